@@ -41,6 +41,7 @@ from wms2.conf import conf
 from wms2.crash import crash_point
 from wms2.errors import AwaitsPerson, LeaseLost, NoneFree, ServiceError, ServiceRejected, ServiceUnavailable
 from wms2.heartbeat import kept_alive
+from wms2.in_force import in_force
 from wms2.locks import lock_refused
 from wms2.metrics import EFFECTS_TOTAL, LOCKS_REFUSED_TOTAL, POOL_WAIT_SECONDS
 from wms2.resources import REGISTRATION, resource
@@ -286,7 +287,7 @@ def _record_failure(effect: Effect, error: ServiceUnavailable) -> None:
 
 def _retry_seconds(effect: Effect) -> float:
     """For so long after its first failure: by the request's own override (``requests_app.work.overrides``), else the setting."""
-    return float(effect.request.overrides.get("effect_max_retry_seconds", conf().effect_max_retry_seconds))
+    return float(effect.request.overrides.get("effect_max_retry_seconds", in_force().effect_max_retry_seconds))
 
 
 def _close_claim(effect: Effect, **values: object) -> bool:

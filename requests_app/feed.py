@@ -88,8 +88,7 @@ def read(wanted: Wanted, after: int | None) -> Page:
     Raises:
         EventsGone: some behind it are not kept any more, or it is none of this feed.
     """
-    while publish():
-        pass
+    publish()
     feed = _feed()
     rows = Event.objects.filter(position__lte=feed.last)
     if wanted.kinds:

@@ -1,36 +1,41 @@
-"""The settings in force: an operator's Limit row over the frozen default of ``wms2.conf``."""
+"""What operators change at run time, and what is in force of it to the moment: a Limit row over the default of ``wms2.conf``.
+
+Most readers take it from ``wms2.in_force``, a few seconds old and without a query.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from django.db import transaction
 from pydantic import TypeAdapter, ValidationError
 
 from requests_app.models import Limit, Request, RequestStatus
 from wms2.audit import audit
 from wms2.conf import Conf, conf
 from wms2.errors import ConfigurationError
+from wms2.in_force import forget
 from wms2.locks import LockKey, transaction_lock
 from wms2.wakes import wake
 
-#: What may be changed at run time; everything else needs a restart.
-CHANGEABLE = frozenset(
-    {
-        "max_active_dags",
-        "idle_job_budget",
-        "admission_high_watermark",
-        "admission_low_watermark",
-        "admission_aging_per_hour",
-        "dag_max_merge_groups",
-        "error_hold_threshold",
-        "error_max_rescue_attempts",
-        "timeout_queued_seconds",
-        "timeout_active_seconds",
-        "jobs_per_work_unit",
-        "work_units_per_round",
-        "block_target_bytes",
-    }
-)
+#: What may be changed at run time, as it is shown; everything else needs a restart.
+GROUPS = {
+    "Admission": (
+        "max_active_dags", "idle_job_budget", "admission_high_watermark", "admission_low_watermark", "admission_aging_per_hour",
+        "timeout_queued_seconds", "timeout_active_seconds",
+    ),
+    "Planning": ("jobs_per_work_unit", "work_units_per_round", "dag_max_merge_groups", "block_target_bytes"),
+    "Errors": ("error_hold_threshold", "error_max_rescue_attempts"),
+    "Site bans": (
+        "site_ban_duration_days", "site_ban_min_failures", "site_ban_failure_ratio", "site_ban_promotion_threshold",
+    ),
+    "Retries": (
+        "retry_processing", "retry_merge", "cooloff_base_seconds", "retry_after_failure_seconds",
+        "retry_after_failure_max_seconds", "effect_max_retry_seconds", "removal_tries", "harvest_max_attempts",
+    ),
+    "Memory": ("default_memory_per_core_mb", "max_memory_per_core_mb", "memory_margin"),
+}  # fmt: skip
+CHANGEABLE = frozenset(name for names in GROUPS.values() for name in names)
 
 _TIMEOUTS = {"timeout_queued_seconds": RequestStatus.QUEUED, "timeout_active_seconds": RequestStatus.ACTIVE}
 
@@ -75,6 +80,7 @@ def limit_set(*, name: str, value: float, actor: str, reason: str) -> Limit:
         status = _TIMEOUTS.get(name)
         if status is not None:  # they come back at a moment that was counted with the old one
             wake(Request.objects.filter(status=status).values_list("pk", flat=True), "limit changed")
+        transaction.on_commit(forget)
         audit(actor=actor, action="limit_set", target=name, target_type="limit", reason=reason, old=old, new=checked)
     return row
 

@@ -17,7 +17,8 @@ from django.db import connection, transaction
 from django.db.models import Min, QuerySet
 
 from outputs_app.models import Effect, EffectState
-from requests_app.models import SERVICE_LEVEL, EvaluationLease, Event, ServiceLevel
+from requests_app.feed import tell
+from requests_app.models import SERVICE_LEVEL, EvaluationLease, ServiceLevel
 from sites_app.models import Schedd, ScheddState
 from sites_app.models.health import Health
 from wms2 import clock
@@ -200,7 +201,7 @@ def _tell(old: Level, new: Level, row: ServiceLevel) -> None:
         actor=ACTOR, action="service_level", target=SERVICE_LEVEL, target_type="service", reason=reason,
         old=old.value, new=new.value, signals=row.signals,
     )  # fmt: skip
-    Event.objects.create(kind="service.level", data={"from": old.value, "to": new.value, "reason": reason})
+    tell("service.level", None, **{"from": old.value}, to=new.value, reason=reason)
     if worse:
         ALERTS_TOTAL.labels(f"service_{new.value}").inc()
     (log.error if worse else log.warning)("the service's level changed", old=old.value, new=new.value, reason=reason)
@@ -226,7 +227,7 @@ def _switch(actor: str, reason: str, action: str, **changes: object) -> None:
     ):  # fmt: skip
         _locked()
         ServiceLevel.objects.filter(pk=SERVICE_LEVEL).update(**changes)
-        Event.objects.create(kind=f"service.{action}", data={"actor": actor, "reason": reason})
+        tell(f"service.{action}", actor=actor, reason=reason)
 
 
 def allow_refused(row: ServiceLevel) -> str:

@@ -17,12 +17,14 @@ from outputs_app.verbs import COMPARED
 from requests_app import services
 from requests_app.limits import CHANGEABLE, limit_set
 from requests_app.models import (
+    LEADER_LEASE,
     AdmissionLimit,
     CleanupPolicy,
     DeadLetter,
     Harvest,
     HarvestState,
     InputFile,
+    Lease,
     LetterKind,
     Limit,
     Request,
@@ -44,6 +46,7 @@ from requests_app.services.input_files import MAX_FILES, restore_refused
 from requests_app.services.invalidation import files_refused, invalidation_refused
 from requests_app.services.letters import TODO, discard_refused, letter_discard, letter_retry
 from requests_app.services.moving import move_refused, schedd_named
+from requests_app.services.reconciling import reconcile
 from requests_app.services.release import Changes, ReleaseMode, release_plan, release_refused
 from requests_app.services.restart import restart_refused
 from requests_app.services.stopping import fail_refused, force_refused, stop_refused
@@ -511,6 +514,19 @@ declare(
     ),
 )  # fmt: skip
 
+
+declare(
+    Noun(
+        Lease, "lease", "lease", lambda name: Lease.objects.filter(name=name),
+        lambda lease: (str(lease.epoch), f"{lease.owner or 'nobody'}, epoch {lease.epoch}"),
+    ),
+    Verb(
+        "reconcile", "Reconcile now",
+        "Have the leader run a whole cycle now: observe all schedds, look for orphans, admit, evaluate every request.", reconcile,
+        told_of_each(lambda lease: ["Every schedd is asked and every request evaluated; what was done is not repeated."]),
+        refused=lambda lease: "" if lease.name == LEADER_LEASE else "Only the life cycle's lease has a leader.", single=True,
+    ),
+)  # fmt: skip
 
 declare(
     Noun(

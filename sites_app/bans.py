@@ -17,8 +17,8 @@ from django.db.models import Q, QuerySet
 
 from sites_app.models import Site, SiteBan, SiteStatus
 from wms2 import clock
-from wms2.conf import conf
 from wms2.errors import FieldRefused, InvalidTransition
+from wms2.in_force import in_force
 
 log = structlog.get_logger(__name__)
 AUTOMATIC = "wms2"
@@ -66,7 +66,7 @@ def site_ban(
         InvalidTransition: more than half of the sites would be banned, or the end lies in the past.
     """
     now = clock.now()
-    until = expires_at or now + timedelta(days=conf().site_ban_duration_days)
+    until = expires_at or now + timedelta(days=in_force().site_ban_duration_days)
     if until <= now:
         raise FieldRefused("expires_at", f"a ban until {until:%Y-%m-%d %H:%M} UTC is over already; give a time in the future")
     if not insist:
@@ -91,7 +91,7 @@ def site_ban(
 
 def problem_sites(failures: Mapping[str, SiteFailures]) -> dict[str, SiteFailures]:
     """Sites with enough failures, and a large enough share of them, to be banned (error-handling 6.1)."""
-    settings = conf()
+    settings = in_force()
     return {
         site: seen
         for site, seen in failures.items()
@@ -106,7 +106,7 @@ def site_promote(site: Site) -> SiteBan | None:
         InvalidTransition: the guard objects.
     """
     workflows = set(bans_active(site.name).filter(workflow__isnull=False).values_list("workflow_id", flat=True))
-    if len(workflows) < conf().site_ban_promotion_threshold or bans_active(site.name).filter(workflow__isnull=True).exists():
+    if len(workflows) < in_force().site_ban_promotion_threshold or bans_active(site.name).filter(workflow__isnull=True).exists():
         return None
     return site_ban(
         site=site,

@@ -19,8 +19,8 @@ from sites_app.services import (
     site_unban_by_operator,
 )
 from sites_app.statuses import status_refused
-from wms2.conf import conf
 from wms2.errors import FieldRefused
+from wms2.in_force import in_force
 from wms2.verbs import Field, Kind, Noun, Verb, declare, told_of_each
 from wms2.words import counted
 
@@ -72,7 +72,7 @@ def _status_verb(name: str, label: str, status: SiteStatus, does: str, told: str
 
 
 def _ban_preview(site: Site) -> list[str]:
-    days = conf().site_ban_duration_days
+    days = in_force().site_ban_duration_days
     who = "No new submission of any request, or of the one named, sends work there,"
     return [f"{who} for {days:g} days or until the time given.", "What runs there goes on."]
 

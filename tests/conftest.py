@@ -11,7 +11,7 @@ import pytest
 from tests.support import faults, second_pool, side_by_side
 from tests.support import stack as test_stack
 from tests.support.places import REAL_INPUTS, ROOT
-from wms2 import levels, shedding
+from wms2 import in_force, levels, shedding
 from wms2.api import rate_limits
 from wms2.brake import use_attempts
 from wms2.circuits import circuits, use_circuits
@@ -37,6 +37,13 @@ def _configuration_is_read_again() -> Iterator[None]:
     """A test that changes settings through the environment leaves none of them to the next."""
     yield
     conf.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def _limits_are_read_at_no_time_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How many queries a test makes does not hang on when it makes them; those of limits at run time read them."""
+    in_force.forget()
+    monkeypatch.setattr(in_force, "_changed", dict)
 
 
 @pytest.fixture(autouse=True)

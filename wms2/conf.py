@@ -119,9 +119,9 @@ class Conf(BaseModel):
     timeout_removing_seconds: int = 3 * 86_400
     timeout_cleaning_seconds: int = 86_400
     retry_after_failure_seconds: int = Field(
-        60, description="first pause of a request whose planning or submission failed; doubles"
+        60, ge=1, le=86_400, description="First pause of a request whose planning or submission failed; doubles"
     )
-    retry_after_failure_max_seconds: int = 3600
+    retry_after_failure_max_seconds: int = Field(3600, ge=1, le=7 * 86_400, description="Longest such pause")
     submit_unknown_grace_seconds: float = Field(
         120.0, ge=0, description="'not in queue and history' counts only so long after the submission's own time limit"
     )
@@ -177,8 +177,12 @@ class Conf(BaseModel):
     )
     max_nodes_per_dag: int = Field(50_000, ge=4)
     max_work_units_per_dag: int = Field(5_000, ge=1)
-    default_memory_per_core_mb: int = Field(2000, ge=1)
-    max_memory_per_core_mb: int = Field(3000, ge=1)
+    default_memory_per_core_mb: int = Field(
+        2000, ge=1, le=10**6, description="Memory per core that jobs are given at least, in MB; of requests read from now on"
+    )
+    max_memory_per_core_mb: int = Field(
+        3000, ge=1, le=10**6, description="Memory per core that jobs may ask for at most, in MB; of requests read from now on"
+    )
     max_wall_seconds: int = 48 * 3600
     adaptive_default: bool = False
     first_round_units: int = Field(1, ge=1, le=5_000)
@@ -186,7 +190,7 @@ class Conf(BaseModel):
         100, ge=1, le=5_000, description="Work units of a round of an adaptive request, after its first"
     )
     target_wall_seconds: int = Field(8 * 3600, ge=60)
-    memory_margin: float = Field(0.20, ge=0, le=2)
+    memory_margin: float = Field(0.20, ge=0, le=2, description="Added to the memory that was measured, as a share of it")
     min_request_cpus: int = Field(1, ge=1, le=1024)
     split_below: float = Field(0.5, ge=0, le=1)
     overcommit_max: float = Field(1.0, ge=1, le=4)
@@ -216,9 +220,11 @@ class Conf(BaseModel):
     dag_max_processing: int = 5000
     dag_status_interval_seconds: int = 2
     dag_log_scan_interval_seconds: int = Field(1, ge=1)
-    retry_processing: int = 3
-    retry_merge: int = 2
-    cooloff_base_seconds: int = 60
+    retry_processing: int = Field(3, ge=0, le=100, description="Retries of a processing node; of DAGs planned from now on")
+    retry_merge: int = Field(2, ge=0, le=100, description="Retries of a merge node; of DAGs planned from now on")
+    cooloff_base_seconds: int = Field(
+        60, ge=1, le=86_400, description="Pause before the first retry of a node, doubled with each; of DAGs planned from now on"
+    )
 
     # --- errors (error-handling 8.1)
     error_hold_threshold: float = Field(
@@ -236,10 +242,12 @@ class Conf(BaseModel):
     )
     job_no_cpu_seconds: int = Field(7200, ge=10, description="a job that runs so long without using CPU is ended")
     job_held_seconds: int = Field(300, ge=0, description="a job on hold, but not by a person, is removed after this")
-    site_ban_duration_days: float = Field(7.0, gt=0)
-    site_ban_promotion_threshold: int = Field(3, ge=1)
-    site_ban_min_failures: int = Field(3, ge=1)
-    site_ban_failure_ratio: float = Field(0.50, ge=0, lt=1)
+    site_ban_duration_days: float = Field(
+        7.0, gt=0, le=3650, description="How long a site is banned, when nobody says for how long"
+    )
+    site_ban_promotion_threshold: int = Field(3, ge=1, le=10_000, description="So many requests that ban a site ban it for all")
+    site_ban_min_failures: int = Field(3, ge=1, le=10**6, description="Failures for a site's sake that ban it for a request")
+    site_ban_failure_ratio: float = Field(0.50, ge=0, lt=1, description="Share of the attempts there that they exceed")
     max_versions: int = Field(5, ge=1, description="a request may be restarted until this many versions of it exist")
     superseded_grace_days: float = Field(30.0, ge=0, description="replaced outputs are taken back after this; 0: only by hand")
 
@@ -250,7 +258,9 @@ class Conf(BaseModel):
     cleaner_ended_grace_days: float = Field(
         14.0, ge=0, description="the same since a request failed or was aborted, unless it is to be cleaned up at once"
     )
-    removal_tries: int = Field(3, ge=1, description="after so many tries a request completes without what cannot be removed")
+    removal_tries: int = Field(
+        3, ge=1, le=1000, description="After so many tries a request completes without what cannot be removed"
+    )
     site_job_timeout_seconds: int = Field(86_400, ge=60, description="a job at a site is given up after this, waiting included")
     site_job_run_seconds: int = Field(3600, ge=10, description="a job at a site that has begun ends after this")
 
@@ -268,7 +278,9 @@ class Conf(BaseModel):
     harvest_memory_mb: int = Field(3000, ge=100, description="of a harvesting job, where its request has no HarvestingMemory")
     harvest_run_seconds: int = Field(43_200, ge=60, description="a harvesting job that has begun ends after this")
     harvest_max_jobs: int = Field(50, ge=1, description="harvesting jobs in the queues at once")
-    harvest_max_attempts: int = Field(8, ge=1, description="failed ones of one harvesting, after which it waits for an operator")
+    harvest_max_attempts: int = Field(
+        8, ge=1, le=1000, description="Failed attempts of one harvesting, after which it waits for an operator"
+    )
 
     # --- retention (ADR 0068); 0: for ever
     keep_events_days: float = Field(90.0, ge=0, description="events of the feed, once their request is at an end for so long")
@@ -289,7 +301,9 @@ class Conf(BaseModel):
 
     # --- outputs (spec 4.7)
     effect_backoff_seconds: tuple[int, ...] = (60, 300, 1800, 7200, 14400, 28800)
-    effect_max_retry_seconds: int = 3 * 86400
+    effect_max_retry_seconds: int = Field(
+        3 * 86400, ge=1, le=365 * 86_400, description="Since its first failure, until an effect waits for an operator"
+    )
     effect_lease_seconds: float = Field(60.0, gt=0, description="a claim that was not renewed for so long is another worker's")
     effect_gather_seconds: float = Field(
         30.0, ge=0, description="files of a block that are done within this are registered and protected together"

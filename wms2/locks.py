@@ -27,6 +27,7 @@ class LockKey(IntEnum):
     ADMISSION = 2
     LIMITS = 3
     DEPENDENCIES = 4
+    RECONCILE = 16
 
 
 NAMESPACE = 0x574D5332  # "WMS2"

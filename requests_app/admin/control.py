@@ -20,6 +20,7 @@ from requests_app.models import (
     KeptAccount,
     Lease,
     Limit,
+    Reconciliation,
     ServiceLevel,
 )
 from requests_app.selectors.admission import config_in_force
@@ -27,7 +28,6 @@ from requests_app.verbs import limit_rows
 from wms2.admin import BY_REQUEST, ReadOnlyAdmin, rows_admin
 from wms2.admin.verbs import verb_url
 from wms2.api.permissions import is_operator
-from wms2.conf import Conf
 
 rows_admin(Lease, "name", "owner", "process", "epoch", "heartbeat_at", "expires_at")
 
@@ -41,6 +41,8 @@ rows_admin(
     DeadLetter, "what", "kind", "request", "attempts", "since", "last_error", filters=("kind",), order=("since",),
     search={**BY_REQUEST, "row": "a row's number or a task's name"},
 )  # fmt: skip
+
+rows_admin(Reconciliation, "id", "asked_by", "reason", "=asked_at", "=begun_at", "=ended_at", "found")
 
 rows_admin(KeptAccount, "workflow_id", "summary", "violation", "counted_at", "took_seconds", order=("pk",))
 
@@ -73,7 +75,6 @@ class LimitAdmin(ReadOnlyAdmin):
             "limits": [
                 {
                     "row": limit,
-                    "description": Conf.model_fields[limit.name].description or "",
                     "url": verb_url(Limit, "change", [limit.name]) if is_operator(request.user) else "",
                 }
                 for limit in config_in_force()

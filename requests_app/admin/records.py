@@ -6,7 +6,7 @@ from typing import Any
 
 from django.contrib import admin
 
-from requests_app.models import Event, EventFeed, RequestGroup, RequestStatus, RequestTransition
+from requests_app.models import Event, EventFeed, Progress, ProgressSample, RequestGroup, RequestStatus, RequestTransition
 from wms2.admin import BY_REQUEST, ReadOnlyAdmin, rows_admin
 from wms2.admin.filters import recent_values
 from wms2.admin.shown import EMPTY, badge
@@ -40,5 +40,8 @@ class RequestGroupAdmin(ReadOnlyAdmin):
         return [("Live page", row.get_absolute_url())]
 
 
+_COUNTERS = ("=at", "request", "units_done", "units", "jobs_running", "jobs_idle")
+rows_admin(Progress, *_COUNTERS, search=BY_REQUEST)
+rows_admin(ProgressSample, *_COUNTERS, "mean", filters=("mean",), search=BY_REQUEST)
 rows_admin(EventFeed, "id", "last", "removed")
 rows_admin(Event, "position", "=at", "kind", "request", filters=(recent_values("kind"),), search=BY_REQUEST)

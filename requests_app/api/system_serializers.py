@@ -70,7 +70,9 @@ class NumberField(serializers.FloatField):
 class LimitSerializer(serializers.Serializer):
     """One limit in force."""
 
+    group = serializers.CharField()
     name = serializers.CharField()
+    description = serializers.CharField()
     value = NumberField()
     default = NumberField()
     changed_by = serializers.CharField(allow_blank=True)

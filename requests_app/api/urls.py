@@ -13,6 +13,8 @@ from requests_app.api import (
     harvests,
     input_files,
     leftovers,
+    progress,
+    reconcile,
     service,
     system,
     verbs,
@@ -31,6 +33,7 @@ urlpatterns = [
     path("requests/<name:request_name>/errors", views.RequestErrorsView.as_view(), name="request-errors"),
     path("requests/<name:request_name>/input-files", input_files.RequestInputFilesView.as_view(), name="request-input-files"),
     path("requests/<name:request_name>/leftovers", leftovers.RequestLeftoversView.as_view(), name="request-leftovers"),
+    path("requests/<name:request_name>/progress", progress.RequestProgressView.as_view(), name="request-progress"),
     path("requests/<name:request_name>/release", verbs.RequestReleaseView.as_view(), name="request-release"),
     path("requests/<name:request_name>/invalidation", verbs.RequestInvalidationView.as_view(), name="request-invalidation"),
     path(
@@ -58,5 +61,7 @@ urlpatterns = [
     path("lifecycle/status", system.LifecycleView.as_view(), name="lifecycle-status"),
     path("service/<name:pk>", service.ServiceLevelView.as_view(), name="service-detail"),
     *service.VERBS,
+    path("lifecycle/reconcile", reconcile.ReconcileView.as_view(), name="lifecycle-reconcile"),
+    path("lifecycle/reconcile/<int:pk>", reconcile.ReconciliationView.as_view(), name="reconciliation"),
     path("status", system.StatusView.as_view(), name="system-status"),
 ]

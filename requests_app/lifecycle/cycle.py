@@ -26,11 +26,13 @@ from requests_app.lifecycle.credentials import credentials_watch
 from requests_app.lifecycle.draining import drains_go_on
 from requests_app.lifecycle.evaluator import BATCH
 from requests_app.lifecycle.leader import Leadership, leading
+from requests_app.lifecycle.progress import progress_sample
 from requests_app.lifecycle.retention import rows_expire
 from requests_app.lifecycle.watching import dags_follow, schedds_watch
 from requests_app.models import EVALUATED, LEADER_LEASE, Lease
 from requests_app.service_level import SHORT_CYCLE_SECONDS, cycle_pause_seconds, level, service_judge, signals
 from requests_app.services.invalidation import superseded_take_back
+from requests_app.services.reconciling import reconciling
 from requests_app.services.stopping import left_blocks_end
 from sites_app.services import site_bans_expire
 from sites_app.statuses import sites_drained
@@ -73,12 +75,13 @@ def run_cycle(*, force: bool = False) -> bool:
         if leadership is None:
             CYCLES_TOTAL.labels("not_leader").inc()
             return False
-        due = force or _due()
-        started = time.monotonic()
+        due, started = False, time.monotonic()
         try:
-            if due:
-                _cycle(leadership)
-            _poll(leadership)
+            with reconciling(leadership.fenced) as whole:
+                due = force or whole or _due()
+                if due:
+                    _cycle(leadership, 0 if whole else conf().sweep_seconds)
+                _poll(leadership)
         except LeaseLost as error:
             CYCLES_TOTAL.labels("deposed").inc()
             log.warning("cycle gave way", why=str(error))
@@ -106,7 +109,7 @@ def _since_last_cycle() -> float:
     return clock.now().timestamp() - float(last)
 
 
-def _cycle(leadership: Leadership) -> None:
+def _cycle(leadership: Leadership, sweep_seconds: float) -> None:
     now, pause, since_last = clock.now(), cycle_pause_seconds(), _since_last_cycle()
     leadership.renew(cycle_started_at=now.isoformat(), cycle_started_epoch=now.timestamp())
     with unless_locked("counts"):
@@ -130,7 +133,9 @@ def _cycle(leadership: Leadership) -> None:
         dags_follow(leadership)
     with unless_locked("drains of schedds"):
         drains_go_on(leadership.fenced)
-    swept = sweep(leadership.fenced)
+    with unless_locked("progress"):
+        progress_sample(leadership.fenced)
+    swept = sweep(leadership.fenced, sweep_seconds)
     nudge(RUN_EFFECTS)
     ended = clock.now()
     late_cycles = max(0.0, since_last - pause) / max(pause, SHORT_CYCLE_SECONDS) if math.isfinite(since_last) else 0.0
@@ -170,8 +175,8 @@ def _tell_moves(leadership: Leadership) -> None:
                 wake(request_ids, why)
 
 
-def sweep(fenced: Fenced) -> int:
-    """Have what was not evaluated for ``sweep_seconds`` looked at, although nothing says that it is due; how many.
+def sweep(fenced: Fenced, seconds: float | None = None) -> int:
+    """Have what was not evaluated for so long (``sweep_seconds``) looked at, although nothing says that it is due; how many.
 
     Due within a cycle is not forgotten; a request whose lease is missing is.
     """
@@ -179,7 +184,7 @@ def sweep(fenced: Fenced) -> int:
         now = clock.now()
         values: dict[str, Any] = {
             "now": now,
-            "long_ago": now - timedelta(seconds=conf().sweep_seconds),
+            "long_ago": now - timedelta(seconds=conf().sweep_seconds if seconds is None else seconds),
             "soon": now + timedelta(seconds=conf().cycle_seconds),
             "evaluated": list(EVALUATED),
         }

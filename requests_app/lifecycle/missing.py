@@ -21,6 +21,7 @@ from requests_app.work.spec import spec_of
 from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import PlanningRefused, ServiceRejected, ServiceUnavailable
+from wms2.in_force import in_force
 from wms2.words import counted
 
 S = RequestStatus
@@ -78,7 +79,7 @@ def _why_waiting(workflow: Workflow) -> str:
 
 
 def _next_look() -> datetime:
-    return clock.now() + timedelta(seconds=max(conf().input_locations_seconds, conf().retry_after_failure_seconds))
+    return clock.now() + timedelta(seconds=max(conf().input_locations_seconds, in_force().retry_after_failure_seconds))
 
 
 def alert_missing(evaluation: Evaluation) -> None:

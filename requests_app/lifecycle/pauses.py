@@ -9,15 +9,15 @@ import structlog
 
 from requests_app.lease import Evaluation
 from wms2 import clock
-from wms2.conf import conf
 from wms2.errors import Wms2Error
+from wms2.in_force import in_force
 
 log = structlog.get_logger(__name__)
 
 
 def pause_fields(failed_attempts: int, error: Wms2Error) -> dict[str, Any]:
     """Doubling pauses up to the cap."""
-    settings = conf()
+    settings = in_force()
     seconds = min(settings.retry_after_failure_seconds * 2 ** min(failed_attempts, 20), settings.retry_after_failure_max_seconds)
     return {
         "next_attempt_at": clock.now() + timedelta(seconds=seconds),

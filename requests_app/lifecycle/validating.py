@@ -35,6 +35,7 @@ from requests_app.work.spec import spec_of
 from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import LedgerViolation
+from wms2.in_force import in_force
 from wms2.nudge import REMOVE_LEFTOVERS, RUN_EFFECTS, nudge
 from wms2.words import counted as number_of
 
@@ -189,7 +190,7 @@ def handle_removing(evaluation: Evaluation) -> None:
     if not conf().cleaner_enabled:
         stays = "the cleaner is off"
     else:
-        reported = left.filter(Q(site__in=conf().cleaner_off_sites) | Q(tries__gte=conf().removal_tries), job=None)
+        reported = left.filter(Q(site__in=conf().cleaner_off_sites) | Q(tries__gte=in_force().removal_tries), job=None)
         waiting = left.exclude(pk__in=reported.values("pk")).count()
         left.filter(tries=0, job=None, next_try_at__gt=now).update(next_try_at=now)
         rounds = rounds_unneeded(now).filter(workflow=workflow, leftovers_at__isnull=True).count()

@@ -1,7 +1,7 @@
 """Rows of requests_app: what was asked, where it stands, and who said what."""
 
 from requests_app.models.admission import AdmissionBucket, AdmissionLimit, AdmissionState
-from requests_app.models.control import LEADER_LEASE, Installation, Lease, Limit
+from requests_app.models.control import LEADER_LEASE, Installation, Lease, Limit, Reconciliation
 from requests_app.models.dead_letter import DeadLetter, LetterKind
 from requests_app.models.evaluation import EvaluationLease
 from requests_app.models.group import RequestGroup
@@ -9,6 +9,7 @@ from requests_app.models.harvest import Harvest, HarvestState
 from requests_app.models.history import Event, EventFeed, RequestTransition
 from requests_app.models.inputs import BY_BYTES, ExcludedBecause, InputFile, InputLumis, LumiFate
 from requests_app.models.pileup import PileupBlock, PileupDataset
+from requests_app.models.progress import Progress, ProgressSample
 from requests_app.models.reqmgr2 import ReqMgr2Request
 from requests_app.models.request import (
     AFTER_WORK,
@@ -56,6 +57,9 @@ __all__ = [
     "LumiFate",
     "PileupBlock",
     "PileupDataset",
+    "Progress",
+    "ProgressSample",
+    "Reconciliation",
     "ReqMgr2Request",
     "Request",
     "RequestGroup",

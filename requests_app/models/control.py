@@ -51,6 +51,31 @@ class Limit(models.Model):
         return f"{self.name} = {self.value}"
 
 
+class Reconciliation(models.Model):
+    """A whole cycle that somebody asked for; asked again before it has begun, it is the same one. It ends with what it found."""
+
+    asked_at = models.DateTimeField(auto_now_add=True)
+    asked_by = models.CharField(max_length=100)
+    reason = models.TextField()
+    asked = models.PositiveIntegerField(default=1, help_text="how often it was asked for")
+    begun_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+    found = models.JSONField(default=dict, blank=True)
+
+    class Meta:
+        db_table = "reconciliations"
+        ordering = ("id",)
+        indexes = (models.Index(fields=("id",), name="idx_reconciliations_open", condition=Q(ended_at__isnull=True)),)
+
+    def __str__(self) -> str:
+        return f"{self.id}: {self.state}"
+
+    @property
+    def state(self) -> str:
+        """waiting, running or ended."""
+        return "ended" if self.ended_at else "running" if self.begun_at else "waiting"
+
+
 class Installation(models.Model):
     """Whose database this is. One row; a process with another instance id or environment refuses to start."""
 

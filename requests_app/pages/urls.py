@@ -12,6 +12,7 @@ urlpatterns = [
     path("", views.board, name="board"),
     path("cases/", views.cases, name="cases"),
     path("requests/<name:request_name>/", views.request_detail, name="request-page"),
+    path("requests/<name:request_name>/progress.svg", views.request_course, name="request-course"),
     path("groups/<name:name>/", views.group_detail, name="group-page"),
     path("dags/<uuid:pk>/logs/", views.kept_logs, name="kept-logs-page"),
     path(f"{JOB}/logs/", views.job_logs, name="logs-page"),

@@ -13,6 +13,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404, render
 from django.utils import timezone
 from django.utils.cache import patch_cache_control, patch_vary_headers
+from django.views.decorators.cache import cache_control
 from django.views.decorators.http import require_safe
 
 from dags_app.attempts import logs_kept
@@ -22,9 +23,11 @@ from dags_app.selectors import dags_shown
 from requests_app.pages.board import installation, lines
 from requests_app.pages.board_query import BoardQuery
 from requests_app.pages.cases import cases_page
+from requests_app.pages.course import drawn
 from requests_app.pages.logs import logs_on_page
 from requests_app.pages.request import request_page
 from requests_app.selectors.lifecycle import lifecycle_state
+from requests_app.selectors.progress import course_of
 from requests_app.selectors.requests import groups_shown, requests_listed, requests_with_workflow
 from requests_app.work.groups import group_standing
 from wms2.adapters.types import JobStatus
@@ -71,6 +74,15 @@ def request_detail(request: HttpRequest, request_name: str) -> HttpResponse:
         "dag_verbs": _dag_buttons(dag, row.get_absolute_url()) if acts and dag is not None else [],
     }
     return _page(request, "requests/request", context)
+
+
+@require_safe
+@login_required
+@cache_control(private=True, max_age=30)
+def request_course(request: HttpRequest, request_name: str) -> HttpResponse:
+    """How far it was over time, as an image."""
+    row = get_object_or_404(requests_with_workflow(), request_name=request_name)
+    return render(request, "requests/course.svg", {"drawn": drawn(course_of(row))}, content_type="image/svg+xml")
 
 
 @require_safe

@@ -15,11 +15,11 @@ from django.utils import timezone
 from dags_app.models import DAG
 from requests_app.admission import WAITING, eligible, in_order, open_groups, policy_now, state_now, waiting_of
 from requests_app.expected import ALL, Ended, Expected, expected_starts
-from requests_app.limits import CHANGEABLE
+from requests_app.limits import CHANGEABLE, GROUPS
 from requests_app.models import AdmissionLimit, Limit, Request, RequestStatus
 from requests_app.models import AdmissionState as Remembered
 from requests_app.ordering import LIMIT, TURN, Group, Policy, Ranked, State, Waiting, order
-from wms2.conf import conf
+from wms2.conf import Conf, conf
 
 #: Requests of the queue that are given a place; those behind them have none yet.
 MOST_PLACES = 20_000
@@ -91,14 +91,20 @@ class QueuedRow:
 
 @dataclass(frozen=True, slots=True)
 class LimitInForce:
-    """A setting that operators may change, its default, and who changed it."""
+    """A setting that operators may change, what it means, its default, and who changed it."""
 
+    group: str
     name: str
     value: float
     default: float
     changed_by: str
     reason: str
     changed_at: datetime | None
+
+    @property
+    def description(self) -> str:
+        """As ``wms2.conf`` has it."""
+        return Conf.model_fields[self.name].description or ""
 
 
 def admission_limits() -> QuerySet[AdmissionLimit]:
@@ -186,13 +192,13 @@ def limits_in_use() -> dict[Group, list[InUse]]:
 
 
 def config_in_force() -> list[LimitInForce]:
-    """Every limit that can be changed at run time, by name."""
+    """Every limit that can be changed at run time, by group."""
     rows = {row.name: row for row in Limit.objects.filter(name__in=CHANGEABLE)}
-    return [_limit(name, rows.get(name)) for name in sorted(CHANGEABLE)]
+    return [_limit(group, name, rows.get(name)) for group, names in GROUPS.items() for name in names]
 
 
-def _limit(name: str, row: Limit | None) -> LimitInForce:
+def _limit(group: str, name: str, row: Limit | None) -> LimitInForce:
     default = getattr(conf(), name)
     if row is None:
-        return LimitInForce(name, default, default, "", "", None)
-    return LimitInForce(name, type(default)(row.value), default, row.actor, row.reason, row.updated_at)
+        return LimitInForce(group, name, default, default, "", "", None)
+    return LimitInForce(group, name, type(default)(row.value), default, row.actor, row.reason, row.updated_at)

@@ -21,6 +21,7 @@ from wms2.adapters.types import ConfigDocument
 from wms2.conf import conf
 from wms2.crash import crash_point
 from wms2.errors import DocumentRefused, NotFoundInService, Problem, StaleState
+from wms2.in_force import in_force
 
 
 def workflow_import(*, request: Request, fenced: Fence) -> Workflow:
@@ -39,7 +40,7 @@ def draft_of(document: dict[str, Any], request_name: str | None) -> intake.Draft
     """Parse with this installation's memory window and known sites."""
     sites = known_site_names()
     return intake.parse(
-        document, request_name=request_name, window=intake.MemoryWindow.from_conf(conf()), known_sites=sites or None
+        document, request_name=request_name, window=intake.MemoryWindow.from_conf(in_force()), known_sites=sites or None
     )
 
 

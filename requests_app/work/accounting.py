@@ -38,7 +38,7 @@ from outputs_app.services import units_register
 from outputs_app.values import MergedFile, UnitOutputs
 from requests_app.alerts import alert
 from requests_app.lease import Evaluation
-from requests_app.models import Event, StopIntent
+from requests_app.models import StopIntent
 from requests_app.work.block_limits import block_limits, block_waits
 from requests_app.work.spec import spec_of
 from wms2 import clock
@@ -170,7 +170,6 @@ def _units_account(evaluation: Evaluation, dag: DAG, settled: Sequence[Settled])
             said = progress_words(dag)
             units_settle(dag=dag, settled=done)
             measurements_add(dag=dag, settled=done)
-            Event.objects.bulk_create(Event(request=request, kind="work_unit.done", data=_said(row)) for row in done)
             blocks_due = blocks_look(workflow_id=dag.workflow_id, limits=waits, filled=known.blocks).by(clock.now())
             if blocks_due:
                 blocks_tend(workflow_id=dag.workflow_id, limits=block_limits(request.workflow))

@@ -33,6 +33,7 @@ from wms2.adapters import factory
 from wms2.audit import audited
 from wms2.conf import conf
 from wms2.errors import InvalidTransition, ServiceRejected, ServiceUnavailable
+from wms2.in_force import in_force
 from wms2.words import counted
 
 log = structlog.get_logger(__name__)
@@ -193,7 +194,7 @@ def _given_up() -> dict[str, Any]:
 def _failed(row: Harvest, problem: str) -> dict[str, Any]:
     log.warning("not harvested", request_name=row.request_id, harvest=str(row), attempts=row.attempts + 1, problem=problem)
     return {
-        "state": S.FAILED if row.attempts + 1 >= conf().harvest_max_attempts else S.WAITING,
+        "state": S.FAILED if row.attempts + 1 >= in_force().harvest_max_attempts else S.WAITING,
         "problem": problem,
         "attempts": row.attempts + 1,
         "next_try_at": clock.now() + min(FIRST_PAUSE * 2 ** min(row.attempts, 10), LONGEST_PAUSE),

@@ -21,6 +21,7 @@ from requests_app.models import Request
 from sites_app.models import Pool
 from wms2.conf import conf
 from wms2.errors import FieldRefused, InvalidTransition
+from wms2.in_force import in_force
 
 
 class Overrides(BaseModel):
@@ -91,7 +92,7 @@ def check_pins(changed: Overrides, spec: WorkflowSpec) -> None:
     """
     cores = changed.cores or min(resources.cores for resources in _all_resources(spec))
     memory_mb = changed.memory_mb or (max(each.memory_mb for each in _all_resources(spec)) if changed.cores else 0)
-    most = cores * conf().max_memory_per_core_mb
+    most = cores * in_force().max_memory_per_core_mb
     if memory_mb > most:
         raise InvalidTransition(f"memory_mb {memory_mb} is too much for {cores} cores; at most {most} are possible")
     if strange := sorted(read_layouts(changed.layouts or ()).keys() - {step.name for step in spec.steps}):

@@ -52,6 +52,7 @@ from requests_app.work.spec import spec_of
 from wms2.conf import conf
 from wms2.crash import crash_point
 from wms2.errors import PlanningRefused
+from wms2.in_force import in_force
 from wms2.words import counted
 
 #: In ``Round.sizing``: events of deterministic pileup that all rounds so far have mixed, by task.
@@ -186,7 +187,7 @@ def _mixed_before(workflow: Workflow) -> dict[int, int]:
 
 
 def _limits() -> DagLimits:
-    settings = conf()
+    settings = in_force()
     return DagLimits(
         max_merge_groups=limit_int("dag_max_merge_groups"),
         max_processing=settings.dag_max_processing,

@@ -22,6 +22,7 @@ from requests_app.work.measured import measured_of
 from requests_app.work.overrides import overrides_of, pins_of
 from requests_app.work.spec import spec_of
 from wms2.conf import conf
+from wms2.in_force import in_force
 
 #: In ``Round.sizing``: resources of the later tasks' jobs by number; how work is cut.
 _TASKS, _SPLITTING = "tasks", "splitting"
@@ -88,7 +89,7 @@ def as_planned(dag: DAG) -> WorkflowSpec:
 
 
 def _limits() -> SizingLimits:
-    settings = conf()
+    settings = in_force()
     return SizingLimits(
         default_memory_per_core_mb=settings.default_memory_per_core_mb,
         max_memory_per_core_mb=settings.max_memory_per_core_mb,

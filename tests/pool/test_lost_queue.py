@@ -70,6 +70,4 @@ def test_a_queue_that_is_lost_is_told_confirmed_by_a_person_and_its_work_done_on
     told = Counter(DAGHistory.objects.filter(dag=lost).values_list("event_type", flat=True))
     assert (told["suspected_lost"], told["lost_confirmed"], told["lost"]) == (1, 1, 1)
     assert AuditEntry.objects.filter(action="schedd_queue_changed").count() == 1
-    units = Event.objects.filter(request=request, kind="work_unit.done").count()
-    assert units == units_done(request), "each unit is told once"
     assert DAG.objects.filter(workflow__request=request).count() == 2

@@ -155,6 +155,18 @@ def test_places_are_given_in_portions_and_nothing_is_written_when_there_is_nothi
     assert [event[4]["number"] for event in read(EVERYTHING, None).events] == list(range(5))
 
 
+@pytest.mark.django_db(transaction=True)
+def test_what_it_costs(django_assert_num_queries: Any) -> None:
+    with django_assert_num_queries(1):  # nothing is without a place: what each poll of the life cycle pays
+        assert not publish()
+    for number in range(100):
+        tell("test", number=number)
+    with django_assert_num_queries(5):  # that; the feed's row made if missing, and locked; places; how far it goes, with the call
+        assert publish()
+    with django_assert_num_queries(4):  # nothing without a place; how far it goes; the page; what is gone by now
+        assert len(read(EVERYTHING, 50).events) == 50
+
+
 def of(request: Request) -> list[tuple[str, Any]]:
     return [(event[2], event[4]) for event in read(Wanted(request=request), None).events]
 

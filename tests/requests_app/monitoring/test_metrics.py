@@ -146,7 +146,6 @@ def test_labels_are_bounded_and_a_scrape_costs_the_same_with_more_rows(reader: A
         "site",
         "purpose",
         "table",
-        "pool",
         "resource",
     }
 

@@ -55,6 +55,9 @@ from requests_app.models import (
     Limit,
     PileupBlock,
     PileupDataset,
+    Progress,
+    ProgressSample,
+    Reconciliation,
     ReqMgr2Request,
     Request,
     RequestGroup,
@@ -157,6 +160,12 @@ def some(built: Scene) -> Scene:
     EventFeed.objects.create()
     HealthChange.objects.create(schedd=Schedd.objects.first(), at=dag.created_at, old="healthy", new="busy", reason="full")
     SystemicAlert.objects.create(holds=True, reason="bad at once are 3 of 4 schedds", began_at=dag.created_at)
+    Reconciliation.objects.create(asked_by="olga", reason="test")
+    counters = dict.fromkeys(("units", "units_done", "units_failed", "jobs_idle", "jobs_running", "jobs_held"), 1)
+    Progress.objects.create(
+        request=built.active, at=dag.created_at, first_at=dag.created_at, peak_running=1, job_seconds=1, **counters
+    )
+    ProgressSample.objects.create(request=built.active, at=dag.created_at, **counters)
     SiteRse.objects.create(site_id="T1_US_FNAL", rse="T1_US_FNAL_Disk", seen_at=dag.created_at)
     SiteBan.objects.create(site_id="T2_DE_DESY", workflow=workflow, reason="down", expires_at="2099-01-01T00:00:00Z")
     pileup = PileupDataset.objects.create(name="/PU/Premix-v1/PREMIX", reading=uuid.uuid4(), resolved_at=dag.created_at)

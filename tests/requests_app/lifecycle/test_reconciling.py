@@ -1,0 +1,77 @@
+"""A whole cycle that an operator asks for: who may, what it does, what it tells; asked twice, it is one."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+from rest_framework.test import APIClient
+
+from requests_app.lease import due_now
+from requests_app.lifecycle import cycle
+from requests_app.models import EvaluationLease, Lease, Reconciliation, RequestStatus
+from tests.support.problems import problem
+from tests.support.rest_clients import operator, reader
+from tests.support.rows import request_row, schedd_row
+from wms2.models import AuditEntry
+
+__all__ = ["operator", "reader"]
+pytestmark = pytest.mark.django_db
+PATH = "/api/v1/lifecycle/reconcile"
+
+
+def ask(client: APIClient) -> int:
+    answer = client.post(PATH, {"reason": "the schedd is back"})
+    assert answer.status_code == 202
+    assert answer["Location"].endswith(f"{PATH}/{answer.json()['id']}")
+    return int(answer.json()["id"])
+
+
+def test_the_leader_runs_one_whole_cycle_for_all_who_asked(operator: APIClient, reader: APIClient) -> None:
+    request = request_row(RequestStatus.HELD)
+    EvaluationLease.objects.create(request=request, evaluated_at=timezone.now(), due_at=timezone.now() + timedelta(days=1))
+    schedd = schedd_row(orphans_asked_at=timezone.now(), state="disabled")
+    assert cycle.run_cycle(force=True)
+    assert not cycle.run_cycle(), "none is due"
+    assert request.pk not in due_now(10)
+
+    pk = ask(operator)
+    assert ask(operator) == pk
+    assert reader.get(f"{PATH}/{pk}").json()["state"] == "waiting"
+    assert cycle.run_cycle()
+    told = reader.get(f"{PATH}/{pk}").json()
+    assert (told["state"], told["asked"], told["asked_by"], told["reason"]) == ("ended", 2, "olga", "the schedd is back")
+    assert (told["found"]["requests_swept"], told["found"]["requests_queued"]) == (1, 0)
+    assert request.pk in due_now(10), "every request is looked at"
+    schedd.refresh_from_db()
+    assert schedd.orphans_asked_at is None, "and every schedd, when it is asked, for jobs that nobody knows"
+    assert not cycle.run_cycle(), "done once"
+    assert ask(operator) != pk
+    assert set(AuditEntry.objects.filter(action="reconcile").values_list("actor", flat=True)) == {"olga"}
+
+
+def test_only_the_leader_acts(operator: APIClient) -> None:
+    pk = ask(operator)
+    Lease.objects.update_or_create(
+        name="lifecycle",
+        defaults={"owner": "elsewhere", "process": "elsewhere:1", "expires_at": timezone.now() + timedelta(hours=1)},
+    )
+    assert not cycle.run_cycle()
+    assert operator.get(f"{PATH}/{pk}").json()["state"] == "waiting"
+
+
+def test_a_cycle_that_fails_says_so_and_one_that_was_cut_short_is_run_again(
+    operator: APIClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pk = ask(operator)
+    Reconciliation.objects.update(begun_at=timezone.now())  # and the process was killed
+    with monkeypatch.context() as broken:
+        broken.setattr(cycle, "sites_drained", lambda fenced: 1 / 0)
+        assert not cycle.run_cycle()
+    assert operator.get(f"{PATH}/{pk}").json()["found"] == {"problem": "division by zero"}
+
+
+def test_readers_may_not(reader: APIClient, operator: APIClient) -> None:
+    problem(reader.post(PATH, {"reason": "r"}), 403, "permission_denied")
+    problem(operator.post(PATH, {}), 400, "invalid", field="reason")
