@@ -97,13 +97,14 @@ def pool_change(*, pool: WorkerPool, state: PoolState, actor: str, reason: str) 
             raise StaleState(f"{pool.queue} is no longer {pool.get_state_display().lower()}")
         workers = workers_alive(pool.queue)
         if state is S.EVICTED:
-            _claims_back(pool.queue, workers)
+            _claims_back(pool.queue)
         transaction.on_commit(partial(_steer, pool.queue, [worker.name for worker in workers], state in TAKING))
         log.info("worker pool", pool=pool.queue, state=state.value, workers=len(workers), actor=actor, reason=reason)
 
 
-def _claims_back(queue: str, workers: Sequence[Worker]) -> None:
-    take_back = CLAIMS.get(queue)
+def _claims_back(queue: str) -> None:
+    """Of silent workers too: they may go on."""
+    take_back, workers = CLAIMS.get(queue), Worker.objects.filter(queues__contains=[queue])
     if take_back is not None:
         leases_drop(take_back([process for worker in workers for process in worker.processes]))
 

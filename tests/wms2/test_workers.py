@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -183,7 +184,7 @@ def test_a_pool_that_is_evicted_in_a_registration_loses_nothing_and_does_nothing
 
 @pytest.mark.django_db
 def test_an_evicted_pools_claims_and_evaluations_are_free_at_once() -> None:
-    now = timezone.now()
+    now = timezone.now() - timedelta(minutes=5)  # silent
     Worker.objects.create(name="a@x", queues=["effects", "celery"], processes=["a:1"], started_at=now, heartbeat_at=now)
     ours, theirs = new_effect(kind=EffectKind.BLOCK_VALIDATE), new_effect(kind=EffectKind.RUCIO_DISK, key="other")
     assert {effect.pk for effect in effects_claim(owner="a:1", most=5)} == {ours.pk, theirs.pk}
@@ -226,7 +227,8 @@ def test_workers_that_are_missing_for_long_alert_once(monkeypatch: pytest.Monkey
     assert pool().alerted
     assert pool().short_since is not None
     now = timezone.now()
-    Worker.objects.create(name="a@x", queues=["effects"], takes=["effects"], started_at=now, heartbeat_at=now)
+    later = now + timedelta(minutes=1)  # nothing is missed on a slow machine
+    Worker.objects.create(name="a@x", queues=["effects"], takes=["effects"], started_at=now, heartbeat_at=later)
     workers.pools_reconcile(transaction.atomic)
     assert (pool().alerted, pool().short_since, pool().state) == (False, None, S.RUNNING)
 
