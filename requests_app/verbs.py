@@ -117,19 +117,18 @@ def _with_clone(given: dict[str, Any]) -> dict[str, Any]:
         raise FieldRefused("request_name", f"ReqMgr2 has no request {name}; leave it out to have the name made") from error
 
 
-#: Where to, and how what runs ends.
+#: How what runs ends.
+STOP_MODES = (
+    (StopMode.NOW.value, "Now: the DAG is removed, jobs that run are lost"),
+    (StopMode.DRAIN.value, "Drain: work units that run finish first"),
+)
+#: Where to, and how.
 _MOVE = (
     Field(
         "to", help="the schedd, `name` or `name in pool`; without it the emptiest other one", length=400, convert=schedd_named
     ),
-    Field(
-        "mode", Kind.CHOICE, convert=StopMode, default=StopMode.NOW,
-        choices=(
-            (StopMode.NOW, "Now: the DAG is removed, jobs that run are lost"),
-            (StopMode.DRAIN, "Drain: work units that run finish first"),
-        ),
-    ),
-)  # fmt: skip
+    Field("mode", Kind.CHOICE, convert=StopMode, default=StopMode.NOW, choices=STOP_MODES),
+)
 _VALIDATED = "Compare registered files again with DBS, Rucio and, if it is looked at, the storage itself."
 VALIDATED_AGAIN = "What was found so far does not count any more. What is wrong is a case. Nothing is changed outside."
 _CHECKSUMS = (Field("every_checksum", Kind.FLAG, "read every file whole at its site, not a sample of them", blank=False),)

@@ -60,9 +60,9 @@ def version() -> str:
 
 
 def tables() -> list[str]:
-    """Ours, as the models have them."""
+    """Ours, as the models have them, without views."""
     every = (model for name in APPS for model in apps.get_app_config(name).get_models(include_auto_created=True))
-    return [model._meta.db_table for model in every if model._meta.managed]  # others are views
+    return [model._meta.db_table for model in every if model._meta.managed]
 
 
 def columns(of: list[str]) -> dict[str, dict[str, Column]]:

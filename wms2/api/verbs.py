@@ -101,7 +101,7 @@ def actor_of(http: HttpRequest) -> str:
 
 def verb_do(resource: Resource, verb: Verb, http: HttpRequest, key: Any) -> tuple[Any, object, Mapping[str, Any]]:
     """The row as the verb left it, what the service returned, and what it was given."""
-    serializer = input_serializer(verb)(data=query_and_body(http) if verb.method == "delete" else http.data)
+    serializer = input_serializer(verb, noun_of(resource.model).name)(data=query_and_body(http) if verb.method == "delete" else http.data)
     serializer.is_valid(raise_exception=True)
     given, actor = arguments(verb, serializer.validated_data), actor_of(http)
 
@@ -129,7 +129,7 @@ def verb_method(resource: Resource, name: str, answer: Answer | None = None) -> 
     in_query = [_REASON, *(OpenApiParameter(one.name, str, description=one.help) for one in verb.fields)] if deletes else []
     return extend_schema(
         parameters=[*in_query, *resource.parameters],
-        request=None if deletes else input_serializer(verb),
+        request=None if deletes else input_serializer(verb, noun_of(resource.model).name),
         responses={202: resource.serializer if answer is None else answer[0]},
         description=verb.does,
     )(method)
@@ -186,12 +186,13 @@ def rows_urls(
 
 
 @cache
-def input_serializer(verb: Verb) -> type[ReasonSerializer]:
-    """The body of a verb: its reason and its fields."""
+def input_serializer(verb: Verb, noun: str = "") -> type[ReasonSerializer]:
+    """The body of a verb on that kind of row: its reason and its fields."""
     if not verb.fields:
         return ReasonSerializer
     members: dict[str, Any] = {one.name: serializer_field(one) for one in verb.fields}
-    return type(f"{verb.name.title().replace('-', '')}InputSerializer", (ReasonSerializer,), {**members, "__doc__": verb.does})
+    name = f"{noun}-{verb.name}".title().replace("-", "")
+    return type(f"{name}InputSerializer", (ReasonSerializer,), {**members, "__doc__": verb.does})
 
 
 def serializer_field(one: Field) -> Any:

@@ -43,6 +43,8 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
         "EffectState": "outputs_app.models.EffectState",
         "EffectKind": "outputs_app.models.EffectKind",
         "SiteStatus": "sites_app.models.SiteStatus",
+        "StopMode": "requests_app.verbs.STOP_MODES",
+        "Health": "sites_app.models.Health",
         "ScheddState": "sites_app.models.ScheddState",
         "PoolState": "sites_app.models.PoolState",
         "OnboardingState": "sites_app.models.OnboardingState",
