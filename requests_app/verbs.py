@@ -124,9 +124,7 @@ STOP_MODES = (
 )
 #: Where to, and how.
 _MOVE = (
-    Field(
-        "to", help="the schedd, `name` or `name in pool`; without it the emptiest other one", length=400, convert=schedd_named
-    ),
+    Field("to", help="the schedd, `name` or `name in pool`; without it the emptiest other one", length=400, convert=schedd_named),
     Field("mode", Kind.CHOICE, convert=StopMode, default=StopMode.NOW, choices=STOP_MODES),
 )
 _VALIDATED = "Compare registered files again with DBS, Rucio and, if it is looked at, the storage itself."

@@ -101,7 +101,9 @@ def actor_of(http: HttpRequest) -> str:
 
 def verb_do(resource: Resource, verb: Verb, http: HttpRequest, key: Any) -> tuple[Any, object, Mapping[str, Any]]:
     """The row as the verb left it, what the service returned, and what it was given."""
-    serializer = input_serializer(verb, noun_of(resource.model).name)(data=query_and_body(http) if verb.method == "delete" else http.data)
+    serializer = input_serializer(verb, noun_of(resource.model).name)(
+        data=query_and_body(http) if verb.method == "delete" else http.data
+    )
     serializer.is_valid(raise_exception=True)
     given, actor = arguments(verb, serializer.validated_data), actor_of(http)
 
