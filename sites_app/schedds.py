@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -25,6 +26,11 @@ _STANDING = TypeAdapter(Standing)
 def adapter(schedd: Schedd) -> HtcondorAdapter:
     """How the schedd is asked: by its pool's collector, with its pool's credentials. Reads no row."""
     return factory.htcondor(schedd.name, schedd.pool.collector, schedd.pool.token_dir)
+
+
+def submit_roots() -> set[Path]:
+    """Where DAG directories lie, or may have lain."""
+    return {conf().submit_root, *map(Path, Schedd.objects.order_by().values_list("submit_root", flat=True))}
 
 
 def state_refused(schedd: Schedd, state: ScheddState) -> str:

@@ -20,6 +20,7 @@ from outputs_app.models import OPEN_EFFECT, BlockStatus, CaseState, Effect, Inte
 from requests_app.lifecycle.packing import RUN_SECONDS, dags_at_rest
 from requests_app.models import Request, RequestStatus
 from requests_app.states import transition
+from sites_app.schedds import submit_roots
 from wms2 import clock
 from wms2.conf import conf
 from wms2.crash import crash_point
@@ -69,7 +70,7 @@ def _archive(request: Request) -> bool:
     """Whether it is; not while one of its directories is not packed."""
     place, size_bytes, packed = archive_root() / request.request_name, 0, 0
     for dag in DAG.objects.filter(workflow__request=request, directory_id=F("pk")).order_by("created_at"):
-        if dag.packed_at is None and not packs.is_there(dag.submit_dir) and packs.is_readable(conf().submit_root):
+        if dag.packed_at is None and not packs.is_there(dag.submit_dir) and packs.is_readable(Path(dag.submit_dir).parents[1]):
             continue  # it was lost, or never written
         if dag.packed_at is None:
             return False
@@ -80,8 +81,9 @@ def _archive(request: Request) -> bool:
         transition(request, RequestStatus.ARCHIVED, actor=ACTOR, reason=f"its {packed} packs lie in {place}", evidence=evidence)
     except StaleState:
         return False
-    with suppress(OSError):
-        (conf().submit_root / request.request_name).rmdir()
+    for root in submit_roots():
+        with suppress(OSError):
+            (root / request.request_name).rmdir()
     return True
 
 
@@ -95,5 +97,6 @@ def _move(dag: DAG, place: Path) -> int:
         crash_point("archive.recorded")
         packs.pack_path(now).unlink()
     else:
-        packs.pack_path(conf().submit_root / dag.workflow.request_id / str(dag.pk)).unlink(missing_ok=True)
+        for root in submit_roots():
+            packs.pack_path(root / dag.workflow.request_id / str(dag.pk)).unlink(missing_ok=True)
     return packs.pack_path(then).stat().st_size

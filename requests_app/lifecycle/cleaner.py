@@ -12,6 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import structlog
 from django.db import IntegrityError, transaction
@@ -113,7 +114,7 @@ def _due() -> QuerySet[Leftover]:
 
 def _write_down(dag: DAG) -> None:
     """What each unit of a round may have left at each site that it was ever pinned to, once."""
-    if not is_there(dag.submit_dir) and not is_readable(conf().submit_root):
+    if not is_there(dag.submit_dir) and not is_readable(Path(dag.submit_dir).parents[1]):
         log.warning("leftovers of a round not looked for, the submit directories are away", dag_id=str(dag.pk))
         return
     units = list(WorkUnit.objects.filter(round_id=dag.round_id).order_by("index"))

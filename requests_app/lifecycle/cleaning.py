@@ -18,6 +18,7 @@ from requests_app.lease import Evaluation
 from requests_app.lifecycle.packing import LOST, seen_in_queues
 from requests_app.models import Request, RequestStatus
 from requests_app.services.cleaning import cleaning_evidence
+from sites_app.schedds import submit_roots
 from wms2 import clock
 from wms2.conf import conf
 from wms2.crash import crash_point
@@ -41,7 +42,7 @@ def handle_cleaning(evaluation: Evaluation) -> None:
         rows = Leftover.objects.filter(unit__workflow__request=request)
         rows.update(settled_at=None, job=None, next_try_at=again)
         evaluation.transition(RequestStatus.CLEANED, "nothing of it is left outside but what Rucio removes", evidence)
-    for place in {conf().submit_root / request.request_name, *(place.parent for place in _directories(request))}:
+    for place in {*(root / request.request_name for root in submit_roots()), *(place.parent for place in _directories(request))}:
         if place.name == request.request_name:
             shutil.rmtree(place, ignore_errors=True)
 
