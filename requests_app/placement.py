@@ -230,13 +230,15 @@ def usable(room: Room, schedds: Iterable[Schedd], pools: tuple[str, ...] = ()) -
     return [schedd for schedd in schedds if not room.obstacle(schedd, _Needed(0, 0, pools), (ScheddState.ENABLED,))]
 
 
-def nowhere_else(here: Schedd, to: Schedd | None = None) -> str:
-    """Why no other schedd, or not that one, could take what is here; empty if one could, now or when it has room."""
+def nowhere_else(here: Schedd, to: Schedd | None = None, pools: tuple[str, ...] = ()) -> str:
+    """Why no other schedd, or not that one, could take what is here and may go to these ``pools``; empty if one could, now or
+    when it has room.
+    """
     room = Room.now()
     others = [each for each in room.schedds if (each == to if to is not None else each.pk != here.pk)]
-    if usable(room, others):
+    if usable(room, others, pools):
         return ""
-    whys = "; ".join(f"{each.name}: {room.obstacle(each, _Needed(0, 0), (ScheddState.ENABLED,))}" for each in others)
+    whys = "; ".join(f"{each.name}: {room.obstacle(each, _Needed(0, 0, pools), (ScheddState.ENABLED,))}" for each in others)
     return f"No other schedd can take it: {whys or 'there is none'}."
 
 

@@ -14,9 +14,10 @@ from datetime import datetime
 
 import structlog
 from django.db import connection, transaction
-from django.db.models import Min, QuerySet
+from django.db.models import Min, Q, QuerySet
 
-from outputs_app.models import Effect, EffectState
+from outputs_app.executor import due_effects
+from outputs_app.models import EffectState
 from requests_app.feed import tell
 from requests_app.models import SERVICE_LEVEL, EvaluationLease, ServiceLevel
 from sites_app.models import Schedd, ScheddState
@@ -139,10 +140,11 @@ def cycle_pause_seconds() -> float:
 def signals(now: datetime, cycle_took_seconds: float) -> dict[str, float]:
     """How many times its limit each signal is; what several hosts share, not what one of them feels."""
     settings = conf()
-    due = EvaluationLease.objects.filter(due_at__lte=now, expires_at=None).aggregate(first=Min("due_at"))["first"]
-    woken = Wake.objects.aggregate(first=Min("at"))["first"]
-    waiting = Effect.objects.filter(state=EffectState.PENDING, next_attempt_at__lte=now)
-    effect = waiting.aggregate(first=Min("next_attempt_at"))["first"]
+    free = EvaluationLease.objects.filter(Q(expires_at=None) | Q(expires_at__lt=now))  # others are being evaluated
+    due = free.filter(due_at__lte=now).aggregate(first=Min("due_at"))["first"]
+    woken = Wake.objects.filter(request_id__in=free.values("request")).aggregate(first=Min("at"))["first"]
+    # what waits for another effect or for a person is no worker's to do
+    effect = due_effects().filter(state=EffectState.PENDING).aggregate(first=Min("next_attempt_at"))["first"]
     return {
         "cycle": cycle_took_seconds / max(settings.cycle_seconds, SHORT_CYCLE_SECONDS),
         "evaluations": max(_age(due, now), _age(woken, now)) / settings.overload_evaluations_seconds,
@@ -154,9 +156,12 @@ def signals(now: datetime, cycle_took_seconds: float) -> dict[str, float]:
 
 
 def _busy_share() -> float:
-    """Of the schedds that may get DAGs, those without headroom: all of them strain, and never close by themselves."""
-    healths = Schedd.objects.filter(state=ScheddState.ENABLED).values_list("health", flat=True)
-    return sum(health == Health.BUSY for health in healths) / max(len(healths), 1)
+    """Of the schedds that may get DAGs, those that cannot keep up: all of them strain, and never close by themselves. One that
+    has as many DAGs as it may is as it should be.
+    """
+    most = conf().schedd_max_duty_cycle
+    rows = Schedd.objects.filter(state=ScheddState.ENABLED).values_list("health", "duty_cycle")
+    return sum(health == Health.BUSY and (duty_cycle or 0.0) > most for health, duty_cycle in rows) / max(len(rows), 1)
 
 
 def database_seconds() -> float:

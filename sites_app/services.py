@@ -153,7 +153,8 @@ def schedd_change_state(*, schedd: Schedd, state: ScheddState, actor: str, reaso
         old=schedd.state, new=state, **({"at_once": at_once} if at_once else {}),
     ):  # fmt: skip
         old = ScheddState(schedd.state)
-        if schedd.drain_at_once == at_once and (why := state_refused(schedd, state)):
+        again = schedd.state == state and schedd.drain_at_once != at_once  # drained in another way
+        if not again and (why := state_refused(schedd, state)):
             raise InvalidTransition(f"{schedd.name}: {why}")
         if state is ScheddState.DISCOVERED:
             raise InvalidTransition(f"{schedd.name}: only discovery makes a schedd {state.label.lower()}")

@@ -65,7 +65,7 @@ def once(view: Any, key: str, handler: Callable[..., Response], outside: bool, r
                 response = handler(request, **given)
             except Exception as error:  # noqa: BLE001
                 response = view.handle_exception(error)  # its own answer, or raised again
-            kept = response.status_code < 500 and response.status_code != 429
+            kept = response.status_code < 500 and "Retry-After" not in response.headers
             if kept:
                 _keep(row, response)
             elif not outside:  # nothing was done, and the same key may try again

@@ -49,12 +49,15 @@ def resource(name: str, units: int, holder: str) -> Iterator[None]:
     """Have so many units, or all there are, while the block runs.
 
     Raises:
-        NoneFree: others have them; nothing was waited for.
+        NoneFree: others have them, or operators allow none; nothing was waited for.
         LeaseLost: from the next outside call inside, once the lease is somebody else's.
     """
     there = Resource.objects.filter(pk=name).values_list("units", flat=True).first() or 0
     wanted = max(1, min(units, there))
-    lease = lease_take(name=name, units=wanted, holder=holder, process=process_name(), ttl_seconds=_TTL_SECONDS)
+    try:
+        lease = lease_take(name=name, units=wanted, holder=holder, process=process_name(), ttl_seconds=_TTL_SECONDS)
+    except InvalidTransition as error:
+        raise NoneFree(str(error)) from error
     try:
         with kept_alive(lambda: lease_beat(lease.token), life_seconds=_TTL_SECONDS, resource=name):
             yield

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import structlog
 
 from dags_app.models import IN_QUEUE
 from requests_app.models import Request, RequestStatus
 from requests_app.placement import nowhere_else
 from requests_app.selectors.drains import drain_moving, drain_progress
-from requests_app.services.moving import request_move
+from requests_app.services.moving import move_refused, request_move
 from sites_app.models import Schedd, ScheddState
 from wms2 import clock
 from wms2.audit import audit
@@ -25,9 +27,11 @@ def drains_go_on(fenced: Fenced) -> None:
         if free > 0 and not nowhere_else(schedd):
             there = schedd.dags.filter(status__in=IN_QUEUE, stop_requested_at__isnull=True, lost_confirmed_at__isnull=True)
             runs = there.filter(workflow__request__status=RequestStatus.ACTIVE).order_by("submitted_at")
-            for pk in runs.values_list("workflow__request__pk", flat=True)[:free]:
+            requests = (Request.objects.get(pk=pk) for pk in list(runs.values_list("workflow__request__pk", flat=True)))
+            # one that no other schedd may take runs to its end, and keeps nobody behind it
+            for request in islice((request for request in requests if not move_refused(request)), free):
                 with fenced():
-                    _move(Request.objects.get(pk=pk), schedd)
+                    _move(request, schedd)
         if schedd.drained_at is None and drain_progress(schedd).drained:
             with fenced():
                 if Schedd.objects.filter(pk=schedd.pk, drained_at__isnull=True).update(drained_at=clock.now()):

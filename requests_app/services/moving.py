@@ -12,6 +12,7 @@ from requests_app.models import Request, RequestStatus, StopIntent
 from requests_app.moves import Move, move_of
 from requests_app.placement import dag_to_rescue, nowhere_else
 from requests_app.services.acting import acting, applies, live_dag_of, stop_first, stopped_for
+from requests_app.work.overrides import overrides_of
 from sites_app.models import Schedd
 from wms2.errors import FieldRefused
 from wms2.verbs import Already
@@ -62,7 +63,7 @@ def move_refused(request: Request, to: Schedd | None = None) -> str:
     before = move_of(request)
     if before is not None and not before.drain and (before.away, before.to) == (here.pk, to.pk if to else None):
         return Already(f"It is being moved already, by {before.actor}: {before.reason}")
-    return nowhere_else(here, to)
+    return nowhere_else(here, to, overrides_of(request).pools or ())
 
 
 def schedd_of(request: Request) -> Schedd | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from django.db import models
@@ -94,6 +95,14 @@ class Schedd(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def refresh_from_db(
+        self, using: str | None = None, fields: Iterable[str] | None = None, from_queryset: QuerySet[Schedd] | None = None
+    ) -> None:
+        """As ever; of some columns alone, also those that were not read, without the pool, which cannot be read with them."""
+        if fields is not None and from_queryset is None:
+            from_queryset = Schedd.objects.select_related(None)
+        super().refresh_from_db(using=using, fields=fields, from_queryset=from_queryset)
 
     @property
     def directories(self) -> tuple[str, str]:

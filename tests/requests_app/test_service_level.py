@@ -10,6 +10,7 @@ from django.db import transaction
 from hypothesis import given
 from hypothesis import strategies as st
 
+from outputs_app.models import EffectState
 from requests_app import service_level
 from requests_app.admission import admit
 from requests_app.lifecycle.cycle import run_cycle
@@ -33,12 +34,12 @@ from requests_app.service_level import (
     stretch_of,
     troubled,
 )
-from tests.support.rows import request_row, schedd_row
+from tests.support.rows import new_effect, request_row, schedd_row
 from wms2 import clock, levels
 from wms2.celery import CAN_WAIT, app
 from wms2.conf import conf
 from wms2.levels import Known, Level
-from wms2.models import AuditEntry
+from wms2.models import AuditEntry, Wake
 
 QUEUED = RequestStatus.QUEUED
 CALM = {"cycle": 0.1, "evaluations": 0.0, "effects": 0.0, "database": 0.1, "broker": 0.0, "schedds": 0.0}
@@ -158,9 +159,9 @@ def test_each_signal_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     assert signals(now, 120.0)["cycle"] == 120 / max(conf().cycle_seconds, SHORT_CYCLE_SECONDS)
     monkeypatch.setattr(service_level, "broker_answers", lambda: False)
     assert signals(now, 0.0)["broker"] == 1.0
-    schedd_row(name="one", health="busy")
-    schedd_row(name="two")
-    assert signals(now, 0.0)["schedds"] == 0.5
+    schedd_row(name="one", health="busy", duty_cycle=0.99)
+    schedd_row(name="two", health="busy", duty_cycle=0.2)
+    assert signals(now, 0.0)["schedds"] == 0.5, "one that is full of DAGs and keeps up is no trouble"
 
 
 @pytest.mark.django_db(transaction=True)
@@ -233,3 +234,20 @@ def test_a_level_that_cannot_be_read_stays_what_it_was(monkeypatch: pytest.Monke
     monkeypatch.setattr(levels, "_read", silent)
     monkeypatch.setattr(levels, "KEPT_SECONDS", 0.0)
     assert levels.known().level is Level.STRAINED
+
+
+@pytest.mark.django_db
+def test_what_no_worker_could_do_now_is_no_overload() -> None:
+    """Registrations behind one that waits for a person, or of a former epoch; a wake of what is being evaluated."""
+    now = clock.now()
+    request = request_row(RequestStatus.ACTIVE)
+    dead = new_effect(request=request, state=EffectState.DEAD)
+    new_effect(request=request, next_attempt_at=now - timedelta(days=3)).depends_on.add(dead)
+    new_effect(request=request, next_attempt_at=now - timedelta(days=3), epoch=request.epoch - 1)
+    EvaluationLease.objects.create(request=request, due_at=now + timedelta(hours=1), expires_at=now + timedelta(hours=1))
+    Wake.objects.create(request_id=request.pk, why="effect done")
+    Wake.objects.update(at=now - timedelta(hours=2))
+    measured = signals(now, 0.0)
+    assert (measured["effects"], measured["evaluations"]) == (0.0, 0.0)
+    new_effect(request=request, next_attempt_at=now - timedelta(hours=2))
+    assert signals(now, 0.0)["effects"] == pytest.approx(2.0)

@@ -47,6 +47,12 @@ def test_what_is_larger_than_all_there_is_gets_all_of_it() -> None:
         assert ResourceLease.objects.get().units == 10
 
 
+def test_where_operators_allow_none_what_wants_some_waits() -> None:
+    units(0)
+    with pytest.raises(NoneFree, match="there are 0 in all"), resource(PLANNING, 1, "a plan"):
+        pass
+
+
 def test_a_lease_that_nobody_keeps_alive_runs_out_is_audited_and_cannot_be_prolonged() -> None:
     units(10)
     lease = took(10)

@@ -220,6 +220,30 @@ def test_a_drain_stops_nothing_while_nobody_else_can_take_it(home: Schedd) -> No
     assert "No other schedd can take it: there is none." in drain_progress(home).words()
 
 
+def test_a_drain_does_not_stop_what_would_come_back_there_and_goes_on_with_the_others(home: Schedd, near: Schedd) -> None:
+    """One that may go to the pool of the drained schedd alone would be stopped and rescued there again, cycle after cycle."""
+    bound = with_dag(home)
+    Request.objects.filter(pk=bound.pk).update(overrides={"pools": [home.pool_id]})
+    near.pool = schedd_row("other", pool="another").pool
+    near.save()
+    free = with_dag(home)
+    schedd_drain(schedd=home, **BY, move=True)
+    drains_go_on(transaction.atomic)
+    bound.refresh_from_db()
+    free.refresh_from_db()
+    assert (bound.status, free.status) == (S.ACTIVE, S.STOPPING)
+    with pytest.raises(InvalidTransition, match="of pool another, not of"):
+        request_move(request=bound, **BY)
+
+
+def test_a_drain_that_moves_is_no_way_around_the_checks(home: Schedd) -> None:
+    schedd_drain(schedd=home, **BY, move=True)
+    Schedd.objects.update(onboarded_at=None)
+    home.refresh_from_db()
+    with pytest.raises(InvalidTransition, match="checks have not passed"):
+        schedd_change_state(schedd=home, state=ScheddState.ENABLED, **BY)
+
+
 def test_the_end_of_a_drain_is_told_by_the_pace_so_far(home: Schedd) -> None:
     now = timezone.now()
     with_dag(home, submitted_at=now - timedelta(hours=2), units_done=2, total_work_units=6)

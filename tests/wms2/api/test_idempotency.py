@@ -17,7 +17,8 @@ from tests.support.rest_clients import client_of
 from tests.support.rows import request_row
 from wms2 import idempotency
 from wms2.api.permissions import OPERATORS
-from wms2.models import AuditEntry, KeptAnswer
+from wms2.models import AuditEntry, KeptAnswer, Resource
+from wms2.resources import resource
 
 pytestmark = pytest.mark.django_db
 API = "/api/v1"
@@ -82,6 +83,15 @@ def test_what_was_not_done_may_be_asked_again_with_the_same_key(operator: APICli
         patch.setattr(work, "lease_take", silent)
         assert lease(operator, **KEY).status_code == 503
     assert not Limit.objects.exists(), "nothing of it stays"
+    assert lease(operator, **KEY).status_code == 201
+
+
+def test_what_is_to_be_asked_again_is_asked_again_with_the_same_key(operator: APIClient) -> None:
+    Resource.objects.filter(pk="registration").update(units=1)
+    with resource("registration", 1, "another"):
+        busy = lease(operator, **KEY)
+    problem(busy, 409, "none_free")
+    assert int(busy["Retry-After"]) > 0
     assert lease(operator, **KEY).status_code == 201
 
 
