@@ -219,6 +219,7 @@ declare(
     Verb(
         "ask", "Ask now", "Ask its collector now for schedds and slots. Schedds that are new are written down, disabled.",
         pools.pool_ask, told_of_each(lambda pool: [f"{pool.collector} is asked; nothing else changes."]), path="ask",
+        outside=True,
     ),
     Verb(
         "add-schedd", "Add a schedd", "Write down a schedd that its collector has not named yet; disabled until it is checked.",

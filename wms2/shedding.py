@@ -61,7 +61,8 @@ class Call(Enum):
 def call_of(view: Any, method: str) -> Call:
     """What a resolved view is asked for: as its class or the function says; otherwise a read, or an act."""
     declared: Mapping[str, Call] = getattr(getattr(view, "cls", view), "calls", {})
-    action = (getattr(view, "actions", None) or {}).get(method.lower(), method.lower())
+    asked = "get" if method == "HEAD" else method.lower()
+    action = (getattr(view, "actions", None) or {}).get(asked, asked)
     return declared.get(action) or (Call.READ if method in ("GET", "HEAD", "OPTIONS") else Call.ACT)
 
 

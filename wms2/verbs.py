@@ -120,7 +120,7 @@ class Verb:
         repeated: whether a client asks for what was done already; then it is answered as if it had just been done. Services that
             can be called twice need none.
         prepare: makes the service's arguments of the reason and the fields; may ask services, no row is locked yet.
-        outside: whether ``prepare`` asks services, so that no transaction may be open around it.
+        outside: whether ``prepare`` or the service asks others, so that no transaction may be open around them.
         initial: row -> what the form starts with.
         seen: (value, label) of what the decision rests on, where it is not the noun's.
         path: REST: last part of the address after the row's; empty: the row's own; None: no address of its own.

@@ -24,6 +24,8 @@ from wms2.shedding import BUSY, EASED, MEAN_SECONDS, Call, Load, call_of, stage_
 #: By the end of an address and the method: what operators count on.
 EXPECTED = {
     ("livez", "GET"): Call.HEALTH,
+    ("livez", "HEAD"): Call.HEALTH,
+    ("api/v1/events", "HEAD"): Call.POLL,
     ("readyz", "GET"): Call.HEALTH,
     ("api/v1/health", "GET"): Call.HEALTH,
     ("api/v1/metrics", "GET"): Call.HEALTH,
@@ -67,7 +69,7 @@ def test_every_route_has_a_class_for_every_method_and_those_that_matter_the_righ
     found = {
         (place, method): call_of(view, method)
         for place, view in routes(get_resolver().url_patterns)
-        for method in ("GET", "POST", "PATCH", "DELETE")
+        for method in ("GET", "HEAD", "POST", "PATCH", "DELETE")
     }
     assert {each: found[each] for each in EXPECTED} == EXPECTED
     assert all(isinstance(call, Call) for call in found.values())

@@ -66,3 +66,10 @@ def test_a_pool_is_changed_and_closed(operator: APIClient) -> None:
     assert operator.post("/api/v1/pools/first/disable", WHY).json()["state"] == "disabled"
     assert operator.post("/api/v1/pools/first/remove", WHY).json()["name"] == "first"
     assert not Pool.objects.exists()
+
+
+def test_that_a_collector_is_silent_is_written_down_also_for_a_call_with_a_key(operator: APIClient) -> None:
+    pool_row("far", collector="127.0.0.1:1")
+    assert operator.post("/api/v1/pools/far/ask", WHY, HTTP_IDEMPOTENCY_KEY="k").status_code == 503
+    assert Pool.objects.get(name="far").silent_since is not None
+    assert AuditEntry.objects.filter(action="pool_ask", outcome="done").exists()
