@@ -20,7 +20,6 @@ CAN_WAIT = frozenset(
         "outputs_app.tasks.reconcile",  # comparisons with DBS and Rucio, and the census of rules
         "outputs_app.tasks.remind_of_cases",
         "requests_app.tasks.archive_requests",
-        "requests_app.tasks.check_storage",
         "requests_app.tasks.pack_dags",
         "sites_app.tasks.refresh_slots",
         "sites_app.tasks.sync_sites",
