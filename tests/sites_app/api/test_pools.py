@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from sites_app.models import Onboarding, Pool, Schedd, ScheddState
+from sites_app.models import Onboarding, Pool, Schedd, ScheddState, SystemicAlert
 from tests.support.problems import problem
 from tests.support.rows import pool_row, schedd_row
 from wms2.models import AuditEntry
@@ -66,3 +68,12 @@ def test_a_pool_is_changed_and_closed(operator: APIClient) -> None:
     assert operator.post("/api/v1/pools/first/disable", WHY).json()["state"] == "disabled"
     assert operator.post("/api/v1/pools/first/remove", WHY).json()["name"] == "first"
     assert not Pool.objects.exists()
+
+
+def test_alerts_that_are_over_are_listed_too(reader: APIClient) -> None:
+    now = timezone.now()
+    SystemicAlert.objects.create(holds=True, reason="over", began_at=now - timedelta(days=1), ended_at=now)
+    SystemicAlert.objects.create(holds=False, reason="goes on", began_at=now)
+    rows = reader.get("/api/v1/systemic-alerts").json()["results"]
+    assert [(row["reason"], row["ended_at"] is None) for row in rows] == [("goes on", True), ("over", False)]
+    assert reader.get(f"/api/v1/systemic-alerts/{rows[1]['id']}").json()["reason"] == "over"
