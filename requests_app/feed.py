@@ -53,6 +53,11 @@ class Page:
     oldest_id: int
 
 
+def shown(event: tuple[Any, ...]) -> dict[str, Any]:
+    """An event of a page, for who reads it."""
+    return dict(zip(("id", "at", "kind", "request", "data"), event, strict=True))
+
+
 def tell(kind: str, request: Request | None = None, **data: Any) -> None:
     """Add an event, in the caller's transaction."""
     Event.objects.create(request=request, kind=kind, data=data)

@@ -209,7 +209,7 @@ declare(
     ),
     Verb(
         "priority", "Change priority", "Give a request another priority.", services.request_set_priority,
-        told_of_each(preview.priority),
+        preview.priority,
         (
             Field(
                 "priority", Kind.WHOLE, f"higher starts earlier; 0 to {MAX_PRIORITY}", required=True, least=0, most=MAX_PRIORITY

@@ -9,7 +9,7 @@ from typing import Any
 from django.db.models import Prefetch, QuerySet
 
 from sites_app.bans import bans_active
-from sites_app.models import Pool, PoolState, Schedd, Site, SiteRse
+from sites_app.models import Pool, PoolState, Schedd, Site, SiteRse, SystemicAlert
 
 
 def sites_by_rse() -> dict[str, tuple[str, ...]]:
@@ -65,6 +65,11 @@ def token_dirs() -> list[str]:
 def pools_known() -> QuerySet[Pool]:
     """Pools, in use or not."""
     return Pool.objects.all()
+
+
+def systemic_alerts() -> QuerySet[SystemicAlert]:
+    """When schedds or sites turned bad together, those that are over too."""
+    return SystemicAlert.objects.all()
 
 
 def schedds_known() -> QuerySet[Schedd]:

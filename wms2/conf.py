@@ -109,7 +109,10 @@ class Conf(BaseModel):
     )
     timeout_planning_seconds: int = 3600
     timeout_active_seconds: int = Field(
-        30 * 86400, ge=60, le=10 * 365 * 86400, description="A request that is ACTIVE for longer raises an alert, and goes on"
+        30 * 86400,
+        ge=60,
+        le=10 * 365 * 86400,
+        description="A request that is ACTIVE for longer, since its DAG's first job began, raises an alert, and goes on",
     )
     timeout_dispatch_seconds: int = Field(2 * 86400, ge=60, description="from the submission of a DAG to the first of its jobs")
     timeout_stopping_seconds: int = 3600

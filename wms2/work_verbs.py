@@ -81,7 +81,7 @@ declare(
 
 declare(
     Noun(
-        ResourceLease, "lease", "lease", lambda key: ResourceLease.objects.filter(pk=key),
+        ResourceLease, "resource-lease", "lease", lambda key: ResourceLease.objects.filter(pk=key),
         lambda lease: (str(lease.pk), lease.holder),
     ),
     Verb(

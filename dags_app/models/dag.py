@@ -143,6 +143,7 @@ class DAG(models.Model):
     status = models.CharField(max_length=50, choices=DAGStatus.choices, default=DAGStatus.PLANNING)
     created_at = models.DateTimeField(auto_now_add=True)
     submitted_at = models.DateTimeField(null=True, blank=True)
+    began_at = models.DateTimeField(null=True, blank=True, help_text="when a job of it was first seen to run or to have ended")
     completed_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:

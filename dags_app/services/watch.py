@@ -40,6 +40,8 @@ from wms2.wakes import wake
 log = structlog.get_logger(__name__)
 #: What the life cycle acts on, or tells; the other counts move all the time, are shown, and wake nobody.
 _ACTED_ON = ("job_status", "hold_reason", "job_starts", "dag_status", "nodes_done", "nodes_failed", "units_running")
+#: Units and nodes inside them that have ended.
+_ENDED = ("nodes_done", "nodes_failed", "inner_done", "inner_failed")
 #: In ``Round.sizing``: what the longest of its jobs should take, in seconds; without it, as long as any job may.
 LONGEST_WALL = "longest_wall_seconds"
 #: Of an ad, what changes though nothing has happened.
@@ -105,7 +107,7 @@ def looks(schedds: Iterable[Schedd]) -> list[Look]:
 _READ = (
     "schedd_id", "workflow_id", "fence", "status", "dagman_cluster_id", "observed", "observed_at", "missing_since",
     "unanswered_since", "suspected_at", "lost_confirmed_at", "lost_confirmation", "nodes_done", "nodes_failed", "nodes_running",
-    "total_work_units", "directory_id", "jobs", "workflow__request_id", "workflow__request__id",
+    "began_at", "total_work_units", "directory_id", "jobs", "workflow__request_id", "workflow__request__id",
 )  # fmt: skip
 
 
@@ -207,6 +209,11 @@ class Seen:
     observed: dict[str, Any]
     jobs: dict[str, Any]
 
+    @property
+    def begun(self) -> bool:
+        """Whether one of its jobs runs or has ended."""
+        return bool(self.number(JOB_RUNNING) or any(self.observed.get(name) for name in _ENDED))
+
     def number(self, state: str) -> int:
         """Node jobs in a state."""
         return sum(int(states.get(state, 0)) for states in self.jobs.get("roles", {}).values())
@@ -249,9 +256,10 @@ UPDATE dags SET observed = seen.observed, observed_at = %s, missing_since = NULL
     lost_confirmed_at = NULL, lost_confirmation = '{}',
     nodes_done = coalesce((seen.observed->>'nodes_done')::int, 0),
     nodes_failed = coalesce((seen.observed->>'nodes_failed')::int, 0),
-    jobs = seen.jobs, nodes_idle = seen.idle, nodes_running = seen.running, nodes_held = seen.held
-FROM unnest(%s::uuid[], %s::jsonb[], %s::jsonb[], %s::int[], %s::int[], %s::int[])
-    AS seen (id, observed, jobs, idle, running, held)
+    jobs = seen.jobs, nodes_idle = seen.idle, nodes_running = seen.running, nodes_held = seen.held,
+    began_at = coalesce(dags.began_at, seen.began_at)
+FROM unnest(%s::uuid[], %s::jsonb[], %s::jsonb[], %s::int[], %s::int[], %s::int[], %s::timestamptz[])
+    AS seen (id, observed, jobs, idle, running, held, began_at)
 WHERE dags.id = seen.id
 """
 
@@ -262,14 +270,16 @@ def _observe(dags: list[DAG], seen: dict[Any, Seen], now: datetime) -> None:
     values = [seen[dag.pk] for dag in dags]
     numbers = [[each.number(state) for each in values] for state in JOB_STATES]
     texts = [[json.dumps(each.observed) for each in values], [json.dumps(each.jobs) for each in values]]
+    began = [now if each.begun else None for each in values]
     with connection.cursor() as cursor:
-        cursor.execute(_OBSERVE, [now, [dag.pk for dag in dags], *texts, *numbers])
+        cursor.execute(_OBSERVE, [now, [dag.pk for dag in dags], *texts, *numbers, began])
     woken = set()
     for dag, each in zip(dags, values, strict=True):
         before, dag.observed, dag.jobs = dag.observed, each.observed, each.jobs
         dag.nodes_done, dag.nodes_failed = dag.observed["nodes_done"] or 0, dag.observed["nodes_failed"] or 0
         dag.nodes_running = each.number(JOB_RUNNING)
-        if _was_away(dag) or any(before.get(name) != dag.observed[name] for name in _ACTED_ON):
+        first = each.begun and dag.began_at is None
+        if first or _was_away(dag) or any(before.get(name) != dag.observed[name] for name in _ACTED_ON):
             woken.add(dag.workflow.request.pk)
         if dag.suspected_at is not None or dag.lost_confirmed_at is not None:
             history(dag, "seen_again", detail={"suspected": str(dag.suspected_at), "confirmed": dag.lost_confirmation})

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from django.http import StreamingHttpResponse
 from drf_spectacular.types import OpenApiTypes
@@ -17,7 +17,7 @@ from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request as HttpRequest
 from rest_framework.response import Response
 
-from requests_app.feed import Page, Wanted, listening, newest, read
+from requests_app.feed import Page, Wanted, listening, newest, read, shown
 from requests_app.models import Request
 from wms2.api.pagination import whole_number, whole_number_parameter
 from wms2.api.problems import bad_field
@@ -88,7 +88,7 @@ class EventsView(ApiView):
                 while not page.events and (left := until - time.monotonic()) > 0:
                     wait(left)
                     page = read(wanted, page.last_id)
-        return Response({"events": [_shown(row) for row in page.events], "last_id": page.last_id, "oldest_id": page.oldest_id})
+        return Response({"events": [shown(row) for row in page.events], "last_id": page.last_id, "oldest_id": page.oldest_id})
 
 
 class EventStreamView(ApiView):
@@ -121,7 +121,7 @@ def _lines(wanted: Wanted, page: Page, wait: Callable[[float], object]) -> Itera
     yield b"retry: 2000\n"
     while (now := time.monotonic()) - began < STREAM_SECONDS:
         for row in page.events:
-            yield b"id: %d\ndata: %s\n\n" % (row[0], JSONRenderer().render(_shown(row)))
+            yield b"id: %d\ndata: %s\n\n" % (row[0], JSONRenderer().render(shown(row)))
         if page.events:
             told = now
         elif now - told >= HEARTBEAT_SECONDS:
@@ -130,10 +130,6 @@ def _lines(wanted: Wanted, page: Page, wait: Callable[[float], object]) -> Itera
         if len(page.events) < wanted.limit:
             wait(HEARTBEAT_SECONDS)
         page = read(wanted, page.last_id)
-
-
-def _shown(row: tuple[Any, ...]) -> dict[str, Any]:
-    return dict(zip(("id", "at", "kind", "request", "data"), row, strict=True))
 
 
 def _wanted(request: HttpRequest) -> Wanted:

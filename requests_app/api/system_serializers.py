@@ -9,8 +9,9 @@ from rest_framework import serializers
 
 from requests_app.api.serializers import ReqMgr2Serializer
 from requests_app.api.service import ServiceLevelSerializer
+from sites_app.api.serializers import SystemicAlertSerializer
 from sites_app.guard import alert_open
-from sites_app.models import Health, SystemicAlert
+from sites_app.models import Health
 
 
 class NextInQueueSerializer(serializers.Serializer):
@@ -149,14 +150,6 @@ class CredentialSerializer(serializers.Serializer):
     path = serializers.CharField()
     ends_at = serializers.DateTimeField(allow_null=True, help_text="null: never, unless there is a problem")
     problem = serializers.CharField(allow_blank=True)
-
-
-class SystemicAlertSerializer(serializers.ModelSerializer):
-    """Schedds or sites turned bad together."""
-
-    class Meta:
-        model = SystemicAlert
-        fields: tuple[str, ...] = ("holds", "reason", "began_at", "calm_since")
 
 
 class LifecycleSerializer(LifecycleBriefSerializer):

@@ -1,7 +1,8 @@
 """Too long in one status: always an alert; SUBMITTED, PLANNING and RESUBMITTING are internal and held with the reason.
 
 While work advances there is more time first, each time half as much, then a warning (ADR 0095). An extension is a line of the
-request's history that leads from the status to itself. Until the first job of a DAG has begun another, shorter limit holds.
+request's history that leads from the status to itself. Until the first job of a DAG has begun another, shorter limit holds; that
+of ACTIVE counts from then on.
 """
 
 from __future__ import annotations
@@ -10,9 +11,8 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 import structlog
-from django.db.models import Q
 
-from dags_app.models import DAG, Leftover, WorkUnit
+from dags_app.models import Leftover, WorkUnit
 from dags_app.selectors import dag_live
 from outputs_app.models import BlockValidation, Effect, EffectState
 from requests_app.alerts import alert, alert_over
@@ -74,14 +74,15 @@ def watch_timeout(evaluation: Evaluation) -> None:
     """Runs after the handler, on the status the request has by then; comes back when its time is over."""
     request = evaluation.request
     status = S(request.status)
-    seconds = (clock.now() - request.status_since).total_seconds()
     limit = _timeout_seconds(status)
     if limit is None or request.waiting_for.startswith((PARENTS, SIBLINGS)):
         return
-    if status is S.ACTIVE:
-        _watch_dispatch(evaluation, seconds)
+    since = _begun_at(evaluation) if status is S.ACTIVE else request.status_since
+    if since is None:
+        return
+    seconds = (clock.now() - since).total_seconds()
     if seconds <= limit:
-        evaluation.again_at(request.status_since + timedelta(seconds=limit))
+        evaluation.again_at(since + timedelta(seconds=limit))
         return
     if status in ADVANCING and _extended(evaluation, limit):
         return
@@ -140,18 +141,21 @@ def _done_since(request: Request) -> int:
     )
 
 
-def _watch_dispatch(evaluation: Evaluation, seconds: float) -> None:
-    """A DAG of which no job has begun for too long is told, and that is over with its first one."""
-    request, limit = evaluation.request, stretched(conf().timeout_dispatch_seconds)
-    if seconds <= limit:
-        evaluation.again_at(request.status_since + timedelta(seconds=limit))
-        return
-    begun = Q(nodes_running__gt=0) | Q(nodes_done__gt=0) | Q(nodes_failed__gt=0) | Q(units_done__gt=0)
+def _begun_at(evaluation: Evaluation) -> datetime | None:
+    """Since when its DAG has jobs, or it is ACTIVE without one; None: no job has begun. That is told when it lasts too long, and
+    is over with the first one."""
+    request, now, limit = evaluation.request, clock.now(), timedelta(seconds=stretched(conf().timeout_dispatch_seconds))
     dag = dag_live(request.workflow.pk)
-    if dag is None or DAG.objects.filter(begun, pk=dag.pk).exists():
+    if dag is None or dag.began_at is not None or dag.units_done:
         alert_over(evaluation, "slow_dispatch")
+        began = dag.began_at if dag is not None else None
+        return max(request.status_since, began or request.status_since)
+    if now - request.status_since > limit:
+        hours = (now - request.status_since).total_seconds() / 3600
+        alert(request, "slow_dispatch", f"no job has begun for {hours:.1f} h; waits for: {request.waiting_for}")
     else:
-        alert(request, "slow_dispatch", f"no job has begun for {seconds / 3600:.1f} h; waits for: {request.waiting_for}")
+        evaluation.again_at(request.status_since + limit)
+    return None
 
 
 def _intent_open(evaluation: Evaluation) -> bool:

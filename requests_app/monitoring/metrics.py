@@ -25,7 +25,8 @@ from outputs_app.reconciliation.census import COUNTED
 from outputs_app.validation.tending import unvalidated
 from requests_app.lease import evaluations_due
 from requests_app.limits import limit_int
-from requests_app.models import TERMINAL, DeadLetter, LetterKind, RequestStatus
+from requests_app.models import TERMINAL, DeadLetter, LetterKind, Request, RequestStatus
+from requests_app.ordering import LIMIT
 from requests_app.placement import slots_used
 from requests_app.selectors.harvests import harvests_open
 from requests_app.selectors.leftovers import leftovers_open
@@ -34,7 +35,7 @@ from requests_app.selectors.reqmgr2 import reqmgr2_state
 from requests_app.selectors.summary import KeptCounts, kept_counts, longest_in_status
 from requests_app.service_level import service, stretch_of
 from sites_app.guard import alert_open
-from sites_app.models import Health, Pool, PoolState
+from sites_app.models import Health, Pool, PoolState, ScheddState
 from wms2 import clock
 from wms2.adapters.types import JOB_STATES
 from wms2.circuits import FAILURES, circuits
@@ -96,24 +97,30 @@ def _requests(kept: KeptCounts) -> Iterator[Metric]:
 
 def _admission(queued: int) -> Iterator[Metric]:
     yield GaugeMetricFamily("wms2_admission_queue_depth", "Queued requests", queued)
+    kept = Request.objects.filter(status=RequestStatus.QUEUED, waiting_for__startswith=LIMIT).count()
+    yield GaugeMetricFamily("wms2_admission_kept", "Of these, kept by a limit of a band, campaign or requester", kept)
     yield GaugeMetricFamily("wms2_admission_slots_used", "Live DAGs and requests being planned", slots_used())
     yield GaugeMetricFamily("wms2_admission_slots_limit", "max_active_dags in force", limit_int("max_active_dags"))
 
 
 def _dags() -> Iterator[Metric]:
     live, suspected, orphans, up = Counter[str](), Counter[str](), Counter[str](), dict[str, float]()
-    health = defaultdict[str, set[str]](set)
+    health, drains = defaultdict[str, set[str]](set), dict[str, float]()
+    now = timezone.now()
     for row in schedds_counted().order_by("name"):  # one sample a name: with two of them Prometheus takes none of the scrape
         live[row.name] += row.live_dags
         suspected[row.name] += row.suspected_dags
         orphans[row.name] += sum(each["dagmans"] + each["jobs"] for each in row.orphans_told)
         up[row.name] = min(up.get(row.name, 1.0), 0.0 if row.unreachable_since else 1.0)
         health[row.name].add(row.health)
+        goes_on = row.state == ScheddState.DRAINING and row.drained_at is None
+        drains[row.name] = max(drains.get(row.name, 0.0), _age(row.drain_since if goes_on else None, now))
     yield _family("wms2_dags_live", "Live DAGs by schedd", "schedd", live.items())
     suspicion = "Live DAGs suspected lost, waiting for an operator, by schedd"
     yield _family("wms2_dags_suspected", suspicion, "schedd", suspected.items())
     yield _family("wms2_stray_jobs", "Jobs of ours that no live DAG knows, at two looks, by schedd", "schedd", orphans.items())
     yield _family("wms2_schedd_up", "Whether the schedd answered when it was last asked", "schedd", up.items())
+    yield _family("wms2_schedd_drain_seconds", "Since a drain began that goes on; 0: none does", "schedd", drains.items())
     classes = GaugeMetricFamily("wms2_schedd_health", "1 for the class of a schedd's health", labels=["schedd", "health"])
     for name, health_class in itertools.product(health, Health):
         classes.add_metric([name, health_class], health_class in health[name])
@@ -132,7 +139,6 @@ def _dags() -> Iterator[Metric]:
     yield jobs
     ratios = [(name, done / total) for name, done, total, *_ in rows if total]
     yield _family("wms2_dag_progress", "Done part of the work units of live DAGs, by schedd", "schedd", ratios)
-    now = timezone.now()
     ages = [(name, _age(seen, now)) for name, _, _, seen, *_ in rows]
     yield _family("wms2_dag_observed_age_seconds", "Since the live DAG seen longest ago was seen", "schedd", ages)
 

@@ -10,6 +10,7 @@ from dags_app.counts import UnitCounts, unit_counts
 from dags_app.models import DAG, LIVE_DAG
 from outputs_app.invalidation import outputs_counted
 from requests_app.models import CleanupPolicy, Request, RequestStatus, Workflow
+from requests_app.selectors.admission import queue_now
 from requests_app.services.cleaning import dependents
 from requests_app.services.invalidation import files_refused, invalidation_refused
 from requests_app.services.release import ReleaseMode, release_plan
@@ -204,13 +205,23 @@ def _kept(facts: Facts) -> list[str]:
     return [f"{units.done} of {counted(units.total, 'work unit')} are done and stay registered."]
 
 
-def priority(request: Request) -> list[str]:
+def priority(requests: Sequence[Request]) -> dict[uuid.UUID, list[str]]:
     """Another place in the queue."""
-    if request.status == S.QUEUED:
-        then = "Its place in the queue changes at once."
-    else:
+    queue = queue_now() if any(request.status == S.QUEUED for request in requests) else None
+    ranked = {row.waiting.key: row for row in queue.ranked} if queue else {}
+    told = {}
+    for request in requests:
         then = "It counts at once for its jobs in the queue of the schedd; running jobs go on."
-    return [f"Its priority is {request.priority} now.", then]
+        if request.status == S.QUEUED:
+            then = "Its place in the queue changes at once."
+        if (row := ranked.get(request.pk)) is not None:
+            first = next(each for each in ranked.values() if each.waiting.urgent == row.waiting.urgent)
+            least = int(first.priority - row.priority) + request.priority
+            where = f"Its place in the queue is {row.place} of {len(ranked)} and changes at once"
+            among = "those that are urgent" if request.urgent else "those that are not urgent"
+            then = f"{where}; {f'with more than {least} it is' if first is not row else 'it is'} the first of {among}."
+        told[request.pk] = [f"Its priority is {request.priority} now.", then]
+    return told
 
 
 hold, release, stop, move = with_facts(_hold), with_facts(_release), with_facts(_stop), with_facts(_move)

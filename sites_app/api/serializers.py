@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from sites_app.models import HealthChange, Onboarding, Pool, PoolSite, Schedd, Site, SiteBan
+from sites_app.models import HealthChange, Onboarding, Pool, PoolSite, Schedd, Site, SiteBan, SystemicAlert
 
 
 class SiteBanSerializer(serializers.ModelSerializer):
@@ -97,6 +97,14 @@ class HealthChangeSerializer(serializers.ModelSerializer):
     class Meta:
         model = HealthChange
         fields: tuple[str, ...] = ("at", "old", "new", "reason", "signals")
+
+
+class SystemicAlertSerializer(serializers.ModelSerializer):
+    """Schedds or sites turned bad together."""
+
+    class Meta:
+        model = SystemicAlert
+        fields: tuple[str, ...] = ("id", "holds", "reason", "began_at", "calm_since", "ended_at")
 
 
 class ScheddLineSerializer(serializers.ModelSerializer):

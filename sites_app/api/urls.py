@@ -5,9 +5,18 @@ from __future__ import annotations
 from django.urls import path
 
 import sites_app.verbs  # noqa: F401  declares them
-from sites_app.api.views import POOLS, REMOVED_POOL, SITES, PoolViewSet, ScheddViewSet, SiteView, SiteViewSet
+from sites_app.api.views import (
+    POOLS,
+    REMOVED_POOL,
+    SITES,
+    PoolViewSet,
+    ScheddViewSet,
+    SiteView,
+    SiteViewSet,
+    SystemicAlertViewSet,
+)
 from wms2.api import converters  # noqa: F401  <name:...>
-from wms2.api.verbs import verb_urls
+from wms2.api.verbs import rows_urls, verb_urls
 
 urlpatterns = [
     path("sites", SiteViewSet.as_view({"get": "list"}), name="site-list"),
@@ -17,4 +26,5 @@ urlpatterns = [
     path("pools/<pool:pk>", PoolViewSet.as_view({"get": "retrieve"}), name="pool-detail"),
     *verb_urls(POOLS, answers={"remove": REMOVED_POOL}),
     path("schedds", ScheddViewSet.as_view({"get": "list"}), name="schedd-list"),
+    *rows_urls("systemic-alerts", "systemic-alert", SystemicAlertViewSet),
 ]

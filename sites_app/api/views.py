@@ -19,9 +19,10 @@ from sites_app.api.serializers import (
     ScheddRowSerializer,
     SiteListSerializer,
     SiteSerializer,
+    SystemicAlertSerializer,
 )
 from sites_app.models import Pool, Site, SiteStatus
-from sites_app.selectors import bans_of, pools_known, rses_of, schedds_known, sites_shown, sites_stored
+from sites_app.selectors import bans_of, pools_known, rses_of, schedds_known, sites_shown, sites_stored, systemic_alerts
 from sites_app.services import site_change_status, site_note
 from sites_app.verbs import POOL_ADD
 from wms2.api.preconditions import etag_of
@@ -132,6 +133,15 @@ class ScheddViewSet(RowsViewSet):
     filterset_class = ScheddFilters
     ordering = ("pool_id", "name")
     ordering_fields = ("name", "state")
+
+
+class SystemicAlertViewSet(RowsViewSet):
+    """When schedds or sites turned bad together."""
+
+    queryset = systemic_alerts()
+    serializer_class = SystemicAlertSerializer
+    ordering = ("-id",)
+    ordering_fields = ("id",)
 
 
 POOLS = Resource(Pool, PoolSerializer, pools_known)

@@ -13,6 +13,7 @@ from dags_app.models import DAGStatus
 from requests_app.admission import admit
 from requests_app.limits import limit_set
 from requests_app.models import AdmissionBucket, AdmissionLimit, Request, RequestStatus
+from requests_app.services import preview
 from tests.support.problems import problem
 from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
 from wms2.models import AuditEntry
@@ -173,3 +174,13 @@ def test_what_if_costs_a_fixed_number_of_queries(operator: APIClient, rows: int,
         request_row(S.QUEUED)
     with django_assert_num_queries(14):
         operator.post(WHAT_IF, {"max_active_dags": 1})
+
+
+def test_before_a_priority_is_changed_its_place_is_told_and_what_makes_it_the_first() -> None:
+    now = timezone.now()
+    rows = [request_row(S.QUEUED, priority=priority, queued_at=now) for priority in (200, 100)]
+    request_row(S.QUEUED, priority=1, urgent=True, queued_at=now)
+    told = preview.priority([*rows, request_row(S.ACTIVE)])
+    first = "Its place in the queue is 2 of 3 and changes at once; it is the first of those that are not urgent."
+    assert told[rows[0].pk][1] == first
+    assert "place in the queue is 3 of 3" in told[rows[1].pk][1] and "with more than 200 it is the first" in told[rows[1].pk][1]

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
+from io import StringIO
 from typing import Any
 
 import pytest
 import requests
 from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
+from django.db import connections
 from rest_framework.authtoken.models import Token
 from rest_framework.test import APIClient
 
 from requests_app import feed
 from requests_app.api import events as api
-from requests_app.feed import publish, tell
+from requests_app.feed import newest, publish, tell
 from requests_app.models import Event, RequestStatus
 from tests.support.problems import problem
 from tests.support.rows import request_row
@@ -157,3 +161,47 @@ def test_readers_that_wait_leave_threads_for_others(
         assert len(session.get(f"{address}?wait=30", timeout=PATIENCE).json()["events"]) == 1, "which does not wait"
     while session.get(f"{address}?after=1&wait=1", timeout=PATIENCE).status_code == 503:
         pass
+
+
+def printed(*options: str) -> list[str]:
+    out = StringIO()
+    call_command("events", *options, stdout=out)
+    return [json.loads(line)["kind"] for line in out.getvalue().splitlines()]
+
+
+@pytest.mark.django_db
+def test_the_command_prints_what_is_kept_and_goes_on_behind_an_id() -> None:
+    request = request_row(RequestStatus.QUEUED)
+    tell("first", request)
+    last = newest()
+    tell("second")
+    assert [kind for kind in printed() if kind in ("first", "second")] == ["first", "second"]
+    assert printed("--after", str(last)) == printed("--kind", "second") == ["second"]
+    assert "first" in printed("--request", request.request_name) and "second" not in printed("--request", request.request_name)
+    with pytest.raises(CommandError, match="no request"):
+        printed("--request", "nobody")
+    with pytest.raises(CommandError):
+        printed("--after", str(last + 1000))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_command_follows_what_comes() -> None:
+    tell("before")
+    newest()
+
+    class Out(StringIO):
+        """Ends the command, as an interrupt does, once it has printed something."""
+
+        def write(self, text: str) -> int:
+            super().write(text)
+            raise KeyboardInterrupt
+
+    def later() -> None:
+        tell("after")
+        connections.close_all()
+
+    out, thread = Out(), threading.Timer(0.5, later)
+    thread.start()
+    call_command("events", "--follow", stdout=out)
+    thread.join()
+    assert json.loads(out.getvalue())["kind"] == "after"

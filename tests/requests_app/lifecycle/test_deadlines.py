@@ -84,7 +84,7 @@ def test_without_any_progress_a_person_is_told_at_once(world: World) -> None:
 @pytest.mark.django_db(transaction=True)
 def test_a_dag_of_which_no_job_begins_is_told_until_one_has(world: World) -> None:
     request, job = started(world)
-    DAG.objects.update(nodes_running=0, nodes_idle=3)
+    DAG.objects.update(nodes_running=0, nodes_idle=3, began_at=None)
     world.clock.advance(conf().timeout_dispatch_seconds + 60)
     world.evaluate(request)
     assert fresh(request).alert_code == "slow_dispatch"
@@ -92,3 +92,19 @@ def test_a_dag_of_which_no_job_begins_is_told_until_one_has(world: World) -> Non
     world.cycle()
     world.evaluate(request)
     assert fresh(request).alert_code == ""
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_limit_counts_from_the_first_job_on(world: World) -> None:
+    request, job = started(world)
+    DAG.objects.update(nodes_running=0, began_at=None)
+    world.clock.advance(conf().timeout_active_seconds + 60)
+    world.evaluate(request)
+    assert fresh(request).alert_code == "slow_dispatch", "it only waits"
+    world.schedd.unit_done(job, "mg_000000")
+    world.cycle()
+    world.evaluate(request)
+    assert (said(request), fresh(request).alert_code) == ([], "")
+    world.clock.advance(conf().timeout_active_seconds + 60)
+    world.evaluate(request)
+    assert said(request) == ["extended"]

@@ -17,7 +17,7 @@ from dags_app.models import DAGStatus, Leftover, WorkUnit
 from outputs_app.models import Comparison, DriftState, Effect, EffectKind, EffectState, ProcessingBlock
 from requests_app.models import Lease, ReqMgr2Request, RequestStatus
 from requests_app.selectors.reqmgr2 import POLL
-from sites_app.models import PoolSite, Site
+from sites_app.models import PoolSite, ScheddState, Site
 from tests.support.places import ROOT
 from tests.support.rows import dag_row, drift_row, new_block, pool_row, request_row, schedd_row, workflow_row
 from tests.support.scraping import scrape, value
@@ -121,7 +121,7 @@ def test_labels_are_bounded_and_a_scrape_costs_the_same_with_more_rows(reader: A
     before = ours()
     for _ in range(10):
         dag_row(workflow_row(request_row(S.ACTIVE)))
-    with django_assert_num_queries(33):  # one of them is the database's clock
+    with django_assert_num_queries(31):  # one of them is the database's clock
         assert ours() == before
     labels = {label for _, pairs in before for label, _ in pairs}
     assert labels <= {
@@ -147,6 +147,8 @@ def test_labels_are_bounded_and_a_scrape_costs_the_same_with_more_rows(reader: A
         "purpose",
         "table",
         "resource",
+        "call",
+        "rate",
     }
 
 
@@ -220,3 +222,17 @@ def test_pools_tell_slots_and_jobs_as_their_collectors_did(reader: APIClient) ->
     slots = [value(found, "wms2_pool_slots", pool="first", state=state) for state in ("running", "free")]
     jobs = [value(found, "wms2_pool_jobs", pool="first", state=state) for state in ("running", "idle")]
     assert (slots, jobs) == ([8, 22], [5, 7])
+
+
+def test_drains_that_go_on_and_requests_that_a_limit_keeps_are_told(reader: APIClient) -> None:
+    since = timezone.now() - timedelta(hours=2)
+    schedd_row("schedd@goes-on", state=ScheddState.DRAINING, drain_since=since)
+    schedd_row("schedd@empty", state=ScheddState.DRAINING, drain_since=since, drained_at=since)
+    request_row(S.QUEUED, waiting_for="limit of campaign Run3: 2 of 2 DAGs")
+    request_row(S.QUEUED, waiting_for="its turn for one of 300 DAG slots")
+
+    found = scrape(reader)
+
+    assert 7200 <= value(found, "wms2_schedd_drain_seconds", schedd="schedd@goes-on") < 7300
+    assert value(found, "wms2_schedd_drain_seconds", schedd="schedd@empty") == 0
+    assert value(found, "wms2_admission_kept") == 1

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from sites_app.models import Onboarding, Pool, Schedd, ScheddState
+from sites_app.models import Onboarding, Pool, Schedd, ScheddState, SystemicAlert
 from tests.support.problems import problem
 from tests.support.rows import pool_row, schedd_row
 from wms2.models import AuditEntry
@@ -73,3 +75,12 @@ def test_that_a_collector_is_silent_is_written_down_also_for_a_call_with_a_key(o
     assert operator.post("/api/v1/pools/far/ask", WHY, HTTP_IDEMPOTENCY_KEY="k").status_code == 503
     assert Pool.objects.get(name="far").silent_since is not None
     assert AuditEntry.objects.filter(action="pool_ask", outcome="done").exists()
+
+
+def test_alerts_that_are_over_are_listed_too(reader: APIClient) -> None:
+    now = timezone.now()
+    SystemicAlert.objects.create(holds=True, reason="over", began_at=now - timedelta(days=1), ended_at=now)
+    SystemicAlert.objects.create(holds=False, reason="goes on", began_at=now)
+    rows = reader.get("/api/v1/systemic-alerts").json()["results"]
+    assert [(row["reason"], row["ended_at"] is None) for row in rows] == [("goes on", True), ("over", False)]
+    assert reader.get(f"/api/v1/systemic-alerts/{rows[1]['id']}").json()["reason"] == "over"
