@@ -12,11 +12,14 @@ import math
 import time
 import uuid
 from collections import defaultdict, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import structlog
-from django.db import connection
+from django.db import DatabaseError, connection
 
 from dags_app.services.moved import Moves
 from requests_app.admission import admit
@@ -75,13 +78,15 @@ def run_cycle(*, force: bool = False) -> bool:
         if leadership is None:
             CYCLES_TOTAL.labels("not_leader").inc()
             return False
-        due, started = False, time.monotonic()
+        due, started, broken = False, time.monotonic(), list[Exception]()
         try:
             with reconciling(leadership.fenced) as whole:
                 due = force or whole or _due()
                 if due:
-                    _cycle(leadership, 0 if whole else conf().sweep_seconds)
+                    broken = _cycle(leadership, 0 if whole else conf().sweep_seconds)
                 _poll(leadership)
+                if broken:
+                    raise broken[0]
         except LeaseLost as error:
             CYCLES_TOTAL.labels("deposed").inc()
             log.warning("cycle gave way", why=str(error))
@@ -109,40 +114,59 @@ def _since_last_cycle() -> float:
     return clock.now().timestamp() - float(last)
 
 
-def _cycle(leadership: Leadership, sweep_seconds: float) -> None:
+def _cycle(leadership: Leadership, sweep_seconds: float) -> list[Exception]:
+    """Each step once; what broke of them."""
+    broken: list[Exception] = []
+    step = partial(_step, broken)
     now, pause, since_last = clock.now(), cycle_pause_seconds(), _since_last_cycle()
     leadership.renew(cycle_started_at=now.isoformat(), cycle_started_epoch=now.timestamp())
-    with unless_locked("counts"):
+    with step("counts"):
         counts_fold()
-    with unless_locked("drains"):
+    with step("drains"):
         sites_drained(leadership.fenced)
-    with unless_locked("bans"):
+    with step("bans"):
         site_bans_expire(leadership.fenced)
-    with unless_locked("replaced outputs"):
+    with step("replaced outputs"):
         superseded_take_back(leadership.fenced)
-    with unless_locked("blocks of ended requests"):
+    with step("blocks of ended requests"):
         left_blocks_end(leadership.fenced)
-    with unless_locked("workers"):
+    with step("workers"):
         pools_reconcile(leadership.fenced)
     if level() is Level.NORMAL:
-        with unless_locked("retention"):
+        with step("retention"):
             rows_expire(leadership)
-    credentials_watch(leadership)
-    schedds_watch(leadership)
-    with unless_locked("units at once"):
+    with step("credentials"):
+        credentials_watch(leadership)
+    with step("schedds"):
+        schedds_watch(leadership)
+    with step("units at once"):
         dags_follow(leadership)
-    with unless_locked("drains of schedds"):
+    with step("drains of schedds"):
         drains_go_on(leadership.fenced)
-    with unless_locked("progress"):
+    with step("progress"):
         progress_sample(leadership.fenced)
     swept = sweep(leadership.fenced, sweep_seconds)
     nudge(RUN_EFFECTS)
     ended = clock.now()
     late_cycles = max(0.0, since_last - pause) / max(pause, SHORT_CYCLE_SECONDS) if math.isfinite(since_last) else 0.0
-    with unless_locked("service level"):
+    with step("service level"):
         measured = signals(ended, (ended - now).total_seconds())
         service_judge(measured, late_cycles=late_cycles, jump_seconds=_clock_jump(), fenced=leadership.fenced)
     leadership.renew(cycle_ended_at=ended.isoformat(), swept=swept, seconds=round((ended - now).total_seconds(), 3))
+    return broken
+
+
+@contextmanager
+def _step(broken: list[Exception], what: str) -> Iterator[None]:
+    """One that is locked out or breaks keeps no other from its turn."""
+    try:
+        with unless_locked(what):
+            yield
+    except (LeaseLost, DatabaseError):
+        raise
+    except Exception as error:
+        log.exception("step of the cycle failed", step=what)
+        broken.append(error)
 
 
 def _clock_jump() -> float:

@@ -72,6 +72,15 @@ def test_a_cycle_that_fails_says_so_and_one_that_was_cut_short_is_run_again(
     assert operator.get(f"{PATH}/{pk}").json()["found"] == {"problem": "division by zero"}
 
 
+def test_a_step_of_the_cycle_that_breaks_keeps_nobody_from_his_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at = list[object]()
+    monkeypatch.setattr(cycle, "credentials_watch", lambda leadership: 1 / 0)
+    monkeypatch.setattr(cycle, "schedds_watch", looked_at.append)
+    monkeypatch.setattr(cycle, "admit", lambda **asked: looked_at.append(asked))
+    assert not cycle.run_cycle(), "it is told"
+    assert len(looked_at) == 2
+
+
 def test_readers_may_not(reader: APIClient, operator: APIClient) -> None:
     problem(reader.post(PATH, {"reason": "r"}), 403, "permission_denied")
     problem(operator.post(PATH, {}), 400, "invalid", field="reason")
