@@ -114,7 +114,7 @@ def service() -> ServiceLevel:
 def read() -> Known:
     """For ``wms2.levels``."""
     row = service()
-    return Known(Level(row.level), row.reason, row.no_new_work, stretch_of(row.trouble))
+    return Known(row.known, row.reason, row.no_new_work, stretch_of(row.trouble))
 
 
 def no_new_work() -> str:
@@ -124,7 +124,7 @@ def no_new_work() -> str:
 
 def level() -> Level:
     """As the last cycle judged it. One query."""
-    return Level(service().level)
+    return service().known
 
 
 def stretch() -> float:
@@ -184,7 +184,7 @@ def service_judge(measured: Mapping[str, float], *, late_cycles: float, jump_sec
     now, load = clock.now(), os.getloadavg()[0] / (os.cpu_count() or 1)
     with fenced():
         row = _locked()
-        old = Level(row.level)
+        old = row.known
         said = judge(Judged(old, row.looks), max(measured.values()))
         row.trouble, why = troubled(row.trouble, late_cycles=late_cycles, jump_seconds=jump_seconds, load_per_cpu=load)
         row.trouble_reason = "; ".join(why) or (row.trouble_reason if row.trouble else "")

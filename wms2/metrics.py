@@ -30,7 +30,7 @@ SIGN_INS_BRAKED_TOTAL = Counter(
     "wms2_sign_ins_braked_total", "Sign-ins that were not judged after too many failures, by way (password, token)", ["way"]
 )
 POOL_WAIT_SECONDS = Histogram(
-    "wms2_pool_wait_seconds",
+    "wms2_worker_pool_wait_seconds",
     "From the moment that something is due until a worker of the pool takes it",
     ["pool"],
     buckets=(0.1, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800, 7200),

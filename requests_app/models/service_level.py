@@ -42,6 +42,11 @@ class ServiceLevel(models.Model):
         return f"{self.name}: {self.level}{', new work switched off' if self.stopped_by else ''}"
 
     @property
+    def known(self) -> Level:
+        """Its level; of one that only a later release knows, the middle one."""
+        return Level(self.level) if self.level in Level.values else Level.STRAINED
+
+    @property
     def pressures(self) -> dict[str, float]:
         """Each signal, 0 before it was measured."""
         return {name: self.signals.get(name, 0.0) for name in SIGNALS}

@@ -231,7 +231,7 @@ def _circuits() -> Iterator[Metric]:
 
 def _service() -> Iterator[Metric]:
     row = service()
-    rank = list(Level).index(Level(row.level))
+    rank = list(Level).index(row.known)
     yield GaugeMetricFamily("wms2_service_level", "Control plane: 0 normal, 1 strained, 2 closed for new work", rank)
     yield GaugeMetricFamily("wms2_new_work_stopped", "Whether operators have switched new work off", int(bool(row.stopped_by)))
     yield GaugeMetricFamily("wms2_patience_factor", "By how much limits that judge others are stretched", stretch_of(row.trouble))
@@ -245,18 +245,18 @@ def _work() -> Iterator[Metric]:
     waits = {"celery": evaluations_due(), "effects": (effects["n"], effects["t"])}
     pools = list(WorkerPool.objects.all())
     depth = [(pool, float(number)) for pool, (number, _) in waits.items()]
-    yield _family("wms2_pool_queue_depth", "What is due and nobody has taken, by worker pool", "pool", depth)
+    yield _family("wms2_worker_pool_queue_depth", "What is due and nobody has taken, by worker pool", "pool", depth)
     ages = [(pool, _age(since, now)) for pool, (_, since) in waits.items()]
-    yield _family("wms2_pool_oldest_age_seconds", "How long the oldest of it has been due", "pool", ages)
+    yield _family("wms2_worker_pool_oldest_age_seconds", "How long the oldest of it has been due", "pool", ages)
     desired = [(pool.queue, float(pool.desired)) for pool in pools]
-    yield _family("wms2_pool_workers_desired", "Workers that should be alive", "pool", desired)
+    yield _family("wms2_workers_desired", "Workers that should be alive", "pool", desired)
     workers = workers_alive()
     alive = [(pool.queue, float(sum(pool.queue in worker.queues for worker in workers))) for pool in pools]
-    yield _family("wms2_pool_workers_alive", "Workers that have told of themselves lately", "pool", alive)
+    yield _family("wms2_workers_alive", "Workers that have told of themselves lately", "pool", alive)
     short = [(pool.queue, _age(pool.short_since, now)) for pool in pools]
-    yield _family("wms2_pool_short_seconds", "Since when fewer are alive than desired; 0: enough are", "pool", short)
+    yield _family("wms2_worker_pool_short_seconds", "Since when fewer are alive than desired; 0: enough are", "pool", short)
     taking = [(pool.queue, float(pool.state in TAKING)) for pool in pools]
-    yield _family("wms2_pool_taking", "Whether the pool takes tasks: not while it is drained or evicted", "pool", taking)
+    yield _family("wms2_worker_pool_taking", "Whether the pool takes tasks: not while it is drained or evicted", "pool", taking)
     used = dict(ResourceLease.objects.order_by().values_list("resource_id").annotate(n=Sum("units")))
     units = list(Resource.objects.values_list("name", "units"))
     yield _family("wms2_resource_units", "Units of a resource that must not be oversubscribed", "resource", units)

@@ -32,7 +32,8 @@ def _alter(how: str) -> None:
 def worded() -> list[str]:
     """Columns with a choice of words, as ``app.Model.field``."""
     every = (model for name in APPS for model in apps.get_app_config(name).get_models())
-    fields = (field for model in every for field in model._meta.concrete_fields if isinstance(field, models.CharField))
+    tables = (model for model in every if model._meta.managed)
+    fields = (field for model in tables for field in model._meta.concrete_fields if isinstance(field, models.CharField))
     return [f"{field.model._meta.label}.{field.name}" for field in fields if field.choices]
 
 
