@@ -113,7 +113,9 @@ def test_a_full_schedd_is_passed_over_and_one_that_is_drained_hands_over_what_ru
         Schedd.objects.filter(pk=here.pk).update(max_dagman_slots=500)
         running.wait(lambda: drain_progress(Schedd.objects.get(pk=there.pk)).drained, seconds=180)
         running.wait(lambda: Schedd.objects.get(pk=there.pk).drained_at is not None, seconds=30)
-        moved = [request for request in requests if DAG.objects.filter(workflow__request=request, schedd=there).exists()]
+        # while one was moved, another may have come to its end
+        moved = [request for request in requests if DAG.objects.filter(workflow__request=request).count() > 1]
+        assert moved
         assert drain_progress(Schedd.objects.get(pk=there.pk)).words()[0].startswith("Drained since")
         running.wait(all_complete(*requests), seconds=240)
     for request in requests:

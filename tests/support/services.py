@@ -211,7 +211,7 @@ def _schedd_pid_or_none() -> int | None:
 def _program(pid: str) -> str:
     try:
         return Path(f"/proc/{pid}/comm").read_text().strip()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # it has just ended
         return ""
 
 

@@ -7,24 +7,30 @@ from collections.abc import Collection
 from django.apps import apps
 from django.db import connection
 
+from wms2.resources import resources_ensure
+from wms2.workers import pools_ensure
+
 OURS = ("wms2", "requests_app", "dags_app", "outputs_app", "sites_app")
 #: Written by every verb, refused or not; and by every verb that is not refused, also where there is nothing to do.
 AUDIT, WAKES = "audit_entries", "wakes"
 #: What a thread of an evaluation in progress renews beside the test.
 _RENEWED = ("expires_at", "due_at")
 
+_TOLD_APART = {"events": " WHERE kind <> 'audit'"}
+
 
 def tables() -> list[str]:
-    """All tables of WMS2."""
+    """All tables of WMS2, without views."""
     models = (model for label in OURS for model in apps.get_app_config(label).get_models(include_auto_created=True))
-    return sorted(model._meta.db_table for model in models)
+    return sorted(model._meta.db_table for model in models if model._meta.managed)
 
 
 def snapshot() -> dict[str, str]:
-    """Table -> digest of its rows, without the audit."""
+    """Table -> digest of its rows, without the audit, and what the feed tells of it."""
     parts = [
         f"SELECT '{table}', md5(coalesce(string_agg(row, '' ORDER BY row), '')) FROM "
-        f"(SELECT (to_jsonb(t) - '{{{','.join(_RENEWED)}}}'::text[])::text AS row FROM \"{table}\" t) rows"
+        f"(SELECT (to_jsonb(t) - '{{{','.join(_RENEWED)}}}'::text[])::text AS row "
+        f'FROM "{table}" t{_TOLD_APART.get(table, "")}) rows'
         for table in tables()
         if table not in (AUDIT, WAKES)
     ]
@@ -40,7 +46,9 @@ def changed(before: dict[str, str], *, but: Collection[str] = ()) -> list[str]:
 
 
 def wipe() -> None:
-    """An empty database."""
+    """A database as it is after its migrations."""
     names = ", ".join(f'"{table}"' for table in tables())
     with connection.cursor() as cursor:
         cursor.execute(f"TRUNCATE {names} RESTART IDENTITY CASCADE")
+    resources_ensure()
+    pools_ensure()

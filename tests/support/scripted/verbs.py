@@ -49,6 +49,15 @@ NOT_DRIVEN = {
     "case_register": "is there to make calls again that were answered; tests/outputs_app/api/test_cases.py",
     "request_compare": "looks at DBS and Rucio and changes nothing; tests/outputs_app/reconciliation",
     "request_invalidate_files": "leaves the account as it is; tests/requests_app/services/test_invalidating_files.py",
+    "request_force": "settles without proof what the schedd would prove; tests/requests_app/lifecycle/test_lost_queues.py",
+    "request_set_pools": "as with sites; tests/requests_app/test_placement.py",
+    "schedd_check": "submits a canary, which the scripted schedd does not run; tests/pool/test_onboarding.py",
+    "admission_limit_add": "what is admitted later is done later; tests/requests_app/api/test_admission.py",
+    "admission_limit_change": "the same",
+    "admission_limit_remove": "the same",
+    "letter_retry": "the retry of an effect, or of what is no request's; tests/requests_app/services/test_letters.py",
+    "letter_discard": "the same of its discard",
+    "reconcile": "a cycle at another moment, which the machine chooses anyhow; tests/requests_app/lifecycle/test_reconciling.py",
     "request_change": "several of the driven verbs in one transaction; tests/requests_app/api/test_request_verbs.py",
 }
 #: The rule that scripted operators own.

@@ -43,6 +43,7 @@ from tests.support.scripted.clock import Clock
 from tests.support.scripted.documents import SITES
 from tests.support.scripted.faults import PowerCut, Script
 from tests.support.scripted.schedd import OTHER, Job, ScriptedSchedd
+from wms2 import clock
 from wms2.adapters import factory
 from wms2.conf import conf
 from wms2.wakes import wake
@@ -141,7 +142,9 @@ class World:
     def furnish_another(self) -> None:
         """A second schedd of the pool, which sees the same directories and is not in service yet."""
         first = Schedd.objects.get()
-        Schedd.objects.create(name=OTHER, pool=first.pool, state=ScheddState.DISABLED, submit_root=first.submit_root)
+        Schedd.objects.create(
+            name=OTHER, pool=first.pool, state=ScheddState.DISABLED, submit_root=first.submit_root, onboarded_at=clock.now()
+        )
 
     def source(self, name: str, *file_events: int) -> str:
         """An input dataset of files with so many events, three to a block, the blocks at the sites in turn."""
