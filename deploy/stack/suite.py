@@ -25,7 +25,7 @@ def everything(source: Path) -> list[tuple[str, ...]]:
     sharing = f"({_ON_THE_STACK}) and not whole_pool and not alone"
     return [
         (*_SLOWEST, *_SHARING, *_TOGETHER, "-m", sharing, *_files(source, _ON_THE_STACK.replace(" or ", "|"))),
-        (*_SLOWEST, *_BESIDE, *_TOGETHER, "-m", f"whole_pool or not ({_ON_THE_STACK})"),
+        (*_SLOWEST, *_BESIDE, *_TOGETHER, "-m", f"(whole_pool or not ({_ON_THE_STACK})) and not alone"),
         (*_SLOWEST, "-m", "alone", *_files(source, "alone")),
     ]
 

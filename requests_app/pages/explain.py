@@ -43,6 +43,7 @@ _NEXT: dict[RequestStatus, str] = {
 _AFTER_STOP: dict[StopIntent, str] = {
     StopIntent.RESUME: "it goes on from its rescue file",
     StopIntent.STEP: "it goes on with its next production step",
+    StopIntent.MOVE: "it goes on at another schedd",
     StopIntent.HOLD: "it is held",
     StopIntent.RESTART: "it is failed and a clone takes its place",
     StopIntent.FAIL: "it is failed",
@@ -98,6 +99,7 @@ _ALERTS: dict[str, tuple[str, str]] = {
     ),
     "leftovers_stay": ("Unmerged files of it could not be removed.", "See which and why; the cleaner goes on trying."),
     "slow_queued": ("It has been queued for very long.", "See what it waits for."),
+    "slow_dispatch": ("No job of its DAG has begun for very long.", "See why its jobs match no slot."),
     "slow_active": ("It has been active for very long.", "See whether its work units still advance."),
     "slow_cleaning": ("It has been cleaned for very long.", "Repair what it waits for, or clean it again and accept the rest."),
     "slow_stopping": ("It has been stopping for very long.", "See whether its schedd answers."),

@@ -219,6 +219,7 @@ def test_a_rows_page_has_buttons_for_what_applies(operator: Client) -> None:
         "priority",
         "pin",
         "retry-time",
+        "pools",
         "note",
         "group",
         "depend",

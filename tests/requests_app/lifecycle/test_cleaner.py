@@ -375,19 +375,17 @@ def test_a_cleaner_that_is_killed_submits_nothing_twice_and_another_goes_on(
     assert len(place.schedd.submitted) == 1
 
 
-def test_a_round_whose_file_system_is_away_is_looked_at_again(
-    place: Place, round_dag: DAG, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    root = tmp_path / "submit"
+def test_a_round_whose_file_system_is_away_is_looked_at_again(place: Place, round_dag: DAG, tmp_path: Path) -> None:
+    root = tmp_path / "schedds_own"
+    (root / "request").mkdir(parents=True)
+    DAG.objects.filter(pk=round_dag.pk).update(submit_dir=str(place.directory.rename(root / "request/dag")))
+    away = root.rename(tmp_path / "away")
     root.mkdir()
-    monkeypatch.setenv("WMS2_SUBMIT_ROOT", str(root))
-    conf.cache_clear()
-    away = place.directory.rename(place.root / "away")
     leftovers_remove()
     round_dag.refresh_from_db()
     assert round_dag.leftovers_at is None, "its root is empty: a mount that is away"
-    (root / "another").mkdir()
-    away.rename(place.directory)
+    root.rmdir()
+    away.rename(root)
     leftovers_remove()
     round_dag.refresh_from_db()
     assert round_dag.leftovers_at is not None

@@ -78,6 +78,7 @@ class Place:
         changed = harvesting.conf().model_copy(update=values)
         for module in (harvesting, site_jobs):
             self.monkeypatch.setattr(module, "conf", lambda: changed)
+        self.monkeypatch.setattr(harvesting, "in_force", lambda: changed)
 
     def completed(self, *, url: str = "dev", **harvest: Any) -> Request:
         """Two files, of run 1, and of runs 1 and 2."""

@@ -93,8 +93,9 @@ def _statuses(requests: list[Request]) -> None:
         assert rows[-1][1] == request.status, f"{name}: the last transition went to {rows[-1][1]}"
         for (_, reached), (left, to) in pairwise(rows):
             assert left == reached, f"{name}: left {left} after {reached}"
-            assert S(to) in TRANSITIONS[S(left)], f"{name}: {left} -> {to}"
-        assert told[request.pk] == [to for _, to in rows], f"{name}: the feed tells another story"
+            # from a status to itself: more time, because work advances
+            assert left == to or S(to) in TRANSITIONS[S(left)], f"{name}: {left} -> {to}"
+        assert told[request.pk] == [to for left, to in rows if left != to], f"{name}: the feed tells another story"
         assert bool(request.stop_intent) == (request.status == S.STOPPING), f"{name}: stop_intent {request.stop_intent!r}"
         if request.status == S.HELD:
             assert request.hold_code, name
