@@ -21,6 +21,7 @@ from deploy.stack import process
 from deploy.stack.environment import SECOND_CONFIG
 from sites_app.models import Pool, Schedd, ScheddState
 from tests.support.services import until
+from wms2 import clock
 
 _SITES = 4
 
@@ -133,7 +134,9 @@ def second_schedd(pool: SecondPool) -> Schedd:
     place = {"collector": pool.collector, "token_dir": pool.token_dir, "file_system": first.file_system}
     row = Pool.objects.create(name=pool.name, **place)
     root = os.environ["WMS2_SUBMIT_ROOT"]
-    return Schedd.objects.create(name=pool.schedd_name, pool=row, state=ScheddState.ENABLED, submit_root=root)
+    return Schedd.objects.create(
+        name=pool.schedd_name, pool=row, state=ScheddState.ENABLED, submit_root=root, onboarded_at=clock.now()
+    )
 
 
 def second_pool() -> Iterator[SecondPool]:
