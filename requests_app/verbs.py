@@ -1,4 +1,4 @@
-"""Verbs on requests, input files and limits, and those on a DAG or an integrity case that decide on its request."""
+"""Verbs on requests and input files, and those on a DAG or an integrity case that decide on its request."""
 
 from __future__ import annotations
 
@@ -14,29 +14,19 @@ from dags_app.services.stop import StopMode
 from outputs_app.models import IntegrityCase, ProcessingBlock
 from outputs_app.selectors import blocks_shown
 from outputs_app.verbs import COMPARED
-from requests_app import services
-from requests_app.limits import CHANGEABLE, limit_set
+from requests_app import control_verbs, services  # noqa: F401  the others are declared
 from requests_app.models import (
-    LEADER_LEASE,
-    AdmissionLimit,
     CleanupPolicy,
-    DeadLetter,
     Harvest,
     HarvestState,
     InputFile,
-    Lease,
-    LetterKind,
-    Limit,
     Request,
     RequestGroup,
-    ServiceLevel,
 )
-from requests_app.placement import slots_used
 from requests_app.selectors.drains import drain_progress
 from requests_app.selectors.harvests import harvests_shown
 from requests_app.selectors.requests import names_of, release_repeated
-from requests_app.service_level import allow_refused, new_work_allow, new_work_stop, service_rows
-from requests_app.services import admission_limits, preview
+from requests_app.services import preview
 from requests_app.services.cases import case_remove, removal_told, remove_refused
 from requests_app.services.cleaning import clean_refused
 from requests_app.services.dags import dag_move, dag_remove, dag_rescue, rescue_refused
@@ -44,9 +34,7 @@ from requests_app.services.derive import derive_preview, derive_refused, flush_p
 from requests_app.services.groups import depend_refused, group_refused
 from requests_app.services.input_files import MAX_FILES, restore_refused
 from requests_app.services.invalidation import files_refused, invalidation_refused
-from requests_app.services.letters import TODO, discard_refused, letter_discard, letter_retry
 from requests_app.services.moving import move_refused, schedd_named
-from requests_app.services.reconciling import reconcile
 from requests_app.services.release import Changes, ReleaseMode, release_plan, release_refused
 from requests_app.services.restart import restart_refused
 from requests_app.services.stopping import fail_refused, force_refused, stop_refused
@@ -64,7 +52,6 @@ from requests_app.work.groups import group_standing
 from requests_app.work.harvesting import harvest_decide, harvest_refused
 from requests_app.work.overrides import PINS, Overrides, read_layouts, read_pools
 from sites_app.models import Schedd
-from wms2.conf import Conf, conf
 from wms2.errors import FieldRefused, NotFoundInService
 from wms2.verbs import Field, Kind, Noun, Told, Verb, declare, extend, field_of, told_of_each
 from wms2.words import counted
@@ -462,37 +449,6 @@ declare(
 )  # fmt: skip
 
 
-def limit_rows(names: Sequence[str]) -> list[Limit]:
-    """Limits by name. One that nobody changed has no row yet; it can be changed all the same."""
-    rows = {row.name: row for row in Limit.objects.filter(name__in=names)}
-    known = [name for name in dict.fromkeys(names) if name in CHANGEABLE]
-    return [rows.get(name) or Limit(name=name, value=getattr(conf(), name)) for name in known]
-
-
-def _limit(row: Limit) -> list[str]:
-    told = [f"It is {row.value} now; its default is {getattr(conf(), row.name)}."]
-    if description := Conf.model_fields[row.name].description:
-        told.append(f"It means: {description}.")
-    if row.name == "max_active_dags":
-        told.append(f"{slots_used()} slots are in use. A lower limit stops none of them.")
-    return told
-
-
-def _limit_set(limit: Limit, actor: str, reason: str, value: float) -> None:
-    limit.value = limit_set(name=limit.name, value=value, actor=actor, reason=reason).value
-
-
-declare(
-    Noun(
-        Limit, "limit", "limit", lambda name: limit_rows([name]), lambda limit: (str(limit.value), str(limit.value))
-    ),
-    Verb(
-        "change", "Change", "Change a limit at run time.", _limit_set, told_of_each(_limit),
-        (Field("value", Kind.NUMBER, "holds from the next cycle on, and over restarts", required=True),),
-        initial=lambda limit: {"value": limit.value},
-    ),
-)  # fmt: skip
-
 declare(
     Noun(
         Harvest, "harvest", "harvest", lambda key: harvests_shown().filter(pk=key),
@@ -508,95 +464,5 @@ declare(
         "discard", "Discard", "Give a DQM harvesting up: nothing more is uploaded of it.",
         partial(harvest_decide, state=HarvestState.DISCARDED),
         told_of_each(lambda harvest: [f"{harvest}: nothing more is uploaded of it."]), refused=harvest_refused, path="discard",
-    ),
-)  # fmt: skip
-
-
-declare(
-    Noun(
-        Lease, "lease", "lease", lambda name: Lease.objects.filter(name=name),
-        lambda lease: (str(lease.epoch), f"{lease.owner or 'nobody'}, epoch {lease.epoch}"),
-    ),
-    Verb(
-        "reconcile", "Reconcile now",
-        "Have the leader run a whole cycle now: observe all schedds, look for orphans, admit, evaluate every request.", reconcile,
-        told_of_each(lambda lease: ["Every schedd is asked and every request evaluated; what was done is not repeated."]),
-        refused=lambda lease: "" if lease.name == LEADER_LEASE else "Only the life cycle's lease has a leader.", single=True,
-    ),
-)  # fmt: skip
-
-declare(
-    Noun(
-        ServiceLevel, "service", "service", lambda name: service_rows().filter(pk=name),
-        lambda row: (f"{row.level} {row.stopped_at}", row.no_new_work or row.get_level_display()), "service/<name:pk>",
-    ),
-    Verb(
-        "stop-new-work", "No new work",
-        "Start nothing new until it is allowed again: nothing is admitted or acquired from ReqMgr2; imports are stored. What runs"
-        " is finished, can be stopped, and is registered.",
-        new_work_stop,
-        told_of_each(lambda row: ["Queued requests wait, also between two rounds; all that runs goes on to the end of its DAG."]),
-        path="stop-new-work", stops=True,
-    ),
-    Verb(
-        "allow-new-work", "Allow new work", "Let new work start again, as far as the service's level does.", new_work_allow,
-        told_of_each(lambda row: [row.no_new_work or "New work may start.", "Queued requests start as slots are free."]),
-        refused=allow_refused, path="allow-new-work",
-    ),
-)  # fmt: skip
-
-
-def _letter(letter: DeadLetter) -> list[str]:
-    return [TODO[LetterKind(letter.kind)], f"Last error: {letter.last_error}"]
-
-
-declare(
-    Noun(
-        DeadLetter, "dead-letter", "letter", lambda key: DeadLetter.objects.filter(pk=key),
-        lambda letter: (f"{letter.attempts} {letter.last_error}"[:200], letter.get_kind_display()), "dead-letters/<schedd:pk>",
-    ),
-    Verb(
-        "retry", "Retry", "Have what is at an end of its retries tried again now.", letter_retry, told_of_each(_letter),
-        path="retry",
-    ),
-    Verb(
-        "discard", "Discard", "Give up what is at an end of its retries, or hear no more of it.", letter_discard,
-        told_of_each(_letter), refused=discard_refused, path="discard", dangerous=True,
-    ),
-)  # fmt: skip
-
-
-STARTS = (
-    Field("max_dags", Kind.WHOLE, "DAGs live at once; empty: any number", least=0, most=100_000),
-    Field("rate_per_hour", Kind.NUMBER, "starts an hour; empty: any number", least=0.001, most=100_000),
-    Field("burst", Kind.WHOLE, "starts that may be made at once after a quiet time; empty: 1", least=1, most=100_000),
-    Field("least_priority", Kind.WHOLE, "of a band alone: it goes up to the next higher band's", least=0, most=MAX_PRIORITY),
-)
-
-
-declare(
-    Noun(
-        AdmissionLimit, "admission-limit", "limit", lambda key: AdmissionLimit.objects.filter(pk=key),
-        lambda limit: (f"{limit.max_dags} {limit.rate_per_hour} {limit.burst} {limit.least_priority}",) * 2,
-        "admission/limits/<int:pk>",
-    ),
-    Verb(
-        "set", "Set", "Set what a limit of admission says; what is not given is no limit.",
-        admission_limits.admission_limit_change,
-        told_of_each(lambda limit: [f"{limit}: nobody who runs is stopped; who waits is told with the next pass."]), STARTS,
-        refused=admission_limits.change_refused, path="set",
-        initial=lambda limit: {field.name: getattr(limit, field.name) for field in STARTS},
-    ),
-    Verb(
-        "add", "Add", "Give a band, a campaign or a requester limits of its own.", admission_limits.admission_limit_add,
-        told_of_each(lambda limit: [f"One {limit.kind} gets limits of its own."]),
-        (Field("name", Kind.TEXT, "of the campaign or requester; of a band any, urgent: that of all urgent requests",
-               required=True, length=100), *STARTS),
-        refused=admission_limits.add_refused, path="add", single=True,
-    ),
-    Verb(
-        "remove", "Remove", "Remove limits of its own; those of its kind hold again.", admission_limits.admission_limit_remove,
-        told_of_each(lambda limit: [f"{limit}: what is set for every other {limit.kind} holds."]),
-        refused=admission_limits.remove_refused, path="remove",
     ),
 )  # fmt: skip

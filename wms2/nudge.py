@@ -21,6 +21,8 @@ RUN_EFFECTS = "outputs_app.tasks.run_effects"
 RECONCILE = "outputs_app.tasks.reconcile"
 TEND_ONBOARDINGS = "dags_app.tasks.tend_onboardings"
 REMOVE_LEFTOVERS = "requests_app.tasks.remove_leftovers"
+CHECK_STORAGE = "requests_app.tasks.check_storage"
+PACK_DAGS = "requests_app.tasks.pack_dags"
 #: A hint that nobody took by then is worth nothing: a later tick has given it again. Keeps a slow worker's queue short.
 HINT_SECONDS = 60
 

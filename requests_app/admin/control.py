@@ -10,6 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
 
+from requests_app.control_verbs import limit_rows
 from requests_app.models import (
     AdmissionBucket,
     AdmissionLimit,
@@ -24,7 +25,6 @@ from requests_app.models import (
     ServiceLevel,
 )
 from requests_app.selectors.admission import config_in_force
-from requests_app.verbs import limit_rows
 from wms2.admin import BY_REQUEST, ReadOnlyAdmin, rows_admin
 from wms2.admin.verbs import verb_url
 from wms2.api.permissions import is_operator

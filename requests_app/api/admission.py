@@ -1,4 +1,4 @@
-"""Limits of admission, and what would happen with others (ADR 0094); the limits' verbs are made from ``requests_app.verbs``."""
+"""Limits of admission, and what would happen with others (ADR 0094); verbs are made from ``requests_app.control_verbs``."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from rest_framework import serializers
 from rest_framework.request import Request as HttpRequest
 from rest_framework.response import Response
 
+from requests_app.control_verbs import STARTS
 from requests_app.models import AdmissionLimit
 from requests_app.ordering import GroupKind
 from requests_app.selectors.admission import admission_limits, limits_in_use
 from requests_app.selectors.what_if import Asked, queued_keys, what_if
 from requests_app.services.admission_limits import limit_problem
 from requests_app.services.verbs import MAX_PRIORITY
-from requests_app.verbs import STARTS
 from wms2.api.problems import bad_field
 from wms2.api.serializers import NameField, ShareField, StrictSerializer, TextField
 from wms2.api.shown import shown

@@ -1,4 +1,4 @@
-"""Everything that no retry brings on any more; the verbs are made from ``requests_app.verbs``."""
+"""Everything that no retry brings on any more; the verbs are made from ``requests_app.control_verbs``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import django_filters
 from rest_framework import serializers
 
 from requests_app.models import DeadLetter, LetterKind
-from requests_app.services.letters import TODO, letters_shown
+from requests_app.services.letters import ADVICE, letters_shown
 from wms2.api.filters import ChoicesFilter, TextFilter
 from wms2.api.views import RowsViewSet
 
@@ -26,7 +26,7 @@ class DeadLetterSerializer(serializers.ModelSerializer):
 
     def get_todo(self, letter: DeadLetter) -> str:
         """By its kind."""
-        return TODO[LetterKind(letter.kind)]
+        return ADVICE[LetterKind(letter.kind)]
 
 
 class DeadLetterFilters(django_filters.FilterSet):
@@ -48,7 +48,7 @@ class DeadLetterViewSet(RowsViewSet):
     def compute(self, lines: list[dict[str, object]]) -> None:
         """What to do."""
         for line in lines:
-            line["todo"] = TODO[LetterKind(str(line["kind"]))]
+            line["todo"] = ADVICE[LetterKind(str(line["kind"]))]
 
 
 #: It is off the list once a verb has been done.

@@ -18,12 +18,12 @@ from wms2.audit import audited
 from wms2.errors import InvalidTransition, StaleState
 from wms2.failing import task_discard, task_retry
 from wms2.models import FailingTask
-from wms2.nudge import POLL_REQMGR2, RECONCILE, REMOVE_LEFTOVERS, nudge
+from wms2.nudge import CHECK_STORAGE, PACK_DAGS, POLL_REQMGR2, RECONCILE, REMOVE_LEFTOVERS, nudge
 from wms2.wakes import wake
 
 K = LetterKind
 #: What it means, and what to do.
-TODO = {
+ADVICE = {
     K.EFFECT: "A service refuses a registration, or did not answer for days. Put right what it says, then retry; discarding gives"
     " it up, with its block if that rests on it.",
     K.HARVEST: "DQM could not be harvested after all attempts. Look at its last job, then retry; discarded nothing is uploaded.",
@@ -102,7 +102,6 @@ def _again(told: str) -> dict[str, Any]:
 
 
 _harvest = partial(_by, Harvest, harvest_decide, "harvest")
-_CHECK = "requests_app.tasks.check_storage"
 _ACTS: dict[LetterKind, tuple[Act, Act]] = {
     K.EFFECT: (_by(Effect, effect_retry_now, "effect"), _by(Effect, effect_discard, "effect")),
     K.HARVEST: (_harvest(state=HarvestState.WAITING), _harvest(state=HarvestState.DISCARDED)),
@@ -111,14 +110,14 @@ _ACTS: dict[LetterKind, tuple[Act, Act]] = {
         _set(Leftover, "", "discard", lambda told: {"settled_at": clock.now(), "problem": told}),
     ),
     K.STORAGE: (
-        _set(StorageCheck, _CHECK, "retry", _again),
+        _set(StorageCheck, CHECK_STORAGE, "retry", _again),
         _set(StorageCheck, "", "discard", lambda told: {"done_at": clock.now(), "problem": f"not looked at: {told}"}),
     ),
     K.COMPARISON: (
         _set(Comparison, RECONCILE, "retry", lambda told: {"due_at": clock.now(), "asked_at": clock.now()}),
         _set(Comparison, "", "discard", lambda told: {"due_at": None, "last_error": ""}),
     ),
-    K.PACK: (_set(DAG, "requests_app.tasks.pack_dags", "retry", lambda told: {"pack_tried_at": None}),) * 2,
+    K.PACK: (_set(DAG, PACK_DAGS, "retry", lambda told: {"pack_tried_at": None}),) * 2,
     K.REQMGR2: (_set(ReqMgr2Request, POLL_REQMGR2, "retry", lambda told: {"compared_at": None}),) * 2,
     K.TASK: (_by(FailingTask, task_retry, "task"), _by(FailingTask, task_discard, "task")),
 }

@@ -11,7 +11,7 @@ from rest_framework.test import APIClient
 from dags_app.models import DAG, Leftover
 from outputs_app.models import BlockValidation, Comparison, Effect, EffectState, StorageCheck
 from requests_app.models import DeadLetter, Harvest, HarvestState, LetterKind, ReqMgr2Request, RequestStatus
-from requests_app.services.letters import TODO
+from requests_app.services.letters import ADVICE
 from tests.support.problems import problem
 from tests.support.rest_clients import operator, reader
 from tests.support.rows import dag_row, new_block, new_effect, unit_row
@@ -56,7 +56,7 @@ def letter(kind: LetterKind) -> DeadLetter:
 def test_each_kind_is_in_it_once_with_what_to_do(reader: APIClient) -> None:
     lines = reader.get("/api/v1/dead-letters").json()["results"]
     assert sorted(line["kind"] for line in lines) == sorted(LetterKind.values)
-    assert {line["kind"]: line["todo"] for line in lines} == TODO
+    assert {line["kind"]: line["todo"] for line in lines} == ADVICE
     (task,) = reader.get("/api/v1/dead-letters?kind=task").json()["results"]
     assert (task["id"], task["what"], task["attempts"], task["request_name"]) == (
         "task-sites_app.tasks.sync_sites", "sites_app.tasks.sync_sites", 3, None,
