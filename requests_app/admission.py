@@ -43,7 +43,7 @@ from requests_app.ordering import (
     order,
     shut,
 )
-from requests_app.placement import TAKING_SLOT, Decision, Limits, Room, Wanted, dags_before, dags_to_rescue, place, running_now
+from requests_app.placement import Decision, Limits, Room, Wanted, dags_before, dags_to_rescue, place, running_now, taking_slot
 from requests_app.service_level import no_new_work
 from requests_app.states import transition
 from sites_app.guard import systemic_trouble
@@ -57,6 +57,8 @@ log = structlog.get_logger(__name__)
 FURTHER = 50
 #: What limits and order rest on.
 _ABOUT = ("urgent", "priority", "campaign", "requestor")
+#: The same of a DAG.
+ABOUT_DAG = tuple(f"workflow__request__{name}" for name in _ABOUT)
 #: Columns of a queued request on which its turn rests, as ``Waiting`` has them.
 WAITING = ("id", "priority", "queued_at", "urgent", "campaign", "requestor")
 
@@ -97,14 +99,19 @@ def with_limits(policy: Policy, rows: Iterable[AdmissionLimit]) -> Policy:
 
 def state_now(policy: Policy, now: datetime, *, stopped: str = "") -> State:
     """What holds slots, a request each: live DAGs, and requests that have taken one and have no live DAG; and the buckets."""
-    here = DAG.objects.filter(status__in=LIVE_DAG).order_by().values_list(*(f"workflow__request__{name}" for name in _ABOUT))
-    coming = Request.objects.filter(status__in=TAKING_SLOT).exclude(workflow__dags__status__in=LIVE_DAG)
-    holders = list(here.union(coming.order_by().values_list(*_ABOUT), all=True))
-    running: Counter[Group] = Counter()
-    for urgent, priority, campaign, requester in holders:
-        running.update(policy.groups(urgent=urgent, priority=priority, campaign=campaign, requester=requester))
+    here = DAG.objects.filter(status__in=LIVE_DAG).order_by().values_list(*ABOUT_DAG)
+    holders = list(here.union(taking_slot().order_by().values_list(*_ABOUT), all=True))
+    running = in_groups(policy, holders)
     buckets = AdmissionBucket.objects.filter(full_at__gt=now)
     return State(now, len(holders), running, {(each.kind, each.name): each.full_at for each in buckets}, stopped)
+
+
+def in_groups(policy: Policy, rows: Iterable[tuple[Any, ...]]) -> Counter[Group]:
+    """How many of these requests are in each group, by the columns that limits rest on."""
+    found: Counter[Group] = Counter()
+    for urgent, priority, campaign, requester in rows:
+        found.update(policy.groups(urgent=urgent, priority=priority, campaign=campaign, requester=requester))
+    return found
 
 
 def stopped_by() -> str:

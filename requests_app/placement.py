@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import structlog
-from django.db.models import Count, F, Sum
+from django.db.models import Count, F, QuerySet, Sum
 from django.db.models.fields.json import KT
 
 from dags_app.counts import jobs_per_unit
@@ -54,10 +54,14 @@ class Decision:
         return self.slots - 1
 
 
+def taking_slot() -> QuerySet[Request]:
+    """Requests that keep or have taken a slot without a live DAG row."""
+    return Request.objects.filter(status__in=TAKING_SLOT).exclude(workflow__dags__status__in=LIVE_DAG)
+
+
 def slots_used() -> int:
-    """Live DAGs plus requests that keep or have taken a slot without a live DAG row."""
-    planning = Request.objects.filter(status__in=TAKING_SLOT).exclude(workflow__dags__status__in=LIVE_DAG)
-    return DAG.objects.filter(status__in=LIVE_DAG).count() + planning.count()
+    """Live DAGs plus requests that hold a slot without one."""
+    return DAG.objects.filter(status__in=LIVE_DAG).count() + taking_slot().count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +115,7 @@ def _jobs_per_unit(dag: DAG | None, limits: Limits) -> int:
 
 def running_now(limits: Limits, *, apart_from: Request | None = None) -> list[Running]:
     """What the budget is shared with: live DAGs as they were counted, and what is about to be one; ``apart_from`` a request."""
-    here = DAG.objects.filter(status__in=LIVE_DAG)
-    coming = Request.objects.filter(status__in=TAKING_SLOT).exclude(workflow__dags__status__in=LIVE_DAG)
+    here, coming = DAG.objects.filter(status__in=LIVE_DAG), taking_slot()
     if apart_from is not None:
         here, coming = here.exclude(workflow__request=apart_from), coming.exclude(pk=apart_from.pk)
     rows = here.only("status", "nodes_idle", "observed_at", "merge_groups", "node_counts", "total_work_units")

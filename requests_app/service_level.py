@@ -7,13 +7,12 @@ stopped and registered). The leader's cycle judges; everybody reads the row. Not
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 import structlog
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import Min, Q, QuerySet
 
 from outputs_app.executor import due_effects
@@ -30,6 +29,7 @@ from wms2.levels import Known, Level
 from wms2.locks import Fenced
 from wms2.metrics import ALERTS_TOTAL
 from wms2.models import Wake
+from wms2.shedding import database_seconds
 from wms2.verbs import Already
 
 ACTOR = "lifecycle"
@@ -127,11 +127,6 @@ def level() -> Level:
     return service().known
 
 
-def stretch() -> float:
-    """Factor, at least 1, for time limits that judge others, while the leader's own host is in trouble. One query."""
-    return stretch_of(service().trouble)
-
-
 def cycle_pause_seconds() -> float:
     """From one cycle to the next as the level has it."""
     return conf().cycle_seconds * (1.0 if level() is Level.NORMAL else STRAINED_CYCLES)
@@ -149,7 +144,7 @@ def signals(now: datetime, cycle_took_seconds: float) -> dict[str, float]:
         "cycle": cycle_took_seconds / max(settings.cycle_seconds, SHORT_CYCLE_SECONDS),
         "evaluations": max(_age(due, now), _age(woken, now)) / settings.overload_evaluations_seconds,
         "effects": _age(effect, now) / settings.overload_effects_seconds,
-        "database": database_seconds() / settings.overload_database_seconds,
+        "database": min(database_seconds() for _ in range(3)) / settings.overload_database_seconds,
         "broker": 0.0 if broker_answers() else 1.0,
         "schedds": _busy_share(),
     }
@@ -162,17 +157,6 @@ def _busy_share() -> float:
     most = conf().schedd_max_duty_cycle
     rows = Schedd.objects.filter(state=ScheddState.ENABLED).values_list("health", "duty_cycle")
     return sum(health == Health.BUSY and (duty_cycle or 0.0) > most for health, duty_cycle in rows) / max(len(rows), 1)
-
-
-def database_seconds() -> float:
-    """What a question that costs nothing takes; the best of three."""
-    taken = []
-    with connection.cursor() as cursor:
-        for _ in range(3):
-            began = time.monotonic()
-            cursor.execute("SELECT 1")
-            taken.append(time.monotonic() - began)
-    return min(taken)
 
 
 def _age(since: datetime | None, now: datetime) -> float:

@@ -18,11 +18,11 @@ from django.db.models.functions import Coalesce
 
 from sites_app.bans import AUTOMATIC
 from sites_app.models import Pool, PoolSite, PoolState, Schedd, ScheddState, Site
+from sites_app.schedds import as_configured
 from wms2 import clock
 from wms2.adapters import factory
 from wms2.adapters.types import PoolAnswer
 from wms2.audit import audit, audited
-from wms2.conf import conf
 from wms2.errors import FieldRefused, InvalidTransition, ServiceUnavailable
 from wms2.side_by_side import side_by_side
 
@@ -82,10 +82,9 @@ def _ask(pool: Pool) -> PoolAnswer | str:
 def _schedds_heard(pool: Pool, said: PoolAnswer) -> None:
     here, names = Schedd.objects.filter(pool=pool), [ad.name for ad in said.schedds]
     known = set(here.values_list("name", flat=True))
-    defaults = {"submit_root": str(conf().submit_root), "max_dagman_slots": conf().max_dagman_slots_per_schedd}
     for ad in said.schedds:
         if ad.name not in known:
-            _, new = Schedd.objects.get_or_create(pool=pool, name=ad.name, defaults={**defaults, "version": ad.version})
+            _, new = Schedd.objects.get_or_create(pool=pool, name=ad.name, defaults={**as_configured(), "version": ad.version})
             if new:
                 why = "its collector names it; disabled until an operator enables it"
                 audit(actor=AUTOMATIC, action="schedd_discover", target=ad.name, target_type="schedd", reason=why, pool=pool.name)
@@ -178,8 +177,7 @@ def schedd_add(*, pool: Pool, name: str, actor: str, reason: str, **values: Any)
     with audited(actor=actor, action="schedd_add", target=name, target_type="schedd", reason=reason, pool=pool.name, **values):
         if Schedd.objects.filter(pool=pool, name=name).exists():
             raise InvalidTransition(f"pool {pool.name} has a schedd {name} already")
-        given = {"submit_root": str(conf().submit_root), "max_dagman_slots": conf().max_dagman_slots_per_schedd, **values}
-        return Schedd.objects.create(pool=pool, name=name, **given)
+        return Schedd.objects.create(pool=pool, name=name, **{**as_configured(), **values})
 
 
 def schedd_change(*, schedd: Schedd, actor: str, reason: str, **values: Any) -> None:

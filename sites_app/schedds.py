@@ -28,6 +28,11 @@ def adapter(schedd: Schedd) -> HtcondorAdapter:
     return factory.htcondor(schedd.name, schedd.pool.collector, schedd.pool.token_dir)
 
 
+def as_configured() -> dict[str, Any]:
+    """What a schedd has of which nobody has said more."""
+    return {"submit_root": str(conf().submit_root), "max_dagman_slots": conf().max_dagman_slots_per_schedd}
+
+
 def submit_roots() -> set[Path]:
     """Where DAG directories lie, or may have lain."""
     return {conf().submit_root, *map(Path, Schedd.objects.order_by().values_list("submit_root", flat=True))}

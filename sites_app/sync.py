@@ -7,6 +7,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from sites_app.models import Pool, Schedd, ScheddState, Site, SiteRse
+from sites_app.schedds import as_configured
 from wms2.adapters import factory
 from wms2.conf import conf
 from wms2.errors import ServiceRejected
@@ -55,8 +56,7 @@ def schedd_ensure_configured() -> Schedd:
         defaults={
             "state": ScheddState.ENABLED,
             "onboarded_at": timezone.now(),  # whoever installs it vouches for it
-            "max_dagman_slots": settings.max_dagman_slots_per_schedd,
-            "submit_root": str(settings.submit_root),
+            **as_configured(),
         },
     )
     return schedd

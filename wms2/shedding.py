@@ -83,17 +83,24 @@ def stage_of(now: int, value: float, bounds: Sequence[float]) -> int:
 
 
 def database_seconds() -> float:
-    """What a question that costs nothing takes."""
+    """What a question to the database that costs nothing takes."""
     began = time.monotonic()
-    with suppress(DatabaseError), connection.cursor() as cursor:
+    with connection.cursor() as cursor:
         cursor.execute("SELECT 1")
+    return time.monotonic() - began
+
+
+def _waited_seconds() -> float:
+    began = time.monotonic()
+    with suppress(DatabaseError):
+        database_seconds()
     return time.monotonic() - began
 
 
 class Load:
     """Of this process. Thread-safe enough: a lost update is made up for by the next call."""
 
-    def __init__(self, database: Callable[[], float] = database_seconds, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, database: Callable[[], float] = _waited_seconds, clock: Callable[[], float] = time.monotonic) -> None:
         self._database, self._clock, self._lock = database, clock, threading.Lock()
         self._in_flight, self._busy, self._counted_at = 0, 0.0, clock()
         self._slow, self._asked_at, self._stages = 0.0, -math.inf, [0, 0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -13,7 +13,17 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from dags_app.models import DAG
-from requests_app.admission import WAITING, eligible, in_order, open_groups, policy_now, state_now, waiting_of
+from requests_app.admission import (
+    ABOUT_DAG,
+    WAITING,
+    eligible,
+    in_groups,
+    in_order,
+    open_groups,
+    policy_now,
+    state_now,
+    waiting_of,
+)
 from requests_app.expected import ALL, Ended, Expected, expected_starts
 from requests_app.limits import CHANGEABLE, GROUPS
 from requests_app.models import AdmissionLimit, Limit, Request, RequestStatus
@@ -145,12 +155,8 @@ def queue_now() -> Queue:
 def ended_lately(policy: Policy, now: datetime) -> Ended:
     """DAGs that ended, by group; each has made a slot free."""
     rows = DAG.objects.filter(completed_at__gt=now - timedelta(hours=RATE_HOURS), submitted_at__isnull=False).order_by()
-    found: Counter[Group] = Counter()
-    about = (f"workflow__request__{name}" for name in ("urgent", "priority", "campaign", "requestor"))
-    for urgent, priority, campaign, requester in rows.values_list(*about):
-        groups = policy.groups(urgent=urgent, priority=priority, campaign=campaign, requester=requester)
-        found.update((ALL, *groups))
-    return Ended(RATE_HOURS, found)
+    about = list(rows.values_list(*ABOUT_DAG))
+    return Ended(RATE_HOURS, {**in_groups(policy, about), ALL: len(about)})
 
 
 def queued_rows(requests: Iterable[Request]) -> dict[Any, QueuedRow]:

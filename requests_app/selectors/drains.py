@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 
 from dags_app.models import DAG, LIVE_DAG, DAGStatus
 from requests_app.models import Request, RequestStatus
-from requests_app.placement import TAKING_SLOT, nowhere_else
+from requests_app.placement import nowhere_else, taking_slot
 from sites_app.models import Schedd, ScheddState
 from wms2 import clock
 from wms2.words import counted
@@ -102,7 +102,7 @@ def _waiting(schedd: Schedd) -> QuerySet[Request]:
 
 def _admitted(schedd: Schedd) -> QuerySet[Request]:
     """Admitted there, without a DAG there yet."""
-    return Request.objects.filter(status__in=TAKING_SLOT, reserved_schedd=schedd).exclude(workflow__dags__status__in=LIVE_DAG)
+    return taking_slot().filter(reserved_schedd=schedd)
 
 
 def _expected(schedd: Schedd, left: list[DAG], moved: int) -> datetime | None:

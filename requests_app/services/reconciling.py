@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db.models import Count
 
-from requests_app.models import Event, Lease, Reconciliation, Request, RequestStatus
+from requests_app.models import LEADER_LEASE, Event, Lease, Reconciliation, Request, RequestStatus
 from sites_app.models import Schedd
 from wms2 import clock
 from wms2.audit import audit
@@ -51,7 +51,7 @@ def reconciling(fenced: Fenced) -> Iterator[bool]:
 def _found(began: datetime) -> dict[str, Any]:
     schedds = list(Schedd.objects.filter(asked_at__gte=began))
     happened = Event.objects.filter(at__gte=began).order_by("kind").values_list("kind").annotate(Count("id"))
-    lease = Lease.objects.get(name="lifecycle")
+    lease = Lease.objects.get(name=LEADER_LEASE)
     return {
         "schedds": {row.name: row.last_error if row.unreachable_since else "answered" for row in schedds},
         "orphans": {row.name: row.orphans for row in schedds if row.orphans},
