@@ -93,6 +93,7 @@ def test_a_broker_that_is_away_for_minutes_costs_time_and_nothing_else(ready: No
 def test_tasks_that_come_twice_late_and_in_any_order_from_two_beats_do_each_thing_once(ready: None, tmp_path: Path) -> None:
     requests = [imported(events=20), imported(events=20)]
     (tmp_path / "other").mkdir()
+    services.broker_emptied()
     with celery_worker("one") as running, celery_worker("two"):
         with celery_beat(tmp_path), celery_beat(tmp_path / "other"):
             running.wait(lambda: flooded(requests) and all(ended(request) for request in requests), seconds=240)

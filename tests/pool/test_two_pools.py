@@ -98,19 +98,19 @@ def test_a_pool_that_freezes_is_cut_off_or_dies_costs_the_requests_of_the_other_
 
 
 def test_a_full_schedd_is_passed_over_and_one_that_is_drained_hands_over_what_runs(here: Schedd, there: Schedd) -> None:
-    Schedd.objects.filter(pk=here.pk).update(max_dagman_slots=2)  # room for one DAG with one unit at once
-    Schedd.objects.filter(pk=there.pk).update(max_dagman_slots=5)
+    Schedd.objects.filter(pk=here.pk).update(state=ScheddState.DISABLED)  # other tests' DAGMans there would count
+    Schedd.objects.filter(pk=there.pk).update(max_dagman_slots=4)  # room for two DAGs with one unit at once
     with worker(**SLOWLY) as running:
-        requests = [request_import(document=small_request(), request_name=None, actor="tester") for _ in range(4)]
+        requests = [request_import(document=small_request(events=60), request_name=None, actor="tester") for _ in range(4)]
         running.wait(lambda: sum(runs_at(request, there) for request in requests) == 2, seconds=120)
-        running.wait(lambda: sum(runs_at(request, here) for request in requests) == 1, seconds=60)
-        full = Request.objects.filter(status=S.QUEUED, waiting_for__contains=f"{here.name}: 1 DAGs with 2 of 2")
+        full = Request.objects.filter(status=S.QUEUED, waiting_for__contains=f"{there.name}: 2 DAGs with 4 of 4")
         running.wait(full.exists, seconds=60)
+        Schedd.objects.filter(pk=here.pk).update(state=ScheddState.ENABLED)
+        running.wait(lambda: sum(runs_at(request, here) for request in requests) == 2, seconds=60)
         there.refresh_from_db()
         schedd_drain(schedd=there, move=True, at_once=1, **BY)
         progress = drain_progress(there)
         assert (progress.left, progress.moved, progress.drained) == (2, 0, False)
-        Schedd.objects.filter(pk=here.pk).update(max_dagman_slots=500)
         running.wait(lambda: drain_progress(Schedd.objects.get(pk=there.pk)).drained, seconds=180)
         running.wait(lambda: Schedd.objects.get(pk=there.pk).drained_at is not None, seconds=30)
         # while one was moved, another may have come to its end
