@@ -7,10 +7,10 @@
     urgent      optional: true or 1
     seconds     optional: how long its DAG holds its slot; without it 2 hours and 20 s a job, two days at most
 
-The order and the limits are those that the life cycle applies (``requests_app.ordering``), once with bands, limits and aging, and
-once with plain priority, then time. A pass every five minutes; nothing sleeps, and no database is asked. That limits are kept is
-counted from starts and ends, not believed. Without a file the sample is taken, made from ``SEED``; ``BENCH_WRITE=F`` writes it
-there. ``BENCH_SLOTS`` (50) and ``BENCH_AGING`` (200 points an hour) change the policy.
+The order and the limits are those that the life cycle applies (``requests_app.admission.ordering``), once with bands, limits
+and aging, and once with plain priority, then time. A pass every five minutes; nothing sleeps, and no database is asked. That
+limits are kept is counted from starts and ends, not believed. Without a file the sample is taken, made from ``SEED``;
+``BENCH_WRITE=F`` writes it there. ``BENCH_SLOTS`` (50) and ``BENCH_AGING`` (200 points an hour) change the policy.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pathlib import Path
 from statistics import quantiles
 from typing import Any
 
-from requests_app.ordering import URGENT, Cap, Group, Policy, State, Waiting, order
+from requests_app.admission.ordering import URGENT, Cap, Group, Policy, State, Waiting, order
 
 SEED = 20261123
 SLOTS, AGING = 50, 200.0

@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def _measure() -> dict[str, tuple[float, float]]:
-    from requests_app.admission import admit
+    from requests_app.admission.queue import admit
     from requests_app.lifecycle.evaluator import evaluate_due
     from requests_app.models import Limit, Request, RequestStatus
     from wms2.wakes import wake

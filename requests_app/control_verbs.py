@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from requests_app.admission.placement import slots_used
 from requests_app.limits import CHANGEABLE, limit_set
 from requests_app.models import LEADER_LEASE, AdmissionLimit, DeadLetter, Lease, LetterKind, Limit, ServiceLevel
-from requests_app.placement import slots_used
 from requests_app.service_level import allow_refused, new_work_allow, new_work_stop, service_rows
 from requests_app.services import admission_limits
 from requests_app.services.letters import ADVICE, discard_refused, letter_discard, letter_retry

@@ -9,9 +9,9 @@ from rest_framework import serializers
 from rest_framework.request import Request as HttpRequest
 from rest_framework.response import Response
 
+from requests_app.admission.ordering import GroupKind
 from requests_app.control_verbs import STARTS
 from requests_app.models import AdmissionLimit
-from requests_app.ordering import GroupKind
 from requests_app.selectors.admission import admission_limits, limits_in_use
 from requests_app.selectors.what_if import Asked, queued_keys, what_if
 from requests_app.services.admission_limits import limit_problem

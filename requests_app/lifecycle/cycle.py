@@ -22,7 +22,7 @@ import structlog
 from django.db import DatabaseError, connection
 
 from dags_app.services.moved import Moves
-from requests_app.admission import admit
+from requests_app.admission.queue import admit
 from requests_app.feed import publish
 from requests_app.lease import due_now
 from requests_app.lifecycle.credentials import credentials_watch

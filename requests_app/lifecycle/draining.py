@@ -7,8 +7,8 @@ from itertools import islice
 import structlog
 
 from dags_app.models import IN_QUEUE
+from requests_app.admission.placement import nowhere_else
 from requests_app.models import Request, RequestStatus
-from requests_app.placement import nowhere_else
 from requests_app.selectors.drains import drain_moving, drain_progress
 from requests_app.services.moving import move_refused, request_move
 from sites_app.models import Schedd, ScheddState

@@ -12,7 +12,8 @@ from typing import Any
 from dags_app.models import DAG, DAGKind
 from dags_app.selectors import dag_live
 from dags_app.services.submit import NotYet, Submitted, dag_place, dag_record_submission, dag_submit
-from requests_app.admission import admit
+from requests_app.admission.placement import schedd_for
+from requests_app.admission.queue import admit
 from requests_app.alerts import alert
 from requests_app.lease import Evaluation
 from requests_app.lifecycle.finish import finish
@@ -20,7 +21,6 @@ from requests_app.lifecycle.lost_queue import end_lost
 from requests_app.lifecycle.missing import look_for_locations
 from requests_app.lifecycle.pauses import pause, pause_fields
 from requests_app.models import HoldCode, Request, RequestStatus
-from requests_app.placement import schedd_for
 from requests_app.reqmgr2.reports import report_all_planned, report_round, reported
 from requests_app.services.workflow import workflow_import
 from requests_app.states import hold_changes

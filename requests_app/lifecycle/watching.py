@@ -18,10 +18,10 @@ from django.db.models import Exists, OuterRef, Q
 from dags_app.models import DAG, LIVE_DAG
 from dags_app.services.orphans import orphans_ask, orphans_due, orphans_known, orphans_tell
 from dags_app.services.watch import Look, Observed, Said, looks, schedd_heard, sites_count
+from requests_app.admission.placement import units_follow
 from requests_app.lease import ACTOR
 from requests_app.lifecycle.leader import Leadership, lease_life
 from requests_app.lifecycle.orphans import orphans_remove
-from requests_app.placement import units_follow
 from sites_app.guard import guard_look
 from sites_app.models import Schedd, ScheddState
 from sites_app.schedds import adapter

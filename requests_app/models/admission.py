@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
-from requests_app.ordering import GroupKind
+from requests_app.admission.ordering import GroupKind
 
 _KINDS = tuple((kind.value, kind.value.capitalize()) for kind in GroupKind)
 

@@ -23,11 +23,11 @@ from outputs_app.executor import due_effects
 from outputs_app.models import OPEN_EFFECT, Comparison, Drift, DriftKind, DriftState, Effect, EffectKind, Prognosis
 from outputs_app.reconciliation.census import COUNTED
 from outputs_app.validation.tending import unvalidated
+from requests_app.admission.ordering import LIMIT
+from requests_app.admission.placement import slots_used
 from requests_app.lease import evaluations_due
 from requests_app.limits import limit_int
 from requests_app.models import TERMINAL, DeadLetter, LetterKind, Request, RequestStatus
-from requests_app.ordering import LIMIT
-from requests_app.placement import slots_used
 from requests_app.selectors.harvests import harvests_open
 from requests_app.selectors.leftovers import leftovers_open
 from requests_app.selectors.lifecycle import lifecycle_state

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from dags_app.counts import unit_counts
+from requests_app.admission.placement import slots_used
 from requests_app.limits import limit_int
 from requests_app.models import RequestStatus
 from requests_app.pages.attention import Attention, Line, attention
-from requests_app.placement import slots_used
 from requests_app.selectors.lifecycle import LifecycleState, lifecycle_state
 from requests_app.selectors.summary import kept_counts
 from wms2.tones import tone

@@ -13,7 +13,9 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from dags_app.models import DAG
-from requests_app.admission import (
+from requests_app.admission.expected import ALL, Ended, Expected, expected_starts
+from requests_app.admission.ordering import LIMIT, TURN, Group, Policy, Ranked, State, Waiting, order
+from requests_app.admission.queue import (
     ABOUT_DAG,
     WAITING,
     eligible,
@@ -24,11 +26,9 @@ from requests_app.admission import (
     state_now,
     waiting_of,
 )
-from requests_app.expected import ALL, Ended, Expected, expected_starts
 from requests_app.limits import CHANGEABLE, GROUPS
 from requests_app.models import AdmissionLimit, Limit, Request, RequestStatus
 from requests_app.models import AdmissionState as Remembered
-from requests_app.ordering import LIMIT, TURN, Group, Policy, Ranked, State, Waiting, order
 from wms2.conf import Conf, conf
 
 #: Requests of the queue that are given a place; those behind them have none yet.

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from django.db.models import QuerySet
 
 from dags_app.models import DAG, LIVE_DAG, DAGStatus
+from requests_app.admission.placement import nowhere_else, taking_slot
 from requests_app.models import Request, RequestStatus
-from requests_app.placement import nowhere_else, taking_slot
 from sites_app.models import Schedd, ScheddState
 from wms2 import clock
 from wms2.words import counted

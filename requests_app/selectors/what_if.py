@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from requests_app.admission import with_limits
-from requests_app.expected import Expected
+from requests_app.admission.expected import Expected
+from requests_app.admission.ordering import Policy, Ranked, Waiting
+from requests_app.admission.queue import with_limits
 from requests_app.models import AdmissionLimit, Request, RequestStatus
-from requests_app.ordering import Policy, Ranked, Waiting
 from requests_app.selectors.admission import Queue, queue_now, state_shown
 
 #: Names in each part of an answer.

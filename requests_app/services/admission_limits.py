@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from requests_app.admission.ordering import URGENT, GroupKind
 from requests_app.models import AdmissionBucket, AdmissionLimit
-from requests_app.ordering import URGENT, GroupKind
 from wms2.audit import audited
 from wms2.errors import FieldRefused, InvalidTransition
 from wms2.locks import LockKey, transaction_lock

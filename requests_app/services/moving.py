@@ -8,9 +8,9 @@ from __future__ import annotations
 from functools import partial
 
 from dags_app.services.stop import StopMode, dag_request_stop
+from requests_app.admission.moves import Move, move_of
+from requests_app.admission.placement import dag_to_rescue, nowhere_else
 from requests_app.models import Request, RequestStatus, StopIntent
-from requests_app.moves import Move, move_of
-from requests_app.placement import dag_to_rescue, nowhere_else
 from requests_app.services.acting import acting, applies, live_dag_of, stop_first, stopped_for
 from requests_app.work.overrides import overrides_of
 from sites_app.models import Schedd

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from outputs_app.models import EffectState
 from requests_app import service_level
-from requests_app.admission import admit
+from requests_app.admission.queue import admit
 from requests_app.lifecycle.cycle import run_cycle
 from requests_app.models import EvaluationLease, Event, Lease, RequestStatus, ServiceLevel
 from requests_app.service_level import (

@@ -9,7 +9,7 @@ from django.db import transaction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from requests_app.admission import admit
+from requests_app.admission.queue import admit
 from requests_app.lifecycle.site_bans import sites_judge
 from requests_app.models import Event, RequestStatus
 from sites_app import guard

@@ -10,7 +10,7 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from dags_app.models import DAGStatus
-from requests_app.admission import admit
+from requests_app.admission.queue import admit
 from requests_app.limits import limit_set
 from requests_app.models import AdmissionBucket, AdmissionLimit, Request, RequestStatus
 from requests_app.services import preview

@@ -66,7 +66,7 @@ def test_a_dag_that_is_planned_when_it_ends_is_not_submitted(
     world: World, carried: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request = world.request(documents.generation(300))
-    monkeypatch.setattr("requests_app.admission.credential_obstacle", lambda: "")  # it was good when this one was admitted
+    monkeypatch.setattr("requests_app.admission.queue.credential_obstacle", lambda: "")  # it was good when this one was admitted
     token(carried, NOT_FOR_NEW_ONES)
     cycles(world)
     assert status(request) == S.QUEUED and "WMS2_JOB_CREDENTIAL_PATH" in request.last_error

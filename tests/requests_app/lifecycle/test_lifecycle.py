@@ -7,9 +7,9 @@ import pytest
 from dags_app.models import WorkUnit, WorkUnitState
 from dags_app.planning import writer
 from outputs_app.models import Effect, EffectState
+from requests_app.admission.placement import slots_used
 from requests_app.lifecycle import planning
 from requests_app.models import Event, HoldCode, Request, RequestStatus
-from requests_app.placement import slots_used
 from requests_app.services import request_abort, request_hold, request_release
 from tests.support.scripted import documents
 from tests.support.scripted.dagman import Account

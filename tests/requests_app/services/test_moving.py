@@ -12,10 +12,10 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from dags_app.models import DAG, DAGStatus
-from requests_app.admission import admit
+from requests_app.admission.placement import schedd_for
+from requests_app.admission.queue import admit
 from requests_app.lifecycle.draining import drains_go_on
 from requests_app.models import Request, RequestStatus, RequestTransition, StopIntent
-from requests_app.placement import schedd_for
 from requests_app.selectors.drains import drain_progress
 from requests_app.services import StopMode, request_abort, request_hold, request_move, request_stop
 from requests_app.services.dags import dag_move

@@ -24,7 +24,7 @@ from outputs_app.models import Effect, EffectState
 from outputs_app.services import effect_retry_now
 from outputs_app.validation.catalogues import known_rules
 from requests_app import lease
-from requests_app.admission import admit
+from requests_app.admission.queue import admit
 from requests_app.lease import due_now
 from requests_app.lifecycle import evaluator, watching
 from requests_app.lifecycle.cleaner import leftovers_remove

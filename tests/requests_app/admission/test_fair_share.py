@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dags_app.planning.throttles import Throttles
-from requests_app.fair_share import Running, Share, share_of
+from requests_app.admission.fair_share import Running, Share, share_of
 
 numbers = st.integers(0, 2_000_000)
 some = st.integers(1, 5_000)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from requests_app.ordering import Group, Policy, Ranked, State
+from requests_app.admission.ordering import Group, Policy, Ranked, State
 
 #: All requests, as a group.
 ALL: Group = ("", "")

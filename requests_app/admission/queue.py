@@ -1,10 +1,10 @@
 """Who may start next (spec 4.4; docs/design/control.md, Admission).
 
-One pass looks at as many requests as slots are free and some more, in the order of ``requests_app.ordering``; the others are not
+One pass looks at as many requests as slots are free and some more, in the order of ``admission.ordering``; the others are not
 touched, but for what they wait for, written where it has changed by one statement. Those that a limit keeps are left out by the
 query, and where all that it looked at cannot be placed the next pass goes on behind them (ADR 0094). Counts live DAG rows, never
 statuses. A request that pauses carries ``next_attempt_at`` and is passed over until its own evaluation has taken that off. One
-advisory lock keeps two passes from taking the same last slot. Where a request's DAG goes, ``requests_app.placement`` says.
+advisory lock keeps two passes from taking the same last slot. Where a request's DAG goes, ``admission.placement`` says.
 """
 
 from __future__ import annotations
@@ -24,10 +24,8 @@ from django.db.models.functions import Coalesce, Extract, Greatest, Least
 
 from dags_app.models import DAG, LIVE_DAG
 from dags_app.services.submit import credential_obstacle
-from requests_app.fair_share import share_of
-from requests_app.limits import limits_float
-from requests_app.models import AdmissionBucket, AdmissionLimit, AdmissionState, Request, RequestStatus
-from requests_app.ordering import (
+from requests_app.admission.fair_share import share_of
+from requests_app.admission.ordering import (
     LIMIT,
     TOP,
     TURN,
@@ -43,7 +41,19 @@ from requests_app.ordering import (
     order,
     shut,
 )
-from requests_app.placement import Decision, Limits, Room, Wanted, dags_before, dags_to_rescue, place, running_now, taking_slot
+from requests_app.admission.placement import (
+    Decision,
+    Limits,
+    Room,
+    Wanted,
+    dags_before,
+    dags_to_rescue,
+    place,
+    running_now,
+    taking_slot,
+)
+from requests_app.limits import limits_float
+from requests_app.models import AdmissionBucket, AdmissionLimit, AdmissionState, Request, RequestStatus
 from requests_app.service_level import no_new_work
 from requests_app.states import transition
 from sites_app.guard import systemic_trouble

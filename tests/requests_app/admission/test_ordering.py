@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from requests_app.expected import ALL, Ended, expected_starts
-from requests_app.ordering import TOP, URGENT, Cap, Policy, State, Waiting, has_flooded, order, risen, shut
+from requests_app.admission.expected import ALL, Ended, expected_starts
+from requests_app.admission.ordering import TOP, URGENT, Cap, Policy, State, Waiting, has_flooded, order, risen, shut
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from dags_app.models import DAG, DAGKind, DAGStatus
 from dags_app.planning.throttles import Throttles
-from requests_app import placement, services
-from requests_app.admission import admit
-from requests_app.fair_share import Share
+from requests_app import services
+from requests_app.admission import placement
+from requests_app.admission.fair_share import Share
+from requests_app.admission.placement import Room, Wanted, place, schedd_for
+from requests_app.admission.queue import admit
 from requests_app.models import Request, RequestStatus, RequestTransition
-from requests_app.placement import Room, Wanted, place, schedd_for
 from requests_app.work.overrides import read_pools
 from sites_app.models import BAD_HEALTH, Health, Pool, PoolState, Schedd, ScheddState, SystemicAlert
 from tests.support.rows import dag_row, pool_row, request_row, schedd_row, workflow_row

@@ -21,10 +21,10 @@ from django.db.models.fields.json import KT
 from dags_app.counts import jobs_per_unit
 from dags_app.models import DAG, LIVE_DAG, DAGStatus
 from dags_app.planning.throttles import Throttles
-from requests_app.fair_share import Running, Share, share_of
+from requests_app.admission.fair_share import Running, Share, share_of
+from requests_app.admission.moves import Move, move_of
 from requests_app.limits import limits_int
 from requests_app.models import Request, RequestStatus
-from requests_app.moves import Move, move_of
 from requests_app.work.overrides import overrides_of, throttles_of
 from sites_app.guard import systemic_trouble
 from sites_app.models import Health, Schedd, ScheddState

@@ -12,12 +12,12 @@ from django.utils import timezone
 from dags_app.models import DAG, DAGKind, DAGStatus
 from dags_app.planning.sizes import Sizes
 from dags_app.services.plan import dag_record_rescue
-from requests_app.admission import admit, eligible, in_order, policy_now
+from requests_app.admission.placement import schedd_for, slots_used, units_follow
+from requests_app.admission.queue import admit, eligible, in_order, policy_now
 from requests_app.lease import evaluating
 from requests_app.lifecycle.planning import handle_queued
 from requests_app.limits import limit_set
 from requests_app.models import Request, RequestStatus, RequestTransition, Round
-from requests_app.placement import schedd_for, slots_used, units_follow
 from sites_app.models import Schedd, ScheddState
 from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
 from wms2.models import Wake
@@ -120,7 +120,7 @@ def test_a_pause_that_is_over_is_taken_off_and_the_request_takes_part_again() ->
 
 
 def test_those_who_cannot_be_placed_keep_nobody_behind_them_however_many_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("requests_app.admission.FURTHER", 2)
+    monkeypatch.setattr("requests_app.admission.queue.FURTHER", 2)
     limit("max_active_dags", 2)
     schedd_row("there")
     gone = schedd_row("gone", state=ScheddState.DISABLED, submit_root="/of/gone")
