@@ -44,9 +44,9 @@ from wms2.heartbeat import kept_alive
 from wms2.in_force import in_force
 from wms2.locks import lock_refused
 from wms2.metrics import EFFECTS_TOTAL, LOCKS_REFUSED_TOTAL, POOL_WAIT_SECONDS
-from wms2.resources import REGISTRATION, resource
 from wms2.wakes import wake
-from wms2.workers import CLAIMS, may_take
+from wms2.work.resources import REGISTRATION, resource
+from wms2.work.workers import CLAIMS, may_take
 
 log = structlog.get_logger(__name__)
 #: Effects of so many blocks are claimed at once, and so many due ones looked through for them.

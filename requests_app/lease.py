@@ -32,7 +32,7 @@ from wms2.errors import LeaseLost, StaleState
 from wms2.heartbeat import kept_alive
 from wms2.locks import lock_refused
 from wms2.metrics import LOCKS_REFUSED_TOTAL, POOL_WAIT_SECONDS
-from wms2.workers import CLAIMS
+from wms2.work.workers import CLAIMS
 
 log = structlog.get_logger(__name__)
 ACTOR = "lifecycle"

@@ -25,12 +25,13 @@ class Wms2Config(AppConfig):
         """Import for their registrations, once models can be imported."""
         from django.contrib import admin
 
-        from wms2 import checks, sign_in, work_verbs  # noqa: F401
+        from wms2 import checks, sign_in  # noqa: F401
         from wms2.api import rate_limits
         from wms2.api.permissions import operators_group_ensure
         from wms2.audit import audit_braked_sign_in
-        from wms2.resources import resources_ensure
-        from wms2.workers import pools_ensure
+        from wms2.work import verbs  # noqa: F401
+        from wms2.work.resources import resources_ensure
+        from wms2.work.workers import pools_ensure
 
         autodiscover_modules("verbs")
         admin.site.index_title = "All tables"

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
-from celery import Celery, Task
+from celery import Celery
 from kombu.exceptions import OperationalError
 
-from wms2 import broker, levels
+from wms2 import broker
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "wms2.settings")
 
@@ -27,23 +26,11 @@ CAN_WAIT = frozenset(
 )
 
 
-class UnlessStrained(Task):  # type: ignore[misc]
-    """A task that may be one of those that can wait."""
-
-    abstract = True
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Nothing, and False, if it is one of these now; its next tick comes."""
-        if self.name in CAN_WAIT and levels.known().level is not levels.Level.NORMAL:
-            return False
-        return super().__call__(*args, **kwargs)
-
-
 broker.install()
-app = Celery("wms2", task_cls="wms2.failing:ToldTask")
+app = Celery("wms2", task_cls="wms2.work.failing:ToldTask")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
-app.steps["worker"].add("wms2.worker_step:Heartbeats")
+app.steps["worker"].add("wms2.work.step:Heartbeats")
 
 _CYCLE_SECONDS = float(os.environ.get("WMS2_CYCLE_SECONDS") or 60)
 _POLL_SECONDS = float(os.environ.get("WMS2_POLL_SECONDS") or 2)
@@ -55,38 +42,26 @@ _EFFECTS_SECONDS = min(_CYCLE_SECONDS, 10.0)
 #: Jobs at sites are tended so often.
 _SITE_SECONDS = min(_CYCLE_SECONDS, 60.0)
 
-app.conf.beat_schedule = {
-    "lifecycle": {
-        "task": "requests_app.tasks.run_lifecycle_cycle",
-        "schedule": _TICK_SECONDS,
-        "options": {"expires": _TICK_SECONDS},
-    },
-    "effects": {"task": "outputs_app.tasks.run_effects", "schedule": _EFFECTS_SECONDS, "options": {"expires": _EFFECTS_SECONDS}},
-    "source-rules": {"task": "outputs_app.tasks.look_at_source_rules", "schedule": 3600.0, "options": {"expires": 3600.0}},
+#: Name -> task, seconds from one run to the next, after which a run that nobody has taken is worth nothing.
+_SCHEDULE = {
+    "lifecycle": ("requests_app.tasks.run_lifecycle_cycle", _TICK_SECONDS),
+    "effects": ("outputs_app.tasks.run_effects", _EFFECTS_SECONDS),
+    "source-rules": ("outputs_app.tasks.look_at_source_rules", 3600.0),
     # how often a dataset is compared is WMS2_RECONCILE_HOURS; this is how soon what is due is noticed
-    "reconcile": {"task": "outputs_app.tasks.reconcile", "schedule": 300.0, "options": {"expires": 300.0}},
-    "cases": {"task": "outputs_app.tasks.remind_of_cases", "schedule": 600.0, "options": {"expires": 600.0}},
-    "packs": {"task": "requests_app.tasks.pack_dags", "schedule": 600.0, "options": {"expires": 600.0}},
-    "archive": {"task": "requests_app.tasks.archive_requests", "schedule": 3600.0, "options": {"expires": 3600.0}},
-    "leftovers": {
-        "task": "requests_app.tasks.remove_leftovers",
-        "schedule": _SITE_SECONDS,
-        "options": {"expires": _SITE_SECONDS},
-    },
-    "storage": {"task": "requests_app.tasks.check_storage", "schedule": _SITE_SECONDS, "options": {"expires": _SITE_SECONDS}},
-    "harvests": {"task": "requests_app.tasks.harvest", "schedule": _SITE_SECONDS, "options": {"expires": _SITE_SECONDS}},
-    "reqmgr2": {
-        "task": "requests_app.tasks.poll_reqmgr2",
-        "schedule": _REQMGR2_SECONDS,
-        "options": {"expires": _REQMGR2_SECONDS},
-    },
-    "onboardings": {
-        "task": "dags_app.tasks.tend_onboardings",
-        "schedule": _SITE_SECONDS,
-        "options": {"expires": _SITE_SECONDS},
-    },
-    "sites": {"task": "sites_app.tasks.sync_sites", "schedule": 3600.0, "options": {"expires": 3600.0}},
-    "slots": {"task": "sites_app.tasks.refresh_slots", "schedule": 60.0, "options": {"expires": 60.0}},
+    "reconcile": ("outputs_app.tasks.reconcile", 300.0),
+    "cases": ("outputs_app.tasks.remind_of_cases", 600.0),
+    "packs": ("requests_app.tasks.pack_dags", 600.0),
+    "archive": ("requests_app.tasks.archive_requests", 3600.0),
+    "leftovers": ("requests_app.tasks.remove_leftovers", _SITE_SECONDS),
+    "storage": ("requests_app.tasks.check_storage", _SITE_SECONDS),
+    "harvests": ("requests_app.tasks.harvest", _SITE_SECONDS),
+    "reqmgr2": ("requests_app.tasks.poll_reqmgr2", _REQMGR2_SECONDS),
+    "onboardings": ("dags_app.tasks.tend_onboardings", _SITE_SECONDS),
+    "sites": ("sites_app.tasks.sync_sites", 3600.0),
+    "slots": ("sites_app.tasks.refresh_slots", 60.0),
+}
+app.conf.beat_schedule = {
+    name: {"task": task, "schedule": seconds, "options": {"expires": seconds}} for name, (task, seconds) in _SCHEDULE.items()
 }
 
 

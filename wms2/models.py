@@ -64,7 +64,7 @@ class RowCount(models.Model):
         return f"{self.counted} {self.kind}: {self.number:+}"
 
 
-class PoolState(models.TextChoices):
+class WorkerPoolState(models.TextChoices):
     """STARTING -> RUNNING -> DRAINING -> STOPPED; an operator resumes. EVICTED: what its workers had claimed was given back."""
 
     STARTING = "starting", "Starting"
@@ -78,7 +78,7 @@ class WorkerPool(models.Model):
     """The workers of one Celery queue, as they are wanted (ADR 0093). They read it with each heartbeat, also at their start."""
 
     queue = models.CharField(max_length=50, primary_key=True)
-    state = models.CharField(max_length=10, choices=PoolState.choices, default=PoolState.STARTING)
+    state = models.CharField(max_length=10, choices=WorkerPoolState.choices, default=WorkerPoolState.STARTING)
     desired = models.PositiveIntegerField(default=1, help_text="workers that should be alive; 0: none is missed")
     processes = models.PositiveIntegerField(null=True, blank=True, help_text="of each worker; none: as it was started")
     since = models.DateTimeField(auto_now_add=True, help_text="in this state")
@@ -89,7 +89,9 @@ class WorkerPool(models.Model):
     class Meta:
         db_table = "worker_pools"
         ordering = ("queue",)
-        constraints = (models.CheckConstraint(condition=models.Q(state__in=PoolState.values), name="worker_pool_state_known"),)
+        constraints = (
+            models.CheckConstraint(condition=models.Q(state__in=WorkerPoolState.values), name="worker_pool_state_known"),
+        )
 
     def __str__(self) -> str:
         return self.queue
@@ -115,7 +117,7 @@ class Worker(models.Model):
 
 
 class Resource(models.Model):
-    """Something that must not be oversubscribed, and how much of it there is (``wms2.resources``)."""
+    """Something that must not be oversubscribed, and how much of it there is (``wms2.work.resources``)."""
 
     name = models.CharField(max_length=100, primary_key=True)
     units = models.PositiveIntegerField()

@@ -12,10 +12,11 @@ from rest_framework.views import APIView
 
 from requests_app.monitoring.health import LiveView, ReadyView
 from requests_app.monitoring.metrics_view import MetricsView
-from wms2.api import converters, work  # noqa: F401  <schedd:...>
+from wms2.api import converters  # noqa: F401  <schedd:...>
 from wms2.api.docs import DocsView, SchemaView
 from wms2.api.verbs import rows_urls
 from wms2.api.views import METHODS
+from wms2.work import api as work
 
 
 class NothingHereView(APIView):

@@ -42,14 +42,14 @@ from sites_app.statuses import sites_drained
 from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import LeaseLost
-from wms2.failing import task_failed
 from wms2.levels import Level
 from wms2.locks import Fenced, unless_locked
 from wms2.metrics import CYCLE_SECONDS, CYCLES_TOTAL
 from wms2.nudge import EVALUATE_DUE, RUN_CYCLE, RUN_EFFECTS, nudge
 from wms2.row_counts import counts_fold
 from wms2.wakes import wake
-from wms2.workers import pools_reconcile
+from wms2.work.failing import task_failed
+from wms2.work.workers import pools_reconcile
 
 log = structlog.get_logger(__name__)
 #: Of this process; after a restart everything has moved once.

@@ -32,7 +32,7 @@ from wms2.identity import process_name
 from wms2.locks import lock_refused
 from wms2.metrics import EVALUATIONS_TOTAL, FORGOTTEN_TOTAL, LOCKS_REFUSED_TOTAL
 from wms2.nudge import EVALUATE_DUE, nudge
-from wms2.workers import may_take
+from wms2.work.workers import may_take
 
 log = structlog.get_logger(__name__)
 #: One evaluation follows a request through so many statuses, so that a nudge carries it as far as it can go.

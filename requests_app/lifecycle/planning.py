@@ -43,8 +43,8 @@ from wms2.errors import (
     ShortOfEvents,
 )
 from wms2.locks import LockKey, transaction_lock
-from wms2.resources import PLANNING, resource
 from wms2.words import counted
+from wms2.work.resources import PLANNING, resource
 
 S = RequestStatus
 #: Until a request that found no memory free to plan with is evaluated again, at most.

@@ -41,7 +41,7 @@ from wms2.adapters.types import JOB_STATES
 from wms2.circuits import FAILURES, circuits
 from wms2.levels import Level
 from wms2.models import Resource, ResourceLease, WorkerPool
-from wms2.workers import TAKING, workers_alive
+from wms2.work.workers import TAKING, workers_alive
 
 #: Statuses whose age matters to somebody.
 _GOING_ON = [status.value for status in RequestStatus if status not in (*TERMINAL, RequestStatus.COMPLETED)]

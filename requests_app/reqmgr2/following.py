@@ -23,9 +23,9 @@ from wms2.adapters import factory
 from wms2.adapters.reqmgr2 import Seen
 from wms2.conf import conf
 from wms2.errors import InvalidTransition, ServiceError, StaleState
-from wms2.failing import task_failed
 from wms2.nudge import POLL_REQMGR2
 from wms2.verbs import Already
+from wms2.work.failing import task_failed
 
 S = RequestStatus
 _UNWANTED = ("failed", "rejected", "rejected-archived", "aborted", "aborted-completed", "aborted-archived")

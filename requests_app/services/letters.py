@@ -16,10 +16,10 @@ from requests_app.work.harvesting import harvest_decide
 from wms2 import clock
 from wms2.audit import audited
 from wms2.errors import InvalidTransition, StaleState
-from wms2.failing import task_discard, task_retry
 from wms2.models import FailingTask
 from wms2.nudge import CHECK_STORAGE, PACK_DAGS, POLL_REQMGR2, RECONCILE, REMOVE_LEFTOVERS, nudge
 from wms2.wakes import wake
+from wms2.work.failing import task_discard, task_retry
 
 K = LetterKind
 #: What it means, and what to do.

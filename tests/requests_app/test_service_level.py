@@ -201,7 +201,7 @@ def test_what_can_wait_is_skipped_while_strained(monkeypatch: pytest.MonkeyPatch
     def task() -> None:
         done.append("done")
 
-    monkeypatch.setattr("wms2.celery.CAN_WAIT", CAN_WAIT | {task.name})
+    monkeypatch.setattr("wms2.work.failing.CAN_WAIT", CAN_WAIT | {task.name})
     levels.use(lambda: Known(Level.STRAINED))
     task()
     assert done == []

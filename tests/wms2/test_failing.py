@@ -8,8 +8,8 @@ import pytest
 
 from sites_app import tasks
 from wms2.errors import ServiceUnavailable
-from wms2.failing import task_discard
 from wms2.models import FailingTask
+from wms2.work.failing import task_discard
 
 pytestmark = pytest.mark.django_db
 

@@ -33,13 +33,13 @@ from tests.support.rows import (
 )
 from tests.support.services import until
 from tests.support.stack import worker as process
-from wms2 import workers
 from wms2.celery import app
 from wms2.conf import conf
 from wms2.errors import InvalidTransition, StaleState
-from wms2.models import AuditEntry, PoolState, Worker, WorkerPool
+from wms2.models import AuditEntry, Worker, WorkerPool, WorkerPoolState
+from wms2.work import workers
 
-S = PoolState
+S = WorkerPoolState
 BEAT = "0.2"
 
 
@@ -69,7 +69,7 @@ def pool(queue: str = "effects") -> WorkerPool:
     return WorkerPool.objects.get(pk=queue)
 
 
-def change(state: PoolState, queue: str = "effects") -> None:
+def change(state: WorkerPoolState, queue: str = "effects") -> None:
     workers.pool_change(pool=pool(queue), state=state, actor="olga", reason="test")
 
 

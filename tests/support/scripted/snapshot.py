@@ -7,8 +7,8 @@ from collections.abc import Collection
 from django.apps import apps
 from django.db import connection
 
-from wms2.resources import resources_ensure
-from wms2.workers import pools_ensure
+from wms2.work.resources import resources_ensure
+from wms2.work.workers import pools_ensure
 
 OURS = ("wms2", "requests_app", "dags_app", "outputs_app", "sites_app")
 #: Written by every verb, refused or not; and by every verb that is not refused, also where there is nothing to do.

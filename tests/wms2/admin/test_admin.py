@@ -73,8 +73,8 @@ from tests.support.rows import dag_row, drift_row, request_row, workflow_row
 from tests.support.scene import Scene
 from wms2.admin import readonly
 from wms2.models import AuditEntry, FailingTask, KeptAnswer, Worker
-from wms2.resources import lease_take
 from wms2.wakes import wake
+from wms2.work.resources import lease_take
 
 pytestmark = pytest.mark.django_db
 APPS = ("wms2", "sites_app", "dags_app", "outputs_app", "requests_app")

@@ -15,10 +15,10 @@ from requests_app.models import Limit, Request, RequestStatus
 from tests.support.problems import problem
 from tests.support.rest_clients import client_of
 from tests.support.rows import request_row
-from wms2 import idempotency
+from wms2.api import idempotency
 from wms2.api.permissions import OPERATORS
 from wms2.models import AuditEntry, KeptAnswer, Resource
-from wms2.resources import resource
+from wms2.work.resources import resource
 
 pytestmark = pytest.mark.django_db
 API = "/api/v1"
@@ -73,7 +73,7 @@ def test_while_the_first_lasts_the_second_is_told_to_come_back(operator: APIClie
 
 
 def test_what_was_not_done_may_be_asked_again_with_the_same_key(operator: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    from wms2.api import work
+    from wms2.work import api as work
 
     def silent(**_: Any) -> None:
         Limit.objects.create(name="max_active_dags", value=1, reason="half done", actor="x")

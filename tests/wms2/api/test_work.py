@@ -7,7 +7,7 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from wms2.models import AuditEntry, Resource, Worker
-from wms2.resources import PLANNING
+from wms2.work.resources import PLANNING
 
 pytestmark = pytest.mark.django_db
 

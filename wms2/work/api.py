@@ -1,4 +1,4 @@
-"""REST of worker pools, shared resources and failing tasks; the verbs are made from ``wms2.work_verbs``."""
+"""REST of worker pools, shared resources and failing tasks; the verbs are made from ``wms2.work.verbs``."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from wms2.api.views import ApiView, RowsViewSet
 from wms2.audit import audit
 from wms2.errors import NoneFree
 from wms2.models import Resource, ResourceLease, Worker, WorkerPool
-from wms2.resources import lease_beat, lease_release, lease_take, leases_shown, resources_shown
 from wms2.shedding import Call
-from wms2.workers import last_heartbeat_at, pools_shown, workers_alive, workers_shown
+from wms2.work.resources import lease_beat, lease_release, lease_take, leases_shown, resources_shown
+from wms2.work.workers import last_heartbeat_at, pools_shown, workers_alive, workers_shown
 
 #: When somebody who got no lease may ask again.
 _RETRY_AFTER_SECONDS = 5

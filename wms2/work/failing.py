@@ -9,12 +9,13 @@ from datetime import timedelta
 from typing import Any
 
 import structlog
+from celery import Task
 from django.db import DatabaseError
 from django.db.models import F
 
-from wms2 import clock
+from wms2 import clock, levels
 from wms2.audit import audited
-from wms2.celery import UnlessStrained, app
+from wms2.celery import CAN_WAIT, app
 from wms2.errors import ServiceError
 from wms2.models import FailingTask
 from wms2.nudge import nudge
@@ -22,11 +23,15 @@ from wms2.nudge import nudge
 log = structlog.get_logger(__name__)
 
 
-class ToldTask(UnlessStrained):
+class ToldTask(Task):  # type: ignore[misc]
     """A task whose failures are kept if the schedule has it; a service that does not answer is no error of the worker."""
 
+    abstract = True
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run, and tell how it went."""
+        """Run, and tell how it went. Nothing, and False, if it is one that can wait now; its next tick comes."""
+        if self.name in CAN_WAIT and levels.known().level is not levels.Level.NORMAL:
+            return False
         try:
             result = super().__call__(*args, **kwargs)
         except Exception as error:
@@ -35,7 +40,7 @@ class ToldTask(UnlessStrained):
                 raise
             log.warning("task failed", task=self.name, error=str(error))
             return None
-        if result is not False and str(self.name) in _scheduled():
+        if str(self.name) in _scheduled():
             FailingTask.objects.filter(pk=self.name).delete()
         return result
 

@@ -1,6 +1,6 @@
 """Worker pools: the workers of each Celery queue, what operators want of them, and what they tell of themselves (ADR 0093).
 
-What is wanted are rows, which every worker reads with its heartbeat and at its start (``wms2.worker_step``): a silent broker
+What is wanted are rows, which every worker reads with its heartbeat and at its start (``wms2.work.step``): a silent broker
 hides no worker, and a restart brings no drained pool back. Celery's remote control only makes it quick. Starting and ending
 workers is the supervisor's or the autoscaler's; here it is told when fewer are alive than are desired.
 """
@@ -25,11 +25,11 @@ from wms2.conf import conf
 from wms2.errors import InvalidTransition, StaleState
 from wms2.locks import Fenced
 from wms2.metrics import ALERTS_TOTAL
-from wms2.models import PoolState, Worker, WorkerPool
-from wms2.resources import leases_drop, leases_expire
+from wms2.models import Worker, WorkerPool, WorkerPoolState
+from wms2.work.resources import leases_drop, leases_expire
 
 log = structlog.get_logger(__name__)
-S = PoolState
+S = WorkerPoolState
 #: In which its workers take tasks.
 TAKING = (S.STARTING, S.RUNNING)
 #: For so long a worker that has gone without a word is shown.
@@ -73,7 +73,7 @@ def may_take(queue: str) -> bool:
     return not current_task or not WorkerPool.objects.filter(pk=queue).exclude(state__in=TAKING).exists()
 
 
-def pool_change_refused(pool: WorkerPool, state: PoolState) -> str:
+def pool_change_refused(pool: WorkerPool, state: WorkerPoolState) -> str:
     """Why a pool cannot be drained, evicted or resumed; empty if it can."""
     if state is S.STARTING:
         return "" if pool.state not in TAKING else "It takes tasks already."
@@ -82,7 +82,7 @@ def pool_change_refused(pool: WorkerPool, state: PoolState) -> str:
     return "It is evicted already." if pool.state == state else ""
 
 
-def pool_change(*, pool: WorkerPool, state: PoolState, actor: str, reason: str) -> None:
+def pool_change(*, pool: WorkerPool, state: WorkerPoolState, actor: str, reason: str) -> None:
     """Drain, evict or resume a pool.
 
     Raises:

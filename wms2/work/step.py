@@ -19,7 +19,7 @@ from wms2 import clock
 from wms2.conf import conf
 from wms2.identity import node_name
 from wms2.models import Worker, WorkerPool
-from wms2.workers import TAKING
+from wms2.work.workers import TAKING
 
 log = structlog.get_logger(__name__)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from wms2.models import PoolState, Resource, ResourceLease, Worker, WorkerPool
-from wms2.resources import lease_release, resource_add, resource_set
+from wms2.models import Resource, ResourceLease, Worker, WorkerPool, WorkerPoolState
 from wms2.verbs import Field, Kind, Noun, Verb, declare, told_of_each
-from wms2.workers import pool_change, pool_change_refused, pool_size, worker_shutdown
+from wms2.work.resources import lease_release, resource_add, resource_set
+from wms2.work.workers import pool_change, pool_change_refused, pool_size, worker_shutdown
 
 
-def _pool_verb(name: str, label: str, state: PoolState, does: str, *, dangerous: bool = False) -> Verb:
+def _pool_verb(name: str, label: str, state: WorkerPoolState, does: str, *, dangerous: bool = False) -> Verb:
     return Verb(
         name, label, does, partial(pool_change, state=state), told_of_each(lambda pool: [does]),
         refused=partial(pool_change_refused, state=state), path=name, dangerous=dangerous,
@@ -23,12 +23,12 @@ declare(
         lambda pool: (pool.state, pool.get_state_display()), "worker-pools/<schedd:pk>",
     ),
     _pool_verb(
-        "drain", "Drain", PoolState.DRAINING,
+        "drain", "Drain", WorkerPoolState.DRAINING,
         "Its workers take no more tasks and finish those they have; then it is stopped, also for workers that start.",
     ),
-    _pool_verb("resume", "Resume", PoolState.STARTING, "Its workers take tasks again."),
+    _pool_verb("resume", "Resume", WorkerPoolState.STARTING, "Its workers take tasks again."),
     _pool_verb(
-        "evict", "Evict", PoolState.EVICTED,
+        "evict", "Evict", WorkerPoolState.EVICTED,
         "Its workers take no more tasks, and what they have claimed is given back at once, for others to do; what they still"
         " write of it does not count.",
         dangerous=True,
