@@ -24,7 +24,8 @@ from outputs_app.models import DatasetState
 from requests_app.lifecycle.evaluator import HANDLERS
 from requests_app.models import HoldCode, RequestStatus
 from requests_app.states import TRANSITIONS
-from tests.support.scripted import tour, verbs
+from tests.support.scripted import lives, tour, verbs
+from tests.support.scripted.scenes import SCENES
 from tests.support.scripted.world import World
 
 S = RequestStatus
@@ -72,6 +73,15 @@ def test_each_verb_is_driven_by_the_machine_or_says_why_not() -> None:
 
 def test_a_status_that_gets_a_handler_becomes_part_of_the_lives() -> None:
     assert not {S(status) for status in HANDLERS} & UNBUILT, "teach the tour the new status, and take it out of UNBUILT"
+
+
+@pytest.mark.slow
+@pytest.mark.django_db(transaction=True)
+def test_each_scene_that_a_life_begins_with_comes_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(tmp_path, monkeypatch, MAX_VERSIONS="3")
+    for scene in SCENES.values():
+        lives.fresh(world)
+        scene(world)  # each asserts what it is for
 
 
 @pytest.mark.slow

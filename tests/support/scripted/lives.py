@@ -44,6 +44,14 @@ words = st.lists(st.tuples(which, st.sampled_from(sorted(verbs.ON_REQUESTS)), tw
 SPLITS = [{"files_per_job": 1}, {"files_per_job": 3}, {"events_per_job": 100}, {"lumis_per_job": 7}]
 
 
+def fresh(world: World) -> None:
+    """Nothing has happened yet, in the database neither."""
+    wipe()
+    world.reset()
+    world.furnish()
+    world.furnish_another()
+
+
 class Lives(RuleBasedStateMachine):
     """The rules, without a world."""
 
@@ -51,10 +59,7 @@ class Lives(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        wipe()
-        self.world.reset()
-        self.world.furnish()
-        self.world.furnish_another()
+        fresh(self.world)
 
     @initialize(scene=st.sampled_from(sorted(SCENES)), words=words)
     def begin(self, scene: str, words: list[tuple[int, str, bool, bool]]) -> None:

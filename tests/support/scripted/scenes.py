@@ -10,7 +10,7 @@ from requests_app.models import CleanupPolicy, HoldCode, Request, RequestStatus
 from requests_app.services import StopMode, request_restart, request_stop
 from sites_app.models import Schedd
 from tests.support.scripted import documents, losses
-from tests.support.scripted.schedd import End
+from tests.support.scripted.schedd import OTHER, End
 from tests.support.scripted.world import World
 
 S = RequestStatus
@@ -90,7 +90,7 @@ def given_up(world: World) -> None:
     world.schedd.silent = True
     world.cycle()
     world.clock.advance(losses.WINDOW)
-    schedd_confirm_lost(schedd=Schedd.objects.get(), **BY)
+    schedd_confirm_lost(schedd=Schedd.objects.exclude(name=OTHER).get(), **BY)
     world.cycle()
     assert _fresh(request).hold_code == HoldCode.QUEUE_LOST, request.hold_reason
 
