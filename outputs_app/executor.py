@@ -272,8 +272,8 @@ def _record_failure(effect: Effect, error: ServiceUnavailable) -> None:
     if now >= until:
         state, next_at = EffectState.DEAD, now
     else:
-        pauses = conf().effect_backoff_seconds
-        pause = pauses[min(effect.attempts - 1, len(pauses) - 1)] * random.uniform(0.0, 1.0)  # noqa: S311  "full jitter"
+        pauses, most = conf().effect_backoff_seconds, in_force().effect_max_pause_seconds
+        pause = min(pauses[min(effect.attempts - 1, len(pauses) - 1)], most) * random.uniform(0.0, 1.0)  # noqa: S311  "full jitter"
         state, next_at = EffectState.PENDING, min(now + timedelta(seconds=pause), until)  # the last try is at the limit
     with transaction.atomic():
         if _close_claim(effect, state=state, last_error=str(error), first_failed_at=first, next_attempt_at=next_at):
