@@ -32,6 +32,7 @@ from outputs_app.models import (
     Validity,
 )
 from outputs_app.reconciliation.services import registrations_again, repair_refused
+from outputs_app.selectors import shown
 from outputs_app.validation import validation_again
 from wms2 import clock
 from wms2.audit import audited
@@ -52,10 +53,8 @@ _REPAIRS: dict[Prognosis, tuple[DriftKind, ...]] = {
 
 def cases_shown() -> QuerySet[IntegrityCase]:
     """Cases with the names of their requests and blocks."""
-    return IntegrityCase.objects.select_related("request", "block").only(
-        *(field.name for field in IntegrityCase._meta.concrete_fields), "request__request_name", "request__status",
-        "block__dbs_block_name", "block__dataset_name", "block__workflow_id",
-    )  # fmt: skip
+    names = ("block__dbs_block_name", "block__dataset_name", "block__workflow_id")
+    return shown(IntegrityCase, "request__request_name", "request__status", *names)
 
 
 def cases_open_counts(*by: str) -> list[tuple[Any, ...]]:
@@ -69,12 +68,9 @@ def decided_refused(case: IntegrityCase) -> str:
     if case.request.is_completing:
         return "Its request is being completed: nobody would look at it again before that. Decide when it is."
     if case.state == CaseState.NEW and case.action != CaseAction.REMOVED:
-        return "It is INVALID already: remove it, so that its work is done again." if _is_invalid(case) else ""
+        invalid = case.file is not None and not case.file.is_valid
+        return "It is INVALID already: remove it, so that its work is done again." if invalid else ""
     return f"It is {case.get_state_display().lower()}: {case.get_action_display()}."
-
-
-def _is_invalid(case: IntegrityCase) -> bool:
-    return case.file is not None and case.file.validity == Validity.INVALID
 
 
 def register_refused(case: IntegrityCase) -> str:

@@ -45,3 +45,8 @@ class OutputFile(models.Model):
 
     def __str__(self) -> str:
         return self.lfn
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether users may read it."""
+        return self.validity == Validity.VALID
