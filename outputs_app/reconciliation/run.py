@@ -161,7 +161,7 @@ class Run:
     def _compare_blocks(self, blocks: Sequence[ProcessingBlock], last: int) -> None:
         """One portion; blocks for which something is under way are left to the next run."""
         before = blocks_standing([block.pk for block in blocks])
-        believed = blocks_believed([block for block in blocks if block.pk in before])
+        believed = blocks_believed([block for block in blocks if block.pk in before], "lumis", "parents")
         findings = [*self._in_dbs(believed), *self._in_rucio(believed)]
         with self._recording(up_to_block=last):
             after = blocks_standing(before)
