@@ -2,5 +2,3 @@
 
 from outputs_app.effects import dbs, reqmgr2, rucio, taking_back, validate
 from outputs_app.effects.handler import HANDLERS, Handler, Result
-
-__all__ = ["HANDLERS", "Handler", "Result", "dbs", "reqmgr2", "rucio", "taking_back", "validate"]

@@ -2,5 +2,3 @@
 
 from outputs_app.validation.rules import FileFinding
 from outputs_app.validation.tending import ValidationProgress, events_in_catalogue, validation_again, validation_tend
-
-__all__ = ["FileFinding", "ValidationProgress", "events_in_catalogue", "validation_again", "validation_tend"]
