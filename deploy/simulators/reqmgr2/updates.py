@@ -88,10 +88,7 @@ def _assign(document: dict[str, Any], sent: dict[str, Any], requestor: Requestor
 
 def _check_trust(document: dict[str, Any], sent: dict[str, Any]) -> None:
     """Site lists can only be trusted over data locations where there is input data (or pile-up)."""
-    parts = [
-        document,
-        *(document[key] for key in document if key.startswith(("Step", "Task")) and isinstance(document[key], dict)),
-    ]
+    parts = [document, *elements_of(document).values()]
     needs = {"TrustSitelists": ("input", "InputDataset"), "TrustPUSitelists": ("pileup", "MCPileup", "DataPileup")}
     for name, (word, *keys) in needs.items():
         if to_bool(sent[name]) and not any(part.get(key) for part in parts for key in keys):
