@@ -266,6 +266,11 @@ class InputFileSpec(NamedTuple):  # a tuple, as InputFile
     left_lumis: LumiRanges | None = None  # for splitting by lumis: those still to be planned; None: all of ``lumis``
     block: str = ""  # told by ``plan_request``'s list of files only; a running request's files were chosen when they were read
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing of it was planned by events."""
+        return self.left is None or self.left == ((0, max(self.events - 1, 0)),)
+
 
 @dataclass(frozen=True, slots=True)
 class WaitingFile:

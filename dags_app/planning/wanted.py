@@ -6,7 +6,7 @@ Owns the rule for one file (docs/splitting.md, What is common). How a splitter a
 from __future__ import annotations
 
 from dags_app.planning import lumis
-from dags_app.planning.specs import InputFileSpec, InputSpec, LumiRanges
+from dags_app.planning.specs import InputSpec, LumiRanges
 
 #: Reason for a file of which nothing is wanted.
 NO_WANTED_LUMI = "no lumi of the file survives LumiList and the run lists"
@@ -31,10 +31,6 @@ class WantedLumis:
     def everything(self) -> bool:
         """True when the request names neither lumis nor runs."""
         return not (self.has_lumi_list or self.has_run_lists)
-
-    def of(self, file: InputFileSpec) -> LumiRanges:
-        """The lumis of the file that are wanted; empty when the file is not to be read."""
-        return self.among(file.lumis)
 
     def among(self, ranges: LumiRanges) -> LumiRanges:
         """Those of the given lumis that are wanted."""
