@@ -111,6 +111,15 @@ class DagStatusFile:
         """Nodes that are done."""
         return tuple(node.name for node in self.nodes if node.state is NodeState.DONE)
 
+    def failed_nodes(self) -> tuple[str, ...]:
+        """Nodes in ERROR."""
+        return tuple(node.name for node in self.nodes if node.state is NodeState.ERROR)
+
+    @property
+    def all_done(self) -> bool:
+        """Whether every node is."""
+        return len(self.done_nodes()) == len(self.nodes)
+
 
 @dataclass(frozen=True, slots=True)
 class DagMetrics:

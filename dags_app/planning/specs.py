@@ -68,12 +68,30 @@ class ClaimKind(StrEnum):
 
 
 class MergeKind(StrEnum):
-    """How files of an output are merged: by their format, which follows from the output module that writes them."""
+    """How files of an output are merged: by their format, which follows from the output module that writes them.
 
-    EDM = documents.EDM  # PoolOutputModule
+    As in CMS production (WMCore's merge tasks): EDM files, NanoAOD that is still in EDM files, and DQMIO are each merged by
+    cmsRun with a configuration of their own. ROOT's hadd would write an EDM file without an error that no cmsRun reads.
+    """
+
+    EDM = documents.EDM
     NANO = documents.NANO  # NanoAOD kept in EDM files until it is merged
-    DQMIO = documents.DQMIO  # DQMRootOutputModule
-    PLAIN = documents.PLAIN  # trees and nothing else: the only format that ROOT's own hadd may touch
+    DQMIO = documents.DQMIO
+    PLAIN = documents.PLAIN  # trees and nothing else: the only format that hadd may touch
+
+    @classmethod
+    def of(cls, tier: str, class_name: str = "") -> MergeKind:
+        """For a tier and the output module's class, one of ``MERGEABLE``; the tier alone decides when it is ""."""
+        kind = MERGEABLE[class_name or ("DQMRootOutputModule" if tier == "DQMIO" else "PoolOutputModule")]
+        return cls.NANO if kind is cls.EDM and tier in ("NANOAOD", "NANOAODSIM") else kind
+
+
+#: Classes of output modules whose files can be merged.
+MERGEABLE = {
+    "PoolOutputModule": MergeKind.EDM,
+    "DQMRootOutputModule": MergeKind.DQMIO,
+    "NanoAODOutputModule": MergeKind.PLAIN,
+}
 
 
 @dataclass(frozen=True, slots=True)

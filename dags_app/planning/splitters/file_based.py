@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from dags_app.payload.contract.documents import InputFile
 from dags_app.planning import lumis
-from dags_app.planning.sites import SiteChoice
+from dags_app.planning.selection import NO_WANTED_LUMI, SiteChoice, WantedLumis, wanted_share
 from dags_app.planning.specs import (
     ExcludedFile,
     ExclusionKind,
@@ -23,7 +23,6 @@ from dags_app.planning.specs import (
     PlanItem,
     WorkflowSpec,
 )
-from dags_app.planning.wanted import NO_WANTED_LUMI, WantedLumis, wanted_share
 from wms2.errors import PlanningRefused
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dags_app.payload.contract.documents import Generate
-from dags_app.planning.sites import SiteChoice
+from dags_app.planning.selection import SiteChoice
 from dags_app.planning.specs import GenerationLeft, GenerationSpec, JobSpec, WorkflowSpec
 from dags_app.planning.splitters.rounding import round_to_lumis
 from wms2.errors import PlanningRefused

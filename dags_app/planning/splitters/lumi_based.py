@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from dags_app.planning import lumis
-from dags_app.planning.sites import SiteChoice
+from dags_app.planning.selection import SiteChoice
 from dags_app.planning.specs import InputFileSpec, InputSpec, JobSpec, LumiRanges, PlanItem, RefusedLumi, WorkflowSpec
 from dags_app.planning.splitters.lumi_files import Group, HeldFile, Tour, collect, tours
 from dags_app.planning.splitters.rounding import round_half_even, round_to_lumis

@@ -13,9 +13,8 @@ from operator import itemgetter
 
 from dags_app.payload.contract.documents import InputFile
 from dags_app.planning import lumis
-from dags_app.planning.sites import SiteChoice
+from dags_app.planning.selection import NO_WANTED_LUMI, SiteChoice, WantedLumis
 from dags_app.planning.specs import ExcludedFile, ExclusionKind, InputFileSpec, InputSpec, LumiRanges
-from dags_app.planning.wanted import NO_WANTED_LUMI, WantedLumis
 from wms2.errors import PlanningRefused
 
 Group = frozenset[str]
