@@ -9,8 +9,7 @@ from typing import Any
 
 import dags_app.verbs  # noqa: F401  declares what is extended here
 from dags_app.models import DAG
-from dags_app.services.steer import steer_refused
-from dags_app.services.stop import StopMode
+from dags_app.services.stop import StopMode, steer_refused
 from outputs_app.models import IntegrityCase, ProcessingBlock
 from outputs_app.selectors import blocks_shown
 from outputs_app.verbs import COMPARED
