@@ -89,13 +89,13 @@ def main() -> None:
 
     call_command("migrate", verbosity=0)
     from bench.accounting import _refuse_others
-    from outputs_app.effects import dbs, parts, rucio, taking_back
+    from outputs_app.effects import dbs, rucio, taking_back
     from outputs_app.reconciliation import rows
     from outputs_app.validation import catalogues
 
     _refuse_others()
     services = Catalogues(float(os.environ.get("BENCH_CALL_MS", CALL_MS)) / 1000)
-    for module in (dbs, parts, rucio, taking_back, rows, catalogues):
+    for module in (dbs, rucio, taking_back, rows, catalogues):
         module.factory = SimpleNamespace(dbs=services, rucio=services)  # type: ignore[attr-defined]
     number = int(os.environ.get("BENCH_FILES", FILES))
     print(f"{'step':>12} {'files/s':>8} {'statements':>11} {'worker s':>9} {'backend s':>10} {'clock s':>8}  calls")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dags_app.live import UNIT_NAME
+from dags_app.live import checked_unit
 from dags_app.models import DAG
 from dags_app.packs import files_of, is_there, size_of
 from dags_app.payload.contract import packed
@@ -162,9 +162,7 @@ def _why_no_logs(dag: DAG, unit: str, node: str, job_id: str) -> str:
 @contextmanager
 def _files(dag: DAG, unit: str, *names: str) -> Iterator[tuple[Path | None, ...]]:
     """The files, those that are there and really lie in the unit's directory; from the pack, if that is packed."""
-    if not UNIT_NAME.fullmatch(unit):
-        raise ValueError(f"{unit!r} is no work unit's name")
-    with files_of(dag.submit_dir, *(f"{unit}/{name}" for name in names)) as directory:
+    with files_of(dag.submit_dir, *(f"{checked_unit(unit)}/{name}" for name in names)) as directory:
         yield tuple(_inside(directory.resolve(), unit, name) for name in names)
 
 

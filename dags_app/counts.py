@@ -83,7 +83,7 @@ class UnitTable:
     def counts(self, **where: object) -> UnitCounts:
         """By state, of all or of those ``where`` a field is such."""
         states: Counter[str] = Counter()
-        for row in self._of(where):
+        for row in self._of(**where):
             states[row.state] += row.units
         return _counts(states)
 
@@ -93,22 +93,20 @@ class UnitTable:
 
     def progress(self) -> UnitProgress:
         """Of the done units."""
-        done = self._of({"state": WorkUnitState.DONE})
+        done = self._of(state=WorkUnitState.DONE)
         names = ("units", "events", "units_since", "events_since")
         return UnitProgress(*(sum(getattr(row, name) for row in done) for name in names))
 
     def counts_of(self, dag: DAG) -> DagCounts:
         """As ``dag_counts`` has them."""
-        done = self._of({"round_id": dag.round_id, "state": WorkUnitState.DONE})
-        return _dag_counts(dag, sum(row.units for row in done), sum(row.jobs for row in done))
+        return _dag_counts(dag, *self._done(round_id=dag.round_id))
 
     def nodes(self) -> dict[str, int]:
         """All nodes inside units, and by state, of all rounds: of each its newest DAG's, whose counts contain those before it."""
         sums = Counter[str](total=0)
         rows = DAG.objects.filter(workflow_id=self.workflow_id).order_by("round_id", "-created_at", "-fence")
         for dag in rows.distinct("round_id"):
-            done = self._of({"round_id": dag.round_id, "state": WorkUnitState.DONE})
-            sums.update(_by_state(dag, sum(row.units for row in done), sum(row.jobs for row in done)), total=dag.total_nodes)
+            sums.update(_by_state(dag, *self._done(round_id=dag.round_id)), total=dag.total_nodes)
         return dict(sums)
 
     def jobs_by_site(self, dag: DAG | None) -> dict[str, dict[str, int]]:
@@ -116,7 +114,7 @@ class UnitTable:
         found: dict[str, Counter[str]] = defaultdict(Counter)
         for site, states in (dag.jobs.get("sites", {}) if dag is not None else {}).items():
             found[site].update(states)
-        for row in self._of({"state": WorkUnitState.DONE}):
+        for row in self._of(state=WorkUnitState.DONE):
             found[row.site]["done"] += jobs_judged(row.jobs, row.units)
         groups = FailureGroup.objects.filter(workflow_id=self.workflow_id).order_by().values_list("site")
         for site, attempts in groups.annotate(number=Sum("attempts")):
@@ -125,11 +123,14 @@ class UnitTable:
 
     def success(self) -> JobSuccess:
         """Of all the workflow's rounds."""
-        done = self._of({"state": WorkUnitState.DONE})
-        return _success(self.workflow_id, sum(row.units for row in done), sum(row.jobs for row in done))
+        return _success(self.workflow_id, *self._done())
 
-    def _of(self, where: Mapping[str, object]) -> list[UnitSum]:
+    def _of(self, **where: object) -> list[UnitSum]:
         return [row for row in self.sums if all(getattr(row, name) == value for name, value in where.items())]
+
+    def _done(self, **where: object) -> tuple[int, int]:
+        done = self._of(state=WorkUnitState.DONE, **where)
+        return sum(row.units for row in done), sum(row.jobs for row in done)
 
 
 def unit_table(workflow_id: uuid.UUID, *, since: datetime) -> UnitTable:

@@ -111,16 +111,23 @@ class DagStatusFile:
         """Nodes that are done."""
         return tuple(node.name for node in self.nodes if node.state is NodeState.DONE)
 
+    def failed_nodes(self) -> tuple[str, ...]:
+        """Nodes in ERROR."""
+        return tuple(node.name for node in self.nodes if node.state is NodeState.ERROR)
+
+    @property
+    def all_done(self) -> bool:
+        """Whether every node is."""
+        return len(self.done_nodes()) == len(self.nodes)
+
 
 @dataclass(frozen=True, slots=True)
 class DagMetrics:
     """A ``.metrics`` file; nodes and sub-DAGs together. ``jobs_succeeded`` is not taken: it counts jobs that merely ended."""
 
-    condor_version: str
     cluster: str
     exit_code: int
     status: DagStatus
-    rescue_number: int
     nodes_total: int
     nodes_done: int
     nodes_failed: int
@@ -137,11 +144,16 @@ class DagMetrics:
 class RescueFile:
     """A rescue DAG: what a resubmission will not run again."""
 
-    path: Path
-    number: int
     total: int
     done: frozenset[str]
     failed: frozenset[str]
+
+
+#: Attributes of the status file, as ``DagmanCounts`` has them.
+_COUNTS = (
+    "NodesTotal", "NodesDone", "NodesPre", "NodesQueued", "NodesPost", "NodesReady", "NodesUnready", "NodesFailed", "NodesFutile",
+    "JobProcsIdle", "JobProcsHeld",
+)  # fmt: skip
 
 
 def parse_status(text: str) -> DagStatusFile | None:
@@ -156,21 +168,8 @@ def parse_status(text: str) -> DagStatusFile | None:
         ads = list(classad2.parseAds(text))
     except (ValueError, classad2.ClassAdException) as error:
         raise DagmanFileError(f"the status file has an ad that is none: {error}") from error
-    dag = _only(ads, "DagStatus")
-    end = _only(ads, "StatusEnd")
-    counts = DagmanCounts(
-        total=_integer(dag, "NodesTotal"),
-        done=_integer(dag, "NodesDone"),
-        prerun=_integer(dag, "NodesPre"),
-        queued=_integer(dag, "NodesQueued"),
-        postrun=_integer(dag, "NodesPost"),
-        ready=_integer(dag, "NodesReady"),
-        unready=_integer(dag, "NodesUnready"),
-        failed=_integer(dag, "NodesFailed"),
-        futile=_integer(dag, "NodesFutile"),
-        jobs_idle=_integer(dag, "JobProcsIdle"),
-        jobs_held=_integer(dag, "JobProcsHeld"),
-    )
+    dag, end = _only(ads, "DagStatus"), _only(ads, "StatusEnd")
+    counts = DagmanCounts(*(_integer(dag, name) for name in _COUNTS))
     nodes = tuple(_node(ad) for ad in ads if ad.get("Type") == "NodeStatus")
     return DagStatusFile(_integer(dag, "Timestamp"), counts, nodes, final=_integer(end, "NextUpdate") == 0)
 
@@ -229,11 +228,9 @@ def parse_metrics(text: str) -> DagMetrics | None:
     word = "nodes" if data.get("metrics_version", 1) >= 2 else "jobs"
     try:
         return DagMetrics(
-            condor_version=data["version"],
             cluster=data["dagman_id"],
             exit_code=data["exitcode"],
             status=DagStatus(data["DagStatus"]),
-            rescue_number=data["rescue_dag_number"],
             nodes_total=data[f"total_{word}"],
             nodes_done=data[f"{word}_succeeded"] + data[f"dag_{word}_succeeded"],
             nodes_failed=data[f"{word}_failed"] + data[f"dag_{word}_failed"],
@@ -272,7 +269,6 @@ def done_by_jobstate(text: str, cluster: str) -> frozenset[str]:
     return frozenset(done)
 
 
-_RESCUE_NUMBER = re.compile(r"\.rescue(\d{3})$")
 _TOTAL = re.compile(r"^# Total number of Nodes: (\d+)$", re.MULTILINE)
 _FAILED = re.compile(r"^# Nodes that failed: \d+\n#   (.*)<ENDLIST>", re.MULTILINE)
 _DONE = re.compile(r"^DONE (\S+)", re.MULTILINE)
@@ -284,12 +280,12 @@ def read_rescue(path: Path) -> RescueFile:
     Raises:
         DagmanFileError: it is none, or it is not whole.
     """
-    text, number = path.read_text(encoding="utf-8"), _RESCUE_NUMBER.search(path.name)
+    text = path.read_text(encoding="utf-8")
     total, failed = _TOTAL.search(text), _FAILED.search(text)
-    if number is None or total is None or failed is None:
+    if total is None or failed is None:
         raise DagmanFileError(f"{path} is not a whole rescue file")
     names = frozenset(name for name in failed[1].split(",") if name)
-    return RescueFile(path, int(number[1]), int(total[1]), frozenset(_DONE.findall(text)), names)
+    return RescueFile(int(total[1]), frozenset(_DONE.findall(text)), names)
 
 
 def newest_rescue(dag_file: Path) -> Path | None:

@@ -1,4 +1,5 @@
-"""Failure rules as rows, as values, and as the document that goes into a DAG directory; and the set that WMS2 ships.
+"""Failure rules as rows, as values, and as the document that goes into a DAG directory; the set that WMS2 ships; and trials of
+rules on recorded failures: which would decide each, and what would change.
 
 Changing a rule with an audit entry is ``dags_app.services.failure_rules``'s; matching is the payload's.
 """
@@ -6,19 +7,22 @@ Changing a rule with an audit entry is ``dags_app.services.failure_rules``'s; ma
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from django.db import transaction
 
-from dags_app.models import FailureRule
+from dags_app.models import FailureRule, FailureSample
 from dags_app.payload.contract.reading import Value
-from dags_app.payload.contract.rules import Limits, LogLimits, Rule, RuleBook, rule_from, rules_document
+from dags_app.payload.contract.rules import Evidence, Limits, LogLimits, Rule, RuleBook, rule_from, rules_document
+from dags_app.payload.post.classify import Classification, policy
 from wms2.conf import Conf
 
 SHIPPED_FILE = Path(__file__).parent / "data/failure_rules.json"
 SHIPPED_SCHEMA = "wms2.shipped_rules/1"
+#: Recorded failures that one trial looks at: the newest.
+MOST_SAMPLES = 300
 _PATTERNS = ("message", "step", "site")
 
 
@@ -111,3 +115,45 @@ def rule_limits(settings: Conf | None) -> Limits:
 def rules_json(book: RuleBook) -> bytes:
     """``rules.json`` as it is written."""
     return (json.dumps(rules_document(book.rules, book.limits), indent=1) + "\n").encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One recorded failure: how it was classified then, and how it would be now."""
+
+    sample: FailureSample
+    verdict: Classification
+
+    @property
+    def changed(self) -> bool:
+        """Whether another rule or another class would come out."""
+        group = self.sample.group
+        return (group.rule, group.category) != (self.verdict.rule or "", self.verdict.category)
+
+
+def rules_try(settings: Conf, *, tried: FailureRule | None = None) -> tuple[Trial, ...]:
+    """The newest recorded failures under the rules in force, with ``tried`` among them as if it were enabled.
+
+    With ``tried`` only failures that it would decide, or that it decided then, are told.
+    """
+    book = rules_in_force(settings)
+    if tried is not None:
+        book = _with(book, tried)
+    samples = FailureSample.objects.select_related("group", "group__workflow__request", "dag").order_by("-id")
+    lean = samples.defer("group__workflow__spec", "group__workflow__psets", "group__workflow__request__request_data")
+    trials = tuple(Trial(sample, policy(_evidence(sample), book)) for sample in lean[:MOST_SAMPLES])
+    if tried is None:
+        return trials
+    return tuple(trial for trial in trials if tried.name in (trial.verdict.rule, trial.sample.group.rule))
+
+
+def _evidence(sample: FailureSample) -> Evidence:
+    """What the POST script knew, from what was kept of it."""
+    group = sample.group
+    return Evidence(group.code, sample.message, group.step, group.site, tuple(sample.bad_files))
+
+
+def _with(book: RuleBook, tried: FailureRule) -> RuleBook:
+    rows = FailureRule.objects.filter(enabled=True).exclude(pk=tried.pk)
+    ordered = sorted([*rows, tried], key=lambda row: (row.order, row.pk or 0))
+    return replace(book, rules=tuple(rule_of(row) for row in ordered))

@@ -59,10 +59,11 @@ def outer_status(dag: DAG) -> StatusReading:
 
 def unit_status(dag: DAG, unit: str) -> StatusReading:
     """The nodes of one unit. The file appears when the unit's DAGMan starts."""
-    return _read(dag, f"{_checked_unit(unit)}/{layout.INNER_STATUS}")
+    return _read(dag, f"{checked_unit(unit)}/{layout.INNER_STATUS}")
 
 
-def _checked_unit(unit: str) -> str:
+def checked_unit(unit: str) -> str:
+    """``unit``, if it is a work unit's name; ValueError if not: it may come from an address."""
     if not UNIT_NAME.fullmatch(unit):
         raise ValueError(f"{unit!r} is no work unit's name")
     return unit
@@ -75,7 +76,7 @@ def log_files(dag: DAG) -> list[PackedFile]:
 
 def dagman_log_tail(dag: DAG, *, unit: str | None, lines: int) -> LogTail:
     """The last ``lines`` lines of ``workflow.dag.dagman.out``, or of a unit's ``group.dag.dagman.out``; bounded in bytes too."""
-    name = layout.OUTER_DAG if unit is None else f"{_checked_unit(unit)}/{layout.INNER_DAG}"
+    name = layout.OUTER_DAG if unit is None else f"{checked_unit(unit)}/{layout.INNER_DAG}"
     name += DAGMAN_LOG_SUFFIX
     path = Path(dag.submit_dir) / name
     try:

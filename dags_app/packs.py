@@ -147,9 +147,10 @@ def files_like(submit_dir: str, *patterns: str) -> list[PackedFile]:
         found = {path: path.stat() for pattern in patterns for path in directory.glob(pattern) if path.is_file()}
         return [PackedFile(str(p), found[p].st_size, datetime.fromtimestamp(found[p].st_mtime, UTC)) for p in sorted(found)]
     try:
-        infos = [i for i in _archive(directory).infolist() if "/" not in i.filename and _like(i.filename, patterns)]
+        top = [info for info in _archive(directory).infolist() if "/" not in info.filename]
     except (OSError, zipfile.BadZipFile):
         return []
+    infos = [info for info in top if any(fnmatch.fnmatchcase(info.filename, pattern) for pattern in patterns)]
     infos.sort(key=lambda info: info.filename)
     return [PackedFile(str(directory / i.filename), i.file_size, datetime(*i.date_time, tzinfo=UTC)) for i in infos]
 
@@ -164,10 +165,6 @@ def _archive(directory: Path) -> zipfile.ZipFile:
 def _opened(path: str, _modified_ns: int, _size: int) -> zipfile.ZipFile:
     """Kept open: a page asks for a file of each of hundreds of units, and the list of all files is read at opening."""
     return zipfile.ZipFile(path)
-
-
-def _like(name: str, patterns: tuple[str, ...]) -> bool:
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _unpack(directory: Path, name: str, place: Path) -> None:
@@ -250,19 +247,15 @@ def _contents(directory: Path) -> dict[str, Path]:
     Raises:
         PackProblem: something is neither; a pack could not give it back.
     """
+
+    def refuse(error: OSError) -> None:
+        raise error
+
+    paths = [Path(place, name) for place, below, files in os.walk(directory, onerror=refuse) for name in (*below, *files)]
     found: dict[str, Path] = {}
-    for path in sorted(_walk(directory)):
+    for path in sorted(paths):
         mode, name = path.lstat().st_mode, str(path.relative_to(directory))
         if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
             raise PackProblem(f"{path} is neither a file nor a directory")
         found[f"{name}/" if stat.S_ISDIR(mode) else name] = path
     return found
-
-
-def _walk(directory: Path) -> Iterator[Path]:
-    def refuse(error: OSError) -> None:
-        raise error
-
-    for place, below, files in os.walk(directory, onerror=refuse):
-        for name in (*below, *files):
-            yield Path(place, name)

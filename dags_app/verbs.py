@@ -22,7 +22,7 @@ from dags_app.services.failure_rules import (
 )
 from dags_app.services.lost_queue import lost_queue_of, schedd_confirm_lost
 from dags_app.services.onboarding import schedd_check
-from dags_app.services.steer import dag_hold, dag_release, steer_refused
+from dags_app.services.stop import dag_hold, dag_release, steer_refused
 from sites_app.models import Schedd, Site
 from wms2.adapters.types import JobStatus
 from wms2.verbs import Field, Kind, Noun, Verb, declare, extend, told_of_each

@@ -1,4 +1,4 @@
-"""Integrity cases: what an operator decides of a file that is not what it should be (ADR 0084). Writes rows only.
+"""Integrity cases: opened for files that are not what they should be, and what an operator decides of them (ADR 0084).
 
 A block with an open case is not validated. What is said to be repaired is looked at again: only then the case ends, or a person
 is needed again. Removing a file cuts its unit's claim: ``requests_app.services.cases``.
@@ -19,6 +19,7 @@ from django.db.models import Count, Exists, F, Min, OuterRef, Q, QuerySet
 from outputs_app.models import (
     OPEN_CASE,
     OPEN_EFFECT,
+    BlockValidation,
     CaseAction,
     CaseState,
     Drift,
@@ -27,12 +28,15 @@ from outputs_app.models import (
     EffectKind,
     IntegrityCase,
     OutputFile,
+    ProcessingBlock,
     Prognosis,
     StorageCheck,
     Validity,
 )
 from outputs_app.reconciliation.services import registrations_again, repair_refused
-from outputs_app.validation import validation_again
+from outputs_app.selectors import shown
+from outputs_app.validation import FileFinding, validation_again
+from sites_app.selectors import sites_by_rse
 from wms2 import clock
 from wms2.audit import audited
 from wms2.conf import conf
@@ -52,10 +56,8 @@ _REPAIRS: dict[Prognosis, tuple[DriftKind, ...]] = {
 
 def cases_shown() -> QuerySet[IntegrityCase]:
     """Cases with the names of their requests and blocks."""
-    return IntegrityCase.objects.select_related("request", "block").only(
-        *(field.name for field in IntegrityCase._meta.concrete_fields), "request__request_name", "request__status",
-        "block__dbs_block_name", "block__dataset_name", "block__workflow_id",
-    )  # fmt: skip
+    names = ("block__dbs_block_name", "block__dataset_name", "block__workflow_id")
+    return shown(IntegrityCase, "request__request_name", "request__status", *names)
 
 
 def cases_open_counts(*by: str) -> list[tuple[Any, ...]]:
@@ -64,17 +66,65 @@ def cases_open_counts(*by: str) -> list[tuple[Any, ...]]:
     return list(rows.values_list(*by).annotate(number=Count("id"), since=Min("created_at")))
 
 
+def cases_open(block: ProcessingBlock, findings: Iterable[FileFinding]) -> int:
+    """A case for each file that something was found of, in the caller's transaction; returns of how many.
+
+    One that waits for a person gets what was found now; one that is being removed stays as it is. One that was said to be
+    repaired is not, if this was asked for afterwards, and waits for a person again. What was accepted with the same findings is
+    not opened again.
+    """
+    by_name: dict[str, list[FileFinding]] = defaultdict(list)
+    for finding in findings:
+        by_name[finding.name].append(finding)
+    rows = IntegrityCase.objects.filter(block=block, name__in=by_name)
+    for case in rows.filter(state=CaseState.RESOLVED, action=CaseAction.ACCEPTED).order_by("id"):
+        if _known(by_name.get(case.name, ()), case.evidence):
+            by_name.pop(case.name, None)
+    if not by_name:
+        return 0
+    sites, looks = sites_by_rse(), BlockValidation.objects.values_list("generation", "asked_at")
+    generation, asked_at = looks.get(block=block)
+    seen_now = {"generation": generation, "at": clock.now().isoformat()}
+    standing = {
+        case.name: case for case in IntegrityCase.objects.filter(name__in=by_name, state__in=OPEN_CASE).select_for_update()
+    }
+    files = {file.lfn: file for file in OutputFile.objects.filter(block=block, lfn__in=by_name).only("lfn", "rse")}
+    for name, found in by_name.items():
+        file = files.get(name)
+        case = standing.get(name) or IntegrityCase(
+            request=block.workflow.request, block=block, file=file, name=name, rse=file.rse if file is not None else ""
+        )
+        case.site = case.site or next(iter(sites.get(case.rse, ())), "")
+        if case.action == CaseAction.REMOVED or (case.acted_at is not None and asked_at <= case.acted_at):
+            continue
+        case.state, case.action = CaseState.NEW, ""
+        kept = [each for each in case.evidence if each.get("generation") == generation]
+        told = {finding.prognosis for finding in found}
+        kept = [each for each in kept if each["prognosis"] not in told]
+        case.evidence = [*kept, *(_as_evidence(each) | seen_now for each in found)]
+        case.prognosis = min((each["prognosis"] for each in case.evidence), key=Prognosis.values.index)  # the worst
+        case.save()
+    BlockValidation.objects.filter(block=block).update(validated_at=None)
+    return len(by_name)
+
+
+def _as_evidence(finding: FileFinding) -> dict[str, Any]:
+    return {"prognosis": finding.prognosis.value, "expected": finding.expected, "found": finding.found}
+
+
+def _known(found: Collection[FileFinding], evidence: Collection[dict[str, Any]]) -> bool:
+    """Whether all of it was seen before."""
+    return all(any(_as_evidence(each).items() <= one.items() for one in evidence) for each in found)
+
+
 def decided_refused(case: IntegrityCase) -> str:
     """Why nothing is to be decided of it now, or any more; empty if there is."""
     if case.request.is_completing:
         return "Its request is being completed: nobody would look at it again before that. Decide when it is."
     if case.state == CaseState.NEW and case.action != CaseAction.REMOVED:
-        return "It is INVALID already: remove it, so that its work is done again." if _is_invalid(case) else ""
+        invalid = case.file is not None and not case.file.is_valid
+        return "It is INVALID already: remove it, so that its work is done again." if invalid else ""
     return f"It is {case.get_state_display().lower()}: {case.get_action_display()}."
-
-
-def _is_invalid(case: IntegrityCase) -> bool:
-    return case.file is not None and case.file.validity == Validity.INVALID
 
 
 def register_refused(case: IntegrityCase) -> str:

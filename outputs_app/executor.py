@@ -35,7 +35,7 @@ from outputs_app.models import (
     ProcessingBlock,
 )
 from outputs_app.states import blocks_become
-from outputs_app.turns import TURN_SECONDS, TurnOver
+from outputs_app.turns import TURN_SECONDS, TurnOver, lease_end, still_claimed
 from wms2 import clock
 from wms2.conf import conf
 from wms2.crash import crash_point
@@ -75,7 +75,9 @@ def effects_run_due(*, owner: str, limit: int = 100) -> None:
                 _give_back(claimed[number:])
                 break
             crash_point(f"{effect.kind}.claimed")
-            with bound_contextvars(request_name=effect.request.request_name, dag_id=_dag_id(effect)):
+            # what is owed for a whole block belongs to no DAG alone
+            dag_id = str(effect.unit.dag_id) if effect.unit is not None else ""
+            with bound_contextvars(request_name=effect.request.request_name, dag_id=dag_id):
                 _run_unless_locked(effect)
 
 
@@ -122,8 +124,7 @@ def effects_claim(*, owner: str, most: int) -> list[Effect]:
 
 
 def _take(effects: Sequence[Effect], owner: str) -> None:
-    now = clock.now()
-    until = now + timedelta(seconds=conf().effect_lease_seconds)
+    now, until = clock.now(), lease_end()
     for effect in effects:
         POOL_WAIT_SECONDS.labels(QUEUE).observe(max(0.0, (now - effect.next_attempt_at).total_seconds()))
     changes = {"claim_epoch": F("claim_epoch") + 1, "attempts": F("attempts") + 1}
@@ -138,8 +139,7 @@ def _take(effects: Sequence[Effect], owner: str) -> None:
 
 def _give_back(effects: Sequence[Effect]) -> None:
     """Claimed and not begun: what came before them took long, so that others may be quicker, or have taken them over."""
-    held = reduce(or_, (Q(pk=effect.pk, claim_epoch=effect.claim_epoch) for effect in effects))
-    Effect.objects.filter(held, state=EffectState.CLAIMED).update(
+    reduce(or_, map(still_claimed, effects)).update(
         state=EffectState.PENDING, attempts=F("attempts") - 1, claimed_by="", claim_expires_at=None
     )
 
@@ -158,11 +158,6 @@ def effects_give_back(processes: Sequence[str]) -> list[str]:
 CLAIMS[QUEUE] = effects_give_back
 
 
-def _dag_id(effect: Effect) -> str:
-    """Of the unit that asked for it; what is owed for a whole block belongs to no DAG alone."""
-    return str(effect.unit.dag_id) if effect.unit is not None else ""
-
-
 def _run_unless_locked(effect: Effect) -> None:
     """A row that somebody keeps locked: the claim runs out, and the call is made again."""
     try:
@@ -175,8 +170,7 @@ def _run_unless_locked(effect: Effect) -> None:
 
 
 def _renew(effect: Effect) -> bool:
-    rows = Effect.objects.filter(pk=effect.pk, claim_epoch=effect.claim_epoch, state=EffectState.CLAIMED)
-    return rows.update(claim_expires_at=clock.now() + timedelta(seconds=conf().effect_lease_seconds)) == 1
+    return still_claimed(effect).update(claim_expires_at=lease_end()) == 1
 
 
 def _slot(effect: Effect) -> AbstractContextManager[None]:
@@ -272,8 +266,8 @@ def _record_failure(effect: Effect, error: ServiceUnavailable) -> None:
     if now >= until:
         state, next_at = EffectState.DEAD, now
     else:
-        pauses = conf().effect_backoff_seconds
-        pause = pauses[min(effect.attempts - 1, len(pauses) - 1)] * random.uniform(0.0, 1.0)  # noqa: S311  "full jitter"
+        pauses, most = conf().effect_backoff_seconds, in_force().effect_max_pause_seconds
+        pause = min(pauses[min(effect.attempts - 1, len(pauses) - 1)], most) * random.uniform(0.0, 1.0)  # noqa: S311  "full jitter"
         state, next_at = EffectState.PENDING, min(now + timedelta(seconds=pause), until)  # the last try is at the limit
     with transaction.atomic():
         if _close_claim(effect, state=state, last_error=str(error), first_failed_at=first, next_attempt_at=next_at):
@@ -292,8 +286,7 @@ def _retry_seconds(effect: Effect) -> float:
 
 def _close_claim(effect: Effect, **values: object) -> bool:
     """Write the outcome if the claim is still ours; a newer claim has made or will make the call itself."""
-    rows = Effect.objects.filter(pk=effect.pk, claim_epoch=effect.claim_epoch, state=EffectState.CLAIMED)
-    if rows.update(claimed_by="", claim_expires_at=None, **values) == 1:
+    if still_claimed(effect).update(claimed_by="", claim_expires_at=None, **values):
         return True
     log.warning("result of an older claim dropped", effect=effect.key, claim_epoch=effect.claim_epoch)
     return False

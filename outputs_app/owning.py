@@ -25,7 +25,7 @@ def names_claim(*, request_id: uuid.UUID, family: uuid.UUID, names: Iterable[str
     """
     wanted = sorted(set(names))
     OwnedDataset.objects.bulk_create([OwnedDataset(name=name, family=family) for name in wanted], ignore_conflicts=True)
-    rows = list(OwnedDataset.objects.select_for_update().filter(name__in=wanted).order_by("name"))
+    rows = names_lock(wanted)
     names_refuse(family=family, names=wanted)
     for row in rows:
         if row.family != family:  # nobody's by now: numbers begin anew
@@ -44,11 +44,9 @@ def names_refuse(*, family: uuid.UUID | None, names: Iterable[str]) -> None:
     strangers = DatasetOwner.objects.filter(dataset__name__in=set(names)).select_related("dataset", "request")
     if family is not None:
         strangers = strangers.exclude(family=family)
-    problems: dict[str, Problem] = {}
-    for row in strangers.order_by("dataset__name", "id"):
-        problems.setdefault(row.dataset.name, Problem("OutputDatasets", _refusal(row)))
-    if problems:
-        raise DocumentRefused(list(problems.values()))
+    first = strangers.order_by("dataset__name", "id").distinct("dataset__name")
+    if problems := [Problem("OutputDatasets", _refusal(row)) for row in first]:
+        raise DocumentRefused(problems)
 
 
 def _refusal(row: DatasetOwner) -> str:
@@ -117,14 +115,12 @@ def lumis_give_back(*, request_id: uuid.UUID, first: int, after: int) -> None:
 
 
 def _locked(request_id: uuid.UUID) -> list[OwnedDataset]:
-    names = DatasetOwner.objects.filter(request_id=request_id).values_list("dataset__name", flat=True)
-    return list(OwnedDataset.objects.select_for_update().filter(name__in=list(names)).order_by("name"))
+    return names_lock(list(DatasetOwner.objects.filter(request_id=request_id).values_list("dataset__name", flat=True)))
 
 
-def names_lock(shared: Collection[str]) -> None:
-    """Datasets that several requests write into: two of a family account one after the other."""
-    if shared:
-        list(OwnedDataset.objects.select_for_update().filter(name__in=shared).order_by("name"))
+def names_lock(names: Collection[str]) -> list[OwnedDataset]:
+    """In their order: two of a family that account in datasets of both do it one after the other."""
+    return list(OwnedDataset.objects.select_for_update().filter(name__in=names).order_by("name"))
 
 
 def lumis_refuse_twice(*, dataset: OutputDataset, lumis: Sequence[Lumis]) -> None:

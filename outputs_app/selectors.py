@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
-from django.db.models import Count, F, QuerySet
+from django.db.models import Count, F, Model, QuerySet
 
 from outputs_app.models import (
     OPEN_EFFECT,
@@ -20,15 +21,21 @@ from outputs_app.models import (
     ProcessingBlock,
 )
 
+Row = TypeVar("Row", bound=Model)
 #: States that only a person ends.
 STUCK = (EffectState.REFUSED, EffectState.DEAD)
 
 
+def shown(model: type[Row], *names: str) -> QuerySet[Row]:
+    """Rows with these columns of rows that belong to them, or all of these, by one statement; large ones stay in the database."""
+    others = {name.rpartition("__")[0] or name for name in names}
+    own = (field.name for field in model._meta.concrete_fields)
+    return model._default_manager.select_related(*others).only(*own, *names)
+
+
 def blocks_shown() -> QuerySet[ProcessingBlock]:
-    """Blocks with their request's name; the workflow's large columns stay in the database."""
-    return ProcessingBlock.objects.select_related("workflow").only(
-        *(field.name for field in ProcessingBlock._meta.concrete_fields), "workflow__id", "workflow__request_id"
-    )
+    """Blocks with their request's name."""
+    return shown(ProcessingBlock, "workflow__request_id")
 
 
 def blocks_done_units(block_ids: Iterable[uuid.UUID]) -> Mapping[uuid.UUID, int]:
@@ -51,9 +58,7 @@ def block_source_rules(block: ProcessingBlock) -> dict[str, str]:
 
 def effects_shown() -> QuerySet[Effect]:
     """Effects with their request's name."""
-    return Effect.objects.select_related("request").only(
-        *(field.name for field in Effect._meta.concrete_fields), "request__id", "request__request_name"
-    )
+    return shown(Effect, "request__request_name")
 
 
 def placements_shown() -> QuerySet[Placement]:
@@ -75,17 +80,13 @@ def effect_stuck(request_id: uuid.UUID) -> Effect | None:
 
 def datasets_shown() -> QuerySet[OutputDataset]:
     """Output datasets with their comparison and the names of their requests."""
-    return OutputDataset.objects.select_related("workflow", "comparison").only(
-        *(field.name for field in OutputDataset._meta.concrete_fields), "workflow__id", "workflow__request_id", "comparison"
-    )
+    return shown(OutputDataset, "workflow__request_id", "comparison")
 
 
 def drift_shown() -> QuerySet[Drift]:
     """Differences with their request's name, dataset and block."""
-    return Drift.objects.select_related("request", "dataset", "block").only(
-        *(field.name for field in Drift._meta.concrete_fields), "request__request_name", "dataset__name", "dataset__state",
-        "block__dbs_block_name", "block__status", "block__tape_rule_id", "block__source_rule_id",
-    )  # fmt: skip
+    block = ("block__dbs_block_name", "block__status", "block__tape_rule_id", "block__source_rule_id")
+    return shown(Drift, "request__request_name", "dataset__name", "dataset__state", *block)
 
 
 def datasets_told(request_id: uuid.UUID) -> list[int]:

@@ -11,11 +11,11 @@ from collections import defaultdict
 from datetime import timedelta
 
 import structlog
-from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from outputs_app.asking import Wish, effects_ask
 from outputs_app.effects.handler import comment_of
-from outputs_app.models import BlockStatus, BlockValidation, Effect, EffectKind, EffectState, ProcessingBlock
+from outputs_app.models import BlockStatus, Effect, EffectKind, EffectState, ProcessingBlock
 from wms2 import clock
 from wms2.adapters import factory
 from wms2.conf import conf
@@ -24,11 +24,6 @@ from wms2.errors import ServiceError
 log = structlog.get_logger(__name__)
 #: Blocks for which it is asked at a time; the next look goes on.
 MOST = 1000
-
-
-def validated_at() -> Subquery:
-    """When a block was validated; NULL before."""
-    return Subquery(BlockValidation.objects.filter(pk=OuterRef("pk")).values("validated_at"))
 
 
 def source_rules_look() -> int:
@@ -49,8 +44,8 @@ def source_rules_look() -> int:
 def _archived() -> QuerySet[ProcessingBlock]:
     """Blocks that are validated, and whose source rules nobody has asked to end."""
     asked = Effect.objects.filter(block=OuterRef("pk"), kind=EffectKind.RUCIO_UNPROTECT)
-    rows = ProcessingBlock.objects.filter(~Exists(asked), status=BlockStatus.ARCHIVED).alias(validated_at=validated_at())
-    return rows.filter(validated_at__isnull=False)
+    rows = ProcessingBlock.objects.filter(~Exists(asked), status=BlockStatus.ARCHIVED)
+    return rows.filter(validation__validated_at__isnull=False)
 
 
 def _tapes_look() -> None:
@@ -68,9 +63,9 @@ def _tapes_look() -> None:
 def _due() -> QuerySet[ProcessingBlock]:
     now, settings = clock.now(), conf()
     long_ago = now - timedelta(days=settings.source_rule_days)
-    due = Q(tape_ok_at__lte=long_ago, validated_at__lte=long_ago)
+    due = Q(tape_ok_at__lte=long_ago, validation__validated_at__lte=long_ago)
     if settings.source_rule_days_without_tape:  # not where an operator gave the tape rule up: nothing else is known to keep them
         wanted_none = Effect.objects.filter(block=OuterRef("pk"), kind=EffectKind.RUCIO_TAPE, state=EffectState.DONE)
         without = now - timedelta(days=settings.source_rule_days_without_tape)
-        due |= Q(Exists(wanted_none), tape_rule_id="", validated_at__lte=without)
+        due |= Q(Exists(wanted_none), tape_rule_id="", validation__validated_at__lte=without)
     return _archived().filter(due).order_by("created_at")

@@ -7,8 +7,10 @@ or in the next turn, begins with what was told last (``effect.result``).
 from __future__ import annotations
 
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
+
+from django.db.models import QuerySet
 
 from outputs_app.models import Effect, EffectState
 from wms2 import clock
@@ -17,6 +19,16 @@ from wms2.errors import LeaseLost
 
 #: A worker does so much of one effect, and of all that are due, before it looks at what else waits for it.
 TURN_SECONDS = 60.0
+
+
+def lease_end() -> datetime:
+    """Until when what is claimed or renewed now is kept."""
+    return clock.now() + timedelta(seconds=conf().effect_lease_seconds)
+
+
+def still_claimed(effect: Effect) -> QuerySet[Effect]:
+    """The effect's row, as long as nobody else has claimed it since."""
+    return Effect.objects.filter(pk=effect.pk, claim_epoch=effect.claim_epoch, state=EffectState.CLAIMED)
 
 
 class TurnOver(Exception):
@@ -39,8 +51,7 @@ class Turn:
         """
         effect = self._effect
         result = effect.result | done
-        rows = Effect.objects.filter(pk=effect.pk, claim_epoch=effect.claim_epoch, state=EffectState.CLAIMED)
-        if rows.update(result=result, claim_expires_at=clock.now() + timedelta(seconds=conf().effect_lease_seconds)) != 1:
+        if not still_claimed(effect).update(result=result, claim_expires_at=lease_end()):
             raise LeaseLost(f"{effect.key} is claimed by somebody else")
         effect.result = result
         if time.monotonic() >= self._ends_at:

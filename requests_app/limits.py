@@ -31,9 +31,11 @@ GROUPS = {
     ),
     "Retries": (
         "retry_processing", "retry_merge", "cooloff_base_seconds", "retry_after_failure_seconds",
-        "retry_after_failure_max_seconds", "effect_max_retry_seconds", "removal_tries", "harvest_max_attempts",
+        "retry_after_failure_max_seconds", "effect_max_pause_seconds", "effect_max_retry_seconds", "removal_tries",
+        "harvest_max_attempts",
     ),
     "Memory": ("default_memory_per_core_mb", "max_memory_per_core_mb", "memory_margin"),
+    "Rates": ("rate_limit_submit", "rate_limit_read", "rate_limit_act", "rate_limit_streams"),
 }  # fmt: skip
 CHANGEABLE = frozenset(name for names in GROUPS.values() for name in names)
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import dags_app.verbs  # noqa: F401  declares what is extended here
 from dags_app.models import DAG
-from dags_app.services.steer import steer_refused
-from dags_app.services.stop import StopMode
+from dags_app.services.stop import StopMode, steer_refused
 from outputs_app.models import IntegrityCase, ProcessingBlock
 from outputs_app.selectors import blocks_shown
 from outputs_app.verbs import COMPARED
@@ -224,7 +223,10 @@ declare(
     ),
     Verb(
         "pools", "Change pools", "Say which HTCondor pools a request's DAGs may go to; none: to all.", services.request_set_pools,
-        told_of_each(lambda request: ["It holds from the next submission on. What runs goes on where it is."]),
+        told_of_each(lambda request: [
+            "It holds from the next submission on. What runs goes on where it is.",
+            "A rescue leaves a pool that is not named: where its directory is not seen, what is not done is planned anew.",
+        ]),
         (_override("pools"),),
         priority_refused, initial=lambda request: {"pools": request.overrides.get("pools")}, path="pools", single=True,
         seen=lambda request: (f"{request.status} {request.overrides}", request.get_status_display()),

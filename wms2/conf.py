@@ -87,10 +87,10 @@ class Conf(BaseModel):
 
     # --- rates of each identity over REST (ADR 0095); 0: no limit
     rate_limit_window_seconds: float = Field(10.0, ge=1, le=3600)
-    rate_limit_submit: int = Field(50, ge=0, description="imports within the window")
-    rate_limit_read: int = Field(100, ge=0)
-    rate_limit_act: int = Field(20, ge=0, description="verbs: stop, abort, hold, release, ...")
-    rate_limit_streams: int = Field(10, ge=0)
+    rate_limit_submit: int = Field(50, ge=0, description="Imports of one user within the window; 0, as for the others: no limit")
+    rate_limit_read: int = Field(100, ge=0, description="Reads, pages included")
+    rate_limit_act: int = Field(20, ge=0, description="Verbs: stop, abort, hold, release and all others")
+    rate_limit_streams: int = Field(10, ge=0, description="Streams of events that are begun")
     web_threads: int = Field(4, ge=1, description="of each web process; their share that is busy is its load")
 
     # --- life cycle (spec 4.2)
@@ -304,6 +304,9 @@ class Conf(BaseModel):
 
     # --- outputs (spec 4.7)
     effect_backoff_seconds: tuple[int, ...] = (60, 300, 1800, 7200, 14400, 28800)
+    effect_max_pause_seconds: int = Field(
+        7 * 86400, ge=1, le=7 * 86400, description="No pause between two tries of an effect is longer, whatever the schedule says"
+    )
     effect_max_retry_seconds: int = Field(
         3 * 86400, ge=1, le=365 * 86_400, description="Since its first failure, until an effect waits for an operator"
     )

@@ -20,23 +20,21 @@ _BEATS = 3
 def kept_alive(renew: Callable[[], bool], *, life_seconds: float, **about: str) -> Iterator[None]:
     """Call ``renew`` from a thread at a third of the lease's life until the block ends, or it says that the lease is lost.
 
-    Whoever works under a lost lease is stopped at the next outside call (``wms2.retry``) or fenced write. ``about`` goes into the
-    log.
+    Whoever works under a lost lease is stopped at the next outside call (``wms2.retry``) or fenced write. The thread has a
+    database session while it renews, and none in between. ``about`` goes into the log.
     """
     stop, lost = threading.Event(), threading.Event()
 
     def keep() -> None:
-        try:
-            while not stop.wait(life_seconds / _BEATS):
-                try:
-                    if not renew():
-                        lost.set()
-                        return
-                except DatabaseError as error:
-                    log.warning("lease not renewed, trying again", error=str(error), **about)
-                    connections["default"].close()
-        finally:
-            connections["default"].close()
+        while not stop.wait(life_seconds / _BEATS):
+            try:
+                if not renew():
+                    lost.set()
+                    return
+            except DatabaseError as error:
+                log.warning("lease not renewed, trying again", error=str(error), **about)
+            finally:
+                connections["default"].close()
 
     keeper = threading.Thread(target=keep, name="lease-keeper", daemon=True)
     keeper.start()

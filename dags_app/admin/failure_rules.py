@@ -10,6 +10,7 @@ from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 
+from dags_app.failure_rules import MOST_SAMPLES, rules_try
 from dags_app.models import (
     FailedInputFile,
     FailureGroup,
@@ -18,7 +19,6 @@ from dags_app.models import (
     FailureSample,
     UnreadableInput,
 )
-from dags_app.rule_trials import MOST_SAMPLES, rules_try
 from wms2.admin import OF_REQUEST, ReadOnlyAdmin, badge_column, link_column, rows_admin
 from wms2.admin.filters import recent_values
 from wms2.admin.shown import list_url

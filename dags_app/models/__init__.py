@@ -14,31 +14,3 @@ from dags_app.models.failure import (
 from dags_app.models.measurement import SizingDecision, StepMeasurement
 from dags_app.models.site_job import LIVE_SITE_JOB, Leftover, SiteJob, SiteJobPurpose, SiteJobState
 from dags_app.models.work_unit import LIVE_UNIT, WorkUnit, WorkUnitClaim, WorkUnitState
-
-__all__ = [
-    "DAG",
-    "IN_QUEUE",
-    "LIVE_DAG",
-    "LIVE_SITE_JOB",
-    "LIVE_UNIT",
-    "DAGHistory",
-    "DAGKind",
-    "DAGStatus",
-    "FailedInputFile",
-    "FailureAction",
-    "FailureCategory",
-    "FailureGroup",
-    "FailureLog",
-    "FailureRule",
-    "FailureSample",
-    "Leftover",
-    "SiteJob",
-    "SiteJobPurpose",
-    "SiteJobState",
-    "SizingDecision",
-    "StepMeasurement",
-    "UnreadableInput",
-    "WorkUnit",
-    "WorkUnitClaim",
-    "WorkUnitState",
-]

@@ -268,7 +268,7 @@ def _cut(
     else:
         chosen, why = max(min(pin, int(events.most / each)), 1), "as pinned"
         bound = events.most_by if chosen < pin else ""
-    if what == "events_per_job" and per_lumi:
+    if what == "events_per_job":
         chosen = round_to_lumis(chosen, per_lumi)
     decisions.append(Decision(what, before, measured or None, chosen, why, task.spec.number, bound=bound, pinned=pin is not None))
     return {what: chosen}

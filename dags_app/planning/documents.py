@@ -16,8 +16,7 @@ from dags_app.payload.contract import layout
 from dags_app.payload.contract.convert import to_json
 from dags_app.payload.contract.documents import InputFile, JobDocument, MergeLimits, Output, Step, Task, Transient
 from dags_app.planning.levels import FIRST_TASK, later_tasks, node_name, upstream_names
-from dags_app.planning.merge_kinds import merge_kind
-from dags_app.planning.specs import DagSpec, JobSpec, WorkflowSpec, WorkUnitSpec
+from dags_app.planning.specs import DagSpec, JobSpec, MergeKind, WorkflowSpec, WorkUnitSpec
 
 _T = TypeVar("_T")
 
@@ -36,7 +35,7 @@ def job_document(spec: DagSpec) -> str:
         dag_id=spec.dag_id,
         round_index=spec.round_index,
         steps=tuple(_same(Step, step, pset=layout.pset_path(step.number, step.name)) for step in workflow.steps),
-        outputs=tuple(_same(Output, each, merge=each.merge or merge_kind(each.tier)) for each in workflow.outputs),
+        outputs=tuple(_same(Output, each, merge=each.merge or MergeKind.of(each.tier)) for each in workflow.outputs),
         tasks=tuple(_same(Task, task) for task in workflow.tasks),
         transients=_transients(workflow),
         trust_pileup_sitelists=workflow.trust_pileup_sitelists,

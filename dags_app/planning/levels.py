@@ -146,7 +146,7 @@ def _cut(plan: LevelPlan, whole: _Expected) -> Iterator[tuple[Share | None, _Exp
         return
     for part in range(parts):
         if by_lumi:
-            held = _lumis_in(part, parts, whole.lumis)
+            held = _before(part + 1, parts, whole.lumis) - _before(part, parts, whole.lumis)
             yield Share(part, parts, by_lumi), _Expected(whole.origin * held / whole.lumis, held)
         else:
             yield Share(part, parts, by_lumi), _Expected(whole.origin / parts, -(-whole.lumis // parts))
@@ -166,13 +166,9 @@ def _parts(plan: LevelPlan, whole: _Expected) -> int:
     return int(-(-whole.lumis // lumis_per_job))
 
 
-def _lumis_in(part: int, parts: int, held: int) -> int:
-    """Lumis of equal size in a part, as the payload's ``shares`` deals them out: each by the place of its middle."""
-    return _before(part + 1, parts, held) - _before(part, parts, held)
-
-
 def _before(part: int, parts: int, held: int) -> int:
-    """How many of ``held`` lumis have their middle before the beginning of ``part``."""
+    """How many of ``held`` lumis of equal size have their middle before the beginning of ``part``: so the payload's ``shares``
+    deals them out."""
     return -(-(2 * part * held - parts) // (2 * parts))
 
 

@@ -103,8 +103,7 @@ class MixedEvents:
         tasks = {task.number: task.steps for task in spec.workflow.tasks} or {FIRST_TASK: tuple(steps)}
         self._next = {task: spec.mixed_before.get(task, 0) for task, names in tasks.items() if steps & set(names)}
         cut = spec.workflow.splitting
-        per_job = round_to_lumis(cut.events_per_job, cut.events_per_lumi) if cut.events_per_lumi else cut.events_per_job
-        self._least = per_job if cut.algorithm.by_event else 1
+        self._least = round_to_lumis(cut.events_per_job, cut.events_per_lumi) if cut.algorithm.by_event else 1
 
     @property
     def ends(self) -> dict[int, int]:

@@ -205,11 +205,7 @@ def _readable(files: Iterable[InputFileSpec | WaitingFile], waited: frozenset[st
 def _kept(jobs: Iterator[JobSpec], cut: list[JobSpec], limit: int | None) -> Iterator[JobSpec]:
     for job in jobs:
         cut.append(job)
-        if limit is not None and len(cut) > limit:
-            raise PlanningRefused(
-                f"the plan has more than {limit} jobs, which is as many as one answer holds; "
-                "raise EventsPerJob, FilesPerJob or LumisPerJob, whichever the splitting uses"
-            )
+        _refuse_more(len(cut), limit, "jobs", ", whichever the splitting uses")
         yield job
 
 
@@ -217,9 +213,13 @@ def _few_enough(units: Iterator[WorkUnitSpec], limit: int | None) -> Iterator[Wo
     nodes = 0
     for unit in units:
         nodes += unit.processing_nodes
-        if limit is not None and nodes > limit:
-            raise PlanningRefused(
-                f"the plan has more than {limit} jobs with those of later tasks, which is as many as one answer holds; "
-                "raise EventsPerJob, FilesPerJob or LumisPerJob of the tasks"
-            )
+        _refuse_more(nodes, limit, "jobs with those of later tasks", " of the tasks")
         yield unit
+
+
+def _refuse_more(many: int, limit: int | None, what: str, whose: str) -> None:
+    if limit is not None and many > limit:
+        raise PlanningRefused(
+            f"the plan has more than {limit} {what}, which is as many as one answer holds; "
+            f"raise EventsPerJob, FilesPerJob or LumisPerJob{whose}"
+        )

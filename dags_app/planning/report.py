@@ -10,7 +10,7 @@ from typing import Any
 
 from dags_app.planning import lumis
 from dags_app.planning.plan import PlanLimits, PlanningInput, WorkLeft, plan
-from dags_app.planning.sites import SiteChoice
+from dags_app.planning.selection import SiteChoice
 from dags_app.planning.sizing import LevelWalls
 from dags_app.planning.specs import DagLimits, DagSpec, ExcludedFile, InputFileSpec, JobSpec, RefusedLumi, WorkflowSpec
 from wms2.errors import PlanningRefused
@@ -44,13 +44,8 @@ def plan_document(
     try:
         planned = plan(PlanningInput(dag, work, limits or PlanLimits()))
     except PlanningRefused as refusal:
-        return {
-            "jobs": [],
-            "excluded": [],
-            "refused": [{"reason": str(refusal), "run": None, "lumi": None}],
-            "warnings": list(workflow.warnings),
-            "levels": [],
-        }
+        refused_whole = [{"reason": str(refusal), "run": None, "lumi": None}]
+        return {"jobs": [], "excluded": [], "refused": refused_whole, "warnings": list(workflow.warnings), "levels": []}
     jobs, refused, warning = planned.jobs, planned.left_out.lumis, planned.too_long
     unit_of = {id(job): unit.name for unit in planned.dag.units for job in unit.jobs}
     left_out = [*excluded, *planned.left_out.files, *_refused_whole(jobs, refused)]

@@ -48,8 +48,6 @@ def memory_window(
         PlanningRefused: more memory per core than sites offer.
     """
     job_cores, asked_mb = max(cores), max(memory_mb)
-    if job_cores < 1:
-        raise PlanningRefused(f"Multicore must be at least 1, not {job_cores}")
     if asked_mb > max_memory_per_core_mb * job_cores:
         needed_cores = -(-asked_mb // max_memory_per_core_mb)
         raise PlanningRefused(

@@ -68,12 +68,30 @@ class ClaimKind(StrEnum):
 
 
 class MergeKind(StrEnum):
-    """How files of an output are merged: by their format, which follows from the output module that writes them."""
+    """How files of an output are merged: by their format, which follows from the output module that writes them.
 
-    EDM = documents.EDM  # PoolOutputModule
+    As in CMS production (WMCore's merge tasks): EDM files, NanoAOD that is still in EDM files, and DQMIO are each merged by
+    cmsRun with a configuration of their own. ROOT's hadd would write an EDM file without an error that no cmsRun reads.
+    """
+
+    EDM = documents.EDM
     NANO = documents.NANO  # NanoAOD kept in EDM files until it is merged
-    DQMIO = documents.DQMIO  # DQMRootOutputModule
-    PLAIN = documents.PLAIN  # trees and nothing else: the only format that ROOT's own hadd may touch
+    DQMIO = documents.DQMIO
+    PLAIN = documents.PLAIN  # trees and nothing else: the only format that hadd may touch
+
+    @classmethod
+    def of(cls, tier: str, class_name: str = "") -> MergeKind:
+        """For a tier and the output module's class, one of ``MERGEABLE``; the tier alone decides when it is ""."""
+        kind = MERGEABLE[class_name or ("DQMRootOutputModule" if tier == "DQMIO" else "PoolOutputModule")]
+        return cls.NANO if kind is cls.EDM and tier in ("NANOAOD", "NANOAODSIM") else kind
+
+
+#: Classes of output modules whose files can be merged.
+MERGEABLE = {
+    "PoolOutputModule": MergeKind.EDM,
+    "DQMRootOutputModule": MergeKind.DQMIO,
+    "NanoAODOutputModule": MergeKind.PLAIN,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +283,11 @@ class InputFileSpec(NamedTuple):  # a tuple, as InputFile
     left: tuple[tuple[int, int], ...] | None = None  # 0-based event ranges still to be planned; None: the whole file
     left_lumis: LumiRanges | None = None  # for splitting by lumis: those still to be planned; None: all of ``lumis``
     block: str = ""  # told by ``plan_request``'s list of files only; a running request's files were chosen when they were read
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing of it was planned by events."""
+        return self.left is None or self.left == ((0, max(self.events - 1, 0)),)
 
 
 @dataclass(frozen=True, slots=True)

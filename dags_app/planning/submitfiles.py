@@ -18,11 +18,19 @@ from dags_app.planning.quoting import plain
 from dags_app.planning.sizes import memory_macro
 from dags_app.planning.sizing import CLEANUP_MEMORY_MB, MIN_WALL_MINUTES, merge_memory_mb, task_resources
 from dags_app.planning.specs import AccountingSpec, DagSpec, StepSpec
-from dags_app.planning.watchdogs import watchdog_lines
 
 #: ``DESIRED_Sites`` alone matches nothing: the requirements have to use it.
 _AT_DESIRED_SITE = f"stringListMember(TARGET.{layout.SITE_ATTRIBUTE}, MY.DESIRED_Sites)"
 _NOT_AVOIDED = f"!stringListMember(TARGET.{layout.SITE_ATTRIBUTE}, MY.WMS2_Avoid)"
+
+
+#: HoldReasonCode of a hold by a person (1) and by ``periodic_hold`` (3); JobStatus.
+_BY_A_PERSON, _BY_PERIODIC_HOLD = 1, 3
+_RUNNING, _HELD = 2, 5
+#: A job that uses less than this part of one core over its whole life so far does nothing.
+_CPU_SHARE = 0.01
+_RUN_SECONDS = "(time() - JobCurrentStartDate)"
+_CPU_SECONDS = "((RemoteUserCpu ?: 0) + (RemoteSysCpu ?: 0))"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +201,30 @@ My.MaxWallTimeMins = $(wall_minutes)
 {platform_lines(platform)}{cms_lines(spec, role, task)}{_stamps(spec, role.lower())}{_watchdogs(spec)}\
 requirements = {_AT_DESIRED_SITE}{platform_requirement(platform)}{extra}
 queue
+"""
+
+
+def watchdog_lines(*, max_wall_seconds: int, no_cpu_seconds: int, held_seconds: int) -> str:
+    """Jobs that never end: lines by which HTCondor itself catches them.
+
+    A job that runs too long, or runs without using its CPU, is put on hold with a reason that begins with ``WMS2:``; a job that
+    is on hold, for this or any other reason but a person's, is removed, so that DAGMan goes on and the POST script sees why. The
+    failure rules know these reasons (``dags_app/data/failure_rules.json``): changing a text here needs the rule changed with it.
+    Only attributes that the schedd and the shadow keep themselves are read.
+
+    Args:
+        max_wall_seconds: longest run of any job.
+        no_cpu_seconds: how long a job may run before it must have used CPU.
+        held_seconds: how long a job may be on hold by anything but a person; somebody may want to look at it.
+    """
+    too_long = f"{_RUN_SECONDS} > {int(max_wall_seconds)}"
+    no_cpu = f"{_RUN_SECONDS} > {int(no_cpu_seconds)} && {_CPU_SECONDS} < {_CPU_SHARE} * {_RUN_SECONDS}"
+    reasons = f'"WMS2: ran longer than {int(max_wall_seconds)} s", "WMS2: no CPU used in {int(no_cpu_seconds)} s"'
+    waited = f"(HoldReasonCode == {_BY_PERIODIC_HOLD} || time() - EnteredCurrentStatus > {int(held_seconds)})"
+    return f"""\
+periodic_hold = JobStatus == {_RUNNING} && ({too_long} || ({no_cpu}))
+periodic_hold_reason = ifThenElse({too_long}, {reasons})
+periodic_remove = JobStatus == {_HELD} && HoldReasonCode =!= {_BY_A_PERSON} && {waited}
 """
 
 

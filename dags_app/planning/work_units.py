@@ -45,14 +45,10 @@ def group_jobs(
         bytes_per_event: output dataset -> bytes per event of the first task's jobs (``sizing.bytes_per_event``).
         levels: of later tasks (``levels.level_plans``).
     """
-    if jobs_per_work_unit < 1:
-        raise ValueError(f"jobs_per_work_unit must be at least 1, not {jobs_per_work_unit}")
     waiting: dict[frozenset[str], list[JobSpec]] = {}
     index = 0
     for job in jobs:
-        group = waiting.get(job.sites)
-        if group is None:
-            group = waiting[job.sites] = []
+        group = waiting.setdefault(job.sites, [])
         group.append(job)
         if len(group) == jobs_per_work_unit:
             yield _unit(index, group, bytes_per_event, levels)

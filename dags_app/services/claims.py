@@ -6,7 +6,7 @@ Comparing only raises: ``LedgerViolation`` for work that was not claimed or done
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import groupby, pairwise
 from operator import itemgetter
 
@@ -14,8 +14,8 @@ from dags_app.manifest import Manifest, ManifestOutput, ManifestProblem, Process
 from dags_app.models import WorkUnit, WorkUnitClaim
 from dags_app.planning import lumis
 from dags_app.planning.closure import Piece
+from dags_app.planning.selection import WantedLumis
 from dags_app.planning.specs import LumiRanges
-from dags_app.planning.wanted import WantedLumis
 from dags_app.services.plan import ClaimRow, claims_record
 from wms2.errors import LedgerViolation
 
@@ -95,7 +95,7 @@ def manifest_compare(*, unit: WorkUnit, claims: Sequence[WorkUnitClaim], manifes
     elif kinds == {WorkUnitClaim.KIND_FILE_EVENTS}:
         _compare_files(unit, claims, manifest, wanted)
     else:
-        _equal(unit, "lumis", _claimed_lumis(claims, WorkUnitClaim.KIND_RUN_LUMIS), _processed_lumis(manifest))
+        _equal(unit, "lumis", _claimed(claims, WorkUnitClaim.KIND_RUN_LUMIS), _processed_lumis(manifest))
     for output in manifest.outputs:
         if manifest.tells_pieces:
             _compare_pieces(unit, claims, manifest, output)
@@ -108,7 +108,7 @@ def _compare_generated(unit: WorkUnit, claims: Sequence[WorkUnitClaim], manifest
         raise LedgerViolation(f"{unit.name} generated {got} events, {wanted} were claimed")
     if got < wanted:
         raise ManifestProblem(f"{unit.name} generated {got} of {wanted} claimed events")
-    _equal(unit, "lumis", _claimed_lumis(claims, WorkUnitClaim.KIND_GENERATED_LUMIS), _processed_lumis(manifest))
+    _equal(unit, "lumis", _claimed(claims, WorkUnitClaim.KIND_GENERATED_LUMIS), _processed_lumis(manifest))
 
 
 def _compare_files(unit: WorkUnit, claims: Sequence[WorkUnitClaim], manifest: Manifest, selection: WantedLumis | None) -> None:
@@ -168,38 +168,26 @@ def _compare_pieces(unit: WorkUnit, claims: Sequence[WorkUnitClaim], manifest: M
     shared = any(pieces.shared for pieces in held)
     whose = f"{unit.name}: the merged files of {output.dataset}"
     generated = [(made.run, made.first_event, made.last_event) for pieces in held for made in pieces.generated]
-    made = _by_run(set(generated) if shared else generated)
-    claimed = [(c.run, c.first, c.last) for c in claims if c.kind == WorkUnitClaim.KIND_GENERATED]
-    _same(whose, "generated events", _by_run(claimed), made)
-    _once(whose, "generated events", made)
+    made, claimed = set(generated) if shared else generated, _claimed(claims, WorkUnitClaim.KIND_GENERATED)
+    _hold(whose, "generated events", claimed, made, once=True)
     inputs = [file for pieces in held for file in pieces.files]
     read = [file for job in manifest.claimants for file in job.processed.files]
     files, jobs = (_read_events(unit, set(each) if shared else each) for each in (inputs, read))
     if files != jobs:
         strange = sorted(lfn for lfn in files.keys() | jobs.keys() if files.get(lfn) != jobs.get(lfn))
         raise ManifestProblem(f"{whose} hold other events of {strange[0]} than the unit's jobs read")
-    spans = _by_run((run, a, b) for pieces in held for run, pairs in pieces.lumis.items() for a, b in pairs)
-    _same(whose, "lumis", spans, {run: list(pairs) for run, pairs in _processed_lumis(manifest).items()})
-    if not shared and any(claim.kind == WorkUnitClaim.KIND_RUN_LUMIS for claim in claims):
-        _once(whose, "lumis", spans)
+    spans = [(run, a, b) for pieces in held for run, pairs in pieces.lumis.items() for a, b in pairs]
+    by_lumi = any(claim.kind == WorkUnitClaim.KIND_RUN_LUMIS for claim in claims)
+    _hold(whose, "lumis", _processed_lumis(manifest), spans, once=by_lumi and not shared)
 
 
-def _by_run(spans: Iterable[tuple[int, int, int]]) -> dict[int, list[tuple[int, int]]]:
-    found: dict[int, list[tuple[int, int]]] = {}
-    for run, first, last in sorted(spans):
-        found.setdefault(run, []).append((first, last))
-    return found
-
-
-def _same(whose: str, what: str, wanted: Mapping[int, list[tuple[int, int]]], got: Mapping[int, list[tuple[int, int]]]) -> None:
-    left, right = ({run: lumis.merged(sorted(spans)) for run, spans in each.items()} for each in (wanted, got))
-    if left != right:
-        raise ManifestProblem(f"{whose} do not hold the {what} of the unit's work: {right} instead of {left}")
-
-
-def _once(whose: str, what: str, got: Mapping[int, list[tuple[int, int]]]) -> None:
-    if any(_twice(spans) for spans in got.values()):
-        raise ManifestProblem(f"{whose} hold the same {what} twice: {dict(got)}")
+def _hold(whose: str, what: str, wanted: LumiRanges, got: Collection[tuple[int, int, int]], *, once: bool) -> None:
+    """That intervals by run are together what is wanted, and no two of them overlap where each is to be there once."""
+    held = lumis.from_intervals(got)
+    if held != wanted:
+        raise ManifestProblem(f"{whose} do not hold the {what} of the unit's work: {held} instead of {wanted}")
+    if once and sum(last - first + 1 for _, first, last in got) != lumis.count(held):
+        raise ManifestProblem(f"{whose} hold the same {what} twice: {sorted(got)}")
 
 
 def _equal(unit: WorkUnit, what: str, wanted: LumiRanges, got: LumiRanges) -> None:
@@ -210,7 +198,7 @@ def _equal(unit: WorkUnit, what: str, wanted: LumiRanges, got: LumiRanges) -> No
         raise ManifestProblem(f"{unit.name}: claimed {what} are missing: {dict(missing)}")
 
 
-def _claimed_lumis(claims: Sequence[WorkUnitClaim], kind: int) -> LumiRanges:
+def _claimed(claims: Sequence[WorkUnitClaim], kind: int) -> LumiRanges:
     return lumis.from_intervals((claim.run, claim.first, claim.last) for claim in claims if claim.kind == kind)
 
 

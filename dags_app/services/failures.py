@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import structlog
 from django.db import transaction
@@ -47,6 +49,9 @@ SAMPLES = 3
 #: Groups of a workflow; further kinds of failures are counted under their category and code alone.
 MOST_GROUPS = 1000
 MOST_INPUT_FILES = 10_000
+#: What failures of a group have in common; what a sample keeps of a line.
+_ALIKE = ("category", "code", "site", "step", "rule")
+_SAMPLED = {"unit", "node", "attempt", "job_id", "final", "at", "message", "log_tail"}
 #: Among a group's actions: the rules wanted a retry, and none was left.
 USED_UP = "used_up"
 
@@ -137,22 +142,29 @@ def _tell(place: FailureLog, problem: str) -> None:
 
 def _count(dag: DAG, lines: Sequence[FailureLine]) -> None:
     dags = {row.fence: row for row in DAG.objects.filter(directory_id=dag.directory_id)}
-    groups = {_key_of(group): group for group in FailureGroup.objects.select_for_update().filter(workflow_id=dag.workflow_id)}
-    samples: dict[int, list[FailureSample]] = {}
+    known = FailureGroup.objects.select_for_update().filter(workflow_id=dag.workflow_id)
+    groups = {tuple(getattr(group, name) for name in _ALIKE): group for group in known}
+    samples = defaultdict[tuple[object, ...], list[FailureSample]](list)
     round_ = str(dag.round.index)
     for line in lines:
-        group = _group(dag.workflow_id, groups, line)
+        key: tuple[object, ...] = (line.category, line.code, line.site[:100], line.step[:200], (line.rule or "")[:100])
+        if key not in groups and len(groups) >= MOST_GROUPS:
+            key = (line.category, line.code, "", "", "")
+        if key not in groups:
+            alike: dict[str, Any] = dict(zip(_ALIKE, key, strict=True))
+            groups[key] = FailureGroup(workflow_id=dag.workflow_id, first_at=line.at, last_at=line.at, **alike)
+        group = groups[key]
         group.attempts += 1
         group.given_up += line.final
         done = USED_UP if line.final and line.action in (RETRY, MORE_MEMORY) else line.action
         group.actions[done] = group.actions.get(done, 0) + 1
         group.rounds[round_] = group.rounds.get(round_, 0) + 1
         group.last_at, group.reason = line.at, line.reason
-        samples.setdefault(id(group), []).append(_sample(dags.get(line.fence or 0, dag), line))
-    for group in groups.values():
-        if id(group) in samples:
-            group.save()
-            _keep_newest(group, samples[id(group)])
+        sample = line.model_dump(include=_SAMPLED)
+        samples[key].append(FailureSample(dag=dags.get(line.fence or 0, dag), bad_files=line.bad_input_files, **sample))
+    for key, found in samples.items():
+        groups[key].save()
+        _keep_newest(groups[key], found)
     _count_files(dag.workflow_id, lines)
     _tell_units(dag, lines)
 
@@ -161,44 +173,6 @@ def _tell_units(dag: DAG, lines: Sequence[FailureLine]) -> None:
     """A unit that gives up has its cause in its row; DAGMan knows only which script ended with what."""
     for unit, reason in {line.unit: line.reason for line in lines if line.final}.items():
         WorkUnit.objects.filter(round_id=dag.round_id, name=unit, state=WorkUnitState.PLANNED).update(problem=reason)
-
-
-def _group(workflow_id: uuid.UUID, groups: dict[tuple[object, ...], FailureGroup], line: FailureLine) -> FailureGroup:
-    key = (line.category, line.code, line.site[:100], line.step[:200], (line.rule or "")[:100])
-    if key not in groups and len(groups) >= MOST_GROUPS:
-        key = (line.category, line.code, "", "", "")
-    if key not in groups:
-        category, code, site, step, rule = key
-        groups[key] = FailureGroup(
-            workflow_id=workflow_id,
-            category=category,
-            code=code,
-            site=site,
-            step=step,
-            rule=rule,
-            first_at=line.at,
-            last_at=line.at,
-        )
-    return groups[key]
-
-
-def _key_of(group: FailureGroup) -> tuple[object, ...]:
-    return (group.category, group.code, group.site, group.step, group.rule)
-
-
-def _sample(dag: DAG, line: FailureLine) -> FailureSample:
-    return FailureSample(
-        dag=dag,
-        unit=line.unit,
-        node=line.node,
-        attempt=line.attempt,
-        job_id=line.job_id,
-        final=line.final,
-        at=line.at,
-        message=line.message,
-        bad_files=line.bad_input_files,
-        log_tail=line.log_tail,
-    )
 
 
 def _text(text: str) -> str:

@@ -9,6 +9,7 @@ nothing any more.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
@@ -17,7 +18,6 @@ from typing import Any
 
 import structlog
 from django.db.models import F, Q
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dags_app.models import DAG, IN_QUEUE, DAGStatus, WorkUnit, WorkUnitState
 from dags_app.payload.contract import layout
@@ -180,26 +180,12 @@ def lost_confirm(dag: DAG, *, actor: str, reason: str, evidence: dict[str, Any])
     return True
 
 
-class _Verdict(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    category: str
-
-
-class _MergePost(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    final: bool
-    classification: _Verdict
-
-
 def _merge_accepted(unit_directory: Path) -> bool:
     try:
-        text = (unit_directory / post_name(layout.MERGE)).read_text()
-        post = _MergePost.model_validate_json(text)
-    except (OSError, ValidationError):
+        post = json.loads((unit_directory / post_name(layout.MERGE)).read_text())
+        return post["final"] is True and post["classification"]["category"] == SUCCESS_CATEGORY
+    except (OSError, ValueError, KeyError, TypeError):
         return False  # not judged, or cut off: not certain
-    return post.final and post.classification.category == SUCCESS_CATEGORY
 
 
 def _written(path: Path) -> datetime | None:

@@ -19,9 +19,8 @@ from django.db import IntegrityError, transaction
 
 from dags_app.payload.contract.files import tail_text
 from dags_app.planning.canary import ANSWER, OUTER, canary_files
-from dags_app.planning.specs import AccountingSpec
 from dags_app.services.site_jobs import proved_absent
-from dags_app.services.submit import credential_obstacle
+from dags_app.services.submit import accounting, credential_obstacle
 from sites_app.bans import AUTOMATIC
 from sites_app.models import Onboarding, OnboardingState, PoolSite, Schedd, SiteStatus
 from sites_app.schedds import adapter
@@ -201,11 +200,9 @@ def _over(row: Onboarding) -> bool:
 def _submit(condor: HtcondorAdapter, row: Onboarding) -> None:
     settings, place = conf(), Path(row.schedd.submit_root) / "canaries" / str(row.pk)
     place.mkdir(parents=True, exist_ok=True)
-    group, user = settings.accounting_group, settings.accounting_group_user
-    accounting = AccountingSpec(group, user, settings.environment == "production")
-    for name, text in canary_files(
-        str(row.pk), settings.instance, _sites_of(row.schedd), held_seconds=settings.job_held_seconds, accounting=accounting
-    ).items():
+    held_seconds, sites = settings.job_held_seconds, _sites_of(row.schedd)
+    files = canary_files(str(row.pk), settings.instance, sites, held_seconds=held_seconds, accounting=accounting())
+    for name, text in files.items():
         (place / name).write_text(text)
     begun = since_boot()  # before the intent: who is paused in between has no time left to submit
     mine = Onboarding.objects.filter(pk=row.pk, state=S.CANARY, intent_at=None)

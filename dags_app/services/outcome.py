@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dags_app.dagman import DagMetrics, DagOutcome, DagStatusFile, NodeState, RescueFile, ended
+from dags_app.dagman import DagMetrics, DagOutcome, DagStatusFile, RescueFile, ended
 from dags_app.models import DAG, DAGStatus
 from dags_app.services import dag_files
 from sites_app.schedds import adapter
@@ -109,14 +109,13 @@ def judge(found: Sources, *, stopped: bool) -> Outcome:
 
 def _against_completion(found: Sources) -> str:
     """What contradicts an end with everything done; empty when nothing does."""
-    metrics, states = found.metrics, _states(found.status)
+    metrics, status = found.metrics, found.status
     if metrics is not None and metrics.nodes_done != metrics.nodes_total:
         return f"DAGMan ended with exit code 0, its metrics file has {metrics.nodes_done} of {metrics.nodes_total} nodes done"
     if found.history is not None and found.history.nodes_failed:
         return f"DAGMan ended with exit code 0, the job history has {found.history.nodes_failed} failed nodes"
-    done = states.count(NodeState.DONE)
-    if done != len(states):
-        return f"DAGMan says all done, its status file {done} of {len(states)}"
+    if status is not None and not status.all_done:
+        return f"DAGMan says all done, its status file {len(status.done_nodes())} of {len(status.nodes)}"
     if found.rescue_name:
         return f"DAGMan says all done, and has written {found.rescue_name}, which it does only when something is left"
     return ""
@@ -124,9 +123,9 @@ def _against_completion(found: Sources) -> str:
 
 def _against_failure(found: Sources, ending: DagOutcome) -> str:
     """What contradicts an end with something left; empty when nothing does."""
-    states = _states(found.status)
-    if states and states.count(NodeState.DONE) == len(states):
-        return f"DAGMan says {ending.value}, its status file that all {len(states)} units are done"
+    status = found.status
+    if status is not None and status.nodes and status.all_done:
+        return f"DAGMan says {ending.value}, its status file that all {len(status.nodes)} units are done"
     rescue = found.rescue
     if rescue is not None and rescue.total and len(rescue.done) == rescue.total:
         return f"DAGMan says {ending.value}, its rescue file that all {rescue.total} units are done"
@@ -155,18 +154,13 @@ def _evidence(found: Sources) -> dict[str, Any]:
 def _units(found: Sources) -> dict[str, int]:
     """Counts by the status file, or without one by the rescue file."""
     if found.status is not None:
-        states = _states(found.status)
-        failed = states.count(NodeState.ERROR) - len(found.removed)
-        done, total = states.count(NodeState.DONE), len(states)
+        done, total = len(found.status.done_nodes()), len(found.status.nodes)
+        failed = len(found.status.failed_nodes()) - len(found.removed)
     elif found.rescue is not None:
         done, failed, total = len(found.rescue.done), len(found.rescue.failed), found.rescue.total
     else:
         done = failed = total = 0
     return {"done": done, "failed": failed, "removed": len(found.removed), "total": total}
-
-
-def _states(status: DagStatusFile | None) -> list[NodeState]:
-    return [node.state for node in status.nodes] if status is not None else []
 
 
 def history_outcome(ad: HistoryAd | None) -> DagOutcome | None:

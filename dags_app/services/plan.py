@@ -22,6 +22,11 @@ from wms2.errors import LedgerViolation
 
 _FILE_EVENTS = ClaimKind.FILE_EVENTS  # an enum's member costs a look-up each time it is named
 _UNIT = ("id", "index", "name", "jobs", "events", "estimated_output_bytes")
+#: What all DAGs of a directory have in common, and the units that are done of it.
+_OF_DIRECTORY = (
+    "workflow_id", "round_id", "directory_id", "dag_file_path", "submit_dir", "files_sha256", "instance", "total_nodes",
+    "total_edges", "node_counts", "total_work_units", "merge_groups", "throttles", "units_done",
+)  # fmt: skip
 _EMPTY = ("site", "rse", "manifest_sha256", "problem")
 
 
@@ -113,26 +118,13 @@ def dag_record_rescue(
     """The row of a rescue: same directory, same units, linked to the DAG it rescues; its submission brings ``sizes``."""
     sizes = after(sizes_from_json(failed.sizes), sizes)
     dag = DAG.objects.create(
-        workflow_id=failed.workflow_id,
-        round_id=failed.round_id,
         kind=kind,
-        directory_id=failed.directory_id,
-        dag_file_path=failed.dag_file_path,
-        submit_dir=failed.submit_dir,
-        files_sha256=failed.files_sha256,
         rescue_dag_path=rescue_file,
-        instance=failed.instance,
         parent_dag=failed,
         job_priority=priority,
         sizes=sizes_to_json(sizes),
-        total_nodes=failed.total_nodes,
-        total_edges=failed.total_edges,
-        node_counts=failed.node_counts,
-        total_work_units=failed.total_work_units,
-        merge_groups=failed.merge_groups,
-        throttles=failed.throttles,
-        units_done=failed.units_done,
         status=DAGStatus.READY,
+        **{name: getattr(failed, name) for name in _OF_DIRECTORY},
     )
     decisions_record(dag=dag, decisions=decisions, profile_version=sizes.profile.version)
     detail = {"parent": str(failed.pk), "rescue": rescue_file, "kind": kind, "sizes": dag.sizes}

@@ -27,9 +27,8 @@ from dags_app.payload.contract.convert import to_json
 from dags_app.payload.contract.files import tail_text, write_json
 from dags_app.payload.contract.site_tasks import SiteResult, read_result
 from dags_app.planning.dagfiles import credential_inc
-from dags_app.planning.specs import AccountingSpec
 from dags_app.planning.submitfiles import SiteSlot, site_job_submit
-from dags_app.services.submit import credential_obstacle
+from dags_app.services.submit import accounting, credential_obstacle
 from sites_app.models import Onboarding, Schedd, ScheddState
 from sites_app.schedds import adapter
 from wms2 import clock
@@ -136,9 +135,7 @@ def _submit(condor: HtcondorAdapter, job: SiteJob, work: Work) -> None:
         job.site,
         replace(slot, minutes=slot.minutes + _LAST_MINUTES),
         held_seconds=settings.job_held_seconds,
-        accounting=AccountingSpec(
-            settings.accounting_group, settings.accounting_group_user, settings.environment == "production"
-        ),
+        accounting=accounting(),
     )
     begun = since_boot()  # before the intent: who is paused in between has no time left to submit
     prepared = SiteJob.objects.filter(pk=job.pk, state=S.PREPARED, intent_at__isnull=True)

@@ -1,9 +1,15 @@
-"""Stopping a DAG: the intent is in the rows, the removal is asked for again each cycle until the DAG is proved gone."""
+"""Pausing a DAG that is in a queue, and stopping it: holding and releasing (spec 7.1), draining and removing.
+
+Held or released, a DAG is only paused; whatever changes what becomes of the request is its verb. Both are audited on the DAG,
+refusals too. A stop is an intent in the rows: the removal is asked for again each cycle until the DAG is proved gone.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -12,14 +18,20 @@ from dags_app.models import DAG, IN_QUEUE
 from dags_app.states import history
 from sites_app.schedds import adapter
 from wms2 import clock
+from wms2.adapters.htcondor import HtcondorAdapter
 from wms2.adapters.types import JobStatus
+from wms2.audit import audit
 from wms2.crash import crash_point
+from wms2.errors import InvalidTransition, ServiceError
+from wms2.wakes import wake_now
 
 log = structlog.get_logger(__name__)
 #: A DAGMan that was released and does not run after so long is removed without. HTCondor 25 lets it cool down for 300 s.
 WAKE_SECONDS = 900.0
 #: What a DAGMan that has run before needs to read its log again; removed earlier it might not know what is done.
 RECOVERY_SECONDS = 5.0
+
+_Steer = Callable[[HtcondorAdapter], Callable[[int, str, str], int]]
 
 
 class StopMode(StrEnum):
@@ -87,3 +99,64 @@ def dag_remove(*, dag: DAG) -> None:
     adapter(dag.schedd).remove(int(dag.dagman_cluster_id), dag.stop_reason or "stopped by WMS2", str(dag.pk))
     crash_point("stop.called")
     log.info("removal asked for", dag_id=str(dag.pk), cluster=dag.dagman_cluster_id)
+
+
+def dag_hold(*, dag: DAG, actor: str, reason: str) -> int:
+    """Pause a DAG: its DAGMan jobs of both levels and the jobs that wait for a slot are held; returns how many are held anew.
+
+    Jobs that run go on; what comes after them waits for the release. Done twice it is done once.
+
+    Raises:
+        InvalidTransition: it is not in a queue.
+        ServiceUnavailable, ServiceRejected: the schedd did not do it.
+    """
+    return _steer("dag_hold", dag, actor, reason, lambda condor: condor.hold_tree, JobStatus.HELD)
+
+
+def dag_release(*, dag: DAG, actor: str, reason: str) -> int:
+    """Let a paused DAG go on, each DAGMan in recovery mode; returns how many jobs are released.
+
+    Raises:
+        InvalidTransition: it is not in a queue.
+        ServiceUnavailable, ServiceRejected: the schedd did not do it.
+    """
+    return _steer("dag_release", dag, actor, reason, lambda condor: condor.release_tree, JobStatus.IDLE)
+
+
+def steer_refused(dag: DAG) -> str:
+    """Why it can be neither paused nor removed; empty if it can."""
+    if dag.status in IN_QUEUE and dag.schedd is not None:
+        return ""
+    return f"It is {dag.get_status_display()}; it is not in the queue of a schedd."
+
+
+def _steer(action: str, dag: DAG, actor: str, reason: str, steer: _Steer, becomes: JobStatus) -> int:
+    told = partial(audit, actor=actor, action=action, target=dag.pk, target_type="dag", reason=reason)
+    try:
+        condor = _condor(dag)
+        count = steer(condor)(int(dag.dagman_cluster_id), str(dag.directory_id), f"{actor}: {reason}")
+    except (InvalidTransition, ServiceError) as error:
+        told(refused=True, why=str(error))
+        raise
+    _observe(dag, becomes, f"{actor}: {reason}")
+    wake_now(dag.workflow.request.pk, action)
+    history(dag, action, detail={"actor": actor, "reason": reason, "jobs": count})
+    told(jobs=count, request=dag.workflow.request_id)
+    return count
+
+
+def _observe(dag: DAG, becomes: JobStatus, reason: str) -> None:
+    """What the schedd has just said, so that the request tells of it at once; the next look at the queue knows more."""
+    held = becomes is JobStatus.HELD
+    dag.observed = {**dag.observed, "job_status": int(becomes), "hold_reason": reason if held else ""}
+    DAG.objects.filter(pk=dag.pk).update(observed=dag.observed)
+
+
+def _condor(dag: DAG) -> HtcondorAdapter:
+    if why := steer_refused(dag):
+        raise InvalidTransition(f"DAG {dag.pk}: {why}")
+    if dag.missing_since is not None:  # by now its number may be another job's, in another queue
+        raise InvalidTransition(
+            f"DAG {dag.pk} is missing from the queue of {dag.schedd_name} since {dag.missing_since:%Y-%m-%d %H:%M:%S} UTC"
+        )
+    return adapter(dag.schedd)  # type: ignore[arg-type]  # looked at above

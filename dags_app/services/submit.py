@@ -8,6 +8,7 @@ A schedd that does not answer before an intent is open costs nothing: the reques
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -16,27 +17,42 @@ import structlog
 from django.db.models import F
 
 from dags_app.counts import jobs_per_unit
-from dags_app.models import DAG, DAGStatus
+from dags_app.models import DAG, DAGStatus, WorkUnit, WorkUnitState
+from dags_app.payload.contract import layout
 from dags_app.planning import writer
 from dags_app.planning.sizes import sizes_from_json
+from dags_app.planning.specs import AccountingSpec
 from dags_app.planning.throttles import Throttles
-from dags_app.services.avoid import Avoided, dag_avoid
 from dags_app.services.stop import halt_file
 from dags_app.states import dag_transition, history
 from sites_app.models import Schedd
 from sites_app.schedds import adapter
+from sites_app.statuses import sites_avoided
 from wms2 import clock
 from wms2.adapters import factory
 from wms2.adapters.htcondor_process import since_boot
 from wms2.conf import conf
 from wms2.crash import crash_point
 from wms2.credentials import CredentialUnusable
-from wms2.errors import PlanningRefused, ServiceRejected, ServiceUnavailable, StaleState
+from wms2.errors import NoSite, PlanningRefused, ServiceRejected, ServiceUnavailable, StaleState
 from wms2.locks import Fenced
 
 log = structlog.get_logger(__name__)
 #: Event type in DAGHistory; its detail holds every fence that a submission of a directory may carry.
 SUBMIT_INTENT = "submit_intent"
+
+_SITES = re.compile(rf'^VARS {layout.LANDING} sites="([^"]*)"$', re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Avoided:
+    """Sites that a submission avoids, with the reasons, and the open units that have no site left."""
+
+    reasons: dict[str, str]
+    stranded: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "; ".join(f"{site} is {why}" for site, why in sorted(self.reasons.items()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +83,8 @@ def dag_submit(*, dag: DAG, request_name: str, priority: int, fenced: Fenced) ->
     condor = adapter(schedd)
     found = condor.find_dag(str(dag.pk), dag.created_at)
     if found is not None:
-        return _adopt(dag, found.cluster)
+        log.warning("DAGMan job adopted", dag_id=str(dag.pk), cluster=found.cluster, attempt=dag.attempt)
+        return Submitted(cluster=found.cluster, adopted=True)
     if dag.submit_intent_at:
         left_seconds = submission_unknown_seconds(dag)
         if left_seconds > 0:
@@ -77,7 +94,7 @@ def dag_submit(*, dag: DAG, request_name: str, priority: int, fenced: Fenced) ->
     _refuse_changed_files(dag)
     if why := credential_obstacle():
         raise ServiceUnavailable("htcondor", "submit", f"waits for {why}", "credential")
-    avoided = dag_avoid(dag)
+    avoided = _avoid(dag)
     _open_intent(dag, fenced)
     crash_point("submit.claimed")
     halt_file(dag).unlink(missing_ok=True)  # not before: one who was replaced would end somebody's drain
@@ -108,6 +125,12 @@ def dag_submit(*, dag: DAG, request_name: str, priority: int, fenced: Fenced) ->
         raise
     crash_point("submit.called")
     return Submitted(cluster=cluster, adopted=False, avoided=avoided)
+
+
+def accounting() -> AccountingSpec:
+    """To whom jobs that are submitted now are counted."""
+    settings = conf()
+    return AccountingSpec(settings.accounting_group, settings.accounting_group_user, settings.environment == "production")
 
 
 def credential_obstacle() -> str:
@@ -164,6 +187,36 @@ def _schedd_of(dag: DAG) -> Schedd:
     return dag.schedd
 
 
+def _avoid(dag: DAG) -> Avoided:
+    """Keep new work of a DAG away from banned, draining and closed sites (error-handling 6.5; ``avoid.inc``).
+
+    What is in the queue already goes on. A DAG none of whose open units has a site left is not submitted: it would only stand in
+    the queue, with nobody knowing why.
+
+    Raises:
+        NoSite: no open unit has a site left; nothing was written.
+    """
+    avoided = sites_avoided(dag.workflow_id)
+    open_units = WorkUnit.objects.filter(round_id=dag.round_id).exclude(state=WorkUnitState.DONE)
+    names = sorted(open_units.values_list("name", flat=True)) if avoided else []
+    stranded = tuple(name for name in names if not _landing_sites(Path(dag.submit_dir), name) - avoided.keys())
+    found = Avoided(avoided, stranded)
+    if stranded and len(stranded) == len(names):
+        raise NoSite(f"a site: {found}")
+    writer.write_avoid(Path(dag.submit_dir), avoided)
+    if avoided:
+        history(
+            dag, "avoids", detail={"sites": avoided, "without_site": list(stranded[:20]), "units_without_site": len(stranded)}
+        )
+    return found
+
+
+def _landing_sites(directory: Path, unit: str) -> frozenset[str]:
+    """Sites where a unit may land, as rendered."""
+    found = _SITES.search((directory / unit / layout.INNER_DAG).read_text())
+    return frozenset(found[1].split(",")) if found and found[1] else frozenset()
+
+
 def _refuse_changed_files(dag: DAG) -> None:
     """What was rendered is immutable; a directory that was edited or lost files runs something nobody planned."""
     try:
@@ -200,8 +253,3 @@ def _close_intent(dag: DAG, error: str, fenced: Fenced, *, event: str = "submit_
         DAG.objects.filter(pk=dag.pk, fence=dag.fence).update(submit_intent_at=None, submit_error=error)
         history(dag, event, detail={"error": error})
     dag.submit_intent_at = None
-
-
-def _adopt(dag: DAG, cluster: int) -> Submitted:
-    log.warning("DAGMan job adopted", dag_id=str(dag.pk), cluster=cluster, attempt=dag.attempt)
-    return Submitted(cluster=cluster, adopted=True)

@@ -14,7 +14,6 @@ from django.db.models import BooleanField, Case, Func, TextField, Value, When
 from django.db.models.functions import Concat
 from django.utils import timezone
 
-from dags_app.dagman import NodeState
 from dags_app.manifest import Manifest, ManifestProblem, read_manifest
 from dags_app.models import DAG, DAGHistory, WorkUnit, WorkUnitClaim, WorkUnitState
 from dags_app.payload.contract import layout
@@ -52,7 +51,7 @@ def unit_nodes(dag: DAG) -> UnitNodes | None:
         return None
     return UnitNodes(
         done=tuple(sorted({*status.done_nodes(), *dag_files.logged_done(dag)})),
-        failed=tuple(node.name for node in status.nodes if node.state is NodeState.ERROR),
+        failed=status.failed_nodes(),
     )
 
 

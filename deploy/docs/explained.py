@@ -273,6 +273,8 @@ SETTINGS: dict[str, dict[str, str]] = {
     },
     "Registration": {
         "effect_backoff_seconds": "Pauses after the first, second, … failure, separated by commas; the last one repeats.",
+        "effect_max_pause_seconds": "The longest such pause, whatever the list says: lowered while a service comes and goes, what"
+        " fails from then on is tried again sooner.",
         "effect_max_retry_seconds": "A registration that fails for longer is given up, its block is FAILED, an alert is raised.",
         "effect_gather_seconds": "Files of a block that are done within this time are registered and protected together; a"
         " block that is whole waits for nothing. 0: at once.",

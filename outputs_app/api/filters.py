@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+
 import django_filters
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 
 from outputs_app.models import (
     OPEN_CASE,
@@ -13,20 +15,28 @@ from outputs_app.models import (
     DatasetState,
     DriftKind,
     DriftState,
-    Effect,
     EffectKind,
     EffectState,
-    IntegrityCase,
     Prognosis,
 )
 from wms2.api.filters import ChoicesFilter, SearchFilter, TextFilter, TrueFalseFilter, since, until
+
+
+def of_request(column: str) -> TextFilter:
+    """By the request's name."""
+    return TextFilter(field_name=column, max_length=255, help_text="request name")
+
+
+def _open(states: Collection[str]) -> Callable[[QuerySet[Model], str, bool], QuerySet[Model]]:
+    """In one of these states, or in none of them."""
+    return lambda rows, name, wanted: rows.filter(state__in=states) if wanted else rows.exclude(state__in=states)
 
 
 class BlockFilters(django_filters.FilterSet):
     """By place and status."""
 
     status = ChoicesFilter(choices=BlockStatus.choices)
-    request = TextFilter(field_name="workflow__request_id", max_length=255, help_text="request name")
+    request = of_request("workflow__request_id")
     workflow = django_filters.UUIDFilter(field_name="workflow_id")
     dataset = TextFilter(field_name="dataset_name", max_length=500)
     search = SearchFilter("dbs_block_name")
@@ -39,20 +49,16 @@ class EffectFilters(django_filters.FilterSet):
 
     state = ChoicesFilter(choices=EffectState.choices)
     kind = ChoicesFilter(choices=EffectKind.choices)
-    open = TrueFalseFilter(method="filter_open", help_text="not done yet")
-    request = TextFilter(field_name="request__request_name", max_length=255, help_text="request name")
+    open = TrueFalseFilter(method=_open(OPEN_EFFECT), help_text="not done yet")
+    request = of_request("request__request_name")
     block = django_filters.UUIDFilter(field_name="block_id")
-
-    def filter_open(self, queryset: QuerySet[Effect], name: str, value: bool) -> QuerySet[Effect]:
-        """Open ones, or done ones."""
-        return queryset.filter(state__in=OPEN_EFFECT) if value else queryset.exclude(state__in=OPEN_EFFECT)
 
 
 class DatasetFilters(django_filters.FilterSet):
     """By request and state."""
 
     state = ChoicesFilter(choices=DatasetState.choices)
-    request = TextFilter(field_name="workflow__request_id", max_length=255, help_text="request name")
+    request = of_request("workflow__request_id")
     name = TextFilter(max_length=500)
 
 
@@ -68,7 +74,7 @@ class DriftFilters(django_filters.FilterSet):
 
     state = ChoicesFilter(choices=DriftState.choices)
     kind = ChoicesFilter(choices=DriftKind.choices)
-    request = TextFilter(field_name="request__request_name", max_length=255, help_text="request name")
+    request = of_request("request__request_name")
     dataset = TextFilter(field_name="dataset__name", max_length=500)
     block = django_filters.UUIDFilter(field_name="block_id")
     name = TextFilter(max_length=700, help_text="LFN, block or dataset")
@@ -78,13 +84,9 @@ class CaseFilters(django_filters.FilterSet):
     """``?state=new`` waits for an operator."""
 
     state = ChoicesFilter(choices=CaseState.choices)
-    open = TrueFalseFilter(method="filter_open", help_text="not at an end")
+    open = TrueFalseFilter(method=_open(OPEN_CASE), help_text="not at an end")
     prognosis = ChoicesFilter(choices=Prognosis.choices)
-    request = TextFilter(field_name="request__request_name", max_length=255, help_text="request name")
+    request = of_request("request__request_name")
     site = TextFilter(max_length=100)
     block = django_filters.UUIDFilter(field_name="block_id")
     name = TextFilter(max_length=700, help_text="LFN, or a block's name")
-
-    def filter_open(self, queryset: QuerySet[IntegrityCase], name: str, value: bool) -> QuerySet[IntegrityCase]:
-        """Open ones, or those at an end."""
-        return queryset.filter(state__in=OPEN_CASE) if value else queryset.exclude(state__in=OPEN_CASE)

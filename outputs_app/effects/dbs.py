@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outputs_app.effects.handler import Result, block_of, handles, record_of
+from outputs_app.effects.handler import Result, block_of, dataset_of, handles, record_of
 from outputs_app.models import DatasetState, Effect, EffectKind, OutputDataset, ProcessingBlock
 from wms2 import clock
 from wms2.adapters import factory
@@ -79,5 +79,5 @@ def _taken_back(dataset: OutputDataset) -> bool:
 
 @handles(EffectKind.DBS_VALID)
 def _dbs_valid(effect: Effect) -> Result:
-    name = OutputDataset.objects.values_list("name", flat=True).get(pk=effect.payload["dataset_id"])
+    name = dataset_of(effect).name
     return {"dataset": name, "access_type": factory.dbs().turn_dataset(name, "PRODUCTION", "VALID")}

@@ -7,9 +7,10 @@ effect done. Both may run twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from outputs_app.models import Effect, EffectKind, OutputDataset, OutputFile, ProcessingBlock, Validity
@@ -56,6 +57,10 @@ def block_of(effect: Effect) -> ProcessingBlock:
     return effect.block
 
 
+def dataset_of(effect: Effect) -> OutputDataset:
+    return OutputDataset.objects.get(pk=effect.payload["dataset_id"])
+
+
 def record_of(dataset: OutputDataset) -> DatasetRecord:
     return DatasetRecord(**{**dataset.registration, "parents": tuple(dataset.registration.get("parents", ()))})
 
@@ -65,6 +70,14 @@ def unit_files(effect: Effect, validity: Collection[str] = (Validity.VALID,)) ->
     units = effect.payload.get("units", [effect.unit_id])
     rows = OutputFile.objects.filter(block=block_of(effect), unit_id__in=units, validity__in=validity)
     return list(rows.order_by("lfn"))
+
+
+def by_rse(files: Iterable[OutputFile]) -> dict[str, list[OutputFile]]:
+    """RSE -> those of the files that are there, RSEs in their order."""
+    found: dict[str, list[OutputFile]] = {}
+    for file in sorted(files, key=attrgetter("rse")):
+        found.setdefault(file.rse, []).append(file)
+    return found
 
 
 def in_parallel(names: Sequence[str], call: Callable[[Sequence[str]], int]) -> int:
@@ -80,12 +93,11 @@ def in_parallel(names: Sequence[str], call: Callable[[Sequence[str]], int]) -> i
 
 
 def rule_comment(effect: Effect) -> str:
-    """The comment by which the rules of a request are found again in Rucio: the same for all of them."""
     return comment_of(effect.request.request_name)
 
 
 def comment_of(request_name: str) -> str:
-    """The same, of a request by its name."""
+    """The comment by which the rules of a request are found again in Rucio: the same for all of them."""
     return comment_prefix() + request_name
 
 

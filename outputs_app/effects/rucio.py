@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import connection
 from django.db.models import QuerySet
 
-from outputs_app.effects.handler import Result, block_of, handles, rule_comment, unit_files
+from outputs_app.effects.handler import Result, block_of, by_rse, dataset_of, handles, rule_comment, unit_files
 from outputs_app.models import BlockStatus, Effect, EffectKind, OutputDataset, OutputFile, ProcessingBlock, Validity
 from outputs_app.states import blocks_become
 from outputs_app.turns import Turn
@@ -37,10 +37,8 @@ def _project(effect: Effect) -> str:
 @handles(EffectKind.RUCIO_FILES)
 def _rucio_files(effect: Effect) -> Result:
     block, files = block_of(effect), unit_files(effect)
-    for rse in sorted({f.rse for f in files}):
-        factory.rucio().register_files(
-            rse, block.dbs_block_name, [RucioFile(f.lfn, f.size_bytes, f.adler32) for f in files if f.rse == rse]
-        )
+    for rse, there in by_rse(files).items():
+        factory.rucio().register_files(rse, block.dbs_block_name, [RucioFile(f.lfn, f.size_bytes, f.adler32) for f in there])
     return {"files": len(files)}
 
 
@@ -57,9 +55,8 @@ def _record_protected(effect: Effect, result: Result) -> None:
 @handles(EffectKind.RUCIO_PROTECT, _record_protected)
 def _rucio_protect(effect: Effect) -> Result:
     rules: dict[str, str] = {}
-    files = unit_files(effect)
-    for rse in sorted({f.rse for f in files}):
-        lfns = [f.lfn for f in files if f.rse == rse]
+    for rse, files in by_rse(unit_files(effect)).items():
+        lfns = [file.lfn for file in files]
         rules |= factory.rucio().protect_files(rse, lfns, comment=rule_comment(effect), activity=conf().rule_activity)
     return {"rules": rules}
 
@@ -96,12 +93,11 @@ def _record_on_disk(effect: Effect, result: Result) -> None:
 @handles(EffectKind.RUCIO_DISK, _record_on_disk)
 def _rucio_disk(effect: Effect) -> Result:
     """The container's rule as it was decided when its first block was complete; blocks that come later are under it too."""
-    name = OutputDataset.objects.values_list("name", flat=True).get(pk=effect.payload["dataset_id"])
     wanted = effect.payload
     placed = Placed(
         wanted["expression"], wanted["copies"], wanted["days"] * 86_400 or None, wanted["activity"] or conf().rule_activity
     )
-    return {"rule_id": factory.rucio().disk_rule(name, placed, comment=rule_comment(effect))}
+    return {"rule_id": factory.rucio().disk_rule(dataset_of(effect).name, placed, comment=rule_comment(effect))}
 
 
 @handles(EffectKind.RUCIO_SOURCE_BLOCK)

@@ -1,4 +1,5 @@
-"""Outputs that are no longer wanted: the list of them, files and datasets invalidated in DBS, then their rules deleted."""
+"""Outputs that are no longer wanted: the list of them; files and datasets, or single files and blocks, invalidated in DBS, then
+their rules deleted."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from itertools import chain
 from django.db.models import QuerySet
 
 from outputs_app.asking import Wish, effect_ask
-from outputs_app.effects.handler import Result, handles, in_parallel, rule_comment, unit_files
+from outputs_app.effects.handler import Result, block_of, by_rse, dataset_of, handles, in_parallel, rule_comment, unit_files
 from outputs_app.invalidation import invalidation_manifest
 from outputs_app.models import (
     BlockStatus,
@@ -54,7 +55,7 @@ def _manifest_write(effect: Effect) -> Result:
 
 def _record_released(effect: Effect, result: Result) -> None:
     """No rule protects the files any more."""
-    dataset = _dataset(effect)
+    dataset = dataset_of(effect)
     _forget(OutputFile.objects.filter(dataset=dataset), ProcessingBlock.objects.filter(dataset=dataset))
 
 
@@ -70,7 +71,7 @@ def _rules_release(effect: Effect) -> Result:
         ServiceUnavailable: see ``_older_over``: it may make another rule.
     """
     _older_over(effect)
-    dataset, rucio = _dataset(effect), factory.rucio()
+    dataset, rucio = dataset_of(effect), factory.rucio()
     files, blocks = OutputFile.objects.filter(dataset=dataset), ProcessingBlock.objects.filter(dataset=dataset)
     alone = not other_owners(request_id=effect.request_id, name=dataset.name)  # the container's rule is for all of them
     of_blocks = chain([dataset.disk_rule_id] if alone else [], *blocks.values_list("tape_rule_id", "source_rule_id"))
@@ -121,8 +122,8 @@ def _rule_unruled(effect: Effect, dataset: OutputDataset) -> int:
     for never in protections.exclude(state=EffectState.DONE).select_related("block"):
         files = unit_files(never, Validity.values)  # by now DBS has them as INVALID
         held = rucio.file_replicas([file.lfn for file in files])
-        for rse in sorted({file.rse for file in files}):
-            lfns = [file.lfn for file in files if file.rse == rse and rse in held[file.lfn]]
+        for rse, there in by_rse(files).items():
+            lfns = [file.lfn for file in there if rse in held[file.lfn]]
             if lfns:
                 rucio.protect_files(rse, lfns, comment=rule_comment(effect), activity=conf().rule_activity)
             found += len(lfns)
@@ -153,7 +154,7 @@ def _forget(files: QuerySet[OutputFile], blocks: QuerySet[ProcessingBlock]) -> N
 
 def _record_invalidated(effect: Effect, result: Result) -> None:
     """SUPERSEDED or ACTIVE -> INVALIDATED; the name is this request's no more."""
-    dataset = _dataset(effect)
+    dataset = dataset_of(effect)
     OutputFile.objects.filter(dataset=dataset, validity=Validity.VALID).update(validity=Validity.INVALID)
     blocks_become(ProcessingBlock.objects.filter(dataset=dataset), BlockStatus.INVALIDATED)
     OutputDataset.objects.filter(pk=dataset.pk).update(state=DatasetState.INVALIDATED)
@@ -175,7 +176,7 @@ def _dbs_invalidate(effect: Effect) -> Result:
         ServiceUnavailable: see ``_older_over``: it may bring a valid block.
     """
     _older_over(effect)
-    dataset, dbs = _dataset(effect), factory.dbs()
+    dataset, dbs = dataset_of(effect), factory.dbs()
     blocks = ProcessingBlock.objects.filter(dataset=dataset).order_by("block_index")
     turn, before = Turn(effect), int(effect.result.get("before_block", 0))
     of = int(effect.result.get("of", 0)) or OutputFile.objects.filter(dataset=dataset).count()
@@ -203,5 +204,33 @@ def _dbs_invalidate(effect: Effect) -> Result:
     return {**told, "dataset": "INVALID"}
 
 
-def _dataset(effect: Effect) -> OutputDataset:
-    return OutputDataset.objects.get(pk=effect.payload["dataset_id"])
+def _record_parts(effect: Effect, result: Result) -> None:
+    block = block_of(effect)
+    OutputFile.objects.filter(block=block, pk__in=effect.payload["files"]).update(validity=Validity.INVALID, rule_id="")
+    if effect.payload["whole"]:
+        blocks_become(type(block).objects.filter(pk=block.pk), BlockStatus.INVALIDATED, tape_rule_id="", source_rule_id="")
+
+
+@handles(EffectKind.FILES_INVALIDATE, _record_parts)
+def _files_invalidate(effect: Effect) -> Result:
+    """``payload``: ``files`` of the block, and whether that is the ``whole`` block: then its own rules go too.
+
+    A rule that protects other files of the block as well stays; where they are ``lost``, Rucio's block goes on without them, so
+    that no rule waits for them and none keeps them: protection ends by that too, so DBS is told before. What DBS does not have as
+    valid needs nothing.
+    """
+    block, rucio, dbs = block_of(effect), factory.rucio(), factory.dbs()
+    files = OutputFile.objects.filter(block=block, pk__in=effect.payload["files"])
+    others = OutputFile.objects.filter(block=block).exclude(pk__in=effect.payload["files"]).values_list("rule_id", flat=True)
+    rules = set(files.values_list("rule_id", flat=True)) - set(others) - {""}
+    if effect.payload["whole"]:
+        rules |= {block.tape_rule_id, block.source_rule_id} - {""}
+    lfns = sorted(files.values_list("lfn", flat=True))
+    valid = {file.lfn for file in dbs.block_files(block.dbs_block_name) if file.is_valid}
+    there = [lfn for lfn in lfns if lfn in valid]
+    if there:
+        in_parallel(there, dbs.invalidate_files)
+    if effect.payload.get("lost"):
+        rucio.detach_files(block.dbs_block_name, lfns)
+    deleted = in_parallel(sorted(rules), lambda share: sum(rucio.delete_rule(rule) for rule in share)) if rules else 0
+    return {"done": len(lfns), "of": len(lfns), "deleted": deleted}

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from outputs_app.cases import cases_open
 from outputs_app.effects.handler import Result, block_of, handles, rule_comment
 from outputs_app.models import BlockValidation, Effect, EffectKind, Prognosis
 from outputs_app.reconciliation.rows import blocks_standing
 from outputs_app.turns import Turn
-from outputs_app.validation.cases import cases_open
 from outputs_app.validation.catalogues import Look
 from outputs_app.validation.rules import FileFinding
 from outputs_app.validation.tending import validation_again

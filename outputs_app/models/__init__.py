@@ -1,9 +1,16 @@
 """Rows of outputs_app: output datasets, blocks, files, effects still owed to outside services, and what differs there."""
 
-from outputs_app.models.block import BlockStatus, BlockWorkUnit, DatasetState, OutputDataset, ProcessingBlock
+from outputs_app.models.block import (
+    BlockStatus,
+    BlockWorkUnit,
+    DatasetState,
+    OutputDataset,
+    OutputFile,
+    ProcessingBlock,
+    Validity,
+)
 from outputs_app.models.drift import STANDING_DRIFT, Comparison, Drift, DriftKind, DriftState
 from outputs_app.models.effect import AFTERWARDS, OPEN_EFFECT, REPORTS, SETTLED_EFFECT, Effect, EffectKind, EffectState
-from outputs_app.models.output_file import OutputFile, Validity
 from outputs_app.models.ownership import DatasetOwner, OwnedDataset
 from outputs_app.models.placement import Placement
 from outputs_app.models.validation import (
@@ -15,35 +22,3 @@ from outputs_app.models.validation import (
     Prognosis,
     StorageCheck,
 )
-
-__all__ = [
-    "AFTERWARDS",
-    "OPEN_CASE",
-    "OPEN_EFFECT",
-    "REPORTS",
-    "SETTLED_EFFECT",
-    "STANDING_DRIFT",
-    "BlockStatus",
-    "BlockValidation",
-    "BlockWorkUnit",
-    "CaseAction",
-    "CaseState",
-    "Comparison",
-    "DatasetOwner",
-    "DatasetState",
-    "Drift",
-    "DriftKind",
-    "DriftState",
-    "Effect",
-    "EffectKind",
-    "EffectState",
-    "IntegrityCase",
-    "OutputDataset",
-    "OutputFile",
-    "OwnedDataset",
-    "Placement",
-    "ProcessingBlock",
-    "Prognosis",
-    "StorageCheck",
-    "Validity",
-]

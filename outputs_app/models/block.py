@@ -1,4 +1,4 @@
-"""Output datasets and processing blocks (spec 3.1.4; docs/design/model.md, Blocks)."""
+"""Output datasets, processing blocks and merged files (spec 3.1.4; docs/design/model.md, Blocks)."""
 
 from __future__ import annotations
 
@@ -127,3 +127,49 @@ class BlockWorkUnit(models.Model):
 
     def __str__(self) -> str:
         return f"{self.unit_id} in {self.block_id}"
+
+
+class Validity(models.TextChoices):
+    """Whether users may read the file."""
+
+    VALID = "valid", "Valid"
+    INVALID = "invalid", "Invalid"
+
+
+class OutputFile(models.Model):
+    """One merged file, as its unit's manifest declared it: where it lies, what is in it, and which rule protects it."""
+
+    id = models.BigAutoField(primary_key=True)
+    lfn = models.CharField(max_length=700, unique=True)
+    dataset = models.ForeignKey(OutputDataset, on_delete=models.PROTECT, related_name="files")
+    block = models.ForeignKey(ProcessingBlock, on_delete=models.PROTECT, related_name="files")
+    unit = models.ForeignKey("dags_app.WorkUnit", on_delete=models.PROTECT, related_name="output_files")
+    rse = models.CharField(max_length=100)
+    size_bytes = models.BigIntegerField()
+    adler32 = models.CharField(max_length=8)
+    events = models.BigIntegerField()
+    lumis = models.JSONField(help_text="{run: [[lumi, events or null], ...]}")
+    parents = models.JSONField(default=list, blank=True)
+    rule_id = models.CharField(max_length=100, blank=True)
+    validity = models.CharField(max_length=10, choices=Validity.choices, default=Validity.VALID)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        db_table = "output_files"
+        ordering = ("id",)
+        constraints = (
+            models.CheckConstraint(condition=Q(validity__in=Validity.values), name="output_file_validity_known"),
+            models.CheckConstraint(condition=Q(size_bytes__gt=0, events__gte=0), name="output_file_counts"),
+        )
+        indexes = (
+            models.Index(fields=("block",), name="output_file_by_block"),
+            models.Index(fields=("unit",), name="output_file_by_unit"),
+        )
+
+    def __str__(self) -> str:
+        return self.lfn
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether users may read it."""
+        return self.validity == Validity.VALID

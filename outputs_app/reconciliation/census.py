@@ -15,10 +15,9 @@ from django.db.models import Min, Q
 from outputs_app.effects.handler import comment_prefix
 from outputs_app.models import STANDING_DRIFT, BlockStatus, Drift, DriftKind, Effect, OutputDataset, OutputFile, ProcessingBlock
 from outputs_app.reconciliation.compare import MOST_WORDS, Finding
-from outputs_app.reconciliation.rows import blocks_standing, requests_busy
+from outputs_app.reconciliation.rows import blocks_standing, requests_busy, rule_there
 from wms2.adapters import factory
 from wms2.adapters.rucio_types import RuleInfo, RuleState
-from wms2.errors import NotFoundInService
 
 K = DriftKind
 #: What rules are counted by, in the metric too.
@@ -69,7 +68,7 @@ def census(since: str | None) -> Census:
     made = _ours(rucio.rules_made_since(after)) if after else []
     stood = Drift.objects.filter(kind=K.RULE_UNKNOWN, state__in=STANDING_DRIFT)
     stood = stood.exclude(rule_id__in={rule.rule_id for rule in made})
-    made += [rule for rule_id in stood.values_list("rule_id", flat=True) if (rule := _rule(rule_id)) is not None]
+    made += [rule for rule_id in stood.values_list("rule_id", flat=True) if (rule := rule_there(rule_id)) is not None]
     gone = list(_gone({rule.rule_id for rule in rucio.rules_on_blocks()}))
     busy = requests_busy()  # before our rows: a rule that is recorded by then is known
     places = _places([*trouble, *made])
@@ -96,13 +95,6 @@ def _ours(rules: Iterable[RuleInfo]) -> list[RuleInfo]:
 
 def _words(rule: RuleInfo) -> str:
     return f"{rule.state} at {rule.rse_expression}" + (f": {rule.error}" if rule.error else "")
-
-
-def _rule(rule_id: str) -> RuleInfo | None:
-    try:
-        return factory.rucio().rule(rule_id)
-    except NotFoundInService:
-        return None
 
 
 def _places(rules: Sequence[RuleInfo]) -> dict[str, _Place]:
@@ -134,7 +126,7 @@ def _gone(there: Collection[str]) -> Iterator[Finding]:
     """Rules on blocks that our rows know and Rucio does not; each is asked for by its id before it is believed."""
     rows = ProcessingBlock.objects.exclude(tape_rule_id="").exclude(status=BlockStatus.INVALIDATED)
     missing = {pk: rule_id for pk, rule_id in rows.values_list("pk", "tape_rule_id") if rule_id not in there}
-    gone = [pk for pk in blocks_standing(missing) if _rule(missing[pk]) is None]
+    gone = [pk for pk in blocks_standing(missing) if rule_there(missing[pk]) is None]
     columns = ("pk", "dbs_block_name", "tape_rule_id", "dataset__tape_rse", "workflow__request__pk", "dataset_id")
     for pk, name, rule_id, rse, request_id, dataset_id in rows.filter(pk__in=gone).values_list(*columns):
         if rule_id == missing[pk]:

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from outputs_app.models import DriftKind
+from outputs_app.models import BlockStatus, DriftKind, OutputFile, ProcessingBlock
 from wms2.adapters.rucio import AVAILABLE
 from wms2.adapters.rucio_types import HeldBlock, HeldFile, RuleInfo
 from wms2.adapters.types import BlockInfo, DbsFileInfo
@@ -38,47 +38,25 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class BelievedFile:
-    """One of our files; ``rule_id`` is empty before its protection, and after it was released."""
+class Believed:
+    """A block of ours for which nothing is under way, with its files; a file has no rule before its protection, and after that
+    was released."""
 
-    lfn: str
-    size_bytes: int
-    adler32: str
-    events: int
-    rse: str
-    rule_id: str
-    is_valid: bool
+    row: ProcessingBlock
+    files: Mapping[str, OutputFile]
 
-
-@dataclass(frozen=True, slots=True)
-class BelievedBlock:
-    """A block of ours for which nothing is under way. ``is_whole``: it takes no more files, and is closed in Rucio.
-    ``source_rule_id``: of the rule at its origin that has replaced those of its files.
-    """
-
-    pk: uuid.UUID
-    dataset_id: int
-    request_id: uuid.UUID
-    name: str
-    is_registered: bool
-    is_whole: bool
-    tape_rule_id: str
-    tape_rse: str
-    source_rule_id: str
-    origin_rse: str
-    files: Mapping[str, BelievedFile]
-
-    def place_of(self, file: BelievedFile) -> str:
+    def place_of(self, file: OutputFile) -> str:
         """The RSE at which a rule of ours keeps the file; empty once it is released."""
-        return file.rse if file.rule_id else self.origin_rse if self.source_rule_id else ""
+        return file.rse if file.rule_id else self.row.origin_rse if self.row.source_rule_id else ""
 
     def differs(self, kind: DriftKind, expected: str, found: str, name: str = "", rule_id: str = "") -> Finding:
         """A finding in this block, about the block itself unless another name is given."""
-        place = (self.request_id, self.dataset_id, self.pk)
-        return Finding(kind, name or self.name, expected[:MOST_WORDS], found[:MOST_WORDS], rule_id, *place)
+        row = self.row
+        place = (row.workflow.request.pk, row.dataset_id, row.pk)
+        return Finding(kind, name or row.dbs_block_name, expected[:MOST_WORDS], found[:MOST_WORDS], rule_id, *place)
 
 
-def in_dbs(block: BelievedBlock, known: BlockInfo | None, files: Iterable[DbsFileInfo]) -> Iterator[Finding]:
+def in_dbs(block: Believed, known: BlockInfo | None, files: Iterable[DbsFileInfo]) -> Iterator[Finding]:
     """Of a registered block. ``files``: all that DBS has in it, valid or not."""
     mine = block.files
     if known is None:
@@ -108,18 +86,19 @@ def in_dbs(block: BelievedBlock, known: BlockInfo | None, files: Iterable[DbsFil
         yield block.differs(K.DBS_BLOCK_COUNTS, f"{wanted[0]} files, {wanted[1]} bytes", told)
 
 
-def _words(file: BelievedFile | DbsFileInfo) -> str:
+def _words(file: OutputFile | DbsFileInfo) -> str:
     return f"{file.size_bytes} bytes, adler32 {file.adler32}, {file.events} events"
 
 
-def in_rucio(block: BelievedBlock, held: HeldBlock | None, rule: Callable[[str], RuleInfo | None]) -> Iterator[Finding]:
+def in_rucio(block: Believed, held: HeldBlock | None, rule: Callable[[str], RuleInfo | None]) -> Iterator[Finding]:
     """Contents, replicas and rules. ``rule``: one by its id, None when it is gone."""
     if held is None:
         yield block.differs(K.RUCIO_BLOCK_MISSING, f"{len(block.files)} files", "no such block")
         return
-    if block.is_whole and held.is_open:
-        yield block.differs(K.RUCIO_BLOCK_OPEN, "closed", "open")
-    if block.is_whole:
+    row = block.row
+    if row.status in (BlockStatus.COMPLETE, BlockStatus.ARCHIVED):  # it takes no more files
+        if held.is_open:
+            yield block.differs(K.RUCIO_BLOCK_OPEN, "closed", "open")
         for lfn in held.files.keys() - block.files.keys():
             yield block.differs(K.RUCIO_FILE_EXTRA, "no such file", f"{held.files[lfn].size_bytes} bytes", lfn)
     for lfn, file in block.files.items():
@@ -132,12 +111,12 @@ def in_rucio(block: BelievedBlock, held: HeldBlock | None, rule: Callable[[str],
             yield from _replica(block, file, has)
         if file.rule_id:
             yield from _rule(block, lfn, file.rule_id, file.rse, rule(file.rule_id))
-    for rule_id, rse in ((block.tape_rule_id, block.tape_rse), (block.source_rule_id, block.origin_rse)):
+    for rule_id, rse in ((row.tape_rule_id, row.dataset.tape_rse), (row.source_rule_id, row.origin_rse)):
         if rule_id:
-            yield from _rule(block, block.name, rule_id, rse, rule(rule_id))
+            yield from _rule(block, row.dbs_block_name, rule_id, rse, rule(rule_id))
 
 
-def _replica(block: BelievedBlock, file: BelievedFile, has: HeldFile) -> Iterator[Finding]:
+def _replica(block: Believed, file: OutputFile, has: HeldFile) -> Iterator[Finding]:
     """Where its rule keeps it; once that is released, anywhere."""
     # Rucio need not say either (``wms2.adapters.rucio``)
     size, adler32 = has.size_bytes or file.size_bytes, has.adler32.lower() or file.adler32.lower()
@@ -153,7 +132,7 @@ def _replica(block: BelievedBlock, file: BelievedFile, has: HeldFile) -> Iterato
     yield block.differs(kind, f"at {place}" if place else "a copy that is available", elsewhere, file.lfn)
 
 
-def _rule(block: BelievedBlock, name: str, rule_id: str, rse: str, rule: RuleInfo | None) -> Iterator[Finding]:
+def _rule(block: Believed, name: str, rule_id: str, rse: str, rule: RuleInfo | None) -> Iterator[Finding]:
     if rule is None or rule.expires_at is not None:
         found = "gone" if rule is None else f"deleted, gone at {rule.expires_at:%F %T}"
         yield block.differs(K.RULE_GONE, f"rule {rule_id} at {rse}", found, name, rule_id)

@@ -31,9 +31,9 @@ from outputs_app.models import (
     ProcessingBlock,
 )
 from outputs_app.reconciliation.census import ITS_OWN, census
-from outputs_app.reconciliation.compare import BelievedBlock, Finding, in_dbs, in_rucio
+from outputs_app.reconciliation.compare import Believed, Finding, in_dbs, in_rucio
 from outputs_app.reconciliation.rows import KnownRules, blocks_believed, blocks_standing, drift_record
-from outputs_app.turns import TURN_SECONDS
+from outputs_app.turns import TURN_SECONDS, lease_end
 from wms2 import clock
 from wms2.adapters import factory
 from wms2.adapters.types import BlockInfo
@@ -86,7 +86,7 @@ def _claim() -> Comparison | None:
         comparison = rows.filter(free, due_at__lte=now).order_by("due_at", "id").first()
         if comparison is not None:
             comparison.claim_epoch += 1
-            comparison.claim_expires_at = now + timedelta(seconds=conf().effect_lease_seconds)
+            comparison.claim_expires_at = lease_end()
             comparison.save(update_fields=["claim_epoch", "claim_expires_at"])
         return comparison
 
@@ -161,30 +161,31 @@ class Run:
     def _compare_blocks(self, blocks: Sequence[ProcessingBlock], last: int) -> None:
         """One portion; blocks for which something is under way are left to the next run."""
         before = blocks_standing([block.pk for block in blocks])
-        believed = blocks_believed([block for block in blocks if block.pk in before])
+        believed = blocks_believed([block for block in blocks if block.pk in before], "lumis", "parents")
         findings = [*self._in_dbs(believed), *self._in_rucio(believed)]
         with self._recording(up_to_block=last):
             after = blocks_standing(before)
             same = {pk for pk, stamp in before.items() if after.get(pk) == stamp}
             self._record(_compared().filter(block__in=same), [one for one in findings if one.block_id in same])
             self._result["blocks"] += len(same)
-            self._result["files"] += sum(len(block.files) for block in believed if block.pk in same)
+            self._result["files"] += sum(len(block.files) for block in believed if block.row.pk in same)
             self._result["in_flight"] += len(blocks) - len(same)
 
-    def _in_dbs(self, blocks: Sequence[BelievedBlock]) -> Iterator[Finding]:
+    def _in_dbs(self, blocks: Sequence[Believed]) -> Iterator[Finding]:
         outputs = factory.dbs().outputs
         for block in blocks:
-            if block.is_registered:
+            if block.row.dbs_block_closed:
                 # listed at the beginning of the turn: what was registered since is asked for by its name
-                known = self._listed.get(block.name) or outputs.block(block.name)
-                files = outputs.files(block.name, valid_only=False, operation="compare") if known is not None else ()
+                name = block.row.dbs_block_name
+                known = self._listed.get(name) or outputs.block(name)
+                files = outputs.files(name, valid_only=False, operation="compare") if known is not None else ()
                 yield from in_dbs(block, known, files)
 
-    def _in_rucio(self, blocks: Sequence[BelievedBlock]) -> Iterator[Finding]:
-        places = {block.name: {block.place_of(file) for file in block.files.values()} - {""} for block in blocks}
+    def _in_rucio(self, blocks: Sequence[Believed]) -> Iterator[Finding]:
+        places = {block.row.dbs_block_name: {block.place_of(file) for file in block.files.values()} - {""} for block in blocks}
         held = factory.rucio().blocks_held(places) if places else {}
         for block in blocks:
-            yield from in_rucio(block, held.get(block.name), self._rule)
+            yield from in_rucio(block, held.get(block.row.dbs_block_name), self._rule)
 
     @cached_property
     def _listed(self) -> dict[str, BlockInfo]:
@@ -217,8 +218,7 @@ class Run:
             if not self._mine().select_for_update().exists():
                 raise LeaseLost(f"{self._comparison} is claimed by somebody else")
             yield
-            until = clock.now() + timedelta(seconds=conf().effect_lease_seconds)
-            self._mine().update(**changes, result=self._result, last_error="", claim_expires_at=until)
+            self._mine().update(**changes, result=self._result, last_error="", claim_expires_at=lease_end())
 
     def _end(self) -> None:
         """Once more after the interval, as long as blocks of the dataset change; at once if it was asked for meanwhile."""

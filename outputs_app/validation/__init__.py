@@ -1,7 +1,4 @@
 """Whether registered blocks are what they should be, with the evidence of it (ADR 0083)."""
 
-from outputs_app.validation.cases import cases_open
 from outputs_app.validation.rules import FileFinding
 from outputs_app.validation.tending import ValidationProgress, events_in_catalogue, validation_again, validation_tend
-
-__all__ = ["FileFinding", "ValidationProgress", "cases_open", "events_in_catalogue", "validation_again", "validation_tend"]

@@ -50,8 +50,7 @@ class Look:
     def __init__(self, block: ProcessingBlock, generation: int, comment: str) -> None:
         self._block, self._generation, self._comment = block, generation, comment
         (self._believed,) = blocks_believed([block])
-        valid = OutputFile.objects.filter(block=block, validity=Validity.VALID)
-        self._files = {file.lfn: file for file in valid.only("lfn", "events", "lumis", "parents", "unit_id")}
+        self._files = {lfn: file for lfn, file in self._believed.files.items() if file.is_valid}
         self._parents = {lfn: tuple(file.parents) for lfn, file in self._files.items()}
 
     def dbs(self) -> Seen:
@@ -91,12 +90,10 @@ class Look:
         """The block with its files, a copy of each where it is kept, and the rule that keeps it."""
         block, believed = self._block, self._believed
         rule = known_rules(self._comment, self._generation, int(time.monotonic() / 60))
-        places = {believed.place_of(file) for file in believed.files.values() if file.is_valid} - {""}
+        places = {believed.place_of(file) for file in self._files.values()} - {""}
         held = factory.rucio().blocks_held({block.dbs_block_name: places}).get(block.dbs_block_name)
         later = block.tape_rule_id or block.dataset.disk_rule_id
-        findings = [
-            *rules.of_drift(in_rucio(believed, held, rule)), *rules.protected(believed, later, rule)
-        ]  # fmt: skip
+        findings = [*rules.of_drift(in_rucio(believed, held, rule)), *rules.protected(believed, later, rule)]
         return Seen(findings, {"files": len(held.files) if held is not None else 0})
 
     def lumis(self) -> Seen:

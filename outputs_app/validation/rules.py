@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from outputs_app.models import DriftKind, Prognosis
-from outputs_app.reconciliation.compare import MOST_WORDS, BelievedBlock, Finding
+from outputs_app.reconciliation.compare import MOST_WORDS, Believed, Finding
 from wms2.adapters.rucio_types import RuleInfo, RuleState
 
 K, P = DriftKind, Prognosis
@@ -81,14 +81,14 @@ def of_drift(findings: Iterable[Finding]) -> Iterator[FileFinding]:
         yield FileFinding(finding.name, MEANS[finding.kind], finding.expected, finding.found)
 
 
-def protected(block: BelievedBlock, later: str, rule: Callable[[str], RuleInfo | None]) -> Iterator[FileFinding]:
+def protected(block: Believed, later: str, rule: Callable[[str], RuleInfo | None]) -> Iterator[FileFinding]:
     """Rules that are there and not OK: those of the files, or what has replaced them. ``later``: the rule that keeps them once
     the source rules have ended; empty: none is known, and nothing is said of it."""
     rules: dict[str, str] = {}
     for lfn, file in block.files.items():
-        rule_id = file.rule_id or block.source_rule_id or later
+        rule_id = file.rule_id or block.row.source_rule_id or later
         if file.is_valid and rule_id:
-            rules.setdefault(rule_id, lfn if file.rule_id else block.name)
+            rules.setdefault(rule_id, lfn if file.rule_id else block.row.dbs_block_name)
     for rule_id, name in rules.items():
         known = rule(rule_id)
         if known is not None and known.state is not RuleState.OK:

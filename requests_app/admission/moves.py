@@ -11,13 +11,17 @@ from sites_app.models import Schedd
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Away from a schedd, to a certain one or to any other; by whom and why. ``drain``: it holds while that schedd drains."""
+    """Away from a schedd, to a certain one or to any other; by whom and why. ``drain``: it holds while that schedd drains.
+
+    ``to_name`` tells which one it was when it is there no more.
+    """
 
     away: int
     to: int | None
     actor: str
     reason: str
     drain: bool = False
+    to_name: str = ""
 
     @property
     def kept(self) -> dict[str, Any]:

@@ -193,8 +193,8 @@ def schedd_for(request: Request, dag: DAG) -> Decision:
 
 def place(rescued: DAG | None, room: Room, wanted: Wanted, *, reserved: int | None, promised: int = 0) -> Decision:
     """A rescue that is to be moved, or whose schedd is taken out of service, goes to one that sees the same directories, if one
-    is in service; what operators move, or drain so, else leaves its round and is planned anew for another. Where not all units
-    that are wanted have room, at least half must, or the slots that were ``promised`` at admission.
+    is in service; what operators move, or drain so, or what may no longer go to its pool, else leaves its round and is planned
+    anew for another. Where not all units that are wanted have room, at least half must, or the slots that were ``promised``.
     """
     share = wanted.share
     if share.spent:
@@ -209,14 +209,15 @@ def _placed(rescued: DAG | None, room: Room, wanted: Wanted, reserved: int | Non
     half = 1 + math.ceil(wanted.units / 2)
     needed = _Needed(min(half, promised or half), 1 + wanted.units, wanted.pools)
     schedd = rescued.schedd if rescued is not None else None
-    move = _leaving(schedd, wanted.move, room)
+    move = _leaving(schedd, wanted, room)
     allowed = [each for each in room.schedds if move is None or move.allows(each)]
     if rescued is None or schedd is None:
         return _moved(_lightest(room, allowed, needed, reserved), move, room)
     if not rescued.throttles:
         needed = _Needed(1 + rescued.merge_groups, 1 + rescued.merge_groups, wanted.pools)  # as it was rendered
     if move is not None:
-        far = allowed if move is wanted.move or schedd.drain_at_once else []  # where what is left is planned anew
+        # where what is left is planned anew
+        far = allowed if move is wanted.move or not move.drain or schedd.drain_at_once else []
         near = [each for each in allowed if each.directories == schedd.directories]
         there = usable(room, near, wanted.pools) or usable(room, far, wanted.pools)
         if there or not move.drain:
@@ -245,12 +246,16 @@ def nowhere_else(here: Schedd, to: Schedd | None = None, pools: tuple[str, ...] 
     return f"No other schedd can take it: {whys or 'there is none'}."
 
 
-def _leaving(schedd: Schedd | None, wanted: Move | None, room: Room) -> Move | None:
-    """What operators want, or their drain as long as it lasts; else what the state of the rescue's schedd asks for."""
+def _leaving(schedd: Schedd | None, wanted: Wanted, room: Room) -> Move | None:
+    """What operators want, or their drain as long as it lasts; else what the request's pools, or its schedd's state, ask for."""
     draining = {each.pk for each in room.schedds if each.state == ScheddState.DRAINING}
-    if wanted is not None and (not wanted.drain or wanted.away in draining):
-        return wanted
-    if schedd is None or (schedd.state == ScheddState.ENABLED and not schedd.unusable):
+    if wanted.move is not None and (not wanted.move.drain or wanted.move.away in draining):
+        return wanted.move
+    if schedd is None:
+        return None
+    if wanted.pools and schedd.pool_id not in wanted.pools:
+        return Move(schedd.pk, None, "lifecycle", f"it may go to {' or '.join(wanted.pools)} only")
+    if schedd.state == ScheddState.ENABLED and not schedd.unusable:
         return None
     why = schedd.drain_reason or schedd.unusable or f"it is {schedd.get_state_display().lower()}"
     return Move(schedd.pk, None, schedd.drain_actor or "lifecycle", why, drain=True)
@@ -262,7 +267,10 @@ def _moved(decision: Decision, move: Move | None, room: Room) -> Decision:
         return decision
     home = next((schedd.name for schedd in room.schedds if schedd.pk == move.away), "")
     if decision.schedd is None:
-        return replace(decision, waits_for=f"{decision.waits_for} (it is moved away from {home} by {move.actor}: {move.reason})")
+        waits_for = decision.waits_for
+        if move.to is not None and all(schedd.pk != move.to for schedd in room.schedds):
+            waits_for = f"another Move, with another target or none: schedd {move.to_name}, where it was to go, was removed"
+        return replace(decision, waits_for=f"{waits_for} (it is moved away from {home} by {move.actor}: {move.reason})")
     told = {"from": home, "to": decision.schedd.name, "by": move.actor, "why": move.reason}
     return replace(decision, placement={**(decision.placement or {}), "moved": told})
 

@@ -10,8 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from dags_app.planning.merge_kinds import MERGEABLE_CLASSES, merge_kind
-from dags_app.planning.specs import MergeKind, OutputSpec, StepSpec, WorkflowSpec
+from dags_app.planning.specs import MERGEABLE, MergeKind, OutputSpec, StepSpec, WorkflowSpec
 from requests_app.intake import lexicon
 from requests_app.intake.draft import Draft, DroppedModules, StepDraft
 from requests_app.intake.findings import Findings
@@ -186,13 +185,13 @@ def _merge_kind(step: StepDraft, module: OutputModule, configs: Mapping[str, Con
     text = config.pset if config is not None else ""
     found = re.search(rf"""^process\.{re.escape(module.label)}\s*=\s*cms\.OutputModule\(\s*["'](\w+)["']""", text, re.MULTILINE)
     name = found.group(1) if found else ""
-    if name and name not in MERGEABLE_CLASSES:
+    if name and name not in MERGEABLE:
         findings.problem(
             f"{step.prefix}ConfigCacheID",
-            f"output module {module.label} is a {name}, whose files cannot be merged (only {', '.join(MERGEABLE_CLASSES)})",
+            f"output module {module.label} is a {name}, whose files cannot be merged (only {', '.join(MERGEABLE)})",
         )
         name = ""
-    return merge_kind(module.data_tier, name)
+    return MergeKind.of(module.data_tier, name)
 
 
 def _outputs(

@@ -45,7 +45,7 @@ def with_splitting(task: TaskSpec, part: Part) -> TaskSpec:
     return replace(
         task,
         algorithm=cut.algorithm,
-        events_per_job=round_to_lumis(cut.events_per_job, cut.events_per_lumi) if cut.events_per_lumi else cut.events_per_job,
+        events_per_job=round_to_lumis(cut.events_per_job, cut.events_per_lumi),
         lumis_per_job=cut.lumis_per_job,
         files_per_job=cut.files_per_job,
     )

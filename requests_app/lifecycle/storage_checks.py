@@ -16,9 +16,9 @@ from django.db.models import QuerySet
 from dags_app.models import LIVE_SITE_JOB, SiteJob, SiteJobPurpose
 from dags_app.payload.contract.site_tasks import Listed, ListedFile, Listing, ListingTask, SiteResult, WrongFile
 from dags_app.services.site_jobs import Work, site_job_begin, site_jobs_tend
-from outputs_app.cases import repaired_look
+from outputs_app.cases import cases_open, repaired_look
 from outputs_app.models import CaseState, IntegrityCase, OutputFile, Prognosis, StorageCheck, Validity
-from outputs_app.validation import FileFinding, cases_open, validation_tend
+from outputs_app.validation import FileFinding, validation_tend
 from outputs_app.validation.tending import KEPT, blocks_mark_validated, blocks_unvalidated
 from requests_app.models import Request, RequestStatus
 from wms2 import clock

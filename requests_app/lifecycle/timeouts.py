@@ -87,10 +87,8 @@ def watch_timeout(evaluation: Evaluation) -> None:
     if status in ADVANCING and _extended(evaluation, limit):
         return
     if status in HELD_AFTER:
-        alert(
-            request, f"stuck_{status.value}", f"{status.label} for {seconds:.0f} s: {request.last_error or request.waiting_for}"
-        )
-        last = request.last_error or request.waiting_for or "no error was recorded"
+        last = request.waiting_for or request.last_error or "no error was recorded"  # that may be of a status before
+        alert(request, f"stuck_{status.value}", f"{status.label} for {seconds:.0f} s: {last}")
         why = f"{status.label} for {seconds / 3600:.1f} h; last: {last}"
         if status is not S.PLANNING:
             evaluation.transition(S.HELD, why, {"seconds": seconds}, **hold_changes(HoldCode.TIMEOUT, why))

@@ -1,4 +1,4 @@
-"""Verbs on a DAG that decide on its request (spec 7.1); a DAG alone is only paused, by ``dags_app.services.steer``.
+"""Verbs on a DAG that decide on its request (spec 7.1); a DAG alone is only paused, by ``dags_app.services.stop``.
 
 ``remove`` is a hold of the request, ``rescue`` its release, ``move`` its move: a DAG that went away behind its request would be
 found missing. Each is audited on the DAG, refusals too, and on the request as well.
@@ -9,8 +9,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 
 from dags_app.models import DAG
-from dags_app.services.steer import steer_refused
-from dags_app.services.stop import StopMode
+from dags_app.services.stop import StopMode, steer_refused
 from requests_app.models import Request, RequestStatus
 from requests_app.selectors.requests import release_repeated
 from requests_app.services.moving import request_move

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dags_app.planning import lumis
+from dags_app.planning.selection import WantedLumis
 from dags_app.planning.specs import ExclusionKind, InputSpec
-from dags_app.planning.wanted import WantedLumis
 from requests_app.feed import tell
 from requests_app.models import TERMINAL, InputFile, Request, RequestStatus, Workflow
 from requests_app.services.acting import acting

@@ -42,7 +42,7 @@ def request_move(
         here = schedd_of(request)
         if not applies(request, partial(move_refused, to=to)) or here is None:
             return
-        move = Move(here.pk, to.pk if to is not None else None, actor, reason, drain)
+        move = Move(here.pk, to.pk if to is not None else None, actor, reason, drain, to.name if to is not None else "")
         request.moving = move.kept
         Request.objects.filter(pk=request.pk).update(moving=request.moving)
         if stop_first(request, StopIntent.MOVE, actor, reason) and (dag := live_dag_of(request)) is not None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from dags_app.counts import UnitCounts, unit_counts
 from dags_app.models import DAG, LIVE_DAG
@@ -19,6 +21,8 @@ from wms2.errors import InvalidTransition
 from wms2.words import counted
 
 S = RequestStatus
+#: Of which it is told what priority leads there.
+_PLACES = 5
 _WAYS = {ReleaseMode.RESCUE: "rescue", ReleaseMode.NEXT_ROUND: "next round"}
 
 
@@ -206,20 +210,26 @@ def _kept(facts: Facts) -> list[str]:
 
 
 def priority(requests: Sequence[Request]) -> dict[uuid.UUID, list[str]]:
-    """Another place in the queue."""
+    """Another place in the queue: which, and what makes it others."""
     queue = queue_now() if any(request.status == S.QUEUED for request in requests) else None
     ranked = {row.waiting.key: row for row in queue.ranked} if queue else {}
+    heads = [next(same) for _, same in groupby(ranked.values(), lambda row: (row.waiting.urgent, row.priority))]
     told = {}
     for request in requests:
         then = "It counts at once for its jobs in the queue of the schedd; running jobs go on."
         if request.status == S.QUEUED:
             then = "Its place in the queue changes at once."
         if (row := ranked.get(request.pk)) is not None:
-            first = next(each for each in ranked.values() if each.waiting.urgent == row.waiting.urgent)
-            least = int(first.priority - row.priority) + request.priority
+            ahead = [each for each in heads if each.waiting.urgent == row.waiting.urgent and each.place < row.place]
+            shown = ahead[:: math.ceil(len(ahead) / _PLACES) or 1]
+            first = f"the first of {'those that are urgent' if request.urgent else 'those that are not urgent'}"
+            places = {
+                int(each.priority - row.priority) + request.priority: first if each is ahead[0] else f"in place {each.place}"
+                for each in reversed(shown)
+            }
+            steps = [f"with more than {least} it is {place}" for least, place in reversed(places.items())]
             where = f"Its place in the queue is {row.place} of {len(ranked)} and changes at once"
-            among = "those that are urgent" if request.urgent else "those that are not urgent"
-            then = f"{where}; {f'with more than {least} it is' if first is not row else 'it is'} the first of {among}."
+            then = f"{where}; {', '.join(steps) or f'it is {first}'}."
         told[request.pk] = [f"Its priority is {request.priority} now.", then]
     return told
 

@@ -15,7 +15,7 @@ from django.utils import timezone
 from dags_app.counts import jobs_judged
 from dags_app.manifest import ManifestProblem
 from dags_app.models import DAG, WorkUnit, WorkUnitState
-from dags_app.planning.wanted import WantedLumis
+from dags_app.planning.selection import WantedLumis
 from dags_app.services.claims import claims_of, manifest_compare
 from dags_app.services.failures import failures_sweep
 from dags_app.services.lost_queue import lost_unit_nodes

@@ -15,8 +15,8 @@ from psycopg.types.range import Int8Range
 
 from dags_app.models import WorkUnitClaim
 from dags_app.planning import lumis
+from dags_app.planning.selection import WantedLumis
 from dags_app.planning.specs import InputSpec, LumiRanges, RefusedLumi
-from dags_app.planning.wanted import WantedLumis
 from requests_app.models import InputFile, InputLumis, LumiFate, Workflow
 from wms2.copying import copy_rows
 

@@ -19,7 +19,7 @@ from django.db.models.functions import Coalesce
 
 from dags_app.models import UnreadableInput
 from dags_app.planning import lumis
-from dags_app.planning.sites import EMPTY_SITE_LISTS, SiteChoice
+from dags_app.planning.selection import EMPTY_SITE_LISTS, SiteChoice
 from dags_app.planning.specs import WaitingFile, WorkflowSpec
 from requests_app.lease import Fence
 from requests_app.models import InputFile, Workflow

@@ -17,9 +17,9 @@ from django.db.models import Count, F, Sum
 from django.db.models.functions import Coalesce
 
 from dags_app.planning import lumis
+from dags_app.planning.selection import NO_WANTED_LUMI, WantedLumis, wanted_share
 from dags_app.planning.specs import ExclusionKind, InputSpec, LumiRanges, WorkflowSpec
 from dags_app.planning.splitters.lumi_files import NO_LUMI
-from dags_app.planning.wanted import NO_WANTED_LUMI, WantedLumis, wanted_share
 from requests_app.feed import tell
 from requests_app.lease import Fence
 from requests_app.models import InputFile, Request, Workflow

@@ -5,22 +5,3 @@ from sites_app.models.onboarding import Onboarding, OnboardingState, PoolSite
 from sites_app.models.pool import Pool, PoolState
 from sites_app.models.schedd import QueueChange, Schedd, ScheddState
 from sites_app.models.site import Site, SiteBan, SiteRse, SiteStatus
-
-__all__ = [
-    "BAD_HEALTH",
-    "Health",
-    "HealthChange",
-    "Onboarding",
-    "OnboardingState",
-    "Pool",
-    "PoolSite",
-    "PoolState",
-    "QueueChange",
-    "Schedd",
-    "ScheddState",
-    "Site",
-    "SiteBan",
-    "SiteRse",
-    "SiteStatus",
-    "SystemicAlert",
-]

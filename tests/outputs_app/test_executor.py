@@ -24,7 +24,7 @@ from tests.support.locking import paused
 from tests.support.rows import dag_row, new_block, request_row, unit_row, workflow_row
 from tests.support.services import until
 from tests.support.statements import statements
-from wms2 import clock
+from wms2 import clock, in_force
 from wms2.conf import conf
 from wms2.errors import AwaitsPerson, LeaseLost, ServiceRejected, ServiceUnavailable
 from wms2.models import Wake
@@ -93,6 +93,19 @@ def test_an_effect_waits_for_those_it_depends_on(block: ProcessingBlock, outside
     Effect.objects.update(next_attempt_at=timezone.now())
     run()
     assert calls == ["first", "first", "second"]
+
+
+def test_operators_shorten_the_pauses_while_it_runs(block, outside, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_force, "_changed", lambda: {"effect_max_pause_seconds": 5})
+    monkeypatch.setattr(executor.random, "uniform", lambda low, high: high)
+    outside(*[ServiceUnavailable("rucio", "register_files", "no answer")] * 2)
+    row = effect(block)
+    for _ in range(2):
+        Effect.objects.update(next_attempt_at=timezone.now())
+        before = timezone.now()
+        run()
+        row.refresh_from_db()
+        assert before < row.next_attempt_at <= timezone.now() + timedelta(seconds=5)
 
 
 def test_unavailability_is_retried_on_the_schedule_and_given_up_after_days_with_the_block_failed(block, outside) -> None:

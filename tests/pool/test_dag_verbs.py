@@ -13,7 +13,7 @@ from django.contrib.auth.models import User
 from rest_framework.test import APIClient
 
 from dags_app.models import DAG, DAGKind, DAGStatus, WorkUnit, WorkUnitState
-from dags_app.services.steer import dag_hold, dag_release
+from dags_app.services.stop import dag_hold, dag_release
 from deploy.htcondor.sites import SITES
 from outputs_app.models import OutputFile
 from requests_app.models import HoldCode, Request, RequestStatus

@@ -15,7 +15,7 @@ from dags_app.payload.contract.rules import RuleBook
 from dags_app.payload.post.attempts import AttemptFacts, PostCall, evidence_of
 from dags_app.payload.post.classify import policy
 from dags_app.payload.post.eventlog import JobHistory, job_history
-from dags_app.planning.watchdogs import watchdog_lines
+from dags_app.planning.submitfiles import watchdog_lines
 from tests.pool import condor
 from tests.support.faults import fault
 from tests.support.payload_workbench import LIMITS, shipped_rules

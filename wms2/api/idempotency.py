@@ -20,6 +20,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from wms2 import clock
+from wms2.api.preconditions import HEADER as IF_MATCH
 from wms2.api.problems import MEDIA_TYPE as PROBLEM
 from wms2.api.problems import Problem, ProblemError, bad_field
 from wms2.errors import StaleState
@@ -53,6 +54,7 @@ def once(view: Any, key: str, handler: Callable[..., Response], outside: bool, r
         ProblemError: 409 while the first call lasts, 422 if it asked for something else.
     """
     told = json.dumps([request.query_params.lists(), request.body.decode(errors="replace")], default=list)
+    told += request.headers.get(IF_MATCH, "")  # whoever has read it again demands something else
     asked = {"method": request.method, "path": request.path[:500], "digest": hashlib.sha256(told.encode()).hexdigest()}
     row = _begin(request.user.get_username(), key, asked)
     if row.status is not None:

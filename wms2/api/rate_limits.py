@@ -21,6 +21,7 @@ from rest_framework.throttling import BaseThrottle
 from wms2.api.problems import Problem, ProblemError
 from wms2.brake import address_of
 from wms2.conf import conf
+from wms2.in_force import in_force
 from wms2.kept import redis_url
 from wms2.metrics import RATE_LIMITED_TOTAL, RATE_LIMITS_OPEN_TOTAL
 from wms2.shedding import call_of, page_told_to_wait
@@ -146,7 +147,7 @@ class PageRateMiddleware:
 
 
 def _limit(rate: str) -> int:
-    return int(getattr(conf(), f"rate_limit_{rate}")) if rate else 0
+    return int(getattr(in_force(), f"rate_limit_{rate}")) if rate else 0
 
 
 def _counted(rate: str, user: Any, request: HttpRequest) -> Answer | None:

@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
-from kombu import Queue  # type: ignore[attr-defined]
+from kombu import Queue
 
 from wms2.metrics_files import count_in_files
 from wms2.settings.database import database_from_url

@@ -24,11 +24,13 @@ from wms2.audit import audit
 from wms2.errors import NoneFree
 from wms2.models import Resource, ResourceLease, Worker, WorkerPool
 from wms2.shedding import Call
-from wms2.work.resources import lease_beat, lease_release, lease_take, leases_shown, resources_shown
+from wms2.work.resources import OWN, lease_beat, lease_release, lease_take, leases_shown, resources_shown
 from wms2.work.workers import last_heartbeat_at, pools_shown, workers_alive, workers_shown
 
 #: When somebody who got no lease may ask again.
 _RETRY_AFTER_SECONDS = 5
+#: For so long somebody outside may have of what planning and registration need, without a heartbeat.
+_MOST_OF_OWN_SECONDS = 600
 
 
 class WorkerPoolSerializer(serializers.ModelSerializer):
@@ -135,6 +137,14 @@ class TakeSerializer(StrictSerializer):
     units = serializers.IntegerField(min_value=1, max_value=10**9, default=1)
     holder = TextField(max_length=300, help_text="what it is for")
     ttl_seconds = serializers.FloatField(min_value=1, max_value=86_400, default=60, help_text="lost after this without heartbeat")
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """What nobody reports on must not stop all planning, or all registrations, for a day."""
+        if attrs["resource"] in OWN and attrs["ttl_seconds"] > _MOST_OF_OWN_SECONDS:
+            raise serializers.ValidationError(
+                {"ttl_seconds": f"at most {_MOST_OF_OWN_SECONDS} of what WMS2 itself needs; report"}
+            )
+        return attrs
 
 
 class LeasesViewSet(RowsViewSet):

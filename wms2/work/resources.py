@@ -24,13 +24,14 @@ from wms2.identity import process_name
 from wms2.models import Resource, ResourceLease
 
 PLANNING, REGISTRATION = "planning", "registration"
-_BUILT_IN = {PLANNING: (2000, "MB of memory of plans"), REGISTRATION: (8, "blocks that DBS is told of")}
+#: What WMS2 itself takes leases of, with units and what is counted.
+OWN = {PLANNING: (2000, "MB of memory of plans"), REGISTRATION: (8, "blocks that DBS is told of")}
 _TTL_SECONDS = 60.0
 
 
 def resources_ensure(**_: object) -> None:
     """After each migrate: what the code itself takes is there."""
-    for name, (units, unit) in _BUILT_IN.items():
+    for name, (units, unit) in OWN.items():
         Resource.objects.get_or_create(name=name, defaults={"units": units, "unit": unit})
 
 
@@ -80,7 +81,9 @@ def lease_take(*, name: str, units: int, holder: str, process: str, ttl_seconds:
         _reclaim(found.leases.all())
         taken = found.leases.aggregate(taken=Sum("units"))["taken"] or 0
         if taken + units > found.units:
-            raise NoneFree(f"{name}: {units} of {found.units} {found.unit}, of which {taken} are taken")
+            most = found.leases.order_by("-units", "pk")[0]
+            who = f"{most.units} by {most.process} for {most.holder}, since {most.taken_at:%Y-%m-%d %H:%M} UTC"
+            raise NoneFree(f"{name}: {units} of {found.units} {found.unit}, of which {taken} are taken: {who}")
         now = clock.now()
         return ResourceLease.objects.create(
             resource=found, units=units, holder=holder[:300], process=process, ttl_seconds=ttl_seconds,

@@ -12,9 +12,17 @@ from collections.abc import Iterable, Iterator
 
 from dags_app.payload.contract.documents import InputFile
 from dags_app.planning import lumis
-from dags_app.planning.sites import SiteChoice
-from dags_app.planning.specs import ExcludedFile, ExclusionKind, InputFileSpec, JobSpec, LumiRanges, PlanItem, WorkflowSpec
-from dags_app.planning.wanted import NO_WANTED_LUMI, WantedLumis, wanted_share
+from dags_app.planning.selection import NO_WANTED_LUMI, SiteChoice, WantedLumis, wanted_share
+from dags_app.planning.specs import (
+    ExcludedFile,
+    ExclusionKind,
+    InputFileSpec,
+    InputSpec,
+    JobSpec,
+    LumiRanges,
+    PlanItem,
+    WorkflowSpec,
+)
 from wms2.errors import PlanningRefused
 
 
@@ -26,87 +34,67 @@ class _Group:
     def __init__(self, sites: frozenset[str]) -> None:
         self.sites = sites
         self.last_lfn = ""
+        self._start()
+
+    def _start(self) -> None:
         self.files: list[InputFile] = []
         self.events = 0
         self.lumis = 0
         self.wanted: list[LumiRanges] = []
         self.cut = False
 
-
-class FileBasedSplitter:
-    """Files of a group in order of their names, ``files_per_job`` at a time. Whole files only: ``left`` must be the file."""
-
-    def __init__(self, workflow: WorkflowSpec) -> None:
-        if workflow.input is None:
-            raise PlanningRefused("FileBased needs an input dataset")
-        if workflow.splitting.files_per_job < 1:
-            raise PlanningRefused(f"FilesPerJob must be at least 1, not {workflow.splitting.files_per_job}")
-        self._files_per_job = workflow.splitting.files_per_job
-        self._with_parents = workflow.input.include_parents
-        self._wanted = WantedLumis(workflow.input)
-        self._choice = SiteChoice(workflow)
-
-    def split(self, files: Iterable[InputFileSpec]) -> Iterator[PlanItem]:
-        """Jobs as their files become complete; the last, shorter jobs of all groups at the end.
-
-        Raises:
-            ValueError: the LFNs of a location group do not ascend (a file listed twice included).
-            PlanningRefused: part of a file is already planned, so it cannot be taken whole.
-        """
-        groups: dict[frozenset[str], _Group] = {}
-        places: dict[frozenset[str], _Group | str] = {}
-        everything, with_parents, files_per_job = self._wanted.everything, self._with_parents, self._files_per_job
-        for file in files:
-            place = places.get(file.locations)
-            if place is None:
-                place = places[file.locations] = self._place(file.locations, groups)
-            if isinstance(place, str):
-                yield ExcludedFile(file.lfn, place)
-                continue
-            expected = file.events
-            if not everything:
-                wanted = self._wanted.of(file)
-                if not wanted:
-                    yield ExcludedFile(file.lfn, NO_WANTED_LUMI, ExclusionKind.UNWANTED)
-                    continue
-                place.wanted.append(wanted)
-                place.cut = place.cut or wanted != file.lumis
-                expected = wanted_share(file.events, file.lumis, wanted)
-            if file.left is not None:
-                _check_whole(file)
-            lfn, events, held = file.lfn, file.events, place.files
-            if lfn <= place.last_lfn:
-                raise ValueError(f"files must be in ascending order of their names: {lfn} after {place.last_lfn}")
-            place.last_lfn = lfn
-            place.events += expected
-            place.lumis += lumis.count(file.lumis)
-            held.append(InputFile(lfn, file.size_bytes, events, None, None, file.parents if with_parents else ()))
-            if len(held) == files_per_job:
-                yield self._close(place)
-        for group in groups.values():
-            if group.files:
-                yield self._close(group)
-
-    def _place(self, locations: frozenset[str], groups: dict[frozenset[str], _Group]) -> _Group | str:
-        """The group of files at these locations, or why they cannot be read."""
-        problem = self._choice.problem(locations)
-        if problem is not None:
-            return problem
-        return groups.setdefault(self._choice.group(locations), _Group(self._choice.sites(locations)))
-
-    def _close(self, group: _Group) -> JobSpec:
-        mask = None
-        if self._wanted.has_lumi_list or group.cut:
-            mask = lumis.union(*group.wanted) if len(group.wanted) > 1 else group.wanted[0]
-        job = JobSpec(group.events, group.sites, None, tuple(group.files), mask, file_lumis=group.lumis)
-        group.files.clear()
-        group.wanted.clear()
-        group.events, group.lumis, group.cut = 0, 0, False
+    def close(self, masked: bool) -> JobSpec:
+        """The job as it is; empties this one."""
+        mask = lumis.union(*self.wanted) if masked or self.cut else None
+        job = JobSpec(self.events, self.sites, None, tuple(self.files), mask, file_lumis=self.lumis)
+        self._start()
         return job
 
 
-def _check_whole(file: InputFileSpec) -> None:
-    if file.left != ((0, max(file.events - 1, 0)),):
-        raise PlanningRefused(
-            f"FileBased takes whole files, but of {file.lfn} only the events {file.left} are left to be planned"
-        )
+def split_by_files(workflow: WorkflowSpec, asked: InputSpec, files: Iterable[InputFileSpec]) -> Iterator[PlanItem]:
+    """Files of a group in order of their names, ``files_per_job`` at a time; the last, shorter jobs of all groups at the end.
+
+    Raises:
+        ValueError: the LFNs of a location group do not ascend (a file listed twice included).
+        PlanningRefused: part of a file is already planned, so it cannot be taken whole.
+    """
+    wanted, choice = WantedLumis(asked), SiteChoice(workflow)
+    groups: dict[frozenset[str], _Group] = {}
+    places: dict[frozenset[str], _Group | str] = {}
+    everything, masked = wanted.everything, wanted.has_lumi_list
+    with_parents, files_per_job = asked.include_parents, workflow.splitting.files_per_job
+    for file in files:
+        place = places.get(file.locations)
+        if place is None:
+            place = choice.problem(file.locations) or groups.setdefault(
+                choice.group(file.locations), _Group(choice.sites(file.locations))
+            )
+            places[file.locations] = place
+        if isinstance(place, str):
+            yield ExcludedFile(file.lfn, place)
+            continue
+        expected = file.events
+        if not everything:
+            ranges = wanted.among(file.lumis)
+            if not ranges:
+                yield ExcludedFile(file.lfn, NO_WANTED_LUMI, ExclusionKind.UNWANTED)
+                continue
+            place.wanted.append(ranges)
+            place.cut = place.cut or ranges != file.lumis
+            expected = wanted_share(file.events, file.lumis, ranges)
+        if not file.is_whole:
+            raise PlanningRefused(
+                f"FileBased takes whole files, but of {file.lfn} only the events {file.left} are left to be planned"
+            )
+        lfn, events, held = file.lfn, file.events, place.files
+        if lfn <= place.last_lfn:
+            raise ValueError(f"files must be in ascending order of their names: {lfn} after {place.last_lfn}")
+        place.last_lfn = lfn
+        place.events += expected
+        place.lumis += lumis.count(file.lumis)
+        held.append(InputFile(lfn, file.size_bytes, events, None, None, file.parents if with_parents else ()))
+        if len(held) == files_per_job:
+            yield place.close(masked)
+    for group in groups.values():
+        if group.files:
+            yield group.close(masked)

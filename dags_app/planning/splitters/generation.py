@@ -1,6 +1,8 @@
 """EventBased without input: numbers for generated events and lumis (docs/splitting.md, Generation).
 
 Event numbers are 64 bit and never start again: lumis and events both go on without gap from wherever the ledger says.
+EventsPerJob is at most the total, EventsPerLumi at most EventsPerJob, then EventsPerJob is rounded to whole lumis. These
+follow from the whole request, not from what is left, so every round cuts alike.
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dags_app.payload.contract.documents import Generate
-from dags_app.planning.sites import SiteChoice
+from dags_app.planning.selection import SiteChoice
 from dags_app.planning.specs import GenerationLeft, GenerationSpec, JobSpec, WorkflowSpec
 from dags_app.planning.splitters.rounding import round_to_lumis
 from wms2.errors import PlanningRefused
@@ -19,66 +21,37 @@ MAX_EVENT = 2**63 - 2
 MAX_LUMI = 2**32 - 1
 
 
-class GenerationSplitter:
-    """Cuts a generation into jobs of whole lumis.
+def split_generation(workflow: WorkflowSpec, spec: GenerationSpec, left: GenerationLeft | None) -> Iterator[JobSpec]:
+    """Jobs of whole lumis in order of their numbers, of all or what is left of a generation.
 
-    EventsPerJob is at most the total, EventsPerLumi at most EventsPerJob, then EventsPerJob is rounded to whole lumis. These
-    follow from the whole request, not from what is left, so every round cuts alike.
+    Raises:
+        PlanningRefused: no site is left, or the last event or lumi would be too large to be a number of its kind.
     """
-
-    def __init__(self, workflow: WorkflowSpec) -> None:
-        if workflow.generation is None:
-            raise PlanningRefused("the request generates no events")
-        self._spec = workflow.generation
-        self._sites = SiteChoice(workflow).for_generation()
-        _check_numbers(self._spec)
-        events_per_job = min(self._spec.events_per_job, self._spec.events)
-        self.events_per_lumi = min(self._spec.events_per_lumi, events_per_job)
-        self.events_per_job = round_to_lumis(events_per_job, self.events_per_lumi)
-
-    def split(self, left: GenerationLeft | None = None) -> Iterator[JobSpec]:
-        """Jobs in order of their numbers.
-
-        Raises:
-            PlanningRefused: the last event or lumi would be too large to be a number of its kind.
-        """
-        if left is None:
-            left = GenerationLeft(self._spec.first_event, self._spec.first_lumi, self._spec.events)
-        self._check_end(left)
-        return self._jobs(left)
-
-    def _jobs(self, left: GenerationLeft) -> Iterator[JobSpec]:
-        run, per_lumi, per_job, sites = self._spec.run, self.events_per_lumi, self.events_per_job, self._sites
-        event, lumi = left.first_event, left.first_lumi
-        end = event + left.events
-        while event < end:
-            events = min(per_job, end - event)
-            lumis = -(-events // per_lumi)
-            yield JobSpec(events, sites, Generate(run, event, event + events - 1, lumi, lumi + lumis - 1, per_lumi))
-            event += events
-            lumi += lumis
-
-    def _check_end(self, left: GenerationLeft) -> None:
-        full_jobs, rest = divmod(left.events, self.events_per_job)
-        lumis = full_jobs * (self.events_per_job // self.events_per_lumi) + -(-rest // self.events_per_lumi)
-        if left.first_event + left.events - 1 > MAX_EVENT:
-            raise PlanningRefused(
-                f"event numbers would pass {MAX_EVENT}; FirstEvent is {left.first_event}, {left.events} events are left"
-            )
-        if left.first_lumi + lumis - 1 > MAX_LUMI:
-            raise PlanningRefused(
-                f"lumi numbers would pass {MAX_LUMI}: {lumis} lumis from {left.first_lumi} on are needed; "
-                "raise EventsPerLumi or lower FirstLumi"
-            )
+    left = left or GenerationLeft(spec.first_event, spec.first_lumi, spec.events)
+    sites = SiteChoice(workflow).for_generation()
+    per_job = min(spec.events_per_job, spec.events)
+    per_lumi = min(spec.events_per_lumi, per_job)
+    per_job = round_to_lumis(per_job, per_lumi)
+    _check_end(left, per_job, per_lumi)
+    event, lumi = left.first_event, left.first_lumi
+    end = event + left.events
+    while event < end:
+        events = min(per_job, end - event)
+        lumis = -(-events // per_lumi)
+        yield JobSpec(events, sites, Generate(spec.run, event, event + events - 1, lumi, lumi + lumis - 1, per_lumi))
+        event += events
+        lumi += lumis
 
 
-def _check_numbers(spec: GenerationSpec) -> None:
-    for name, value in (
-        ("FirstEvent", spec.first_event),
-        ("FirstLumi", spec.first_lumi),
-        ("RequestNumEvents", spec.events),
-        ("EventsPerJob", spec.events_per_job),
-        ("EventsPerLumi", spec.events_per_lumi),
-    ):
-        if value < 1:
-            raise PlanningRefused(f"{name} must be at least 1, not {value}")
+def _check_end(left: GenerationLeft, per_job: int, per_lumi: int) -> None:
+    full_jobs, rest = divmod(left.events, per_job)
+    lumis = full_jobs * (per_job // per_lumi) + -(-rest // per_lumi)
+    if left.first_event + left.events - 1 > MAX_EVENT:
+        raise PlanningRefused(
+            f"event numbers would pass {MAX_EVENT}; FirstEvent is {left.first_event}, {left.events} events are left"
+        )
+    if left.first_lumi + lumis - 1 > MAX_LUMI:
+        raise PlanningRefused(
+            f"lumi numbers would pass {MAX_LUMI}: {lumis} lumis from {left.first_lumi} on are needed; "
+            "raise EventsPerLumi or lower FirstLumi"
+        )

@@ -10,136 +10,108 @@ lumi is read by exactly one job, and a lumi is one claim.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
+from typing import NamedTuple
 
 from dags_app.planning import lumis
-from dags_app.planning.sites import SiteChoice
-from dags_app.planning.specs import InputFileSpec, JobSpec, LumiRanges, PlanItem, RefusedLumi, WorkflowSpec
+from dags_app.planning.selection import SiteChoice
+from dags_app.planning.specs import InputFileSpec, InputSpec, JobSpec, LumiRanges, PlanItem, RefusedLumi, WorkflowSpec
 from dags_app.planning.splitters.lumi_files import Group, HeldFile, Tour, collect, tours
 from dags_app.planning.splitters.rounding import round_half_even, round_to_lumis
-from wms2.errors import PlanningRefused
 
 #: What a lumi takes of a job's limit; a fraction only where a file has less than one event to a lumi.
 Cost = int | Fraction
 
 
-class LumiSplitter(ABC):
-    """What the two have in common. A subclass says what a job may take and what a lumi costs of that."""
+class _Filling(NamedTuple):
+    """How jobs are filled: what the lumis of one may cost together (a job of one lumi may cost more), what one lumi costs that
+    exactly these files hold, and why no job may take a lumi of such a cost."""
 
-    def __init__(self, workflow: WorkflowSpec) -> None:
-        if workflow.input is None:
-            raise PlanningRefused(f"{workflow.splitting.algorithm} needs an input dataset")
-        self._input = workflow.input
-        self._choice = SiteChoice(workflow)
-        self._halt = workflow.splitting.halt_job_on_file_boundaries
-        self._limit = self._job_limit(workflow)
-
-    @abstractmethod
-    def _job_limit(self, workflow: WorkflowSpec) -> int:
-        """What the lumis of one job may cost together; a job of one lumi may cost more."""
-
-    @abstractmethod
-    def _cost(self, holders: tuple[HeldFile, ...]) -> Cost:
-        """What one lumi costs that exactly these files hold."""
-
-    def _too_large(self, cost: Cost) -> str | None:
-        """Why no job may take a lumi of this cost, or None."""
-        return None
-
-    def split(self, files: Iterable[InputFileSpec]) -> Iterator[PlanItem]:
-        """Excluded files by name, then jobs and refused lumis, location group by location group.
-
-        All files are read before the first job comes: any two may share a lumi. The order of ``files`` does not matter.
-
-        Raises:
-            ValueError: a file is given twice.
-            PlanningRefused: a file is left in part by events, which a lumi splitting cannot take.
-        """
-        collected = collect(self._input, self._choice, files)
-        yield from collected.excluded
-        for tour in tours(collected.files):
-            if self._choice.problem(tour.group) is None:
-                yield from self._deal(tour, self._choice.sites(tour.group))
-            else:
-                yield from _without_a_site(tour)
-
-    def _deal(self, tour: Tour, sites: Group) -> Iterator[PlanItem]:
-        job = _OpenJob(sites)
-        limit, cost_of, halt = self._limit, self._cost, self._halt
-        for stop in tour.stops():
-            if halt and job.intervals:
-                yield job.close()
-            for run, pieces in stop:
-                for first, last, holders in pieces:
-                    cost = cost_of(holders)
-                    reason = self._too_large(cost)
-                    if reason is not None:
-                        yield from _refused(run, first, last, holders, reason)
-                        continue
-                    if job.run != run:
-                        if job.intervals:
-                            yield job.close()
-                        job.run = run
-                    while first <= last:
-                        count = last - first + 1
-                        if cost:
-                            count = min(count, int((limit - job.cost) // cost))
-                            if count < 1:
-                                if job.intervals:
-                                    yield job.close()
-                                    continue
-                                count = 1
-                        job.take(first, first + count - 1, holders, cost)
-                        first += count
-        if job.intervals:
-            yield job.close()
+    limit: int
+    cost_of: Callable[[tuple[HeldFile, ...]], Cost]
+    too_large: Callable[[Cost], str | None] = lambda cost: None
 
 
-class LumiBasedSplitter(LumiSplitter):
-    """``lumis_per_job`` lumis to a job; a lumi counts once, in however many files it lies."""
-
-    def _job_limit(self, workflow: WorkflowSpec) -> int:
-        if workflow.splitting.lumis_per_job < 1:
-            raise PlanningRefused(f"LumisPerJob must be at least 1, not {workflow.splitting.lumis_per_job}")
-        return workflow.splitting.lumis_per_job
-
-    def _cost(self, holders: tuple[HeldFile, ...]) -> Cost:
-        return 1
+def split_by_lumis(workflow: WorkflowSpec, asked: InputSpec, files: Iterable[InputFileSpec]) -> Iterator[PlanItem]:
+    """LumiBased: ``lumis_per_job`` lumis to a job; a lumi counts once, in however many files it lies."""
+    return _split(workflow, asked, files, _Filling(workflow.splitting.lumis_per_job, lambda holders: 1))
 
 
-class EventAwareLumiBasedSplitter(LumiSplitter):
-    """``events_per_job`` events to a job, by each file's average of events per lumi.
+def split_by_events_of_lumis(workflow: WorkflowSpec, asked: InputSpec, files: Iterable[InputFileSpec]) -> Iterator[PlanItem]:
+    """EventAwareLumiBased: ``events_per_job`` events to a job, by each file's average of events per lumi.
 
     The average is rounded to a whole number, half to even; where that gives 0 for a file that has events, the exact average
     counts, so that thin files keep the limit. Lumis of files without events cost nothing. A lumi in several files costs the
     sum. One that would run longer than the job time limit is refused, alone.
     """
+    splitting, seconds_per_event = workflow.splitting, workflow.resources.time_per_event_seconds
 
-    def _job_limit(self, workflow: WorkflowSpec) -> int:
-        splitting = workflow.splitting
-        if splitting.events_per_job < 1:
-            raise PlanningRefused(f"EventsPerJob must be at least 1, not {splitting.events_per_job}")
-        self._seconds_per_event = workflow.resources.time_per_event_seconds
-        self._time_limit_seconds = splitting.job_time_limit_seconds
-        if splitting.events_per_lumi > 0:
-            return round_to_lumis(splitting.events_per_job, splitting.events_per_lumi)
-        return splitting.events_per_job
-
-    def _cost(self, holders: tuple[HeldFile, ...]) -> Cost:
-        if len(holders) == 1:
-            return _average(holders[0])
-        return sum((_average(file) for file in holders), start=0)
-
-    def _too_large(self, cost: Cost) -> str | None:
-        seconds = float(cost) * self._seconds_per_event
-        if seconds <= self._time_limit_seconds:
+    def too_large(cost: Cost) -> str | None:
+        seconds = float(cost) * seconds_per_event
+        if seconds <= splitting.job_time_limit_seconds:
             return None
         return (
             f"a lumi of about {round(cost)} events would run {seconds / 3600:.1f} h, longer than the job time limit of "
-            f"{self._time_limit_seconds / 3600:g} h"
+            f"{splitting.job_time_limit_seconds / 3600:g} h"
         )
+
+    limit = round_to_lumis(splitting.events_per_job, splitting.events_per_lumi)
+    return _split(workflow, asked, files, _Filling(limit, _events_of, too_large))
+
+
+def _events_of(holders: tuple[HeldFile, ...]) -> Cost:
+    return _average(holders[0]) if len(holders) == 1 else sum(map(_average, holders), start=0)
+
+
+def _split(workflow: WorkflowSpec, asked: InputSpec, files: Iterable[InputFileSpec], filling: _Filling) -> Iterator[PlanItem]:
+    """Excluded files by name, then jobs and refused lumis, location group by location group.
+
+    All files are read before the first job comes: any two may share a lumi. The order of ``files`` does not matter.
+
+    Raises:
+        ValueError: a file is given twice.
+        PlanningRefused: a file is left in part by events, which a lumi splitting cannot take.
+    """
+    choice, halt = SiteChoice(workflow), workflow.splitting.halt_job_on_file_boundaries
+    held, excluded = collect(asked, choice, files)
+    yield from excluded
+    for tour in tours(held):
+        if choice.problem(tour.group) is None:
+            yield from _deal(tour, choice.sites(tour.group), filling, halt)
+        else:
+            yield from _without_a_site(tour)
+
+
+def _deal(tour: Tour, sites: Group, filling: _Filling, halt: bool) -> Iterator[PlanItem]:
+    job = _OpenJob(sites)
+    limit, cost_of, too_large = filling
+    for stop in tour.stops():
+        if halt and job.intervals:
+            yield job.close()
+        for run, first, last, holders in stop:
+            cost = cost_of(holders)
+            reason = too_large(cost)
+            if reason is not None:
+                yield from _refused(run, first, last, holders, reason)
+                continue
+            if job.run != run:
+                if job.intervals:
+                    yield job.close()
+                job.run = run
+            while first <= last:
+                count = last - first + 1
+                if cost:
+                    count = min(count, int((limit - job.cost) // cost))
+                    if count < 1:
+                        if job.intervals:
+                            yield job.close()
+                            continue
+                        count = 1
+                job.take(first, first + count - 1, holders, cost)
+                first += count
+    if job.intervals:
+        yield job.close()
 
 
 def _average(file: HeldFile) -> Cost:
@@ -149,15 +121,14 @@ def _average(file: HeldFile) -> Cost:
 def _without_a_site(tour: Tour) -> Iterator[RefusedLumi]:
     """Only lumis of several files come here: files that no site of the request holds were excluded before."""
     for stop in tour.stops():
-        for run, pieces in stop:
-            for first, last, holders in pieces:
-                where = "; ".join(f"{file.lfn} at {', '.join(sorted(file.group))}" for file in holders[:3])
-                more = f" and {len(holders) - 3} more" if len(holders) > 3 else ""
-                reason = (
-                    f"it lies in {len(holders)} files that no site of the request has all of ({where}{more}); with "
-                    "TrustSitelists they are read from the sites of the request's lists"
-                )
-                yield from _refused(run, first, last, holders, reason, for_lack_of_site=True)
+        for run, first, last, holders in stop:
+            where = "; ".join(f"{file.lfn} at {', '.join(sorted(file.group))}" for file in holders[:3])
+            more = f" and {len(holders) - 3} more" if len(holders) > 3 else ""
+            reason = (
+                f"it lies in {len(holders)} files that no site of the request has all of ({where}{more}); with "
+                "TrustSitelists they are read from the sites of the request's lists"
+            )
+            yield from _refused(run, first, last, holders, reason, for_lack_of_site=True)
 
 
 def _refused(

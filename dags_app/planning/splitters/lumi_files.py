@@ -13,16 +13,15 @@ from operator import itemgetter
 
 from dags_app.payload.contract.documents import InputFile
 from dags_app.planning import lumis
-from dags_app.planning.sites import SiteChoice
+from dags_app.planning.selection import NO_WANTED_LUMI, SiteChoice, WantedLumis
 from dags_app.planning.specs import ExcludedFile, ExclusionKind, InputFileSpec, InputSpec, LumiRanges
-from dags_app.planning.wanted import NO_WANTED_LUMI, WantedLumis
 from wms2.errors import PlanningRefused
 
 Group = frozenset[str]
-#: first, last, holders; all of one run
-Piece = tuple[int, int, tuple["HeldFile", ...]]
+#: run, first, last, holders
+Piece = tuple[int, int, int, tuple["HeldFile", ...]]
 
-_FIRST = itemgetter(0)
+_BY_LUMI = itemgetter(0, 1)
 
 #: Reason for a file that a lumi splitting cannot see.
 NO_LUMI = "the file has no lumis, so no splitting by lumis can take it; use FileBased or EventBased"
@@ -65,16 +64,12 @@ class HeldFile:
         return events * self._dealt // self.lumis - events * before // self.lumis
 
 
-@dataclass(frozen=True, slots=True)
-class Collected:
-    """Files in the order in which they are dealt (lowest run, then its lumis, then name), and those left out, by name."""
+def collect(
+    spec: InputSpec, choice: SiteChoice, files: Iterable[InputFileSpec]
+) -> tuple[tuple[HeldFile, ...], tuple[ExcludedFile, ...]]:
+    """The files in the order in which they are dealt (lowest run, then its lumis, then name), and those left out, by name.
 
-    files: tuple[HeldFile, ...]
-    excluded: tuple[ExcludedFile, ...]
-
-
-def collect(spec: InputSpec, choice: SiteChoice, files: Iterable[InputFileSpec]) -> Collected:
-    """All files at once, since any two may share a lumi; the answer does not depend on the order given.
+    All at once, since any two may share a lumi; the answer does not depend on the order given.
 
     Raises:
         ValueError: a file is given twice.
@@ -91,13 +86,17 @@ def collect(spec: InputSpec, choice: SiteChoice, files: Iterable[InputFileSpec])
         seen.add(file.lfn)
         if file.locations not in places:
             places[file.locations] = choice.problem(file.locations)
-        todo = wanted.of(file)
+        todo = wanted.among(file.lumis)
         problem = NO_LUMI if not file.lumis else places[file.locations] or (None if todo else NO_WANTED_LUMI)
         if problem is not None:
             kind = ExclusionKind.UNWANTED if problem is NO_WANTED_LUMI else ExclusionKind.UNUSABLE
             excluded.append(ExcludedFile(file.lfn, problem, kind))
             continue
-        _check_whole(file)
+        if not file.is_whole:
+            raise PlanningRefused(
+                f"{file.lfn} is partly planned by events ({file.left} are left), so its lumis cannot be planned; "
+                "a request keeps its splitting algorithm"
+            )
         if file.left_lumis is not None:
             todo = lumis.intersect(todo, file.left_lumis)
         if todo:
@@ -109,15 +108,7 @@ def collect(spec: InputSpec, choice: SiteChoice, files: Iterable[InputFileSpec])
     excluded.sort(key=lambda each: each.lfn)
     for place, (_, mine) in enumerate(held):
         mine.place = place
-    return Collected(tuple(mine for _, mine in held), tuple(excluded))
-
-
-def _check_whole(file: InputFileSpec) -> None:
-    if file.left is not None and file.left != ((0, max(file.events - 1, 0)),):
-        raise PlanningRefused(
-            f"{file.lfn} is partly planned by events ({file.left} are left), so its lumis cannot be planned; "
-            "a request keeps its splitting algorithm"
-        )
+    return tuple(mine for _, mine in held), tuple(excluded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,25 +185,21 @@ class Tour:
         """Deal a segment where the file stands."""
         self._segments.setdefault(place, []).append(segment)
 
-    def stops(self) -> Iterator[list[tuple[int, list[Piece]]]]:
-        """For each file the runs dealt at it, ascending, each with its pieces, ascending."""
+    def stops(self) -> Iterator[list[Piece]]:
+        """For each file the pieces dealt at it, by run and ascending."""
         for place in sorted({*self.places, *self._segments}) if self._segments else self.places:
             file = self._files[place]
             own = file.todo if file.group == self.group else {}
             if place in self._shared:
                 own = lumis.subtract(own, lumis.from_intervals((s.run, s.first, s.last) for s in self._shared[place]))
             alone: tuple[HeldFile, ...] = (file,)
-            pieces: dict[int, list[Piece]] = {
-                run: [(first, last, alone) for first, last in intervals] for run, intervals in own.items()
-            }
-            for segment in self._segments.get(place, ()):
-                holders = tuple([self._files[holder] for holder in segment.holders])
-                pieces.setdefault(segment.run, []).append((segment.first, segment.last, holders))
-            yield (
-                [(run, sorted(pieces[run], key=_FIRST)) for run in sorted(pieces)]
-                if place in self._segments
-                else [*pieces.items()]
-            )
+            pieces: list[Piece] = [(run, first, last, alone) for run, spans in own.items() for first, last in spans]
+            if place in self._segments:
+                for segment in self._segments[place]:
+                    holders = tuple([self._files[holder] for holder in segment.holders])
+                    pieces.append((segment.run, segment.first, segment.last, holders))
+                pieces.sort(key=_BY_LUMI)
+            yield pieces
 
 
 def tours(files: Sequence[HeldFile]) -> list[Tour]:

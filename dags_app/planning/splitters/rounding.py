@@ -10,8 +10,10 @@ def round_half_even(dividend: int, divisor: int) -> int:
 
 
 def round_to_lumis(events_per_job: int, events_per_lumi: int) -> int:
-    """``events_per_job`` as a multiple of ``events_per_lumi``: the nearest, half to even, at least one lumi.
+    """``events_per_job`` as a multiple of ``events_per_lumi``: the nearest, half to even, at least one lumi; 0: as it is.
 
     1250 with 300 gives 1200, 1180 with 300 also 1200 (more than asked), 100 with 300 gives 300.
     """
+    if not events_per_lumi:
+        return events_per_job
     return max(round_half_even(events_per_job, events_per_lumi), 1) * events_per_lumi

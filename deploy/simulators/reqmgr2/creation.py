@@ -11,7 +11,7 @@ from deploy.simulators.reqmgr2.arguments import Args, create_arguments, element_
 from deploy.simulators.reqmgr2.checking import InvalidSpec, check_arguments, refuse_unknown, set_defaults
 from deploy.simulators.reqmgr2.kinds import to_bool
 from deploy.simulators.reqmgr2.outputs import FindConfig, compute, load_modules
-from deploy.simulators.reqmgr2.states import REQUEST_TYPES, START
+from deploy.simulators.reqmgr2.states import REQUEST_TYPES, START, elements_of
 
 MAX_CHAIN_LENGTH = 10
 TARGET_JOB_SECONDS = 12 * 3600
@@ -132,7 +132,7 @@ def _construct(document: dict[str, Any], definition: Args, around: Surroundings)
     outputs = compute(document, {}, around.find_config)
     if request_type in ("StepChain", "TaskChain"):
         document["ChainParentageMap"] = outputs.parentage
-        _derive_splitting(document["Step1" if request_type == "StepChain" else "Task1"], document)
+        _derive_splitting(next(iter(elements_of(document).values())), document)
     else:
         _derive_event_count(document)
     document["RequestWorkflow"] = f"{document['CouchURL']}/reqmgr_workload_cache/{document['RequestName']}/spec"

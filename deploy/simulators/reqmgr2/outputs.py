@@ -11,6 +11,7 @@ from typing import Any
 from deploy.simulators.reqmgr2.checking import InvalidSpec
 from deploy.simulators.reqmgr2.kinds import to_bool
 from deploy.simulators.reqmgr2.lexicon import LexiconError, lfn_base, processed_dataset
+from deploy.simulators.reqmgr2.states import elements_of
 
 FindConfig = Callable[[str], Mapping[str, Any] | None]
 
@@ -78,15 +79,13 @@ def elements(document: Mapping[str, Any], find_config: FindConfig) -> list[Eleme
         return []
     if request_type == "ReReco":
         return _rereco_elements(document, find_config)
-    word, name_key = ("Step", "StepName") if request_type == "StepChain" else ("Task", "TaskName")
     found = []
-    for number in range(1, document[request_type] + 1):
-        own = document[f"{word}{number}"]
+    for label, own in elements_of(document).items():
         modules = load_modules(find_config, own["ConfigCacheID"]) if own.get("ConfigCacheID") else ()
         dropped = set(own.get("TransientOutputModules") or []) | set(document.get("IgnoredOutputModules") or [])
         keep = to_bool(own.get("KeepOutput", True))
         kept = tuple(module.name for module in modules if keep and module.name not in dropped)
-        found.append(Element(label=f"{word}{number}", name=own[name_key], own=own, modules=modules, kept=kept))
+        found.append(Element(label, own.get("StepName") or own["TaskName"], own, modules, kept))
     return found
 
 
@@ -106,11 +105,10 @@ def _rereco_elements(document: Mapping[str, Any], find_config: FindConfig) -> li
 
 def primary_dataset(document: Mapping[str, Any]) -> str:
     """The primary dataset of all outputs: named in the request, else that of the input, else (as in ReqMgr2) the word None."""
-    request_type = document["RequestType"]
-    first = document.get("Step1" if request_type == "StepChain" else "Task1", {}) if request_type != "ReReco" else {}
+    first = next(iter(elements_of(document).values()), {})
     dataset = first.get("InputDataset") or document.get("InputDataset")
     named = first.get("PrimaryDataset") or document.get("PrimaryDataset")
-    if request_type == "ReReco" or not named:
+    if document["RequestType"] == "ReReco" or not named:
         named = dataset.split("/")[1] if dataset else named
     return str(named)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from deploy.simulators.reqmgr2.checking import InvalidSpec
-from deploy.simulators.reqmgr2.states import ACTIVE
+from deploy.simulators.reqmgr2.states import ACTIVE, elements_of
 from deploy.simulators.reqmgr2.store import Document, RequestStore
 
 _FALSE = ("false", "False", "FALSE")
@@ -100,11 +100,9 @@ def _masked(document: Document, mask: list[str]) -> Document:
 
 def _masked_value(document: Document, name: str) -> Any:
     """A value; for chains, when a step or task has it, the list of all different values over the steps."""
-    word = "Task" if "TaskChain" in document else "Step" if "StepChain" in document else None
-    top = document.get(name)
-    if word is None:
+    top, elements = document.get(name), elements_of(document)
+    if not elements:
         return top
-    elements = {f"{word}{number}": document.get(f"{word}{number}", {}) for number in range(1, int(document[f"{word}Chain"]) + 1)}
     if not any(name in element for element in elements.values()):
         return list(top.values()) if isinstance(top, dict) and name not in ("LumiList", "AgentJobInfo") else top
     found: list[Any] = []

@@ -1,5 +1,8 @@
 """Request statuses of ReqMgr2: who follows whom, and what may be changed in which status."""
 
+from collections.abc import Mapping
+from typing import Any
+
 START = "new"
 
 TRANSITIONS: dict[str, tuple[str, ...]] = {
@@ -58,6 +61,12 @@ STATISTICS = {
 }
 
 REQUEST_TYPES = ("ReReco", "StoreResults", "Resubmission", "TaskChain", "DQMHarvest", "StepChain")
+
+
+def elements_of(document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The steps or tasks of a chain, by their labels."""
+    labels = [f"{word}{number}" for word in ("Step", "Task") for number in range(1, int(document.get(f"{word}Chain") or 0) + 1)]
+    return {label: document[label] for label in labels if isinstance(document.get(label), dict)}
 
 
 def allowed(before: str, after: str) -> bool:

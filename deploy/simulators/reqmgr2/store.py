@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from deploy.simulators.reqmgr2.states import elements_of
 from deploy.simulators.storage import Storage
 
 SCHEMA = """
@@ -88,12 +89,10 @@ def _save(db: sqlite3.Connection, document: Document) -> None:
 
 
 def _view_keys(document: Document) -> Iterator[tuple[str, Any]]:
-    status, request_type, requestor = (document.get(key) for key in ("RequestStatus", "RequestType", "Requestor"))
+    status = document.get("RequestStatus")
     yield "bystatus", status
-    yield "bytype", request_type
-    yield "requestsbystatusandtype", [status, request_type]
-    yield "bystatusandrequestor", [status, requestor]
-    yield "bystatusandtypeandrequestor", [status, request_type, requestor]
+    yield "bytype", document.get("RequestType")
+    yield "bystatusandrequestor", [status, document.get("Requestor")]
     if document.get("Team"):
         yield "byteamandstatus", [document["Team"], status]
     if document.get("Campaign"):
@@ -108,14 +107,6 @@ def _view_keys(document: Document) -> Iterator[tuple[str, Any]]:
         ("bydatapileup", "DataPileup"),
         ("byprepid", "PrepID"),
     ):
-        for part in (document, *_chain_elements(document)):
+        for part in (document, *elements_of(document).values()):
             if part.get(key) and part[key] != "None":
                 yield view, part[key]
-
-
-def _chain_elements(document: Document) -> Iterator[Document]:
-    for word in ("Step", "Task"):
-        for number in range(1, int(document.get(f"{word}Chain") or 0) + 1):
-            element = document.get(f"{word}{number}")
-            if isinstance(element, dict):
-                yield element

@@ -20,7 +20,7 @@ from deploy.simulators.reqmgr2.checking import (
 from deploy.simulators.reqmgr2.creation import Requestor, Surroundings
 from deploy.simulators.reqmgr2.kinds import to_bool, to_list
 from deploy.simulators.reqmgr2.outputs import check_assignable, compute
-from deploy.simulators.reqmgr2.states import CHANGEABLE, STATISTICS, STATUS_ONLY, TRANSITIONS, allowed
+from deploy.simulators.reqmgr2.states import CHANGEABLE, STATISTICS, STATUS_ONLY, TRANSITIONS, allowed, elements_of
 
 _TRANSITION_OF = {"RequestStatus": ("RequestTransition", "Status"), "RequestPriority": ("PriorityTransition", "Priority")}
 
@@ -88,10 +88,7 @@ def _assign(document: dict[str, Any], sent: dict[str, Any], requestor: Requestor
 
 def _check_trust(document: dict[str, Any], sent: dict[str, Any]) -> None:
     """Site lists can only be trusted over data locations where there is input data (or pile-up)."""
-    parts = [
-        document,
-        *(document[key] for key in document if key.startswith(("Step", "Task")) and isinstance(document[key], dict)),
-    ]
+    parts = [document, *elements_of(document).values()]
     needs = {"TrustSitelists": ("input", "InputDataset"), "TrustPUSitelists": ("pileup", "MCPileup", "DataPileup")}
     for name, (word, *keys) in needs.items():
         if to_bool(sent[name]) and not any(part.get(key) for part in parts for key in keys):
@@ -150,13 +147,7 @@ def store_changes(document: dict[str, Any], changes: dict[str, Any], requestor: 
         if key in _TRANSITION_OF:
             history, word = _TRANSITION_OF[key]
             document.setdefault(history, []).append({word: value, "UpdateTime": now, "DN": requestor.dn})
-        if isinstance(value, dict):
-            _reach_elements(document, key, value)
-
-
-def _reach_elements(document: dict[str, Any], key: str, by_name: dict[str, Any]) -> None:
-    for word in ("Task", "Step"):
-        for number in range(1, int(document.get(f"{word}Chain") or 0) + 1):
-            element = document.get(f"{word}{number}")
-            if isinstance(element, dict) and element.get(key) and element.get(f"{word}Name") in by_name:
-                element[key] = by_name[element[f"{word}Name"]]
+        for element in elements_of(document).values() if isinstance(value, dict) else ():
+            name = element.get("StepName") or element.get("TaskName")
+            if element.get(key) and name in value:
+                element[key] = value[name]

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dags_app.payload.contract.documents import Generate
-from dags_app.planning.specs import GenerationLeft, GenerationSpec, JobSpec
-from dags_app.planning.splitters.generation import MAX_EVENT, MAX_LUMI, GenerationSplitter
+from dags_app.planning.specs import GenerationLeft, GenerationSpec, JobSpec, WorkflowSpec
+from dags_app.planning.splitters.generation import MAX_EVENT, MAX_LUMI, split_generation
 from dags_app.planning.splitters.rounding import round_to_lumis
 from tests.support.planning import CERN, FNAL, PURDUE, generation_workflow
 from wms2.errors import PlanningRefused
@@ -18,8 +18,13 @@ def spec(events: int, per_job: int, per_lumi: int, *, first_event: int = 1, firs
     return GenerationSpec(1, first_event, first_lumi, events, per_job, per_lumi)
 
 
+def jobs_of(workflow: WorkflowSpec, left: GenerationLeft | None = None) -> list[JobSpec]:
+    assert workflow.generation is not None
+    return list(split_generation(workflow, workflow.generation, left))
+
+
 def ranges(generation: GenerationSpec, left: GenerationLeft | None = None) -> list[Generate]:
-    jobs = list(GenerationSplitter(generation_workflow(generation=generation)).split(left))
+    jobs = jobs_of(generation_workflow(generation=generation), left)
     assert all(isinstance(job, JobSpec) and job.generate is not None and job.events == job.generate.events for job in jobs)
     return [job.generate for job in jobs if job.generate is not None]
 
@@ -63,16 +68,11 @@ def test_numbers_without_a_place_are_refused() -> None:
     assert ranges(spec(10, 10, 10, first_lumi=MAX_LUMI))[0].last_lumi == MAX_LUMI
 
 
-def test_a_number_below_one_is_refused_by_name() -> None:
-    with pytest.raises(PlanningRefused, match="EventsPerLumi must be at least 1"):
-        ranges(spec(10, 10, 0))
-
-
 def test_jobs_run_on_the_white_list_minus_the_black_list() -> None:
     workflow = generation_workflow(site_blacklist=(CERN,))
-    assert {job.sites for job in GenerationSplitter(workflow).split()} == {frozenset({FNAL, PURDUE})}
+    assert {job.sites for job in jobs_of(workflow)} == {frozenset({FNAL, PURDUE})}
     with pytest.raises(PlanningRefused, match="no site"):
-        GenerationSplitter(generation_workflow(site_whitelist=(CERN,), site_blacklist=(CERN,)))
+        jobs_of(generation_workflow(site_whitelist=(CERN,), site_blacklist=(CERN,)))
 
 
 numbers = st.integers(1, 500)

@@ -316,12 +316,6 @@ def test_a_file_given_twice_or_planned_by_events_in_part_is_an_error(algorithm: 
     assert jobs_of(workflow, [file(0, 1, 2, left=((0, 99),))])
 
 
-@pytest.mark.parametrize(("algorithm", "what"), [(LUMI, "LumisPerJob"), (AWARE, "EventsPerJob")])
-def test_a_size_below_one_is_refused_by_name(algorithm: SplittingAlgo, what: str) -> None:
-    with pytest.raises(PlanningRefused, match=f"{what} must be at least 1"):
-        split(input_workflow(algorithm, lumis_per_job=0), [])
-
-
 def test_jobs_by_lumi_claim_the_lumis_of_their_masks_with_neighbours_joined() -> None:
     files = [file(0, 1, 20), file(1, 24, 30), file(2, 1, 5, run=2)]
     jobs = jobs_of(by_lumi(8), files)

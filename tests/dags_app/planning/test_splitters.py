@@ -165,12 +165,6 @@ def test_run_lists_choose_among_whole_files_and_are_refused_inside_one() -> None
 # --- both, and the family
 
 
-@pytest.mark.parametrize(("algorithm", "what"), [(FILE, "FilesPerJob"), (EVENT, "EventsPerJob")])
-def test_a_size_below_one_is_refused_by_name(algorithm: SplittingAlgo, what: str) -> None:
-    with pytest.raises(PlanningRefused, match=f"{what} must be at least 1"):
-        split(input_workflow(algorithm, files_per_job=0), [])
-
-
 @pytest.mark.parametrize(("algorithm", "splitting"), [(FILE, {"files_per_job": 3}), (EVENT, {"events_per_job": 40})])
 def test_jobs_come_while_files_are_still_being_read(algorithm: SplittingAlgo, splitting: dict[str, int]) -> None:
     endless = (input_file(n) for n in count())

@@ -81,7 +81,7 @@ def metrics(kind: str) -> DagMetrics | None:
     if told is None:
         return None
     exit_code, status, done, failed = told
-    return DagMetrics("25.14.1", str(CLUSTER), exit_code, DagStatus(status), 0, UNITS, done, failed, 1000.0, 2000.0)
+    return DagMetrics(str(CLUSTER), exit_code, DagStatus(status), UNITS, done, failed, 1000.0, 2000.0)
 
 
 def status(kind: str) -> DagStatusFile | None:
@@ -100,7 +100,7 @@ def rescue(kind: str) -> tuple[str, RescueFile | None]:
     name = "workflow.dag.rescue001"
     if done < 0:
         return name, None
-    return name, RescueFile(Path(name), 1, UNITS, frozenset(f"mg_{n:06d}" for n in range(done)), frozenset())
+    return name, RescueFile(UNITS, frozenset(f"mg_{n:06d}" for n in range(done)), frozenset())
 
 
 def found(of_history: str, of_metrics: str, of_status: str, of_rescue: str) -> Sources:

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 
 from dags_app.manifest import Manifest, ManifestJob, ManifestProblem, Processed, ProcessedFile
 from dags_app.models import WorkUnit, WorkUnitState
+from dags_app.planning.selection import WantedLumis
 from dags_app.planning.specs import ClaimKind, ClaimSpec, InputSpec, LumiRanges
-from dags_app.planning.wanted import WantedLumis
 from dags_app.services.claims import claims_of, manifest_compare
 from dags_app.services.plan import claim_rows, claims_record
 from dags_app.services.units import Settled, units_settle

@@ -11,7 +11,7 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 from structlog.testing import capture_logs
 
-from outputs_app.cases import cases_remind, repaired_look
+from outputs_app.cases import cases_open, cases_remind, repaired_look
 from outputs_app.models import (
     BlockValidation,
     CaseAction,
@@ -25,7 +25,7 @@ from outputs_app.models import (
     StorageCheck,
     Validity,
 )
-from outputs_app.validation import FileFinding, cases_open
+from outputs_app.validation import FileFinding
 from requests_app.models import HoldCode, Request, RequestStatus
 from requests_app.states import transition
 from tests.support.html import text

@@ -13,6 +13,7 @@ from dags_app.models import DAGStatus
 from requests_app.admission.queue import admit
 from requests_app.limits import limit_set
 from requests_app.models import AdmissionBucket, AdmissionLimit, Request, RequestStatus
+from requests_app.selectors.admission import queue_now
 from requests_app.services import preview
 from tests.support.problems import problem
 from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
@@ -184,3 +185,16 @@ def test_before_a_priority_is_changed_its_place_is_told_and_what_makes_it_the_fi
     first = "Its place in the queue is 2 of 3 and changes at once; it is the first of those that are not urgent."
     assert told[rows[0].pk][1] == first
     assert "place in the queue is 3 of 3" in told[rows[1].pk][1] and "with more than 200 it is the first" in told[rows[1].pk][1]
+
+
+def test_what_priority_leads_to_which_place_is_told_too() -> None:
+    now = timezone.now()
+    priorities = (900, 700, 700, 500, 300, 300)
+    rows = [request_row(S.QUEUED, priority=each, queued_at=now + timedelta(microseconds=n)) for n, each in enumerate(priorities)]
+    told = preview.priority(rows)
+    assert told[rows[-1].pk][1] == (
+        "Its place in the queue is 6 of 6 and changes at once; with more than 900 it is the first of those that are not urgent,"
+        " with more than 700 it is in place 2, with more than 500 it is in place 4, with more than 300 it is in place 5."
+    )
+    Request.objects.filter(pk=rows[-1].pk).update(priority=501)
+    assert {row.waiting.key: row.place for row in queue_now().ranked}[rows[-1].pk] == 4

@@ -18,6 +18,7 @@ from tests.support.scripted.invariants import check
 from tests.support.scripted.progress import started, status
 from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
+from wms2.work.resources import lease_take
 
 pytestmark = pytest.mark.django_db(transaction=True)
 S = RequestStatus
@@ -110,6 +111,17 @@ def test_a_step_that_breaks_every_time_is_told_and_held_after_its_time(world: Wo
     assert request.hold_code == HoldCode.TIMEOUT
     assert "No space left" in request.hold_reason
     assert len(world.errors) == 2
+
+
+def test_who_has_the_memory_that_a_plan_waits_for_is_named_when_its_time_is_over(world: World) -> None:
+    request = world.request(documents.generation())
+    Request.objects.filter(pk=request.pk).update(last_error="DBS did not answer, long ago")
+    lease_take(name="planning", units=2000, holder="a script", process="olga", ttl_seconds=86_400)
+    world.cycle()
+    world.clock.advance(3601)
+    world.cycle()
+    assert (status(request), request.hold_code) == (S.HELD, HoldCode.TIMEOUT)
+    assert "2000 are taken: 2000 by olga for a script" in request.hold_reason
 
 
 def test_planning_that_times_out_discards_a_dag_that_was_never_submitted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

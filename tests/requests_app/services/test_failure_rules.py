@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command, load_command_class
 
-from dags_app.failure_rules import failure_rules_load
+from dags_app.failure_rules import failure_rules_load, rules_try
 from dags_app.models import DAG, FailureRule
-from dags_app.rule_trials import rules_try
 from dags_app.services import failure_rules as services
 from dags_app.services.failures import failures_sweep
 from requests_app.models import RequestStatus

@@ -12,6 +12,7 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from dags_app.models import DAG, DAGStatus
+from requests_app import services
 from requests_app.admission.placement import schedd_for
 from requests_app.admission.queue import admit
 from requests_app.lifecycle.draining import drains_go_on
@@ -24,7 +25,7 @@ from sites_app.models import Schedd, ScheddState
 from sites_app.services import schedd_change_state, schedd_drain
 from tests.support.problems import problem
 from tests.support.rest_clients import operator, reader
-from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
+from tests.support.rows import dag_row, pool_row, request_row, schedd_row, workflow_row
 from wms2.errors import FieldRefused, InvalidTransition
 from wms2.models import AuditEntry
 
@@ -72,7 +73,8 @@ def test_what_runs_is_stopped_to_be_moved_and_the_wish_is_kept_once(home: Schedd
     for _ in range(2):
         request_move(request=request, to=near, **BY)
     assert (request.status, request.stop_intent) == (S.STOPPING, StopIntent.MOVE)
-    assert request.moving == {"away": home.pk, "to": near.pk, "actor": "olga", "reason": "its disk is slow", "drain": False}
+    wish = {"away": home.pk, "to": near.pk, "to_name": "near", "actor": "olga", "reason": "its disk is slow", "drain": False}
+    assert request.moving == wish
     dag = DAG.objects.get(workflow__request=request)
     assert (dag.stop_mode, dag.stop_reason) == (StopMode.NOW, "olga: its disk is slow")
     assert RequestTransition.objects.filter(request=request, to_status=S.STOPPING).count() == 1
@@ -149,6 +151,18 @@ def test_it_goes_where_its_directory_is_not_seen_if_it_is_told_to_or_nobody_else
     assert admitted(request) == far
 
 
+def test_a_target_that_was_removed_is_named_with_what_to_do(home: Schedd, near: Schedd, far: Schedd) -> None:
+    request = queued_at(home)
+    request_move(request=request, to=far, **BY)
+    far.delete()
+    assert admitted(request) is None
+    assert request.waiting_for.startswith(
+        "another Move, with another target or none: schedd far, where it was to go, was removed"
+    )
+    request_move(request=request, **BY)
+    assert admitted(request) == near
+
+
 def test_without_a_drain_that_moves_a_rescue_stays_and_with_one_it_leaves_until_that_is_taken_back(
     home: Schedd, far: Schedd
 ) -> None:
@@ -165,6 +179,23 @@ def test_without_a_drain_that_moves_a_rescue_stays_and_with_one_it_leaves_until_
     Schedd.objects.filter(pk=far.pk).update(state=ScheddState.ENABLED)
     schedd_change_state(schedd=home, state=ScheddState.ENABLED, **BY)
     assert admitted(request) == home
+
+
+@pytest.mark.parametrize("near_too", [True, False])
+def test_a_rescue_leaves_a_pool_that_its_request_may_no_longer_go_to_by_itself(
+    home: Schedd, near: Schedd, far: Schedd, near_too: bool
+) -> None:
+    for schedd, pool in ((near, "new" if near_too else "third"), (far, "new")):
+        Schedd.objects.filter(pk=schedd.pk).update(pool=pool_row(pool, file_system=home.pool.file_system))
+    request = queued_at(home)
+    services.request_set_pools(request=request, actor="olga", reason="there", pools=["new"])
+    Schedd.objects.filter(pool="new").update(state=ScheddState.DRAINING)
+    assert admitted(request) is None
+    assert request.waiting_for.endswith("(it is moved away from home by lifecycle: it may go to new only)")
+    Schedd.objects.filter(pool="new").update(state=ScheddState.ENABLED)
+    assert admitted(request) == (near if near_too else far), "who sees its directory first"
+    evidence = RequestTransition.objects.filter(request=request, to_status=S.PLANNING).latest("id").evidence
+    assert evidence["moved"]["from"] == "home"
 
 
 def test_what_was_admitted_to_a_schedd_that_is_drained_is_placed_elsewhere(home: Schedd, near: Schedd) -> None:

@@ -15,7 +15,7 @@ from django.utils import timezone
 from dags_app.models import DAG, FailureRule
 from dags_app.services import failure_rules
 from dags_app.services.lost_queue import lost_queue_of, schedd_confirm_lost
-from dags_app.services.steer import dag_hold, dag_release
+from dags_app.services.stop import dag_hold, dag_release
 from outputs_app.cases import case_accept, case_recovered, decided_refused
 from outputs_app.models import Effect
 from outputs_app.services import effect_discard, effect_discard_refused, effect_retry_now

@@ -62,6 +62,16 @@ def test_a_key_is_for_one_thing_of_one_user(operator: APIClient, django_user_mod
     assert "Idempotency-Replayed" not in lease(client_of(olaf), **KEY)
 
 
+def test_what_is_demanded_of_the_version_is_part_of_the_call(operator: APIClient) -> None:
+    address, asked = f"{API}/admission/config", {"max_active_dags": 7, "reason": "r"}
+    stale = operator.patch(address, asked, HTTP_IF_MATCH='"old"', **KEY)
+    refused = problem(stale, 412, "precondition_failed")
+    assert problem(operator.patch(address, asked, HTTP_IF_MATCH='"old"', **KEY), 412, "precondition_failed") == refused
+    read_again = operator.patch(address, asked, HTTP_IF_MATCH=stale["ETag"], **KEY)
+    problem(read_again, 422, "idempotency_key_reused")
+    assert operator.patch(address, asked, HTTP_IF_MATCH=stale["ETag"], HTTP_IDEMPOTENCY_KEY="another").status_code == 200
+
+
 def test_while_the_first_lasts_the_second_is_told_to_come_back(operator: APIClient) -> None:
     lease(operator, **KEY)
     KeptAnswer.objects.update(status=None, body=None)

@@ -19,6 +19,7 @@ from rest_framework.test import APIClient
 
 from tests.support.problems import problem
 from tests.support.rest_clients import client_of
+from wms2 import in_force
 from wms2.api import rate_limits
 from wms2.api.rate_limits import RateLimits
 from wms2.conf import conf
@@ -108,6 +109,18 @@ def test_over_rest_it_is_told_what_is_left_and_when_it_goes_on(limits: RateLimit
     assert other.get("/api/v1/sites").status_code == 200
     assert {reader.get(path).status_code for path in ("/livez", "/api/v1/metrics") for _ in range(3)} == {200}
     assert "RateLimit-Limit" not in reader.get("/livez")
+
+
+@pytest.mark.django_db
+def test_operators_change_a_rate_while_it_runs(limits: RateLimits, monkeypatch: pytest.MonkeyPatch) -> None:
+    window(monkeypatch, 10, read=1)
+    rate_limits.use(limits)
+    reader = client_of(User.objects.create_user("rita"))
+    assert [reader.get("/api/v1/sites").status_code for _ in range(2)] == [200, 429]
+    monkeypatch.setattr(in_force, "_changed", lambda: {"rate_limit_read": 0})
+    in_force.forget()
+    assert [reader.get("/api/v1/sites").status_code for _ in range(2)] == [200, 200]
+    assert "rate_limit_read" in {limit["name"] for limit in reader.get("/api/v1/admission/config").json()["limits"]}
 
 
 @pytest.mark.django_db

@@ -6,8 +6,10 @@ import pytest
 from django.utils import timezone
 from rest_framework.test import APIClient
 
+from tests.support.problems import problem
+from wms2.errors import NoneFree
 from wms2.models import AuditEntry, Resource, Worker
-from wms2.work.resources import PLANNING
+from wms2.work.resources import PLANNING, resource
 
 pytestmark = pytest.mark.django_db
 
@@ -49,6 +51,16 @@ def test_leases_over_rest(operator: APIClient, reader: APIClient) -> None:
     assert operator.post(f"{address}/release").status_code == 200
     assert operator.post(f"{address}/heartbeat").status_code == 404
     assert list(AuditEntry.objects.values_list("action", flat=True).order_by("id")) == ["lease_take", "lease_release"]
+
+
+def test_what_wms2_itself_needs_nobody_has_for_long_without_a_word(operator: APIClient) -> None:
+    asked = {"resource": PLANNING, "units": 2000, "holder": "a script", "ttl_seconds": 86_400}
+    problem(operator.post("/api/v1/leases", asked), 400, "invalid", field="ttl_seconds")
+    Resource.objects.create(name="gpus", units=2000)
+    assert operator.post("/api/v1/leases", {**asked, "resource": "gpus"}).status_code == 201
+    assert operator.post("/api/v1/leases", {**asked, "ttl_seconds": 600}).status_code == 201
+    with pytest.raises(NoneFree, match="2000 are taken: 2000 by olga for a script, since 20"), resource(PLANNING, 1, "a plan"):
+        pass
 
 
 def test_units_are_changed_and_resources_added_by_verbs(operator: APIClient, reader: APIClient) -> None:
