@@ -10,15 +10,15 @@ import pytest
 from dags_app.models import DAG, LIVE_DAG, DAGKind, DAGStatus, WorkUnit, WorkUnitClaim
 from outputs_app.models import BlockStatus, OutputFile, ProcessingBlock
 from requests_app.models import HoldCode, InputFile, Request, RequestStatus, RequestTransition, Round
-from requests_app.services import StopMode, request_hold, request_release, request_stop
+from requests_app.services import StopMode, request_hold, request_release, request_set_pools, request_stop
 from requests_app.services.release import Changes, ReleaseMode
 from requests_app.work.ledger import ledger_check, ledger_of
 from sites_app.models import Schedd, ScheddState
-from tests.support.rows import request_row, schedd_row
+from tests.support.rows import pool_row, request_row, schedd_row
 from tests.support.scene_failures import line
 from tests.support.scripted import documents
 from tests.support.scripted.progress import cycles, status
-from tests.support.scripted.schedd import End, Job
+from tests.support.scripted.schedd import OTHER, End, Job
 from tests.support.scripted.world import World
 from wms2.errors import InvalidTransition
 
@@ -326,3 +326,26 @@ def test_a_bad_file_is_excluded_its_neighbours_are_done_later_and_the_request_co
     ledger = ledger_of(request.workflow)
     ledger_check(ledger)
     assert ledger.summary() == "3 files done, 0 planned, 0 attempted, 1 excluded, 0 left of 4"
+
+
+@pytest.mark.parametrize("near", [True, False], ids=["seen there", "planned anew"])
+def test_a_failure_rescue_goes_on_in_the_pools_that_were_chosen_while_it_ran(
+    near: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_world(tmp_path, monkeypatch, ERROR_HOLD_THRESHOLD="0.5")
+    request, job = started(world)
+    world.furnish_another()
+    first, other = Schedd.objects.exclude(name=OTHER).get(), Schedd.objects.get(name=OTHER)
+    other.pool = pool_row("new", file_system=first.pool.file_system if near else "new")
+    other.state, other.submit_root = ScheddState.ENABLED, first.submit_root if near else str(tmp_path / "new")
+    other.save()
+    request_set_pools(request=request, actor="olga", reason="the pool is full", pools=["new"])
+    end_with_failures(world, job, 1)
+    for _ in range(3):
+        world.clock.advance(400)
+        world.cycle()
+    assert status(request) is S.ACTIVE
+    assert world.job_of(request).at == other.name
+    newest = chain(request)[-1]
+    assert (newest.kind, newest.total_work_units) == ((DAGKind.FAILURE_RESCUE, UNITS) if near else (DAGKind.FRESH, 1))
+    assert run_on(world, request) is S.COMPLETED
