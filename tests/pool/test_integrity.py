@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from dags_app.models import SiteJob, WorkUnitClaim
+from deploy.simulators.client import Caller
 from outputs_app.models import CaseState, IntegrityCase, OutputFile, ProcessingBlock, Prognosis, StorageCheck, Validity
 from requests_app.lifecycle import storage_checks
 from requests_app.lifecycle.storage_checks import storage_checks_run
@@ -21,6 +25,7 @@ from requests_app.services.validation import request_validate
 from requests_app.work.ledger import ledger_check, ledger_of
 from tests.support.faults import fault
 from tests.support.outcomes import assert_nothing_runs, assert_one_dagman_at_a_time, status
+from tests.support.simulators import READER, WRITER
 from tests.support.stack import Worker, small_request, worker
 from wms2.adapters import factory
 from wms2.conf import conf
@@ -64,10 +69,34 @@ def lumis(request: Request) -> dict[str, Counter[tuple[str, int]]]:
     return found
 
 
+def registered_again(file: OutputFile) -> None:
+    """Somebody else tells DBS of a block in the same dataset that has a file with the same lumis."""
+    caller = Caller(os.environ["WMS2_REQMGR2_URL"].removesuffix("/reqmgr2/data"), login="tester")
+    assert file.block is not None
+    body = caller.json("GET", f"{READER}/blockdump?block_name={quote(file.block.dbs_block_name)}")
+    other = f"{file.lfn.rpartition('/')[0]}/{uuid.uuid4()}.root"
+    body |= {"file_parent_list": [], "block_parent_list": []}
+    for part, name in (("files", "logical_file_name"), ("file_conf_list", "lfn")):
+        body[part] = [each | {name: other} for each in body[part] if each[name] == file.lfn]
+    body["block"] |= {
+        "block_name": f"{file.dataset.name}#{uuid.uuid4()}", "file_count": 1, "block_size": file.size_bytes,
+    }  # fmt: skip
+    caller.json("POST", f"{WRITER}/bulkblocks", body)
+
+
+def lumis_in_dbs(dataset: str) -> Counter[tuple[int, int]]:
+    """How often each is in a valid file, whoever registered it."""
+    outputs, found = factory.dbs().outputs, Counter[tuple[int, int]]()
+    for block in outputs.blocks(dataset):
+        valid = {file.lfn for file in outputs.files(block.block_name, operation="test")}
+        found.update((row.run, row.lumi) for row in outputs.file_lumis(block.block_name) if row.lfn in valid)
+    return found
+
+
 @fault(
     "output files lost after their registration",
-    done="of four merged files one is removed at the storage, one gets longer, one has bits turned, one is made invalid in DBS by"
-    " somebody else; an operator removes them",
+    done="of five merged files one is removed at the storage, one gets longer, one has bits turned, one is made invalid in DBS by"
+    " somebody else, of one somebody else registers the lumis again; an operator removes them",
     spec="ADR 0084",
     afterwards="each is a case; what held the same work is INVALID, it is done again: COMPLETED, each lumi once in each tier",
 )
@@ -76,20 +105,23 @@ def test_what_is_lost_at_the_storage_is_removed_and_made_again_once_in_each_tier
 ) -> None:
     checking = storage_checks.conf().model_copy(update={"storage_checks_enabled": True, "storage_checksum_fraction": 1.0})
     monkeypatch.setattr(storage_checks, "conf", lambda: checking)
-    request = request_import(document=small_request(events=100, per_job=20), request_name=None, actor="tester")
+    request = request_import(document=small_request(events=120, per_job=20), request_name=None, actor="tester")
     with worker(**WITH_CHECKS) as running:
         running.wait(lambda: status(request) in (S.VALIDATING_OUTPUTS, S.HELD), seconds=300)
         assert status(request) == S.VALIDATING_OUTPUTS
         files = valid(request)
         units = sorted({file.unit_id for file in files})
         tiers = {file.dataset_id for file in files}
-        assert (len(units), len(tiers)) == (5, 2)
-        gone, short, bent, foreign = (next(file for file in files if file.unit_id == unit) for unit in units[:4])
+        assert (len(units), len(tiers)) == (6, 2)
+        gone, short, bent, foreign, twice = (next(file for file in files if file.unit_id == unit) for unit in units[:5])
         factory.dbs().invalidate_files([foreign.lfn])
+        registered_again(twice)
         request_validate(request=request, actor="olga", reason="somebody was at DBS")
-        running.wait(lambda: IntegrityCase.objects.exists() and status(request) == S.WAITING_INTEGRITY, seconds=120)
-        (case,) = IntegrityCase.objects.all()
-        assert (case.name, case.prognosis) == (foreign.lfn, Prognosis.CATALOGUE_DIFFERS)
+        running.wait(lambda: IntegrityCase.objects.count() > 1 and status(request) == S.WAITING_INTEGRITY, seconds=120)
+        cases = list(IntegrityCase.objects.all())
+        assert {case.name: case.prognosis for case in cases} == {
+            foreign.lfn: Prognosis.CATALOGUE_DIFFERS, twice.lfn: Prognosis.DUPLICATE_LUMI
+        }  # fmt: skip
         path_of(gone).unlink()
         with path_of(short).open("ab") as file:
             file.write(b"more")
@@ -97,7 +129,8 @@ def test_what_is_lost_at_the_storage_is_removed_and_made_again_once_in_each_tier
         content[len(content) // 2] ^= 0xFF
         path_of(bent).write_bytes(content)
         before, sealed = lumis(request), set(ProcessingBlock.objects.values_list("pk", flat=True))
-        case_remove(case=case, **BY)  # what the storage has lost is seen when its block is validated again
+        for case in cases:
+            case_remove(case=case, **BY)  # what the storage has lost is seen when its block is validated again
         until(
             running,
             lambda: (
@@ -120,13 +153,13 @@ def test_what_is_lost_at_the_storage_is_removed_and_made_again_once_in_each_tier
     assert_nothing_runs(request)
     assert_one_dagman_at_a_time(request)
     removed = OutputFile.objects.filter(validity=Validity.INVALID)
-    assert {file.unit_id for file in removed} == set(units[:4])
-    assert removed.count() == 8
+    assert {file.unit_id for file in removed} == set(units[:5])
+    assert removed.count() == 10
     assert set(IntegrityCase.objects.values_list("state", flat=True)) == {CaseState.REMOVED}
-    assert set(WorkUnitClaim.objects.filter(live=False).values_list("unit_id", flat=True)) == set(units[:4])
+    assert set(WorkUnitClaim.objects.filter(live=False).values_list("unit_id", flat=True)) == set(units[:5])
     ledger = ledger_of(request.workflow)
     ledger_check(ledger)
-    assert (ledger.done_events, ledger.lost_events) == (100, 80)
+    assert (ledger.done_events, ledger.lost_events) == (120, 100)
     after = lumis(request)
     assert len(after) == 2
     (one, other) = after.values()
@@ -134,9 +167,10 @@ def test_what_is_lost_at_the_storage_is_removed_and_made_again_once_in_each_tier
     assert max(one.values()) == 1
     assert len(one) == len(next(iter(before.values())))
     assert not set(valid(request)) & set(removed)
-    assert OutputFile.objects.filter(validity=Validity.VALID).exclude(block__in=sealed).count() == 8
+    assert OutputFile.objects.filter(validity=Validity.VALID).exclude(block__in=sealed).count() == 10
     for block in ProcessingBlock.objects.all():
         ours = {file.lfn for file in valid(request) if file.block_id == block.pk}
         assert {file.lfn for file in factory.dbs().block_files(block.dbs_block_name) if file.is_valid} == ours
         (held,) = factory.rucio().blocks_held({block.dbs_block_name: []}).values()
         assert held.files.keys() == ours
+    assert set(lumis_in_dbs(twice.dataset.name).values()) == {1}, "with those that somebody else has registered"

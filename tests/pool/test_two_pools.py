@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -17,8 +18,10 @@ from requests_app.services import request_import, request_move
 from sites_app.models import Pool, Schedd, ScheddState
 from sites_app.services import schedd_change_state, schedd_drain
 from tests.support.inputs import seeded_input, small_reprocessing
-from tests.support.outcomes import assert_completed, status
+from tests.support.outcomes import assert_completed, assert_completed_once, status
+from tests.support.pool_processes import PoolProcesses
 from tests.support.second_pool import SecondPool, second_schedd
+from tests.support.services import until
 from tests.support.stack import Worker, small_request, worker
 from wms2.errors import InvalidTransition
 
@@ -70,6 +73,32 @@ def units_done(request: Request) -> int:
 
 def all_complete(*requests: Request) -> Callable[[], bool]:
     return lambda: all(status(request) == S.COMPLETED for request in requests)
+
+
+@pytest.mark.whole_pool
+def test_while_the_first_pool_is_frozen_cut_off_or_dies_the_second_serves_and_nothing_of_the_first_is_lost(
+    here: Schedd, there: Schedd
+) -> None:
+    first, others = PoolProcesses(os.environ), list[Request]()
+    with worker(**SLOWLY, **QUICKLY) as running:
+        waiting = given_to(here, running, events=60)
+        for silent in (first.frozen, first.cut_off):
+            with silent():
+                running.wait(lambda: Schedd.objects.filter(pk=here.pk, unreachable_since__isnull=False).exists(), seconds=60)
+                others.append(request_import(document=small_request(events=20), request_name=None, actor="tester"))
+                running.wait(lambda: left_active(others[-1]), seconds=120)
+                assert status(waiting) == S.ACTIVE, "silence proves nothing"
+            running.wait(lambda: not Schedd.objects.filter(unreachable_since__isnull=False).exists(), seconds=60)
+        others.append(given_to(there, running, events=20))
+        first.kill()
+        running.wait(lambda: left_active(others[-1]), seconds=120)
+        until(first.serves, "the stack has started it again", seconds=120)
+        running.wait(all_complete(waiting, *others), seconds=240)
+    for request in others:
+        assert_completed_once(request)
+        assert DAG.objects.get(workflow__request=request).schedd == there
+    assert_completed(waiting)
+    assert DAG.objects.get(workflow__request=waiting).schedd == here, "it went on where it was"
 
 
 def test_a_pool_that_freezes_is_cut_off_or_dies_costs_the_requests_of_the_other_nothing(

@@ -86,6 +86,10 @@ class ReadOnlyAdmin(VerbsMixin, admin.ModelAdmin):
         own = [field.name for field in large_fields(self.model) if field.name not in shown]
         return lean(rows, [name for name in relations if name in shown]).defer(*own)
 
+    def get_list_display_links(self, request: HttpRequest, list_display: Any) -> Any:
+        """The first column that leads nowhere else: a link in a link has no text to click at."""
+        return super().get_list_display_links(request, [each for each in list_display if not hasattr(each, "relation")])
+
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         """All columns, JSON in readable form."""
         return [json_field(field) if isinstance(field, JSONField) else field.name for field in self.opts.fields]

@@ -208,6 +208,11 @@ def test_every_list_and_every_rows_page_opens_for_staff(staff: Client, some: Sce
         assert "View" in shown(staff, page_of(row))
 
 
+def test_the_link_to_a_row_holds_no_other_link(staff: Client, some: Scene) -> None:
+    nested = re.compile(r"<a [^>]*>(?:(?!</a>).)*<a ", re.DOTALL)
+    assert [model for model in LISTED if nested.search(staff.get(list_of(model)).content.decode())] == []
+
+
 def test_nothing_can_be_added_edited_or_deleted_even_by_a_superuser(some: Scene) -> None:
     from django.contrib.auth.models import User
 
