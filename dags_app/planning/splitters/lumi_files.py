@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from operator import itemgetter
 
 from dags_app.payload.contract.documents import InputFile
@@ -123,48 +122,22 @@ class Segment:
 
 def shared_segments(files: Sequence[HeldFile]) -> Iterator[Segment]:
     """The lumis that are to be dealt and lie in more than one file, by run and ascending."""
-    by_run: dict[int, list[tuple[int, int, int]]] = {}
+    by_run: dict[int, list[tuple[int, int, bool]]] = {}  # where a file's interval begins, and where it has ended
     for place, file in enumerate(files):
         for run, intervals in file.todo.items():
-            spans = by_run.setdefault(run, [])
+            edges = by_run.setdefault(run, [])
             for first, last in intervals:
-                spans.append((first, last, place))
+                edges += (first, place, True), (last + 1, place, False)
     for run in sorted(by_run):
-        spans = by_run.pop(run)
-        spans.sort()
-        for overlapping in _overlapping(spans):
-            yield from _segments(run, overlapping)
-
-
-def _overlapping(spans: Sequence[tuple[int, int, int]]) -> Iterator[list[tuple[int, int, int]]]:
-    """Runs of spans, sorted by their begin, of which each overlaps an earlier one; a span that meets no other is left out."""
-    cluster: list[tuple[int, int, int]] = []
-    reach = -1
-    for span in spans:
-        if cluster and span[0] > reach:
-            if len(cluster) > 1:
-                yield cluster
-            cluster = []
-        cluster.append(span)
-        reach = max(reach, span[1])
-    if len(cluster) > 1:
-        yield cluster
-
-
-def _segments(run: int, spans: Iterable[tuple[int, int, int]]) -> Iterator[Segment]:
-    changes: dict[int, list[tuple[int, bool]]] = {}
-    for first, last, place in spans:
-        changes.setdefault(first, []).append((place, True))
-        changes.setdefault(last + 1, []).append((place, False))
-    holders: set[int] = set()
-    for begin, end in pairwise(sorted(changes)):
-        for place, opens in changes[begin]:
-            if opens:
+        begin, holders = 0, set[int]()
+        for lumi, place, begins in sorted(by_run.pop(run)):
+            if len(holders) > 1 and begin < lumi:
+                yield Segment(run, begin, lumi - 1, tuple(sorted(holders)))
+            begin = lumi
+            if begins:
                 holders.add(place)
             else:
                 holders.remove(place)
-        if len(holders) > 1:
-            yield Segment(run, begin, end - 1, tuple(sorted(holders)))
 
 
 def tours(files: Sequence[HeldFile]) -> Iterator[tuple[Group, Iterator[list[Piece]]]]:
