@@ -1,7 +1,7 @@
 """What one attempt left in its unit's directory: its record, report, packed logs, ads and events. Reads files, concludes nothing.
 
-Every name that comes from outside is checked against the form that WMS2 itself gives, and a file is read only when it lies
-inside the DAG's directory: no address leads anywhere else.
+Every name that comes from outside is checked against the form that WMS2 itself gives (ValueError: it is none), and a file is read
+only when it lies inside the DAG's directory: no address leads anywhere else.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dags_app.live import checked_unit
+from dags_app.live import checked, checked_unit
 from dags_app.models import DAG
 from dags_app.packs import files_of, is_there, size_of
 from dags_app.payload.contract import packed
@@ -24,8 +24,8 @@ from dags_app.payload.contract.layout import CLUSTER_LOG, KEPT_LOGS_FILE, attemp
 from dags_app.payload.contract.packed import KeptLogs, LogFile
 from dags_app.payload.post import eventlog
 
-NODE_NAME = re.compile(r"(?:proc|merge|cleanup|landing|[a-z][a-z0-9]{0,15})(?:_[0-9]{1,9}){0,2}")
-JOB_ID = re.compile(r"-?[0-9]{1,12}\.-?[0-9]{1,6}")
+_NODE_NAME = re.compile(r"(?:proc|merge|cleanup|landing|[a-z][a-z0-9]{0,15})(?:_[0-9]{1,9}){0,2}")
+_JOB_ID = re.compile(r"-?[0-9]{1,12}\.-?[0-9]{1,6}")
 #: The most of each file that one answer carries.
 MOST_BYTES = 4 * 1024 * 1024
 MOST_ATTEMPTS = 200
@@ -43,11 +43,7 @@ class AttemptFile:
 
 
 def node_attempts(dag: DAG, unit: str, node: str) -> list[dict[str, Any]]:
-    """Recorded attempts of a node, oldest first, the newest ``MOST_ATTEMPTS``; none when nothing is recorded.
-
-    Raises:
-        ValueError: ``unit`` or ``node`` is no name that WMS2 gives.
-    """
+    """Recorded attempts of a node, oldest first, the newest ``MOST_ATTEMPTS``; none when nothing is recorded."""
     with _files(dag, unit, attempts_name(_checked_node(node))) as (path,):
         texts = tail_text(path, MOST_ATTEMPTS, max_bytes=MOST_BYTES).splitlines() if path else []
     found = []
@@ -62,11 +58,7 @@ def node_attempts(dag: DAG, unit: str, node: str) -> list[dict[str, Any]]:
 
 
 def attempt_report(dag: DAG, unit: str, node: str, attempt: int, job_id: str) -> AttemptFile:
-    """The report of one job; an attempt number repeats after a rescue, so a later job may have replaced it.
-
-    Raises:
-        ValueError: a name is none that WMS2 gives.
-    """
+    """The report of one job; an attempt number repeats after a rescue, so a later job may have replaced it."""
     name = report_name(_checked_node(node), attempt)
     shown = str(Path(dag.submit_dir) / unit / name)
     with _files(dag, unit, name) as (path,):
@@ -87,9 +79,6 @@ def attempt_ads(dag: DAG, unit: str, node: str, attempt: int, job_id: str) -> At
     """``{job_ad, machine_ad, events}`` of one job: both ads as the job saw them, and its events in HTCondor's log.
 
     The ads are there when the job came so far as to pack its logs; the events always.
-
-    Raises:
-        ValueError: a name is none that WMS2 gives.
     """
     wanted = _checked_job(job_id)
     name = logs_name(_checked_node(node), attempt, wanted)
@@ -116,11 +105,7 @@ class AttemptLogs:
 
 
 def attempt_logs(dag: DAG, unit: str, node: str, attempt: int, job_id: str) -> AttemptLogs:
-    """The packed logs of one job.
-
-    Raises:
-        ValueError: a name is none that WMS2 gives.
-    """
+    """The packed logs of one job."""
     name = logs_name(_checked_node(node), attempt, _checked_job(job_id))
     with _files(dag, unit, name) as (path,):
         archive = path.read_bytes() if path and path.stat().st_size <= packed.MOST_PACKED_BYTES else b""
@@ -175,15 +160,11 @@ def _inside(base: Path, unit: str, name: str) -> Path | None:
 
 
 def _checked_node(node: str) -> str:
-    if not NODE_NAME.fullmatch(node):
-        raise ValueError(f"{node!r} is no node's name")
-    return node
+    return checked(node, _NODE_NAME, "node's name")
 
 
 def _checked_job(job_id: str) -> str:
-    if not JOB_ID.fullmatch(job_id):
-        raise ValueError(f"{job_id!r} is no job id (cluster.proc)")
-    return job_id
+    return checked(job_id, _JOB_ID, "job id (cluster.proc)")
 
 
 def _read(text: str) -> Any:
@@ -193,12 +174,12 @@ def _read(text: str) -> Any:
         ValueError: it is none, nested too deep, or has half a character.
     """
     try:
-        value = json.loads(text, parse_constant=str, parse_float=lambda number: _finite(float(number), number))
+        value = json.loads(text, parse_constant=str, parse_float=_finite)
     except RecursionError:
         raise ValueError("nested too deep") from None
     json.dumps(value, ensure_ascii=False).encode()
     return value
 
 
-def _finite(number: float, text: str) -> float | str:
-    return number if math.isfinite(number) else text
+def _finite(text: str) -> float | str:
+    return float(text) if math.isfinite(float(text)) else text

@@ -42,7 +42,6 @@ class UnitCounts:
 class UnitProgress:
     """What the done units of a workflow amount to, and how much of it came since a moment."""
 
-    done_units: int
     done_events: int
     units_since: int
     events_since: int
@@ -94,7 +93,7 @@ class UnitTable:
     def progress(self) -> UnitProgress:
         """Of the done units."""
         done = self._of(state=WorkUnitState.DONE)
-        names = ("units", "events", "units_since", "events_since")
+        names = ("events", "units_since", "events_since")
         return UnitProgress(*(sum(getattr(row, name) for row in done) for name in names))
 
     def counts_of(self, dag: DAG) -> DagCounts:

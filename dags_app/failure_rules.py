@@ -24,25 +24,21 @@ SHIPPED_SCHEMA = "wms2.shipped_rules/1"
 #: Recorded failures that one trial looks at: the newest.
 MOST_SAMPLES = 300
 _PATTERNS = ("message", "step", "site")
+_SHIPPED = (*(field.name for field in fields(Rule)), "order", "note")
 
 
-@dataclass(frozen=True, slots=True)
-class ShippedRule:
-    """A rule of the shipped set with its place and its words."""
-
-    order: int
-    rule: Rule
-    note: str
-
-
-def shipped_rules() -> tuple[ShippedRule, ...]:
-    """The shipped set, in order."""
+def shipped_rules() -> tuple[FailureRule, ...]:
+    """The shipped set in order, as rows that are not saved; a condition that is None is empty text there."""
     document = Value(json.loads(SHIPPED_FILE.read_text(encoding="utf-8")), SHIPPED_FILE.name)
     if document["schema"].text() != SHIPPED_SCHEMA:
         raise ValueError(f"{SHIPPED_FILE}: expected schema {SHIPPED_SCHEMA}")
-    items = document["rules"].items()
-    found = [ShippedRule(item["order"].integer(), rule_from(item), item["note"].text()) for item in items]
-    return tuple(sorted(found, key=lambda shipped: shipped.order))
+    found = []
+    for item in document["rules"].items():
+        rule = asdict(rule_from(item))
+        rule |= {name: rule[name] or "" for name in _PATTERNS}
+        source = FailureRule.Source.SHIPPED
+        found.append(FailureRule(source=source, order=item["order"].integer(), note=item["note"].text(), **rule))
+    return tuple(sorted(found, key=lambda row: row.order))
 
 
 def failure_rules_load() -> tuple[int, int]:
@@ -56,26 +52,19 @@ def failure_rules_load() -> tuple[int, int]:
         rows = {row.name: row for row in FailureRule.objects.select_for_update()}
         shipped = shipped_rules()
         for one in shipped:
-            row = rows.get(one.rule.name)
-            if row is not None and row.source == FailureRule.Source.OPERATOR:
-                kept += 1
-                continue
-            columns = {**row_fields(one.rule), "order": one.order, "note": one.note}
+            row = rows.get(one.name)
+            columns = {name: getattr(one, name) for name in _SHIPPED}
             if row is None:
-                new.append(FailureRule(name=one.rule.name, source=FailureRule.Source.SHIPPED, **columns))
+                new.append(one)
+            elif row.source == FailureRule.Source.OPERATOR:
+                kept += 1
             elif any(getattr(row, name) != value for name, value in columns.items()):
                 changed += 1
                 FailureRule.objects.filter(pk=row.pk).update(**columns)
         FailureRule.objects.bulk_create(new)
-        names = [one.rule.name for one in shipped]
-        FailureRule.objects.filter(source=FailureRule.Source.SHIPPED).exclude(name__in=names).delete()
+        gone = FailureRule.objects.filter(source=FailureRule.Source.SHIPPED).exclude(name__in=[one.name for one in shipped])
+        gone.delete()
     return changed + len(new), kept
-
-
-def row_fields(rule: Rule) -> dict[str, Any]:
-    """A rule's columns but its name; a condition that is None is empty text there."""
-    columns = {name: value for name, value in asdict(rule).items() if name != "name"}
-    return columns | {name: columns[name] or "" for name in _PATTERNS}
 
 
 def rule_of(row: FailureRule) -> Rule:
@@ -94,7 +83,7 @@ def rules_in_force(settings: Conf) -> RuleBook:
 
 def rules_shipped(settings: Conf | None) -> RuleBook:
     """The shipped set with the configured limits, or with the default ones where nothing is configured."""
-    return RuleBook(tuple(one.rule for one in shipped_rules()), rule_limits(settings))
+    return RuleBook(tuple(map(rule_of, shipped_rules())), rule_limits(settings))
 
 
 def rule_limits(settings: Conf | None) -> Limits:

@@ -62,11 +62,16 @@ def unit_status(dag: DAG, unit: str) -> StatusReading:
     return _read(dag, f"{checked_unit(unit)}/{layout.INNER_STATUS}")
 
 
+def checked(name: str, form: re.Pattern[str], what: str) -> str:
+    """``name``, which may come from an address; ValueError if it has not the form that WMS2 gives."""
+    if not form.fullmatch(name):
+        raise ValueError(f"{name!r} is no {what}")
+    return name
+
+
 def checked_unit(unit: str) -> str:
-    """``unit``, if it is a work unit's name; ValueError if not: it may come from an address."""
-    if not UNIT_NAME.fullmatch(unit):
-        raise ValueError(f"{unit!r} is no work unit's name")
-    return unit
+    """``checked`` as a work unit's name."""
+    return checked(unit, UNIT_NAME, "work unit's name")
 
 
 def log_files(dag: DAG) -> list[PackedFile]:

@@ -16,12 +16,13 @@ import tempfile
 import uuid
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
+from typing import BinaryIO
 
 from dags_app.payload.contract.files import sync_directory
 from wms2.crash import crash_point
@@ -83,21 +84,17 @@ def pack_copy(directory: Path, target: Path) -> int:
         PackProblem: what was written is not what was read.
         OSError: the file system refuses.
     """
-    source, part = pack_path(directory), target.with_name(f".{target.name}.{uuid.uuid4().hex[:12]}.{_PART}")
+    source = pack_path(directory)
+
+    def copy(file: BinaryIO) -> None:
+        with source.open("rb") as old:
+            shutil.copyfileobj(old, file, _CHUNK_BYTES)
+
+    def is_same(part: Path) -> bool:
+        return filecmp.cmp(source, part, shallow=False)
+
     target.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with source.open("rb") as old, part.open("xb") as new:
-            shutil.copyfileobj(old, new, _CHUNK_BYTES)
-            new.flush()
-            os.fsync(new.fileno())
-            os.posix_fadvise(new.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # what is compared comes from the disk
-        if not filecmp.cmp(source, part, shallow=False):
-            raise PackProblem(f"{part} is not what was just copied from {source}: the disk errs")
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
-    sync_directory(target.parent)
-    return target.stat().st_size
+    return _put(target, copy, is_same, f"{target} is not what was just copied from {source}: the disk errs")
 
 
 @contextmanager
@@ -185,22 +182,35 @@ def _unpack(directory: Path, name: str, place: Path) -> None:
 
 
 def _write(directory: Path, target: Path) -> None:
-    part = directory.with_name(f".{directory.name}.{uuid.uuid4().hex[:12]}.{_PART}")
+    def fill(file: BinaryIO) -> None:
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
+            for name, path in _contents(directory).items():
+                _add(archive, name, path)
+
+    def is_same(part: Path) -> bool:
+        crash_point("pack.claimed")
+        return _holds(part, directory)
+
+    problem = f"{directory} is not what was just packed of it: it is still being written to, or the disk errs"
+    _put(target, fill, is_same, problem)
+
+
+def _put(target: Path, fill: Callable[[BinaryIO], None], is_same: Callable[[Path], bool], problem: str) -> int:
+    """A file, whole or not at all, once it is on disk and ``is_same``; its bytes."""
+    part = target.with_name(f".{target.stem}.{uuid.uuid4().hex[:12]}.{_PART}")
     try:
         with part.open("xb") as file:
-            with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
-                for name, path in _contents(directory).items():
-                    _add(archive, name, path)
+            fill(file)
             file.flush()
             os.fsync(file.fileno())
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # what is compared comes from the disk
-        crash_point("pack.claimed")
-        if not _holds(part, directory):
-            raise PackProblem(f"{directory} is not what was just packed of it: it is still being written to, or the disk errs")
+        if not is_same(part):
+            raise PackProblem(problem)
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)
     sync_directory(target.parent)
+    return target.stat().st_size
 
 
 def _add(archive: zipfile.ZipFile, name: str, path: Path) -> None:

@@ -77,7 +77,8 @@ def closure(manifest: Manifest, *, lost: Collection[str], kept: Collection[str],
     drawn = _grow(held, lost)
     given = lumis.union(*(held[lfn] for lfn in drawn))
     pieces = tuple(Piece(*keys[number], first, last) for number, first, last in lumis.iterate(given))
-    return Closure(drawn, pieces, _count(pair for lfn in drawn for pair in _pieces(files[lfn]).lumis.items()))
+    made_from = [each for lfn in drawn if (each := files[lfn]) is not None]
+    return Closure(drawn, pieces, _count(pair for each in made_from for pair in each.lumis.items()))
 
 
 def _grow(held: Mapping[str, LumiRanges], lost: Collection[str]) -> dict[str, str]:
@@ -110,10 +111,6 @@ def _told(pieces: Pieces) -> Iterator[Piece]:
         for first, last in spans:
             yield Piece(RUN_LUMIS, str(run), first, last)
             yield Piece(GENERATED_LUMIS, str(run), first, last)
-
-
-def _pieces(pieces: Pieces | None) -> Pieces:
-    return pieces or Pieces(lumis={})
 
 
 def _count(by_run: Iterable[tuple[int, list[tuple[int, int]]]]) -> int:

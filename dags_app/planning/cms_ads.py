@@ -54,16 +54,13 @@ def platform_requirement(steps: Sequence[StepSpec]) -> str:
 
 def _common(steps: Iterable[StepSpec], part: int, names: Mapping[str, str]) -> tuple[str, ...]:
     """What all steps can run on: each lists alternatives. Steps without a common one leave it to the site: all of them."""
-    wanted = [{names[word] for arch in step.scram_arch if (word := _part(arch, part)) in names} for step in steps]
+    wanted = [
+        {names[word] for arch in step.scram_arch for word in arch.split("_")[part : part + 1] if word in names} for step in steps
+    ]
     known = [each for each in wanted if each]
     if not known:
         return ()
     return tuple(sorted(set.intersection(*known) or set.union(*known)))
-
-
-def _part(scram_arch: str, part: int) -> str:
-    words = scram_arch.split("_")
-    return words[part] if part < len(words) else ""
 
 
 def cms_lines(spec: DagSpec, role: NodeRole, task: int = FIRST_TASK) -> str:

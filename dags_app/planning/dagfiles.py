@@ -16,8 +16,7 @@ from dags_app.planning.documents import job_document, unit_document
 from dags_app.planning.levels import FIRST_TASK, last_nodes, later_tasks, nodes_of, upstream_names
 from dags_app.planning.pileup import MixedEvents, pileup_document
 from dags_app.planning.quoting import plain, site_list
-from dags_app.planning.sizes import sizes_of
-from dags_app.planning.sizing import CLEANUP_REQUEST, SlotRequest, merge_request, processing_request, task_resources
+from dags_app.planning.sizing import CLEANUP_REQUEST, SlotRequest, merge_request, processing_request, sizes_of, task_resources
 from dags_app.planning.specs import DagSpec, JobSpec, LevelNode, ResourceSpec
 from dags_app.planning.submitfiles import cleanup_submit, landing_submit, merge_submit, processing_submit
 from wms2.credentials import Credential

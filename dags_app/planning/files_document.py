@@ -37,17 +37,17 @@ _MUST: Mapping[str, str] = {
 }
 
 
-class _Lumi(BaseModel):
+class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
+
+class _Lumi(_Strict):
     run: int = Field(ge=1, le=_MAX_NUMBER)
     lumi: int = Field(ge=0, le=_MAX_NUMBER)
     events: int | None = Field(default=None, ge=0, le=_BIGINT_MAX)
 
 
-class _File(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
+class _File(_Strict):
     lfn: _Name
     size_bytes: int = Field(ge=0, le=_BIGINT_MAX)
     events: int = Field(ge=0, le=_BIGINT_MAX)
@@ -57,9 +57,7 @@ class _File(BaseModel):
     block: str = ""
 
 
-class _Files(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
+class _Files(_Strict):
     files: list[_File]
 
 

@@ -70,12 +70,9 @@ def level_plans(workflow: WorkflowSpec) -> tuple[LevelPlan, ...]:
             raise ValueError(
                 f"task {task.name}: its first step has to read an output of an earlier task, not {task.input_task!r}"
             )
-        plans.append(LevelPlan(task.number, before, task.algorithm, _per_job(task), share_passed(steps, task.input_step)))
+        per_job = int(getattr(task, task.algorithm.parameters[0]))
+        plans.append(LevelPlan(task.number, before, task.algorithm, per_job, share_passed(steps, task.input_step)))
     return tuple(plans)
-
-
-def _per_job(task: TaskSpec) -> int:
-    return int(getattr(task, task.algorithm.parameters[0]))
 
 
 def share_passed(steps: Mapping[str, StepSpec], name: str | None) -> Fraction:

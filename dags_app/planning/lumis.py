@@ -87,26 +87,8 @@ def intersect(left: LumiRanges, right: LumiRanges) -> LumiRanges:
 
 
 def _common(left: tuple[Interval, ...], right: tuple[Interval, ...]) -> Iterator[Interval]:
-    if len(left) * 8 < len(right):
-        yield from _common_few(left, right)
-        return
-    if len(right) * 8 < len(left):
-        yield from _common_few(right, left)
-        return
-    i = j = 0
-    while i < len(left) and j < len(right):
-        (left_first, left_last), (right_first, right_last) = left[i], right[j]
-        first, last = max(left_first, right_first), min(left_last, right_last)
-        if first <= last:
-            yield first, last
-        if left_last < right_last:
-            i += 1
-        else:
-            j += 1
-
-
-def _common_few(few: tuple[Interval, ...], many: tuple[Interval, ...]) -> Iterator[Interval]:
-    """One file against a long certification list: look its place up instead of walking the list from its start."""
+    """One file against a long certification list: its place is looked up, the list is not walked from its start."""
+    few, many = (left, right) if len(left) < len(right) else (right, left)
     for few_first, few_last in few:
         at = max(bisect_left(many, (few_first + 1, -1)) - 1, 0)
         while at < len(many) and many[at][0] <= few_last:

@@ -15,8 +15,7 @@ from dags_app.planning.cms_ads import NodeRole, cms_lines, platform_lines, platf
 from dags_app.planning.gpus import gpu_lines, unit_gpu
 from dags_app.planning.levels import FIRST_TASK
 from dags_app.planning.quoting import plain
-from dags_app.planning.sizes import memory_macro
-from dags_app.planning.sizing import CLEANUP_MEMORY_MB, MIN_WALL_MINUTES, merge_memory_mb, task_resources
+from dags_app.planning.sizing import CLEANUP_MEMORY_MB, MIN_WALL_MINUTES, memory_macro, merge_memory_mb, task_resources
 from dags_app.planning.specs import AccountingSpec, DagSpec, StepSpec
 
 #: ``DESIRED_Sites`` alone matches nothing: the requirements have to use it.

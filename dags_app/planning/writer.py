@@ -24,7 +24,7 @@ from pathlib import Path
 from dags_app.payload.contract import layout
 from dags_app.payload.contract.files import read_text, sync_directory, write_atomic
 from dags_app.planning.dagfiles import avoid_inc, credential_inc, fence_inc, limits_inc, render, units_limits_inc
-from dags_app.planning.sizes import Sizes
+from dags_app.planning.sizing import Sizes
 from dags_app.planning.specs import DagSpec
 from wms2.credentials import Credential
 from wms2.errors import ServiceUnavailable, StaleState, Wms2Error

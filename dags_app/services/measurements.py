@@ -18,7 +18,8 @@ from dags_app.services.units import Settled
 _Key = tuple[str, int, int]
 _Job = tuple[JobMetrics, Processed | None]
 _KEY = ("round", "step", "processes", "threads")
-_SUMS = ("jobs", "events_read", "events_written", "lumis_read", "files_read", "wall_seconds", "cpu_seconds")
+_OF_JOBS = ("events_read", "events_written", "wall_seconds", "cpu_seconds")
+_SUMS = ("jobs", *_OF_JOBS, "lumis_read", "files_read")
 
 
 def measurements_add(*, dag: DAG, settled: Sequence[Settled]) -> None:
@@ -66,14 +67,11 @@ def _row(round_id: int, key: _Key, found: Sequence[_Job]) -> StepMeasurement:
         processes=processes,
         threads=threads,
         jobs=len(jobs),
-        events_read=sum(job.events_read for job in jobs),
-        events_written=sum(job.events_written for job in jobs),
         lumis_read=sum(last - first + 1 for done in processed for run in done.lumis.values() for first, last in run),
         files_read=sum(len(done.files) for done in processed),
-        wall_seconds=sum(job.wall_seconds for job in jobs),
-        cpu_seconds=sum(job.cpu_seconds for job in jobs),
         bytes_written=dict(written),
         histograms={name: histogram.counted(values) for name, values in _values(jobs)},
+        **{name: sum(getattr(job, name) for job in jobs) for name in _OF_JOBS},
     )
 
 

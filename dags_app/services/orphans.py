@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 
 import structlog
-from django.db.models import QuerySet
 
 from dags_app.models import DAG, LIVE_DAG, LIVE_SITE_JOB, SiteJob
 from sites_app.models import Schedd
@@ -46,7 +45,8 @@ def orphans_among(outer: Iterable[DagmanAd]) -> tuple[Orphan, ...]:
     astray = [ad for ad in jobs if ad.dag_id in standing and _is_stray(ad, standing[ad.dag_id])]
     if not astray:
         return ()
-    dags = {str(dag.pk): dag for dag in _with_request([ad.dag_id for ad in astray])}
+    full = DAG.objects.filter(pk__in=[ad.dag_id for ad in astray]).select_related("schedd__pool", "workflow__request")
+    dags = {str(dag.pk): dag for dag in full.defer("workflow__psets", "workflow__spec", "workflow__request__request_data")}
     return tuple(Orphan(dags[ad.dag_id], ad.cluster, ad.fence, ad.job_status == JobStatus.REMOVED) for ad in astray)
 
 
@@ -56,11 +56,6 @@ def _is_stray(ad: DagmanAd, dag: DAG) -> bool:
     # a READY one has no number yet and may adopt whichever attempt it finds; the number that is recorded is the DAG's own
     another = dag.dagman_cluster_id not in ("", str(ad.cluster))
     return another and ad.fence is not None and ad.fence < dag.fence
-
-
-def _with_request(ids: list[str]) -> QuerySet[DAG]:
-    rows = DAG.objects.filter(pk__in=ids).select_related("schedd__pool", "workflow__request")
-    return rows.defer("workflow__psets", "workflow__spec", "workflow__request__request_data")
 
 
 def lost_settle(schedd: Schedd, in_queue: Iterable[str], now: datetime) -> None:

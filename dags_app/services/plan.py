@@ -11,7 +11,7 @@ from django.db import IntegrityError, transaction
 from dags_app.models import DAG, DAGKind, DAGStatus, WorkUnit, WorkUnitClaim, WorkUnitState
 from dags_app.planning.levels import edge_count
 from dags_app.planning.measured import Decision
-from dags_app.planning.sizes import Sizes, after, sizes_from_json, sizes_of, sizes_to_json
+from dags_app.planning.sizing import Sizes, after, sizes_from_json, sizes_of, sizes_to_json
 from dags_app.planning.specs import ClaimKind, ClaimSpec, DagSpec
 from dags_app.planning.throttles import Throttles
 from dags_app.planning.writer import WrittenDag

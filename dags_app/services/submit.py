@@ -20,7 +20,7 @@ from dags_app.counts import jobs_per_unit
 from dags_app.models import DAG, DAGStatus, WorkUnit, WorkUnitState
 from dags_app.payload.contract import layout
 from dags_app.planning import writer
-from dags_app.planning.sizes import sizes_from_json
+from dags_app.planning.sizing import sizes_from_json
 from dags_app.planning.specs import AccountingSpec
 from dags_app.planning.throttles import Throttles
 from dags_app.services.stop import halt_file

@@ -25,11 +25,12 @@ from dags_app.planning import writer
 from dags_app.planning.measured import Sizing
 from dags_app.planning.pileup import mixed_after
 from dags_app.planning.plan import LeftOut, Plan, PlanLimits, PlanningInput, plan
-from dags_app.planning.sizes import Sizes, after, sizes_from_json
-from dags_app.planning.specs import AccountingSpec, DagLimits, DagSpec
+from dags_app.planning.sizing import Sizes, after, sizes_from_json
+from dags_app.planning.specs import DagLimits, DagSpec
 from dags_app.planning.work_units import EXTRA_NODES, work_of
 from dags_app.sandbox import payload_bytes, sandbox_pack
 from dags_app.services.plan import dag_record_ready
+from dags_app.services.submit import accounting
 from dags_app.services.watch import LONGEST_WALL
 from outputs_app.blocks import blocks_open, units_join_blocks
 from outputs_app.owning import lumis_take
@@ -157,9 +158,7 @@ def _gathered(
         pileup=pileup_resolve(spec),
         profile=_profile(workflow, sizing),
         mixed_before=_mixed_before(workflow),
-        accounting=AccountingSpec(
-            settings.accounting_group, settings.accounting_group_user, settings.environment == "production"
-        ),
+        accounting=accounting(),
     )
     limits = PlanLimits(
         jobs_per_work_unit=sizing.jobs_per_work_unit,

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from dags_app.dagman import newest_rescue
 from dags_app.models import DAG, LIVE_UNIT, DAGKind, DAGStatus, WorkUnit, WorkUnitClaim, WorkUnitState
-from dags_app.planning.sizes import sizes_of
+from dags_app.planning.sizing import sizes_of
 from dags_app.services.dag_files import rescue_left, rescue_obstacle
 from dags_app.services.failures import BadInput
 from dags_app.services.plan import dag_record_rescue

@@ -14,7 +14,7 @@ from dags_app.models import DAG, WorkUnit, WorkUnitState
 from dags_app.planning.adaptive import size_rescue, size_round
 from dags_app.planning.levels import FIRST_TASK
 from dags_app.planning.measured import Sizing, SizingLimits
-from dags_app.planning.sizes import sizes_from_json
+from dags_app.planning.sizing import sizes_from_json
 from dags_app.planning.specs import ResourceSpec, WorkflowSpec
 from requests_app.limits import limit_int
 from requests_app.models import Request

@@ -10,7 +10,7 @@ from django.db.models import Sum
 from dags_app.models import DAG, DAGKind, StepMeasurement, WorkUnit, WorkUnitState
 from dags_app.payload.contract.step_profile import read_step_profile
 from dags_app.planning import writer
-from dags_app.planning.sizes import sizes_from_json
+from dags_app.planning.sizing import sizes_from_json
 from outputs_app.models import OutputFile
 from requests_app.models import Request, RequestStatus
 from requests_app.selectors.rounds import rounds_of

@@ -17,7 +17,7 @@ import pytest
 from dags_app.payload.build import payload_bytes
 from dags_app.payload.contract.layout import JOBSTATE_LOG
 from dags_app.payload.contract.rules import Limits, rules_document
-from dags_app.planning.sizes import Sizes
+from dags_app.planning.sizing import Sizes
 from dags_app.planning.specs import DagLimits, GenerationSpec, ResourceSpec, WorkflowSpec
 from dags_app.planning.writer import (
     Programs,

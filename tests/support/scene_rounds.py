@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from dags_app import histogram
 from dags_app.models import DAG, DAGStatus, StepMeasurement, WorkUnit, WorkUnitState
-from dags_app.planning.sizes import sizes_of, sizes_to_json
+from dags_app.planning.sizing import sizes_of, sizes_to_json
 from dags_app.planning.specs import GenerationSpec, ResourceSpec, SplittingAlgo, SplittingSpec, WorkflowSpec
 from dags_app.services.measurements import decisions_record
 from requests_app.models import Request, RequestStatus, Round, Workflow

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from dags_app.planning import lumis
 from dags_app.planning.selection import SiteChoice
 from dags_app.planning.specs import InputFileSpec, InputSpec, JobSpec, LumiRanges, PlanItem, RefusedLumi, WorkflowSpec
-from dags_app.planning.splitters.lumi_files import Group, HeldFile, Tour, collect, tours
+from dags_app.planning.splitters.lumi_files import Group, HeldFile, Piece, collect, tours
 from dags_app.planning.splitters.rounding import round_half_even, round_to_lumis
 
 #: What a lumi takes of a job's limit; a fraction only where a file has less than one event to a lumi.
@@ -76,17 +76,17 @@ def _split(workflow: WorkflowSpec, asked: InputSpec, files: Iterable[InputFileSp
     choice, halt = SiteChoice(workflow), workflow.splitting.halt_job_on_file_boundaries
     held, excluded = collect(asked, choice, files)
     yield from excluded
-    for tour in tours(held):
-        if choice.problem(tour.group) is None:
-            yield from _deal(tour, choice.sites(tour.group), filling, halt)
+    for group, stops in tours(held):
+        if choice.problem(group) is None:
+            yield from _deal(stops, choice.sites(group), filling, halt)
         else:
-            yield from _without_a_site(tour)
+            yield from _without_a_site(stops)
 
 
-def _deal(tour: Tour, sites: Group, filling: _Filling, halt: bool) -> Iterator[PlanItem]:
+def _deal(stops: Iterator[list[Piece]], sites: Group, filling: _Filling, halt: bool) -> Iterator[PlanItem]:
     job = _OpenJob(sites)
     limit, cost_of, too_large = filling
-    for stop in tour.stops():
+    for stop in stops:
         if halt and job.intervals:
             yield job.close()
         for run, first, last, holders in stop:
@@ -118,9 +118,9 @@ def _average(file: HeldFile) -> Cost:
     return round_half_even(file.events, file.lumis) or (Fraction(file.events, file.lumis) if file.events else 0)
 
 
-def _without_a_site(tour: Tour) -> Iterator[RefusedLumi]:
+def _without_a_site(stops: Iterator[list[Piece]]) -> Iterator[RefusedLumi]:
     """Only lumis of several files come here: files that no site of the request holds were excluded before."""
-    for stop in tour.stops():
+    for stop in stops:
         for run, first, last, holders in stop:
             where = "; ".join(f"{file.lfn} at {', '.join(sorted(file.group))}" for file in holders[:3])
             more = f" and {len(holders) - 3} more" if len(holders) > 3 else ""

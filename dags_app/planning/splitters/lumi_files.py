@@ -6,9 +6,8 @@ the number of intervals in the input, never with the number of lumis. How lumis 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from operator import itemgetter
 
 from dags_app.payload.contract.documents import InputFile
@@ -123,99 +122,57 @@ class Segment:
 
 def shared_segments(files: Sequence[HeldFile]) -> Iterator[Segment]:
     """The lumis that are to be dealt and lie in more than one file, by run and ascending."""
-    by_run: dict[int, list[tuple[int, int, int]]] = {}
+    by_run: dict[int, list[tuple[int, int, bool]]] = {}  # where a file's interval begins, and where it has ended
     for place, file in enumerate(files):
         for run, intervals in file.todo.items():
-            spans = by_run.setdefault(run, [])
+            edges = by_run.setdefault(run, [])
             for first, last in intervals:
-                spans.append((first, last, place))
+                edges += (first, place, True), (last + 1, place, False)
     for run in sorted(by_run):
-        spans = by_run.pop(run)
-        spans.sort()
-        for overlapping in _overlapping(spans):
-            yield from _segments(run, overlapping)
-
-
-def _overlapping(spans: Sequence[tuple[int, int, int]]) -> Iterator[list[tuple[int, int, int]]]:
-    """Runs of spans, sorted by their begin, of which each overlaps an earlier one; a span that meets no other is left out."""
-    cluster: list[tuple[int, int, int]] = []
-    reach = -1
-    for span in spans:
-        if cluster and span[0] > reach:
-            if len(cluster) > 1:
-                yield cluster
-            cluster = []
-        cluster.append(span)
-        reach = max(reach, span[1])
-    if len(cluster) > 1:
-        yield cluster
-
-
-def _segments(run: int, spans: Iterable[tuple[int, int, int]]) -> Iterator[Segment]:
-    changes: dict[int, list[tuple[int, bool]]] = {}
-    for first, last, place in spans:
-        changes.setdefault(first, []).append((place, True))
-        changes.setdefault(last + 1, []).append((place, False))
-    holders: set[int] = set()
-    for begin, end in pairwise(sorted(changes)):
-        for place, opens in changes[begin]:
-            if opens:
+        begin, holders = 0, set[int]()
+        for lumi, place, begins in sorted(by_run.pop(run)):
+            if len(holders) > 1 and begin < lumi:
+                yield Segment(run, begin, lumi - 1, tuple(sorted(holders)))
+            begin = lumi
+            if begins:
                 holders.add(place)
             else:
                 holders.remove(place)
-        if len(holders) > 1:
-            yield Segment(run, begin, end - 1, tuple(sorted(holders)))
 
 
-class Tour:
-    """What is dealt to the jobs of one location group, file by file.
+def tours(files: Sequence[HeldFile]) -> Iterator[tuple[Group, Iterator[list[Piece]]]]:
+    """What is dealt to the jobs of each location group, in the order of their first files, with its pieces file by file.
 
     A file's own lumis are dealt in its group. Lumis of several files are dealt in the group of the locations these have in
-    common, at the first of them that is of this group, or else at the first of them.
+    common, at the first of them that is of this group, or else at the first of them. So every lumi to be dealt is in exactly one
+    tour, once. The pieces at a file are by run and ascending.
     """
-
-    def __init__(self, group: Group, files: Sequence[HeldFile], shared: dict[int, list[Segment]]) -> None:
-        self.group = group
-        self._files = files
-        self._shared = shared  # all segments, by the places of their holders
-        self._segments: dict[int, list[Segment]] = {}
-        self.places: list[int] = []
-
-    def add(self, place: int, segment: Segment) -> None:
-        """Deal a segment where the file stands."""
-        self._segments.setdefault(place, []).append(segment)
-
-    def stops(self) -> Iterator[list[Piece]]:
-        """For each file the pieces dealt at it, by run and ascending."""
-        for place in sorted({*self.places, *self._segments}) if self._segments else self.places:
-            file = self._files[place]
-            own = file.todo if file.group == self.group else {}
-            if place in self._shared:
-                own = lumis.subtract(own, lumis.from_intervals((s.run, s.first, s.last) for s in self._shared[place]))
-            alone: tuple[HeldFile, ...] = (file,)
-            pieces: list[Piece] = [(run, first, last, alone) for run, spans in own.items() for first, last in spans]
-            if place in self._segments:
-                for segment in self._segments[place]:
-                    holders = tuple([self._files[holder] for holder in segment.holders])
-                    pieces.append((segment.run, segment.first, segment.last, holders))
-                pieces.sort(key=_BY_LUMI)
-            yield pieces
-
-
-def tours(files: Sequence[HeldFile]) -> list[Tour]:
-    """The tours of all location groups, in the order of their first files; every lumi to be dealt is in exactly one, once."""
-    shared: dict[int, list[Segment]] = {}
-    found: dict[Group, Tour] = {}
+    shared: dict[int, list[Segment]] = {}  # by the places of their holders
+    found: dict[Group, dict[int, list[Segment] | None]] = {}  # the places of a group, with the segments dealt there
     for file in files:
-        if file.group not in found:
-            found[file.group] = Tour(file.group, files, shared)
-        found[file.group].places.append(file.place)
+        found.setdefault(file.group, {})[file.place] = None
     for segment in shared_segments(files):
         for place in segment.holders:
             shared.setdefault(place, []).append(segment)
         group = frozenset.intersection(*{files[place].group for place in segment.holders})
-        if group not in found:
-            found[group] = Tour(group, files, shared)
         stop = next((place for place in segment.holders if files[place].group == group), segment.holders[0])
-        found[group].add(stop, segment)
-    return list(found.values())
+        places = found.setdefault(group, {})
+        dealt = places[stop] = places.get(stop) or []
+        dealt.append(segment)
+    for group, places in found.items():
+        yield group, _stops(files, group, places, shared)
+
+
+def _stops(
+    files: Sequence[HeldFile], group: Group, places: Mapping[int, list[Segment] | None], shared: Mapping[int, list[Segment]]
+) -> Iterator[list[Piece]]:
+    for place in sorted(places):
+        file = files[place]
+        own = file.todo if file.group == group else {}
+        if place in shared:
+            own = lumis.subtract(own, lumis.from_intervals((s.run, s.first, s.last) for s in shared[place]))
+        alone: tuple[HeldFile, ...] = (file,)
+        pieces: list[Piece] = [(run, first, last, alone) for run, spans in own.items() for first, last in spans]
+        for segment in places[place] or ():
+            pieces.append((segment.run, segment.first, segment.last, tuple([files[holder] for holder in segment.holders])))
+        yield sorted(pieces, key=_BY_LUMI) if places[place] else pieces

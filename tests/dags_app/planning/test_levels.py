@@ -15,8 +15,7 @@ from dags_app.payload.contract.step_profile import StepProfile
 from dags_app.payload.run.shares import Held, parts_of
 from dags_app.planning.dagfiles import group_dags, render
 from dags_app.planning.levels import LevelPlan, edge_count, last_nodes, level_plans, levels_of, nodes_of
-from dags_app.planning.sizes import sizes_of
-from dags_app.planning.sizing import BASE_DISK_KB, bytes_per_event, merge_memory_mb, processing_request, task_resources
+from dags_app.planning.sizing import BASE_DISK_KB, bytes_per_event, merge_memory_mb, processing_request, sizes_of, task_resources
 from dags_app.planning.specs import ClaimKind, GpuSpec, JobSpec, ResourceSpec, SplittingAlgo, WorkUnitSpec
 from dags_app.planning.submitfiles import processing_submit
 from dags_app.planning.work_units import EXTRA_NODES, fill_dag, group_jobs

@@ -12,7 +12,7 @@ import pytest
 
 from dags_app.payload.contract.step_profile import StepProfile, StepRun, read_step_profile
 from dags_app.planning import writer
-from dags_app.planning.sizes import Sizes
+from dags_app.planning.sizing import Sizes
 from dags_app.planning.specs import GenerationSpec
 from dags_app.planning.writer import (
     DagDirectoryConflict,

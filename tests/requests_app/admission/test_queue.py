@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from dags_app.models import DAG, DAGKind, DAGStatus
-from dags_app.planning.sizes import Sizes
+from dags_app.planning.sizing import Sizes
 from dags_app.services.plan import dag_record_rescue
 from requests_app.admission.placement import schedd_for, slots_used, units_follow
 from requests_app.admission.queue import admit, eligible, in_order, policy_now

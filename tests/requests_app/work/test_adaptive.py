@@ -13,7 +13,7 @@ from dags_app.histogram import counted
 from dags_app.manifest import Manifest
 from dags_app.models import DAG, DAGKind, DAGStatus, SizingDecision, StepMeasurement, WorkUnit, WorkUnitState
 from dags_app.payload.contract.step_profile import read_step_profile
-from dags_app.planning.sizes import Sizes, sizes_from_json
+from dags_app.planning.sizing import Sizes, sizes_from_json
 from dags_app.services.measurements import measurements_add
 from dags_app.services.plan import dag_record_rescue
 from dags_app.services.units import Settled, units_fail
