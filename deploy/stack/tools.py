@@ -28,8 +28,8 @@ BROWSER_VARIABLE = "WMS2_CHROMIUM"
 INSTALL_SECONDS = 900.0
 
 
-def htcondor_series(environment: Mapping[str, str] = os.environ) -> str:
-    series = environment.get("WMS2_HTCONDOR", "") or DEFAULT_SERIES
+def htcondor_series() -> str:
+    series = os.environ.get("WMS2_HTCONDOR", "") or DEFAULT_SERIES
     if series not in SUITES:
         raise StackError(f"WMS2_HTCONDOR={series!r} is not known: use one of {', '.join(SUITES)}")
     return series

@@ -101,8 +101,8 @@ def name_condition(column: str, values: list[str]) -> Condition:
     return f"{column} IN (SELECT value FROM json_each(?))", [json.dumps(values)]
 
 
-def run_condition(column: str, values: list[str]) -> Condition:
-    """``column`` is one of the runs; ``a-b`` is a range.
+def run_condition(values: list[str]) -> Condition:
+    """Lumis of one of the runs; ``a-b`` is a range.
 
     Raises:
         DbsError: 118, a value is neither a run nor a range.
@@ -113,11 +113,11 @@ def run_condition(column: str, values: list[str]) -> Condition:
         if span is None:
             raise bad_parameter(f"invalid run input parameter {text}", function="dbs.ParseRuns")
         binds += [int(span[1]), int(span[2] or span[1])]
-    return "(" + " OR ".join(f"{column} BETWEEN ? AND ?" for _ in spans) + ")", binds
+    return "(" + " OR ".join("l.run_num BETWEEN ? AND ?" for _ in spans) + ")", binds
 
 
-def lumi_condition(column: str, text: str) -> Condition:
-    """``column`` is in ``[1, 2, 3]`` or ``[[1, 20], [30, 40]]`` (inclusive ranges).
+def lumi_condition(text: str) -> Condition:
+    """Lumis in ``[1, 2, 3]`` or ``[[1, 20], [30, 40]]`` (inclusive ranges).
 
     Raises:
         DbsError: 118, it is neither.
@@ -127,7 +127,7 @@ def lumi_condition(column: str, text: str) -> Condition:
         pairs = [(index(first), index(last)) for first, last in spans]
     except (ValueError, TypeError) as error:
         raise bad_parameter(f"invalid lumi_list {text}", function="dbs.FlatLumis", reason=str(error)) from error
-    ranges = " OR ".join(f"{column} BETWEEN ? AND ?" for _ in pairs)
+    ranges = " OR ".join("l.lumi_section_num BETWEEN ? AND ?" for _ in pairs)
     return f"({ranges or 1})", [number for pair in pairs for number in pair]
 
 

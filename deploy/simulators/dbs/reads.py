@@ -84,7 +84,7 @@ def _by_files(column: str, params: Params) -> list[Condition]:
     """Datasets or blocks, by their id ``column``, that have files of these names, and files of these runs."""
     conditions = named(params, {"logical_file_name": "f.logical_file_name"})
     if params.get("run_num"):
-        conditions.append(run_condition("l.run_num", params["run_num"]))
+        conditions.append(run_condition(params["run_num"]))
     source = f"SELECT f.{column.partition('.')[2]} FROM files f LEFT JOIN file_lumis l USING (file_id)"
     return [(f"{column} IN ({source} WHERE {text})", values) for text, values in conditions]
 
@@ -175,9 +175,9 @@ def files(params: Params) -> Query:
     if not runs and lumi_list is None:
         return select(columns, FILE_TABLES, conditions, tail=" ORDER BY f.file_id")
     if runs:
-        conditions.append(run_condition("l.run_num", runs))
+        conditions.append(run_condition(runs))
     if lumi_list is not None:
-        conditions.append(lumi_condition("l.lumi_section_num", lumi_list))
+        conditions.append(lumi_condition(lumi_list))
     grouped = " GROUP BY f.file_id, l.run_num" if sum_over_lumi else ""
     tables, tail = FILE_TABLES + " JOIN file_lumis l ON l.file_id = f.file_id", f"{grouped} ORDER BY f.file_id, l.run_num"
     return select(f"{columns}, l.run_num", tables, conditions, distinct=not sum_over_lumi, tail=tail)
@@ -195,19 +195,19 @@ def filelumis(params: Params) -> Query:
     columns = "l.run_num, l.lumi_section_num, l.event_count, f.logical_file_name"
     conditions = named(params, FILE_FILTERS) + _valid_only(params)
     if params.get("run_num"):
-        conditions.append(run_condition("l.run_num", params["run_num"]))
+        conditions.append(run_condition(params["run_num"]))
     return select(columns, FILE_TABLES + " JOIN file_lumis l ON l.file_id = f.file_id", conditions)
 
 
 def table(
-    columns: str, tables: str, filters: dict[str, str], *, needed: str = "", function: str = "", distinct: bool = False
+    columns: str, tables: str, filters: dict[str, str], *, needed: str = "", function: str = ""
 ) -> Callable[[Params], Query]:
     """A query by names alone; with ``needed``, the words of the refusal, one of them must be there."""
 
     def query(params: Params) -> Query:
         if needed:
             require_one(params, filters, needed, function=function)
-        return select(columns, tables, named(params, filters), distinct=distinct)
+        return select(columns, tables, named(params, filters))
 
     return query
 

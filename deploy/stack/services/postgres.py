@@ -37,9 +37,9 @@ class Postgres:
     def url(self, database: str = DATABASE) -> str:
         return f"postgresql://{SUPERUSER}@/{database}?host={self.directory}"
 
-    def sql(self, statement: str, database: str = "postgres") -> str | None:
+    def sql(self, statement: str) -> str | None:
         """Run one statement; its output, or None when the server did not carry it out."""
-        where = ["-h", str(self.directory), "-U", SUPERUSER, "-d", database]
+        where = ["-h", str(self.directory), "-U", SUPERUSER, "-d", "postgres"]
         argv = [str(self.binaries / "psql"), "-qAtX", "-w", *where, "-c", statement]
         result = subprocess.run(argv, env=dict(self.environment), capture_output=True, text=True, check=False, timeout=30)
         return result.stdout.strip() if result.returncode == 0 else None
