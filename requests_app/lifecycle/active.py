@@ -18,7 +18,6 @@ from requests_app.lifecycle.lost_queue import end_lost, stop_fenced_off, tell_ob
 from requests_app.lifecycle.site_bans import sites_judge
 from requests_app.lifecycle.steps import step_begin
 from requests_app.models import HoldCode, RequestStatus, StopIntent
-from requests_app.states import hold_changes
 from requests_app.work.accounting import account, account_final, progress_words, unaccounted
 from requests_app.work.rounds import job_priority
 from sites_app.schedds import adapter
@@ -112,7 +111,7 @@ def _ended(evaluation: Evaluation, dag: DAG) -> None:
     try:
         outcome = dag_outcome(dag)
     except ServiceUnavailable as error:
-        evaluation.note(waiting_for=f"the schedd's history, to learn how the DAG ended: {error}"[:4000])
+        evaluation.note(waiting_for=f"the schedd's history, to learn how the DAG ended: {error}")
         return
     swept = account_final(evaluation, dag, completed=outcome.status is DAGStatus.COMPLETED)
     if outcome.unproved and tell_suspicion(evaluation, dag):
@@ -148,10 +147,10 @@ def _record_end(evaluation: Evaluation, dag: DAG, outcome: Outcome) -> None:
         sites_judge(request=evaluation.request, failures=failures)
         if outcome.aborted:
             why = f"the DAG aborted itself (code 43): {outcome.why}"
-            evaluation.transition(S.HELD, why, kept, **hold_changes(HoldCode.ABORT_CODE, why))
+            evaluation.hold(HoldCode.ABORT_CODE, why, kept)
         elif status in (DAGStatus.REMOVED, DAGStatus.STOPPED):
             why = f"DAGMan job {dag.dagman_cluster_id} was removed: {outcome.why}"
-            evaluation.transition(S.HELD, why, kept, **hold_changes(HoldCode.REMOVED, why))
+            evaluation.hold(HoldCode.REMOVED, why, kept)
         elif status in (DAGStatus.PARTIAL, DAGStatus.FAILED):
             evaluation.transition(S.PARTIAL, f"the DAG ended with failed work units: {outcome.why}", kept)
     if status is DAGStatus.COMPLETED:

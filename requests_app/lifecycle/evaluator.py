@@ -150,7 +150,7 @@ def _tell(evaluation: Evaluation, error: Exception) -> None:
     """Say on the request what broke, and look at the clock: a step that breaks every time must not stay as it is for ever."""
     what = f"{type(error).__name__}: {error}"
     try:
-        evaluation.note(last_error=what[:4000], waiting_for=f"{BROKEN} {what}"[:4000])
+        evaluation.note(last_error=what, waiting_for=f"{BROKEN} {what}")
         watch_timeout(evaluation)
     except StaleState as gone:
         log.info("evaluation gave way", why=str(gone))

@@ -31,27 +31,25 @@ def sites_judge(*, request: Request, failures: Mapping[str, SiteFailures]) -> li
         if site is None:
             continue
         why = f"{seen.against_site} of {seen.attempts} attempts of {request.request_name} failed for the site's sake"
-
-        def ban(site: Site = site, why: str = why, seen: SiteFailures = seen) -> object:
-            if objection:
-                raise InvalidTransition(objection)
-            return site_ban(
-                site=site,
-                workflow_id=workflow.pk,
-                reason=why,
-                created_by=AUTOMATIC,
-                candidates=candidates,
-                failure_data=asdict(seen),
-            )
-
-        if _automatic(BAN, request, site, why, ban):
+        ban = partial(
+            site_ban,
+            site=site,
+            workflow_id=workflow.pk,
+            reason=why,
+            created_by=AUTOMATIC,
+            candidates=candidates,
+            failure_data=asdict(seen),
+        )
+        if _automatic(BAN, request, site, why, ban, objection):
             banned.append(name)
             _automatic("site_ban_promote", request, site, "banned by several workflows", partial(site_promote, site))
     return banned
 
 
-def _automatic(action: str, request: Request, site: Site, why: str, act: Callable[[], object]) -> bool:
+def _automatic(action: str, request: Request, site: Site, why: str, act: Callable[[], object], objection: str = "") -> bool:
     try:
+        if objection:
+            raise InvalidTransition(objection)
         with transaction.atomic():
             made = act()
     except InvalidTransition as error:

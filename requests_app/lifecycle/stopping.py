@@ -22,7 +22,6 @@ from requests_app.models import HoldCode, RequestStatus, StopIntent
 from requests_app.services.cleaning import cleaning_follow_up
 from requests_app.services.restart import successor_begin, successor_drop
 from requests_app.services.stopping import ended_follow_up
-from requests_app.states import hold_changes
 from requests_app.work.accounting import account, account_final
 from requests_app.work.exclusions import bad_input_read
 from requests_app.work.ledger import ledger_of
@@ -52,7 +51,7 @@ def handle_stopping(evaluation: Evaluation) -> None:
         else:
             _stop_unsubmitted(evaluation, dag)
     except (ServiceUnavailable, ServiceRejected) as error:  # refused: e.g. our token may not remove this job
-        evaluation.note(waiting_for=f"proof that the DAG is gone: {error}"[:4000], last_error=str(error)[:4000])
+        evaluation.note(waiting_for=f"proof that the DAG is gone: {error}", last_error=str(error))
         alert(evaluation.request, "stop_unanswered", f"the stop cannot be proved: {error}")
 
 
@@ -152,7 +151,7 @@ def _arrive(evaluation: Evaluation) -> None:
     elif intent is StopIntent.HOLD:
         code = HoldCode(request.hold_code or HoldCode.OPERATOR)
         why = request.hold_reason or "held by an operator"
-        evaluation.transition(S.HELD, why, **hold_changes(code, why))
+        evaluation.hold(code, why)
     else:
         _resume(evaluation)
 
