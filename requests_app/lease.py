@@ -194,7 +194,8 @@ class _Held:
 def evaluating(pk: uuid.UUID, *, owner: str) -> Iterator[Evaluation | None]:
     """Hold one request's lease, due or not; yields None when somebody else holds it or the request is gone."""
     taken = _take([pk], owner)
-    if not taken and EvaluationLease.objects.bulk_create(_missing([pk]), ignore_conflicts=True):
+    if not taken and Request.objects.filter(pk=pk, lease=None).exists():
+        EvaluationLease.objects.bulk_create([EvaluationLease(request_id=pk)], ignore_conflicts=True)
         taken = _take([pk], owner)
     with _each(taken) as evaluations:
         yield next(evaluations, None)
@@ -320,7 +321,3 @@ def evaluations_give_back(processes: Sequence[str]) -> list[str]:
 
 
 CLAIMS.update(dict.fromkeys((QUEUE, "verbs"), evaluations_give_back))
-
-
-def _missing(pks: Sequence[uuid.UUID]) -> list[EvaluationLease]:
-    return [EvaluationLease(request_id=pk) for pk in Request.objects.filter(pk__in=pks, lease=None).values_list("pk", flat=True)]

@@ -13,10 +13,9 @@ from celery.signals import beat_init, worker_init
 
 from requests_app.installation import process_begin
 from requests_app.lifecycle import evaluator
-from requests_app.lifecycle.archiving import requests_archive
 from requests_app.lifecycle.cleaner import leftovers_remove
 from requests_app.lifecycle.cycle import run_cycle
-from requests_app.lifecycle.packing import dags_pack
+from requests_app.lifecycle.packing import dags_pack, requests_archive
 from requests_app.lifecycle.storage_checks import storage_checks_run
 from requests_app.reqmgr2.following import reqmgr2_poll
 from requests_app.work.harvesting import harvests_run

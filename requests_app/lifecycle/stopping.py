@@ -79,7 +79,8 @@ def _stop_gone(evaluation: Evaluation, dag: DAG) -> None:
     outcome = dag_outcome(dag)
     _credit(evaluation, dag, completed=outcome.status is DAGStatus.COMPLETED)
     kept = {"why": outcome.why, "aborted": outcome.aborted, "unproved": outcome.unproved, **outcome.evidence}
-    if outcome.status is None and not _grace_over(dag):
+    missing = clock.now() - (dag.missing_since or clock.now())
+    if outcome.status is None and missing.total_seconds() < conf().submit_unknown_grace_seconds:
         evaluation.note(waiting_for=f"evidence of how DAGMan job {dag.dagman_cluster_id} ended: {outcome.why}")
         return
     with evaluation.fenced():
@@ -90,11 +91,6 @@ def _stop_gone(evaluation: Evaluation, dag: DAG) -> None:
         if outcome.aborted:  # 43 holds also while it is stopped (error-handling 3.2): the rest would abort again
             hold_at_least(evaluation, HoldCode.ABORT_CODE, f"the DAG aborted itself (code 43): {outcome.why}")
     _arrive(evaluation)
-
-
-def _grace_over(dag: DAG) -> bool:
-    missing = clock.now() - (dag.missing_since or clock.now())
-    return missing.total_seconds() >= conf().submit_unknown_grace_seconds
 
 
 def _drain(evaluation: Evaluation, dag: DAG) -> None:
