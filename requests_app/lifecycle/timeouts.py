@@ -143,7 +143,8 @@ def _begun_at(evaluation: Evaluation) -> datetime | None:
     """Since when its DAG has jobs, or it is ACTIVE without one; None: no job has begun. That is told when it lasts too long, and
     is over with the first one."""
     request, now, limit = evaluation.request, clock.now(), timedelta(seconds=stretched(conf().timeout_dispatch_seconds))
-    dag = dag_live(request.workflow.pk)
+    workflow = getattr(request, "workflow", None)  # a broken evaluation comes here too
+    dag = dag_live(workflow.pk) if workflow is not None else None
     if dag is None or dag.began_at is not None or dag.units_done:
         alert_over(evaluation, "slow_dispatch")
         began = dag.began_at if dag is not None else None
