@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -25,11 +25,12 @@ from dags_app.models import DAG, LIVE_DAG
 from outputs_app.models import Effect
 from outputs_app.selectors import STUCK
 from requests_app import states
-from requests_app.models import EvaluationLease, Request, RequestStatus
+from requests_app.models import EvaluationLease, HoldCode, Request, RequestStatus
 from wms2 import clock
 from wms2.conf import conf
-from wms2.errors import LeaseLost, StaleState
+from wms2.errors import LeaseLost, Wms2Error
 from wms2.heartbeat import kept_alive
+from wms2.in_force import in_force
 from wms2.locks import lock_refused
 from wms2.metrics import LOCKS_REFUSED_TOTAL, POOL_WAIT_SECONDS
 from wms2.work.workers import CLAIMS
@@ -38,7 +39,8 @@ log = structlog.get_logger(__name__)
 ACTOR = "lifecycle"
 #: Whose workers evaluate what is due; verbs have another, for what was just asked.
 QUEUE = "celery"
-Fence = Callable[[], AbstractContextManager[None]]
+#: Characters of what a request waits for, or of its last error.
+MOST_WORDS = 4000
 #: Of requests taken together, those that are not begun within this go back: whoever is idle should have them.
 TURN_SECONDS = 1.0
 
@@ -126,9 +128,14 @@ class Evaluation:
         )
         self.written.append(f"status {to}")
 
+    def hold(self, code: HoldCode, reason: str, evidence: dict[str, Any] | None = None, *, told: str = "") -> None:
+        """Take the edge to HELD; ``told``: what is kept as the reason on the request, if that is longer."""
+        self.transition(RequestStatus.HELD, reason, evidence, **states.hold_changes(code, told or reason))
+
     def note(self, **fields: Any) -> None:
-        """Update explaining fields (``waiting_for``, ``last_error``, ...) of the request, fenced."""
-        changed = {k: v for k, v in fields.items() if getattr(self.request, k) != v}
+        """Update explaining fields (``waiting_for``, ``last_error``, ...) of the request, fenced; long texts are cut."""
+        words = {name: str(fields[name])[:MOST_WORDS] for name in ("waiting_for", "last_error") if name in fields}
+        changed = {name: value for name, value in (fields | words).items() if getattr(self.request, name) != value}
         if not changed:
             return
         # the status too: what was noted of one status would stand as an untruth beside another
@@ -137,6 +144,20 @@ class Evaluation:
         for name, value in changed.items():
             setattr(self.request, name, value)
         self.written += [f"{name}: {value}" for name, value in changed.items()]
+
+    def paused(self, error: Wms2Error) -> dict[str, Any]:
+        """Fields of a request whose step failed for an outside reason: it is passed over for a while, each time twice as long."""
+        settings, failed = in_force(), self.request.failed_attempts
+        seconds = min(settings.retry_after_failure_seconds * 2 ** min(failed, 20), settings.retry_after_failure_max_seconds)
+        again = clock.now() + timedelta(seconds=seconds)
+        return {"next_attempt_at": again, "failed_attempts": failed + 1, "last_error": str(error)[:MOST_WORDS]}
+
+    def pause(self, error: Wms2Error) -> None:
+        """Stay in the status, try again later, say why."""
+        fields = self.paused(error)
+        self.note(**fields, waiting_for=f"next attempt after: {error}")
+        until = fields["next_attempt_at"].isoformat()
+        log.warning("paused", request_name=self.request.request_name, until=until, error=str(error))
 
     def again_at(self, moment: datetime) -> None:
         """Evaluate the request again at that moment, if nothing wakes it before."""
@@ -173,7 +194,8 @@ class _Held:
 def evaluating(pk: uuid.UUID, *, owner: str) -> Iterator[Evaluation | None]:
     """Hold one request's lease, due or not; yields None when somebody else holds it or the request is gone."""
     taken = _take([pk], owner)
-    if not taken and EvaluationLease.objects.bulk_create(_missing([pk]), ignore_conflicts=True):
+    if not taken and Request.objects.filter(pk=pk, lease=None).exists():
+        EvaluationLease.objects.bulk_create([EvaluationLease(request_id=pk)], ignore_conflicts=True)
         taken = _take([pk], owner)
     with _each(taken) as evaluations:
         yield next(evaluations, None)
@@ -299,10 +321,3 @@ def evaluations_give_back(processes: Sequence[str]) -> list[str]:
 
 
 CLAIMS.update(dict.fromkeys((QUEUE, "verbs"), evaluations_give_back))
-
-
-def _missing(pks: Sequence[uuid.UUID]) -> list[EvaluationLease]:
-    return [EvaluationLease(request_id=pk) for pk in Request.objects.filter(pk__in=pks, lease=None).values_list("pk", flat=True)]
-
-
-__all__ = ["ACTOR", "Evaluation", "Fence", "StaleState", "evaluating", "evaluating_due"]

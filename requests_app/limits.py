@@ -5,8 +5,6 @@ Most readers take it from ``wms2.in_force``, a few seconds old and without a que
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from django.db import transaction
 from pydantic import TypeAdapter, ValidationError
 
@@ -42,24 +40,10 @@ CHANGEABLE = frozenset(name for names in GROUPS.values() for name in names)
 _TIMEOUTS = {"timeout_queued_seconds": RequestStatus.QUEUED, "timeout_active_seconds": RequestStatus.ACTIVE}
 
 
-def limits_int(*names: str) -> tuple[int, ...]:
-    """The values in force of whole-number settings, read together."""
-    return tuple(int(value) for value in _values(names))
-
-
-def limit_int(name: str) -> int:
-    """The value in force of a whole-number setting."""
-    return limits_int(name)[0]
-
-
-def limits_float(*names: str) -> tuple[float, ...]:
-    """The values in force of fractional settings, read together."""
-    return tuple(float(value) for value in _values(names))
-
-
-def limit_float(name: str) -> float:
-    """The value in force of a fractional setting."""
-    return limits_float(name)[0]
+def limits_now() -> Conf:
+    """All settings as they are in force at this moment; one query."""
+    base, changed = conf(), Limit.objects.filter(name__in=CHANGEABLE).values_list("name", "value")
+    return base.model_copy(update={name: type(getattr(base, name))(value) for name, value in changed})
 
 
 def limit_set(*, name: str, value: float, actor: str, reason: str) -> Limit:
@@ -85,8 +69,3 @@ def limit_set(*, name: str, value: float, actor: str, reason: str) -> Limit:
         transaction.on_commit(forget)
         audit(actor=actor, action="limit_set", target=name, target_type="limit", reason=reason, old=old, new=checked)
     return row
-
-
-def _values(names: Sequence[str]) -> list[float]:
-    changed = dict(Limit.objects.filter(name__in=names).values_list("name", "value"))
-    return [changed.get(name, getattr(conf(), name)) for name in names]

@@ -127,9 +127,9 @@ def level() -> Level:
     return service().known
 
 
-def cycle_pause_seconds() -> float:
-    """From one cycle to the next as the level has it."""
-    return conf().cycle_seconds * (1.0 if level() is Level.NORMAL else STRAINED_CYCLES)
+def cycle_pause_seconds(now: Level) -> float:
+    """From one cycle to the next at a level."""
+    return conf().cycle_seconds * (1.0 if now is Level.NORMAL else STRAINED_CYCLES)
 
 
 def signals(now: datetime, cycle_took_seconds: float) -> dict[str, float]:

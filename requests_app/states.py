@@ -106,45 +106,25 @@ for _status, _edges in TRANSITIONS.items():
         _edges.setdefault(S.CLEANING, "operator, typed")
 
 #: Workflow.status mirrors Request.status through this and nothing else.
-WORKFLOW_STATUS: dict[RequestStatus, WorkflowStatus] = {
-    S.NEW: WorkflowStatus.NEW,
-    S.SUBMITTED: WorkflowStatus.NEW,
-    S.QUEUED: WorkflowStatus.NEW,
-    S.PLANNING: WorkflowStatus.PLANNING,
-    S.ACTIVE: WorkflowStatus.ACTIVE,
-    S.PARTIAL: WorkflowStatus.PARTIAL,
-    S.STOPPING: WorkflowStatus.STOPPING,
-    S.RESUBMITTING: WorkflowStatus.RESUBMITTING,
-    S.HELD: WorkflowStatus.HELD,
-    S.VALIDATING_OUTPUTS: WorkflowStatus.ACTIVE,
-    S.WAITING_INTEGRITY: WorkflowStatus.HELD,
-    S.VALIDATED_OUTPUTS: WorkflowStatus.ACTIVE,
-    S.REMOVING_FILES: WorkflowStatus.ACTIVE,
-    S.COMPLETED: WorkflowStatus.COMPLETED,
-    S.ARCHIVED: WorkflowStatus.COMPLETED,
-    S.FAILED: WorkflowStatus.FAILED,
-    S.ABORTED: WorkflowStatus.ABORTED,
-    S.CLEANING: WorkflowStatus.STOPPING,
-    S.CLEANED: WorkflowStatus.ABORTED,
+_MIRRORED = {
+    WorkflowStatus.NEW: (S.NEW, S.SUBMITTED, S.QUEUED),
+    WorkflowStatus.PLANNING: (S.PLANNING,),
+    WorkflowStatus.ACTIVE: (S.ACTIVE, S.VALIDATING_OUTPUTS, S.VALIDATED_OUTPUTS, S.REMOVING_FILES),
+    WorkflowStatus.PARTIAL: (S.PARTIAL,),
+    WorkflowStatus.STOPPING: (S.STOPPING, S.CLEANING),
+    WorkflowStatus.RESUBMITTING: (S.RESUBMITTING,),
+    WorkflowStatus.HELD: (S.HELD, S.WAITING_INTEGRITY),
+    WorkflowStatus.COMPLETED: (S.COMPLETED, S.ARCHIVED),
+    WorkflowStatus.FAILED: (S.FAILED,),
+    WorkflowStatus.ABORTED: (S.ABORTED, S.CLEANED),
 }
+WORKFLOW_STATUS = {status: mirror for mirror, statuses in _MIRRORED.items() for status in statuses}
 
 #: Fields that a transition may set beside the status.
-_MAY_CHANGE = frozenset(
-    {
-        "hold_code",
-        "hold_reason",
-        "stop_intent",
-        "next_attempt_at",
-        "failed_attempts",
-        "last_error",
-        "waiting_for",
-        "priority",
-        "production_steps",
-        "reserved_schedd",
-        "reserved_slots",
-        "moving",
-    }
-)
+_MAY_CHANGE = {
+    "hold_code", "hold_reason", "stop_intent", "next_attempt_at", "failed_attempts", "last_error", "waiting_for", "priority",
+    "production_steps", "reserved_schedd", "reserved_slots", "moving",
+}  # fmt: skip
 
 
 def allowed(from_status: str, to_status: str) -> bool:

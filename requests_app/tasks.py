@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import uuid
+from functools import partial
 from typing import Any
 
 from celery import shared_task
@@ -12,15 +13,14 @@ from celery.signals import beat_init, worker_init
 
 from requests_app.installation import process_begin
 from requests_app.lifecycle import evaluator
-from requests_app.lifecycle.archiving import requests_archive
 from requests_app.lifecycle.cleaner import leftovers_remove
 from requests_app.lifecycle.cycle import run_cycle
-from requests_app.lifecycle.packing import dags_pack
+from requests_app.lifecycle.packing import dags_pack, requests_archive
 from requests_app.lifecycle.storage_checks import storage_checks_run
 from requests_app.reqmgr2.following import reqmgr2_poll
 from requests_app.work.harvesting import harvests_run
 from wms2.errors import ConfigurationError
-from wms2.nudge import EVALUATE_DUE, EVALUATE_REQUEST, POLL_REQMGR2, REMOVE_LEFTOVERS, RUN_CYCLE
+from wms2.nudge import CHECK_STORAGE, EVALUATE_DUE, EVALUATE_REQUEST, PACK_DAGS, POLL_REQMGR2, REMOVE_LEFTOVERS, RUN_CYCLE
 
 #: A worker then takes another task, e.g. effects.
 TURN_SECONDS = 10.0
@@ -45,42 +45,6 @@ def run_lifecycle_cycle() -> bool:
     return run_cycle()
 
 
-@shared_task(name="requests_app.tasks.pack_dags", ignore_result=True)
-def pack_dags() -> None:
-    """Pack directories of DAGs of requests that are long at an end, for about a minute."""
-    dags_pack()
-
-
-@shared_task(name="requests_app.tasks.archive_requests", ignore_result=True)
-def archive_requests() -> None:
-    """Archive what has been complete for long, for about a minute."""
-    requests_archive()
-
-
-@shared_task(name=REMOVE_LEFTOVERS, ignore_result=True)
-def remove_leftovers() -> None:
-    """Have files removed that nobody needs any more, and look at the jobs that do it."""
-    leftovers_remove()
-
-
-@shared_task(name="requests_app.tasks.check_storage", ignore_result=True)
-def check_storage() -> None:
-    """Have registered files compared with their storage, and look at the jobs that do it."""
-    storage_checks_run()
-
-
-@shared_task(name="requests_app.tasks.harvest", ignore_result=True)
-def harvest() -> None:
-    """Have DQM files of completed requests harvested, and look at the jobs that do it."""
-    harvests_run()
-
-
-@shared_task(name=POLL_REQMGR2, ignore_result=True)
-def poll_reqmgr2() -> bool:
-    """Take what ReqMgr2 has for us, and follow what others do to ours there."""
-    return reqmgr2_poll()
-
-
 @shared_task(name=EVALUATE_DUE, ignore_result=True)
 def evaluate_due() -> None:
     """What is due, a batch after the other, for some time."""
@@ -91,3 +55,12 @@ def evaluate_due() -> None:
 def evaluate_request(pk: str) -> None:
     """What an operator has just asked of one request; what may take minutes is left to others."""
     evaluator.evaluate_one(uuid.UUID(pk), light=True)
+
+
+_task = partial(shared_task, ignore_result=True)
+pack_dags = _task(name=PACK_DAGS)(dags_pack)
+archive_requests = _task(name="requests_app.tasks.archive_requests")(requests_archive)
+remove_leftovers = _task(name=REMOVE_LEFTOVERS)(leftovers_remove)
+check_storage = _task(name=CHECK_STORAGE)(storage_checks_run)
+harvest = _task(name="requests_app.tasks.harvest")(harvests_run)
+poll_reqmgr2 = _task(name=POLL_REQMGR2)(reqmgr2_poll)

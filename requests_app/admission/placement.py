@@ -23,11 +23,12 @@ from dags_app.models import DAG, LIVE_DAG, DAGStatus
 from dags_app.planning.throttles import Throttles
 from requests_app.admission.fair_share import Running, Share, share_of
 from requests_app.admission.moves import Move, move_of
-from requests_app.limits import limits_int
+from requests_app.limits import limits_now
 from requests_app.models import Request, RequestStatus
 from requests_app.work.overrides import overrides_of, throttles_of
 from sites_app.guard import systemic_trouble
 from sites_app.models import Health, Schedd, ScheddState
+from wms2.conf import Conf
 from wms2.locks import Fenced, LockKey, transaction_lock
 
 log = structlog.get_logger(__name__)
@@ -65,21 +66,6 @@ def slots_used() -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """What a pass needs to know once."""
-
-    active_dags: int
-    idle_jobs: int
-    merge_groups: int
-    jobs_per_unit: int
-
-    @classmethod
-    def now(cls) -> Limits:
-        """As in force."""
-        return cls(*limits_int("max_active_dags", "idle_job_budget", "dag_max_merge_groups", "jobs_per_work_unit"))
-
-
-@dataclass(frozen=True, slots=True)
 class Wanted:
     """Units that a request's DAG should run at once, of ``jobs_per_unit`` each, and what that follows from."""
 
@@ -91,11 +77,11 @@ class Wanted:
     pools: tuple[str, ...] = ()  # that it may go to; empty: all
 
     @classmethod
-    def of(cls, request: Request, dag: DAG | None, limits: Limits, share: Share) -> Wanted:
+    def of(cls, request: Request, dag: DAG | None, limits: Conf, share: Share) -> Wanted:
         """By the jobs of a DAG: its own, or as long as that is not planned, those of the one before."""
         jobs = _jobs_per_unit(dag, limits)
         left = dag.total_work_units - dag.units_done if dag is not None and dag.status == DAGStatus.READY else None
-        throttles = throttles_of(request, limits.merge_groups)
+        throttles = throttles_of(request, limits.dag_max_merge_groups)
         pools = overrides_of(request).pools or ()
         return cls(share.units(throttles, jobs, left), jobs, throttles, share, move_of(request), pools)
 
@@ -109,11 +95,11 @@ class Wanted:
         }  # fmt: skip
 
 
-def _jobs_per_unit(dag: DAG | None, limits: Limits) -> int:
-    return jobs_per_unit(dag) if dag is not None and dag.total_work_units else limits.jobs_per_unit
+def _jobs_per_unit(dag: DAG | None, limits: Conf) -> int:
+    return jobs_per_unit(dag) if dag is not None and dag.total_work_units else limits.jobs_per_work_unit
 
 
-def running_now(limits: Limits, *, apart_from: Request | None = None) -> list[Running]:
+def running_now(limits: Conf, *, apart_from: Request | None = None) -> list[Running]:
     """What the budget is shared with: live DAGs as they were counted, and what is about to be one; ``apart_from`` a request."""
     here, coming = DAG.objects.filter(status__in=LIVE_DAG), taking_slot()
     if apart_from is not None:
@@ -121,10 +107,10 @@ def running_now(limits: Limits, *, apart_from: Request | None = None) -> list[Ru
     rows = here.only("status", "nodes_idle", "observed_at", "merge_groups", "node_counts", "total_work_units")
     found = [_counted(dag, limits) for dag in rows.annotate(landing=_LANDING)]
     units = coming.filter(reserved_slots__gt=0).values_list("reserved_slots", flat=True)
-    return found + [Running(None, 0, slots - 1, limits.jobs_per_unit) for slots in units]
+    return found + [Running(None, 0, slots - 1, limits.jobs_per_work_unit) for slots in units]
 
 
-def _counted(dag: Any, limits: Limits) -> Running:
+def _counted(dag: Any, limits: Conf) -> Running:
     idle = dag.nodes_idle if dag.observed_at is not None else None
     return Running(idle, int(dag.landing or 0), dag.merge_groups, _jobs_per_unit(dag, limits))
 
@@ -139,8 +125,8 @@ def units_follow(fenced: Fenced) -> list[DAG]:
     if not running.exists():
         return []
     with fenced(), transaction_lock(LockKey.ADMISSION):
-        limits, room = Limits.now(), Room.now()
-        share = share_of(limits.idle_jobs, running_now(limits), sharers=slots_used())
+        limits, room = limits_now(), Room.now()
+        share = share_of(limits.idle_job_budget, running_now(limits), sharers=slots_used())
         rows = running.select_related("schedd__pool", "workflow__request").defer("workflow__psets")
         dags = list(rows.annotate(landing=_LANDING))
         for dag in dags:
@@ -158,9 +144,9 @@ def units_follow(fenced: Fenced) -> list[DAG]:
     return [dag for dag in dags if dag.observed["max_jobs"] != dag.merge_groups]
 
 
-def _throttles(dag: DAG, limits: Limits) -> tuple[Throttles, Throttles]:
+def _throttles(dag: DAG, limits: Conf) -> tuple[Throttles, Throttles]:
     """As its files have them, and as they are in force."""
-    return Throttles.of(dag.throttles), throttles_of(dag.workflow.request, limits.merge_groups)
+    return Throttles.of(dag.throttles), throttles_of(dag.workflow.request, limits.dag_max_merge_groups)
 
 
 def dags_before(requests: Collection[Request]) -> dict[uuid.UUID, DAG]:
@@ -178,8 +164,8 @@ def schedd_for(request: Request, dag: DAG) -> Decision:
     next must count them.
     """
     reserved = request.reserved_schedd_id if request.status in TAKING_SLOT else None
-    limits = Limits.now()
-    share = share_of(limits.idle_jobs, running_now(limits, apart_from=request), sharers=slots_used())
+    limits = limits_now()
+    share = share_of(limits.idle_job_budget, running_now(limits, apart_from=request), sharers=slots_used())
     wanted = Wanted.of(request, dag, limits, share)
     promised = request.reserved_slots if reserved is not None else 0
     if trouble := systemic_trouble():

@@ -43,7 +43,6 @@ from requests_app.admission.ordering import (
 )
 from requests_app.admission.placement import (
     Decision,
-    Limits,
     Room,
     Wanted,
     dags_before,
@@ -52,12 +51,13 @@ from requests_app.admission.placement import (
     running_now,
     taking_slot,
 )
-from requests_app.limits import limits_float
+from requests_app.limits import limits_now
 from requests_app.models import AdmissionBucket, AdmissionLimit, AdmissionState, Request, RequestStatus
 from requests_app.service_level import no_new_work
 from requests_app.states import transition
 from sites_app.guard import systemic_trouble
 from wms2 import clock
+from wms2.conf import Conf
 from wms2.errors import StaleState
 from wms2.locks import Fenced, LockKey, transaction_lock
 from wms2.wakes import wake
@@ -92,11 +92,11 @@ def waiting_of(values: Sequence[Any], now: datetime) -> Waiting:
     return Waiting(key, priority, queued_at or now, *others)
 
 
-def policy_now() -> Policy:
+def policy_now(limits: Conf | None = None) -> Policy:
     """As operators have set it."""
-    names = ("max_active_dags", "admission_aging_per_hour", "admission_high_watermark", "admission_low_watermark")
-    slots, aging, high, low = limits_float(*names)
-    return with_limits(Policy(int(slots), aging, high, low), AdmissionLimit.objects.all())
+    now = limits or limits_now()
+    policy = Policy(now.max_active_dags, now.admission_aging_per_hour, now.admission_high_watermark, now.admission_low_watermark)
+    return with_limits(policy, AdmissionLimit.objects.all())
 
 
 def with_limits(policy: Policy, rows: Iterable[AdmissionLimit]) -> Policy:
@@ -150,24 +150,26 @@ def admit(*, fenced: Fenced = transaction.atomic) -> int:
         return 0
     stopped = stopped_by()
     with fenced(), transaction_lock(LockKey.ADMISSION):
-        policy = policy_now()
+        limits = limits_now()
+        policy = policy_now(limits)
         state = state_now(policy, clock.now(), stopped=stopped)
         remembered = AdmissionState.objects.first() or AdmissionState()
         started: list[Request] = []
         waits: dict[uuid.UUID, str] = {}
         if not stopped and state.used < policy.slots:
-            state, started, waits = _start_some(policy, state, remembered)
+            state, started, waits = _start_some(policy, limits, state, remembered)
         _tell(policy, state, waits, remembered.stopped)
         _remember(remembered, stopped=state.stopped)
         wake([request.pk for request in started], "admitted")
     return len(started)
 
 
-def _start_some(policy: Policy, state: State, remembered: AdmissionState) -> tuple[State, list[Request], dict[uuid.UUID, str]]:
+def _start_some(
+    policy: Policy, limits: Conf, state: State, remembered: AdmissionState
+) -> tuple[State, list[Request], dict[uuid.UUID, str]]:
     """Those who have their turn, as long as slots are left; then how things stand, who started, what others were refused for."""
-    limits, free = Limits.now(), policy.slots - state.used
-    running = running_now(limits)
-    if stopped := _flooded(remembered, state.now, policy, sum(each.taken for each in running), limits.idle_jobs):
+    free, running = policy.slots - state.used, running_now(limits)
+    if stopped := _flooded(remembered, state.now, policy, sum(each.taken for each in running), limits.idle_job_budget):
         return replace(state, stopped=stopped), [], {}
     size, skipped = free + FURTHER, remembered.passed_over
     # one that somebody keeps locked must not stop the others: the next pass comes to it
@@ -175,7 +177,7 @@ def _start_some(policy: Policy, state: State, remembered: AdmissionState) -> tup
     rows = list(unlocked.select_for_update(skip_locked=True, no_key=True)[skipped : skipped + size])
     by_key = {request.pk: request for request in rows}
     room, rescued, before = Room.now(), dags_to_rescue(rows), dags_before(rows)
-    share = share_of(limits.idle_jobs, running, sharers=state.used + min(free, len(rows)))
+    share = share_of(limits.idle_job_budget, running, sharers=state.used + min(free, len(rows)))
     started, refused = [], []
 
     def fits(waiting: Waiting) -> str:

@@ -1,8 +1,16 @@
-"""ACTIVE: account what is done, notice the end of the DAG, go on (spec 4.2, 4.6; docs/design/model.md, Request statuses)."""
+"""ACTIVE: account what is done, notice the end of the DAG, go on (spec 4.2, 4.6; docs/design/model.md, Request statuses).
+
+With the end come the bans that its failures have earned (error-handling 6.1, 6.2), told in the feed and audited.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from functools import partial
+
 import structlog
+from django.db import transaction
 
 from dags_app.models import DAG, DAGHistory, DAGStatus
 from dags_app.selectors import dag_live
@@ -11,19 +19,23 @@ from dags_app.services.lost_queue import dag_fenced_off
 from dags_app.services.outcome import Outcome, dag_outcome
 from dags_app.states import dag_transition, history
 from requests_app.alerts import alert, alert_over
+from requests_app.feed import tell
 from requests_app.lease import Evaluation
 from requests_app.lifecycle.credentials import stop_for_credential
 from requests_app.lifecycle.finish import finish
 from requests_app.lifecycle.lost_queue import end_lost, stop_fenced_off, tell_obstacle, tell_suspicion
-from requests_app.lifecycle.site_bans import sites_judge
 from requests_app.lifecycle.steps import step_begin
-from requests_app.models import HoldCode, RequestStatus, StopIntent
-from requests_app.states import hold_changes
+from requests_app.models import HoldCode, Request, RequestStatus, StopIntent
 from requests_app.work.accounting import account, account_final, progress_words, unaccounted
 from requests_app.work.rounds import job_priority
+from sites_app.bans import AUTOMATIC, BAN, SiteFailures, problem_sites, site_ban, site_promote
+from sites_app.guard import ban_objection
+from sites_app.models import Site
 from sites_app.schedds import adapter
+from sites_app.selectors import candidate_sites
+from wms2.audit import audit
 from wms2.conf import conf
-from wms2.errors import LedgerViolation, ServiceRejected, ServiceUnavailable
+from wms2.errors import InvalidTransition, LedgerViolation, ServiceRejected, ServiceUnavailable
 from wms2.words import counted
 
 log = structlog.get_logger(__name__)
@@ -112,7 +124,7 @@ def _ended(evaluation: Evaluation, dag: DAG) -> None:
     try:
         outcome = dag_outcome(dag)
     except ServiceUnavailable as error:
-        evaluation.note(waiting_for=f"the schedd's history, to learn how the DAG ended: {error}"[:4000])
+        evaluation.note(waiting_for=f"the schedd's history, to learn how the DAG ended: {error}")
         return
     swept = account_final(evaluation, dag, completed=outcome.status is DAGStatus.COMPLETED)
     if outcome.unproved and tell_suspicion(evaluation, dag):
@@ -148,10 +160,10 @@ def _record_end(evaluation: Evaluation, dag: DAG, outcome: Outcome) -> None:
         sites_judge(request=evaluation.request, failures=failures)
         if outcome.aborted:
             why = f"the DAG aborted itself (code 43): {outcome.why}"
-            evaluation.transition(S.HELD, why, kept, **hold_changes(HoldCode.ABORT_CODE, why))
+            evaluation.hold(HoldCode.ABORT_CODE, why, kept)
         elif status in (DAGStatus.REMOVED, DAGStatus.STOPPED):
             why = f"DAGMan job {dag.dagman_cluster_id} was removed: {outcome.why}"
-            evaluation.transition(S.HELD, why, kept, **hold_changes(HoldCode.REMOVED, why))
+            evaluation.hold(HoldCode.REMOVED, why, kept)
         elif status in (DAGStatus.PARTIAL, DAGStatus.FAILED):
             evaluation.transition(S.PARTIAL, f"the DAG ended with failed work units: {outcome.why}", kept)
     if status is DAGStatus.COMPLETED:
@@ -161,3 +173,48 @@ def _record_end(evaluation: Evaluation, dag: DAG, outcome: Outcome) -> None:
             evaluation.again_next_cycle()
         else:
             finish(evaluation)
+
+
+def sites_judge(*, request: Request, failures: Mapping[str, SiteFailures]) -> list[str]:
+    """Ban for this request the sites whose failures speak against them, and promote what others ban too; the sites banned.
+
+    In the caller's transaction. What the guard refuses is told in the feed and the audit, and banned by nobody.
+    """
+    workflow, problems, banned = request.workflow, problem_sites(failures), []
+    candidates = candidate_sites(workflow) if problems else frozenset[str]()
+    objection = ban_objection(problems, candidates) if problems else ""
+    for name, seen in problems.items():
+        site = Site.objects.filter(name=name).first()
+        if site is None:
+            continue
+        why = f"{seen.against_site} of {seen.attempts} attempts of {request.request_name} failed for the site's sake"
+        ban = partial(
+            site_ban,
+            site=site,
+            workflow_id=workflow.pk,
+            reason=why,
+            created_by=AUTOMATIC,
+            candidates=candidates,
+            failure_data=asdict(seen),
+        )
+        if _automatic(BAN, request, site, why, ban, objection):
+            banned.append(name)
+            _automatic("site_ban_promote", request, site, "banned by several workflows", partial(site_promote, site))
+    return banned
+
+
+def _automatic(action: str, request: Request, site: Site, why: str, act: Callable[[], object], objection: str = "") -> bool:
+    try:
+        if objection:
+            raise InvalidTransition(objection)
+        with transaction.atomic():
+            made = act()
+    except InvalidTransition as error:
+        audit(actor=AUTOMATIC, action=action, target=site.name, target_type="site", reason=why, refused=True, why=str(error))
+        tell("site.ban_refused", request, site=site.name, why=str(error))
+        return False
+    if made is None:
+        return False
+    audit(actor=AUTOMATIC, action=action, target=site.name, target_type="site", reason=why)
+    tell("site.banned", request, site=site.name, why=why, by=action)
+    return True

@@ -34,7 +34,7 @@ def handle_cleaning(evaluation: Evaluation) -> None:
     waits = _effects_left(request) or _queues_left(request) or _leftovers_left(request) or _directories_remove(request)
     if waits:
         evaluation.again_next_cycle()
-        evaluation.note(waiting_for=waits[:4000])
+        evaluation.note(waiting_for=waits)
         return
     crash_point("clean.called")
     with evaluation.fenced():

@@ -81,9 +81,11 @@ def run_cycle(*, force: bool = False) -> bool:
         due, started, broken = False, time.monotonic(), list[Exception]()
         try:
             with reconciling(leadership.fenced) as whole:
-                due = force or whole or _due()
+                # ticks come more often than cycles, so that a standby takes over quickly
+                now_level, since_last = level(), _since_last_cycle()
+                due = force or whole or since_last >= cycle_pause_seconds(now_level) * 0.9
                 if due:
-                    broken = _cycle(leadership, 0 if whole else conf().sweep_seconds)
+                    broken = _cycle(leadership, now_level, since_last, 0 if whole else conf().sweep_seconds)
                 _poll(leadership)
                 if broken:
                     raise broken[0]
@@ -103,22 +105,17 @@ def run_cycle(*, force: bool = False) -> bool:
         return True
 
 
-def _due() -> bool:
-    """Ticks come more often than cycles, so that a standby takes over quickly."""
-    return _since_last_cycle() >= cycle_pause_seconds() * 0.9
-
-
 def _since_last_cycle() -> float:
     """Seconds since the last one began, here or elsewhere; endless before the first."""
     last = Lease.objects.values_list("data", flat=True).get(name=LEADER_LEASE).get("cycle_started_epoch", -math.inf)
     return clock.now().timestamp() - float(last)
 
 
-def _cycle(leadership: Leadership, sweep_seconds: float) -> list[Exception]:
+def _cycle(leadership: Leadership, now_level: Level, since_last: float, sweep_seconds: float) -> list[Exception]:
     """Each step once; what broke of them."""
     broken: list[Exception] = []
     step = partial(_step, broken)
-    now, pause, since_last = clock.now(), cycle_pause_seconds(), _since_last_cycle()
+    now, pause = clock.now(), cycle_pause_seconds(now_level)
     leadership.renew(cycle_started_at=now.isoformat(), cycle_started_epoch=now.timestamp())
     with step("counts"):
         counts_fold()
@@ -132,7 +129,7 @@ def _cycle(leadership: Leadership, sweep_seconds: float) -> list[Exception]:
         left_blocks_end(leadership.fenced)
     with step("workers"):
         pools_reconcile(leadership.fenced)
-    if level() is Level.NORMAL:
+    if now_level is Level.NORMAL:
         with step("retention"):
             rows_expire(leadership)
     with step("credentials"):

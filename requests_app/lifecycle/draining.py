@@ -7,10 +7,11 @@ from itertools import islice
 import structlog
 
 from dags_app.models import IN_QUEUE
-from requests_app.admission.placement import nowhere_else
+from requests_app.admission.placement import Room, usable
 from requests_app.models import Request, RequestStatus
 from requests_app.selectors.drains import drain_moving, drain_progress
-from requests_app.services.moving import move_refused, request_move
+from requests_app.services.moving import request_move
+from requests_app.work.overrides import overrides_of
 from sites_app.models import Schedd, ScheddState
 from wms2 import clock
 from wms2.audit import audit
@@ -24,12 +25,14 @@ def drains_go_on(fenced: Fenced) -> None:
     """Stop the next DAGs of each schedd whose drain moves them, the longest running first, while another schedd can take them."""
     for schedd in Schedd.objects.filter(state=ScheddState.DRAINING):
         free = schedd.drain_at_once - drain_moving(schedd).count()
-        if free > 0 and not nowhere_else(schedd):
+        if free > 0:
+            room = Room.now()
             there = schedd.dags.filter(status__in=IN_QUEUE, stop_requested_at__isnull=True, lost_confirmed_at__isnull=True)
-            runs = there.filter(workflow__request__status=RequestStatus.ACTIVE).order_by("submitted_at")
-            requests = (Request.objects.get(pk=pk) for pk in list(runs.values_list("workflow__request__pk", flat=True)))
+            runs = Request.objects.filter(status=RequestStatus.ACTIVE, workflow__dags__in=there)
             # one that no other schedd may take runs to its end, and keeps nobody behind it
-            for request in islice((request for request in requests if not move_refused(request)), free):
+            requests = runs.defer("request_data", "prepared").order_by("workflow__dags__submitted_at")
+            movable = (each for each in requests if usable(room, room.schedds, overrides_of(each).pools or ()))
+            for request in islice(movable, free):
                 with fenced():
                     _move(request, schedd)
         if schedd.drained_at is None and drain_progress(schedd).drained:

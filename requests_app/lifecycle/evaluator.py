@@ -89,7 +89,9 @@ def look(evaluation: Evaluation, left_out: Collection[str] = ()) -> None:
             if lock_refused(error):
                 EVALUATIONS_TOTAL.labels(request.status, "locked").inc()
                 LOCKS_REFUSED_TOTAL.labels("evaluation").inc()
-                log.warning("locked by somebody else, tried again later", status=request.status, error=_line(error))
+                log.warning(
+                    "locked by somebody else, tried again later", status=request.status, error=str(error).partition("\n")[0]
+                )
                 return
             EVALUATIONS_TOTAL.labels(request.status, "error").inc()
             log.exception("evaluation failed", status=request.status)
@@ -150,7 +152,7 @@ def _tell(evaluation: Evaluation, error: Exception) -> None:
     """Say on the request what broke, and look at the clock: a step that breaks every time must not stay as it is for ever."""
     what = f"{type(error).__name__}: {error}"
     try:
-        evaluation.note(last_error=what[:4000], waiting_for=f"{BROKEN} {what}"[:4000])
+        evaluation.note(last_error=what, waiting_for=f"{BROKEN} {what}")
         watch_timeout(evaluation)
     except StaleState as gone:
         log.info("evaluation gave way", why=str(gone))
@@ -160,10 +162,6 @@ def _works_again(evaluation: Evaluation) -> None:
     """What a broken evaluation has said stands no longer, where the step that works says nothing itself."""
     if evaluation.request.waiting_for.startswith(BROKEN):
         evaluation.note(waiting_for="")
-
-
-def _line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
 
 
 HANDLERS: dict[str, Callable[[Evaluation], None]] = {

@@ -24,11 +24,9 @@ from outputs_app.selectors import STUCK
 from requests_app.alerts import alert
 from requests_app.lease import Evaluation
 from requests_app.lifecycle.missing import hold_over_exclusions, wait_for_locations
-from requests_app.lifecycle.pauses import pause_fields
 from requests_app.lifecycle.steps import step_evidence, step_taken
 from requests_app.models import HoldCode, InputFile, InputLumis, LumiFate, RequestStatus, Round, Workflow
 from requests_app.selectors.account import ledger_kept
-from requests_app.states import hold_changes
 from requests_app.work.accounting import account_again
 from requests_app.work.block_limits import blocks_let_failed_go
 from requests_app.work.exclusions import bad_input_read
@@ -59,9 +57,8 @@ def finish(evaluation: Evaluation) -> None:
     waiting = WorkUnit.objects.filter(workflow=workflow, state=WorkUnitState.DONE_UNACCOUNTED).order_by("index")
     if waiting.exists():
         evaluation.again_next_cycle()
-        evaluation.note(
-            waiting_for=f"{waiting.count()} work units done but unaccounted, e.g. {waiting[0].name}: {waiting[0].problem}"[:4000]
-        )
+        first = f"e.g. {waiting[0].name}: {waiting[0].problem}"
+        evaluation.note(waiting_for=f"{waiting.count()} work units done but unaccounted, {first}")
         return
     round_ = round_open(workflow)
     if round_ is not None:
@@ -79,7 +76,7 @@ def finish(evaluation: Evaluation) -> None:
             if wait_for_locations(evaluation) or wait_for_input(evaluation, looked):
                 return
             why = f"work is left that cannot be planned: {ledger.summary()}"
-            evaluation.transition(S.HELD, why, _evidence(workflow), **hold_changes(HoldCode.SHORT, why))
+            evaluation.hold(HoldCode.SHORT, why, _evidence(workflow))
         else:
             step = step_taken(evaluation)  # here it costs no submission
             evidence = _evidence(workflow) | step_evidence(request, step)
@@ -89,7 +86,7 @@ def finish(evaluation: Evaluation) -> None:
         return
     if workflow.input_imported_at is not None and not ledger.work_done and not request.complete_early:
         why = f"nothing of the input can be processed: {ledger.summary()}; {_first_reason(workflow)}"
-        evaluation.transition(S.HELD, why, _evidence(workflow), **hold_changes(HoldCode.REFUSED, why))
+        evaluation.hold(HoldCode.REFUSED, why, _evidence(workflow))
         return
     with evaluation.fenced():
         blocks_seal(workflow_id=workflow.pk)
@@ -146,7 +143,7 @@ def validate_when_registered(evaluation: Evaluation) -> None:
     # alerted on already (``alerts.tell_stuck_effects``)
     stuck = open_effects.filter(state__in=STUCK, epoch=request.epoch).order_by("id").first()
     if stuck is not None:
-        evaluation.note(waiting_for=f"an operator: {stuck.get_kind_display()} was {stuck.state}: {stuck.last_error}"[:4000])
+        evaluation.note(waiting_for=f"an operator: {stuck.get_kind_display()} was {stuck.state}: {stuck.last_error}")
         return
     if open_effects.exists():
         evaluation.note(waiting_for=registrations(open_effects))
@@ -180,7 +177,7 @@ def registrations(effects: QuerySet[Effect]) -> str:
     why = (
         f"; {failing.get_kind_display()} again at {failing.next_attempt_at:%H:%M:%S} UTC: {failing.last_error}" if failing else ""
     )
-    return f"its registrations in DBS and Rucio{why}"[:4000]
+    return f"its registrations in DBS and Rucio{why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +198,7 @@ def look_for_input(evaluation: Evaluation) -> Looked:
         return Looked(inputs_reread(workflow=workflow, fenced=evaluation.fenced))
     except (ServiceUnavailable, ServiceRejected) as error:
         log.warning("input not read again", request_name=workflow.request_id, error=str(error))
-        evaluation.note(last_error=str(error)[:4000])
+        evaluation.note(last_error=str(error))
         if isinstance(error, ServiceRejected):
             alert(evaluation.request, "input_unreadable", f"{wanted.dataset} cannot be read again: {error}")
         return Looked(problem=error)
@@ -227,10 +224,9 @@ def wait_for_input(evaluation: Evaluation, looked: Looked) -> bool:
 
 
 def _wait_for_catalogue(evaluation: Evaluation, wanted: InputSpec, problem: ServiceError) -> None:
-    why = f"an answer about {wanted.dataset}, which is still open: {problem}"[:4000]
+    why = f"an answer about {wanted.dataset}, which is still open: {problem}"
     if evaluation.request.status == S.PLANNING:
-        fields = pause_fields(evaluation.request.failed_attempts, problem)
-        evaluation.transition(S.QUEUED, f"nothing to plan yet; waits for {why}", **fields)
+        evaluation.transition(S.QUEUED, f"nothing to plan yet; waits for {why}", **evaluation.paused(problem))
     else:
         evaluation.note(waiting_for=why)
         evaluation.again_next_cycle()
@@ -264,21 +260,16 @@ def handle_partial(evaluation: Evaluation) -> None:
     summary = failure_summary(workflow.pk)
     threshold, most = hold_threshold(evaluation.request), max_rescues(evaluation.request)
     evidence: dict[str, Any] = {
-        "work_units": total,
-        "failed": failed,
-        "removed": removed,
-        "rescues": rescues,
-        "threshold": threshold,
-        "max_rescues": most,
-    }
-    evidence["failures"] = summary
+        "work_units": total, "failed": failed, "removed": removed, "rescues": rescues, "threshold": threshold,
+        "max_rescues": most, "failures": summary,
+    }  # fmt: skip
     few = evaluation.request.adaptive and total * threshold < 1  # each unit of such a round is above the threshold
     if total and failed / total >= threshold and not (few and not rescues) and not evaluation.request.complete_early:
         why = _with(f"{failed} of {total} work units failed, the threshold is {threshold:.0%}", summary)
-        evaluation.transition(S.HELD, why, evidence, **hold_changes(HoldCode.THRESHOLD, why))
+        evaluation.hold(HoldCode.THRESHOLD, why, evidence)
     elif rescues >= most and not evaluation.request.complete_early:
         why = _with(f"{failed} of {total} work units still failed after {rescues} rescues", summary)
-        evaluation.transition(S.HELD, why, evidence, **hold_changes(HoldCode.RESCUES, why))
+        evaluation.hold(HoldCode.RESCUES, why, evidence)
     else:
         told = f", {removed} were removed from the queue" if removed else ""
         why = f"rescue {rescues + 1} of {most}: {failed} of {total} work units failed{told}"

@@ -29,7 +29,7 @@ def tell_suspicion(evaluation: Evaluation, dag: DAG) -> bool:
     if not dag_suspect(dag):
         return False
     words = missing_words(dag)
-    evaluation.note(waiting_for=f"an operator's confirmation that a DAG is lost: {words}"[:4000])
+    evaluation.note(waiting_for=f"an operator's confirmation that a DAG is lost: {words}")
     alert(evaluation.request, "queue_suspected", words)
     return True
 
@@ -40,17 +40,17 @@ def end_lost(evaluation: Evaluation, dag: DAG) -> None:
     Raises:
         LedgerViolation: the last sweep found one; the DAG is still there.
     """
-    why, evidence = _swept(evaluation, dag)
+    why, evidence = _why(dag), _swept(evaluation, dag)
     with evaluation.fenced():
         dag_end_lost(dag, why=why, evidence=evidence)
-        evaluation.transition(S.HELD, why, {"dag": str(dag.pk), **evidence}, **hold_changes(HoldCode.QUEUE_LOST, why))
+        evaluation.hold(HoldCode.QUEUE_LOST, why, {"dag": str(dag.pk), **evidence})
 
 
 def end_lost_stopping(evaluation: Evaluation, dag: DAG) -> None:
     """STOPPING: the DAG ends, and the intent decides; one to go on becomes one to hold, since a person has to look first."""
     why = _why(dag)
     try:
-        why, evidence = _swept(evaluation, dag)
+        evidence = _swept(evaluation, dag)
     except LedgerViolation as error:
         alert(evaluation.request, "ledger_violation", str(error))
         hold_at_least(evaluation, HoldCode.LEDGER, str(error))
@@ -70,11 +70,11 @@ def stop_fenced_off(evaluation: Evaluation, dag: DAG) -> None:
     evaluation.transition(S.STOPPING, why, {"dag": str(dag.pk)}, stop_intent=StopIntent.RESUME)
 
 
-def _swept(evaluation: Evaluation, dag: DAG) -> tuple[str, dict[str, object]]:
+def _swept(evaluation: Evaluation, dag: DAG) -> dict[str, object]:
     """First the fence, then the sweep: what is done by then counts, and nothing can become done later."""
     problem = dag_fence_off(dag, evaluation.fenced)
     counted = account_lost(evaluation, dag)
-    return _why(dag), {"units_counted_last": counted, "confirmation": dag.lost_confirmation, "fence_problem": problem}
+    return {"units_counted_last": counted, "confirmation": dag.lost_confirmation, "fence_problem": problem}
 
 
 def _why(dag: DAG) -> str:
@@ -107,7 +107,7 @@ def tell_obstacle(evaluation: Evaluation, dag: DAG) -> bool:
         return True
     if dag.observed.get("job_status") == JobStatus.HELD:
         why = dag.observed.get("hold_reason") or "no reason given"
-        evaluation.note(waiting_for=f"an operator: DAGMan job {dag.dagman_cluster_id} is held in HTCondor: {why}"[:4000])
+        evaluation.note(waiting_for=f"an operator: DAGMan job {dag.dagman_cluster_id} is held in HTCondor: {why}")
         alert(evaluation.request, "dagman_held", f"DAGMan job {dag.dagman_cluster_id} at {dag.schedd_name} is held: {why}")
         alert_over(evaluation, "schedd_unreachable", *_GONE)
         return True

@@ -11,9 +11,7 @@ from django.db.models import QuerySet
 
 from requests_app.alerts import alert, alert_over
 from requests_app.lease import Evaluation
-from requests_app.lifecycle.pauses import pause
 from requests_app.models import HoldCode, InputFile, RequestStatus, Workflow
-from requests_app.states import hold_changes
 from requests_app.work.exclusions import exclusions_open
 from requests_app.work.input_places import all_still_waiting, locations_refresh, only_waiting_left
 from requests_app.work.overrides import max_excluded
@@ -60,7 +58,7 @@ def look_for_locations(evaluation: Evaluation) -> bool:
         locations_refresh(workflow=workflow, spec=spec, fenced=evaluation.fenced)
         waits = all_still_waiting(workflow, spec)
     except (ServiceUnavailable, ServiceRejected) as error:
-        pause(evaluation, error)
+        evaluation.pause(error)
         return True
     except PlanningRefused:
         return False  # planning says so
@@ -114,5 +112,5 @@ def hold_over_exclusions(evaluation: Evaluation) -> bool:
         f"({standing.fraction:.2%}, {most:.2%} may be)"
     )
     evidence = {"excluded": standing.count, "wanted": standing.wanted, "allowed": most, "files": [lfn for lfn, _ in names]}
-    evaluation.transition(S.HELD, why, evidence, **hold_changes(HoldCode.EXCLUDED, f"{why}:\n{told}{more}"))
+    evaluation.hold(HoldCode.EXCLUDED, why, evidence, told=f"{why}:\n{told}{more}")
     return True

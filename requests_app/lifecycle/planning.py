@@ -19,7 +19,6 @@ from requests_app.lease import Evaluation
 from requests_app.lifecycle.finish import finish
 from requests_app.lifecycle.lost_queue import end_lost
 from requests_app.lifecycle.missing import look_for_locations
-from requests_app.lifecycle.pauses import pause, pause_fields
 from requests_app.models import HoldCode, Request, RequestStatus
 from requests_app.reqmgr2.reports import report_all_planned, report_round, reported
 from requests_app.services.workflow import workflow_import
@@ -76,8 +75,7 @@ def handle_planning(evaluation: Evaluation) -> None:
     except LedgerViolation as error:
         leave_planning(evaluation, S.HELD, str(error), **hold_changes(HoldCode.LEDGER, str(error)))
     except (ServiceUnavailable, NoSite) as error:
-        fields = pause_fields(evaluation.request.failed_attempts, error)
-        leave_planning(evaluation, S.QUEUED, f"not now: {error}", **fields)
+        leave_planning(evaluation, S.QUEUED, f"not now: {error}", **evaluation.paused(error))
 
 
 def _plan(evaluation: Evaluation) -> DAG | None:
@@ -173,10 +171,10 @@ def handle_submitted(evaluation: Evaluation) -> None:
         workflow_import(request=evaluation.request, fenced=evaluation.fenced)
     except (DocumentRefused, PlanningRefused, ServiceRejected) as error:
         code = HoldCode.PARENT if isinstance(error, ParentEnded) else HoldCode.REFUSED
-        evaluation.transition(S.HELD, str(error), **hold_changes(code, str(error)))
+        evaluation.hold(code, str(error))
         return
     except ServiceUnavailable as error:
-        pause(evaluation, error)
+        evaluation.pause(error)
         return
     crash_point("import.recorded")
     evaluation.transition(S.QUEUED, "workflow and input rows are complete")
@@ -190,7 +188,7 @@ def handle_queued(evaluation: Evaluation) -> None:
     if request.next_attempt_at is not None and request.next_attempt_at > clock.now():
         if not request.waiting_for:
             when = f"{request.next_attempt_at:%Y-%m-%d %H:%M:%S} UTC"
-            evaluation.note(waiting_for=f"next attempt at {when} after: {request.last_error}"[:1000])
+            evaluation.note(waiting_for=f"next attempt at {when} after: {request.last_error}")
         return
     evaluation.note(next_attempt_at=None)
     admit()

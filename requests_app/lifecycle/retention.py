@@ -14,7 +14,7 @@ from django.db.models import Q, QuerySet
 
 from dags_app.models import DAGHistory, FailureSample
 from requests_app.lifecycle.leader import Leadership
-from requests_app.lifecycle.orphans import RETURNED
+from requests_app.lifecycle.watching import RETURNED
 from requests_app.models import LEADER_LEASE, TERMINAL, Event, Lease, RequestStatus
 from wms2 import clock
 from wms2.conf import conf

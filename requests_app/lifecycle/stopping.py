@@ -22,7 +22,6 @@ from requests_app.models import HoldCode, RequestStatus, StopIntent
 from requests_app.services.cleaning import cleaning_follow_up
 from requests_app.services.restart import successor_begin, successor_drop
 from requests_app.services.stopping import ended_follow_up
-from requests_app.states import hold_changes
 from requests_app.work.accounting import account, account_final
 from requests_app.work.exclusions import bad_input_read
 from requests_app.work.ledger import ledger_of
@@ -52,7 +51,7 @@ def handle_stopping(evaluation: Evaluation) -> None:
         else:
             _stop_unsubmitted(evaluation, dag)
     except (ServiceUnavailable, ServiceRejected) as error:  # refused: e.g. our token may not remove this job
-        evaluation.note(waiting_for=f"proof that the DAG is gone: {error}"[:4000], last_error=str(error)[:4000])
+        evaluation.note(waiting_for=f"proof that the DAG is gone: {error}", last_error=str(error))
         alert(evaluation.request, "stop_unanswered", f"the stop cannot be proved: {error}")
 
 
@@ -80,7 +79,8 @@ def _stop_gone(evaluation: Evaluation, dag: DAG) -> None:
     outcome = dag_outcome(dag)
     _credit(evaluation, dag, completed=outcome.status is DAGStatus.COMPLETED)
     kept = {"why": outcome.why, "aborted": outcome.aborted, "unproved": outcome.unproved, **outcome.evidence}
-    if outcome.status is None and not _grace_over(dag):
+    missing = clock.now() - (dag.missing_since or clock.now())
+    if outcome.status is None and missing.total_seconds() < conf().submit_unknown_grace_seconds:
         evaluation.note(waiting_for=f"evidence of how DAGMan job {dag.dagman_cluster_id} ended: {outcome.why}")
         return
     with evaluation.fenced():
@@ -91,11 +91,6 @@ def _stop_gone(evaluation: Evaluation, dag: DAG) -> None:
         if outcome.aborted:  # 43 holds also while it is stopped (error-handling 3.2): the rest would abort again
             hold_at_least(evaluation, HoldCode.ABORT_CODE, f"the DAG aborted itself (code 43): {outcome.why}")
     _arrive(evaluation)
-
-
-def _grace_over(dag: DAG) -> bool:
-    missing = clock.now() - (dag.missing_since or clock.now())
-    return missing.total_seconds() >= conf().submit_unknown_grace_seconds
 
 
 def _drain(evaluation: Evaluation, dag: DAG) -> None:
@@ -152,7 +147,7 @@ def _arrive(evaluation: Evaluation) -> None:
     elif intent is StopIntent.HOLD:
         code = HoldCode(request.hold_code or HoldCode.OPERATOR)
         why = request.hold_reason or "held by an operator"
-        evaluation.transition(S.HELD, why, **hold_changes(code, why))
+        evaluation.hold(code, why)
     else:
         _resume(evaluation)
 

@@ -19,7 +19,7 @@ from requests_app.alerts import alert, alert_over
 from requests_app.feed import tell
 from requests_app.lease import ACTOR, Evaluation
 from requests_app.lifecycle.planning import leave_planning
-from requests_app.limits import CHANGEABLE, limit_int
+from requests_app.limits import CHANGEABLE, limits_now
 from requests_app.models import HoldCode, Request, RequestStatus, RequestTransition
 from requests_app.states import hold_changes
 from requests_app.work.groups import PARENTS, SIBLINGS
@@ -67,7 +67,7 @@ def _timeout_seconds(status: RequestStatus) -> float | None:
     name = HELD_AFTER.get(status) or ALERT_AFTER.get(status)
     if name is None:
         return None
-    return stretched(float(limit_int(name) if name in CHANGEABLE else getattr(conf(), name)))
+    return stretched(float(getattr(limits_now() if name in CHANGEABLE else conf(), name)))
 
 
 def watch_timeout(evaluation: Evaluation) -> None:
@@ -91,7 +91,7 @@ def watch_timeout(evaluation: Evaluation) -> None:
         alert(request, f"stuck_{status.value}", f"{status.label} for {seconds:.0f} s: {last}")
         why = f"{status.label} for {seconds / 3600:.1f} h; last: {last}"
         if status is not S.PLANNING:
-            evaluation.transition(S.HELD, why, {"seconds": seconds}, **hold_changes(HoldCode.TIMEOUT, why))
+            evaluation.hold(HoldCode.TIMEOUT, why, {"seconds": seconds})
         elif not _intent_open(evaluation):  # else a submission may have happened: only its proved outcome may end this
             leave_planning(evaluation, S.HELD, why, **hold_changes(HoldCode.TIMEOUT, why))
     else:
@@ -143,7 +143,8 @@ def _begun_at(evaluation: Evaluation) -> datetime | None:
     """Since when its DAG has jobs, or it is ACTIVE without one; None: no job has begun. That is told when it lasts too long, and
     is over with the first one."""
     request, now, limit = evaluation.request, clock.now(), timedelta(seconds=stretched(conf().timeout_dispatch_seconds))
-    dag = dag_live(request.workflow.pk)
+    workflow = getattr(request, "workflow", None)  # a broken evaluation comes here too
+    dag = dag_live(workflow.pk) if workflow is not None else None
     if dag is None or dag.began_at is not None or dag.units_done:
         alert_over(evaluation, "slow_dispatch")
         began = dag.began_at if dag is not None else None

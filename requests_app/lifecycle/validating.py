@@ -24,7 +24,6 @@ from requests_app.lifecycle.cleaner import rounds_unneeded
 from requests_app.lifecycle.finish import registrations
 from requests_app.models import HoldCode, Request, RequestStatus, Round, Workflow
 from requests_app.services.invalidation import previous_superseded
-from requests_app.states import hold_changes
 from requests_app.work.cutting import cases_settle
 from requests_app.work.groups import siblings_missing
 from requests_app.work.harvesting import harvest_ask
@@ -65,7 +64,7 @@ def handle_waiting_integrity(evaluation: Evaluation) -> None:
     try:
         still_open = cases_settle(evaluation)
     except LedgerViolation as error:
-        _hold_for_ledger(evaluation, error)
+        evaluation.hold(HoldCode.LEDGER, str(error))
         return
     if not still_open:
         evaluation.transition(S.VALIDATING_OUTPUTS, "no integrity case is open any more", {"at": clock.now().isoformat()})
@@ -75,7 +74,7 @@ def handle_waiting_integrity(evaluation: Evaluation) -> None:
         rows = IntegrityCase.objects.filter(request=request, state__in=OPEN_CASE).order_by("site", "prognosis")
         kinds = rows.values_list("site", "prognosis").annotate(number=Count("pk"))
         cases = (f"{number} {Prognosis(kind).label}{f' at {site}' if site else ''}" for site, kind, number in kinds)
-        evaluation.note(waiting_for=f"its integrity cases: {', '.join(cases)}; {told}"[:4000])
+        evaluation.note(waiting_for=f"its integrity cases: {', '.join(cases)}; {told}")
 
 
 def _tend(evaluation: Evaluation) -> ValidationProgress:
@@ -89,11 +88,7 @@ def _told(progress: ValidationProgress) -> dict[str, Any]:
 
 def _progress_words(progress: ValidationProgress) -> str:
     told = f"{progress.validated} of {number_of(progress.blocks, 'block')} validated"
-    return "; ".join(part for part in (told, progress.waiting_for) if part)[:4000]
-
-
-def _hold_for_ledger(evaluation: Evaluation, error: LedgerViolation) -> None:
-    evaluation.transition(S.HELD, str(error), **hold_changes(HoldCode.LEDGER, str(error)))
+    return "; ".join(part for part in (told, progress.waiting_for) if part)
 
 
 # --- counted again
@@ -106,7 +101,7 @@ def handle_validated(evaluation: Evaluation) -> None:
         ledger = ledger_of(request.workflow, whole=False)
         ledger_check(ledger)
     except LedgerViolation as error:
-        _hold_for_ledger(evaluation, error)
+        evaluation.hold(HoldCode.LEDGER, str(error))
         return
     evidence: dict[str, Any] = {"ledger": ledger.as_dict(), "at": clock.now().isoformat()}
     if ledger.work_left and not request.complete_early:
@@ -124,7 +119,7 @@ def handle_validated(evaluation: Evaluation) -> None:
             evaluation.again_in(0)  # input files were let in again just now
             return
         if missing := siblings_missing(request):
-            evaluation.note(waiting_for=missing[:4000])
+            evaluation.note(waiting_for=missing)
             evaluation.again_in(SIBLINGS_SECONDS)  # outputs of one that has ended may be taken back, which wakes nobody
             return
         why = "as asked, with what is done" if short else "enough events are in DBS"
@@ -134,24 +129,22 @@ def handle_validated(evaluation: Evaluation) -> None:
 def _extend(evaluation: Evaluation, ledger: Ledger, short: Sequence[Counted], evidence: dict[str, Any]) -> None:
     """Further events are generated, as many as are short and no more; else it is held, or waits until that makes sense."""
     request, workflow = evaluation.request, evaluation.request.workflow
-    told = f"DBS has {', '.join(map(str, short))}"
-    generation = spec_of(workflow).generation
+    told, obstacle = f"DBS has {', '.join(map(str, short))}", ""
+    generation, made = spec_of(workflow).generation, ledger.made_events
     more = events_more(short, ledger.done_events)
-    if generation is None or more is None:
-        why = f"{told}; {'all its input is done' if generation is None else 'nothing says how many would make up for it'}"
-        evaluation.transition(S.HELD, why, evidence, **hold_changes(HoldCode.SHORT, why))
-        return
-    if request.derived_by:
-        why = f"{told}; it is not extended, {request.derived_by} does what it has not used: complete it early"
-        evaluation.transition(S.HELD, why, evidence, **hold_changes(HoldCode.SHORT, why))
-        return
-    most, made = events_most(generation), ledger.made_events
-    if made + more > most:
-        why = f"{told}; {more} more would have to be generated, {made} were planned, at most {most} may be"
-        evaluation.transition(S.HELD, why, evidence, **hold_changes(HoldCode.SHORT, why))
+    if generation is None:
+        obstacle = "all its input is done"
+    elif more is None:
+        obstacle = "nothing says how many would make up for it"
+    elif request.derived_by:
+        obstacle = f"it is not extended, {request.derived_by} does what it has not used: complete it early"
+    elif made + more > (most := events_most(generation)):
+        obstacle = f"{more} more would have to be generated, {made} were planned, at most {most} may be"
+    if obstacle or more is None:
+        evaluation.hold(HoldCode.SHORT, f"{told}; {obstacle}", evidence)
         return
     if obstacle := _not_now(workflow):
-        evaluation.note(waiting_for=f"better times to generate {more} more events: {obstacle}; {told}"[:4000])
+        evaluation.note(waiting_for=f"better times to generate {more} more events: {obstacle}; {told}")
         alert(request, "extension_waits", f"{told}; {more} more are to be generated: {obstacle}")
         evaluation.again_in(LOOK_AGAIN_SECONDS)
         return
@@ -204,7 +197,7 @@ def handle_removing(evaluation: Evaluation) -> None:
                 f"{number_of(reported.count(), 'work unit')}, e.g. at {first.site}: {first.problem or 'nothing is removed there'}"
             )
     if waits:
-        evaluation.note(waiting_for="; ".join(waits)[:4000])
+        evaluation.note(waiting_for="; ".join(waits))
         return
     _complete(evaluation, {"removed_files": sum(units.values_list("removed_files", flat=True)), "left": left.count()}, stays)
 

@@ -26,7 +26,7 @@ from outputs_app.validation.tending import unvalidated
 from requests_app.admission.ordering import LIMIT
 from requests_app.admission.placement import slots_used
 from requests_app.lease import evaluations_due
-from requests_app.limits import limit_int
+from requests_app.limits import limits_now
 from requests_app.models import TERMINAL, DeadLetter, LetterKind, Request, RequestStatus
 from requests_app.selectors.harvests import harvests_open
 from requests_app.selectors.leftovers import leftovers_open
@@ -100,7 +100,7 @@ def _admission(queued: int) -> Iterator[Metric]:
     kept = Request.objects.filter(status=RequestStatus.QUEUED, waiting_for__startswith=LIMIT).count()
     yield GaugeMetricFamily("wms2_admission_kept", "Of these, kept by a limit of a band, campaign or requester", kept)
     yield GaugeMetricFamily("wms2_admission_slots_used", "Live DAGs and requests being planned", slots_used())
-    yield GaugeMetricFamily("wms2_admission_slots_limit", "max_active_dags in force", limit_int("max_active_dags"))
+    yield GaugeMetricFamily("wms2_admission_slots_limit", "max_active_dags in force", limits_now().max_active_dags)
 
 
 def _dags() -> Iterator[Metric]:

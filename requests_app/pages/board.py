@@ -8,7 +8,7 @@ from typing import Any
 
 from dags_app.counts import unit_counts
 from requests_app.admission.placement import slots_used
-from requests_app.limits import limit_int
+from requests_app.limits import limits_now
 from requests_app.models import RequestStatus
 from requests_app.pages.attention import Attention, Line, attention
 from requests_app.selectors.lifecycle import LifecycleState, lifecycle_state
@@ -48,7 +48,7 @@ def installation() -> Installation:
         counts=tuple(StatusCount(status, numbers[status]) for status in RequestStatus if numbers[status]),
         total=sum(numbers.values()),
         slots_used=slots_used(),
-        slots_limit=limit_int("max_active_dags"),
+        slots_limit=limits_now().max_active_dags,
         lifecycle=lifecycle_state(),
         attention=attention(),
     )

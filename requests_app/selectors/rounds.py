@@ -11,7 +11,7 @@ from django.db.models import Prefetch
 from dags_app.models import DAG, FailureGroup, SizingDecision, StepMeasurement
 from dags_app.planning.measured import Spread
 from requests_app.models import Round, Workflow
-from requests_app.work.measured import spread
+from requests_app.work.sizing import spread
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dags_app.counts import DagCounts, UnitCounts, UnitProgress, UnitTable, unit
 from dags_app.models import DAG, LIVE_DAG
 from outputs_app.models import ProcessingBlock
 from outputs_app.selectors import blocks_done_units
-from requests_app.limits import limit_int
+from requests_app.limits import limits_now
 from requests_app.models import Workflow, WorkflowStatus
 from requests_app.work.overrides import throttles_of
 
@@ -50,7 +50,7 @@ class WorkflowProgress:
     @property
     def category_throttles(self) -> dict[str, int | None]:
         """Limits of its DAGs, from their next submission on (spec 3.1.2)."""
-        return throttles_of(self.workflow.request, limit_int("dag_max_merge_groups")).as_dict()
+        return throttles_of(self.workflow.request, limits_now().dag_max_merge_groups).as_dict()
 
     @property
     def sites(self) -> dict[str, dict[str, int]]:

@@ -13,8 +13,7 @@ from dags_app.selectors import dag_live
 from requests_app.feed import tell
 from requests_app.models import HoldCode, Request, RequestStatus, StopIntent, Workflow
 from requests_app.states import hold_changes, transition
-from requests_app.work.round_files import RoundFiles
-from requests_app.work.rounds import round_close, round_open
+from requests_app.work.rounds import RoundFiles, round_close, round_open
 from wms2.audit import audit
 from wms2.errors import InvalidTransition, StaleState
 from wms2.verbs import Already

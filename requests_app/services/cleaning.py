@@ -25,7 +25,7 @@ from requests_app import states
 from requests_app.models import Request, RequestStatus, StopIntent, Workflow
 from requests_app.services.acting import acting, applies, give_up, stop_first, stopped_for
 from requests_app.services.invalidation import epoch_raise
-from requests_app.work.round_files import round_files_at_rest
+from requests_app.work.rounds import round_files_at_rest
 from wms2 import clock
 from wms2.errors import FieldRefused
 from wms2.nudge import RUN_EFFECTS, nudge

@@ -27,7 +27,7 @@ from requests_app.work.input_reading import input_open
 from requests_app.work.ledger import ledger_of
 from requests_app.work.overrides import Overrides, check_pins
 from requests_app.work.planner import round_preview
-from requests_app.work.round_files import round_files_at_rest
+from requests_app.work.rounds import round_files_at_rest
 from requests_app.work.spec import spec_of, spec_to_json
 from wms2 import clock
 from wms2.errors import InvalidTransition, LedgerViolation, PlanningRefused, RequestKnown, ServiceError

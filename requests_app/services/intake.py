@@ -12,7 +12,7 @@ from django.db import IntegrityError, transaction
 from dags_app.planning.specs import WorkflowSpec
 from outputs_app.owning import names_claim, names_refuse
 from requests_app import intake
-from requests_app.limits import limit_int
+from requests_app.limits import limits_now
 from requests_app.models import ReqMgr2Request, Request, RequestStatus
 from requests_app.services.derive import derive_refused, request_derive
 from requests_app.services.groups import group_join, parents_set
@@ -120,7 +120,7 @@ def request_import(
     if refused:
         raise DocumentRefused([Problem("production_steps", refused)])
     made = draft.spec.generation
-    unit = made.events_per_job * limit_int("jobs_per_work_unit") if made is not None else 0
+    unit = made.events_per_job * limits_now().jobs_per_work_unit if made is not None else 0
     request = Request(
         family=belongs.family or uuid.uuid4(),
         request_name=draft.spec.request_name,

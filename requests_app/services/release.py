@@ -16,8 +16,15 @@ from requests_app.services.acting import acting, applies
 from requests_app.work.exclusions import exclusions_accept, exclusions_too_many, files_taken, only_bad_input_left
 from requests_app.work.left import record_left_out
 from requests_app.work.overrides import Overrides, check_pins, max_rescues, overrides_of
-from requests_app.work.round_files import RoundFiles, dag_fenced_last, dag_run_last, round_files_read
-from requests_app.work.rounds import rescue_kind, round_close, round_open
+from requests_app.work.rounds import (
+    RoundFiles,
+    dag_fenced_last,
+    dag_run_last,
+    rescue_kind,
+    round_close,
+    round_files_read,
+    round_open,
+)
 from requests_app.work.spec import spec_of
 from sites_app.models import Site
 from sites_app.services import site_ban_by_operator

@@ -21,7 +21,7 @@ from requests_app.services.stopping import fail_now
 from requests_app.services.workflow import draft_of
 from requests_app.work.groups import related_move
 from requests_app.work.production_steps import before_steps
-from requests_app.work.round_files import round_files_at_rest
+from requests_app.work.rounds import round_files_at_rest
 from requests_app.work.spec import spec_of
 from wms2.adapters.reqmgr2 import Seen
 from wms2.conf import conf

@@ -10,7 +10,7 @@ from outputs_app.models import BlockStatus, EffectKind
 from requests_app import states
 from requests_app.models import Request, RequestStatus, StopIntent, Workflow
 from requests_app.services.acting import acting, applies, give_up, live_dag_of, may_run, stop_first, stopped_for
-from requests_app.work.round_files import RoundFiles, round_files_at_rest
+from requests_app.work.rounds import RoundFiles, round_files_at_rest
 from wms2.errors import FieldRefused, StaleState
 from wms2.locks import Fenced
 from wms2.nudge import RUN_EFFECTS, nudge

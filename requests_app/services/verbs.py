@@ -26,7 +26,7 @@ from requests_app.work.groups import related_move
 from requests_app.work.ledger import ledger_of
 from requests_app.work.overrides import PINS, check_pins, overrides_of
 from requests_app.work.production_steps import share_done, steps_passed, steps_read, steps_refused
-from requests_app.work.round_files import round_files_at_rest
+from requests_app.work.rounds import round_files_at_rest
 from requests_app.work.spec import spec_of
 from wms2.audit import audit
 from wms2.errors import InvalidTransition

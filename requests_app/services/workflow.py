@@ -10,7 +10,6 @@ from outputs_app.services import datasets_ensure
 from outputs_app.values import DatasetRecord
 from requests_app import intake
 from requests_app.intake import harvesting, lexicon
-from requests_app.lease import Fence
 from requests_app.models import Request, Workflow
 from requests_app.work.groups import input_follow, parents_missing
 from requests_app.work.input_reading import inputs_import
@@ -22,9 +21,10 @@ from wms2.conf import conf
 from wms2.crash import crash_point
 from wms2.errors import DocumentRefused, NotFoundInService, Problem, StaleState
 from wms2.in_force import in_force
+from wms2.locks import Fenced
 
 
-def workflow_import(*, request: Request, fenced: Fence) -> Workflow:
+def workflow_import(*, request: Request, fenced: Fenced) -> Workflow:
     """The workflow row with everything planning needs; repeatable, goes on where a crash stopped it.
 
     Raises:
@@ -71,7 +71,7 @@ def draft_prepare(draft: intake.Draft) -> Prepared:
     return Prepared(spec, psets)
 
 
-def _create(request: Request, fenced: Fence) -> Workflow:
+def _create(request: Request, fenced: Fenced) -> Workflow:
     input_follow(request, fenced)
     prepared = prepared_of(request) or draft_prepare(draft_of(request.request_data, request.request_name))
     spec, shown = prepared.spec, prepared.spec.splitting.shown(prepared.spec.generation)

@@ -126,18 +126,14 @@ def account_again(evaluation: Evaluation) -> None:
             _account(evaluation, dag, UnitNodes(done=tuple(names), failed=()))
 
 
-def _wanted(evaluation: Evaluation) -> WantedLumis | None:
-    wanted = spec_of(evaluation.request.workflow).input
-    return WantedLumis(wanted) if wanted is not None else None
-
-
 def _compared(evaluation: Evaluation, dag: DAG, units: Sequence[WorkUnit]) -> tuple[list[Settled], list[LedgerViolation]]:
     """The units whose manifests equal their claims, and the violations of others; what is missing is kept with its unit.
 
     Reads files: no transaction is open.
     """
-    settled, violations = [], []
-    claims, fences, wanted = claims_of([unit.pk for unit in units]), cache(lambda: dag_fences(dag)), _wanted(evaluation)
+    settled, violations, asked = [], [], spec_of(evaluation.request.workflow).input
+    wanted = WantedLumis(asked) if asked is not None else None
+    claims, fences = claims_of([unit.pk for unit in units]), cache(lambda: dag_fences(dag))
     for unit in units:
         try:
             manifest, sha256 = unit_read(unit=unit, dag=dag, fences=fences)

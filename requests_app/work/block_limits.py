@@ -10,7 +10,7 @@ from dags_app.planning.specs import BlockClosing
 from outputs_app.blocks import blocks_advance, blocks_let_go, blocks_look, blocks_tend
 from outputs_app.values import BlockLimits
 from requests_app.lease import Evaluation
-from requests_app.limits import limit_int
+from requests_app.limits import limits_now
 from requests_app.models import EVALUATED, RequestStatus, StopIntent, Workflow
 from requests_app.work.spec import spec_of
 from wms2 import clock
@@ -21,7 +21,7 @@ from wms2.nudge import RUN_EFFECTS, nudge
 def block_limits(workflow: Workflow) -> BlockLimits:
     """The smaller of each: ReqMgr2 fills in defaults of its own, which must not undo an operator's smaller target."""
     waits = block_waits(workflow)
-    return replace(waits, max_bytes=min(waits.max_bytes, limit_int("block_target_bytes")))
+    return replace(waits, max_bytes=min(waits.max_bytes, limits_now().block_target_bytes))
 
 
 def block_waits(workflow: Workflow) -> BlockLimits:

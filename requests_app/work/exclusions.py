@@ -19,7 +19,7 @@ from dags_app.planning.specs import NOT_MISSED, ExcludedFile, ExclusionKind
 from dags_app.services.failures import BadInput, bad_input_of
 from requests_app.feed import tell
 from requests_app.models import InputFile, Request, Round, Workflow
-from requests_app.work.input_lumis import lumis_dealt
+from requests_app.work.input_lumis import lumis_claimed
 from requests_app.work.input_places import Places
 from requests_app.work.left import record_left_out
 from requests_app.work.overrides import max_excluded
@@ -72,7 +72,7 @@ def files_taken(workflow: Workflow, lfns: Iterable[str]) -> set[str]:
     rows = InputFile.objects.filter(workflow=workflow, lfn__in=list(lfns))
     if not spec_of(workflow).splitting.algorithm.by_lumi:
         return set(rows.filter(claims__live=True).values_list("lfn", flat=True))
-    claimed = lumis_dealt(workflow)
+    claimed = lumis_claimed(workflow, live=True)
     found = rows.values_list("lfn", "lumis")
     return {lfn for lfn, held in found if lumis.intersect(lumis.from_json(held), claimed)}
 

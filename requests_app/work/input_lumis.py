@@ -54,7 +54,7 @@ def lumis_rebuild(workflow: Workflow, spec: InputSpec) -> None:
         (kept if excluded_at is None else out).extend(lumis.iterate(mine))
     fixed = _ranges(workflow, *_FIXED)
     todo, given_up = lumis.from_intervals(kept), lumis.from_intervals(out)
-    todo = lumis.union(todo, lumis.intersect(given_up, _claimed(workflow, live=True)))
+    todo = lumis.union(todo, lumis.intersect(given_up, lumis_claimed(workflow, live=True)))
     given_up = lumis.subtract(lumis.subtract(given_up, todo), fixed)
     InputLumis.objects.filter(workflow=workflow).exclude(fate__in=_FIXED).delete()
     _insert(workflow, lumis.subtract(todo, fixed), LumiFate.WANTED)
@@ -79,26 +79,21 @@ def lumis_refuse(workflow: Workflow, refused: Iterable[RefusedLumi]) -> None:
 def lumis_left(workflow: Workflow) -> LumisLeft:
     """What is left to be planned."""
     wanted = _ranges(workflow, LumiFate.WANTED)
-    left = lumis.subtract(wanted, _claimed(workflow, live=True))
-    tried = lumis.intersect(left, _claimed(workflow, live=False))
+    left = lumis.subtract(wanted, lumis_claimed(workflow, live=True))
+    tried = lumis.intersect(left, lumis_claimed(workflow, live=False))
     return LumisLeft(lumis.subtract(left, tried), tried)
-
-
-def lumis_dealt(workflow: Workflow) -> LumiRanges:
-    """What work units hold or have done; nobody else may take it."""
-    return _claimed(workflow, live=True)
 
 
 def lumis_out_of_reach(workflow: Workflow) -> LumiRanges:
     """These, and what the request that it was derived from keeps: a share of such a lumi cannot be read any more."""
-    return lumis.union(lumis_dealt(workflow), _ranges(workflow, LumiFate.INHERITED))
+    return lumis.union(lumis_claimed(workflow, live=True), _ranges(workflow, LumiFate.INHERITED))
 
 
 def lumis_hand_over(old: Workflow, new: Workflow, *, failed: bool) -> None:
     """What no unit of ``old`` has claimed, or holds now (``failed``), becomes ``new``'s; all else is inherited there."""
-    listed, wanted, mine = _ranges(old, *LumiFate), _ranges(old, LumiFate.WANTED), _claimed(old, live=True)
+    listed, wanted, mine = _ranges(old, *LumiFate), _ranges(old, LumiFate.WANTED), lumis_claimed(old, live=True)
     if not failed:
-        mine = lumis.union(mine, _claimed(old, live=False))
+        mine = lumis.union(mine, lumis_claimed(old, live=False))
     unused = lumis.subtract(wanted, mine)
     InputLumis.objects.filter(workflow=old, fate=LumiFate.WANTED).delete()
     _insert(old, lumis.subtract(wanted, unused), LumiFate.WANTED)
@@ -107,7 +102,8 @@ def lumis_hand_over(old: Workflow, new: Workflow, *, failed: bool) -> None:
     _insert(new, lumis.subtract(listed, unused), LumiFate.INHERITED)
 
 
-def _claimed(workflow: Workflow, *, live: bool) -> LumiRanges:
+def lumis_claimed(workflow: Workflow, *, live: bool) -> LumiRanges:
+    """What work units hold or have done (``live``), which nobody else may take; or have given back."""
     with connection.cursor() as cursor:
         cursor.execute(_UNION, [workflow.pk, WorkUnitClaim.KIND_RUN_LUMIS, live])
         return lumis.from_intervals(cursor.fetchall())

@@ -21,7 +21,6 @@ from dags_app.models import UnreadableInput
 from dags_app.planning import lumis
 from dags_app.planning.selection import EMPTY_SITE_LISTS, SiteChoice
 from dags_app.planning.specs import WaitingFile, WorkflowSpec
-from requests_app.lease import Fence
 from requests_app.models import InputFile, Workflow
 from requests_app.work.input_lumis import lumis_left
 from requests_app.work.ledger import files_left
@@ -30,6 +29,7 @@ from wms2 import clock
 from wms2.adapters import factory
 from wms2.conf import conf
 from wms2.errors import PlanningRefused
+from wms2.locks import Fenced
 
 log = structlog.get_logger(__name__)
 _CHUNK = 2000
@@ -157,7 +157,7 @@ class Places:
         return frozenset(site for rse in rses for site in self._sites.get(rse, ()))
 
 
-def locations_refresh(*, workflow: Workflow, spec: WorkflowSpec, fenced: Fence) -> int:
+def locations_refresh(*, workflow: Workflow, spec: WorkflowSpec, fenced: Fenced) -> int:
     """Read the locations again of files that are left and were not looked for lately; how many blocks were asked for.
 
     Raises:

@@ -21,7 +21,6 @@ from dags_app.planning.selection import NO_WANTED_LUMI, WantedLumis, wanted_shar
 from dags_app.planning.specs import ExclusionKind, InputSpec, LumiRanges, WorkflowSpec
 from dags_app.planning.splitters.lumi_files import NO_LUMI
 from requests_app.feed import tell
-from requests_app.lease import Fence
 from requests_app.models import InputFile, Request, Workflow
 from requests_app.work.input_lumis import lumis_out_of_reach, lumis_rebuild
 from requests_app.work.input_places import Location, Places
@@ -32,6 +31,7 @@ from wms2.adapters.types import BlockInfo, DbsFileInfo
 from wms2.copying import copy_rows
 from wms2.crash import crash_point
 from wms2.errors import PlanningRefused
+from wms2.locks import Fenced
 
 log = structlog.get_logger(__name__)
 _COLUMNS = (
@@ -60,7 +60,7 @@ class _Row:
         self.excluded_kind, self.excluded_reason = kind.value, reason
 
 
-def inputs_import(*, workflow: Workflow, fenced: Fence) -> None:
+def inputs_import(*, workflow: Workflow, fenced: Fenced) -> None:
     """Read the input dataset into InputFile rows. Repeatable: blocks that are stored are skipped.
 
     Raises:
@@ -95,7 +95,7 @@ def inputs_import(*, workflow: Workflow, fenced: Fence) -> None:
     )
 
 
-def inputs_reread(*, workflow: Workflow, fenced: Fence) -> int:
+def inputs_reread(*, workflow: Workflow, fenced: Fenced) -> int:
     """Look for files that DBS has now and had not before; the number of them. Close the input when its time is over.
 
     The time counts from the last new file, so that reading after its end with nothing new closes the input for good.
@@ -129,7 +129,7 @@ def input_open(workflow: Workflow) -> InputSpec | None:
     return wanted
 
 
-def _take_new(workflow: Workflow, spec: WorkflowSpec, wanted: InputSpec, block: BlockInfo, fenced: Fence) -> int:
+def _take_new(workflow: Workflow, spec: WorkflowSpec, wanted: InputSpec, block: BlockInfo, fenced: Fenced) -> int:
     """Files of one block that have no row: rows, lumis and totals in one transaction, so that no crash can leave a part."""
     known = set(InputFile.objects.filter(workflow=workflow, block_name=block.block_name).values_list("lfn", flat=True))
     new = [file for file in factory.dbs().files(block.block_name) if file.lfn not in known]

@@ -17,7 +17,7 @@ from django.db.models.functions import Coalesce
 from dags_app.models import WorkUnitClaim, WorkUnitState
 from dags_app.planning.specs import ExclusionKind, WorkflowSpec
 from requests_app.models import BY_BYTES, InputFile, Workflow
-from requests_app.work.lumi_account import FileCounts, UnitEvents, count_files, count_lumis, count_unit_events
+from requests_app.work.lumi_account import count_files, count_lumis, count_unit_events
 from requests_app.work.spec import spec_of
 from wms2.errors import LedgerViolation
 
@@ -34,19 +34,19 @@ class Ledger:
     generation it is beside ``all_events``. What a derived request has taken over is excluded (ADR 0086).
     """
 
-    all_events: int
-    done_events: int
-    planned_events: int
-    excluded_events: int
-    left_events: int
-    lost_events: int
-    all_files: int
-    done_files: int
-    planned_files: int
-    attempted_files: int
-    excluded_files: int
-    left_files: int
-    taken_numbers: int  # generation: how far the event offset has moved
+    all_events: int = 0
+    done_events: int = 0
+    planned_events: int = 0
+    excluded_events: int = 0
+    left_events: int = 0
+    lost_events: int = 0
+    all_files: int = 0
+    done_files: int = 0
+    planned_files: int = 0
+    attempted_files: int = 0
+    excluded_files: int = 0
+    left_files: int = 0
+    taken_numbers: int = 0  # generation: how far the event offset has moved
     by_lumi: bool = False
     all_lumis: int = 0
     done_lumis: int = 0
@@ -162,15 +162,8 @@ def _of_generation(workflow: Workflow, spec: WorkflowSpec) -> Ledger:
         all_events=workflow.requested_events,
         done_events=done,
         planned_events=planned,
-        excluded_events=0,
         left_events=max(0, workflow.requested_events - done - planned),
         lost_events=events(claims.filter(live=False)),
-        all_files=0,
-        done_files=0,
-        planned_files=0,
-        attempted_files=0,
-        excluded_files=0,
-        left_files=0,
         taken_numbers=workflow.next_first_event - first,
         inherited_events=workflow.inherited_events,
     )
@@ -234,36 +227,12 @@ def _of_input(workflow: Workflow) -> Ledger:
     )
     if (wrong := sums.pop("wrong")) is not None:
         raise LedgerViolation(f"{wrong}: more events are claimed than the file has")
-    return Ledger(**sums, lost_events=0, taken_numbers=0)
+    return Ledger(**sums)
 
 
 def _of_lumis(workflow: Workflow, whole: bool) -> Ledger:
-    lumis, files, events = count_lumis(workflow), FileCounts(), UnitEvents()
+    numbers = count_lumis(workflow)
     if whole:
-        files, events = count_files(workflow), count_unit_events(workflow)
-    return Ledger(
-        all_events=events.done + events.planned + files.gone_events + files.inherited_events + files.left_events,
-        done_events=events.done,
-        planned_events=events.planned,
-        excluded_events=files.gone_events,
-        left_events=files.left_events,
-        lost_events=0,
-        all_files=files.done + files.planned + files.attempted + files.excluded + files.inherited + files.left,
-        done_files=files.done,
-        planned_files=files.planned,
-        attempted_files=files.attempted,
-        excluded_files=files.excluded,
-        left_files=files.left,
-        taken_numbers=0,
-        by_lumi=True,
-        all_lumis=lumis.listed,
-        done_lumis=lumis.done,
-        planned_lumis=lumis.planned,
-        attempted_lumis=lumis.attempted,
-        excluded_lumis=lumis.excluded,
-        refused_lumis=lumis.refused,
-        left_lumis=lumis.left,
-        inherited_events=files.inherited_events,
-        inherited_files=files.inherited,
-        inherited_lumis=lumis.inherited,
-    )
+        numbers |= count_files(workflow) | count_unit_events(workflow)
+        numbers["all_events"] = sum(numbers[f"{part}_events"] for part in ("done", "planned", "excluded", "inherited", "left"))
+    return Ledger(by_lumi=True, **numbers)

@@ -8,7 +8,6 @@ Events are those that planning gave to units, and for what is not planned a file
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 from typing import Any
 
 from django.db import connection
@@ -22,6 +21,8 @@ from requests_app.models import InputFile, LumiFate, Workflow
 _PLANNED = (WorkUnitState.PLANNED, WorkUnitState.DONE_UNACCOUNTED)
 #: What a file holds of wanted lumis -> its state; the first that fits.
 _STATES = {"tried": "attempted", "fresh": "left", "planned": "planned"}
+#: What the query counts, after all of them.
+_LUMIS = ("done", "planned", "attempted", "excluded", "refused", "inherited", "left")
 
 
 def _length(multirange: str) -> str:
@@ -70,51 +71,15 @@ CROSS JOIN LATERAL unnest(ranges) part
 """  # noqa: S608
 
 
-@dataclass(frozen=True, slots=True)
-class LumiCounts:
-    """Every wanted lumi is in exactly one of the numbers after the first, unless the account is wrong."""
-
-    listed: int
-    done: int
-    planned: int
-    attempted: int
-    excluded: int
-    refused: int
-    inherited: int
-    left: int
-
-
-@dataclass(frozen=True, slots=True)
-class FileCounts:
-    """Files by state, and events that are left, inherited, or gone with excluded and refused lumis, estimated."""
-
-    done: int = 0
-    planned: int = 0
-    attempted: int = 0
-    excluded: int = 0
-    left: int = 0
-    inherited: int = 0
-    left_events: int = 0
-    gone_events: int = 0
-    inherited_events: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class UnitEvents:
-    """Events that planning gave to the units done, and to those planned."""
-
-    done: int = 0
-    planned: int = 0
-
-
-def count_lumis(workflow: Workflow) -> LumiCounts:
-    """Where the wanted lumis stand."""
+def count_lumis(workflow: Workflow) -> dict[str, int]:
+    """Where the wanted lumis stand: each is in exactly one of the numbers after the first, unless the account is wrong."""
     (row,) = _rows(_COUNT_LUMIS, workflow)
-    return LumiCounts(*(int(number) for number in row))
+    return {f"{state}_lumis": int(number) for state, number in zip(("all", *_LUMIS), row, strict=True)}
 
 
-def count_files(workflow: Workflow) -> FileCounts:
-    """Where the files stand, looked up in the intervals one by one. One whose wanted lumis are all refused is excluded too."""
+def count_files(workflow: Workflow) -> dict[str, int]:
+    """Where the files stand, looked up in the intervals one by one, and events that are left, inherited, or gone with excluded
+    and refused lumis, estimated. A file whose wanted lumis are all refused is excluded too."""
     ranges = _ranges(workflow)
     counts: Counter[str] = Counter()
     left = gone = inherited = 0.0
@@ -131,7 +96,9 @@ def count_files(workflow: Workflow) -> FileCounts:
             continue
         left += events * (share.get("fresh", 0) + share.get("tried", 0)) / total
         counts[next((state for kind, state in _STATES.items() if share.get(kind)), "done")] += 1
-    return FileCounts(**counts, left_events=round(left), gone_events=round(gone), inherited_events=round(inherited))
+    files = {f"{state}_files": number for state, number in counts.items()}
+    estimated = {"left_events": round(left), "excluded_events": round(gone), "inherited_events": round(inherited)}
+    return {"all_files": counts.total(), **files, **estimated}
 
 
 def _ranges(workflow: Workflow) -> dict[str, LumiRanges]:
@@ -141,10 +108,10 @@ def _ranges(workflow: Workflow) -> dict[str, LumiRanges]:
     return {kind: lumis.from_intervals(each) for kind, each in intervals.items()}
 
 
-def count_unit_events(workflow: Workflow) -> UnitEvents:
-    """Events of the units that count."""
+def count_unit_events(workflow: Workflow) -> dict[str, int]:
+    """Events that planning gave to the units done, and to those planned."""
     sums = dict(WorkUnit.objects.filter(workflow=workflow).order_by().values_list("state").annotate(total=Sum("events")))
-    return UnitEvents(sums.get(WorkUnitState.DONE, 0), sum(sums.get(state, 0) for state in _PLANNED))
+    return {"done_events": sums.get(WorkUnitState.DONE, 0), "planned_events": sum(sums.get(state, 0) for state in _PLANNED)}
 
 
 def _rows(query: str, workflow: Workflow) -> list[tuple[Any, ...]]:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from dags_app.planning.measured import Pins
 from dags_app.planning.specs import DagLimits, ResourceSpec, WorkflowSpec
 from dags_app.planning.throttles import Throttles
-from requests_app.limits import limit_float, limit_int
+from requests_app.limits import limits_now
 from requests_app.models import Request
 from sites_app.models import Pool
 from wms2.conf import conf
@@ -138,13 +138,13 @@ def read_layouts(texts: Iterable[str]) -> dict[str, tuple[int, int]]:
 def hold_threshold(request: Request) -> float:
     """Share of failed units that holds this request."""
     own = overrides_of(request).error_hold_threshold
-    return limit_float("error_hold_threshold") if own is None else own
+    return limits_now().error_hold_threshold if own is None else own
 
 
 def max_rescues(request: Request) -> int:
     """Failure rescues of a round of this request."""
     own = overrides_of(request).error_max_rescue_attempts
-    return limit_int("error_max_rescue_attempts") if own is None else own
+    return limits_now().error_max_rescue_attempts if own is None else own
 
 
 def max_excluded(request: Request) -> float:

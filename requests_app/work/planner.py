@@ -37,7 +37,7 @@ from outputs_app.owning import lumis_take
 from outputs_app.values import Membership
 from requests_app.alerts import alert
 from requests_app.lease import Evaluation
-from requests_app.limits import limit_int
+from requests_app.limits import limits_now
 from requests_app.models import InputFile, Request, Round, Workflow
 from requests_app.work.block_limits import block_limits
 from requests_app.work.input_places import locations_refresh
@@ -71,7 +71,8 @@ def round_plan(evaluation: Evaluation) -> DAG | None:
         StaleState: another request of the family took the same lumis meanwhile; nothing is recorded.
         ServiceUnavailable: a service needed for planning did not answer.
     """
-    gathered = _gather(evaluation)
+    waits = conf().wait_for_full_units and input_open(evaluation.request.workflow) is not None
+    gathered = _gathered(evaluation.request, partial(locations_refresh, fenced=evaluation.fenced), full_units=waits)
     if gathered is None:
         evaluation.note(flush=False)
         return None
@@ -124,16 +125,10 @@ def planning_mb(workflow: Workflow) -> int:
 # --- gather --------------------------------------------------------------------------------------------------------------
 
 
-def _gather(evaluation: Evaluation) -> tuple[PlanningInput, Sizing, Ledger] | None:
-    """Everything that the round rests on, as it is now; None when nothing is left."""
-    workflow = evaluation.request.workflow
-    waits = conf().wait_for_full_units and input_open(workflow) is not None
-    return _gathered(evaluation.request, partial(locations_refresh, fenced=evaluation.fenced), full_units=waits)
-
-
 def _gathered(
     request: Request, refresh: Callable[..., object], *, full_units: bool
 ) -> tuple[PlanningInput, Sizing, Ledger] | None:
+    """Everything that the round rests on, as it is now; None when nothing is left."""
     workflow = request.workflow
     ledger = ledger_of(workflow)
     ledger_check(ledger)
@@ -188,7 +183,7 @@ def _mixed_before(workflow: Workflow) -> dict[int, int]:
 def _limits() -> DagLimits:
     settings = in_force()
     return DagLimits(
-        max_merge_groups=limit_int("dag_max_merge_groups"),
+        max_merge_groups=limits_now().dag_max_merge_groups,
         max_processing=settings.dag_max_processing,
         processing_retries=settings.retry_processing,
         merge_retries=settings.retry_merge,

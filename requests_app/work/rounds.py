@@ -1,8 +1,14 @@
-"""Rounds: closing one, discarding a DAG that never ran, preparing a rescue (docs/design/model.md, Rounds and rescues)."""
+"""Rounds: closing one, discarding a DAG that never ran, preparing a rescue (docs/design/model.md, Rounds and rescues).
+
+And what the open round's directory says to a verb, read before its transaction: a file system that hangs must keep no row locked.
+Rows are asked again inside the transaction; what was read is refused there when it is of another round or DAG by then.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import uuid
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
@@ -10,9 +16,9 @@ from django.db.models import Max, Min, QuerySet, Sum
 from django.utils import timezone
 
 from dags_app.dagman import newest_rescue
-from dags_app.models import DAG, LIVE_UNIT, DAGKind, DAGStatus, WorkUnit, WorkUnitClaim, WorkUnitState
+from dags_app.models import DAG, LIVE_DAG, LIVE_UNIT, DAGKind, DAGStatus, WorkUnit, WorkUnitClaim, WorkUnitState
 from dags_app.planning.sizing import sizes_of
-from dags_app.services.dag_files import rescue_left, rescue_obstacle
+from dags_app.services.dag_files import RescueLeft, rescue_left, rescue_obstacle
 from dags_app.services.failures import BadInput
 from dags_app.services.plan import dag_record_rescue
 from dags_app.services.units import unit_nodes_final, units_fail
@@ -21,11 +27,12 @@ from outputs_app.blocks import units_leave_blocks
 from outputs_app.owning import lumis_give_back
 from requests_app.alerts import alert
 from requests_app.lease import Evaluation
-from requests_app.models import RequestStatus, RequestTransition, Round, Workflow
+from requests_app.models import Request, RequestStatus, RequestTransition, Round, Workflow
 from requests_app.work.accounting import account_again
 from requests_app.work.exclusions import bad_input_exclude, bad_input_read, only_bad_input_left
 from requests_app.work.overrides import max_rescues
 from requests_app.work.sizing import rescue_sizing
+from wms2.errors import StaleState
 
 log = structlog.get_logger(__name__)
 
@@ -91,7 +98,7 @@ def rescue_prepare(evaluation: Evaluation) -> DAG | None:
     round_ = round_open(workflow)
     if round_ is None:
         return None
-    last = DAG.objects.filter(round=round_, submitted_at__isnull=False).order_by("-fence").first()
+    last = dag_run_last(round_)
     obstacle = rescue_obstacle(last, rescue_left(last)) if last is not None else "no DAG of the round has run"
     if not WorkUnit.objects.filter(round=round_, state=WorkUnitState.PLANNED).exists():
         obstacle = "no work unit is left"
@@ -168,3 +175,60 @@ def _abandoned(round_: Round, last: DAG | None) -> set[str]:
 def _generated(round_: Round) -> QuerySet[WorkUnitClaim]:
     """The event numbers that the round's units took."""
     return WorkUnitClaim.objects.filter(unit__round=round_, kind=WorkUnitClaim.KIND_GENERATED)
+
+
+@dataclass(frozen=True, slots=True)
+class RoundFiles:
+    """Of the round that was open when it was read, if any."""
+
+    round_id: object = None
+    named: BadInput = field(default_factory=dict)
+    rescues: Mapping[uuid.UUID, RescueLeft] = field(default_factory=dict)
+
+    def bad_input(self, round_: Round) -> BadInput:
+        """What nodes gave up over, see ``bad_input_read``.
+
+        Raises:
+            StaleState: another round was open when it was read.
+        """
+        if round_.pk != self.round_id:
+            raise StaleState(f"round {round_.index} was begun meanwhile; try again")
+        return self.named
+
+    def rescue_obstacle(self, dag: DAG) -> str:
+        """Why the DAG cannot be rescued; empty if it can.
+
+        Raises:
+            StaleState: the DAG was not yet there when it was read.
+        """
+        if dag.pk not in self.rescues:
+            raise StaleState(f"DAG {dag.pk} was submitted meanwhile; try again")
+        return rescue_obstacle(dag, self.rescues[dag.pk])
+
+
+def round_files_read(request: Request) -> RoundFiles:
+    """Of the open round."""
+    workflow = Workflow.objects.filter(request=request).first()
+    round_ = round_open(workflow) if workflow else None
+    if round_ is None:
+        return RoundFiles()
+    looked_at = {dag.pk: dag for dag in (dag_run_last(round_), dag_fenced_last(round_)) if dag is not None}
+    return RoundFiles(round_.pk, bad_input_read(round_), {key: rescue_left(dag) for key, dag in looked_at.items()})
+
+
+def round_files_at_rest(request: Request) -> RoundFiles:
+    """The same; nothing while a DAG may run, when verbs only leave what is wanted and need not wait for a file system."""
+    status = Request.objects.filter(pk=request.pk).values_list("status", flat=True).get()
+    live = DAG.objects.filter(workflow__request=request, status__in=LIVE_DAG)
+    runs = status in (RequestStatus.ACTIVE, RequestStatus.STOPPING) or live.exists()
+    return RoundFiles() if runs else round_files_read(request)
+
+
+def dag_run_last(round_: Round) -> DAG | None:
+    """The round's last DAG that was submitted."""
+    return DAG.objects.filter(round=round_, submitted_at__isnull=False).order_by("-fence").first()
+
+
+def dag_fenced_last(round_: Round) -> DAG | None:
+    """The round's newest submission, recorded or not."""
+    return DAG.objects.filter(round=round_, fence__gt=0).order_by("-fence").first()

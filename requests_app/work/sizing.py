@@ -1,24 +1,26 @@
 """With what a round is planned, or a rescue submitted: hints, what was measured, limits and pins brought together (spec 5.3).
 
-Owns where they come from, how large a round is, and the form of ``Round.sizing``. The rules are ``dags_app.planning.adaptive``.
+Owns where they come from (what was measured from all rounds, those of former versions too: spec 5.6), how large a round is, and
+the form of ``Round.sizing``. The rules are ``dags_app.planning.adaptive``.
 An adaptive request is sized whole; another keeps its splitting and cores, and gets measured memory, sizes and profile.
 See docs/design/model.md, Rounds and rescues; docs/adr/0071.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 from typing import Any
 
-from dags_app.models import DAG, WorkUnit, WorkUnitState
+from dags_app.histogram import quantile
+from dags_app.models import DAG, StepMeasurement, WorkUnit, WorkUnitState
 from dags_app.planning.adaptive import size_rescue, size_round
 from dags_app.planning.levels import FIRST_TASK
-from dags_app.planning.measured import Sizing, SizingLimits
+from dags_app.planning.measured import Sizing, SizingLimits, Spread, StepMeasured
 from dags_app.planning.sizing import sizes_from_json
 from dags_app.planning.specs import ResourceSpec, WorkflowSpec
-from requests_app.limits import limit_int
-from requests_app.models import Request
-from requests_app.work.measured import measured_of
+from requests_app.limits import limits_now
+from requests_app.models import Request, Workflow
 from requests_app.work.overrides import overrides_of, pins_of
 from requests_app.work.spec import spec_of
 from wms2.conf import conf
@@ -53,7 +55,7 @@ def _units_of_round(request: Request, *, first: bool) -> int:
     if request.adaptive and first and not WorkUnit.objects.filter(workflow=request.workflow, state=WorkUnitState.DONE).exists():
         return min(settings.first_round_units, most)
     pinned = overrides_of(request).work_units_per_round
-    return min(pinned or (limit_int("work_units_per_round") if request.adaptive else most), most)
+    return min(pinned or (limits_now().work_units_per_round if request.adaptive else most), most)
 
 
 def sizing_kept(sizing: Sizing) -> dict[str, Any]:
@@ -100,6 +102,59 @@ def _limits() -> SizingLimits:
         min_jobs=settings.sizing_min_jobs,
         split_below=settings.split_below,
         overcommit_max=settings.overcommit_max,
-        jobs_per_work_unit=limit_int("jobs_per_work_unit"),
+        jobs_per_work_unit=limits_now().jobs_per_work_unit,
         max_jobs_per_work_unit=settings.max_jobs_per_work_unit,
     )
+
+
+_PLAIN = (
+    "step", "processes", "threads", "jobs", "events_read", "events_written", "lumis_read", "files_read", "wall_seconds",
+    "cpu_seconds", "bytes_written",
+)  # fmt: skip
+
+
+def measured_of(workflow: Workflow) -> list[StepMeasured]:
+    """Each step by round and how it ran; of a former version, whose rounds count below 0, steps configured as this one's."""
+    found: list[StepMeasured] = []
+    own, shift = _configured(workflow), 0
+    for version in _versions(workflow):
+        same = {step for step, configured in _configured(version).items() if own.get(step) == configured}
+        shift -= 0 if version == workflow else version.rounds.count()
+        rows = StepMeasurement.objects.filter(round__workflow=version, step__in=same).select_related("round")
+        found += [_measured(row, row.round.index + shift) for row in rows.order_by("round__index", "step", "id")]
+    return found
+
+
+def _measured(row: StepMeasurement, round_index: int) -> StepMeasured:
+    plain = {name: getattr(row, name) for name in _PLAIN}
+    return StepMeasured(
+        round_index=round_index,
+        job_seconds=spread(row, "job_seconds"),
+        seconds_per_event=spread(row, "seconds_per_event"),
+        rss_mb=spread(row, "rss_mb"),
+        slot_rss_mb=spread(row, "slot_rss_mb"),
+        **plain,
+    )
+
+
+def spread(row: StepMeasurement, name: str) -> Spread:
+    """How a quantity is spread over the jobs of a row; 0 where none told it."""
+    return Spread(*(quantile(row.histograms.get(name, {}), share) or 0.0 for share in (0.5, 0.95)))
+
+
+def _versions(workflow: Workflow) -> Iterable[Workflow]:
+    """This workflow, then those of the versions before it, newest first."""
+    yield workflow
+    name = workflow.request.previous_version_request_id
+    for _ in range(conf().max_versions):
+        before = Request.objects.filter(request_name=name).select_related("workflow").defer("request_data", "workflow__psets")
+        request = before.first()
+        if request is None:
+            return
+        if hasattr(request, "workflow"):
+            yield request.workflow
+        name = request.previous_version_request_id
+
+
+def _configured(workflow: Workflow) -> dict[str, tuple[str, str]]:
+    return {step.name: (step.config_cache_id, step.cmssw_version) for step in spec_of(workflow).steps}

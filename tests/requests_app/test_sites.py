@@ -9,7 +9,7 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
-from requests_app.lifecycle.site_bans import sites_judge
+from requests_app.lifecycle.active import sites_judge
 from requests_app.models import Event, Request, RequestStatus
 from requests_app.services import request_abort
 from sites_app.bans import SiteFailures, bans_active

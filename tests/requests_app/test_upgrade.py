@@ -24,7 +24,7 @@ from outputs_app.executor import due_effects
 from outputs_app.models import BlockStatus, DatasetOwner, Effect, EffectState, ProcessingBlock
 from outputs_app.owning import lumi_next, names_refuse
 from requests_app.lifecycle import leader
-from requests_app.limits import limit_int
+from requests_app.limits import limits_now
 from requests_app.models import LEADER_LEASE, InputFile, Limit, Request
 from requests_app.work.exclusions import exclusions_open
 from requests_app.work.spec import spec_of, spec_to_json
@@ -314,12 +314,12 @@ def test_the_slots_of_a_known_schedd_are_not_filled_by_a_new_default(database: N
     with connection.cursor() as cursor:  # processes of the version before read it
         cursor.execute("SELECT collector FROM schedds")
         assert cursor.fetchall() == [("c:9618",)]
-    assert (limit_int(name), Limit.objects.get().pk) == (10, name)
+    assert (getattr(limits_now(), name), Limit.objects.get().pk) == (10, name)
 
     decide = import_module("requests_app.migrations.0025_merge_groups").as_by_default_so_far
     Limit.objects.update(value=40)
     decide(apps, None)
-    assert limit_int(name) == 40, "an operator's limit stays"
+    assert getattr(limits_now(), name) == 40, "an operator's limit stays"
     Limit.objects.all().delete()
     with monkeypatch.context() as chosen:
         chosen.setenv("WMS2_DAG_MAX_MERGE_GROUPS", "40")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from requests_app.admission.queue import admit
-from requests_app.lifecycle.site_bans import sites_judge
+from requests_app.lifecycle.active import sites_judge
 from requests_app.models import Event, RequestStatus
 from sites_app import guard
 from sites_app.bans import SiteFailures

@@ -10,7 +10,7 @@ from django.test import Client
 
 from dags_app.models import WorkUnitState
 from outputs_app.models import Effect, EffectKind, EffectState
-from requests_app.limits import limit_int
+from requests_app.limits import limits_now
 from requests_app.models import HoldCode, Limit, Request, RequestStatus, RequestTransition
 from sites_app.models import ScheddState
 from tests.support.html import links, text
@@ -382,7 +382,7 @@ def test_a_limit_that_has_no_row_yet_is_changed_with_a_reason(operator: Client) 
     assert "0 slots are in use." in said
     data = {"id": "max_active_dags", "seen": "300", "reason": "because", "value": "12"}
     assert operator.post(f"{LIMITS}/verb/change/", data)["Location"] == f"{LIMITS}/"
-    assert limit_int("max_active_dags") == 12
+    assert limits_now().max_active_dags == 12
     row = Limit.objects.get(name="max_active_dags")
     assert (row.actor, row.reason) == ("olga", "because")
     assert audited("max_active_dags") == [("olga", "limit_set", "done", "because")]
@@ -392,7 +392,7 @@ def test_a_limit_that_has_no_row_yet_is_changed_with_a_reason(operator: Client) 
 def test_a_value_that_the_knob_refuses_changes_nothing(operator: Client, value: str) -> None:
     data = {"id": "max_active_dags", "seen": "300", "reason": "because", "value": value}
     assert operator.post(f"{LIMITS}/verb/change/", data).status_code in (400, 409)
-    assert limit_int("max_active_dags") == 300
+    assert limits_now().max_active_dags == 300
 
 
 def test_a_knob_that_needs_a_restart_is_no_limit(operator: Client) -> None:

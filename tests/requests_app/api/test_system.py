@@ -11,7 +11,7 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from dags_app.models import DAGStatus
-from requests_app.limits import CHANGEABLE, limit_int
+from requests_app.limits import CHANGEABLE, limits_now
 from requests_app.models import HoldCode, Installation, Lease, Limit, RequestStatus
 from requests_app.monitoring import health
 from sites_app.models import Site, SiteBan, SiteRse, SiteStatus
@@ -96,7 +96,7 @@ def test_limits_are_told_with_their_defaults_and_changed_with_a_reason(operator:
     after = {row["name"]: row for row in response.json()["limits"]}["max_active_dags"]
     assert (after["value"], after["default"], after["changed_by"], after["reason"]) == (20, 300, "olga", "schedd upgrade")
     assert (type(after["value"]), type(before["error_hold_threshold"]["value"])) == (int, float), "20, not 20.0"
-    assert limit_int("max_active_dags") == 20
+    assert limits_now().max_active_dags == 20
     assert set(AuditEntry.objects.values_list("action", "target")) == {
         ("limit_set", "max_active_dags"),
         ("limit_set", "error_hold_threshold"),

@@ -24,10 +24,9 @@ from outputs_app.models import (
     ProcessingBlock,
     Prognosis,
 )
-from requests_app.lifecycle import archiving, validating
-from requests_app.lifecycle.archiving import archive_root, requests_archive
+from requests_app.lifecycle import packing, validating
 from requests_app.lifecycle.evaluator import evaluate_one
-from requests_app.lifecycle.packing import dags_pack
+from requests_app.lifecycle.packing import archive_root, dags_pack, requests_archive
 from requests_app.models import Event, HoldCode, Request, RequestStatus, RequestTransition
 from requests_app.services import input_files_restore, request_complete, request_hold, request_release
 from requests_app.services.release import Changes
@@ -322,7 +321,7 @@ def test_it_is_not_archived_before_its_time_or_while_something_is_owed(
         IntegrityCase.objects.create(request=workflow.request, block=block, name="/store/a.root", **said)
     if why == "never":
         never = conf().model_copy(update={"archive_after_days": 0.0})
-        monkeypatch.setattr(archiving, "conf", lambda: never)
+        monkeypatch.setattr(packing, "conf", lambda: never)
     assert requests_archive() == 0
     assert not archived(dag)
 
@@ -350,7 +349,7 @@ def test_a_kill_between_copy_row_and_removal_is_repaired_by_the_next_pass(
             raise Killed
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(archiving, "crash_point", kill)
+        patch.setattr(packing, "crash_point", kill)
         requests_archive()
     dag.refresh_from_db()
     assert files_like(dag.submit_dir, "workflow.*"), "it can be read all the time"

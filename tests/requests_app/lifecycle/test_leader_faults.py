@@ -14,7 +14,7 @@ from django.utils import timezone
 from dags_app.models import DAG, DAGStatus
 from dags_app.services.watch import looks, schedd_heard
 from requests_app.lifecycle import leader
-from requests_app.lifecycle.orphans import orphans_remove
+from requests_app.lifecycle.watching import orphans_remove
 from requests_app.models import Lease, Request
 from sites_app.models import Schedd
 from tests.support.faults import fault

@@ -13,7 +13,7 @@ from django.utils import timezone
 from dags_app.models import DAG, DAGHistory, DAGStatus, FailureCategory, FailureGroup, FailureSample
 from dags_app.services.submit import SUBMIT_INTENT
 from requests_app.lifecycle import cycle, leader, retention
-from requests_app.lifecycle.orphans import RETURNED
+from requests_app.lifecycle.watching import RETURNED
 from requests_app.models import EVALUATED, Event, Lease, Request, RequestStatus, RequestTransition
 from tests.support.rows import dag_row, request_row, workflow_row
 from tests.support.statements import statements

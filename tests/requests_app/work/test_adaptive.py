@@ -22,10 +22,9 @@ from requests_app.models import Request, RequestStatus, Workflow
 from requests_app.selectors.rounds import rounds_of
 from requests_app.work import planner, sizing
 from requests_app.work.exclusions import bad_input_read
-from requests_app.work.measured import measured_of
 from requests_app.work.planner import round_plan
 from requests_app.work.rounds import round_close
-from requests_app.work.sizing import rescue_sizing
+from requests_app.work.sizing import measured_of, rescue_sizing
 from sites_app.models import Site, SiteRse
 from tests.support.rows import dag_row, generation_spec, request_row, unit_row, workflow_row
 

@@ -10,9 +10,8 @@ from dags_app.planning.plan import LeftOut, jobs_of
 from dags_app.planning.specs import JobSpec, SplittingAlgo
 from requests_app.models import InputFile, Workflow
 from requests_app.work.input_places import Places
-from requests_app.work.inputs import lumi_specs
 from requests_app.work.ledger import ledger_of
-from requests_app.work.left import work_left
+from requests_app.work.left import lumi_specs, work_left
 from sites_app.models import Site, SiteRse
 from tests.support.rows import input_spec, workflow_row
 

@@ -26,7 +26,7 @@ from outputs_app.models import (
     OutputFile,
     ProcessingBlock,
 )
-from requests_app.limits import limit_int
+from requests_app.limits import limits_now
 from requests_app.models import (
     AFTER_WORK,
     TERMINAL,
@@ -120,7 +120,7 @@ def _dags(world: World, requests: dict[str, Request]) -> None:
             assert not live[name], f"{name} ({request.status}) has a live DAG"
             assert not running[name], f"{name} ({request.status}): a DAGMan job runs"
         assert fences[name] == sorted(set(fences[name])), f"{name}: fences {fences[name]}"
-    assert live.total() <= limit_int("max_active_dags"), f"{live.total()} live DAGs"
+    assert live.total() <= limits_now().max_active_dags, f"{live.total()} live DAGs"
 
 
 def _accounts(world: World) -> None:

@@ -18,8 +18,7 @@ from outputs_app.models import (
     OutputFile,
     Prognosis,
 )
-from requests_app.lifecycle.archiving import requests_archive
-from requests_app.lifecycle.packing import dags_pack
+from requests_app.lifecycle.packing import dags_pack, requests_archive
 from requests_app.models import Harvest, HarvestState, HoldCode, Request, RequestStatus
 from requests_app.services.intake import Received, request_receive
 from sites_app.models import Schedd, Site
