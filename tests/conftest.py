@@ -16,7 +16,7 @@ from wms2.api import rate_limits
 from wms2.brake import use_attempts
 from wms2.circuits import circuits, use_circuits
 from wms2.conf import conf
-from wms2.kept import KeptHere
+from wms2.kept import Kept
 
 pytest.register_assert_rewrite("tests.pool.faulty_units")
 side_by_side.set_apart()
@@ -49,13 +49,13 @@ def _limits_are_read_at_no_time_of_their_own(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.fixture(autouse=True)
 def _every_circuit_is_closed() -> None:
     """What one test did to a service is not known to the next, nor to the stack's own processes."""
-    use_circuits(KeptHere())
+    use_circuits(Kept())
 
 
 @pytest.fixture(autouse=True)
 def _no_sign_in_has_failed() -> None:
     """Wrong passwords and tokens of one test are not counted against the next."""
-    use_attempts(KeptHere())
+    use_attempts(Kept())
 
 
 @pytest.fixture(autouse=True)
@@ -102,7 +102,7 @@ def ready(transactional_db: None, outside_world: None) -> None:
 
     circuits_share()
     circuits().clear()  # what a worker that was killed has left to the next
-    use_circuits(KeptHere())
+    use_circuits(Kept())
     installation_claim()
     schedd_ensure_configured()
     sites_sync()

@@ -11,7 +11,7 @@ from django.utils.module_loading import autodiscover_modules
 
 from wms2.brake import sign_in_braked, use_attempts
 from wms2.circuits import use_circuits
-from wms2.kept import Kept, KeptHere, KeptTogether
+from wms2.kept import Broker, Kept
 
 
 class Wms2Config(AppConfig):
@@ -37,10 +37,9 @@ class Wms2Config(AppConfig):
         admin.site.index_title = "All tables"
         admin.site.enable_nav_sidebar = False  # lists have many columns, and it repeats the index beside each of them
         circuits_share()
-        attempts_share()
-        if settings.CELERY_BROKER_URL.startswith("redis"):
-            prefix = f"wms2:{os.environ.get('WMS2_INSTANCE', '')}:rate"
-            rate_limits.use(rate_limits.RateLimits(settings.CELERY_BROKER_URL, prefix))
+        use_attempts(Kept(_broker("sign-in", "failed sign-ins are counted by this process alone")))
+        if broker := _broker("rate", "rates are not limited"):
+            rate_limits.use(rate_limits.RateLimits(broker))
         sign_in_braked.connect(audit_braked_sign_in, dispatch_uid="wms2.audit")
         post_migrate.connect(operators_group_ensure, sender=apps.get_app_config("auth"), dispatch_uid="wms2.operators")
         post_migrate.connect(resources_ensure, sender=self, dispatch_uid="wms2.resources")
@@ -49,16 +48,11 @@ class Wms2Config(AppConfig):
 
 def circuits_share() -> None:
     """Have the processes of this installation tell each other through the broker which services do not answer."""
-    use_circuits(_kept_in_broker("circuit", "circuits"))
+    use_circuits(Kept(_broker("circuit", "circuits are counted by this process alone")))
 
 
-def attempts_share() -> None:
-    """Have the web processes count failed sign-ins together."""
-    use_attempts(_kept_in_broker("sign-in", "failed sign-ins"))
-
-
-def _kept_in_broker(name: str, what: str) -> Kept:
+def _broker(name: str, silent: str) -> Broker | None:
     if not settings.CELERY_BROKER_URL.startswith("redis"):
-        return KeptHere()
+        return None
     instance = os.environ.get("WMS2_INSTANCE", "")  # not by conf(): a command that needs no settings must start
-    return KeptTogether(settings.CELERY_BROKER_URL, f"wms2:{instance}:{name}", what)
+    return Broker(settings.CELERY_BROKER_URL, f"wms2:{instance}:{name}", silent)

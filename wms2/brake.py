@@ -14,7 +14,7 @@ from django.dispatch import Signal
 from django.http import HttpRequest
 
 from wms2.conf import conf
-from wms2.kept import Counts, Kept, KeptHere
+from wms2.kept import Counts, Kept
 from wms2.metrics import SIGN_INS_BRAKED_TOTAL
 
 #: Sent once for each wait: ``way``, ``name``, ``address``, ``seconds``.
@@ -23,7 +23,7 @@ sign_in_braked = Signal()
 log = structlog.get_logger(__name__)
 
 
-_attempts: Kept = KeptHere()
+_attempts: Kept = Kept()
 
 
 def use_attempts(kept: Kept) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from wms2.errors import CircuitOpen, NotNow, ServiceRejected, ServiceUnavailable
-from wms2.kept import Counts, Kept, KeptHere
+from wms2.kept import Counts, Kept
 
 T = TypeVar("T")
 
@@ -95,7 +95,7 @@ def _standings(kept: Counts, *names: str) -> dict[str, Standing]:
     return {name: Standing(failures, pause) for name, ((failures, _), (_, pause)) in zip(names, pairs, strict=True)}
 
 
-_circuits = Circuits(KeptHere())
+_circuits = Circuits(Kept())
 
 
 def circuits() -> Circuits:

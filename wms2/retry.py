@@ -25,8 +25,8 @@ _BASE_SECONDS, _CAP_SECONDS = 0.5, 30.0
 LEASES_LOST: ContextVar[tuple[threading.Event, ...]] = ContextVar("leases_lost", default=())
 
 
-def retry_call(fn: Callable[[], T], *, tries: int = TRIES, sleep: Callable[[float], None] = time.sleep) -> T:
-    """Call ``fn`` until it returns, at most ``tries`` times; between two tries sleep a random part of a doubling pause.
+def retry_call(fn: Callable[[], T], *, tries: int = TRIES) -> T:
+    """Call ``fn`` until it returns, at most ``tries`` times, with a pause between two tries.
 
     Only ``ServiceUnavailable`` is worth another try, and not as ``CircuitOpen`` or ``NotNow``: the first was not even tried, the
     second would hear the same again. Only for calls that may be made twice; a submission never is.
@@ -35,8 +35,6 @@ def retry_call(fn: Callable[[], T], *, tries: int = TRIES, sleep: Callable[[floa
         LeaseLost: what the caller works at is somebody else's by now; nothing was called.
         Exception: what the last try raised.
     """
-    if tries < 1:
-        raise ValueError(f"tries is {tries}, need at least 1")
     for attempt in range(1, tries):
         _stop_if_lost()
         try:
@@ -44,7 +42,7 @@ def retry_call(fn: Callable[[], T], *, tries: int = TRIES, sleep: Callable[[floa
         except (CircuitOpen, NotNow):
             raise
         except ServiceUnavailable:
-            sleep(jittered_seconds(attempt))
+            pause(attempt)
     _stop_if_lost()
     return fn()
 
@@ -52,6 +50,11 @@ def retry_call(fn: Callable[[], T], *, tries: int = TRIES, sleep: Callable[[floa
 def _stop_if_lost() -> None:
     if any(lost.is_set() for lost in LEASES_LOST.get()):
         raise LeaseLost("not called: somebody else has it by now")
+
+
+def pause(attempt: int) -> None:
+    """Sleep after failed attempt number ``attempt``."""
+    time.sleep(jittered_seconds(attempt))
 
 
 def jittered_seconds(attempt: int) -> float:

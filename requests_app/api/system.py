@@ -24,7 +24,7 @@ from requests_app.selectors.admission import LimitInForce, admission_state, conf
 from requests_app.selectors.lifecycle import lifecycle_state
 from requests_app.selectors.summary import kept_counts, system_summary
 from wms2.api.pagination import PAGE_PARAMETERS, NumberedPages
-from wms2.api.preconditions import etag_of, if_match
+from wms2.api.preconditions import etag_of, if_match, require_version
 from wms2.api.problems import bad_field
 from wms2.api.shown import shown
 from wms2.api.verbs import actor_of
@@ -76,8 +76,8 @@ class AdmissionConfigView(ApiView):
         reason = asked.pop("reason")
         demanded = if_match(request)
         with transaction_lock(LockKey.LIMITS):
-            if demanded is not None:
-                demanded.require(limits_etag(config_in_force()))
+            if demanded:
+                require_version(demanded, limits_etag(config_in_force()))
             for name, value in sorted(asked.items()):
                 try:
                     limit_set(name=name, value=value, actor=actor_of(request), reason=reason)

@@ -36,6 +36,12 @@ def closed_port() -> int:
         return int(listener.getsockname()[1])
 
 
+@pytest.fixture(autouse=True)
+def _tries_follow_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No pause between two tries of a call."""
+    monkeypatch.setattr("wms2.retry.jittered_seconds", lambda attempt: 0.0)
+
+
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
     """``(service, operation, outcome)`` of every call made meanwhile."""

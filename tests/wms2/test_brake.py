@@ -17,7 +17,7 @@ from tests.support.problems import problem
 from wms2.brake import address_of, use_attempts
 from wms2.checks import check_configuration
 from wms2.conf import conf
-from wms2.kept import KeptHere, KeptTogether
+from wms2.kept import Broker, Kept
 from wms2.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
@@ -40,7 +40,7 @@ def moment(settings: Any) -> Moment:
     User.objects.create_user("rita", password="opensesame", is_staff=True)
     User.objects.create_user("stan", password="opensesame", is_staff=True)
     clock = Moment()
-    use_attempts(KeptHere(clock))
+    use_attempts(Kept(clock=clock))
     return clock
 
 
@@ -112,16 +112,16 @@ def test_wrong_tokens_are_braked_by_address_and_right_ones_never(moment: Moment)
 def test_all_processes_count_together_in_the_broker(moment: Moment) -> None:
     prefix = f"test:{uuid.uuid4()}"
     for _ in range(conf().sign_in_failures_per_name):
-        use_attempts(KeptTogether(os.environ["WMS2_BROKER_URL"], prefix, "failed sign-ins"))  # as if each time another process
+        use_attempts(Kept(Broker(os.environ["WMS2_BROKER_URL"], prefix, "failed sign-ins")))  # as if each time another process
         assert sign_in("/login/", "guess").status_code == 200
-    use_attempts(KeptTogether(os.environ["WMS2_BROKER_URL"], prefix, "failed sign-ins"))
+    use_attempts(Kept(Broker(os.environ["WMS2_BROKER_URL"], prefix, "failed sign-ins")))
     waits = sign_in("/login/", "opensesame")
     assert waits.status_code == 429
     assert 0 < int(waits["Retry-After"]) <= conf().sign_in_window_seconds
 
 
 def test_a_silent_broker_locks_nobody_out_and_each_process_still_brakes(moment: Moment) -> None:
-    use_attempts(KeptTogether("redis://127.0.0.1:1/0", "test", "failed sign-ins", moment))
+    use_attempts(Kept(Broker("redis://127.0.0.1:1/0", "test", "failed sign-ins", moment), moment))
     assert sign_in("/login/", "opensesame").status_code == 302
     assert [sign_in("/login/", "guess").status_code for _ in range(7)][-1] == 429
 

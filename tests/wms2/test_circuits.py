@@ -12,7 +12,7 @@ import pytest
 from tests.support.calls import Clock, Script, rejected, state, unavailable
 from wms2.circuits import CircuitBreaker, Circuits, Standing, circuits, use_circuits
 from wms2.errors import CircuitOpen, NotNow, ServiceRejected, ServiceUnavailable
-from wms2.kept import KeptHere, KeptTogether, redis_url
+from wms2.kept import Broker, Kept, redis_url
 from wms2.retry import retry_call
 
 
@@ -20,7 +20,7 @@ from wms2.retry import retry_call
 def _clock() -> Clock:
     """What the circuits of this process are timed by."""
     clock = Clock()
-    use_circuits(KeptHere(clock))
+    use_circuits(Kept(clock=clock))
     return clock
 
 
@@ -151,7 +151,7 @@ def test_retries_stop_at_the_moment_the_circuit_opens() -> None:
     breaker = CircuitBreaker("dbs")
     script = Script(unavailable(), unavailable(), unavailable(), "never asked")
     with pytest.raises(CircuitOpen):
-        retry_call(lambda: breaker.call(script), tries=5, sleep=lambda _: None)
+        retry_call(lambda: breaker.call(script), tries=5)
     assert script.calls == 3
 
 
@@ -167,7 +167,7 @@ def _prefix() -> str:
 
 
 def another_process(prefix: str) -> Circuits:
-    kept = KeptTogether(os.environ["WMS2_BROKER_URL"], prefix, "circuits")
+    kept = Kept(Broker(os.environ["WMS2_BROKER_URL"], prefix, "circuits"))
     use_circuits(kept)
     return circuits()
 
@@ -216,7 +216,7 @@ def test_an_answer_elsewhere_begins_the_count_anew_while_the_circuit_is_closed(p
 
 
 def test_without_a_broker_each_process_counts_for_itself(tmp_path: Path) -> None:
-    use_circuits(KeptTogether(f"unix://{tmp_path}/nobody.sock?db=0", "test", "circuits"))
+    use_circuits(Kept(Broker(f"unix://{tmp_path}/nobody.sock?db=0", "test", "circuits")))
     breaker = CircuitBreaker("dbs")
     for _ in range(3):
         with pytest.raises(ServiceUnavailable, match="refused"):

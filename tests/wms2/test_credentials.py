@@ -45,7 +45,7 @@ def bearer(path: Path) -> Credential:
 
 def service(url: str, authority: Authority, **who: Credential) -> HttpService:
     told = Credentials(**who, ca_path=str(authority.ca))
-    return HttpService("dbs", url, timeout_seconds=5, credentials=told, sleep=lambda _: None)
+    return HttpService("dbs", url, timeout_seconds=5, credentials=told)
 
 
 # --- when they end
@@ -189,7 +189,7 @@ def test_rucio_is_asked_with_the_renewed_proxy(authority: Authority, tmp_path: P
         f"[client]\nrucio_host = {server.url}\nauth_host = {server.url}\nauth_type = x509_proxy\naccount = wms2\n"
         f"client_x509_proxy = {proxy}\nca_cert = {authority.ca}\nauth_token_file_path = {tmp_path}/token\n"
     )
-    session, clients = RucioSession(tmp_path, "wms2", 5.0, sleep=lambda _: None), []
+    session, clients = RucioSession(tmp_path, "wms2", 5.0), []
     with pytest.raises(ServiceUnavailable, match=f"x509_proxy of rucio.cfg: No such file or directory: {proxy}"):
         session.call("whoami", lambda client: client.whoami())
     circuits().clear()

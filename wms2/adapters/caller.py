@@ -21,8 +21,8 @@ TIMEOUT_CODE = "timeout"
 class Caller:
     """Calls to one service at one place (host, URL or schedd)."""
 
-    def __init__(self, service: str, place: str, sleep: Callable[[float], None] = time.sleep) -> None:
-        self.breaker, self._sleep = CircuitBreaker(service, place), sleep
+    def __init__(self, service: str, place: str) -> None:
+        self.breaker = CircuitBreaker(service, place)
 
     def call(self, operation: str, fn: Callable[[], T], tries: int = TRIES) -> T:
         """What ``fn`` returns; errors are its own, and ``CircuitOpen``. More than one of ``tries`` only if it may be repeated."""
@@ -31,7 +31,7 @@ class Caller:
             with observed(self.breaker.service, operation):
                 return self.breaker.call(fn, operation)
 
-        return retry_call(once, tries=tries, sleep=self._sleep)
+        return retry_call(once, tries=tries)
 
 
 @contextmanager

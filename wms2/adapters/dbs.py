@@ -8,17 +8,15 @@ compared. One writer per block is the caller's duty (effects of a block are orde
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-from wms2.adapters.dbs_compare import differences
 from wms2.adapters.dbs_names import SERVICE, VALIDATION_CODE, check_name
-from wms2.adapters.dbs_payloads import block_payload, validate_block
+from wms2.adapters.dbs_payloads import block_payload, differences, validate_block
 from wms2.adapters.dbs_queries import DbsQueries, dbs_fault
 from wms2.adapters.http import Credentials, HttpService, Params
 from wms2.adapters.types import BlockSpec, DbsFile, DbsFileInfo
 from wms2.errors import NotFoundInService, ServiceRejected, ServiceUnavailable
-from wms2.retry import TRIES, jittered_seconds
+from wms2.retry import TRIES, pause
 
 CREATE_BY = "WMS2"
 #: A lumi is a row in DBS; a block of some hundred files is stored in one transaction, while the client waits.
@@ -37,7 +35,6 @@ class Dbs(DbsQueries):
         writer_url: ``…/DBSWriter``, for writes and for reading back what was written (a reader may lag behind).
         timeout_seconds: per call.
         credentials: certificate paths.
-        sleep: for pauses between tries; injected by tests.
     """
 
     def __init__(
@@ -47,13 +44,12 @@ class Dbs(DbsQueries):
         *,
         timeout_seconds: float = 30.0,
         credentials: Credentials | None = None,
-        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         def service(url: str, factor: float = 1.0) -> HttpService:
             limit = timeout_seconds * factor
-            return HttpService(SERVICE, url, timeout_seconds=limit, credentials=credentials, fault_parser=dbs_fault, sleep=sleep)
+            return HttpService(SERVICE, url, timeout_seconds=limit, credentials=credentials, fault_parser=dbs_fault)
 
-        self._writer, self._bulk, self._sleep = service(writer_url), service(writer_url, _BULK_TIMEOUT_FACTOR), sleep
+        self._writer, self._bulk = service(writer_url), service(writer_url, _BULK_TIMEOUT_FACTOR)
         #: What was written, as the writer has it.
         self.outputs = DbsQueries(self._writer)
         super().__init__(service(reader_url))
@@ -100,7 +96,7 @@ class Dbs(DbsQueries):
                 self._refuse_files_of_other_blocks(block, block.files, operation)
             if attempt == TRIES or isinstance(error, ServiceRejected):
                 raise error
-            self._sleep(jittered_seconds(attempt))
+            pause(attempt)
 
     def _registered(self, block: BlockSpec, operation: str) -> bool:
         """Whether DBS has the block; closed, if it was begun open.

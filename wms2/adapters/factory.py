@@ -1,6 +1,6 @@
 """The adapters of this process, built once from ``wms2.conf``. Everything outside is reached through these functions.
 
-There is no switch to a fake: another service is chosen by its URL. ``reset`` is for tests that change the environment.
+There is no switch to a fake: another service is chosen by its URL.
 """
 
 from __future__ import annotations

@@ -8,8 +8,7 @@ Only jobs that carry this instance's stamp are ever touched.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -38,7 +37,6 @@ class HtcondorAdapter:
         token_dir: directory of IDTOKENs; "" for the configuration's own methods.
         timeout_seconds: limit of one question, per try.
         submit_timeout_seconds: limit of a submission.
-        sleep: for pauses between tries; injected by tests.
     """
 
     def __init__(
@@ -50,12 +48,11 @@ class HtcondorAdapter:
         token_dir: str = "",
         timeout_seconds: float = 30.0,
         submit_timeout_seconds: float = 60.0,
-        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._place = Place(schedd_name, collector, token_dir)
         self._instance = instance
         self._timeout_seconds, self._submit_timeout_seconds = timeout_seconds, submit_timeout_seconds
-        self._caller = Caller(SERVICE, f"{schedd_name or 'the pool'} via {collector}", sleep)
+        self._caller = Caller(SERVICE, f"{schedd_name or 'the pool'} via {collector}")
 
     # --- submission
 

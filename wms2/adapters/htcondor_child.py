@@ -1,6 +1,6 @@
 """The process that talks to HTCondor: ``python -m wms2.adapters.htcondor_child``, JSON questions on stdin, answers on stdout.
 
-The only module (with ``htcondor_submit``) that imports ``htcondor2``. Why a process: a call to a silent daemon lasts 60 s or
+The only module that imports ``htcondor2``. Why a process: a call to a silent daemon lasts 60 s or
 more, holds Python's interpreter lock all that time (measured) and takes no limit; in a thread it would freeze the whole worker. A
 process can be killed, and has its own working directory, configuration and environment, which a submission needs.
 
@@ -19,14 +19,17 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import classad2
 import htcondor2
 
-from wms2.adapters.htcondor_submit import Refused, submit_dag, submit_job
-
 Call = Mapping[str, Any]
+
+
+class Refused(Exception):
+    """The submission cannot be made; nothing was sent to the schedd."""
 
 
 class Client:
@@ -99,15 +102,59 @@ class Client:
         return [plain(ad) for ad in self._collector.query(htcondor2.AdType.Startd, projection=call["projection"])]
 
     def submit(self, call: Call) -> int:
-        """Submit a DAG; its cluster."""
-        # Locate first: nothing is written into the directory when there is no schedd to take it.
-        return submit_dag(
-            self._schedd(), call["submit_dir"], call["dag_file"], call["attributes"], call["priority"], call["units"]
-        )
+        """Submit ``dag_file`` of ``submit_dir``, on the schedd's file system; its cluster.
+
+        A rescue file that is there is used (DAGMan's AutoRescue). What an earlier submission left behind is written over: with
+        ``update_submit``, never with ``force``, which would rename the rescue files of both levels and start from nothing.
+        ``Submit.from_dag`` works only in the DAG's directory, and needs ``BIN`` of the configuration to hold ``condor_dagman``.
+
+        Raises:
+            Refused: before anything was sent.
+            htcondor2.HTCondorException: the schedd did not take it, or its answer was lost: unknown.
+        """
+        schedd = self._schedd()  # first: nothing is written into the directory when there is no schedd to take it
+        path, dag_file = Path(call["submit_dir"]), call["dag_file"]
+        if not (path / dag_file).is_file():
+            raise Refused(f"no file {path / dag_file}")
+        if not os.access(path, os.W_OK):
+            raise Refused(f"{path} is not writable: DAGMan's files could not be made there")
+        _refuse_finished(path / f"{dag_file}.metrics")
+        os.chdir(path)
+        options = {"Priority": call["priority"], "MaxJobs": call["units"], "UpdateSubmit": True}
+        try:
+            description = htcondor2.Submit.from_dag(dag_file, options)
+        except (htcondor2.HTCondorException, OSError) as error:
+            raise Refused(f"{path / dag_file} cannot be submitted: {error}") from error
+        return _submitted(schedd, description, call)
 
     def submit_job(self, call: Call) -> int:
-        """Submit a single job; its cluster."""
-        return submit_job(self._schedd(), call["submit_dir"], call["text"], call["attributes"])
+        """Submit one job with ``submit_dir`` as its directory; errors as ``submit``."""
+        schedd = self._schedd()
+        try:
+            os.chdir(call["submit_dir"])
+            description = htcondor2.Submit(call["text"])
+        except (htcondor2.HTCondorException, OSError, ValueError) as error:
+            raise Refused(f"a job of {call['submit_dir']} cannot be submitted: {error}") from error
+        return _submitted(schedd, description, call)
+
+
+def _submitted(schedd: Any, description: Any, call: Call) -> int:
+    """With its stamps, whose values are ClassAd literals already."""
+    for name, literal in call["attributes"].items():
+        description[f"My.{name}"] = literal
+    return int(schedd.submit(description).cluster())
+
+
+def _refuse_finished(metrics: Path) -> None:
+    """A DAG that ran to its end has no rescue file: submitted again, it would run everything again."""
+    try:
+        exit_code = json.loads(metrics.read_text()).get("exitcode")
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError, AttributeError) as error:
+        raise Refused(f"{metrics} cannot be read: {error}; look whether the DAG has finished") from error
+    if exit_code == 0:
+        raise Refused(f"{metrics} says that this DAG has finished; submitting it again would run everything again")
 
 
 def plain(ad: Mapping[str, Any]) -> dict[str, Any]:

@@ -73,7 +73,6 @@ class HttpService:
         timeout_seconds: limit of one try, first byte sent to last byte read; when streaming, of the silence between bytes.
         credentials: files that are read at each use: a renewed one counts from the next call on.
         fault_parser: reads the service's error answers.
-        sleep: for the pauses between tries; injected by tests.
     """
 
     def __init__(
@@ -84,12 +83,11 @@ class HttpService:
         timeout_seconds: float,
         credentials: Credentials | None = None,
         fault_parser: FaultParser = plain_fault,
-        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.service, self.base_url = service, base_url.rstrip("/")
         self._timeout_seconds, self._credentials = timeout_seconds, credentials or Credentials()
         self._fault_parser = fault_parser
-        self.caller = Caller(service, self.base_url.partition("://")[2], sleep)
+        self.caller = Caller(service, self.base_url.partition("://")[2])
         self._local = threading.local()
 
     def get_json(self, path: str, *, operation: str, params: Params = None) -> object:

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,9 +21,8 @@ from rucio.common.exception import (
     UnsupportedOperation,
 )
 
-from wms2.adapters.rucio_errors import SERVICE
 from wms2.adapters.rucio_rules import RucioRules
-from wms2.adapters.rucio_session import RucioSession
+from wms2.adapters.rucio_session import SERVICE, RucioSession
 from wms2.adapters.rucio_types import (
     BLOCK_REPLICAS,
     BLOCKS,
@@ -58,16 +55,13 @@ class RucioAdapter(RucioRules):
         account: acts as this account; its rules are this account's.
         scope: ``cms``, or a test scope.
         timeout_seconds: time limit of one try of a call.
-        sleep: for pauses between tries; injected by tests.
 
     Raises:
         ConfigurationError: the client configuration is missing or incomplete.
     """
 
-    def __init__(
-        self, home: Path, account: str, scope: str, timeout_seconds: float, sleep: Callable[[float], None] = time.sleep
-    ) -> None:
-        super().__init__(RucioSession(home, account, timeout_seconds, sleep), scope)
+    def __init__(self, home: Path, account: str, scope: str, timeout_seconds: float) -> None:
+        super().__init__(RucioSession(home, account, timeout_seconds), scope)
 
     def ping(self) -> str:
         """The server's version, after logging in."""
@@ -122,8 +116,11 @@ class RucioAdapter(RucioRules):
             return 0
         dids = [self._did(lfn) for lfn in sorted(lfns) if lfn in inside]
         for batch in _batches(dids):
-            self._session.call("detach_files", partial(_detach, scope=self.scope, block=block, dids=batch))
+            self._detach(block, batch)
         return len(dids)
+
+    def _detach(self, block: str, dids: Sequence[Mapping[str, str]]) -> None:
+        self._session.call("detach_files", lambda client: client.detach_dids(self.scope, block, dids))
 
     def _add_replicas(self, rse: str, entries: Entries) -> None:
         self._session.call("register_files", lambda client: client.add_replicas(rse, entries))
@@ -179,11 +176,8 @@ class RucioAdapter(RucioRules):
             NotFoundInService: there is no such block.
         """
         closed = self._session.call_unless(UnsupportedOperation, "close_block", lambda client: client.close(self.scope, block))
-        if not closed and self._is_open(block):
+        if not closed and self._session.call("close_block", lambda client: client.get_did(self.scope, block)["open"]):
             raise ServiceRejected(SERVICE, "close_block", f"{block} cannot be closed", UnsupportedOperation.__name__)
-
-    def _is_open(self, block: str) -> bool:
-        return bool(self._session.call("close_block", lambda client: client.get_did(self.scope, block)["open"]))
 
     # --- RSEs and locations
 
@@ -246,10 +240,6 @@ class RucioAdapter(RucioRules):
 
     def _did(self, name: str) -> dict[str, str]:
         return {"scope": self.scope, "name": name}
-
-
-def _detach(client: Any, *, scope: str, block: str, dids: Sequence[Mapping[str, str]]) -> None:
-    client.detach_dids(scope, block, dids)
 
 
 def _batches(items: Sequence[T]) -> list[Sequence[T]]:

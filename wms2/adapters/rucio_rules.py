@@ -16,8 +16,7 @@ from typing import Any
 
 from rucio.common.exception import DuplicateRule, RuleNotFound, UnsupportedOperation
 
-from wms2.adapters.rucio_errors import SERVICE
-from wms2.adapters.rucio_session import RucioSession
+from wms2.adapters.rucio_session import SERVICE, RucioSession
 from wms2.adapters.rucio_types import RULE, RULES, Placed, RuleInfo, RuleState
 from wms2.adapters.wire import parse
 from wms2.errors import AwaitsPerson, ServiceRejected, ServiceUnavailable

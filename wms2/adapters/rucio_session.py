@@ -1,4 +1,4 @@
-"""How Rucio is reached: the client configuration, one rucio-clients client per thread, time limits, retries, circuit breaker.
+"""How Rucio is reached: the client configuration, one rucio-clients client per thread, time limits, what a failure means.
 
 rucio-clients is driven with explicit values from ``<home>/etc/rucio.cfg``; the process environment (RUCIO_HOME, RUCIO_ACCOUNT, …)
 is neither read nor changed, so adapters of two accounts may live in one process. No operation is known here.
@@ -11,23 +11,40 @@ import logging
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from json import JSONDecodeError
 from pathlib import Path
 from typing import Any, TypeVar
 
+import requests
 from rucio.client import Client
 from rucio.common.exception import RucioException
 
-from wms2.adapters.caller import Caller
-from wms2.adapters.rucio_errors import SERVICE, failure
+from wms2.adapters.caller import TIMEOUT_CODE, Caller
 from wms2.credentials import Credential, CredentialUnusable
-from wms2.errors import ConfigurationError, ServiceUnavailable
+from wms2.errors import ConfigurationError, NotFoundInService, NotNow, ServiceError, ServiceRejected, ServiceUnavailable
 
 T = TypeVar("T")
 
+SERVICE = "rucio"
+
+# Rucio's exception classes have no common base for "later" or "not there", so they are listed.
+_LATER = frozenset(
+    {"DatabaseException", "ReplicationRuleCreationTemporaryFailed", "ResourceTemporaryUnavailable", "ServerConnectionException"}
+    | {"ServiceUnavailable"}
+)
+_NOT_FOUND = frozenset(
+    {"AccountNotFound", "DataIdentifierNotFound", "ReplicaNotFound", "RSENotFound", "RuleNotFound", "ScopeNotFound"}
+)
+# A storage element is blocked for a while, as in an intervention; Rucio itself is well.
+_NOT_NOW = frozenset({"RSEWriteBlocked"})
+# Classes that say nothing by themselves: an unexpected fault of the server, a login that failed for whatever reason. The HTTP
+# status tells.
+_UNSPECIFIC = frozenset({"RucioException", "CannotAuthenticate"})
+_TOO_MANY_REQUESTS = 429
+_SERVER_ERROR = 500
+_MAX_DETAIL = 500
 _CONNECT_SECONDS = 5.0
 _DEFAULT_ORGANISATION = "def"
 # What each way to log in needs from the configuration.
@@ -163,16 +180,15 @@ class RucioSession:
         home: RUCIO_HOME, the directory with ``etc/rucio.cfg``.
         account: the Rucio account to act as.
         timeout_seconds: limit of the silence between bytes; connecting may take 5 s of it.
-        sleep: for the pauses between tries; injected by tests.
 
     Raises:
         ConfigurationError: the configuration is missing or incomplete.
     """
 
-    def __init__(self, home: Path, account: str, timeout_seconds: float, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, home: Path, account: str, timeout_seconds: float) -> None:
         self.account = account
         self._config = read_config(home, account)
-        self._caller = Caller(SERVICE, self._config.rucio_host.partition("://")[2], sleep)
+        self._caller = Caller(SERVICE, self._config.rucio_host.partition("://")[2])
         self._timeout_seconds = timeout_seconds
         self._local = threading.local()
 
@@ -233,3 +249,39 @@ class RucioSession:
             self._local.client, self._local.made_with = client, made_with
         client._answer = answer
         return client
+
+
+def failure(operation: str, error: Exception, status: int | None) -> ServiceError:
+    """The error to raise from what rucio-clients, requests or the JSON decoder raised.
+
+    Its class name becomes ``ServiceError.code``; the text is for people and is never matched. ``status``: HTTP status of the
+    last answer in this call, if any came.
+    """
+    if isinstance(error, requests.Timeout):
+        return ServiceUnavailable(SERVICE, operation, _one_line(str(error)), TIMEOUT_CODE)
+    code = type(error).__name__
+    if not isinstance(error, RucioException):
+        return ServiceUnavailable(SERVICE, operation, f"{code}: {_one_line(str(error))}", code)
+    return _class_for(code, status)(SERVICE, operation, _detail(error), code)
+
+
+def _class_for(code: str, status: int | None) -> type[ServiceError]:
+    if code in _NOT_NOW:
+        return NotNow
+    if code in _LATER:
+        return ServiceUnavailable
+    if code in _UNSPECIFIC and status is not None and (status >= _SERVER_ERROR or status == _TOO_MANY_REQUESTS):
+        return ServiceUnavailable
+    return NotFoundInService if code in _NOT_FOUND else ServiceRejected
+
+
+def _detail(error: RucioException) -> str:
+    """The specific part: Rucio prints a general sentence, then a line ``Details: …``."""
+    general, _, details = str(error).partition("\nDetails: ")
+    return _one_line(details or general)
+
+
+def _one_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    line = lines[0] if lines else "no message"
+    return line if len(line) <= _MAX_DETAIL else line[:_MAX_DETAIL] + "…"

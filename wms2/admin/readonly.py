@@ -15,7 +15,7 @@ from django.db.models import JSONField, QuerySet
 from django.http import HttpRequest
 
 from wms2.admin.shown import badge_column, json_field, link_column, since_column
-from wms2.admin.verbs import VerbsMixin
+from wms2.admin.verbs import VerbsAdmin
 
 #: Text columns that are as large as documents.
 _LARGE_TEXT = frozenset({"psets"})
@@ -49,7 +49,7 @@ class BoundedPaginator(Paginator):
         return int(self.object_list.order_by()[: MOST + 1].count())
 
 
-class ReadOnlyAdmin(VerbsMixin, admin.ModelAdmin):
+class ReadOnlyAdmin(VerbsAdmin):
     """No adding, no deleting, no saving; every member of the staff may look.
 
     A list, newest first, reads rows that it links to in the same query, and JSON columns neither of its own rows nor of these; it
@@ -153,7 +153,7 @@ def rows_admin(
     Args:
         columns: names are shown as their fields are: links, ages, badges; ``=name`` as it stands.
         filters, search, parts, order: ``list_filter``, ``exact_search``, ``search_fields``, ``ordering``.
-        links: as ``VerbsMixin`` has them.
+        links: as ``VerbsAdmin`` has them.
     """
     members = {
         "list_display": tuple(_column(model, each) for each in columns), "list_filter": filters, "exact_search": search,

@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import messages
+from django.contrib.admin import ModelAdmin
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.utils import unquote
 from django.contrib.admin.views.main import ERROR_FLAG
@@ -74,12 +75,9 @@ def verb_url(model: type[Model], verb: str, keys: Sequence[Any], back: str = "")
     return f"{url}?{urlencode(given)}"
 
 
-class VerbsMixin:
-    """For a ModelAdmin: list actions, buttons and the page of confirmation of the model's verbs."""
+class VerbsAdmin(ModelAdmin):
+    """List actions, buttons and the page of confirmation of the model's verbs."""
 
-    model: type[Model]
-    opts: Any
-    admin_site: Any
     #: (text, model, by which of its lookups) of lists of what belongs to a row.
     links: Sequence[tuple[str, type[Model], str]] = ()
 
@@ -87,7 +85,7 @@ class VerbsMixin:
         """The page of confirmation beside the usual ones."""
         name = f"{self.opts.app_label}_{self.opts.model_name}_verb"
         own = path("verb/<slug:verb>/", self.admin_site.admin_view(self.verb_view), name=name)
-        return [own, *super().get_urls()]  # type: ignore[misc]
+        return [own, *super().get_urls()]
 
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
         """One for each verb, for operators."""
@@ -105,14 +103,13 @@ class VerbsMixin:
             wrong = True
         if wrong:
             return HttpResponseRedirect(f"{request.path}?{ERROR_FLAG}=1")
-        found: HttpResponse = super().changelist_view(request, extra_context)  # type: ignore[misc]
-        return found
+        return super().changelist_view(request, extra_context)
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         """The row's page, with its buttons. The key comes as Django writes it into addresses (``_`` as ``_5F``)."""
-        row = None if "\0" in object_id else self.get_object(request, unquote(object_id))  # type: ignore[attr-defined]
+        row = None if "\0" in object_id else self.get_object(request, unquote(object_id))
         if row is None:  # also for keys that PostgreSQL would not take
             return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[attr-defined, no-any-return]
         own = {
@@ -120,10 +117,7 @@ class VerbsMixin:
             "row_links": self.row_links(row),
             "row_standing": standing_of(row),
         }
-        found: HttpResponse = super().change_view(  # type: ignore[misc]
-            request, object_id, form_url, {**(extra_context or {}), **own}
-        )
-        return found
+        return super().change_view(request, object_id, form_url, {**(extra_context or {}), **own})
 
     def row_links(self, row: Any) -> list[tuple[str, str]]:
         """(text, address) of further buttons on a row's page."""
@@ -207,7 +201,7 @@ class VerbsMixin:
         if more or not isinstance(made, self.model) or made.pk == row.pk:
             return back
         live = getattr(row, "get_absolute_url", None)
-        return made.get_absolute_url() if live and back == live() else self._url(made)  # type: ignore[attr-defined]
+        return made.get_absolute_url() if live and back == live() else self._url(made)
 
     def _page(
         self,
@@ -230,7 +224,7 @@ class VerbsMixin:
             "refused": bool(refused),
             "back": self._back(request, rows),
             "given_back": _given_back(request),
-            "media": self.media,  # type: ignore[attr-defined]
+            "media": self.media,
         }
         return TemplateResponse(request, "admin/wms2/verb.html", context, status=status)
 

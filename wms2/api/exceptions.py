@@ -38,6 +38,16 @@ RETRY_AFTER_CIRCUIT_SECONDS = 10
 RETRY_AFTER_DATABASE_SECONDS = 5
 
 _INTERNAL = Problem(500, "internal_error", "WMS2 failed to serve this; the log has the details", hint="Report it.")
+#: Of WMS2's own errors: status, code, hint; the narrower first.
+_OURS = (
+    (InvalidTransition, 409, "invalid_transition", "Read the request's status and what may follow from it."),
+    (StaleState, 409, "stale_state", "It changed meanwhile: read it again, then decide."),
+    (EventsGone, 410, "events_gone", "Read what you keep anew, then the feed without 'after'."),
+    (TooManyReaders, 503, "too_many_readers", "Ask again, or without 'wait'."),
+    (NotFoundInService, 422, "not_found_in_service", "{service} does not know it."),
+    (ServiceRejected, 502, "service_refused", "{service} refused; the same call will be refused again."),
+    (ServiceUnavailable, 503, "service_unavailable", "{service} did not answer; nothing was changed."),
+)
 _SIGN_IN = "Send 'Authorization: Token <key>', or sign in; see docs/api.md."
 
 
@@ -102,20 +112,10 @@ def _of_wms2(error: Exception) -> Problem | None:
         return Problem(422, "document_refused", several(pairs), pairs[0][0] if pairs else None, hint, pairs)
     if isinstance(error, FieldRefused):
         return bad_field(error.field, str(error)).problem
-    if isinstance(error, InvalidTransition):
-        return Problem(409, "invalid_transition", str(error), hint="Read the request's status and what may follow from it.")
-    if isinstance(error, StaleState):
-        return Problem(409, "stale_state", str(error), hint="It changed meanwhile: read it again, then decide.")
-    if isinstance(error, EventsGone):
-        return Problem(410, "events_gone", str(error), "after", "Read what you keep anew, then the feed without 'after'.")
-    if isinstance(error, TooManyReaders):
-        return Problem(503, "too_many_readers", str(error), hint="Ask again, or without 'wait'.")
-    if isinstance(error, NotFoundInService):
-        return Problem(422, "not_found_in_service", str(error), hint=f"{error.service} does not know it.")
-    if isinstance(error, ServiceRejected):
-        return Problem(502, "service_refused", str(error), hint=f"{error.service} refused; the same call will be refused again.")
-    if isinstance(error, ServiceUnavailable):
-        return Problem(503, "service_unavailable", str(error), hint=f"{error.service} did not answer; nothing was changed.")
+    for kind, status, code, hint in _OURS:
+        if isinstance(error, kind):
+            field = "after" if kind is EventsGone else None
+            return Problem(status, code, str(error), field, hint.format(service=getattr(error, "service", "")))
     return None
 
 

@@ -10,7 +10,6 @@ import hashlib
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
 from django.db import transaction
@@ -24,45 +23,37 @@ HEADER = "If-Match"
 _TAG = re.compile(r'\s*(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"\s*')
 
 
-@dataclass(frozen=True, slots=True)
-class IfMatch:
-    """The versions that a client would change; none named: any version of what is there."""
-
-    tags: frozenset[str]
-
-    def require(self, current: str) -> None:
-        """Go on only with one of these versions.
-
-        Raises:
-            ProblemError: 412 with the present version in ``ETag``.
-        """
-        if self.tags and current not in self.tags:
-            detail = f"it has changed since it was read; nothing was done. Its version is {current} now"
-            hint = "Read it again, decide again, and send the ETag of that answer."
-            raise ProblemError(Problem(412, "precondition_failed", detail, hint=hint), {"ETag": current})
-
-
 def etag_of(*values: object) -> str:
     """A strong tag: another one as soon as any of the values is another."""
     text = json.dumps(values, default=str, separators=(",", ":"))
     return f'"{hashlib.sha256(text.encode()).hexdigest()[:24]}"'
 
 
-def if_match(request: Request) -> IfMatch | None:
-    """What the client demands; None: nothing.
+def if_match(request: Request) -> frozenset[str]:
+    """The versions that the client would change; empty: any.
 
     Raises:
         ProblemError: it is neither ``*`` nor a list of quoted tags.
     """
-    given = request.headers.get(HEADER)
-    if given is None:
-        return None
+    given = request.headers.get(HEADER, "*")
     if given.strip() == "*":
-        return IfMatch(frozenset())
+        return frozenset()
     parts = given.split(",")
     if not all(_TAG.fullmatch(part) for part in parts):
         raise bad_field(HEADER, 'must be * or tags as they came in ETag, with their quotes: "abc", "def"')
-    return IfMatch(frozenset(part.strip() for part in parts))  # a weak tag equals no strong one
+    return frozenset(part.strip() for part in parts)  # a weak tag equals no strong one
+
+
+def require_version(demanded: frozenset[str], current: str) -> None:
+    """Go on only with one of these versions.
+
+    Raises:
+        ProblemError: 412 with the present version in ``ETag``.
+    """
+    if demanded and current not in demanded:
+        detail = f"it has changed since it was read; nothing was done. Its version is {current} now"
+        hint = "Read it again, decide again, and send the ETag of that answer."
+        raise ProblemError(Problem(412, "precondition_failed", detail, hint=hint), {"ETag": current})
 
 
 def refuse_unversioned(request: Request) -> None:

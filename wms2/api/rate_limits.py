@@ -7,13 +7,10 @@ as it has places. While the broker does not answer nobody is refused; that is co
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import redis
-import structlog
 from django.http import HttpRequest, HttpResponse
 from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
@@ -22,13 +19,10 @@ from wms2.api.problems import Problem, ProblemError
 from wms2.brake import address_of
 from wms2.conf import conf
 from wms2.in_force import in_force
-from wms2.kept import redis_url
+from wms2.kept import Broker
 from wms2.metrics import RATE_LIMITED_TOTAL, RATE_LIMITS_OPEN_TOTAL
 from wms2.shedding import call_of, page_told_to_wait
 
-log = structlog.get_logger(__name__)
-#: The broker has so long to answer, and is left alone for so long after it did not.
-_BROKER_SECONDS, _BROKER_PAUSE_SECONDS = 0.5, 5.0
 #: Places are promised for so many windows ahead at most.
 _MOST_WINDOWS = 30
 _SCRIPT = """
@@ -64,29 +58,20 @@ class Answer:
 
 
 class RateLimits:
-    """Thread-safe; never raises.
+    """Thread-safe; never raises."""
 
-    Args:
-        url: the broker's, in kombu's form.
-        prefix: of the keys; tells installations on one broker apart.
-    """
-
-    def __init__(self, url: str, prefix: str) -> None:
-        client = redis.Redis.from_url(redis_url(url), socket_timeout=_BROKER_SECONDS, socket_connect_timeout=_BROKER_SECONDS)
-        self._script, self._prefix, self._silent_until = client.register_script(_SCRIPT), prefix, 0.0
+    def __init__(self, broker: Broker) -> None:
+        self.broker, self._script = broker, broker.client.register_script(_SCRIPT)
 
     def ask(self, rate: str, identity: str, limit: int) -> Answer | None:
         """Count one call; None while the broker is silent."""
-        if time.monotonic() >= self._silent_until:
-            try:
-                window = int(conf().rate_limit_window_seconds * 1000)
-                said: Any = self._script(keys=[f"{self._prefix}:{rate}:{identity}"], args=[window, limit, _MOST_WINDOWS])
-                return Answer(said[0] / 1000, int(said[1]), said[2] / 1000)
-            except redis.RedisError as error:
-                self._silent_until = time.monotonic() + _BROKER_PAUSE_SECONDS
-                log.warning("rates are not limited, the broker does not answer", error=str(error))
-        RATE_LIMITS_OPEN_TOTAL.inc()
-        return None
+
+        def counted() -> Answer:
+            window = int(conf().rate_limit_window_seconds * 1000)
+            said: Any = self._script(keys=[f"{self.broker.prefix}:{rate}:{identity}"], args=[window, limit, _MOST_WINDOWS])
+            return Answer(said[0] / 1000, int(said[1]), said[2] / 1000)
+
+        return self.broker.ask(counted, RATE_LIMITS_OPEN_TOTAL.inc)
 
 
 _limits: RateLimits | None = None

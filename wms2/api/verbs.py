@@ -20,7 +20,7 @@ from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request as HttpRequest
 from rest_framework.response import Response
 
-from wms2.api.preconditions import if_match, in_one_transaction
+from wms2.api.preconditions import if_match, in_one_transaction, require_version
 from wms2.api.serializers import MAX_REASON, NameField, ReasonSerializer, ShareField, TextField
 from wms2.api.views import ApiView, RowsViewSet, query_and_body
 from wms2.errors import StaleState
@@ -76,15 +76,15 @@ class Resource:
             StaleState: it changed under every try.
             InvalidTransition: it does not apply.
         """
-        demanded = if_match(http) if self.etag is not None else None
+        demanded = if_match(http) if self.etag is not None else frozenset()
 
         def once(rows: Any) -> tuple[Any, object]:
             row = self.find(http, rows, key) if self.parameters else get_object_or_404(rows, **{self.key: key})
-            if demanded is not None and self.etag is not None:
-                demanded.require(self.etag(row))
+            if self.etag is not None:
+                require_version(demanded, self.etag(row))
             return row, act(row)
 
-        if demanded is not None and self.locks:  # the version that was compared is the one that is changed
+        if demanded and self.locks:  # the version that was compared is the one that is changed
             return in_one_transaction(lambda: once(self.rows().select_for_update(no_key=True)))
         for _ in range(1, TRIES):
             try:

@@ -15,7 +15,7 @@ from rest_framework.viewsets import GenericViewSet
 
 from wms2.api import idempotency
 from wms2.api.pagination import KeysetPagination, ordering_of
-from wms2.api.preconditions import if_match, refuse_unversioned
+from wms2.api.preconditions import if_match, refuse_unversioned, require_version
 from wms2.api.problems import bad_field
 from wms2.api.shown import columns_of
 from wms2.shedding import Call
@@ -79,9 +79,7 @@ class KnownQueryMixin(APIView):
 
     def versioned_answer(self, request: Request, data: Any, etag: str) -> Response:
         """What is there now, for those who want this version of it or any."""
-        demanded = if_match(request)
-        if demanded is not None:
-            demanded.require(etag)
+        require_version(if_match(request), etag)
         return Response(data, headers={"ETag": etag})
 
     def known_query_params(self) -> frozenset[str]:

@@ -28,7 +28,7 @@ TWEAKS = {
 
 def configcache(override: str = "", *, allowed: str = "") -> ConfigCache:
     return ConfigCache(
-        lambda url: HttpService("configcache", url, timeout_seconds=5, fault_parser=couch_fault, sleep=lambda _: None),
+        lambda url: HttpService("configcache", url, timeout_seconds=5, fault_parser=couch_fault),
         override,
         allowed=[allowed] if allowed else [],
     )
@@ -131,7 +131,7 @@ def test_a_pset_that_is_none_is_refused(simulators: Simulators, pset: bytes, pro
 
 
 def cric(url: str) -> Cric:
-    return Cric(HttpService("cric", url, timeout_seconds=5, sleep=lambda _: None))
+    return Cric(HttpService("cric", url, timeout_seconds=5))
 
 
 def test_site_names_and_processing_pairs_are_read(simulators: Simulators) -> None:

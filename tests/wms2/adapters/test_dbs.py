@@ -74,7 +74,7 @@ def proxy(server: Server) -> Iterator[Proxy]:
 
 def client(server: Server, proxy: Proxy, *, timeout_seconds: float = 5.0) -> Dbs:
     writer = proxy.url + urlsplit(server.writer).path
-    return Dbs(server.reader, writer, timeout_seconds=timeout_seconds, sleep=lambda _: None)
+    return Dbs(server.reader, writer, timeout_seconds=timeout_seconds)
 
 
 @pytest.fixture

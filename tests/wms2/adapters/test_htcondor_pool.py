@@ -242,7 +242,7 @@ def test_a_schedd_tells_how_many_jobs_and_dagmans_one_owner_may_have(adapter: Ht
 
 
 def test_a_schedd_the_collector_does_not_know_is_unavailable_not_empty(pool: Pool) -> None:
-    stranger = HtcondorAdapter("nobody@nowhere", pool.collector, instance=pool.instance, sleep=lambda _: None)
+    stranger = HtcondorAdapter("nobody@nowhere", pool.collector, instance=pool.instance)
     with pytest.raises(ServiceUnavailable, match="knows no schedd"):
         stranger.find_dag("any")
 
@@ -259,9 +259,7 @@ def test_a_submission_to_a_silent_pool_ends_at_its_limit_is_not_repeated_and_lea
 ) -> None:
     server = raw_server(silent)
     dag = pool.dag()
-    deaf = HtcondorAdapter(
-        pool.schedd_name, f"127.0.0.1:{server.port}", instance=pool.instance, submit_timeout_seconds=1.5, sleep=lambda _: None
-    )
+    deaf = HtcondorAdapter(pool.schedd_name, f"127.0.0.1:{server.port}", instance=pool.instance, submit_timeout_seconds=1.5)
     with pytest.raises(ServiceUnavailable, match="did not answer within") as caught:
         dag.submit(deaf)
     assert caught.value.code == "timeout"
@@ -283,9 +281,7 @@ def test_a_question_to_a_silent_pool_is_asked_three_times_then_the_schedd_is_lef
     pool: Pool, raw_server: Callable[[Behaviour], RawServer]
 ) -> None:
     server = raw_server(silent)
-    deaf = HtcondorAdapter(
-        pool.schedd_name, f"127.0.0.1:{server.port}", instance=pool.instance, timeout_seconds=1.0, sleep=lambda _: None
-    )
+    deaf = HtcondorAdapter(pool.schedd_name, f"127.0.0.1:{server.port}", instance=pool.instance, timeout_seconds=1.0)
     with pytest.raises(ServiceUnavailable, match="did not answer within"):
         deaf.find_dag("any")
     assert server.connections == 3

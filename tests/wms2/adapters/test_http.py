@@ -20,7 +20,7 @@ Calls = list[tuple[str, str, str]]
 
 
 def service(url: str, timeout_seconds: float = 5.0) -> HttpService:
-    return HttpService("dbs", url, timeout_seconds=timeout_seconds, sleep=lambda _: None)
+    return HttpService("dbs", url, timeout_seconds=timeout_seconds)
 
 
 def test_a_get_that_fails_twice_is_repeated(httpserver: HTTPServer, calls: Calls) -> None:

@@ -19,7 +19,7 @@ Seed = Callable[..., str]
 
 
 def reqmgr2_at(url: str, timeout_seconds: float = 5.0) -> ReqMgr2:
-    more: dict[str, Any] = {"timeout_seconds": timeout_seconds, "sleep": lambda _: None}
+    more: dict[str, Any] = {"timeout_seconds": timeout_seconds}
     couch = HttpService("reqmgr2", f"{url.removesuffix('/reqmgr2/data')}/couchdb", fault_parser=couch_fault, **more)
     return ReqMgr2(HttpService("reqmgr2", url, fault_parser=reqmgr2_fault, **more), couch)
 

@@ -18,7 +18,6 @@ from tests.support.rucio import (
     content,
     entries,
     lfns_of,
-    no_sleep,
     plain_client,
     rucio_home,
 )
@@ -42,7 +41,7 @@ def client() -> Any:
 
 @pytest.fixture(scope="module")
 def rucio() -> RucioAdapter:
-    return RucioAdapter(rucio_home(), ACCOUNT, SCOPE, 60.0, no_sleep)
+    return RucioAdapter(rucio_home(), ACCOUNT, SCOPE, 60.0)
 
 
 @pytest.fixture
@@ -92,7 +91,7 @@ def test_closing_an_unknown_block_is_refused(rucio: RucioAdapter, names: Names) 
 
 
 def test_an_unknown_scope_is_refused(names: Names) -> None:
-    adapter = RucioAdapter(rucio_home(), ACCOUNT, "nosuch", 60.0, no_sleep)
+    adapter = RucioAdapter(rucio_home(), ACCOUNT, "nosuch", 60.0)
     with pytest.raises(NotFoundInService) as caught:
         adapter.ensure_container(names.dataset)
     assert (caught.value.service, caught.value.operation, caught.value.code) == ("rucio", "ensure_container", "ScopeNotFound")

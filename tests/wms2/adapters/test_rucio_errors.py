@@ -29,7 +29,7 @@ auth_token_file_path = {home}/token
 def adapter_for(url: str, home: Path) -> RucioAdapter:
     (home / "etc").mkdir(exist_ok=True)
     (home / "etc/rucio.cfg").write_text(CONFIG.format(url=url.rstrip("/"), home=home))
-    return RucioAdapter(home, "wms2", "cms", 5.0, lambda _: None)
+    return RucioAdapter(home, "wms2", "cms", 5.0)
 
 
 def failing_server(httpserver: HTTPServer, status: int, exception_class: str = "", message: str = "") -> None:

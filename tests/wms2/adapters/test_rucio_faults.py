@@ -19,7 +19,6 @@ from tests.support.rucio import (
     content,
     home_at,
     lfns_of,
-    no_sleep,
     plain_client,
     rucio_home,
     server_url,
@@ -52,7 +51,7 @@ def proxy() -> Iterator[FaultProxy]:
 
 @pytest.fixture
 def behind_proxy(proxy: FaultProxy, tmp_path: Path) -> RucioAdapter:
-    adapter = RucioAdapter(home_at(rucio_home(), proxy.url, tmp_path / "home"), ACCOUNT, SCOPE, 5.0, no_sleep)
+    adapter = RucioAdapter(home_at(rucio_home(), proxy.url, tmp_path / "home"), ACCOUNT, SCOPE, 5.0)
     adapter.ping()  # logged in: what goes wrong later is the call itself
     return adapter
 
@@ -95,7 +94,7 @@ def test_a_call_that_fails_or_whose_answer_is_lost_is_repeated_without_harm(
 
 
 def test_a_server_that_hangs_is_given_up_after_the_time_limit(proxy: FaultProxy, tmp_path: Path) -> None:
-    adapter = RucioAdapter(home_at(rucio_home(), proxy.url, tmp_path / "home"), ACCOUNT, SCOPE, 0.5, no_sleep)
+    adapter = RucioAdapter(home_at(rucio_home(), proxy.url, tmp_path / "home"), ACCOUNT, SCOPE, 0.5)
     proxy.arm(Fault.HANG)
     with pytest.raises(ServiceUnavailable) as caught:
         adapter.ping()
@@ -127,14 +126,14 @@ def test_a_login_that_expired_is_renewed(behind_proxy: RucioAdapter, proxy: Faul
 def test_an_empty_token_file_is_replaced(tmp_path: Path) -> None:
     home = home_at(rucio_home(), server_url(rucio_home()), tmp_path / "home")
     (home / "token").write_text("")
-    assert RucioAdapter(home, ACCOUNT, SCOPE, 60.0, no_sleep).rules_with_comment("any") == []
+    assert RucioAdapter(home, ACCOUNT, SCOPE, 60.0).rules_with_comment("any") == []
     assert (home / "token").read_text()
 
 
 def test_adapters_of_two_accounts_keep_their_tokens_apart(tmp_path: Path) -> None:
     home = home_at(rucio_home(), server_url(rucio_home()), tmp_path / "home")
-    assert RucioAdapter(home, ACCOUNT, SCOPE, 60.0, no_sleep).ping()
-    other = RucioAdapter(home, "root", SCOPE, 60.0, no_sleep)
+    assert RucioAdapter(home, ACCOUNT, SCOPE, 60.0).ping()
+    other = RucioAdapter(home, "root", SCOPE, 60.0)
     with pytest.raises(ServiceRejected) as caught:  # the user of account wms2 may not act as root
         other.ping()
     assert caught.value.code == "CannotAuthenticate"
@@ -142,5 +141,5 @@ def test_adapters_of_two_accounts_keep_their_tokens_apart(tmp_path: Path) -> Non
 
 def test_the_library_leaves_the_programs_name_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["/opt/somewhere/program", "serve"])
-    assert RucioAdapter(rucio_home(), ACCOUNT, SCOPE, 60.0, no_sleep).ping()
+    assert RucioAdapter(rucio_home(), ACCOUNT, SCOPE, 60.0).ping()
     assert sys.argv == ["/opt/somewhere/program", "serve"]

@@ -23,7 +23,7 @@ from wms2 import in_force
 from wms2.api import rate_limits
 from wms2.api.rate_limits import RateLimits
 from wms2.conf import conf
-from wms2.kept import redis_url
+from wms2.kept import Broker, redis_url
 
 _names = itertools.count()
 
@@ -31,7 +31,7 @@ _names = itertools.count()
 @pytest.fixture
 def limits() -> Iterator[RateLimits]:
     prefix = f"wms2:test:rate:{time.time_ns()}"
-    yield RateLimits(settings.CELERY_BROKER_URL, prefix)
+    yield RateLimits(Broker(settings.CELERY_BROKER_URL, prefix, "rates are not limited"))
     client = redis.Redis.from_url(redis_url(settings.CELERY_BROKER_URL))
     if kept := client.keys(f"{prefix}:*"):
         client.delete(*kept)
@@ -91,7 +91,7 @@ def test_nothing_is_kept_for_ever(limits: RateLimits) -> None:
     for _ in range(5):
         ask(limits, "a", 1)
     client = redis.Redis.from_url(redis_url(settings.CELERY_BROKER_URL))
-    keys = client.keys(f"{limits._prefix}:*")
+    keys = client.keys(f"{limits.broker.prefix}:*")
     assert [0 < client.pttl(key) <= 60_000 for key in keys] == [True]
 
 
@@ -137,7 +137,7 @@ def test_pages_count_as_reads_and_say_so_to_people(limits: RateLimits, monkeypat
 @pytest.mark.django_db
 def test_while_the_broker_is_silent_nobody_waits(monkeypatch: pytest.MonkeyPatch, closed_port: int) -> None:
     window(monkeypatch, 10, read=1)
-    rate_limits.use(RateLimits(f"redis://127.0.0.1:{closed_port}/0", "wms2:test"))
+    rate_limits.use(RateLimits(Broker(f"redis://127.0.0.1:{closed_port}/0", "wms2:test", "rates are not limited")))
     reader: APIClient = client_of(User.objects.create_user("rita"))
     before = rate_limits.RATE_LIMITS_OPEN_TOTAL._value.get()
     answers = [reader.get("/api/v1/sites") for _ in range(3)]
