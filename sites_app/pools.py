@@ -60,11 +60,7 @@ def pools_refresh(pools: Iterable[Pool] | None = None) -> dict[str, str]:
 
 
 def pool_ask(*, pool: Pool, actor: str, reason: str) -> None:
-    """Ask its collector now.
-
-    Raises:
-        ServiceUnavailable: it does not answer.
-    """
+    """Ask its collector now. Raises ServiceUnavailable: it does not answer."""
     with audited(actor=actor, action="pool_ask", target=pool.name, target_type="pool", reason=reason):
         pass
     if why := pools_refresh([pool])[pool.name]:
@@ -154,11 +150,7 @@ def pool_add(*, name: str, actor: str, reason: str, **values: str) -> Pool:
 
 
 def pool_change(*, pool: Pool, actor: str, reason: str, **values: str) -> None:
-    """Where and how it is asked, from the next question on.
-
-    Raises:
-        FieldRefused: a value has another form.
-    """
+    """Where and how it is asked, from the next question on. Raises FieldRefused: a value has another form."""
     _refuse_forms(values)
     with audited(
         actor=actor, action="pool_change", target=pool.name, target_type="pool", reason=reason, **_changed(pool, values)

@@ -9,7 +9,7 @@ from typing import Any
 from django.db.models import Prefetch, QuerySet
 
 from sites_app.bans import bans_active
-from sites_app.models import Pool, PoolState, Schedd, Site, SiteRse, SystemicAlert
+from sites_app.models import Pool, PoolState, Site, SiteRse
 
 
 def sites_by_rse() -> dict[str, tuple[str, ...]]:
@@ -39,11 +39,6 @@ def sites_shown() -> QuerySet[Site]:
     return Site.objects.prefetch_related(Prefetch("rses", rses), Prefetch("bans", active, to_attr="active_bans"))
 
 
-def sites_stored() -> QuerySet[Site]:
-    """Sites alone."""
-    return Site.objects.all()
-
-
 def rses_of(sites: Collection[str]) -> Mapping[str, list[str]]:
     """Site -> its storage, one query for all."""
     found: dict[str, list[str]] = defaultdict(list)
@@ -60,18 +55,3 @@ def bans_of(sites: Collection[str]) -> Mapping[str, int]:
 def token_dirs() -> list[str]:
     """Where pools that are in use have tokens of their own."""
     return list(Pool.objects.filter(state=PoolState.ENABLED).exclude(token_dir="").values_list("token_dir", flat=True))
-
-
-def pools_known() -> QuerySet[Pool]:
-    """Pools, in use or not."""
-    return Pool.objects.all()
-
-
-def systemic_alerts() -> QuerySet[SystemicAlert]:
-    """When schedds or sites turned bad together, those that are over too."""
-    return SystemicAlert.objects.all()
-
-
-def schedds_known() -> QuerySet[Schedd]:
-    """Schedds of all pools."""
-    return Schedd.objects.all()

@@ -17,8 +17,8 @@ from sites_app.services import (
     site_change_status,
     site_note,
     site_unban_by_operator,
+    status_refused,
 )
-from sites_app.statuses import status_refused
 from wms2.errors import FieldRefused
 from wms2.in_force import in_force
 from wms2.verbs import Field, Kind, Noun, Verb, declare, told_of_each

@@ -124,12 +124,7 @@ class CircuitBreaker:
         self.service, self.name = service, f"{service}:{place}" if place else service
 
     def call(self, fn: Callable[[], T], operation: str = "call") -> T:
-        """Run ``fn`` unless the circuit is open.
-
-        Raises:
-            CircuitOpen: not tried.
-            Exception: what ``fn`` raised.
-        """
+        """Run ``fn`` unless the circuit is open. Raises CircuitOpen: not tried; Exception: what ``fn`` raised."""
         standing = circuits().standing(self.name)
         is_probe = self._admit(standing, operation)
         try:

@@ -415,11 +415,7 @@ def _variable(place: tuple[int | str, ...]) -> str:
 
 
 def from_environment(environment: Mapping[str, str]) -> Conf:
-    """Read the settings from ``WMS2_*`` variables.
-
-    Raises:
-        ConfigurationError: naming each missing or wrong variable.
-    """
+    """Read the settings from ``WMS2_*`` variables. Raises ConfigurationError: naming each missing or wrong variable."""
     values: dict[str, object] = {}
     for name in Conf.model_fields:
         raw = environment.get(f"WMS2_{name.upper()}")

@@ -50,11 +50,7 @@ class Credential:
         return tuple((each.st_ino, each.st_ctime_ns, each.st_size) for each in found)
 
     def token(self) -> str:
-        """The first one in a token's file.
-
-        Raises:
-            CredentialUnusable: it cannot be read, or is empty.
-        """
+        """The first one in a token's file. Raises CredentialUnusable: it cannot be read, or is empty."""
         if words := self._text().split():
             return words[0]
         raise self._unusable("it is empty")
@@ -78,11 +74,7 @@ class Credential:
         return f"it ends at {ends_at:%Y-%m-%d %H:%M:%S} UTC"
 
     def require(self, margin_seconds: float = 0) -> None:
-        """Be there, and good for longer than the margin.
-
-        Raises:
-            CredentialUnusable: it is not.
-        """
+        """Be there, and good for longer than the margin. Raises CredentialUnusable: it is not."""
         if ends := self.ends_within(margin_seconds):
             raise self._unusable(ends + (f", within the margin of {margin_seconds:.0f} s" if margin_seconds else ""))
 

@@ -24,11 +24,7 @@ _known: deque[tuple[Conf, Conf, float]] = deque(maxlen=1)
 
 
 def in_force() -> Conf:
-    """All settings; at most one query in ``KEPT_SECONDS``.
-
-    Raises:
-        django.db.OperationalError: the database does not answer.
-    """
+    """All settings; at most one query in ``KEPT_SECONDS``. Raises django.db.OperationalError: the database does not answer."""
     base = conf()
     for settings, of, until in tuple(_known):
         if of is base and time.monotonic() < until:

@@ -244,11 +244,7 @@ def arguments(verb: Verb, data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def perform(verb: Verb, row: Any, actor: str, given: Mapping[str, Any]) -> object:
-    """Call the service with what :func:`arguments` made.
-
-    Raises:
-        REFUSALS: why not.
-    """
+    """Call the service with what :func:`arguments` made. Raises REFUSALS: why not."""
     argument = _NOUNS[type(row)].argument
     return verb.service(**{argument: row}, actor=actor, **given)
 

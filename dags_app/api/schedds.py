@@ -16,7 +16,6 @@ from dags_app.services.lost_queue import lost_queue_of
 from sites_app.api.serializers import ScheddRowSerializer
 from sites_app.api.views import REMOVED_SCHEDD
 from sites_app.models import QueueChange, Schedd
-from sites_app.selectors import schedds_known
 from wms2.api.problems import bad_field
 from wms2.api.verbs import Resource, verb_urls
 from wms2.api.views import ApiView
@@ -81,7 +80,7 @@ class ScheddView(ApiView):
     @extend_schema(parameters=[POOL])
     def get(self, request: HttpRequest, name: str) -> Response:
         """With its checks, newest first."""
-        return Response(self.get_serializer(schedd_asked(request, schedds_known(), name)).data)
+        return Response(self.get_serializer(schedd_asked(request, Schedd.objects.all(), name)).data)
 
 
 class ScheddLossView(ApiView):
@@ -93,7 +92,7 @@ class ScheddLossView(ApiView):
     @extend_schema(parameters=[POOL])
     def get(self, request: HttpRequest, name: str) -> Response:
         """As rows and DAG directories have it now; no schedd is asked."""
-        return Response(self.get_serializer(lost_queue_of(schedd_asked(request, schedds_known(), name))).data)
+        return Response(self.get_serializer(lost_queue_of(schedd_asked(request, Schedd.objects.all(), name))).data)
 
 
 def schedd_asked(request: HttpRequest, rows: QuerySet[Schedd], name: str) -> Any:
@@ -108,7 +107,7 @@ def schedd_asked(request: HttpRequest, rows: QuerySet[Schedd], name: str) -> Any
     return get_object_or_404(rows)
 
 
-SCHEDDS = Resource(Schedd, ScheddRowSerializer, schedds_known, find=schedd_asked, parameters=(POOL,))
+SCHEDDS = Resource(Schedd, ScheddRowSerializer, Schedd.objects.all, find=schedd_asked, parameters=(POOL,))
 #: All but the drain, which moves requests.
 VERBS = verb_urls(
     SCHEDDS, "drain", answers={"lost": (LossesSerializer, lambda schedd, losses, given: losses), "remove": REMOVED_SCHEDD}

@@ -27,7 +27,7 @@ from dags_app.services.stop import halt_file
 from dags_app.states import dag_transition, history
 from sites_app.models import Schedd
 from sites_app.schedds import adapter
-from sites_app.statuses import sites_avoided
+from sites_app.services import sites_avoided
 from wms2 import clock
 from wms2.adapters import factory
 from wms2.adapters.htcondor_process import since_boot

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 
 from dags_app.api.schedds import POOL, SCHEDDS, schedd_asked
 from requests_app.selectors.drains import drain_progress
-from sites_app.selectors import schedds_known
+from sites_app.models import Schedd
 from wms2.api.verbs import VerbView, verb_method
 
 
@@ -47,4 +47,4 @@ class ScheddDrainView(VerbView):
     @extend_schema(parameters=[POOL])
     def get(self, request: HttpRequest, name: str) -> Response:
         """As the rows have it now; no schedd is asked."""
-        return Response(DrainSerializer(drain_progress(schedd_asked(request, schedds_known(), name))).data)
+        return Response(DrainSerializer(drain_progress(schedd_asked(request, Schedd.objects.all(), name))).data)

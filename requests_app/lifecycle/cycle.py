@@ -37,8 +37,7 @@ from requests_app.service_level import SHORT_CYCLE_SECONDS, cycle_pause_seconds,
 from requests_app.services.invalidation import superseded_take_back
 from requests_app.services.reconciling import reconciling
 from requests_app.services.stopping import left_blocks_end
-from sites_app.services import site_bans_expire
-from sites_app.statuses import sites_drained
+from sites_app.services import site_bans_expire, sites_drained
 from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import LeaseLost

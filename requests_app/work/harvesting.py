@@ -27,7 +27,7 @@ from requests_app.intake.harvesting import PSET, harvested
 from requests_app.models import Harvest, HarvestState, Request, RequestStatus
 from requests_app.work.spec import spec_of
 from sites_app.selectors import sites_by_rse
-from sites_app.statuses import sites_avoided
+from sites_app.services import sites_avoided
 from wms2 import clock
 from wms2.adapters import factory
 from wms2.audit import audited

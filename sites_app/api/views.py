@@ -21,8 +21,8 @@ from sites_app.api.serializers import (
     SiteSerializer,
     SystemicAlertSerializer,
 )
-from sites_app.models import Pool, Site, SiteStatus
-from sites_app.selectors import bans_of, pools_known, rses_of, schedds_known, sites_shown, sites_stored, systemic_alerts
+from sites_app.models import Pool, Schedd, Site, SiteStatus, SystemicAlert
+from sites_app.selectors import bans_of, rses_of, sites_shown
 from sites_app.services import site_change_status, site_note
 from sites_app.verbs import POOL_ADD
 from wms2.api.preconditions import etag_of
@@ -44,7 +44,7 @@ SITES = Resource(Site, SiteSerializer, sites_shown, etag=site_etag)
 class SiteViewSet(RowsViewSet):
     """Sites of CRIC, with what WMS2 knows of them."""
 
-    queryset = sites_stored()
+    queryset = Site.objects.all()
     serializer_class = SiteSerializer
     list_serializer_class = SiteListSerializer
     filterset_class = SiteFilters
@@ -107,7 +107,7 @@ def _change(site: Site, *, asked: dict[str, Any], actor: str) -> None:
 class PoolViewSet(RowsViewSet):
     """Pools that WMS2 submits to."""
 
-    queryset = pools_known()
+    queryset = Pool.objects.all()
     serializer_class = PoolSerializer
     list_serializer_class = PoolListSerializer
     filterset_class = PoolFilters
@@ -127,7 +127,7 @@ class PoolViewSet(RowsViewSet):
 class ScheddViewSet(RowsViewSet):
     """Schedds of all pools, those that were only discovered too."""
 
-    queryset = schedds_known()
+    queryset = Schedd.objects.all()
     serializer_class = ScheddRowSerializer
     list_serializer_class = ScheddLineSerializer
     filterset_class = ScheddFilters
@@ -138,13 +138,13 @@ class ScheddViewSet(RowsViewSet):
 class SystemicAlertViewSet(RowsViewSet):
     """When schedds or sites turned bad together."""
 
-    queryset = systemic_alerts()
+    queryset = SystemicAlert.objects.all()
     serializer_class = SystemicAlertSerializer
     ordering = ("-id",)
     ordering_fields = ("id",)
 
 
-POOLS = Resource(Pool, PoolSerializer, pools_known)
+POOLS = Resource(Pool, PoolSerializer, Pool.objects.all)
 #: What was removed, as it was.
 REMOVED_POOL = (PoolListSerializer, lambda pool, made, given: pool)
 REMOVED_SCHEDD = (ScheddLineSerializer, lambda schedd, made, given: schedd)

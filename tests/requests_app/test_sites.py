@@ -14,8 +14,14 @@ from requests_app.models import Event, Request, RequestStatus
 from requests_app.services import request_abort
 from sites_app.bans import SiteFailures, bans_active
 from sites_app.models import Site, SiteBan, SiteStatus
-from sites_app.services import site_ban_by_operator, site_bans_expire, site_change_status, site_unban_by_operator
-from sites_app.statuses import sites_avoided, sites_drained
+from sites_app.services import (
+    site_ban_by_operator,
+    site_bans_expire,
+    site_change_status,
+    site_unban_by_operator,
+    sites_avoided,
+    sites_drained,
+)
 from tests.support.rows import request_row, workflow_row
 from tests.support.scripted import documents
 from tests.support.scripted.schedd import End

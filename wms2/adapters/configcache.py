@@ -40,11 +40,7 @@ def couch_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
 
 
 def normal_url(url: str) -> str:
-    """A base URL in the one form in which it is compared, and asked.
-
-    Raises:
-        ValueError: its port is none.
-    """
+    """A base URL in the one form in which it is compared, and asked. Raises ValueError: its port is none."""
     parts = urlsplit(url)
     port = "" if parts.port in (None, _PORTS.get(parts.scheme)) else f":{parts.port}"
     return f"{parts.scheme}://{(parts.hostname or '').lower()}{port}{parts.path.rstrip('/')}"

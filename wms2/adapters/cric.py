@@ -32,7 +32,7 @@ class Cric:
     def _table(self, preset: str, columns: tuple[str, ...], operation: str) -> list[tuple[str, ...]]:
         # "json" is a flag, it has no value.
         path = f"/api/cms/site/query/?json&preset={preset}&rcsite_state=ANY"
-        table = wire.parse(_TABLE, self._http.get_json(path, operation=operation), service=SERVICE, operation=operation)
+        table = self._http.get_json(_TABLE, path, operation=operation)
         missing = [column for column in columns if column not in table.desc.columns]
         if missing:
             raise ServiceRejected(SERVICE, operation, f"preset {preset} has no column {', '.join(missing)}: {table.desc.columns}")

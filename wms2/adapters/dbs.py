@@ -99,11 +99,7 @@ class Dbs(DbsQueries):
             pause(attempt)
 
     def _registered(self, block: BlockSpec, operation: str) -> bool:
-        """Whether DBS has the block; closed, if it was begun open.
-
-        Raises:
-            ServiceRejected: it has it with other contents.
-        """
+        """Whether DBS has the block; closed, if it was begun open. Raises ServiceRejected: it has it with other contents."""
         known = self.outputs.block(block.block_name)
         if known is None:
             return False

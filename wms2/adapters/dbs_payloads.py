@@ -17,11 +17,7 @@ Payload = dict[str, object]
 
 
 def validate_block(block: BlockSpec) -> None:
-    """Refuse a block that DBS would refuse or store wrongly.
-
-    Raises:
-        ServiceRejected: code 113.
-    """
+    """Refuse a block that DBS would refuse or store wrongly. Raises ServiceRejected: code 113."""
     operation = "register_block"
     check_name("block_name", block.block_name, operation=operation)
     validate_spec(block.dataset)
@@ -51,11 +47,7 @@ def validate_block(block: BlockSpec) -> None:
 
 
 def validate_spec(spec: DatasetSpec) -> None:
-    """Refuse a dataset that DBS would refuse.
-
-    Raises:
-        ServiceRejected: code 113.
-    """
+    """Refuse a dataset that DBS would refuse. Raises ServiceRejected: code 113."""
     operation = "register_block"
     check_name("dataset", spec.dataset, operation=operation)
     primary, processed, tier = name_parts(spec.dataset)
@@ -72,11 +64,7 @@ def validate_spec(spec: DatasetSpec) -> None:
 
 
 def validate_file(file: DbsFile, operation: str) -> None:
-    """Refuse a file that DBS would refuse or store wrongly.
-
-    Raises:
-        ServiceRejected: code 113.
-    """
+    """Refuse a file that DBS would refuse or store wrongly. Raises ServiceRejected: code 113."""
     check_name("logical_file_name", file.lfn, operation=operation)
     check_name("adler32", file.adler32, operation=operation)
     counts = [events for pairs in file.lumis.values() for _, events in pairs]

@@ -128,8 +128,7 @@ class DbsQueries:
         return self._stream(_PARENTS, "/fileparents", "file_parents", {"block_name": block_name})
 
     def _list(self, adapter: TypeAdapter[list[wire.T]], path: str, operation: str, params: Params) -> list[wire.T]:
-        answer = self._http.get_json(path, operation=operation, params=params)
-        return wire.parse(adapter, answer, service=SERVICE, operation=operation)
+        return self._http.get_json(adapter, path, operation=operation, params=params)
 
     def _stream(self, adapter: TypeAdapter[list[wire.T]], path: str, operation: str, params: Params) -> Iterator[wire.T]:
         read = self._http.stream_lines(path, operation=operation, params=params, accept=_NDJSON)

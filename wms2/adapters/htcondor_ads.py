@@ -207,11 +207,7 @@ def dagman_ads(ads: Iterable[Ad], instance: str) -> list[DagmanAd]:
 
 
 def _needed(ad: Ad, name: str) -> Any:
-    """An attribute that every such ad has.
-
-    Raises:
-        ServiceUnavailable: it is not there, so this answer says nothing.
-    """
+    """An attribute that every such ad has. Raises ServiceUnavailable: it is not there, so this answer says nothing."""
     if ad.get(name) is None:
         raise ServiceUnavailable(SERVICE, "answer", f"the schedd answers with an ad without {name}")
     return ad[name]

@@ -16,16 +16,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import TypeVar
 
 import requests
+from pydantic import TypeAdapter
 from requests.structures import CaseInsensitiveDict
 from urllib3.exceptions import ReadTimeoutError
 
 from wms2.adapters.caller import TIMEOUT_CODE, Caller
+from wms2.adapters.wire import parse
 from wms2.credentials import Credential, CredentialUnusable
 from wms2.errors import ConfigurationError, ServiceError, ServiceRejected, ServiceUnavailable
 from wms2.retry import TRIES
 
+T = TypeVar("T")
 JSON_TYPE = "application/json"
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
 _CHUNK_BYTES = 64 * 1024
@@ -90,14 +94,15 @@ class HttpService:
         self.caller = Caller(service, self.base_url.partition("://")[2])
         self._local = threading.local()
 
-    def get_json(self, path: str, *, operation: str, params: Params = None) -> object:
-        """GET and decode JSON; retried.
+    def get_json(self, shape: TypeAdapter[T], path: str, *, operation: str, params: Params = None) -> T:
+        """GET JSON of that shape; retried.
 
         Raises:
-            ServiceUnavailable: no usable answer (also JSON that does not parse).
+            ServiceUnavailable: no usable answer (also JSON that does not parse, or has another shape).
             ServiceRejected: refused.
         """
-        return self.send_json("GET", path, operation=operation, params=params, tries=TRIES)
+        answer = self.send_json("GET", path, operation=operation, params=params, tries=TRIES)
+        return parse(shape, answer, service=self.service, operation=operation)
 
     def get_bytes(self, path: str, *, operation: str) -> bytes:
         """GET the body as it is; retried. Errors as ``get_json``."""

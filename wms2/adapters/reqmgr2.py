@@ -93,11 +93,7 @@ class ReqMgr2:
         self._http, self._couch = http, couch
 
     def request(self, name: str) -> Document:
-        """The raw document.
-
-        Raises:
-            NotFoundInService: ReqMgr2 has no such request.
-        """
+        """The raw document. Raises NotFoundInService: ReqMgr2 has no such request."""
         found = self._documents("request", name=name)
         if name not in found:
             raise NotFoundInService(SERVICE, "request", f"no request {name!r}")
@@ -106,8 +102,8 @@ class ReqMgr2:
     def names_of_team(self, team: str, status: str) -> list[str]:
         """The requests of a team that are in a status."""
         params = {"status": status, "team": team, "detail": "false"}
-        answer = self._http.get_json("/request", operation="names_of_team", params=params)
-        return [str(name) for name in wire.parse(_ANSWER, answer, service=SERVICE, operation="names_of_team").result]
+        answer = self._http.get_json(_ANSWER, "/request", operation="names_of_team", params=params)
+        return [str(name) for name in answer.result]
 
     def seen(self, names: Sequence[str]) -> dict[str, Seen]:
         """What others may have changed; names that ReqMgr2 does not know are left out."""
@@ -136,7 +132,7 @@ class ReqMgr2:
         """
         refusal: ServiceError | None = None
         try:
-            self._put(name, {"RequestStatus": "acquired"}, "acquire", tries=1)
+            self._put(name, {"RequestStatus": "acquired"}, "acquire")
         except ServiceError as error:
             refusal = error
         document = self.request(name)
@@ -153,7 +149,7 @@ class ReqMgr2:
             ServiceRejected: the status table has no such step.
         """
         try:
-            self._put(name, {"RequestStatus": status, **more}, "set_status", tries=1)
+            self._put(name, {"RequestStatus": status, **more}, "set_status")
         except ServiceError:
             present = str(self.request(name).get("RequestStatus"))
             if present != status and present not in _passed(status):
@@ -204,7 +200,7 @@ class ReqMgr2:
         """
         if set(statistics) != _STATISTICS:
             raise ValueError(f"statistics are {sorted(_STATISTICS)}, all four")
-        self._put(name, statistics, "add_statistics", tries=1)
+        self._put(name, statistics, "add_statistics")
 
     def clone(self, name: str, mark: str) -> str:
         """Clone a request; returns the new name. Repeatable: a clone with this ``mark`` among its comments is found again.
@@ -226,12 +222,11 @@ class ReqMgr2:
         return wire.parse(_CREATED, result[0], service=SERVICE, operation="clone").request
 
     def _documents(self, operation: str, **params: str | Sequence[str]) -> dict[str, Document]:
-        answer = self._http.get_json("/request", operation=operation, params=params)
-        result = wire.parse(_ANSWER, answer, service=SERVICE, operation=operation).result
-        return {name: document for found in result if isinstance(found, dict) for name, document in found.items()}
+        answer = self._http.get_json(_ANSWER, "/request", operation=operation, params=params)
+        return {name: document for found in answer.result if isinstance(found, dict) for name, document in found.items()}
 
-    def _put(self, name: str, changes: Mapping[str, object], operation: str, tries: int) -> None:
-        self._http.send_json("PUT", f"/request/{quote(name, safe='')}", operation=operation, body=dict(changes), tries=tries)
+    def _put(self, name: str, changes: Mapping[str, object], operation: str) -> None:
+        self._http.send_json("PUT", f"/request/{quote(name, safe='')}", operation=operation, body=dict(changes))
 
 
 def _steps(present: str, wanted: str, table: Mapping[str, str]) -> list[str] | None:

@@ -35,7 +35,6 @@ from wms2.adapters.rucio_types import (
     HeldFile,
     RucioFile,
 )
-from wms2.adapters.wire import parse
 from wms2.errors import NotFoundInService, ServiceRejected, ServiceUnavailable
 
 AVAILABLE = "AVAILABLE"
@@ -142,8 +141,8 @@ class RucioAdapter(RucioRules):
         return [file for file in files if file.lfn not in inside]
 
     def _content(self, operation: str, block: str) -> dict[str, ContentRow]:
-        rows = self._session.call(operation, lambda client: list(client.list_content(self.scope, block)))
-        return {row.name: row for row in parse(CONTENT, rows, service=SERVICE, operation=operation)}
+        rows = self._session.rows(CONTENT, operation, lambda client: client.list_content(self.scope, block))
+        return {row.name: row for row in rows}
 
     def blocks_held(self, blocks: Mapping[str, Collection[str]]) -> dict[str, HeldBlock]:
         """What Rucio has of these blocks, those that it does not know left out.
@@ -155,8 +154,8 @@ class RucioAdapter(RucioRules):
             blocks: name -> RSEs at which files of it should be; none: anywhere.
         """
         operation, dids = "blocks_held", [self._did(block) for block in blocks]
-        known = self._session.call(operation, lambda client: list(client.get_metadata_bulk(dids)))
-        is_open = {row.name: row.is_open for row in parse(BLOCKS, known, service=SERVICE, operation=operation)}
+        known = self._session.rows(BLOCKS, operation, lambda client: client.get_metadata_bulk(dids))
+        is_open = {row.name: row.is_open for row in known}
         content = {block: self._content(operation, block) for block in blocks if block in is_open}
         whole = {block: {rse for rse, all_ in self._locations(block).items() if all_} for block in content}
         unclear = [block for block in content if not whole[block] or not whole[block].issuperset(blocks[block])]
@@ -170,11 +169,7 @@ class RucioAdapter(RucioRules):
         return held
 
     def close_block(self, block: str) -> None:
-        """The block takes no more files. A closed one stays closed.
-
-        Raises:
-            NotFoundInService: there is no such block.
-        """
+        """The block takes no more files. A closed one stays closed. Raises NotFoundInService: there is no such block."""
         closed = self._session.call_unless(UnsupportedOperation, "close_block", lambda client: client.close(self.scope, block))
         if not closed and self._session.call("close_block", lambda client: client.get_did(self.scope, block)["open"]):
             raise ServiceRejected(SERVICE, "close_block", f"{block} cannot be closed", UnsupportedOperation.__name__)
@@ -190,8 +185,8 @@ class RucioAdapter(RucioRules):
         Raises:
             ServiceRejected: the expression is wrong or gives no RSE.
         """
-        rows = self._session.call("choose_tape_rse", lambda client: list(client.list_rses(expression)))
-        rses = sorted(row.rse for row in parse(RSES, rows, service=SERVICE, operation="choose_tape_rse"))
+        rows = self._session.rows(RSES, "choose_tape_rse", lambda client: client.list_rses(expression))
+        rses = sorted(row.rse for row in rows)
         if not rses:
             raise ServiceRejected(SERVICE, "choose_tape_rse", f"{expression!r} gives no RSE", "InvalidRSEExpression")
         weights = {rse: self._weight(rse) for rse in rses}
@@ -215,11 +210,10 @@ class RucioAdapter(RucioRules):
 
     def _locations(self, block: str) -> dict[str, bool]:
         # Without deep=True Rucio reads a table that a daemon fills now and then.
-        rows = self._session.call(
-            "block_locations", lambda client: list(client.list_dataset_replicas(self.scope, block, deep=True))
+        rows = self._session.rows(
+            BLOCK_REPLICAS, "block_locations", lambda client: client.list_dataset_replicas(self.scope, block, deep=True)
         )
-        replicas = parse(BLOCK_REPLICAS, rows, service=SERVICE, operation="block_locations")
-        return {row.rse: bool(row.length) and row.available_length == row.length for row in replicas}
+        return {row.rse: bool(row.length) and row.available_length == row.length for row in rows}
 
     def file_replicas(self, lfns: Sequence[str]) -> dict[str, list[str]]:
         """RSEs that hold an available copy of each file, sorted; an unknown file has an empty list."""
@@ -233,8 +227,7 @@ class RucioAdapter(RucioRules):
         """Of files, or of the files of blocks; of these only files that have any."""
         dids = [self._did(name) for name in names]
         # By default Rucio sorts replicas by the client's distance, looking up where that is.
-        rows = self._session.call(operation, lambda client: list(client.list_replicas(dids, sort="random", **asked)))
-        return parse(FILE_REPLICAS, rows, service=SERVICE, operation=operation)
+        return self._session.rows(FILE_REPLICAS, operation, lambda client: client.list_replicas(dids, sort="random", **asked))
 
     # --- helpers
 

@@ -125,11 +125,7 @@ class RucioRules:
         return self._ensure([container], request)[container]
 
     def rule(self, rule_id: str) -> RuleInfo:
-        """One rule.
-
-        Raises:
-            NotFoundInService: unknown, or gone.
-        """
+        """One rule. Raises NotFoundInService: unknown, or gone."""
         _check_id("rule", rule_id)
         row = self._session.call("rule", lambda client: client.get_replication_rule(rule_id))
         return parse(RULE, row, service=SERVICE, operation="rule")

@@ -11,17 +11,19 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from json import JSONDecodeError
 from pathlib import Path
 from typing import Any, TypeVar
 
 import requests
+from pydantic import TypeAdapter
 from rucio.client import Client
 from rucio.common.exception import RucioException
 
 from wms2.adapters.caller import TIMEOUT_CODE, Caller
+from wms2.adapters.wire import parse
 from wms2.credentials import Credential, CredentialUnusable
 from wms2.errors import ConfigurationError, NotFoundInService, NotNow, ServiceError, ServiceRejected, ServiceUnavailable
 
@@ -79,11 +81,7 @@ class ClientConfig:
 
 
 def read_config(home: Path, account: str) -> ClientConfig:
-    """The client configuration for ``account``.
-
-    Raises:
-        ConfigurationError: no file, or an option is missing; says which.
-    """
+    """The client configuration for ``account``. Raises ConfigurationError: no file, or an option is missing; says which."""
     path = home / "etc/rucio.cfg"
     parser = configparser.ConfigParser()
     try:
@@ -204,6 +202,10 @@ class RucioSession:
             ServiceRejected: refused; ``code`` is Rucio's exception class.
         """
         return self._caller.call(operation, lambda: self._try(operation, fn))
+
+    def rows(self, shape: TypeAdapter[list[T]], operation: str, fn: Callable[[Any], Iterable[Any]]) -> list[T]:
+        """As ``call``, of rows of that shape."""
+        return parse(shape, self.call(operation, lambda client: list(fn(client))), service=SERVICE, operation=operation)
 
     def call_unless(self, refusal: type[RucioException], operation: str, fn: Callable[[Any], object]) -> bool:
         """As ``call``, but this refusal is an answer like another, not a failure.

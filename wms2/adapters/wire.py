@@ -26,11 +26,7 @@ class Wire(BaseModel):
 
 
 def parse(adapter: TypeAdapter[T], value: object, *, service: str, operation: str) -> T:
-    """A decoded JSON value as its model.
-
-    Raises:
-        ServiceUnavailable: the value has another shape; says where.
-    """
+    """A decoded JSON value as its model. Raises ServiceUnavailable: the value has another shape; says where."""
     try:
         return adapter.validate_python(value)
     except ValidationError as error:

@@ -96,11 +96,7 @@ class WholeListField(BaseCSVField):
     """Values separated by commas, none of them empty."""
 
     def clean(self, value: Any) -> Any:
-        """The values.
-
-        Raises:
-            ValidationError: one is missing or wrong.
-        """
+        """The values. Raises ValidationError: one is missing or wrong."""
         if value is not None and "" in value:
             raise forms.ValidationError("a value is missing beside a comma")
         return super().clean(value)
@@ -120,11 +116,7 @@ class MomentField(IsoDateTimeField):
     """ISO 8601, in UTC from here on: PostgreSQL takes offsets of less than 16 hours only, ISO 8601 of 24."""
 
     def to_python(self, value: Any) -> datetime | None:
-        """The moment.
-
-        Raises:
-            ValidationError: it is none, or lies outside the calendar.
-        """
+        """The moment. Raises ValidationError: it is none, or lies outside the calendar."""
         moment = super().to_python(value)
         try:
             return moment.astimezone(UTC) if moment else None

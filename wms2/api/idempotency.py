@@ -36,11 +36,7 @@ _KEPT_HEADERS = ("ETag", "Location")
 
 
 def key_of(request: Request) -> str | None:
-    """What the client has sent; None: nothing.
-
-    Raises:
-        ProblemError: 400, it is no key.
-    """
+    """What the client has sent; None: nothing. Raises ProblemError: 400, it is no key."""
     key: str | None = request.headers.get(HEADER)
     if key is not None and not _KEY.fullmatch(key):
         raise bad_field(HEADER, "must be 1 to 200 visible ASCII characters, e.g. a UUID")

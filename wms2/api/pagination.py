@@ -31,11 +31,7 @@ MAX_PAGE = 1_000_000
 
 
 def whole_number(request: Request, name: str, default: int, most: int) -> int:
-    """A query parameter between 1 and ``most``.
-
-    Raises:
-        ProblemError: it is something else.
-    """
+    """A query parameter between 1 and ``most``. Raises ProblemError: it is something else."""
     raw = request.query_params.get(name)
     if raw is None:
         return default
@@ -120,11 +116,7 @@ def ordering_choices(view: Any) -> list[str]:
 
 
 def ordering_of(request: Request, view: Any) -> list[str]:
-    """The ordering asked for or the view's own, made total by the key.
-
-    Raises:
-        ProblemError: not one of the view's fields.
-    """
+    """The ordering asked for or the view's own, made total by the key. Raises ProblemError: not one of the view's fields."""
     raw = request.query_params.get("ordering")
     names = list(view.ordering) if raw is None else [raw]
     if raw is not None and raw not in ordering_choices(view):

@@ -22,12 +22,7 @@ class StrictJsonParser(JSONParser):
     """JSON in UTF-8 with unique keys, finite numbers, and text that PostgreSQL can store."""
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Mapping[str, Any] | None = None) -> Any:
-        """The value of the body.
-
-        Raises:
-            ParseError: it is no such JSON; says what and where.
-            ProblemError: it is too large.
-        """
+        """The value of the body. Raises ParseError: it is no such JSON; says what and where; ProblemError: it is too large."""
         data = stream.read(MAX_BODY_BYTES + 1)
         if len(data) > MAX_BODY_BYTES:
             raise ProblemError(Problem(413, "too_large", f"the body is larger than {MAX_BODY_BYTES} bytes"))
@@ -43,11 +38,7 @@ class StrictJsonParser(JSONParser):
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object, of which no key may be given twice: for ``json.loads``.
-
-    Raises:
-        ValueError: naming those that are.
-    """
+    """A JSON object, of which no key may be given twice: for ``json.loads``. Raises ValueError: naming those that are."""
     found = dict(pairs)
     if len(found) != len(pairs):
         twice = sorted(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)

@@ -45,11 +45,7 @@ def if_match(request: Request) -> frozenset[str]:
 
 
 def require_version(demanded: frozenset[str], current: str) -> None:
-    """Go on only with one of these versions.
-
-    Raises:
-        ProblemError: 412 with the present version in ``ETag``.
-    """
+    """Go on only with one of these versions. Raises ProblemError: 412 with the present version in ``ETag``."""
     if demanded and current not in demanded:
         detail = f"it has changed since it was read; nothing was done. Its version is {current} now"
         hint = "Read it again, decide again, and send the ETag of that answer."

@@ -87,11 +87,7 @@ class RateThrottle(BaseThrottle):
     """Of every REST view; its answers tell what is left."""
 
     def allow_request(self, request: Request, view: Any) -> bool:
-        """Always, or it raises.
-
-        Raises:
-            ProblemError: 429, with the seconds after which the call gets through.
-        """
+        """Always, or it raises. Raises ProblemError: 429, with the seconds after which the call gets through."""
         match = request.resolver_match
         rate = call_of(match.func, str(request.method)).rate if match is not None else ""
         said = _counted(rate, request.user, request._request)

@@ -17,12 +17,7 @@ class BrakedTokenAuthentication(TokenAuthentication):
     """DRF's, with the brake."""
 
     def authenticate(self, request: Request) -> Any:
-        """User and token; None without the header.
-
-        Raises:
-            AuthenticationFailed: nobody has it.
-            ProblemError: 429.
-        """
+        """User and token; None without the header. Raises AuthenticationFailed: nobody has it; ProblemError: 429."""
         try:
             return super().authenticate(request)
         except AuthenticationFailed as error:

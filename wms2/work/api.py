@@ -24,8 +24,8 @@ from wms2.audit import audit
 from wms2.errors import NoneFree
 from wms2.models import Resource, ResourceLease, Worker, WorkerPool
 from wms2.shedding import Call
-from wms2.work.resources import OWN, lease_beat, lease_release, lease_take, leases_shown, resources_shown
-from wms2.work.workers import last_heartbeat_at, pools_shown, workers_alive, workers_shown
+from wms2.work.resources import OWN, lease_beat, lease_release, lease_take
+from wms2.work.workers import last_heartbeat_at, workers_alive
 
 #: When somebody who got no lease may ask again.
 _RETRY_AFTER_SECONDS = 5
@@ -58,7 +58,7 @@ class WorkerPoolSerializer(serializers.ModelSerializer):
 class WorkerPoolViewSet(RowsViewSet):
     """Worker pools: what is wanted, and who is alive."""
 
-    queryset = pools_shown()
+    queryset = WorkerPool.objects.all()
     serializer_class = WorkerPoolSerializer
     ordering = ("queue",)
     ordering_fields = ("queue", "state")
@@ -80,7 +80,7 @@ class WorkerSerializer(serializers.ModelSerializer):
 class WorkerViewSet(RowsViewSet):
     """Workers, by what they last told; dead ones for a day."""
 
-    queryset = workers_shown()
+    queryset = Worker.objects.all()
     serializer_class = WorkerSerializer
     ordering = ("name",)
     ordering_fields = ("name", "heartbeat_at")
@@ -97,7 +97,7 @@ class ResourceSerializer(serializers.ModelSerializer):
 class ResourceViewSet(RowsViewSet):
     """Resources, and how much of them there is."""
 
-    queryset = resources_shown()
+    queryset = Resource.objects.all()
     serializer_class = ResourceSerializer
     ordering = ("name",)
     ordering_fields = ("name",)
@@ -150,7 +150,7 @@ class TakeSerializer(StrictSerializer):
 class LeasesViewSet(RowsViewSet):
     """Leases of resources that must not be oversubscribed."""
 
-    queryset = leases_shown()
+    queryset = ResourceLease.objects.all()
     serializer_class = LeaseSerializer
     filterset_class = LeaseFilters
     ordering = ("-id",)
@@ -184,7 +184,7 @@ class LeaseHeartbeatView(ApiView):
         """Have it for its time again. 404 if it has run out or was taken back: stop what it was for."""
         if not lease_beat(token):
             raise Http404("there is no such lease any more: stop what it was for, and take another")
-        return Response(self.get_serializer(get_object_or_404(leases_shown(), token=token)).data)
+        return Response(self.get_serializer(get_object_or_404(ResourceLease.objects.all(), token=token)).data)
 
 
 class LeaseReleaseView(ApiView):
@@ -196,6 +196,6 @@ class LeaseReleaseView(ApiView):
     @extend_schema(request=None)
     def post(self, request: Request, token: UUID) -> Response:
         """Its units are free at once."""
-        lease = get_object_or_404(leases_shown(), token=token)
+        lease = get_object_or_404(ResourceLease.objects.all(), token=token)
         lease_release(lease=lease, actor=actor_of(request), reason="given back")
         return Response(self.get_serializer(lease).data)

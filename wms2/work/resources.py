@@ -35,16 +35,6 @@ def resources_ensure(**_: object) -> None:
         Resource.objects.get_or_create(name=name, defaults={"units": units, "unit": unit})
 
 
-def resources_shown() -> QuerySet[Resource]:
-    """All of them."""
-    return Resource.objects.all()
-
-
-def leases_shown() -> QuerySet[ResourceLease]:
-    """All of them."""
-    return ResourceLease.objects.all()
-
-
 @contextmanager
 def resource(name: str, units: int, holder: str) -> Iterator[None]:
     """Have so many units, or all there are, while the block runs.
@@ -145,11 +135,7 @@ def resource_set(*, row: Resource, units: int, actor: str, reason: str) -> None:
 
 
 def resource_add(*, row: Resource, name: str, units: int, actor: str, reason: str, unit: str = "") -> Resource:
-    """A further resource, for whoever takes leases of it over REST.
-
-    Raises:
-        InvalidTransition: there is one of this name.
-    """
+    """A further resource, for whoever takes leases of it over REST. Raises InvalidTransition: there is one of this name."""
     with audited(actor=actor, action="resource_add", target=name, target_type="resource", reason=reason, units=units):
         new, made = Resource.objects.get_or_create(
             name=name, defaults={"units": units, "unit": unit, "reason": f"{actor}: {reason}"}

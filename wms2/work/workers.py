@@ -15,7 +15,7 @@ import structlog
 from celery import current_task
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Max, QuerySet
+from django.db.models import Max
 from kombu.exceptions import OperationalError as BrokerError
 
 from wms2 import clock
@@ -44,16 +44,6 @@ def pools_ensure(**_: object) -> None:
     """After each migrate: a row for each queue."""
     for queue in settings.CELERY_TASK_QUEUES:
         WorkerPool.objects.get_or_create(queue=queue.name)
-
-
-def pools_shown() -> QuerySet[WorkerPool]:
-    """All of them."""
-    return WorkerPool.objects.all()
-
-
-def workers_shown() -> QuerySet[Worker]:
-    """All of them, dead ones too."""
-    return Worker.objects.all()
 
 
 def workers_alive(queue: str = "") -> list[Worker]:

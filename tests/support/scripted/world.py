@@ -34,8 +34,7 @@ from requests_app.lifecycle.leader import leading
 from requests_app.models import EVALUATED, Request, RequestStatus
 from requests_app.services import request_import
 from sites_app.models import Schedd, ScheddState, Site, SiteRse
-from sites_app.services import site_bans_expire
-from sites_app.statuses import sites_drained
+from sites_app.services import site_bans_expire, sites_drained
 from tests.support.rows import schedd_row
 from tests.support.scripted.asking import Tally
 from tests.support.scripted.catalogues import ScriptedConfigCache, ScriptedDbs, ScriptedRucio, Source, SourceFile
