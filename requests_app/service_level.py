@@ -19,8 +19,7 @@ from outputs_app.executor import due_effects
 from outputs_app.models import EffectState
 from requests_app.feed import tell
 from requests_app.models import SERVICE_LEVEL, EvaluationLease, ServiceLevel
-from sites_app.models import Schedd, ScheddState
-from sites_app.models.health import Health
+from sites_app.models import Health, Schedd, ScheddState
 from wms2 import clock
 from wms2.audit import audit, audited
 from wms2.celery import broker_answers

@@ -9,7 +9,6 @@ from django.conf import settings
 from django.db.models.signals import post_migrate
 from django.utils.module_loading import autodiscover_modules
 
-from wms2.brake import sign_in_braked, use_attempts
 from wms2.circuits import use_circuits
 from wms2.kept import Broker, Kept
 
@@ -28,7 +27,7 @@ class Wms2Config(AppConfig):
         from wms2 import checks, sign_in  # noqa: F401
         from wms2.api import rate_limits
         from wms2.api.permissions import operators_group_ensure
-        from wms2.audit import audit_braked_sign_in
+        from wms2.brake import use_attempts
         from wms2.work import verbs  # noqa: F401
         from wms2.work.resources import resources_ensure
         from wms2.work.workers import pools_ensure
@@ -40,7 +39,6 @@ class Wms2Config(AppConfig):
         use_attempts(Kept(_broker("sign-in", "failed sign-ins are counted by this process alone")))
         if broker := _broker("rate", "rates are not limited"):
             rate_limits.use(rate_limits.RateLimits(broker))
-        sign_in_braked.connect(audit_braked_sign_in, dispatch_uid="wms2.audit")
         post_migrate.connect(operators_group_ensure, sender=apps.get_app_config("auth"), dispatch_uid="wms2.operators")
         post_migrate.connect(resources_ensure, sender=self, dispatch_uid="wms2.resources")
         post_migrate.connect(pools_ensure, sender=self, dispatch_uid="wms2.pools")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from django.db import transaction
@@ -34,30 +35,14 @@ def audit(
     )
 
 
-def audit_braked_sign_in(sender: Any, *, way: str, name: str, address: str, seconds: int, **_: Any) -> None:
-    """Receiver of ``wms2.brake.sign_in_braked``; the actor is not known, for nothing was judged."""
-    audit(
-        actor="unknown",
-        action="sign_in_braked",
-        target_type="user" if name else "address",
-        target=(name or address)[:300],
-        reason=f"too many failures; nothing is judged for {seconds} s",
-        refused=True,
-        way=way,
-        address=address,
-    )
-
-
 @contextmanager
 def audited(*, actor: str, action: str, target: object, target_type: str, reason: str, **evidence: Any) -> Iterator[None]:
     """Do what is inside in one transaction with its entry; refusals get theirs too, and go on."""
+    entry = partial(audit, actor=actor, action=action, target=target, target_type=target_type, reason=reason, **evidence)
     try:
         with transaction.atomic():
             yield
-            audit(actor=actor, action=action, target=target, target_type=target_type, reason=reason, **evidence)
+            entry()
     except (InvalidTransition, StaleState) as error:
-        audit(
-            actor=actor, action=action, target=target, target_type=target_type, reason=reason, refused=True,
-            why=str(error), **evidence,
-        )  # fmt: skip
+        entry(refused=True, why=str(error))
         raise

@@ -10,15 +10,12 @@ from __future__ import annotations
 import hashlib
 
 import structlog
-from django.dispatch import Signal
 from django.http import HttpRequest
 
+from wms2.audit import audit
 from wms2.conf import conf
 from wms2.kept import Counts, Kept
 from wms2.metrics import SIGN_INS_BRAKED_TOTAL
-
-#: Sent once for each wait: ``way``, ``name``, ``address``, ``seconds``.
-sign_in_braked = Signal()
 
 log = structlog.get_logger(__name__)
 
@@ -78,7 +75,10 @@ def _counted(key: str, most: int, way: str, name: str, address: str) -> float:
     SIGN_INS_BRAKED_TOTAL.labels(way).inc()
     if number == most + 1:
         log.warning("sign-ins wait after failures", way=way, name=name[:100], address=address[:100], seconds=round(seconds))
-        sign_in_braked.send(None, way=way, name=name, address=address, seconds=round(seconds))
+        audit(
+            actor="unknown", action="sign_in_braked", target_type="user" if name else "address", target=(name or address)[:300],
+            reason=f"too many failures; nothing is judged for {round(seconds)} s", refused=True, way=way, address=address,
+        )  # fmt: skip
     return seconds
 
 

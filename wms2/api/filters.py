@@ -1,4 +1,4 @@
-"""Kinds of filters that the apps' filter sets are made of. Each says in the schema exactly what it takes."""
+"""Kinds of filters that the apps' filter sets are made of. Each says in the schema exactly what it takes (``set_override``)."""
 
 from __future__ import annotations
 
@@ -12,30 +12,22 @@ from django_filters.fields import BaseCSVField, IsoDateTimeField
 from drf_spectacular.drainage import set_override
 
 
-class _Described:
-    """A filter whose OpenAPI schema is given, not guessed."""
-
-    def describe(self, schema: dict[str, Any]) -> None:
-        """Keep it where drf-spectacular looks."""
-        set_override(self, "field", schema)
-
-
-class WholeNumberFilter(_Described, django_filters.Filter):
+class WholeNumberFilter(django_filters.Filter):
     """A whole number within bounds."""
 
     field_class = forms.IntegerField
 
     def __init__(self, *, least: int, most: int, **kwargs: Any) -> None:
         super().__init__(min_value=least, max_value=most, **kwargs)
-        self.describe({"type": "integer", "minimum": least, "maximum": most})
+        set_override(self, "field", {"type": "integer", "minimum": least, "maximum": most})
 
 
-class TextFilter(_Described, django_filters.CharFilter):
+class TextFilter(django_filters.CharFilter):
     """The exact text."""
 
     def __init__(self, *, max_length: int, **kwargs: Any) -> None:
         super().__init__(max_length=max_length, **kwargs)
-        self.describe({"type": "string", "minLength": 1, "maxLength": max_length})
+        set_override(self, "field", {"type": "string", "minLength": 1, "maxLength": max_length})
 
 
 class SearchFilter(TextFilter):
@@ -50,10 +42,7 @@ class SearchFilter(TextFilter):
         """Rows with it in one of the fields."""
         if not value:
             return qs
-        found = Q()
-        for name in self.fields:
-            found |= Q(**{f"{name}__icontains": value})
-        return qs.filter(found)
+        return qs.filter(Q(*((f"{name}__icontains", value) for name in self.fields), _connector=Q.OR))
 
 
 class UpperSearchFilter(TextFilter):
@@ -77,7 +66,7 @@ class UpperSearchFilter(TextFilter):
         return qs.filter(pk__in=keys) if len(keys) <= self.few else qs.filter(having)
 
 
-class TrueFalseFilter(_Described, django_filters.Filter):
+class TrueFalseFilter(django_filters.Filter):
     """``true`` or ``false``; anything else is an error, where django-filter's own would ignore it."""
 
     field_class = forms.TypedChoiceField
@@ -85,7 +74,7 @@ class TrueFalseFilter(_Described, django_filters.Filter):
     def __init__(self, **kwargs: Any) -> None:
         words = [("true", "true"), ("false", "false")]
         super().__init__(choices=words, coerce=_is_true, empty_value=None, **kwargs)
-        self.describe({"type": "boolean"})
+        set_override(self, "field", {"type": "boolean"})
 
 
 def _is_true(word: str) -> bool:
@@ -124,7 +113,7 @@ class MomentField(IsoDateTimeField):
             raise forms.ValidationError("is outside the calendar") from error
 
 
-class MomentFilter(_Described, django_filters.IsoDateTimeFilter):
+class MomentFilter(django_filters.IsoDateTimeFilter):
     """A moment."""
 
     field_class = MomentField

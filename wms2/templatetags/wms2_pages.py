@@ -17,6 +17,8 @@ from wms2.conf import conf
 from wms2.tones import tone
 
 register = template.Library()
+register.filter("ago", words.ago)
+register.filter("lasting", words.duration)
 
 
 @register.simple_tag
@@ -95,12 +97,6 @@ def age(moment: datetime | None) -> str:
 
 
 @register.filter
-def ago(moment: datetime | None) -> str:
-    """``3 min ago``, ``in 40 s``."""
-    return words.ago(moment)
-
-
-@register.filter
 def took(start: datetime | None, end: datetime | None) -> str:
     """From one moment to another."""
     return words.duration((end - start).total_seconds()) if start and end else ""
@@ -122,12 +118,6 @@ def size(number: int | None) -> str:
 def thousands(number: int | None) -> str:
     """``100,000``."""
     return "" if number is None else f"{number:,}"
-
-
-@register.filter
-def lasting(seconds: float) -> str:
-    """So many seconds."""
-    return words.duration(seconds)
 
 
 @register.filter
