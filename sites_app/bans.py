@@ -101,10 +101,7 @@ def problem_sites(failures: Mapping[str, SiteFailures]) -> dict[str, SiteFailure
 
 def site_promote(site: Site) -> SiteBan | None:
     """A ban for all workflows once enough independent ones ban the site (error-handling 6.2); None when there is none to make.
-
-    Raises:
-        InvalidTransition: the guard objects.
-    """
+    Raises InvalidTransition: the guard objects."""
     workflows = set(bans_active(site.name).filter(workflow__isnull=False).values_list("workflow_id", flat=True))
     if len(workflows) < in_force().site_ban_promotion_threshold or bans_active(site.name).filter(workflow__isnull=True).exists():
         return None

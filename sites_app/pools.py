@@ -124,11 +124,8 @@ def state_refused(pool: Pool, state: PoolState) -> str:
 
 
 def pool_change_state(*, pool: Pool, state: PoolState, actor: str, reason: str) -> None:
-    """Ask its collector and let DAGs go to its schedds, or not. DAGs that are there are watched in either state.
-
-    Raises:
-        InvalidTransition: it is so already.
-    """
+    """Ask its collector and let DAGs go to its schedds, or not. DAGs that are there are watched in either state. Raises
+    InvalidTransition: it is so already."""
     with audited(actor=actor, action="pool_change_state", target=pool.name, target_type="pool", reason=reason, new=state):
         if why := state_refused(pool, state):
             raise InvalidTransition(f"{pool.name}: {why}")
@@ -136,12 +133,8 @@ def pool_change_state(*, pool: Pool, state: PoolState, actor: str, reason: str) 
 
 
 def pool_add(*, name: str, actor: str, reason: str, **values: str) -> Pool:
-    """A pool whose collector is asked from now on; without a file system's name its schedds share one of its own.
-
-    Raises:
-        FieldRefused: a value has another form.
-        InvalidTransition: there is one of this name.
-    """
+    """A pool whose collector is asked from now on; without a file system's name its schedds share one of its own. Raises
+    FieldRefused: a value has another form; InvalidTransition: there is one of this name."""
     _refuse_forms({"name": name, **values})
     with audited(actor=actor, action="pool_add", target=name, target_type="pool", reason=reason, **values):
         if Pool.objects.filter(name=name).exists():
@@ -160,11 +153,7 @@ def pool_change(*, pool: Pool, actor: str, reason: str, **values: str) -> None:
 
 def schedd_add(*, pool: Pool, name: str, actor: str, reason: str, **values: Any) -> Schedd:
     """A schedd that its collector need not have named yet; disabled until its checks have passed and an operator enables it.
-
-    Raises:
-        FieldRefused: a value has another form.
-        InvalidTransition: the pool has one of this name.
-    """
+    Raises FieldRefused: a value has another form; InvalidTransition: the pool has one of this name."""
     _refuse_forms({"name": name, **values})
     with audited(actor=actor, action="schedd_add", target=name, target_type="schedd", reason=reason, pool=pool.name, **values):
         if Schedd.objects.filter(pool=pool, name=name).exists():
@@ -173,12 +162,8 @@ def schedd_add(*, pool: Pool, name: str, actor: str, reason: str, **values: Any)
 
 
 def schedd_change(*, schedd: Schedd, actor: str, reason: str, **values: Any) -> None:
-    """Other limits; another directory has to be checked before the schedd is enabled again.
-
-    Raises:
-        FieldRefused: a value has another form.
-        InvalidTransition: another directory, while the schedd gets DAGs.
-    """
+    """Other limits; another directory has to be checked before the schedd is enabled again. Raises FieldRefused: a value has
+    another form; InvalidTransition: another directory, while the schedd gets DAGs."""
     _refuse_forms(values)
     told = _changed(schedd, values)
     with audited(actor=actor, action="schedd_change", target=schedd.name, target_type="schedd", reason=reason, **told):
@@ -190,11 +175,8 @@ def schedd_change(*, schedd: Schedd, actor: str, reason: str, **values: Any) -> 
 
 
 def row_remove(*, row: Pool | Schedd, actor: str, reason: str) -> None:
-    """Forget a pool or a schedd that nothing refers to. A schedd that its collector still names is discovered again.
-
-    Raises:
-        InvalidTransition: it is in service, or DAGs ran there: then it is kept, disabled.
-    """
+    """Forget a pool or a schedd that nothing refers to. A schedd that its collector still names is discovered again. Raises
+    InvalidTransition: it is in service, or DAGs ran there: then it is kept, disabled."""
     kind = type(row).__name__.lower()
     with audited(actor=actor, action=f"{kind}_remove", target=row.name, target_type=kind, reason=reason):
         if why := remove_refused(row):

@@ -103,11 +103,8 @@ def site_ban_by_operator(
     expires_at: datetime | None = None,
     insist: bool = False,
 ) -> SiteBan:
-    """Ban a site for one workflow or for all.
-
-    Raises:
-        InvalidTransition: more than half of the sites would be banned, and the operator does not insist.
-    """
+    """Ban a site for one workflow or for all. Raises InvalidTransition: more than half of the sites would be banned, and the
+    operator does not insist."""
     with _told(actor, "site_ban", site, reason, workflow=str(workflow.pk) if workflow else "all", insist=insist):
         return site_ban(
             site=site,

@@ -22,11 +22,8 @@ _answers: deque[tuple[datetime, float]] = deque(maxlen=1)
 
 
 def now() -> datetime:
-    """The moment at the database, aware UTC; one question a second at most.
-
-    Raises:
-        django.db.OperationalError: the database does not answer.
-    """
+    """The moment at the database, aware UTC; one question a second at most. Raises django.db.OperationalError: the database does
+    not answer."""
     for moment, came in tuple(_answers):
         if (since := _elapsed() - came) < _KEPT_SECONDS:
             return moment + timedelta(seconds=since)

@@ -13,10 +13,7 @@ from django.db import connection, models
 
 def copy_rows(model: type[models.Model], fields: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Write rows with these fields; JSON as text, times aware. The rows may come from an iterator that asks the database nothing.
-
-    Raises:
-        django.db.IntegrityError: the database refuses them, and none is written.
-    """
+    Raises django.db.IntegrityError: the database refuses them, and none is written."""
     quote = connection.ops.quote_name
     known = {field.name: field.column for field in model._meta.concrete_fields if field.column}
     columns = ", ".join(quote(known[name]) for name in fields)

@@ -38,11 +38,8 @@ class Credential:
     is_token: bool = False
 
     def stamp(self) -> tuple[tuple[int, int, int], ...]:
-        """Another one when a file was written, replaced, or may be read by others.
-
-        Raises:
-            CredentialUnusable: a file is not there.
-        """
+        """Another one when a file was written, replaced, or may be read by others. Raises CredentialUnusable: a file is not
+        there."""
         try:
             found = [Path(path).stat() for path in (self.path, self.key) if path]
         except OSError as error:
@@ -56,11 +53,8 @@ class Credential:
         raise self._unusable("it is empty")
 
     def ends_at(self) -> datetime | None:
-        """When the first of its parts ends: certificates of the chain, VOMS attributes; of a token ``exp``. None: never.
-
-        Raises:
-            CredentialUnusable: it cannot be read, or is no certificate with its key, or no token.
-        """
+        """When the first of its parts ends: certificates of the chain, VOMS attributes; of a token ``exp``. None: never. Raises
+        CredentialUnusable: it cannot be read, or is no certificate with its key, or no token."""
         try:
             return _ends_at(self, self.stamp())
         except (ValueError, OverflowError, OSError) as error:  # also of base64, JSON and a moment far away

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import structlog
 from django.db import DatabaseError, connections
 
-from wms2.retry import LEASES_LOST
+from wms2.adapters.caller import LEASES_LOST
 
 log = structlog.get_logger(__name__)
 #: A lease is renewed so many times in its life.
@@ -20,8 +20,8 @@ _BEATS = 3
 def kept_alive(renew: Callable[[], bool], *, life_seconds: float, **about: str) -> Iterator[None]:
     """Call ``renew`` from a thread at a third of the lease's life until the block ends, or it says that the lease is lost.
 
-    Whoever works under a lost lease is stopped at the next outside call (``wms2.retry``) or fenced write. The thread has a
-    database session while it renews, and none in between. ``about`` goes into the log.
+    Whoever works under a lost lease is stopped at the next outside call (``wms2.adapters.caller``) or fenced write. The thread
+    has a database session while it renews, and none in between. ``about`` goes into the log.
     """
     stop, lost = threading.Event(), threading.Event()
 

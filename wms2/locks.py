@@ -39,11 +39,8 @@ BEING_CHANGED = "it is being changed just now, and nothing was done; try again i
 
 @contextmanager
 def transaction_lock(key: LockKey) -> Iterator[None]:
-    """A transaction that waits for the lock, not for long, and holds it until commit.
-
-    Raises:
-        django.db.OperationalError: not given in time (``lock_refused``), or the database does not answer.
-    """
+    """A transaction that waits for the lock, not for long, and holds it until commit. Raises django.db.OperationalError: not
+    given in time (``lock_refused``), or the database does not answer."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SELECT set_config('lock_timeout', %s, true)", [f"{PATIENCE_SECONDS * 1000:.0f}ms"])
         cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", (NAMESPACE, int(key)))

@@ -228,11 +228,8 @@ def buttons_of(model: type[Model]) -> tuple[Verb, ...]:
 
 
 def arguments(verb: Verb, data: Mapping[str, Any]) -> dict[str, Any]:
-    """What the service is given beside the row and the actor; to be made before any row is locked.
-
-    Raises:
-        FieldRefused: a field names what is not there.
-    """
+    """What the service is given beside the row and the actor; to be made before any row is locked. Raises FieldRefused: a field
+    names what is not there."""
     given: dict[str, Any] = {"reason": data["reason"]}
     for one in verb.fields:
         value = data.get(one.name)

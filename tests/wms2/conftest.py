@@ -39,7 +39,7 @@ def closed_port() -> int:
 @pytest.fixture(autouse=True)
 def _tries_follow_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
     """No pause between two tries of a call."""
-    monkeypatch.setattr("wms2.retry.jittered_seconds", lambda attempt: 0.0)
+    monkeypatch.setattr("wms2.adapters.caller.jittered_seconds", lambda attempt: 0.0)
 
 
 @pytest.fixture

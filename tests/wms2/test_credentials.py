@@ -142,7 +142,7 @@ def test_a_renewed_certificate_is_shown_from_the_next_call_on(authority: Authori
 
 def test_a_proxy_will_do_for_services(authority: Authority, server: TlsServer) -> None:
     service(server.url, authority, certificate=certificate(authority.proxy("robot", DAY_SECONDS))).get_json(
-        "/x", operation="look"
+        ANY, "/x", operation="look"
     )
     assert server.callers == [("robot/77", "")]
 

@@ -15,9 +15,9 @@ from outputs_app import executor
 from outputs_app.effects import Handler
 from outputs_app.models import Effect, EffectKind, EffectState
 from tests.support.rows import new_effect
+from wms2.adapters.caller import retry_call
 from wms2.errors import LeaseLost, NoneFree
 from wms2.models import AuditEntry, Resource, ResourceLease
-from wms2.retry import retry_call
 from wms2.work import resources
 from wms2.work.resources import PLANNING, REGISTRATION, lease_beat, lease_take, resource
 

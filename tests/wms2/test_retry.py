@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from tests.support.calls import Script, rejected, unavailable
+from wms2.adapters.caller import jittered_seconds, retry_call
 from wms2.errors import CircuitOpen, NotFoundInService, NotNow, ServiceUnavailable
-from wms2.retry import jittered_seconds, retry_call
 
 
 @pytest.fixture(name="paused", autouse=True)
 def _paused(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The failed attempts after which there was a pause."""
     paused: list[int] = []
-    monkeypatch.setattr("wms2.retry.pause", paused.append)
+    monkeypatch.setattr("wms2.adapters.caller.pause", paused.append)
     return paused
 
 

@@ -1,19 +1,30 @@
-"""How every outside service is called: timed into the metrics, through its circuit, repeated while it does not answer."""
+"""How every outside service is called: timed into the metrics, through its circuit, repeated while it does not answer.
+
+Not here: when calling stops altogether (``wms2.circuits``), retries over hours, which are rows (``Effect.next_attempt_at``,
+``Request.next_attempt_at``), and what a failure means (``wms2.errors``). docs/design/control.md, Retries.
+"""
 
 from __future__ import annotations
 
+import random
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TypeVar
 
 from wms2.circuits import CircuitBreaker
-from wms2.errors import CircuitOpen, NotFoundInService, ServiceError, ServiceRejected, ServiceUnavailable
+from wms2.errors import CircuitOpen, LeaseLost, NotFoundInService, NotNow, ServiceError, ServiceRejected, ServiceUnavailable
 from wms2.metrics import EXTERNAL_CALL_SECONDS
-from wms2.retry import TRIES, retry_call
 
 T = TypeVar("T")
 
+#: How often a call that may be repeated is made at most.
+TRIES = 3
+_BASE_SECONDS, _CAP_SECONDS = 0.5, 30.0
+#: Of the leases under which this thread works, each set once it is lost (``wms2.heartbeat``).
+LEASES_LOST: ContextVar[tuple[threading.Event, ...]] = ContextVar("leases_lost", default=())
 TIMEOUT_CODE = "timeout"
 """``ServiceError.code`` of a call that was given up after its time limit; the outcome ``timeout`` is told by it."""
 
@@ -57,3 +68,41 @@ def outcome_of(error: ServiceError) -> str:
     if isinstance(error, NotFoundInService):
         return "not_found"
     return "rejected" if isinstance(error, ServiceRejected) else "error"
+
+
+def retry_call(fn: Callable[[], T], *, tries: int = TRIES) -> T:
+    """Call ``fn`` until it returns, at most ``tries`` times, with a pause between two tries.
+
+    Only ``ServiceUnavailable`` is worth another try, and not as ``CircuitOpen`` or ``NotNow``: the first was not even tried, the
+    second would hear the same again. Only for calls that may be made twice; a submission never is.
+
+    Raises:
+        LeaseLost: what the caller works at is somebody else's by now; nothing was called.
+        Exception: what the last try raised.
+    """
+    for attempt in range(1, tries):
+        _stop_if_lost()
+        try:
+            return fn()
+        except (CircuitOpen, NotNow):
+            raise
+        except ServiceUnavailable:
+            pause(attempt)
+    _stop_if_lost()
+    return fn()
+
+
+def _stop_if_lost() -> None:
+    if any(lost.is_set() for lost in LEASES_LOST.get()):
+        raise LeaseLost("not called: somebody else has it by now")
+
+
+def pause(attempt: int) -> None:
+    """Sleep after failed attempt number ``attempt``."""
+    time.sleep(jittered_seconds(attempt))
+
+
+def jittered_seconds(attempt: int) -> float:
+    """A pause after failed attempt number ``attempt`` (from 1): uniform in 0 .. min(cap, base * 2^(attempt-1)), "full jitter"."""
+    # Spreads the load; nothing secret depends on it.
+    return random.uniform(0.0, min(_CAP_SECONDS, _BASE_SECONDS * 2.0 ** (attempt - 1)))  # noqa: S311

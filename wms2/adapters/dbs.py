@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from wms2.adapters.caller import TRIES, pause
 from wms2.adapters.dbs_names import SERVICE, VALIDATION_CODE, check_name
 from wms2.adapters.dbs_payloads import block_payload, differences, validate_block
 from wms2.adapters.dbs_queries import DbsQueries, dbs_fault
 from wms2.adapters.http import Credentials, HttpService, Params
 from wms2.adapters.types import BlockSpec, DbsFile, DbsFileInfo
 from wms2.errors import NotFoundInService, ServiceRejected, ServiceUnavailable
-from wms2.retry import TRIES, pause
 
 CREATE_BY = "WMS2"
 #: A lumi is a row in DBS; a block of some hundred files is stored in one transaction, while the client waits.
@@ -117,11 +117,8 @@ class Dbs(DbsQueries):
         return True
 
     def _refuse_files_of_other_blocks(self, block: BlockSpec, files: Iterable[DbsFile], operation: str) -> None:
-        """DBS passes over a file that it has in another block, or says only that something went wrong.
-
-        Raises:
-            ServiceRejected: one of the files is in another block.
-        """
+        """DBS passes over a file that it has in another block, or says only that something went wrong. Raises ServiceRejected:
+        one of the files is in another block."""
         for file in files:
             for known in self.outputs.known_as(file.lfn, operation):
                 if known.block_name != block.block_name:
@@ -154,11 +151,8 @@ class Dbs(DbsQueries):
         return first.lfn if first is not None else ""
 
     def set_dataset_access_type(self, dataset: str, access_type: str) -> None:
-        """Set VALID, PRODUCTION, INVALID, DELETED or DEPRECATED.
-
-        Raises:
-            NotFoundInService: no such dataset (DBS itself does not say).
-        """
+        """Set VALID, PRODUCTION, INVALID, DELETED or DEPRECATED. Raises NotFoundInService: no such dataset (DBS itself does not
+        say)."""
         operation = "set_dataset_access_type"
         if access_type not in _ACCESS_TYPES:
             detail = f"access type {access_type!r} is none of {', '.join(sorted(_ACCESS_TYPES))}"
@@ -190,10 +184,7 @@ class Dbs(DbsQueries):
 
     def _invalidate(self, lfn: str) -> None:
         """The only PUT of files: DBS takes a list of names, or none, for a change of **every file it has**, and answers 200.
-
-        Raises:
-            ServiceRejected: not one file name; nothing was sent.
-        """
+        Raises ServiceRejected: not one file name; nothing was sent."""
         operation = "invalidate_files"
         if not isinstance(lfn, str):
             raise ServiceRejected(SERVICE, operation, f"{lfn!r} is not one file name; nothing was sent", VALIDATION_CODE)

@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from wms2.adapters import htcondor_ads as ads
-from wms2.adapters.caller import Caller, observed
+from wms2.adapters.caller import TRIES, Caller, observed
 from wms2.adapters.htcondor_process import SERVICE, Place, ask, ask_apart
 from wms2.adapters.types import FoundDag, HistoryAd, OrphanJobs, PoolAnswer, ScheddAd, ScheddFacts, Watched
 from wms2.errors import ServiceRejected, ServiceUnavailable
-from wms2.retry import TRIES
 
 # A DAG is submitted again at most a few times under the same id; more would be a fault that must show, not a longer list.
 _MAX_SUBMISSIONS = 20
@@ -181,11 +180,8 @@ class HtcondorAdapter:
         return ads.orphan_jobs(rows)
 
     def collector_ad(self) -> ScheddAd | None:
-        """The collector's copy of the schedd's ad, to tell a silent schedd from one that the collector misses too.
-
-        Raises:
-            ServiceUnavailable: the collector did not answer either.
-        """
+        """The collector's copy of the schedd's ad, to tell a silent schedd from one that the collector misses too. Raises
+        ServiceUnavailable: the collector did not answer either."""
         limit = min(self._timeout_seconds, _COLLECTOR_SECONDS)
         with observed(SERVICE, "collector_ad"):  # not through the breaker: that is the schedd's
             (rows,) = ask(self._place, [self._in_collector()], operation="collector_ad", limit_seconds=limit)

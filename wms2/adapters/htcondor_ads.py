@@ -70,11 +70,8 @@ Ad = Mapping[str, Any]
 
 
 def literal(value: str | int) -> str:
-    """A value as a ClassAd literal, quoted so that no text can end the string or be expanded as a macro.
-
-    Raises:
-        ServiceRejected: control characters or ``$``, which submit files expand even inside strings.
-    """
+    """A value as a ClassAd literal, quoted so that no text can end the string or be expanded as a macro. Raises ServiceRejected:
+    control characters or ``$``, which submit files expand even inside strings."""
     if isinstance(value, int):
         return str(int(value))
     if "$" in value or any(ord(char) < 32 or ord(char) == 127 for char in value):
@@ -90,11 +87,8 @@ def reason_text(reason: str) -> str:
 
 
 def stamp_literals(attributes: Mapping[str, str | int]) -> dict[str, str]:
-    """Attributes for a job ad with their values as literals.
-
-    Raises:
-        ServiceRejected: a name that is no attribute name, a value that cannot be quoted.
-    """
+    """Attributes for a job ad with their values as literals. Raises ServiceRejected: a name that is no attribute name, a value
+    that cannot be quoted."""
     for name in attributes:
         if not _ATTRIBUTE_NAME.fullmatch(name):
             raise ServiceRejected(SERVICE, "submit_dag", f"{name!r} is not an attribute name")

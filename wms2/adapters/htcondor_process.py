@@ -155,11 +155,8 @@ class _Child:
         return results
 
     def _exchange(self, question: bytes, deadline: float) -> bytes:
-        """Write the question and read up to the end of the answer's line, or of the process, whichever comes first.
-
-        Raises:
-            TimeoutError: neither came in time.
-        """
+        """Write the question and read up to the end of the answer's line, or of the process, whichever comes first. Raises
+        TimeoutError: neither came in time."""
         left, parts = memoryview(question), list[bytes]()
         poll = select.poll()
         poll.register(self._answers, select.POLLIN)

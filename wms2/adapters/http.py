@@ -23,11 +23,10 @@ from pydantic import TypeAdapter
 from requests.structures import CaseInsensitiveDict
 from urllib3.exceptions import ReadTimeoutError
 
-from wms2.adapters.caller import TIMEOUT_CODE, Caller
+from wms2.adapters.caller import TIMEOUT_CODE, TRIES, Caller
 from wms2.adapters.wire import parse
 from wms2.credentials import Credential, CredentialUnusable
 from wms2.errors import ConfigurationError, ServiceError, ServiceRejected, ServiceUnavailable
-from wms2.retry import TRIES
 
 T = TypeVar("T")
 JSON_TYPE = "application/json"
@@ -95,12 +94,8 @@ class HttpService:
         self._local = threading.local()
 
     def get_json(self, shape: TypeAdapter[T], path: str, *, operation: str, params: Params = None) -> T:
-        """GET JSON of that shape; retried.
-
-        Raises:
-            ServiceUnavailable: no usable answer (also JSON that does not parse, or has another shape).
-            ServiceRejected: refused.
-        """
+        """GET JSON of that shape; retried. Raises ServiceUnavailable: no usable answer (also JSON that does not parse, or has
+        another shape); ServiceRejected: refused."""
         answer = self.send_json("GET", path, operation=operation, params=params, tries=TRIES)
         return parse(shape, answer, service=self.service, operation=operation)
 
@@ -134,10 +129,7 @@ class HttpService:
 
     def stream_lines(self, path: str, *, operation: str, params: Params, accept: str) -> Iterator[list[bytes]]:
         """GET and yield the body's lines as they come, those of one chunk at a time. Opening is retried, reading on is not.
-
-        Raises:
-            ServiceUnavailable: also while iterating, when the stream breaks off: what came before is not the whole.
-        """
+        Raises ServiceUnavailable: also while iterating, when the stream breaks off: what came before is not the whole."""
         response = self.caller.call(operation, lambda: self._open("GET", path, operation, params, None, {"Accept": accept}))
         with response, self._mapped(operation):
             # Without a length or chunks, a dropped connection cannot be told from the end.

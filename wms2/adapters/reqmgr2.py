@@ -10,9 +10,9 @@ from urllib.parse import quote
 from pydantic import TypeAdapter
 
 from wms2.adapters import wire
+from wms2.adapters.caller import TRIES
 from wms2.adapters.http import Fault, HttpService, plain_fault
 from wms2.errors import NotFoundInService, ServiceError, ServiceRejected, ServiceUnavailable
-from wms2.retry import TRIES
 
 SERVICE = "reqmgr2"
 Document = dict[str, Any]
@@ -203,11 +203,8 @@ class ReqMgr2:
         self._put(name, statistics, "add_statistics")
 
     def clone(self, name: str, mark: str) -> str:
-        """Clone a request; returns the new name. Repeatable: a clone with this ``mark`` among its comments is found again.
-
-        Raises:
-            NotFoundInService: no such request.
-        """
+        """Clone a request; returns the new name. Repeatable: a clone with this ``mark`` among its comments is found again. Raises
+        NotFoundInService: no such request."""
         original = self.request(name)
         field, key = ("PrepID", "prep_id") if original.get("PrepID") else ("Campaign", "campaign")
         like = self._documents("clone", **{key: str(original.get(field)), "mask": ("RequestName", "Comments")})

@@ -113,11 +113,8 @@ class RucioRules:
         return self._ensure([block], request)[block]
 
     def disk_rule(self, container: str, placed: Placed, comment: str) -> str:
-        """The container has a rule on disk, also for blocks that it gets later; returns its id.
-
-        Raises:
-            ServiceRejected: the expression is wrong or gives too few RSEs, or the account's limit there is used up.
-        """
+        """The container has a rule on disk, also for blocks that it gets later; returns its id. Raises ServiceRejected: the
+        expression is wrong or gives too few RSEs, or the account's limit there is used up."""
         request = RuleRequest(
             "disk_rule", placed.expression, comment, placed.activity, grouping="ALL", locked=False, copies=placed.copies,
             lifetime_seconds=placed.lifetime_seconds,

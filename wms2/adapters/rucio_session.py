@@ -116,10 +116,7 @@ def _token_file(section: dict[str, str], account: str) -> str | None:
 
 def check_token_file(path: str | None) -> None:
     """Remove an empty token file and refuse an unreadable one: rucio-clients would go on without a token and fail at every call.
-
-    Raises:
-        ConfigurationError: the file belongs to somebody else.
-    """
+    Raises ConfigurationError: the file belongs to somebody else."""
     if path is None:
         return
     file = Path(path)

@@ -45,10 +45,7 @@ def key_of(request: Request) -> str | None:
 
 def once(view: Any, key: str, handler: Callable[..., Response], outside: bool, request: Request, **given: Any) -> Response:
     """The answer of ``handler``, now or as it was the first time. ``outside``: it may ask services, so no transaction is open.
-
-    Raises:
-        ProblemError: 409 while the first call lasts, 422 if it asked for something else.
-    """
+    Raises ProblemError: 409 while the first call lasts, 422 if it asked for something else."""
     told = json.dumps([request.query_params.lists(), request.body.decode(errors="replace")], default=list)
     told += request.headers.get(IF_MATCH, "")  # whoever has read it again demands something else
     asked = {"method": request.method, "path": request.path[:500], "digest": hashlib.sha256(told.encode()).hexdigest()}

@@ -30,11 +30,8 @@ def etag_of(*values: object) -> str:
 
 
 def if_match(request: Request) -> frozenset[str]:
-    """The versions that the client would change; empty: any.
-
-    Raises:
-        ProblemError: it is neither ``*`` nor a list of quoted tags.
-    """
+    """The versions that the client would change; empty: any. Raises ProblemError: it is neither ``*`` nor a list of quoted
+    tags."""
     given = request.headers.get(HEADER, "*")
     if given.strip() == "*":
         return frozenset()
@@ -53,11 +50,8 @@ def require_version(demanded: frozenset[str], current: str) -> None:
 
 
 def refuse_unversioned(request: Request) -> None:
-    """Where no version is kept, the demand cannot be met, and passing over it would do what the client wants prevented.
-
-    Raises:
-        ProblemError: 400.
-    """
+    """Where no version is kept, the demand cannot be met, and passing over it would do what the client wants prevented. Raises
+    ProblemError: 400."""
     if HEADER in request.headers:
         raise bad_field(HEADER, "this address has no version to compare; leave it out", code="precondition_unsupported")
 

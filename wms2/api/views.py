@@ -22,11 +22,8 @@ from wms2.shedding import Call
 
 
 def query_and_body(request: Request) -> Any:
-    """What a DELETE is given, its query parameters and its JSON body together: none of it may be passed over.
-
-    Raises:
-        ProblemError: one name stands in both, with two values.
-    """
+    """What a DELETE is given, its query parameters and its JSON body together: none of it may be passed over. Raises
+    ProblemError: one name stands in both, with two values."""
     query, body = request.query_params.dict(), request.data
     if not isinstance(body, Mapping):
         return body

@@ -13,11 +13,8 @@ from wms2.conf import Conf
 
 
 def database_from_url(url: str) -> dict[str, Any]:
-    """``postgresql://user:password@host:port/name`` or ``postgresql://user@/name?host=/socket/dir`` to Django's dict.
-
-    Raises:
-        ImproperlyConfigured: not a PostgreSQL URL, or no database name.
-    """
+    """``postgresql://user:password@host:port/name`` or ``postgresql://user@/name?host=/socket/dir`` to Django's dict. Raises
+    ImproperlyConfigured: not a PostgreSQL URL, or no database name."""
     parts = urlsplit(url)
     if parts.scheme not in ("postgresql", "postgres") or not parts.path.strip("/"):
         raise ImproperlyConfigured("WMS2_DATABASE_URL must look like postgresql://user:password@host:port/name")

@@ -37,12 +37,8 @@ def resources_ensure(**_: object) -> None:
 
 @contextmanager
 def resource(name: str, units: int, holder: str) -> Iterator[None]:
-    """Have so many units, or all there are, while the block runs.
-
-    Raises:
-        NoneFree: others have them, or operators allow none; nothing was waited for.
-        LeaseLost: from the next outside call inside, once the lease is somebody else's.
-    """
+    """Have so many units, or all there are, while the block runs. Raises NoneFree: others have them, or operators allow none;
+    nothing was waited for; LeaseLost: from the next outside call inside, once the lease is somebody else's."""
     there = Resource.objects.filter(pk=name).values_list("units", flat=True).first() or 0
     wanted = max(1, min(units, there))
     try:
@@ -58,12 +54,8 @@ def resource(name: str, units: int, holder: str) -> Iterator[None]:
 
 
 def lease_take(*, name: str, units: int, holder: str, process: str, ttl_seconds: float) -> ResourceLease:
-    """Take units of a resource; those of leases that have run out are free.
-
-    Raises:
-        InvalidTransition: there is no such resource, or never so much of it.
-        NoneFree: others have too many of its units.
-    """
+    """Take units of a resource; those of leases that have run out are free. Raises InvalidTransition: there is no such resource,
+    or never so much of it; NoneFree: others have too many of its units."""
     with transaction.atomic():
         found = Resource.objects.select_for_update(no_key=True).filter(pk=name).first()
         if found is None or units > found.units:
@@ -122,11 +114,8 @@ def _reclaim(leases: QuerySet[ResourceLease]) -> None:
 
 
 def resource_set(*, row: Resource, units: int, actor: str, reason: str) -> None:
-    """Say how many units there are. With fewer than are taken nothing is taken away: nobody gets any until it fits.
-
-    Raises:
-        StaleState: somebody else has changed it since it was read.
-    """
+    """Say how many units there are. With fewer than are taken nothing is taken away: nobody gets any until it fits. Raises
+    StaleState: somebody else has changed it since it was read."""
     with audited(
         actor=actor, action="resource_set", target=row.name, target_type="resource", reason=reason, old=row.units, new=units
     ):

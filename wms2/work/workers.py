@@ -73,12 +73,8 @@ def pool_change_refused(pool: WorkerPool, state: WorkerPoolState) -> str:
 
 
 def pool_change(*, pool: WorkerPool, state: WorkerPoolState, actor: str, reason: str) -> None:
-    """Drain, evict or resume a pool.
-
-    Raises:
-        InvalidTransition: it is so already.
-        StaleState: somebody else has changed it since it was read.
-    """
+    """Drain, evict or resume a pool. Raises InvalidTransition: it is so already; StaleState: somebody else has changed it since
+    it was read."""
     with audited(actor=actor, action=f"pool_{state}", target=pool.queue, target_type="pool", reason=reason, old=pool.state):
         if why := pool_change_refused(pool, state):
             raise InvalidTransition(f"{pool.queue}: {why}")

@@ -36,11 +36,8 @@ class Command(BaseCommand):
                 _options(of_verbs.add_parser(verb.name, help=verb.does, description=verb.does), verb)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Do it, or with ``--preview`` only tell.
-
-        Raises:
-            CommandError: no such row, a field is wrong, or the verb is refused; nothing was done.
-        """
+        """Do it, or with ``--preview`` only tell. Raises CommandError: no such row, a field is wrong, or the verb is refused;
+        nothing was done."""
         noun = next(noun for noun in nouns() if noun.name == options["noun"])
         verb = next(verb for verb in noun.verbs if verb.name == options["verb"])
         row, actor = _row(noun, options["row"]), _actor(options["actor"])
