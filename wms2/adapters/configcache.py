@@ -54,13 +54,7 @@ def _normal_or_none(url: str) -> str | None:
 
 
 class ConfigCache:
-    """All ConfigCaches a document may name.
-
-    Args:
-        connect: makes the connection to a base URL; called once per URL.
-        base_url: if set, replaces the URL that documents name.
-        allowed: the URLs that documents may name.
-    """
+    """All ConfigCaches a document may name: the ``allowed`` ones; a ``base_url`` replaces them. Each is connected to once."""
 
     def __init__(self, connect: Callable[[str], HttpService], base_url: str = "", *, allowed: Iterable[str] = ()) -> None:
         self._connect, self._base_url = connect, base_url
@@ -74,12 +68,7 @@ class ConfigCache:
         return f"is no ConfigCache that WMS2 asks; it asks {', '.join(self._allowed) or 'none'}"
 
     def config(self, base_url: str, database: str, config_id: str) -> ConfigDocument:
-        """A PSet with its hash and output modules.
-
-        Args:
-            base_url: the document's ``ConfigCacheUrl``.
-            database: its ``CouchDBName``.
-            config_id: its ``ConfigCacheID``.
+        """A PSet with its hash and output modules, by a document's ``ConfigCacheUrl``, ``CouchDBName`` and ``ConfigCacheID``.
 
         Raises:
             NotFoundInService: no such database, document or attachment.

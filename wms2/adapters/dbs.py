@@ -30,11 +30,7 @@ _ACCESS_TYPES = frozenset({"VALID", "PRODUCTION", "INVALID", "DELETED", "DEPRECA
 class Dbs(DbsQueries):
     """One DBS instance: registration of outputs, and what ``DbsQueries`` reads of inputs.
 
-    Args:
-        reader_url: ``…/DBSReader``, for inputs.
-        writer_url: ``…/DBSWriter``, for writes and for reading back what was written (a reader may lag behind).
-        timeout_seconds: per call.
-        credentials: certificate paths.
+    The reader (``…/DBSReader``) is for inputs; what was written is read back from the writer: a reader may lag behind.
     """
 
     def __init__(
