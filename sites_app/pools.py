@@ -143,7 +143,7 @@ def pool_add(*, name: str, actor: str, reason: str, **values: str) -> Pool:
         return Pool.objects.create(name=name, **{**values, "file_system": values.get("file_system") or name})
 
 
-def pool_change(*, pool: Pool, actor: str, reason: str, **values: str) -> None:
+def pool_change(*, pool: Pool, actor: str, reason: str, **values: Any) -> None:
     """Where and how it is asked, from the next question on. Raises FieldRefused: a value has another form."""
     _refuse_forms(values)
     with audited(

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 import structlog
-from django.db.models import Q, TextChoices
+from django.db.models import Q
 
 from sites_app.bans import AUTOMATIC, bans_active, site_ban
 from sites_app.models import Pool, Schedd, ScheddState, Site, SiteBan, SiteStatus
@@ -33,7 +33,7 @@ def _told(actor: str, action: str, site: Site, reason: str, **evidence: Any) -> 
     return audited(actor=actor, action=action, target=site.name, target_type="site", reason=reason, **evidence)
 
 
-def written(row: Site | Schedd | Pool, seen: Mapping[str, TextChoices] = MappingProxyType({}), **values: Any) -> None:
+def written(row: Site | Schedd | Pool, seen: Mapping[str, Any] = MappingProxyType({}), **values: Any) -> None:
     """Change a row and its picture here. Raises StaleState: it is no longer as it was ``seen``."""
     there = type(row)._default_manager.filter(pk=row.pk, **seen).update(**values, updated_at=clock.now())
     if seen and not there:
