@@ -1,8 +1,9 @@
 """The brake on guessing passwords and tokens: failures are counted by name and address, and beyond a number nothing is judged.
 
-Owns: counting, the wait, and telling of it once; signing in with a password, wherever a form takes one. The counts are in the broker, for all processes together; while that is silent
-each process counts for itself, so that nobody is locked out for its sake. Losing them costs a few guesses more. Not here: whether
-a password is right (Django), tokens' answers (``wms2.api.tokens``).
+Owns: counting, the wait, telling of it once, and the sign-in by a form, which is braked before the password is judged, and then
+answered 429. The counts are in the broker, for all processes together; while that is silent each process counts for itself, so
+that nobody is locked out for its sake. Losing them costs a few guesses more. Not here: whether a password is right (Django), what
+tokens are answered (``wms2.api.tokens``).
 """
 
 from __future__ import annotations

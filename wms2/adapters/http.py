@@ -123,9 +123,8 @@ class HttpService:
             try:
                 return json.loads(answer)
             except ValueError as error:
-                raise ServiceUnavailable(
-                    self.service, operation, f"answer is not JSON: {_clip(answer[: _MAX_DETAIL + 1].decode('utf-8', 'replace'))}"
-                ) from error
+                shown = _clip(answer[: _MAX_DETAIL + 1].decode("utf-8", "replace"))
+                raise ServiceUnavailable(self.service, operation, f"answer is not JSON: {shown}") from error
 
         return self.caller.call(operation, call, tries)
 
