@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
 from typing import Any
 
 import structlog
@@ -18,6 +17,7 @@ from django.contrib.auth.signals import user_logged_in
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils.deprecation import MiddlewareMixin
 
 from wms2.audit import audit
 from wms2.conf import conf
@@ -117,15 +117,11 @@ class BrakeBackend:
             raise PermissionDenied
 
 
-class SignInBrakeMiddleware:
+class SignInBrakeMiddleware(MiddlewareMixin):
     """A form whose attempt was not judged must not say that the password is wrong."""
 
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
+    def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
         """The form's answer, or how long to wait."""
-        response = self.get_response(request)
         seconds = getattr(request, _WAITS, 0.0)
         if not seconds:
             return response
