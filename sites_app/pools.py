@@ -19,6 +19,7 @@ from django.db.models.functions import Coalesce
 from sites_app.bans import AUTOMATIC
 from sites_app.models import Pool, PoolSite, PoolState, Schedd, ScheddState, Site
 from sites_app.schedds import as_configured
+from sites_app.services import written
 from wms2 import clock
 from wms2.adapters import factory
 from wms2.adapters.types import PoolAnswer
@@ -129,7 +130,7 @@ def pool_change_state(*, pool: Pool, state: PoolState, actor: str, reason: str) 
     with audited(actor=actor, action="pool_change_state", target=pool.name, target_type="pool", reason=reason, new=state):
         if why := state_refused(pool, state):
             raise InvalidTransition(f"{pool.name}: {why}")
-        _written(pool, state=state)
+        written(pool, state=state)
 
 
 def pool_add(*, name: str, actor: str, reason: str, **values: str) -> Pool:
@@ -142,13 +143,13 @@ def pool_add(*, name: str, actor: str, reason: str, **values: str) -> Pool:
         return Pool.objects.create(name=name, **{**values, "file_system": values.get("file_system") or name})
 
 
-def pool_change(*, pool: Pool, actor: str, reason: str, **values: str) -> None:
+def pool_change(*, pool: Pool, actor: str, reason: str, **values: Any) -> None:
     """Where and how it is asked, from the next question on. Raises FieldRefused: a value has another form."""
     _refuse_forms(values)
     with audited(
         actor=actor, action="pool_change", target=pool.name, target_type="pool", reason=reason, **_changed(pool, values)
     ):
-        _written(pool, **values)
+        written(pool, **values)
 
 
 def schedd_add(*, pool: Pool, name: str, actor: str, reason: str, **values: Any) -> Schedd:
@@ -171,7 +172,7 @@ def schedd_change(*, schedd: Schedd, actor: str, reason: str, **values: Any) -> 
             if schedd.state == ScheddState.ENABLED:
                 raise InvalidTransition(f"{schedd.name} is enabled: disable it first, another submit_root has to be checked")
             values |= {"onboarded_at": None, "onboarding": "its submit_root was changed since"}
-        _written(schedd, **values)
+        written(schedd, **values)
 
 
 def row_remove(*, row: Pool | Schedd, actor: str, reason: str) -> None:
@@ -206,9 +207,3 @@ def _refuse_forms(values: dict[str, Any]) -> None:
 
 def _changed(row: Any, values: dict[str, Any]) -> dict[str, Any]:
     return {name: [getattr(row, name), value] for name, value in values.items() if getattr(row, name) != value}
-
-
-def _written(row: Any, **values: Any) -> None:
-    type(row).objects.filter(pk=row.pk).update(**values, updated_at=clock.now())
-    for name, value in values.items():
-        setattr(row, name, value)

@@ -9,14 +9,14 @@ import uuid
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 import structlog
 from django.db.models import Q
-from django.utils import timezone
 
 from sites_app.bans import AUTOMATIC, bans_active, site_ban
-from sites_app.models import Schedd, ScheddState, Site, SiteBan, SiteStatus
+from sites_app.models import Pool, Schedd, ScheddState, Site, SiteBan, SiteStatus
 from sites_app.schedds import state_refused
 from sites_app.selectors import candidate_sites
 from wms2 import clock
@@ -31,6 +31,15 @@ EXPIRY = "its end"
 
 def _told(actor: str, action: str, site: Site, reason: str, **evidence: Any) -> AbstractContextManager[None]:
     return audited(actor=actor, action=action, target=site.name, target_type="site", reason=reason, **evidence)
+
+
+def written(row: Site | Schedd | Pool, seen: Mapping[str, Any] = MappingProxyType({}), **values: Any) -> None:
+    """Change a row and its picture here. Raises StaleState: it is no longer as it was ``seen``."""
+    there = type(row)._default_manager.filter(pk=row.pk, **seen).update(**values, updated_at=clock.now())
+    if seen and not there:
+        raise StaleState(f"{row.name} is no longer {', '.join(str(old.label).lower() for old in seen.values())}")
+    for name, value in values.items():
+        setattr(row, name, value)
 
 
 def status_refused(site: Site, status: SiteStatus) -> str:
@@ -78,10 +87,7 @@ def site_change_status(*, site: Site, status: SiteStatus, actor: str, reason: st
         if drain_until == site.drain_until and (why := status_refused(site, status)):
             raise InvalidTransition(f"{site.name}: {why}")
         values = {"status": status, "status_actor": actor, "status_reason": reason, "drain_until": drain_until}
-        if Site.objects.filter(pk=site.pk, status=old).update(**values, updated_at=clock.now()) != 1:
-            raise StaleState(f"{site.name} is no longer {old.label.lower()}")
-        for name, value in values.items():
-            setattr(site, name, value)
+        written(site, {"status": old}, **values)
         log.info("site status", site=site.name, old=old.value, new=status.value, actor=actor, reason=reason)
 
 
@@ -90,8 +96,7 @@ def site_note(*, site: Site, notes: Mapping[str, Any], actor: str, reason: str) 
     if site.config_data == notes:
         return
     with _told(actor, "site_note", site, reason, old=site.config_data, new=dict(notes)):
-        Site.objects.filter(pk=site.pk).update(config_data=dict(notes), updated_at=timezone.now())
-    site.config_data = dict(notes)
+        written(site, config_data=dict(notes))
 
 
 def site_ban_by_operator(
@@ -163,7 +168,7 @@ def site_bans_expire(fenced: Fenced) -> int:
 def schedd_drain(*, schedd: Schedd, actor: str, reason: str, move: bool = False, at_once: int = 1) -> None:
     """Drain a schedd: no new DAG goes there; what is there runs to its end, or is moved, so many DAGs ``at_once``.
 
-    Raises: as ``schedd_change_state``; also when it drains in the same way already.
+    Errors as ``schedd_change_state``; also when it drains in the same way already.
     """
     schedd_change_state(schedd=schedd, state=ScheddState.DRAINING, actor=actor, reason=reason, at_once=at_once if move else 0)
 
@@ -192,8 +197,5 @@ def schedd_change_state(*, schedd: Schedd, state: ScheddState, actor: str, reaso
         if state is ScheddState.DRAINING:
             since = schedd.drain_since or clock.now()
             values |= {"drain_since": since, "drain_actor": actor, "drain_reason": reason, "drain_at_once": at_once}
-        if Schedd.objects.filter(pk=schedd.pk, state=old).update(**values, updated_at=timezone.now()) != 1:
-            raise StaleState(f"{schedd.name} is no longer {old.label.lower()}")
-        for name, value in values.items():
-            setattr(schedd, name, value)
+        written(schedd, {"state": old}, **values)
         log.info("schedd state", schedd=schedd.name, old=old.value, new=state.value)

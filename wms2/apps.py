@@ -24,7 +24,7 @@ class Wms2Config(AppConfig):
         """Import for their registrations, once models can be imported."""
         from django.contrib import admin
 
-        from wms2 import checks, sign_in  # noqa: F401
+        from wms2 import checks  # noqa: F401
         from wms2.api import rate_limits
         from wms2.api.permissions import operators_group_ensure
         from wms2.brake import use_attempts

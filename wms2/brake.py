@@ -1,16 +1,23 @@
 """The brake on guessing passwords and tokens: failures are counted by name and address, and beyond a number nothing is judged.
 
-Owns: counting, the wait, and telling of it once. The counts are in the broker, for all processes together; while that is silent
-each process counts for itself, so that nobody is locked out for its sake. Losing them costs a few guesses more. Not here: whether
-a password is right (Django), what the answer looks like (``wms2.sign_in``, ``wms2.api.tokens``).
+Owns: counting, the wait, telling of it once, and the sign-in by a form, which is braked before the password is judged, and then
+answered 429. The counts are in the broker, for all processes together; while that is silent each process counts for itself, so
+that nobody is locked out for its sake. Losing them costs a few guesses more. Not here: whether a password is right (Django), what
+tokens are answered (``wms2.api.tokens``).
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
+from typing import Any
 
 import structlog
-from django.http import HttpRequest
+from django.contrib.auth.signals import user_logged_in
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils.deprecation import MiddlewareMixin
 
 from wms2.audit import audit
 from wms2.conf import conf
@@ -18,8 +25,7 @@ from wms2.kept import Counts, Kept
 from wms2.metrics import SIGN_INS_BRAKED_TOTAL
 
 log = structlog.get_logger(__name__)
-
-
+_WAITS = "_wms2_sign_in_waits_seconds"
 _attempts: Kept = Kept()
 
 
@@ -95,3 +101,40 @@ def _take_back(key: str) -> None:
 def _key(*parts: str) -> str:
     """Of a fixed length, whatever was typed."""
     return hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()[:32]
+
+
+class BrakeBackend:
+    """First of the authentication backends: knows nobody, and ends the attempt of whoever has to wait."""
+
+    def authenticate(self, request: HttpRequest | None, username: str | None = None, password: str | None = None) -> None:
+        """Nobody; the next backend judges. Raises PermissionDenied: the name or the address has to wait; Django asks no other
+        backend then."""
+        if request is None or username is None:
+            return
+        seconds = password_tried(username, address_of(request))
+        if seconds:
+            setattr(request, _WAITS, seconds)
+            raise PermissionDenied
+
+
+class SignInBrakeMiddleware(MiddlewareMixin):
+    """A form whose attempt was not judged must not say that the password is wrong."""
+
+    def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
+        """The form's answer, or how long to wait."""
+        seconds = getattr(request, _WAITS, 0.0)
+        if not seconds:
+            return response
+        whole = math.ceil(seconds)
+        told = render(request, "429.html", {"seconds": whole}, status=429)
+        told["Retry-After"] = str(whole)
+        return told
+
+
+def forget_failures(sender: Any, request: HttpRequest | None, user: Any, **_: Any) -> None:
+    """Receiver of ``user_logged_in``."""
+    if request is not None:
+        password_right(user.get_username(), address_of(request))
+
+
+user_logged_in.connect(forget_failures, dispatch_uid="wms2.sign_in")

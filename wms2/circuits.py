@@ -114,10 +114,7 @@ class CircuitBreaker:
 
     Only ``ServiceUnavailable`` counts as a failure: a refusal, and a "not now" about one thing, show that the service is there.
     Failures count in a row, however long each takes: three time-outs of 30 s open it as three refused connections do.
-
-    Args:
-        service: as in the errors raised.
-        place: host, URL or schedd: circuits of different places are apart.
+    Circuits of different places (host, URL or schedd) are apart.
     """
 
     def __init__(self, service: str, place: str = "") -> None:
@@ -132,15 +129,11 @@ class CircuitBreaker:
         except (ServiceRejected, NotNow):
             self._record_answer(standing, is_probe)
             raise
-        except CircuitOpen:
-            self._forget_probe(is_probe)
-            raise
-        except ServiceUnavailable:
-            circuits().failed(self.name)
-            raise
-        except BaseException:
-            # An error of our own says nothing about the service; only free the probe's place.
-            self._forget_probe(is_probe)
+        except BaseException as error:
+            if isinstance(error, ServiceUnavailable) and not isinstance(error, CircuitOpen):
+                circuits().failed(self.name)
+            elif is_probe:  # an error of our own says nothing about the service; only free the probe's place
+                circuits().give_probe_back(self.name)
             raise
         self._record_answer(standing, is_probe)
         return result
@@ -163,7 +156,3 @@ class CircuitBreaker:
             circuits().answered(self.name)
         elif standing.failures:
             circuits().answered(self.name, below=FAILURES)
-
-    def _forget_probe(self, is_probe: bool) -> None:
-        if is_probe:
-            circuits().give_probe_back(self.name)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import Self
+from typing import Self, get_origin
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -403,12 +403,6 @@ class Conf(BaseModel):
         return self
 
 
-_LISTS = (
-    "effect_backoff_seconds", "configcache_allowed_urls", "cleaner_off_sites", "pass_fractions", "storage_check_off_sites",
-    "dqm_upload_allowed_urls",
-)  # fmt: skip
-
-
 def _variable(place: tuple[int | str, ...]) -> str:
     """Which variable a problem is about; empty for one of several together, which names them itself."""
     return f"WMS2_{'_'.join(str(part) for part in place).upper()}: " if place else ""
@@ -421,7 +415,8 @@ def from_environment(environment: Mapping[str, str]) -> Conf:
         raw = environment.get(f"WMS2_{name.upper()}")
         if raw is None or raw == "":
             continue
-        values[name] = tuple(part.strip() for part in raw.split(",")) if name in _LISTS else raw
+        is_list = get_origin(Conf.model_fields[name].annotation) is tuple
+        values[name] = tuple(part.strip() for part in raw.split(",")) if is_list else raw
     try:
         return Conf.model_validate(values)
     except ValidationError as error:

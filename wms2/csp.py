@@ -6,9 +6,8 @@ A page that needs more does not get it; the page is changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from django.http import HttpRequest, HttpResponse
+from django.utils.deprecation import MiddlewareMixin
 
 POLICY = "; ".join(
     (
@@ -25,15 +24,11 @@ SWAGGER_VIEW = "api-docs"
 HEADER = "Content-Security-Policy"
 
 
-class ContentSecurityPolicyMiddleware:
+class ContentSecurityPolicyMiddleware(MiddlewareMixin):
     """The outermost of WMS2's middlewares, so that no answer leaves without the header."""
 
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
+    def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
         """Add the header."""
-        response = self.get_response(request)
         match = request.resolver_match
         response[HEADER] = SWAGGER_POLICY if match is not None and match.url_name == SWAGGER_VIEW else POLICY
         return response

@@ -120,12 +120,7 @@ class DocumentRefused(Wms2Error):
 
 
 class RequestKnown(DocumentRefused):
-    """A request of this name is there already; nothing was stored.
-
-    Args:
-        request_name: of the one that is there.
-        status: of it, as the interfaces spell it.
-    """
+    """A request of this name is there already, in a status as the interfaces spell it; nothing was stored."""
 
     def __init__(self, request_name: str, status: str) -> None:
         self.request_name, self.status = request_name, status

@@ -7,6 +7,7 @@ certificate, and nothing that such a server answers becomes part of an error tha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -54,18 +55,11 @@ def _normal_or_none(url: str) -> str | None:
 
 
 class ConfigCache:
-    """All ConfigCaches a document may name.
-
-    Args:
-        connect: makes the connection to a base URL; called once per URL.
-        base_url: if set, replaces the URL that documents name.
-        allowed: the URLs that documents may name.
-    """
+    """All ConfigCaches a document may name: the ``allowed`` ones; a ``base_url`` replaces them. Each is connected to once."""
 
     def __init__(self, connect: Callable[[str], HttpService], base_url: str = "", *, allowed: Iterable[str] = ()) -> None:
-        self._connect, self._base_url = connect, base_url
+        self._connect, self._base_url = cache(connect), base_url
         self._allowed = tuple(sorted({normal_url(url) for url in allowed}))
-        self._services: dict[str, HttpService] = {}
 
     def problem(self, base_url: str) -> str | None:
         """Why a document may not name this ConfigCache; None when it may."""
@@ -74,12 +68,7 @@ class ConfigCache:
         return f"is no ConfigCache that WMS2 asks; it asks {', '.join(self._allowed) or 'none'}"
 
     def config(self, base_url: str, database: str, config_id: str) -> ConfigDocument:
-        """A PSet with its hash and output modules.
-
-        Args:
-            base_url: the document's ``ConfigCacheUrl``.
-            database: its ``CouchDBName``.
-            config_id: its ``ConfigCacheID``.
+        """A PSet with its hash and output modules, by a document's ``ConfigCacheUrl``, ``CouchDBName`` and ``ConfigCacheID``.
 
         Raises:
             NotFoundInService: no such database, document or attachment.
@@ -89,7 +78,7 @@ class ConfigCache:
         problem = self.problem(base_url)
         if problem is not None:
             raise ServiceRejected(SERVICE, "config", f"{base_url} {problem}")
-        http = self._service(self._base_url or normal_url(base_url))
+        http = self._connect(self._base_url or normal_url(base_url))
         path = f"/{quote(database, safe='')}/{quote(config_id, safe='')}"
         try:
             document = _DOCUMENT.validate_json(http.get_bytes(path, operation="config"))
@@ -108,11 +97,6 @@ class ConfigCache:
         if not pset.strip():
             raise ServiceRejected(SERVICE, "config", f"{_ATTACHMENT} of {config_id} is empty")
         return ConfigDocument(pset=pset, pset_hash=pset_hash, output_modules=modules)
-
-    def _service(self, base_url: str) -> HttpService:
-        if base_url not in self._services:
-            self._services[base_url] = self._connect(base_url)
-        return self._services[base_url]
 
 
 def _output_modules(tweaks: Mapping[str, Any], config_id: str) -> tuple[OutputModule, ...]:

@@ -30,11 +30,7 @@ _ACCESS_TYPES = frozenset({"VALID", "PRODUCTION", "INVALID", "DELETED", "DEPRECA
 class Dbs(DbsQueries):
     """One DBS instance: registration of outputs, and what ``DbsQueries`` reads of inputs.
 
-    Args:
-        reader_url: ``…/DBSReader``, for inputs.
-        writer_url: ``…/DBSWriter``, for writes and for reading back what was written (a reader may lag behind).
-        timeout_seconds: per call.
-        credentials: certificate paths.
+    The reader (``…/DBSReader``) is for inputs; what was written is read back from the writer: a reader may lag behind.
     """
 
     def __init__(
@@ -132,13 +128,19 @@ class Dbs(DbsQueries):
     # --- outputs: invalidation
 
     def invalidate_files(self, lfns: Iterable[str]) -> int:
-        """Mark files invalid, one call each; repeatable. Returns how many.
+        """Mark files invalid, one call each; repeatable. Returns how many. A block: all its files, or the dataset.
 
-        There is no invalidation of a block: all its files, or the dataset.
+        The only PUT of files: DBS takes a list of names, or none, for a change of **every file it has**, and answers 200.
+
+        Raises:
+            ServiceRejected: one is not one file name; it was not sent.
         """
-        count = 0
+        operation, count = "invalidate_files", 0
         for lfn in lfns:
-            self._invalidate(lfn)
+            if not isinstance(lfn, str):
+                raise ServiceRejected(SERVICE, operation, f"{lfn!r} is not one file name; nothing was sent", VALIDATION_CODE)
+            check_name("logical_file_name", lfn, operation=operation)
+            self._put("/files", operation, body={"logical_file_name": lfn, "is_file_valid": 0})
             count += 1
         return count
 
@@ -181,15 +183,6 @@ class Dbs(DbsQueries):
         return self.dataset(name) is not None
 
     # --- calls
-
-    def _invalidate(self, lfn: str) -> None:
-        """The only PUT of files: DBS takes a list of names, or none, for a change of **every file it has**, and answers 200.
-        Raises ServiceRejected: not one file name; nothing was sent."""
-        operation = "invalidate_files"
-        if not isinstance(lfn, str):
-            raise ServiceRejected(SERVICE, operation, f"{lfn!r} is not one file name; nothing was sent", VALIDATION_CODE)
-        check_name("logical_file_name", lfn, operation=operation)
-        self._put("/files", operation, body={"logical_file_name": lfn, "is_file_valid": 0})
 
     def _put(self, path: str, operation: str, *, params: Params = None, body: object = None) -> None:
         self._writer.send_json("PUT", path, operation=operation, params=params, body=body, tries=TRIES)

@@ -27,15 +27,10 @@ _COLLECTOR_SECONDS = 10.0
 
 
 class HtcondorAdapter:
-    """One schedd.
+    """One schedd by its name in a collector (``host:port``); without a name only the collector is asked.
 
-    Args:
-        schedd_name: its name in the collector; "": only the collector is asked.
-        collector: ``host:port``.
-        instance: our instance id, ``WMS2_Instance`` of all our jobs.
-        token_dir: directory of IDTOKENs; "" for the configuration's own methods.
-        timeout_seconds: limit of one question, per try.
-        submit_timeout_seconds: limit of a submission.
+    ``instance`` is the ``WMS2_Instance`` of all our jobs, ``token_dir`` a directory of IDTOKENs, "" for the configuration's own
+    methods. The time limits are those of one question, per try, and of a submission.
     """
 
     def __init__(

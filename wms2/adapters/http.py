@@ -123,7 +123,8 @@ class HttpService:
             try:
                 return json.loads(answer)
             except ValueError as error:
-                raise ServiceUnavailable(self.service, operation, f"answer is not JSON: {_short(answer)}") from error
+                shown = _clip(answer[: _MAX_DETAIL + 1].decode("utf-8", "replace"))
+                raise ServiceUnavailable(self.service, operation, f"answer is not JSON: {shown}") from error
 
         return self.caller.call(operation, call, tries)
 
@@ -249,7 +250,3 @@ class HttpService:
 
 def _clip(text: str) -> str:
     return text if len(text) <= _MAX_DETAIL else text[:_MAX_DETAIL] + "…"
-
-
-def _short(body: bytes) -> str:
-    return _clip(body[: _MAX_DETAIL + 1].decode("utf-8", "replace"))

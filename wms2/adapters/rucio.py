@@ -47,17 +47,7 @@ Entries = list[dict[str, Any]]
 
 
 class RucioAdapter(RucioRules):
-    """One Rucio, one account, one scope.
-
-    Args:
-        home: RUCIO_HOME, the directory with ``etc/rucio.cfg``.
-        account: acts as this account; its rules are this account's.
-        scope: ``cms``, or a test scope.
-        timeout_seconds: time limit of one try of a call.
-
-    Raises:
-        ConfigurationError: the client configuration is missing or incomplete.
-    """
+    """One Rucio, one account, whose rules are meant, one scope (``cms``, or a test scope). The rest as ``RucioSession``."""
 
     def __init__(self, home: Path, account: str, scope: str, timeout_seconds: float) -> None:
         super().__init__(RucioSession(home, account, timeout_seconds), scope)

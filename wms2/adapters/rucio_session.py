@@ -172,12 +172,8 @@ class RucioSession:
     """Calls to one Rucio as one account. Thread-safe, and usable on both sides of a fork.
 
     Args:
-        home: RUCIO_HOME, the directory with ``etc/rucio.cfg``.
-        account: the Rucio account to act as.
+        home: RUCIO_HOME, the directory with ``etc/rucio.cfg``; ConfigurationError if that is missing or incomplete.
         timeout_seconds: limit of the silence between bytes; connecting may take 5 s of it.
-
-    Raises:
-        ConfigurationError: the configuration is missing or incomplete.
     """
 
     def __init__(self, home: Path, account: str, timeout_seconds: float) -> None:
@@ -190,9 +186,7 @@ class RucioSession:
     def call(self, operation: str, fn: Callable[[Any], T]) -> T:
         """Run ``fn`` with a client, up to three times while Rucio does not answer properly.
 
-        Args:
-            operation: for errors and metrics.
-            fn: must be repeatable, and must read what it returns to the end: rucio-clients' iterators raise when read.
+        It must be repeatable, and must read what it returns to the end: rucio-clients' iterators raise when read.
 
         Raises:
             ServiceUnavailable: no usable answer; whether anything was changed is unknown.
@@ -205,11 +199,7 @@ class RucioSession:
         return parse(shape, self.call(operation, lambda client: list(fn(client))), service=SERVICE, operation=operation)
 
     def call_unless(self, refusal: type[RucioException], operation: str, fn: Callable[[Any], object]) -> bool:
-        """As ``call``, but this refusal is an answer like another, not a failure.
-
-        Returns:
-            False when Rucio gave that answer, True when it obeyed.
-        """
+        """As ``call``, but this refusal is an answer like another: False when Rucio gave it, True when it obeyed."""
 
         def obeyed(client: Any) -> bool:
             try:

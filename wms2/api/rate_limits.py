@@ -7,11 +7,11 @@ as it has places. While the broker does not answer nobody is refused; that is co
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
+from django.utils.deprecation import MiddlewareMixin
 from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
@@ -107,15 +107,8 @@ class RateThrottle(BaseThrottle):
         raise ProblemError(problem, {"Retry-After": str(seconds)})
 
 
-class PageRateMiddleware:
+class PageRateMiddleware(MiddlewareMixin):
     """The same rates for the pages and the admin of whoever is signed in; before that the sign-in has a brake of its own."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        """Judged once it has a view."""
-        return self.get_response(request)
 
     def process_view(self, request: HttpRequest, view: Any, args: Any, kwargs: Any) -> HttpResponse | None:
         """What REST serves is judged there, since tokens are read there."""

@@ -99,39 +99,31 @@ def actor_of(http: HttpRequest) -> str:
     return http.user.get_username()[:100]
 
 
-def verb_do(resource: Resource, verb: Verb, http: HttpRequest, key: Any) -> tuple[Any, object, Mapping[str, Any]]:
-    """The row as the verb left it, what the service returned, and what it was given."""
-    serializer = input_serializer(verb, noun_of(resource.model).name)(
-        data=query_and_body(http) if verb.method == "delete" else http.data
-    )
-    serializer.is_valid(raise_exception=True)
-    given, actor = arguments(verb, serializer.validated_data), actor_of(http)
-
-    def act(row: Any) -> object:
-        return None if verb.repeated(row, actor, given) else perform(verb, row, actor, given)
-
-    row, made = resource.act(http, key, act)
-    return row, made, given
-
-
 def verb_method(resource: Resource, name: str, answer: Answer | None = None) -> Callable[..., Response]:
     """A view's method that does a verb; without an ``answer`` it shows the row."""
     verb = next(verb for verb in noun_of(resource.model).verbs if verb.name == name)
-    deletes = verb.method == "delete"
+    deletes, body = verb.method == "delete", input_serializer(verb, noun_of(resource.model).name)
 
     def method(self: Any, request: HttpRequest, *args: Any, **key: Any) -> Response:
-        row, made, given = verb_do(resource, verb, request, next(iter(key.values())))
+        serializer = body(data=query_and_body(request) if deletes else request.data)
+        serializer.is_valid(raise_exception=True)
+        given, actor = arguments(verb, serializer.validated_data), actor_of(request)
+
+        def act(row: Any) -> object:
+            return None if verb.repeated(row, actor, given) else perform(verb, row, actor, given)
+
+        row, made = resource.act(request, next(iter(key.values())), act)
         if answer is None:
             row = made if isinstance(made, resource.model) else resource.rows().get(pk=row.pk)
             return resource.shown(request, row)
-        serializer, body = answer
-        return replace(resource, serializer=serializer, picture=lambda row: body(row, made, given)).shown(request, row)
+        shown_by, picture = answer
+        return replace(resource, serializer=shown_by, picture=lambda row: picture(row, made, given)).shown(request, row)
 
     method.__doc__ = verb.does
     in_query = [_REASON, *(OpenApiParameter(one.name, str, description=one.help) for one in verb.fields)] if deletes else []
     return extend_schema(
         parameters=[*in_query, *resource.parameters],
-        request=None if deletes else input_serializer(verb, noun_of(resource.model).name),
+        request=None if deletes else body,
         responses={202: resource.serializer if answer is None else answer[0]},
         description=verb.does,
     )(method)

@@ -108,17 +108,17 @@ class RowsViewSet(KnownQueryMixin, GenericViewSet):
     ordering: ClassVar[tuple[str, ...]]
     ordering_fields: ClassVar[tuple[str, ...]]
     list_serializer_class: ClassVar[Any] = None
+    filterset_class: ClassVar[Any] = None
 
     def known_query_params(self) -> frozenset[str]:
         """Filters, ordering and paging for the list; nothing else anywhere."""
         if getattr(self, "action", None) != "list":
             return super().known_query_params()
-        filters = getattr(self, "filterset_class", None)
-        return KeysetPagination.params | frozenset(filters.base_filters if filters else ())
+        return KeysetPagination.params | frozenset(self.filterset_class.base_filters if self.filterset_class else ())
 
     def filter_queryset(self, queryset: Any) -> Any:
         """Filters are the list's; a set of them is not built for none."""
-        filters = getattr(self, "filterset_class", None)
+        filters = self.filterset_class
         asked = self.action == "list" and filters and not filters.base_filters.keys().isdisjoint(self.request.query_params)
         return super().filter_queryset(queryset) if asked else queryset
 

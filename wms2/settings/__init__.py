@@ -65,7 +65,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
-    "wms2.sign_in.SignInBrakeMiddleware",
+    "wms2.brake.SignInBrakeMiddleware",
     "wms2.shedding.SheddingMiddleware",
     "wms2.api.rate_limits.PageRateMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
@@ -92,7 +92,7 @@ TEMPLATES = [
 DATABASES = {"default": database_from_url(_required("WMS2_DATABASE_URL"))}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-AUTHENTICATION_BACKENDS = ["wms2.sign_in.BrakeBackend", "django.contrib.auth.backends.ModelBackend"]
+AUTHENTICATION_BACKENDS = ["wms2.brake.BrakeBackend", "django.contrib.auth.backends.ModelBackend"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in (
