@@ -15,6 +15,7 @@ from pathlib import Path
 
 import structlog
 from django.db.models import F
+from django.db.models.functions import Greatest
 
 from dags_app.counts import jobs_per_unit
 from dags_app.models import DAG, DAGStatus, WorkUnit, WorkUnitState
@@ -84,6 +85,8 @@ def dag_submit(*, dag: DAG, request_name: str, priority: int, fenced: Fenced) ->
     found = condor.find_dag(str(dag.pk), dag.created_at)
     if found is not None:
         log.warning("DAGMan job adopted", dag_id=str(dag.pk), cluster=found.cluster, attempt=dag.attempt)
+        if found.fence is not None and found.fence > dag.fence:
+            _record_forgotten(dag, found.fence, fenced)
         return Submitted(cluster=found.cluster, adopted=True)
     if dag.submit_intent_at:
         left_seconds = submission_unknown_seconds(dag)
@@ -253,3 +256,13 @@ def _close_intent(dag: DAG, error: str, fenced: Fenced, *, event: str = "submit_
         DAG.objects.filter(pk=dag.pk, fence=dag.fence).update(submit_intent_at=None, submit_error=error)
         history(dag, event, detail={"error": error})
     dag.submit_intent_at = None
+
+
+def _record_forgotten(dag: DAG, fence: int, fenced: Fenced) -> None:
+    """The database was restored from before the submission: what carries its fence counts, and no later one gets the same."""
+    with fenced():
+        workflows = type(dag.workflow).objects.filter(pk=dag.workflow_id)
+        workflows.update(fence_counter=Greatest("fence_counter", fence))
+        DAG.objects.filter(pk=dag.pk).update(fence=fence)
+        dag.fence = fence
+        history(dag, SUBMIT_INTENT, detail={"attempt": dag.attempt, "fence": fence, "schedd": dag.schedd_name})

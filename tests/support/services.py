@@ -58,6 +58,38 @@ def postgres_crash() -> None:
     until(serves, "PostgreSQL serves again")
 
 
+def postgres_dump(file: Path) -> None:
+    """A backup of this test's database as it is at this moment, while others write."""
+    _postgres_program("pg_dump", "--format", "custom", "--file", str(file), connection.settings_dict["NAME"])
+
+
+@contextmanager
+def postgres_restored(file: Path) -> Iterator[None]:
+    """For the length of the block this test, and each process that it starts, uses a database restored from a backup."""
+    was = connection.settings_dict["NAME"]
+    name = f"{was}_restored"
+    _postgres_program("dropdb", "--if-exists", "--force", name)
+    _postgres_program("createdb", name)
+    _postgres_program("pg_restore", "--exit-on-error", "--dbname", name, str(file))
+    connection.close()
+    connection.settings_dict["NAME"] = name
+    try:
+        yield
+    finally:
+        connection.close()
+        connection.settings_dict["NAME"] = was
+        _postgres_program("dropdb", "--force", name)
+
+
+def _postgres_program(name: str, *arguments: str) -> None:
+    """One of those that came with the server."""
+    parameters = connection.get_connection_params()
+    server = Path(f"/proc/{_pid_in(_state('postgres/data/postmaster.pid'))}/exe").resolve()
+    place = {"PGHOST": str(parameters["host"]), "PGUSER": str(parameters["user"]), "PGPORT": str(parameters.get("port") or 5432)}
+    argv = (str(server.parent / name), *arguments)
+    subprocess.run(argv, env={**os.environ, **place}, check=True, capture_output=True, timeout=120)
+
+
 def valkey_lose_everything() -> None:
     """The broker is killed, its file is lost, and it is started again. Returns when it answers, empty."""
     socket, directory = _state("valkey/valkey.sock"), _state("valkey/appendonlydir")

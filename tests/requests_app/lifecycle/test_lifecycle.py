@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from dags_app.models import WorkUnit, WorkUnitState
+from dags_app.models import DAG, DAGHistory, DAGStatus, WorkUnit, WorkUnitState
 from dags_app.planning import writer
 from outputs_app.models import Effect, EffectState
 from requests_app.admission.placement import slots_used
 from requests_app.lifecycle import planning
-from requests_app.models import Event, HoldCode, Request, RequestStatus
+from requests_app.models import Event, HoldCode, Request, RequestStatus, Workflow
 from requests_app.services import request_abort, request_hold, request_release
 from tests.support.scripted import documents
 from tests.support.scripted.dagman import Account
@@ -94,6 +94,27 @@ def test_a_unit_that_violates_its_claim_holds_the_request_and_the_other_units_st
     assert run_to_the_end(world, request) is S.COMPLETED
     assert units(request)["0/mg_000000"] == WorkUnitState.FAILED
     assert units(request)["1/mg_000000"] == WorkUnitState.DONE, "its work was done by a unit of the next round"
+
+
+def test_a_job_whose_submission_a_restored_database_does_not_know_is_adopted_and_its_units_count(world: World) -> None:
+    request, job = started(world)
+    dags = DAG.objects.filter(workflow__request=request)
+    DAGHistory.objects.filter(dag__in=dags).delete()
+    before = {"attempt": 0, "fence": 0, "submit_intent_at": None, "submitted_at": None, "dagman_cluster_id": ""}
+    dags.update(status=DAGStatus.READY, **before)
+    Workflow.objects.filter(request=request).update(fence_counter=0)
+    Request.objects.filter(pk=request.pk).update(status=S.PLANNING)
+    world.evaluate(request)
+    assert (dags.get().dagman_cluster_id, dags.get().fence) == (str(job.cluster), job.fence)
+    for _ in range(12):  # without looking at the history, which lacks a piece
+        for each in world.schedd.live:
+            world.schedd.end(each, End.FINISHED)
+        world.cycle()
+        world.clock.advance(60)
+    assert status(request) is S.COMPLETED
+    assert world.schedd.jobs[0] == job
+    fences = [each.fence for each in world.schedd.jobs]
+    assert fences == sorted(set(fences)), "no later one has the same"
 
 
 def test_a_step_that_breaks_every_time_is_told_and_held_after_its_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
