@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
-from xml.etree.ElementTree import ParseError, XMLParser
+from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
 from ..contract import codes
 from ..contract.lumis import LumiCounts
@@ -25,7 +25,6 @@ _MIXING_SOURCES = ("EmbeddedRootSource", "SecSource")
 _CDATA_START, _CDATA_END = "<![CDATA[", "]]>"
 _LONGEST_ENTITY = 12
 _PORTION = 256 * 1024
-_CHILD = 2  # depth of the root's children
 #: Newer releases end their report in advance, with this error, and write over that while they live: no exception, a cut.
 _UNFINISHED = 8901
 
@@ -118,21 +117,25 @@ def parse_framework_stream(portions: Iterable[str]) -> FrameworkReport | None:
 
     What is kept goes with what the report says, runs and lumis, and not with its length: no element outlives its end.
     """
-    builder, repair, blank = _Builder(), _Repair(), True
-    parser = XMLParser(target=builder)  # noqa: S314  expat fetches nothing, and bounds what entities expand to
+    found, repair, blank = _Found(), _Repair(), True
+    parser = XMLPullParser(("start", "end"))
     try:
         for portion in portions:
             blank = blank and not portion.strip()
             parser.feed(repair.feed(portion))
+            found.take(parser)
         if blank:
             return None
         parser.feed(repair.end())
-        parser.close()
+        try:
+            parser.close()
+        finally:
+            found.take(parser)
     except ParseError as error:
-        return builder.report(complete=False, problem=f"the report is cut off or damaged: {error}")
-    if builder.root != ROOT:
-        return FrameworkReport(problem=f"no {ROOT}: its first element is {builder.root}", written=False)
-    return builder.report(complete=not builder.unfinished, problem="cmsRun ended before its report" if builder.unfinished else "")
+        return found.report(complete=False, problem=f"the report is cut off or damaged: {error}")
+    if found.root != ROOT:
+        return FrameworkReport(problem=f"no {ROOT}: its first element is {found.root}", written=False)
+    return found.report(complete=not found.unfinished, problem="cmsRun ended before its report" if found.unfinished else "")
 
 
 def portions_of(stream: TextIO) -> Iterator[str]:
@@ -180,94 +183,53 @@ class _Repair:
         return max((len(text) - at for at in (entity, mark) if at >= 0), default=0)
 
 
-class _Builder:
-    """Takes elements as the parser meets them and keeps what the finished children of the root say, so that a cut-off report
-    still gives what came before the cut. A target of ``XMLParser``; its method names are the parser's."""
+class _Found:
+    """What the finished children of the root say, so that a cut-off report still gives what came before the cut."""
 
     def __init__(self) -> None:
         self.root = ""
         self.unfinished = False
-        self._path: list[str] = []
+        self._open: list[Element] = []
         self._inputs: list[InputFileReport] = []
         self._outputs: list[OutputFileReport] = []
         self._skipped: list[str] = []
         self._errors: list[FrameworkError] = []
         self._metrics: dict[str, dict[str, str]] = {}
-        self._open = _Child({})
-        self._text: list[str] | None = None
 
-    def start(self, tag: str, attributes: dict[str, str]) -> None:
-        name = tag.rpartition("}")[2]  # a namespace changes nothing
-        self.root = self.root or name
-        self._path.append(name)
-        depth = len(self._path)
-        if depth == _CHILD:
-            self._open = _Child(attributes)
-            self._text = [] if name == "FrameworkError" else None
-        elif depth > _CHILD and self._path[_CHILD - 1] != "FrameworkError":
-            self._text = [] if depth == _CHILD + 1 or self._path[-2] == "Input" else None
-            self._inside(name, attributes)
+    def take(self, parser: XMLPullParser) -> None:
+        """Keep what has been parsed by now; ParseError where that ends in the middle."""
+        for event, element in parser.read_events():
+            if event == "start":
+                self.root = self.root or _name(element)
+                self._open.append(element)
+            else:
+                self._open.pop()
+                if len(self._open) == 1:
+                    self._child(element)
+                    self._open[0].clear()
 
-    def _inside(self, name: str, attributes: dict[str, str]) -> None:
-        child = self._open
-        if name == "Run":
-            child.run = child.lumis.setdefault(_whole(attributes.get("ID")), {})
-        elif name == "LumiSection" and "Run" in self._path:
-            events = attributes.get("NEvents") or ""  # older releases write none, and 2^64-2 says twice that nobody counted
-            child.run[_whole(attributes.get("ID"))] = _whole(events) if _WHOLE.fullmatch(events) else None
-        elif name == "PerformanceSummary":
-            child.summary = child.metrics.setdefault(attributes.get("Metric") or "", {})
-        elif name == "Metric":
-            child.summary[attributes.get("Name") or ""] = attributes.get("Value") or ""
-
-    def data(self, text: str) -> None:
-        if self._text is not None:
-            self._text.append(text)
-
-    def end(self, _tag: str) -> None:
-        name, depth = self._path.pop(), len(self._path) + 1
-        text = "".join(self._text or ()).strip()
-        if depth == _CHILD:
-            self._child(name, self._open)
-        elif depth > _CHILD and self._path[_CHILD - 1] == "FrameworkError":
-            return  # its text goes on
-        elif depth == _CHILD + 1:
-            self._open.fields.setdefault(name, text)
-        elif depth > _CHILD + 1 and self._path[-1] == "Input" and name == "LFN" and text:
-            self._open.parents.append(text)
-        self._text = None
-
-    def close(self) -> None:
-        """The end of the document."""
-
-    def _child(self, tag: str, child: _Child) -> None:
-        fields, attributes = child.fields, child.attributes
-        if tag == "InputFile":
-            read = _whole(fields.get("EventsRead"))
-            self._inputs.append(InputFileReport(fields.get("LFN", ""), fields.get("PFN", ""), _kind(fields), read, child.lumis))
-        elif tag == "File":
-            self._outputs.append(
-                OutputFileReport(
-                    lfn=fields.get("LFN", ""),
-                    pfn=fields.get("PFN", ""),
-                    module=fields.get("ModuleLabel", ""),
-                    events=_whole(fields.get("TotalEvents")),
-                    lumis=child.lumis,
-                    inputs=tuple(child.parents),
-                )
-            )
-        elif tag == "SkippedFile":
-            self._skipped.append(attributes.get("Lfn") or attributes.get("Pfn") or "")
-        elif tag == "FrameworkError":
-            text = "".join(self._text or ()).strip()
-            error = FrameworkError(_status(attributes.get("ExitStatus")), attributes.get("Type") or "", text)
+    def _child(self, child: Element) -> None:
+        name = _name(child)
+        if name == "InputFile":
+            read, lumis = _whole(_text(child, "EventsRead")), _lumis(child)
+            self._inputs.append(InputFileReport(_text(child, "LFN"), _text(child, "PFN"), _kind(child), read, lumis))
+        elif name == "File":
+            parents = tuple(filter(None, (_text(each, "LFN") for each in child.iterfind("{*}Inputs/{*}Input"))))
+            place, module = (_text(child, "LFN"), _text(child, "PFN")), _text(child, "ModuleLabel")
+            events = _whole(_text(child, "TotalEvents"))
+            self._outputs.append(OutputFileReport(*place, module, events, _lumis(child), parents))
+        elif name == "SkippedFile":
+            self._skipped.append(child.get("Lfn") or child.get("Pfn") or "")
+        elif name == "FrameworkError":
+            error = FrameworkError(_status(child.get("ExitStatus")), child.get("Type") or "", "".join(child.itertext()).strip())
             if error.exit_status == _UNFINISHED:
                 self.unfinished = True
             else:
                 self._errors.append(error)
-        elif tag == "PerformanceReport":
-            for name, values in child.metrics.items():
-                self._metrics.setdefault(name, {}).update(values)
+        elif name == "PerformanceReport":
+            for summary in child.iterfind("{*}PerformanceSummary"):
+                values = {each.get("Name") or "": each.get("Value") or "" for each in summary.iterfind("{*}Metric")}
+                self._metrics.setdefault(summary.get("Metric") or "", {}).update(values)
 
     def report(self, *, complete: bool, problem: str) -> FrameworkReport:
         return FrameworkReport(
@@ -275,23 +237,28 @@ class _Builder:
         )
 
 
-@dataclass
-class _Child:
-    """What an unfinished child of the root element has said."""
-
-    attributes: dict[str, str]
-    fields: dict[str, str] = field(default_factory=dict)
-    parents: list[str] = field(default_factory=list)
-    lumis: LumiCounts = field(default_factory=dict)
-    run: dict[int, int | None] = field(default_factory=dict)
-    metrics: dict[str, dict[str, str]] = field(default_factory=dict)
-    summary: dict[str, str] = field(default_factory=dict)
+def _name(element: Element) -> str:
+    """A namespace changes nothing."""
+    return element.tag.rpartition("}")[2]
 
 
-def _kind(fields: dict[str, str]) -> str:
+def _text(element: Element, name: str) -> str:
+    return element.findtext(f"{{*}}{name}", "").strip()
+
+
+def _lumis(file: Element) -> LumiCounts:
+    counts: LumiCounts = {}
+    for run in file.iterfind("{*}Runs/{*}Run"):
+        lumis = counts.setdefault(_whole(run.get("ID")), {})
+        for lumi in run.iterfind("{*}LumiSection"):
+            events = lumi.get("NEvents") or ""  # older releases write none, and 2^64-2 says twice that nobody counted
+            lumis[_whole(lumi.get("ID"))] = _whole(events) if _WHOLE.fullmatch(events) else None
+    return counts
+
+
+def _kind(file: Element) -> str:
     """``InputType``; where it is not written the source's class tells, embedded sources being those of mixing modules."""
-    embedded = fields.get("InputSourceClass") in _MIXING_SOURCES
-    return fields.get("InputType") or ("mixingFiles" if embedded else "")
+    return _text(file, "InputType") or ("mixingFiles" if _text(file, "InputSourceClass") in _MIXING_SOURCES else "")
 
 
 def _status(text: str | None) -> int:
