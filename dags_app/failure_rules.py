@@ -7,15 +7,16 @@ Changing a rule with an audit entry is ``dags_app.services.failure_rules``'s; ma
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from django.db import transaction
 
 from dags_app.models import FailureRule, FailureSample
+from dags_app.payload.contract.convert import read, to_json
 from dags_app.payload.contract.reading import Value
-from dags_app.payload.contract.rules import Evidence, Limits, LogLimits, Rule, RuleBook, rule_from, rules_document
+from dags_app.payload.contract.rules import Evidence, Limits, LogLimits, Rule, RuleBook
 from dags_app.payload.post.classify import Classification, policy
 from wms2.conf import Conf
 
@@ -24,7 +25,9 @@ SHIPPED_SCHEMA = "wms2.shipped_rules/1"
 #: Recorded failures that one trial looks at: the newest.
 MOST_SAMPLES = 300
 _PATTERNS = ("message", "step", "site")
-_SHIPPED = (*(field.name for field in fields(Rule)), "order", "note")
+#: Fields of a rule that are columns as they are.
+_ALIKE = tuple(field.name for field in fields(Rule) if field.name not in (*_PATTERNS, "codes"))
+_SHIPPED = (*_ALIKE, *_PATTERNS, "first_code", "last_code", "order", "note")
 
 
 def shipped_rules() -> tuple[FailureRule, ...]:
@@ -34,10 +37,11 @@ def shipped_rules() -> tuple[FailureRule, ...]:
         raise ValueError(f"{SHIPPED_FILE}: expected schema {SHIPPED_SCHEMA}")
     found = []
     for item in document["rules"].items():
-        rule = asdict(rule_from(item))
-        rule |= {name: rule[name] or "" for name in _PATTERNS}
+        rule = read(item, Rule)
+        columns = {name: getattr(rule, name) for name in _ALIKE} | {name: getattr(rule, name) or "" for name in _PATTERNS}
+        columns["first_code"], columns["last_code"] = rule.codes or (None, None)
         source = FailureRule.Source.SHIPPED
-        found.append(FailureRule(source=source, order=item["order"].integer(), note=item["note"].text(), **rule))
+        found.append(FailureRule(source=source, order=item["order"].integer(), note=item["note"].text(), **columns))
     return tuple(sorted(found, key=lambda row: row.order))
 
 
@@ -69,9 +73,9 @@ def failure_rules_load() -> tuple[int, int]:
 
 def rule_of(row: FailureRule) -> Rule:
     """A row as the value that the payload matches with."""
-    found = {field.name: getattr(row, field.name) for field in fields(Rule)}
-    found |= {name: found[name] or None for name in _PATTERNS}
-    return Rule(**found | {"last_code": row.first_code if row.last_code is None else row.last_code})
+    found = {name: getattr(row, name) for name in _ALIKE} | {name: getattr(row, name) or None for name in _PATTERNS}
+    codes = None if row.first_code is None else (row.first_code, row.first_code if row.last_code is None else row.last_code)
+    return Rule(**found, codes=codes)
 
 
 def rules_in_force(settings: Conf) -> RuleBook:
@@ -103,7 +107,7 @@ def rule_limits(settings: Conf | None) -> Limits:
 
 def rules_json(book: RuleBook) -> bytes:
     """``rules.json`` as it is written."""
-    return (json.dumps(rules_document(book.rules, book.limits), indent=1) + "\n").encode()
+    return (json.dumps(to_json(book), indent=1) + "\n").encode()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from dags_app.payload.build import payload_bytes
-from dags_app.payload.contract.rules import Limits, rules_document
+from dags_app.payload.contract.convert import to_json
+from dags_app.payload.contract.rules import Limits, RuleBook
 from dags_app.planning.specs import DagLimits, ResourceSpec
 from dags_app.planning.writer import Programs, write_dag_directory
 from tests.pool import condor
@@ -46,7 +47,7 @@ def _new_dag() -> Iterator[NewDag]:
         files = tuple(input_file(number) for number in range(len(plans)))
         spec = dag_spec(workflow, files, jobs_per_work_unit=1, dag_id=str(uuid.uuid4()), limits=limits)
         stand_in = STAND_IN.read_text().replace("@DAG_DIRECTORY@", str(base / spec.dag_id))
-        rules = json.dumps(rules_document(shipped_rules(), Limits(1, 3000, same_error_units))).encode()
+        rules = json.dumps(to_json(RuleBook(shipped_rules(), Limits(1, 3000, same_error_units)))).encode()
         directory = write_dag_directory(spec, Programs(stand_in.encode(), b"sandbox", rules), parent=base).directory
         (directory / "bin" / REAL).write_bytes(payload_bytes())
         made.append(directory)

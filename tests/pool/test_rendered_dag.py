@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from dags_app.payload.build import payload_bytes
+from dags_app.payload.contract.convert import to_json
 from dags_app.payload.contract.layout import JOBSTATE_LOG
-from dags_app.payload.contract.rules import Limits, rules_document
+from dags_app.payload.contract.rules import Limits, RuleBook
 from dags_app.planning.sizing import Sizes
 from dags_app.planning.specs import DagLimits, GenerationSpec, ResourceSpec, WorkflowSpec
 from dags_app.planning.writer import (
@@ -41,7 +42,7 @@ from wms2.credentials import Credential
 pytestmark = [pytest.mark.pool, pytest.mark.slow, pytest.mark.skipif(condor.missing() is not None, reason=str(condor.missing()))]
 
 STAND_IN = Path(__file__).with_name("standin_payload.py")
-RULES = json.dumps(rules_document(shipped_rules(), Limits(1, 3000, 0))).encode()
+RULES = json.dumps(to_json(RuleBook(shipped_rules(), Limits(1, 3000, 0)))).encode()
 FAST = DagLimits(cooloff_seconds=1, status_interval_seconds=1, log_scan_interval_seconds=1)
 
 

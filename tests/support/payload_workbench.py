@@ -17,8 +17,9 @@ from typing import Any
 import uproot
 
 from dags_app.payload.contract.codes import POST_CALL_AGAIN
+from dags_app.payload.contract.convert import read, to_json
 from dags_app.payload.contract.reading import Value
-from dags_app.payload.contract.rules import Limits, LogLimits, Rule, rule_from, rules_document
+from dags_app.payload.contract.rules import Limits, LogLimits, Rule, RuleBook
 from tests.support.payload_psets import GENERATE, READ, pset
 from tests.support.payload_schemas import validate
 from tests.support.places import ROOT
@@ -42,7 +43,7 @@ LIMITS = Limits(60, 3000, 0, LogLimits(share_of_successes=1.0))
 def shipped_rules() -> tuple[Rule, ...]:
     """The rules that WMS2 ships."""
     document = json.loads(SHIPPED_RULES.read_text())
-    return tuple(rule_from(Value(item, item["name"])) for item in document["rules"])
+    return tuple(read(Value(item, item["name"]), Rule) for item in document["rules"])
 
 
 def step(number: int, name: str, outputs: list[str], source: tuple[str, str] | None = None, **more: Any) -> dict[str, Any]:
@@ -158,7 +159,7 @@ class Workbench:
         self.place.mkdir(parents=True)
         (self.dag / "job.json").write_text(json.dumps(job))
         (self.dag / "avoid.inc").write_text("DAG_AVOID = \n")
-        (self.dag / "rules.json").write_text(json.dumps(rules_document(shipped_rules(), self.limits)))
+        (self.dag / "rules.json").write_text(json.dumps(to_json(RuleBook(shipped_rules(), self.limits))))
         self.stamp(self.fence)
         unit = {"schema": "wms2.unit/1", "unit": self.unit, "index": int(self.unit[3:]), "jobs": nodes}
         (self.place / "unit.json").write_text(json.dumps(unit))

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, ClassVar, Optional
 
-from .convert import Json, one_of, read, to_json
+from .convert import Json, one_of, read
 from .layout import RULES_SCHEMA
-from .reading import Value, check_schema, load_document
+from .reading import Value, load_document
 
 #: Classes of error-handling 2.4. A success is never a rule's.
 TRANSIENT, PERMANENT, DATA, INFRASTRUCTURE = "transient", "permanent", "data", "infrastructure"
@@ -58,12 +58,20 @@ def _read_pattern(value: Value) -> str:
     return value.text()
 
 
+def _read_codes(value: Value) -> tuple[int, ...]:
+    found = tuple(item.integer() for item in value.items())
+    if len(found) != 2 or found[0] > found[1]:
+        raise value.refuse("expected [first, last]")
+    return found
+
+
 _Pattern = Optional[Annotated[str, Json(read=_read_pattern)]]
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule. A condition that is None holds for everything; patterns are searched for, not matched from the start.
+    """One rule. A condition that is None holds for everything, and is not written; patterns are searched for, not matched from
+    the start. ``codes``: the first and the last exit code.
 
     ``cooloff_seconds``: before the first retry, doubled with each attempt; None: the DAG's base. ``memory_factor``: the memory
     of the next attempt over that of this one.
@@ -72,17 +80,20 @@ class Rule:
     name: str
     category: Annotated[str, one_of(*CATEGORIES)]
     action: Annotated[str, one_of(*ACTIONS)]
-    first_code: Optional[int] = None
-    last_code: Optional[int] = None
+    codes: Optional[Annotated[tuple[int, ...], Json(read=_read_codes)]] = None
     message: _Pattern = None
     step: _Pattern = None
     site: _Pattern = None
     cooloff_seconds: Optional[int] = None
     memory_factor: Optional[float] = None
 
+    def left_out(self) -> list[str]:
+        """Fields that are not written."""
+        return [each.name for each in fields(self) if getattr(self, each.name) is None]
+
     def problem(self) -> str:
         """What is wrong with a rule whose fields have the right types; empty when it can be used."""
-        if all(condition is None for condition in (self.first_code, self.message, self.step, self.site)):
+        if all(condition is None for condition in (self.codes, self.message, self.step, self.site)):
             return "a rule needs a condition: an exit code, or a pattern for message, step or site"
         if self.action == MORE_MEMORY and self.memory_factor is None:
             return f"the action {MORE_MEMORY} needs a memory_factor"
@@ -126,18 +137,19 @@ class Limits:
 class RuleBook:
     """Enabled rules in the order in which they are tried, and the limits."""
 
+    SCHEMA: ClassVar[str] = RULES_SCHEMA
+
     rules: tuple[Rule, ...]
     limits: Limits
 
 
 def matches(rule: Rule, evidence: Evidence) -> bool:
     """Whether every condition of a rule holds."""
-    if rule.first_code is not None and not rule.first_code <= evidence.code <= _last(rule):
-        return False
     return (
-        _found(rule.message, evidence.message)
-        and (rule.step is None or _found(rule.step, evidence.step))
-        and (rule.site is None or _found(rule.site, evidence.site))
+        (rule.codes is None or rule.codes[0] <= evidence.code <= rule.codes[1])
+        and _found(rule.message, evidence.message)
+        and _found(rule.step, evidence.step)
+        and _found(rule.site, evidence.site)
     )
 
 
@@ -146,43 +158,10 @@ def first_match(rules: Iterable[Rule], evidence: Evidence) -> Rule | None:
     return next((rule for rule in rules if matches(rule, evidence)), None)
 
 
-def _last(rule: Rule) -> int:
-    return rule.last_code if rule.last_code is not None else rule.first_code or 0
-
-
 def _found(pattern: str | None, text: str) -> bool:
     return pattern is None or re.search(pattern, text[:SEARCHED_CHARACTERS]) is not None
 
 
 def load_rules(path: Path) -> RuleBook:
     """Read a DAG's ``rules.json``; PayloadError names what is wrong in it."""
-    return rules_from(load_document(path, RULES_SCHEMA))
-
-
-def rules_from(document: Value) -> RuleBook:
-    """The rules of a document."""
-    check_schema(document, RULES_SCHEMA)
-    return RuleBook(tuple(rule_from(item) for item in document["rules"].items()), read(document["limits"], Limits))
-
-
-def rule_from(item: Value) -> Rule:
-    """One rule of a document."""
-    codes = item.get("codes")
-    bounds = [value.integer() for value in codes.items()] if codes else []
-    if codes and (len(bounds) != 2 or bounds[0] > bounds[1]):
-        raise codes.refuse("expected [first, last]")
-    first, last = bounds or (None, None)
-    return read(item, Rule, first_code=first, last_code=last)
-
-
-def rules_document(rules: Iterable[Rule], limits: Limits) -> dict[str, Any]:
-    """The document of these rules, in this order."""
-    return {"schema": RULES_SCHEMA, "limits": to_json(limits), "rules": [rule_document(rule) for rule in rules]}
-
-
-def rule_document(rule: Rule) -> dict[str, Any]:
-    """One rule as JSON; conditions that hold for everything are left out."""
-    codes = None if rule.first_code is None else [rule.first_code, _last(rule)]
-    names = ("message", "step", "site", "category", "action", "cooloff_seconds", "memory_factor")
-    fields = {"name": rule.name, "codes": codes, **{name: getattr(rule, name) for name in names}}
-    return {name: value for name, value in fields.items() if value is not None}
+    return read(load_document(path, RULES_SCHEMA), RuleBook)

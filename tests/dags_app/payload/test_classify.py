@@ -9,15 +9,13 @@ import pytest
 
 from dags_app.payload.contract import codes
 from dags_app.payload.contract.codes import PayloadError
+from dags_app.payload.contract.convert import read, to_json
 from dags_app.payload.contract.reading import Value
 from dags_app.payload.contract.rules import (
     Evidence,
     Rule,
     RuleBook,
     first_match,
-    rule_from,
-    rules_document,
-    rules_from,
 )
 from dags_app.payload.post.classify import Situation, classify, policy
 from tests.support.payload_schemas import validate
@@ -131,7 +129,7 @@ def test_the_cool_off_doubles_with_each_attempt(attempt: int, seconds: int) -> N
 
 
 def test_a_rule_may_have_a_cool_off_of_its_own() -> None:
-    rule = Rule("slow", "transient", "retry", first_code=5, last_code=5, cooloff_seconds=10)
+    rule = Rule("slow", "transient", "retry", codes=(5, 5), cooloff_seconds=10)
     assert classify(Evidence(5), replace(BOOK, rules=(rule,)), at(attempt=1)).cooloff_seconds == 20
     assert classify(Evidence(50660), BOOK, at(attempt=1)).cooloff_seconds == 0, "more memory needs no waiting"
 
@@ -144,9 +142,9 @@ def test_a_rule_may_abort_the_dag() -> None:
 
 def test_the_first_rule_whose_conditions_all_hold_decides() -> None:
     rules = (
-        Rule("a", "permanent", "permanent_failure", first_code=10, last_code=20, step="^Reco$", site="^T2_"),
-        Rule("b", "infrastructure", "other_site", first_code=10, last_code=20, message="(?i)disk"),
-        Rule("c", "transient", "retry", first_code=10, last_code=20),
+        Rule("a", "permanent", "permanent_failure", codes=(10, 20), step="^Reco$", site="^T2_"),
+        Rule("b", "infrastructure", "other_site", codes=(10, 20), message="(?i)disk"),
+        Rule("c", "transient", "retry", codes=(10, 20)),
     )
     found = [
         first_match(rules, Evidence(10, "Disk", "Reco", "T2_CH_CERN")),
@@ -164,9 +162,9 @@ def test_policy_tells_what_the_rules_want() -> None:
 
 
 def test_the_shipped_rules_survive_their_document() -> None:
-    document = rules_document(BOOK.rules, LIMITS)
+    document = to_json(BOOK)
     validate("rules", document)
-    assert rules_from(Value(document, "rules.json")) == BOOK
+    assert read(Value(document, "rules.json"), RuleBook) == BOOK
     names = [rule.name for rule in BOOK.rules]
     assert len(set(names)) == len(names) > 80
 
@@ -209,7 +207,7 @@ def test_each_code_that_cms_publishes_for_cmsrun_has_a_rule() -> None:
 )
 def test_a_rule_that_cannot_be_used_is_refused_with_its_place(fields: dict[str, Any], problem: str) -> None:
     with pytest.raises(PayloadError) as refused:
-        rule_from(Value(fields, "rules.json: rules[3]"))
+        read(Value(fields, "rules.json: rules[3]"), Rule)
     assert problem in refused.value.message and "rules[3]" in refused.value.message
 
 

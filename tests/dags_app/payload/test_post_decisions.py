@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from dags_app.payload.contract import codes, files
-from dags_app.payload.contract.rules import Limits, rules_document
+from dags_app.payload.contract.convert import to_json
+from dags_app.payload.contract.rules import Limits, RuleBook
 from dags_app.payload.post.post import run_post
 from tests.support.payload_schemas import validate
 from tests.support.payload_workbench import shipped_rules
@@ -30,7 +31,7 @@ class Dag:
 
     def limits(self, **changes: int) -> None:
         values = {"cooloff_seconds": 60, "max_memory_per_core_mb": 3000, "same_error_units": 0, **changes}
-        (self.root / "rules.json").write_text(json.dumps(rules_document(shipped_rules(), Limits(**values))))
+        (self.root / "rules.json").write_text(json.dumps(to_json(RuleBook(shipped_rules(), Limits(**values)))))
 
     def unit(self, index: int = 0, sites: str = "T1_US_FNAL,T2_CH_CERN") -> Path:
         place = self.root / f"mg_{index:06d}"

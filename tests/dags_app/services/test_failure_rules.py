@@ -8,8 +8,9 @@ import pytest
 
 from dags_app.failure_rules import failure_rules_load, rules_in_force, rules_json, rules_shipped, shipped_rules
 from dags_app.models import FailureRule
+from dags_app.payload.contract.convert import read
 from dags_app.payload.contract.reading import Value
-from dags_app.payload.contract.rules import Evidence, first_match, rules_from
+from dags_app.payload.contract.rules import Evidence, RuleBook, first_match
 from wms2.conf import conf
 
 pytestmark = pytest.mark.django_db
@@ -52,4 +53,4 @@ def test_what_goes_into_a_dag_directory_is_read_back_the_same(monkeypatch: pytes
     conf.cache_clear()
     book = rules_in_force(conf())
     assert (book.limits.same_error_units, book.limits.cooloff_seconds) == (9, 7)
-    assert rules_from(Value(json.loads(rules_json(book)), "rules.json")) == book
+    assert read(Value(json.loads(rules_json(book)), "rules.json"), RuleBook) == book
