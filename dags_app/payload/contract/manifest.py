@@ -6,7 +6,6 @@ Pure. WMS2 takes a unit as done only when the manifest equals the unit's claim (
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from . import lumis
@@ -22,20 +21,14 @@ _MEASURED = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class MergedFile:
-    """A merged file in the storage."""
-
-    output: Output
-    record: OutputRecord
-    origins: Origins
+#: A merged file in the storage, and what it was made of.
+Merged = tuple[OutputRecord, Origins]
 
 
 def build_manifest(
-    job: JobDocument, unit: UnitDocument, slot: Slot, rse: str, reports: tuple[NodeReport, ...], merged: list[MergedFile]
+    job: JobDocument, unit: UnitDocument, slot: Slot, rse: str, reports: tuple[NodeReport, ...], merged: list[Merged]
 ) -> dict[str, Any]:
     """The manifest of a unit whose merge is done."""
-    pieces = Pieces(unit, reports)
     return {
         "schema": MANIFEST_VERSION,
         "instance": job.instance,
@@ -50,7 +43,7 @@ def build_manifest(
         "rse": rse,
         "written_at": utc_now(),
         "jobs": [_job(report, job) for report in reports],
-        "outputs": [_output(output, [file for file in merged if file.output == output], pieces) for output in job.outputs],
+        "outputs": [_output(output, unit, reports, merged) for output in job.outputs],
         "metrics": {"steps": _metrics(reports)},
     }
 
@@ -60,42 +53,31 @@ def _job(report: NodeReport, job: JobDocument) -> dict[str, Any]:
     return {"node": report.node, **task, "processed": report.processed}
 
 
-class Pieces:
-    """What each node of the first task made of the unit's claim."""
-
-    def __init__(self, unit: UnitDocument, reports: Iterable[NodeReport]) -> None:
-        self._jobs = {job.node: job for job in unit.jobs}
-        self._processed = {report.node: report.processed for report in reports}
-
-    def of(self, origins: Origins) -> dict[str, Any]:
-        """The pieces of some nodes together, as the manifest names them."""
-        names = origins.nodes
-        made = [(name, self._jobs[name].generate) for name in names]
-        spans = [(int(run), a, b) for name in names for run, pairs in self._processed[name]["lumis"].items() for a, b in pairs]
-        return {
-            "generated": [
-                {"run": each.run, "first_event": each.first_event, "last_event": each.last_event} for _, each in made if each
-            ],
-            "files": [file for name in names for file in self._processed[name]["files"]],
-            "lumis": lumis.compact_ranges(spans),
-            "shared": origins.shared,
-        }
-
-
-def _output(output: Output, merged: list[MergedFile], pieces: Pieces) -> dict[str, Any]:
+def _output(output: Output, unit: UnitDocument, reports: tuple[NodeReport, ...], merged: list[Merged]) -> dict[str, Any]:
+    kept = ("lfn", "rse", "size_bytes", "adler32", "events", "lumis", "parents")
+    mine = [(to_json(file), origins) for file, origins in merged if (file.step, file.module) == (output.step, output.module)]
     return {
         "dataset": output.dataset,
         "module": output.module,
         "step": output.step,
         "tier": output.tier,
-        "files": [_file(file, pieces) for file in merged],
+        "files": [
+            {**{name: written[name] for name in kept}, "pieces": _pieces(unit, reports, origins)} for written, origins in mine
+        ],
     }
 
 
-def _file(file: MergedFile, pieces: Pieces) -> dict[str, Any]:
-    written = to_json(file.record)
-    kept = ("lfn", "rse", "size_bytes", "adler32", "events", "lumis", "parents")
-    return {**{name: written[name] for name in kept}, "pieces": pieces.of(file.origins)}
+def _pieces(unit: UnitDocument, reports: tuple[NodeReport, ...], origins: Origins) -> dict[str, Any]:
+    """What the nodes of the first task behind a file made of the unit's claim."""
+    processed = [report.processed for report in reports if report.node in origins.nodes]
+    made = [unit.job(node).generate for node in origins.nodes]
+    spans = [(int(run), a, b) for each in processed for run, pairs in each["lumis"].items() for a, b in pairs]
+    return {
+        "generated": [{"run": each.run, "first_event": each.first_event, "last_event": each.last_event} for each in made if each],
+        "files": [file for each in processed for file in each["files"]],
+        "lumis": lumis.compact_ranges(spans),
+        "shared": origins.shared,
+    }
 
 
 def _metrics(reports: Iterable[NodeReport]) -> dict[str, Any]:

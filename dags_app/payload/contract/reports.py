@@ -98,17 +98,12 @@ class StoredFile:
 
 
 @dataclass(frozen=True)
-class OutputRecord:
+class OutputRecord(StoredFile):
     """A file that was staged out, and what it holds."""
 
     module: str
     step: str
     dataset: str
-    lfn: str
-    pfn: str
-    rse: str
-    size_bytes: int
-    adler32: str
     events: int
     lumis: Counts
     parents: tuple[str, ...]
@@ -116,24 +111,22 @@ class OutputRecord:
     @classmethod
     def of(cls, output: Staged, stored: StoredFile, events: int, counts: LumiCounts, parents: tuple[str, ...]) -> OutputRecord:
         """The record of a file of ``output``."""
-        place = (stored.lfn, stored.pfn, stored.rse, stored.size_bytes, stored.adler32)
-        return cls(output.module, output.step, output.dataset, *place, events, counts, parents)
+        return cls(
+            **vars(stored),
+            module=output.module,
+            step=output.step,
+            dataset=output.dataset,
+            events=events,
+            lumis=counts,
+            parents=parents,
+        )
 
 
 @dataclass(frozen=True)
-class UnmergedFile:
+class UnmergedFile(OutputRecord):
     """A staged-out file of one processing node."""
 
     node: str
-    step: str
-    module: str
-    lfn: str
-    rse: str
-    size_bytes: int
-    adler32: str
-    events: int
-    lumis: Counts
-    parents: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -153,9 +146,17 @@ class NodeReport:
         """Whether the node had nothing to do: one of a later task whose share of its upstream file is empty."""
         return self.task > 1 and not self.processed.get("files")
 
-    def processes_of(self, step: str) -> int:
-        """How many cmsRun ran a step side by side, each with a file of every output module."""
-        return next((each.processes for each in self.steps if each.name == step), 1)
+    def files_of(self, step: str, module: str) -> list[UnmergedFile]:
+        """The files of an output module of a step, of each of its processes one; none of a node that had nothing to do.
+
+        PayloadError when there are not as many.
+        """
+        expected = 0 if self.idle else next((each.processes for each in self.steps if each.name == step), 1)
+        found = [] if self.idle else [file for file in self.outputs if (file.step, file.module) == (step, module)]
+        if len(found) != expected:
+            text = f"{self.node} reports {len(found)} files of {step}/{module}, expected {expected}"
+            raise PayloadError(codes.INVALID_DOCUMENT, text)
+        return found
 
 
 def accepted_report(directory: Path, unit: UnitDocument, node: str, site: str | None) -> tuple[Value, NodeReport]:

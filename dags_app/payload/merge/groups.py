@@ -1,9 +1,9 @@
-"""Which unmerged files go into which merged file. Pure: order, groups, and what each merged file must hold."""
+"""Which unmerged files go into which merged file. Pure: order, groups, parents, and what each merged file must hold."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..contract import codes, lumis
@@ -36,19 +36,31 @@ class MergeGroup:
         return Content(sum(file.events for file in self.files), total)
 
 
-def files_of(output: Output, reports: Iterable[NodeReport], task: int = 1) -> list[UnmergedFile]:
-    """The files of one output: of every node of the task that writes it and had something to do, one of each of its processes."""
-    found = []
-    for report in (each for each in reports if each.task == task and not each.idle):
-        mine = [file for file in report.outputs if (file.step, file.module) == (output.step, output.module)]
-        expected = report.processes_of(output.step)
-        if len(mine) != expected:
-            raise PayloadError(
-                codes.INVALID_DOCUMENT,
-                f"{report.node} reports {len(mine)} files of {output.step}/{output.module}, expected {expected}",
-            )
-        found += mine
-    return found
+class Parentage:
+    """What catalogues know of the files that a unit's jobs read.
+
+    A job of the first task reads the unit's input. One of a later task reads files of this unit, which nobody will know: in their
+    place stand the merged files that hold them, or, for an output that is only handed on, what that was made of.
+    """
+
+    def __init__(self, reports: Iterable[NodeReport], merged: Mapping[str, str]) -> None:
+        """``merged``: unmerged LFN -> merged LFN, for outputs that are merged."""
+        self._reports = {report.node: report for report in reports}
+        self._files = {file.lfn: file for report in self._reports.values() for file in report.outputs}
+        self._merged = merged
+
+    def of(self, group: MergeGroup) -> tuple[str, ...]:
+        """LFNs of the parents of the merged file of ``group``; none for generated events."""
+        return tuple(sorted({parent for file in group.files for parent in self._parents(file)}))
+
+    def _parents(self, file: UnmergedFile) -> set[str]:
+        report = self._reports[file.node]
+        if report.task == 1:
+            return set(file.parents)
+        found: set[str] = set()
+        for lfn in (read["lfn"] for read in report.processed["files"]):
+            found |= {self._merged[lfn]} if lfn in self._merged else self._parents(self._files[lfn])
+        return found
 
 
 def check_read_once(tasks: Iterable[Task], reports: Sequence[NodeReport]) -> None:

@@ -15,7 +15,7 @@ from ..contract import codes, documents, files, names
 from ..contract.codes import exit_status
 from ..contract.documents import DQMIO, JobDocument, Origins, Output, Step, UnitDocument
 from ..contract.layout import MANIFEST_FILE, MERGE
-from ..contract.manifest import MergedFile, build_manifest
+from ..contract.manifest import Merged, build_manifest
 from ..contract.reports import NodeReport, OutputRecord, StepRecord, UnmergedFile
 from ..run import storage
 from ..run.attempt import AttemptReport
@@ -24,8 +24,7 @@ from ..run.processes import Finished, stop_requests_as_errors
 from ..run.slot import read_slot
 from . import groups as merging
 from .collecting import read_merge_input
-from .groups import Content, MergeGroup
-from .parentage import Parentage
+from .groups import Content, MergeGroup, Parentage
 from .tools import MERGED_FILE, MergeRun, MergeTask, run_merge
 
 WORK = "work"
@@ -76,10 +75,11 @@ def plan_merge(job: JobDocument, unit: UnitDocument, reports: tuple[NodeReport, 
 
 
 def _files_of(job: JobDocument, output: Output, reports: tuple[NodeReport, ...]) -> list[UnmergedFile]:
-    return merging.files_of(output, reports, job.task_of(output.step))
+    task = job.task_of(output.step)
+    return [file for report in reports if report.task == task for file in report.files_of(output.step, output.module)]
 
 
-def _merge_one(report: AttemptReport, stage_out: StageOut, job: JobDocument, planned: PlannedFile, work: Path) -> MergedFile:
+def _merge_one(report: AttemptReport, stage_out: StageOut, job: JobDocument, planned: PlannedFile, work: Path) -> Merged:
     """Merge, verify and stage out one file; local copies are removed to keep the scratch space for the next."""
     number = len(report.steps) + 1
     directory = report.steps_directory / f"merge{number}_{planned.output.module}"
@@ -104,7 +104,7 @@ def _merge_one(report: AttemptReport, stage_out: StageOut, job: JobDocument, pla
     record = OutputRecord.of(planned.output, stored, content.events, content.lumis, planned.parents)
     report.outputs.append(record)
     report.exit_step = None
-    return MergedFile(planned.output, record, planned.origins)
+    return record, planned.origins
 
 
 def _copied(planned: PlannedFile, path: Path) -> MergeRun:

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Optional
+from typing import Optional
 
-from ..contract import codes, documents, files, scripts
-from ..contract.codes import PayloadError
-from ..contract.convert import read
-from ..contract.documents import Share, Task, UnitDocument, UnitJob
+from ..contract import documents, files, scripts
+from ..contract.convert import read, to_json
+from ..contract.documents import Share, UnitDocument, UnitJob
 from ..contract.layout import NODE_INPUT_SCHEMA, node_input_name
 from ..contract.lumis import Counts
 from ..contract.reading import load_document
@@ -22,6 +21,8 @@ from ..contract.reports import StoredFile, accepted_report
 from . import storage
 from .shares import Held, Part, parts_of
 from .storage import Volume
+
+_GATHERED = ("node", "lfn", "pfn", "rse", "size_bytes", "adler32", "events", "lumis", "parents")
 
 
 @dataclass(frozen=True)
@@ -51,31 +52,13 @@ def gather(directory: Path, node: str) -> int:
     task = job.task(unit_job.task)
     found, idle = [], []
     for upstream in unit_job.reads:
-        files_of_node = _files_of(directory, unit, task, upstream, site)
-        found += files_of_node
-        idle += [] if files_of_node else [upstream]
+        _, report = accepted_report(directory, unit, upstream, site)
+        left = report.files_of(task.input_step or "", task.input_module or "")
+        found += [{name: to_json(file)[name] for name in _GATHERED} for file in left]
+        idle += [] if left else [upstream]
     document = {"schema": NODE_INPUT_SCHEMA, "unit": unit.unit, "node": node, "files": found, "idle": idle}
     files.write_json(directory / node_input_name(node), document)
     return 0
-
-
-def _files_of(directory: Path, unit: UnitDocument, task: Task, node: str, site: str | None) -> list[dict[str, Any]]:
-    report, accepted = accepted_report(directory, unit, node, site)
-    if accepted.idle:
-        return []
-    mine = [item for item in report["outputs"].items() if (item["step"].text(), item["module"].text()) == _read_by(task)]
-    expected = accepted.processes_of(task.input_step or "")
-    if len(mine) != expected:
-        raise PayloadError(
-            codes.INVALID_DOCUMENT,
-            f"{node} reports {len(mine)} files of {task.input_step}/{task.input_module}, task {task.name} reads {expected}",
-        )
-    copied = ("lfn", "pfn", "rse", "size_bytes", "adler32", "events", "lumis", "parents")
-    return [{"node": node, **{name: item[name].raw for name in copied}} for item in mine]
-
-
-def _read_by(task: Task) -> tuple[str, str]:
-    return task.input_step or "", task.input_module or ""
 
 
 def read_node_input(

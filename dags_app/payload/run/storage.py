@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TypeVar, Union
+from typing import NamedTuple, TypeVar
 
 from ..contract import codes, files
 from ..contract.codes import PayloadError
-from ..contract.reports import StoredFile, UnmergedFile
+from ..contract.reports import StoredFile
 from . import siteconf
 from .doors import Door, FileSystem, door, local_path
 from .siteconf import Description, Protocol, StorageProblem
@@ -127,7 +127,7 @@ def readable(volumes: Sequence[Volume], file: StoredFile) -> str | None:
     return f"file:{path.resolve()}" if path else pfn if pfn.startswith("root:") else None
 
 
-def bring(volumes: Sequence[Volume], file: Union[StoredFile, UnmergedFile], directory: Path) -> Path:
+def bring(volumes: Sequence[Volume], file: StoredFile, directory: Path) -> Path:
     """A path at which a file can be read: its own one in a mounted file system, else a copy in ``directory``; compared.
 
     PayloadError(FILE_OPEN_FAILED) when it is not there, cannot be fetched, or is not what was staged out.

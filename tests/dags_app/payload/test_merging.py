@@ -12,8 +12,7 @@ from dags_app.payload.contract.codes import PayloadError
 from dags_app.payload.contract.documents import MergeLimits, Output
 from dags_app.payload.contract.lumis import compact
 from dags_app.payload.contract.reports import NodeReport, UnmergedFile
-from dags_app.payload.merge.groups import Content, check_same, files_of, group_files
-from dags_app.payload.merge.parentage import Parentage
+from dags_app.payload.merge.groups import Content, Parentage, check_same, group_files
 
 OUTPUT = Output("Gen", "out", "GEN", "/P/E-S-v1/GEN", "/store/mc/x", "/store/unmerged/x", "edm")
 
@@ -21,16 +20,18 @@ OUTPUT = Output("Gen", "out", "GEN", "/P/E-S-v1/GEN", "/store/mc/x", "/store/unm
 def unmerged(number: int, size_bytes: int = 100, events: int = 10, lumi: int | None = None) -> UnmergedFile:
     lumis = {1: {lumi if lumi is not None else number: events}}
     return UnmergedFile(
-        f"proc_{number:06d}",
-        "Gen",
-        "out",
-        f"/store/unmerged/{number}.root",
-        "T1_US_FNAL_Disk",
-        size_bytes,
-        "00000001",
-        events,
-        lumis,
-        ("/store/in.root",),
+        lfn=f"/store/unmerged/{number}.root",
+        pfn=f"root://door//store/unmerged/{number}.root",
+        rse="T1_US_FNAL_Disk",
+        size_bytes=size_bytes,
+        adler32="00000001",
+        module="out",
+        step="Gen",
+        dataset=OUTPUT.dataset,
+        events=events,
+        lumis=lumis,
+        parents=("/store/in.root",),
+        node=f"proc_{number:06d}",
     )
 
 
@@ -91,7 +92,7 @@ def test_a_lumi_in_two_files_is_added_up() -> None:
 def test_a_node_without_the_output_is_refused() -> None:
     report = NodeReport("proc_000000", "T1_US_FNAL", {}, (), ())
     with pytest.raises(PayloadError, match="proc_000000 reports 0 files of Gen/out"):
-        files_of(OUTPUT, [report])
+        report.files_of("Gen", "out")
 
 
 @pytest.mark.parametrize(
