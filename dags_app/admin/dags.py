@@ -1,4 +1,4 @@
-"""Admin of DAGs and work units: look, search, filter."""
+"""Admin of DAGs, work units, what rounds measured and what follows, and jobs at sites: look, search, filter."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from django.contrib import admin
 
-from dags_app.models import DAG, DAGHistory, SizingDecision, WorkUnit, WorkUnitClaim
+from dags_app.models import DAG, DAGHistory, Leftover, SiteJob, SizingDecision, StepMeasurement, WorkUnit, WorkUnitClaim
 from wms2.admin import OF_REQUEST, ReadOnlyAdmin, badge_column, link_column, rows_admin, since_column
 from wms2.admin.filters import recent_values
 from wms2.admin.shown import EMPTY
@@ -48,4 +48,26 @@ rows_admin(
 rows_admin(
     WorkUnitClaim, "id", "unit", "kind", "scope", "run", "first", "last", "events", "live", filters=("live",),
     search={"unit__workflow__request__request_name": "a request's whole name"},
+)  # fmt: skip
+
+rows_admin(
+    StepMeasurement, "step", "round", "processes", "threads", "jobs", "events_read", "events_written", "=updated_at",
+    filters=(recent_values("step"),), search={"round__workflow__request__request_name": "a request's whole name"},
+)  # fmt: skip
+
+rows_admin(
+    SizingDecision, "what", link_column("dag", "DAG"), "task", "step", "before", "measured", "chosen", "bound", "pinned", "why",
+    "=created_at", filters=("pinned", recent_values("what")),
+    search={"dag__workflow__request__request_name": "a request's whole name", "dag__pk": "a DAG's id"},
+)  # fmt: skip
+
+rows_admin(
+    SiteJob, "site", "purpose", "state", "schedd", "cluster", "items", "problem", "created_at", "ended_at",
+    filters=("state", "purpose", recent_values("site")), links=(("Leftovers", Leftover, "job"),),
+    search={"site": "a site", "pk": "a job's id", "cluster": "a cluster"},
+)  # fmt: skip
+
+rows_admin(
+    Leftover, "site", "unit", "job", "removed_files", "problem", "tries", "next_try_at", "settled_at",
+    filters=(recent_values("site"),), search={"unit__workflow__request__request_name": "a request's whole name"},
 )  # fmt: skip

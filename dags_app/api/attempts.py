@@ -17,7 +17,7 @@ from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
 from dags_app import attempts
-from dags_app.attempts import AttemptFile, AttemptLogs
+from dags_app.attempts import AttemptLogs
 from dags_app.models import DAG
 from dags_app.packs import is_there
 from wms2.api.views import ExtraView
@@ -114,9 +114,8 @@ class NodeAttemptsView(ExtraView):
 
     def get(self, request: Request, pk: uuid.UUID, unit: str, node: str) -> Response:
         """Oldest first, those of earlier submissions of the same directory included."""
-        dag = get_object_or_404(DAG, pk=pk)
-        found = _checked(attempts.node_attempts, dag, unit, node)
-        return Response(self.get_serializer({"dag_id": dag.pk, "unit": unit, "node": node, "attempts": found}).data)
+        found = _found(attempts.node_attempts, pk, unit, node)
+        return Response(self.get_serializer({"dag_id": pk, "unit": unit, "node": node, "attempts": found}).data)
 
 
 class AttemptReportView(ExtraView):
@@ -127,8 +126,7 @@ class AttemptReportView(ExtraView):
     @extend_schema(responses={200: AttemptReportSerializer})
     def get(self, request: Request, pk: uuid.UUID, unit: str, node: str, attempt: int, job_id: str) -> Response:
         """As the job wrote it; ``problem`` says why there is none."""
-        found: AttemptFile = _checked(attempts.attempt_report, get_object_or_404(DAG, pk=pk), unit, node, attempt, job_id)
-        return Response(self.get_serializer(found).data)
+        return Response(self.get_serializer(_found(attempts.attempt_report, pk, unit, node, attempt, job_id)).data)
 
 
 class AttemptJobAdView(ExtraView):
@@ -139,8 +137,7 @@ class AttemptJobAdView(ExtraView):
     @extend_schema(responses={200: AttemptAdsSerializer})
     def get(self, request: Request, pk: uuid.UUID, unit: str, node: str, attempt: int, job_id: str) -> Response:
         """The job's and the machine's ad as the job saw them, and the job's events."""
-        found: AttemptFile = _checked(attempts.attempt_ads, get_object_or_404(DAG, pk=pk), unit, node, attempt, job_id)
-        return Response(self.get_serializer(found).data)
+        return Response(self.get_serializer(_found(attempts.attempt_ads, pk, unit, node, attempt, job_id)).data)
 
 
 class AttemptLogsView(ExtraView):
@@ -152,7 +149,7 @@ class AttemptLogsView(ExtraView):
     def get(self, request: Request, pk: uuid.UUID, unit: str, node: str, attempt: int, job_id: str) -> Response:
         """What is in them; ``problem`` says why nothing is."""
         job = (pk, unit, node, attempt, job_id)
-        found = _logs(*job)
+        found: AttemptLogs = _found(attempts.attempt_logs, *job)
         files = [
             {**each._asdict(), "number": number, "text": reverse("attempt-log", (*job, number), request=request)}
             for number, each in enumerate(found.files)
@@ -168,7 +165,7 @@ class AttemptLogView(ExtraView):
     @extend_schema(operation_id="attempt_log", responses={(200, "text/plain"): OpenApiTypes.STR})
     def get(self, request: Request, pk: uuid.UUID, unit: str, node: str, attempt: int, job_id: str, number: int) -> HttpResponse:
         """As plain text."""
-        files = _logs(pk, unit, node, attempt, job_id).files
+        files = _found(attempts.attempt_logs, pk, unit, node, attempt, job_id).files
         if number >= len(files):
             raise Http404("there is no such file in the archive")
         return HttpResponse(files[number].text, content_type="text/plain; charset=utf-8")
@@ -180,7 +177,7 @@ class AttemptArchiveView(ExtraView):
     @extend_schema(responses={(200, "application/gzip"): OpenApiTypes.BINARY})
     def get(self, request: Request, pk: uuid.UUID, unit: str, node: str, attempt: int, job_id: str) -> HttpResponse:
         """The whole archive (tar.gz)."""
-        found = _logs(pk, unit, node, attempt, job_id)
+        found: AttemptLogs = _found(attempts.attempt_logs, pk, unit, node, attempt, job_id)
         if not found.archive:
             raise Http404(found.problem)
         named = f'attachment; filename="{unit}.{found.path.rpartition("/")[2]}"'
@@ -203,13 +200,8 @@ class DagKeptLogsView(ExtraView):
         return Response(self.get_serializer({"dag_id": pk, "problem": problem, "results": rows}).data)
 
 
-def _logs(pk: uuid.UUID, *job: object) -> AttemptLogs:
-    found: AttemptLogs = _checked(attempts.attempt_logs, get_object_or_404(DAG, pk=pk), *job)
-    return found
-
-
-def _checked(read: Callable[..., Any], *names: object) -> Any:
+def _found(read: Callable[..., Any], pk: uuid.UUID, *names: object) -> Any:
     try:
-        return read(*names)
+        return read(get_object_or_404(DAG, pk=pk), *names)
     except ValueError as error:
         raise Http404(str(error)) from error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import hashlib
 import json
 import os
 import shutil
@@ -105,11 +104,6 @@ def copy_durably(source: Path, target: Path) -> None:
         shutil.copyfileobj(reader, writer, _CHUNK_BYTES)
         writer.flush()
         os.fsync(writer.fileno())
-
-
-def sha256(path: Path) -> str:
-    """SHA-256 of a file in hexadecimal."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def tail_text(path: Path, lines: int, max_bytes: int = 65536) -> str:

@@ -111,15 +111,8 @@ class OutputRecord(StoredFile):
     @classmethod
     def of(cls, output: Staged, stored: StoredFile, events: int, counts: LumiCounts, parents: tuple[str, ...]) -> OutputRecord:
         """The record of a file of ``output``."""
-        return cls(
-            **vars(stored),
-            module=output.module,
-            step=output.step,
-            dataset=output.dataset,
-            events=events,
-            lumis=counts,
-            parents=parents,
-        )
+        what = {**vars(stored), "module": output.module, "step": output.step, "dataset": output.dataset}
+        return cls(**what, events=events, lumis=counts, parents=parents)
 
 
 @dataclass(frozen=True)

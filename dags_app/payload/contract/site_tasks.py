@@ -6,15 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Optional, Union
 
+from . import layout
 from .convert import Json, read
-from .layout import (
-    HARVEST_TASK_SCHEMA,
-    LISTING_TASK_SCHEMA,
-    SITE_RESULT_FILE,
-    SITE_RESULT_SCHEMA,
-    SITE_TASK_FILE,
-    SITE_TASK_SCHEMA,
-)
 from .reading import load_document
 
 
@@ -32,7 +25,7 @@ class RemovalTask:
     """What to remove at ``site``: only below ``bases``, nothing that is ``protected``, nothing after ``valid_until``
     (Unix seconds). ``run_seconds``: then the job ends, whatever is left; ``most_problems``: told of one removal."""
 
-    SCHEMA: ClassVar[str] = SITE_TASK_SCHEMA
+    SCHEMA: ClassVar[str] = layout.SITE_TASK_SCHEMA
 
     job: str
     site: str
@@ -78,7 +71,7 @@ class Listing:
 class ListingTask:
     """Files to be compared with what the storage of ``site`` says of them; nothing is changed there (ADR 0083)."""
 
-    SCHEMA: ClassVar[str] = LISTING_TASK_SCHEMA
+    SCHEMA: ClassVar[str] = layout.LISTING_TASK_SCHEMA
 
     job: str
     site: str
@@ -115,7 +108,7 @@ class HarvestTask:
     ``runs``: the one whose monitoring elements are read, or with ``together`` the first and the last of all.
     """
 
-    SCHEMA: ClassVar[str] = HARVEST_TASK_SCHEMA
+    SCHEMA: ClassVar[str] = layout.HARVEST_TASK_SCHEMA
 
     job: str
     site: str
@@ -145,7 +138,7 @@ class Uploaded:
 class SiteResult:
     """What the job says. Removals and listings that it did not come to are not in it."""
 
-    SCHEMA: ClassVar[str] = SITE_RESULT_SCHEMA
+    SCHEMA: ClassVar[str] = layout.SITE_RESULT_SCHEMA
 
     job: str
     site: str
@@ -163,7 +156,7 @@ _KINDS: dict[str, Any] = {each.SCHEMA: each for each in (RemovalTask, ListingTas
 
 def read_task(directory: Path) -> Union[RemovalTask, ListingTask, HarvestTask]:
     """The task in ``directory``, of the kind that its schema names; PayloadError names what is wrong with it."""
-    document = load_document(directory / SITE_TASK_FILE, *_KINDS)
+    document = load_document(directory / layout.SITE_TASK_FILE, *_KINDS)
     found = document["schema"].text()
     kind = next(kind for schema, kind in _KINDS.items() if found.startswith(schema))
     task: Union[RemovalTask, ListingTask, HarvestTask] = read(document, kind)
@@ -172,4 +165,4 @@ def read_task(directory: Path) -> Union[RemovalTask, ListingTask, HarvestTask]:
 
 def read_result(directory: Path) -> SiteResult:
     """The result in ``directory``; PayloadError names what is wrong with it."""
-    return read(load_document(directory / SITE_RESULT_FILE, SITE_RESULT_SCHEMA), SiteResult)
+    return read(load_document(directory / layout.SITE_RESULT_FILE, layout.SITE_RESULT_SCHEMA), SiteResult)

@@ -12,17 +12,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..contract import codes, documents, names
-from ..contract.codes import PayloadError, exit_status
+from ..contract.codes import PayloadError
 from ..contract.documents import JobDocument, UnitDocument
 from ..contract.layout import CLEANUP, MANIFEST_FILE, MANIFEST_SCHEMA, MERGE, PROCESSING
 from ..contract.reading import load_document
 from ..contract.reports import NodeReport
 from ..run import storage
-from ..run.attempt import AttemptReport
+from ..run.attempt import attempt_of
 from ..run.journal import Journals
-from ..run.processes import stop_requests_as_errors
 from ..run.siteconf import StorageProblem
-from ..run.slot import read_slot
 from ..run.storage import Volume
 from .collecting import read_merge_input
 
@@ -35,8 +33,8 @@ class _Merged(NamedTuple):
 
 
 def run_cleanup(directory: Path, node: str, attempt: int) -> int:
-    """Run the attempt in ``directory``; its process status (0 done, else the low byte of the report's code)."""
-    with AttemptReport(node, attempt, CLEANUP, read_slot(), directory, directory / "work") as report, stop_requests_as_errors():
+    """Run the attempt in ``directory``; its process status."""
+    with attempt_of(directory, node, attempt, CLEANUP) as report:
         volumes = storage.site_volumes(report.slot.site)
         job, unit = documents.read_job(directory), documents.read_unit(directory)
         reports = read_merge_input(directory, unit)
@@ -50,7 +48,7 @@ def run_cleanup(directory: Path, node: str, attempt: int) -> int:
                 failed.append(f"{volume.rse}: {problem}")
         if failed:
             raise PayloadError(codes.STAGE_OUT_FAILED, f"not everything could be removed: {'; '.join(failed)}")
-    return exit_status(report.exit_code)
+    return report.exit_status
 
 
 def _clean(volume: Volume, job: JobDocument, unit: UnitDocument, unmerged: set[str], accepted: Mapping[str, _Merged]) -> None:

@@ -21,9 +21,7 @@ def collect(directory: Path) -> int:
     """
     unit = documents.read_unit(directory)
     site = scripts.elected_site(directory)
-    reports = []
-    for job in unit.jobs:
-        reports.append(accepted_report(directory, unit, job.node, site)[0].raw)
+    reports = [accepted_report(directory, unit, job.node, site)[0].raw for job in unit.jobs]
     document = {"schema": MERGE_INPUT_SCHEMA, "unit": unit.unit, "reports": reports}
     files.write_json(directory / MERGE_INPUT_FILE, document)
     return 0

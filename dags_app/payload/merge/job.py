@@ -12,22 +12,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..contract import codes, documents, files, names
-from ..contract.codes import exit_status
 from ..contract.documents import DQMIO, JobDocument, Origins, Output, Step, UnitDocument
 from ..contract.layout import MANIFEST_FILE, MERGE
 from ..contract.manifest import Merged, build_manifest
 from ..contract.reports import NodeReport, OutputRecord, StepRecord, UnmergedFile
 from ..run import storage
-from ..run.attempt import AttemptReport
+from ..run.attempt import WORK, AttemptReport, attempt_of
 from ..run.journal import StageOut
-from ..run.processes import Finished, stop_requests_as_errors
-from ..run.slot import read_slot
+from ..run.processes import Finished
 from . import groups as merging
 from .collecting import read_merge_input
 from .groups import Content, MergeGroup, Parentage
 from .tools import MERGED_FILE, MergeRun, MergeTask, run_merge
-
-WORK = "work"
 
 
 @dataclass(frozen=True)
@@ -42,22 +38,18 @@ class PlannedFile:
 
 
 def run_merge_job(directory: Path, node: str, attempt: int) -> int:
-    """Run the attempt in ``directory``; its process status (0 done, else the low byte of the report's code)."""
-    work = directory / WORK
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir()
-    with AttemptReport(node, attempt, MERGE, read_slot(), directory, work / "steps") as report, stop_requests_as_errors():
+    """Run the attempt in ``directory``; its process status."""
+    with attempt_of(directory, node, attempt, MERGE) as report:
         volumes = storage.site_volumes(report.slot.site)
         job, unit = documents.read_job(directory), documents.read_unit(directory)
         reports = read_merge_input(directory, unit)
         merging.check_read_once(job.tasks[1:], reports)
         plan = plan_merge(job, unit, reports, report.slot.execution)
         journals, lfns = names.journals_lfn(job, unit, MERGE), (planned.lfn for planned in plan)
-        stage_out = StageOut.of(volumes, journals, job.dag_id, node, report.slot, lfns)
-        merged = [_merge_one(report, stage_out, job, planned, work) for planned in plan]
+        stage_out = StageOut(volumes, journals, job.dag_id, node, report.slot, lfns)
+        merged = [_merge_one(report, stage_out, job, planned, directory / WORK) for planned in plan]
         files.write_json(directory / MANIFEST_FILE, build_manifest(job, unit, report.slot, volumes[0].rse, reports, merged))
-    shutil.rmtree(work, ignore_errors=True)
-    return exit_status(report.exit_code)
+    return report.exit_status
 
 
 def plan_merge(job: JobDocument, unit: UnitDocument, reports: tuple[NodeReport, ...], execution: str) -> list[PlannedFile]:

@@ -52,7 +52,8 @@ class MergeTask:
 
     def run(self, command: list[str], variables: dict[str, str]) -> Finished:
         """Run a program of the release in the task's directory."""
-        return run_in_release(command, self.step.cmssw_version, self.step.scram_arch, self.directory, self.work, variables)
+        step = self.step
+        return run_in_release(command, step.cmssw_version, step.scram_arch, [self.directory], self.work, variables)[0]
 
 
 @dataclass(frozen=True)

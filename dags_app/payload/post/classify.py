@@ -7,24 +7,12 @@ another site is left, whether sites offer more memory, whether the node has faul
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Optional
 
-from ..contract import codes
+from ..contract import codes, rules
 from ..contract.layout import SUCCESS_CATEGORY
-from ..contract.rules import (
-    ABORT_DAG,
-    DATA,
-    MORE_MEMORY,
-    OTHER_SITE,
-    PERMANENT,
-    RETRY,
-    STOP,
-    TRANSIENT,
-    Evidence,
-    Rule,
-    RuleBook,
-    first_match,
-)
+from ..contract.rules import Evidence, Rule, RuleBook, first_match
 
 DONE = "done"
 
@@ -63,11 +51,15 @@ class Classification:
     exit_status: int
     reason: str = ""
     code: int = codes.SUCCESS
-    rule: str | None = None
+    rule: Optional[str] = None
     bad_input_files: tuple[str, ...] = ()
     cooloff_seconds: int = 0
-    memory_mb: int | None = None
+    memory_mb: Optional[int] = None
     leave_site: bool = False
+
+    def left_out(self) -> tuple[str, ...]:
+        """Of ``post.json``: what the script itself does about it."""
+        return ("exit_status", "leave_site")
 
 
 SUCCESS = Classification(SUCCESS_CATEGORY, False, DONE, codes.POST_DONE)
@@ -78,30 +70,38 @@ def classify(evidence: Evidence | None, book: RuleBook, situation: Situation) ->
     if evidence is None:
         return SUCCESS
     rule = first_match(book.rules, evidence)
-    wanted = rule.action if rule else RETRY
-    if wanted == ABORT_DAG:
-        return _stop(evidence, rule, codes.POST_ABORT_DAG, ABORT_DAG, "the rule aborts the DAG")
-    over_input = rule is not None and rule.category == DATA
-    if wanted == STOP and over_input and evidence.bad_files and situation.other_site:
-        why = "the unit is to read it elsewhere"
-        return _stop(evidence, rule, codes.POST_PERMANENT, OTHER_SITE, why, leave_site=True)
-    if wanted == STOP and not (over_input and not evidence.bad_files):
-        return _stop(evidence, rule, codes.POST_PERMANENT, STOP)
-    if wanted == OTHER_SITE and situation.other_site and (situation.earlier_faults > 0 or situation.is_last):
-        return _stop(evidence, rule, codes.POST_PERMANENT, OTHER_SITE, "the unit is to leave this site", leave_site=True)
-    memory_mb = _more_memory(rule, situation)
-    if wanted == MORE_MEMORY and memory_mb is None and situation.memory_mb is not None and not situation.fewer_processes:
-        why = f"it ran with {situation.memory_mb} MB, and sites offer no more for its cores"
-        return _stop(evidence, rule, codes.POST_PERMANENT, STOP, why, category=PERMANENT)
-    return Classification(
-        category=rule.category if rule else TRANSIENT,
-        retryable=True,
-        action=MORE_MEMORY if memory_mb else RETRY,
-        exit_status=codes.POST_RETRY,
-        reason=_reason(evidence, _why_retry(rule, evidence, situation)),
+    wanted = rule.action if rule else rules.RETRY
+    stopped = Classification(
+        category=rule.category if rule else rules.TRANSIENT,
+        retryable=False,
+        action=rules.STOP,
+        exit_status=codes.POST_PERMANENT,
+        reason=_reason(evidence),
         code=evidence.code,
         rule=rule.name if rule else None,
         bad_input_files=evidence.bad_files,
+    )
+    left = replace(stopped, action=rules.OTHER_SITE, leave_site=True)
+    if wanted == rules.ABORT_DAG:
+        why = _reason(evidence, "the rule aborts the DAG")
+        return replace(stopped, action=wanted, exit_status=codes.POST_ABORT_DAG, reason=why)
+    over_input = rule is not None and rule.category == rules.DATA
+    if wanted == rules.STOP and over_input and evidence.bad_files and situation.other_site:
+        return replace(left, reason=_reason(evidence, "the unit is to read it elsewhere"))
+    if wanted == rules.STOP and not (over_input and not evidence.bad_files):
+        return stopped
+    if wanted == rules.OTHER_SITE and situation.other_site and (situation.earlier_faults > 0 or situation.is_last):
+        return replace(left, reason=_reason(evidence, "the unit is to leave this site"))
+    memory_mb = _more_memory(rule, situation)
+    if wanted == rules.MORE_MEMORY and memory_mb is None and situation.memory_mb is not None and not situation.fewer_processes:
+        why = f"it ran with {situation.memory_mb} MB, and sites offer no more for its cores"
+        return replace(stopped, category=rules.PERMANENT, reason=_reason(evidence, why))
+    return replace(
+        stopped,
+        retryable=True,
+        action=rules.MORE_MEMORY if memory_mb else rules.RETRY,
+        exit_status=codes.POST_RETRY,
+        reason=_reason(evidence, _why_retry(rule, evidence, situation)),
         cooloff_seconds=_cooloff(rule, book, situation),
         memory_mb=memory_mb,
     )
@@ -111,29 +111,6 @@ def policy(evidence: Evidence | None, book: RuleBook) -> Classification:
     """What the rules want for a failure, whatever is possible at the moment: for trying rules, not for running DAGs."""
     unbounded = Situation(attempt=0, max_retries=1, earlier_faults=1, other_site=True, memory_mb=1, most_memory_mb=2**31)
     return classify(evidence, book, unbounded)
-
-
-def _stop(
-    evidence: Evidence,
-    rule: Rule | None,
-    status: int,
-    action: str,
-    why: str = "",
-    *,
-    category: str | None = None,
-    leave_site: bool = False,
-) -> Classification:
-    return Classification(
-        category=category or (rule.category if rule else TRANSIENT),
-        retryable=False,
-        action=action,
-        exit_status=status,
-        reason=_reason(evidence, why),
-        code=evidence.code,
-        rule=rule.name if rule else None,
-        bad_input_files=evidence.bad_files,
-        leave_site=leave_site,
-    )
 
 
 def _more_memory(rule: Rule | None, situation: Situation) -> int | None:
@@ -155,14 +132,14 @@ def _cooloff(rule: Rule | None, book: RuleBook, situation: Situation) -> int:
 def _why_retry(rule: Rule | None, evidence: Evidence, situation: Situation) -> str:
     if rule is None or situation.is_last:
         return ""
-    if rule.action == STOP and not evidence.bad_files:
+    if rule.action == rules.STOP and not evidence.bad_files:
         return "no input file of this job is named, so none can be excluded"
-    if rule.action == OTHER_SITE:
+    if rule.action == rules.OTHER_SITE:
         return "once more at this site" if situation.other_site else "the unit has no other site"
     return ""
 
 
-def _reason(evidence: Evidence, why: str) -> str:
+def _reason(evidence: Evidence, why: str = "") -> str:
     first = next((line.strip() for line in evidence.message.splitlines() if line.strip()), "")
     told = f"exit code {evidence.code}" + (f" in {evidence.step}" if evidence.step else "")
     return "; ".join(part for part in (f"{told}: {first}"[:1000] if first else told, why) if part)

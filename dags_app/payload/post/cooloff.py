@@ -13,16 +13,11 @@ from ..contract.layout import cooloff_name
 from .attempts import PostCall
 
 
-def deferrals(cooloff_seconds: int, deferral_seconds: int) -> int:
-    """Calls that make up a cool-off; a part of a deferral counts whole."""
-    return -(-cooloff_seconds // max(deferral_seconds, 1)) if cooloff_seconds > 0 else 0
-
-
-def begin(directory: Path, call: PostCall, wanted: int) -> int:
-    """Start waiting ``wanted`` deferrals; the POST script's exit status."""
-    if wanted < 1:
+def begin(directory: Path, call: PostCall, cooloff_seconds: int, deferral_seconds: int) -> int:
+    """Start waiting, as many deferrals as make up a cool-off (a part of one counts whole); the POST script's exit status."""
+    if cooloff_seconds <= 0:
         return codes.POST_RETRY
-    _write(directory, call, used=1, wanted=wanted)
+    _write(directory, call, used=1, wanted=-(-cooloff_seconds // max(deferral_seconds, 1)))
     return codes.POST_CALL_AGAIN
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,9 +58,7 @@ def read_report(path: Path) -> ReportReading:
             head = raw.read(_HEAD_BYTES)
         encoding = "utf-16" if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
         if head.decode(encoding, "replace").lstrip().startswith("<"):
-            with path.open(encoding=encoding, errors="replace", newline="") as stream:
-                report = fjr.parse_framework_stream(fjr.portions_of(stream))
-            return of_framework_report(report or FrameworkReport(problem=f"{path.name} is empty"))
+            return of_framework_report(fjr.read_framework_report(path, encoding))
         size = path.stat().st_size
         if size > _MOST_BYTES:
             return ReportReading(None, f"{path.name} has {size} bytes, more than the {_MOST_BYTES} that are read")
@@ -94,8 +92,7 @@ def of_own_report(report: dict[str, Any], inputs: Iterable[str] | None = None) -
     opened = _texts(_items(steps[0].get("input_files"))) if steps else []
     known = list(inputs) if inputs is not None else [*opened, *skipped]
     step, site = str(report.get("exit_step") or ""), str(report.get("site") or "")
-    found = Evidence(_whole(code), message[:MESSAGE_CHARACTERS], step, site, bad_files(message, known, skipped))
-    return ReportReading(found, inputs=tuple(known))
+    return _failed(_whole(code), message, known, skipped, step, site)
 
 
 def of_framework_report(report: FrameworkReport, inputs: Iterable[str] | None = None) -> ReportReading:
@@ -103,16 +100,10 @@ def of_framework_report(report: FrameworkReport, inputs: Iterable[str] | None = 
     known = list(inputs) if inputs is not None else [file.lfn or file.pfn for file in report.primary_inputs]
     error = next((error for error in report.errors if error.exit_status != codes.SUCCESS), None)
     if error is not None:
-        text = f"{error.kind}: {error.text}"
-        found = bad_files(text, known, report.skipped_files)
-        return ReportReading(Evidence(_whole(error.exit_status), text[:MESSAGE_CHARACTERS], bad_files=found), inputs=tuple(known))
+        return _failed(_whole(error.exit_status), f"{error.kind}: {error.text}", known, report.skipped_files)
     if not report.complete:
         return ReportReading(None, report.problem, tuple(known))
-    if report.skipped_files:
-        text = f"skipped {len(report.skipped_files)} files: {', '.join(report.skipped_files)}"
-        found = bad_files(text, [*known, *report.skipped_files], report.skipped_files)
-        return ReportReading(Evidence(codes.INPUT_SKIPPED, text[:MESSAGE_CHARACTERS], bad_files=found))
-    return ReportReading(None)
+    return _skipped(known, report.skipped_files) if report.skipped_files else ReportReading(None)
 
 
 def of_wmcore_report(document: dict[str, Any]) -> ReportReading:
@@ -129,9 +120,7 @@ def of_wmcore_report(document: dict[str, Any]) -> ReportReading:
     if errors:
         name, error = errors[0]
         text = "\n".join(f"{one.get('type', '')}: {one.get('details', '')}" for step, one in errors if step == name)
-        found = bad_files(text, known, skipped)
-        evidence = Evidence(_failure(error.get("exitCode")), text[:MESSAGE_CHARACTERS], name, site, found)
-        return ReportReading(evidence, inputs=tuple(known))
+        return _failed(_whole(error.get("exitCode")) or codes.REPORT_UNUSABLE, text, known, skipped, name, site)
     state = document.get("jobstate") or _fields(document.get("meta_data")).get("jobstate")
     told = [step["status"] for step in steps.values() if step.get("status") is not None]
     failed = [name for name, step in steps.items() if step.get("status") is not None and _whole(step["status"]) != 0]
@@ -141,9 +130,7 @@ def of_wmcore_report(document: dict[str, Any]) -> ReportReading:
         text = f"step {name or 'unknown'} failed and names no error"
         return ReportReading(Evidence(code if code > 1 else codes.REPORT_UNUSABLE, text, name, site))
     if skipped:
-        text = f"skipped {len(skipped)} files: {', '.join(skipped)}"
-        found = bad_files("", [*known, *skipped], skipped)
-        return ReportReading(Evidence(codes.INPUT_SKIPPED, text[:MESSAGE_CHARACTERS], "", site, found))
+        return _skipped(known, skipped, site)
     if not steps:
         return ReportReading(None, "the report has no step")
     if not told and state is None:
@@ -151,6 +138,18 @@ def of_wmcore_report(document: dict[str, Any]) -> ReportReading:
     if any(_is_damaged(step) for step in steps.values()):
         return ReportReading(None, "a step of the report has not the form that WMCore writes")
     return ReportReading(None)
+
+
+def _failed(
+    code: int, message: str, known: Sequence[str], skipped: Sequence[str], step: str = "", site: str = ""
+) -> ReportReading:
+    found = bad_files(message, known, skipped)
+    return ReportReading(Evidence(code, message[:MESSAGE_CHARACTERS], step, site, found), inputs=tuple(known))
+
+
+def _skipped(known: Sequence[str], skipped: Sequence[str], site: str = "") -> ReportReading:
+    text = f"skipped {len(skipped)} files: {', '.join(skipped)}"
+    return _failed(codes.INPUT_SKIPPED, text, [*known, *skipped], skipped, site=site)
 
 
 def _wmcore_steps(steps: Any) -> dict[str, dict[str, Any]]:
@@ -215,11 +214,6 @@ def _whole(value: Any) -> int:
     text = "" if isinstance(value, bool) else str(value).strip()
     code = int(text) if _WHOLE.fullmatch(text) else codes.REPORT_UNUSABLE
     return codes.of_process(code)
-
-
-def _failure(value: Any) -> int:
-    """The code of an error; one that claims 0 tells nothing."""
-    return _whole(value) or codes.REPORT_UNUSABLE
 
 
 def _fields(value: Any) -> dict[str, Any]:

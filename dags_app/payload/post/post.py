@@ -12,26 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..contract import codes, failure_log, files, packed, scripts
+from ..contract import codes, failure_log, files, layout, packed, rules, scripts
 from ..contract.codes import PayloadError
-from ..contract.layout import (
-    CLUSTER_LOG,
-    MANIFEST_FILE,
-    MANIFEST_SCHEMA,
-    MERGE,
-    POST_SCHEMA,
-    PROCESSING,
-    RULES_FILE,
-    SITE_ATTRIBUTE,
-    attempts_name,
-    logs_name,
-    post_name,
-    report_name,
-    stderr_name,
-    utc_now,
-)
+from ..contract.convert import to_json
 from ..contract.reading import Value, json_lines, load_document
-from ..contract.rules import ABORT_DAG, INFRASTRUCTURE, Evidence, RuleBook, load_rules
+from ..contract.rules import Evidence, RuleBook, load_rules
 from ..contract.step_profile import read_step_profile
 from . import attempts, cooloff, eventlog, kept_logs, resources
 from .attempts import AttemptFacts, PostCall
@@ -60,15 +45,16 @@ def run_post(directory: Path, node: str, return_value: int, retry: int, max_retr
         return waiting
     fence = scripts.submission_fence(directory)
     facts = _facts(directory, call)
-    site = _text(facts.report, "site") or facts.history.site or scripts.elected_site(directory) or ""
+    told = facts.report["site"].text() if facts.report is not None else ""
+    site = told or facts.history.site or scripts.elected_site(directory) or ""
     evidence = attempts.evidence_of(directory, call, facts, site)
     if evidence is None:
         failure_log.note_success(directory.parent, fence)
         whole = _note(directory, _record(directory, call, Judged(facts, None, SUCCESS, None, site)), None)
         kept_logs.settle(directory, whole)
-        files.write_json(directory / post_name(call.node), whole)
+        files.write_json(directory / layout.post_name(call.node), whole)
         return codes.POST_DONE
-    book = load_rules(directory.parent / RULES_FILE)
+    book = load_rules(directory.parent / layout.RULES_FILE)
     past = _past_attempts(directory, call.node)
     asked = _asked(directory, call, past)
     verdict = classify(evidence, book, _situation(directory, call, book, past, asked, site))
@@ -79,36 +65,36 @@ def run_post(directory: Path, node: str, return_value: int, retry: int, max_retr
     whole = _note(directory, record, evidence)
     _prepare_retry(directory, call, verdict, site)
     kept_logs.settle(directory, whole)
-    files.write_json(directory / post_name(call.node), whole)
+    files.write_json(directory / layout.post_name(call.node), whole)
     if verdict.exit_status != codes.POST_RETRY or record["final"]:
         return verdict.exit_status
-    return cooloff.begin(directory, call, cooloff.deferrals(verdict.cooloff_seconds, book.limits.cooloff_seconds))
+    return cooloff.begin(directory, call, verdict.cooloff_seconds, book.limits.cooloff_seconds)
 
 
 def _facts(directory: Path, call: PostCall) -> AttemptFacts:
     report, problem = attempts.read_attempt_report(directory, call)
-    history = eventlog.job_history(directory / CLUSTER_LOG, call.job_id, SITE_ATTRIBUTE)
-    merged = call.node == MERGE and report is not None and report["exit_code"].integer() == codes.SUCCESS
+    history = eventlog.job_history(directory / layout.CLUSTER_LOG, call.job_id, layout.SITE_ATTRIBUTE)
+    merged = call.node == layout.MERGE and report is not None and report["exit_code"].integer() == codes.SUCCESS
     return AttemptFacts(report, history, problem, _manifest_problem(directory, report) if merged and report is not None else "")
 
 
 def _manifest_problem(directory: Path, report: Value) -> str:
     """Why the unit's manifest is not the one this merge job wrote in the current submission; empty when it is."""
     try:
-        manifest = load_document(directory / MANIFEST_FILE, MANIFEST_SCHEMA)
+        manifest = load_document(directory / layout.MANIFEST_FILE, layout.MANIFEST_SCHEMA)
         fence, job_id, unit = manifest["fence"].integer(), manifest["job_id"].text(), manifest["unit"].text()
         for output in manifest["outputs"].items():
             if not list(output["files"].items()):
-                return f"{MANIFEST_FILE} has no file of {output['dataset'].text()}"
+                return f"{layout.MANIFEST_FILE} has no file of {output['dataset'].text()}"
     except PayloadError as error:
         return error.message
     current = scripts.submission_fence(directory)
     if (job_id, unit) != (report["job_id"].text(), report["unit"].text()):
-        return f"{MANIFEST_FILE} is of job {job_id} and unit {unit}, not of this merge job"
+        return f"{layout.MANIFEST_FILE} is of job {job_id} and unit {unit}, not of this merge job"
     if manifest.get("execution") is not None and manifest["execution"].raw != report.raw.get("execution"):
-        return f"{MANIFEST_FILE} is of another start of job {job_id} than its report"
+        return f"{layout.MANIFEST_FILE} is of another start of job {job_id} than its report"
     if fence != current:
-        return f"{MANIFEST_FILE} has fence {fence}, the current submission has {current}"
+        return f"{layout.MANIFEST_FILE} has fence {fence}, the current submission has {current}"
     return ""
 
 
@@ -127,7 +113,7 @@ def _situation(
     faults = [
         line
         for line in past
-        if line["classification"].get("category") == INFRASTRUCTURE
+        if line["classification"].get("category") == rules.INFRASTRUCTURE
         and line["job"].get("site") == site
         and line.get("fence") == scripts.submission_fence(directory)
         and not _is_of(line, call)
@@ -139,7 +125,7 @@ def _situation(
         other_site=bool(site and resources.landing_sites(directory) - scripts.avoided_sites(directory) - {site}),
         memory_mb=asked.memory_mb if asked else None,
         most_memory_mb=asked.cores * book.limits.max_memory_per_core_mb if asked else None,
-        fewer_processes=call.node != MERGE and _divides(directory.parent, call.retry),
+        fewer_processes=call.node != layout.MERGE and _divides(directory.parent, call.retry),
     )
 
 
@@ -153,7 +139,7 @@ def _divides(dag: Path, attempt: int) -> bool:
 def _everywhere(verdict: Classification, book: RuleBook) -> Classification:
     """Going on is pointless: error-handling 2.5."""
     told = f"{verdict.reason}; {book.limits.same_error_units} work units failed with this error and nothing else has ended"
-    return replace(verdict, retryable=False, action=ABORT_DAG, exit_status=codes.POST_ABORT_DAG, reason=told)
+    return replace(verdict, retryable=False, action=rules.ABORT_DAG, exit_status=codes.POST_ABORT_DAG, reason=told)
 
 
 def _prepare_retry(directory: Path, call: PostCall, verdict: Classification, site: str) -> None:
@@ -167,19 +153,19 @@ def _prepare_retry(directory: Path, call: PostCall, verdict: Classification, sit
 def _record(directory: Path, call: PostCall, judged: Judged) -> dict[str, Any]:
     report, history, verdict = judged.facts.report, judged.facts.history, judged.verdict
     whole: dict[str, Any] = report.raw if report is not None else {}
-    logs = logs_name(call.node, call.retry, call.job_id)
+    logs = layout.logs_name(call.node, call.retry, call.job_id)
     return {
-        "schema": POST_SCHEMA,
+        "schema": layout.POST_SCHEMA,
         "node_name": call.node,
-        "timestamp": utc_now(),
+        "timestamp": layout.utc_now(),
         "attempt": call.retry,
         "max_retries": call.max_retries,
         "final": not verdict.retryable or call.retry >= call.max_retries,
         "unit": whole.get("unit") or directory.name,
-        "role": whole.get("role") or (MERGE if call.node == MERGE else PROCESSING),
+        "role": whole.get("role") or (layout.MERGE if call.node == layout.MERGE else layout.PROCESSING),
         "fence": whole.get("fence", scripts.submission_fence(directory)),
         "job_id": call.job_id,
-        "report": report_name(call.node, call.retry) if report is not None else None,
+        "report": layout.report_name(call.node, call.retry) if report is not None else None,
         "logs": logs if (directory / logs).is_file() else None,
         "job": {
             "exit_code": whole.get("exit_code", call.return_value),
@@ -197,16 +183,8 @@ def _record(directory: Path, call: PostCall, judged: Judged) -> dict[str, Any]:
         },
         "cmssw": _cmssw(whole) if report is not None else None,
         "classification": {
-            "category": verdict.category,
-            "retryable": verdict.retryable,
-            "bad_input_files": list(verdict.bad_input_files),
-            "action": verdict.action,
-            "reason": verdict.reason,
-            "code": verdict.code,
+            **to_json(verdict),
             "step": judged.evidence.step if judged.evidence else "",
-            "rule": verdict.rule,
-            "cooloff_seconds": verdict.cooloff_seconds,
-            "memory_mb": verdict.memory_mb,
         },
     }
 
@@ -249,7 +227,7 @@ def _note(directory: Path, record: dict[str, Any], evidence: Evidence | None) ->
     """
     node, retry = record["node_name"], record["attempt"]
     whole = {**record, "log_tail": _log_tail(directory, node, retry, record["job_id"], failed=evidence is not None)}
-    path = directory / attempts_name(node)
+    path = directory / layout.attempts_name(node)
     last = files.tail_text(path, 1, max_bytes=1024 * 1024)
     if not last or not _same_call(last, record):
         if evidence is not None:
@@ -260,14 +238,14 @@ def _note(directory: Path, record: dict[str, Any], evidence: Evidence | None) ->
 
 def _log_tail(directory: Path, node: str, retry: int, job_id: str, *, failed: bool) -> str:
     """The end of the job's stderr, after that of the program that failed inside it."""
-    own = files.tail_text(directory / stderr_name(node, retry), _LOG_TAIL_LINES)
+    own = files.tail_text(directory / layout.stderr_name(node, retry), _LOG_TAIL_LINES)
     program = packed.last_stderr(directory, node, retry, job_id, _LOG_TAIL_LINES) if failed else ""
     return "\n".join("\n".join(part for part in (program, own) if part).splitlines()[-_LOG_TAIL_LINES:])
 
 
 def _past_attempts(directory: Path, node: str) -> list[dict[str, Any]]:
     """Recorded attempts of a node, oldest first; a line that a crash cut off is left out."""
-    lines = json_lines(files.tail_text(directory / attempts_name(node), 1000, max_bytes=_ATTEMPTS_BYTES))
+    lines = json_lines(files.tail_text(directory / layout.attempts_name(node), 1000, max_bytes=_ATTEMPTS_BYTES))
     return [line for line in lines if isinstance(line.get("job"), dict) and isinstance(line.get("classification"), dict)]
 
 
@@ -281,8 +259,3 @@ def _same_call(text: str, record: dict[str, Any]) -> bool:
     old, new = before.get("classification"), record["classification"]
     same = all(before.get(name) == record[name] for name in ("job_id", "attempt", "fence"))
     return same and isinstance(old, dict) and all(old.get(name) == new[name] for name in ("category", "code"))
-
-
-def _text(report: Value | None, name: str) -> str:
-    value = report.get(name) if report is not None else None
-    return value.text() if value is not None else ""

@@ -10,8 +10,10 @@ from typing import Any
 
 from ..contract import codes, failure_log, files, scripts
 from ..contract.codes import PayloadError
+from ..contract.convert import to_json
 from ..contract.layout import LANDING, MERGE, PROCESSING, RULES_FILE, SCRIPTS_LOG, utc_now
 from ..contract.rules import INFRASTRUCTURE, RETRY, TRANSIENT, Evidence, first_match, load_rules
+from .classify import Classification
 
 #: Job id of a script that runs before there is a job.
 NO_JOB = "-"
@@ -40,6 +42,8 @@ def tell_script(unit: Path, command: str, node: str, error: PayloadError) -> Non
 
 
 def _tell(unit: Path, node: str, role: str, job_id: str, evidence: Evidence, category: str, rule: str | None) -> None:
+    reason = f"exit code {evidence.code}: {evidence.message}"
+    verdict = Classification(category, True, RETRY, codes.POST_RETRY, reason, evidence.code, rule)
     record: dict[str, Any] = {
         "timestamp": utc_now(),
         "unit": unit.name,
@@ -50,15 +54,7 @@ def _tell(unit: Path, node: str, role: str, job_id: str, evidence: Evidence, cat
         "fence": scripts.submission_fence(unit),
         "final": False,  # how often DAGMan will repeat it is not told to these scripts
         "job": {"site": evidence.site},
-        "classification": {
-            "code": evidence.code,
-            "step": evidence.step,
-            "category": category,
-            "action": RETRY,
-            "rule": rule,
-            "reason": f"exit code {evidence.code}: {evidence.message}",
-            "bad_input_files": [],
-        },
+        "classification": {**to_json(verdict), "step": evidence.step},
         "log_tail": files.tail_text(unit / SCRIPTS_LOG, _LOG_LINES),
     }
     failure_log.append_failure(unit.parent, record, evidence.message)

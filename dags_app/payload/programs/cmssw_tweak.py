@@ -65,17 +65,14 @@ def _set_source(process, tweak):
 
 def _set_generation(process, generate, events):
     source = process.source
-    if source.type_() == "LHESource":  # its events are those of the LHE files, in order: event number n is the n-th
-        source.skipEvents = cms.untracked.uint32(generate["first_event"] - 1)
-        source.firstRun = cms.untracked.uint32(generate["run"])
-        source.firstLuminosityBlock = cms.untracked.uint32(generate["first_lumi"])
-        source.numberEventsInLuminosityBlock = cms.untracked.uint32(generate["events_per_lumi"])
-        return
-    wide = generate["first_event"] + events - 1 > _MAX_UINT32  # CMSSW takes either width, older releases only 32 bits
-    source.firstEvent = (cms.untracked.uint64 if wide else cms.untracked.uint32)(generate["first_event"])
     source.firstRun = cms.untracked.uint32(generate["run"])
     source.firstLuminosityBlock = cms.untracked.uint32(generate["first_lumi"])
     source.numberEventsInLuminosityBlock = cms.untracked.uint32(generate["events_per_lumi"])
+    if source.type_() == "LHESource":  # its events are those of the LHE files, in order: event number n is the n-th
+        source.skipEvents = cms.untracked.uint32(generate["first_event"] - 1)
+        return
+    wide = generate["first_event"] + events - 1 > _MAX_UINT32  # CMSSW takes either width, older releases only 32 bits
+    source.firstEvent = (cms.untracked.uint64 if wide else cms.untracked.uint32)(generate["first_event"])
     if hasattr(process, "externalLHEProducer"):
         process.externalLHEProducer.nEvents = cms.untracked.uint32(events)
 

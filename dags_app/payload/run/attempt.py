@@ -6,31 +6,32 @@ A report is written for every attempt that gets to run, also for a failed or sto
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from ..contract import codes, files, packed
-from ..contract.codes import PayloadError
+from ..contract.codes import PayloadError, exit_status
 from ..contract.convert import to_json
 from ..contract.layout import CLEANUP, REPORT_SCHEMA, logs_name, report_name, utc_now
 from ..contract.reports import OutputRecord, Processed, Slot, StepRecord
 from . import slot
+from .processes import stop_requests_as_errors
 
+#: Below HTCondor's scratch directory: HTCondor brings back every new file at the top of that.
+WORK = "work"
 _MESSAGE_CHARACTERS = 4000
 _WRAPPER_LINES = 2000
 
 
 @dataclass
 class AttemptReport:
-    """Collects what happens in an attempt and writes the report when the attempt ends, however it ends.
-
-    A context manager: a PayloadError inside becomes the report's exit code and is not passed on; any other error is
-    recorded as it is and goes on (the process then ends with Python's own status).
-    """
+    """What has happened in an attempt, for its report."""
 
     node: str
     attempt: int
@@ -46,18 +47,12 @@ class AttemptReport:
     outputs: list[OutputRecord] = field(default_factory=list)
     started_at: str = field(default_factory=utc_now)
 
-    def __enter__(self) -> AttemptReport:
-        return self
+    @property
+    def exit_status(self) -> int:
+        """Of the process: 0 done, else the low byte of the report's code."""
+        return exit_status(self.exit_code)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
-        if isinstance(error, PayloadError):
-            self.exit_code, self.error_message = error.code, error.message
-        elif error is not None:
-            self.exit_code, self.error_message = codes.UNEXPECTED, f"unexpected {type(error).__name__}: {error}"
-        self._write("".join(traceback.format_exception(kind, error, trace)) if error is not None else "")
-        return isinstance(error, PayloadError)
-
-    def _write(self, failure: str) -> None:
+    def write(self, failure: str) -> None:
         """The report first: it is what counts, and no trouble with the logs may end a job that did well otherwise.
 
         A cleanup that did well leaves no logs, since no script would judge them.
@@ -84,14 +79,8 @@ class AttemptReport:
             "schema": REPORT_SCHEMA,
             "node": self.node,
             "attempt": self.attempt,
-            "fence": self.slot.fence,
-            "job_id": self.slot.job_id,
-            "execution": self.slot.execution,
-            "unit": self.slot.unit,
             "role": self.role,
-            "site": self.slot.site,
-            "host": self.slot.host,
-            "schedd": self.slot.schedd,
+            **to_json(self.slot),
             "started_at": self.started_at,
             "ended_at": utc_now(),
             "exit_code": self.exit_code,
@@ -102,3 +91,28 @@ class AttemptReport:
             "outputs": [to_json(output) for output in self.outputs],
             "cgroup_peak_mb": slot.cgroup_peak_mb(),
         }
+
+
+@contextmanager
+def attempt_of(directory: Path, node: str, attempt: int, role: str) -> Iterator[AttemptReport]:
+    """An attempt in ``directory``, with an empty ``work/`` there; its report is written when it ends, however it ends.
+
+    A PayloadError inside becomes the report's exit code and is not passed on; any other error is recorded as it is and goes on
+    (the process then ends with Python's own status).
+    """
+    work = directory / WORK
+    shutil.rmtree(work, ignore_errors=True)  # of a job that HTCondor started again in the same place
+    work.mkdir()
+    report, failure = AttemptReport(node, attempt, role, slot.read_slot(), directory, work / "steps"), ""
+    try:
+        with stop_requests_as_errors():
+            yield report
+    except BaseException as error:
+        failure = traceback.format_exc()
+        if not isinstance(error, PayloadError):
+            report.exit_code, report.error_message = codes.UNEXPECTED, f"unexpected {type(error).__name__}: {error}"
+            raise
+        report.exit_code, report.error_message = error.code, error.message
+    finally:
+        report.write(failure)
+        shutil.rmtree(work, ignore_errors=True)

@@ -6,30 +6,25 @@ cmsRun ends with 0 after skipping a file or reading nothing; here both are failu
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from ..contract import codes
 from ..contract.codes import PayloadError
-from ..contract.documents import UnitJob
+from ..contract.documents import InputFile, UnitJob
 from ..contract.lumis import LumiSet, describe, lumi_set
 from ..contract.reports import Processed, ReadFile
 from .fjr import FrameworkReport, InputFileReport
 from .gathering import GatheredFile
 
 
-def _read_file(lfn: str, events: int, first_event: int | None = None) -> ReadFile:
-    """A file that was read whole, or from ``first_event`` on."""
-    last_event = None if first_event is None or events == 0 else first_event + events - 1
-    return ReadFile(lfn, events, first_event, last_event)
-
-
-def processed_by(reports: Sequence[FrameworkReport]) -> Processed:
+def processed_by(reports: Sequence[FrameworkReport], job: UnitJob) -> Processed:
     """What the first step of a job processed, by the reports of all its processes.
 
-    Generation has no input file: its events are cmsRun's own count (before any filter), its lumis those of the outputs.
+    Of a file that the job was given a part of, from its first event. Generation has no input file: its events are cmsRun's own
+    count (before any filter), its lumis those of the outputs.
     """
     if any(report.primary_inputs for report in reports):
-        return _read([(file, file.lfn) for report in reports for file in report.primary_inputs])
+        starts = {file.lfn: file.first_event for file in job.files}
+        return _read([(file, file.lfn) for report in reports for file in report.primary_inputs], starts)
     lumis = {lumi for report in reports for file in report.outputs for lumi in lumi_set(file.lumis)}
     return Processed(sum(_generated(report) for report in reports), lumis, ())
 
@@ -39,19 +34,17 @@ def _generated(report: FrameworkReport) -> int:
     return int(counted) if counted is not None else max((file.events for file in report.outputs), default=0)
 
 
-def _read(inputs: Sequence[tuple[InputFileReport, str]], starts: Mapping[str, int | None] | None = None) -> Processed:
+def _read(inputs: Sequence[tuple[InputFileReport, str]], starts: Mapping[str, int | None]) -> Processed:
     """Input files by their LFNs; of one that several processes read a part of, the parts together."""
     events: dict[str, int] = {}
     for file, lfn in inputs:
         events[lfn] = events.get(lfn, 0) + file.events_read
-    files = tuple(_read_file(lfn, number, (starts or {}).get(lfn)) for lfn, number in events.items())
+    files = tuple(ReadFile(lfn, number, starts.get(lfn), _last(starts.get(lfn), number)) for lfn, number in events.items())
     return Processed(sum(events.values()), {lumi for file, _ in inputs for lumi in lumi_set(file.lumis)}, files)
 
 
-def with_ranges(done: Processed, job: UnitJob) -> Processed:
-    """``done`` with the first event of each file that the job was given a part of."""
-    starts = {file.lfn: file.first_event for file in job.files}
-    return replace(done, files=tuple(_read_file(file.lfn, file.events, starts.get(file.lfn)) for file in done.files))
+def _last(first_event: int | None, events: int) -> int | None:
+    return None if first_event is None or events == 0 else first_event + events - 1
 
 
 def read_gathered(reports: Sequence[FrameworkReport], gathered: Sequence[GatheredFile]) -> Processed:
@@ -68,12 +61,12 @@ def check_gathered(gathered: Sequence[GatheredFile], done: Processed, step: str)
     wanted = {file.lfn: file for file in gathered}
     for file in done.files:
         if file.lfn not in wanted:
-            raise PayloadError(codes.PROCESSED_DIFFERS, f"step {step} opened {file.lfn}, which it was not given")
+            raise _differs(step, f"opened {file.lfn}, which it was not given")
         part, held = wanted[file.lfn].part, wanted[file.lfn].events
         given = held if part is None else part.events
         if given is not None and file.events != given:
             whose = "it holds" if part is None else "its share is"
-            raise PayloadError(codes.PROCESSED_DIFFERS, f"step {step} read {file.events} events of {file.lfn}, {whose} {given}")
+            raise _differs(step, f"read {file.events} events of {file.lfn}, {whose} {given}")
     _check_gathered_lumis(gathered, done, step)
 
 
@@ -99,36 +92,37 @@ def check_first_step(job: UnitJob, done: Processed, step: str) -> None:
     if job.generate is not None:
         _same_events(step, job.generate.events, done.events)
         _same_lumis(step, job.generate.lumis, done.lumis)
-    elif job.mask is not None:
-        # a lumi may lie in several files, so its number alone does not show that all of it was read
-        _same_files(step, {file.lfn for file in job.files}, {file.lfn for file in done.files})
+        return
+    # a lumi may lie in several files, so its number alone does not show that all of it was read
+    _same_files(step, {file.lfn for file in job.files}, {file.lfn for file in done.files})
+    if job.mask is not None:
         _same_lumis(step, job.mask_lumis, done.lumis)
     else:
-        _same_files(step, {file.lfn for file in job.files}, {file.lfn for file in done.files})
-        _same_events(step, sum(_events_of(file.first_event, file.last_event, file.events) for file in job.files), done.events)
+        _same_events(step, sum(_events_of(file) for file in job.files), done.events)
 
 
-def _events_of(first: int | None, last: int | None, events: int) -> int:
-    if last is None:
-        return events - (first or 0)
-    return last - (first or 0) + 1
+def _events_of(file: InputFile) -> int:
+    end = file.events if file.last_event is None else file.last_event + 1
+    return end - (file.first_event or 0)
+
+
+def _differs(step: str, how: str) -> PayloadError:
+    return PayloadError(codes.PROCESSED_DIFFERS, f"step {step} {how}")
 
 
 def _same_events(step: str, wanted: int, done: int) -> None:
     if wanted != done:
-        raise PayloadError(codes.PROCESSED_DIFFERS, f"step {step} processed {done} events, it was given {wanted}")
+        raise _differs(step, f"processed {done} events, it was given {wanted}")
 
 
 def _same_lumis(step: str, wanted: LumiSet, done: LumiSet) -> None:
     missing, extra = wanted - done, done - wanted
     if missing or extra:
         parts = [f"missing {describe(missing)}" if missing else "", f"not asked for {describe(extra)}" if extra else ""]
-        raise PayloadError(codes.PROCESSED_DIFFERS, f"step {step} processed other lumis: {'; '.join(p for p in parts if p)}")
+        raise _differs(step, f"processed other lumis: {'; '.join(filter(None, parts))}")
 
 
 def _same_files(step: str, wanted: set[str], done: set[str]) -> None:
     missing = sorted(wanted - done)
     if missing:
-        raise PayloadError(
-            codes.PROCESSED_DIFFERS, f"step {step} did not open {len(missing)} of its files: {', '.join(missing[:5])}"
-        )
+        raise _differs(step, f"did not open {len(missing)} of its files: {', '.join(missing[:5])}")

@@ -22,16 +22,6 @@ _SETUP_FAILED = 97  # of cmssw_run.sh
 
 
 def run_in_release(
-    command: list[str], release: str, scram_arch: tuple[str, ...], directory: Path, work: Path, variables: dict[str, str]
-) -> Finished:
-    """Run ``command`` in ``directory`` in the environment of ``release``; output in ``directory/<program>.stdout|.stderr``.
-
-    PayloadError when neither CVMFS nor PATH has the program, or when the release cannot be set up.
-    """
-    return run_side_by_side(command, release, scram_arch, [directory], work, variables)[0]
-
-
-def run_side_by_side(
     command: list[str],
     release: str,
     scram_arch: tuple[str, ...],
@@ -39,7 +29,11 @@ def run_side_by_side(
     work: Path,
     variables: dict[str, str],
 ) -> tuple[Finished, ...]:
-    """Run ``command`` in each of ``directories`` at the same time, as ``run_in_release`` does; one that fails ends the others."""
+    """Run ``command`` in the environment of ``release`` in each of ``directories`` at the same time; output in
+    ``<directory>/<program>.stdout|.stderr``. One that fails ends the others.
+
+    PayloadError when neither CVMFS nor PATH has the program, or when the release cannot be set up.
+    """
     program = command[0]
     from_cvmfs = CVMFS.is_dir()
     if from_cvmfs:

@@ -122,8 +122,7 @@ class XRootD(Door):
     def checksum(self, pfn: str, size_bytes: int) -> str | None:
         host, path = _split(pfn)
         answer = _run(["xrdfs", host, "query", "checksum", path], copy_seconds(size_bytes), _XROOTD_SETTINGS)
-        match = re.match(r"adler32\s+([0-9a-f]{1,8})\b", answer.stdout, re.IGNORECASE)
-        return match[1].lower().zfill(8) if match and answer.status == 0 else None
+        return _adler32(r"\Aadler32\s+([0-9a-f]{1,8})\b", answer)
 
     def listed(self, pfn: str) -> list[str]:
         answer = self._asked(pfn, "ls")
@@ -142,7 +141,8 @@ class XRootD(Door):
         self._asked(pfn, "rmdir")
 
     def _copy(self, source: str, target: str, size_bytes: int, *options: str) -> None:
-        _done(["xrdcp", "--nopbar", *options, source, target], copy_seconds(size_bytes), _XROOTD_SETTINGS)
+        words = ["xrdcp", "--nopbar", *options, source, target]
+        _ended_well(words, _run(words, copy_seconds(size_bytes), _XROOTD_SETTINGS))
 
     def _asked(self, pfn: str, question: str) -> Answer | None:
         """None: the server says that there is no such file (kXR_NotFound)."""
@@ -165,8 +165,7 @@ class Gfal(Door):
 
     def checksum(self, pfn: str, size_bytes: int) -> str | None:
         answer = _run(["gfal-sum", pfn, "ADLER32"], copy_seconds(size_bytes))
-        match = re.search(r"\s([0-9a-f]{1,8})\s*$", answer.stdout, re.IGNORECASE)
-        return match[1].lower().zfill(8) if match and answer.status == 0 else None
+        return _adler32(r"\s([0-9a-f]{1,8})\s*$", answer)
 
     def listed(self, pfn: str) -> list[str]:
         answer = self._asked("gfal-ls", pfn)
@@ -186,7 +185,8 @@ class Gfal(Door):
 
     def _copy(self, source: str, target: str, size_bytes: int, *options: str) -> None:
         seconds = copy_seconds(size_bytes)
-        _done(["gfal-copy", "-p", "-t", f"{seconds:.0f}", "-T", f"{seconds:.0f}", *options, source, target], seconds)
+        words = ["gfal-copy", "-p", "-t", f"{seconds:.0f}", "-T", f"{seconds:.0f}", *options, source, target]
+        _ended_well(words, _run(words, seconds))
 
     def _asked(self, *words: str) -> Answer | None:
         """None: there is no such file. gfal2's commands end with the error's number, 2; so does one called wrongly."""
@@ -233,10 +233,6 @@ def _run(words: Sequence[str], seconds: float, settings: dict[str, str] | None =
     return answer
 
 
-def _done(words: Sequence[str], seconds: float, settings: dict[str, str] | None = None) -> Answer:
-    return _ended_well(words, _run(words, seconds, settings))
-
-
 def _ended_well(words: Sequence[str], answer: Answer) -> Answer:
     if answer.status != 0 and re.search(r"file exists", answer.stderr + answer.stdout, re.IGNORECASE):
         raise FileExistsError(f"{_told(words, answer)}exit status {answer.status}")
@@ -248,6 +244,11 @@ def _ended_well(words: Sequence[str], answer: Answer) -> Answer:
 def _told(words: Sequence[str], answer: Answer) -> str:
     lines = [line.strip() for line in (answer.stdout + "\n" + answer.stderr).splitlines() if line.strip()]
     return f"{' '.join(words)}: {' | '.join([*lines[-_LAST_LINES:], ''])}"
+
+
+def _adler32(pattern: str, answer: Answer) -> str | None:
+    match = re.search(pattern, answer.stdout, re.IGNORECASE)
+    return match[1].lower().zfill(8) if match and answer.status == 0 else None
 
 
 def _found(pattern: str, answer: Answer, command: str) -> str:

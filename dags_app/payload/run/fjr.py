@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TextIO
+from typing import Any
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
 from ..contract import codes
@@ -97,11 +97,11 @@ class FrameworkReport:
         return value if math.isfinite(value) else None
 
 
-def read_framework_report(path: Path) -> FrameworkReport:
+def read_framework_report(path: Path, encoding: str = "utf-8") -> FrameworkReport:
     """Read a report in portions; a missing or empty file gives an incomplete, empty report with the problem named."""
     try:
-        with path.open(encoding="utf-8", errors="replace", newline="") as stream:
-            report = parse_framework_stream(portions_of(stream))
+        with path.open(encoding=encoding, errors="replace", newline="") as stream:
+            report = parse_framework_stream(iter(lambda: stream.read(_PORTION), ""))
     except FileNotFoundError:
         return FrameworkReport(problem=f"{path.name} was not written", written=False)
     return report if report is not None else FrameworkReport(problem=f"{path.name} is empty", written=False)
@@ -118,29 +118,24 @@ def parse_framework_stream(portions: Iterable[str]) -> FrameworkReport | None:
     What is kept goes with what the report says, runs and lumis, and not with its length: no element outlives its end.
     """
     found, repair, blank = _Found(), _Repair(), True
-    parser = XMLPullParser(("start", "end"))
+    parser: XMLPullParser[Element] = XMLPullParser(("start", "end"))
     try:
         for portion in portions:
             blank = blank and not portion.strip()
             parser.feed(repair.feed(portion))
-            found.take(parser)
+            found.take(parser.read_events())
         if blank:
             return None
         parser.feed(repair.end())
         try:
             parser.close()
         finally:
-            found.take(parser)
+            found.take(parser.read_events())
     except ParseError as error:
         return found.report(complete=False, problem=f"the report is cut off or damaged: {error}")
     if found.root != ROOT:
         return FrameworkReport(problem=f"no {ROOT}: its first element is {found.root}", written=False)
     return found.report(complete=not found.unfinished, problem="cmsRun ended before its report" if found.unfinished else "")
-
-
-def portions_of(stream: TextIO) -> Iterator[str]:
-    """What ``parse_framework_stream`` takes."""
-    return iter(lambda: stream.read(_PORTION), "")
 
 
 class _Repair:
@@ -196,9 +191,9 @@ class _Found:
         self._errors: list[FrameworkError] = []
         self._metrics: dict[str, dict[str, str]] = {}
 
-    def take(self, parser: XMLPullParser) -> None:
+    def take(self, events: Iterable[Any]) -> None:
         """Keep what has been parsed by now; ParseError where that ends in the middle."""
-        for event, element in parser.read_events():
+        for event, element in events:
             if event == "start":
                 self.root = self.root or _name(element)
                 self._open.append(element)

@@ -45,7 +45,7 @@ def harvest(directory: Path, task: HarvestTask) -> tuple[Uploaded, ...]:
     psets.write_configuration(place, task.pset.encode(), _tweak(task))
     command = ["cmsRun", "-j", psets.FRAMEWORK_REPORT, psets.CONFIGURATION]
     with stop_requests_as_errors():
-        finished = run_in_release(command, task.release, task.scram_arch, place, work, {})
+        (finished,) = run_in_release(command, task.release, task.scram_arch, [place], work, {})
         report = fjr.read_framework_report(place / psets.FRAMEWORK_REPORT)
         code = exit_code_of(finished, report)
         if code != codes.SUCCESS:

@@ -1,39 +1,28 @@
-"""The ``job`` command: one attempt of one processing node. Owns its order: unpack, run the steps, stage out.
-
-Works in ``work/`` below HTCondor's scratch directory; only the report and the logs stay at the top, because HTCondor
-brings back every new file it finds there.
-"""
+"""The ``job`` command: one attempt of one processing node. Owns its order: unpack, run the steps, stage out."""
 
 from __future__ import annotations
 
-import shutil
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from ..contract import codes, documents, names
-from ..contract.codes import PayloadError, exit_status
+from ..contract.codes import PayloadError
 from ..contract.layout import PROCESSING, SANDBOX_FILE
 from ..contract.reports import OutputRecord, Processed
 from ..contract.step_profile import read_step_profile
 from . import storage
-from .attempt import AttemptReport
+from .attempt import WORK, attempt_of
 from .gathering import read_node_input
 from .journal import StageOut
-from .processes import stop_requests_as_errors
-from .slot import read_granted, read_slot
+from .slot import read_granted
 from .steps import DoneStep, JobContext, run_chain
-
-WORK = "work"
 
 
 def run_job(directory: Path, node: str, attempt: int) -> int:
-    """Run the attempt in ``directory``; its process status (0 done, else the low byte of the report's code)."""
-    work = directory / WORK
-    shutil.rmtree(work, ignore_errors=True)  # a job that HTCondor started again in the same place
-    work.mkdir()
-    with AttemptReport(node, attempt, PROCESSING, read_slot(), directory, work / "steps") as report, stop_requests_as_errors():
-        volumes = storage.site_volumes(report.slot.site)
+    """Run the attempt in ``directory``; its process status."""
+    with attempt_of(directory, node, attempt, PROCESSING) as report:
+        work, volumes = directory / WORK, storage.site_volumes(report.slot.site)
         job, unit = documents.read_job(directory), documents.read_unit(directory)
         sandbox = unpack_sandbox(directory / SANDBOX_FILE, work / "sandbox")
         unit_job = unit.job(node)
@@ -43,8 +32,7 @@ def run_job(directory: Path, node: str, attempt: int) -> int:
         else:
             profile, granted = read_step_profile(directory), read_granted()
             _run(JobContext(job, unit, unit_job, sandbox, work, report, gathered, profile, granted), volumes)
-    shutil.rmtree(work, ignore_errors=True)
-    return exit_status(report.exit_code)
+    return report.exit_status
 
 
 def _run(context: JobContext, volumes: Sequence[storage.Volume]) -> None:
@@ -80,7 +68,7 @@ def _stage_out(context: JobContext, volumes: Sequence[storage.Volume], done: dic
     processes = [(step.step, number, each) for step in done.values() for number, each in enumerate(step.processes)]
     lfns_of_all = [lfn for step, number, _ in processes for lfn in context.lfns_of(step, number).values()]
     journals = names.journals_lfn(job, context.unit, PROCESSING)
-    stage_out = StageOut.of(volumes, journals, job.dag_id, report.node, report.slot, lfns_of_all)
+    stage_out = StageOut(volumes, journals, job.dag_id, report.node, report.slot, lfns_of_all)
     for step, number, process in processes:
         lfns = context.lfns_of(step, number)
         for module, output in job.staged_by(step.name).items():

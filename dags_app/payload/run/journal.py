@@ -11,7 +11,7 @@ import json
 import tempfile
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -78,22 +78,18 @@ class Journals:
                 storage.remove_directory(self.volume, self.directory)
 
 
-@dataclass
 class StageOut:
     """The stage-out of one start of ``node``: each file into the first of the site's volumes that takes it.
 
     ``directory`` (an LFN) is that of its journals, ``lfns`` all that it will write.
     """
 
-    volumes: Sequence[Volume]
-    directory: str
-    document: dict[str, Any]
-    _refused: set[str] = field(default_factory=set)  # RSEs that have failed with patience once: later files ask them once
-
-    @classmethod
-    def of(cls, volumes: Sequence[Volume], directory: str, dag_id: str, node: str, slot: Slot, lfns: Iterable[str]) -> StageOut:
-        """That of this start of a job."""
-        document = {
+    def __init__(
+        self, volumes: Sequence[Volume], directory: str, dag_id: str, node: str, slot: Slot, lfns: Iterable[str]
+    ) -> None:
+        self.volumes = volumes
+        self._directory = directory
+        self._document = {
             "schema": JOURNAL_SCHEMA,
             "dag_id": dag_id,
             "unit": slot.unit,
@@ -103,7 +99,7 @@ class StageOut:
             "written_at": utc_now(),
             "files": sorted(lfns),
         }
-        return cls(volumes, directory, document)
+        self._refused: set[str] = set()  # RSEs that have failed with patience once: later files ask them once
 
     def store(self, source: Path, lfn: str) -> StoredFile:
         """Stage out one file; PayloadError with what each volume said when none takes it.
@@ -124,5 +120,5 @@ class StageOut:
         raise PayloadError(problems[0].code, "; ".join(f"{problem}" for problem in problems))
 
     def _journal(self, volume: Volume, waits: Sequence[float]) -> None:
-        name = f"{self.document['node']}.{self.document['execution']}.json"
-        Journals(volume, self.directory).keep(name, self.document, waits)
+        name = f"{self._document['node']}.{self._document['execution']}.json"
+        Journals(volume, self._directory).keep(name, self._document, waits)

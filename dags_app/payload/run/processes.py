@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -158,10 +158,8 @@ def _end_groups(children: Iterable[subprocess.Popen[bytes]]) -> list[subprocess.
         _signal_group(child.pid, signal.SIGTERM)
     until = time.monotonic() + STOP_GRACE_SECONDS
     for child in ending:
-        try:
+        with suppress(subprocess.TimeoutExpired):
             child.wait(max(0.0, until - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            pass
     for child in ending:
         _signal_group(child.pid, signal.SIGKILL)
         child.wait()
@@ -169,10 +167,8 @@ def _end_groups(children: Iterable[subprocess.Popen[bytes]]) -> list[subprocess.
 
 
 def _signal_group(group: int, number: signal.Signals) -> None:
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(group, number)
-    except ProcessLookupError:
-        return
 
 
 class _MemorySampler(threading.Thread):

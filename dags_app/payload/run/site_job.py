@@ -1,8 +1,9 @@
 """The ``site`` command: work at a site that is no node of a DAG. ``task.json`` says what; the answer is ``result.json``.
 
-Looking at files is ``listing``'s, harvesting ``harvest``'s; here is the removing of those that nobody needs any more (ADR 0079).
-Owns what may never be removed, whatever the task says: anything not named by WMS2 below the directories of the requests
-concerned, and what is protected. What is protected was true when the task was written; after ``valid_until`` nothing is removed.
+Harvesting is ``harvest``'s; here are the removing of files that nobody needs any more (ADR 0079), and the comparing of files with
+what the storage itself says of them, where nothing is changed (ADR 0083). Owns what may never be removed, whatever the task says:
+anything not named by WMS2 below the directories of the requests concerned, and what is protected. What is protected was true when
+the task was written; after ``valid_until`` nothing is removed.
 """
 
 from __future__ import annotations
@@ -17,11 +18,22 @@ from ..contract import codes, files
 from ..contract.codes import PayloadError
 from ..contract.convert import to_json
 from ..contract.layout import SITE_RESULT_FILE, utc_now
-from ..contract.site_tasks import HarvestTask, ListingTask, Removal, RemovalTask, Removed, SiteResult, read_task
+from ..contract.site_tasks import (
+    HarvestTask,
+    Listed,
+    ListedFile,
+    Listing,
+    ListingTask,
+    Removal,
+    RemovalTask,
+    Removed,
+    SiteResult,
+    WrongFile,
+    read_task,
+)
 from . import storage
 from .harvest import harvest
 from .journal import Journals
-from .listing import listed
 from .slot import read_slot
 from .storage import Volume
 
@@ -39,7 +51,7 @@ def run_site_job(directory: Path, node: str, attempt: int) -> int:
         raise PayloadError(codes.INVALID_DOCUMENT, f"the task is for {task.site}, this job runs at {slot.site}")
     result = SiteResult(task.job, slot.site, slot.host, slot.job_id, begun, begun)
     if isinstance(task, ListingTask):
-        result = replace(result, listings=tuple(listed(task)))
+        result = replace(result, listings=tuple(_all_listed(task)))
     elif isinstance(task, HarvestTask):
         result = replace(result, uploads=harvest(directory, task))
     else:
@@ -112,3 +124,53 @@ def _remove_files(
 def _is_ours(lfn: str, bases: tuple[str, ...], named: re.Pattern[str]) -> bool:
     """Whether the name is one that WMS2 gives, directly below one of the directories."""
     return any(lfn.startswith(f"{base}/") and named.fullmatch(lfn[len(base) :]) for base in bases)
+
+
+def _all_listed(task: ListingTask) -> list[Listed]:
+    """Listing after listing, as far as the time lasts; the last may be looked at in part."""
+    ends_at, volumes = time.time() + task.run_seconds, storage.site_volumes(task.site)
+    done = []
+    for listing in task.listings:
+        if time.time() >= ends_at:
+            break
+        done.append(_listed(volumes, listing, ends_at))
+    return done
+
+
+def _listed(volumes: Sequence[Volume], listing: Listing, ends_at: float) -> Listed:
+    wrong: list[WrongFile] = []
+    looked_at = checksums = up_to = 0
+    obstacle = ""
+    try:
+        volume = storage.volume_with(volumes, listing.rse)
+        for file in listing.files:
+            if time.time() >= ends_at:
+                break
+            found = _compared(volume, file)
+            if found is not None:
+                wrong.append(found)
+            looked_at, up_to = looked_at + 1, file.key
+            checksums += file.whole and (found is None or bool(found.adler32))
+    except (OSError, PayloadError) as error:
+        obstacle = str(error)
+    return Listed(listing.key, looked_at, up_to, checksums, tuple(wrong), obstacle)
+
+
+def _compared(volume: Volume, file: ListedFile) -> WrongFile | None:
+    """What is wrong with it; None: nothing.
+
+    That a file is not there counts only where the storage shows something else beside it: a mount that is away shows nothing.
+    """
+    size_bytes = storage.size(volume, file.lfn)
+    if size_bytes is None and not _shows_something(volume, file.lfn):
+        raise OSError(f"{volume.rse} shows nothing at all where {file.lfn} should be: it may be away")
+    if size_bytes != file.size_bytes:
+        return WrongFile(file.key, size_bytes)
+    adler32 = (storage.checksum(volume, file.lfn) or "") if file.whole else file.adler32
+    return None if adler32 == file.adler32 else WrongFile(file.key, size_bytes, adler32)
+
+
+def _shows_something(volume: Volume, lfn: str) -> bool:
+    """Whether any of the directories above it holds anything; the topmost is the storage's own."""
+    above = lfn.split("/")[1:-1]
+    return any(storage.listed(volume, "/" + "/".join(above[:depth])) for depth in range(len(above), 1, -1))

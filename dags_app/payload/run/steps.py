@@ -8,9 +8,8 @@ its outputs there; and last, did all of them together do the step's work. The fi
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 from ..contract import codes, files, names
 from ..contract.codes import PayloadError
@@ -19,7 +18,7 @@ from ..contract.reports import Processed, StepRecord
 from ..contract.step_profile import StepProfile, StepRun
 from . import checks, fjr, psets
 from .attempt import AttemptReport
-from .cmssw import run_side_by_side
+from .cmssw import run_in_release
 from .division import Division, Work, divide
 from .fjr import FrameworkReport, OutputFileReport
 from .gathering import GatheredFile
@@ -145,7 +144,7 @@ def _run_processes(context: JobContext, step: Step, threads: int, division: Divi
     command = ["cmsRun", "-j", psets.FRAMEWORK_REPORT, psets.CONFIGURATION]
     told = {"NODE": attempt.node, "ATTEMPT": attempt.attempt, "STEP": step.name, "PROCESSES": count}
     variables = {f"WMS2_{name}": str(value) for name, value in told.items()}
-    finished = run_side_by_side(command, step.cmssw_version, step.scram_arch, directories, context.work, variables)
+    finished = run_in_release(command, step.cmssw_version, step.scram_arch, directories, context.work, variables)
     return tuple(
         Process(work, directory, each, fjr.read_framework_report(directory / psets.FRAMEWORK_REPORT))
         for work, directory, each in zip(division.works, directories, finished)
@@ -157,7 +156,7 @@ def _processed(processes: Sequence[Process], work: Work) -> Processed:
     reports = [process.report for process in processes]
     if work.sources:
         return checks.read_gathered(reports, work.sources)
-    return checks.with_ranges(checks.processed_by(reports), work.unit_job)
+    return checks.processed_by(reports, work.unit_job)
 
 
 def exit_code_of(finished: Finished, report: FrameworkReport) -> int:
@@ -175,8 +174,8 @@ def exit_code_of(finished: Finished, report: FrameworkReport) -> int:
 
 def _record(step: Step, threads: int, processes: Sequence[Process], code: int, undivided: str) -> StepRecord:
     """Times and memory are cmsRun's own figures where it gave them, else what the payload measured."""
-    measured = [_Measured.of(process) for process in processes]
-    done = checks.processed_by([process.report for process in processes])
+    measured = [_measured(process) for process in processes]
+    read = checks.processed_by([process.report for process in processes], processes[0].work.unit_job)
     written: dict[str, int] = {}
     for process in processes:
         for module in (file.module for file in process.report.outputs if process.output_path(file.module).is_file()):
@@ -189,7 +188,7 @@ def _record(step: Step, threads: int, processes: Sequence[Process], code: int, u
         cpu_seconds=sum(each.cpu_seconds for each in measured),
         threads=threads,
         peak_rss_mb=max(each.peak_rss_mb for each in measured),
-        events_read=done.events,
+        events_read=read.events,
         events_written=sum(max((file.events for file in process.report.outputs), default=0) for process in processes),
         skipped_files=_once(lfn for process in processes for lfn in process.report.skipped_files),
         input_files=_once(file.lfn or file.pfn for process in processes for file in process.report.read_files),
@@ -200,21 +199,15 @@ def _record(step: Step, threads: int, processes: Sequence[Process], code: int, u
     )
 
 
-class _Measured(NamedTuple):
+def _measured(process: Process) -> Finished:
     """What one process took. cmsRun counts its time from when it has read its configuration."""
-
-    wall_seconds: float
-    cpu_seconds: float
-    peak_rss_mb: float
-
-    @classmethod
-    def of(cls, process: Process) -> _Measured:
-        report, finished = process.report, process.finished
-        return cls(
-            _positive(report.metric("Timing", "TotalJobTime")) or finished.wall_seconds,
-            _positive(report.metric("Timing", "TotalJobCPU")) or finished.cpu_seconds,
-            _positive(report.metric("ApplicationMemory", "PeakValueRss")) or finished.peak_rss_mb,
-        )
+    report, finished = process.report, process.finished
+    return replace(
+        finished,
+        wall_seconds=_positive(report.metric("Timing", "TotalJobTime")) or finished.wall_seconds,
+        cpu_seconds=_positive(report.metric("Timing", "TotalJobCPU")) or finished.cpu_seconds,
+        peak_rss_mb=_positive(report.metric("ApplicationMemory", "PeakValueRss")) or finished.peak_rss_mb,
+    )
 
 
 def _positive(metric: float | None) -> float | None:

@@ -42,11 +42,6 @@ class Volume:
     ways: tuple[_Way, ...]
 
     @property
-    def site(self) -> str:
-        """The site that it is of, which may be another one's fallback."""
-        return self.description.site
-
-    @property
     def rse(self) -> str:
         """Its name in Rucio."""
         return self.description.rse
@@ -185,19 +180,15 @@ def stage_out(source: Path, volume: Volume, lfn: str, waits: Sequence[float] = (
     """
     copy = _Copy(source, source.stat().st_size, files.adler32(source), volume, lfn)
     problems: list[Exception] = []
-    for wait in (0.0, *waits):
+    for wait, way in [(wait if way is volume.ways[0] else 0.0, way) for wait in (0.0, *waits) for way in volume.ways]:
         time.sleep(wait)
-        for way in volume.ways:
-            try:
-                pfn = copy.by(way)
-            except (OSError, StorageProblem) as error:
-                problems.append(error)
-                if isinstance(error, FileExistsError):
-                    break
-            else:
-                return StoredFile(lfn, pfn, volume.rse, copy.size_bytes, copy.adler32)
-        if isinstance(problems[-1], FileExistsError):
+        try:
+            return StoredFile(lfn, copy.by(way), volume.rse, copy.size_bytes, copy.adler32)
+        except FileExistsError as error:
+            problems.append(error)
             break
+        except (OSError, StorageProblem) as error:
+            problems.append(error)
     copy.forget(problems)
     problem = _all(problems)
     raise StorageProblem(problem.code, f"stage-out of {source.name} to {volume.pfn(lfn)} ({volume.rse}) failed: {problem}")

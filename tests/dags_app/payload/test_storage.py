@@ -300,7 +300,7 @@ def slot() -> Slot:
 
 
 def staging(lfns: list[str]) -> StageOut:
-    return StageOut.of(storage.site_volumes(SITE), "/store/unmerged/a/x.journals", "dag-1", "proc_000000", slot(), lfns)
+    return StageOut(storage.site_volumes(SITE), "/store/unmerged/a/x.journals", "dag-1", "proc_000000", slot(), lfns)
 
 
 def test_a_storage_that_stays_away_sends_files_and_their_journal_to_the_fallback(
