@@ -133,6 +133,42 @@ class JobDocument:
         tasks = () if len(self.tasks) > 1 else ("tasks", "transients")
         return tasks if any(step.pileup for step in self.steps) else (*tasks, "trust_pileup_sitelists")
 
+    def problem(self) -> str:
+        """What is wrong with the chain of its steps, or with its tasks."""
+        return self._problem_of_steps() or (self._problem_of_tasks() if self.tasks else "")
+
+    def _problem_of_steps(self) -> str:
+        """Every step after the first reads a module of an earlier step, and every kept output is a module of a step."""
+        seen: dict[str, tuple[str, ...]] = {}
+        for step in self.steps:
+            if step.name in seen:
+                return f"the step name {step.name!r} appears twice"
+            if step.input_step is None and seen:
+                return f"{step.name!r}: only the first step may be without input_step"
+            if step.input_step is not None and step.input_module not in seen.get(step.input_step, ()):
+                source = f"module {step.input_module!r} of step {step.input_step!r}"
+                return f"{step.name!r} reads {source}, which no earlier step writes"
+            seen[step.name] = step.output_modules
+        absent = (each for each in self.outputs if each.module not in seen.get(each.step, ()))
+        missing = next((f"step {each.step!r} has no output module {each.module!r}" for each in absent), "")
+        return missing if seen else "there is no step"
+
+    def _problem_of_tasks(self) -> str:
+        """Every step is in one task, and each task but the first begins with a staged-out output of an earlier one."""
+        if sorted(name for task in self.tasks for name in task.steps) != sorted(step.name for step in self.steps):
+            return "every step has to be in exactly one task"
+        if [task.number for task in self.tasks] != list(range(1, len(self.tasks) + 1)):
+            return "tasks have to be numbered from 1, in order"
+        for task in self.tasks[1:]:
+            first = self.steps_of(task.number)[0]
+            if (first.input_step, first.input_module) != (task.input_step, task.input_module) or first.input_step in task.steps:
+                return f"task {task.number} has to begin with what it reads, {task.input_step}/{task.input_module}"
+            if self.task_of(first.input_step or "") >= task.number:
+                return f"task {task.number} reads a task that does not come before it"
+            if first.input_module not in self.staged_by(first.input_step or ""):
+                return f"task {task.number} reads {task.input_step}/{task.input_module}, which is not staged out"
+        return ""
+
     def staged_by(self, step: str) -> dict[str, Staged]:
         """Outputs of one step that are staged out, by module label."""
         every: tuple[Staged, ...] = (*self.outputs, *self.transients)
@@ -249,6 +285,8 @@ class UnitJob:
             return "a share needs a job that reads one node"
         if [self.generate is not None, bool(self.files), bool(self.reads)].count(True) != 1:
             return "a job either generates or reads files, its own or those of other nodes"
+        if len(self.files) > 1 and any(file.first_event is not None for file in self.files):
+            return "an event range needs a job with one file"
         return ""
 
 
@@ -269,6 +307,15 @@ class UnitDocument:
     unit: str
     index: int
     jobs: tuple[UnitJob, ...]
+
+    def problem(self) -> str:
+        """What is wrong with the order of its jobs."""
+        before: set[str] = set()
+        for job in self.jobs:
+            if not before.issuperset(job.reads):
+                return f"{job.node} reads a node that does not come before it"
+            before.add(job.node)
+        return ""
 
     def job(self, node: str) -> UnitJob:
         """The job of a node; PayloadError when the unit has no such node."""
@@ -291,61 +338,11 @@ class UnitDocument:
 
 
 def read_job(directory: Path) -> JobDocument:
-    """Read ``job.json`` in ``directory``; PayloadError names the field that is wrong."""
-    document = load_document(directory / JOB_FILE, JOB_SCHEMA)
-    job = read(document, JobDocument)
-    if document.get("tasks") is None:
-        job = replace(job, tasks=(Task(1, "", tuple(step.name for step in job.steps), None, None),))
-    _check_chain(job, document)
-    _check_tasks(job, document)
-    return job
-
-
-def _check_chain(job: JobDocument, document: Value) -> None:
-    """Every step after the first reads a module of an earlier step, and every kept output is a module of a step."""
-    seen: dict[str, tuple[str, ...]] = {}
-    for step, item in zip(job.steps, document["steps"].items()):
-        if step.name in seen:
-            raise item.refuse(f"the step name {step.name!r} appears twice")
-        if step.input_step is not None and step.input_module not in seen.get(step.input_step, ()):
-            raise item.refuse(f"reads module {step.input_module!r} of step {step.input_step!r}, which no earlier step writes")
-        if step.input_step is None and seen:
-            raise item.refuse("only the first step may be without input_step")
-        seen[step.name] = step.output_modules
-    if not seen:
-        raise document["steps"].refuse("there is no step")
-    for output, item in zip(job.outputs, document["outputs"].items()):
-        if output.module not in seen.get(output.step, ()):
-            raise item.refuse(f"step {output.step!r} has no output module {output.module!r}")
-
-
-def _check_tasks(job: JobDocument, document: Value) -> None:
-    """Every step is in one task, and each task but the first begins with a staged-out output of an earlier one."""
-    ran = [name for task in job.tasks for name in task.steps]
-    if sorted(ran) != sorted(step.name for step in job.steps):
-        raise document["tasks"].refuse("every step has to be in exactly one task")
-    if [task.number for task in job.tasks] != list(range(1, len(job.tasks) + 1)):
-        raise document["tasks"].refuse("tasks have to be numbered from 1, in order")
-    for task in job.tasks[1:]:
-        item = document["tasks"]
-        first = job.steps_of(task.number)[0]
-        if (first.input_step, first.input_module) != (task.input_step, task.input_module) or first.input_step in task.steps:
-            raise item.refuse(f"task {task.number} has to begin with what it reads, {task.input_step}/{task.input_module}")
-        if job.task_of(first.input_step or "") >= task.number:
-            raise item.refuse(f"task {task.number} reads a task that does not come before it")
-        if first.input_module not in job.staged_by(first.input_step or ""):
-            raise item.refuse(f"task {task.number} reads {task.input_step}/{task.input_module}, which is not staged out")
+    """Read ``job.json`` in ``directory``; PayloadError names what is wrong."""
+    job = read(load_document(directory / JOB_FILE, JOB_SCHEMA), JobDocument)
+    return job if job.tasks else replace(job, tasks=(Task(1, "", tuple(step.name for step in job.steps), None, None),))
 
 
 def read_unit(directory: Path) -> UnitDocument:
-    """Read ``unit.json`` in ``directory``; PayloadError names the field that is wrong."""
-    document = load_document(directory / UNIT_FILE, UNIT_SCHEMA)
-    unit = read(document, UnitDocument)
-    before: set[str] = set()
-    for job, item in zip(unit.jobs, document["jobs"].items()):
-        if not set(job.reads) <= before:
-            raise item["reads"].refuse(f"{job.node} reads a node that does not come before it")
-        if len(job.files) > 1 and any(file.first_event is not None for file in job.files):
-            raise item["files"].refuse("an event range needs a job with one file")
-        before.add(job.node)
-    return unit
+    """Read ``unit.json`` in ``directory``; PayloadError names what is wrong."""
+    return read(load_document(directory / UNIT_FILE, UNIT_SCHEMA), UnitDocument)

@@ -48,11 +48,6 @@ class AttemptFacts:
     report_problem: str = ""
     manifest_problem: str = ""
 
-    @property
-    def report_code(self) -> int | None:
-        """The report's whole code."""
-        return self.report["exit_code"].integer() if self.report is not None else None
-
 
 def read_attempt_report(directory: Path, call: PostCall) -> tuple[Value | None, str]:
     """The report of this very job, or None and why; an older report of the same attempt number is not this job's."""
@@ -87,7 +82,7 @@ def _check(report: Value) -> None:
 
 def evidence_of(directory: Path, call: PostCall, facts: AttemptFacts, site: str) -> Evidence | None:
     """What ended the attempt; None when it did its work: process and report end with 0 and nothing is wrong with its files."""
-    history, code = facts.history, facts.report_code
+    history, code = facts.history, facts.report["exit_code"].integer() if facts.report is not None else None
     if not call.submitted:
         return Evidence(
             codes.NOT_SUBMITTED, f"no job was submitted (DAGMan says {call.return_value}): see the DAG's dagman.out", site=site

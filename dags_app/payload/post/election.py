@@ -25,12 +25,11 @@ def elect(directory: Path, nodes_log: str, job_id: str, return_value: int) -> in
     PayloadError when the log does not name the site: landing.sub needs ``ulog_execute_attrs``, the site the attribute.
     """
     scripts.ensure_includes(directory)
+    site = eventlog.execute_site(directory / nodes_log, job_id, SITE_ATTRIBUTE)
     if return_value != 0:
         scripts.log(directory, f"elect: the landing job {job_id} ended with {return_value}")
-        ran_at = eventlog.execute_site(directory / nodes_log, job_id, SITE_ATTRIBUTE) or ""
-        script_failures.tell_landing(directory, job_id, return_value, ran_at)
+        script_failures.tell_landing(directory, job_id, return_value, site or "")
         return 1
-    site = eventlog.execute_site(directory / nodes_log, job_id, SITE_ATTRIBUTE)
     if not site:
         raise PayloadError(codes.INVALID_DOCUMENT, f"{nodes_log}: no execute event of job {job_id} has {SITE_ATTRIBUTE}")
     scripts.write_elected_site(directory, site)

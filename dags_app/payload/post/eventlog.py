@@ -121,10 +121,8 @@ def _termination(event: LogEvent) -> dict[str, object]:
     signal, usage = _SIGNAL.search(event.body), _USAGE.search(event.body)
     found: dict[str, object] = {"exit_signal": int(signal.group(1)) if signal else None}
     if usage:
-        days, hours, minutes, seconds, sys_days, sys_hours, sys_minutes, sys_seconds = map(int, usage.groups())
-        found["cpu_seconds"] = float(
-            (days + sys_days) * 86400 + (hours + sys_hours) * 3600 + (minutes + sys_minutes) * 60 + seconds + sys_seconds
-        )
+        each = [int(number) * seconds for number, seconds in zip(usage.groups(), (86400, 3600, 60, 1) * 2)]
+        found["cpu_seconds"] = float(sum(each))
     return found
 
 

@@ -42,14 +42,12 @@ class InputFileReport:
 
 @dataclass(frozen=True)
 class OutputFileReport:
-    """A file that an output module wrote; ``inputs`` are the LFNs of its parents."""
+    """A file that an output module wrote."""
 
-    lfn: str
     pfn: str
     module: str
     events: int
     lumis: LumiCounts
-    inputs: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -209,10 +207,8 @@ class _Found:
             read, lumis = _whole(_text(child, "EventsRead")), _lumis(child)
             self._inputs.append(InputFileReport(_text(child, "LFN"), _text(child, "PFN"), _kind(child), read, lumis))
         elif name == "File":
-            parents = tuple(filter(None, (_text(each, "LFN") for each in child.iterfind("{*}Inputs/{*}Input"))))
-            place, module = (_text(child, "LFN"), _text(child, "PFN")), _text(child, "ModuleLabel")
             events = _whole(_text(child, "TotalEvents"))
-            self._outputs.append(OutputFileReport(*place, module, events, _lumis(child), parents))
+            self._outputs.append(OutputFileReport(_text(child, "PFN"), _text(child, "ModuleLabel"), events, _lumis(child)))
         elif name == "SkippedFile":
             self._skipped.append(child.get("Lfn") or child.get("Pfn") or "")
         elif name == "FrameworkError":

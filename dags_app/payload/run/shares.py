@@ -22,11 +22,6 @@ class Part:
     lumis: LumiSet | None = None
 
     @property
-    def last_event(self) -> int | None:
-        """Last event of a range; before the first when the range is empty."""
-        return None if self.first_event is None or self.events is None else self.first_event + self.events - 1
-
-    @property
     def is_empty(self) -> bool:
         """Whether there is nothing to read: other nodes read all of the file."""
         return not self.lumis if self.lumis is not None else self.events == 0
