@@ -39,7 +39,7 @@ from outputs_app.values import MergedFile, UnitOutputs
 from requests_app.alerts import alert
 from requests_app.lease import Evaluation
 from requests_app.models import StopIntent
-from requests_app.work.block_limits import block_limits, block_waits
+from requests_app.work.block_limits import block_limits
 from requests_app.work.spec import spec_of
 from wms2 import clock
 from wms2.crash import crash_point
@@ -156,7 +156,7 @@ def _units_account(evaluation: Evaluation, dag: DAG, settled: Sequence[Settled])
     """One transaction: the units are DONE, their files are rows, their registration is asked for, blocks that are whole by that
     too. Returns how many there are, and the violations of those whose files cannot be registered, of which nothing is written."""
     request = evaluation.request
-    waits = block_waits(request.workflow)
+    limits = block_limits(request.workflow)
     crash_point("register.claimed")
     with evaluation.fenced():
         known = units_register(request_id=request.pk, request_epoch=request.epoch, outputs=[_outputs(row) for row in settled])
@@ -166,9 +166,9 @@ def _units_account(evaluation: Evaluation, dag: DAG, settled: Sequence[Settled])
             said = progress_words(dag)
             units_settle(dag=dag, settled=done)
             measurements_add(dag=dag, settled=done)
-            blocks_due = blocks_look(workflow_id=dag.workflow_id, limits=waits, filled=known.blocks).by(clock.now())
+            blocks_due = blocks_look(workflow_id=dag.workflow_id, limits=limits, filled=known.blocks).by(clock.now())
             if blocks_due:
-                blocks_tend(workflow_id=dag.workflow_id, limits=block_limits(request.workflow))
+                blocks_tend(workflow_id=dag.workflow_id, limits=limits)
                 blocks_advance(workflow_id=dag.workflow_id, request_id=request.pk, request_epoch=request.epoch)
             if request.waiting_for == said:
                 evaluation.note(waiting_for=progress_words(dag))

@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
-import sys
-from dataclasses import replace
 from datetime import timedelta
 
 from dags_app.planning.specs import BlockClosing
 from outputs_app.blocks import blocks_advance, blocks_let_go, blocks_look, blocks_tend
 from outputs_app.values import BlockLimits
 from requests_app.lease import Evaluation
-from requests_app.limits import limits_now
 from requests_app.models import EVALUATED, RequestStatus, StopIntent, Workflow
 from requests_app.work.spec import spec_of
 from wms2 import clock
 from wms2.conf import conf
+from wms2.in_force import in_force
 from wms2.nudge import RUN_EFFECTS, nudge
 
 
 def block_limits(workflow: Workflow) -> BlockLimits:
     """The smaller of each: ReqMgr2 fills in defaults of its own, which must not undo an operator's smaller target."""
-    waits = block_waits(workflow)
-    return replace(waits, max_bytes=min(waits.max_bytes, limits_now().block_target_bytes))
-
-
-def block_waits(workflow: Workflow) -> BlockLimits:
-    """The same without the limit on bytes that an operator may change, which only joining units look at: no statement."""
     closing: BlockClosing = spec_of(workflow).block_closing
-    settings = conf()
+    settings = in_force()
 
     def least(setting: float, wish: int) -> float:
         return min(setting, wish) if wish else setting
 
     return BlockLimits(
-        max_bytes=closing.max_bytes or sys.maxsize,
+        max_bytes=int(least(settings.block_target_bytes, closing.max_bytes)),
         max_files=int(least(settings.block_max_files, closing.max_files)),
         max_events=int(least(settings.block_max_events, closing.max_events)),
         max_wait_seconds=least(settings.block_max_wait_seconds, closing.max_wait_seconds),
@@ -48,14 +40,14 @@ def blocks_look_after(evaluation: Evaluation) -> None:
     cleaned = request.status == RequestStatus.CLEANING or request.stop_intent == StopIntent.CLEAN
     if workflow is None or request.status not in EVALUATED or cleaned:
         return
-    waits, now = block_waits(workflow), clock.now()
-    look = blocks_look(workflow_id=workflow.pk, limits=waits)
+    limits, now = block_limits(workflow), clock.now()
+    look = blocks_look(workflow_id=workflow.pk, limits=limits)
     if look.by(now):
         with evaluation.fenced():
-            blocks_tend(workflow_id=workflow.pk, limits=block_limits(workflow))
+            blocks_tend(workflow_id=workflow.pk, limits=limits)
             blocks_advance(workflow_id=workflow.pk, request_id=request.pk, request_epoch=request.epoch)
             nudge(RUN_EFFECTS)
-        look = blocks_look(workflow_id=workflow.pk, limits=waits)
+        look = blocks_look(workflow_id=workflow.pk, limits=limits)
     if look.first is not None:
         evaluation.again_at(max(look.first, now + timedelta(seconds=conf().cycle_seconds)))
 

@@ -57,14 +57,13 @@ def exclusions_too_many(request: Request, workflow: Workflow) -> bool:
     return exclusions_open(workflow).fraction > max_excluded(request)
 
 
-def exclusions_accept(*, workflow: Workflow, actor: str, reason: str) -> int:
-    """The request may complete without them; in the caller's transaction. Returns how many."""
+def exclusions_accept(*, workflow: Workflow, actor: str, reason: str) -> None:
+    """The request may complete without them; in the caller's transaction."""
     rows = list(exclusions_open(workflow).files)
     for row in rows:
         row.excluded_kind = ExclusionKind.ACCEPTED
         row.excluded_reason = f"{row.excluded_reason}; accepted by {actor}: {reason}"
     InputFile.objects.bulk_update(rows, ["excluded_kind", "excluded_reason"], batch_size=1000)
-    return len(rows)
 
 
 def files_taken(workflow: Workflow, lfns: Iterable[str]) -> set[str]:
@@ -90,15 +89,12 @@ def only_bad_input_left(round_: Round, named: BadInput) -> bool:
     return bool(units) and units <= named.keys()
 
 
-def bad_input_exclude(*, round_: Round, units: Sequence[WorkUnit], named: BadInput) -> int:
-    """Exclude what the POST scripts of these units name; in the caller's transaction, after their claims have ended.
-
-    Returns how many files. A request without input excludes nothing.
-    """
+def bad_input_exclude(*, round_: Round, units: Sequence[WorkUnit], named: BadInput) -> None:
+    """Exclude what the POST scripts of these units name; in the caller's transaction, after their claims have ended."""
     workflow = round_.workflow
     spec = spec_of(workflow)
     if spec.input is None:
-        return 0
+        return
     why_of: dict[str, str] = {}
     for unit in units:
         why_of = {**named.get(unit.name, {}), **why_of}
@@ -109,10 +105,8 @@ def bad_input_exclude(*, round_: Round, units: Sequence[WorkUnit], named: BadInp
     if len(files) < len(told):
         spared = [lfn for lfn, why in told.items() if not why]
         log.warning("input files unreadable", request_name=workflow.request_id, files=len(spared), first=spared[0])
-    if not files:
-        return 0
-    record_left_out(workflow, spec, LeftOut(files=files))
-    data = {"files": [file.lfn for file in files[:50]], "number": len(files), "round": round_.index}
-    tell("input.excluded", workflow.request, **data)
-    log.warning("input files excluded", request_name=workflow.request_id, files=len(files), first=files[0].lfn)
-    return len(files)
+    if files:
+        record_left_out(workflow, spec, LeftOut(files=files))
+        data = {"files": [file.lfn for file in files[:50]], "number": len(files), "round": round_.index}
+        tell("input.excluded", workflow.request, **data)
+        log.warning("input files excluded", request_name=workflow.request_id, files=len(files), first=files[0].lfn)

@@ -157,14 +157,14 @@ class Places:
         return frozenset(site for rse in rses for site in self._sites.get(rse, ()))
 
 
-def locations_refresh(*, workflow: Workflow, spec: WorkflowSpec, fenced: Fenced) -> int:
-    """Read the locations again of files that are left and were not looked for lately; how many blocks were asked for.
+def locations_refresh(*, workflow: Workflow, spec: WorkflowSpec, fenced: Fenced) -> None:
+    """Read the locations again of files that are left and were not looked for lately.
 
     Raises:
         ServiceUnavailable: Rucio did not answer; what was read stays.
     """
     if spec.input is None or spec.trust_sitelists:
-        return 0  # jobs read from wherever a copy is
+        return  # jobs read from wherever a copy is
     places, before = Places(workflow, spec), clock.now() - timedelta(seconds=conf().input_locations_seconds)
     blocks = _blocks_left(workflow, spec, before)
     for block in blocks:
@@ -181,7 +181,6 @@ def locations_refresh(*, workflow: Workflow, spec: WorkflowSpec, fenced: Fenced)
                 )
     if blocks:
         log.info("input locations read again", request_name=workflow.request_id, blocks=len(blocks))
-    return len(blocks)
 
 
 def only_waiting_left(workflow: Workflow, spec: WorkflowSpec) -> bool:

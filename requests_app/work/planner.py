@@ -11,7 +11,6 @@ from __future__ import annotations
 import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -37,7 +36,6 @@ from outputs_app.owning import lumis_take
 from outputs_app.values import Membership
 from requests_app.alerts import alert
 from requests_app.lease import Evaluation
-from requests_app.limits import limits_now
 from requests_app.models import InputFile, Request, Round, Workflow
 from requests_app.work.block_limits import block_limits
 from requests_app.work.input_places import locations_refresh
@@ -87,7 +85,7 @@ def round_plan(evaluation: Evaluation) -> DAG | None:
     written = _write(evaluation, planned.dag)
     crash_point("plan.called")
     rounded = steps_rounded(steps_of(evaluation.request), ledger, [work_of(unit) for unit in planned.dag.units])
-    dag = _record(evaluation, _Recorded(planned, sizing, written, given.work.rows, rounded))
+    dag = _record(evaluation, planned, sizing, written, given.work.rows, rounded)
     crash_point("plan.recorded")
     log.info(
         "round planned",
@@ -183,7 +181,7 @@ def _mixed_before(workflow: Workflow) -> dict[int, int]:
 def _limits() -> DagLimits:
     settings = in_force()
     return DagLimits(
-        max_merge_groups=limits_now().dag_max_merge_groups,
+        max_merge_groups=settings.dag_max_merge_groups,
         max_processing=settings.dag_max_processing,
         processing_retries=settings.retry_processing,
         merge_retries=settings.retry_merge,
@@ -241,20 +239,16 @@ def _tell_left_out(evaluation: Evaluation, planned: Plan) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Recorded:
-    """What becomes rows. ``files``: LFN -> row and events; ``warnings``: of production steps."""
-
-    planned: Plan
-    sizing: Sizing
-    written: writer.WrittenDag
-    files: Mapping[str, tuple[int, int]]
-    warnings: Sequence[str]
-
-
-def _record(evaluation: Evaluation, made: _Recorded) -> DAG:
-    planned, workflow, spec = made.planned, evaluation.request.workflow, made.planned.dag
-    planned_with = sizing_kept(made.sizing)
+def _record(
+    evaluation: Evaluation,
+    planned: Plan,
+    sizing: Sizing,
+    written: writer.WrittenDag,
+    files: Mapping[str, tuple[int, int]],
+    warnings: Sequence[str],
+) -> DAG:
+    """``files``: LFN -> row and events; ``warnings``: of production steps."""
+    workflow, spec, planned_with = evaluation.request.workflow, planned.dag, sizing_kept(sizing)
     planned_with[LONGEST_WALL] = max((level.longest_seconds for level in planned.walls), default=0.0)
     if mixed := mixed_after(spec):
         planned_with[_MIXED] = {str(task): events for task, events in mixed.items()}
@@ -263,12 +257,12 @@ def _record(evaluation: Evaluation, made: _Recorded) -> DAG:
         round_ = Round.objects.create(workflow=workflow, index=spec.round_index, sizing=planned_with)
         dag, keys = dag_record_ready(
             spec=spec,
-            written=made.written,
+            written=written,
             round_id=round_.pk,
             workflow_number=workflow.number,
-            files=made.files,
+            files=files,
             priority=job_priority(evaluation),
-            decisions=made.sizing.decisions,
+            decisions=sizing.decisions,
         )
         with evaluation.fenced():  # blocks and workflow are locked after the request, as verbs do it
             ids = {unit.index: key for unit, key in zip(spec.units, keys, strict=True)}
@@ -277,7 +271,7 @@ def _record(evaluation: Evaluation, made: _Recorded) -> DAG:
                 memberships=[Membership(ids[a.unit_index], a.dataset, a.block_index, a.bytes) for a in planned.blocks],
             )
             offsets = _move_offsets(workflow, planned)
-            _warn(evaluation.request, made.warnings)
+            _warn(evaluation.request, warnings)
             evaluation.note(flush=False)
     for name, value in offsets.items():
         setattr(workflow, name, value)

@@ -42,12 +42,12 @@ def round_open(workflow: Workflow) -> Round | None:
     return workflow.rounds.filter(closed_at__isnull=True).first()
 
 
-def round_close(*, round_: Round, reason: str, bad_input: BadInput, abandoned: Collection[str] = ()) -> int:
+def round_close(*, round_: Round, reason: str, bad_input: BadInput, abandoned: Collection[str] = ()) -> None:
     """Credit what is done, give the rest back: units that are not done leave their blocks and their claims end. Input files
     that their jobs gave up over are excluded, the others are tried again later.
 
-    In the caller's transaction, ``bad_input`` as ``bad_input_read`` said before it. Returns the number of units given up. Units
-    named in ``abandoned`` have not failed: they generate, and what is lost are their numbers.
+    In the caller's transaction, ``bad_input`` as ``bad_input_read`` said before it. Units named in ``abandoned`` have not failed:
+    they generate, and what is lost are their numbers.
     """
     lost = list(WorkUnit.objects.filter(round=round_, state__in=LIVE_UNIT).exclude(state=WorkUnitState.DONE))
     if lost:
@@ -57,7 +57,6 @@ def round_close(*, round_: Round, reason: str, bad_input: BadInput, abandoned: C
         bad_input_exclude(round_=round_, units=lost, named=bad_input)
     Round.objects.filter(pk=round_.pk, closed_at__isnull=True).update(closed_at=timezone.now())
     log.info("round closed", round=round_.index, given_up=len(lost), reason=reason)
-    return len(lost)
 
 
 def dag_discard(*, dag: DAG, reason: str) -> None:

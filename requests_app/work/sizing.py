@@ -19,7 +19,6 @@ from dags_app.planning.levels import FIRST_TASK
 from dags_app.planning.measured import Sizing, SizingLimits, Spread, StepMeasured
 from dags_app.planning.sizing import sizes_from_json
 from dags_app.planning.specs import ResourceSpec, WorkflowSpec
-from requests_app.limits import limits_now
 from requests_app.models import Request, Workflow
 from requests_app.work.overrides import overrides_of, pins_of
 from requests_app.work.spec import spec_of
@@ -55,7 +54,7 @@ def _units_of_round(request: Request, *, first: bool) -> int:
     if request.adaptive and first and not WorkUnit.objects.filter(workflow=request.workflow, state=WorkUnitState.DONE).exists():
         return min(settings.first_round_units, most)
     pinned = overrides_of(request).work_units_per_round
-    return min(pinned or (limits_now().work_units_per_round if request.adaptive else most), most)
+    return min(pinned or (in_force().work_units_per_round if request.adaptive else most), most)
 
 
 def sizing_kept(sizing: Sizing) -> dict[str, Any]:
@@ -102,7 +101,7 @@ def _limits() -> SizingLimits:
         min_jobs=settings.sizing_min_jobs,
         split_below=settings.split_below,
         overcommit_max=settings.overcommit_max,
-        jobs_per_work_unit=limits_now().jobs_per_work_unit,
+        jobs_per_work_unit=settings.jobs_per_work_unit,
         max_jobs_per_work_unit=settings.max_jobs_per_work_unit,
     )
 

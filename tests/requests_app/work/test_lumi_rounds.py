@@ -46,7 +46,7 @@ def _knobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     knobs = planner.conf().model_copy(update={"submit_root": tmp_path, "jobs_per_work_unit": 2, "max_work_units_per_dag": 3})
     for module in (planner, sizing):
         monkeypatch.setattr(module, "conf", lambda: knobs)
-        monkeypatch.setattr(module, "limits_now", lambda: knobs)
+        monkeypatch.setattr(module, "in_force", lambda: knobs)
     monkeypatch.setattr(writer, "sync_directory", lambda path: None)
 
 
