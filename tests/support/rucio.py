@@ -91,10 +91,6 @@ def entries(files: list[RucioFile]) -> list[dict[str, Any]]:
     return [{**did(f.lfn), "bytes": f.size_bytes, "adler32": f.adler32} for f in files]
 
 
-def no_sleep(seconds: float) -> None:
-    assert seconds >= 0
-
-
 def block_of(rucio: RucioAdapter, names: Names, rse: str, files: list[RucioFile]) -> str:
     block = names.block()
     rucio.ensure_block(names.dataset, block)
