@@ -153,7 +153,7 @@ def _step(name: str, number: int) -> str:
 
 def _start(name: str, says: Mapping[str, Any], steps: int) -> Any:
     """An adaptive request with more events than its rounds will take."""
-    from requests_app.services import request_import, request_pin
+    from requests_app.services import Received, request_import, request_pin
 
     document = small_request()
     create, assign = document["createRequest"], document["assignRequest"]
@@ -173,7 +173,7 @@ def _start(name: str, says: Mapping[str, Any], steps: int) -> Any:
     for key, value in (("AcquisitionEra", create["AcquisitionEra"]), ("ProcessingString", f"Bench{tag}")):
         assign[key] = {_step(name, number): value for number in range(1, steps + 1)}
     assign |= {"MinMergeSize": MERGED[0], "MaxMergeSize": MERGED[1]}
-    request = request_import(document=document, request_name=None, actor="bench", adaptive=True)
+    request = request_import(document=document, request_name=None, actor="bench", asked=Received(adaptive=True))
     units = int(os.environ.get("BENCH_UNITS") or 2)
     request_pin(request=request, actor="bench", reason="small rounds", work_units_per_round=units)
     return request

@@ -33,6 +33,11 @@ class UnitCounts:
         """Units that count: given-up ones are planned anew under other names."""
         return self.planned + self.done + self.done_unaccounted
 
+    @property
+    def given_up(self) -> int:
+        """Units whose work was planned anew, or is lost."""
+        return self.failed + self.abandoned
+
     def as_dict(self) -> dict[str, int]:
         """The total, and each state."""
         return {"total": self.total, **{name: getattr(self, name) for name in self.__slots__}}

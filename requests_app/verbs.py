@@ -23,7 +23,7 @@ from requests_app.models import (
     RequestGroup,
 )
 from requests_app.selectors.drains import drain_progress
-from requests_app.selectors.harvests import harvests_shown
+from requests_app.selectors.parts import harvests_shown
 from requests_app.selectors.requests import names_of, release_repeated
 from requests_app.services import preview
 from requests_app.services.cases import case_remove, removal_told, remove_refused
@@ -37,7 +37,6 @@ from requests_app.services.moving import move_refused, schedd_named
 from requests_app.services.release import Changes, ReleaseMode, release_plan, release_refused
 from requests_app.services.restart import restart_refused
 from requests_app.services.stopping import fail_refused, force_refused, stop_refused
-from requests_app.services.validation import validate_refused
 from requests_app.services.verbs import (
     MAX_PRIORITY,
     abort_refused,
@@ -46,6 +45,7 @@ from requests_app.services.verbs import (
     hold_refused,
     priority_refused,
     submit_refused,
+    validate_refused,
 )
 from requests_app.work.groups import group_standing
 from requests_app.work.harvesting import harvest_decide, harvest_refused

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from requests_app.monitoring.health import LiveView, ReadyView
-from requests_app.monitoring.metrics_view import MetricsView
+from requests_app.monitoring.metrics import MetricsView
 from wms2.api import converters  # noqa: F401  <schedd:...>
 from wms2.api.docs import DocsView, SchemaView
 from wms2.api.verbs import rows_urls

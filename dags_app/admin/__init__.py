@@ -1,5 +1,3 @@
 """Admin of dags_app: every row to look at; its buttons are the verbs of ``dags_app.verbs``."""
 
 from dags_app.admin import dags, failure_rules
-
-__all__ = ["dags", "failure_rules"]

@@ -13,7 +13,7 @@ from dags_app.models import DAG, LIVE_DAG, WorkUnit, WorkUnitClaim, WorkUnitStat
 from deploy.demo import facts
 from outputs_app.models import OPEN_EFFECT, REPORTS, Effect, OutputDataset
 from requests_app.models import InputFile, Request, Workflow
-from requests_app.selectors.rounds import RoundPicture, rounds_of
+from requests_app.selectors.rounds import MeasuredRound, rounds_of
 from requests_app.work import ledger
 from wms2.conf import conf
 from wms2.errors import LedgerViolation
@@ -83,7 +83,7 @@ def rounds(workflow: Workflow) -> tuple[facts.RoundRow, ...]:
     return tuple(map(_round, rounds_of(workflow))) if workflow.request.adaptive else ()
 
 
-def _round(picture: RoundPicture) -> facts.RoundRow:
+def _round(picture: MeasuredRound) -> facts.RoundRow:
     sizing, steps = picture.row.sizing, [step.row for step in picture.steps]
     return facts.RoundRow(
         sizing["cores"],

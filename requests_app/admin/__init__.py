@@ -1,5 +1,3 @@
 """Admin of requests_app: every row to look at; its buttons are the verbs of ``requests_app.verbs``."""
 
-from requests_app.admin import control, harvests, records, reqmgr2, requests, workflows
-
-__all__ = ["control", "harvests", "records", "reqmgr2", "requests", "workflows"]
+from requests_app.admin import requests, rows

@@ -66,7 +66,8 @@ class ImportForm(forms.Form):
                 raise forms.ValidationError(str(error)) from error
         serializer = import_serializer(data)
         if not serializer.is_valid():
-            raise forms.ValidationError([f"{field}: {problem}" for field, problem in _flat(serializer.errors)])
+            told = {field: " ".join(map(str, found)) for field, found in serializer.errors.items()}
+            raise forms.ValidationError([f"{field}: {problem}" for field, problem in told.items()])
         return {**given, "received": serializer.received()}
 
 
@@ -101,7 +102,3 @@ def import_view(model_admin: Any, request: HttpRequest) -> HttpResponse:
         "media": model_admin.media,
     }
     return TemplateResponse(request, "admin/wms2/import.html", context, status=400 if form.is_bound else 200)
-
-
-def _flat(errors: Any) -> list[tuple[str, str]]:
-    return [(str(field), " ".join(str(one) for one in found)) for field, found in errors.items()]

@@ -128,10 +128,6 @@ class RequestAdmin(ReadOnlyAdmin):
             row.turn = turns.get(row.pk)
         return found
 
-    def row_links(self, row: Any) -> list[tuple[str, str]]:
-        """The live page."""
-        return [("Live page", row.get_absolute_url())]
-
     @admin.display(description="Status")
     def standing(self, row: Request) -> SafeString:
         """Status, why, what next, what to do."""

@@ -1,29 +1,192 @@
-"""Limits of admission, and what would happen with others (ADR 0094); verbs are made from ``requests_app.control_verbs``."""
+"""Admission: the queue, limits, and what would happen with others (spec 7.2; ADR 0094)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import fields
 from typing import Any, ClassVar
 
-from drf_spectacular.utils import extend_schema, extend_schema_field
+from drf_spectacular.utils import extend_schema, extend_schema_field, extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.request import Request as HttpRequest
 from rest_framework.response import Response
 
 from requests_app.admission.ordering import GroupKind
 from requests_app.control_verbs import STARTS
-from requests_app.models import AdmissionLimit
-from requests_app.selectors.admission import admission_limits, limits_in_use
+from requests_app.limits import CHANGEABLE, limit_set
+from requests_app.models import AdmissionLimit, RequestStatus
+from requests_app.selectors.admission import (
+    LimitInForce,
+    admission_limits,
+    admission_state,
+    config_in_force,
+    limits_in_use,
+    queue_now,
+)
+from requests_app.selectors.summary import kept_counts
 from requests_app.selectors.what_if import Asked, queued_keys, what_if
 from requests_app.services.admission_limits import limit_problem
 from requests_app.services.verbs import MAX_PRIORITY
+from wms2.api.pagination import PAGE_PARAMETERS, NumberedPages
+from wms2.api.preconditions import etag_of, if_match, require_version
 from wms2.api.problems import bad_field
-from wms2.api.serializers import NameField, ShareField, StrictSerializer, TextField
+from wms2.api.serializers import MAX_REASON, NameField, ShareField, StrictSerializer, TextField
 from wms2.api.shown import shown
-from wms2.api.verbs import serializer_field
+from wms2.api.verbs import actor_of, serializer_field
 from wms2.api.views import ApiView, RowsViewSet
+from wms2.conf import Conf
+from wms2.errors import ConfigurationError
+from wms2.locks import LockKey, transaction_lock
+from wms2.verbs import field_of
 
 #: Of each kind of what is tried in one question.
 MOST_TRIED = 200
+
+
+class NextInQueueSerializer(serializers.Serializer):
+    """Who starts when the next slot is free."""
+
+    request_name = serializers.CharField()
+    priority = serializers.IntegerField()
+    queued_since = serializers.DateTimeField(source="queued_at", allow_null=True)
+
+
+class AdmissionCountsSerializer(serializers.Serializer):
+    """Slots and the queue's length."""
+
+    active_dags = serializers.IntegerField(help_text="slots in use: live DAGs and requests being planned")
+    max_active_dags = serializers.IntegerField()
+    queued_workflows = serializers.IntegerField()
+    pausing = serializers.IntegerField(help_text="of these, passed over until their next attempt")
+    next_in_queue = NextInQueueSerializer(allow_null=True, help_text="the first that no limit keeps")
+    stopped = serializers.CharField(allow_blank=True, help_text="why nobody may start, at the last pass; empty: who has its turn")
+
+
+class QueuedSerializer(serializers.Serializer):
+    """One queued request."""
+
+    place = serializers.IntegerField(allow_null=True, help_text="from 1; null while it is passed over after a failure")
+    request_name = serializers.CharField(source="request.request_name")
+    priority = serializers.IntegerField(source="request.priority")
+    urgent = serializers.BooleanField(source="request.urgent")
+    campaign = serializers.CharField(source="request.campaign", allow_blank=True)
+    requestor = serializers.CharField(source="request.requestor")
+    queued_since = serializers.DateTimeField(source="request.queued_at", allow_null=True)
+    waiting_for = serializers.CharField(source="request.waiting_for", allow_blank=True)
+    next_attempt_at = serializers.DateTimeField(source="request.next_attempt_at", allow_null=True)
+    failed_attempts = serializers.IntegerField(source="request.failed_attempts")
+    last_error = serializers.CharField(source="request.last_error", allow_blank=True)
+    risen_priority = serializers.IntegerField(allow_null=True, help_text="its priority with what waiting has added")
+    band = serializers.CharField(allow_blank=True, help_text="of priorities; empty: none")
+    expected_start = serializers.DateTimeField(allow_null=True, help_text="null: not known")
+    expected_basis = serializers.CharField(allow_blank=True, help_text="what that rests on, or why it is not known")
+
+
+class AdmissionQueueSerializer(AdmissionCountsSerializer):
+    """Spec 7.2, admission queue, with one page of the queue."""
+
+    next = serializers.URLField(allow_null=True)
+    queue = QueuedSerializer(many=True)
+
+
+class NumberField(serializers.FloatField):
+    """A number as it is: a whole one without a fraction."""
+
+    def to_representation(self, value: Any) -> Any:
+        """``10``, not ``10.0``."""
+        return value if isinstance(value, int) else super().to_representation(value)
+
+
+class LimitSerializer(serializers.Serializer):
+    """One limit in force."""
+
+    group = serializers.CharField()
+    name = serializers.CharField()
+    description = serializers.CharField()
+    value = NumberField()
+    default = NumberField()
+    changed_by = serializers.CharField(allow_blank=True)
+    reason = serializers.CharField(allow_blank=True)
+    changed_at = serializers.DateTimeField(allow_null=True)
+
+
+class LimitsInForceSerializer(serializers.Serializer):
+    """Every limit that can be changed at run time."""
+
+    limits = LimitSerializer(many=True)
+
+
+@extend_schema_serializer(component_name="AdmissionConfigChange")
+class LimitsSerializer(StrictSerializer):
+    """Limits to change, by name, and why."""
+
+    reason = TextField(max_length=MAX_REASON)
+
+    def get_fields(self) -> dict[str, serializers.Field]:
+        """One per changeable limit."""
+        return {
+            **{name: serializer_field(field_of(name, Conf.model_fields[name])) for name in sorted(CHANGEABLE)},
+            **super().get_fields(),
+        }
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """At least one."""
+        if not attrs.keys() & CHANGEABLE:
+            raise serializers.ValidationError({"max_active_dags": f"give at least one of: {', '.join(sorted(CHANGEABLE))}"})
+        return attrs
+
+
+class AdmissionQueueView(ApiView):
+    """Slots in use, who is next, and every queued request's place."""
+
+    serializer_class = AdmissionQueueSerializer
+    query_params: ClassVar[frozenset[str]] = NumberedPages.params
+
+    @extend_schema(parameters=list(PAGE_PARAMETERS))
+    def get(self, request: HttpRequest) -> Response:
+        """A page of the queue in the order of admission."""
+        pager, queue = NumberedPages(), queue_now()
+        state = admission_state(kept_counts().requests[RequestStatus.QUEUED], queue)
+        rows = pager.paginate_queryset(queue, request)
+        counts = {each.name: getattr(state, each.name) for each in fields(state)}
+        body = {**counts, "next": pager.next_link(), "queue": rows}
+        return Response(shown(AdmissionQueueSerializer, body))
+
+
+def limits_etag(limits: Iterable[LimitInForce]) -> str:
+    """All of them together."""
+    return etag_of(*((limit.name, limit.value, limit.default, limit.changed_at) for limit in limits))
+
+
+class AdmissionConfigView(ApiView):
+    """Limits that can be changed at run time, each change audited."""
+
+    serializer_class = LimitsInForceSerializer
+    versioned: ClassVar[frozenset[str]] = frozenset({"get", "patch"})
+
+    def get(self, request: HttpRequest) -> Response:
+        """Values in force, defaults, and who changed them."""
+        limits = config_in_force()
+        return self.versioned_answer(request, self.get_serializer({"limits": limits}).data, limits_etag(limits))
+
+    @extend_schema(request=LimitsSerializer, responses={200: LimitsInForceSerializer})
+    def patch(self, request: HttpRequest) -> Response:
+        """Change one limit or several, all or none, with a reason."""
+        data = LimitsSerializer(data=request.data)
+        data.is_valid(raise_exception=True)
+        asked: dict[str, Any] = dict(data.validated_data)
+        reason = asked.pop("reason")
+        demanded = if_match(request)
+        with transaction_lock(LockKey.LIMITS):
+            if demanded:
+                require_version(demanded, limits_etag(config_in_force()))
+            for name, value in sorted(asked.items()):
+                try:
+                    limit_set(name=name, value=value, actor=actor_of(request), reason=reason)
+                except ConfigurationError as error:
+                    raise bad_field(name, str(error).removeprefix(f"{name}: ")) from error
+        limits = config_in_force()
+        return Response(self.get_serializer({"limits": limits}).data, headers={"ETag": limits_etag(limits)})
 
 
 class InUseSerializer(serializers.Serializer):

@@ -1,22 +1,18 @@
-"""What clients send: a new request, changes, limits. Unknown fields are refused everywhere."""
+"""What clients send: a new request, changes. Unknown fields are refused everywhere."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema_field, extend_schema_serializer
+from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema_field
 from rest_framework import serializers
 
-from requests_app.limits import CHANGEABLE
 from requests_app.models import RequestStatus
 from requests_app.services.intake import Received
 from requests_app.services.verbs import MAX_PRIORITY
 from requests_app.work.production_steps import steps_read
 from wms2.api.serializers import MAX_REASON, NameField, ShareField, StrictSerializer, TextField
-from wms2.api.verbs import serializer_field
-from wms2.conf import Conf
 from wms2.errors import InvalidTransition
-from wms2.verbs import field_of
 
 #: The verb for each status that somebody might try to set; the others are the life cycle's.
 VERBS = {
@@ -136,24 +132,4 @@ class RequestChangeSerializer(StrictSerializer):
         """Something must be asked for."""
         if not attrs.keys() & {"priority", "status", "production_steps", "adaptive"}:
             raise serializers.ValidationError({"priority": "give priority, production_steps, adaptive, or status 'submitted'"})
-        return attrs
-
-
-@extend_schema_serializer(component_name="AdmissionConfigChange")
-class LimitsSerializer(StrictSerializer):
-    """Limits to change, by name, and why."""
-
-    reason = TextField(max_length=MAX_REASON)
-
-    def get_fields(self) -> dict[str, serializers.Field]:
-        """One per changeable limit."""
-        return {
-            **{name: serializer_field(field_of(name, Conf.model_fields[name])) for name in sorted(CHANGEABLE)},
-            **super().get_fields(),
-        }
-
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """At least one."""
-        if not attrs.keys() & CHANGEABLE:
-            raise serializers.ValidationError({"max_active_dags": f"give at least one of: {', '.join(sorted(CHANGEABLE))}"})
         return attrs

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from dags_app.api.serializers import JobSuccessSerializer
@@ -249,15 +248,9 @@ class RequestSerializer(serializers.Serializer):
     job_success = JobSuccessSerializer(allow_null=True, help_text="of all rounds")
     ledger = AccountSerializer(source="account", allow_null=True)
     effects_open = serializers.DictField(child=serializers.IntegerField(), help_text="state -> registrations not done yet")
-    reqmgr2 = serializers.SerializerMethodField()
+    reqmgr2 = ReqMgr2Serializer(source="request.reqmgr2", default=None, allow_null=True, read_only=True)
     status_transitions = TransitionSerializer(source="transitions", many=True)
     request_data = serializers.DictField(source="request.request_data", help_text="the ReqMgr2 document as it came")
-
-    @extend_schema_field(ReqMgr2Serializer(allow_null=True))
-    def get_reqmgr2(self, picture: RequestPicture) -> Any:
-        """Null for one that does not come from ReqMgr2."""
-        seen = getattr(picture.request, "reqmgr2", None)
-        return None if seen is None else ReqMgr2Serializer(seen).data
 
     def get_fields(self) -> dict[str, serializers.Field]:
         """The row's own columns first."""
@@ -270,34 +263,6 @@ class RequestSerializer(serializers.Serializer):
 def request_shown(picture: RequestPicture) -> Any:
     """The JSON of one request."""
     return shown(RequestSerializer, picture)
-
-
-class AnyVersionSerializer(serializers.Serializer):
-    """What is told of each version."""
-
-    request_name = serializers.CharField()
-    processing_version = serializers.JSONField(allow_null=True, help_text="a number, or step -> number")
-    status = serializers.CharField()
-
-
-class VersionSerializer(AnyVersionSerializer):
-    """A former version."""
-
-    superseded_by = serializers.CharField(allow_blank=True)
-    failure_reason = serializers.CharField(allow_blank=True)
-
-
-class CurrentVersionSerializer(AnyVersionSerializer):
-    """The newest version."""
-
-    cleanup_policy = serializers.CharField()
-
-
-class VersionChainSerializer(serializers.Serializer):
-    """Spec 7.2, version history; oldest first."""
-
-    current = CurrentVersionSerializer()
-    versions = VersionSerializer(many=True)
 
 
 class StandingDagSerializer(serializers.Serializer):

@@ -13,16 +13,13 @@ from rest_framework.response import Response
 
 import requests_app.verbs  # noqa: F401  declares them
 from dags_app.services.stop import StopMode
-from outputs_app.invalidation import invalidation_progress
 from requests_app.api.serializers import RemovingSerializer, RequestSerializer
 from requests_app.models import Request
 from requests_app.selectors.requests import request_changed, requests_stored
-from requests_app.services.invalidation import manifest_of
 from requests_app.services.release import ReleaseMode, release_plan
 from wms2.api.preconditions import etag_of
 from wms2.api.problems import bad_field
 from wms2.api.verbs import Resource, VerbView, verb_method, verb_urls
-from wms2.api.views import ApiView
 
 
 def request_etag(row: Request) -> str:
@@ -108,74 +105,3 @@ def _mode(value: str | None) -> ReleaseMode | None:
         return None if value is None else ReleaseMode(value)
     except ValueError as error:
         raise bad_field("mode", f"must be one of: {', '.join(ReleaseMode)}") from error
-
-
-class _RuleSerializer(serializers.Serializer):
-    id = serializers.CharField()
-    kind = serializers.CharField(help_text="source or tape")
-    did = serializers.CharField(help_text="file or block that it protects")
-    rse = serializers.CharField()
-
-
-class _BlockSerializer(serializers.Serializer):
-    name = serializers.CharField()
-    status = serializers.CharField()
-    open_in_dbs = serializers.BooleanField()
-    files = serializers.IntegerField()
-    bytes = serializers.IntegerField()
-    rules = _RuleSerializer(many=True)
-
-
-class _DatasetSerializer(serializers.Serializer):
-    name = serializers.CharField()
-    state = serializers.CharField()
-    blocks = _BlockSerializer(many=True)
-
-
-class _TotalsSerializer(serializers.Serializer):
-    datasets = serializers.IntegerField()
-    blocks = serializers.IntegerField()
-    rules = serializers.IntegerField()
-
-
-class InvalidationManifestSerializer(serializers.Serializer):
-    """Everything that is registered or protected outside."""
-
-    schema = serializers.CharField()
-    request_name = serializers.CharField()
-    written_at = serializers.DateTimeField()
-    datasets = _DatasetSerializer(many=True)
-    totals = _TotalsSerializer()
-
-
-class RequestInvalidationView(ApiView):
-    """What would have to be invalidated to take a request's outputs back: datasets, blocks, rules."""
-
-    serializer_class = InvalidationManifestSerializer
-
-    def get(self, request: HttpRequest, request_name: str) -> Response:
-        """As the rows have it now; for a failed request it is also written to a file."""
-        return Response(manifest_of(get_object_or_404(Request, request_name=request_name)))
-
-
-class InvalidationProgressSerializer(serializers.Serializer):
-    """One step: rules of a dataset, files of a dataset in DBS, or single files of a block."""
-
-    step = serializers.CharField()
-    what = serializers.CharField(help_text="dataset or block")
-    state = serializers.CharField()
-    done = serializers.IntegerField()
-    of = serializers.IntegerField(help_text="rules or files; 0 before it has begun")
-    last_error = serializers.CharField()
-
-
-class InvalidationProgressView(ApiView):
-    """How far the invalidation of a request's outputs is."""
-
-    serializer_class = InvalidationProgressSerializer
-
-    @extend_schema(responses=InvalidationProgressSerializer(many=True))
-    def get(self, request: HttpRequest, request_name: str) -> Response:
-        """Every step that was asked for; it costs the same for any number of files."""
-        row = get_object_or_404(Request, request_name=request_name)
-        return Response(self.get_serializer(invalidation_progress(row.pk), many=True).data)

@@ -13,16 +13,13 @@ from rest_framework.request import Request as HttpRequest
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from dags_app.api.errors import RequestErrorsSerializer
 from dags_app.counts import UnitCounts, unit_counts
-from dags_app.errors import request_errors
 from dags_app.selectors import dag_last
 from requests_app.api.filters import RequestFilters, WorkflowFilters
 from requests_app.api.inputs import REQUEST_IMPORT, RequestChangeSerializer, import_serializer
 from requests_app.api.serializers import (
     RequestListSerializer,
     RequestSerializer,
-    VersionChainSerializer,
     WorkflowListSerializer,
     WorkflowRoundsSerializer,
     WorkflowSerializer,
@@ -33,7 +30,6 @@ from requests_app.api.verbs import REQUESTS, request_etag
 from requests_app.models import Request, status_shown
 from requests_app.selectors.requests import request_picture, requests_stored, requests_with_workflow
 from requests_app.selectors.rounds import rounds_of
-from requests_app.selectors.versions import version_chain
 from requests_app.selectors.workflows import workflow_progress, workflows_stored
 from requests_app.services.intake import request_receive
 from requests_app.services.verbs import request_change
@@ -113,28 +109,6 @@ def _change(row: Request, *, asked: dict[str, Any], actor: str) -> None:
         confirm=asked["confirm"],
         adaptive=asked.get("adaptive"),
     )
-
-
-class RequestErrorsView(ExtraView):
-    """What failed in a request."""
-
-    serializer_class = RequestErrorsSerializer
-
-    def get(self, request: HttpRequest, request_name: str) -> Response:
-        """Counts by category, code, site and step; groups with the newest log tails; bad input files."""
-        row = get_object_or_404(Request, request_name=request_name)
-        return Response(self.get_serializer(request_errors(row.request_name)).data)
-
-
-class RequestVersionsView(ApiView):
-    """The newest version of a request, and those it replaces."""
-
-    serializer_class = VersionChainSerializer
-
-    def get(self, request: HttpRequest, request_name: str) -> Response:
-        """Whichever version is asked for."""
-        row = get_object_or_404(Request, request_name=request_name)
-        return Response(self.get_serializer(version_chain(row)).data)
 
 
 class WorkflowViewSet(RowsViewSet):

@@ -11,20 +11,3 @@ from requests_app.intake.outputs import complete, config_ids, outputs_of_next
 from requests_app.intake.parse import parse
 from requests_app.intake.plan import prepare_plan_spec
 from requests_app.intake.resubmission import Resubmission, read_resubmission
-
-__all__ = [
-    "Draft",
-    "Identity",
-    "MemoryWindow",
-    "Resubmission",
-    "complete",
-    "config_ids",
-    "merge_document",
-    "outputs_of_next",
-    "parse",
-    "prepare_plan_spec",
-    "read_resubmission",
-    "with_input",
-    "with_priority",
-    "with_sites",
-]

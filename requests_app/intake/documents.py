@@ -1,4 +1,4 @@
-"""The forms in which a request document comes, made into one flat document. Owns recognising, unwrapping and merging.
+"""The forms in which a request document comes, made into one flat document; and documents made of documents.
 
 Accepted: a whole ReqMgr2 document as ``GET /request`` gives it, bare, as ``{name: document}`` or as ``{"result": [...]}``; and a
 pair ``{"createRequest": ..., "assignRequest": ...}``, where the assignment wins. Anything else is refused by name.
@@ -10,6 +10,7 @@ import copy
 import math
 import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from requests_app.intake.findings import Findings
 from requests_app.intake.known import IRRELEVANT, PER_STEP, USED_TOP
@@ -19,6 +20,9 @@ from wms2.errors import DocumentRefused
 _CREATE, _ASSIGN = "createRequest", "assignRequest"
 _SUB_DOCUMENT = re.compile(r"(Step|Task)[1-9]\d{0,2}", re.ASCII)
 _RECOGNISING_KEYS = (USED_TOP | set(IRRELEVANT)) - {"_id", "_rev"}
+_VERSION = "ProcessingVersion"
+#: Names of the old outputs and the old request: rebuilt for the new version.
+_STALE = ("OutputDatasets", "RequestName", "RequestStatus", "RequestTransition", "OutputModulesLFNBases", "_id", "_rev")
 #: Deeper nesting is no ReqMgr2 document, and would overflow the stack of whoever copies it.
 _MAX_DEPTH = 30
 #: Longer integers cannot be written as JSON again.
@@ -178,3 +182,37 @@ def _assign(document: dict[str, object], assignment: dict[str, object]) -> dict[
                 inner[key] = created  # the map takes the top-level value's place; steps it does not name keep this one
     document.update(given)
     return document
+
+
+def next_version(raw: object) -> dict[str, Any]:
+    """The document, merged, asking for the next version.
+
+    A document or a step that names none has version 1. Every value of a map by step or task is raised, and every step's own.
+
+    Raises:
+        DocumentRefused: ``raw`` is no request document.
+    """
+    document: dict[str, Any] = {key: value for key, value in merge_document(raw).items() if key not in _STALE}
+    inner = [fields for _, fields in sub_documents(document)]
+    above = document.get(_VERSION)
+    if isinstance(above, dict):
+        names = [str(fields.get("StepName") or fields.get("TaskName")) for fields in inner if not _names_version(fields)]
+        document[_VERSION] = {**dict.fromkeys(names, 2), **{name: _next_number(value) for name, value in above.items()}}
+    else:
+        document[_VERSION] = _next_number(above) if _names_version(document) else 2
+    for fields in inner:
+        if _names_version(fields):
+            fields[_VERSION] = _next_number(fields[_VERSION])
+    return document
+
+
+def _names_version(fields: Mapping[str, Any]) -> bool:
+    return fields.get(_VERSION) not in (None, "")
+
+
+def _next_number(value: Any) -> Any:
+    """A number, or text of one; anything else is left for intake to refuse."""
+    try:
+        return int(value) + 1
+    except (TypeError, ValueError):
+        return value

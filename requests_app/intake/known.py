@@ -103,10 +103,6 @@ class Feature:
     asks: Callable[[object], bool]  # may raise Unreadable
 
 
-def _any(value: object) -> bool:
-    return is_set(value)
-
-
 def _positive(value: object) -> bool:
     return is_set(value) and whole(0, 2**53)(value) > 0
 
@@ -120,18 +116,18 @@ def _not(*harmless: str) -> Callable[[object], bool]:
 
 #: Not yet supported wherever they stand (top, step or task).
 FEATURES: Mapping[str, Feature] = {
-    "SecondaryInputDataset": Feature("secondary input (ReqMgr2 calls it MCPileup or DataPileup)", _any),
-    "OverrideCatalog": Feature("a catalogue of the request's own (OverrideCatalog)", _any),
+    "SecondaryInputDataset": Feature("secondary input (ReqMgr2 calls it MCPileup or DataPileup)", is_set),
+    "OverrideCatalog": Feature("a catalogue of the request's own (OverrideCatalog)", is_set),
     "RunNumber": Feature("a run number in LFNs (RunNumber)", _positive),
     "ValidStatus": Feature("registering datasets in another state than PRODUCTION or VALID", _not("PRODUCTION", "VALID")),
 }
 
 #: Not yet supported inside a step or task.
 STEP_FEATURES: Mapping[str, Feature] = {
-    "SiteWhitelist": Feature("site lists per step", _any),
-    "SiteBlacklist": Feature("site lists per step", _any),
+    "SiteWhitelist": Feature("site lists per step", is_set),
+    "SiteBlacklist": Feature("site lists per step", is_set),
     "OpenRunningTimeout": Feature("input that grows (OpenRunningTimeout) of one step", _positive),
-    "JobExtraMatchRequirements": Feature("extra matchmaking requirements of one step", _any),
+    "JobExtraMatchRequirements": Feature("extra matchmaking requirements of one step", is_set),
 }
 
 #: Fields of a generation; a request that reads a dataset does not use them.

@@ -8,7 +8,7 @@ docs/splitting.md, The planner's formats.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dags_app.planning.specs import InputFileSpec, SplittingSpec, StepSpec, TaskSpec, WorkflowSpec
 from requests_app.intake.chain import CHAINS, RERECO_STEP, TASK_CHAIN, Part
@@ -61,7 +61,7 @@ def prepare_plan_spec(raw: object, *, files_given: bool) -> WorkflowSpec:
     return WorkflowSpec(
         request_name=str(document.own.get("RequestName") or document.own.get("RequestString") or ""),
         campaign="",
-        steps=tuple(task.step for task in tasks),
+        steps=tuple(step for _, step in tasks),
         outputs=(),
         resources=resources,
         splitting=splitting,
@@ -70,7 +70,7 @@ def prepare_plan_spec(raw: object, *, files_given: bool) -> WorkflowSpec:
         site_whitelist=white,
         site_blacklist=black,
         trust_sitelists=trusted,
-        tasks=tuple(task.task for task in tasks),
+        tasks=tuple(task for task, _ in tasks),
         warnings=findings.warnings,
     )
 
@@ -105,30 +105,24 @@ def refuse_unknown_blocks(spec: WorkflowSpec, files: Sequence[InputFileSpec]) ->
             raise DocumentRefused([Problem(f"files.{number}.block", text)])
 
 
-@dataclass(frozen=True, slots=True)
-class _PlannedTask:
-    task: TaskSpec
-    step: StepSpec
-
-
-def _tasks(document: Part, first: Part) -> tuple[_PlannedTask, ...]:
+def _tasks(document: Part, first: Part) -> list[tuple[TaskSpec, StepSpec]]:
     """The tasks of a TaskChain that has more than one, each as one step; nothing for other documents."""
     parts = [first]
     while first.kind is TASK_CHAIN and isinstance(own := document.own.get(f"Task{len(parts) + 1}"), dict):
         parts.append(document.part(first.kind, len(parts) + 1, own))
     if len(parts) == 1:
-        return ()
-    found: list[_PlannedTask] = []
+        return []
+    found: list[tuple[TaskSpec, StepSpec]] = []
     for part in parts:
         resources = read_resources(document, (part,))
-        reads = _input_task(part, [one.task.name for one in found])
+        reads = _input_task(part, [task.name for task, _ in found])
         step = StepSpec(
             part.number, part.name, "", "", (), "", threads=1, event_streams=0, input_step=reads,
             filter_efficiency=part.read("FilterEfficiency", real(MIN_FILTER_EFFICIENCY, 1.0), 1.0),
         )  # fmt: skip
         task = TaskSpec(part.number, part.name, (part.name,), resources, input_task=reads, input_step=reads)
-        found.append(_PlannedTask(task if part is first else with_splitting(task, part), step))
-    return tuple(found)
+        found.append((task if part is first else with_splitting(task, part), step))
+    return found
 
 
 def _input_task(part: Part, earlier: list[str]) -> str | None:

@@ -8,13 +8,23 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
+from typing import Any, ClassVar
 
 from django.db.models import Count, F, Min, Sum
+from django.http import HttpResponse
 from django.utils import timezone
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
+from rest_framework.negotiation import BaseContentNegotiation
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request as HttpRequest
+from rest_framework.views import APIView
 
 from dags_app.models import DAG, LIVE_DAG
 from dags_app.selectors import schedds_counted, seen_at
@@ -28,9 +38,8 @@ from requests_app.admission.placement import slots_used
 from requests_app.lease import evaluations_due
 from requests_app.limits import limits_now
 from requests_app.models import TERMINAL, DeadLetter, LetterKind, Request, RequestStatus
-from requests_app.selectors.harvests import harvests_open
-from requests_app.selectors.leftovers import leftovers_open
 from requests_app.selectors.lifecycle import lifecycle_state
+from requests_app.selectors.parts import harvests_open, leftovers_open
 from requests_app.selectors.reqmgr2 import reqmgr2_state
 from requests_app.selectors.summary import KeptCounts, kept_counts, longest_in_status
 from requests_app.service_level import service, stretch_of
@@ -38,9 +47,12 @@ from sites_app.guard import alert_open
 from sites_app.models import Health, Pool, PoolState, ScheddState
 from wms2 import clock
 from wms2.adapters.types import JOB_STATES
+from wms2.api.views import METHODS
 from wms2.circuits import FAILURES, circuits
 from wms2.levels import Level
+from wms2.metrics_files import AllProcesses, directories
 from wms2.models import Resource, ResourceLease, WorkerPool
+from wms2.shedding import Call
 from wms2.work.workers import TAKING, workers_alive
 
 #: Statuses whose age matters to somebody.
@@ -54,8 +66,8 @@ class RowsCollector(Collector):
         """All families."""
         kept = kept_counts()
         yield from _requests(kept)
-        yield _by_status("wms2_workflows", "Workflows by status", kept.workflows)
-        yield _by_status("wms2_blocks", "Processing blocks by status", kept.blocks)
+        yield _family("wms2_workflows", "Workflows by status", "status", kept.workflows.items())
+        yield _family("wms2_blocks", "Processing blocks by status", "status", kept.blocks.items())
         yield from _admission(kept.requests[RequestStatus.QUEUED])
         yield from _dags()
         yield from _pools()
@@ -63,7 +75,10 @@ class RowsCollector(Collector):
         yield from _drift()
         yield from _cases()
         yield from _validation()
-        yield _leftovers()
+        left = (
+            row for site, waiting, bad in leftovers_open() for row in ((site, "waiting", waiting - bad), (site, "failing", bad))
+        )
+        yield _family("wms2_leftovers", "Work units whose files are still to be removed", "site state", left)
         yield _family("wms2_harvests", "DQM harvestings that are not at an end", "state", harvests_open())
         yield from _lifecycle()
         yield from _service()
@@ -72,14 +87,11 @@ class RowsCollector(Collector):
         yield from _circuits()
 
 
-def _by_status(name: str, text: str, counts: dict[str, int]) -> Metric:
-    return _family(name, text, "status", counts.items())
-
-
-def _family(name: str, text: str, label: str, values: Iterable[tuple[str, float]]) -> Metric:
-    family = GaugeMetricFamily(name, text, labels=[label])
-    for value, number in values:
-        family.add_metric([value], number)
+def _family(name: str, text: str, labels: str, samples: Iterable[tuple[Any, ...]]) -> Metric:
+    """``labels``: separated by blanks; ``samples``: a value of each label, then the number."""
+    family = GaugeMetricFamily(name, text, labels=labels.split())
+    for *values, number in samples:
+        family.add_metric(values, number)
     return family
 
 
@@ -88,7 +100,7 @@ def _age(since: datetime | None, now: datetime) -> float:
 
 
 def _requests(kept: KeptCounts) -> Iterator[Metric]:
-    yield _by_status("wms2_requests", "Requests by status", kept.requests)
+    yield _family("wms2_requests", "Requests by status", "status", kept.requests.items())
     now = timezone.now()
     ages = [(status, _age(since, now)) for status, since in longest_in_status(_GOING_ON).items()]
     yield _family("wms2_state_age_seconds", "Longest time that a request has been in a status; 0 when none is", "status", ages)
@@ -121,10 +133,8 @@ def _dags() -> Iterator[Metric]:
     yield _family("wms2_stray_jobs", "Jobs of ours that no live DAG knows, at two looks, by schedd", "schedd", orphans.items())
     yield _family("wms2_schedd_up", "Whether the schedd answered when it was last asked", "schedd", up.items())
     yield _family("wms2_schedd_drain_seconds", "Since a drain began that goes on; 0: none does", "schedd", drains.items())
-    classes = GaugeMetricFamily("wms2_schedd_health", "1 for the class of a schedd's health", labels=["schedd", "health"])
-    for name, health_class in itertools.product(health, Health):
-        classes.add_metric([name, health_class], health_class in health[name])
-    yield classes
+    classes = ((name, health_class, health_class in health[name]) for name, health_class in itertools.product(health, Health))
+    yield _family("wms2_schedd_health", "1 for the class of a schedd's health", "schedd health", classes)
     alert = alert_open()
     told = "" if alert is None else "new work is held" if alert.holds else "an operator is asked"
     trouble = [(what, float(what == told)) for what in ("new work is held", "an operator is asked")]
@@ -132,11 +142,8 @@ def _dags() -> Iterator[Metric]:
     sums = DAG.objects.filter(status__in=LIVE_DAG).exclude(schedd_name="").order_by().values_list("schedd_name")
     numbers = {state: Sum(f"nodes_{state}") for state in JOB_STATES}
     rows = list(sums.annotate(done=Sum("units_done"), total=Sum("total_work_units"), seen=Min(seen_at()), **numbers))
-    jobs = GaugeMetricFamily("wms2_node_jobs", "Node jobs in the queues, as last counted", labels=["schedd", "state"])
-    for name, _, _, _, *counted in rows:
-        for state, number in zip(JOB_STATES, counted, strict=True):
-            jobs.add_metric([name, state], number)
-    yield jobs
+    jobs = [(name, *each) for name, _, _, _, *counted in rows for each in zip(JOB_STATES, counted, strict=True)]
+    yield _family("wms2_node_jobs", "Node jobs in the queues, as last counted", "schedd state", jobs)
     ratios = [(name, done / total) for name, done, total, *_ in rows if total]
     yield _family("wms2_dag_progress", "Done part of the work units of live DAGs, by schedd", "schedd", ratios)
     ages = [(name, _age(seen, now)) for name, _, _, seen, *_ in rows]
@@ -147,15 +154,13 @@ def _pools() -> Iterator[Metric]:
     pools = list(
         Pool.objects.filter(state=PoolState.ENABLED).annotate(total=Sum("sites__total_slots"), used=Sum("sites__running_slots"))
     )
-    slots = GaugeMetricFamily("wms2_pool_slots", "Slots at known sites, as collectors told last", labels=["pool", "state"])
-    jobs = GaugeMetricFamily("wms2_pool_jobs", "Jobs of all owners, as collectors told last", labels=["pool", "state"])
+    slots, jobs = [], []
     for pool in pools:
         used = pool.used or 0
-        slots.add_metric([pool.name, "running"], used)
-        slots.add_metric([pool.name, "free"], (pool.total or 0) - used)
-        jobs.add_metric([pool.name, "idle"], pool.jobs_idle)
-        jobs.add_metric([pool.name, "running"], pool.jobs_running)
-    yield from (slots, jobs)
+        slots += [(pool.name, "running", used), (pool.name, "free", (pool.total or 0) - used)]
+        jobs += [(pool.name, "idle", pool.jobs_idle), (pool.name, "running", pool.jobs_running)]
+    yield _family("wms2_pool_slots", "Slots at known sites, as collectors told last", "pool state", slots)
+    yield _family("wms2_pool_jobs", "Jobs of all owners, as collectors told last", "pool state", jobs)
     up = ((pool.name, 0.0 if pool.silent_since else 1.0) for pool in pools)
     yield _family("wms2_pool_up", "Whether the pool's collector answered when it was last asked", "pool", up)
 
@@ -165,24 +170,20 @@ def _effects() -> Iterator[Metric]:
     # of an older epoch none is carried out any more: it would be the oldest for ever
     rows = Effect.objects.filter(state__in=OPEN_EFFECT, epoch=F("request__epoch")).order_by().values_list("kind", "state")
     found = {(kind, state): (number, oldest) for kind, state, number, oldest in rows.annotate(n=Count("id"), t=Min("created_at"))}
-    depth = GaugeMetricFamily("wms2_effects_open", "Registrations not done yet", labels=["kind", "state"])
-    age = GaugeMetricFamily(
-        "wms2_effects_oldest_age_seconds", "Age of the oldest registration not done yet; 0 when none is", labels=["kind", "state"]
-    )
-    for kind in EffectKind.values:
-        for state in OPEN_EFFECT:
-            number, oldest = found.get((kind, state.value), (0, None))
-            depth.add_metric([kind, state.value], number)
-            age.add_metric([kind, state.value], _age(oldest, now))
-    yield depth
-    yield age
+    every = [
+        (kind, state.value, *found.get((kind, state.value), (0, None))) for kind in EffectKind.values for state in OPEN_EFFECT
+    ]
+    yield _family("wms2_effects_open", "Registrations not done yet", "kind state", (row[:3] for row in every))
+    ages = ((kind, state, _age(oldest, now)) for kind, state, _, oldest in every)
+    told = "Age of the oldest registration not done yet; 0 when none is"
+    yield _family("wms2_effects_oldest_age_seconds", told, "kind state", ages)
 
 
 def _drift() -> Iterator[Metric]:
     now, rows = timezone.now(), Drift.objects.filter(state=DriftState.UNSETTLED).order_by().values_list("kind")
-    found = dict(rows.annotate(number=Count("id")))
+    found = dict.fromkeys(DriftKind.values, 0) | dict(rows.annotate(number=Count("id")))
     text = "Differences from what DBS and Rucio hold that wait for a person"
-    yield _family("wms2_drift_open", text, "kind", [(kind, found.get(kind, 0)) for kind in DriftKind.values])
+    yield _family("wms2_drift_open", text, "kind", found.items())
     result, ended = Comparison.objects.filter(dataset=None).values_list("result", "ended_at").first() or ({}, None)
     rules = result.get("rules", {})
     counted = [(name, rules.get(name, 0)) for name in COUNTED]
@@ -210,14 +211,6 @@ def _validation() -> Iterator[Metric]:
     yield GaugeMetricFamily("wms2_blocks_unvalidated", "Blocks that are asked to be validated and are not", number)
     age = (clock.now() - since).total_seconds() if since is not None else 0.0
     yield GaugeMetricFamily("wms2_blocks_unvalidated_oldest_seconds", "Since the oldest of them was asked for", age)
-
-
-def _leftovers() -> Metric:
-    found = GaugeMetricFamily("wms2_leftovers", "Work units whose files are still to be removed", labels=["site", "state"])
-    for site, waiting, failing in leftovers_open():
-        found.add_metric([site, "waiting"], waiting - failing)
-        found.add_metric([site, "failing"], failing)
-    return found
 
 
 def _circuits() -> Iterator[Metric]:
@@ -261,9 +254,9 @@ def _work() -> Iterator[Metric]:
     units = list(Resource.objects.values_list("name", "units"))
     yield _family("wms2_resource_units", "Units of a resource that must not be oversubscribed", "resource", units)
     yield _family("wms2_resource_units_taken", "Of these, leased", "resource", [(name, used.get(name, 0)) for name, _ in units])
-    letters = dict(DeadLetter.objects.order_by().values_list("kind").annotate(n=Count("pk")))
-    counts = [(kind, letters.get(kind, 0)) for kind in LetterKind.values]
-    yield _family("wms2_dead_letters", "What no retry brings on any more, by kind", "kind", counts)
+    letters = dict.fromkeys(LetterKind.values, 0)
+    letters |= dict(DeadLetter.objects.order_by().values_list("kind").annotate(n=Count("pk")))
+    yield _family("wms2_dead_letters", "What no retry brings on any more, by kind", "kind", letters.items())
 
 
 def _reqmgr2() -> Iterator[Metric]:
@@ -279,9 +272,48 @@ def _lifecycle() -> Iterator[Metric]:
     yield GaugeMetricFamily("wms2_clock_skew_seconds", skew, clock.skew_seconds())
     standing = lifecycle_state()
     yield GaugeMetricFamily("wms2_lifecycle_leading", "Whether somebody holds the life cycle's lease", float(standing.leading))
-    yield GaugeMetricFamily("wms2_lifecycle_epoch", "Changes of leader so far", standing.epoch)
+    yield GaugeMetricFamily("wms2_lifecycle_epoch", "Changes of leader so far", standing.lease.epoch)
     if standing.cycle_age_seconds is not None:  # absent until the first cycle: an alert on absent() sees that
         yield GaugeMetricFamily("wms2_lifecycle_cycle_age_seconds", "Since the last cycle ended", standing.cycle_age_seconds)
     now, ends = timezone.now(), "Until a credential ends; 0 when it cannot be used, negative when it has ended"
     left = [(each.name, each.left_seconds(now)) for each in standing.credentials]
     yield _family("wms2_credential_expires_seconds", ends, "credential", left)
+
+
+def registry() -> CollectorRegistry:
+    """What one scrape shows.
+
+    Where processes keep their counters in files (``wms2.metrics_files``), those of all of them, dead ones included; otherwise
+    those of the process that answers. The gauges over rows are the same everywhere.
+    """
+    found = CollectorRegistry()
+    found.register(AllProcesses() if directories() else REGISTRY)
+    found.register(RowsCollector())
+    return found
+
+
+class AnyAccept(BaseContentNegotiation):
+    """The encoder is chosen by prometheus_client; problems are JSON."""
+
+    def select_parser(self, request: HttpRequest, parsers: Any) -> Any:
+        """The only one."""
+        return parsers[0]
+
+    def select_renderer(self, request: HttpRequest, renderers: Iterable[BaseRenderer], format_suffix: str | None = None) -> Any:
+        """The only one."""
+        only = next(iter(renderers))
+        return only, only.media_type
+
+
+class MetricsView(APIView):
+    """For Prometheus; a token like everywhere (``authorization: {type: Token, credentials: ...}``)."""
+
+    content_negotiation_class = AnyAccept
+    calls: ClassVar[Mapping[str, Call]] = {"get": Call.HEALTH}
+    http_method_names = METHODS
+
+    @extend_schema(responses={(200, "text/plain"): OpenApiResponse(OpenApiTypes.STR, description="Prometheus text format")})
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """All metrics."""
+        encode, content_type = choose_encoder(request.META.get("HTTP_ACCEPT", ""))
+        return HttpResponse(encode(registry()), content_type=content_type)

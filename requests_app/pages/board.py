@@ -13,27 +13,13 @@ from requests_app.models import RequestStatus
 from requests_app.pages.attention import Attention, Line, attention
 from requests_app.selectors.lifecycle import LifecycleState, lifecycle_state
 from requests_app.selectors.summary import kept_counts
-from wms2.tones import tone
-
-
-@dataclass(frozen=True, slots=True)
-class StatusCount:
-    """How many requests are in a status."""
-
-    status: RequestStatus
-    number: int
-
-    @property
-    def tone(self) -> str:
-        """Its colour."""
-        return tone(self.status.value)
 
 
 @dataclass(frozen=True, slots=True)
 class Installation:
     """The installation at a glance. Slots are live DAGs and requests being planned."""
 
-    counts: tuple[StatusCount, ...]
+    counts: tuple[tuple[RequestStatus, int], ...]
     total: int
     slots_used: int
     slots_limit: int
@@ -45,7 +31,7 @@ def installation() -> Installation:
     """A fixed number of queries."""
     numbers = kept_counts().requests
     return Installation(
-        counts=tuple(StatusCount(status, numbers[status]) for status in RequestStatus if numbers[status]),
+        counts=tuple((status, numbers[status]) for status in RequestStatus if numbers[status]),
         total=sum(numbers.values()),
         slots_used=slots_used(),
         slots_limit=limits_now().max_active_dags,

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import Any
 
-from requests_app.models import Progress, ProgressSample
-from requests_app.selectors.progress import Course
+from requests_app.models import ProgressSample
+from requests_app.selectors.parts import Course
 
 WIDTH, HEIGHT = 600, 120
 
 
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """Points of two lines in a box of ``WIDTH`` x ``HEIGHT``, each of which stays level until its number changes."""
-
-    summary: Progress
-    done: str
-    running: str
-
-
-def drawn(course: Course) -> Drawn | None:
-    """None when there is nothing to draw yet. As many points as the image can show, however many samples there are."""
+def drawn(course: Course) -> dict[str, Any]:
+    """For the template: the summary, and points of two lines in a box of ``WIDTH`` x ``HEIGHT``, each of which stays level until
+    its number changes; as many as the image can show. Empty while there is nothing to draw."""
     last = course.summary
     if last is None:
-        return None
+        return {}
     began, length = last.first_at, max((last.at - last.first_at).total_seconds(), 1.0)
     shown = {round((row.at - began).total_seconds() / length * WIDTH): row for row in course.samples if row.at >= began}
 
@@ -36,6 +28,5 @@ def drawn(course: Course) -> Drawn | None:
             points.append(f"{x},{level:.1f}")
         return " ".join(points)
 
-    return Drawn(
-        last, line(lambda row: row.units_done / max(row.units, 1)), line(lambda row: row.jobs_running / max(last.peak_running, 1))
-    )
+    done = line(lambda row: row.units_done / max(row.units, 1))
+    return {"last": last, "done": done, "running": line(lambda row: row.jobs_running / max(last.peak_running, 1))}

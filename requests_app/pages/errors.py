@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dags_app.attempts import logs_size
@@ -53,21 +53,14 @@ class Kind:
 
 
 @dataclass(frozen=True, slots=True)
-class BadFile:
-    """An input file that failures name; ``excluded`` says why nobody reads it any more, empty while it is still tried."""
-
-    file: FailedInputFile
-    excluded: str
-
-
-@dataclass(frozen=True, slots=True)
 class ErrorsOnPage:
-    """``counts``: (by what, its values)."""
+    """``counts``: (by what, its values). ``bad_files``: that failures name, and why nobody reads one any more; empty while it is
+    still tried."""
 
     found: RequestErrors
     counts: tuple[tuple[str, tuple[Count, ...]], ...]
     kinds: tuple[Kind, ...]
-    bad_files: tuple[BadFile, ...]
+    bad_files: tuple[tuple[FailedInputFile, str], ...]
     can_release: bool
 
 
@@ -110,8 +103,7 @@ def _todo(group: FailureGroup) -> str:
     return _ADVICE.get(group.category, "") if named else _NO_FILE
 
 
-def _files(workflow: Workflow, files: Iterable[FailedInputFile]) -> Iterable[BadFile]:
-    rows = list(files)
+def _files(workflow: Workflow, rows: Sequence[FailedInputFile]) -> Iterable[tuple[FailedInputFile, str]]:
     known = InputFile.objects.filter(workflow=workflow, lfn__in=[row.lfn for row in rows], excluded_at__isnull=False)
     excluded = {file.lfn: f"excluded by {file.excluded_by or 'wms2'}" for file in known.only("lfn", "excluded_by")}
-    return (BadFile(row, excluded.get(row.lfn, "")) for row in rows)
+    return ((row, excluded.get(row.lfn, "")) for row in rows)

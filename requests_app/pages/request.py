@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,7 +11,7 @@ from django.db.models import Count, Q
 from django.db.models.fields.json import KT
 
 from dags_app import live
-from dags_app.counts import UnitTable
+from dags_app.counts import UnitCounts
 from dags_app.dagman import NodeState, NodeStatus
 from dags_app.models import DAG, LIVE_DAG, WorkUnit, WorkUnitState
 from dags_app.selectors import dag_live
@@ -33,9 +33,7 @@ from requests_app.pages.explain import Explanation, explain
 from requests_app.pages.rounds import RoundsOnPage, rounds_on_page
 from requests_app.selectors.account import account_of
 from requests_app.selectors.admission import QueuedRow, queued_rows
-from requests_app.selectors.harvests import harvests_of
-from requests_app.selectors.input_files import TroubledInput, troubled_input
-from requests_app.selectors.leftovers import SiteLeftovers, leftovers_by_site
+from requests_app.selectors.parts import SiteLeftovers, TroubledInput, harvests_of, leftovers_by_site, troubled_input
 from requests_app.selectors.requests import names_of, workflow_of
 from requests_app.selectors.workflows import WorkflowProgress, workflow_progress
 from wms2.models import AuditEntry
@@ -52,7 +50,16 @@ MOST_DAGS = 50
 MOST_TROUBLES = 6
 MOST_HARVESTS = 100
 LOG_LINES = 40
-_OF = ("events", "files", "lumis")
+#: Parts of the account, in words.
+_PARTS = {
+    "done": "done",
+    "planned": "planned or running",
+    "attempted": "tried, to be tried again",
+    "excluded": "excluded",
+    "refused": "refused",
+    "inherited": "inherited",
+    "left": "left",
+}
 _RUNNING = (NodeState.PRERUN, NodeState.SUBMITTED, NodeState.POSTRUN)
 _FAILED = (NodeState.ERROR, NodeState.FUTILE)
 
@@ -67,30 +74,10 @@ class UnitCell:
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
-    """What is wrong with ``number`` units, one of them by name."""
-
-    words: str
-    name: str
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class CountRow:
-    """Work units of a site by state."""
-
-    name: str
-    done: int
-    unaccounted: int
-    failed: int
-
-
-@dataclass(frozen=True, slots=True)
 class DagView:
     """The newest DAG with what DAGMan writes now. ``nodes_problem``: why its status file says nothing."""
 
     dag: DAG
-    round_index: int
     is_live: bool
     nodes_problem: str
     log: live.LogTail
@@ -111,24 +98,15 @@ class LedgerLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One transition, and how long the request stayed in the status it led to."""
-
-    row: RequestTransition
-    status: RequestStatus
-    lasted: str
-
-
-@dataclass(frozen=True, slots=True)
 class Work:
-    """What exists once the request has a workflow."""
+    """What exists once the request has a workflow. ``sites``: its units of each."""
 
     workflow: Workflow
     datasets: tuple[OutputDataset, ...]
     standing: WorkflowProgress
     account: KeptAccount
     rounds: RoundsOnPage | None
-    sites: tuple[CountRow, ...]
+    sites: tuple[tuple[str, UnitCounts], ...]
     cells: tuple[UnitCell, ...]
     cells_left_out: int
     dag: DagView | None
@@ -146,13 +124,13 @@ class Work:
         return [dataset for dataset in self.datasets if hasattr(dataset, "comparison")]
 
     @property
-    def troubled(self) -> list[Trouble]:
-        """What is wrong with units, the same told once."""
+    def troubled(self) -> list[tuple[str, str, int]]:
+        """What is wrong with units, the same told once: in words, one of them by name, how many more."""
         found: dict[str, list[str]] = {}
         for cell in self.cells:
             if cell.look in ("unaccounted", "failing", "failed"):
                 found.setdefault(cell.words, []).append(cell.unit.name)
-        return [Trouble(words, names[0], len(names)) for words, names in list(found.items())[:MOST_TROUBLES]]
+        return [(words, names[0], len(names) - 1) for words, names in list(found.items())[:MOST_TROUBLES]]
 
     @property
     def ledger_lines(self) -> list[LedgerLine]:
@@ -162,11 +140,11 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class RequestPage:
-    """Everything on one request's page."""
+    """Everything on one request's page. ``steps``: transitions, each with its status and how long the request stayed in that."""
 
     request: Request
     explanation: Explanation
-    steps: tuple[Step, ...]
+    steps: tuple[tuple[RequestTransition, RequestStatus, str], ...]
     audit: tuple[AuditEntry, ...]
     effects: tuple[Effect, ...]
     effects_left_out: bool
@@ -179,11 +157,6 @@ class RequestPage:
     depends_on: list[str]
     dependents: list[str]
     turn: QueuedRow | None
-
-    @property
-    def effects_done(self) -> int:
-        """Registrations that are done."""
-        return self.effects_by_state.get(EffectState.DONE, 0)
 
 
 def request_page(request: Request) -> RequestPage:
@@ -202,7 +175,9 @@ def request_page(request: Request) -> RequestPage:
         audit=tuple(of_request.order_by("-id")[:MOST_AUDIT]),
         effects=tuple(effects[:MOST_EFFECTS]),
         effects_left_out=len(effects) > MOST_EFFECTS,
-        effects_by_state=_effects_by_state(request),
+        effects_by_state=dict(
+            Effect.objects.filter(request=request).order_by().values_list("state").annotate(number=Count("id"))
+        ),
         drift=tuple(drift[:MOST_DRIFT]),
         drift_number=unsettled.count() if len(drift) > MOST_DRIFT else len(drift),
         cases=IntegrityCase.objects.filter(request=request, state__in=OPEN_CASE).count(),
@@ -225,7 +200,7 @@ def _work(request: Request, workflow: Workflow) -> Work:
     datasets = tuple(
         OutputDataset.objects.filter(workflow=workflow).select_related("comparison").defer("registration").order_by("name")
     )
-    cells, left_out, problem = _cells(standing.dag)
+    cells, left_out, problem = _cells(dags[0]) if dags else ((), 0, "")
     validating = BlockValidation.objects.filter(block__workflow=workflow).exists()
     return Work(
         workflow=workflow,
@@ -233,10 +208,10 @@ def _work(request: Request, workflow: Workflow) -> Work:
         standing=standing,
         account=account_of(request, workflow, standing.units),
         rounds=rounds_on_page(request, dags, standing.table, datasets),
-        sites=_sites(standing.table),
+        sites=tuple((site, units) for site, units in standing.table.counts_by("site") if site),
         cells=cells,
         cells_left_out=left_out,
-        dag=_dag_view(standing.dag, dags, problem),
+        dag=_dag_view(dags[0], problem) if dags else None,
         dags=dags,
         errors=errors_on_page(request, workflow),
         input=troubled_input(request, most=MOST_INPUT_FILES) if workflow.input_dataset else None,
@@ -247,10 +222,8 @@ def _work(request: Request, workflow: Workflow) -> Work:
     )
 
 
-def _cells(dag: DAG | None) -> tuple[tuple[UnitCell, ...], int, str]:
+def _cells(dag: DAG) -> tuple[tuple[UnitCell, ...], int, str]:
     """Units of the newest round, those not done as DAGMan's status file has them; how many more; why that file says nothing."""
-    if dag is None:
-        return (), 0, ""
     units = list(WorkUnit.objects.filter(round_id=dag.round_id).order_by("index")[:MOST_UNITS])
     left_out = max(0, dag.total_work_units - len(units))
     if not dag.dagman_cluster_id:
@@ -285,51 +258,36 @@ def _look(unit: WorkUnit, node: NodeStatus | None) -> tuple[str, str]:
     return "running", "running" if node.state in _RUNNING else "done, being accounted"
 
 
-def _dag_view(dag: DAG | None, dags: Sequence[DAG], nodes_problem: str) -> DagView | None:
-    if dag is None:
-        return None
-    index = next((one.round.index for one in dags if one.pk == dag.pk), 0)
-    tail = live.dagman_log_tail(dag, unit=None, lines=LOG_LINES)
-    return DagView(dag, index, dag.status in LIVE_DAG, nodes_problem, tail)
+def _dag_view(dag: DAG, nodes_problem: str) -> DagView:
+    return DagView(dag, dag.status in LIVE_DAG, nodes_problem, live.dagman_log_tail(dag, unit=None, lines=LOG_LINES))
 
 
-def _steps(request: Request) -> tuple[Step, ...]:
+def _steps(request: Request) -> tuple[tuple[RequestTransition, RequestStatus, str], ...]:
     """Newest first."""
     rows = list(RequestTransition.objects.filter(request=request).order_by("-id")[:MOST_TRANSITIONS])
     later = [None, *rows]
     return tuple(
-        Step(row, word(RequestStatus, row.to_status), duration((after.at - row.at).total_seconds()) if after else "")
+        (row, word(RequestStatus, row.to_status), duration((after.at - row.at).total_seconds()) if after else "")
         for row, after in zip(rows, later, strict=False)
     )
+
+
+def _ledger_line(name: str, part: str, numbers: Mapping[str, Any], *, is_sum: bool = False) -> LedgerLine:
+    return LedgerLine(name, numbers.get(f"{part}_events"), numbers.get(f"{part}_files"), numbers.get(f"{part}_lumis"), is_sum)
 
 
 def _ledger_lines(numbers: Mapping[str, Any]) -> list[LedgerLine]:
     if not numbers:
         return []
-    others, generated = LedgerLine("inherited", *(numbers.get(f"inherited_{of}", 0) for of in _OF)), not numbers["all_files"]
-    parts = [
-        LedgerLine("done", numbers["done_events"], numbers["done_files"], numbers["done_lumis"]),
-        LedgerLine("planned or running", numbers["planned_events"], numbers["planned_files"], numbers["planned_lumis"]),
-        LedgerLine("tried, to be tried again", None, numbers["attempted_files"], numbers["attempted_lumis"]),
-        LedgerLine("excluded", numbers["excluded_events"], numbers["excluded_files"], numbers["excluded_lumis"]),
-        LedgerLine("refused", None, None, numbers["refused_lumis"]),
-        *(() if generated else (others,)),
-        LedgerLine("left", numbers["left_events"], numbers["left_files"], numbers["left_lumis"]),
-    ]
-    shown = [line for line in parts if line.events or line.files or line.lumis or line.name in ("done", "left")]
+    lines = {part: _ledger_line(name, part, numbers) for part, name in _PARTS.items()}
+    others, generated = lines["inherited"], not numbers["all_files"]
+    if generated:
+        del lines["inherited"]
+    shown = [line for line in lines.values() if line.events or line.files or line.lumis or line.name in ("done", "left")]
     lost = numbers["lost_events"]
     after = [LedgerLine("lost numbers, never made again", lost, None)] if lost else []
     after += [others] if generated and others.events else []
-    asked = LedgerLine("asked for", numbers["all_events"], numbers["all_files"], numbers["all_lumis"], is_sum=True)
-    return [*shown, asked, *after]
-
-
-def _sites(table: UnitTable) -> tuple[CountRow, ...]:
-    return tuple(
-        CountRow(name, each.done, each.done_unaccounted, each.failed + each.abandoned)
-        for name, each in table.counts_by("site")
-        if name
-    )
+    return [*shown, _ledger_line("asked for", "all", numbers, is_sum=True), *after]
 
 
 def _open_effects(request: Request) -> Any:
@@ -342,8 +300,3 @@ def _open_effects(request: Request) -> Any:
         .alias(stuck=Q(state__in=STUCK), over=Q(state=EffectState.DISCARDED))
         .order_by("over", "-stuck", "next_attempt_at", "id")
     )
-
-
-def _effects_by_state(request: Request) -> dict[str, int]:
-    rows = Effect.objects.filter(request=request).order_by().values_list("state").annotate(number=Count("id"))
-    return dict(rows)

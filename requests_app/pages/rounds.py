@@ -62,11 +62,6 @@ class RoundLine:
     efficiency: float | None
     events_per_core_hour: float | None
 
-    @property
-    def given_up(self) -> int:
-        """Units whose work was planned anew, or is lost."""
-        return self.units.failed + self.units.abandoned
-
 
 @dataclass(frozen=True, slots=True)
 class StepLine:

@@ -20,6 +20,7 @@ from dags_app.attempts import logs_kept
 from dags_app.models import DAG
 from dags_app.packs import is_there
 from dags_app.selectors import dags_shown
+from requests_app.models import RequestGroup
 from requests_app.pages.board import installation, lines
 from requests_app.pages.board_query import BoardQuery
 from requests_app.pages.cases import cases_page
@@ -27,8 +28,8 @@ from requests_app.pages.course import drawn
 from requests_app.pages.logs import logs_on_page
 from requests_app.pages.request import request_page
 from requests_app.selectors.lifecycle import lifecycle_state
-from requests_app.selectors.progress import course_of
-from requests_app.selectors.requests import groups_shown, requests_listed, requests_with_workflow
+from requests_app.selectors.parts import course_of
+from requests_app.selectors.requests import requests_listed, requests_with_workflow
 from requests_app.work.groups import group_standing
 from wms2.adapters.types import JobStatus
 from wms2.admin.verbs import Button, buttons
@@ -82,14 +83,14 @@ def request_detail(request: HttpRequest, request_name: str) -> HttpResponse:
 def request_course(request: HttpRequest, request_name: str) -> HttpResponse:
     """How far it was over time, as an image."""
     row = get_object_or_404(requests_with_workflow(), request_name=request_name)
-    return render(request, "requests/course.svg", {"drawn": drawn(course_of(row))}, content_type="image/svg+xml")
+    return render(request, "requests/course.svg", drawn(course_of(row)), content_type="image/svg+xml")
 
 
 @require_safe
 @login_required
 def group_detail(request: HttpRequest, name: str) -> HttpResponse:
     """One group: its requests, and whom the others wait for."""
-    group = get_object_or_404(groups_shown(), name=name)
+    group = get_object_or_404(RequestGroup, name=name)
     verbs = buttons(group, group.get_absolute_url()) if _acts_in_admin(request) else []
     context = {"standing": group_standing(group), "lifecycle": lifecycle_state(), "verbs": verbs}
     return _page(request, "requests/group", context)

@@ -21,18 +21,9 @@ _GOES_ON = (S.QUEUED, S.PLANNING, S.PARTIAL, S.RESUBMITTING, S.STOPPING)
 
 @dataclass(frozen=True, slots=True)
 class DrainProgress:
-    """A schedd's drain: DAGs and requests that it concerns, counted.
+    """A schedd's drain: DAGs and requests that it concerns, counted; ``DrainSerializer`` says which each number counts.
 
-    Args:
-        at_once: DAGs that are moved at a time; 0: they run to their end.
-        left: live DAGs there.
-        moving: requests that its drain has stopped and that run nowhere else yet.
-        moved: DAGs that have gone on elsewhere since it began.
-        finished: DAGs that have ended there since, and were not stopped.
-        queued: requests that wait for it: admitted there, or to go on from a DAG there.
-        held: held requests whose DAG lies there; a release, or a move, takes them on.
-        expected_end: at the pace so far; None while nobody can tell.
-        obstacle: why nothing can be moved now.
+    ``queued``: admitted there, or to go on from a DAG there. ``finished``: not those that were stopped.
     """
 
     schedd: Schedd

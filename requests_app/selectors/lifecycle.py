@@ -21,12 +21,8 @@ STALE_CYCLES = 3
 class LifecycleState:
     """The leader's lease and its last cycle. Ages are in seconds; None before there was one."""
 
-    holder: str
-    epoch: int
+    lease: Lease
     leading: bool
-    acquired_at: datetime | None
-    heartbeat_at: datetime | None
-    expires_at: datetime | None
     cycle_seconds: float
     last_cycle_started_at: datetime | None
     last_cycle_ended_at: datetime | None
@@ -59,15 +55,12 @@ def lifecycle_state() -> LifecycleState:
     """One query."""
     row = Lease.objects.filter(name=LEADER_LEASE).annotate(moment=clock.in_sql()).first()
     now: datetime = row.moment if row else datetime.now(UTC)
-    data: dict[str, Any] = row.data if row else {}
+    lease = row or Lease(name=LEADER_LEASE)
+    data: dict[str, Any] = lease.data
     ended = _moment(data.get("cycle_ended_at"))
     return LifecycleState(
-        holder=row.owner if row else "",
-        epoch=row.epoch if row else 0,
-        leading=bool(row and row.owner and row.expires_at and row.expires_at > now),
-        acquired_at=row.acquired_at if row else None,
-        heartbeat_at=row.heartbeat_at if row else None,
-        expires_at=row.expires_at if row else None,
+        lease=lease,
+        leading=bool(lease.owner and lease.expires_at and lease.expires_at > now),
         cycle_seconds=conf().cycle_seconds,
         last_cycle_started_at=_moment(data.get("cycle_started_at")),
         last_cycle_ended_at=ended,

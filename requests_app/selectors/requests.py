@@ -51,6 +51,11 @@ class RequestPicture:
         return [self.dag] if self.dag and self.request.status == RequestStatus.STOPPING and self.dag.status in LIVE_DAG else []
 
 
+def groups_shown() -> QuerySet[RequestGroup]:
+    """Groups of requests that complete together."""
+    return RequestGroup.objects.all()
+
+
 def requests_stored() -> QuerySet[Request]:
     """Requests, whole."""
     return Request.objects.all()
@@ -115,8 +120,3 @@ def names_of(related: Any) -> list[str]:
 
 def _datasets(workflow: Workflow) -> list[str]:
     return list(OutputDataset.objects.filter(workflow=workflow).order_by("name").values_list("name", flat=True))
-
-
-def groups_shown() -> QuerySet[RequestGroup]:
-    """Groups of requests that complete together."""
-    return RequestGroup.objects.all()

@@ -32,24 +32,26 @@ class MeasuredRound:
     steps: list[StepPicture]
     exit_codes: Mapping[str, Mapping[str, int]]
 
+    @property
+    def dags(self) -> list[DAG]:
+        """The first one, then its rescues."""
+        return list(self.row.dags.all())
 
-@dataclass(frozen=True, slots=True)
-class RoundPicture(MeasuredRound):
-    """One round whole."""
-
-    dags: list[DAG]
-    decisions: list[SizingDecision]
+    @property
+    def decisions(self) -> list[SizingDecision]:
+        """Of all its DAGs."""
+        return [decision for dag in self.dags for decision in dag.decisions.all()]
 
 
 #: What is told of each step as a spread.
 SPREADS = ("job_seconds", "seconds_per_event", "rss_mb", "slot_rss_mb", "cgroup_peak_mb", "cpu_efficiency")
 
 
-def rounds_of(workflow: Workflow) -> list[RoundPicture]:
+def rounds_of(workflow: Workflow) -> list[MeasuredRound]:
     """All rounds of a workflow, the first one first; a fixed number of queries."""
     dags = DAG.objects.order_by("created_at").defer("observed", "outcome", "placement").prefetch_related("decisions")
     rows = workflow.rounds.order_by("index").prefetch_related(Prefetch("dags", dags), "measurements")
-    return [_picture(each) for each in _measured(workflow, rows)]
+    return _measured(workflow, rows)
 
 
 def rounds_measured(workflow: Workflow, *, most: int) -> list[MeasuredRound]:
@@ -65,12 +67,6 @@ def _measured(workflow: Workflow, rows: Iterable[Round]) -> list[MeasuredRound]:
 
 def _round(row: Round, codes: Mapping[str, Mapping[str, int]]) -> MeasuredRound:
     return MeasuredRound(row, [_step(each, codes.get(each.step, {})) for each in row.measurements.all()], codes)
-
-
-def _picture(measured: MeasuredRound) -> RoundPicture:
-    dags = list(measured.row.dags.all())
-    decisions = [decision for dag in dags for decision in dag.decisions.all()]
-    return RoundPicture(measured.row, measured.steps, measured.exit_codes, dags, decisions)
 
 
 def _step(row: StepMeasurement, codes: Mapping[str, int]) -> StepPicture:

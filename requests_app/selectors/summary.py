@@ -18,6 +18,7 @@ from requests_app.selectors.lifecycle import LifecycleState, lifecycle_state
 from requests_app.selectors.reqmgr2 import ReqMgr2State, reqmgr2_state
 from requests_app.service_level import service
 from sites_app.models import Site, SiteStatus
+from wms2.conf import conf
 from wms2.row_counts import row_counts
 
 _LONGEST = """
@@ -40,6 +41,8 @@ class KeptCounts:
 class SystemSummary(KeptCounts):
     """These, and what is counted beside them: what goes on, and sites."""
 
+    instance: str
+    environment: str
     dags_live: int
     effects_open: dict[str, int]
     sites: dict[str, int]
@@ -85,6 +88,8 @@ def system_summary() -> SystemSummary:
     sites = Site.objects.order_by().values_list("status")
     return SystemSummary(
         **{each.name: getattr(kept, each.name) for each in fields(kept)},
+        instance=conf().instance,
+        environment=conf().environment,
         dags_live=DAG.objects.filter(status__in=LIVE_DAG).count(),
         effects_open=_of_all([state.value for state in OPEN_EFFECT], dict(effects.annotate(number=Count("*")))),
         sites=_of_all(SiteStatus.values, dict(sites.annotate(number=Count("*")))),

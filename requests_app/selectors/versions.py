@@ -49,11 +49,6 @@ def version_chain(request: Request) -> VersionChain:
     return VersionChain(current=versions[-1], versions=tuple(versions[:-1]))
 
 
-def versions_before(request: Request) -> int:
-    """How many versions of a request came before it."""
-    return len(requests_before(request))
-
-
 def requests_before(request: Request) -> list[Request]:
     """The versions that came before it, the last one first."""
     found: list[Request] = []

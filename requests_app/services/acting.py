@@ -41,6 +41,13 @@ def acting(request: Request, actor: str, action: str, reason: str, **evidence: A
         raise
 
 
+def put(request: Request, **columns: Any) -> None:
+    """Write these columns, and no others, in the row and here."""
+    Request.objects.filter(pk=request.pk).update(**columns)
+    for name, value in columns.items():
+        setattr(request, name, value)
+
+
 def applies(request: Request, refused: Callable[[Request], str]) -> bool:
     """Whether there is something to do; there is not if what was asked for is so already.
 

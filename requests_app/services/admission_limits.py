@@ -35,11 +35,7 @@ def admission_limit_add(*, limit: AdmissionLimit, actor: str, reason: str, name:
 
 
 def admission_limit_remove(*, limit: AdmissionLimit, actor: str, reason: str) -> AdmissionLimit:
-    """Those of its kind hold for it again.
-
-    Raises:
-        InvalidTransition: the row is that of a whole kind.
-    """
+    """Those of its kind hold for it again."""
     with audited(actor=actor, action="admission_limit_remove", target=str(limit), target_type="admission limit", reason=reason):
         if refusal := remove_refused(limit):
             raise InvalidTransition(refusal)

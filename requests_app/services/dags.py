@@ -21,11 +21,7 @@ from wms2.errors import InvalidTransition
 
 
 def dag_remove(*, dag: DAG, actor: str, reason: str) -> None:
-    """Remove the whole tree and hold the request; a release goes on from the rescue file. Done twice it is done once.
-
-    Raises:
-        InvalidTransition: it is not the request's live DAG.
-    """
+    """Remove the whole tree and hold the request; a release goes on from the rescue file. Done twice it is done once."""
     request = _request_of(dag)
     with _told("dag_remove", dag, actor, reason):
         if not _put_aside(dag, request):
@@ -34,11 +30,7 @@ def dag_remove(*, dag: DAG, actor: str, reason: str) -> None:
 
 
 def dag_rescue(*, dag: DAG, actor: str, reason: str) -> None:
-    """Release the held request so that this DAG, its last one, is rescued. Repeated by the same person it is done once.
-
-    Raises:
-        InvalidTransition: the request is not held, another DAG is its last, or there is no rescue file.
-    """
+    """Release the held request so that this DAG, its last one, is rescued. Repeated by the same person it is done once."""
     request = _request_of(dag)
     if release_repeated(request, actor=actor, reason=reason):
         return
@@ -48,11 +40,7 @@ def dag_rescue(*, dag: DAG, actor: str, reason: str) -> None:
 
 
 def dag_move(*, dag: DAG, actor: str, reason: str, to: Schedd | None = None, mode: StopMode = StopMode.NOW) -> None:
-    """Have the request go on at another schedd. Done twice it is done once.
-
-    Raises:
-        InvalidTransition: it is not in a queue, or its request cannot be moved.
-    """
+    """Have the request go on at another schedd. Done twice it is done once."""
     with _told("dag_move", dag, actor, reason):
         _refuse(dag, steer_refused(dag))
         request_move(request=_request_of(dag), actor=actor, reason=reason, to=to, mode=mode)

@@ -19,8 +19,8 @@ from outputs_app.owning import names_claim
 from requests_app import intake
 from requests_app.feed import tell
 from requests_app.models import Request, RequestStatus, Workflow
-from requests_app.services.acting import acting, applies, give_up, live_dag_of
-from requests_app.services.sites import request_set_sites
+from requests_app.services.acting import acting, applies, give_up, live_dag_of, put
+from requests_app.services.verbs import request_set_sites
 from requests_app.states import record_creation
 from requests_app.work.derived import work_hand_over
 from requests_app.work.input_reading import input_open
@@ -89,8 +89,7 @@ def request_derive(
         if site_whitelist or site_blacklist:
             white = site_whitelist or spec_of(new.workflow).site_whitelist
             request_set_sites(request=new, site_whitelist=white, site_blacklist=site_blacklist, actor=actor, reason=reason)
-        Request.objects.filter(pk=request.pk).update(derived_by=new.request_name)
-        request.derived_by = new.request_name
+        put(request, derived_by=new.request_name)
         for child in request.dependents.all():
             child.depends_on.add(new)
         _judge(request, old, new, ended=ended)
@@ -199,17 +198,11 @@ def _summary(request: Request) -> str:
 
 
 def request_flush(*, request: Request, actor: str, reason: str) -> None:
-    """No more input: DBS is not asked again, and the next planning takes what is left, also what fills no work unit.
-
-    Raises:
-        InvalidTransition: its input is closed, or nothing more is planned.
-    """
+    """No more input: DBS is not asked again, and the next planning takes what is left, also what fills no work unit."""
     with acting(request, actor, "request_flush", reason):
         if applies(request, flush_refused):
             Workflow.objects.filter(request=request).update(input_closed_at=clock.now())
-            changes: dict[str, Any] = {"next_attempt_at": None} if request.status == S.QUEUED else {}
-            Request.objects.filter(pk=request.pk).update(flush=True, **changes)
-            request.refresh_from_db(fields=["flush", "next_attempt_at"])
+            put(request, flush=True, **({"next_attempt_at": None} if request.status == S.QUEUED else {}))
 
 
 def flush_refused(request: Request) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from requests_app.models import Request, RequestGroup, RequestStatus, Workflow
-from requests_app.services.acting import acting, applies
+from requests_app.services.acting import acting, applies, put
 from requests_app.states import wake_related
 from requests_app.work.groups import ENDED, GONE_ON, input_among
 from wms2.audit import audited
@@ -50,8 +50,7 @@ def group_join(request: Request, name: str, actor: str, note: str = "") -> None:
     group = _locked(name, actor, note) if name else None
     if group is not None and Request.objects.filter(in_group=group, status__in=GONE_ON).exists():
         raise DocumentRefused([Problem("in_group", f"the requests of group {group} complete already")])
-    Request.objects.filter(pk=request.pk).update(in_group=group)
-    request.in_group = group
+    put(request, in_group=group)
 
 
 def _locked(name: str, actor: str, note: str = "") -> RequestGroup:
@@ -63,11 +62,7 @@ def _locked(name: str, actor: str, note: str = "") -> RequestGroup:
 
 
 def group_dissolve(*, group: RequestGroup, actor: str, reason: str) -> None:
-    """Have each of its requests complete by itself; the empty group stays.
-
-    Raises:
-        InvalidTransition: they complete already.
-    """
+    """Have each of its requests complete by itself; the empty group stays."""
     with audited(actor=actor, action="group_dissolve", target=group.name, target_type="group", reason=reason):
         for request in Request.objects.filter(in_group=group).order_by("pk"):
             request_group(request=request, actor=actor, reason=reason)

@@ -1,19 +1,19 @@
-"""What operators do to single input files: letting in again what was left out.
-
-Leaving files out, and accepting that they are, belong to a release (``release.py``).
-"""
+"""What operators do to single input files: leaving them out, as part of a release, and letting them in again."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from dags_app.planning import lumis
+from dags_app.planning.plan import LeftOut
 from dags_app.planning.selection import WantedLumis
-from dags_app.planning.specs import ExclusionKind, InputSpec
+from dags_app.planning.specs import ExcludedFile, ExclusionKind, InputSpec
 from requests_app.feed import tell
 from requests_app.models import TERMINAL, InputFile, Request, RequestStatus, Workflow
 from requests_app.services.acting import acting
+from requests_app.work.exclusions import files_taken
 from requests_app.work.input_lumis import lumis_out_of_reach, lumis_rebuild
+from requests_app.work.left import record_left_out
 from requests_app.work.spec import spec_of
 from wms2 import clock
 from wms2.errors import InvalidTransition
@@ -35,7 +35,7 @@ def input_files_restore(*, request: Request, lfns: Sequence[str], actor: str, re
         workflow = Workflow.objects.filter(request=request).first()
         if workflow is None or request.status in _OVER:
             raise InvalidTransition(f"{request.request_name} is {request.get_status_display()}; no file of it can be let in")
-        rows = _rows(workflow, lfns)
+        rows = _excluded(workflow, lfns)
         spec = spec_of(workflow)
         if spec.input is not None and spec.splitting.algorithm.by_lumi:
             _refuse_late(workflow, spec.input, rows)
@@ -60,14 +60,33 @@ def restore_refused(row: InputFile) -> str:
     return ""
 
 
-def _rows(workflow: Workflow, lfns: Sequence[str]) -> list[InputFile]:
+def input_files_exclude(*, workflow: Workflow, lfns: Sequence[str], actor: str, reason: str) -> None:
+    """Have nobody read these files; in the transaction of a release.
+
+    Raises:
+        InvalidTransition: one is none of its input, or is processed already.
+    """
+    rows = _named(workflow, lfns, "excluded_files")
+    taken = sorted(files_taken(workflow, lfns))
+    if taken:
+        raise InvalidTransition(f"excluded_files: {taken[0]} is processed already; its output would have to be invalidated")
+    files = [ExcludedFile(row.lfn, f"excluded by {actor}: {reason}", ExclusionKind.OPERATOR) for row in rows]
+    record_left_out(workflow, spec_of(workflow), LeftOut(files=files), actor=actor)
+
+
+def _named(workflow: Workflow, lfns: Sequence[str], field: str) -> list[InputFile]:
+    """By LFN."""
     if len(lfns) > MAX_FILES:
-        raise InvalidTransition(f"files: {len(lfns)} are too many; at most {MAX_FILES} at a time")
-    known = {row.lfn: row for row in InputFile.objects.filter(workflow=workflow, lfn__in=lfns).order_by("lfn")}
-    strangers = sorted(set(lfns) - known.keys())
+        raise InvalidTransition(f"{field}: {len(lfns)} are too many; at most {MAX_FILES} at a time")
+    rows = sorted(InputFile.objects.filter(workflow=workflow, lfn__in=lfns), key=lambda row: row.lfn)
+    strangers = sorted(set(lfns) - {row.lfn for row in rows})
     if strangers:
-        raise InvalidTransition(f"files: {len(strangers)} are not among its input files, e.g. {strangers[0]}")
-    rows = [row for row in known.values() if row.excluded_at is not None]  # asked for again, it was done already
+        raise InvalidTransition(f"{field}: {len(strangers)} are not among its input files, e.g. {strangers[0]}")
+    return rows
+
+
+def _excluded(workflow: Workflow, lfns: Sequence[str]) -> list[InputFile]:
+    rows = [row for row in _named(workflow, lfns, "files") if row.excluded_at is not None]  # asked for again, it was done already
     for row in rows:
         if why := restore_refused(row):
             raise InvalidTransition(f"{row.lfn}: {why}")

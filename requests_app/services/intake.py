@@ -30,14 +30,33 @@ from wms2.nudge import EVALUATE_REQUEST, nudge
 
 
 @dataclass(frozen=True, slots=True)
-class Belonging:
-    """With which request it may share its datasets, and why; with which it completes, and on which it depends."""
+class Received:
+    """What somebody asks for. Without ``document``, ReqMgr2 is asked for ``request_name``.
 
-    outputs: tuple[str, ...] = ()  # what a document that was not checked is known to write
+    Args:
+        submit: False: stored as NEW.
+        adaptive: whether it runs in rounds sized by what was measured; None: as ``adaptive_default`` says.
+        priority: instead of the document's.
+        pools: HTCondor pools that its DAGs may go to; none: all.
+        family_of: a request into whose datasets it may write; ``family_reason`` says why.
+        in_group: with which it completes.
+        depends_on: requests that complete before it begins.
+        outputs: what a document that was not checked is known to write.
+    """
+
+    document: dict[str, Any] | None = None
+    request_name: str | None = None
+    urgent: bool = False
+    submit: bool = True
+    adaptive: bool | None = None
+    priority: int | None = None
+    production_steps: Sequence[Mapping[str, Any]] = ()
+    pools: Sequence[str] = ()
     family_of: str = ""
-    reason: str = ""
+    family_reason: str = ""
     in_group: str = ""
     depends_on: Sequence[str] = ()
+    outputs: tuple[str, ...] = ()
 
     @property
     def family(self) -> uuid.UUID | None:
@@ -48,7 +67,7 @@ class Belonging:
         """
         if not self.family_of:
             return None
-        if not self.reason.strip():
+        if not self.family_reason.strip():
             raise DocumentRefused([Problem("family_reason", f"say why it may write into the datasets of {self.family_of}")])
         relative = Request.objects.filter(request_name=self.family_of).first()
         if relative is None:
@@ -80,20 +99,14 @@ def request_import(
     document: dict[str, Any],
     request_name: str | None,
     actor: str,
-    urgent: bool = False,
-    submit: bool = True,
-    adaptive: bool | None = None,
-    production_steps: Sequence[Mapping[str, Any]] = (),
-    pools: Sequence[str] = (),
-    belonging: Belonging | None = None,
+    asked: Received | None = None,
     checked: Checked | None = None,
     seen: Seen | None = None,
 ) -> Request:
     """Store a document as a request, SUBMITTED or (``submit=False``) NEW, that owns the datasets it will write.
 
     Args:
-        adaptive: whether it runs in rounds sized by what was measured; None: as ``adaptive_default`` says.
-        pools: HTCondor pools that its DAGs may go to; none: all.
+        asked: all but its document, name and priority.
         checked: what ``request_check`` has made of this document: it is not read again, here or by the life cycle, unless it
             stays NEW, maybe for long. Without it the document is parsed, and services are asked in SUBMITTED.
         seen: as which it is in ReqMgr2, under the document's own name, if that is where it comes from.
@@ -103,26 +116,26 @@ def request_import(
         RequestKnown: there is one of this name.
         InvalidTransition: a production step is wrong; nothing stored.
     """
+    asked = asked or Received()
     try:
-        own = Overrides(pools=tuple(read_pools(pools)) or None)
+        own = Overrides(pools=tuple(read_pools(asked.pools)) or None)
     except FieldRefused as error:
         raise DocumentRefused([Problem(error.field, str(error))]) from error
     if checked is not None and checked.again is not None:
-        if not submit or production_steps:
+        if not asked.submit or asked.production_steps:
             raise DocumentRefused([Problem("RequestType", "a resubmission begins at once, without production steps")])
-        changes: dict[str, Any] = {} if adaptive is None else {"adaptive": adaptive}
-        return _import_again(checked, checked.again, own, actor, seen, urgent=urgent, **changes)
+        changes: dict[str, Any] = {} if asked.adaptive is None else {"adaptive": asked.adaptive}
+        return _import_again(checked, checked.again, own, actor, seen, urgent=asked.urgent, **changes)
     draft = (checked.draft if checked is not None else None) or draft_of(document, request_name)
-    identity, belongs = draft.identity, belonging or Belonging()
-    outputs = checked.outputs if checked is not None else belongs.outputs
-    steps = steps_read(production_steps)
-    refused = steps_refused(steps, priority=identity.priority, urgent=urgent)
+    identity, outputs = draft.identity, checked.outputs if checked is not None else asked.outputs
+    steps = steps_read(asked.production_steps)
+    refused = steps_refused(steps, priority=identity.priority, urgent=asked.urgent)
     if refused:
         raise DocumentRefused([Problem("production_steps", refused)])
     made = draft.spec.generation
     unit = made.events_per_job * limits_now().jobs_per_work_unit if made is not None else 0
     request = Request(
-        family=belongs.family or uuid.uuid4(),
+        family=asked.family or uuid.uuid4(),
         request_name=draft.spec.request_name,
         requestor=identity.requestor or actor,
         requestor_dn=identity.requestor_dn,
@@ -130,36 +143,30 @@ def request_import(
         request_data=document,
         payload_config={"RequestType": identity.request_type},
         splitting_params=draft.spec.splitting.shown(draft.spec.generation),
-        prepared=prepared_to_json(checked.prepared) if checked is not None and submit else None,
+        prepared=prepared_to_json(checked.prepared) if checked is not None and asked.submit else None,
         input_dataset=draft.spec.input.dataset if draft.spec.input else "",
         campaign=draft.spec.campaign,
         prep_id=identity.prep_id,
         warnings=[*draft.spec.warnings, *(steps_rounded_at_import(steps, made.events, unit) if made is not None else ())],
         priority=identity.priority,
-        urgent=urgent,
-        adaptive=conf().adaptive_default if adaptive is None else adaptive,
+        urgent=asked.urgent,
+        adaptive=conf().adaptive_default if asked.adaptive is None else asked.adaptive,
         production_steps=[step.model_dump() for step in steps],
         overrides=own.set_fields(),
-        status=RequestStatus.SUBMITTED if submit else RequestStatus.NEW,
+        status=RequestStatus.SUBMITTED if asked.submit else RequestStatus.NEW,
     )
     try:
         with transaction.atomic():
             request.save(force_insert=True)
             if seen is not None:
                 reqmgr2_seen(name=str(document["RequestName"]), request=request, seen=seen)
-            record_creation(request, actor=actor, reason="imported" if submit else "stored as new")
+            record_creation(request, actor=actor, reason="imported" if asked.submit else "stored as new")
             names_claim(request_id=request.pk, family=request.family, names=outputs)
-            group_join(request, belongs.in_group, actor)
-            parents_set(request, belongs.depends_on)
-            told: dict[str, Any] = {"family_of": belongs.family_of} if belongs.family_of else {}
-            audit(
-                actor=actor,
-                action="request_import",
-                target=request.request_name,
-                reason=belongs.reason,
-                status=request.status,
-                **told,
-            )
+            group_join(request, asked.in_group, actor)
+            parents_set(request, asked.depends_on)
+            told: dict[str, Any] = {"family_of": asked.family_of} if asked.family_of else {}
+            told |= {"reason": asked.family_reason, "status": request.status}
+            audit(actor=actor, action="request_import", target=request.request_name, **told)
             nudge(EVALUATE_REQUEST, str(request.pk))
     except IntegrityError as error:
         if "request_name" not in str(error):
@@ -169,7 +176,7 @@ def request_import(
     return request
 
 
-def request_check(*, document: dict[str, Any], request_name: str | None, belonging: Belonging | None = None) -> Checked:
+def request_check(*, document: dict[str, Any], request_name: str | None, asked: Received | None = None) -> Checked:
     """Everything that import and the life cycle would check, ConfigCache included; stores nothing.
 
     Raises:
@@ -185,7 +192,7 @@ def request_check(*, document: dict[str, Any], request_name: str | None, belongi
     draft = draft_of(document, request_name)
     _team_refuse(draft.identity.team)
     request_known_refuse(request_name=draft.spec.request_name)
-    family = (belonging or Belonging()).family
+    family = asked.family if asked is not None else None
     checked = Checked(draft, draft_prepare(draft))
     names_refuse(family=family, names=checked.outputs)
     return checked
@@ -268,28 +275,6 @@ def request_known_refuse(*, request_name: str) -> None:
         raise RequestKnown(request_name, str(status))
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
-    """What somebody asks for. Without ``document``, ReqMgr2 is asked for ``request_name``.
-
-    ``submit=False`` stores it as NEW; ``priority`` replaces the document's. ``family_of`` names a request into whose datasets
-    this one may write, ``family_reason`` says why.
-    """
-
-    document: dict[str, Any] | None = None
-    request_name: str | None = None
-    urgent: bool = False
-    submit: bool = True
-    adaptive: bool | None = None
-    priority: int | None = None
-    production_steps: Sequence[Mapping[str, Any]] = ()
-    pools: Sequence[str] = ()
-    family_of: str = ""
-    family_reason: str = ""
-    in_group: str = ""
-    depends_on: Sequence[str] = ()
-
-
 def request_receive(*, received: Received, actor: str) -> Request:
     """Fetch if need be, check with everything the life cycle checks, store.
 
@@ -306,21 +291,8 @@ def request_receive(*, received: Received, actor: str) -> Request:
     if received.priority is not None:
         document = intake.with_priority(document, received.priority)
     steps_read(received.production_steps)
-    belonging = Belonging((), received.family_of, received.family_reason, received.in_group, received.depends_on)
-    checked = request_check(document=document, request_name=received.request_name, belonging=belonging)
-    return request_import(
-        document=document,
-        request_name=received.request_name,
-        actor=actor,
-        urgent=received.urgent,
-        submit=received.submit,
-        adaptive=received.adaptive,
-        production_steps=received.production_steps,
-        pools=received.pools,
-        belonging=belonging,
-        checked=checked,
-        seen=seen,
-    )
+    named: dict[str, Any] = {"document": document, "request_name": received.request_name, "asked": received}
+    return request_import(**named, actor=actor, checked=request_check(**named), seen=seen)
 
 
 def _document(received: Received) -> dict[str, Any]:

@@ -38,11 +38,7 @@ def manifest_of(request: Request) -> dict[str, Any]:
 
 
 def request_invalidate(*, request: Request, actor: str, reason: str) -> int:
-    """Delete the rules and invalidate the outputs of a failed, aborted or superseded request; returns the number of datasets.
-
-    Raises:
-        InvalidTransition: its outputs are wanted: it is neither failed, nor aborted, nor replaced by a completed version.
-    """
+    """Delete the rules and invalidate the outputs of a failed, aborted or superseded request; returns the number of datasets."""
     with acting(request, actor, "request_invalidate", reason):
         applies(request, invalidation_refused)
         return _invalidate(request)

@@ -11,7 +11,7 @@ from dags_app.services.stop import StopMode, dag_request_stop
 from requests_app.admission.moves import Move, move_of
 from requests_app.admission.placement import dag_to_rescue, nowhere_else
 from requests_app.models import Request, RequestStatus, StopIntent
-from requests_app.services.acting import acting, applies, live_dag_of, stop_first, stopped_for
+from requests_app.services.acting import acting, applies, live_dag_of, put, stop_first, stopped_for
 from requests_app.work.overrides import overrides_of
 from sites_app.models import Schedd
 from wms2.errors import FieldRefused
@@ -33,9 +33,6 @@ def request_move(
     Args:
         to: the schedd; without it, admission chooses another.
         drain: for a drain of its schedd: forgotten when that is taken back.
-
-    Raises:
-        InvalidTransition: nothing of it is at a schedd, it is being stopped for good, or no other schedd could take it.
     """
     told = {"to": to.name if to else "", "mode": mode.value}
     with acting(request, actor, "request_move", reason, **told):
@@ -43,8 +40,7 @@ def request_move(
         if not applies(request, partial(move_refused, to=to)) or here is None:
             return
         move = Move(here.pk, to.pk if to is not None else None, actor, reason, drain, to.name if to is not None else "")
-        request.moving = move.kept
-        Request.objects.filter(pk=request.pk).update(moving=request.moving)
+        put(request, moving=move.kept)
         if stop_first(request, StopIntent.MOVE, actor, reason) and (dag := live_dag_of(request)) is not None:
             dag_request_stop(dag=dag, reason=f"{actor}: {reason}", mode=mode)
 

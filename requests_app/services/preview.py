@@ -66,7 +66,9 @@ def with_facts(tell: Tell) -> Callable[[Sequence[Request]], dict[uuid.UUID, list
     return preview
 
 
-def _hold(request: Request, facts: Facts) -> list[str]:
+@with_facts
+def hold(request: Request, facts: Facts) -> list[str]:
+    """Put it aside."""
     if request.status == S.STOPPING:
         return ["It is being stopped already; it will be held instead of going on."]
     if request.status in (S.ACTIVE, S.PLANNING) and facts.running:
@@ -74,7 +76,9 @@ def _hold(request: Request, facts: Facts) -> list[str]:
     return ["It is held at once.", *_kept(facts)]
 
 
-def _move(request: Request, facts: Facts) -> list[str]:
+@with_facts
+def move(request: Request, facts: Facts) -> list[str]:
+    """Go on at another schedd."""
     if not (facts.running or request.status in (S.ACTIVE, S.STOPPING)):
         return ["Its next DAG goes to another schedd; what is not done is planned anew if that does not see its directory."]
     return [
@@ -84,7 +88,9 @@ def _move(request: Request, facts: Facts) -> list[str]:
     ]
 
 
-def _release(request: Request, facts: Facts) -> list[str]:
+@with_facts
+def release(request: Request, facts: Facts) -> list[str]:
+    """Let it go on."""
     if not facts.inputs_read:
         return ["Its inputs are read again; then it is queued."]
     told = ["It is queued and goes on when its turn has come.", *_kept(facts)]
@@ -107,7 +113,9 @@ def _way(request: Request, mode: ReleaseMode) -> str:
     return f"Next round: what {again} had to do is planned anew, under the settings in force then."
 
 
-def _stop(request: Request, facts: Facts) -> list[str]:
+@with_facts
+def stop(request: Request, facts: Facts) -> list[str]:
+    """Stop it cleanly."""
     if facts.dag is None:
         return ["Its DAG, if one is found, is removed; then it is queued again."]
     now = "Now: the DAG is removed, jobs that run are lost. Drain: work units that run finish, no other starts."
@@ -118,7 +126,9 @@ def _first_stopped(facts: Facts) -> list[str]:
     return [*_dag_removed(facts), "Once that is proved:"] if facts.running else []
 
 
-def _fail(request: Request, facts: Facts) -> list[str]:
+@with_facts
+def fail(request: Request, facts: Facts) -> list[str]:
+    """Give it up as failed."""
     return [
         *_first_stopped(facts),
         "It is failed; what is not done is given up. It cannot be taken back.",
@@ -127,11 +137,15 @@ def _fail(request: Request, facts: Facts) -> list[str]:
     ]
 
 
-def _complete(request: Request, facts: Facts) -> list[str]:
+@with_facts
+def complete(request: Request, facts: Facts) -> list[str]:
+    """Plan nothing more."""
     return [*_first_stopped(facts), "Nothing more of it is planned; what is done is registered, and it completes. It stays so."]
 
 
-def _restart(request: Request, facts: Facts) -> list[str]:
+@with_facts
+def restart(request: Request, facts: Facts) -> list[str]:
+    """Kill and clone."""
     if request.cleanup_policy == CleanupPolicy.IMMEDIATE_CLEANUP:
         fate = "are invalidated once the new version is complete"
     else:
@@ -170,7 +184,9 @@ def invalidate_files(request: Request) -> list[str]:
     ]
 
 
-def _abort(request: Request, facts: Facts) -> list[str]:
+@with_facts
+def abort(request: Request, facts: Facts) -> list[str]:
+    """End it for good."""
     last = "It cannot be taken back; the document can be imported again under another name."
     if facts.running or request.status in (S.ACTIVE, S.STOPPING):
         return [*_dag_removed(facts), "Once that is proved, it is aborted; what is not done is given up.", last]
@@ -178,7 +194,9 @@ def _abort(request: Request, facts: Facts) -> list[str]:
     return ["It is aborted at once.", *_kept(facts), *given_up, last]
 
 
-def _clean(request: Request, facts: Facts) -> list[str]:
+@with_facts
+def clean(request: Request, facts: Facts) -> list[str]:
+    """Remove all it made."""
     if request.status == S.CLEANING:
         return [f"It is being cleaned. If the rest is accepted, it counts as cleaned; it waits for {request.waiting_for}."]
     others = dependents(request)
@@ -232,8 +250,3 @@ def priority(requests: Sequence[Request]) -> dict[uuid.UUID, list[str]]:
             then = f"{where}; {', '.join(steps) or f'it is {first}'}."
         told[request.pk] = [f"Its priority is {request.priority} now.", then]
     return told
-
-
-hold, release, stop, move = with_facts(_hold), with_facts(_release), with_facts(_stop), with_facts(_move)
-fail, restart, complete, clean = with_facts(_fail), with_facts(_restart), with_facts(_complete), with_facts(_clean)
-abort = with_facts(_abort)

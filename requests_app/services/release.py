@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from dags_app.models import DAG, DAGKind, WorkUnit, WorkUnitState
-from dags_app.planning.plan import LeftOut
-from dags_app.planning.specs import ExcludedFile, ExclusionKind
 from requests_app import states
-from requests_app.models import AFTER_WORK, HoldCode, InputFile, Request, RequestStatus, RequestTransition, Round, Workflow
-from requests_app.services.acting import acting, applies
-from requests_app.work.exclusions import exclusions_accept, exclusions_too_many, files_taken, only_bad_input_left
-from requests_app.work.left import record_left_out
+from requests_app.models import AFTER_WORK, HoldCode, Request, RequestStatus, RequestTransition, Round, Workflow
+from requests_app.services.acting import acting, applies, give_up
+from requests_app.services.input_files import input_files_exclude
+from requests_app.work.exclusions import exclusions_accept, exclusions_too_many, only_bad_input_left
 from requests_app.work.overrides import Overrides, check_pins, max_rescues, overrides_of
-from requests_app.work.rounds import (
-    RoundFiles,
-    dag_fenced_last,
-    dag_run_last,
-    rescue_kind,
-    round_close,
-    round_files_read,
-    round_open,
-)
+from requests_app.work.rounds import RoundFiles, dag_fenced_last, dag_run_last, rescue_kind, round_files_read, round_open
 from requests_app.work.spec import spec_of
 from sites_app.models import Site
 from sites_app.services import site_ban_by_operator
 from wms2.errors import InvalidTransition
 
 S = RequestStatus
-#: More files than these are not a person's decision.
-MAX_FILES = 10_000
 
 
 class ReleaseMode(StrEnum):
@@ -88,7 +75,7 @@ def request_release(
             _refuse_without_workflow(asked)
         else:
             if plan.mode is ReleaseMode.NEXT_ROUND:
-                _close_round(workflow, files, f"released for the next round: {reason}")
+                give_up(request, f"released for the next round: {reason}", files)
             _apply(request, workflow, asked, actor, reason)
         ready = workflow is not None and (workflow.input_imported_at is not None or not workflow.input_dataset)
         to = S.VALIDATING_OUTPUTS if held_after_work(request) else S.QUEUED if ready else S.SUBMITTED
@@ -174,12 +161,6 @@ def _lost_dag(round_: Round) -> DAG | None:
     return newest if newest is not None and newest.outcome.get("lost") else None
 
 
-def _close_round(workflow: Workflow, files: RoundFiles, reason: str) -> None:
-    round_ = round_open(workflow)
-    if round_ is not None:
-        round_close(round_=round_, reason=reason, bad_input=files.bad_input(round_))
-
-
 def _apply(request: Request, workflow: Workflow, asked: Changes, actor: str, reason: str) -> None:
     if asked.overrides.set_fields():
         request.overrides = {**request.overrides, **asked.overrides.set_fields()}
@@ -191,7 +172,7 @@ def _apply(request: Request, workflow: Workflow, asked: Changes, actor: str, rea
             raise InvalidTransition(f"site_bans: {name} is not a site of CRIC")
         site_ban_by_operator(site=site, actor=actor, reason=reason, workflow=workflow, insist=True)
     if asked.excluded_files:
-        _exclude(workflow, asked.excluded_files, actor, reason)
+        input_files_exclude(workflow=workflow, lfns=asked.excluded_files, actor=actor, reason=reason)
     if asked.accept_excluded:
         exclusions_accept(workflow=workflow, actor=actor, reason=reason)
     if request.hold_code == HoldCode.EXCLUDED and exclusions_too_many(request, workflow):
@@ -199,20 +180,6 @@ def _apply(request: Request, workflow: Workflow, asked: Changes, actor: str, rea
             "it would be held again: let input files in again, accept with accept_excluded that they are left out, "
             "or give it another max_excluded_fraction"
         )
-
-
-def _exclude(workflow: Workflow, lfns: Sequence[str], actor: str, reason: str) -> None:
-    if len(lfns) > MAX_FILES:
-        raise InvalidTransition(f"excluded_files: {len(lfns)} are too many; at most {MAX_FILES} at a time")
-    known = set(InputFile.objects.filter(workflow=workflow, lfn__in=lfns).values_list("lfn", flat=True))
-    strangers = sorted(set(lfns) - known)
-    if strangers:
-        raise InvalidTransition(f"excluded_files: {len(strangers)} are not among its input files, e.g. {strangers[0]}")
-    taken = sorted(files_taken(workflow, lfns))
-    if taken:
-        raise InvalidTransition(f"excluded_files: {taken[0]} is processed already; its output would have to be invalidated")
-    files = [ExcludedFile(lfn, f"excluded by {actor}: {reason}", ExclusionKind.OPERATOR) for lfn in sorted(known)]
-    record_left_out(workflow, spec_of(workflow), LeftOut(files=files), actor=actor)
 
 
 def _refuse_without_workflow(asked: Changes) -> None:
@@ -229,6 +196,3 @@ def _evidence(mode: ReleaseMode | None, asked: Changes) -> dict[str, Any]:
     if asked.accept_excluded:
         found["accept_excluded"] = True
     return found
-
-
-__all__ = ["Changes", "ReleaseMode", "ReleasePlan", "release_plan", "request_release"]

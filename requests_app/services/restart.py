@@ -11,12 +11,12 @@ from typing import Any
 
 from outputs_app.owning import valid_names
 from requests_app import intake, states
-from requests_app.intake.versions import next_version
+from requests_app.intake.documents import next_version
 from requests_app.models import CleanupPolicy, Request, RequestStatus, StopIntent, Workflow
 from requests_app.reqmgr2.reports import report_next_version
-from requests_app.selectors.versions import versions_before
-from requests_app.services.acting import acting, applies, may_run, stop_first
-from requests_app.services.intake import Belonging, request_import
+from requests_app.selectors.versions import requests_before
+from requests_app.services.acting import acting, applies, may_run, put, stop_first
+from requests_app.services.intake import Received, request_import
 from requests_app.services.stopping import fail_now
 from requests_app.services.workflow import draft_of
 from requests_app.work.groups import related_move
@@ -59,10 +59,12 @@ def request_restart(
             return Request.objects.get(request_name=request.superseded_by_request)
         name = request_name or successor_name(request)
         document = document if document is not None else next_version(request.request_data)
-        belonging = Belonging(outputs=_outputs(request, document, name), family_of=request.request_name, reason=reason)
+        outputs, family = _outputs(request, document, name), request.request_name
+        asked = Received(submit=False, outputs=outputs, family_of=family, family_reason=reason)
         seen = Seen.of(document) if request_name is not None and document.get("RequestName") == request_name else None
-        new = request_import(document=document, request_name=name, actor=actor, submit=False, belonging=belonging, seen=seen)
-        Request.objects.filter(pk=new.pk).update(
+        new = request_import(document=document, request_name=name, actor=actor, asked=asked, seen=seen)
+        put(
+            new,
             previous_version_request=request,
             cleanup_policy=cleanup_policy or request.cleanup_policy,
             urgent=request.urgent,
@@ -71,11 +73,9 @@ def request_restart(
             **before_steps(request),
         )
         related_move(request, new)
-        new.refresh_from_db()
         if request_name is None:
             report_next_version(new, request)
-        Request.objects.filter(pk=request.pk).update(superseded_by_request=new.request_name)
-        request.superseded_by_request = new.request_name
+        put(request, superseded_by_request=new.request_name)
         if not stop_first(request, StopIntent.RESTART, actor, reason):
             if request.status != S.FAILED:
                 fail_now(request, actor, reason, files)
@@ -97,8 +97,7 @@ def successor_drop(request: Request, why: str) -> None:
     if new is not None:
         related_move(new, request)
         states.transition(new, S.ABORTED, actor="lifecycle", reason=why)
-        Request.objects.filter(pk=request.pk).update(superseded_by_request="")
-        request.superseded_by_request = ""
+        put(request, superseded_by_request="")
 
 
 def restart_refused(request: Request) -> str:
@@ -113,7 +112,7 @@ def restart_refused(request: Request) -> str:
         return f"It is {request.get_status_display()}; it can be restarted when it is held, runs or has failed."
     if request.derived_by or request.derived_from_id:
         return f"It shares its work with {request.derived_by or request.derived_from_id}: import the document anew instead."
-    versions = versions_before(request) + 1
+    versions = len(requests_before(request)) + 1
     if versions >= conf().max_versions:
         return f"It is version {versions} already; max_versions is {conf().max_versions}."
     return ""
@@ -122,7 +121,7 @@ def restart_refused(request: Request) -> str:
 def successor_name(request: Request) -> str:
     """``<name>_v<N>``, the first that is free."""
     stem = _OUR_SUFFIX.sub("", request.request_name) if request.previous_version_request_id else request.request_name
-    number = versions_before(request) + 2
+    number = len(requests_before(request)) + 2
     while Request.objects.filter(request_name=f"{stem}_v{number}").exists():
         number += 1
     return f"{stem}_v{number}"

@@ -26,9 +26,6 @@ def request_stop(*, request: Request, actor: str, reason: str, mode: StopMode = 
 
     Args:
         mode: NOW removes the DAG, jobs that run are lost; DRAIN lets the work units that run finish, and starts no other.
-
-    Raises:
-        InvalidTransition: the request has ended, or has not begun.
     """
     with acting(request, actor, "request_stop", reason, mode=mode.value):
         if not applies(request, stop_refused):
@@ -87,11 +84,7 @@ def force_refused(request: Request) -> str:
 
 
 def request_fail(*, request: Request, actor: str, reason: str) -> None:
-    """End the request as failed; what it has registered is listed for invalidation. Only people do this.
-
-    Raises:
-        InvalidTransition: it has ended otherwise, or was never tried: then it is aborted instead.
-    """
+    """End the request as failed; what it has registered is listed for invalidation. Only people do this."""
     files = round_files_at_rest(request)
     with acting(request, actor, "request_fail", reason):
         if not applies(request, fail_refused):

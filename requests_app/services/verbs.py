@@ -1,4 +1,5 @@
-"""The plain verbs: submit, abort, hold, priority, note, pins, production steps (spec 6.2.1), and several of them at once (PATCH).
+"""The plain verbs: submit, abort, hold, priority, note, pins, production steps (spec 6.2.1), sites, validation (ADR 0083), and
+several of them at once (PATCH).
 
 Each is idempotent, has an actor and a reason, and only records intent.
 
@@ -8,18 +9,22 @@ Refused verbs raise InvalidTransition (409) and are audited too (docs/design/con
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
 from django.db import transaction
 
+from outputs_app.models import ProcessingBlock
 from outputs_app.reconciliation.services import comparisons_ask
 from outputs_app.selectors import datasets_told
-from requests_app import states
+from outputs_app.validation import validation_again, validation_tend
+from requests_app import intake, states
 from requests_app.feed import tell
 from requests_app.models import AFTER_WORK, TERMINAL, HoldCode, Request, RequestStatus, StopIntent, Workflow
-from requests_app.services.acting import acting, applies, give_up, may_run, stop_first, stopped_for
+from requests_app.services.acting import acting, applies, give_up, may_run, put, stop_first, stopped_for
 from requests_app.services.stopping import ended_follow_up
 from requests_app.states import hold_changes
 from requests_app.work.groups import related_move
@@ -27,13 +32,23 @@ from requests_app.work.ledger import ledger_of
 from requests_app.work.overrides import PINS, check_pins, overrides_of
 from requests_app.work.production_steps import share_done, steps_passed, steps_read, steps_refused
 from requests_app.work.rounds import round_files_at_rest
-from requests_app.work.spec import spec_of
+from requests_app.work.spec import spec_of, spec_to_json
+from sites_app.bans import bans_active
+from sites_app.models import Site
+from sites_app.selectors import candidate_sites, known_site_names
+from sites_app.services import site_ban_by_operator, site_unban_by_operator
+from wms2 import clock
 from wms2.audit import audit
 from wms2.errors import InvalidTransition
 from wms2.verbs import Already
 
 S = RequestStatus
 MAX_PRIORITY = 999_999
+#: What a ban says of a site that has been taken off the lists; it is lifted when the site comes back.
+LEFT = "no longer on the request's site lists"
+_FOR_GOOD = timedelta(days=3650)
+#: Before these nothing is validated yet; in between, what is not validated would be taken for lost, and made again.
+_VALIDATED = (S.VALIDATING_OUTPUTS, S.WAITING_INTEGRITY, S.COMPLETED)
 #: Ends after which a priority means nothing.
 _OVER = (*TERMINAL, S.COMPLETED, S.CLEANING)
 
@@ -61,11 +76,7 @@ def submit_refused(request: Request) -> str:
 
 
 def request_abort(*, request: Request, actor: str, reason: str) -> None:
-    """End the request for good, at any moment. Done twice it is done once.
-
-    Raises:
-        InvalidTransition: it has ended otherwise.
-    """
+    """End the request for good, at any moment. Done twice it is done once."""
     files = round_files_at_rest(request)
     with acting(request, actor, "request_abort", reason):
         if not applies(request, abort_refused):
@@ -73,7 +84,7 @@ def request_abort(*, request: Request, actor: str, reason: str) -> None:
         if not stop_first(request, StopIntent.ABORT, actor, reason):
             if request.status == S.NEW:  # one that would have replaced another and never began: that may be restarted again
                 for old in Request.objects.filter(superseded_by_request=request.request_name):
-                    Request.objects.filter(pk=old.pk).update(superseded_by_request="")
+                    put(old, superseded_by_request="")
                     related_move(request, old)
             states.transition(request, S.ABORTED, actor=actor, reason=reason)
             give_up(request, reason, files)
@@ -91,17 +102,12 @@ def abort_refused(request: Request) -> str:
 
 
 def request_complete(*, request: Request, actor: str, reason: str) -> None:
-    """Plan nothing more: it completes with what is done, once that is registered. A running DAG is stopped first.
-
-    Raises:
-        InvalidTransition: it has ended, or nothing of it is planned yet: then it is aborted instead.
-    """
+    """Plan nothing more: it completes with what is done, once that is registered. A running DAG is stopped first."""
     files = round_files_at_rest(request)
     with acting(request, actor, "request_complete", reason):
         if not applies(request, complete_refused):
             return
-        Request.objects.filter(pk=request.pk).update(complete_early=True)
-        request.complete_early = True
+        put(request, complete_early=True)
         if request.status == S.HELD:
             give_up(request, reason, files)
             states.transition(request, S.QUEUED, actor=actor, reason=reason)
@@ -148,8 +154,7 @@ def request_set_priority(*, request: Request, priority: int, actor: str, reason:
         raise InvalidTransition(f"priority {priority} is not between 0 and {MAX_PRIORITY}")
     with acting(request, actor, "request_set_priority", f"{request.priority} -> {priority}: {reason}"):
         applies(request, priority_refused)
-        Request.objects.filter(pk=request.pk).update(priority=priority)
-        request.priority = priority
+        put(request, priority=priority)
 
 
 def priority_refused(request: Request) -> str:
@@ -161,17 +166,12 @@ def request_note(*, request: Request, notes: str, actor: str, reason: str) -> No
     """Put an operator's remark in place of the one before; an empty one takes it away. Feed and audit keep them all."""
     with acting(request, actor, "request_note", reason, notes=notes):
         if notes != request.notes:
-            Request.objects.filter(pk=request.pk).update(notes=notes)
-            request.notes = notes
+            put(request, notes=notes)
             tell("request.note", request, notes=notes, actor=actor, reason=reason)
 
 
 def request_compare(*, request: Request, actor: str, reason: str) -> None:
-    """Have its output datasets compared with DBS and Rucio as soon as a worker has time.
-
-    Raises:
-        InvalidTransition: nothing of it was told there yet.
-    """
+    """Have its output datasets compared with DBS and Rucio as soon as a worker has time."""
     with acting(request, actor, "request_compare", reason):
         applies(request, compare_refused)
         comparisons_ask(datasets_told(request.pk))
@@ -207,8 +207,7 @@ def request_set_steps(
                 f"production_steps: {share:.1%} are done, so the step at {wanted[0].fraction:.1%} is passed already and would"
                 " stop the DAG at once; send confirm if that is meant"
             )
-        request.production_steps = [step.model_dump() for step in wanted]
-        Request.objects.filter(pk=request.pk).update(production_steps=request.production_steps)
+        put(request, production_steps=[step.model_dump() for step in wanted])
 
 
 def request_pin(*, request: Request, actor: str, reason: str, **pins: int | list[str]) -> None:
@@ -220,11 +219,10 @@ def request_pin(*, request: Request, actor: str, reason: str, **pins: int | list
     with acting(request, actor, "request_pin", reason, **pins):
         applies(request, priority_refused)
         kept = {name: value for name, value in request.overrides.items() if name not in PINS}
-        request.overrides = {**kept, **pins}
+        put(request, overrides={**kept, **pins})
         workflow = Workflow.objects.filter(request=request).first()
         if workflow is not None:
             check_pins(overrides_of(request), spec_of(workflow))
-        Request.objects.filter(pk=request.pk).update(overrides=request.overrides)
 
 
 def request_set_retries(*, request: Request, actor: str, reason: str, effect_max_retry_seconds: int | None = None) -> None:
@@ -238,23 +236,17 @@ def request_set_pools(*, request: Request, actor: str, reason: str, pools: Seque
 
 
 def _override(request: Request, actor: str, action: str, reason: str, name: str, value: object) -> None:
-    with acting(request, actor, action, reason, **({} if value is None else {name: value})):
-        request.overrides = {other: kept for other, kept in request.overrides.items() if other != name}
-        if value is not None:
-            request.overrides[name] = value
-        Request.objects.filter(pk=request.pk).update(overrides=request.overrides)
+    wanted = {} if value is None else {name: value}
+    with acting(request, actor, action, reason, **wanted):
+        kept = {other: kept for other, kept in request.overrides.items() if other != name}
+        put(request, overrides={**kept, **wanted})
 
 
 def request_set_adaptive(*, request: Request, adaptive: bool, actor: str, reason: str) -> None:
-    """Let it go on in rounds that are sized by what was measured, or by its hints; from the next round on.
-
-    Raises:
-        InvalidTransition: the request is over.
-    """
+    """Let it go on in rounds that are sized by what was measured, or by its hints; from the next round on."""
     with acting(request, actor, "request_set_adaptive", reason, adaptive=adaptive):
         applies(request, priority_refused)
-        request.adaptive = adaptive
-        Request.objects.filter(pk=request.pk).update(adaptive=adaptive)
+        put(request, adaptive=adaptive)
 
 
 def request_change(
@@ -298,3 +290,65 @@ def _together(verbs: Sequence[Callable[[], None]], name: str, actor: str, reason
     except InvalidTransition as error:  # the refused verb's own entry went with the transaction
         audit(actor=actor, action="request_change", target=name, reason=reason, refused=True, why=str(error))
         raise
+
+
+def request_set_sites(
+    *, request: Request, site_whitelist: Sequence[str], actor: str, reason: str, site_blacklist: Sequence[str] = ()
+) -> None:
+    """Replace the site lists. Further rounds are planned for them; a rescue avoids sites that are gone; running jobs go on.
+
+    Raises:
+        InvalidTransition: no site is left, one is unknown, or the request is over.
+    """
+    white, black = sorted(set(site_whitelist)), sorted(set(site_blacklist))
+    with acting(request, actor, "request_set_sites", reason, site_whitelist=white, site_blacklist=black):
+        applies(request, priority_refused)
+        if not set(white) - set(black):
+            raise InvalidTransition("the site lists leave no site")
+        known = known_site_names()
+        unknown = sorted({*white, *black} - known)
+        if known and unknown:
+            raise InvalidTransition(f"{unknown[0]} is not a site of CRIC")
+        document = intake.with_sites(request.request_data, white, black)
+        put(request, request_data=document, prepared=None)
+        workflow = Workflow.objects.filter(request=request).first()
+        if workflow is not None:
+            before = candidate_sites(workflow)
+            spec = replace(spec_of(workflow), site_whitelist=tuple(white), site_blacklist=tuple(black))
+            workflow.spec = spec_to_json(spec)
+            workflow.save(update_fields=["spec"])
+            _bans(workflow, before - candidate_sites(workflow), candidate_sites(workflow) - before, actor, reason)
+
+
+def _bans(workflow: Workflow, gone: frozenset[str], back: frozenset[str], actor: str, reason: str) -> None:
+    """The files of a DAG are fixed; what its rescue avoids is not."""
+    until, told = clock.now() + _FOR_GOOD, f"{LEFT}: {reason}"
+    for site in Site.objects.filter(name__in=gone):
+        site_ban_by_operator(site=site, actor=actor, reason=told, workflow=workflow, expires_at=until, insist=True)
+    for ban in bans_active().filter(site_id__in=back, workflow_id=workflow.pk, reason__startswith=LEFT).select_related("site"):
+        site_unban_by_operator(site=ban.site, actor=actor, reason=reason, workflow=workflow, ban_id=ban.pk)
+
+
+def request_validate(*, request: Request, actor: str, reason: str, every_checksum: bool = False) -> None:
+    """Validate all its blocks again."""
+    with acting(request, actor, "request_validate", reason, every_checksum=every_checksum):
+        applies(request, validate_refused)
+        _again(request, ProcessingBlock.objects.filter(workflow=request.workflow).values_list("pk", flat=True), every_checksum)
+
+
+def block_validate(*, block: ProcessingBlock, actor: str, reason: str, every_checksum: bool = False) -> None:
+    """Validate one block again."""
+    request = block.workflow.request
+    with acting(request, actor, "block_validate", reason, block=block.dbs_block_name, every_checksum=every_checksum):
+        applies(request, validate_refused)
+        _again(request, [block.pk], every_checksum)
+
+
+def _again(request: Request, block_ids: Collection[Any], every_checksum: bool) -> None:
+    validation_again(block_ids, every_checksum=every_checksum)
+    validation_tend(workflow_id=request.workflow.pk, request_id=request.pk, request_epoch=request.epoch)
+
+
+def validate_refused(request: Request) -> str:
+    """Why its blocks cannot be validated again now; empty if they can."""
+    return "" if request.status in _VALIDATED else f"It is {request.get_status_display()}; only when validating or completed."

@@ -14,7 +14,7 @@ from dags_app.planning.sizing import sizes_from_json
 from outputs_app.models import OutputFile
 from requests_app.models import Request, RequestStatus
 from requests_app.selectors.rounds import rounds_of
-from requests_app.services import request_hold, request_import, request_pin, request_release, request_stop
+from requests_app.services import Received, request_hold, request_import, request_pin, request_release, request_stop
 from tests.pool import condor
 from tests.support.faults import fault
 from tests.support.outcomes import assert_completed, ended, status
@@ -45,7 +45,9 @@ def processing_memory(dag: DAG) -> set[int]:
     " COMPLETED, each event once; blocks of two units each, over five rounds, with one tape rule each",
 )
 def test_rounds_go_on_from_what_those_before_measured_and_lose_nothing(ready: None) -> None:
-    request = request_import(document=small_request(EVENTS, PER_JOB), request_name=None, actor="tester", adaptive=True)
+    request = request_import(
+        document=small_request(EVENTS, PER_JOB), request_name=None, actor="tester", asked=Received(adaptive=True)
+    )
     pins = {"events_per_job": PER_JOB, "jobs_per_work_unit": PER_UNIT // PER_JOB, "work_units_per_round": 2}
     request_pin(request=request, actor="tester", reason="three small rounds", **pins)
     told = {"request": request, "actor": "tester", "reason": "test"}

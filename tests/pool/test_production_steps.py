@@ -9,7 +9,7 @@ import pytest
 
 from dags_app.models import DAG, DAGKind
 from requests_app.models import Request, RequestStatus, RequestTransition
-from requests_app.services import request_import
+from requests_app.services import Received, request_import
 from tests.support.faults import fault
 from tests.support.outcomes import assert_completed, ended
 from tests.support.stack import small_request, worker
@@ -24,7 +24,7 @@ def imported(units: int, priority: int, steps: list[dict[str, Any]]) -> Request:
     """A request of so many units of one job."""
     document = small_request(units * PER_JOB, PER_JOB)
     document["createRequest"]["RequestPriority"] = priority
-    return request_import(document=document, request_name=None, actor="tester", production_steps=steps)
+    return request_import(document=document, request_name=None, actor="tester", asked=Received(production_steps=steps))
 
 
 @fault(

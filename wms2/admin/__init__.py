@@ -7,5 +7,3 @@ Does not own: what a verb does or whom it concerns; each app declares its own (`
 from wms2.admin import rows
 from wms2.admin.readonly import BY_REQUEST, OF_REQUEST, ReadOnlyAdmin, rows_admin
 from wms2.admin.shown import badge_column, link_column, since_column
-
-__all__ = ["BY_REQUEST", "OF_REQUEST", "ReadOnlyAdmin", "badge_column", "link_column", "rows", "rows_admin", "since_column"]

@@ -120,8 +120,9 @@ class VerbsAdmin(ModelAdmin):
         return super().change_view(request, object_id, form_url, {**(extra_context or {}), **own})
 
     def row_links(self, row: Any) -> list[tuple[str, str]]:
-        """(text, address) of further buttons on a row's page."""
-        return [(text, list_url(model, f"{_lookup(model, by)}={row.pk}")) for text, model, by in self.links]
+        """(text, address) of further buttons on a row's page: its live page, if it has one, and lists."""
+        live = [("Live page", row.get_absolute_url())] if hasattr(row, "get_absolute_url") else []
+        return [*live, *((text, list_url(model, f"{_lookup(model, by)}={row.pk}")) for text, model, by in self.links)]
 
     def verb_rows(self, keys: Sequence[str]) -> list[Any]:
         """The rows of these keys, those that exist."""

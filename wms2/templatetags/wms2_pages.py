@@ -19,6 +19,7 @@ from wms2.tones import tone
 register = template.Library()
 register.filter("ago", words.ago)
 register.filter("lasting", words.duration)
+register.filter("tone", lambda status: tone(str(status)))
 
 
 @register.simple_tag

@@ -20,6 +20,8 @@ from wms2.conf import conf
 from wms2.errors import ServiceError
 
 _DRAFT = TypeAdapter(Draft)
+#: Options that the service takes as they are.
+_ASKED = ("urgent", "adaptive", "family_of", "family_reason", "in_group", "depends_on")
 
 
 class Command(BaseCommand):
@@ -82,24 +84,12 @@ class Command(BaseCommand):
         )
 
     def _import(self, document: dict[str, object], options: dict[str, Any]) -> None:
-        name = options["name"]
-        related = (options["family_of"], options["family_reason"], options["in_group"], options["depends_on"])
-        belonging = services.Belonging((), *related)
-        checked = services.request_check(document=document, request_name=name, belonging=belonging)
-        status = None
+        asked = services.Received(**{name: options[name] for name in _ASKED}, pools=options["pool"])
+        named: dict[str, Any] = {"document": document, "request_name": options["name"], "asked": asked}
+        checked, status = services.request_check(**named), None
         if not options["check"]:
             actor = f"{getpass.getuser()} (command line)"
-            request = services.request_import(
-                document=document,
-                request_name=name,
-                actor=actor,
-                urgent=options["urgent"],
-                adaptive=options["adaptive"],
-                pools=options["pool"],
-                belonging=belonging,
-                checked=checked,
-            )
-            status = str(request.status)
+            status = str(services.request_import(**named, actor=actor, checked=checked).status)
         self._show(checked.spec, status, as_json_text=options["as_json"])
 
     def _show(self, spec: WorkflowSpec, status: str | None, *, as_json_text: bool) -> None:

@@ -9,7 +9,7 @@ import pytest
 from outputs_app.models import BlockValidation, OutputDataset
 from requests_app.lifecycle import planning
 from requests_app.models import HoldCode, InputFile, Request, RequestStatus, RequestTransition
-from requests_app.services import Belonging, request_abort, request_depend, request_import, request_release, request_restart
+from requests_app.services import Received, request_abort, request_depend, request_import, request_release, request_restart
 from tests.support.scripted import documents, tour
 from tests.support.scripted.catalogues import Source, SourceFile
 from tests.support.scripted.invariants import check
@@ -35,8 +35,9 @@ def in_dbs(world: World, dataset: str) -> None:
 
 def child_of(parent: Request, dataset: str = "", **more: Any) -> Request:
     document = documents.reprocessing(dataset or written_by(parent), files_per_job=1)
-    belonging = Belonging(depends_on=(parent.request_name,), **more)
-    return request_import(document=document, request_name=None, actor="olga", belonging=belonging)
+    return request_import(
+        document=document, request_name=None, actor="olga", asked=Received(depends_on=(parent.request_name,), **more)
+    )
 
 
 def test_a_dependent_waits_however_long_and_begins_when_its_parent_has_completed(world: World) -> None:
@@ -141,9 +142,7 @@ def test_what_has_begun_depends_on_nobody_new(world: World) -> None:
 
 def test_children_of_a_group_complete_together_though_one_is_short_and_goes_back(world: World) -> None:
     first, second = (
-        request_import(
-            document=documents.generation(200), request_name=None, actor="olga", belonging=Belonging(in_group="sample")
-        )
+        request_import(document=documents.generation(200), request_name=None, actor="olga", asked=Received(in_group="sample"))
         for _ in range(2)
     )
     for each in (first, second):

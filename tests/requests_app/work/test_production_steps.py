@@ -11,6 +11,7 @@ from dags_app.models import DAG, DAGKind
 from dags_app.services.stop import halt_file
 from requests_app.models import Request, RequestStatus, RequestTransition, StopIntent
 from requests_app.services import (
+    Received,
     request_abort,
     request_hold,
     request_import,
@@ -40,7 +41,9 @@ WORLD = {"MAX_WORK_UNITS_PER_DAG": str(UNITS)}
 
 def started(world: World, steps: list[dict[str, Any]]) -> tuple[Request, Job]:
     """Ten units run, at priority 100,000."""
-    request = request_import(document=documents.generation(100 * UNITS), request_name=None, actor="olga", production_steps=steps)
+    request = request_import(
+        document=documents.generation(100 * UNITS), request_name=None, actor="olga", asked=Received(production_steps=steps)
+    )
     world.cycle()
     assert status(request) is S.ACTIVE
     return request, world.job_of(request)
@@ -236,7 +239,10 @@ def test_steps_that_the_request_cannot_have_are_refused(fields: dict[str, Any], 
     document = documents.generation(100) | {"RequestPriority": fields.get("priority", 100_000)}
     with pytest.raises(DocumentRefused, match=f"production_steps: .*{problem}"):
         request_import(
-            document=document, request_name=None, actor="olga", production_steps=STEPS, urgent=fields.get("urgent", False)
+            document=document,
+            request_name=None,
+            actor="olga",
+            asked=Received(production_steps=STEPS, urgent=fields.get("urgent", False)),
         )
     assert not Request.objects.filter(request_name=document["RequestName"]).exists()
 

@@ -25,7 +25,7 @@ from outputs_app.models import (
     ProcessingBlock,
 )
 from requests_app.models import HoldCode, InputFile, Request, RequestStatus, RequestTransition, Workflow
-from requests_app.selectors.versions import versions_before
+from requests_app.selectors.versions import requests_before
 from requests_app.work.overrides import overrides_of
 from sites_app.bans import bans_active
 from sites_app.models import Site, SiteStatus
@@ -181,7 +181,7 @@ def _versions(requests: dict[str, Request]) -> None:
         old = requests.get(request.previous_version_request_id or "")
         if old is None:
             continue
-        assert versions_before(request) < conf().max_versions, f"{request.request_name} is one version too many"
+        assert len(requests_before(request)) < conf().max_versions, f"{request.request_name} is one version too many"
         if request.status == S.NEW:
             assert old.status == S.STOPPING, f"{request.request_name} waits for {old.request_name}, which is {old.status}"
         elif request.status not in (S.ABORTED, S.CLEANING, S.CLEANED):

@@ -39,6 +39,7 @@ BY: dict[str, Any] = {"actor": "op", "reason": "by the test"}
 #: Services that take an actor and are no verb of their own, or reach outside the scripted world.
 NOT_DRIVEN = {
     "request_import": "taking documents in is what begins each life",
+    "input_files_exclude": "what a release of a held request writes",
     "group_join": "what request_group and the import write",
     "fail_now": "the last step of request_fail",
     "lost_confirm": "what schedd_confirm_lost writes on a row",

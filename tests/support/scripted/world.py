@@ -32,7 +32,7 @@ from requests_app.lifecycle.credentials import credentials_watch
 from requests_app.lifecycle.draining import drains_go_on
 from requests_app.lifecycle.leader import leading
 from requests_app.models import EVALUATED, Request, RequestStatus
-from requests_app.services import request_import
+from requests_app.services import Received, request_import
 from sites_app.models import Schedd, ScheddState, Site, SiteRse
 from sites_app.services import site_bans_expire, sites_drained
 from tests.support.rows import schedd_row
@@ -160,7 +160,7 @@ class World:
 
     def request(self, document: dict[str, Any], *, submit: bool = True) -> Request:
         """Take a document in."""
-        return request_import(document=document, request_name=None, actor="tester", submit=submit)
+        return request_import(document=document, request_name=None, actor="tester", asked=Received(submit=submit))
 
     # --- processes that come by; each may die
 

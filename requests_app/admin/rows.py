@@ -1,0 +1,140 @@
+"""Rows of requests_app that are only looked at, and the limits that operators change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.contrib import admin
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import reverse
+
+from dags_app.models import StepMeasurement
+from requests_app import models
+from requests_app.control_verbs import limit_rows
+from requests_app.models import Limit, RequestStatus, RequestTransition
+from requests_app.selectors.admission import config_in_force
+from wms2.admin import BY_REQUEST, OF_REQUEST, ReadOnlyAdmin, rows_admin, since_column
+from wms2.admin.filters import recent_values
+from wms2.admin.shown import EMPTY, badge
+from wms2.admin.verbs import verb_url
+from wms2.api.permissions import is_operator
+from wms2.words import word
+
+rows_admin(
+    models.Workflow, "__str__", "status", "request", "splitting_algo", "input_dataset", "requested_events", filters=("status",),
+    parts=("request__request_name", "input_dataset"), order=("-number",),
+)  # fmt: skip
+
+rows_admin(
+    models.Round, "__str__", "workflow", "created_at", "closed_at", search=OF_REQUEST,
+    links=(("Measurements", StepMeasurement, "round"),),
+)  # fmt: skip
+
+rows_admin(
+    models.InputFile, "lfn", "workflow", "events", "size_bytes", "excluded_kind", "excluded_reason", "excluded_by",
+    since_column("excluded_at", "left out"), since_column("waiting_since", "waits for a site"), "waiting_reason",
+    filters=("excluded_kind", ("waiting_since", admin.EmptyFieldListFilter)), search={**OF_REQUEST, "lfn": "a whole LFN"},
+)  # fmt: skip
+
+# Lumis that requests split by lumi want, and those that nobody can give.
+rows_admin(models.InputLumis, "id", "workflow", "run", "span", "fate", "reason", filters=("fate",), search=OF_REQUEST)
+
+# One row for each dataset that some request mixes; read again when it is older than ``WMS2_PILEUP_CACHE_SECONDS``.
+rows_admin(models.PileupDataset, "name", "=resolved_at", search={"name": "a dataset's whole name"}, order=("name",))
+
+rows_admin(
+    models.PileupBlock, "name", "dataset", "events", "rses",
+    search={"name": "a block's whole name", "dataset__name": "a dataset's whole name"}, order=("id",),
+)  # fmt: skip
+
+rows_admin(
+    models.Harvest, "dataset", "run", "request", "state", "job", "attempts", "problem", "next_try_at", "ended_at",
+    filters=("state",), search={**BY_REQUEST, "dataset": "a dataset's whole name"},
+)  # fmt: skip
+
+rows_admin(models.RequestGroup, "name", "note", "created_by", "=created_at", parts=("name",))
+
+# What was last seen in ReqMgr2, newest first; refused ones have no request here.
+rows_admin(
+    models.ReqMgr2Request, "name", "request", "status", "compared_at", "elements", "problem", filters=("over", "elements"),
+    search={"name": "a request's whole name in ReqMgr2"},
+)  # fmt: skip
+
+
+@admin.display(description="from")
+def from_badge(row: RequestTransition) -> str:
+    """The former status."""
+    return badge(row.from_status, word(RequestStatus, row.from_status).label) if row.from_status else EMPTY
+
+
+@admin.display(description="to")
+def to_badge(row: RequestTransition) -> str:
+    """The new status."""
+    return badge(row.to_status, word(RequestStatus, row.to_status).label)
+
+
+rows_admin(RequestTransition, "=at", "request", from_badge, to_badge, "actor", "reason", search=BY_REQUEST)
+
+_COUNTERS = ("=at", "request", "units_done", "units", "jobs_running", "jobs_idle")
+rows_admin(models.Progress, *_COUNTERS, search=BY_REQUEST)
+rows_admin(models.ProgressSample, *_COUNTERS, "mean", filters=("mean",), search=BY_REQUEST)
+rows_admin(models.EventFeed, "id", "last", "removed")
+rows_admin(models.Event, "position", "=at", "kind", "request", filters=(recent_values("kind"),), search=BY_REQUEST)
+
+rows_admin(models.Lease, "name", "owner", "process", "epoch", "heartbeat_at", "expires_at")
+
+# When each request was looked at, and when it is due again.
+rows_admin(
+    models.EvaluationLease, "request", "=due_at", "owner", "epoch", "=expires_at", "evaluated_at", search=BY_REQUEST,
+    order=("pk",),
+)  # fmt: skip
+
+# What no retry brings on any more; why, and what to do, is said by the page of its verbs.
+rows_admin(
+    models.DeadLetter, "what", "kind", "request", "attempts", "since", "last_error", filters=("kind",), order=("since",),
+    search={**BY_REQUEST, "row": "a row's number or a task's name"},
+)  # fmt: skip
+
+rows_admin(models.Reconciliation, "id", "asked_by", "reason", "=asked_at", "=begun_at", "=ended_at", "found")
+rows_admin(models.KeptAccount, "workflow_id", "summary", "violation", "counted_at", "took_seconds", order=("pk",))
+
+# How the service stands; its history is the audit's, target "level".
+rows_admin(models.ServiceLevel, "name", "level", "reason", "=since", "stopped_by", "stopped_reason", "trouble", "=updated_at")
+
+rows_admin(
+    models.AdmissionLimit, "kind", "name", "least_priority", "max_dags", "rate_per_hour", "burst", "reason", "actor",
+    "updated_at", filters=("kind",), parts=("name",), order=("kind", "name"),
+)  # fmt: skip
+
+rows_admin(models.AdmissionBucket, "kind", "name", "=full_at", filters=("kind",), parts=("name",))
+rows_admin(models.AdmissionState, "stopped", "flooded_since", "passed_over")
+rows_admin(models.Installation, "instance", "environment", "=created_at")
+
+
+@admin.register(Limit)
+class LimitAdmin(ReadOnlyAdmin):
+    """All limits that can be changed at run time, those that nobody changed included."""
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """The table of limits instead of the table of rows."""
+        acts = is_operator(request.user)
+        context = {
+            **self.admin_site.each_context(request),
+            **(extra_context or {}),
+            "title": "Limits",
+            "opts": self.opts,
+            "limits": [
+                {"row": limit, "url": verb_url(Limit, "change", [limit.name]) if acts else ""} for limit in config_in_force()
+            ],
+            "media": self.media,
+        }
+        return TemplateResponse(request, "admin/wms2/limits.html", context)
+
+    def verb_rows(self, keys: Sequence[str]) -> list[Limit]:
+        """Those that nobody changed included."""
+        return limit_rows(keys)
+
+    def _url(self, row: Any) -> str:
+        return reverse("admin:requests_app_limit_changelist")

@@ -1,0 +1,141 @@
+"""Lists of rows beside requests: groups (ADR 0087), DQM harvestings, dead letters. Verbs are made from the apps' declarations."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import django_filters
+from rest_framework import serializers
+from rest_framework.request import Request as HttpRequest
+from rest_framework.response import Response
+
+import requests_app.verbs  # noqa: F401  declares them
+from requests_app.models import DeadLetter, Harvest, HarvestState, LetterKind, RequestGroup
+from requests_app.selectors.parts import harvests_shown
+from requests_app.selectors.requests import groups_shown
+from requests_app.services.letters import ADVICE, letters_shown
+from requests_app.work.groups import group_standing
+from wms2.api.filters import ChoicesFilter, TextFilter
+from wms2.api.verbs import Resource, verb_urls
+from wms2.api.views import RowsViewSet
+
+
+class ChildSerializer(serializers.Serializer):
+    """One request of a group."""
+
+    request_name = serializers.CharField(source="request.request_name")
+    status = serializers.CharField(source="request.status")
+    there = serializers.BooleanField(help_text="it has enough events, and waits for the others or completes with them")
+    skipped = serializers.BooleanField(help_text="it has ended with no events in DBS: nobody waits for it")
+
+
+class GroupListSerializer(serializers.ModelSerializer):
+    """One line of the list."""
+
+    class Meta:
+        model = RequestGroup
+        fields: tuple[str, ...] = ("name", "note", "created_by", "created_at")
+
+
+class GroupSerializer(serializers.Serializer):
+    """A group as its requests have it now."""
+
+    name = serializers.CharField(source="group.name")
+    note = serializers.CharField(source="group.note")
+    created_by = serializers.CharField(source="group.created_by")
+    created_at = serializers.DateTimeField(source="group.created_at")
+    status = serializers.CharField(help_text="empty, active, waiting, held, completing, completed, ended: of its requests")
+    waiting_for = serializers.CharField(help_text="who is missing, and why")
+    children = ChildSerializer(many=True)
+
+
+GROUP_VERBS = verb_urls(Resource(RequestGroup, GroupSerializer, groups_shown, key="name", picture=group_standing))
+
+
+class GroupViewSet(RowsViewSet):
+    """Requests that complete together. A group is made by the first request that is put into it."""
+
+    queryset = groups_shown()
+    serializer_class = GroupSerializer
+    list_serializer_class = GroupListSerializer
+    lookup_field = "name"
+    ordering = ("-created_at",)
+    ordering_fields = ("created_at", "name")
+
+    def retrieve(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Response:
+        """Its requests, and whom the others wait for."""
+        return Response(self.get_serializer(group_standing(self.get_object())).data)
+
+
+class HarvestSerializer(serializers.ModelSerializer):
+    """One file for DQM servers, of a run of an output dataset or of all (0)."""
+
+    request_name = serializers.CharField(source="request_id")
+    site = serializers.CharField(source="job.site", default=None, allow_null=True, help_text="of the last job")
+
+    class Meta:
+        model = Harvest
+        fields: tuple[str, ...] = (
+            "id", "request_name", "dataset", "run", "state", "job", "site", "attempts", "next_try_at", "uploads", "problem",
+            "created_at", "ended_at",
+        )  # fmt: skip
+
+
+class HarvestFilters(django_filters.FilterSet):
+    """``?state=failed`` waits for an operator."""
+
+    state = ChoicesFilter(choices=HarvestState.choices)
+    request = TextFilter(field_name="request_id", max_length=255, help_text="request name")
+    dataset = TextFilter(max_length=500)
+
+
+class HarvestViewSet(RowsViewSet):
+    """DQM files of completed requests, one row each."""
+
+    queryset = harvests_shown()
+    serializer_class = HarvestSerializer
+    filterset_class = HarvestFilters
+    ordering = ("-id",)
+    ordering_fields = ("id", "next_try_at", "state")
+
+
+class DeadLetterSerializer(serializers.ModelSerializer):
+    """One of them, with what to do about its kind."""
+
+    computed_from: ClassVar = {"todo": "kind"}
+    request_name = serializers.CharField(source="request_id", allow_null=True)
+    todo = serializers.SerializerMethodField(help_text="what it means, and what to do")
+
+    class Meta:
+        model = DeadLetter
+        fields: tuple[str, ...] = ("id", "kind", "row", "request_name", "what", "attempts", "since", "last_error", "todo")
+
+    def get_todo(self, letter: DeadLetter) -> str:
+        """By its kind."""
+        return ADVICE[LetterKind(letter.kind)]
+
+
+class DeadLetterFilters(django_filters.FilterSet):
+    """By kind and request."""
+
+    kind = ChoicesFilter(choices=LetterKind.choices)
+    request = TextFilter(field_name="request_id", max_length=255, help_text="request name")
+
+
+class DeadLetterViewSet(RowsViewSet):
+    """What waits for a person after retries were used up or refused, of requests and of the whole installation."""
+
+    queryset = letters_shown()
+    serializer_class = DeadLetterSerializer
+    filterset_class = DeadLetterFilters
+    ordering = ("since",)
+    ordering_fields = ("since", "kind")
+
+    def compute(self, lines: list[dict[str, object]]) -> None:
+        """What to do."""
+        for line in lines:
+            line["todo"] = ADVICE[LetterKind(str(line["kind"]))]
+
+
+#: It is off the list once a verb has been done.
+LETTER_ANSWERS = dict.fromkeys(("retry", "discard"), (DeadLetterSerializer, lambda row, made, given: row))

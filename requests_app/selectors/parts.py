@@ -1,0 +1,120 @@
+"""What there is of a request beside itself: input files that wait or were left out, leftovers, DQM harvestings, its course."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from django.db.models import Count, Q, QuerySet, Sum
+
+from dags_app.models import Leftover
+from dags_app.planning.specs import NOT_MISSED, ExclusionKind
+from requests_app.models import Harvest, HarvestState, InputFile, Progress, ProgressSample, Request
+from wms2.conf import conf
+
+#: Files of each sort that one answer carries.
+MOST_FILES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class TroubledInput:
+    """Numbers of all, and the first files of each sort. ``unwanted``, by the request's own lists, are only counted."""
+
+    waiting_files: int
+    excluded_files: int
+    unwanted_files: int
+    waiting: Sequence[InputFile]
+    excluded: Sequence[InputFile]
+
+    def __bool__(self) -> bool:
+        return bool(self.waiting_files or self.excluded_files)
+
+
+def troubled_input(request: Request, *, most: int = MOST_FILES) -> TroubledInput:
+    """As the rows are now; those that wait longest and those that were left out last come first."""
+    rows = InputFile.objects.filter(workflow__request=request)
+    unwanted = Q(excluded_kind=ExclusionKind.UNWANTED)
+    out = Q(excluded_at__isnull=False) & ~Q(excluded_kind__in=NOT_MISSED)
+    numbers = rows.filter(Q(waiting_since__isnull=False) | Q(excluded_at__isnull=False)).aggregate(
+        waiting=Count("pk", filter=Q(waiting_since__isnull=False)),
+        excluded=Count("pk", filter=out),
+        unwanted=Count("pk", filter=unwanted),
+    )
+    waiting = rows.filter(waiting_since__isnull=False).defer("lumis").order_by("waiting_since", "lfn")
+    return TroubledInput(
+        numbers["waiting"],
+        numbers["excluded"],
+        numbers["unwanted"],
+        list(waiting[:most]) if numbers["waiting"] else [],
+        list(rows.filter(out).defer("lumis").order_by("-excluded_at", "lfn")[:most]) if numbers["excluded"] else [],
+    )
+
+
+_OPEN = Q(settled_at__isnull=True)
+#: It was tried, and not all of it could be removed.
+_FAILING = _OPEN & Q(tries__gt=0)
+
+
+@dataclass(frozen=True, slots=True)
+class SiteLeftovers:
+    """Numbers of one site; work units, and files that were removed of them. ``problem``: one of those that keep failing."""
+
+    site: str
+    waiting: int
+    failing: int
+    removed_files: int
+    problem: str
+
+
+def leftovers_of(request: Request) -> QuerySet[Leftover]:
+    """With their units, those that cannot be removed first."""
+    rows = Leftover.objects.filter(unit__workflow__request=request).select_related("unit", "unit__round")
+    return rows.order_by("settled_at", "-tries", "id").only(
+        *(field.name for field in Leftover._meta.concrete_fields), "unit__name", "unit__round__index"
+    )
+
+
+def leftovers_by_site(request: Request) -> tuple[SiteLeftovers, ...]:
+    """One query, and another for a problem at each site that has any."""
+    rows = Leftover.objects.filter(unit__workflow__request=request).order_by("site").values_list("site")
+    found = rows.annotate(waiting=Count("id", filter=_OPEN), failing=Count("id", filter=_FAILING), files=Sum("removed_files"))
+    failing = leftovers_of(request).filter(_FAILING).order_by("site", "id").distinct("site")
+    problems = dict(failing.values_list("site", "problem")) if any(row[2] for row in found) else {}
+    return tuple(SiteLeftovers(site, waiting, failing, files, problems.get(site, "")) for site, waiting, failing, files in found)
+
+
+def leftovers_open() -> Iterable[tuple[str, int, int]]:
+    """(site, work units that wait, those among them that keep failing), of all requests, but at sites that are off."""
+    rows = Leftover.objects.filter(_OPEN).exclude(site__in=conf().cleaner_off_sites).order_by("site").values_list("site")
+    return rows.annotate(waiting=Count("id"), failing=Count("id", filter=_FAILING))
+
+
+def harvests_shown() -> QuerySet[Harvest]:
+    """All."""
+    return Harvest.objects.select_related("job")
+
+
+def harvests_of(request_name: str, most: int) -> tuple[Harvest, ...]:
+    """Of a request: what is still to be done first, then what failed."""
+    return tuple(harvests_shown().filter(request_id=request_name).order_by("-state", "dataset", "run")[:most])
+
+
+def harvests_open() -> Iterable[tuple[str, int]]:
+    """(state, number) of what is not at an end."""
+    states = (HarvestState.WAITING, HarvestState.RUNNING, HarvestState.FAILED)
+    rows = Harvest.objects.filter(state__in=states).order_by().values_list("state")
+    return {**dict.fromkeys(states, 0), **dict(rows.annotate(number=Count("id")))}.items()
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """A request's summary (None: nothing was sampled yet) and its samples, oldest first."""
+
+    summary: Progress | None
+    samples: Sequence[ProgressSample]
+
+
+def course_of(request: Request) -> Course:
+    """Two queries; a month of means and a day of samples at most, 5,760 rows."""
+    samples = ProgressSample.objects.filter(request=request).order_by("at")
+    return Course(Progress.objects.filter(request=request).first(), list(samples))
