@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from datetime import timedelta
 
 import pytest
@@ -214,6 +215,7 @@ def test_retries_are_spread_end_at_the_limit_and_follow_the_requests_own(workflo
 
     monkeypatch.setattr(executor, "HANDLERS", dict.fromkeys(K.values, Handler(call, lambda effect, result: None)))
     monkeypatch.setenv("WMS2_EFFECT_BACKOFF_SECONDS", "60,7200")
+    monkeypatch.setattr(executor.random, "uniform", lambda low, high, draw=random.uniform: draw(high / 2, high))
     conf.cache_clear()
     Request.objects.update(overrides={"effect_max_retry_seconds": 3600})
     first = timezone.now() - timedelta(seconds=3000)
