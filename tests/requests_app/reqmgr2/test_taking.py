@@ -115,12 +115,12 @@ def between(monkeypatch: pytest.MonkeyPatch, does: Callable[[], None], lost: boo
     """What happens after WMS2 has looked, and before its step to acquired reaches ReqMgr2; or that step is lost on its way."""
     put = ReqMgr2._put
 
-    def late(self: ReqMgr2, name: str, changes: Any, operation: str, tries: int) -> None:
+    def late(self: ReqMgr2, name: str, changes: Any, operation: str) -> None:
         if operation == "acquire":
             does()
             if lost:
                 raise ServiceUnavailable("reqmgr2", operation, "no answer")
-        put(self, name, changes, operation, tries)
+        put(self, name, changes, operation)
 
     monkeypatch.setattr(ReqMgr2, "_put", late)
 
