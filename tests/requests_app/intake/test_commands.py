@@ -106,7 +106,7 @@ def test_an_import_stores_what_was_asked(tmp_path: Path, stored: list[_Stored]) 
     assert code == 0
     assert json.loads(out)["status"] == "submitted"
     asked = stored[0].asked
-    assert (asked["request_name"], asked["urgent"], asked["document"]["RequestPriority"]) == ("mine", True, 77)
+    assert (asked["request_name"], asked["asked"].urgent, asked["document"]["RequestPriority"]) == ("mine", True, 77)
     assert asked["actor"].endswith("(command line)")
 
 
