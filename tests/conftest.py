@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests.support import faults, second_pool, side_by_side
@@ -20,6 +21,11 @@ from wms2.kept import Kept
 
 pytest.register_assert_rewrite("tests.pool.faulty_units")
 side_by_side.set_apart()
+#: No time is asserted: a busy machine fails no property.
+hypothesis.settings.register_profile(
+    "any speed", hypothesis.settings(), deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any speed")
 
 
 def pytest_configure(config: pytest.Config) -> None:
