@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any
 
 import structlog
-from django.db import DatabaseError, connection
+from django.db import InterfaceError, OperationalError, connection
 
 from dags_app.services.moved import Moves
 from requests_app.admission.queue import admit
@@ -154,11 +154,11 @@ def _cycle(leadership: Leadership, now_level: Level, since_last: float, sweep_se
 
 @contextmanager
 def _step(broken: list[Exception], what: str) -> Iterator[None]:
-    """One that is locked out or breaks keeps no other from its turn."""
+    """One that is locked out or breaks keeps no other from its turn, unless the lease or the database is lost."""
     try:
         with unless_locked(what):
             yield
-    except (LeaseLost, DatabaseError):
+    except (LeaseLost, OperationalError, InterfaceError):
         raise
     except Exception as error:
         log.exception("step of the cycle failed", step=what)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from django.db.models import ProtectedError
 from django.utils import timezone
 from rest_framework.test import APIClient
 
@@ -72,9 +73,14 @@ def test_a_cycle_that_fails_says_so_and_one_that_was_cut_short_is_run_again(
     assert operator.get(f"{PATH}/{pk}").json()["found"] == {"problem": "division by zero"}
 
 
-def test_a_step_of_the_cycle_that_breaks_keeps_nobody_from_his_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [ZeroDivisionError(), ProtectedError("others refer to it", set())])
+def test_a_step_of_the_cycle_that_breaks_keeps_nobody_from_his_turn(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at = list[object]()
-    monkeypatch.setattr(cycle, "credentials_watch", lambda leadership: 1 / 0)
+
+    def breaks(leadership: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cycle, "credentials_watch", breaks)
     monkeypatch.setattr(cycle, "schedds_watch", looked_at.append)
     monkeypatch.setattr(cycle, "admit", lambda **asked: looked_at.append(asked))
     assert not cycle.run_cycle(), "it is told"
