@@ -86,7 +86,9 @@ def prepare(number: int) -> str:
 def build_rows(number: int) -> None:
     """An installation with so many requests, most of them at an end."""
     from django.core.management import call_command
+    from django.utils import timezone
 
+    from outputs_app.models import BlockStatus, ProcessingBlock
     from requests_app.installation import installation_claim
     from requests_app.models import Request
 
@@ -97,6 +99,7 @@ def build_rows(number: int) -> None:
 
         begun = time.perf_counter()
         build(number)
+        ProcessingBlock.objects.update(status=BlockStatus.COMPLETE, sealed_at=timezone.now())  # nothing is left to end
         print(f"built {number:,} requests in {time.perf_counter() - begun:.0f} s", flush=True)
 
 
