@@ -11,7 +11,7 @@ from enum import IntEnum
 
 import psycopg
 import structlog
-from django.db import OperationalError, connection, transaction
+from django.db import InterfaceError, OperationalError, connection, transaction
 
 from wms2.metrics import LOCKS_REFUSED_TOTAL
 
@@ -33,6 +33,8 @@ class LockKey(IntEnum):
 NAMESPACE = 0x574D5332  # "WMS2"
 #: Who holds such a lock needs milliseconds; whoever waits longer comes back with the next cycle.
 PATIENCE_SECONDS = 2.0
+#: What is raised while the database does not answer, or keeps a row locked; other errors tell of the rows themselves.
+DATABASE_AWAY = (OperationalError, InterfaceError)
 #: To whoever asked for something and was not given the row.
 BEING_CHANGED = "it is being changed just now, and nothing was done; try again in a moment"
 

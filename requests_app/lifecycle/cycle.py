@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any
 
 import structlog
-from django.db import InterfaceError, OperationalError, connection
+from django.db import connection
 
 from dags_app.services.moved import Moves
 from requests_app.admission.queue import admit
@@ -42,7 +42,7 @@ from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import LeaseLost
 from wms2.levels import Level
-from wms2.locks import Fenced, unless_locked
+from wms2.locks import DATABASE_AWAY, Fenced, unless_locked
 from wms2.metrics import CYCLE_SECONDS, CYCLES_TOTAL
 from wms2.nudge import EVALUATE_DUE, RUN_CYCLE, RUN_EFFECTS, nudge
 from wms2.row_counts import counts_fold
@@ -158,7 +158,7 @@ def _step(broken: list[Exception], what: str) -> Iterator[None]:
     try:
         with unless_locked(what):
             yield
-    except (LeaseLost, OperationalError, InterfaceError):
+    except (LeaseLost, *DATABASE_AWAY):
         raise
     except Exception as error:
         log.exception("step of the cycle failed", step=what)

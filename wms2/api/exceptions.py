@@ -7,7 +7,6 @@ from typing import Any
 
 import structlog
 from django.core.exceptions import PermissionDenied, RequestDataTooBig
-from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.views.defaults import server_error as html_server_error
 from rest_framework import exceptions
@@ -29,7 +28,7 @@ from wms2.errors import (
     StaleState,
     TooManyReaders,
 )
-from wms2.locks import BEING_CHANGED, lock_refused
+from wms2.locks import BEING_CHANGED, DATABASE_AWAY, lock_refused
 
 log = structlog.get_logger(__name__)
 #: When a client may try again; services and circuits recover within these, or not soon.
@@ -74,9 +73,9 @@ def problem_of(error: Exception) -> Problem | None:
         return Problem(403, "permission_denied", str(error) or "not allowed")
     if isinstance(error, exceptions.APIException):
         return _of_framework(error)
-    if isinstance(error, OperationalError) and lock_refused(error):
+    if isinstance(error, DATABASE_AWAY) and lock_refused(error):
         return Problem(503, "being_changed", BEING_CHANGED, hint="Somebody else changes the same row; it takes a moment.")
-    if isinstance(error, OperationalError | InterfaceError):
+    if isinstance(error, DATABASE_AWAY):
         return Problem(503, "database_unavailable", "the database does not answer", hint="Try again; see /readyz.")
     return _of_wms2(error)
 
@@ -126,7 +125,7 @@ def _headers(error: Exception) -> dict[str, str]:
         return {"Retry-After": str(RETRY_AFTER_CIRCUIT_SECONDS)}
     if isinstance(error, ServiceUnavailable):
         return {"Retry-After": str(RETRY_AFTER_SECONDS)}
-    if isinstance(error, OperationalError | InterfaceError | TooManyReaders):
+    if isinstance(error, (*DATABASE_AWAY, TooManyReaders)):
         return {"Retry-After": str(RETRY_AFTER_DATABASE_SECONDS)}
     headers = {}
     if getattr(error, "auth_header", None):
@@ -140,7 +139,7 @@ def server_error(request: HttpRequest) -> HttpResponse:
     """Django's handler500: a problem below /api/, a page elsewhere; 503 while the database does not answer. The log has the
     traceback."""
     error = sys.exc_info()[1]  # Django calls this while it handles it
-    away = error if isinstance(error, OperationalError | InterfaceError) else None
+    away = error if isinstance(error, DATABASE_AWAY) else None
     problem = (problem_of(away) if away else None) or _INTERNAL
     if request.path.startswith("/api/"):
         answer: HttpResponse = JsonResponse(problem.body(), status=problem.status, content_type=MEDIA_TYPE)
