@@ -27,7 +27,7 @@ from tests.support.rows import dag_row, request_row, unit_register, unit_row, wo
 from tests.support.rucio import APPROVED_TAPE, SCOPE, did, plain_client, rucio_home
 from wms2.adapters import factory
 
-# They close or use the same storage elements: in one process, one after the other.
+# They use the same storage elements: in one process, one after the other.
 pytestmark = [pytest.mark.django_db, pytest.mark.rucio, pytest.mark.xdist_group("storage elements in Rucio")]
 
 DISK, TAPE = "T2_US_Purdue", "T1_DE_KIT_Tape"
@@ -103,6 +103,7 @@ def tape_at(rse: str) -> None:
     OutputDataset.objects.update(tape_rse=rse)
 
 
+@pytest.mark.alone
 @fault(
     "RSE write-blocked",
     done="the disk where a unit's files lie, and the tape chosen for them, are blocked for writing in Rucio",
