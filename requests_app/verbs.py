@@ -49,7 +49,7 @@ from requests_app.services.verbs import (
 )
 from requests_app.work.groups import group_standing
 from requests_app.work.harvesting import harvest_decide, harvest_refused
-from requests_app.work.overrides import PINS, Overrides, read_layouts, read_pools
+from requests_app.work.overrides import PINS, Overrides, read_layouts, read_pools, read_task_sizes
 from sites_app.models import Schedd
 from wms2.errors import FieldRefused, NotFoundInService
 from wms2.verbs import Field, Kind, Noun, Told, Verb, declare, extend, field_of, told_of_each
@@ -84,7 +84,11 @@ def _derive(request: Request, actor: str, reason: str, **given: Any) -> Request:
 
 def _override(name: str) -> Field:
     found = field_of(name, Overrides.model_fields[name])
-    converts = {"layouts": lambda texts: read_layouts(texts) and list(texts), "pools": read_pools}
+    converts = {
+        "layouts": lambda texts: read_layouts(texts) and list(texts),
+        "task_sizes": lambda texts: read_task_sizes(texts) and list(texts),
+        "pools": read_pools,
+    }
     return replace(found, convert=converts[name]) if name in converts else found
 
 

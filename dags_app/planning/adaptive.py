@@ -13,7 +13,7 @@ from typing import Any
 
 from dags_app.payload.contract.step_profile import StepProfile, StepRun
 from dags_app.planning.levels import FIRST_TASK, level_plans
-from dags_app.planning.measured import Decision, Pins, Sizing, SizingLimits, StepMeasured
+from dags_app.planning.measured import CUTS, Decision, Pins, Sizing, SizingLimits, StepMeasured
 from dags_app.planning.specs import GenerationSpec, ResourceSpec, SplittingSpec, TaskSpec, WorkflowSpec
 from dags_app.planning.splitters.rounding import round_to_lumis
 from dags_app.planning.step_model import LENGTHS_DIFFER, THREAD_MB, Layout, StepModel
@@ -114,7 +114,7 @@ def _unmeasured(workflow: WorkflowSpec, task: TaskModel, decisions: list[Decisio
     decisions.append(Decision("cores", given.cores, None, cores, task.unmeasured, number, pinned=bool(pins.cores)))
     memory_mb = _memory(task, {}, cores, decisions)
     workflow = _with_task(workflow, task, replace(given, cores=cores, memory_mb=memory_mb), cores)
-    if number == FIRST_TASK and (pins.events_per_job or pins.lumis_per_job or pins.files_per_job):
+    if any(getattr(pins, name) for name in CUTS):
         events = JobEvents(inf, "", *task.most(given.time_per_event_seconds), given.time_per_event_seconds)
         return _split(workflow, task, events, decisions)
     return workflow
@@ -259,7 +259,7 @@ def _cut(
     what = spec.algorithm.parameters[0]
     before, each = getattr(spec, what), task.events_per(what)
     measured = events.seconds if what == "events_per_job" else each
-    pin = getattr(task.pins, what, None) if task.spec.number == FIRST_TASK else None
+    pin = getattr(task.pins, what, None)
     bound, why = "", f"{events.goal:.0f} events take as long as a job should"
     if not each or (pin is None and events.goal == inf):
         chosen, why = pin or before, "how many events each has is not measured"

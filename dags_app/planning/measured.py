@@ -6,10 +6,17 @@ Pure, no Django. Memory in MB of 1024 x 1024 bytes, times in seconds, sizes in b
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from dags_app.payload.contract.step_profile import StepProfile
+from dags_app.planning.levels import FIRST_TASK
 from dags_app.planning.specs import WorkflowSpec
+
+#: How input is cut, by the names of the numbers that algorithms read.
+CUTS = ("events_per_job", "lumis_per_job", "files_per_job")
+#: What may be pinned for one task.
+OF_A_TASK = ("memory_mb", "cores", *CUTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +72,11 @@ class SizingLimits:
 
 @dataclass(frozen=True, slots=True)
 class Pins:
-    """What an operator has fixed for the request; None, and steps without a layout: it is sized."""
+    """What an operator has fixed for the request; None, and steps without a layout: it is sized.
+
+    Memory and cores are of the jobs of every task, how input is cut of the first task's; ``tasks`` says by number and name of
+    the size what is another for one task.
+    """
 
     memory_mb: int | None = None
     cores: int | None = None
@@ -74,6 +85,12 @@ class Pins:
     lumis_per_job: int | None = None
     files_per_job: int | None = None
     jobs_per_work_unit: int | None = None
+    tasks: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+
+    def of(self, task: int) -> Pins:
+        """Those of one task."""
+        rest: dict[str, Any] = {} if task == FIRST_TASK else dict.fromkeys(CUTS)
+        return replace(self, **{**rest, **self.tasks.get(task, {})})
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,7 @@ class TaskModel:
         """Of a job that takes as long as it should, or as pinned."""
         seconds = sum(self.seconds(layouts, cores).values())
         most = self.most(self.slow_seconds(layouts, cores))
-        pinned = self.pins.events_per_job if self.spec.number == FIRST_TASK else None
+        pinned = self.pins.events_per_job
         wanted = min((self.limits.target_wall_seconds / seconds, ""), (self.most_to_merge, "max_merge_bytes"))
         goal, bound = min((pinned, "") if pinned else wanted, most)
         return JobEvents(goal, bound, *most, seconds)
@@ -169,7 +169,7 @@ def task_models(workflow: WorkflowSpec, known: Mapping[str, StepModel], limits: 
     for task in workflow.tasks or (whole,):
         own, models = tuple(steps[name] for name in task.steps), {name: known[name] for name in task.steps if name in known}
         most = workflow.generation.events if workflow.generation and task.number == FIRST_TASK else inf
-        found.append(TaskModel(task, own, models, limits, pins, most, _most_to_merge(workflow, models)))
+        found.append(TaskModel(task, own, models, limits, pins.of(task.number), most, _most_to_merge(workflow, models)))
     return found
 
 

@@ -20,8 +20,8 @@ _NOTHING_FOUND = 5  # pytest's exit code when no test was selected
 def everything(source: Path) -> list[tuple[str, ...]]:
     """The parts of a run of all tests, which come one after the other.
 
-    Those that share the stack; those that take its pool away, beside those that need none; those that take the databases, or a storage
-    element in Rucio, away.
+    Those that share the stack; those that take its pool away, beside those that need none; those that take away the databases, or
+    a storage element in Rucio.
     """
     sharing = f"({_ON_THE_STACK}) and not whole_pool and not alone"
     return [

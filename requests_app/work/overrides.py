@@ -7,14 +7,16 @@ into DAG files, so they need the next round. What fixes a size that is chosen by
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import fields, replace
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from dags_app.planning.measured import Pins
-from dags_app.planning.specs import DagLimits, ResourceSpec, WorkflowSpec
+from dags_app.planning.levels import FIRST_TASK
+from dags_app.planning.measured import CUTS, OF_A_TASK, Pins
+from dags_app.planning.specs import DagLimits, TaskSpec, WorkflowSpec
 from dags_app.planning.throttles import Throttles
 from requests_app.limits import limits_now
 from requests_app.models import Request
@@ -49,6 +51,9 @@ class Overrides(BaseModel):
     layouts: tuple[str, ...] | None = Field(
         None, description="how steps run in a job, of any task: STEP=PROCESSESxTHREADS, separated by spaces"
     )
+    task_sizes: tuple[str, ...] | None = Field(
+        None, description=f"of one task's jobs, before what is said of all: TASK:SIZE=NUMBER; sizes: {', '.join(OF_A_TASK)}"
+    )
     jobs_per_work_unit: int | None = Field(None, ge=1, le=10_000, description="processing jobs that are merged together")
     work_units_per_round: int | None = Field(None, ge=1, le=5_000, description="of each further round")
     max_merge_groups: int | None = Field(None, ge=1, le=1000, description="its work units that run at the same time")
@@ -73,10 +78,11 @@ class Overrides(BaseModel):
 
 #: Those that fix what a round is sized with.
 PINS = (
-    "memory_mb", "cores", "layouts", "events_per_job", "lumis_per_job", "files_per_job", "jobs_per_work_unit",
+    "memory_mb", "cores", "layouts", "events_per_job", "lumis_per_job", "files_per_job", "task_sizes", "jobs_per_work_unit",
     "work_units_per_round",
 )  # fmt: skip
 _LAYOUT = re.compile(r"(.+)=([1-9]\d{0,2})x([1-9]\d{0,2})")
+_TASK_SIZE = re.compile(rf"([1-9]\d?):({'|'.join(OF_A_TASK)})=([1-9]\d{{0,11}})")
 
 
 def overrides_of(request: Request) -> Overrides:
@@ -90,23 +96,34 @@ def check_pins(changed: Overrides, spec: WorkflowSpec) -> None:
     Raises:
         InvalidTransition: saying the largest possible value, or how it is split.
     """
-    cores = changed.cores or min(resources.cores for resources in _all_resources(spec))
-    memory_mb = changed.memory_mb or (max(each.memory_mb for each in _all_resources(spec)) if changed.cores else 0)
-    most = cores * in_force().max_memory_per_core_mb
-    if memory_mb > most:
-        raise InvalidTransition(f"memory_mb {memory_mb} is too much for {cores} cores; at most {most} are possible")
+    tasks = {task.number: task for task in spec.tasks or (TaskSpec(FIRST_TASK, "", (), spec.resources),)}
+    if unknown := sorted(read_task_sizes(changed.task_sizes or ()).keys() - tasks.keys()):
+        raise InvalidTransition(f"task_sizes: it has no task {unknown[0]}; its tasks: {' '.join(map(str, tasks))}")
+    for number, task in tasks.items():
+        pins = _pins(changed).of(number)
+        cores = pins.cores or task.resources.cores
+        memory_mb = pins.memory_mb or (task.resources.memory_mb if pins.cores else 0)
+        most = cores * in_force().max_memory_per_core_mb
+        if memory_mb > most:
+            raise InvalidTransition(
+                f"memory_mb {memory_mb} is too much for {cores} cores of task {number}; at most {most} are possible"
+            )
+        algorithm = spec.splitting.algorithm if number == FIRST_TASK else task.algorithm
+        read = algorithm.parameters if number == FIRST_TASK else algorithm.parameters[:1]
+        if unread := [name for name in CUTS if getattr(pins, name) is not None and name not in read]:
+            raise InvalidTransition(f"{unread[0]}: task {number} is split by {algorithm}, which does not read it")
     if strange := sorted(read_layouts(changed.layouts or ()).keys() - {step.name for step in spec.steps}):
         raise InvalidTransition(f"layouts: it has no step {strange[0]}; its steps: {' '.join(step.name for step in spec.steps)}")
-    for name in ("events_per_job", "lumis_per_job", "files_per_job"):
-        if getattr(changed, name) is not None and name not in spec.splitting.algorithm.parameters:
-            raise InvalidTransition(f"{name}: the request is split by {spec.splitting.algorithm}, which does not read it")
 
 
 def pins_of(request: Request) -> Pins:
     """What an operator has fixed for the sizes of this request's rounds."""
-    own = overrides_of(request)
-    values = {field.name: getattr(own, field.name) for field in fields(Pins)}
-    return Pins(**{**values, "layouts": read_layouts(own.layouts or ())})
+    return _pins(overrides_of(request))
+
+
+def _pins(own: Overrides) -> Pins:
+    plain = {field.name: getattr(own, field.name) for field in fields(Pins) if field.name not in ("layouts", "tasks")}
+    return Pins(**plain, layouts=read_layouts(own.layouts or ()), tasks=read_task_sizes(own.task_sizes or ()))
 
 
 def read_pools(names: Iterable[str]) -> list[str]:
@@ -133,6 +150,20 @@ def read_layouts(texts: Iterable[str]) -> dict[str, tuple[int, int]]:
             raise FieldRefused("layouts", f"{text!r} is not STEP=PROCESSESxTHREADS")
         found[parts[1]] = (int(parts[2]), int(parts[3]))
     return found
+
+
+def read_task_sizes(texts: Iterable[str]) -> dict[int, dict[str, int]]:
+    """Task's number -> size -> value.
+
+    Raises:
+        FieldRefused: a text has another form.
+    """
+    found = defaultdict[int, dict[str, int]](dict)
+    for text in texts:
+        if (parts := _TASK_SIZE.fullmatch(text)) is None:
+            raise FieldRefused("task_sizes", f"{text!r} is not TASK:SIZE=NUMBER; sizes: {', '.join(OF_A_TASK)}")
+        found[int(parts[1])][parts[2]] = int(parts[3])
+    return dict(found)
 
 
 def hold_threshold(request: Request) -> float:
@@ -175,7 +206,3 @@ def with_retries(limits: DagLimits, request: Request) -> DagLimits:
         processing_retries=limits.processing_retries if own.retry_processing is None else own.retry_processing,
         merge_retries=limits.merge_retries if own.retry_merge is None else own.retry_merge,
     )
-
-
-def _all_resources(spec: WorkflowSpec) -> tuple[ResourceSpec, ...]:
-    return (spec.resources, *(task.resources for task in spec.tasks))

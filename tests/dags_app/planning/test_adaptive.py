@@ -336,6 +336,23 @@ def test_pins_hold_also_before_anything_is_measured() -> None:
     assert events_of(lumis) == 150
 
 
+@pytest.mark.parametrize("known", [False, True], ids=["nothing measured", "measured"])
+def test_a_task_has_pins_of_its_own_before_those_of_all_tasks(known: bool) -> None:
+    tree = task_tree()
+    names = ("GenSim", "Digi", "Nano", "Reco")
+    rows = [measured(name, rss=2000, threads=tree.tasks[n].resources.cores) for n, name in enumerate(names)] if known else []
+    own = {1: {"events_per_job": 100}, 2: {"memory_mb": 17_000, "events_per_job": 40}, 4: {"cores": 4}}
+    sizing = size_round(tree, rows, LIMITS, Pins(memory_mb=9000, events_per_job=50, tasks=own))
+    gen, digi, nano, reco = sizing.workflow.tasks
+    assert events_of(sizing) == (105 if known else 100), "whole lumis"
+    assert [task.resources.memory_mb for task in (gen, digi, reco)] == [9000, 17_000, 9000]
+    assert (digi.events_per_job, reco.resources.cores) == (40, 4)
+    assert nano.events_per_job == tree.tasks[2].events_per_job or known, "what is pinned of all is of the first task's input"
+    pinned = {(each.task, each.what) for each in sizing.decisions if each.pinned}
+    assert {(1, "events_per_job"), (2, "events_per_job"), (2, "memory_mb"), (4, "cores")} < pinned
+    assert not {(3, "events_per_job"), (4, "events_per_job"), (2, "cores")} & pinned
+
+
 def test_files_of_a_job_are_pinned_where_input_is_split_by_files() -> None:
     workflow = input_workflow(SplittingAlgo.FILE_BASED)
     assert size_round(workflow, [], LIMITS, Pins(files_per_job=3)).workflow.splitting.files_per_job == 3

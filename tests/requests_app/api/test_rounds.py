@@ -8,6 +8,7 @@ from rest_framework.test import APIClient
 from dags_app.histogram import counted
 from dags_app.models import FailureGroup, SizingDecision, StepMeasurement
 from requests_app.models import Request, RequestStatus
+from requests_app.work.overrides import pins_of
 from tests.support.problems import problem
 from tests.support.rows import dag_row, generation_spec, request_row, workflow_row
 
@@ -32,8 +33,10 @@ def test_pins_are_set_as_a_whole_and_unset_by_leaving_them_out(operator: APIClie
         "retry_merge": 5,
         "events_per_job": 50,
     }
-    layouts = ["GenSim=2x4"]
-    assert operator.post(f"{url}/pin", WHY | {"layouts": layouts}).json()["overrides"] == {"retry_merge": 5, "layouts": layouts}
+    texts = {"layouts": ["GenSim=2x4"], "task_sizes": ["1:memory_mb=2800", "1:cores=2"]}
+    assert operator.post(f"{url}/pin", WHY | texts).json()["overrides"] == {"retry_merge": 5, **texts}
+    request.refresh_from_db()
+    assert (pins_of(request).of(1).memory_mb, pins_of(request).of(1).cores, pins_of(request).of(2).cores) == (2800, 2, None)
     assert operator.post(f"{url}/pin", WHY).json()["overrides"] == {"retry_merge": 5}
 
 
@@ -42,10 +45,14 @@ def test_pins_are_set_as_a_whole_and_unset_by_leaving_them_out(operator: APIClie
     [
         ({"memory_mb": 3001}, 409, "too much for 1 cores; at most 3000"),
         ({"cores": 2, "memory_mb": 6001}, 409, "at most 6000"),
-        ({"lumis_per_job": 3}, 409, "split by EventBased"),
+        ({"lumis_per_job": 3}, 409, "task 1 is split by EventBased"),
         ({"files_per_job": 3}, 409, "split by EventBased"),
         ({"layouts": ["Digi=2x4"]}, 409, "it has no step Digi; its steps: GenSim"),
         ({"layouts": ["GenSim 2x4"]}, 400, "is not STEP=PROCESSESxTHREADS"),
+        ({"task_sizes": ["2:cores=2"]}, 409, "it has no task 2; its tasks: 1"),
+        ({"task_sizes": ["1:memory_mb=3001"]}, 409, "too much for 1 cores of task 1; at most 3000"),
+        ({"task_sizes": ["1:files_per_job=3"]}, 409, "task 1 is split by EventBased"),
+        ({"task_sizes": ["1:disk_mb=3"]}, 400, "is not TASK:SIZE=NUMBER"),
         ({"cores": 0}, 400, "cores"),
         ({"events_per_jobs": 5}, 400, "events_per_jobs"),
     ],
