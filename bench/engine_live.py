@@ -45,13 +45,14 @@ if [ -e {go} ]; then sleep {interval}; else read line < {gate}; sleep {first}; f
 date +%s.%N > $1/ended
 """
 _FILES = """
+WITH block AS MATERIALIZED (
+  SELECT b.dataset_id, b.id, min(u.id) AS unit, row_number() OVER () - 1 AS number
+  FROM processing_blocks b JOIN work_units u USING (workflow_id) GROUP BY b.id)
 INSERT INTO output_files (lfn, dataset_id, block_id, unit_id, rse, size_bytes, adler32, events, lumis, parents, validity, rule_id,
   created_at)
 SELECT '/store/bench/' || n || '.root', block.dataset_id, block.id, block.unit, 'T1_US_FNAL_Disk', 2000000000, '0000000a', 800,
   '{"1": [[1, 800]]}', '[]', 'valid', 'rule', now()
-FROM generate_series(1, %(files)s) n JOIN (
-  SELECT b.dataset_id, b.id, min(u.id) AS unit, row_number() OVER () - 1 AS number, count(*) OVER () AS blocks
-  FROM processing_blocks b JOIN work_units u USING (workflow_id) GROUP BY b.id) block ON block.number = n %% block.blocks
+FROM generate_series(1, %(files)s) n JOIN block ON block.number = n %% (SELECT count(*) FROM block)
 """
 
 
@@ -145,8 +146,8 @@ def _dags(pool: Running, base: Path, names: Sequence[str], size: Mapping[str, in
     accounting._sites()
     (base / "submit").mkdir(parents=True, exist_ok=True)
     os.mkfifo(base / "gate")
-    pool_row("bench", collector=pool.collector)
-    schedds = [schedd_row(name, pool="bench", max_dagman_slots=100_000, submit_root=str(base / "submit")) for name in names]
+    pool_row("bench-live", collector=pool.collector, token_dir=str(pool.tokens))
+    schedds = [schedd_row(name, pool="bench-live", max_dagman_slots=100_000, submit_root=str(base / "submit")) for name in names]
     units = 2 + size["RATE"] * size["SECONDS"] // size["ACTIVE"]
     dags = []
     for number in range(size["ACTIVE"]):
