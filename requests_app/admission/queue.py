@@ -137,6 +137,12 @@ def open_groups(rows: QuerySet[Request], policy: Policy, state: State) -> QueryS
     return rows.exclude(kept)
 
 
+def slots_full() -> str:
+    """What a request waits for that no pass has looked at yet, while all slots are taken; empty: a pass has to tell."""
+    policy = policy_now()
+    return "" if stopped_by() or state_now(policy, clock.now()).used < policy.slots else its_turn(policy)
+
+
 def admit(*, fenced: Fenced = transaction.atomic) -> int:
     """One pass over the queue: who starts now takes its slot and becomes PLANNING; the others are told what they wait for.
 

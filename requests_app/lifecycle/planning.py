@@ -13,7 +13,7 @@ from dags_app.models import DAG, DAGKind
 from dags_app.selectors import dag_live
 from dags_app.services.submit import NotYet, Submitted, dag_place, dag_record_submission, dag_submit
 from requests_app.admission.placement import schedd_for
-from requests_app.admission.queue import admit
+from requests_app.admission.queue import admit, slots_full
 from requests_app.alerts import alert
 from requests_app.lease import Evaluation
 from requests_app.lifecycle.finish import finish
@@ -181,7 +181,7 @@ def handle_submitted(evaluation: Evaluation) -> None:
 
 
 def handle_queued(evaluation: Evaluation) -> None:
-    """Over with a pause, it takes part in admission, which may be this request's turn."""
+    """Over with a pause, it takes part in admission: where a slot is free this may be its turn, else the next pass tells."""
     request = evaluation.request
     if look_for_locations(evaluation):
         return
@@ -191,6 +191,9 @@ def handle_queued(evaluation: Evaluation) -> None:
             evaluation.note(waiting_for=f"next attempt at {when} after: {request.last_error}")
         return
     evaluation.note(next_attempt_at=None)
+    if full := slots_full():
+        evaluation.note(waiting_for=request.waiting_for or full)
+        return
     admit()
     request.refresh_from_db()
 

@@ -66,6 +66,22 @@ def test_only_as_many_start_as_slots_are_free_and_only_they_are_woken() -> None:
     assert waits(second) == "its turn for one of 2 DAG slots"
 
 
+def test_one_that_is_evaluated_while_all_slots_are_taken_is_told_so_without_a_look_at_the_others() -> None:
+    schedd_row()
+    limit("max_active_dags", 1)
+    dag_row(workflow_row(request_row(RequestStatus.ACTIVE)), DAGStatus.RUNNING)
+    mine, other = request_row(QUEUED), request_row(QUEUED)
+    with evaluating(mine.pk, owner="tester") as evaluation:
+        assert evaluation is not None
+        handle_queued(evaluation)
+    assert (waits(mine), waits(other)) == ("its turn for one of 1 DAG slots", "")
+    DAG.objects.update(status=DAGStatus.COMPLETED)
+    with evaluating(other.pk, owner="tester") as evaluation:
+        assert evaluation is not None
+        handle_queued(evaluation)
+    assert {request.status for request in Request.objects.filter(pk__in=[mine.pk, other.pk])} == {PLANNING, QUEUED}
+
+
 @pytest.mark.parametrize("length", [2, 40])
 def test_a_pass_that_admits_nobody_takes_as_many_statements_whatever_the_length_of_the_queue(length: int) -> None:
     schedd_row(max_dagman_slots=2)
