@@ -112,6 +112,7 @@ def group_dags(spec: DagSpec) -> Iterator[str]:
     """``group.dag`` of each unit, in their order. What they have in common is rendered once."""
     template = _group_template(spec)
     nodes = {task: _node_template(spec, task) for task in (FIRST_TASK, *(each.number for each in later_tasks(spec.workflow)))}
+    most = spec.workflow.max_merge_bytes
     for unit in spec.units:
         names, processing = nodes_of(unit), []
         levels: list[tuple[int, Sequence[JobSpec | LevelNode]]] = [(level.task, level.nodes) for level in unit.levels]
@@ -127,7 +128,7 @@ def group_dags(spec: DagSpec) -> Iterator[str]:
             "events": unit.events,
             "sites": site_list(unit.sites),
             "processing": "\n".join(processing),
-            "merge": _vars(merge_request(unit, max_wall_seconds=spec.max_wall_seconds)),
+            "merge": _vars(merge_request(unit, max_merge_bytes=most, max_wall_seconds=spec.max_wall_seconds)),
             "first": " ".join(names[FIRST_TASK]),
             "between": "".join(between),
             "last": " ".join(last_nodes(unit)),

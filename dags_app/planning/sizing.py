@@ -28,6 +28,8 @@ BASE_DISK_KB = 524_288
 MIN_WALL_MINUTES = 60
 #: Merging reads and writes at least this fast; storage, not CPU, sets the pace.
 MERGE_BYTES_PER_SECOND = 10_000_000
+#: So much larger than ``SizePerEvent`` says a small unit's output may be, and its merge still has room.
+ESTIMATE_MARGIN = 4
 #: Cleanup only deletes files.
 CLEANUP_MEMORY_MB = 256
 
@@ -84,11 +86,12 @@ def processing_request(resources: ResourceSpec, events: int, *, max_wall_seconds
     return SlotRequest(disk_kb, _wall_minutes(events * resources.time_per_event_seconds, max_wall_seconds))
 
 
-def merge_request(unit: WorkUnitSpec, *, max_wall_seconds: int) -> SlotRequest:
-    """Slot of a merge: room for the unmerged files beside the merged ones, and time to copy them."""
+def merge_request(unit: WorkUnitSpec, *, max_merge_bytes: int, max_wall_seconds: int) -> SlotRequest:
+    """Slot of a merge: room for one merged file beside its inputs, since one at a time is made, and time to copy all of them."""
     total_bytes = sum(unit.estimated_output_bytes.values())
+    largest_bytes = min(max_merge_bytes, ESTIMATE_MARGIN * total_bytes)
     seconds = MIN_WALL_MINUTES * 60 + 2 * total_bytes / MERGE_BYTES_PER_SECOND
-    return SlotRequest(BASE_DISK_KB + ceil(2 * total_bytes / 1024), _wall_minutes(seconds, max_wall_seconds))
+    return SlotRequest(BASE_DISK_KB + ceil(2 * largest_bytes / 1024), _wall_minutes(seconds, max_wall_seconds))
 
 
 #: Slot of a cleanup.

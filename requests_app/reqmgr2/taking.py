@@ -11,16 +11,14 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 import structlog
-from django.db import transaction
 from structlog.contextvars import bound_contextvars
 
-from requests_app.models import TERMINAL, HoldCode, ReqMgr2Request, Request, RequestStatus
+from requests_app.models import TERMINAL, ReqMgr2Request, Request, RequestStatus
 from requests_app.service_level import no_new_work
-from requests_app.services.intake import reqmgr2_seen, request_check, request_import
-from requests_app.states import hold_changes, transition
+from requests_app.services.intake import Received, reqmgr2_seen, request_check, request_receive
 from wms2 import clock
 from wms2.adapters import factory
-from wms2.adapters.reqmgr2 import Document, Seen
+from wms2.adapters.reqmgr2 import Seen
 from wms2.conf import conf
 from wms2.crash import crash_point
 from wms2.errors import DocumentRefused, Problem, RequestKnown, ServiceRejected, ServiceUnavailable
@@ -31,7 +29,6 @@ ACTOR = "reqmgr2"
 REFUSED_AGAIN = timedelta(minutes=10)
 _LATE = "somebody else acquired it at the same moment"
 _FOREIGN = "it is acquired, but not by this installation"
-_QUEUED = "the work queue of WMCore has it too"
 log = structlog.get_logger(__name__)
 
 
@@ -61,7 +58,7 @@ def _take(name: str, *, acquired: bool) -> None:
         if request is not None:
             _take_known(name, request)
         elif acquired:
-            _import(name, factory.reqmgr2().request(name), _FOREIGN if row.claimed_at is None else "")
+            _import(name, _FOREIGN if row.claimed_at is None else "")
         else:
             _take_staged(row, name)
     except (DocumentRefused, RequestKnown, ServiceRejected) as error:
@@ -77,13 +74,13 @@ def _take_staged(row: ReqMgr2Request, name: str) -> None:
         factory.reqmgr2().queued_elsewhere([name])  # what cannot be asked afterwards must not be acquired
         ReqMgr2Request.objects.filter(pk=row.pk, claimed_at=None).update(claimed_at=clock.now())
         crash_point("reqmgr2_take.claimed")
-    document, refused = factory.reqmgr2().acquire(name)
+    _, refused = factory.reqmgr2().acquire(name)
     crash_point("reqmgr2_take.called")
-    _import(name, document, _LATE if refused and first else "")
+    _import(name, _LATE if refused and first else "")
 
 
 def _take_known(name: str, request: Request) -> None:
-    """It was imported before it was staged, or is the clone of one of ours."""
+    """It was imported by its name, or is the clone of one of ours. A refused step tells nothing: our own report may be first."""
     if request.status in (*TERMINAL, S.COMPLETED):
         detail = f"WMS2 has a request of this name that is {request.get_status_display()}; clone it in ReqMgr2 instead"
         raise DocumentRefused([Problem("RequestName", detail)])
@@ -91,18 +88,10 @@ def _take_known(name: str, request: Request) -> None:
     reqmgr2_seen(name=name, request=request, seen=Seen.of(document))
 
 
-def _import(name: str, document: Document, doubt: str) -> None:
-    elsewhere = name in factory.reqmgr2().queued_elsewhere([name])
-    checked = request_check(document=document, request_name=name)
-    why = _QUEUED if elsewhere else doubt
-    with transaction.atomic():
-        request = request_import(document=document, request_name=name, actor=ACTOR, checked=checked, seen=Seen.of(document))
-        ReqMgr2Request.objects.filter(request=request).update(elements=elsewhere, problem="", compared_at=clock.now())
-        if why:
-            told = f"{why}; release it once nobody else runs it, otherwise abort it here: its work would be done twice"
-            transition(request, S.HELD, actor=ACTOR, reason=told, **hold_changes(HoldCode.RUN_ELSEWHERE, told))
+def _import(name: str, doubt: str) -> None:
+    request = request_receive(received=Received(request_name=name), actor=ACTOR, doubt=doubt)
     crash_point("reqmgr2_take.recorded")
-    log.info("taken from ReqMgr2", held=why)
+    log.info("taken from ReqMgr2", held=request.hold_reason)
 
 
 def _tell(row: ReqMgr2Request, problem: str, looked_at: datetime | None) -> None:

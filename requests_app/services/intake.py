@@ -13,20 +13,23 @@ from dags_app.planning.specs import WorkflowSpec
 from outputs_app.owning import names_claim, names_refuse
 from requests_app import intake
 from requests_app.limits import limits_now
-from requests_app.models import ReqMgr2Request, Request, RequestStatus
+from requests_app.models import HoldCode, ReqMgr2Request, Request, RequestStatus
 from requests_app.services.derive import derive_refused, request_derive
 from requests_app.services.groups import group_join, parents_set
 from requests_app.services.workflow import draft_of, draft_prepare
-from requests_app.states import record_creation
+from requests_app.states import hold_changes, record_creation, transition
 from requests_app.work.overrides import Overrides, read_pools
 from requests_app.work.production_steps import steps_read, steps_refused, steps_rounded_at_import
 from requests_app.work.spec import Prepared, prepared_to_json, spec_of
+from wms2 import clock
 from wms2.adapters import factory
 from wms2.adapters.reqmgr2 import Seen
 from wms2.audit import audit
 from wms2.conf import conf
 from wms2.errors import DocumentRefused, FieldRefused, InvalidTransition, NotFoundInService, Problem, RequestKnown
 from wms2.nudge import EVALUATE_REQUEST, nudge
+
+_QUEUED = "the work queue of WMCore has it too"
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,30 +278,41 @@ def request_known_refuse(*, request_name: str) -> None:
         raise RequestKnown(request_name, str(status))
 
 
-def request_receive(*, received: Received, actor: str) -> Request:
-    """Fetch if need be, check with everything the life cycle checks, store.
+def request_receive(*, received: Received, actor: str, doubt: str = "") -> Request:
+    """Fetch if need be, check with everything the life cycle checks, store. What is fetched is HELD where the work queue of
+    WMCore has it too, or there is ``doubt`` that nobody else runs it (ADR 0080).
 
     Raises:
         DocumentRefused: every problem by field; nothing stored.
         RequestKnown: there is one of this name, which is told before any service is asked when the name is given.
         InvalidTransition: a production step is wrong; nothing stored.
-        ServiceUnavailable: ReqMgr2 or ConfigCache did not answer; nothing stored.
+        ServiceUnavailable: ReqMgr2, its work queue or ConfigCache did not answer; nothing stored.
     """
-    if received.request_name:
-        request_known_refuse(request_name=received.request_name)
-    document = _document(received)
-    seen = Seen.of(document) if received.document is None else None
+    name = received.request_name or ""
+    if name:
+        request_known_refuse(request_name=name)
+    document, seen, elsewhere = received.document, None, False
+    if document is None:
+        document = _fetched(name)
+        seen, elsewhere = Seen.of(document), name in factory.reqmgr2().queued_elsewhere([name])
+    why = _QUEUED if elsewhere else doubt
+    if why and not received.submit:
+        raise DocumentRefused([Problem("submit", f"{why}; it can be imported held, but not as new")])
     if received.priority is not None:
         document = intake.with_priority(document, received.priority)
     steps_read(received.production_steps)
     named: dict[str, Any] = {"document": document, "request_name": received.request_name, "asked": received}
-    return request_import(**named, actor=actor, checked=request_check(**named), seen=seen)
+    checked = request_check(**named)
+    with transaction.atomic():
+        request = request_import(**named, actor=actor, checked=checked, seen=seen)
+        ReqMgr2Request.objects.filter(request=request).update(elements=elsewhere, compared_at=clock.now())
+        if why:
+            told = f"{why}; release it once nobody else runs it, otherwise abort it here: its work would be done twice"
+            transition(request, RequestStatus.HELD, actor=actor, reason=told, **hold_changes(HoldCode.RUN_ELSEWHERE, told))
+    return request
 
 
-def _document(received: Received) -> dict[str, Any]:
-    if received.document is not None:
-        return received.document
-    name = received.request_name or ""
+def _fetched(name: str) -> dict[str, Any]:
     try:
         return request_fetch(request_name=name)
     except NotFoundInService as error:

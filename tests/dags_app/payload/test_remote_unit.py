@@ -133,24 +133,29 @@ def test_files_that_went_to_the_fallback_are_read_and_removed_there(one_step: Wo
     assert files_at(bench.storage(FALLBACK)) == [merged.lfn]
 
 
-def test_what_is_fetched_for_a_merged_file_is_gone_before_the_next(one_step: Workbench, server: OwnServer) -> None:
-    bench = one_step
-    job = json.loads((bench.dag / "job.json").read_text())
-    job["merge"]["max_events"] = 20
-    (bench.dag / "job.json").write_text(json.dumps(job))
+def test_the_scratch_of_a_merge_stays_under_twice_the_largest_merged_file(bench: Workbench, server: OwnServer) -> None:
+    job = job_document([step(1, "Gen", ["GENoutput"])], [output("Gen", "GENoutput", "GEN")])
+    nodes = [generating_node(index, 20, 10) for index in range(4)]
+    bench.prepare(job, nodes, {"step1_Gen.py": pset("GEN", GENERATE, {"GENoutput": "GEN"})})
     at_server(bench, server, "XRootD")
-    for node in ("proc_000000", "proc_000001"):
-        bench.process("job", node)
+    for node in nodes:
+        bench.process("job", node["node"])
+    sizes = sorted(Path(f"{server.storage}{lfn}").stat().st_size for lfn in files_at(server.storage) if lfn.endswith(".root"))
+    job["merge"]["max_bytes"] = sum(sizes[-2:])
+    (bench.dag / "job.json").write_text(json.dumps(job))
     assert bench.script("collect") == 0
+    seen = bench.root / "seen"
     (bench.root / "watched").mkdir()
-    watched = bench.root / "watched/cmsRun"
-    watched.write_text(
-        f'#!/bin/sh\nls ../../inputs ../../steps/*/*.root >> {bench.root}/seen 2>/dev/null\nexec {bench.programs}/cmsRun "$@"\n'
-    )
-    watched.chmod(0o755)
-    bench.variables["PATH"] = f"{watched.parent}:{bench.variables['PATH']}"
+    for program, place in (("cmsRun", bench.programs), ("xrdcp", server.described.prefix / "bin")):
+        watched = bench.root / "watched" / program
+        sizes_there = f"find {bench.root}/execute -name '*.root' -printf '%s\\n'"
+        added_up = f"{sizes_there} | awk '{{ sum += $1 }} END {{ print sum + 0 }}' >> {seen}"
+        watched.write_text(f'#!/bin/sh\n{place}/{program} "$@"\nended=$?\n{added_up}\nexit $ended\n')
+        watched.chmod(0o755)
+    bench.variables["PATH"] = f"{bench.root}/watched:{bench.variables['PATH']}"
     bench.process("merge", "merge")
-    seen = [line for line in (bench.root / "seen").read_text().splitlines() if line.endswith(".root")]
-    assert len(seen) == len(set(seen)) == 2, "each merge finds its own input in the scratch directory and nothing else"
+    peak = max(map(int, seen.read_text().split()))
+    assert len(bench.read("merge_output.json")["outputs"][0]["files"]) == 2
+    assert sum(sizes[:2]) < peak < 2 * job["merge"]["max_bytes"], "the inputs of one merged file, and that file"
     assert bench.run("cleanup", "cleanup").value == 0
     assert len(files_at(server.storage)) == 2

@@ -49,12 +49,12 @@ def test_a_jobs_wall_time_and_disk_follow_its_events_within_the_cap() -> None:
     assert processing_request(resources, 10**6, max_wall_seconds=DAY).wall_minutes == 1440
 
 
-def test_a_merge_has_room_and_time_for_the_units_output() -> None:
-    spec = dag_spec()
-    (unit,) = [unit for unit in spec.units if unit.index == 0]
-    assert sum(unit.estimated_output_bytes.values()) == 800 * 1024 * 1024
-    slot = merge_request(unit, max_wall_seconds=DAY)
-    assert (slot.disk_kb, slot.wall_minutes) == (BASE_DISK_KB + 2 * 800 * 1024, 63)
+@pytest.mark.parametrize(("max_merge_mb", "room_mb"), [(500, 1000), (10_000, 6400)])
+def test_a_merge_has_room_for_one_merged_file_and_its_inputs_and_time_for_all(max_merge_mb: int, room_mb: int) -> None:
+    (unit,) = [unit for unit in dag_spec().units if unit.index == 0]
+    assert sum(unit.estimated_output_bytes.values()) == 800 * 1024**2
+    slot = merge_request(unit, max_merge_bytes=max_merge_mb * 1024**2, max_wall_seconds=DAY)
+    assert (slot.disk_kb, slot.wall_minutes) == (BASE_DISK_KB + room_mb * 1024, 63)
 
 
 def test_the_first_round_shares_size_per_event_among_kept_outputs_and_measured_sizes_replace_that() -> None:

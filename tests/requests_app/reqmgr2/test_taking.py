@@ -200,6 +200,25 @@ def test_one_that_was_imported_by_hand_is_acquired_and_followed(world: World, ou
     assert fresh(request).priority == 777
 
 
+def test_what_the_work_queue_has_too_is_held_as_well_when_it_is_imported_by_its_name(
+    world: World, outside: Outside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WMS2_REQMGR2_FOLLOW", "false")
+    conf.cache_clear()
+    name = outside.stage()
+    outside.agents_take(name)
+    with pytest.raises(DocumentRefused, match="not as new"):
+        request_receive(received=Received(request_name=name, submit=False), actor="olga")
+    request = request_receive(received=Received(request_name=name), actor="olga")
+    assert (request.status, request.hold_code) == (S.HELD, HoldCode.RUN_ELSEWHERE)
+    assert "work queue of WMCore has it too" in request.hold_reason
+    for _ in range(3):
+        world.cycle()
+    assert fresh(request).status == S.HELD
+    request_release(request=request, actor="olga", reason="their element is gone")
+    assert run_on(world, request) == S.COMPLETED
+
+
 def test_nothing_is_taken_unless_it_is_wanted(world: World, outside: Outside, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WMS2_REQMGR2_FOLLOW", "false")
     conf.cache_clear()

@@ -126,6 +126,17 @@ def test_a_wrong_manifest_and_a_violation_keep_nobody_else_from_being_accounted(
     assert_accounted(dag, units=4)
 
 
+def test_a_file_is_accounted_where_it_lies_also_at_a_fallback() -> None:
+    dag = finished(1)
+    path = Path(dag.submit_dir) / "mg_000000" / layout.MANIFEST_FILE
+    manifest = json.loads(path.read_text())
+    strayed, at_home = (output["files"][0] for output in manifest["outputs"])
+    strayed["rse"] = "T1_US_FNAL"
+    path.write_text(json.dumps(manifest))
+    assert account_for(dag) == 1
+    assert dict(OutputFile.objects.values_list("lfn", "rse")) == {strayed["lfn"]: "T1_US_FNAL", at_home["lfn"]: "T2_CH_CERN"}
+
+
 def test_of_two_units_that_bring_one_file_the_second_is_refused_and_the_others_stay() -> None:
     dag = finished(3)
     first, second = (Path(dag.submit_dir) / name / layout.MANIFEST_FILE for name in ("mg_000000", "mg_000001"))
