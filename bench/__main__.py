@@ -27,7 +27,8 @@ from bench import (
     validate,
 )
 
-BENCHES: dict[str, Callable[[], None]] = {
+#: What judges its figures says whether they are good enough.
+BENCHES: dict[str, Callable[[], bool | None]] = {
     "accounting": accounting.main,
     "outputs": outputs.main,
     "validate": validate.main,
@@ -49,7 +50,7 @@ ON_A_POOL = "adaptive"
 
 
 def main(arguments: list[str]) -> int:
-    """Run the named measurements, or all."""
+    """Run the named measurements, or all; 1 if one of them is not good enough."""
     parser = argparse.ArgumentParser(prog="bench")
     parser.add_argument("names", nargs="*")
     parser.add_argument("--profile", help="JSON file of adaptive's requests")
@@ -64,10 +65,14 @@ def main(arguments: list[str]) -> int:
     if unknown:
         print(f"no measurement {', '.join(sorted(unknown))}; there are: {', '.join(BENCHES)}", file=sys.stderr)
         return 2
+    bad = []
     for name in names or [name for name in BENCHES if name != ON_A_POOL]:
         print(f"== {name}", flush=True)
-        BENCHES[name]()
-    return 0
+        if BENCHES[name]() is False:
+            bad.append(name)
+    if bad:
+        print(f"not good enough: {', '.join(bad)}", file=sys.stderr)
+    return 1 if bad else 0
 
 
 if __name__ == "__main__":

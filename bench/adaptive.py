@@ -4,7 +4,8 @@
 one behind a filter of 1e-3, one with good hints. Jobs are real HTCondor jobs with the simulated cmsRun, by its simulated clock:
 eight hours take no time. ``--profile FILE`` names others, as JSON in the form of ``PROFILES``: what the request says, and the
 truth of each step (at most three) in the words of ``deploy/simulators/worker/profile.py``, which WMS2 never sees; a file of that
-module's own form is one request. ``BENCH_ROUNDS`` (4) and ``BENCH_UNITS``, work units of later rounds (2), make it larger.
+module's own form is one request. ``bench/profiles/heavy_tails.json`` has jobs with heavy tails. ``BENCH_ROUNDS`` (4) and
+``BENCH_UNITS``, work units of later rounds (2), make it larger.
 """
 
 from __future__ import annotations
@@ -102,8 +103,8 @@ class Row:
         return "jobs_per_work_unit" in self.bounds or all(least <= size <= most for size in self.merged)
 
 
-def main() -> None:
-    """Run the requests, print a table for each and what is to be said of it."""
+def main() -> bool:
+    """Run the requests, print a table for each and what is to be said of it; whether all came together."""
     import django
 
     django.setup()
@@ -124,6 +125,7 @@ def main() -> None:
     print(f"{rounds} rounds of {len(requests)} requests in {time.monotonic() - begun:.0f} s")
     good = [_report(name, _rows(request, rounds), conf().target_wall_seconds) for name, request in requests.items()]
     print("good enough" if all(good) else "NOT good enough")
+    return all(good)
 
 
 def _profiles(file: str | None) -> dict[str, dict[str, Any]]:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench import __main__ as benches
 from bench import sizing as simulation
 from dags_app.payload.contract.step_profile import StepRun
 from dags_app.planning.adaptive import size_rescue, size_round
@@ -523,3 +524,19 @@ def test_random_requests_come_out_well() -> None:
     assert table[3].off_time <= 0.05 and table[3].off_size <= 0.05 and table[3].too_long <= 0.01
     assert table[3].efficiency > table[0].efficiency + 0.1
     assert max(row.slower for row in table) <= 0.05
+
+
+def test_a_bench_that_finds_its_figures_not_good_enough_fails_and_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BENCH_SIZES", "2")
+    monkeypatch.setattr(simulation, "MOST_MISSES", -1.0)
+    assert benches.main(["sizing"]) == 1
+    assert "not good enough: sizing" in capsys.readouterr().err
+
+
+def test_jobs_with_heavy_tails_are_simulated_too() -> None:
+    course = simulation.random_request(rng := random.Random(1))
+    truth = replace(course.truths[0], spread=0.0, tail_share=0.5)
+    factors = [truth.slowness(rng) for _ in range(100)]
+    assert min(factors) == 1 < 2 < max(factors)
