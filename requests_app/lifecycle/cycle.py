@@ -1,6 +1,7 @@
 """The life cycle's tick (spec 4.2): one leader polls every few seconds, and runs a cycle once a minute.
 
-A poll admits requests and hands out the evaluations that are due; a cycle observes every schedd, and looks after what is rare.
+A poll admits requests and hands out the evaluations that are due; a cycle observes every schedd, polling while one is silent, and
+looks after what is rare.
 
 Missed, doubled or late ticks are harmless: everything is re-read from rows, and each request's lease lets one evaluation in. What
 has not changed is not looked at; a sweep over what was not looked at for long counts what would have been forgotten (ADR 0061).
@@ -114,6 +115,11 @@ def _cycle(leadership: Leadership, now_level: Level, since_last: float, sweep_se
     """Each step once; what broke of them."""
     broken: list[Exception] = []
     step = partial(_step, broken)
+
+    def poll() -> None:
+        with step("poll"):
+            _poll(leadership)
+
     now, pause = clock.now(), cycle_pause_seconds(now_level)
     leadership.renew(cycle_started_at=now.isoformat(), cycle_started_epoch=now.timestamp())
     with step("counts"):
@@ -134,9 +140,9 @@ def _cycle(leadership: Leadership, now_level: Level, since_last: float, sweep_se
     with step("credentials"):
         credentials_watch(leadership)
     with step("schedds"):
-        schedds_watch(leadership)
+        schedds_watch(leadership, poll)
     with step("units at once"):
-        dags_follow(leadership)
+        dags_follow(leadership, poll)
     with step("drains of schedds"):
         drains_go_on(leadership.fenced)
     with step("progress"):

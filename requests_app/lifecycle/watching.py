@@ -1,7 +1,7 @@
 """The cycle's look at the schedds: all are asked side by side, and what one says is written as it comes (ADR 0062).
 
-A silent schedd keeps nobody waiting but the end of the cycle. Threads only ask; rows are read before and written after by the
-leader's own, each schedd's in one transaction that proves that it still leads.
+A silent schedd keeps nobody waiting but the end of the cycle: the leader polls meanwhile. Threads only ask; rows are read before
+and written after by the leader's own, each schedd's in one transaction that proves that it still leads.
 """
 
 from __future__ import annotations
@@ -50,16 +50,19 @@ def schedds_to_watch() -> list[Schedd]:
     return list(Schedd.objects.filter(used | (due & lost)).order_by("pk"))
 
 
-def schedds_watch(leadership: Leadership) -> None:
+def schedds_watch(leadership: Leadership, meanwhile: Callable[[], None] = lambda: None) -> None:
     """Observe all schedds; then remove jobs that must not run, and look for those that nobody knows.
+
+    Args:
+        meanwhile: called every few seconds while a silent one is waited for.
 
     Raises:
         LeaseLost: somebody else leads by now.
     """
-    fenced, seen = leadership.fenced, dict[Schedd, Observed]()
+    fenced, seen, keep = leadership.fenced, dict[Schedd, Observed](), _keeping(leadership, meanwhile)
     rows = {look.schedd: look for look in looks(schedds_to_watch())}
     questions = {schedd: partial(look.ask, conf().instance) for schedd, look in rows.items()}
-    for schedd, said in side_by_side(questions, _keeping(leadership)):
+    for schedd, said in side_by_side(questions, keep):
         with unless_locked(f"schedd {schedd.name}"):
             seen[schedd] = _heard(rows[schedd], said, fenced)
     with unless_locked("sites"), fenced():
@@ -72,15 +75,18 @@ def schedds_watch(leadership: Leadership) -> None:
     now = clock.now()
     looked = [schedd for schedd, observed in seen.items() if observed.answered and orphans_due(schedd, now)]
     for schedd, found in side_by_side(
-        {schedd: partial(orphans_ask, schedd, orphans_known(schedd, now)) for schedd in looked}, _keeping(leadership)
+        {schedd: partial(orphans_ask, schedd, orphans_known(schedd, now)) for schedd in looked}, _keeping(leadership, meanwhile)
     ):
         if found is not None:
             with unless_locked(f"schedd {schedd.name}"):
                 orphans_tell(schedd=schedd, found=found, now=now, fenced=fenced)
 
 
-def dags_follow(leadership: Leadership) -> None:
+def dags_follow(leadership: Leadership, meanwhile: Callable[[], None] = lambda: None) -> None:
     """The units that DAGs run at once follow their shares (ADR 0089); a DAGMan that could not be told is told by the next cycle.
+
+    Args:
+        meanwhile: called every few seconds while a silent schedd is waited for.
 
     Raises:
         LeaseLost: somebody else leads by now.
@@ -89,7 +95,8 @@ def dags_follow(leadership: Leadership) -> None:
     for dag in units_follow(leadership.fenced):
         if dag.schedd is not None:
             told[dag.schedd].append(dag)
-    for _ in side_by_side({schedd: partial(_tell_units, schedd, dags) for schedd, dags in told.items()}, _keeping(leadership)):
+    questions = {schedd: partial(_tell_units, schedd, dags) for schedd, dags in told.items()}
+    for _ in side_by_side(questions, _keeping(leadership, meanwhile)):
         pass
 
 
@@ -115,13 +122,14 @@ def _heard(look: Look, said: Said, fenced: Fenced) -> Observed:
     return seen
 
 
-def _keeping(leadership: Leadership) -> Callable[[], None]:
-    """Renews the lease while schedds are waited for, as long as their time limits allow: a leader that hangs must lose it."""
+def _keeping(leadership: Leadership, meanwhile: Callable[[], None]) -> Callable[[], None]:
+    """Leads on while schedds are waited for, as long as their time limits allow: a leader that hangs must lose its lease."""
     until = time.monotonic() + lease_life().total_seconds()
 
     def keep() -> None:
         if time.monotonic() < until:
             leadership.renew()
+            meanwhile()
 
     return keep
 

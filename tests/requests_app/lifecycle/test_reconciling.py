@@ -81,7 +81,7 @@ def test_a_step_of_the_cycle_that_breaks_keeps_nobody_from_his_turn(error: Excep
         raise error
 
     monkeypatch.setattr(cycle, "credentials_watch", breaks)
-    monkeypatch.setattr(cycle, "schedds_watch", looked_at.append)
+    monkeypatch.setattr(cycle, "schedds_watch", lambda *asked: looked_at.append(asked))
     monkeypatch.setattr(cycle, "admit", lambda **asked: looked_at.append(asked))
     assert not cycle.run_cycle(), "it is told"
     assert len(looked_at) == 2

@@ -8,15 +8,16 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from requests_app.lifecycle import leader, watching
-from requests_app.models import Lease
+from requests_app.lifecycle import cycle, leader, watching
+from requests_app.models import EvaluationLease, Lease, RequestStatus
 from sites_app.models import Schedd
-from tests.support.rows import schedd_row
-from wms2 import side_by_side
+from tests.support.rows import request_row, schedd_row
+from wms2 import nudge, side_by_side
 from wms2.adapters import factory
 from wms2.adapters.types import OrphanJobs, ScheddAd, Watched
 from wms2.conf import conf
 from wms2.errors import LeaseLost, ServiceUnavailable
+from wms2.nudge import EVALUATE_DUE
 
 pytestmark = pytest.mark.django_db(transaction=True)
 PATIENCE = 20.0
@@ -69,6 +70,32 @@ def test_what_one_says_is_written_while_another_is_silent(monkeypatch: pytest.Mo
     silent = Schedd.objects.get(name="silent")
     assert (silent.unreachable_since is not None, silent.collector_says) == (True, "the collector has no ad of it any more")
     assert set(Schedd.objects.filter(orphans_asked_at__isnull=False).values_list("name", flat=True)) == {"answers"}
+
+
+def test_requests_are_admitted_and_handed_out_while_a_schedd_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    request, handed_out = request_row(RequestStatus.QUEUED), list[tuple[object, ...]]()
+    EvaluationLease.objects.create(request=request)
+
+    def send(name: str, args: tuple[object, ...]) -> None:
+        if name == EVALUATE_DUE:
+            asked = dict(Schedd.objects.values_list("name", "asked_at"))
+            request.refresh_from_db()
+            handed_out.append((request.status, asked["answers"] is not None, asked["silent"]))
+            Answers.asked_long.set()
+
+    monkeypatch.setattr(nudge, "_send", send)
+    assert cycle.run_cycle(force=True)
+    assert handed_out[0] == (RequestStatus.PLANNING, True, None)
+
+
+def test_a_poll_that_breaks_meanwhile_keeps_no_schedd_from_being_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(**asked: object) -> int:
+        Answers.asked_long.set()
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(cycle, "admit", breaks)
+    assert not cycle.run_cycle(force=True), "it is told"
+    assert not Schedd.objects.filter(asked_at=None).exists()
 
 
 def test_the_lease_is_renewed_while_a_schedd_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
