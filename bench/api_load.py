@@ -2,7 +2,7 @@
 life cycle at work; and what a view costs of the processor, compared with the view of ``/livez``.
 
 Web, worker, ticker and beat are real processes (``deploy/run/process``), the web answers over HTTP to two clients with kept
-connections. Of the requests 300 are ACTIVE with a live DAG and 1,000 QUEUED behind the limit; the others have ended. The pool
+connections. Of the requests 300 are ACTIVE with a live DAG and 10,000 QUEUED behind the limit; the others have ended. The pool
 is not there: the schedd is silent, which is what a cycle costs most for. ``BENCH_REQUESTS`` and ``BENCH_SECONDS`` make it
 smaller; a database that already holds as many requests (WMS2_DATABASE_URL) is used as it is.
 """
@@ -24,7 +24,7 @@ from urllib.parse import urlencode
 
 ROOT = Path(__file__).resolve().parents[1]
 REQUESTS, SECONDS, CLIENTS = 100_000, 30.0, 2
-ACTIVE, QUEUED = 300, 1_000
+ACTIVE, QUEUED = 300, 10_000
 CYCLE_SECONDS = "10"
 SCHEDD = "bench-schedd"
 START_SECONDS = 300.0
@@ -134,8 +134,10 @@ def _paths() -> dict[str, list[str]]:
     """What is asked, by name; details of requests with work, and pages."""
     from requests_app.models import Request, RequestStatus
 
-    active = Request.objects.filter(status=RequestStatus.ACTIVE).order_by("id")
-    names = list(active.values_list("request_name", flat=True)[:ACTIVE])
+    def names(status: RequestStatus) -> list[str]:
+        return list(Request.objects.filter(status=status).order_by("id").values_list("request_name", flat=True)[:ACTIVE])
+
+    active, queued = names(RequestStatus.ACTIVE), names(RequestStatus.QUEUED)
     queries: dict[str, dict[str, str]] = {
         "list, newest": {},
         "list, held": {"status": "held"},
@@ -146,11 +148,13 @@ def _paths() -> dict[str, list[str]]:
     }
     found = {BARE: ["/livez"]}
     found |= {name: [LIST + urlencode({"page_size": "50"} | query)] for name, query in queries.items()}
-    found["detail"] = [f"/api/v1/requests/{name}" for name in names]
+    found["detail"] = [f"/api/v1/requests/{name}" for name in active]
+    found["detail, queued"] = [f"/api/v1/requests/{name}" for name in queued]
     found["status"] = ["/api/v1/status"]
     found["metrics"] = ["/api/v1/metrics"]
     found["board"] = ["/"]
-    found["request page"] = [f"/requests/{name}/" for name in names]
+    found["request page"] = [f"/requests/{name}/" for name in active]
+    found["page, queued"] = [f"/requests/{name}/" for name in queued]
     return found
 
 

@@ -53,6 +53,12 @@ def _limits_are_read_at_no_time_of_their_own(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.fixture(autouse=True)
+def _the_queue_is_ranked_for_each_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one test or call has seen of it is not told to the next; tests of that ask for it."""
+    monkeypatch.setattr("requests_app.selectors.admission.KEPT_SECONDS", 0.0)
+
+
+@pytest.fixture(autouse=True)
 def _every_circuit_is_closed() -> None:
     """What one test did to a service is not known to the next, nor to the stack's own processes."""
     use_circuits(Kept())

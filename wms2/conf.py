@@ -287,7 +287,9 @@ class Conf(BaseModel):
 
     # --- retention (ADR 0068); 0: for ever
     keep_events_days: float = Field(90.0, ge=0, description="events of the feed, once their request is at an end for so long")
-    keep_history_days: float = Field(365.0, ge=0, description="the same for the history of DAGs and samples of failures")
+    keep_history_days: float = Field(
+        365.0, ge=0, description="the same for the history of DAGs and samples of failures; that of schedds and bans by age"
+    )
     keep_answers_hours: float = Field(24.0, gt=0, description="answers to calls with an Idempotency-Key")
     keep_audit_days: float = Field(3 * 365.0, ge=0, description="entries of the audit, by age alone")
     pack_dags_after_days: float = Field(

@@ -27,7 +27,7 @@ from sites_app.schedds import adapter
 from wms2 import clock
 from wms2.adapters import factory
 from wms2.adapters.htcondor import HtcondorAdapter
-from wms2.adapters.htcondor_ads import OWNER_LIMITS
+from wms2.adapters.htcondor_ads import LIMITS
 from wms2.adapters.htcondor_process import since_boot
 from wms2.adapters.types import FoundDag, ScheddFacts
 from wms2.audit import audit, audited
@@ -155,7 +155,7 @@ def _directory(schedd: Schedd) -> str:
 
 def _limits(schedd: Schedd, facts: ScheddFacts) -> str:
     told, wanted = [], schedd.max_dagman_slots
-    for name, most in zip(OWNER_LIMITS, (facts.jobs_per_owner, facts.dagmans_per_owner), strict=True):
+    for name, most in zip(LIMITS, (facts.jobs_per_owner, facts.dagmans_per_owner, facts.dagmans), strict=True):
         if most is not None and most < wanted:
             raise CheckFailed(f"it has {name} = {most}: raise that there, or lower max_dagman_slots ({wanted}) here")
         told.append(f"{name} = {'none' if most is None else most}")

@@ -141,7 +141,8 @@ SETTINGS: dict[str, dict[str, str]] = {
     "Admission": {
         "max_active_dags": limit("max_active_dags"),
         "max_dagman_slots_per_schedd": "DAGMan processes, outer and inner ones together, that a schedd may run; taken over when"
-        " the schedd is first added, then kept in its row. Not more than the schedd's START_SCHEDULER_UNIVERSE allows.",
+        " the schedd is first added, then kept in its row. Not more than the schedd's START_SCHEDULER_UNIVERSE allows; how many"
+        " schedds that makes: the runbook, Pools and schedds.",
         "canary_seconds": "A schedd that is added runs a small DAG before it may be enabled; one that has not ended by then"
         " failed.",
         "submit_root_free_mb": "What the submit directory of a schedd must have left, in MiB, for the schedd to be enabled.",
@@ -256,7 +257,8 @@ SETTINGS: dict[str, dict[str, str]] = {
     "Retention": {
         "keep_events_days": "Events of the feed go when they are older than so many days and their request has been at an end for"
         " as long; 0 keeps them for ever, here and below. Who reads the feed must not be further behind.",
-        "keep_history_days": "The same for the history of DAGs, and for the samples of failures with the ends of their logs.",
+        "keep_history_days": "The same for the history of DAGs, and for the samples of failures with the ends of their logs. By"
+        " age alone: changes of schedds' health and queues, and systemic alerts, bans and reconciliations that have ended.",
         "keep_answers_hours": "Answers to calls of the REST interface with an `Idempotency-Key` are repeated for so long.",
         "keep_audit_days": "Entries of the audit that are older than so many days go, whatever they are about.",
         "pack_dags_after_days": "The directories of a request's DAGs become one file each when it has been at an end for so many"

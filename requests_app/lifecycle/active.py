@@ -65,7 +65,7 @@ def handle_active(evaluation: Evaluation) -> None:
                 return
             _pass_priority(evaluation, dag)
             _tell(evaluation, dag)
-        if dag is not None and (dag.missing_since is not None or dag.unanswered_since is not None):
+        if dag is not None and dag.missing_since is not None:
             evaluation.again_next_cycle()  # it goes on asking
     except LedgerViolation as error:
         stop_for_ledger(evaluation, error)

@@ -8,6 +8,8 @@ the request is held. Nothing here happens by itself.
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from dags_app.models import DAG
 from dags_app.services.lost_queue import dag_end_lost, dag_fence_off, dag_suspect, missing_words
 from requests_app.alerts import alert, alert_over
@@ -20,6 +22,7 @@ from wms2.adapters.types import JobStatus
 from wms2.conf import conf
 from wms2.errors import LedgerViolation
 from wms2.levels import stretched
+from wms2.words import exact
 
 S = RequestStatus
 
@@ -96,13 +99,15 @@ _GONE = ("queue_suspected", "outcome_unknown")
 def tell_obstacle(evaluation: Evaluation, dag: DAG) -> bool:
     """Say what it waits for, with an alert; False when nothing is in its way."""
     if dag.unanswered_since is not None:
-        silent = (clock.now() - dag.unanswered_since).total_seconds()
+        suspicious = dag.unanswered_since + timedelta(seconds=stretched(conf().schedd_suspicion_seconds))
         evaluation.note(
             waiting_for=f"schedd {dag.schedd_name}, silent since {dag.unanswered_since:%H:%M:%S} UTC; that proves nothing"
         )
-        if silent > stretched(conf().schedd_suspicion_seconds):
+        if clock.now() < suspicious:
+            evaluation.again_at(suspicious)  # its answer wakes
+        else:
             says = dag.schedd.collector_says if dag.schedd is not None else ""
-            told = f"schedd {dag.schedd_name} has been silent for {silent:.0f} s" + (f"; {says}" if says else "")
+            told = f"schedd {dag.schedd_name} has been silent since {exact(dag.unanswered_since)}" + (f"; {says}" if says else "")
             alert(evaluation.request, "schedd_unreachable", told)
         return True
     if dag.observed.get("job_status") == JobStatus.HELD:

@@ -55,7 +55,7 @@ WITH counted AS (
 INSERT INTO events (request_id, kind, data, at)
 SELECT request_id, 'request.progress', to_jsonb(changed) - 'request_id', clock_timestamp() FROM changed
 """
-#: The oldest ten minutes of which there are samples, if all of it is old enough.
+#: The oldest ten minutes of which there are samples, if all of it is old enough; what the feed told of them a little later goes.
 _FOLD = """
 WITH step AS (
   SELECT begins, begins + %(length)s * interval '1 second' AS ends
@@ -64,6 +64,9 @@ WITH step AS (
 ), gone AS (
   DELETE FROM progress_samples sample USING step
   WHERE NOT mean AND at >= begins AND at < ends AND ends <= %(before)s RETURNING sample.*, begins
+), told AS (
+  DELETE FROM events USING step
+  WHERE kind = 'request.progress' AND at >= begins AND at < ends + %(window)s * interval '1 second' AND ends <= %(before)s
 )
 INSERT INTO progress_samples (request_id, mean, at, units, units_done, units_failed, jobs_idle, jobs_running, jobs_held)
 SELECT request_id, true, begins, (array_agg(units ORDER BY at DESC))[1], (array_agg(units_done ORDER BY at DESC))[1],
@@ -83,7 +86,7 @@ def progress_sample(fenced: Fenced) -> None:
     lately = now - timedelta(seconds=10 * WINDOW_SECONDS)
     _run(fenced, _SAMPLE, at=at, lately=lately, live=list(LIVE_DAG), evaluated=list(EVALUATED))
     for _ in range(STEPS):
-        if not _run(fenced, _FOLD, length=MEAN_SECONDS, before=now - KEEP_SAMPLES):
+        if not _run(fenced, _FOLD, length=MEAN_SECONDS, window=WINDOW_SECONDS, before=now - KEEP_SAMPLES):
             break
     _run(fenced, _PRUNE, before=now - KEEP_MEANS, portion=PORTION)
 

@@ -1,7 +1,7 @@
 """Rows that nothing rests on any more go after a time, in portions (ADR 0068).
 
-Owns which rows those are, of the feed, the history of DAGs, the samples of failures and the audit. What a request has been
-(its row, its transitions, work units, files) stays for ever.
+Owns which rows those are, of the feed, the history of DAGs, schedds and bans, the samples of failures and the audit. What a
+request has been (its row, its transitions, work units, files) stays for ever.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from django.db.models import Q, QuerySet
 from dags_app.models import DAGHistory, FailureSample
 from requests_app.lifecycle.leader import Leadership
 from requests_app.lifecycle.watching import RETURNED
-from requests_app.models import LEADER_LEASE, TERMINAL, Event, Lease, RequestStatus
+from requests_app.models import LEADER_LEASE, TERMINAL, Event, Lease, Reconciliation, RequestStatus
+from sites_app.models import HealthChange, QueueChange, SiteBan, SystemicAlert
 from wms2 import clock
 from wms2.conf import conf
 from wms2.metrics import ROWS_EXPIRED_TOTAL
@@ -53,7 +54,7 @@ def rows_expire(leadership: Leadership) -> int:
 
 
 def expired(now: datetime) -> list[QuerySet[Any]]:
-    """For each table the rows that may go, oldest first, by an index on their time; none of a table that keeps all."""
+    """For each table the rows that may go, of large ones by an index on their time, oldest first; none where all are kept."""
     ours = conf()
     answers = KeptAnswer.objects.filter(at__lt=now - timedelta(hours=ours.keep_answers_hours))
     found: list[QuerySet[Any]] = [answers.order_by("at")]
@@ -71,6 +72,11 @@ def expired(now: datetime) -> list[QuerySet[Any]]:
         found.append(FailureSample.objects.filter(of_ended, at__lt=before).order_by("at"))
     if ours.keep_audit_days:
         found.append(AuditEntry.objects.filter(at__lt=now - timedelta(days=ours.keep_audit_days)).order_by("at"))
+    if ours.keep_history_days:  # few rows, read whole
+        before = now - timedelta(days=ours.keep_history_days)
+        found += [HealthChange.objects.filter(at__lt=before), QueueChange.objects.filter(seen_at__lt=before)]
+        found += [SystemicAlert.objects.filter(ended_at__lt=before), Reconciliation.objects.filter(ended_at__lt=before)]
+        found.append(SiteBan.objects.filter(Q(expires_at__lt=before) | Q(removed_at__lt=before)))
     return found
 
 

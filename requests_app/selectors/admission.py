@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+import time
+from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from threading import Lock
 from typing import Any
 
 from django.db.models import QuerySet
@@ -33,6 +35,11 @@ from wms2.conf import Conf, conf
 
 #: Requests of the queue that are given a place; those behind them have none yet.
 MOST_PLACES = 20_000
+#: So long readers of single requests are told from one ranking of the queue, whose cost goes with its length.
+KEPT_SECONDS = 20.0
+#: The queue, its rows by key, and until when they are counted on; at most one.
+_kept: deque[tuple[Queue, Mapping[Any, Ranked], float]] = deque(maxlen=1)
+_ranking = Lock()
 #: Groups that are named for each limit.
 MOST_IN_USE = 50
 #: By what the rate is judged at which slots become free.
@@ -160,12 +167,29 @@ def ended_lately(policy: Policy, now: datetime) -> Ended:
 
 
 def queued_rows(requests: Iterable[Request]) -> dict[Any, QueuedRow]:
-    """Those of some requests that have a place, by key; no query where none is queued."""
-    wanted = {request.pk: request for request in requests if request.status == RequestStatus.QUEUED}
+    """Those of some requests that have a place, by key, as it was ``KEPT_SECONDS`` ago at most; no query where none is queued."""
+    wanted = [request for request in requests if request.status == RequestStatus.QUEUED and request.next_attempt_at is None]
     if not wanted:
         return {}
+    with _ranking:  # one ranks, and the others wait for that
+        queue, rows = _queue_kept(wanted)
+    return {request.pk: queue.shown(request, rows[request.pk]) for request in wanted if request.pk in rows}
+
+
+def _queue_kept(wanted: Iterable[Request]) -> tuple[Queue, Mapping[Any, Ranked]]:
+    """The queue with its rows by key; read anew also where one of these has come to it or was changed since."""
+    for queue, rows, until in _kept:
+        if time.monotonic() < until and (len(rows) == MOST_PLACES or all(_as_ranked(each, rows) for each in wanted)):
+            return queue, rows
     queue = queue_now()
-    return {row.waiting.key: queue.shown(wanted[row.waiting.key], row) for row in queue.ranked if row.waiting.key in wanted}
+    rows = {row.waiting.key: row for row in queue.ranked}
+    _kept.append((queue, rows, time.monotonic() + KEPT_SECONDS))
+    return queue, rows
+
+
+def _as_ranked(request: Request, rows: Mapping[Any, Ranked]) -> bool:
+    row = rows.get(request.pk)
+    return row is not None and (row.waiting.priority, row.waiting.urgent) == (request.priority, request.urgent)
 
 
 def _pausing() -> Any:

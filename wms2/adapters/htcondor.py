@@ -193,8 +193,8 @@ class HtcondorAdapter:
         return PoolAnswer(tuple(ads.schedd_ad(ad, (ad,)) for ad in found), tuple(ads.site_slots(slots)))
 
     def facts(self) -> ScheddFacts:
-        """What the schedd itself says, its limits for one owner among it."""
-        calls = [{"op": "schedd_ad", "projection": ads.SCHEDD_PROJECTION}, {"op": "config", "names": ads.OWNER_LIMITS}]
+        """What the schedd itself says, its limits among it."""
+        calls = [{"op": "schedd_ad", "projection": ads.SCHEDD_PROJECTION}, {"op": "config", "names": ads.LIMITS}]
         return ads.schedd_facts(*self._ask(calls, "facts"))
 
     # --- steering

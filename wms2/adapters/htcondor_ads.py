@@ -57,8 +57,9 @@ SCHEDD_PROJECTION = [
     "Name", "CondorVersion", "JobQueueBirthdate", "LastHeardFrom", "TotalIdleJobs", "TotalRunningJobs", "StartSchedulerUniverse",
     "RecentDaemonCoreDutyCycle", "TotalSchedulerJobsRunning", "MaxRunningSchedulerJobsPerOwner", "JobsExited",
 ]  # fmt: skip
-#: The schedd's own bounds for one owner: all jobs, and DAGMans that run.
-OWNER_LIMITS = ("MAX_JOBS_PER_OWNER", "MAX_RUNNING_SCHEDULER_JOBS_PER_OWNER")
+#: The schedd's own bounds: jobs of one owner, DAGMans of one that run, and DAGMans of all (by default 100,000, 200 and 500).
+LIMITS = ("MAX_JOBS_PER_OWNER", "MAX_RUNNING_SCHEDULER_JOBS_PER_OWNER", "START_SCHEDULER_UNIVERSE")
+_LIMIT = re.compile(r"(?:TotalSchedulerJobsRunning\s*<=?\s*)?(\d+)", re.IGNORECASE)
 SLOT_PROJECTION = ["Name", SITE_ATTRIBUTE, "State", "SlotType", "Cpus", "TotalSlotCpus"]
 
 # The schedd's clock may differ from ours, and a job may take a while from its end to the history.
@@ -262,9 +263,9 @@ def schedd_ad(ad: Ad, heard: Iterable[Ad] = ()) -> ScheddAd:
 
 
 def schedd_facts(ad: Ad, config: Ad) -> ScheddFacts:
-    """Its own ad, and its settings as text; 0 is no bound, as is what is no number."""
-    bounds = [str(config.get(name) or "").strip() for name in OWNER_LIMITS]
-    return ScheddFacts(schedd_ad(ad), *((int(text) or None) if text.isdigit() else None for text in bounds))
+    """Its own ad, and its settings as text; 0 is no bound, as is what is neither a number nor a comparison with one."""
+    bounds = [_LIMIT.fullmatch(str(config.get(name) or "").strip()) for name in LIMITS]
+    return ScheddFacts(schedd_ad(ad), *((int(found[1]) or None) if found else None for found in bounds))
 
 
 def version_of(text: str) -> str:

@@ -355,8 +355,9 @@ class PoolAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ScheddFacts:
-    """What a schedd itself says of itself, and how many jobs, and DAGMans, it lets one owner have; None: it sets no bound."""
+    """What a schedd itself says of itself, how many jobs and DAGMans it lets one owner have, and DAGMans all; None: no bound."""
 
     about: ScheddAd
     jobs_per_owner: int | None
     dagmans_per_owner: int | None
+    dagmans: int | None

@@ -19,6 +19,7 @@ from dags_app.services.site_jobs import site_job_begin
 from sites_app.models import Onboarding, OnboardingState, PoolSite, Schedd, ScheddState, Site
 from tests.support.rows import schedd_row
 from wms2.adapters import factory
+from wms2.adapters.htcondor_ads import schedd_facts
 from wms2.adapters.types import FoundDag, HistoryAd, JobStatus, ScheddAd, ScheddFacts
 from wms2.conf import conf
 from wms2.errors import InvalidTransition, ServiceRejected, ServiceUnavailable
@@ -33,7 +34,7 @@ class Killed(BaseException):
     """A worker dies there."""
 
 
-FACTS = ScheddFacts(ScheddAd("schedd@new", "25.14.1", 5), 100_000, 500)
+FACTS = ScheddFacts(ScheddAd("schedd@new", "25.14.1", 5), 100_000, 500, 500)
 
 
 @dataclass
@@ -128,7 +129,7 @@ def test_the_canary_runs_once_and_then_the_schedd_may_be_enabled(queue: Queue, s
 
 
 def test_everything_that_is_wrong_is_told_at_once_and_nothing_is_submitted(queue: Queue, schedd: Schedd, tmp_path: Path) -> None:
-    queue.facts_ = ScheddFacts(ScheddAd("schedd@new", "9.0.20", 5), 100, None)
+    queue.facts_ = ScheddFacts(ScheddAd("schedd@new", "9.0.20", 5), 100, None, None)
     queue.listed = False
     Schedd.objects.update(submit_root=str(tmp_path / "absent"))
     PoolSite.objects.update(total_slots=0)
@@ -142,6 +143,27 @@ def test_everything_that_is_wrong_is_told_at_once_and_nothing_is_submitted(queue
     assert all(told in schedd.onboarding for told in wrong.values())
     assert AuditEntry.objects.get(action="schedd_checked").outcome == "refused"
     schedd_check(schedd=schedd, **WHO)
+
+
+@pytest.mark.parametrize(
+    ("limits", "told"),
+    [
+        ({"MAX_RUNNING_SCHEDULER_JOBS_PER_OWNER": "200"}, "MAX_RUNNING_SCHEDULER_JOBS_PER_OWNER = 200"),
+        ({"START_SCHEDULER_UNIVERSE": "TotalSchedulerJobsRunning < 300"}, "START_SCHEDULER_UNIVERSE = 300"),
+        ({"MAX_JOBS_PER_OWNER": "0", "START_SCHEDULER_UNIVERSE": "true"}, ""),
+    ],
+)
+def test_a_schedd_that_starts_fewer_dagmans_than_it_is_to_have_fails(
+    limits: dict[str, str], told: str, queue: Queue, schedd: Schedd
+) -> None:
+    Schedd.objects.update(max_dagman_slots=500)
+    queue.facts_ = schedd_facts(
+        {"Name": "schedd@new", "CondorVersion": "$CondorVersion: 25.14.1 $", "JobQueueBirthdate": 5}, limits
+    )
+    schedd_check(schedd=schedd, **WHO)
+    wrong = {each["check"]: each["told"] for each in tended(schedd).checks if not each["passed"]}
+    assert set(wrong) == ({"limits"} if told else set())
+    assert told in wrong.get("limits", "")
 
 
 def test_a_credential_that_is_missing_or_ends_soon_is_told(queue: Queue, schedd: Schedd, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from dags_app.models import DAGStatus
 from requests_app.admission.queue import admit
 from requests_app.limits import limit_set
 from requests_app.models import AdmissionBucket, AdmissionLimit, Request, RequestStatus
+from requests_app.selectors import admission
 from requests_app.selectors.admission import queue_now
 from requests_app.services import preview
 from tests.support.problems import problem
@@ -125,6 +126,30 @@ def test_the_queue_tells_bands_and_what_priorities_have_risen_to(operator: APICl
     rows = operator.get(QUEUE).json()["queue"]
     assert [(row["priority"], row["risen_priority"], row["band"]) for row in rows] == [(950, 1150, ""), (1100, 1100, "high")]
     assert rows[0]["expected_basis"] == "a slot is free, and it is its turn"
+
+
+def test_one_ranking_serves_the_readers_of_all_queued_requests_until_theirs_is_new_or_changed(
+    operator: APIClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission, "KEPT_SECONDS", 3600.0)
+    read, ranked = admission.queue_now, list[object]()
+    monkeypatch.setattr(admission, "queue_now", lambda: ranked.append(1) or read())
+
+    def place(request: Request) -> int:
+        return int(operator.get(f"/api/v1/requests/{request.request_name}").json()["queue"]["place"])
+
+    first, second = (request_row(S.QUEUED, priority=priority) for priority in (300, 200))
+    assert [place(first), place(second), place(first)] == [1, 2, 1]
+    assert len(ranked) == 1
+    third = request_row(S.QUEUED, priority=250)
+    assert [place(third), place(second)] == [2, 3], "what is new is in its place at once, and then the others are"
+    assert len(ranked) == 2
+    changed = operator.patch(f"/api/v1/requests/{second.request_name}", {"priority": 400, "reason": "test"})
+    assert changed.json()["queue"]["place"] == 1, changed.content
+    assert len(ranked) == 3
+    Request.objects.filter(pk=first.pk).update(next_attempt_at=timezone.now() + timedelta(hours=1))
+    assert operator.get(f"/api/v1/requests/{first.request_name}").json()["queue"] is None
+    assert len(ranked) == 3, "who pauses has no place, and needs none"
 
 
 def test_what_if_tells_who_would_start_and_who_would_move_and_changes_nothing(operator: APIClient) -> None:

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from dags_app.models import DAGStatus
+from dags_app.models import DAG, DAGStatus
 from requests_app.lease import due_now, evaluating
 from requests_app.lifecycle import evaluator
-from requests_app.lifecycle.cycle import sweep
+from requests_app.lifecycle.cycle import run_cycle, sweep
 from requests_app.lifecycle.watching import schedds_to_watch
 from requests_app.models import EvaluationLease, Request, RequestStatus
 from sites_app.models import ScheddState
 from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
+from tests.support.statements import statements
+from wms2 import nudge
+from wms2.adapters import factory
+from wms2.adapters.types import DagmanAd, JobStatus, ScheddAd, Watched
 from wms2.conf import conf
+from wms2.models import Wake
 from wms2.wakes import wake
 
 pytestmark = pytest.mark.django_db
@@ -103,6 +110,48 @@ def test_a_request_that_is_woken_before_its_sweep_was_not_forgotten(monkeypatch:
     evaluator.evaluate_one(request.pk)
     assert Request.objects.get(pk=request.pk).status == S.HELD
     assert EvaluationLease.objects.get().found == ""
+
+
+def test_a_cycle_and_a_poll_in_which_nothing_happens_take_as_many_statements_for_many_requests_as_for_few(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    schedd, dags = schedd_row(max_dagman_slots=2), list[DAG]()  # nobody has room there
+    monkeypatch.setattr(
+        factory, "htcondor", lambda *_: SimpleNamespace(watch=lambda instance: watched(dags), orphans=lambda _: [])
+    )
+    monkeypatch.setattr(nudge, "_send", lambda *_: None)
+    asked = []
+    for further in (3, 27):
+        for _ in range(further):
+            request_row(S.QUEUED)
+            ours = {"schedd": schedd, "schedd_name": schedd.name, "dagman_cluster_id": str(len(dags) + 1)}
+            dags.append(dag_row(workflow_row(request_row(S.ACTIVE)), DAGStatus.RUNNING, **ours))
+        for _ in range(2):
+            assert run_cycle(force=True)
+        Wake.objects.all().delete()  # as if all had been evaluated
+        EvaluationLease.objects.update(evaluated_at=timezone.now(), due_at=None)
+        for whole in (True, False):
+            with CaptureQueriesContext(
+                connection,
+            ) as captured:
+                assert run_cycle(force=whole) == whole
+            asked.append(statements(captured))
+        assert due_now(100) == []
+    assert [len(each) for each in asked[:2]] == [len(each) for each in asked[2:]]
+
+
+def watched(dags: list[DAG]) -> Watched:
+    """A schedd with all of these in its queue, in which nothing moves."""
+    ads = [
+        DagmanAd(
+            cluster=int(dag.dagman_cluster_id), parent_cluster=None, node="", dag_id=str(dag.pk), request_name="r",
+            fence=dag.fence, job_status=JobStatus.RUNNING, hold_reason="", job_starts=1, queued_at_seconds=1,
+            status_since_seconds=1, dag_status=0, nodes_total=9, nodes_done=0, nodes_failed=0,
+            jobs_idle=3, jobs_held=0, jobs_running=2, counted_at_seconds=1,
+        )
+        for dag in dags
+    ]  # fmt: skip
+    return Watched(ScheddAd("schedd@test", "25.14.1", 1), ads, [])
 
 
 def test_schedds_are_watched_once_each_while_they_may_get_dags_have_some_or_lost_some() -> None:

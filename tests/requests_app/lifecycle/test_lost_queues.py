@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from functools import partial
 
 import pytest
@@ -15,7 +16,7 @@ from dags_app.payload.contract.layout import post_name
 from dags_app.services.lost_queue import dag_fence_off, lost_queue_of, schedd_confirm_lost
 from dags_app.services.stop import halt_file
 from requests_app.lifecycle.watching import schedds_to_watch
-from requests_app.models import Event, HoldCode, Request, RequestStatus
+from requests_app.models import EvaluationLease, Event, HoldCode, Request, RequestStatus
 from requests_app.services import request_abort, request_release, request_stop
 from requests_app.services.release import ReleaseMode, release_plan
 from sites_app.models import QueueChange, Schedd, ScheddState
@@ -26,7 +27,7 @@ from tests.support.scripted.faults import Mode
 from tests.support.scripted.invariants import check
 from tests.support.scripted.schedd import End, Job
 from tests.support.scripted.world import World
-from wms2 import levels
+from wms2 import clock, levels
 from wms2.adapters.types import DagmanAd, ScheddAd
 from wms2.conf import conf
 from wms2.errors import InvalidTransition
@@ -96,10 +97,17 @@ def test_a_silent_schedd_is_never_suspected_and_the_collectors_word_is_told(
 ) -> None:
     request, job = started(world)
     world.schedd.silent, world.schedd.collector_has_ad = True, has_ad
-    for _ in range(4):
-        world.cycle()
+    world.cycle()
+    silent = DAG.objects.get().unanswered_since
+    assert silent is not None
+    suspicious = silent + timedelta(seconds=conf().schedd_suspicion_seconds)
+    assert EvaluationLease.objects.get().due_at == suspicious, "until then nothing is to be done"
+    for _ in range(3):
         window(world)
+        world.cycle()
     row = fresh(request)
+    due_at = EvaluationLease.objects.get().due_at
+    assert due_at is None or due_at > clock.now() + timedelta(seconds=conf().cycle_seconds)
     assert (row.status, row.alert_code) == (S.ACTIVE, "schedd_unreachable")
     assert words in Event.objects.get(request=request, kind="alert").data["message"]
     assert not DAG.objects.filter(suspected_at__isnull=False).exists()

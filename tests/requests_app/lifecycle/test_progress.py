@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import transaction
+from django.db import connection, transaction
 from django.test import Client
 from rest_framework.test import APIClient
 
@@ -16,7 +16,7 @@ from dags_app.models import DAG, DAGStatus
 from requests_app.feed import Wanted, read
 from requests_app.lifecycle import progress
 from requests_app.lifecycle.progress import progress_sample
-from requests_app.models import Progress, ProgressSample, Request, RequestStatus, Round
+from requests_app.models import Event, Progress, ProgressSample, Request, RequestStatus, Round
 from tests.support.rest_clients import reader
 from tests.support.rows import dag_row, request_row, round_row, unit_row, workflow_row
 
@@ -103,6 +103,25 @@ def test_after_a_day_samples_become_means_and_after_a_month_only_the_summary_is_
     sample(86_400 * 32)
     assert not ProgressSample.objects.exists()
     assert Progress.objects.values().get() == before
+
+
+def test_what_the_feed_told_of_progress_goes_with_its_samples_and_nothing_else_does(dag: DAG, sample: Any) -> None:
+    request = dag.workflow.request
+    for minute in range(12):
+        sample(60 * minute, dag, units_done=minute)
+    with connection.cursor() as cursor:  # as if each had been told when it was sampled, a little later
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        cursor.execute("ALTER TABLE events DISABLE TRIGGER events_stay")
+        cursor.execute(
+            "UPDATE events SET at = (data->>'at')::timestamptz + interval '40 seconds' WHERE kind = 'request.progress'"
+        )
+        cursor.execute("UPDATE events SET at = %s WHERE kind <> 'request.progress'", [START])
+    others = Event.objects.exclude(kind="request.progress").count()
+    begin = read(Wanted(), None).events[0][0]
+    sample(86_400 + 600)
+    assert told(request) == [(11, 0)]
+    assert Event.objects.exclude(kind="request.progress").count() == others
+    assert len(read(Wanted(), begin - 1).events) == others + 1, "no reader is told that it has missed events"
 
 
 def test_it_is_there_over_rest_and_as_an_image_with_its_numbers(dag: DAG, sample: Any, reader: APIClient) -> None:

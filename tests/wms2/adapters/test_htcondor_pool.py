@@ -238,7 +238,7 @@ def test_the_schedd_and_the_sites_are_described(adapter: HtcondorAdapter, pool: 
 
 def test_a_schedd_tells_how_many_jobs_and_dagmans_one_owner_may_have(adapter: HtcondorAdapter) -> None:
     facts = adapter.facts()
-    assert (facts.jobs_per_owner, facts.dagmans_per_owner) == (100_000, 500)
+    assert (facts.jobs_per_owner, facts.dagmans_per_owner, facts.dagmans) == (100_000, 500, 500)
 
 
 def test_a_schedd_the_collector_does_not_know_is_unavailable_not_empty(pool: Pool) -> None:
