@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 
 import pytest
 
 from dags_app.models import DAG, LIVE_DAG
-from outputs_app.models import REPORTS, EffectKind
+from outputs_app.models import REPORTS, EffectKind, Placement
+from outputs_app.placements import placement_set
 from requests_app.models import Request, RequestStatus
 from requests_app.services import request_abort, request_import
 from tests.support.faults import fault
@@ -17,8 +19,8 @@ from tests.support.stack import small_request, worker
 
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
 SUBMISSION = ("submit.claimed", "submit.called", "submit.recorded")
-#: Where operators or settings say so: tests/outputs_app/test_storage_rules.py.
-BY_SETTING = (EffectKind.RUCIO_SOURCE_BLOCK, EffectKind.RUCIO_DISK, EffectKind.RUCIO_UNPROTECT)
+#: A block at one RSE, and the end of what the others protect by: tests/outputs_app/test_storage_rules.py.
+BY_SETTING = (EffectKind.RUCIO_SOURCE_BLOCK, EffectKind.RUCIO_UNPROTECT)
 INVALIDATION = (
     EffectKind.INVALIDATION_MANIFEST, EffectKind.RUCIO_RELEASE, EffectKind.DBS_INVALIDATE, EffectKind.FILES_INVALIDATE,
 )  # fmt: skip
@@ -63,6 +65,9 @@ def test_killed_once_at_every_point_of_its_way_the_request_completes_as_if_nothi
     ready: None, tmp_path: Path
 ) -> None:
     document = small_reprocessing(seeded_input(tmp_path, files_per_site=1))  # only input has something to import
+    document["createRequest"]["Campaign"] = campaign = f"Crash{uuid.uuid4().hex[:8]}"
+    on_disk = {"disk_expression": "T1_US_FNAL_Disk", "actor": "tester", "reason": "one container rule more"}
+    placement_set(row=Placement(), campaign=campaign, **on_disk)
     request = request_import(document=document, request_name=None, actor="tester")
     mark = tmp_path / "mark"
     crash = {"WMS2_CRASH_AT": ",".join(ON_THE_WAY), "WMS2_CRASH_MARK": str(mark)}

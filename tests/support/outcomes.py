@@ -141,12 +141,14 @@ def _dagman_jobs(request: Request, config: str) -> list[dict[str, Any]]:
 
 
 def _assert_registered_once(request: Request, blocks_each: int) -> None:
-    """One DBS block for each block with exactly its files, one rule for each file, one tape rule for each block."""
+    """One DBS block for each block with exactly its files, one rule for each file, one tape rule for each block, one for each
+    container that is placed on disk."""
     blocks = list(ProcessingBlock.objects.filter(workflow=request.workflow))
     assert {block.status for block in blocks} == {BlockStatus.ARCHIVED}
     datasets = request.workflow.output_datasets.count()
     assert len(blocks) == blocks_each * datasets, "one block for each small dataset, unless its limits are smaller"
-    wanted: Counter[str] = Counter()
+    placed = request.workflow.output_datasets.exclude(disk_rule_id="")
+    wanted = Counter(placed.values_list("name", flat=True))
     for block in blocks:
         files = list(OutputFile.objects.filter(block=block))
         in_dbs = factory.dbs().block(block.dbs_block_name)
@@ -159,7 +161,7 @@ def _assert_registered_once(request: Request, blocks_each: int) -> None:
         wanted[block.dbs_block_name] += 1
         assert len(list(factory.dbs().blocks(block.dataset_name))) == blocks_each
     rules = factory.rucio().rules_with_comment(f"wms2 {conf().instance} {request.request_name}")
-    assert Counter(rule.name for rule in rules) == wanted, "one rule a file, one tape rule a block"
+    assert Counter(rule.name for rule in rules) == wanted, "one rule a file, one tape rule a block, one rule a placed container"
 
 
 def _ledger(request: Request) -> Ledger:
