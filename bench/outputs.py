@@ -56,7 +56,7 @@ class Services:
         self.rules[rule] = block
         return rule
 
-    def delete_rule(self, rule: str) -> bool:
+    def delete_rule(self, rule: str, purge: bool = False) -> bool:
         self._one("delete_rule")
         return True
 

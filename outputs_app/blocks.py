@@ -304,9 +304,10 @@ def _parents_asked(block: ProcessingBlock) -> list[str] | None:
     if names:
         for name in names:
             first = registrations.filter(block__dataset__name=name).first()
+            theirs = ProcessingBlock.objects.filter(dataset__name=name).exclude(status__in=never)
             if first is not None:
                 found.append(first)
-            elif ProcessingBlock.objects.filter(dataset__name=name).exclude(status__in=never).exists():
+            elif theirs.exists() and not theirs.filter(dbs_block_closed=True).exists():  # as if a repair was discarded
                 return None
         return found
     lfns = {parent for parents in block.files.values_list("parents", flat=True) for parent in parents}

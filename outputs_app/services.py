@@ -19,6 +19,7 @@ from django.db.models import Exists, OuterRef, QuerySet
 from outputs_app.asking import Wish, effects_ask, effects_widen
 from outputs_app.blocks import block_give_up, blocks_advance, members_done
 from outputs_app.models import (
+    AFTERWARDS,
     OPEN_EFFECT,
     SETTLED_EFFECT,
     BlockStatus,
@@ -297,9 +298,10 @@ def gives_block_up(effect: Effect) -> bool:
 
 
 def effects_discarded_with(effect: Effect) -> QuerySet[Effect]:
-    """The effect itself; of one that is essential to its block, all that is open of the block."""
+    """The effect itself; of one that is essential to its block, what is open of the block; of a repair what registers."""
     if effect.block_id is not None and effect.kind in ESSENTIAL:
-        return Effect.objects.filter(block_id=effect.block_id, state__in=OPEN_EFFECT)
+        rows = Effect.objects.filter(block_id=effect.block_id, state__in=OPEN_EFFECT)
+        return rows if gives_block_up(effect) else rows.exclude(kind__in=AFTERWARDS)
     return Effect.objects.filter(pk=effect.pk)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from django.db import connection
 from django.db.models import QuerySet
 
@@ -9,6 +11,7 @@ from outputs_app.effects.handler import Result, block_of, by_rse, dataset_of, ha
 from outputs_app.models import BlockStatus, Effect, EffectKind, OutputDataset, OutputFile, ProcessingBlock, Validity
 from outputs_app.states import blocks_become
 from outputs_app.turns import Turn
+from wms2 import clock
 from wms2.adapters import factory
 from wms2.adapters.rucio_types import Placed, RucioFile, RuleState
 from wms2.conf import conf
@@ -16,6 +19,8 @@ from wms2.errors import AwaitsPerson
 
 #: Rules that are deleted between two records of what is done.
 _PORTION = 50
+#: A rule on disk may have a lifetime of days; one that ends sooner was deleted, or is over: it keeps nothing.
+_DYING = timedelta(days=1)
 
 
 @handles(EffectKind.RUCIO_BLOCK)
@@ -131,10 +136,14 @@ def _rucio_unprotect(effect: Effect) -> Result:
     keeps = block.tape_rule_id or block.dataset.disk_rule_id
     if keeps:
         rule, wanted = rucio.rule(keeps), block.files.filter(validity=Validity.VALID).count()
-        if rule.state is not RuleState.OK or (block.tape_rule_id and rule.expires_at is not None):
-            raise AwaitsPerson("rucio", "unprotect", f"rule {keeps} is {rule.state}, so the source rules stay", rule.state)
-        if rule.locks_ok < wanted:  # it is OK over what Rucio has in the block, which may have lost some
-            text = f"rule {keeps} has {rule.locks_ok} of {wanted} files, so the source rules stay"
+        ends = rule.expires_at is not None and (block.tape_rule_id or rule.expires_at < clock.now() + _DYING)
+        if rule.state is not RuleState.OK or ends:
+            told = f"ends at {rule.expires_at:%F %T}" if ends else f"is {rule.state}"
+            raise AwaitsPerson("rucio", "unprotect", f"rule {keeps} {told}, so the source rules stay", rule.state)
+        # it is OK over what Rucio has in the block, which may have lost some; the container's has files of other blocks too
+        kept = rule.locks_ok if block.tape_rule_id else rucio.files_kept(block.dbs_block_name, keeps)
+        if kept < wanted:
+            text = f"rule {keeps} has {kept} of {wanted} files, so the source rules stay"
             raise AwaitsPerson("rucio", "unprotect", text, rule.state)
     deleted = _delete_file_rules(effect, block.files.order_by("id"))
     return {"deleted": deleted + (rucio.delete_rule(block.source_rule_id) if block.source_rule_id else 0)}

@@ -57,6 +57,7 @@ def _record_released(effect: Effect, result: Result) -> None:
     """No rule protects the files any more."""
     dataset = dataset_of(effect)
     _forget(OutputFile.objects.filter(dataset=dataset), ProcessingBlock.objects.filter(dataset=dataset))
+    OutputDataset.objects.filter(pk=dataset.pk).update(disk_rule_id="")
 
 
 @handles(EffectKind.RUCIO_RELEASE, _record_released)

@@ -1,5 +1,5 @@
-"""A look over all our rules in Rucio, by a few calls whatever their number: those in trouble, those that are gone from blocks,
-those that no row knows. Rules on files that are gone are found by the comparison of their dataset (ADR 0078).
+"""A look over all our rules in Rucio, by a few calls whatever their number: those in trouble, those that are gone from blocks
+and containers, those that no row knows. Rules on files that are gone are found by the comparison of their dataset (ADR 0078).
 """
 
 from __future__ import annotations
@@ -10,10 +10,22 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import Min, Q
+from django.db.models import F, Min, Q
 
 from outputs_app.effects.handler import comment_prefix
-from outputs_app.models import STANDING_DRIFT, BlockStatus, Drift, DriftKind, Effect, OutputDataset, OutputFile, ProcessingBlock
+from outputs_app.models import (
+    STANDING_DRIFT,
+    BlockStatus,
+    DatasetState,
+    Drift,
+    DriftKind,
+    Effect,
+    EffectKind,
+    EffectState,
+    OutputDataset,
+    OutputFile,
+    ProcessingBlock,
+)
 from outputs_app.reconciliation.compare import MOST_WORDS, Finding
 from outputs_app.reconciliation.rows import blocks_standing, requests_busy, rule_there
 from wms2.adapters import factory
@@ -69,7 +81,8 @@ def census(since: str | None) -> Census:
     stood = Drift.objects.filter(kind=K.RULE_UNKNOWN, state__in=STANDING_DRIFT)
     stood = stood.exclude(rule_id__in={rule.rule_id for rule in made})
     made += [rule for rule_id in stood.values_list("rule_id", flat=True) if (rule := rule_there(rule_id)) is not None]
-    gone = list(_gone({rule.rule_id for rule in rucio.rules_on_blocks()}))
+    there = {rule.rule_id for rule in rucio.rules_on_blocks()}
+    gone = [*_gone(there), *_gone_from_disk(there)]
     busy = requests_busy()  # before our rows: a rule that is recorded by then is known
     places = _places([*trouble, *made])
     troubled = [places[rule.rule_id].finding(K.RULE_TROUBLE, rule, "OK or REPLICATING", _words(rule)) for rule in trouble]
@@ -81,8 +94,8 @@ def census(since: str | None) -> Census:
                 place.finding(K.RULE_UNKNOWN, rule, f"rule {' or '.join(filter(None, place.rules)) or 'none'}", _words(rule))
             )
     numbers = Counter(rule.state.value for rule in trouble) + Counter(unknown=len(unknown), gone=len(gone))
-    seen = Q(kind=K.RULE_TROUBLE) | Q(kind=K.RULE_UNKNOWN) & ~Q(request_id__in=busy)
-    # that a rule is there again is seen by the comparison of its dataset
+    seen = Q(kind=K.RULE_TROUBLE) | (Q(kind=K.RULE_UNKNOWN) | Q(kind=K.RULE_GONE, block=None)) & ~Q(request_id__in=busy)
+    # that a block's rule is there again is seen by the comparison of its dataset
     seen |= Q(kind=K.RULE_GONE, rule_id__in=[finding.rule_id for finding in gone])
     return Census([*troubled, *unknown, *gone], seen, {name: numbers[name] for name in COUNTED})
 
@@ -131,3 +144,13 @@ def _gone(there: Collection[str]) -> Iterator[Finding]:
     for pk, name, rule_id, rse, request_id, dataset_id in rows.filter(pk__in=gone).values_list(*columns):
         if rule_id == missing[pk]:
             yield Finding(K.RULE_GONE, name, f"rule {rule_id} at {rse}", "gone", rule_id, request_id, dataset_id, pk)
+
+
+def _gone_from_disk(there: Collection[str]) -> Iterator[Finding]:
+    """Containers' rules, but for those that were made to end."""
+    made = Effect.objects.filter(kind=EffectKind.RUCIO_DISK, state=EffectState.DONE, epoch=F("request__epoch"), payload__days=0)
+    rows = OutputDataset.objects.filter(pk__in=list(made.values_list("payload__dataset_id", flat=True))).exclude(disk_rule_id="")
+    columns = ("name", "disk_rule_id", "workflow__request__pk", "pk")
+    for name, rule_id, request_id, pk in rows.exclude(state=DatasetState.INVALIDATED).values_list(*columns):
+        if rule_id not in there and rule_there(rule_id) is None:
+            yield Finding(K.RULE_GONE, name, f"rule {rule_id} on disk", "gone", rule_id, request_id, pk)

@@ -47,7 +47,7 @@ REMEDIES: dict[DriftKind, Remedy] = {
         "See whether the file is at the site. If it is, have its replica registered again; if not, it is lost.", (E.RUCIO_FILES,)
     ),
     K.REPLICA_UNAVAILABLE: Remedy("Ask the site; Rucio says the copy there cannot be read."),
-    K.RULE_GONE: Remedy("Have the rule made again.", (E.RUCIO_PROTECT, E.RUCIO_TAPE)),
+    K.RULE_GONE: Remedy("Have the rule made again.", (E.RUCIO_PROTECT, E.RUCIO_TAPE, E.RUCIO_DISK)),
     K.RULE_ELSEWHERE: Remedy("Find out who changed the rule; accept it, or have its owner delete it."),
     K.RULE_TROUBLE: Remedy(
         "STUCK: see its error, the site or the transfer system must be helped. SUSPENDED: whoever suspended it releases it."
@@ -56,7 +56,7 @@ REMEDIES: dict[DriftKind, Remedy] = {
     K.RULE_UNKNOWN: Remedy(
         "An answer was lost, or a row. If the row has no rule, have it protected again: the rule is found and recorded. Else"
         " accept it; WMS2 deletes no rule that it does not know.",
-        (E.RUCIO_PROTECT, E.RUCIO_TAPE),
+        (E.RUCIO_PROTECT, E.RUCIO_TAPE, E.RUCIO_DISK),
     ),
 }  # fmt: skip
 #: Kinds about a single file: what is made again is that of its work unit.

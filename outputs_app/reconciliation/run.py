@@ -156,7 +156,7 @@ class Run:
                 has = f"{listed[name].file_count} files"
                 findings.append(Finding(DriftKind.DBS_BLOCK_EXTRA, name, "no such block", has, *place))
         with self._recording(up_to_block=-1):
-            self._record(_compared().filter(dataset=dataset, block=None), findings)
+            self._record(_compared().filter(dataset=dataset, block=None).exclude(kind=DriftKind.RULE_GONE), findings)
 
     def _compare_blocks(self, blocks: Sequence[ProcessingBlock], last: int) -> None:
         """One portion; blocks for which something is under way are left to the next run."""

@@ -138,7 +138,7 @@ def _unsafe(drift: Drift) -> str:
 def _registrations(drift: Drift) -> QuerySet[Effect]:
     """Those that a repair makes again; of a file those of its work unit."""
     rows = Effect.objects.filter(request=drift.request_id, epoch=F("request__epoch"), kind__in=REMEDIES[K(drift.kind)].again)
-    if drift.kind == K.DATASET_TYPE:
+    if drift.block_id is None:
         return rows.filter(payload__dataset_id=drift.dataset_id)
     rows = rows.filter(block=drift.block_id)
     if drift.kind not in OF_A_FILE:

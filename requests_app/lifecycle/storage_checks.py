@@ -17,7 +17,7 @@ from dags_app.models import LIVE_SITE_JOB, SiteJob, SiteJobPurpose
 from dags_app.payload.contract.site_tasks import Listed, ListedFile, Listing, ListingTask, SiteResult, WrongFile
 from dags_app.services.site_jobs import Work, site_job_begin, site_jobs_tend
 from outputs_app.cases import cases_open, repaired_look
-from outputs_app.models import CaseState, IntegrityCase, OutputFile, Prognosis, StorageCheck, Validity
+from outputs_app.models import CaseState, EffectKind, IntegrityCase, OutputFile, Prognosis, StorageCheck, Validity
 from outputs_app.validation import FileFinding, validation_tend
 from outputs_app.validation.tending import KEPT, blocks_mark_validated, blocks_unvalidated
 from requests_app.models import Request, RequestStatus
@@ -30,6 +30,7 @@ log = structlog.get_logger(__name__)
 #: Files that one job looks at: at 0.1 s a size, and one in a hundred read whole in 30 s, what ``site_job_run_seconds`` (an hour)
 #: has time for; a job that is slower ends by that, and the next goes on. Its task is 2 MB, and so is what is read for it.
 PORTION = 9000
+_ENDED = (RequestStatus.COMPLETED, RequestStatus.FAILED, RequestStatus.ABORTED)
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(minutes=10), timedelta(days=1)
 
 
@@ -45,20 +46,22 @@ def storage_checks_run() -> None:
             _let_go(waiting.filter(site=site))
     if begun:  # what follows a job that has just ended does not wait for the next pass
         site_jobs_tend(purpose=SiteJobPurpose.LIST, work=work)
-    _completed_tend()
+    _ended_tend()
     with transaction.atomic():
         wake(blocks_mark_validated(), "block validated")
 
 
-def _completed_tend() -> None:
-    """Completed requests, which nobody evaluates: what is to be validated again is asked for, what was repaired looked at."""
-    behind = blocks_unvalidated(block__workflow__request__status=RequestStatus.COMPLETED)
-    repaired = IntegrityCase.objects.filter(state=CaseState.IN_PROGRESS, request__status=RequestStatus.COMPLETED)
+def _ended_tend() -> None:
+    """Requests at their end, which nobody evaluates: what is to be validated again is asked for, what was repaired looked at.
+    Nothing of those whose outputs are taken back."""
+    behind = blocks_unvalidated(block__workflow__request__status__in=_ENDED)
+    repaired = IntegrityCase.objects.filter(state=CaseState.IN_PROGRESS, request__status__in=_ENDED)
     of = {*behind.values_list("block__workflow__request__pk", flat=True), *repaired.values_list("request", flat=True)}
     for pk in of:
         with transaction.atomic():
             rows = Request.objects.select_for_update(no_key=True, skip_locked=True, of=("self",)).select_related("workflow")
-            request = rows.filter(pk=pk, status=RequestStatus.COMPLETED).first()
+            rows = rows.filter(pk=pk, status__in=_ENDED).exclude(effects__kind=EffectKind.RUCIO_RELEASE)
+            request = rows.first()
             if request is not None:
                 repaired_look(pk)
                 validation_tend(workflow_id=request.workflow.pk, request_id=pk, request_epoch=request.epoch)

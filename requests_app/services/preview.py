@@ -23,6 +23,7 @@ from wms2.words import counted
 S = RequestStatus
 #: Of which it is told what priority leads there.
 _PLACES = 5
+_STAY = "they stay until an operator invalidates them, and so do their source rules unless they are validated before."
 _WAYS = {ReleaseMode.RESCUE: "rescue", ReleaseMode.NEXT_ROUND: "next round"}
 
 
@@ -132,8 +133,7 @@ def fail(request: Request, facts: Facts) -> list[str]:
     return [
         *_first_stopped(facts),
         "It is failed; what is not done is given up. It cannot be taken back.",
-        "Its blocks are registered with the work units that are done, and listed in an invalidation manifest; they stay until an"
-        " operator invalidates them.",
+        f"Its blocks are registered with the work units that are done, and listed in an invalidation manifest; {_STAY}",
     ]
 
 
@@ -187,11 +187,12 @@ def invalidate_files(request: Request) -> list[str]:
 @with_facts
 def abort(request: Request, facts: Facts) -> list[str]:
     """End it for good."""
+    blocks = [f"Its blocks are registered with the work units that are done; {_STAY}"] if facts.units.done else []
     last = "It cannot be taken back; the document can be imported again under another name."
     if facts.running or request.status in (S.ACTIVE, S.STOPPING):
-        return [*_dag_removed(facts), "Once that is proved, it is aborted; what is not done is given up.", last]
+        return [*_dag_removed(facts), "Once that is proved, it is aborted; what is not done is given up.", *blocks, last]
     given_up = ["What is not done is given up."] if facts.units.planned else []
-    return ["It is aborted at once.", *_kept(facts), *given_up, last]
+    return ["It is aborted at once.", *_kept(facts), *given_up, *blocks, last]
 
 
 @with_facts

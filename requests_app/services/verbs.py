@@ -17,6 +17,7 @@ from typing import Any
 
 from django.db import transaction
 
+from outputs_app.invalidation import invalidation_asked
 from outputs_app.models import ProcessingBlock
 from outputs_app.reconciliation.services import comparisons_ask
 from outputs_app.selectors import datasets_told
@@ -48,7 +49,7 @@ MAX_PRIORITY = 999_999
 LEFT = "no longer on the request's site lists"
 _FOR_GOOD = timedelta(days=3650)
 #: Before these nothing is validated yet; in between, what is not validated would be taken for lost, and made again.
-_VALIDATED = (S.VALIDATING_OUTPUTS, S.WAITING_INTEGRITY, S.COMPLETED)
+_VALIDATED = (S.VALIDATING_OUTPUTS, S.WAITING_INTEGRITY, S.COMPLETED, S.FAILED, S.ABORTED)
 #: Ends after which a priority means nothing.
 _OVER = (*TERMINAL, S.COMPLETED, S.CLEANING)
 
@@ -351,4 +352,7 @@ def _again(request: Request, block_ids: Collection[Any], every_checksum: bool) -
 
 def validate_refused(request: Request) -> str:
     """Why its blocks cannot be validated again now; empty if they can."""
-    return "" if request.status in _VALIDATED else f"It is {request.get_status_display()}; only when validating or completed."
+    if request.status not in _VALIDATED:
+        return f"It is {request.get_status_display()}; only when validating, completed, failed or aborted."
+    taken_back = invalidation_asked(request_id=request.pk, request_epoch=request.epoch)
+    return "Its outputs are being taken back, or have been." if taken_back else ""

@@ -176,7 +176,7 @@ def test_rules_are_listed_by_comment_and_by_when_they_were_made(place: Place) ->
     assert rule_id in {rule.rule_id for rule in place.rucio.rules_made_since(begun)}
     assert rule_id not in {rule.rule_id for rule in place.rucio.rules_made_since(datetime.now(UTC) + timedelta(hours=1))}
     assert rule_id not in {rule.rule_id for rule in place.rucio.rules_in_trouble()}
-    assert all(rule.did_type == "DATASET" for rule in place.rucio.rules_on_blocks())
+    assert all(rule.did_type in ("DATASET", "CONTAINER") for rule in place.rucio.rules_on_blocks())
 
 
 def test_replicas_of_blocks_are_told_in_one_answer_and_unknown_blocks_are_left_out(place: Place) -> None:

@@ -195,6 +195,13 @@ def test_a_dataset_that_names_its_parents_waits_for_the_first_block_of_each(work
     advance(workflow)
     asked = registrations()
     assert list(asked[child.name].depends_on.filter(kind=EffectKind.DBS_BLOCK)) == [asked[parent.name]]
+    registered = ProcessingBlock.objects.filter(dataset=parent)
+    Effect.objects.filter(block__dataset=child).delete()
+    ProcessingBlock.objects.filter(dataset=child).update(status=BlockStatus.OPEN)
+    registered.update(dbs_block_closed=True, status=BlockStatus.ARCHIVED, no_tape="test")
+    Effect.objects.filter(pk=asked[parent.name].pk).update(state=EffectState.DISCARDED)  # its repair
+    advance(workflow)
+    assert child.name in registrations(), "DBS has the parent"
 
 
 def test_a_block_is_registered_once_after_its_files_are_in_rucio_and_goes_to_tape_last(workflow: Workflow) -> None:

@@ -240,6 +240,7 @@ def test_a_repair_of_an_archived_block_that_is_discarded_leaves_it_archived(work
     Effect.objects.update(state=E.DONE)
     status = BlockStatus.FAILED if failed else BlockStatus.ARCHIVED
     ProcessingBlock.objects.update(status=status, tape_rule_id="tape", dbs_block_closed=True)
+    Effect.objects.create(request=workflow.request, block=block, kind=K.RUCIO_UNPROTECT, key="end")
     repaired = [K.RUCIO_BLOCK, K.RUCIO_FILES]
     Effect.objects.filter(kind__in=repaired).update(state=E.DEAD if failed else E.PENDING)
     told = " ".join(_discard(Effect.objects.get(kind=K.RUCIO_FILES)))
@@ -247,3 +248,4 @@ def test_a_repair_of_an_archived_block_that_is_discarded_leaves_it_archived(work
     discard(K.RUCIO_FILES, block)
     assert (block.status, block.failure_context, block.tape_rule_id) == (BlockStatus.ARCHIVED, {}, "tape")
     assert {kind for kind, state in states(block).items() if state == E.DISCARDED} == set(repaired)
+    assert states(block)[K.RUCIO_UNPROTECT] == E.PENDING, "the end of its source rules was asked for once, and comes"

@@ -135,6 +135,33 @@ def test_they_stay_while_the_tape_rule_has_not_every_valid_file(rucio, monkeypat
             HANDLERS[EffectKind.RUCIO_UNPROTECT].call(effect)
 
 
+@pytest.mark.parametrize(
+    ("ends_in", "kept", "why"),
+    [
+        (timedelta(minutes=59), 2, "ends at"),
+        (None, 1, "1 of 2 files"),
+        (None, 2, ""),
+        (timedelta(days=20), 2, ""),
+    ],
+)
+def test_on_disk_alone_they_end_by_what_that_rule_keeps_of_the_block(monkeypatch, ends_in, kept, why) -> None:
+    """It is on the whole container, so it has files of other blocks too; deleted, it is OK for another hour."""
+    block = new_block(units=2, done=2, status=BlockStatus.ARCHIVED, no_tape="none is wanted", sealed_at=NOW())
+    block.files.update(rule_id="")
+    type(block.dataset).objects.update(disk_rule_id="disk")
+    block.refresh_from_db()
+    rule = SimpleNamespace(state=RuleState.OK, locks_ok=400, expires_at=ends_in and NOW() + ends_in)
+    told = {(block.dbs_block_name, "disk"): kept}
+    fake = SimpleNamespace(rule=lambda _: rule, files_kept=lambda *of: told[of])
+    monkeypatch.setattr(factory, "rucio", lambda: fake)
+    effect = Effect.objects.create(request=block.workflow.request, block=block, kind=EffectKind.RUCIO_UNPROTECT, key="end")
+    if why:
+        with pytest.raises(AwaitsPerson, match=why):
+            HANDLERS[EffectKind.RUCIO_UNPROTECT].call(effect)
+    else:
+        assert HANDLERS[EffectKind.RUCIO_UNPROTECT].call(effect) == {"deleted": 0}
+
+
 def test_many_blocks_are_looked_at_by_as_many_statements_as_one(rucio, django_assert_max_num_queries) -> None:
     for number in range(6):
         block = new_block(units=1, done=1, status=BlockStatus.ARCHIVED, tape_rule_id=f"tape{number}", sealed_at=NOW())

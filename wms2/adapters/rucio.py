@@ -28,6 +28,7 @@ from wms2.adapters.rucio_types import (
     BLOCKS,
     CONTENT,
     FILE_REPLICAS,
+    LOCKS,
     RSES,
     ContentRow,
     FileReplicaRow,
@@ -204,6 +205,12 @@ class RucioAdapter(RucioRules):
             BLOCK_REPLICAS, "block_locations", lambda client: client.list_dataset_replicas(self.scope, block, deep=True)
         )
         return {row.rse: bool(row.length) and row.available_length == row.length for row in rows}
+
+    def files_kept(self, block: str, rule_id: str) -> int:
+        """Files that a rule on the block, or on its container, keeps in it: all that Rucio has there, or none before each is."""
+        locks = self._session.rows(LOCKS, "files_kept", lambda client: client.get_dataset_locks(self.scope, block))
+        states = {lock.state for lock in locks if lock.rule_id == rule_id}
+        return len(self._content("files_kept", block)) if states == {"OK"} else 0
 
     def file_replicas(self, lfns: Sequence[str]) -> dict[str, list[str]]:
         """RSEs that hold an available copy of each file, sorted; an unknown file has an empty list."""

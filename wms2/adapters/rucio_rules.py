@@ -31,8 +31,8 @@ _FILES_PER_CALL = 100
 _RACES = 3
 _RULE_ID = re.compile(r"[0-9a-f]{32}")
 _ROWS_PARSED = 1000
-# In a list's filters Rucio wants its own letters: stuck, suspended, waiting for approval; a dataset, which is a block.
-_IN_TROUBLE, _ON_BLOCKS = "SUW", "D"
+# In a list's filters Rucio wants its own letters: stuck, suspended, waiting for approval; a dataset (a block), a container.
+_IN_TROUBLE, _ON_BLOCKS = "SUW", "DC"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +144,11 @@ class RucioRules:
         return found
 
     def rules_on_blocks(self) -> list[RuleInfo]:
-        """The account's rules on blocks, in one call."""
-        return self._list("rules_on_blocks", {"account": self._session.account, "did_type": _ON_BLOCKS})
+        """The account's rules on blocks and containers, in one call each."""
+        account, found = self._session.account, list[RuleInfo]()
+        for letter in _ON_BLOCKS:
+            found += self._list("rules_on_blocks", {"account": account, "did_type": letter})
+        return found
 
     def rules_made_since(self, moment: datetime) -> list[RuleInfo]:
         """The account's rules that were made at this moment or later, in one call."""

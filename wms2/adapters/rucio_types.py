@@ -122,6 +122,13 @@ class FileReplicaRow(Wire):
     states: dict[str, str]
 
 
+class LockRow(Wire):
+    """What a rule keeps of a block at one RSE."""
+
+    rule_id: str
+    state: str
+
+
 class RseRow(Wire):
     rse: str
 
@@ -132,4 +139,5 @@ CONTENT = TypeAdapter(list[ContentRow])
 BLOCKS = TypeAdapter(list[BlockRow])
 BLOCK_REPLICAS = TypeAdapter(list[BlockReplicaRow])
 FILE_REPLICAS = TypeAdapter(list[FileReplicaRow])
+LOCKS = TypeAdapter(list[LockRow])
 RSES = TypeAdapter(list[RseRow])

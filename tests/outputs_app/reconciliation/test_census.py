@@ -18,6 +18,7 @@ from outputs_app.models import (
     Effect,
     EffectKind,
     EffectState,
+    OutputDataset,
     OutputFile,
     ProcessingBlock,
 )
@@ -25,6 +26,7 @@ from outputs_app.reconciliation.run import comparisons_begin, comparisons_run
 from outputs_app.reconciliation.services import dataset_compare, drift_accept, drift_repair
 from tests.support.adapters import adapters_forget
 from tests.support.registered import made_block, run_effects
+from tests.support.rows import new_effect
 from tests.support.rucio import plain_client, rucio_home
 from wms2.adapters import factory
 from wms2.errors import InvalidTransition
@@ -96,6 +98,29 @@ def test_a_rule_on_a_block_that_is_gone_is_told(block: ProcessingBlock) -> None:
     assert (K.RULE_GONE, block.dbs_block_name) in {(kind, name) for kind, name, _ in standing()}, (
         "being repaired, not gone by itself"
     )
+
+
+def test_a_containers_rule_that_is_gone_is_told_and_made_again_and_one_that_has_ended_is_not(block: ProcessingBlock) -> None:
+    dataset, request = block.dataset, block.workflow.request
+    payload = {"dataset_id": dataset.pk, "expression": "T1_US_FNAL_Disk", "copies": 1, "days": 30, "activity": ""}
+    effect = new_effect(EffectState.DONE, request=request, kind=EffectKind.RUCIO_DISK, payload=payload)
+    OutputDataset.objects.filter(pk=dataset.pk).update(disk_rule_id="0" * 32)
+    assert counted() == {}, "its days may be over"
+    Effect.objects.filter(pk=effect.pk).update(payload=payload | {"days": 0})
+    assert counted() == {"gone": 1}
+    row = Drift.objects.get()
+    assert (row.kind, row.name, row.dataset, row.block) == (K.RULE_GONE, dataset.name, dataset, None)
+    dataset_compare(dataset=dataset, actor="ann", reason="look")
+    comparisons_run()
+    assert Drift.objects.get().state == DriftState.UNSETTLED, "whether it stands is the census's to tell"
+    drift_repair(drift=row, actor="ann", reason="it is wanted")
+    counted()
+    assert Drift.objects.get().state == DriftState.ASKED, "it is being made"
+    run_effects()
+    dataset.refresh_from_db()
+    assert factory.rucio().rule(dataset.disk_rule_id).did_type == "CONTAINER"
+    assert counted() == {}
+    assert Drift.objects.get().state == DriftState.REPAIRED
 
 
 def test_a_rule_whose_answer_was_lost_is_found_and_recorded_by_its_repair(block: ProcessingBlock) -> None:

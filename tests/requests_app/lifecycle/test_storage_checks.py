@@ -220,16 +220,19 @@ def test_what_is_repaired_of_a_completed_request_is_looked_at_before_its_case_en
     assert (IntegrityCase.objects.get().state, tended(block).validated) == (CaseState.RESOLVED, 1)
 
 
-def test_what_has_changed_while_it_was_looked_at_is_asked_for_again_of_a_completed_request_too(place: Place) -> None:
+def test_what_has_changed_while_it_was_looked_at_is_asked_for_again_of_a_request_at_its_end_too(place: Place) -> None:
     block = place.block()
     Request.objects.update(status=RequestStatus.COMPLETED)
     validation_again([block.pk])
     looked(times=1)
     assert asked_of_catalogues() == "2"
     validation_again([block.pk])
+    Request.objects.update(status=RequestStatus.ARCHIVED)
+    looked(times=1)
+    assert asked_of_catalogues() == "2", "nothing is asked of what is archived"
     Request.objects.update(status=RequestStatus.ABORTED)
     looked(times=1)
-    assert asked_of_catalogues() == "2", "nothing is asked of what has ended before its time"
+    assert asked_of_catalogues() == "3"
 
 
 def test_what_an_operator_switches_off_is_not_waited_for_and_told(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -187,6 +187,7 @@ def test_rules_on_whole_blocks_and_containers_are_listed_and_deleted_too(world: 
     request_invalidate(request=fresh(request), **BY)
     cycles(world)
     assert not world.rucio.rules
+    assert outputs_counted(fresh(request).workflow.pk)["rules"] == 0
 
 
 def test_the_page_of_a_request_says_how_far_it_is(page_reader: Client) -> None:

@@ -22,7 +22,7 @@ from tests.support.rucio import (
     rucio_home,
 )
 from wms2.adapters.rucio import RucioAdapter
-from wms2.adapters.rucio_types import RucioFile, RuleState
+from wms2.adapters.rucio_types import Placed, RucioFile, RuleState
 from wms2.errors import NotFoundInService, ServiceRejected
 
 pytestmark = [pytest.mark.rucio, pytest.mark.xdist_group("storage elements in Rucio")]  # tests/outputs_app/test_storage_rules.py
@@ -298,6 +298,23 @@ def test_a_block_gets_one_tape_rule_that_is_ok_when_its_files_arrived(rucio: Ruc
     rule = rucio.rule(rule_id)
     assert (rule.state, rule.locks_ok, rule.locks_replicating) == (RuleState.OK, 2, 0)
     assert rucio.block_locations([block]) == {block: {FNAL: True, KIT_TAPE: True}}
+
+
+def test_what_a_containers_rule_keeps_of_each_block_is_known_once_it_is_there(
+    rucio: RucioAdapter, client: Any, names: Names
+) -> None:
+    block, placed = block_of(rucio, names, FNAL, names.files(2)), Placed(CERN, 1, None, "Production Output")
+    container = block.partition("#")[0]
+    rule_id = rucio.disk_rule(container, placed, "w")
+    assert rucio.files_kept(block, rule_id) == 0
+    assert settle(client, CERN, [rule_id]).files == 2
+    assert rucio.files_kept(block, rule_id) == 2
+    later = f"{container}#later"
+    rucio.ensure_block(container, later)
+    rucio.register_files(FNAL, later, names.files(1))
+    rucio.close_block(later)
+    assert (rucio.rule(rule_id).locks_ok, rucio.files_kept(later, rule_id)) == (2, 0), "the rule has not come to it yet"
+    assert rucio.files_kept(block, UNKNOWN_RULE) == 0
 
 
 def test_a_deleted_tape_rule_is_revived_and_locked_again(rucio: RucioAdapter, names: Names) -> None:
