@@ -23,6 +23,8 @@ from wms2.words import counted
 S = RequestStatus
 #: Of which it is told what priority leads there.
 _PLACES = 5
+#: Who has risen by the same differs by nearly a whole number.
+_NEARLY = 1e-6
 _STAY = "they stay until an operator invalidates them, and so do their source rules unless they are validated before."
 _WAYS = {ReleaseMode.RESCUE: "rescue", ReleaseMode.NEXT_ROUND: "next round"}
 
@@ -243,7 +245,9 @@ def priority(requests: Sequence[Request]) -> dict[uuid.UUID, list[str]]:
             shown = ahead[:: math.ceil(len(ahead) / _PLACES) or 1]
             first = f"the first of {'those that are urgent' if request.urgent else 'those that are not urgent'}"
             places = {
-                int(each.priority - row.priority) + request.priority: first if each is ahead[0] else f"in place {each.place}"
+                int(each.priority - row.priority + _NEARLY) + request.priority: first
+                if each is ahead[0]
+                else f"in place {each.place}"
                 for each in reversed(shown)
             }
             steps = [f"with more than {least} it is {place}" for least, place in reversed(places.items())]
