@@ -49,7 +49,7 @@ from requests_app.services.verbs import (
 )
 from requests_app.work.groups import group_standing
 from requests_app.work.harvesting import harvest_decide, harvest_refused
-from requests_app.work.overrides import PINS, Overrides, read_layouts, read_pools, read_task_sizes
+from requests_app.work.overrides import PINS, THROTTLES, Overrides, read_layouts, read_pools, read_task_sizes
 from sites_app.models import Schedd
 from wms2.errors import FieldRefused, NotFoundInService
 from wms2.verbs import Field, Kind, Noun, Told, Verb, declare, extend, field_of, told_of_each
@@ -234,6 +234,18 @@ declare(
         (_override("pools"),),
         priority_refused, initial=lambda request: {"pools": request.overrides.get("pools")}, path="pools", single=True,
         seen=lambda request: (f"{request.status} {request.overrides}", request.get_status_display()),
+    ),
+    Verb(
+        "throttle", "Limit what runs at once",
+        "Limit how many work units and jobs of a request run at the same time, in place of what was said before. What is left"
+        " empty follows from the installation's limits.",
+        services.request_throttle,
+        told_of_each(lambda request: [
+            "A DAG that runs begins fewer work units from the next cycle on; all else holds from the next submission on.",
+        ]),
+        tuple(map(_override, THROTTLES)),
+        initial=lambda request: {name: request.overrides.get(name) for name in THROTTLES}, path="throttle", single=True,
+        refused=priority_refused, seen=lambda request: (f"{request.status} {request.overrides}", request.get_status_display()),
     ),
     Verb(
         "note", "Note", "Put an operator's remark on a request, in place of the one before.", services.request_note,

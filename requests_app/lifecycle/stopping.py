@@ -25,7 +25,7 @@ from requests_app.services.stopping import ended_follow_up
 from requests_app.work.accounting import account, account_final
 from requests_app.work.exclusions import bad_input_read
 from requests_app.work.ledger import ledger_of
-from requests_app.work.rounds import dag_discard, round_close, round_open
+from requests_app.work.rounds import dag_discard, round_close, round_open, units_abandoned
 from sites_app.schedds import adapter
 from wms2 import clock
 from wms2.conf import conf
@@ -179,10 +179,10 @@ def _end(evaluation: Evaluation, to: RequestStatus, why: str) -> None:
     version."""
     restarts = evaluation.request.stop_intent == StopIntent.RESTART
     round_ = round_open(evaluation.request.workflow)
-    bad_input = bad_input_read(round_) if round_ is not None else {}
+    bad_input, abandoned = (bad_input_read(round_), units_abandoned(round_)) if round_ is not None else ({}, set())
     with evaluation.fenced():
         if round_ is not None:
-            round_close(round_=round_, reason=why, bad_input=bad_input)
+            round_close(round_=round_, reason=why, bad_input=bad_input, abandoned=abandoned)
         evaluation.transition(to, why)
         (cleaning_follow_up if to is S.CLEANING else ended_follow_up)(evaluation.request)
         if restarts:

@@ -29,5 +29,6 @@ from requests_app.services.verbs import (
     request_set_sites,
     request_set_steps,
     request_submit,
+    request_throttle,
     request_validate,
 )

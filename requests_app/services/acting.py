@@ -107,4 +107,4 @@ def give_up(request: Request, reason: str, files: RoundFiles) -> None:
     workflow = Workflow.objects.filter(request=request).first()
     round_ = round_open(workflow) if workflow else None
     if round_ is not None:
-        round_close(round_=round_, reason=reason, bad_input=files.bad_input(round_))
+        round_close(round_=round_, reason=reason, bad_input=files.bad_input(round_), abandoned=files.abandoned)

@@ -18,8 +18,9 @@ from requests_app.services.derive import derive_refused, request_derive
 from requests_app.services.groups import group_join, parents_set
 from requests_app.services.workflow import draft_of, draft_prepare
 from requests_app.states import hold_changes, record_creation, transition
+from requests_app.work.ledger import Ledger
 from requests_app.work.overrides import Overrides, read_pools
-from requests_app.work.production_steps import steps_read, steps_refused, steps_rounded_at_import
+from requests_app.work.production_steps import steps_read, steps_refused, steps_rounded_by
 from requests_app.work.spec import Prepared, prepared_to_json, spec_of
 from wms2 import clock
 from wms2.adapters import factory
@@ -136,7 +137,9 @@ def request_import(
     if refused:
         raise DocumentRefused([Problem("production_steps", refused)])
     made = draft.spec.generation
-    unit = made.events_per_job * limits_now().jobs_per_work_unit if made is not None else 0
+    rounded: list[str] = []
+    if made is not None:
+        rounded = steps_rounded_by(steps, Ledger(all_events=made.events), made.events_per_job * limits_now().jobs_per_work_unit)
     request = Request(
         family=asked.family or uuid.uuid4(),
         request_name=draft.spec.request_name,
@@ -150,7 +153,7 @@ def request_import(
         input_dataset=draft.spec.input.dataset if draft.spec.input else "",
         campaign=draft.spec.campaign,
         prep_id=identity.prep_id,
-        warnings=[*draft.spec.warnings, *(steps_rounded_at_import(steps, made.events, unit) if made is not None else ())],
+        warnings=[*draft.spec.warnings, *rounded],
         priority=identity.priority,
         urgent=asked.urgent,
         adaptive=conf().adaptive_default if asked.adaptive is None else asked.adaptive,

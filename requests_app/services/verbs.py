@@ -24,14 +24,23 @@ from outputs_app.selectors import datasets_told
 from outputs_app.validation import validation_again, validation_tend
 from requests_app import intake, states
 from requests_app.feed import tell
+from requests_app.limits import limits_now
 from requests_app.models import AFTER_WORK, TERMINAL, HoldCode, Request, RequestStatus, StopIntent, Workflow
 from requests_app.services.acting import acting, applies, give_up, may_run, put, stop_first, stopped_for
 from requests_app.services.stopping import ended_follow_up
 from requests_app.states import hold_changes
 from requests_app.work.groups import related_move
-from requests_app.work.ledger import ledger_of
-from requests_app.work.overrides import PINS, check_pins, overrides_of
-from requests_app.work.production_steps import share_done, steps_passed, steps_read, steps_refused
+from requests_app.work.ledger import Ledger, ledger_of
+from requests_app.work.overrides import PINS, THROTTLES, check_pins, overrides_of
+from requests_app.work.production_steps import (
+    of_steps,
+    share_done,
+    steps_passed,
+    steps_read,
+    steps_refused,
+    steps_rounded_by,
+    work_of_a_unit,
+)
 from requests_app.work.rounds import round_files_at_rest
 from requests_app.work.spec import spec_of, spec_to_json
 from sites_app.bans import bans_active
@@ -186,7 +195,8 @@ def compare_refused(request: Request) -> str:
 def request_set_steps(
     *, request: Request, steps: Sequence[Mapping[str, Any]], actor: str, reason: str, confirm: bool = False
 ) -> None:
-    """Replace the steps that are still to come; an empty list takes them away.
+    """Replace the steps that are still to come; an empty list takes them away. Those that whole work units will meet badly are
+    warned of, as far as the size of units is known: of a generation, else from its first round on.
 
     Args:
         confirm: a step that is passed already is meant: it stops the running DAG at once.
@@ -199,7 +209,8 @@ def request_set_steps(
     with acting(request, actor, "request_set_steps", reason, steps=[step.model_dump() for step in wanted]):
         applies(request, priority_refused)
         workflow = Workflow.objects.filter(request=request).first()
-        share = share_done(ledger_of(workflow, whole=False)) if workflow is not None else 0.0
+        ledger = ledger_of(workflow, whole=False) if workflow is not None else Ledger()
+        share = share_done(ledger)
         refused = steps_refused(wanted, priority=request.priority, urgent=request.urgent)
         if refused:
             raise InvalidTransition(f"production_steps: {refused}")
@@ -208,7 +219,10 @@ def request_set_steps(
                 f"production_steps: {share:.1%} are done, so the step at {wanted[0].fraction:.1%} is passed already and would"
                 " stop the DAG at once; send confirm if that is meant"
             )
-        put(request, production_steps=[step.model_dump() for step in wanted])
+        unit = work_of_a_unit(workflow, ledger, limits_now().jobs_per_work_unit) if workflow is not None else 0
+        rounded = steps_rounded_by(wanted, ledger, unit) if unit else []
+        warnings = [text for text in request.warnings if text not in of_steps(request.warnings)]
+        put(request, production_steps=[step.model_dump() for step in wanted], warnings=[*warnings, *rounded])
 
 
 def request_pin(*, request: Request, actor: str, reason: str, **pins: int | list[str]) -> None:
@@ -228,18 +242,32 @@ def request_pin(*, request: Request, actor: str, reason: str, **pins: int | list
 
 def request_set_retries(*, request: Request, actor: str, reason: str, effect_max_retry_seconds: int | None = None) -> None:
     """For how long its registrations are tried after their first failure; None: as configured. Also after its end."""
-    _override(request, actor, "request_set_retries", reason, "effect_max_retry_seconds", effect_max_retry_seconds)
+    _override(request, actor, "request_set_retries", reason, effect_max_retry_seconds=effect_max_retry_seconds)
 
 
 def request_set_pools(*, request: Request, actor: str, reason: str, pools: Sequence[str] = ()) -> None:
     """To which pools its DAGs may go from the next submission on; none: to all. What runs stays where it is."""
-    _override(request, actor, "request_set_pools", reason, "pools", list(pools) or None)
+    _override(request, actor, "request_set_pools", reason, priority_refused, pools=list(pools) or None)
 
 
-def _override(request: Request, actor: str, action: str, reason: str, name: str, value: object) -> None:
-    wanted = {} if value is None else {name: value}
+def request_throttle(*, request: Request, actor: str, reason: str, **limits: int) -> None:
+    """How many work units and jobs of it run at the same time at most, in place of what was said before (``THROTTLES``).
+
+    Raises:
+        InvalidTransition: the request is over.
+    """
+    wanted = {name: limits.get(name) for name in THROTTLES}
+    _override(request, actor, "request_throttle", reason, priority_refused, **wanted)
+
+
+def _override(
+    request: Request, actor: str, action: str, reason: str, refused: Callable[[Request], str] | None = None, **values: object
+) -> None:
+    wanted = {name: value for name, value in values.items() if value is not None}
     with acting(request, actor, action, reason, **wanted):
-        kept = {other: kept for other, kept in request.overrides.items() if other != name}
+        if refused is not None:
+            applies(request, refused)
+        kept = {name: value for name, value in request.overrides.items() if name not in values}
         put(request, overrides={**kept, **wanted})
 
 

@@ -13,6 +13,7 @@ from requests_app.intake import harvesting, lexicon
 from requests_app.models import Request, Workflow
 from requests_app.work.groups import input_follow, parents_missing
 from requests_app.work.input_reading import inputs_import
+from requests_app.work.production_steps import of_steps
 from requests_app.work.spec import Prepared, prepared_of, spec_to_json
 from sites_app.selectors import known_site_names
 from wms2.adapters import factory
@@ -86,7 +87,8 @@ def _create(request: Request, fenced: Fenced) -> Workflow:
         names_claim(request_id=request.pk, family=request.family, names=names)
         records = [_record(request, spec, output, primary_ds_type) for output in spec.outputs]
         datasets_ensure(workflow_id=workflow.pk, records=records)
-        Request.objects.filter(pk=request.pk).update(warnings=list(spec.warnings), splitting_params=shown)
+        warnings = [*spec.warnings, *of_steps(request.warnings)]
+        Request.objects.filter(pk=request.pk).update(warnings=warnings, splitting_params=shown)
     return workflow
 
 

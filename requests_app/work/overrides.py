@@ -76,6 +76,9 @@ class Overrides(BaseModel):
         return self.model_dump(mode="json", exclude_none=True)
 
 
+#: Those that limit what runs at the same time.
+THROTTLES = ("max_merge_groups", "max_processing", "max_merge", "max_cleanup")
+
 #: Those that fix what a round is sized with.
 PINS = (
     "memory_mb", "cores", "layouts", "events_per_job", "lumis_per_job", "files_per_job", "task_sizes", "jobs_per_work_unit",

@@ -7,21 +7,24 @@ account: it can be met no closer than by whole units.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from math import ceil
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from requests_app.models import Request, RequestTransition
+from dags_app.models import LIVE_UNIT, WorkUnit
+from requests_app.models import Request, RequestTransition, Workflow
 from requests_app.work.ledger import Ledger
+from requests_app.work.spec import spec_of
 from wms2.errors import InvalidTransition
 
 #: Where the evidence of a transition that takes a step keeps the priority and the steps that stood before.
 STEP_BEFORE = "before_step"
 #: A step that is taken at more than so many times its share is warned of.
 _NOTICED = 1.1
+_NAMED = "the production step at"
 #: More steps than these are no plan.
 MAX_STEPS = 20
 
@@ -104,10 +107,29 @@ def steps_rounded(steps: Sequence[ProductionStep], ledger: Ledger, units: Sequen
     return told
 
 
-def steps_rounded_at_import(steps: Sequence[ProductionStep], everything: int, unit: int) -> list[str]:
-    """The same of a generation of so many events that comes in, by work units of ``unit`` events; planning says it again."""
-    whole = [min(ceil(round(step.fraction * everything / unit, 6)) * unit, everything) / everything for step in steps]
-    return [text for step, reached in zip(steps, whole, strict=True) for text in _rounded(step, unit / everything, reached)]
+def steps_rounded_by(steps: Sequence[ProductionStep], ledger: Ledger, unit: float) -> list[str]:
+    """The same before units are planned, by what one is taken to have of the work; planning says it again."""
+    done, everything = _work(ledger)
+    told = []
+    for step in steps[steps_passed(steps, share_done(ledger)) :]:
+        whole = done + ceil(round((step.fraction * everything - done) / unit, 6)) * unit
+        told += _rounded(step, unit / everything, min(whole / everything, 1))
+    return told
+
+
+def work_of_a_unit(workflow: Workflow, ledger: Ledger, jobs: int) -> float:
+    """What a work unit has of the work, on average of those planned; before that, of a generation, in ``jobs`` jobs, else 0."""
+    units = WorkUnit.objects.filter(workflow=workflow, state__in=LIVE_UNIT).count()
+    made = spec_of(workflow).generation
+    if not units:
+        return made.events_per_job * jobs if made is not None else 0
+    planned = ledger.planned_lumis if ledger.by_lumi else ledger.planned_events if ledger.all_events else ledger.planned_files
+    return (_work(ledger)[0] + planned) / units
+
+
+def of_steps(warnings: Iterable[str]) -> list[str]:
+    """Those of a request's warnings that are about its steps."""
+    return [text for text in warnings if text.startswith(_NAMED)]
 
 
 def _rounded(step: ProductionStep, unit: float, reached: float) -> list[str]:
@@ -118,7 +140,7 @@ def _rounded(step: ProductionStep, unit: float, reached: float) -> list[str]:
 
 def step_named(step: ProductionStep) -> str:
     """A step, as warnings name it."""
-    return f"the production step at {step.fraction:.1%}"
+    return f"{_NAMED} {step.fraction:.1%}"
 
 
 def _work(ledger: Ledger) -> tuple[int, int]:

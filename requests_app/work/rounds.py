@@ -107,14 +107,14 @@ def rescue_prepare(evaluation: Evaluation) -> DAG | None:
     if evaluation.request.complete_early:
         obstacle = "the request completes early"
     if last is None or obstacle:
-        _close(evaluation, round_, last, f"no rescue is possible: {obstacle}")
+        _close(evaluation, round_, f"no rescue is possible: {obstacle}")
         return None
     kind = rescue_kind(last)
     if kind is DAGKind.FAILURE_RESCUE and failure_rescues(evaluation, round_) >= max_rescues(evaluation.request):
-        _close(evaluation, round_, last, "rescue attempts used up")
+        _close(evaluation, round_, "rescue attempts used up")
         return None
     if kind is DAGKind.FAILURE_RESCUE and only_bad_input_left(round_, bad_input_read(round_)):
-        _close(evaluation, round_, last, "what is left gave up over input files: they are read elsewhere, or later")
+        _close(evaluation, round_, "what is left gave up over input files: they are read elsewhere, or later")
         return None
     file, sizing = newest_rescue(Path(last.dag_file_path)), rescue_sizing(evaluation.request, last)
     with evaluation.fenced():
@@ -148,12 +148,12 @@ def job_priority(evaluation: Evaluation) -> int:
     return evaluation.request.priority * 1000
 
 
-def _close(evaluation: Evaluation, round_: Round, last: DAG | None, reason: str) -> None:
+def _close(evaluation: Evaluation, round_: Round, reason: str) -> None:
     account_again(evaluation)  # a manifest that is there by now is worth more than doing its work again
-    abandoned, bad_input = _abandoned(round_, last), bad_input_read(round_)
+    abandoned, bad_input = units_abandoned(round_), bad_input_read(round_)
     with evaluation.fenced():
         round_close(round_=round_, reason=reason, bad_input=bad_input, abandoned=abandoned)
-    if abandoned:
+    if abandoned and not evaluation.request.complete_early:  # then an operator wants no more
         lost = _generated(round_).filter(unit__name__in=abandoned).aggregate(events=Sum("events"))["events"]
         alert(
             evaluation.request,
@@ -163,11 +163,13 @@ def _close(evaluation: Evaluation, round_: Round, last: DAG | None, reason: str)
         )
 
 
-def _abandoned(round_: Round, last: DAG | None) -> set[str]:
-    """Units whose generated numbers are lost although nothing is known to have failed in them."""
+def units_abandoned(round_: Round) -> set[str]:
+    """Units whose generated numbers are lost if the round closes, although nothing is known to have failed in them. Reads files:
+    before a transaction."""
     units = WorkUnit.objects.filter(round=round_, state=WorkUnitState.PLANNED, problem="")
     names = set(units.filter(claims__in=_generated(round_)).values_list("name", flat=True))
-    nodes = unit_nodes_final(last, completed=False) if names and last is not None else None
+    last = dag_run_last(round_) if names else None
+    nodes = unit_nodes_final(last, completed=False) if last is not None else None
     return names - set(nodes.failed if nodes is not None else ())
 
 
@@ -183,6 +185,7 @@ class RoundFiles:
     round_id: object = None
     named: BadInput = field(default_factory=dict)
     rescues: Mapping[uuid.UUID, RescueLeft] = field(default_factory=dict)
+    abandoned: Collection[str] = ()  # see ``units_abandoned``
 
     def bad_input(self, round_: Round) -> BadInput:
         """What nodes gave up over, see ``bad_input_read``.
@@ -212,7 +215,8 @@ def round_files_read(request: Request) -> RoundFiles:
     if round_ is None:
         return RoundFiles()
     looked_at = {dag.pk: dag for dag in (dag_run_last(round_), dag_fenced_last(round_)) if dag is not None}
-    return RoundFiles(round_.pk, bad_input_read(round_), {key: rescue_left(dag) for key, dag in looked_at.items()})
+    rescues = {key: rescue_left(dag) for key, dag in looked_at.items()}
+    return RoundFiles(round_.pk, bad_input_read(round_), rescues, units_abandoned(round_))
 
 
 def round_files_at_rest(request: Request) -> RoundFiles:

@@ -220,6 +220,7 @@ def test_a_rows_page_has_buttons_for_what_applies(operator: Client) -> None:
         "pin",
         "retry-time",
         "pools",
+        "throttle",
         "note",
         "group",
         "depend",

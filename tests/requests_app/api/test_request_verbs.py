@@ -105,6 +105,17 @@ def test_production_steps_are_changed_by_patch_and_taken_away(operator: APIClien
     problem(operator.patch(url(request_row(S.FAILED)), {"production_steps": steps}), 409, "invalid_transition")
 
 
+def test_what_runs_at_once_is_limited_while_a_request_runs(operator: APIClient) -> None:
+    request = request_row(S.ACTIVE, overrides={"memory_mb": 2500, "max_merge": 4})
+    limits = {"max_merge_groups": 3, "max_processing": 40, "reason": "a small site"}
+    assert operator.post(url(request, "throttle"), limits).status_code == 202
+    assert fresh(request).overrides == {"memory_mb": 2500, "max_merge_groups": 3, "max_processing": 40}
+    problem(operator.post(url(request, "throttle"), {"max_merge": 0, "reason": "r"}), 400, "invalid", field="max_merge")
+    assert operator.post(url(request, "throttle"), {"reason": "enough room"}).status_code == 202
+    assert fresh(request).overrides == {"memory_mb": 2500}
+    problem(operator.post(url(request_row(S.FAILED), "throttle"), limits), 409, "invalid_transition")
+
+
 def test_abort_is_accepted_at_once_and_may_be_repeated(operator: APIClient) -> None:
     request = request_row(S.QUEUED)
     for _ in range(2):

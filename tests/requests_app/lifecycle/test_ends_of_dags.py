@@ -9,7 +9,7 @@ import pytest
 
 from dags_app.models import DAG, DAGKind, WorkUnit, WorkUnitState
 from requests_app.models import Event, HoldCode, Request, RequestStatus, RequestTransition
-from requests_app.services import StopMode, request_release, request_stop
+from requests_app.services import StopMode, request_abort, request_hold, request_release, request_stop
 from requests_app.services.release import ReleaseMode, release_plan
 from requests_app.work.ledger import ledger_of
 from tests.support.scripted.dagman import Account
@@ -191,6 +191,25 @@ def test_a_release_says_why_a_rescue_file_cannot_be_run(world: World) -> None:
     assert "does not know of 1 work units that are done, e.g. mg_000000" in plan.why
     request_release(request=request, actor="olga", reason="go on")
     assert run_on(world, request) is S.COMPLETED
+
+
+@pytest.mark.parametrize("decision", ["release", "abort", "abort while it runs"])
+def test_units_that_never_failed_are_abandoned_whoever_gives_them_up(world: World, decision: str) -> None:
+    request, job = started(world)
+    world.schedd.unit_done(job, "mg_000000")
+    world.schedd.unit_failed(job, "mg_000001")
+    if decision != "abort while it runs":
+        request_hold(request=request, actor="olga", reason="looking at it")
+        cycles(world)
+        assert status(request) is S.HELD
+    if decision == "release":
+        request_release(request=request, actor="olga", reason="go on", mode=ReleaseMode.NEXT_ROUND)
+    else:
+        request_abort(request=request, actor="olga", reason="not wanted")
+        cycles(world)
+        assert status(request) is S.ABORTED
+    states = WorkUnit.objects.filter(workflow__request=request, round__index=0).order_by("index").values_list("state", flat=True)
+    assert list(states) == [WorkUnitState.DONE, WorkUnitState.FAILED, WorkUnitState.ABANDONED]
 
 
 # --- stop-rescues

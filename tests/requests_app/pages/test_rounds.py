@@ -47,6 +47,7 @@ def test_decisions_of_the_newest_dag_are_told_with_before_chosen_measured_and_wh
     html = html_of(reader, three_rounds())
     told = text(html, "round-decisions")
     assert "Why round 2 is sized as it is" in told
+    assert told.endswith("Why those before are sized as they are is listed by the REST interface.")
     assert re.search(r"cores of a job 8 4 [\d.]+ cores busy [\d.]+ of 8 cores are kept busy pinned", told)
     assert re.search(r"memory of a job \w+ 16,000 [\d,]+ MB [\d,]+ MB p95 of \w+ \+ 20%, [\d,]+ MB a core", told)
     assert re.search(r"jobs per work unit 8 \d+ [\d.]+ MB a job /PrimaryTTTo2L2Nu/Era-Proc-v1/AODSIM merges to", told)
@@ -55,6 +56,7 @@ def test_decisions_of_the_newest_dag_are_told_with_before_chosen_measured_and_wh
 def test_what_a_bound_did_is_told_and_an_unknown_number_is_shown_by_its_name(reader: Client) -> None:
     request = adaptive_request()
     dag = round_next(request, units=1)
+    assert "Why those before" not in html_of(reader, request)
     SizingDecision.objects.all().delete()
     common = {"dag": dag, "why": "<b>because</b>"}
     SizingDecision.objects.create(what="memory_mb", before=2000, chosen=2000, bound="default_memory_per_core_mb", **common)
@@ -115,7 +117,7 @@ def test_another_request_shows_them_once_there_are_two(reader: Client) -> None:
     workflow.rounds.update(closed_at=first.created_at)
     unit_row(dag_row(workflow, round=round_row(workflow, 1)), 0, events=800)
     told = lines(html_of(reader, workflow.request))
-    assert told[0].startswith("0 0 of 0 1 failed, planned anew 8 1 2,000 MB not yet")
+    assert told[0].startswith("0 0 of 0 1 given up 8 1 2,000 MB not yet")
     assert told[1].startswith("1 0 of 1 8 1 2,000 MB not yet")
 
 

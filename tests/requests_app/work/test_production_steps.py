@@ -24,7 +24,7 @@ from requests_app.work.ledger import ledger_of
 from requests_app.work.production_steps import ProductionStep, share_done, steps_passed, steps_read
 from tests.support.rows import request_row
 from tests.support.scripted import documents
-from tests.support.scripted.progress import cycles, status
+from tests.support.scripted.progress import cycles, fresh, status
 from tests.support.scripted.schedd import End, Job
 from tests.support.scripted.world import World
 from wms2.errors import DocumentRefused, InvalidTransition
@@ -158,6 +158,25 @@ def test_steps_may_be_changed_while_it_runs_and_one_that_is_passed_needs_a_word(
     assert (status(request), request.priority) == (S.ACTIVE, 100_000), "the steps were taken away meanwhile"
     outcomes = AuditEntry.objects.filter(action="request_set_steps").order_by("id").values_list("outcome", flat=True)
     assert [outcome == "refused" for outcome in outcomes] == [True, False, False, False]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("source", ["generation", "input"])
+def test_steps_that_are_changed_later_say_how_whole_units_meet_them(world: World, source: str) -> None:
+    document = documents.generation(100 * UNITS)
+    if source == "input":
+        document = documents.reprocessing(world.source("In", *[100] * UNITS), files_per_job=1)
+    request = world.request(document)
+    world.cycle()
+    assert status(request) is S.ACTIVE
+    before = fresh(request).warnings
+    request_set_steps(request=request, steps=STEPS, **BY)
+    assert fresh(request).warnings == before, "both are met"
+    request_set_steps(request=request, steps=[{"fraction": 0.15, "priority": 7}], **BY)
+    told = "the production step at 15.0% cannot be met with work units of 10.0% of the work: it is taken at 20.0%"
+    assert fresh(request).warnings == [*before, told]
+    request_set_steps(request=request, steps=[], **BY)
+    assert fresh(request).warnings == before
 
 
 @pytest.mark.django_db(transaction=True)

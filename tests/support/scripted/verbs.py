@@ -142,6 +142,7 @@ ON_REQUESTS: Mapping[str, Verb] = {
         _verb("note", services.request_note, notes="ask the requestor first"),
         _verb("pin", services.request_pin, verbs.priority_refused, memory_mb=2500, jobs_per_work_unit=1),
         _verb("retry time", services.request_set_retries, effect_max_retry_seconds=3600),
+        _verb("throttle", services.request_throttle, max_merge_groups=1),
         _verb("unpin", services.request_pin, verbs.priority_refused),
         _verb("adaptive", verbs.request_set_adaptive, verbs.priority_refused, adaptive=True),
         _verb("not adaptive", verbs.request_set_adaptive, verbs.priority_refused, adaptive=False),
