@@ -191,6 +191,8 @@ def handle_queued(evaluation: Evaluation) -> None:
             evaluation.note(waiting_for=f"next attempt at {when} after: {request.last_error}")
         return
     evaluation.note(next_attempt_at=None)
+    if evaluation.swept:  # with all others: a pass for each would cost the square of the queue
+        return
     if full := slots_full():
         evaluation.note(waiting_for=request.waiting_for or full)
         return

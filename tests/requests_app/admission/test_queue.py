@@ -82,6 +82,17 @@ def test_one_that_is_evaluated_while_all_slots_are_taken_is_told_so_without_a_lo
     assert {request.status for request in Request.objects.filter(pk__in=[mine.pk, other.pk])} == {PLANNING, QUEUED}
 
 
+def test_a_sweep_leaves_admission_to_the_next_pass() -> None:
+    schedd_row()
+    request = request_row(QUEUED)
+    with evaluating(request.pk, owner="tester") as evaluation:
+        assert evaluation is not None
+        evaluation.swept = True
+        handle_queued(evaluation)
+    assert waits(request) == ""
+    assert admit() == 1
+
+
 @pytest.mark.parametrize("length", [2, 40])
 def test_a_pass_that_admits_nobody_takes_as_many_statements_whatever_the_length_of_the_queue(length: int) -> None:
     schedd_row(max_dagman_slots=2)
