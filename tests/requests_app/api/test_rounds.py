@@ -43,7 +43,7 @@ def test_pins_are_set_as_a_whole_and_unset_by_leaving_them_out(operator: APIClie
 @pytest.mark.parametrize(
     ("pin", "status", "words"),
     [
-        ({"memory_mb": 3001}, 409, "too much for 1 cores; at most 3000"),
+        ({"memory_mb": 3001}, 409, "too much for 1 cores of task 1; at most 3000"),
         ({"cores": 2, "memory_mb": 6001}, 409, "at most 6000"),
         ({"lumis_per_job": 3}, 409, "task 1 is split by EventBased"),
         ({"files_per_job": 3}, 409, "split by EventBased"),
