@@ -164,13 +164,13 @@ def _close(evaluation: Evaluation, round_: Round, reason: str) -> None:
 
 
 def units_abandoned(round_: Round) -> set[str]:
-    """Units whose generated numbers are lost if the round closes, although nothing is known to have failed in them. Reads files:
-    before a transaction."""
+    """Units whose generated numbers are lost if the round closes, although nothing is known to have failed in them, and that have
+    not ended with what does not count. Reads files: before a transaction."""
     units = WorkUnit.objects.filter(round=round_, state=WorkUnitState.PLANNED, problem="")
     names = set(units.filter(claims__in=_generated(round_)).values_list("name", flat=True))
     last = dag_run_last(round_) if names else None
-    nodes = unit_nodes_final(last, completed=False) if last is not None else None
-    return names - set(nodes.failed if nodes is not None else ())
+    nodes = unit_nodes_final(last, completed=last.status == DAGStatus.COMPLETED) if last is not None else None
+    return names - set((*nodes.failed, *nodes.done) if nodes is not None else ())
 
 
 def _generated(round_: Round) -> QuerySet[WorkUnitClaim]:
