@@ -18,7 +18,7 @@ from requests_app.service_level import no_new_work
 from requests_app.services.intake import Received, reqmgr2_seen, request_check, request_receive
 from wms2 import clock
 from wms2.adapters import factory
-from wms2.adapters.reqmgr2 import Seen
+from wms2.adapters.reqmgr2 import Document, Seen
 from wms2.conf import conf
 from wms2.crash import crash_point
 from wms2.errors import DocumentRefused, Problem, RequestKnown, ServiceRejected, ServiceUnavailable
@@ -58,7 +58,7 @@ def _take(name: str, *, acquired: bool) -> None:
         if request is not None:
             _take_known(name, request)
         elif acquired:
-            _import(name, _FOREIGN if row.claimed_at is None else "")
+            _import(name, None, _FOREIGN if row.claimed_at is None else "")
         else:
             _take_staged(row, name)
     except (DocumentRefused, RequestKnown, ServiceRejected) as error:
@@ -74,9 +74,9 @@ def _take_staged(row: ReqMgr2Request, name: str) -> None:
         factory.reqmgr2().queued_elsewhere([name])  # what cannot be asked afterwards must not be acquired
         ReqMgr2Request.objects.filter(pk=row.pk, claimed_at=None).update(claimed_at=clock.now())
         crash_point("reqmgr2_take.claimed")
-    _, refused = factory.reqmgr2().acquire(name)
+    document, refused = factory.reqmgr2().acquire(name)
     crash_point("reqmgr2_take.called")
-    _import(name, _LATE if refused and first else "")
+    _import(name, document, _LATE if refused and first else "")
 
 
 def _take_known(name: str, request: Request) -> None:
@@ -88,8 +88,8 @@ def _take_known(name: str, request: Request) -> None:
     reqmgr2_seen(name=name, request=request, seen=Seen.of(document))
 
 
-def _import(name: str, doubt: str) -> None:
-    request = request_receive(received=Received(request_name=name), actor=ACTOR, doubt=doubt)
+def _import(name: str, document: Document | None, doubt: str) -> None:
+    request = request_receive(received=Received(request_name=name), actor=ACTOR, fetched=document, doubt=doubt)
     crash_point("reqmgr2_take.recorded")
     log.info("taken from ReqMgr2", held=request.hold_reason)
 

@@ -281,9 +281,12 @@ def request_known_refuse(*, request_name: str) -> None:
         raise RequestKnown(request_name, str(status))
 
 
-def request_receive(*, received: Received, actor: str, doubt: str = "") -> Request:
+def request_receive(*, received: Received, actor: str, fetched: dict[str, Any] | None = None, doubt: str = "") -> Request:
     """Fetch if need be, check with everything the life cycle checks, store. What is fetched is HELD where the work queue of
     WMCore has it too, or there is ``doubt`` that nobody else runs it (ADR 0080).
+
+    Args:
+        fetched: the document, where ReqMgr2 has just given it.
 
     Raises:
         DocumentRefused: every problem by field; nothing stored.
@@ -296,7 +299,7 @@ def request_receive(*, received: Received, actor: str, doubt: str = "") -> Reque
         request_known_refuse(request_name=name)
     document, seen, elsewhere = received.document, None, False
     if document is None:
-        document = _fetched(name)
+        document = fetched or _fetched(name)
         seen, elsewhere = Seen.of(document), name in factory.reqmgr2().queued_elsewhere([name])
     why = _QUEUED if elsewhere else doubt
     if why and not received.submit:
@@ -308,7 +311,8 @@ def request_receive(*, received: Received, actor: str, doubt: str = "") -> Reque
     checked = request_check(**named)
     with transaction.atomic():
         request = request_import(**named, actor=actor, checked=checked, seen=seen)
-        ReqMgr2Request.objects.filter(request=request).update(elements=elsewhere, compared_at=clock.now())
+        if seen is not None:
+            ReqMgr2Request.objects.filter(request=request).update(elements=elsewhere, compared_at=clock.now())
         if why:
             told = f"{why}; release it once nobody else runs it, otherwise abort it here: its work would be done twice"
             transition(request, RequestStatus.HELD, actor=actor, reason=told, **hold_changes(HoldCode.RUN_ELSEWHERE, told))
