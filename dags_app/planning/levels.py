@@ -49,6 +49,12 @@ def node_name(index: int, task: int = FIRST_TASK) -> str:
     return f"proc_{index:06d}" if task == FIRST_TASK else f"t{task}_{index:06d}"
 
 
+def all_tasks(workflow: WorkflowSpec) -> tuple[TaskSpec, ...]:
+    """In order; a request of one task has all steps in it."""
+    whole = TaskSpec(FIRST_TASK, "", tuple(step.name for step in workflow.steps), workflow.resources)
+    return workflow.tasks or (whole,)
+
+
 def later_tasks(workflow: WorkflowSpec) -> tuple[TaskSpec, ...]:
     """Tasks that are levels; none for a request of one task."""
     return workflow.tasks[1:]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import inf, log2
 from typing import NamedTuple
 
-from dags_app.planning.levels import FIRST_TASK
+from dags_app.planning.levels import FIRST_TASK, all_tasks
 from dags_app.planning.measured import Pins, SizingLimits, StepMeasured
 from dags_app.planning.specs import StepSpec, TaskSpec, WorkflowSpec
 from dags_app.planning.step_model import Layout, StepModel
@@ -162,11 +162,10 @@ def step_models(workflow: WorkflowSpec, measured: Sequence[StepMeasured], limits
 
 
 def task_models(workflow: WorkflowSpec, known: Mapping[str, StepModel], limits: SizingLimits, pins: Pins) -> list[TaskModel]:
-    """One for each task, in order; a request of one task has all steps in it."""
+    """One for each task, in order."""
     steps = {step.name: step for step in workflow.steps}
-    whole = TaskSpec(FIRST_TASK, "", tuple(steps), workflow.resources)
     found = []
-    for task in workflow.tasks or (whole,):
+    for task in all_tasks(workflow):
         own, models = tuple(steps[name] for name in task.steps), {name: known[name] for name in task.steps if name in known}
         most = workflow.generation.events if workflow.generation and task.number == FIRST_TASK else inf
         found.append(TaskModel(task, own, models, limits, pins.of(task.number), most, _most_to_merge(workflow, models)))

@@ -14,9 +14,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from dags_app.planning.levels import FIRST_TASK
+from dags_app.planning.levels import FIRST_TASK, all_tasks
 from dags_app.planning.measured import CUTS, OF_A_TASK, Pins
-from dags_app.planning.specs import DagLimits, TaskSpec, WorkflowSpec
+from dags_app.planning.specs import DagLimits, WorkflowSpec
 from dags_app.planning.throttles import Throttles
 from requests_app.limits import limits_now
 from requests_app.models import Request
@@ -99,11 +99,11 @@ def check_pins(changed: Overrides, spec: WorkflowSpec) -> None:
     Raises:
         InvalidTransition: saying the largest possible value, or how it is split.
     """
-    tasks = {task.number: task for task in spec.tasks or (TaskSpec(FIRST_TASK, "", (), spec.resources),)}
-    if unknown := sorted(read_task_sizes(changed.task_sizes or ()).keys() - tasks.keys()):
+    tasks, asked = {task.number: task for task in all_tasks(spec)}, _pins(changed)
+    if unknown := sorted(asked.tasks.keys() - tasks.keys()):
         raise InvalidTransition(f"task_sizes: it has no task {unknown[0]}; its tasks: {' '.join(map(str, tasks))}")
     for number, task in tasks.items():
-        pins = _pins(changed).of(number)
+        pins = asked.of(number)
         cores = pins.cores or task.resources.cores
         memory_mb = pins.memory_mb or (task.resources.memory_mb if pins.cores else 0)
         most = cores * in_force().max_memory_per_core_mb
@@ -111,11 +111,12 @@ def check_pins(changed: Overrides, spec: WorkflowSpec) -> None:
             raise InvalidTransition(
                 f"memory_mb {memory_mb} is too much for {cores} cores of task {number}; at most {most} are possible"
             )
-        algorithm = spec.splitting.algorithm if number == FIRST_TASK else task.algorithm
-        read = algorithm.parameters if number == FIRST_TASK else algorithm.parameters[:1]
+        first = number == FIRST_TASK
+        algorithm = spec.splitting.algorithm if first else task.algorithm
+        read = algorithm.parameters if first else algorithm.parameters[:1]
         if unread := [name for name in CUTS if getattr(pins, name) is not None and name not in read]:
             raise InvalidTransition(f"{unread[0]}: task {number} is split by {algorithm}, which does not read it")
-    if strange := sorted(read_layouts(changed.layouts or ()).keys() - {step.name for step in spec.steps}):
+    if strange := sorted(asked.layouts.keys() - {step.name for step in spec.steps}):
         raise InvalidTransition(f"layouts: it has no step {strange[0]}; its steps: {' '.join(step.name for step in spec.steps)}")
 
 
