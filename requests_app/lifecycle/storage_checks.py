@@ -60,8 +60,8 @@ def _ended_tend() -> None:
     for pk in of:
         with transaction.atomic():
             rows = Request.objects.select_for_update(no_key=True, skip_locked=True, of=("self",)).select_related("workflow")
-            rows = rows.filter(pk=pk, status__in=_ENDED).exclude(effects__kind=EffectKind.RUCIO_RELEASE)
-            request = rows.first()
+            ended = rows.filter(pk=pk, status__in=_ENDED)
+            request = ended.exclude(effects__kind=EffectKind.RUCIO_RELEASE).first()
             if request is not None:
                 repaired_look(pk)
                 validation_tend(workflow_id=request.workflow.pk, request_id=pk, request_epoch=request.epoch)

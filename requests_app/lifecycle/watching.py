@@ -59,10 +59,10 @@ def schedds_watch(leadership: Leadership, meanwhile: Callable[[], None] = lambda
     Raises:
         LeaseLost: somebody else leads by now.
     """
-    fenced, seen, keep = leadership.fenced, dict[Schedd, Observed](), _keeping(leadership, meanwhile)
+    fenced, seen = leadership.fenced, dict[Schedd, Observed]()
     rows = {look.schedd: look for look in looks(schedds_to_watch())}
     questions = {schedd: partial(look.ask, conf().instance) for schedd, look in rows.items()}
-    for schedd, said in side_by_side(questions, keep):
+    for schedd, said in side_by_side(questions, _keeping(leadership, meanwhile)):
         with unless_locked(f"schedd {schedd.name}"):
             seen[schedd] = _heard(rows[schedd], said, fenced)
     with unless_locked("sites"), fenced():
