@@ -2,7 +2,7 @@
 
 What the real services take goes through their own doors (CouchDB PUT, DBS ``bulkblocks`` and reference data); generated
 datasets, CRIC rows and requests in the middle of their life go through ``/admin/seed``, which only the simulators have.
-Seeding twice is harmless. The file's format is described in README.md of this folder.
+Seeding twice is harmless, also at the same time. The file's format is described in README.md of this folder.
 """
 
 import hashlib
@@ -17,6 +17,7 @@ from deploy.simulators.client import Caller, CallFailed
 
 WRITER = "/dbs/prod/global/DBSWriter"
 DBS_BLOCK_EXISTS = 200
+CONFLICT = 409
 READ_BYTES = 1024 * 1024
 _SECTIONS = {"configcache", "dbs", "cric", "reqmgr2"}
 _DBS_SECTIONS = {"data_tiers", "physics_groups", "datasets"}
@@ -70,17 +71,26 @@ def _configcache(caller: Caller, entry: dict[str, Any], folder: Path) -> str:
     wanted = {**document, "md5_hash": hashlib.md5(pset.encode(), usedforsecurity=False).hexdigest()}
     wanted.pop("_id", None)
     path = f"/couchdb/{entry.get('database', 'reqmgr_config_cache')}/{urllib.parse.quote(identifier, safe='')}"
-    found = _document(caller, path)
-    if (
-        found is not None
-        and {key: value for key, value in found.items() if not key.startswith("_")} == wanted
-        and "_attachments" in found
-    ):
-        return f"configcache: {identifier}: there already"
-    body = wanted if found is None else {**wanted, "_rev": found["_rev"]}
-    rev = caller.json("PUT", path, body)["rev"]
+    while True:  # a conflict is the progress of somebody who seeds the same
+        try:
+            written = _document_written(caller, path, wanted, pset)
+        except CallFailed as failure:
+            if failure.status != CONFLICT:
+                raise
+        else:
+            return f"configcache: {identifier}: {'written' if written else 'there already'}"
+
+
+def _document_written(caller: Caller, path: str, wanted: dict[str, Any], pset: str) -> bool:
+    """Write what is not there in the same form, the document or its PSet alone too; whether anything was written."""
+    found = _document(caller, path) or {}
+    rev = found.get("_rev")
+    if {key: value for key, value in found.items() if not key.startswith("_")} != wanted:
+        rev = caller.json("PUT", path, wanted if rev is None else {**wanted, "_rev": rev})["rev"]
+    elif "_attachments" in found:
+        return False
     caller.raw("PUT", f"{path}/configFile?rev={rev}", pset.encode(), "text/plain")
-    return f"configcache: {identifier}: written"
+    return True
 
 
 def _document(caller: Caller, path: str) -> dict[str, Any] | None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from deploy.demo.inputs import write_inputs
-from deploy.simulators import cli
+from deploy.simulators import cli, seed
 from deploy.simulators.client import Caller, CallFailed, submit
 from deploy.simulators.worker.rootfiles import read_events
 from tests.support.simulator_world import DEMO, World, put_config, real_inputs
@@ -30,6 +31,18 @@ def test_the_demos_seed_may_be_applied_twice(world: World, capsys: pytest.Captur
         assert cli.main(["seed", "--url", world.url, "--file", str(DEMO / "seed.json")]) == 0
     assert "there already" in capsys.readouterr().out
     assert "GEN-SIM" in {record["data_tier_name"] for record in world.read("datatiers")}
+
+
+def test_several_may_apply_it_at_the_same_time(world: World) -> None:
+    file = DEMO / "seed.json"
+    with ThreadPoolExecutor(8) as seeders:
+        lines = [line for done in seeders.map(lambda _: seed.apply(Caller(world.url), file), range(8)) for line in done]
+    entries = json.loads(file.read_text())["configcache"]
+    assert sum(line.startswith("configcache: ") for line in lines) == 8 * len(entries)
+    for entry in entries:
+        identifier = json.loads((DEMO / entry["document_file"]).read_text())["_id"]
+        text = world.couch("GET", f"reqmgr_config_cache/{identifier}/configFile").text
+        assert text == (DEMO / entry["pset_file"]).read_text()
 
 
 def test_the_psets_of_the_demo_have_the_modules_their_documents_name(prepared: World) -> None:
