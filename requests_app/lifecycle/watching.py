@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 
@@ -69,9 +69,13 @@ def schedds_watch(leadership: Leadership, meanwhile: Callable[[], None] = lambda
         sites_count(clock.now())
     with unless_locked("guard"):
         guard_look(fenced)
+    astray = {}
     for schedd, observed in seen.items():
         with unless_locked(f"schedd {schedd.name}"):
-            orphans_remove(schedd, observed.orphans, fenced)
+            if jobs := orphans_told(schedd, observed.orphans, fenced):
+                astray[schedd] = partial(orphans_remove, schedd, jobs)
+    for _ in side_by_side(astray, _keeping(leadership, meanwhile)):
+        pass
     now = clock.now()
     looked = [schedd for schedd, observed in seen.items() if observed.answered and orphans_due(schedd, now)]
     for schedd, found in side_by_side(
@@ -134,25 +138,30 @@ def _keeping(leadership: Leadership, meanwhile: Callable[[], None]) -> Callable[
     return keep
 
 
-def orphans_remove(schedd: Schedd, orphans: Iterable[Orphan], fenced: Fenced) -> None:
+def orphans_told(schedd: Schedd, orphans: Iterable[Orphan], fenced: Fenced) -> dict[int, str]:
     """DAGMan jobs of DAGs that have ended, back in a queue that had been given up. Each is told once, in the DAG's history, the
-    feed, the audit and by an alert; the schedd is asked in each cycle to remove those that are not on their way out.
+    feed, the audit and by an alert. Returns those that are not on their way out, to be removed: cluster -> DAG.
 
     Never adopted: their work may have been planned anew, under other names.
 
     Raises:
-        LeaseLost: somebody else leads by now; what was seen is of the past, and nothing more is removed.
+        LeaseLost: somebody else leads by now; what was seen is of the past, and nothing is removed.
     """
+    remove = {}
     for orphan in orphans:
         with fenced():
             _tell_once(schedd, orphan)
-        if orphan.being_removed:
-            continue
-        reason = f"DAG {orphan.dag.pk} has ended ({orphan.dag.get_status_display()}); this job of it must not run"
-        try:
-            adapter(schedd).remove(orphan.cluster, reason, str(orphan.dag.pk))
-        except (ServiceUnavailable, ServiceRejected) as error:
-            log.warning("orphan DAGMan job not removed, next cycle again", cluster=orphan.cluster, error=str(error))
+        if not orphan.being_removed:
+            remove[orphan.cluster] = str(orphan.dag.pk)
+    return remove
+
+
+def orphans_remove(schedd: Schedd, dag_ids: Mapping[int, str]) -> None:
+    """Ask the schedd once for all of them; each cycle does so until they are on their way out. May run in any thread."""
+    try:
+        adapter(schedd).remove_all(dag_ids, "its DAG has ended, or was submitted again; this job of it must not run")
+    except (ServiceUnavailable, ServiceRejected) as error:
+        log.warning("orphan DAGMan jobs not removed, next cycle again", clusters=[*dag_ids], error=str(error))
 
 
 def _tell_once(schedd: Schedd, orphan: Orphan) -> None:

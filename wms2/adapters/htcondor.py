@@ -206,6 +206,12 @@ class HtcondorAdapter:
         """
         return self._act(ads.of_cluster(cluster, self._instance, dag_id), "Remove", cluster, reason, "remove")
 
+    def remove_all(self, dag_ids: Mapping[int, str], reason: str) -> int:
+        """The same for several outer DAGMan jobs at once: cluster -> the DAG that it must run. Returns how many there were. Tried
+        once: the leader waits for it, and asks again in its next cycle."""
+        clusters = ", ".join(map(str, dag_ids))
+        return self._act(ads.of_clusters(dag_ids, self._instance), "Remove", clusters, reason, "remove_all", tries=1)
+
     def remove_job(self, cluster: int, job_id: str, reason: str) -> int:
         """Remove a job that is no DAG's; returns 1, or 0 when it is not in the queue. Repeatable."""
         return self._act(ads.node_jobs(job_id, self._instance), "Remove", cluster, reason, "remove_job")
@@ -256,9 +262,9 @@ class HtcondorAdapter:
 
     # --- calls
 
-    def _act(self, constraint: str, action: str, cluster: int, reason: str, operation: str) -> int:
+    def _act(self, constraint: str, action: str, cluster: int | str, reason: str, operation: str, *, tries: int = TRIES) -> int:
         call = {"op": "act", "action": action, "constraint": constraint, "reason": ads.reason_text(reason)}
-        (totals,) = self._ask([call], operation)
+        (totals,) = self._ask([call], operation, tries=tries)
         if totals.get("TotalPermissionDenied"):
             raise ServiceRejected(SERVICE, operation, f"{self._place.schedd}: not allowed to {operation} cluster {cluster}")
         if totals.get("TotalError"):

@@ -108,6 +108,13 @@ def of_cluster(cluster: int, instance: str, dag_id: str = "") -> str:
     return f"{mine} && {DAG_ID} =?= {literal(dag_id)}" if dag_id else mine
 
 
+def of_clusters(dag_ids: Mapping[int, str], instance: str) -> str:
+    """Constraint: outer DAGMan jobs of ours, by their clusters, each only if it runs the DAG that is named for it."""
+    wanted = ",".join(f"{int(cluster)}/{dag_id}" for cluster, dag_id in dag_ids.items())
+    job = f'strcat(ClusterId, "/", {DAG_ID} ?: "")'
+    return f'{_OUTER} && {INSTANCE} =?= {literal(instance)} && stringListMember({job}, {literal(wanted)}, ",")'
+
+
 def ended_before(moment_seconds: int, instance: str) -> str:
     """Where a search of the history, latest first, may end: at a job of ours that completed before this moment.
 

@@ -14,7 +14,7 @@ from django.utils import timezone
 from dags_app.models import DAG, DAGStatus
 from dags_app.services.watch import looks, schedd_heard
 from requests_app.lifecycle import leader
-from requests_app.lifecycle.watching import orphans_remove
+from requests_app.lifecycle.watching import orphans_told, schedds_watch
 from requests_app.models import Lease, Request
 from sites_app.models import Schedd
 from tests.support.faults import fault
@@ -159,11 +159,13 @@ def test_a_leader_that_was_replaced_removes_no_job(world: World, monkeypatch) ->
         assert [orphan.cluster for orphan in seen.orphans] == [job.cluster]
         somebody_else_leads(monkeypatch)
         with pytest.raises(LeaseLost, match="another"):
-            orphans_remove(Schedd.objects.get(), seen.orphans, leadership.fenced)
+            orphans_told(Schedd.objects.get(), seen.orphans, leadership.fenced)
+        with pytest.raises(LeaseLost, match="another"):
+            schedds_watch(leadership)
         assert not job.remove_reason
     with leader.leading() as leadership:
         assert leadership is not None
-        orphans_remove(Schedd.objects.get(), seen.orphans, leadership.fenced)
+        schedds_watch(leadership)
         assert job.remove_reason
 
 

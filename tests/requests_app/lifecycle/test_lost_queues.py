@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
 
@@ -481,7 +482,7 @@ def test_a_lost_dag_that_comes_back_is_removed_and_never_followed(world: World) 
     request, job = returned(world)
     world.cycle()
     assert not job.live
-    assert "has ended (Removed)" in job.remove_reason
+    assert "its DAG has ended" in job.remove_reason
     assert fresh(request).alert_code == "dag_returned"
     dag = DAG.objects.get()
     assert (dag.status, dag.lost_settled_at) == (DAGStatus.REMOVED, None)
@@ -528,6 +529,26 @@ def test_it_is_removed_also_when_the_request_has_gone_on_and_the_removal_takes_l
     world.schedd.removes_late = False
     world.schedd.work()
     completes(world, request)
+
+
+def test_all_that_come_back_are_removed_by_one_call(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs, calls = [started(world)[1] for _ in range(2)], list[dict[int, str]]()
+    DAG.objects.update(status=DAGStatus.REMOVED)
+    remove_all = world.schedd.remove_all
+
+    def told(dag_ids: Mapping[int, str], reason: str) -> int:
+        calls.append(dict(dag_ids))
+        if len(calls) == 1:
+            world.schedd.script.arm(Mode.DOWN)
+        return remove_all(dag_ids, reason)
+
+    monkeypatch.setattr(world.schedd, "remove_all", told)
+    world.observe()
+    assert all(job.live for job in jobs)
+    world.observe()
+    assert calls == [{job.cluster: job.dag_id for job in jobs}] * 2, "not once for each"
+    assert not any(job.live for job in jobs)
+    assert AuditEntry.objects.filter(action="dag_remove_returned").count() == 2
 
 
 def test_a_schedd_is_asked_for_its_lost_dags_now_and_then_though_it_is_disabled(world: World) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from datetime import timedelta
 
 import pytest
@@ -43,6 +44,13 @@ class Answers:
     def orphans(self, known: object) -> list[OrphanJobs]:
         return []
 
+    def remove_all(self, dag_ids: Mapping[int, str], reason: str) -> int:
+        if self.name == "deaf":
+            assert self.asked_long.wait(PATIENCE), "it was waited for"
+            raise ServiceUnavailable("htcondor", "remove_all", "no answer", "timeout")
+        self.asked_long.set()
+        return len(dag_ids)
+
 
 @pytest.fixture(autouse=True)
 def _two_schedds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,6 +78,16 @@ def test_what_one_says_is_written_while_another_is_silent(monkeypatch: pytest.Mo
     silent = Schedd.objects.get(name="silent")
     assert (silent.unreachable_since is not None, silent.collector_says) == (True, "the collector has no ad of it any more")
     assert set(Schedd.objects.filter(orphans_asked_at__isnull=False).values_list("name", flat=True)) == {"answers"}
+
+
+def test_what_must_not_run_is_removed_at_one_while_another_that_has_it_too_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    Schedd.objects.filter(name="silent").update(name="deaf")
+    monkeypatch.setattr(watching, "orphans_told", lambda schedd, *_: {7: "an ended DAG"})
+    with leader.leading() as leadership:
+        assert leadership is not None
+        watching.schedds_watch(leadership)
+    assert Answers.asked_long.is_set()
+    assert Schedd.objects.filter(orphans_asked_at__isnull=False).count() == 2, "and the cycle goes on"
 
 
 def test_requests_are_admitted_and_handed_out_while_a_schedd_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -229,15 +229,21 @@ class ScriptedSchedd:
         return self._ask("strays", act)
 
     def remove(self, cluster: int, reason: str, dag_id: str = "") -> int:
-        def act() -> int:
-            matching = [job for job in self._there if job.live and job.cluster == cluster and job.dag_id == dag_id]
-            for job in matching:
-                job.remove_reason = job.remove_reason or reason
-                if not self.removes_late:
-                    self._removed(job)
-            return len(matching)
+        return self._ask("remove", lambda: self._remove(cluster, reason, dag_id))
 
-        return self._ask("remove", act)
+    def remove_all(self, dag_ids: Mapping[int, str], reason: str) -> int:
+        def act() -> int:
+            return sum(self._remove(cluster, reason, dag_id) for cluster, dag_id in dag_ids.items())
+
+        return self._ask("remove_all", act)
+
+    def _remove(self, cluster: int, reason: str, dag_id: str) -> int:
+        matching = [job for job in self._there if job.live and job.cluster == cluster and job.dag_id == dag_id]
+        for job in matching:
+            job.remove_reason = job.remove_reason or reason
+            if not self.removes_late:
+                self._removed(job)
+        return len(matching)
 
     def hold_tree(self, cluster: int, dag_id: str, reason: str) -> int:
         return self._ask("hold_tree", lambda: self._pause(cluster, dag_id, reason))

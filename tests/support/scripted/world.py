@@ -103,7 +103,7 @@ class World:
         self.deaths = 0
         self.late = 0  # calls that a claim's expiry allows to be made again
         self.crash_at = ""
-        self.schedd = ScriptedSchedd(Script("htcondor", refuses=frozenset({"submit_dag", "remove"})), INSTANCE)
+        self.schedd = ScriptedSchedd(Script("htcondor", refuses=frozenset({"submit_dag", "remove", "remove_all"})), INSTANCE)
         self.dbs = ScriptedDbs(Script("dbs"), self.sources)
         self.rucio = ScriptedRucio(Script("rucio"), self.sources)
         self.configcache = ScriptedConfigCache(Script("configcache"))

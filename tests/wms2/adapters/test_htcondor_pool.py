@@ -88,6 +88,16 @@ def test_jobs_of_no_known_dag_are_counted_with_their_dagmans(pool: Pool, adapter
     until(lambda: adapter.orphans([known.dag_id]) == [])
 
 
+def test_several_dags_are_removed_by_one_call_each_only_by_its_own_id(pool: Pool, adapter: HtcondorAdapter) -> None:
+    dags = [pool.dag() for _ in range(3)]
+    first, second, other = (dag.submit(adapter) for dag in dags)
+    wanted = {first: dags[0].dag_id, second: dags[1].dag_id, other: dags[0].dag_id, 2_000_000_000: dags[2].dag_id}
+    assert pool.adapter(instance="somebody-else").remove_all(wanted, "not mine") == 0
+    assert adapter.remove_all(wanted, "ended") == 2
+    until(lambda: {ad.cluster for ad in adapter.watch(pool.instance)[1] if ad.parent_cluster is None} == {other})
+    assert adapter.remove_all(wanted, "again") == 0
+
+
 def test_another_instance_neither_sees_nor_touches_the_dag(pool: Pool, adapter: HtcondorAdapter) -> None:
     dag = pool.dag()
     cluster = dag.submit(adapter)
