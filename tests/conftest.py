@@ -59,6 +59,12 @@ def _the_queue_is_ranked_for_each_reader(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.fixture(autouse=True)
+def _gauges_are_read_for_each_scrape(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same of them."""
+    monkeypatch.setattr("requests_app.monitoring.metrics.KEPT_SECONDS", 0.0)
+
+
+@pytest.fixture(autouse=True)
 def _every_circuit_is_closed() -> None:
     """What one test did to a service is not known to the next, nor to the stack's own processes."""
     use_circuits(Kept())

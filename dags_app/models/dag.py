@@ -179,6 +179,7 @@ class DAG(models.Model):
             models.Index(fields=("parent_dag",), name="idx_dags_parent", condition=Q(parent_dag__isnull=False)),
             models.Index(fields=("schedd",), name="idx_dags_live", condition=Q(status__in=LIVE_DAG)),
             models.Index(F("pack_tried_at").asc(nulls_first=True), name="idx_dags_unpacked", condition=Q(packed_at__isnull=True)),
+            models.Index(fields=("id",), name="idx_dags_not_packable", condition=Q(packed_at__isnull=True) & ~Q(pack_problem="")),
             models.Index(fields=("round",), name="idx_dags_leftovers", condition=Q(leftovers_at__isnull=True)),
             models.Index(
                 fields=("schedd",),

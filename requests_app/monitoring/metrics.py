@@ -1,4 +1,4 @@
-"""Gauges over rows, read from PostgreSQL when somebody scrapes: every web process tells the same (spec 4.10).
+"""Gauges over rows, read from PostgreSQL when somebody scrapes, or seconds before: every web process tells the same (spec 4.10).
 
 Labels are bounded: status, kind, prognosis, state, pool, schedd, site, circuit (service and place). No request, DAG or dataset
 is one.
@@ -7,7 +7,8 @@ is one.
 from __future__ import annotations
 
 import itertools
-from collections import Counter, defaultdict
+import time
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, ClassVar
@@ -59,11 +60,26 @@ from wms2.work.workers import TAKING, workers_alive
 _GOING_ON = [status.value for status in RequestStatus if status not in (*TERMINAL, RequestStatus.COMPLETED)]
 
 
+#: Scrapes of a process within so many seconds are shown the same gauges: what they cost does not go with how many there are.
+KEPT_SECONDS = 5.0
+#: The gauges as they were read last, and when; at most one.
+_kept: deque[tuple[list[Metric], float]] = deque(maxlen=1)
+
+
 class RowsCollector(Collector):
-    """A fixed number of queries: kept counts, and what goes on, over its own indexes."""
+    """A fixed number of queries in ``KEPT_SECONDS``: kept counts, and what goes on, over its own indexes."""
 
     def collect(self) -> Iterable[Metric]:
         """All families."""
+        began = time.monotonic()
+        for families, read_at in tuple(_kept):
+            if began - read_at < KEPT_SECONDS:
+                return families
+        families = list(self._read())
+        _kept.append((families, began))
+        return families
+
+    def _read(self) -> Iterator[Metric]:
         kept = kept_counts()
         yield from _requests(kept)
         yield _family("wms2_workflows", "Workflows by status", "status", kept.workflows.items())

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import deque
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from rest_framework.test import APIClient
 from dags_app.models import DAGStatus, Leftover, WorkUnit
 from outputs_app.models import Comparison, DriftState, Effect, EffectKind, EffectState, ProcessingBlock
 from requests_app.models import Lease, ReqMgr2Request, RequestStatus
+from requests_app.monitoring import metrics as gauges
 from requests_app.selectors.reqmgr2 import POLL
 from sites_app.models import PoolSite, ScheddState, Site
 from tests.support.places import ROOT
@@ -162,6 +165,25 @@ def test_schedds_of_two_pools_with_one_name_are_one_sample(reader: APIClient) ->
     for name, number in (("wms2_dags_live", 2.0), ("wms2_dags_suspected", 0.0), ("wms2_schedd_up", 0.0)):
         samples = [line for line in lines if line.startswith(f'{name}{{schedd="schedd@both"}}')]
         assert [float(line.split()[-1]) for line in samples] == [number], name
+
+
+def test_scrapes_within_seconds_share_the_gauges_and_not_the_counters(
+    reader: APIClient, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any
+) -> None:
+    moment = [1000.0]
+    monkeypatch.setattr(gauges, "time", SimpleNamespace(monotonic=lambda: moment[0]))
+    monkeypatch.setattr(gauges, "KEPT_SECONDS", 5.0)
+    monkeypatch.setattr(gauges, "_kept", deque(maxlen=1))
+    counted = value(scrape(reader), "wms2_requests", status="queued")
+    request_row(S.QUEUED)
+    metrics.ALERTS_TOTAL.labels("of_two_scrapes").inc()
+    moment[0] += 4.9
+    with django_assert_num_queries(1):  # whose token it is
+        found = scrape(reader)
+    assert value(found, "wms2_requests", status="queued") == counted
+    assert value(found, "wms2_alerts_total", type="of_two_scrapes") == 1
+    moment[0] += 0.1
+    assert value(scrape(reader), "wms2_requests", status="queued") == counted + 1
 
 
 def test_calls_to_outside_services_are_timed_by_outcome(reader: APIClient) -> None:
