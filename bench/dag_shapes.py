@@ -119,9 +119,9 @@ class Running:
 
 @contextmanager
 def running_pool(
-    directory: Path, config: str = LOCAL_CONFIG, ready: Callable[[Running], bool] | None = None
+    directory: Path, config: str = LOCAL_CONFIG, ready: Callable[[Running], bool] | None = None, nice: int = 0
 ) -> Iterator[Running]:
-    """A loopback pool for as long as the block lasts; ``ready``: when its daemons are there."""
+    """A loopback pool for as long as the block lasts; ``ready``: when its daemons are there; ``nice`` to all others."""
     release = release_on_path(os.environ["PATH"])
     if release is None:
         raise SystemExit("no HTCondor on PATH")
@@ -133,7 +133,8 @@ def running_pool(
     (directory / "config.d/90-local.conf").write_text(config)
     environment = {"PATH": f"{release.path}:/usr/bin:/bin", "HOME": str(directory), **pool.environment()}
     with (directory / "log/out").open("w") as out:
-        master = subprocess.Popen([release.sbin / "condor_master", "-f"], env=environment, cwd=directory, stdout=out, stderr=out)
+        command = ["nice", "-n", str(nice), str(release.sbin / "condor_master"), "-f"]
+        master = subprocess.Popen(command, env=environment, cwd=directory, stdout=out, stderr=out)
     running = Running(master.pid, environment, pool.collector, pool.client_token_directory)
     try:
         wait_for(lambda: (ready or _answers)(running), 120)

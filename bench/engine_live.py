@@ -31,7 +31,7 @@ from deploy.htcondor.pool import DOMAIN
 
 SIZES = {
     "ACTIVE": 300, "PER_SCHEDD": 100, "QUEUED": 10_000, "ENDED": 100_000, "FILES": 1_000_000, "RATE": 50, "SECONDS": 60,
-    "ADMITTED": 50,
+    "ADMITTED": 50, "NICE": 0,
 }  # fmt: skip
 TURNS = 9
 #: Between two questions of the client.
@@ -64,7 +64,7 @@ def main() -> None:
     names = [f"schedd{number}@{DOMAIN}" for number in range(1 + (size["ACTIVE"] - 1) // size["PER_SCHEDD"])]
     for number in range(1, len(names)):
         (base / f"pool/spool{number}").mkdir(parents=True)
-    with running_pool(base / "pool", _config(names), lambda pool: _schedds(pool) == set(names)) as pool:
+    with running_pool(base / "pool", _config(names), lambda pool: _schedds(pool) == set(names), size["NICE"]) as pool:
         os.environ |= {
             **pool.environment, "PATH": os.environ["PATH"], "WMS2_CONDOR_TOKEN_DIR": str(pool.tokens),
             "WMS2_MAX_WORK_UNITS_PER_DAG": "5000", "WMS2_JOBS_PER_WORK_UNIT": str(accounting.JOBS), "WMS2_CYCLE_SECONDS": "60",

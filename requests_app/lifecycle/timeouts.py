@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from dags_app.models import Leftover, WorkUnit
+from dags_app.models import DAG, LIVE_DAG, Leftover, WorkUnit
 from dags_app.selectors import dag_live
 from outputs_app.models import BlockValidation, Effect, EffectState
 from requests_app.alerts import alert, alert_over
@@ -143,11 +143,10 @@ def _begun_at(evaluation: Evaluation) -> datetime | None:
     """Since when its DAG has jobs, or it is ACTIVE without one; None: no job has begun. That is told when it lasts too long, and
     is over with the first one."""
     request, now, limit = evaluation.request, clock.now(), timedelta(seconds=stretched(conf().timeout_dispatch_seconds))
-    workflow = getattr(request, "workflow", None)  # a broken evaluation comes here too
-    dag = dag_live(workflow.pk) if workflow is not None else None
-    if dag is None or dag.began_at is not None or dag.units_done:
+    live = DAG.objects.filter(workflow__request=request, status__in=LIVE_DAG)
+    began, done = live.values_list("began_at", "units_done").first() or (None, None)
+    if began is not None or done != 0:  # or no DAG is live
         alert_over(evaluation, "slow_dispatch")
-        began = dag.began_at if dag is not None else None
         return max(request.status_since, began or request.status_since)
     if now - request.status_since > limit:
         hours = (now - request.status_since).total_seconds() / 3600
