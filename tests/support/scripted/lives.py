@@ -65,6 +65,7 @@ class Lives(RuleBasedStateMachine):
     def begin(self, scene: str, words: list[tuple[int, str, bool, bool]]) -> None:
         event(f"begins with: {scene}")
         SCENES[scene](self.world)
+        self.all_is_in_order()  # a hold is judged by what is there before anybody acts on it
         self._say(words)
 
     # --- what people do
