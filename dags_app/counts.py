@@ -115,15 +115,9 @@ class UnitTable:
 
     def jobs_by_site(self, dag: DAG | None) -> dict[str, dict[str, int]]:
         """Site -> its jobs in the queue by state, of this DAG; those that ended well (``done``) and badly, of all rounds."""
-        found: dict[str, Counter[str]] = defaultdict(Counter)
-        for site, states in (dag.jobs.get("sites", {}) if dag is not None else {}).items():
-            found[site].update(states)
-        for row in self._of(state=WorkUnitState.DONE):
-            found[row.site]["done"] += jobs_judged(row.jobs, row.units)
+        done = ((row.site, row.jobs, row.units) for row in self._of(state=WorkUnitState.DONE))
         groups = FailureGroup.objects.filter(workflow_id=self.workflow_id).order_by().values_list("site")
-        for site, attempts in groups.annotate(number=Sum("attempts")):
-            found[site]["failed"] += attempts
-        return {site: {state: found[site][state] for state in _AT_SITES} for site in sorted(found) if site}
+        return _by_site(dag, done, groups.annotate(number=Sum("attempts")))
 
     def success(self) -> JobSuccess:
         """Of all the workflow's rounds."""
@@ -200,6 +194,15 @@ def dag_counts(dag: DAG) -> DagCounts:
     return _dag_counts(dag, *_done(round_id=dag.round_id))
 
 
+def jobs_by_site(dag: DAG) -> dict[str, dict[str, int]]:
+    """Site -> a DAG's jobs in the queue by state; those that ended well (``done``) and badly, of its round. Two queries."""
+    done = WorkUnit.objects.filter(round_id=dag.round_id, state=WorkUnitState.DONE).order_by().values_list("site")
+    index = str(dag.round.index)
+    groups = FailureGroup.objects.filter(workflow_id=dag.workflow_id, rounds__has_key=index).order_by()
+    failed = ((site, rounds[index]) for site, rounds in groups.values_list("site", "rounds"))
+    return _by_site(dag, done.annotate(jobs_sum=Sum("jobs"), units=Count("id")), failed)
+
+
 def nodes_failed(dag: DAG) -> int:
     """Nodes inside units that have failed for good, in units that run and in failed ones."""
     return int(_running(dag, "inner_failed")) + int(dag.failed_units.get("failed", 0))
@@ -213,6 +216,19 @@ def jobs_judged(jobs: int, units: int) -> int:
 def jobs_per_unit(dag: DAG) -> int:
     """Processing jobs in a work unit of a DAG, rounded up, at least 1."""
     return max(ceil(int(dag.node_counts.get("Processing", 0)) / max(dag.total_work_units, 1)), 1)
+
+
+def _by_site(
+    dag: DAG | None, done: Iterable[tuple[str, int, int]], failed: Iterable[tuple[str, int]]
+) -> dict[str, dict[str, int]]:
+    """Of done units their jobs and their number, of failed attempts their number, by site."""
+    queued = dag.jobs.get("sites", {}) if dag is not None else {}
+    found = defaultdict[str, Counter[str]](Counter, {site: Counter(states) for site, states in queued.items()})
+    for site, jobs, units in done:
+        found[site]["done"] += jobs_judged(jobs, units)
+    for site, attempts in failed:
+        found[site]["failed"] += attempts
+    return {site: {state: found[site][state] for state in _AT_SITES} for site in sorted(found) if site}
 
 
 def _dag_counts(dag: DAG, units: int, jobs: int) -> DagCounts:

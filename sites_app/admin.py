@@ -18,7 +18,8 @@ from wms2.admin import badge_column, rows_admin, since_column
 
 rows_admin(
     Site, "name", "status", "status_reason", "total_slots", "running_slots", "jobs_idle", "jobs_running", "jobs_held",
-    "jobs_counted_at", since_column("cric_seen_at", "seen in CRIC"), filters=("status",), parts=("name",), order=("name",),
+    "jobs_done", "jobs_failed", "jobs_counted_at", since_column("cric_seen_at", "seen in CRIC"), filters=("status",),
+    parts=("name",), order=("name",),
 )  # fmt: skip
 
 rows_admin(SiteRse, "rse", "site", since_column("seen_at", "seen in CRIC"), parts=("rse", "site__name"), order=("rse", "id"))

@@ -40,6 +40,12 @@ class Site(models.Model):
     jobs_idle = models.PositiveIntegerField(default=0, db_default=0)
     jobs_running = models.PositiveIntegerField(default=0, db_default=0)
     jobs_held = models.PositiveIntegerField(default=0, db_default=0)
+    jobs_done = models.PositiveBigIntegerField(
+        default=0, db_default=0, help_text="processing and merge jobs of accounted work units of rounds whose DAGs are in a queue"
+    )
+    jobs_failed = models.PositiveBigIntegerField(
+        default=0, db_default=0, help_text="failed attempts of rounds whose DAGs are in a queue"
+    )
     jobs_counted_at = models.DateTimeField(null=True, blank=True, help_text="the oldest of the answers that they are summed over")
     slots_seen_at = models.DateTimeField(null=True, blank=True)
     updated_at = models.DateTimeField(auto_now=True)

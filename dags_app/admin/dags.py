@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from django.contrib import admin
+from django.http import HttpRequest
 
+from dags_app.counts import jobs_by_site
 from dags_app.models import DAG, DAGHistory, Leftover, SiteJob, SizingDecision, StepMeasurement, WorkUnit, WorkUnitClaim
 from wms2.admin import OF_REQUEST, ReadOnlyAdmin, badge_column, link_column, rows_admin, since_column
 from wms2.admin.filters import recent_values
-from wms2.admin.shown import EMPTY
+from wms2.admin.shown import EMPTY, json_shown
 from wms2.words import ago
 
 
@@ -32,6 +34,15 @@ class DAGAdmin(ReadOnlyAdmin):
     def counted(self, row: Any) -> str:
         """When the schedd's answer had its node jobs last."""
         return ago(row.seen_at) if row.seen_at else EMPTY
+
+    @admin.display(description="jobs by site, ended ones of its round")
+    def sites(self, row: Any) -> Any:
+        """Those in the queue, and those that ended well and badly."""
+        return json_shown(jobs_by_site(row))
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        """With what is counted."""
+        return [*super().get_fields(request, obj), "sites"]
 
 
 rows_admin(

@@ -10,7 +10,6 @@ from rest_framework import serializers
 from dags_app import counts
 from dags_app.dagman import NodeState
 from dags_app.models import DAG, DAGHistory
-from wms2.api.shown import shown
 
 NODE_STATES = [(state.name.lower(), state.name.lower()) for state in NodeState]
 _QUEUE = "node jobs of all its work units in the schedd's queue at observed_at"
@@ -80,29 +79,30 @@ class DagHistorySerializer(serializers.ModelSerializer):
 class DagSerializer(DagListSerializer):
     """One DAG with its places, submission, evidence and history."""
 
-    nodes_done = serializers.SerializerMethodField(help_text="nodes inside its units that are done")
-    counts = serializers.SerializerMethodField()
+    nodes_done = serializers.IntegerField(source="counted.nodes.done", help_text="nodes inside its units that are done")
+    counts = DagCountsSerializer(source="counted")
     jobs = serializers.DictField(help_text="node jobs in the queue at observed_at, by role and by site: state -> number")
+    sites = serializers.DictField(
+        source="jobs_by_site", child=serializers.DictField(child=serializers.IntegerField()),
+        help_text="jobs by site: idle, running and held ones in the queue at observed_at; of its round done ones, i.e. processing"
+        " and merge jobs of accounted work units, and failed attempts",
+    )  # fmt: skip
     throttles = serializers.DictField(help_text="limits of its categories as it was submitted, and what its share rests on")
     completed_work_units = serializers.SerializerMethodField(help_text="names of the round's work units that are done")
     history = DagHistorySerializer(many=True)
 
     class Meta(DagListSerializer.Meta):
         fields: tuple[str, ...] = (
-            *DagListSerializer.Meta.fields, "nodes_done", "counts", "jobs", "merge_groups", "throttles",
+            *DagListSerializer.Meta.fields, "nodes_done", "counts", "jobs", "sites", "merge_groups", "throttles",
             "completed_work_units", "node_counts", "total_edges", "dag_file_path",
             "submit_dir", "rescue_dag_path", "files_sha256", "instance", "directory_id", "attempt", "fence", "submit_intent_at",
             "submit_error", "placement", "job_priority", "stop_mode", "stop_reason", "observed", "outcome", "history",
         )  # fmt: skip
 
-    def get_nodes_done(self, dag: DAG) -> int:
-        """As ``counts`` has them."""
-        return counts.dag_counts(dag).nodes["done"]
-
-    @extend_schema_field(DagCountsSerializer)
-    def get_counts(self, dag: DAG) -> Any:
-        """Of both levels."""
-        return shown(DagCountsSerializer, counts.dag_counts(dag))
+    def to_representation(self, instance: Any) -> Any:
+        """Counted once."""
+        instance.counted, instance.jobs_by_site = counts.dag_counts(instance), counts.jobs_by_site(instance)
+        return super().to_representation(instance)
 
     @extend_schema_field(serializers.ListField(child=serializers.CharField()))
     def get_completed_work_units(self, dag: DAG) -> list[str]:

@@ -22,7 +22,7 @@ from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, Coalesce, Greatest
 from structlog.contextvars import bound_contextvars
 
-from dags_app.models import DAG, IN_QUEUE, DAGStatus
+from dags_app.models import DAG, IN_QUEUE, DAGStatus, WorkUnitState
 from dags_app.selectors import THERE
 from dags_app.services.orphans import Orphan, lost_settle, orphans_among
 from dags_app.states import dag_transition, history
@@ -288,15 +288,22 @@ def _observe(dags: list[DAG], seen: dict[Any, Seen], now: datetime) -> None:
     wake(woken, "DAG observed")
 
 
-#: Sites that CRIC does not know are told with the DAGs alone.
+#: Sites that CRIC does not know are told with the DAGs alone. Of a done unit its merge job is counted with it (``jobs_judged``).
 _COUNT_SITES = """
 WITH live AS (
-    SELECT dags.jobs, schedds.last_answer_at, schedds.pool FROM dags JOIN schedds ON schedds.id = dags.schedd_id
-    WHERE dags.status = ANY(%s)
+    SELECT dags.jobs, dags.workflow_id, dags.round_id, schedds.last_answer_at, schedds.pool
+    FROM dags JOIN schedds ON schedds.id = dags.schedd_id WHERE dags.status = ANY(%s)
 ), counted AS (
     SELECT live.pool, site.key AS name, sum((site.value->>'idle')::int) AS idle, sum((site.value->>'running')::int) AS running,
         sum((site.value->>'held')::int) AS held
     FROM live, jsonb_each(live.jobs->'sites') AS site GROUP BY live.pool, site.key
+), done AS (
+    SELECT site AS name, sum(unit.jobs) + count(*) AS jobs
+    FROM live JOIN work_units AS unit ON unit.round_id = live.round_id AND unit.state = %s GROUP BY site
+), failed AS (
+    SELECT site AS name, sum((failures.rounds->>index::text)::int) AS jobs
+    FROM live JOIN rounds ON rounds.id = live.round_id JOIN failure_groups AS failures ON failures.workflow_id = live.workflow_id
+    GROUP BY site
 ), by_pool AS (
     UPDATE pool_sites SET jobs_idle = coalesce(counted.idle, 0), jobs_running = coalesce(counted.running, 0),
         jobs_held = coalesce(counted.held, 0)
@@ -304,17 +311,20 @@ WITH live AS (
     WHERE pool_sites.id = known.id
 )
 UPDATE sites SET jobs_idle = coalesce(counted.idle, 0), jobs_running = coalesce(counted.running, 0),
-    jobs_held = coalesce(counted.held, 0), jobs_counted_at = coalesce((SELECT min(last_answer_at) FROM live), %s)
+    jobs_held = coalesce(counted.held, 0), jobs_counted_at = coalesce((SELECT min(last_answer_at) FROM live), %s),
+    jobs_done = coalesce(done.jobs, 0), jobs_failed = coalesce(failed.jobs, 0)
 FROM sites AS known LEFT JOIN (
     SELECT name, sum(idle) AS idle, sum(running) AS running, sum(held) AS held FROM counted GROUP BY name
-) AS counted ON counted.name = known.name WHERE sites.name = known.name
+) AS counted ON counted.name = known.name LEFT JOIN done ON done.name = known.name LEFT JOIN failed ON failed.name = known.name
+WHERE sites.name = known.name
 """
 
 
 def sites_count(now: datetime) -> None:
-    """Each site's node jobs, in all and by pool, over the last answers of all schedds; in the caller's transaction."""
+    """Each site's node jobs, in all and by pool, over the last answers of all schedds; those that ended in the rounds whose DAGs
+    are in a queue, and no others, so that it costs the same however much was ever done. In the caller's transaction."""
     with connection.cursor() as cursor:
-        cursor.execute(_COUNT_SITES, [list(IN_QUEUE), now])
+        cursor.execute(_COUNT_SITES, [list(IN_QUEUE), WorkUnitState.DONE, now])
 
 
 def _follow(dag: DAG, ad: DagmanAd, fenced: Fenced) -> None:

@@ -31,7 +31,8 @@ class SiteListSerializer(serializers.ModelSerializer):
         model = Site
         fields: tuple[str, ...] = (
             "name", "status", "status_reason", "status_actor", "total_slots", "running_slots", "drain_until", "rses",
-            "bans", "jobs_idle", "jobs_running", "jobs_held", "jobs_counted_at", "cric_seen_at", "slots_seen_at", "updated_at",
+            "bans", "jobs_idle", "jobs_running", "jobs_held", "jobs_done", "jobs_failed", "jobs_counted_at", "cric_seen_at",
+            "slots_seen_at", "updated_at",
         )  # fmt: skip
 
     @extend_schema_field(serializers.ListField(child=serializers.CharField()))

@@ -82,14 +82,18 @@ def link_column(relation: str, label: str = "") -> Callable[[Any], str | SafeStr
     return column
 
 
+def json_shown(value: Any) -> SafeString:
+    """Indented."""
+    return format_html('<pre class="json">{}</pre>', json.dumps(value, indent=2, ensure_ascii=False, default=str))
+
+
 @cache
 def json_field(field: Field[Any, Any]) -> Callable[[Any], SafeString]:
     """A row's page: a JSON column, indented."""
 
     @admin.display(description=str(field.verbose_name))
     def shown(row: Any) -> SafeString:
-        text = json.dumps(getattr(row, field.name), indent=2, ensure_ascii=False, default=str)
-        return format_html('<pre class="json">{}</pre>', text)
+        return json_shown(getattr(row, field.name))
 
     shown.__name__ = f"{field.name}_json"
     return shown

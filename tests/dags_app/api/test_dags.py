@@ -8,19 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.utils import timezone
 from rest_framework.test import APIClient
 
 from dags_app.live import MAX_TAIL_BYTES
-from dags_app.models import DAG, DAGKind, DAGStatus, WorkUnitState
+from dags_app.models import DAG, DAGKind, DAGStatus, FailureGroup, WorkUnitState
 from dags_app.states import history
 from requests_app.models import RequestStatus
 from tests.support.places import RECORDED_DAGS
 from tests.support.problems import problem
-from tests.support.rows import dag_row, request_row, unit_row, workflow_row
+from tests.support.rows import dag_row, request_row, round_row, unit_row, workflow_row
+from tests.support.web_clients import client_of
 
 pytestmark = pytest.mark.django_db
 RECORDED = RECORDED_DAGS
+DONE = {"state": WorkUnitState.DONE, "manifest_sha256": "a", "fence": 1}
 
 
 def new_dag(**fields: Any) -> DAG:
@@ -65,7 +68,7 @@ def test_one_dag_has_its_evidence_history_and_completed_units(reader: APIClient)
         total_work_units=2, total_nodes=22, node_counts={"Processing": 16, "Merge": 2, "Cleanup": 2, "Landing": 2},
         placement={"chosen": "schedd@test", "rejected": {}},
     )  # fmt: skip
-    unit_row(dag, 0, state=WorkUnitState.DONE, manifest_sha256="a", fence=1)
+    unit_row(dag, 0, **DONE)
     unit_row(dag, 1)
     history(dag, "submitted", detail={"cluster": 7})
 
@@ -75,6 +78,34 @@ def test_one_dag_has_its_evidence_history_and_completed_units(reader: APIClient)
     assert (body["completed_work_units"], body["nodes_done"], body["total_nodes"]) == (["mg_000000"], 11, 22)
     assert body["placement"]["chosen"] == "schedd@test"
     assert [(line["event_type"], line["detail"]) for line in body["history"]] == [("submitted", {"cluster": 7})]
+
+
+def test_one_dag_has_its_jobs_by_site_the_ended_ones_of_its_round(reader: APIClient, django_assert_num_queries: Any) -> None:
+    first = new_dag(status=DAGStatus.PARTIAL)
+    unit_row(first, 0, **DONE, jobs=8, site="T2_CH_CERN")
+    first.round.closed_at = timezone.now()
+    first.round.save()
+    dag = dag_row(first.workflow, round=round_row(first.workflow, 1), jobs={"sites": {"T1_US_FNAL": {"running": 4, "held": 1}}})
+    for index, site in enumerate(("T1_US_FNAL", "T2_CH_CERN", "T2_CH_CERN")):
+        unit_row(dag, index, **DONE, jobs=8, site=site)
+    unit_row(dag, 3, jobs=8, site="T2_DE_DESY")
+    FailureGroup.objects.create(
+        workflow=dag.workflow, category="transient", code=1, site="T2_CH_CERN", attempts=7, rounds={"0": 5, "1": 2},
+        first_at=timezone.now(), last_at=timezone.now(),
+    )  # fmt: skip
+
+    # user; the DAG with its history; units, failures and jobs that ended well, once; completed units; both of them by site
+    with django_assert_num_queries(8):
+        body = reader.get(f"/api/v1/dags/{dag.pk}").json()
+
+    none = {"idle": 0, "running": 0, "held": 0, "done": 0, "failed": 0}
+    assert body["sites"] == {
+        "T1_US_FNAL": none | {"running": 4, "held": 1, "done": 9},
+        "T2_CH_CERN": none | {"done": 18, "failed": 2},
+    }
+    staff = client_of(User.objects.create_user("stan", is_staff=True))
+    page = staff.get(f"/admin/dags_app/dag/{dag.pk}/change/").content.decode()
+    assert "&quot;failed&quot;: 2" in page
 
 
 @pytest.mark.parametrize("rows", [1, 20])

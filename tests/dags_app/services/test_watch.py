@@ -8,9 +8,10 @@ from datetime import datetime, timedelta
 import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from dags_app.counts import dag_counts
-from dags_app.models import DAG, DAGHistory, DAGStatus, FailureLog, WorkUnitState
+from dags_app.models import DAG, DAGHistory, DAGStatus, FailureGroup, FailureLog, WorkUnitState
 from dags_app.services.watch import Said, looks, schedd_heard, sites_count
 from requests_app.models import RequestStatus
 from sites_app.models import Schedd, Site
@@ -169,6 +170,23 @@ def test_node_jobs_are_counted_by_state_role_and_site_for_dags_and_for_sites(sch
     row = seen(dag)
     assert (row.nodes_idle, row.nodes_running, row.nodes_held, row.jobs) == (0, 0, 0, {})
     assert woken() == set(), "jobs come and go all the time"
+
+
+def test_sites_have_the_ended_jobs_of_rounds_whose_dags_are_in_a_queue(schedd: Schedd) -> None:
+    cern, fnal = (Site.objects.create(name=name, jobs_done=7, jobs_failed=7) for name in ("T2_CH_CERN", "T1_US_FNAL"))
+    one, two, ended = (running(schedd, number) for number in (1, 2, 3))
+    for dag in (one, two, ended):
+        unit_row(dag, 0, **DONE, jobs=8, site="T2_CH_CERN")
+        unit_row(dag, 1, jobs=8, site="T1_US_FNAL")
+        FailureGroup.objects.create(
+            workflow=dag.workflow, category="transient", code=1, site="T1_US_FNAL", attempts=9, rounds={"0": 3, "5": 6},
+            first_at=timezone.now(), last_at=timezone.now(),
+        )  # fmt: skip
+    DAG.objects.filter(pk=ended.pk).update(status=DAGStatus.COMPLETED)
+    sites_count(timezone.now())
+    for site, numbers in ((cern, (18, 0)), (fnal, (0, 6))):
+        site.refresh_from_db()
+        assert (site.jobs_done, site.jobs_failed) == numbers
 
 
 def test_nodes_of_a_dag_are_those_of_done_running_and_failed_units_each_once(schedd: Schedd) -> None:

@@ -24,8 +24,8 @@ pytestmark = pytest.mark.django_db
 S = RequestStatus
 #: session, user; request; workflow, its standing, account, rounds (3), sites, units, DAGs; history, audit, effects (2),
 #: differences, versions, requests before and after, what it depends on, what depends on it, validation;
-#: the life cycle's lease, for the dot; failures of the DAG's directory and of the workflow
-PAGE_QUERIES = 27
+#: the life cycle's lease, for the dot; failures of the DAG's directory and of the workflow, these by site too
+PAGE_QUERIES = 28
 
 
 def page(client: Client, request: Request, part: str | None = None) -> str:
@@ -173,7 +173,7 @@ def test_blocks_and_the_current_dag_are_shown(reader: Client, built: Scene) -> N
     assert "Of 320 nodes total:" in said
     assert "197 done, 10 running" in said
     assert "60 running, 20 idle, 0 held" in said
-    assert "Node jobs at sites T1_US_FNAL: 20 idle, 60 running" in said
+    assert "Jobs at sites, ended ones of all rounds T1_US_FNAL: 20 idle, 60 running, 0 held," in said
 
 
 def test_all_dags_of_a_rescued_request_are_listed(reader: Client, built: Scene) -> None:
