@@ -517,13 +517,11 @@ def alike(first: simulation.Round, second: simulation.Round) -> bool:
 
 
 def test_random_requests_come_out_well() -> None:
-    """``make bench ARGS=sizing`` in small."""
-    table = simulation.verdicts(courses := simulation.courses_of(60))
-    assert [each for course in courses for each in course.outside] == []
-    assert table[3].wasteful <= 0.15 and table[3].too_small <= 0.05
-    assert table[3].off_time <= 0.05 and table[3].off_size <= 0.05 and table[3].too_long <= 0.01
-    assert table[3].efficiency > table[0].efficiency + 0.1
-    assert max(row.slower for row in table) <= 0.05
+    """``make bench ARGS=sizing`` in small, by the same aims: from round 2 on no more than 5 % of the requests miss a target."""
+    table = simulation.verdicts(courses := simulation.courses_of(120))
+    assert simulation.missed(courses, table) == []
+    assert max(row.too_long for row in table[2:]) <= 0.01
+    assert min(row.efficiency for row in table[2:]) > table[0].efficiency + 0.1
 
 
 def test_a_bench_that_finds_its_figures_not_good_enough_fails_and_is_named(
