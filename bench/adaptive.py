@@ -11,17 +11,16 @@ module's own form is one request. ``bench/profiles/heavy_tails.json`` has jobs w
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from deploy.demo.facts import RoundRow
+from deploy.demo.verdicts import rounds_swing, throughput_falls
 from tests.support.stack import small_request
 
 POLL_SECONDS = 5
@@ -66,48 +65,12 @@ PROFILES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One round of one request. Sizes in bytes, memory in MB, times in seconds."""
-
-    index: int
-    jobs: int
-    cores: int
-    layouts: str
-    asked_mb: int
-    p95_mb: float
-    events_per_job: float
-    wall_seconds: float
-    merged: tuple[int, ...]  # of the largest output, of units in order
-    efficiency: float
-    throughput: float  # events per core-hour
-    scatter: float  # of one job's length, relative: (p95 - p50) / 1.645 / p50
-    bounds: Mapping[str, str]
-
-    def keeps_throughput(self, before: Row) -> bool:
-        """No lower than the round before by more than 10 % or by twice what the scatter of so few jobs makes."""
-        noise = 2 * math.hypot(self.scatter / math.sqrt(self.jobs), before.scatter / math.sqrt(before.jobs))
-        return self.throughput > (1 - max(0.1, noise)) * before.throughput
-
-    def memory_fits(self) -> bool:
-        """At most 25 % above the measured p95, and not below; or at the window's floor."""
-        return self.bounds.get("memory_mb") == "default_memory_per_core_mb" or self.p95_mb <= self.asked_mb <= 1.25 * self.p95_mb
-
-    def time_fits(self, target: float) -> bool:
-        """Within 20 %."""
-        return "events_per_job" in self.bounds or abs(self.wall_seconds / target - 1) <= 0.20
-
-    def size_fits(self) -> bool:
-        """Within 20 % of where merged files are to be."""
-        least, most = 0.8 * MERGED[0], 1.2 * MERGED[1]
-        return "jobs_per_work_unit" in self.bounds or all(least <= size <= most for size in self.merged)
-
-
 def main() -> bool:
     """Run the requests, print a table for each and what is to be said of it; whether all came together."""
     import django
 
     django.setup()
+    from deploy.demo.rows import rounds as rounds_told
     from requests_app.services import request_hold
     from wms2.conf import conf
 
@@ -123,7 +86,8 @@ def main() -> bool:
             request.refresh_from_db()
             request_hold(request=request, actor="bench", reason="measured")
     print(f"{rounds} rounds of {len(requests)} requests in {time.monotonic() - begun:.0f} s")
-    good = [_report(name, _rows(request, rounds), conf().target_wall_seconds) for name, request in requests.items()]
+    target = conf().target_wall_seconds
+    good = [_report(name, rounds_told(request.workflow)[:rounds], target) for name, request in requests.items()]
     print("good enough" if all(good) else "NOT good enough")
     return all(good)
 
@@ -206,69 +170,24 @@ def _wait(requests: Mapping[str, Any], rounds: int) -> None:
     raise SystemExit(f"not done in {HOURS} h")
 
 
-def _rows(request: Any, rounds: int) -> list[Row]:
-    from requests_app.selectors.rounds import rounds_of
-
-    return [_row(picture) for picture in rounds_of(request.workflow)[:rounds]]
-
-
-def _row(picture: Any) -> Row:
-    """What a round was planned with, and what it measured."""
-    steps, cores = [each.row for each in picture.steps], picture.row.sizing["cores"]
-    jobs = max(each.jobs for each in steps)
-    wall = sum(each.wall_seconds / each.jobs for each in steps)
-    events = max(each.events_read for each in steps)
-    cpu = sum(each.cpu_seconds for each in steps)
-    lengths = [each.spreads["job_seconds"] for each in picture.steps]
-    return Row(
-        index=picture.row.index,
-        jobs=jobs,
-        cores=cores,
-        layouts=" ".join(f"{each.processes}x{each.threads}" for each in steps),
-        asked_mb=picture.row.sizing["memory_mb"],
-        p95_mb=max(each.spreads["slot_rss_mb"].p95 for each in picture.steps),
-        events_per_job=events / jobs,
-        wall_seconds=wall,
-        merged=_merged(picture.row),
-        efficiency=cpu / (jobs * wall * cores),
-        throughput=events / (jobs * wall * cores) * 3600,
-        scatter=max((each.p95 - each.p50) / 1.645 / each.p50 for each in lengths),
-        bounds={each.what: each.bound for each in picture.decisions if each.bound},
-    )
-
-
-def _merged(row: Any) -> tuple[int, ...]:
-    """Bytes of each unit in the largest output dataset."""
-    from django.db.models import Sum
-
-    from outputs_app.models import OutputFile
-
-    made = OutputFile.objects.filter(unit__round=row).values_list("dataset", "unit").annotate(size=Sum("size_bytes"))
-    by_dataset: dict[int, list[int]] = {}
-    for dataset, _, size in made.order_by("unit"):
-        by_dataset.setdefault(dataset, []).append(size)
-    return tuple(max(by_dataset.values(), key=sum, default=[]))
-
-
-def _report(name: str, rows: Sequence[Row], target: float) -> bool:
+def _report(name: str, rows: Sequence[RoundRow], target: float) -> bool:
     """Print a request's rounds; whether it came together by round 2 and did not swing."""
     print(f"\n{name}: the target is {target / 3600:g} h, merged {MERGED[0] / 1e6:g} to {MERGED[1] / 1e6:g} MB")
     print(f"{'round':>5} {'jobs':>5} {'cores':>5} {'steps':>10} {'asked MB':>9} {'p95 MB':>7} {'over':>6} {'events/job':>10} "
           f"{'hours':>6} {'merged MB':>12} {'busy':>5} {'events/core-h':>13}  bounds")  # fmt: skip
-    for row in rows:
-        merged = " ".join(f"{size / 1e6:.1f}" for size in row.merged)
-        bounds = ", ".join(f"{what}: {bound}" for what, bound in row.bounds.items())
-        print(f"{row.index:5} {row.jobs:5} {row.cores:5} {row.layouts:>10} {row.asked_mb:9} {row.p95_mb:7.0f} "
-              f"{row.asked_mb / row.p95_mb - 1:6.0%} {row.events_per_job:10.0f} {row.wall_seconds / 3600:6.2f} {merged:>12} "
-              f"{row.efficiency:5.0%} {row.throughput:13.1f}  {bounds}")  # fmt: skip
-    settled = [row for row in rows if row.index >= 2]
-    ways = [(row.cores, row.layouts) for row in rows]
+    for index, row in enumerate(rows):
+        merged, hours = " ".join(f"{size / 1e6:.1f}" for size in row.merged), (1 + row.off_target) * target / 3600
+        bounds = ", ".join(f"{what}: {bound}" for what, bound in sorted(row.bounds))
+        print(f"{index:5} {row.measured:5} {row.cores:5} {row.layouts:>10} {row.memory_mb:9} {row.used_mb:7.0f} "
+              f"{row.memory_mb / row.used_mb - 1:6.0%} {row.events_per_job:10} {hours:6.2f} {merged:>12} "
+              f"{row.busy:5.0%} {row.throughput:13.1f}  {bounds}")  # fmt: skip
+    settled = rows[2:]
     verdicts = {
         "memory at most 25 % above p95, or at a bound": all(row.memory_fits() for row in settled),
-        "wall time within 20 %": all(row.time_fits(target) for row in settled),
-        "merged size within 20 %": all(row.size_fits() for row in settled),
-        "no swing": not any(ways[at] != ways[at - 1] and ways[at] in ways[: at - 1] for at in range(2, len(ways))),
-        "throughput kept": all(after.keeps_throughput(before) for before, after in pairwise(rows)),
+        "wall time within 20 %, or at a bound": all(r.time_fits() or r.bounded("events_per_job") for r in settled),
+        "merged size within 20 %, or at a bound": all(r.size_fits(MERGED) or r.bounded("jobs_per_work_unit") for r in settled),
+        "no swing": not list(rounds_swing(rows)),
+        "throughput kept": not list(throughput_falls(rows)),
     }
     for verdict, holds in verdicts.items():
         print(f"  {'yes' if holds else 'NO ':3} {verdict}")

@@ -36,8 +36,9 @@ def asked(document: Mapping[str, Any]) -> Asked:
     share = prod(float(step.get("FilterEfficiency") or 1.0) for step in steps) if steps else 1.0
     if first.get("InputDataset"):
         return Asked(kept, None, share, first["InputDataset"])
+    window = (int(top.get("MinMergeSize") or 2**31), int(top.get("MaxMergeSize") or 2**32))
     events = int(int(first["RequestNumEvents"]) / float(first.get("FilterEfficiency") or 1.0))
-    return Asked(kept, (int(top.get("FirstEvent") or 1), events, int(top.get("FirstLumi") or 1)), share)
+    return Asked(kept, (int(top.get("FirstEvent") or 1), events, int(top.get("FirstLumi") or 1)), share, "", window)
 
 
 def _name(step: Mapping[str, Any]) -> str:

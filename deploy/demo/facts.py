@@ -142,6 +142,7 @@ class Asked:
     numbers: tuple[int, int, int] | None
     share: float
     input_dataset: str = ""
+    merge_bytes: tuple[int, int] = (2**31, 2**32)  # what merged files are to have, at least and at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +166,28 @@ class RoundRow:
     used_mb: float = 0.0  # p95, of the step that takes most
     off_target: float = 0.0  # mean time of a job over the time that it should take, less 1
     bounds: frozenset[tuple[str, str]] = frozenset()  # what was bounded, and by what
+    layouts: str = ""  # processes x threads of each step
+    merged: tuple[int, ...] = ()  # bytes of each unit in the largest output dataset
+    busy: float = 0.0  # CPU time over the time of the cores
+    throughput: float = 0.0  # events per core-hour
+    scatter: float = 0.0  # of one job's length, relative: (p95 - p50) / 1.645 / p50
+
+    def bounded(self, what: str) -> bool:
+        """Whether anything bounds this number."""
+        return any(each == what for each, _ in self.bounds)
+
+    def memory_fits(self) -> bool:
+        """At most 25 % above what jobs take, and not below; or at the window's floor."""
+        at_floor = ("memory_mb", "default_memory_per_core_mb") in self.bounds
+        return at_floor or self.used_mb <= self.memory_mb <= 1.25 * self.used_mb
+
+    def time_fits(self) -> bool:
+        """Within 20 % of its target."""
+        return abs(self.off_target) <= 0.20
+
+    def size_fits(self, merge_bytes: tuple[int, int]) -> bool:
+        """Within 20 % of where merged files are to be."""
+        return all(0.8 * merge_bytes[0] <= size <= 1.2 * merge_bytes[1] for size in self.merged)
 
     @property
     def sizes(self) -> tuple[int, int, int]:

@@ -11,8 +11,8 @@ from django.db.models import Case, Count, Exists, F, OuterRef, Q, Sum, Value, Wh
 
 from dags_app.models import DAG, LIVE_DAG, WorkUnit, WorkUnitClaim, WorkUnitState
 from deploy.demo import facts
-from outputs_app.models import OPEN_EFFECT, REPORTS, Effect, OutputDataset
-from requests_app.models import InputFile, Request, Workflow
+from outputs_app.models import OPEN_EFFECT, REPORTS, Effect, OutputDataset, OutputFile
+from requests_app.models import InputFile, Request, Round, Workflow
 from requests_app.selectors.rounds import MeasuredRound, rounds_of
 from requests_app.work import ledger
 from wms2.conf import conf
@@ -85,15 +85,33 @@ def rounds(workflow: Workflow) -> tuple[facts.RoundRow, ...]:
 
 def _round(picture: MeasuredRound) -> facts.RoundRow:
     sizing, steps = picture.row.sizing, [step.row for step in picture.steps]
+    jobs = max((step.jobs for step in steps), default=0)
+    wall = sum(step.wall_seconds / step.jobs for step in steps)
+    core_seconds = jobs * wall * sizing["cores"]
+    lengths = [step.spreads["job_seconds"] for step in picture.steps]
     return facts.RoundRow(
         sizing["cores"],
         sizing["memory_mb"],
         sizing["splitting"]["events_per_job"],
-        max((step.jobs for step in steps), default=0),
+        jobs,
         max((step.spreads["slot_rss_mb"].p95 for step in picture.steps), default=0.0),
-        sum(step.wall_seconds / step.jobs for step in steps) / conf().target_wall_seconds - 1,
+        wall / conf().target_wall_seconds - 1,
         frozenset((decision.what, decision.bound) for decision in picture.decisions if decision.bound),
+        " ".join(f"{step.processes}x{step.threads}" for step in steps),
+        _merged(picture.row),
+        sum(step.cpu_seconds for step in steps) / core_seconds if core_seconds else 0.0,
+        max(step.events_read for step in steps) / core_seconds * 3600 if core_seconds else 0.0,
+        max(((each.p95 - each.p50) / 1.645 / each.p50 for each in lengths), default=0.0),
     )
+
+
+def _merged(row: Round) -> tuple[int, ...]:
+    """Bytes of each unit in the largest output dataset."""
+    made = OutputFile.objects.filter(unit__round=row).values_list("dataset", "unit").annotate(size=Sum("size_bytes"))
+    by_dataset: dict[int, list[int]] = {}
+    for dataset, _, size in made.order_by("unit"):
+        by_dataset.setdefault(dataset, []).append(size)
+    return tuple(max(by_dataset.values(), key=sum, default=[]))
 
 
 def open_effects(name: str) -> tuple[str, ...]:

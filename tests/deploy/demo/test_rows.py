@@ -52,6 +52,8 @@ def test_rounds_of_an_adaptive_request_are_told_with_their_sizes():
     assert (first.sizes, first.measured) == ((8, 16_000, 500), 8)
     assert (round(first.used_mb), round(first.off_target, 2)) == (5455, -0.91)
     assert (second.cores, third.cores, third.measured) == (4, 4, 0)
+    assert (first.layouts, third.layouts, third.throughput) == ("1x8 1x8", "", 0.0)
+    assert first.throughput == pytest.approx(500 / (8 * (1 + first.off_target) * 8), rel=0.01)
     request.adaptive = False
     request.save()
     assert rows.rounds(rows.workflow_of(request.request_name)) == ()

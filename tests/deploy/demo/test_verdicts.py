@@ -62,11 +62,37 @@ def test_rounds_have_to_be_sized_by_what_was_measured(good, rounds, problem):
         ({"used_mb": 4200.0}, "the last round asked for 4100 MB and took 4200 MB"),
         ({"used_mb": 3200.0, "bounds": frozenset({("memory_mb", "default_memory_per_core_mb")})}, ""),
         ({"off_target": 0.25}, "jobs of the last round were +25% off the time that they should take"),
+        ({"merged": (2_000_000_000, 5_000_000_000)}, ""),
+        (
+            {"merged": (6_000_000_000,)},
+            "units of the last round wrote 1: 6000000000 bytes, and should write 2147483648 to 4294967296",
+        ),
     ],
 )
 def test_the_last_round_has_to_fit_what_its_jobs_took(good, last, problem):
     found = failing(replace(good, rounds=(*ROUNDS[:2], replace(ROUNDS[2], **last))))
     assert found == ({"rounds converged": problem} if problem else {})
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({}, ""),
+        ({"layouts": "2x1 1x2"}, ""),
+        ({"cores": 4, "layouts": "1x4"}, "round 2 has 4 cores 1x4 as one before the last"),
+        ({"throughput": 26.0}, ""),
+        ({"throughput": 24.0}, "round 2 did 24.0 events per core-hour, the one before 30.0"),
+    ],
+)
+def test_rounds_neither_swing_nor_slow_down_by_more_than_noise(good, change, problem):
+    """A scatter of 8 % in the first round allows two rounds of two jobs each to differ by 16 %."""
+    course = (
+        replace(ROUNDS[0], layouts="1x4", throughput=20.0, scatter=0.08),
+        replace(ROUNDS[1], layouts="1x2", measured=2, throughput=30.0),
+        replace(ROUNDS[2], layouts="1x2", throughput=30.0),
+    )
+    found = failing(replace(good, rounds=(*course[:2], replace(course[2], **change))))
+    assert found == ({"rounds neither swing nor slow down": problem} if problem else {})
 
 
 # --- events
