@@ -16,6 +16,8 @@ CHAIN = {"StepChain": 2, "Step1": STEP1, "Step2": {"StepName": "Reco"}, "FirstEv
 
 def test_a_chain_from_scratch_names_its_numbers_and_kept_steps():
     assert documents.asked(CHAIN) == Asked(("Gen", "Reco"), (10_001, 1000, 101), 1.0)
+    sized = CHAIN | {"MinMergeSize": 500_000, "MaxMergeSize": 2_000_000}
+    assert documents.asked(sized).merge_bytes == (500_000, 2_000_000)
 
 
 def test_numbers_begin_at_one_and_dropped_outputs_are_not_expected():
