@@ -20,6 +20,8 @@ from outputs_app.models import (
     BlockStatus,
     DatasetState,
     Effect,
+    EffectKind,
+    EffectState,
     OutputDataset,
     OutputFile,
     ProcessingBlock,
@@ -218,13 +220,14 @@ def _newer(name: str, requests: dict[str, Request]) -> list[Request]:
 
 
 def _invalidated(world: World, pk: int, name: str) -> None:
-    """Nothing protects it and DBS shows nobody its files."""
+    """DBS shows nobody its files, and nothing protects it once its rules have been released, which comes after that."""
     owner = OutputDataset.objects.values_list("workflow__request_id", flat=True).get(pk=pk)
     asked = AuditEntry.objects.filter(target=owner, action__in=_TAKE_BACK, outcome="done").exists()
     assert asked or owner in _asked_back(), f"{name} was invalidated, and nobody wanted that"
     files = set(OutputFile.objects.filter(dataset_id=pk).values_list("lfn", flat=True))
     blocks = set(ProcessingBlock.objects.filter(dataset_id=pk).values_list("dbs_block_name", flat=True))
-    if not world.late:
+    released = Effect.objects.filter(kind=EffectKind.RUCIO_RELEASE, payload__dataset_id=pk, state=EffectState.DONE)
+    if released.exists() and not world.late:
         left = [key for key in world.rucio.rules if key[0] in files | blocks]
         assert not left, f"{name} is invalidated and protected: {left}"
     shown = [lfn for block in blocks & world.dbs.registered.keys() for lfn in world.dbs.registered[block].files]
