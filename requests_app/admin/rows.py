@@ -109,7 +109,7 @@ rows_admin(
 )  # fmt: skip
 
 rows_admin(models.AdmissionBucket, "kind", "name", "=full_at", filters=("kind",), parts=("name",))
-rows_admin(models.AdmissionState, "stopped", "flooded_since", "passed_over")
+rows_admin(models.AdmissionState, "stopped", "flooded_since", "passed_over", "again_at")
 rows_admin(models.Installation, "instance", "environment", "=created_at")
 
 

@@ -171,6 +171,12 @@ def shut(state: State, policy: Policy) -> dict[Group, str]:
     return {group: why for group, why in found.items() if why}
 
 
+def opens_at(state: State, policy: Policy) -> datetime | None:
+    """When the next of the groups that have used up their starts has one again."""
+    moments = [cap.next_at(full_at) for group, full_at in state.full_at.items() if (cap := policy.cap(group))]
+    return min((at for at in moments if at is not None and at > state.now), default=None)
+
+
 def its_turn(policy: Policy) -> str:
     """What those wait for that no limit keeps."""
     return f"{TURN} for one of {policy.slots} DAG slots"

@@ -2,15 +2,16 @@
 
 One pass looks at as many requests as slots are free and some more, in the order of ``admission.ordering``; the others are not
 touched, but for what they wait for, written where it has changed by one statement. Those that a limit keeps are left out by the
-query, and where all that it looked at cannot be placed the next pass goes on behind them (ADR 0094). Counts live DAG rows, never
-statuses. A request that pauses carries ``next_attempt_at`` and is passed over until its own evaluation has taken that off. One
-advisory lock keeps two passes from taking the same last slot. Where a request's DAG goes, ``admission.placement`` says.
+query, and where all that it looked at cannot be placed the next pass goes on behind them (ADR 0094). While nothing changes that
+a pass rests on, which triggers tell, none is made (ADR 0098). Counts live DAG rows, never statuses. A request that pauses
+carries ``next_attempt_at`` and is passed over until its own evaluation has taken that off. One advisory lock keeps two passes
+from taking the same last slot. Where a request's DAG goes, ``admission.placement`` says.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -38,6 +39,7 @@ from requests_app.admission.ordering import (
     Waiting,
     has_flooded,
     its_turn,
+    opens_at,
     order,
     shut,
 )
@@ -57,14 +59,22 @@ from requests_app.service_level import no_new_work
 from requests_app.states import transition
 from sites_app.guard import systemic_trouble
 from wms2 import clock
-from wms2.conf import Conf
+from wms2.conf import Conf, conf
 from wms2.errors import StaleState
 from wms2.locks import Fenced, LockKey, transaction_lock
+from wms2.metrics import FORGOTTEN_TOTAL
+from wms2.models import Wake
 from wms2.wakes import wake
 
 log = structlog.get_logger(__name__)
 #: Requests that a pass looks at beside as many as slots are free.
 FURTHER = 50
+#: Whose wakes the triggers of migration 0043 write: nobody's, for all of the queue.
+ADMISSION = uuid.UUID(int=0)
+#: How the words begin for which all wait while too many jobs do.
+_FLOOD = "the idle-job budget"
+#: This process's settings at its last pass: after a restart they may be others.
+_settings: deque[Conf] = deque(maxlen=1)
 #: What limits and order rest on.
 _ABOUT = ("urgent", "priority", "campaign", "requestor")
 #: The same of a DAG.
@@ -137,14 +147,29 @@ def open_groups(rows: QuerySet[Request], policy: Policy, state: State) -> QueryS
     return rows.exclude(kept)
 
 
-def slots_full() -> str:
-    """What a request waits for that no pass has looked at yet, while all slots are taken; empty: a pass has to tell."""
-    policy = policy_now()
-    return "" if stopped_by() or state_now(policy, clock.now()).used < policy.slots else its_turn(policy)
+def admit_if_changed(*, fenced: Fenced = transaction.atomic) -> int:
+    """A pass if something has changed that the last one rested on; else a few statements, however long the queue is."""
+    return admit(fenced=fenced) if _has_changed(_remembered(), stopped_by(), clock.now()) else 0
+
+
+def _has_changed(remembered: AdmissionState, stopped: str, now: datetime) -> bool:
+    """What triggers tell, what stops all, this process's settings; or the moment is there that the last pass named."""
+    before = "" if remembered.stopped.startswith(_FLOOD) else remembered.stopped
+    is_time = remembered.again_at is not None and remembered.again_at <= now
+    return is_time or stopped != before or conf() not in _settings or _wakes().exists()
+
+
+def _wakes() -> QuerySet[Wake]:
+    return Wake.objects.filter(request_id=ADMISSION)
+
+
+def _remembered() -> AdmissionState:
+    return AdmissionState.objects.first() or AdmissionState()
 
 
 def admit(*, fenced: Fenced = transaction.atomic) -> int:
-    """One pass over the queue: who starts now takes its slot and becomes PLANNING; the others are told what they wait for.
+    """One pass over the queue: who starts now takes its slot and becomes PLANNING; the others are told what they wait for. What
+    is found although nothing has changed was forgotten: a trigger is missing.
 
     Args:
         fenced: the transaction to write in, e.g. the leader's.
@@ -152,35 +177,46 @@ def admit(*, fenced: Fenced = transaction.atomic) -> int:
     Returns:
         How many were admitted.
     """
-    if not eligible().exists():
-        return 0
-    stopped = stopped_by()
+    stopped, settings = stopped_by(), conf()
     with fenced(), transaction_lock(LockKey.ADMISSION):
+        remembered = _remembered()
+        before, expected = dict(vars(remembered)), _has_changed(remembered, stopped, clock.now())
+        # first of all: what is committed later is there at the next; and passes that go on have not looked at all yet
+        expected |= not remembered.passed_over and bool(_wakes().delete()[0])
         limits = limits_now()
         policy = policy_now(limits)
         state = state_now(policy, clock.now(), stopped=stopped)
-        remembered = AdmissionState.objects.first() or AdmissionState()
         started: list[Request] = []
         waits: dict[uuid.UUID, str] = {}
+        further = False
         if not stopped and state.used < policy.slots:
-            state, started, waits = _start_some(policy, limits, state, remembered)
-        _tell(policy, state, waits, remembered.stopped)
-        _remember(remembered, stopped=state.stopped)
+            state, started, waits, further = _start_some(policy, limits, state, remembered)
+        told = _tell(policy, state, waits, remembered.stopped)
+        remembered.stopped, remembered.passed_over = state.stopped, remembered.passed_over if further else 0
+        remembered.again_at = state.now if further else opens_at(state, policy)
+        if vars(remembered) != before:
+            remembered.save()
         wake([request.pk for request in started], "admitted")
+        if (started or told) and not expected and not _wakes().exists():
+            FORGOTTEN_TOTAL.inc()
+            log.error("forgotten request: admission was not woken", admitted=len(started), told=told)
+    _settings.append(settings)
     return len(started)
 
 
 def _start_some(
     policy: Policy, limits: Conf, state: State, remembered: AdmissionState
-) -> tuple[State, list[Request], dict[uuid.UUID, str]]:
-    """Those who have their turn, as long as slots are left; then how things stand, who started, what others were refused for."""
+) -> tuple[State, list[Request], dict[uuid.UUID, str], bool]:
+    """Those who have their turn, as long as slots are left; then how things stand, who started, what others were refused for, and
+    whether there are others to be looked at.
+    """
     free, running = policy.slots - state.used, running_now(limits)
     if stopped := _flooded(remembered, state.now, policy, sum(each.taken for each in running), limits.idle_job_budget):
-        return replace(state, stopped=stopped), [], {}
+        return replace(state, stopped=stopped), [], {}, False
     size, skipped = free + FURTHER, remembered.passed_over
     # one that somebody keeps locked must not stop the others: the next pass comes to it
-    unlocked = in_order(open_groups(eligible(), policy, state), policy, state.now).defer("request_data", "prepared")
-    rows = list(unlocked.select_for_update(skip_locked=True, no_key=True)[skipped : skipped + size])
+    queue = in_order(open_groups(eligible(), policy, state), policy, state.now).defer("request_data", "prepared")
+    rows = list(queue.select_for_update(skip_locked=True, no_key=True)[skipped : skipped + size])
     by_key = {request.pk: request for request in rows}
     room, rescued, before = Room.now(), dags_to_rescue(rows), dags_before(rows)
     share = share_of(limits.idle_job_budget, running, sharers=state.used + min(free, len(rows)))
@@ -203,24 +239,19 @@ def _start_some(
         if not row.waits_for:
             state = state.after(row.groups, policy)
     _take_tokens(policy, state, {group for row in ranked if not row.waits_for for group in row.groups})
-    reached_end = len(rows) < size or len(started) == free
-    _remember(remembered, passed_over=0 if reached_end else skipped + len(refused))
-    return state, started, {row.waiting.key: row.waits_for for row in ranked if row.waits_for}
+    # fewer were looked at than there are where the window was full, or somebody keeps one locked
+    further = len(started) < free and queue.count() > skipped + len(rows) - len(started)
+    remembered.passed_over = skipped + len(refused) if further and len(rows) == size else 0
+    return state, started, {row.waiting.key: row.waits_for for row in ranked if row.waits_for}, further
 
 
 def _flooded(remembered: AdmissionState, now: datetime, policy: Policy, jobs: int, budget: int) -> str:
     if not has_flooded(jobs, budget, policy, before=remembered.flooded_since is not None):
-        _remember(remembered, flooded_since=None)
+        remembered.flooded_since = None
         return ""
-    _remember(remembered, flooded_since=remembered.flooded_since or now)
+    remembered.flooded_since = remembered.flooded_since or now
     again = budget * min(policy.high_watermark, policy.low_watermark)
-    return f"the idle-job budget: nobody starts until fewer than {again:.0f} jobs wait for a slot, or soon will"
-
-
-def _remember(remembered: AdmissionState, **values: object) -> None:
-    changed = {name: value for name, value in values.items() if getattr(remembered, name) != value}
-    if changed:
-        AdmissionState.objects.update_or_create(pk=1, defaults=changed)
+    return f"{_FLOOD}: nobody starts until fewer than {again:.0f} jobs wait for a slot, or soon will"
 
 
 def _take_tokens(policy: Policy, state: State, groups: Collection[Group]) -> None:
@@ -267,9 +298,9 @@ def _of(group: Group, policy: Policy) -> Q:
     return found
 
 
-def _tell(policy: Policy, state: State, waits: Mapping[uuid.UUID, str], before: str) -> None:
+def _tell(policy: Policy, state: State, waits: Mapping[uuid.UUID, str], before: str) -> int:
     """What was found for each that was looked at; of the others whom a limit keeps, which; the rest wait for their turn, or for
-    what they were refused for when they were last looked at. ``before``: what all waited for.
+    what they were refused for when they were last looked at. ``before``: what all waited for. Returns for how many that is new.
     """
     if state.stopped:
         why: Any = Value(state.stopped, output_field=TextField())
@@ -281,4 +312,4 @@ def _tell(policy: Policy, state: State, waits: Mapping[uuid.UUID, str], before: 
         cases += [When(_of(group, policy), then=Value(told)) for group, told in shut(state, policy).items()]
         plain = Q(waiting_for__in=("", before)) | Q(waiting_for__startswith=LIMIT) | Q(waiting_for__startswith=TURN)
         why = Case(*cases, When(plain, then=Value(its_turn(policy))), default=F("waiting_for"), output_field=TextField())
-    eligible().exclude(waiting_for=why).update(waiting_for=why, updated_at=state.now)
+    return eligible().exclude(waiting_for=why).update(waiting_for=why, updated_at=state.now)

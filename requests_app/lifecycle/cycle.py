@@ -1,7 +1,7 @@
 """The life cycle's tick (spec 4.2): one leader polls every few seconds, and runs a cycle once a minute.
 
-A poll admits requests and hands out the evaluations that are due; a cycle observes every schedd, polling while one is silent, and
-looks after what is rare.
+A poll admits requests, if anything has changed for them, and hands out the evaluations that are due; a cycle observes every
+schedd, polling while one is silent, looks at the queue whatever has changed, and looks after what is rare.
 
 Missed, doubled or late ticks are harmless: everything is re-read from rows, and each request's lease lets one evaluation in. What
 has not changed is not looked at; a sweep over what was not looked at for long counts what would have been forgotten (ADR 0061).
@@ -23,7 +23,7 @@ import structlog
 from django.db import connection
 
 from dags_app.services.moved import Moves
-from requests_app.admission.queue import admit
+from requests_app.admission.queue import admit, admit_if_changed
 from requests_app.feed import publish
 from requests_app.lease import due_now
 from requests_app.lifecycle.credentials import credentials_watch
@@ -147,6 +147,8 @@ def _cycle(leadership: Leadership, now_level: Level, since_last: float, sweep_se
         drains_go_on(leadership.fenced)
     with step("progress"):
         progress_sample(leadership.fenced)
+    with step("admission"):
+        admit(fenced=leadership.fenced)
     swept = sweep(leadership.fenced, sweep_seconds)
     nudge(RUN_EFFECTS)
     ended = clock.now()
@@ -183,7 +185,7 @@ def _poll(leadership: Leadership) -> None:
     """What has moved, who starts next, and who is to be looked at."""
     _tell_moves(leadership)
     with unless_locked("admission"):
-        admit(fenced=leadership.fenced)
+        admit_if_changed(fenced=leadership.fenced)
     publish()
     due = len(due_now(BATCH * MOST_HINTS))
     for _ in range(math.ceil(due / BATCH)):

@@ -13,7 +13,6 @@ from dags_app.models import DAG, DAGKind
 from dags_app.selectors import dag_live
 from dags_app.services.submit import NotYet, Submitted, dag_place, dag_record_submission, dag_submit
 from requests_app.admission.placement import schedd_for
-from requests_app.admission.queue import admit, slots_full
 from requests_app.alerts import alert
 from requests_app.lease import Evaluation
 from requests_app.lifecycle.finish import finish
@@ -181,23 +180,15 @@ def handle_submitted(evaluation: Evaluation) -> None:
 
 
 def handle_queued(evaluation: Evaluation) -> None:
-    """Over with a pause, it takes part in admission: where a slot is free this may be its turn, else the next pass tells."""
+    """Over with a pause, it takes part in admission, whose next pass tells what it waits for."""
     request = evaluation.request
-    if look_for_locations(evaluation):
+    if look_for_locations(evaluation) or request.next_attempt_at is None:
         return
-    if request.next_attempt_at is not None and request.next_attempt_at > clock.now():
-        if not request.waiting_for:
-            when = f"{request.next_attempt_at:%Y-%m-%d %H:%M:%S} UTC"
-            evaluation.note(waiting_for=f"next attempt at {when} after: {request.last_error}")
-        return
-    evaluation.note(next_attempt_at=None)
-    if evaluation.swept:  # with all others: a pass for each would cost the square of the queue
-        return
-    if full := slots_full():
-        evaluation.note(waiting_for=request.waiting_for or full)
-        return
-    admit()
-    request.refresh_from_db()
+    if request.next_attempt_at <= clock.now():
+        evaluation.note(next_attempt_at=None, waiting_for="")
+    elif not request.waiting_for:
+        when = f"{request.next_attempt_at:%Y-%m-%d %H:%M:%S} UTC"
+        evaluation.note(waiting_for=f"next attempt at {when} after: {request.last_error}")
 
 
 def handle_resubmitting(evaluation: Evaluation) -> None:

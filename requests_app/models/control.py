@@ -254,13 +254,14 @@ class AdmissionBucket(models.Model):
 
 class AdmissionState(models.Model):
     """One row. ``stopped``: why nobody started at the last pass; ``flooded_since``: too many jobs wait; ``passed_over``: how many
-    of the queue's first could not be placed.
+    of the queue's first could not be placed; ``again_at``: when the next pass is made although nothing changes.
     """
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1)
     stopped = models.TextField(blank=True)
     flooded_since = models.DateTimeField(null=True, blank=True)
     passed_over = models.PositiveIntegerField(default=0)
+    again_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         db_table = "admission_state"

@@ -40,6 +40,8 @@ KEPT_SECONDS = 20.0
 #: The queue, its rows by key, and until when they are counted on; at most one.
 _kept: deque[tuple[Queue, Mapping[Any, Ranked], float]] = deque(maxlen=1)
 _ranking = Lock()
+#: The first in the queue, and until when it is taken for that; at most one.
+_first: deque[tuple[Any, float]] = deque(maxlen=1)
 #: Groups that are named for each limit.
 MOST_IN_USE = 50
 #: By what the rate is judged at which slots become free.
@@ -138,15 +140,27 @@ def admission_state(queued: int, queue: Queue | None = None) -> AdmissionState:
     """With ``queued`` requests in the queue, which the caller knows (``kept_counts``); those that pause are counted."""
     policy = queue.policy if queue else policy_now()
     state = queue.state if queue else state_shown(policy)
-    rows = in_order(open_groups(eligible(), policy, state), policy, state.now)
     return AdmissionState(
         active_dags=state.used,
         max_active_dags=policy.slots,
         queued_workflows=queued,
         pausing=_pausing().count(),
-        next_in_queue=rows.only(*_SHOWN).first(),
+        next_in_queue=_next_in_queue(policy, state, kept=() if queue else tuple(_first)),
         stopped=state.stopped,
     )
+
+
+def _next_in_queue(policy: Policy, state: State, kept: Iterable[tuple[Any, float]]) -> Request | None:
+    """The one that was ``KEPT_SECONDS`` ago at most, if it still waits and may start: to find it the whole queue is sorted."""
+    rows = open_groups(eligible(), policy, state).only(*_SHOWN)
+    for key, until in kept:
+        first = rows.filter(pk=key).first() if time.monotonic() < until else None
+        if first is not None:
+            return first
+    found = in_order(rows, policy, state.now).first()
+    if found is not None:
+        _first.append((found.pk, time.monotonic() + KEPT_SECONDS))
+    return found
 
 
 def queue_now() -> Queue:

@@ -24,7 +24,7 @@ from outputs_app.models import Effect, EffectState
 from outputs_app.services import effect_retry_now
 from outputs_app.validation.catalogues import known_rules
 from requests_app import lease
-from requests_app.admission.queue import admit
+from requests_app.admission.queue import admit, admit_if_changed
 from requests_app.lease import due_now
 from requests_app.lifecycle import evaluator, watching
 from requests_app.lifecycle.cleaner import leftovers_remove
@@ -45,6 +45,7 @@ from tests.support.scripted.schedd import OTHER, Job, ScriptedSchedd
 from wms2 import clock
 from wms2.adapters import factory
 from wms2.conf import conf
+from wms2.metrics import FORGOTTEN_TOTAL
 from wms2.wakes import wake
 
 INSTANCE = "scripted"
@@ -174,10 +175,15 @@ class World:
             self.crash_at = ""
 
     def evaluate(self, request: Request, *, steps: int = evaluator.MAX_STEPS) -> None:
-        """The task ``evaluate_request``; with fewer ``steps`` its process ends after so many statuses."""
+        """The task ``evaluate_request``, and a poll that has it go on where it is admitted; with fewer ``steps`` its process ends
+        after so many statuses.
+        """
+        whole = steps == evaluator.MAX_STEPS
         with self.process(), self._patch.context() as patch:
             patch.setattr(evaluator, "MAX_STEPS", steps)
             evaluator.evaluate_one(request.pk)
+            if whole and admit_if_changed():
+                evaluator.evaluate_one(request.pk)
 
     def observe(self) -> None:
         """The watching part of the cycle."""
@@ -216,7 +222,7 @@ class World:
         with self.process():
             for request_id, why in self.moves.look():
                 wake([request_id], why)
-            admit()
+            admit_if_changed()
 
     def due(self) -> list[Request]:
         """What a cycle's time from now makes due, and what was woken."""
@@ -238,6 +244,9 @@ class World:
     def _sweep(self) -> None:
         """Whatever is not due has nothing to do: else it would stand still, and nobody would know."""
         self._poll()
+        before = FORGOTTEN_TOTAL._value.get()
+        admit()
+        assert FORGOTTEN_TOTAL._value.get() == before, "nothing woke admission, and it had something to do"
         due = {request.pk for request in self.due()}
         for request in Request.objects.filter(status__in=EVALUATED).exclude(pk__in=due).order_by("created_at"):
             with lease.evaluating(request.pk, owner="sweep") as evaluation:
