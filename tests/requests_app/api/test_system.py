@@ -6,17 +6,19 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import OperationalError
+from django.db import OperationalError, connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from rest_framework.test import APIClient
 
 from dags_app.models import DAGStatus
 from requests_app.limits import CHANGEABLE, limits_now
-from requests_app.models import HoldCode, Installation, Lease, Limit, RequestStatus
+from requests_app.models import HoldCode, Installation, Lease, Limit, Request, RequestStatus
 from requests_app.monitoring import health
 from sites_app.models import Site, SiteBan, SiteRse, SiteStatus
 from tests.support.problems import problem
 from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
+from tests.support.statements import statements
 from wms2 import celery
 from wms2.conf import conf
 from wms2.models import AuditEntry
@@ -222,6 +224,21 @@ def test_the_status_counts_everything_zeros_included(reader: APIClient) -> None:
     assert body["admission"]["queued_workflows"] == 1
     assert body["lifecycle"]["stale"] is True
     assert (body["instance"], body["environment"]) == (conf().instance, conf().environment)
+
+
+def test_the_status_names_the_first_in_the_queue_without_sorting_it_each_time(reader: APIClient) -> None:
+    first, second = request_row(S.QUEUED, priority=2), request_row(S.QUEUED, priority=1)
+
+    def named() -> tuple[str, bool]:
+        with CaptureQueriesContext(connection) as asked:
+            body = reader.get("/api/v1/status").json()
+        sorts = any("LEAST(" in each for each in statements(asked))
+        return body["admission"]["next_in_queue"]["request_name"], sorts
+
+    assert named() == (first.request_name, True)
+    assert named() == (first.request_name, False)
+    Request.objects.filter(pk=first.pk).update(status=S.PLANNING)
+    assert named() == (second.request_name, True)
 
 
 # --- health

@@ -123,7 +123,7 @@ def test_while_most_work_fails_it_waits_and_completes_early_if_somebody_says_so(
 def test_while_many_requests_are_queued_it_waits_and_then_goes_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     request = validated(world)
     in_dbs(request, 150)
-    request_row(S.QUEUED)
+    request_row(S.QUEUED, overrides={"pools": ["nowhere"]})
     none = conf().model_copy(update={"extend_max_queued": 0})
     with monkeypatch.context() as patch:
         patch.setattr(validating, "conf", lambda: none)
