@@ -111,7 +111,7 @@ def test_a_poll_that_breaks_meanwhile_keeps_no_schedd_from_being_heard(monkeypat
         Answers.asked_long.set()
         raise ZeroDivisionError
 
-    monkeypatch.setattr(cycle, "admit", breaks)
+    monkeypatch.setattr(cycle, "admit_if_changed", breaks)
     assert not cycle.run_cycle(force=True), "it is told"
     assert not Schedd.objects.filter(asked_at=None).exists()
 

@@ -84,7 +84,7 @@ def test_the_end_of_the_time_plans_what_waited(world: World) -> None:
     request = ask(world, {"lumis_per_job": 10}, files=2)
     cycles(world, 4)
     assert (sizes(request), status(request)) == ([], S.QUEUED)
-    cycles(world, 15, seconds=300)
+    cycles(world, 20, seconds=300)
     assert sizes(request)[-1] < 3
     assert status(request) is S.COMPLETED
 
