@@ -73,19 +73,21 @@ class Lives(RuleBasedStateMachine):
     @precondition(lambda self: self.has_room)
     @rule(events=st.sampled_from([100, 250, 400]), submit=st.sampled_from([True, True, False]))
     def ask_for_a_generation(self, events: int, submit: bool) -> None:
-        self.world.request(documents.generation(events), submit=submit)
+        with self.world.process():
+            self.world.request(documents.generation(events), submit=submit)
 
     @precondition(lambda self: self.has_room)
     @rule(files=st.lists(st.sampled_from([0, 1, 90, 250]), min_size=1, max_size=5), split=st.sampled_from(SPLITS))
     def ask_for_a_reprocessing(self, files: list[int], split: dict[str, int]) -> None:
         dataset = self.world.source(f"Source{len(self.world.sources)}", *files)
         received = Received(documents.reprocessing(dataset, **split), None)
-        try:
-            request_receive(received=received, actor="tester")
-        except ServiceError:
-            self.world.tally.refused["request_receive"] += 1
-        else:
-            self.world.tally.accepted["request_receive"] += 1
+        with self.world.process():
+            try:
+                request_receive(received=received, actor="tester")
+            except ServiceError:
+                self.world.tally.refused["request_receive"] += 1
+            else:
+                self.world.tally.accepted["request_receive"] += 1
 
     @precondition(lambda self: self.any_request)
     @rule(
@@ -348,7 +350,9 @@ class Lives(RuleBasedStateMachine):
     def _ask(self, verb: Verb, target: object, twice: bool = False) -> bool:
         if verb.name.startswith("restart") and not self.has_room:
             return False
-        done = ask(self.world.tally, verb, target, twice=twice)
+        done = False
+        with self.world.process():
+            done = ask(self.world.tally, verb, target, twice=twice)
         event(f"{verb.name}: {'accepted' if done else 'refused'}")
         return done
 
