@@ -13,6 +13,7 @@ from django.utils import timezone
 from dags_app.counts import dag_counts
 from dags_app.models import DAG, DAGHistory, DAGStatus, FailureGroup, FailureLog, WorkUnitState
 from dags_app.services.watch import Said, looks, schedd_heard, sites_count
+from requests_app.admission.queue import ADMISSION
 from requests_app.models import RequestStatus
 from sites_app.models import Schedd, Site
 from tests.support.locking import paused
@@ -60,7 +61,7 @@ def silence(schedd: Schedd) -> datetime:
 
 def woken() -> set[object]:
     """Requests that were woken since the last call."""
-    ids = set(Wake.objects.values_list("request_id", flat=True))
+    ids = set(Wake.objects.exclude(request_id=ADMISSION).values_list("request_id", flat=True))
     Wake.objects.all().delete()
     return ids
 
