@@ -378,11 +378,11 @@ def _late(dags: Sequence[Any]) -> list[tuple[float, float]]:
         place = Path(dag.submit_dir)
         lines = [line.split() for line in (place / JOBSTATE_LOG).read_text().splitlines()]
         written = {line[1]: int(line[0]) + 0.5 for line in lines if line[2] == "JOB_SUCCESS"}
-        done = WorkUnit.objects.filter(dag=dag.pk, state=WorkUnitState.DONE, done_at__isnull=False)
+        done = WorkUnit.objects.filter(dag=dag.pk, state=WorkUnitState.DONE)
         for name, done_at in done.values_list("name", "done_at"):
-            assert done_at is not None
-            ended = float((place / name / "ended").read_text())
-            late.append((done_at.timestamp() - ended, done_at.timestamp() - written[name]))
+            if done_at is not None:
+                ended = float((place / name / "ended").read_text())
+                late.append((done_at.timestamp() - ended, done_at.timestamp() - written[name]))
     return late
 
 
