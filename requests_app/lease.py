@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any
 
 import structlog
@@ -25,9 +26,10 @@ from dags_app.models import DAG, LIVE_DAG
 from outputs_app.models import Effect
 from outputs_app.selectors import STUCK
 from requests_app import states
+from requests_app.limits import limits_now
 from requests_app.models import EvaluationLease, HoldCode, Request, RequestStatus
 from wms2 import clock
-from wms2.conf import conf
+from wms2.conf import Conf, conf
 from wms2.errors import LeaseLost, Wms2Error
 from wms2.heartbeat import kept_alive
 from wms2.in_force import in_force
@@ -80,7 +82,8 @@ WHERE lease.request_id = ended.id AND lease.epoch = ended.epoch
 class Evaluation:
     """One held lease. Handlers write only through it, and say by ``again_at`` when time alone may change what they found.
 
-    ``dag_id``: of the live DAG, for logs; ``stuck``: an effect waits for a person; both as of the lease. ``fence``: inside
+    ``dag_id``: of the live DAG, for logs; ``stuck``: an effect waits for a person; both as of the lease. ``limits``: in force,
+    read once after leases were taken, for all of them. ``dag``: what the handler has read as the live one. ``fence``: inside
     ``fenced``.
     ``swept``: nothing but a sweep made the request due. ``written``: what the evaluation has changed, in words. ``unexplained``:
     what a sweep has done before, and no wake has come for since; ``found``: the same of this one, for the next.
@@ -93,6 +96,8 @@ class Evaluation:
     found: str = ""
     dag_id: str = ""
     stuck: bool = False
+    limits: Callable[[], Conf] = limits_now
+    dag: DAG | None = None
     due_at: datetime | None = None
     fence: bool = False
     written: list[str] = field(default_factory=list)
@@ -232,14 +237,14 @@ def _each(taken: Sequence[_Held]) -> Iterator[Iterator[Evaluation]]:
     """One evaluation after the other; only the lease of the present one is kept alive."""
     current: list[_Held] = []
     requests = _requests().in_bulk([held.pk for held in taken]) if taken else {}
-    began = time.monotonic()
+    began, limits = time.monotonic(), cache(limits_now)
 
     def each() -> Iterator[Evaluation]:
         for held in taken:
             if time.monotonic() - began > TURN_SECONDS:
                 return
             request = requests[held.pk]
-            told = {"dag_id": str(request.live_dag or ""), "stuck": request.stuck}
+            told = {"dag_id": str(request.live_dag or ""), "stuck": request.stuck, "limits": limits}
             held.evaluation = Evaluation(request, held.epoch, swept=held.swept, unexplained=held.unexplained, **told)
             current[:] = [held]
             yield held.evaluation

@@ -75,6 +75,7 @@ class DAG(models.Model):
     submit_error = models.TextField(blank=True)
     placement = models.JSONField(default=dict, blank=True, help_text="chosen schedd and why the others were not")
     job_priority = models.IntegerField(default=0)
+    passed_priority = models.IntegerField(null=True, blank=True, help_text="what its jobs in the queue were given last")
     sizes = models.JSONField(
         default=dict, blank=True, db_default={}, help_text="memory by task and the step profile that its submission brings"
     )

@@ -12,7 +12,7 @@ from functools import partial
 import structlog
 from django.db import transaction
 
-from dags_app.models import DAG, DAGHistory, DAGStatus
+from dags_app.models import DAG, DAGStatus
 from dags_app.selectors import dag_live
 from dags_app.services.failures import failures_without_success, site_failures
 from dags_app.services.lost_queue import dag_fenced_off
@@ -47,7 +47,7 @@ PRIORITY_PASSED = "priority_passed"
 def handle_active(evaluation: Evaluation) -> None:
     """One step of a request whose DAG runs or has just ended."""
     workflow = evaluation.request.workflow
-    dag = dag_live(workflow.pk)
+    dag = evaluation.dag = dag_live(workflow.pk)
     if dag is not None:
         dag.workflow = workflow
     try:
@@ -85,8 +85,7 @@ def _pass_priority(evaluation: Evaluation, dag: DAG) -> None:
     wanted = job_priority(evaluation)
     if dag.schedd is None or dag.unanswered_since is not None:
         return
-    told = DAGHistory.objects.filter(dag=dag, event_type=PRIORITY_PASSED).order_by("-id")
-    passed = told.values_list("detail__priority", flat=True).first()
+    passed = dag.passed_priority
     if wanted == dag.job_priority and passed in (None, wanted):
         return
     evaluation.again_next_cycle()
@@ -96,7 +95,9 @@ def _pass_priority(evaluation: Evaluation, dag: DAG) -> None:
         log.warning("priority not passed on", request_name=evaluation.request.request_name, dag_id=str(dag.pk), error=str(error))
         return
     if passed != wanted:
-        history(dag, PRIORITY_PASSED, detail={"priority": wanted})
+        with evaluation.fenced():
+            DAG.objects.filter(pk=dag.pk).update(passed_priority=wanted)
+            history(dag, PRIORITY_PASSED, detail={"priority": wanted})
     if changed:
         log.info("priority passed on", request_name=evaluation.request.request_name, dag_id=str(dag.pk), jobs=changed)
 

@@ -115,7 +115,7 @@ def _steps(evaluation: Evaluation, left_out: Collection[str]) -> None:
             workflow = Workflow.objects.defer("psets").filter(request=request).first()
             if workflow is not None:
                 request.workflow = workflow
-        evaluation.due_at = None  # what was said of a former status
+        evaluation.due_at = evaluation.dag = None  # what was said of a former status
         evaluate(evaluation)
         EVALUATIONS_TOTAL.labels(status, "ok").inc()
         _works_again(evaluation)

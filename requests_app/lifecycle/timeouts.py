@@ -12,14 +12,14 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from dags_app.models import DAG, LIVE_DAG, Leftover, WorkUnit
+from dags_app.models import LIVE_DAG, Leftover, WorkUnit
 from dags_app.selectors import dag_live
 from outputs_app.models import BlockValidation, Effect, EffectState
 from requests_app.alerts import alert, alert_over
 from requests_app.feed import tell
 from requests_app.lease import ACTOR, Evaluation
 from requests_app.lifecycle.planning import leave_planning
-from requests_app.limits import CHANGEABLE, limits_now
+from requests_app.limits import CHANGEABLE
 from requests_app.models import HoldCode, Request, RequestStatus, RequestTransition
 from requests_app.states import hold_changes
 from requests_app.work.groups import PARENTS, SIBLINGS
@@ -62,19 +62,19 @@ def more_seconds(base_seconds: float, extensions: Sequence[int], progress: int) 
     return float(base_seconds / 2 ** len(extensions))
 
 
-def _timeout_seconds(status: RequestStatus) -> float | None:
+def _timeout_seconds(evaluation: Evaluation, status: RequestStatus) -> float | None:
     """How long a request may be in a status before that is told or ends it; None where it may stay."""
     name = HELD_AFTER.get(status) or ALERT_AFTER.get(status)
     if name is None:
         return None
-    return stretched(float(getattr(limits_now() if name in CHANGEABLE else conf(), name)))
+    return stretched(float(getattr(evaluation.limits() if name in CHANGEABLE else conf(), name)))
 
 
 def watch_timeout(evaluation: Evaluation) -> None:
     """Runs after the handler, on the status the request has by then; comes back when its time is over."""
     request = evaluation.request
     status = S(request.status)
-    limit = _timeout_seconds(status)
+    limit = _timeout_seconds(evaluation, status)
     if limit is None or request.waiting_for.startswith((PARENTS, SIBLINGS)):
         return
     since = _begun_at(evaluation) if status is S.ACTIVE else request.status_since
@@ -143,11 +143,11 @@ def _begun_at(evaluation: Evaluation) -> datetime | None:
     """Since when its DAG has jobs, or it is ACTIVE without one; None: no job has begun. That is told when it lasts too long, and
     is over with the first one."""
     request, now, limit = evaluation.request, clock.now(), timedelta(seconds=stretched(conf().timeout_dispatch_seconds))
-    live = DAG.objects.filter(workflow__request=request, status__in=LIVE_DAG)
-    began, done = live.values_list("began_at", "units_done").first() or (None, None)
-    if began is not None or done != 0:  # or no DAG is live
+    workflow = getattr(request, "workflow", None)
+    dag = evaluation.dag or (dag_live(workflow.pk) if workflow is not None else None)
+    if dag is None or dag.status not in LIVE_DAG or dag.began_at is not None or dag.units_done:
         alert_over(evaluation, "slow_dispatch")
-        return max(request.status_since, began or request.status_since)
+        return max(request.status_since, (dag and dag.began_at) or request.status_since)
     if now - request.status_since > limit:
         hours = (now - request.status_since).total_seconds() / 3600
         alert(request, "slow_dispatch", f"no job has begun for {hours:.1f} h; waits for: {request.waiting_for}")

@@ -7,14 +7,18 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from dags_app.models import DAGStatus
-from requests_app.lease import evaluating
-from requests_app.lifecycle.evaluator import evaluate_one
+from requests_app.lease import evaluating, evaluating_due
+from requests_app.lifecycle.evaluator import evaluate_one, look
+from requests_app.limits import limit_set
 from requests_app.models import EvaluationLease, Request, RequestStatus
 from tests.support.rows import dag_row, request_row, workflow_row
 from wms2.errors import LeaseLost
+from wms2.wakes import wake
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -94,3 +98,19 @@ def test_an_evaluation_that_breaks_each_cycle_says_so_until_it_works(tmp_path: P
     evaluate_one(request.pk)
     request.refresh_from_db()
     assert "its step breaks" not in request.waiting_for
+
+
+def test_requests_that_are_taken_together_read_the_limits_once_and_those_of_the_moment() -> None:
+    requests = [request_row(RequestStatus.QUEUED) for _ in range(5)]
+    EvaluationLease.objects.bulk_create([EvaluationLease(request=request) for request in requests])
+    wake([request.pk for request in requests], "test")
+    limit_set(name="timeout_queued_seconds", value=500_000, actor="olga", reason="test")
+    with CaptureQueriesContext(connection) as captured, evaluating_due(owner="a", limit=20) as evaluations:
+        for evaluation in evaluations:
+            look(evaluation)
+    assert sum('FROM "limits"' in query["sql"] for query in captured) == 1
+    due = {lease.due_at - lease.request.status_since for lease in EvaluationLease.objects.select_related("request")}
+    assert due == {timedelta(seconds=500_000)}
+    limit_set(name="timeout_queued_seconds", value=400_000, actor="olga", reason="test")
+    with evaluating_due(owner="a", limit=20) as evaluations:
+        assert {evaluation.limits().timeout_queued_seconds for evaluation in evaluations} == {400_000}
