@@ -36,6 +36,10 @@ SIZES = {
     "ADMITTED": 50, "NICE": 0,
 }  # fmt: skip
 TURNS = 9
+#: That answer: worker, verbs, ticker.
+WORKERS = 3
+#: Until what starting costs is over.
+SETTLE_SECONDS = 10
 #: Between two questions of the client.
 PAUSE_SECONDS = 0.1
 NOT_OURS = ("SUBDAG", "SCRIPT", "RETRY", "ABORT-DAG-ON", "CATEGORY", "PRIORITY", "MAXJOBS", "INCLUDE")
@@ -245,7 +249,8 @@ def _live(base: Path, dags: Sequence[Any], token: str, size: Mapping[str, int]) 
             stack.enter_context(api_load._process(name, settings))
         stack.enter_context(_worker(settings))
         api_load._wait_for(port)
-        time.sleep(15)
+        wait_for(lambda: len(app.control.ping(timeout=5)) == WORKERS, 300)
+        time.sleep(SETTLE_SECONDS)
         before, begun = _cpu(), time.time()
         (base / "go").touch()
         os.close(os.open(base / "gate", os.O_WRONLY))
