@@ -21,6 +21,7 @@ from bench import (
     job_counts,
     list_plans,
     outputs,
+    parts,
     reconcile,
     sizing,
     splitters,
@@ -43,6 +44,7 @@ BENCHES: dict[str, Callable[[], bool | None]] = {
     "job_counts": job_counts.main,
     "reconcile": reconcile.main,
     "arrivals": arrivals.main,
+    "parts": parts.main,
 }
 
 

@@ -70,7 +70,7 @@ def main() -> None:
     names = [f"schedd{number}@{DOMAIN}" for number in range(1 + (size["ACTIVE"] - 1) // size["PER_SCHEDD"])]
     for number in range(1, len(names)):
         (base / f"pool/spool{number}").mkdir(parents=True)
-    with running_pool(base / "pool", _config(names), lambda pool: _schedds(pool) == set(names), size["NICE"]) as pool:
+    with running_pool(base / "pool", schedds_alone(names), lambda pool: schedds_there(pool) == set(names), size["NICE"]) as pool:
         os.environ |= {
             **pool.environment, "PATH": os.environ["PATH"], "WMS2_CONDOR_TOKEN_DIR": str(pool.tokens),
             "WMS2_MAX_WORK_UNITS_PER_DAG": "5000", "WMS2_JOBS_PER_WORK_UNIT": str(accounting.JOBS), "WMS2_CYCLE_SECONDS": "60",
@@ -90,7 +90,7 @@ def main() -> None:
             wait_for(lambda: not pool.of("condor_dagman"), 120)
 
 
-def _config(names: Sequence[str]) -> str:
+def schedds_alone(names: Sequence[str]) -> str:
     """A pool of schedds alone; each beyond the first has its own directory."""
     lines = ["START_SCHEDULER_UNIVERSE = True", "MAX_RUNNING_SCHEDULER_JOBS_PER_OWNER = 10000", f"SCHEDD_NAME = {names[0]}"]
     daemons = ["MASTER", "COLLECTOR", "SCHEDD"]
@@ -103,7 +103,8 @@ def _config(names: Sequence[str]) -> str:
     return "\n".join([*lines, f"DAEMON_LIST = {' '.join(daemons)}", f"DC_DAEMON_LIST = + {' '.join(daemons[3:])}"]) + "\n"
 
 
-def _schedds(pool: Running) -> set[str]:
+def schedds_there(pool: Running) -> set[str]:
+    """Names of those that the collector has heard of."""
     try:
         return set(pool.tool("condor_status", "-schedd", "-af", "Name").split())
     except SystemExit:

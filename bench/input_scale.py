@@ -1,5 +1,5 @@
 """Import and plan of large inputs on the running stack: CPU seconds of the process and of its database session together, and the
-peak memory of the process, for 10,000 and 100,000 files of 10 lumis, 2 files a job.
+peak memory of the process, for 10,000 and 100,000 files of 10 lumis, 2 files a job, and of the account of such a request.
 
 DBS's simulator makes the dataset, the real Rucio holds its replicas; each size is imported and planned in a process of its own,
 so that peak memories can be compared. Flat means: ten times the files, the same memory beyond what the plan itself holds. The
@@ -28,7 +28,20 @@ RSES = ("T1_US_FNAL_Disk", "T2_CH_CERN", "T2_US_Purdue")
 def main() -> None:
     """Print a table and the ratios."""
     sizes = tuple(int(n) for n in os.environ.get("BENCH_FILES", "").split(",") if n) or SIZES
-    columns = ("files", "seed s", "import s", "of db", "files/s", "jobs", "plan s", "of db", "jobs/s", "import MB", "peak MB")
+    columns = (
+        "files",
+        "seed s",
+        "import s",
+        "of db",
+        "files/s",
+        "jobs",
+        "plan s",
+        "of db",
+        "jobs/s",
+        "account s",
+        "import MB",
+        "peak MB",
+    )
     print("".join(f"{name:>10}" for name in columns))
     results = [_measure(size) for size in sizes]
     if len(results) > 1:
@@ -53,6 +66,7 @@ def _measure(size: int) -> dict[str, float]:
         f"{result['import_seconds']:10.2f}{result['import_database']:10.2f}{size / result['import_seconds']:10,.0f}"
         f"{result['jobs']:10,.0f}"
         f"{result['plan_seconds']:10.2f}{result['plan_database']:10.2f}{result['jobs'] / result['plan_seconds']:10,.0f}"
+        f"{result['account_seconds']:10.2f}"
         f"{result['import_peak_mb']:10.0f}{result['peak_mb']:10.0f}",
         flush=True,
     )
@@ -93,6 +107,7 @@ def child(dataset: str) -> None:
     from requests_app.lifecycle.planning import handle_submitted
     from requests_app.models import Request, RequestStatus
     from requests_app.services import request_import
+    from requests_app.work.ledger import ledger_of
     from requests_app.work.planner import round_plan
 
     request = request_import(document=_document(dataset), request_name=None, actor="bench")
@@ -110,6 +125,9 @@ def child(dataset: str) -> None:
         begun = _cpu_seconds()
         dag = round_plan(evaluation)
         _note(result, "plan", begun)
+        begun = _cpu_seconds()
+        ledger_of(evaluation.request.workflow)
+        _note(result, "account", begun)
     if dag is None:
         raise SystemExit("nothing was planned")
     result["jobs"] = dag.node_counts["Processing"]
