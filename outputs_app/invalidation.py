@@ -175,7 +175,7 @@ def parts_ask(*, parts: Parts, request_id: uuid.UUID, request_epoch: int, lost: 
         whole = block.pk in parts.whole
         of = hashlib.sha256(f"{keys} {whole}".encode()).hexdigest()[:16]
         payload = {"files": keys, "whole": whole, **({"lost": True} if lost else {})}
-        wishes.append(Wish(EffectKind.FILES_INVALIDATE, f"{block.pk}:{of}", block=block, payload=payload))
+        wishes.append(Wish(EffectKind.FILES_INVALIDATE, f"{block.pk}:{of}", block_id=block.pk, payload=payload))
     asked = effects_ask(wishes=wishes, request_id=request_id, request_epoch=request_epoch)
     discarded = Effect.objects.filter(key__in=asked, state=EffectState.DISCARDED)
     discarded.update(state=EffectState.PENDING, done_at=None, next_attempt_at=clock.now())  # now it is asked for again
