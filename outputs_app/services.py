@@ -79,8 +79,9 @@ def units_register(*, request_id: uuid.UUID, request_epoch: int, outputs: Sequen
     # after this, which locks the blocks
     widened = effects_widen(units=units, request_epoch=request_epoch) if units else ()
     wishes = _registrations({block_id: ids for block_id, ids in units.items() if block_id not in widened})
-    effects_ask(wishes=wishes, request_id=request_id, request_epoch=request_epoch)
-    return Registered(refused, frozenset(member.block_id for member, _ in done), bool(wishes))
+    asked = effects_ask(wishes=wishes, request_id=request_id, request_epoch=request_epoch)
+    due = any(not wish.wait_seconds and asked[wish.key].state == EffectState.PENDING for wish in wishes)
+    return Registered(refused, frozenset(member.block_id for member, _ in done), due)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +90,13 @@ class Registered:
 
     ``refused``: unit id -> why, for units of which nothing was written: a file for a dataset the unit does not belong to, a known
     LFN with other content, files that are parents of each other, lumis that another request's valid file has in the dataset, or
-    a block that is registered already. ``blocks``: those of the others. ``asked``: whether there are new effects.
+    a block that is registered already. ``blocks``: those of the others. ``due``: whether effects that were asked for are due
+    now; what is gathered is due later.
     """
 
     refused: Mapping[int, LedgerViolation]
     blocks: frozenset[uuid.UUID]
-    asked: bool
+    due: bool
 
 
 @dataclass(frozen=True, slots=True)
