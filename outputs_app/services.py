@@ -129,9 +129,7 @@ def _refuse(unit: UnitOutputs, known: _Known) -> None:
             raise LedgerViolation(f"{unit.unit_name}: {lfn} is already known with other content")
     for name, member in members.items():
         if member.shared:
-            lumis_refuse_twice(
-                dataset_id=member.dataset_id, name=name, lumis=[f.lumis for f in unit.files if f.dataset == name]
-            )
+            lumis_refuse_twice(dataset_id=member.dataset_id, name=name, lumis=[f.lumis for f in unit.files if f.dataset == name])
     _refuse_circular_parents(unit)
     for member in members.values():  # DBS takes files for a block that is registered, and leaves its counts as they were
         if member.told and not member.done:
