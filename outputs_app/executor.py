@@ -8,6 +8,7 @@ request in the transaction that records it (ADR 0064).
 
 from __future__ import annotations
 
+import json
 import random
 import time
 import uuid
@@ -232,29 +233,36 @@ def _run(effect: Effect) -> None:
         crash_point(f"{effect.kind}.recorded")
 
 
+#: If the claim is still ours. Tells whether more is to come of its block.
+_SUCCEED = f"""
+UPDATE effects SET state = '{EffectState.DONE}', result = %(result)s, done_at = {{now}}, last_error = '', claimed_by = '',
+  claim_expires_at = NULL
+WHERE id = %(id)s AND claim_epoch = %(claim_epoch)s AND state = '{EffectState.CLAIMED}'
+RETURNING EXISTS (
+  SELECT FROM processing_blocks
+  WHERE id = effects.block_id AND status IN ('{BlockStatus.OPEN}', '{BlockStatus.COMPLETE}'))"""  # noqa: S608
+
+
 def _record_success(effect: Effect, result: Result) -> None:
-    with transaction.atomic():
-        if not _close_claim(effect, state=EffectState.DONE, result=result, done_at=clock.in_sql(), last_error=""):
-            return
-        HANDLERS[effect.kind].record(effect, result)
-        if effect.kind not in (*TAKING_BACK, *REPORTS, EffectKind.BLOCK_VALIDATE):
-            manifest_renew(request_id=effect.request_id)
-        if not _block_goes_on(effect):
-            wake([effect.request_id], "effect done")
-    EFFECTS_TOTAL.labels(effect.kind, "done").inc()
-    log.info("effect done", effect=effect.key, attempts=effect.attempts)
-
-
-def _block_goes_on(effect: Effect) -> bool:
-    """Whether the life cycle has nothing to do with this success, because the block's last effect is still to come.
+    """The life cycle has nothing to do with it while the block's last effect is still to come.
 
     That is its tape rule, which an OPEN block is yet to ask for and a COMPLETE one has asked for. It cannot be claimed before
     this success is committed (one effect of a block at a time), so what is not told here is told then. An error that was told is
     told to be over.
     """
-    if effect.block_id is None or effect.kind == EffectKind.RUCIO_TAPE or effect.last_error:
-        return False
-    return ProcessingBlock.objects.filter(pk=effect.block_id, status__in=(BlockStatus.OPEN, BlockStatus.COMPLETE)).exists()
+    with transaction.atomic():
+        values = {"id": effect.pk, "claim_epoch": effect.claim_epoch, "result": json.dumps(result)}
+        closed = _rows(_SUCCEED, values)
+        if not closed:
+            _dropped(effect)
+            return
+        HANDLERS[effect.kind].record(effect, result)
+        if effect.kind not in (*TAKING_BACK, *REPORTS, EffectKind.BLOCK_VALIDATE):
+            manifest_renew(request_id=effect.request_id)
+        if closed != [(True,)] or effect.kind in (*TAKING_BACK, EffectKind.RUCIO_TAPE) or effect.last_error:
+            wake([effect.request_id], "effect done")
+    EFFECTS_TOTAL.labels(effect.kind, "done").inc()
+    log.info("effect done", effect=effect.key, attempts=effect.attempts)
 
 
 def _record_portion(effect: Effect, waits_for: str = "", seconds: float = 0.0) -> None:
@@ -316,8 +324,12 @@ def _close_claim(effect: Effect, **values: object) -> bool:
     """Write the outcome if the claim is still ours; a newer claim has made or will make the call itself."""
     if still_claimed(effect).update(claimed_by="", claim_expires_at=None, **values):
         return True
-    log.warning("result of an older claim dropped", effect=effect.key, claim_epoch=effect.claim_epoch)
+    _dropped(effect)
     return False
+
+
+def _dropped(effect: Effect) -> None:
+    log.warning("result of an older claim dropped", effect=effect.key, claim_epoch=effect.claim_epoch)
 
 
 def _tell_block(effect: Effect, error: ServiceError) -> None:
