@@ -15,7 +15,7 @@ from typing import Any
 
 from django.db import connection
 
-from outputs_app.models import Effect, EffectKind, EffectState, ProcessingBlock
+from outputs_app.models import Effect, EffectKind, EffectState
 from wms2 import clock
 
 #: One effect takes in so many units; the calls that it makes, and what a refusal keeps back, stay of that size.
@@ -43,7 +43,7 @@ class Wish:
     kind: EffectKind
     of: object
     after: Sequence[str] = ()
-    block: ProcessingBlock | None = None
+    block_id: uuid.UUID | None = None
     unit_id: int | None = None
     payload: dict[str, Any] = field(default_factory=dict)
     wait_seconds: float = 0.0
@@ -63,7 +63,7 @@ def effects_ask(*, wishes: Iterable[Wish], request_id: uuid.UUID, request_epoch:
         return there
     common, now = {"request_id": request_id, "epoch": request_epoch}, clock.now()
     rows = [
-        Effect(key=key, kind=wish.kind, block=wish.block, unit_id=wish.unit_id, payload=wish.payload, **common)
+        Effect(key=key, kind=wish.kind, block_id=wish.block_id, unit_id=wish.unit_id, payload=wish.payload, **common)
         for key, wish in new.items()
     ]
     for row, wish in zip(rows, new.values(), strict=True):

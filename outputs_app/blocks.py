@@ -7,9 +7,10 @@ sealed block waiting moves on to another one.
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -27,10 +28,11 @@ from outputs_app.models import (
     OutputDataset,
     OutputFile,
     ProcessingBlock,
+    Validity,
 )
 from outputs_app.placements import placement_of
 from outputs_app.states import blocks_become
-from outputs_app.values import BlockLimits, BlocksDue, Membership, OpenBlock
+from outputs_app.values import BlockLimits, BlocksDue, Membership, MergedFile, OpenBlock
 from wms2 import clock
 from wms2.conf import conf
 from wms2.copying import copy_rows
@@ -86,25 +88,74 @@ def units_leave_blocks(*, unit_ids: Sequence[int]) -> None:
             _recount([block.pk])
 
 
-def members_done(done: Sequence[tuple[BlockWorkUnit, int, int]]) -> None:
-    """Members that have brought so many files of so many bytes together; their blocks' sums change by what that differs from the
-    estimate. In the transaction that stores the files; nobody else changes members of a workflow meanwhile."""
-    more, files = Counter[uuid.UUID](), Counter[uuid.UUID]()
-    for member, number, size_bytes in done:
-        more[member.block_id] += size_bytes - member.size_bytes
-        files[member.block_id] += number
+class Member(NamedTuple):
+    """A unit's place in a block. ``told``: DBS is told of the block, or will be; ``shared``: others write into the dataset."""
+
+    pk: int
+    unit_id: int
+    block_id: uuid.UUID
+    dataset_id: int
+    done: bool
+    size_bytes: int
+    dataset: str
+    block: str
+    told: bool
+    shared: bool
+
+
+_MEMBERS = """
+SELECT member.id, member.unit_id, block.id, dataset.id, member.done, member.size_bytes, dataset.name, block.dbs_block_name,
+  block.dbs_block_closed OR EXISTS (SELECT FROM effects WHERE block_id = block.id AND kind = %(registration)s),
+  EXISTS (SELECT FROM output_datasets other WHERE other.name = dataset.name AND other.id <> dataset.id)
+FROM block_work_units member JOIN processing_blocks block ON block.id = member.block_id
+JOIN output_datasets dataset ON dataset.id = member.dataset_id
+WHERE member.unit_id = ANY(%(units)s) ORDER BY dataset.name, member.id
+"""
+
+
+def members_of(unit_ids: Iterable[int]) -> list[Member]:
+    """By the names of their datasets."""
     with connection.cursor() as cursor:
-        cursor.execute(
-            "UPDATE block_work_units m SET done = true, size_bytes = v.size_bytes"
-            " FROM unnest(%s::bigint[], %s::bigint[]) AS v (id, size_bytes) WHERE m.id = v.id",
-            [[member.pk for member, _, _ in done], [size_bytes for _, _, size_bytes in done]],
-        )
-        cursor.execute(
-            "UPDATE processing_blocks b SET planned_bytes = b.planned_bytes + v.more, updated_at = %(now)s,"
-            " first_file_at = CASE WHEN v.files > 0 THEN COALESCE(b.first_file_at, %(now)s) ELSE b.first_file_at END"
-            " FROM unnest(%(ids)s::uuid[], %(more)s::bigint[], %(files)s::bigint[]) AS v (id, more, files) WHERE b.id = v.id",
-            {"now": clock.now(), "ids": list(more), "more": list(more.values()), "files": [files[pk] for pk in more]},
-        )
+        cursor.execute(_MEMBERS, {"units": list(unit_ids), "registration": EffectKind.DBS_BLOCK})
+        return [Member(*row) for row in cursor.fetchall()]
+
+
+#: One statement; none of its parts reads what another writes.
+_DONE = """
+WITH files AS (
+  INSERT INTO output_files (
+    lfn, dataset_id, block_id, unit_id, rse, size_bytes, adler32, events, lumis, parents, rule_id, validity, created_at)
+  SELECT file.*, '', %(valid)s, %(now)s FROM unnest(
+    %(lfn)s::text[], %(dataset_id)s::bigint[], %(block_id)s::uuid[], %(unit_id)s::bigint[], %(rse)s::text[],
+    %(size_bytes)s::bigint[], %(adler32)s::text[], %(events)s::bigint[], %(lumis)s::jsonb[], %(parents)s::jsonb[]) file
+  ON CONFLICT DO NOTHING),
+members AS (
+  UPDATE block_work_units m SET done = true, size_bytes = v.size_bytes
+  FROM unnest(%(members)s::bigint[], %(sizes)s::bigint[]) AS v (id, size_bytes) WHERE m.id = v.id)
+UPDATE processing_blocks b SET planned_bytes = b.planned_bytes + v.more, updated_at = %(now)s,
+  first_file_at = CASE WHEN v.files > 0 THEN COALESCE(b.first_file_at, %(now)s) ELSE b.first_file_at END
+FROM unnest(%(blocks)s::uuid[], %(more)s::bigint[], %(files)s::bigint[]) AS v (id, more, files) WHERE b.id = v.id
+"""
+
+
+def members_done(done: Sequence[tuple[Member, Sequence[MergedFile]]]) -> None:
+    """Store the files that members have brought, unless they are there; their blocks' sums change by what that differs from the
+    estimates. Nobody else changes members of a workflow meanwhile; the blocks are locked from now on."""
+    more, number = Counter[uuid.UUID](), Counter[uuid.UUID]()
+    sizes = [sum(file.size_bytes for file in files) for _, files in done]
+    for (member, files), size_bytes in zip(done, sizes, strict=True):
+        more[member.block_id] += size_bytes - member.size_bytes
+        number[member.block_id] += len(files)
+    rows = [(member, file) for member, files in done for file in files]
+    values: dict[str, Any] = {
+        "members": [member.pk for member, _ in done], "sizes": sizes, "now": clock.now(), "valid": Validity.VALID,
+        "blocks": list(more), "more": list(more.values()), "files": [number[pk] for pk in more],
+        **{name: [getattr(member, name) for member, _ in rows] for name in ("dataset_id", "block_id", "unit_id")},
+        **{name: [getattr(file, name) for _, file in rows] for name in ("lfn", "rse", "size_bytes", "adler32", "events")},
+        **{name: [json.dumps(getattr(file, name)) for _, file in rows] for name in ("lumis", "parents")},
+    }  # fmt: skip
+    with connection.cursor() as cursor:
+        cursor.execute(_DONE, values)
 
 
 def blocks_seal(*, workflow_id: uuid.UUID) -> int:
@@ -274,17 +325,17 @@ def _complete(block: ProcessingBlock, parents: Sequence[str]) -> list[Wish]:
     blocks_become(still_open, BlockStatus.COMPLETE, origin_rse=origin["rse"] if origin else "")
     effects_gathered(block.pk)
     attached = list(block.effects.filter(kind=EffectKind.RUCIO_FILES).values_list("key", flat=True))
-    closed = Wish(EffectKind.RUCIO_BLOCK_CLOSE, block.pk, attached, block)
-    registered = Wish(EffectKind.DBS_BLOCK, block.pk, [*attached, *parents], block)
+    closed = Wish(EffectKind.RUCIO_BLOCK_CLOSE, block.pk, attached, block.pk)
+    registered = Wish(EffectKind.DBS_BLOCK, block.pk, [*attached, *parents], block.pk)
     placement, both = placement_of(block), [closed.key, registered.key]
     no_tape = {} if placement.tape else {"no_tape": f"none is wanted: placement of {placement}"}
-    wishes = [closed, registered, Wish(EffectKind.RUCIO_TAPE, block.pk, both, block, payload=no_tape)]
+    wishes = [closed, registered, Wish(EffectKind.RUCIO_TAPE, block.pk, both, block.pk, payload=no_tape)]
     if placement.disk_expression:
         placed = {name: getattr(placement, f"disk_{name}") for name in ("expression", "copies", "days", "activity")}
         wishes.append(Wish(EffectKind.RUCIO_DISK, block.dataset_id, both, payload={"dataset_id": block.dataset_id, **placed}))
     if conf().source_block_rule and block.files.values("rse").distinct().count() == 1:
         protected = list(block.effects.filter(kind=EffectKind.RUCIO_PROTECT).values_list("key", flat=True))
-        wishes.append(Wish(EffectKind.RUCIO_SOURCE_BLOCK, block.pk, [closed.key, *protected], block))
+        wishes.append(Wish(EffectKind.RUCIO_SOURCE_BLOCK, block.pk, [closed.key, *protected], block.pk))
     log.info("block complete", block=block.dbs_block_name, work_units=block.total_work_units)
     return wishes
 

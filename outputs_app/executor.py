@@ -8,18 +8,22 @@ request in the transaction that records it (ADR 0064).
 
 from __future__ import annotations
 
+import json
 import random
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from functools import reduce
+from itertools import islice
 from operator import or_
+from typing import Any
 
 import structlog
-from django.db import OperationalError, transaction
-from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db import OperationalError, connection, transaction
+from django.db.models import BooleanField, F, QuerySet
+from django.db.models.expressions import RawSQL
 from structlog.contextvars import bound_contextvars
 
 from outputs_app.effects import HANDLERS, Result
@@ -81,18 +85,43 @@ def effects_run_due(*, owner: str, limit: int = 100) -> None:
                 _run_unless_locked(effect)
 
 
-def due_effects() -> QuerySet[Effect]:
-    """Pending and due, or claimed by somebody who went silent; of the request's present epoch, with every dependency settled.
+#: Pending and due, or claimed by somebody who went silent.
+_FREE = f"""
+(effects.state = '{EffectState.PENDING}' AND effects.next_attempt_at <= {{now}}
+  OR effects.state = '{EffectState.CLAIMED}' AND effects.claim_expires_at < {{now}})"""
+#: Whether there is any, told by the beginnings of two indexes, however many wait.
+_ANY = f"""
+SELECT (SELECT min(next_attempt_at) FROM effects WHERE state = '{EffectState.PENDING}') <= {{now}}
+  OR (SELECT min(claim_expires_at) FROM effects WHERE state = '{EffectState.CLAIMED}') < {{now}}"""  # noqa: S608  (only constants, here and below)
+#: Of the request's present epoch, with every dependency settled; one at a time per block: DBS's guards look before they write
+#: (``wms2.adapters.dbs``). Blocks that are busy are few and read once, whatever waits.
+_DUE = f"""{_FREE}
+AND EXISTS (SELECT FROM requests WHERE requests.id = effects.request_id AND requests.epoch = effects.epoch)
+AND NOT EXISTS (
+  SELECT FROM effects_depends_on JOIN effects first ON first.id = to_effect_id
+  WHERE from_effect_id = effects.id AND first.state NOT IN ({", ".join(f"'{state}'" for state in SETTLED_EFFECT)}))
+AND (effects.block_id IS NULL OR effects.block_id NOT IN (
+  SELECT busy.block_id FROM effects busy
+  WHERE busy.block_id IS NOT NULL AND busy.state = '{EffectState.CLAIMED}' AND busy.claim_expires_at >= {{now}}))"""  # noqa: S608
+_OLDEST = f"""
+SELECT id, block_id FROM effects WHERE kind = ANY(%(kinds)s) AND id <> ALL(%(passed)s)
+AND (block_id IS NULL OR block_id <> ALL(%(locked)s)) AND {_DUE} ORDER BY next_attempt_at, id LIMIT {LOOKED_AT}
+"""  # noqa: S608
+#: Looked at again under the locks: two claims of one block may have been chosen at the same moment.
+_TAKE = f"""
+WITH mine AS (
+  SELECT id FROM effects WHERE id = ANY(%(chosen)s) AND (block_id IS NULL OR block_id = ANY(%(held)s)) AND {_DUE}
+  FOR NO KEY UPDATE SKIP LOCKED)
+UPDATE effects SET state = '{EffectState.CLAIMED}', claimed_by = %(owner)s, claim_expires_at = %(until)s,
+  claim_epoch = claim_epoch + 1, attempts = attempts + 1
+FROM mine WHERE effects.id = mine.id RETURNING effects.id
+"""  # noqa: S608
 
-    One at a time per block: DBS's guards look before they write (``wms2.adapters.dbs``). Kinds of a later release are left to its
-    workers.
-    """
-    now = clock.in_sql()
-    free = Q(state=EffectState.PENDING, next_attempt_at__lte=now) | Q(state=EffectState.CLAIMED, claim_expires_at__lt=now)
-    busy = Effect.objects.filter(block=OuterRef("block"), state=EffectState.CLAIMED, claim_expires_at__gte=now)
-    first = Effect.depends_on.through.objects.filter(from_effect_id=OuterRef("pk"))
-    waiting = first.exclude(to_effect__state__in=SETTLED_EFFECT)
-    return Effect.objects.filter(free, ~Exists(waiting), ~Exists(busy), epoch=F("request__epoch"), kind__in=list(HANDLERS))
+
+def due_effects() -> QuerySet[Effect]:
+    """Those that a worker may claim now. Kinds of a later release are left to its workers."""
+    due = RawSQL(_DUE.format(now=clock.in_plain_sql()), (), BooleanField())  # noqa: S611
+    return Effect.objects.filter(due, kind__in=list(HANDLERS))
 
 
 def effects_claim(*, owner: str, most: int) -> list[Effect]:
@@ -100,41 +129,41 @@ def effects_claim(*, owner: str, most: int) -> list[Effect]:
     passed over."""
     passed: set[int] = set()
     locked: set[uuid.UUID] = set()
-    while True:
-        rows = due_effects().exclude(pk__in=passed).exclude(block__in=locked).order_by("next_attempt_at", "id")
-        oldest: dict[object, Effect] = {}
-        for effect in rows.only("pk", "block_id")[:LOOKED_AT]:
-            oldest.setdefault(effect.pk if effect.block_id is None else effect.block_id, effect)
-        chosen = list(oldest.values())[:most]
-        if not chosen:
-            return []
+    while chosen := _oldest(most, passed, locked):
         with transaction.atomic():
-            blocks = {effect.block_id for effect in chosen if effect.block_id is not None}
-            taken = ProcessingBlock.objects.select_for_update(skip_locked=True, no_key=True).filter(pk__in=blocks)
+            blocks = {block_id for block_id in chosen.values() if block_id is not None}
+            taken = ProcessingBlock.objects.select_for_update(skip_locked=True, no_key=True).filter(pk__in=blocks).order_by()
             held = set(taken.values_list("pk", flat=True))
-            # looked at again under the locks: two claims of one block may have been chosen at the same moment
-            mine = due_effects().filter(Q(block=None) | Q(block__in=held), pk__in=[effect.pk for effect in chosen])
-            mine = mine.select_related("block__dataset", "request", "unit").order_by("next_attempt_at", "id")
-            claimed = list(mine.select_for_update(skip_locked=True, of=("self",)))
-            if claimed:
-                _take(claimed, owner)
-                return claimed
+            values = {"chosen": list(chosen), "held": list(held), "owner": owner, "until": lease_end()}
+            if mine := [pk for (pk,) in _rows(_TAKE, values)]:
+                claimed = Effect.objects.filter(pk__in=mine).select_related("block__dataset", "request", "unit")
+                return _waited(list(claimed.order_by("next_attempt_at", "id")))
         locked |= blocks - held
-        passed |= {effect.pk for effect in chosen}
+        passed |= chosen.keys()
+    return []
 
 
-def _take(effects: Sequence[Effect], owner: str) -> None:
-    now, until = clock.now(), lease_end()
+def _oldest(most: int, passed: Collection[int], locked: Collection[uuid.UUID]) -> dict[int, uuid.UUID | None]:
+    """So many effects with their blocks, of each block one. Mostly nothing is to be done at all, and that is told at once."""
+    if _rows(_ANY, {}) != [(True,)]:
+        return {}
+    oldest: dict[object, tuple[int, uuid.UUID | None]] = {}
+    for pk, block_id in _rows(_OLDEST, {"kinds": list(HANDLERS), "passed": list(passed), "locked": list(locked)}):
+        oldest.setdefault(block_id or pk, (pk, block_id))
+    return dict(islice(oldest.values(), most))
+
+
+def _rows(statement: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement.format(now=clock.in_plain_sql()), values)
+        return list(cursor.fetchall())
+
+
+def _waited(effects: list[Effect]) -> list[Effect]:
+    now = clock.now()
     for effect in effects:
         POOL_WAIT_SECONDS.labels(QUEUE).observe(max(0.0, (now - effect.next_attempt_at).total_seconds()))
-    changes = {"claim_epoch": F("claim_epoch") + 1, "attempts": F("attempts") + 1}
-    Effect.objects.filter(pk__in=[effect.pk for effect in effects]).update(
-        state=EffectState.CLAIMED, claimed_by=owner, claim_expires_at=until, **changes
-    )
-    for effect in effects:
-        effect.state, effect.claimed_by, effect.claim_expires_at = EffectState.CLAIMED, owner, until
-        effect.claim_epoch += 1
-        effect.attempts += 1
+    return effects
 
 
 def _give_back(effects: Sequence[Effect]) -> None:
@@ -204,29 +233,36 @@ def _run(effect: Effect) -> None:
         crash_point(f"{effect.kind}.recorded")
 
 
+#: If the claim is still ours. Tells whether more is to come of its block.
+_SUCCEED = f"""
+UPDATE effects SET state = '{EffectState.DONE}', result = %(result)s, done_at = {{now}}, last_error = '', claimed_by = '',
+  claim_expires_at = NULL
+WHERE id = %(id)s AND claim_epoch = %(claim_epoch)s AND state = '{EffectState.CLAIMED}'
+RETURNING EXISTS (
+  SELECT FROM processing_blocks
+  WHERE id = effects.block_id AND status IN ('{BlockStatus.OPEN}', '{BlockStatus.COMPLETE}'))"""  # noqa: S608
+
+
 def _record_success(effect: Effect, result: Result) -> None:
-    with transaction.atomic():
-        if not _close_claim(effect, state=EffectState.DONE, result=result, done_at=clock.in_sql(), last_error=""):
-            return
-        HANDLERS[effect.kind].record(effect, result)
-        if effect.kind not in (*TAKING_BACK, *REPORTS, EffectKind.BLOCK_VALIDATE):
-            manifest_renew(request_id=effect.request_id)
-        if not _block_goes_on(effect):
-            wake([effect.request_id], "effect done")
-    EFFECTS_TOTAL.labels(effect.kind, "done").inc()
-    log.info("effect done", effect=effect.key, attempts=effect.attempts)
-
-
-def _block_goes_on(effect: Effect) -> bool:
-    """Whether the life cycle has nothing to do with this success, because the block's last effect is still to come.
+    """The life cycle has nothing to do with it while the block's last effect is still to come.
 
     That is its tape rule, which an OPEN block is yet to ask for and a COMPLETE one has asked for. It cannot be claimed before
     this success is committed (one effect of a block at a time), so what is not told here is told then. An error that was told is
     told to be over.
     """
-    if effect.block_id is None or effect.kind == EffectKind.RUCIO_TAPE or effect.last_error:
-        return False
-    return ProcessingBlock.objects.filter(pk=effect.block_id, status__in=(BlockStatus.OPEN, BlockStatus.COMPLETE)).exists()
+    with transaction.atomic():
+        values = {"id": effect.pk, "claim_epoch": effect.claim_epoch, "result": json.dumps(result)}
+        closed = _rows(_SUCCEED, values)
+        if not closed:
+            _dropped(effect)
+            return
+        HANDLERS[effect.kind].record(effect, result)
+        if effect.kind not in (*TAKING_BACK, *REPORTS, EffectKind.BLOCK_VALIDATE):
+            manifest_renew(request_id=effect.request_id)
+        if closed != [(True,)] or effect.kind in (*TAKING_BACK, EffectKind.RUCIO_TAPE) or effect.last_error:
+            wake([effect.request_id], "effect done")
+    EFFECTS_TOTAL.labels(effect.kind, "done").inc()
+    log.info("effect done", effect=effect.key, attempts=effect.attempts)
 
 
 def _record_portion(effect: Effect, waits_for: str = "", seconds: float = 0.0) -> None:
@@ -288,8 +324,12 @@ def _close_claim(effect: Effect, **values: object) -> bool:
     """Write the outcome if the claim is still ours; a newer claim has made or will make the call itself."""
     if still_claimed(effect).update(claimed_by="", claim_expires_at=None, **values):
         return True
-    log.warning("result of an older claim dropped", effect=effect.key, claim_epoch=effect.claim_epoch)
+    _dropped(effect)
     return False
+
+
+def _dropped(effect: Effect) -> None:
+    log.warning("result of an older claim dropped", effect=effect.key, claim_epoch=effect.claim_epoch)
 
 
 def _tell_block(effect: Effect, error: ServiceError) -> None:

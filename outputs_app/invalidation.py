@@ -15,7 +15,8 @@ from datetime import timedelta
 from typing import Any
 
 import structlog
-from django.db.models import Case, Count, F, Q, Sum, When
+from django.db import connection
+from django.db.models import Count, Q, Sum
 from django.db.models.fields.json import KT
 
 from outputs_app.asking import Wish, effect_ask, effects_ask
@@ -59,21 +60,25 @@ def manifest_ask(*, request_id: uuid.UUID, request_epoch: int) -> None:
     effect_ask(Wish(EffectKind.INVALIDATION_MANIFEST, request_id), request_id=request_id, request_epoch=request_epoch)
 
 
+_RENEW = """
+UPDATE effects SET next_attempt_at = CASE WHEN state = %(claimed)s THEN {now} + %(writing)s ELSE {now} END, state = %(pending)s,
+  claim_epoch = claim_epoch + 1, claimed_by = '', claim_expires_at = NULL
+WHERE key = %(key)s AND state IN (%(claimed)s, %(done)s)
+"""
+
+
 def manifest_renew(*, request_id: uuid.UUID) -> None:
     """Something was registered or protected after the manifest was asked for: have it written again.
 
     In the transaction that records it. A writing that is under way has not seen it: its result does not count, and the next one
     comes when it is over.
     """
-    now, held = clock.in_sql(), Q(state=EffectState.CLAIMED)
-    rows = Effect.objects.filter(key=Wish(EffectKind.INVALIDATION_MANIFEST, request_id).key)
-    rows.filter(held | Q(state=EffectState.DONE)).update(
-        state=EffectState.PENDING,
-        next_attempt_at=Case(When(held, then=now + timedelta(seconds=WRITING_SECONDS)), default=now),
-        claim_epoch=F("claim_epoch") + 1,
-        claimed_by="",
-        claim_expires_at=None,
-    )
+    values: dict[str, Any] = {
+        "key": Wish(EffectKind.INVALIDATION_MANIFEST, request_id).key, "writing": timedelta(seconds=WRITING_SECONDS),
+        "pending": EffectState.PENDING, "claimed": EffectState.CLAIMED, "done": EffectState.DONE,
+    }  # fmt: skip
+    with connection.cursor() as cursor:
+        cursor.execute(_RENEW.format(now=clock.in_plain_sql()), values)
 
 
 def invalidation_asked(*, request_id: uuid.UUID, request_epoch: int) -> bool:
@@ -175,7 +180,7 @@ def parts_ask(*, parts: Parts, request_id: uuid.UUID, request_epoch: int, lost: 
         whole = block.pk in parts.whole
         of = hashlib.sha256(f"{keys} {whole}".encode()).hexdigest()[:16]
         payload = {"files": keys, "whole": whole, **({"lost": True} if lost else {})}
-        wishes.append(Wish(EffectKind.FILES_INVALIDATE, f"{block.pk}:{of}", block=block, payload=payload))
+        wishes.append(Wish(EffectKind.FILES_INVALIDATE, f"{block.pk}:{of}", block_id=block.pk, payload=payload))
     asked = effects_ask(wishes=wishes, request_id=request_id, request_epoch=request_epoch)
     discarded = Effect.objects.filter(key__in=asked, state=EffectState.DISCARDED)
     discarded.update(state=EffectState.PENDING, done_at=None, next_attempt_at=clock.now())  # now it is asked for again

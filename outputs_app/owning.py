@@ -123,7 +123,7 @@ def names_lock(names: Collection[str]) -> list[OwnedDataset]:
     return list(OwnedDataset.objects.select_for_update().filter(name__in=names).order_by("name"))
 
 
-def lumis_refuse_twice(*, dataset: OutputDataset, lumis: Sequence[Lumis]) -> None:
+def lumis_refuse_twice(*, dataset_id: int, name: str, lumis: Sequence[Lumis]) -> None:
     """New files may bring no lumi that a valid file of another request has in the same dataset.
 
     Lumis are split over files within one request, so its own are not looked at. For shared datasets, locked by ``names_lock``.
@@ -133,7 +133,7 @@ def lumis_refuse_twice(*, dataset: OutputDataset, lumis: Sequence[Lumis]) -> Non
     """
     new = {(run, lumi) for file in lumis for run, pairs in file.items() for lumi, _ in pairs}
     runs = sorted({run for run, _ in new})
-    others = OutputFile.objects.filter(dataset__name=dataset.name, validity=Validity.VALID).exclude(dataset=dataset)
+    others = OutputFile.objects.filter(dataset__name=name, validity=Validity.VALID).exclude(dataset=dataset_id)
     for lfn, held, owner in (
         others.filter(lumis__has_any_keys=runs).values_list("lfn", "lumis", "dataset__workflow__request_id").iterator(2000)
     ):
@@ -141,6 +141,6 @@ def lumis_refuse_twice(*, dataset: OutputDataset, lumis: Sequence[Lumis]) -> Non
         if twice:
             run, lumi = twice[0]
             raise LedgerViolation(
-                f"{dataset.name}: {run}:{lumi} is valid already in {lfn} of {owner}; {len(twice)} lumis of that file would be"
+                f"{name}: {run}:{lumi} is valid already in {lfn} of {owner}; {len(twice)} lumis of that file would be"
                 " there twice: invalidate the outputs of one of the two requests, or abort this one"
             )

@@ -10,25 +10,24 @@ from __future__ import annotations
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db import connection
+from django.db.models import QuerySet
 
 from outputs_app.asking import Wish, effects_ask, effects_widen
-from outputs_app.blocks import block_give_up, blocks_advance, members_done
+from outputs_app.blocks import Member, block_give_up, blocks_advance, members_done, members_of
 from outputs_app.models import (
     AFTERWARDS,
     OPEN_EFFECT,
     SETTLED_EFFECT,
     BlockStatus,
-    BlockWorkUnit,
     Effect,
     EffectKind,
     EffectState,
     OutputDataset,
-    OutputFile,
     ProcessingBlock,
 )
 from outputs_app.owning import lumis_refuse_twice, names_lock
@@ -62,7 +61,7 @@ def units_register(*, request_id: uuid.UUID, request_epoch: int, outputs: Sequen
     """
     known = _known(outputs)
     refused: dict[int, LedgerViolation] = {}
-    done: list[tuple[BlockWorkUnit, UnitOutputs, list[MergedFile]]] = []
+    done: list[tuple[Member, list[MergedFile]]] = []
     for unit in outputs:
         members = known.members[unit.unit_id]
         try:
@@ -71,20 +70,18 @@ def units_register(*, request_id: uuid.UUID, request_epoch: int, outputs: Sequen
             refused[unit.unit_id] = error
             continue
         known.files.update(_contents(unit))  # no other unit may bring them
-        done += [(member, unit, [f for f in unit.files if f.dataset == name]) for name, member in members.items()]
-    OutputFile.objects.bulk_create(
-        [_file_row(member, unit, file) for member, unit, files in done for file in files], ignore_conflicts=True
-    )
-    units: dict[ProcessingBlock, list[int]] = defaultdict(list)
-    for member, unit, files in done:
+        done += [(member, [f for f in unit.files if f.dataset == name]) for name, member in members.items()]
+    units: dict[uuid.UUID, list[int]] = defaultdict(list)
+    for member, files in done:
         if files and not member.done:
-            units[member.block].append(unit.unit_id)
-    members_done([(member, len(files), sum(file.size_bytes for file in files)) for member, _, files in done])
+            units[member.block_id].append(member.unit_id)
+    members_done(done)
     # after this, which locks the blocks
-    widened = effects_widen(units={block.pk: ids for block, ids in units.items()}, request_epoch=request_epoch) if units else ()
-    wishes = _registrations({block: ids for block, ids in units.items() if block.pk not in widened})
-    effects_ask(wishes=wishes, request_id=request_id, request_epoch=request_epoch)
-    return Registered(refused, frozenset(member.block_id for member, _, _ in done), bool(wishes))
+    widened = effects_widen(units=units, request_epoch=request_epoch) if units else ()
+    wishes = _registrations({block_id: ids for block_id, ids in units.items() if block_id not in widened})
+    asked = effects_ask(wishes=wishes, request_id=request_id, request_epoch=request_epoch)
+    due = any(not wish.wait_seconds and asked[wish.key].state == EffectState.PENDING for wish in wishes)
+    return Registered(refused, frozenset(member.block_id for member, _ in done), due)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,44 +90,33 @@ class Registered:
 
     ``refused``: unit id -> why, for units of which nothing was written: a file for a dataset the unit does not belong to, a known
     LFN with other content, files that are parents of each other, lumis that another request's valid file has in the dataset, or
-    a block that is registered already. ``blocks``: those of the others. ``asked``: whether there are new effects.
+    a block that is registered already. ``blocks``: those of the others. ``due``: whether effects that were asked for are due
+    now; what is gathered is due later.
     """
 
     refused: Mapping[int, LedgerViolation]
     blocks: frozenset[uuid.UUID]
-    asked: bool
+    due: bool
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
     """What the outputs of some units are compared with."""
 
-    members: Mapping[int, Mapping[str, BlockWorkUnit]]  # unit -> name of the dataset -> its place there
-    told: frozenset[uuid.UUID]  # blocks that DBS is told of, or will be
-    shared: frozenset[str]  # datasets that other requests write into
-    files: dict[str, Content] = field(default_factory=dict)
+    members: Mapping[int, Mapping[str, Member]]  # unit -> name of the dataset -> its place there
+    files: dict[str, Content]
 
 
 def _known(outputs: Sequence[UnitOutputs]) -> _Known:
-    members: dict[int, dict[str, BlockWorkUnit]] = {unit.unit_id: {} for unit in outputs}
-    rows = BlockWorkUnit.objects.filter(unit_id__in=members).select_related("block", "dataset").order_by("dataset__name", "id")
-    asked = Effect.objects.filter(kind=EffectKind.DBS_BLOCK, block=OuterRef("block"))
-    others = OutputDataset.objects.filter(name=OuterRef("dataset__name")).exclude(pk=OuterRef("dataset"))
-    told, shared = set[uuid.UUID](), set[str]()
-    for member in rows.annotate(asked=Exists(asked), shared=Exists(others)):
-        members[member.unit_id][member.dataset.name] = member
-        if member.asked or member.block.dbs_block_closed:
-            told.add(member.block_id)
-        if member.shared:
-            shared.add(member.dataset.name)
-    names_lock(shared)
-    files = OutputFile.objects.filter(lfn__in=[file.lfn for unit in outputs for file in unit.files])
-    return _Known(
-        members,
-        frozenset(told),
-        frozenset(shared),
-        {row[0]: row[1:] for row in files.values_list("lfn", "unit_id", "size_bytes", "adler32", "events")},
-    )
+    members: dict[int, dict[str, Member]] = {unit.unit_id: {} for unit in outputs}
+    for member in members_of(members):
+        members[member.unit_id][member.dataset] = member
+    if shared := {member.dataset for places in members.values() for member in places.values() if member.shared}:
+        names_lock(shared)
+    with connection.cursor() as cursor:
+        lfns = [file.lfn for unit in outputs for file in unit.files]
+        cursor.execute("SELECT lfn, unit_id, size_bytes, adler32, events FROM output_files WHERE lfn = ANY(%s)", [lfns])
+        return _Known(members, {row[0]: row[1:] for row in cursor.fetchall()})
 
 
 def _refuse(unit: UnitOutputs, known: _Known) -> None:
@@ -141,34 +127,20 @@ def _refuse(unit: UnitOutputs, known: _Known) -> None:
     for lfn, content in _contents(unit).items():
         if known.files.get(lfn, content) != content:
             raise LedgerViolation(f"{unit.unit_name}: {lfn} is already known with other content")
-    for name in sorted(members.keys() & known.shared):
-        lumis_refuse_twice(dataset=members[name].dataset, lumis=[f.lumis for f in unit.files if f.dataset == name])
+    for name, member in members.items():
+        if member.shared:
+            lumis_refuse_twice(dataset_id=member.dataset_id, name=name, lumis=[f.lumis for f in unit.files if f.dataset == name])
     _refuse_circular_parents(unit)
     for member in members.values():  # DBS takes files for a block that is registered, and leaves its counts as they were
-        if member.block_id in known.told and not member.done:
-            raise LedgerViolation(f"{unit.unit_name}: its block {member.block.dbs_block_name} is registered already")
+        if member.told and not member.done:
+            raise LedgerViolation(f"{unit.unit_name}: its block {member.block} is registered already")
 
 
 def _contents(unit: UnitOutputs) -> dict[str, Content]:
     return {file.lfn: (unit.unit_id, file.size_bytes, file.adler32, file.events) for file in unit.files}
 
 
-def _file_row(member: BlockWorkUnit, unit: UnitOutputs, file: MergedFile) -> OutputFile:
-    return OutputFile(
-        lfn=file.lfn,
-        dataset=member.dataset,
-        block=member.block,
-        unit_id=unit.unit_id,
-        rse=file.rse,
-        size_bytes=file.size_bytes,
-        adler32=file.adler32,
-        events=file.events,
-        lumis=file.lumis,
-        parents=file.parents,
-    )
-
-
-def _registrations(units: Mapping[ProcessingBlock, Sequence[int]]) -> list[Wish]:
+def _registrations(units: Mapping[uuid.UUID, Sequence[int]]) -> list[Wish]:
     """Per block: replicas, then source rules, of all units that are done now, and of those that are done soon; DBS hears of them
     with their whole block.
 
@@ -176,11 +148,11 @@ def _registrations(units: Mapping[ProcessingBlock, Sequence[int]]) -> list[Wish]
     """
     wait = conf().effect_gather_seconds
     wishes: list[Wish] = []
-    for block, ids in units.items():
+    for block_id, ids in units.items():
         first = min(ids)
-        there = Wish(EffectKind.RUCIO_BLOCK, block.pk, block=block)
-        common: dict[str, Any] = {"block": block, "unit_id": first, "payload": {"units": sorted(ids)}, "wait_seconds": wait}
-        attached = Wish(EffectKind.RUCIO_FILES, f"{block.pk}:{first}", [there.key], **common)
+        there = Wish(EffectKind.RUCIO_BLOCK, block_id, block_id=block_id)
+        common: dict[str, Any] = {"block_id": block_id, "unit_id": first, "payload": {"units": sorted(ids)}, "wait_seconds": wait}
+        attached = Wish(EffectKind.RUCIO_FILES, f"{block_id}:{first}", [there.key], **common)
         wishes += [there, attached, Wish(EffectKind.RUCIO_PROTECT, attached.of, [attached.key], **common)]
     return wishes
 

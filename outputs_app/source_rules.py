@@ -35,7 +35,7 @@ def source_rules_look() -> int:
     wishes = defaultdict[tuple[uuid.UUID, int], list[Wish]](list)
     for block in blocks:
         request = block.workflow.request
-        wishes[request.pk, request.epoch].append(Wish(EffectKind.RUCIO_UNPROTECT, block.pk, block=block))
+        wishes[request.pk, request.epoch].append(Wish(EffectKind.RUCIO_UNPROTECT, block.pk, block_id=block.pk))
     for (request_id, epoch), wanted in wishes.items():
         effects_ask(wishes=wanted, request_id=request_id, request_epoch=epoch)
     return len(blocks)

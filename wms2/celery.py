@@ -36,7 +36,7 @@ _CYCLE_SECONDS = float(os.environ.get("WMS2_CYCLE_SECONDS") or 60)
 _POLL_SECONDS = float(os.environ.get("WMS2_POLL_SECONDS") or 2)
 _REQMGR2_SECONDS = float(os.environ.get("WMS2_REQMGR2_POLL_SECONDS") or 60)
 _TICK_SECONDS = min(_CYCLE_SECONDS, _POLL_SECONDS)
-#: Whoever asks for an effect calls for it at once; this is for those that are tried again.
+#: Whoever asks for an effect calls for it at once; this is for those that are due later, or tried again.
 _EFFECTS_SECONDS = min(_CYCLE_SECONDS, 10.0)
 
 #: Jobs at sites are tended so often.

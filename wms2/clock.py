@@ -51,6 +51,11 @@ def in_sql() -> Any:
     return Now()
 
 
+def in_plain_sql() -> str:
+    """The same in a plain statement."""
+    return "statement_timestamp()"
+
+
 def skew_seconds() -> float:
     """How far this host's clock is ahead of the database's, good to half of the question's way there and back."""
     before = timezone.now()

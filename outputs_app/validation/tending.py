@@ -70,9 +70,9 @@ def validation_tend(*, workflow_id: uuid.UUID, request_id: uuid.UUID, request_ep
     rows = [BlockValidation(block=block, asked_at=now) for block in new]
     BlockValidation.objects.bulk_create(rows, ignore_conflicts=True)
     _checks_begin(rows)
-    unknown = BlockValidation.objects.filter(block__workflow_id=workflow_id, catalogues_at__isnull=True).select_related("block")
+    unknown = BlockValidation.objects.filter(block__workflow_id=workflow_id, catalogues_at__isnull=True)
     wishes = [
-        Wish(EffectKind.BLOCK_VALIDATE, f"{each.pk}:{each.generation}", block=each.block, payload={"generation": each.generation})
+        Wish(EffectKind.BLOCK_VALIDATE, f"{each.pk}:{each.generation}", block_id=each.pk, payload={"generation": each.generation})
         for each in unknown.filter(block__in=_wanted(workflow_id))
     ]
     if wishes:

@@ -172,7 +172,7 @@ def _units_account(evaluation: Evaluation, dag: DAG, settled: Sequence[Settled])
                 blocks_advance(workflow_id=dag.workflow_id, request_id=request.pk, request_epoch=request.epoch)
             if request.waiting_for == said:
                 evaluation.note(waiting_for=progress_words(dag))
-            if known.asked or blocks_due:
+            if known.due or blocks_due:
                 nudge(RUN_EFFECTS)
     crash_point("register.recorded")
     JOBS_ENDED_TOTAL.labels("well").inc(sum(jobs_judged(row.unit.jobs, 1) for row in done))

@@ -302,6 +302,15 @@ def test_effects_of_many_blocks_are_claimed_by_as_many_statements_as_one(block, 
     assert numbers[0] == numbers[1]
 
 
+def test_that_nothing_is_due_is_told_by_one_statement(block, outside) -> None:
+    outside()
+    effect(block, "later", next_attempt_at=timezone.now() + timedelta(minutes=1))
+    effect(block, "runs", state=EffectState.CLAIMED, claim_expires_at=timezone.now() + timedelta(minutes=1))
+    with CaptureQueriesContext(connection) as captured:
+        assert executor.effects_claim(owner="one", most=10) == []
+    assert len(statements(captured)) == 1
+
+
 def test_what_is_not_begun_soon_after_its_claim_goes_back_and_is_done_all_the_same(block, outside, monkeypatch) -> None:
     monkeypatch.setattr(executor, "BEGIN_SECONDS", -1.0)
     calls = outside()

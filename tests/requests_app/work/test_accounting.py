@@ -17,7 +17,8 @@ from dags_app.models import DAG, DAGHistory, DAGStatus, WorkUnit, WorkUnitState
 from dags_app.payload.contract import layout
 from dags_app.planning.specs import GenerationSpec
 from dags_app.services.submit import SUBMIT_INTENT
-from outputs_app.models import BlockWorkUnit, Effect, EffectKind, OutputFile, ProcessingBlock
+from outputs_app import services
+from outputs_app.models import BlockWorkUnit, Effect, EffectKind, EffectState, OutputFile, ProcessingBlock
 from requests_app.lease import evaluating
 from requests_app.models import EvaluationLease, Request, RequestStatus
 from requests_app.work import accounting, planner
@@ -28,6 +29,7 @@ from tests.support.rows import generation_spec, output_spec, request_row, workfl
 from tests.support.scripted.dagman import Account, NodeState, write_manifest, write_status
 from tests.support.statements import statements
 from wms2.errors import LeaseLost, LedgerViolation, StaleState
+from wms2.nudge import RUN_EFFECTS
 
 pytestmark = pytest.mark.django_db(transaction=True)
 DATASETS = 2
@@ -102,6 +104,23 @@ def test_the_number_of_statements_does_not_grow_with_the_units() -> None:
         assert_accounted(dag, units=units)
         numbers.append(len(statements(captured)))
     assert numbers[1] == numbers[2]
+
+
+@pytest.mark.parametrize("gather_seconds", [30.0, 0.0])
+def test_workers_are_told_of_effects_that_are_due_not_of_those_that_gather(gather_seconds: float, monkeypatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr("wms2.nudge._send", lambda name, args: told.append(name))
+    settings = services.conf().model_copy(update={"effect_gather_seconds": gather_seconds})
+    monkeypatch.setattr(services, "conf", lambda: settings)
+    dag = finished(3)
+    names = list(WorkUnit.objects.filter(dag=dag).order_by("index").values_list("name", flat=True))
+    hints = []
+    for number in (1, 2):
+        write_status(Path(dag.submit_dir), dict.fromkeys(names[:number], NodeState.DONE), final=False)
+        assert account_for(dag) == 1
+        hints.append(told.count(RUN_EFFECTS))
+        Effect.objects.update(state=EffectState.DONE, claim_epoch=1)
+    assert hints == ([1, 1] if gather_seconds else [1, 2]), "the first is for the block itself"
 
 
 def test_more_units_than_one_batch_are_all_accounted_once(monkeypatch: pytest.MonkeyPatch) -> None:

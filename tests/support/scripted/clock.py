@@ -33,6 +33,7 @@ class Clock:
         patch.setattr(timezone, "now", self.now)
         patch.setattr(clock, "now", self.now)
         patch.setattr(clock, "in_sql", lambda: Value(self.now(), DateTimeField()))
+        patch.setattr(clock, "in_plain_sql", lambda: f"timestamptz '{self.now().isoformat()}'")
         for model in apps.get_models():
             for field in model._meta.concrete_fields:
                 if field.default is _real_now:
