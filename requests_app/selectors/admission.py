@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import reduce
-from operator import or_
+from operator import attrgetter, or_
 from threading import Lock
 from typing import Any
 
@@ -21,6 +21,7 @@ from requests_app.admission.expected import ALL, Ended, Expected, expected_start
 from requests_app.admission.ordering import (
     LIMIT,
     TURN,
+    Cap,
     Group,
     Policy,
     Ranked,
@@ -245,16 +246,16 @@ def queued_row(request: Request) -> QueuedRow | None:
     if not _has_place(request):
         return None
     policy, state, ended = _rests_on()
-    rows = in_order(eligible(), policy, state.now)
-    found = rows.filter(pk=request.pk).values_list(*KEY, *WAITING).first()
-    if found is None:
+    rows = in_order(eligible(), policy, state.now).order_by()
+    values = rows.filter(pk=request.pk).values_list(*KEY).first()
+    if values is None:
         return None
-    key, waiting = _read(found, state.now)
+    key, waiting = key_of(*values), waiting_of(attrgetter(*WAITING)(request), state.now)
     starting, used_up = _starting(policy, state)
     groups, closed = waiting.groups(policy), shut(state, policy)
     further = (of_group(group, policy) & Q(comes_after(last)) for group, last in used_up.items())
     kept = reduce(or_, further, of_groups(closed, policy))
-    limited = {f"ahead_{index}": group for index, group in enumerate(groups) if policy.cap(group) is not None}
+    limited = {f"ahead_{index}": group for index, group in enumerate(groups) if (policy.cap(group) or Cap()) != Cap()}
     numbers = {name: Count("pk", filter=of_group(group, policy)) for name, group in limited.items()}
     counted = rows.filter(comes_before(key)).aggregate(place=Count("pk"), of_all=Count("pk", filter=~kept), **numbers)
     is_kept = bool(state.stopped) or any(group in closed or (group in used_up and used_up[group] < key) for group in groups)
@@ -284,7 +285,8 @@ def _starting(policy: Policy, state: State) -> tuple[set[Any], dict[Group, Key]]
     while not state.stopped and state.used < policy.slots:
         rows = open_groups(eligible().filter(placeable).exclude(pk__in=starting), policy, state)
         found = list(in_order(rows, policy, state.now).values_list(*KEY, *WAITING)[: policy.slots - state.used])
-        for key, waiting in (_read(values, state.now) for values in found):
+        for values in found:
+            key, waiting = key_of(*values[: len(KEY)]), waiting_of(values[len(KEY) :], state.now)
             groups = waiting.groups(policy)
             if used_up.keys().isdisjoint(groups):
                 starting.add(waiting.key)
@@ -293,11 +295,6 @@ def _starting(policy: Policy, state: State) -> tuple[set[Any], dict[Group, Key]]
         if not found:
             break
     return starting, used_up
-
-
-def _read(values: Sequence[Any], now: datetime) -> tuple[Key, Waiting]:
-    """Of the columns ``KEY`` and ``WAITING``."""
-    return key_of(*values[: len(KEY)]), waiting_of(values[len(KEY) :], now)
 
 
 def _pausing() -> Any:
