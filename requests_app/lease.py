@@ -59,16 +59,17 @@ UPDATE evaluation_leases lease SET owner = %(owner)s, epoch = lease.epoch + 1, e
 FROM chosen WHERE lease.request_id = chosen.request_id
 RETURNING lease.request_id, lease.epoch, chosen.swept, chosen.found
 """
-#: What has waited longest comes first.
+#: Due and nobody's. What has waited longest comes first.
 _FROM_DUE = """
 FROM (
-  SELECT request_id, at AS since FROM wakes
-  UNION ALL SELECT request_id, due_at FROM evaluation_leases WHERE due_at <= %(now)s) due
-JOIN evaluation_leases lease USING (request_id)
-WHERE lease.expires_at IS NULL OR lease.expires_at < %(now)s
+  SELECT request_id, at AS since FROM wakes JOIN evaluation_leases USING (request_id)
+  WHERE expires_at IS NULL OR expires_at < %(now)s
+  UNION ALL SELECT request_id, due_at FROM evaluation_leases
+  WHERE due_at <= %(now)s AND (expires_at IS NULL OR expires_at < %(now)s)) due
+GROUP BY request_id
 """
-_DUE = f"SELECT request_id {_FROM_DUE} GROUP BY request_id ORDER BY min(since) LIMIT %(limit)s"
-_COUNT_DUE = f"SELECT count(DISTINCT request_id), min(since) {_FROM_DUE}"
+_DUE = f"SELECT request_id {_FROM_DUE} ORDER BY min(since) LIMIT %(limit)s"
+_COUNT_DUE = f"SELECT count(*) OVER (), min(since) {_FROM_DUE} ORDER BY 2 LIMIT 1"
 _GIVE_BACK = """
 UPDATE evaluation_leases lease SET owner = '', expires_at = NULL, due_at = ended.due_at, found = ended.found,
   evaluated_at = CASE WHEN ended.begun THEN %(now)s ELSE lease.evaluated_at END
@@ -228,8 +229,7 @@ def evaluations_due() -> tuple[int, datetime | None]:
     """How many requests are due and evaluated by nobody, and since when the first has been."""
     with connection.cursor() as cursor:
         cursor.execute(_COUNT_DUE, {"now": timezone.now()})  # only shown
-        number, since = cursor.fetchone()
-    return number, since
+        return cursor.fetchone() or (0, None)
 
 
 @contextmanager

@@ -38,12 +38,13 @@ def expected_starts(ranked: Iterable[Ranked], state: State, policy: Policy, ende
     ahead: Counter[Group] = Counter()
     found = {}
     for row in ranked:
-        found[row.waiting.key] = _expected(row, ahead, state, policy, ended)
+        found[row.waiting.key] = expected_start(row, ahead, state, policy, ended)
         ahead.update(row.groups if row.kept else (ALL, *row.groups))
     return found
 
 
-def _expected(row: Ranked, ahead: Mapping[Group, int], state: State, policy: Policy, ended: Ended) -> Expected:
+def expected_start(row: Ranked, ahead: Mapping[Group, int], state: State, policy: Policy, ended: Ended) -> Expected:
+    """Of one. ``ahead``: how many are before it, of its groups that have a limit, and in ``ALL`` those that no limit keeps."""
     if not row.waits_for:
         return Expected(state.now, "a slot is free, and it is its turn")
     if state.stopped:

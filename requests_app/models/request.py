@@ -11,6 +11,7 @@ from django.db.models.functions import Concat, Upper
 from django.urls import reverse
 from django.utils import timezone
 
+from requests_app.admission.ordering import LIMIT
 from wms2.words import word
 
 
@@ -255,10 +256,16 @@ class Request(models.Model):
             models.Index(fields=("-created_at",), name="idx_requests_urgent", condition=Q(urgent=True)),
             models.Index(fields=("hold_code", "-created_at"), name="idx_requests_hold", condition=~Q(hold_code="")),
             models.Index(fields=("status",), name="idx_requests_non_terminal", condition=Q(status__in=EVALUATED)),
+            models.Index(  # places are counted from it alone
+                fields=("urgent",),
+                name="idx_requests_eligible",
+                condition=Q(status=RequestStatus.QUEUED, next_attempt_at__isnull=True),
+                include=("id", "priority", "queued_at", "campaign", "requestor"),
+            ),
             models.Index(
-                fields=("-urgent", "-priority", "queued_at"),
-                name="idx_requests_admission",
-                condition=Q(status=RequestStatus.QUEUED),
+                fields=("id",),
+                name="idx_requests_kept",
+                condition=Q(status=RequestStatus.QUEUED, waiting_for__startswith=LIMIT),
             ),
             models.Index(
                 fields=("next_attempt_at",),

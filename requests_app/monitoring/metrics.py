@@ -278,7 +278,7 @@ def _work() -> Iterator[Metric]:
 def _reqmgr2() -> Iterator[Metric]:
     found = reqmgr2_state()
     told = "Requests in ReqMgr2 that cannot be taken or followed"
-    yield GaugeMetricFamily("wms2_reqmgr2_problems", told, len(found.problems))
+    yield GaugeMetricFamily("wms2_reqmgr2_problems", told, found.problems.count())
     if found.age_seconds is not None:  # absent where it is not followed
         yield GaugeMetricFamily("wms2_reqmgr2_poll_age_seconds", "Since ReqMgr2 was last asked with success", found.age_seconds)
 

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Case, Count, Exists, F, OuterRef, Q, QuerySet, TextChoices, Value, When
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db.models import BooleanField, Case, Count, Exists, F, Func, OuterRef, Q, QuerySet, TextChoices, Value, When
 
 from dags_app.counts import UnitCounts, unit_counts
 from dags_app.models import WorkUnit, WorkUnitState
@@ -135,7 +136,9 @@ def requests_needing() -> QuerySet[Request]:
     listed: QuerySet[Request] = requests_listed().annotate(
         unharvested=Exists(unharvested.filter(request=OuterRef("request_name")))
     )
-    return listed.filter(pk__in=found).order_by("-urgent", held_first, "status_since", "pk")
+    # an array, because they are few: for a subquery PostgreSQL reads all requests
+    is_found = Func("pk", ArraySubquery(found), template="%(expressions)s)", arg_joiner=" = ANY(", output_field=BooleanField())
+    return listed.filter(is_found).order_by("-urgent", held_first, "status_since", "pk")
 
 
 def _unsettled() -> QuerySet[Drift]:

@@ -32,7 +32,7 @@ from requests_app.pages.errors import ErrorsOnPage, errors_on_page
 from requests_app.pages.explain import Explanation, explain
 from requests_app.pages.rounds import RoundsOnPage, rounds_on_page
 from requests_app.selectors.account import account_of
-from requests_app.selectors.admission import QueuedRow, queued_rows
+from requests_app.selectors.admission import QueuedRow, queued_row
 from requests_app.selectors.parts import SiteLeftovers, TroubledInput, harvests_of, leftovers_by_site, troubled_input
 from requests_app.selectors.requests import names_of, workflow_of
 from requests_app.selectors.workflows import WorkflowProgress, workflow_progress
@@ -187,7 +187,7 @@ def request_page(request: Request) -> RequestPage:
         ),
         depends_on=names_of(request.depends_on),
         dependents=names_of(request.dependents),
-        turn=queued_rows([request]).get(request.pk),
+        turn=queued_row(request),
     )
 
 

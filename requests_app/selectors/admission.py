@@ -6,23 +6,46 @@ import math
 import time
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import reduce
+from operator import attrgetter, or_
 from threading import Lock
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
 from dags_app.models import DAG
-from requests_app.admission.expected import ALL, Ended, Expected, expected_starts
-from requests_app.admission.ordering import LIMIT, TURN, Group, Policy, Ranked, State, Waiting, order
+from requests_app.admission.expected import ALL, Ended, Expected, expected_start, expected_starts
+from requests_app.admission.ordering import (
+    LIMIT,
+    TURN,
+    Cap,
+    Group,
+    Policy,
+    Ranked,
+    State,
+    Waiting,
+    its_turn,
+    obstacle,
+    order,
+    risen,
+    shut,
+)
 from requests_app.admission.queue import (
     ABOUT_DAG,
+    KEY,
     WAITING,
+    Key,
+    comes_after,
+    comes_before,
     eligible,
     in_groups,
     in_order,
+    key_of,
+    of_group,
+    of_groups,
     open_groups,
     policy_now,
     state_now,
@@ -35,11 +58,14 @@ from wms2.conf import Conf, conf
 
 #: Requests of the queue that are given a place; those behind them have none yet.
 MOST_PLACES = 20_000
-#: So long readers of single requests are told from one ranking of the queue, whose cost goes with its length.
+#: So long lists are told from one ranking of the queue, whose cost goes with its length, and single requests from one look at
+#: what their places rest on beside the queue.
 KEPT_SECONDS = 20.0
 #: The queue, its rows by key, and until when they are counted on; at most one.
 _kept: deque[tuple[Queue, Mapping[Any, Ranked], float]] = deque(maxlen=1)
 _ranking = Lock()
+#: Policy, how things stand, which DAGs ended, and until when they are counted on; at most one.
+_known: deque[tuple[Policy, State, Ended, float]] = deque(maxlen=1)
 #: The first in the queue, and until when it is taken for that; at most one.
 _first: deque[tuple[Any, float]] = deque(maxlen=1)
 #: Groups that are named for each limit.
@@ -91,9 +117,7 @@ class Queue:
 
     def shown(self, request: Request, row: Ranked) -> QueuedRow:
         """A request of it."""
-        expected = self.expected[row.waiting.key]
-        band = self.policy.band(urgent=request.urgent, priority=request.priority)
-        return QueuedRow(request, row.place, int(row.priority), band, expected.at, expected.basis)
+        return _shown(request, row, self.policy, self.expected[row.waiting.key])
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +130,11 @@ class QueuedRow:
     band: str = ""
     expected_start: datetime | None = None
     expected_basis: str = ""
+
+
+def _shown(request: Request, row: Ranked, policy: Policy, expected: Expected) -> QueuedRow:
+    band = policy.band(urgent=request.urgent, priority=request.priority)
+    return QueuedRow(request, row.place, int(row.priority), band, expected.at, expected.basis)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +186,7 @@ def _next_in_queue(policy: Policy, state: State, kept: Iterable[tuple[Any, float
         first = rows.filter(pk=key).first() if time.monotonic() < until else None
         if first is not None:
             return first
-    found = in_order(rows, policy, state.now).first()
+    found = rows.filter(pk__in=in_order(rows, policy, state.now).values("pk")[:1]).first()  # sorted in an index, without rows
     if found is not None:
         _first.append((found.pk, time.monotonic() + KEPT_SECONDS))
     return found
@@ -181,8 +210,8 @@ def ended_lately(policy: Policy, now: datetime) -> Ended:
 
 
 def queued_rows(requests: Iterable[Request]) -> dict[Any, QueuedRow]:
-    """Those of some requests that have a place, by key, as it was ``KEPT_SECONDS`` ago at most; no query where none is queued."""
-    wanted = [request for request in requests if request.status == RequestStatus.QUEUED and request.next_attempt_at is None]
+    """For a list: those that have a place, by key, as it was ``KEPT_SECONDS`` ago at most; no query where none is queued."""
+    wanted = [request for request in requests if _has_place(request)]
     if not wanted:
         return {}
     with _ranking:  # one ranks, and the others wait for that
@@ -204,6 +233,68 @@ def _queue_kept(wanted: Iterable[Request]) -> tuple[Queue, Mapping[Any, Ranked]]
 def _as_ranked(request: Request, rows: Mapping[Any, Ranked]) -> bool:
     row = rows.get(request.pk)
     return row is not None and (row.waiting.priority, row.waiting.urgent) == (request.priority, request.urgent)
+
+
+def _has_place(request: Request) -> bool:
+    return request.status == RequestStatus.QUEUED and request.next_attempt_at is None
+
+
+def queued_row(request: Request) -> QueuedRow | None:
+    """One that has a place, as ``queue_now`` has it, but counted by the database; no query where it is not queued. Policy, slots
+    in use and ends are those of ``KEPT_SECONDS`` ago at most.
+    """
+    if not _has_place(request):
+        return None
+    policy, state, ended = _rests_on()
+    rows = in_order(eligible(), policy, state.now).order_by()
+    values = rows.filter(pk=request.pk).values_list(*KEY).first()
+    if values is None:
+        return None
+    key, waiting = key_of(*values), waiting_of(attrgetter(*WAITING)(request), state.now)
+    starting, used_up = _starting(policy, state)
+    groups, closed = waiting.groups(policy), shut(state, policy)
+    further = (of_group(group, policy) & Q(comes_after(last)) for group, last in used_up.items())
+    kept = reduce(or_, further, of_groups(closed, policy))
+    limited = {f"ahead_{index}": group for index, group in enumerate(groups) if (policy.cap(group) or Cap()) != Cap()}
+    numbers = {name: Count("pk", filter=of_group(group, policy)) for name, group in limited.items()}
+    counted = rows.filter(comes_before(key)).aggregate(place=Count("pk"), of_all=Count("pk", filter=~kept), **numbers)
+    is_kept = bool(state.stopped) or any(group in closed or (group in used_up and used_up[group] < key) for group in groups)
+    row = Ranked(
+        waiting, counted["place"] + 1, risen(waiting, state.now, policy.aging_per_hour), groups,
+        waits_for="" if waiting.key in starting else its_turn(policy), kept=is_kept,
+    )  # fmt: skip
+    ahead = {ALL: counted["of_all"]} | {group: counted[name] for name, group in limited.items()}
+    return _shown(request, row, policy, expected_start(row, ahead, state, policy, ended))
+
+
+def _rests_on() -> tuple[Policy, State, Ended]:
+    for policy, state, ended, until in tuple(_known):
+        if time.monotonic() < until:
+            return policy, replace(state, now=timezone.now()), ended
+    policy = policy_now()
+    state = state_shown(policy)
+    ended = ended_lately(policy, state.now)
+    _known.append((policy, state, ended, time.monotonic() + KEPT_SECONDS))
+    return policy, state, ended
+
+
+def _starting(policy: Policy, state: State) -> tuple[set[Any], dict[Group, Key]]:
+    """Who would start now, as ``order`` has it, and who is the last one for which each limit is open that they use up."""
+    placeable = Q(waiting_for="") | Q(waiting_for__startswith=LIMIT) | Q(waiting_for__startswith=TURN)
+    starting, used_up = set[Any](), dict[Group, Key]()
+    while not state.stopped and state.used < policy.slots:
+        rows = open_groups(eligible().filter(placeable).exclude(pk__in=starting), policy, state)
+        found = list(in_order(rows, policy, state.now).values_list(*KEY, *WAITING)[: policy.slots - state.used])
+        for values in found:
+            key, waiting = key_of(*values[: len(KEY)]), waiting_of(values[len(KEY) :], state.now)
+            groups = waiting.groups(policy)
+            if used_up.keys().isdisjoint(groups):
+                starting.add(waiting.key)
+                state = state.after(groups, policy)
+                used_up |= {group: key for group in groups if obstacle(group, state, policy)}
+        if not found:
+            break
+    return starting, used_up
 
 
 def _pausing() -> Any:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from django.db.models import QuerySet
+
 from requests_app.models import Lease, ReqMgr2Request
 from wms2 import clock
 from wms2.conf import conf
@@ -25,11 +27,11 @@ class ReqMgr2State:
     polled_at: datetime | None
     age_seconds: float | None
     error: str
-    problems: tuple[ReqMgr2Request, ...]
+    problems: QuerySet[ReqMgr2Request]
 
 
 def reqmgr2_state() -> ReqMgr2State:
-    """Two queries."""
+    """One query, and one for the problems where they are looked at."""
     row = Lease.objects.filter(name=POLL).first()
     polled = row.heartbeat_at if row else None
     since = (polled or row.acquired_at) if row and conf().reqmgr2_follow else None
@@ -39,7 +41,5 @@ def reqmgr2_state() -> ReqMgr2State:
         polled_at=polled,
         age_seconds=max(0.0, (clock.now() - since).total_seconds()) if since else None,
         error=str(row.data.get("error", "")) if row else "",
-        problems=tuple(
-            ReqMgr2Request.objects.exclude(problem="").select_related("request").defer("request__request_data")[:MOST]
-        ),
+        problems=ReqMgr2Request.objects.exclude(problem="").select_related("request").defer("request__request_data")[:MOST],
     )

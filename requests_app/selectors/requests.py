@@ -15,7 +15,7 @@ from outputs_app.models import OutputDataset
 from outputs_app.selectors import effects_open_counts
 from requests_app.models import KeptAccount, Request, RequestGroup, RequestStatus, RequestTransition, Workflow
 from requests_app.selectors.account import account_of
-from requests_app.selectors.admission import QueuedRow, queued_rows
+from requests_app.selectors.admission import QueuedRow, queued_row
 
 #: Transitions that one answer carries, newest kept; a request that was held and released for years has more.
 MAX_TRANSITIONS = 500
@@ -98,7 +98,7 @@ def request_picture(request: Request) -> RequestPicture:
         job_success=job_success(workflow.pk) if workflow else None,
         depends_on=names_of(request.depends_on),
         dependents=names_of(request.dependents),
-        turn=queued_rows([request]).get(request.pk),
+        turn=queued_row(request),
     )
 
 

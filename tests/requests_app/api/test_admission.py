@@ -6,6 +6,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from rest_framework.test import APIClient
 
@@ -128,28 +130,51 @@ def test_the_queue_tells_bands_and_what_priorities_have_risen_to(operator: APICl
     assert rows[0]["expected_basis"] == "a slot is free, and it is its turn"
 
 
-def test_one_ranking_serves_the_readers_of_all_queued_requests_until_theirs_is_new_or_changed(
-    operator: APIClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_ranking_serves_the_readers_of_lists_until_one_of_theirs_is_new_or_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admission, "KEPT_SECONDS", 3600.0)
     read, ranked = admission.queue_now, list[object]()
     monkeypatch.setattr(admission, "queue_now", lambda: ranked.append(1) or read())
 
-    def place(request: Request) -> int:
-        return int(operator.get(f"/api/v1/requests/{request.request_name}").json()["queue"]["place"])
+    def places(*rows: Request) -> list[int | None]:
+        found = admission.queued_rows(Request.objects.in_bulk([row.pk for row in rows]).values())
+        return [found[row.pk].place if row.pk in found else None for row in rows]
 
     first, second = (request_row(S.QUEUED, priority=priority) for priority in (300, 200))
-    assert [place(first), place(second), place(first)] == [1, 2, 1]
+    assert [places(first, second), places(first)] == [[1, 2], [1]]
     assert len(ranked) == 1
     third = request_row(S.QUEUED, priority=250)
-    assert [place(third), place(second)] == [2, 3], "what is new is in its place at once, and then the others are"
+    assert places(second, third) == [3, 2], "what is new is in its place at once, and then the others are"
     assert len(ranked) == 2
-    changed = operator.patch(f"/api/v1/requests/{second.request_name}", {"priority": 400, "reason": "test"})
-    assert changed.json()["queue"]["place"] == 1, changed.content
+    Request.objects.filter(pk=second.pk).update(priority=400)
+    assert places(second) == [1]
     assert len(ranked) == 3
     Request.objects.filter(pk=first.pk).update(next_attempt_at=timezone.now() + timedelta(hours=1))
-    assert operator.get(f"/api/v1/requests/{first.request_name}").json()["queue"] is None
+    assert places(first) == [None]
     assert len(ranked) == 3, "who pauses has no place, and needs none"
+
+
+def test_the_place_of_one_request_is_counted_at_once_and_what_it_rests_on_is_read_once_for_all(
+    operator: APIClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit_set(name="max_active_dags", value=1, actor="t", reason="t")
+    running("Run3")
+    monkeypatch.setattr(admission, "KEPT_SECONDS", 3600.0)
+    first, second = (request_row(S.QUEUED, priority=priority) for priority in (300, 200))
+
+    def place(request: Request) -> tuple[int | None, int]:
+        request.refresh_from_db()
+        with CaptureQueriesContext(connection) as asked:
+            row = admission.queued_row(request)
+        return row and row.place, len(asked)
+
+    assert place(first) == (1, 8)
+    assert place(second) == (2, 2)
+    assert place(request_row(S.QUEUED, priority=250)) == (2, 2)
+    assert place(second) == (3, 2)
+    changed = operator.patch(f"/api/v1/requests/{second.request_name}", {"priority": 400, "reason": "test"})
+    assert changed.json()["queue"]["place"] == 1, changed.content
+    Request.objects.filter(pk=first.pk).update(next_attempt_at=timezone.now() + timedelta(hours=1))
+    assert place(first) == (None, 0), "who pauses has no place"
 
 
 def test_what_if_tells_who_would_start_and_who_would_move_and_changes_nothing(operator: APIClient) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
+from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from rest_framework.test import APIClient
@@ -232,11 +233,20 @@ def test_a_search_does_not_run_from_one_field_into_the_next(reader: APIClient) -
 
 def test_a_search_asks_for_the_column_as_indexes_over_it_are_made(reader: APIClient, django_assert_num_queries: Any) -> None:
     row = request_row(prep_id="BPH-1")
-    with django_assert_num_queries(3) as captured:  # the token's user, which requests have it, the page
+    with django_assert_num_queries(6) as captured:  # the token's user, which requests have it, in a transaction, the page
         assert names(reader, search="bph") == [row.request_name]
-    search = captured.captured_queries[1]["sql"]
+    setting, search = (captured.captured_queries[index]["sql"] for index in (2, 3))
+    assert setting == "SET LOCAL enable_seqscan = off"
     assert search.startswith('SELECT "requests"."id" AS "pk" FROM "requests" WHERE ')
     assert """"search_text"::text LIKE '%BPH%'""" in search
+
+
+@pytest.mark.django_db(transaction=True)
+def test_how_a_search_is_planned_holds_for_it_alone(reader: APIClient) -> None:
+    assert names(reader, search="bph") == []
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW enable_seqscan")
+        assert cursor.fetchone() == ("on",)
 
 
 def test_a_search_that_many_requests_answer_finds_all_of_them(reader: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
