@@ -172,7 +172,6 @@ class DAG(models.Model):
             ),
         )
         indexes = (
-            models.Index(fields=("workflow",), name="idx_dags_workflow"),
             models.Index(fields=("status",), name="idx_dags_status"),
             models.Index(fields=("created_at",), name="idx_dags_created"),
             models.Index(fields=("completed_at",), name="idx_dags_completed", condition=Q(completed_at__isnull=False)),
@@ -219,10 +218,7 @@ class DAGHistory(models.Model):
         db_table = "dag_history"
         ordering = ("id",)
         verbose_name_plural = "DAG history"
-        indexes = (
-            models.Index(fields=("dag",), name="idx_dag_history_dag"),
-            models.Index(fields=("created_at",), name="idx_dag_history_created"),
-        )
+        indexes = (models.Index(fields=("created_at",), name="idx_dag_history_created"),)
 
     def __str__(self) -> str:
         return f"{self.event_type} {self.from_status}->{self.to_status}"

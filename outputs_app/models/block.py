@@ -100,7 +100,6 @@ class ProcessingBlock(models.Model):
             ),
         )
         indexes = (
-            models.Index(fields=("workflow",), name="idx_processing_blocks_workflow"),
             models.Index(fields=("status",), name="idx_processing_blocks_status"),
             models.Index(fields=("workflow",), name="idx_blocks_open", condition=Q(status=BlockStatus.OPEN)),
             models.Index(fields=("created_at",), name="idx_blocks_created"),
@@ -160,10 +159,6 @@ class OutputFile(models.Model):
         constraints = (
             models.CheckConstraint(condition=Q(validity__in=Validity.values), name="output_file_validity_known"),
             models.CheckConstraint(condition=Q(size_bytes__gt=0, events__gte=0), name="output_file_counts"),
-        )
-        indexes = (
-            models.Index(fields=("block",), name="output_file_by_block"),
-            models.Index(fields=("unit",), name="output_file_by_unit"),
         )
 
     def __str__(self) -> str:

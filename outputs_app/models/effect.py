@@ -97,7 +97,6 @@ class Effect(models.Model):
             models.Index(fields=("next_attempt_at",), name="effect_due", condition=Q(state=EffectState.PENDING)),
             models.Index(fields=("claim_expires_at",), name="effect_claims", condition=Q(state=EffectState.CLAIMED)),
             models.Index(fields=("request", "state"), name="effect_open", condition=~Q(state=EffectState.DONE)),
-            models.Index(fields=("block",), name="effect_by_block"),
         )
 
     def __str__(self) -> str:
