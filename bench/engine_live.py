@@ -304,7 +304,8 @@ def worker() -> None:
     from wms2.celery import app
 
     HANDLERS.update(dict.fromkeys(EffectKind.values, Handler(lambda effect: {}, lambda effect, result: None)))
-    app.worker_main(["worker", "-E", "-Q", "celery,effects", "-c", "2", "--loglevel", "WARNING"])
+    processes = os.environ.get("WMS2_WORKER_PROCESSES", "2")
+    app.worker_main(["worker", "-E", "-Q", "celery,effects", "-c", processes, "--loglevel", "WARNING"])
 
 
 def _cpu() -> dict[str, float]:
