@@ -48,6 +48,16 @@ def costs() -> Iterator[Cost]:
     cost.backend_seconds = _cpu_seconds(backend) - before
 
 
+def repeated(step: Callable[[], object], times: int) -> list[Cost]:
+    """The costs of a step, each time that it is taken."""
+    found = []
+    for _ in range(times):
+        with costs() as cost:
+            step()
+        found.append(cost)
+    return found
+
+
 def _cpu_seconds(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICK

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from statistics import median
 
 from bench import api_load
-from bench.costs import Cost, costs
+from bench.costs import costs, repeated
 
 FACTORS = (1, 10, 100)
 ACTIVE, QUEUED, OTHERS = 3, 100, 1_000
@@ -111,11 +111,7 @@ def _cycle() -> None:
 
 
 def _median(step: Callable[[], None]) -> tuple[float, float]:
-    found: list[Cost] = []
-    for _ in range(TURNS):
-        with costs() as cost:
-            step()
-        found.append(cost)
+    found = repeated(step, TURNS)
     return median(cost.seconds for cost in found), median(cost.statements for cost in found)
 
 

@@ -19,6 +19,8 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+from bench.costs import Cost, costs
+
 ROOT = Path(__file__).resolve().parents[1]
 SIZES = (10_000, 100_000)
 SCOPE = "cms"
@@ -28,20 +30,8 @@ RSES = ("T1_US_FNAL_Disk", "T2_CH_CERN", "T2_US_Purdue")
 def main() -> None:
     """Print a table and the ratios."""
     sizes = tuple(int(n) for n in os.environ.get("BENCH_FILES", "").split(",") if n) or SIZES
-    columns = (
-        "files",
-        "seed s",
-        "import s",
-        "of db",
-        "files/s",
-        "jobs",
-        "plan s",
-        "of db",
-        "jobs/s",
-        "account s",
-        "import MB",
-        "peak MB",
-    )
+    columns = ["files", "seed s", "import s", "of db", "files/s", "jobs", "plan s", "of db", "jobs/s", "account s"]
+    columns += ["import MB", "peak MB"]
     print("".join(f"{name:>10}" for name in columns))
     results = [_measure(size) for size in sizes]
     if len(results) > 1:
@@ -115,19 +105,19 @@ def child(dataset: str) -> None:
     with evaluating(request.pk, owner="bench") as evaluation:
         if evaluation is None:
             raise SystemExit("the request is being evaluated by somebody else")
-        begun = _cpu_seconds()
-        handle_submitted(evaluation)
-        _note(result, "import", begun)
+        with costs() as cost:
+            handle_submitted(evaluation)
+        _note(result, "import", cost)
         if evaluation.request.status != RequestStatus.QUEUED:
             raise SystemExit(f"{evaluation.request.status}: {evaluation.request.hold_reason} {evaluation.request.last_error}")
         result["import_peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         evaluation.transition(RequestStatus.PLANNING, "bench")
-        begun = _cpu_seconds()
-        dag = round_plan(evaluation)
-        _note(result, "plan", begun)
-        begun = _cpu_seconds()
-        ledger_of(evaluation.request.workflow)
-        _note(result, "account", begun)
+        with costs() as cost:
+            dag = round_plan(evaluation)
+        _note(result, "plan", cost)
+        with costs() as cost:
+            ledger_of(evaluation.request.workflow)
+        _note(result, "account", cost)
     if dag is None:
         raise SystemExit("nothing was planned")
     result["jobs"] = dag.node_counts["Processing"]
@@ -136,20 +126,8 @@ def child(dataset: str) -> None:
     print(json.dumps(result))
 
 
-def _cpu_seconds() -> tuple[float, float]:
-    """Of this process, and of its database session's."""
-    from django.db import connection
-
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_backend_pid()")
-        (pid,) = cursor.fetchone()
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return time.process_time(), (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _note(result: dict[str, float], what: str, begun: tuple[float, float]) -> None:
-    own, database = (now - before for now, before in zip(_cpu_seconds(), begun, strict=True))
-    result |= {f"{what}_seconds": own + database, f"{what}_database": database}
+def _note(result: dict[str, float], what: str, cost: Cost) -> None:
+    result |= {f"{what}_seconds": cost.seconds, f"{what}_database": cost.backend_seconds}
 
 
 def _document(dataset: str) -> dict[str, Any]:

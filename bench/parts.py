@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from bench.costs import costs
+from bench.costs import costs, repeated
 from bench.dag_shapes import running_pool
 from bench.engine_live import schedds_alone, schedds_there
 from deploy.htcondor.pool import DOMAIN
@@ -61,11 +61,7 @@ def _wall(step: Callable[[], object]) -> float:
 
 
 def _cpu(step: Callable[[], object]) -> str:
-    found = []
-    for _ in range(TIMES):
-        with costs() as cost:
-            step()
-        found.append(cost)
+    found = repeated(step, TIMES)
     own, theirs = (1000 * median(values) for values in zip(*((c.worker_seconds, c.backend_seconds) for c in found), strict=True))
     return f"{own:.1f} + {theirs:.1f} ms, {median(cost.statements for cost in found):.0f} statements"
 
@@ -95,7 +91,6 @@ def _triggers() -> None:
     from tests.support.many import build
 
     build(REQUESTS)
-
     for triggers, name in (("ENABLE", "with"), ("DISABLE", "without")):
         spent = []
         for _ in range(TIMES):

@@ -21,6 +21,7 @@ from requests_app.lease import ACTOR, Evaluation
 from requests_app.lifecycle.planning import leave_planning
 from requests_app.limits import CHANGEABLE
 from requests_app.models import HoldCode, Request, RequestStatus, RequestTransition
+from requests_app.services.acting import live_dag_of
 from requests_app.states import hold_changes
 from requests_app.work.groups import PARENTS, SIBLINGS
 from wms2 import clock
@@ -143,8 +144,7 @@ def _begun_at(evaluation: Evaluation) -> datetime | None:
     """Since when its DAG has jobs, or it is ACTIVE without one; None: no job has begun. That is told when it lasts too long, and
     is over with the first one."""
     request, now, limit = evaluation.request, clock.now(), timedelta(seconds=stretched(conf().timeout_dispatch_seconds))
-    workflow = getattr(request, "workflow", None)
-    dag = evaluation.dag or (dag_live(workflow.pk) if workflow is not None else None)
+    dag = evaluation.dag or live_dag_of(request)
     if dag is None or dag.status not in LIVE_DAG or dag.began_at is not None or dag.units_done:
         alert_over(evaluation, "slow_dispatch")
         return max(request.status_since, (dag and dag.began_at) or request.status_since)
