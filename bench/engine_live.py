@@ -17,6 +17,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +30,7 @@ from typing import Any
 from bench import accounting, api_load
 from bench.costs import costs
 from bench.dag_shapes import TICKS, Process, Running, descendants, running_pool, wait_for
+from dags_app.payload.contract.layout import JOBSTATE_LOG
 from deploy.htcondor.pool import DOMAIN
 
 SIZES = {
@@ -40,6 +42,8 @@ TURNS = 9
 WORKERS = 3
 #: Until what starting costs is over.
 SETTLE_SECONDS = 10
+#: Between two looks for what DAGMans have written.
+WATCH_SECONDS = 0.2
 #: Between two questions of the client.
 PAUSE_SECONDS = 0.1
 NOT_OURS = ("SUBDAG", "SCRIPT", "RETRY", "ABORT-DAG-ON", "CATEGORY", "PRIORITY", "MAXJOBS", "INCLUDE")
@@ -246,6 +250,7 @@ def _live(base: Path, dags: Sequence[Any], token: str, size: Mapping[str, int]) 
     app.control.purge()
     paths, login = api_load._paths(), {"Authorization": f"Token {token}", "Cookie": api_load._cookie()}
     with ExitStack() as stack, ThreadPoolExecutor(1) as client:
+        readable = stack.enter_context(_watched(dags))
         for name in ("web", "verbs", "ticker", "beat"):
             stack.enter_context(api_load._process(name, settings))
         stack.enter_context(_worker(settings))
@@ -261,9 +266,10 @@ def _live(base: Path, dags: Sequence[Any], token: str, size: Mapping[str, int]) 
         passed = time.time() - begun
         load = os.getloadavg()[0]
         _told(dags)
-    late, after_dagman = zip(*_late(dags), strict=True)
+    late, after_dagman, after_line = zip(*_late(dags, readable), strict=True)
     print(f"{len(late)} units in {passed:.0f} s, {len(late) / passed:.1f}/s; load {load:.1f}; until a unit is accounted:")
-    for since, seconds in (("its PRE script's end", late), ("DAGMan has written that it is done", after_dagman)):
+    moments = {"its PRE script's end": late, "the moment in DAGMan's line": after_dagman, "that line can be read": after_line}
+    for since, seconds in moments.items():
         cuts = quantiles(seconds, n=100, method="inclusive")
         print(f"  since {since}: p50 {cuts[49]:.1f} s, p95 {cuts[94]:.1f}, p99 {cuts[98]:.1f}, longest {max(seconds):.1f}")
     each = ", ".join(f"{name} {1000 * seconds / len(late):.1f}" for name, seconds in used.items())
@@ -379,10 +385,37 @@ def _told(dags: Sequence[Any]) -> None:
     wait_for(lambda: rows.count() >= len(ended), 120)
 
 
-def _late(dags: Sequence[Any]) -> list[tuple[float, float]]:
-    """Seconds to the account of each unit: from its end, and from when DAGMan wrote it down, which it does to the second."""
+@contextmanager
+def _watched(dags: Sequence[Any]) -> Iterator[dict[tuple[Any, str], float]]:
+    """When the line of each unit that is done could be read: DAGMan writes it after the moment that it names."""
+    readable: dict[tuple[Any, str], float] = {}
+    over = threading.Event()
+
+    def watch() -> None:
+        places = {dag.pk: Path(dag.submit_dir) / JOBSTATE_LOG for dag in dags}
+        read = dict.fromkeys(places, 0)
+        while not over.wait(WATCH_SECONDS):
+            for pk, path in places.items():
+                if path.stat().st_size > read[pk]:
+                    new = path.read_bytes()[read[pk] :]
+                    new, now = new[: new.rfind(b"\n") + 1], time.time()
+                    read[pk] += len(new)
+                    lines = (line.split() for line in new.decode().splitlines())
+                    readable.update(((pk, line[1]), now) for line in lines if line[2] == "JOB_SUCCESS")
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield readable
+    finally:
+        over.set()
+        thread.join()
+
+
+def _late(dags: Sequence[Any], readable: Mapping[tuple[Any, str], float]) -> list[tuple[float, float, float]]:
+    """Seconds to the account of each unit: from its end, from the moment in DAGMan's line, which is to the second, and from when
+    that line could be read."""
     from dags_app.models import WorkUnit, WorkUnitState
-    from dags_app.payload.contract.layout import JOBSTATE_LOG
 
     late = []
     for dag in dags:
@@ -392,8 +425,8 @@ def _late(dags: Sequence[Any]) -> list[tuple[float, float]]:
         done = WorkUnit.objects.filter(dag=dag.pk, state=WorkUnitState.DONE)
         for name, done_at in done.values_list("name", "done_at"):
             if done_at is not None:
-                ended = float((place / name / "ended").read_text())
-                late.append((done_at.timestamp() - ended, done_at.timestamp() - written[name]))
+                ended, at = float((place / name / "ended").read_text()), done_at.timestamp()
+                late.append((at - ended, at - written[name], at - readable[dag.pk, name]))
     return late
 
 

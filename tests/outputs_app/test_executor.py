@@ -20,6 +20,7 @@ from outputs_app.services import effect_retry, effect_retry_now
 from outputs_app.values import Membership
 from requests_app.admission.queue import ADMISSION
 from requests_app.models import Request, RequestStatus
+from tests.support.calls import overdue
 from tests.support.faults import fault
 from tests.support.locking import paused
 from tests.support.rows import dag_row, new_block, request_row, unit_row, workflow_row
@@ -97,7 +98,7 @@ def test_an_effect_waits_for_those_it_depends_on(block: ProcessingBlock, outside
     second.depends_on.set([first])
     run()
     assert calls == ["first"]
-    Effect.objects.update(next_attempt_at=timezone.now())
+    Effect.objects.update(next_attempt_at=overdue())
     run()
     assert calls == ["first", "first", "second"]
 
@@ -107,7 +108,7 @@ def test_operators_shorten_the_pauses_while_it_runs(block, outside, monkeypatch:
     outside(*[ServiceUnavailable("rucio", "register_files", "no answer")] * 2)
     row = effect(block)
     for _ in range(2):
-        Effect.objects.update(next_attempt_at=timezone.now())
+        Effect.objects.update(next_attempt_at=overdue())
         before = timezone.now()
         run()
         row.refresh_from_db()
@@ -126,7 +127,7 @@ def test_unavailability_is_retried_on_the_schedule_and_given_up_after_days_with_
     assert row.state == EffectState.PENDING
     assert 0 < first_pause <= executor.conf().effect_backoff_seconds[0] / 2, "full jitter"
     assert "no answer" in row.last_error
-    Effect.objects.update(next_attempt_at=timezone.now(), first_failed_at=timezone.now() - timedelta(days=4))
+    Effect.objects.update(next_attempt_at=overdue(), first_failed_at=timezone.now() - timedelta(days=4))
     run()
     row.refresh_from_db()
     block.refresh_from_db()
@@ -139,7 +140,7 @@ def test_a_refusal_is_not_retried_until_a_person_says_so(block, outside) -> None
     calls = outside(ServiceRejected("rucio", "protect_files", "no such RSE", code="RSENotFound"))
     row = effect(block)
     run()
-    Effect.objects.update(next_attempt_at=timezone.now())
+    Effect.objects.update(next_attempt_at=overdue())
     run()
     row.refresh_from_db()
     assert (row.state, len(calls)) == (EffectState.REFUSED, 1)

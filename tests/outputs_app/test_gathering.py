@@ -13,6 +13,7 @@ from outputs_app.blocks import blocks_advance, blocks_seal, units_join_blocks
 from outputs_app.models import Effect, EffectKind, EffectState, OutputFile, ProcessingBlock
 from outputs_app.values import Membership, MergedFile, UnitOutputs
 from requests_app.models import RequestStatus, Workflow
+from tests.support.calls import overdue
 from tests.support.locking import paused
 from tests.support.rows import dag_row, request_row, unit_register, unit_row, workflow_row
 
@@ -51,7 +52,7 @@ def gathered() -> list[list[int]]:
 
 
 def due_now() -> None:
-    Effect.objects.filter(state=EffectState.PENDING).update(next_attempt_at=timezone.now())
+    Effect.objects.filter(state=EffectState.PENDING).update(next_attempt_at=overdue())
 
 
 def claim(*kinds: EffectKind) -> list[Effect]:

@@ -22,6 +22,7 @@ from outputs_app.placements import placement_set
 from outputs_app.values import Membership, MergedFile, UnitOutputs
 from requests_app.models import RequestStatus
 from tests.support.adapters import adapters_forget
+from tests.support.calls import overdue
 from tests.support.faults import fault
 from tests.support.rows import dag_row, request_row, unit_register, unit_row, workflow_row
 from tests.support.rucio import APPROVED_TAPE, SCOPE, did, plain_client, rucio_home
@@ -89,12 +90,12 @@ def died(effect: Effect, *, called: bool) -> None:
     assert effect in claimed
     if called:
         HANDLERS[effect.kind].call(next(row for row in claimed if row == effect))
-    Effect.objects.filter(state=EffectState.CLAIMED).update(claim_expires_at=timezone.now())
+    Effect.objects.filter(state=EffectState.CLAIMED).update(claim_expires_at=overdue())
 
 
 def run() -> dict[str, str]:
     """What is owed to Rucio, tried once more; kind -> state."""
-    Effect.objects.filter(state=EffectState.PENDING).update(next_attempt_at=timezone.now())
+    Effect.objects.filter(state=EffectState.PENDING).update(next_attempt_at=overdue())
     effects_run_due(owner="test", limit=20)
     return dict(Effect.objects.filter(kind__in=RUCIO).values_list("kind", "state"))
 
@@ -223,7 +224,7 @@ def test_one_rule_replaces_those_of_files_at_one_storage_element_also_when_its_w
     effects_run_due(owner="test", limit=20)
     before = dict(block.files.values_list("lfn", "rule_id"))
     assert all(before.values())
-    Effect.objects.filter(pk=effect.pk).update(next_attempt_at=timezone.now())
+    Effect.objects.filter(pk=effect.pk).update(next_attempt_at=overdue())
     died(effect, called=called)
     assert set(run().values()) == {"done"}
     block.refresh_from_db()
@@ -251,7 +252,7 @@ def test_a_container_is_placed_on_disk_by_one_rule_also_when_its_worker_dies(adm
     effect = Effect.objects.get(kind=EffectKind.RUCIO_DISK)
     Effect.objects.filter(pk=effect.pk).update(next_attempt_at=timezone.now() + timedelta(days=1))
     effects_run_due(owner="test", limit=20)
-    Effect.objects.filter(pk=effect.pk).update(next_attempt_at=timezone.now())
+    Effect.objects.filter(pk=effect.pk).update(next_attempt_at=overdue())
     died(effect, called=called)
     assert set(run().values()) == {"done"}
     (rule,) = admin.list_replication_rules({"scope": SCOPE, "name": block.dataset.name})
@@ -274,7 +275,7 @@ def test_source_rules_end_only_while_the_tape_rule_is_ok(admin: Any, block: Proc
     assert factory.rucio().block_rules_ok(comment_of(block.workflow.request_id)) == set()
     settle(admin, rule_ids=[block.tape_rule_id])
     assert factory.rucio().block_rules_ok(comment_of(block.workflow.request_id)) == {block.tape_rule_id}
-    Effect.objects.filter(pk=effect.pk).update(next_attempt_at=timezone.now())
+    Effect.objects.filter(pk=effect.pk).update(next_attempt_at=overdue())
     died(effect, called=called)
     assert set(run().values()) == {"done"}
     file.refresh_from_db()

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 import requests
-from django.utils import timezone
 
 from deploy.simulators import seed
 from deploy.simulators.client import Caller
 from requests_app.models import Harvest, HarvestState, RequestStatus
 from requests_app.services import request_import
+from tests.support.calls import overdue
 from tests.support.outcomes import ended, status
 from tests.support.payload_psets import pset
 from tests.support.stack import small_request, worker
@@ -77,7 +77,7 @@ def test_it_is_uploaded_when_the_server_is_back_and_the_request_did_not_wait(
             assert "HTTP 503" in row.problem
 
             down(simulators, is_down=False)
-            Harvest.objects.update(next_try_at=timezone.now())
+            Harvest.objects.update(next_try_at=overdue())
             running.wait(lambda: Harvest.objects.filter(pk=row.pk, state=HarvestState.DONE).exists(), seconds=300)
     finally:
         down(simulators, is_down=False)

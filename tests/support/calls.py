@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
+from django.utils import timezone
+
 from wms2.circuits import FAILURES, CircuitBreaker, circuits
 from wms2.errors import ServiceRejected, ServiceUnavailable
 
@@ -28,6 +32,11 @@ class Script:
         if isinstance(outcome, BaseException):
             raise outcome
         return outcome
+
+
+def overdue() -> datetime:
+    """For what shall be due at once: ``wms2.clock`` may be a few milliseconds behind the host's."""
+    return timezone.now() - timedelta(seconds=1)
 
 
 def unavailable() -> ServiceUnavailable:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import uuid
 
-from django.utils import timezone
-
 from outputs_app.blocks import blocks_advance, blocks_seal, units_join_blocks
 from outputs_app.executor import effects_run_due
 from outputs_app.models import BlockStatus, Effect, EffectState, ProcessingBlock
 from outputs_app.values import Membership, MergedFile, UnitOutputs
 from requests_app.models import RequestStatus
+from tests.support.calls import overdue
 from tests.support.rows import dag_row, generation_spec, output_spec, request_row, unit_register, unit_row, workflow_row
 
 DISK = "T2_CH_CERN"
@@ -44,5 +43,5 @@ def made_block(units: int = 2, name: str = "") -> ProcessingBlock:
 def run_effects() -> None:
     """All that is owed, due or not."""
     for _ in range(8):
-        Effect.objects.filter(state=EffectState.PENDING).update(next_attempt_at=timezone.now())
+        Effect.objects.filter(state=EffectState.PENDING).update(next_attempt_at=overdue())
         effects_run_due(owner="test", limit=20)

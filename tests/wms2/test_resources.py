@@ -14,6 +14,7 @@ from django.utils import timezone
 from outputs_app import executor
 from outputs_app.effects import Handler
 from outputs_app.models import Effect, EffectKind, EffectState
+from tests.support.calls import overdue
 from tests.support.rows import new_effect
 from wms2.adapters.caller import retry_call
 from wms2.errors import LeaseLost, NoneFree
@@ -115,7 +116,7 @@ def test_a_block_waits_for_a_slot_of_registration_and_blocks_no_worker(monkeypat
     assert row.last_error.startswith("waits for registration: 1 of 1")
 
     lease.delete()
-    Effect.objects.update(next_attempt_at=timezone.now())
+    Effect.objects.update(next_attempt_at=overdue())
     executor.effects_run_due(owner="test")
     row.refresh_from_db()
     assert (row.state, calls) == (EffectState.DONE, [row.key])

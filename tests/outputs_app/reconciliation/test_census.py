@@ -25,6 +25,7 @@ from outputs_app.models import (
 from outputs_app.reconciliation.run import comparisons_begin, comparisons_run
 from outputs_app.reconciliation.services import dataset_compare, drift_accept, drift_repair
 from tests.support.adapters import adapters_forget
+from tests.support.calls import overdue
 from tests.support.registered import made_block, run_effects
 from tests.support.rows import new_effect
 from tests.support.rucio import plain_client, rucio_home
@@ -57,7 +58,7 @@ def _block() -> ProcessingBlock:
 def counted() -> dict[str, int]:
     """What a census tells, other than zeros."""
     comparisons_begin()
-    Comparison.objects.filter(dataset=None).update(due_at=timezone.now())
+    Comparison.objects.filter(dataset=None).update(due_at=overdue())
     comparisons_run()
     row = Comparison.objects.get(dataset=None)
     assert row.last_error == ""
@@ -169,5 +170,5 @@ def test_a_rule_of_a_request_that_no_row_knows_is_told_and_those_of_others_are_n
 
 def test_what_is_being_registered_is_not_unknown(block: ProcessingBlock) -> None:
     OutputFile.objects.update(rule_id="")
-    Effect.objects.filter(kind=EffectKind.RUCIO_PROTECT).update(state=EffectState.CLAIMED, claim_expires_at=timezone.now())
+    Effect.objects.filter(kind=EffectKind.RUCIO_PROTECT).update(state=EffectState.CLAIMED, claim_expires_at=overdue())
     assert counted() == {}

@@ -29,6 +29,7 @@ from outputs_app.reconciliation.run import comparisons_run
 from outputs_app.reconciliation.services import dataset_compare, drift_accept, drift_repair
 from outputs_app.services import datasets_publish
 from tests.support.adapters import adapters_forget
+from tests.support.calls import overdue
 from tests.support.registered import DISK, made_block, run_effects
 from tests.support.rucio import SCOPE, did, plain_client, rucio_home
 from wms2.adapters import factory
@@ -244,7 +245,7 @@ def test_a_silent_service_changes_nothing_and_the_comparison_goes_on_where_it_wa
     assert (comparison.up_to_block, comparison.claim_expires_at) == (-1, None)
     assert drift(K.RULE_GONE).state == DriftState.UNSETTLED
     begun = comparison.begun_at
-    Comparison.objects.update(due_at=timezone.now())
+    Comparison.objects.update(due_at=overdue())
     comparisons_run()
     comparison.refresh_from_db()
     assert (comparison.begun_at, comparison.last_error) == (None, "") and comparison.ended_at > begun

@@ -28,6 +28,7 @@ from outputs_app.models import (
 from outputs_app.validation import ValidationProgress, catalogues, events_in_catalogue, validation_again, validation_tend
 from sites_app.models import Site, SiteRse
 from tests.support.adapters import adapters_forget
+from tests.support.calls import overdue
 from tests.support.registered import DISK, made_block, run_effects
 from tests.support.rucio import SCOPE, did, plain_client, rucio_home
 from wms2.adapters import factory
@@ -250,7 +251,7 @@ def test_an_older_look_does_not_count(block: ProcessingBlock, monkeypatch: pytes
     tended(block)
     with monkeypatch.context() as patch:
         patch.setattr(catalogues.Look, "rucio", meanwhile)
-        Effect.objects.update(next_attempt_at=timezone.now())
+        Effect.objects.update(next_attempt_at=overdue())
         effects_run_due(owner="test")
     row = BlockValidation.objects.get()
     assert (row.generation, row.catalogues_at) == (2, None)
@@ -267,7 +268,7 @@ def test_a_block_that_has_changed_meanwhile_is_looked_at_again(block: Processing
     tended(block)
     with monkeypatch.context() as patch:
         patch.setattr(catalogues.Look, "lumis", meanwhile)
-        Effect.objects.update(next_attempt_at=timezone.now())
+        Effect.objects.update(next_attempt_at=overdue())
         effects_run_due(owner="test")
     assert (BlockValidation.objects.get().catalogues_at, BlockValidation.objects.get().generation) == (None, 2)
     assert validated(block).validated == 1
@@ -296,7 +297,7 @@ def test_long_looks_take_several_turns(block: ProcessingBlock, monkeypatch: pyte
     monkeypatch.setattr(turns, "TURN_SECONDS", -1.0)
     tended(block)
     for done in (["dbs"], ["dbs", "rucio"], ["dbs", "lumis", "rucio"]):
-        Effect.objects.update(next_attempt_at=timezone.now())
+        Effect.objects.update(next_attempt_at=overdue())
         effects_run_due(owner="test", limit=1)
         effect = Effect.objects.get(kind=EffectKind.BLOCK_VALIDATE)
         assert sorted(effect.result.keys() - {"stamp"}) == done

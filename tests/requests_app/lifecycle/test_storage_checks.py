@@ -28,6 +28,7 @@ from requests_app.lifecycle import storage_checks
 from requests_app.lifecycle.storage_checks import storage_checks_run
 from requests_app.models import Request, RequestStatus
 from sites_app.models import Site, SiteRse
+from tests.support.calls import overdue
 from tests.support.rows import new_block, schedd_row
 from tests.support.site_jobs import SiteSchedd, write_sites
 from wms2.models import Wake
@@ -148,12 +149,12 @@ def test_a_storage_that_is_away_is_asked_again_and_is_no_finding(place: Place) -
     looked()
     assert SiteJob.objects.count() == 1, "not before the pause is over"
     first_pause = check.next_try_at - timezone.now()
-    StorageCheck.objects.update(next_try_at=timezone.now())
+    StorageCheck.objects.update(next_try_at=overdue())
     looked()
     assert StorageCheck.objects.get().next_try_at - timezone.now() > 1.5 * first_pause
     (place.root / "storage" / CERN).rmdir()
     (place.root / "away").rename(place.root / "storage" / CERN)
-    StorageCheck.objects.update(next_try_at=timezone.now())
+    StorageCheck.objects.update(next_try_at=overdue())
     looked()
     assert tended(block).validated == 1
 
