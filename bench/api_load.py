@@ -40,6 +40,7 @@ def main() -> None:
     """Print a table and the ratios."""
     import django
 
+    os.environ["WMS2_RATE_LIMIT_READ"] = "0"
     django.setup()
     from wms2.celery import app
 
@@ -49,7 +50,6 @@ def main() -> None:
     settings = {
         "PORT": str(port),
         "WMS2_CYCLE_SECONDS": CYCLE_SECONDS,
-        "WMS2_RATE_LIMIT_READ": "0",
         "WMS2_METRICS_ROOT": f"{os.environ['WMS2_STATE_DIR']}/bench-metrics",
     }
     seconds = float(os.environ.get("BENCH_SECONDS", SECONDS))

@@ -37,8 +37,8 @@ def dag_live(workflow_id: uuid.UUID) -> DAG | None:
 
 
 def dag_last(workflow_id: uuid.UUID) -> DAG | None:
-    """The newest DAG, live or ended; the workflow's PSets stay in the database."""
-    rows = DAG.objects.select_related("schedd__pool", "workflow").defer("workflow__psets")
+    """The newest DAG, live or ended, with its schedd."""
+    rows = DAG.objects.select_related("schedd")
     return rows.filter(workflow_id=workflow_id).order_by("-created_at", "-fence").first()
 
 

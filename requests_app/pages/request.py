@@ -34,7 +34,7 @@ from requests_app.pages.rounds import RoundsOnPage, rounds_on_page
 from requests_app.selectors.account import account_of
 from requests_app.selectors.admission import QueuedRow, queued_row
 from requests_app.selectors.parts import SiteLeftovers, TroubledInput, harvests_of, leftovers_by_site, troubled_input
-from requests_app.selectors.requests import names_of, workflow_of
+from requests_app.selectors.requests import names_about, workflow_of
 from requests_app.selectors.workflows import WorkflowProgress, workflow_progress
 from wms2.models import AuditEntry
 from wms2.words import duration, word
@@ -165,6 +165,7 @@ def request_page(request: Request) -> RequestPage:
     effects = list(_open_effects(request)[: MOST_EFFECTS + 1])
     unsettled = drift_unsettled(request.pk)
     drift = list(unsettled[: MOST_DRIFT + 1])
+    names = names_about(request)
     of_request = AuditEntry.objects.filter(target_type="request", target=request.request_name)
     return RequestPage(
         request=request,
@@ -185,8 +186,8 @@ def request_page(request: Request) -> RequestPage:
         next_versions=tuple(
             Request.objects.filter(previous_version_request=request).order_by("created_at").values_list("request_name", flat=True)
         ),
-        depends_on=names_of(request.depends_on),
-        dependents=names_of(request.dependents),
+        depends_on=names.depends_on,
+        dependents=names.dependents,
         turn=queued_row(request),
     )
 

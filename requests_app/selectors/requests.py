@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from django.db import connection
 from django.db.models import F, QuerySet
 
 from dags_app.counts import JobSuccess, UnitCounts, job_success, unit_counts
 from dags_app.models import DAG, LIVE_DAG
 from dags_app.selectors import dag_last
-from outputs_app.models import OutputDataset
 from outputs_app.selectors import effects_open_counts
 from requests_app.models import KeptAccount, Request, RequestGroup, RequestStatus, RequestTransition, Workflow
 from requests_app.selectors.account import account_of
@@ -26,6 +26,25 @@ _LISTED = (
     "next_attempt_at", "last_error", "alert_code", "alerted_at", "priority", "urgent", "campaign", "requestor", "created_at",
     "derived_by",
 )  # fmt: skip
+
+
+_NAMES = """
+SELECT ARRAY(SELECT other.request_name FROM request_dependencies d JOIN requests other ON other.id = d.to_request_id
+             WHERE d.from_request_id = r.id ORDER BY 1),
+       ARRAY(SELECT other.request_name FROM request_dependencies d JOIN requests other ON other.id = d.from_request_id
+             WHERE d.to_request_id = r.id ORDER BY 1),
+       ARRAY(SELECT o.name FROM output_datasets o JOIN workflows w ON w.id = o.workflow_id
+             WHERE w.request_name = r.request_name ORDER BY 1)
+FROM requests r WHERE r.id = %s
+"""
+
+
+class Names(NamedTuple):
+    """Requests that one depends on, those that depend on it, and its output datasets."""
+
+    depends_on: list[str]
+    dependents: list[str]
+    output_datasets: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +105,7 @@ def request_picture(request: Request) -> RequestPicture:
     workflow = workflow_of(request)
     latest = RequestTransition.objects.filter(request=request).order_by("-id")[:MAX_TRANSITIONS]
     units = unit_counts([workflow.pk])[workflow.pk] if workflow else UnitCounts()
+    names = names_about(request)
     return RequestPicture(
         request=request,
         workflow=workflow,
@@ -93,11 +113,11 @@ def request_picture(request: Request) -> RequestPicture:
         units=units,
         account=account_of(request, workflow, units) if workflow else None,
         dag=dag_last(workflow.pk) if workflow else None,
-        output_datasets=_datasets(workflow) if workflow else [],
+        output_datasets=names.output_datasets,
         effects_open=effects_open_counts(request.pk),
         job_success=job_success(workflow.pk) if workflow else None,
-        depends_on=names_of(request.depends_on),
-        dependents=names_of(request.dependents),
+        depends_on=names.depends_on,
+        dependents=names.dependents,
         turn=queued_row(request),
     )
 
@@ -118,5 +138,8 @@ def names_of(related: Any) -> list[str]:
     return list(related.order_by("request_name").values_list("request_name", flat=True))
 
 
-def _datasets(workflow: Workflow) -> list[str]:
-    return list(OutputDataset.objects.filter(workflow=workflow).order_by("name").values_list("name", flat=True))
+def names_about(request: Request) -> Names:
+    """Of what one request has to do with, in order; one query."""
+    with connection.cursor() as cursor:
+        cursor.execute(_NAMES, [request.pk])
+        return Names(*cursor.fetchone())

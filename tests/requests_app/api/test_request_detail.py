@@ -135,9 +135,9 @@ def test_one_request_costs_a_fixed_number_of_queries(
     for index in range(20):
         states.record_creation(with_input[0], actor="a", reason=str(index))
     detail(reader, with_input[0])  # counts its account
-    # the token's user, request with workflow and account, transitions, units, exclusions, DAG, datasets, effects, jobs done well
-    # and failed attempts
-    with django_assert_num_queries(12):
+    # the token's user, request with workflow and account, transitions, units, exclusions, DAG, effects, jobs done well and
+    # failed attempts, names of datasets and dependencies
+    with django_assert_num_queries(9):
         detail(reader, with_input[0])
 
 
