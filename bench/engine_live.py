@@ -79,6 +79,7 @@ def main() -> None:
             **pool.environment, "PATH": os.environ["PATH"], "WMS2_CONDOR_TOKEN_DIR": str(pool.tokens),
             "WMS2_MAX_WORK_UNITS_PER_DAG": "5000", "WMS2_JOBS_PER_WORK_UNIT": str(accounting.JOBS), "WMS2_CYCLE_SECONDS": "60",
             "WMS2_SUBMIT_ROOT": str(base / "submit"), "WMS2_SWEEP_SECONDS": "3600", "WMS2_EFFECT_GATHER_SECONDS": "30",
+            "WMS2_RATE_LIMIT_READ": "0",
         }  # fmt: skip
         import django
 
@@ -348,7 +349,11 @@ def _ask(port: int, login: Mapping[str, str], paths: Mapping[str, Sequence[str]]
         turn += 1
         for name, choices in paths.items():
             time.sleep(PAUSE_SECONDS)
-            found[name].append(api_load._get(connection, choices[turn % len(choices)], login)[1])
+            path = choices[turn % len(choices)]
+            status, took = api_load._get(connection, path, login)
+            if status != 200:
+                raise SystemExit(f"{path} was answered {status}")
+            found[name].append(took)
     return found
 
 
@@ -403,13 +408,13 @@ def _watched(dags: Sequence[Any]) -> Iterator[dict[tuple[Any, str], float]]:
                     lines = (line.split() for line in new.decode().splitlines())
                     readable.update(((pk, line[1]), now) for line in lines if line[2] == "JOB_SUCCESS")
 
-    thread = threading.Thread(target=watch)
-    thread.start()
-    try:
-        yield readable
-    finally:
-        over.set()
-        thread.join()
+    with ThreadPoolExecutor(1) as pool:
+        watching = pool.submit(watch)
+        try:
+            yield readable
+        finally:
+            over.set()
+    watching.result()
 
 
 def _late(dags: Sequence[Any], readable: Mapping[tuple[Any, str], float]) -> list[tuple[float, float, float]]:

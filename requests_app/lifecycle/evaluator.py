@@ -55,9 +55,12 @@ def evaluate_one(pk: Any, *, light: bool = False) -> None:
     Args:
         light: leave to others what may take minutes, and have it due at once.
     """
+    left_out = HEAVY if light else ()
     with evaluating(pk, owner=process_name()) as evaluation:
         if evaluation is not None:
-            look(evaluation, HEAVY if light else ())
+            look(evaluation, left_out)
+    if evaluation is not None and evaluation.request.status in left_out:
+        nudge(EVALUATE_DUE)  # whoever is called finds the lease free
 
 
 def evaluate_due(*, seconds: float) -> int:
@@ -109,7 +112,6 @@ def _steps(evaluation: Evaluation, left_out: Collection[str]) -> None:
             return
         if status in left_out:
             evaluation.again_in(0)
-            nudge(EVALUATE_DUE)
             return
         if step:  # handlers write it by rows of their own
             workflow = Workflow.objects.defer("psets").filter(request=request).first()

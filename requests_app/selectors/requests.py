@@ -142,4 +142,4 @@ def names_about(request: Request) -> Names:
     """Of what one request has to do with, in order; one query."""
     with connection.cursor() as cursor:
         cursor.execute(_NAMES, [request.pk])
-        return Names(*cursor.fetchone())
+        return Names(*(cursor.fetchone() or ([], [], [])))  # none: it has gone meanwhile

@@ -23,7 +23,7 @@ from tests.support.scene import Scene
 pytestmark = pytest.mark.django_db
 S = RequestStatus
 #: session, user; request; workflow, its standing, account, rounds (3), sites, units, DAGs; history, audit, effects (2),
-#: differences, versions, requests before and after, what it depends on, what depends on it, validation;
+#: differences, versions, names of those it depends on, of those that depend on it, and of datasets, validation;
 #: the life cycle's lease, for the dot; failures of the DAG's directory and of the workflow, these by site too
 PAGE_QUERIES = 27
 
