@@ -239,6 +239,14 @@ def _get(connection: http.client.HTTPConnection, path: str, login: Mapping[str, 
     return answer.status, time.perf_counter() - begun
 
 
+def _answered(connection: http.client.HTTPConnection, path: str, login: Mapping[str, str]) -> float:
+    """Seconds until what was asked for is there; anything else ends the bench."""
+    status, took = _get(connection, path, login)
+    if status != 200:
+        raise SystemExit(f"{path} was answered {status}")
+    return took
+
+
 def _measure(port: int, login: Mapping[str, str], paths: Mapping[str, Sequence[str]], seconds: float) -> dict[str, list[float]]:
     """Seconds of each answer by name; the clients go round over all names, so that each meets the same load."""
 
@@ -249,10 +257,7 @@ def _measure(port: int, login: Mapping[str, str], paths: Mapping[str, Sequence[s
         while time.monotonic() < deadline:
             turn += 1
             for name, choices in paths.items():
-                status, took = _get(connection, choices[turn % len(choices)], login)
-                if status != 200:
-                    raise SystemExit(f"{name} was answered {status}")
-                found[name].append(took)
+                found[name].append(_answered(connection, choices[turn % len(choices)], login))
         return found
 
     with ThreadPoolExecutor(CLIENTS) as pool:

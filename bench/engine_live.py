@@ -251,7 +251,7 @@ def _live(base: Path, dags: Sequence[Any], token: str, size: Mapping[str, int]) 
     app.control.purge()
     paths, login = api_load._paths(), {"Authorization": f"Token {token}", "Cookie": api_load._cookie()}
     with ExitStack() as stack, ThreadPoolExecutor(1) as client:
-        readable = stack.enter_context(_watched(dags))
+        seen = stack.enter_context(_watched(dags))
         for name in ("web", "verbs", "ticker", "beat"):
             stack.enter_context(api_load._process(name, settings))
         stack.enter_context(_worker(settings))
@@ -267,7 +267,7 @@ def _live(base: Path, dags: Sequence[Any], token: str, size: Mapping[str, int]) 
         passed = time.time() - begun
         load = os.getloadavg()[0]
         _told(dags)
-    late, after_dagman, after_line = zip(*_late(dags, readable), strict=True)
+    late, after_dagman, after_line = zip(*_late(dags, seen), strict=True)
     print(f"{len(late)} units in {passed:.0f} s, {len(late) / passed:.1f}/s; load {load:.1f}; until a unit is accounted:")
     moments = {"its PRE script's end": late, "the moment in DAGMan's line": after_dagman, "that line can be read": after_line}
     for since, seconds in moments.items():
@@ -349,11 +349,7 @@ def _ask(port: int, login: Mapping[str, str], paths: Mapping[str, Sequence[str]]
         turn += 1
         for name, choices in paths.items():
             time.sleep(PAUSE_SECONDS)
-            path = choices[turn % len(choices)]
-            status, took = api_load._get(connection, path, login)
-            if status != 200:
-                raise SystemExit(f"{path} was answered {status}")
-            found[name].append(took)
+            found[name].append(api_load._answered(connection, choices[turn % len(choices)], login))
     return found
 
 
@@ -391,9 +387,9 @@ def _told(dags: Sequence[Any]) -> None:
 
 
 @contextmanager
-def _watched(dags: Sequence[Any]) -> Iterator[dict[tuple[Any, str], float]]:
-    """When the line of each unit that is done could be read: DAGMan writes it after the moment that it names."""
-    readable: dict[tuple[Any, str], float] = {}
+def _watched(dags: Sequence[Any]) -> Iterator[dict[tuple[Any, str], tuple[float, float]]]:
+    """Of each unit that is done the moment in DAGMan's line, which is to the second, and when that line could be read."""
+    seen: dict[tuple[Any, str], tuple[float, float]] = {}
     over = threading.Event()
 
     def watch() -> None:
@@ -406,32 +402,29 @@ def _watched(dags: Sequence[Any]) -> Iterator[dict[tuple[Any, str], float]]:
                     new, now = new[: new.rfind(b"\n") + 1], time.time()
                     read[pk] += len(new)
                     lines = (line.split() for line in new.decode().splitlines())
-                    readable.update(((pk, line[1]), now) for line in lines if line[2] == "JOB_SUCCESS")
+                    seen.update(((pk, line[1]), (int(line[0]) + 0.5, now)) for line in lines if line[2] == "JOB_SUCCESS")
 
     with ThreadPoolExecutor(1) as pool:
         watching = pool.submit(watch)
         try:
-            yield readable
+            yield seen
         finally:
             over.set()
     watching.result()
 
 
-def _late(dags: Sequence[Any], readable: Mapping[tuple[Any, str], float]) -> list[tuple[float, float, float]]:
-    """Seconds to the account of each unit: from its end, from the moment in DAGMan's line, which is to the second, and from when
-    that line could be read."""
+def _late(dags: Sequence[Any], seen: Mapping[tuple[Any, str], tuple[float, float]]) -> list[tuple[float, float, float]]:
+    """Seconds to the account of each unit: from its end, and from the two moments of ``_watched``."""
     from dags_app.models import WorkUnit, WorkUnitState
 
     late = []
     for dag in dags:
-        place = Path(dag.submit_dir)
-        lines = [line.split() for line in (place / JOBSTATE_LOG).read_text().splitlines()]
-        written = {line[1]: int(line[0]) + 0.5 for line in lines if line[2] == "JOB_SUCCESS"}
         done = WorkUnit.objects.filter(dag=dag.pk, state=WorkUnitState.DONE)
         for name, done_at in done.values_list("name", "done_at"):
             if done_at is not None:
-                ended, at = float((place / name / "ended").read_text()), done_at.timestamp()
-                late.append((at - ended, at - written[name], at - readable[dag.pk, name]))
+                ended, at = float((Path(dag.submit_dir) / name / "ended").read_text()), done_at.timestamp()
+                written, readable = seen[dag.pk, name]
+                late.append((at - ended, at - written, at - readable))
     return late
 
 

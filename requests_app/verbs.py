@@ -24,7 +24,7 @@ from requests_app.models import (
 )
 from requests_app.selectors.drains import drain_progress
 from requests_app.selectors.parts import harvests_shown
-from requests_app.selectors.requests import names_of, release_repeated
+from requests_app.selectors.requests import names_about, release_repeated
 from requests_app.services import preview
 from requests_app.services.cases import case_remove, removal_told, remove_refused
 from requests_app.services.cleaning import clean_refused
@@ -268,8 +268,8 @@ declare(
         services.request_depend,
         told_of_each(lambda request: ["It begins when all of these have completed; one of them writes its input."]),
         (Field("depends_on", Kind.TEXTS, "names of requests; none: it begins by itself", length=150, most_items=100),),
-        depend_refused, initial=lambda request: {"depends_on": names_of(request.depends_on)}, path="depend", single=True,
-        seen=lambda request: (f"{request.status} {names_of(request.depends_on)}", request.get_status_display()),
+        depend_refused, initial=lambda request: {"depends_on": names_about(request).depends_on}, path="depend", single=True,
+        seen=lambda request: (f"{request.status} {names_about(request).depends_on}", request.get_status_display()),
     ),
     Verb(
         "restart", "Restart", "Kill and clone: the request fails, and its next version begins from nothing.",

@@ -133,11 +133,6 @@ def release_repeated(request: Request, *, actor: str, reason: str) -> bool:
     return last is not None and (last.actor, last.reason) == (actor, reason)
 
 
-def names_of(related: Any) -> list[str]:
-    """Of the requests that one depends on, or that depend on it."""
-    return list(related.order_by("request_name").values_list("request_name", flat=True))
-
-
 def names_about(request: Request) -> Names:
     """Of what one request has to do with, in order; one query."""
     with connection.cursor() as cursor:
