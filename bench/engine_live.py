@@ -4,7 +4,8 @@ A pool of its own, without slots: ``BENCH_ACTIVE`` outer DAGMans, at most ``BENC
 manifests are ready, beside ``BENCH_QUEUED`` QUEUED and ``BENCH_ENDED`` ended requests and ``BENCH_FILES`` output files. First
 nothing happens: polls and cycles of this process. Then ``BENCH_RATE`` units a second end, one by one and spread over all DAGs,
 for ``BENCH_SECONDS``, while worker, verbs, ticker, beat and web run (``deploy/run/process``; calls to DBS and Rucio do nothing),
-requests are admitted, planned and submitted (``BENCH_ADMITTED`` an hour), and a client reads over HTTP. A unit ends with its
+requests are admitted, planned and submitted (``BENCH_ADMITTED`` an hour), a client reads over HTTP, and an operator holds and
+releases queued requests, one verb every ``VERB_SECONDS``. A unit ends with its
 PRE script, which writes the moment down. With ``BENCH_NICE`` (19) the pool gives way to WMS2, as if it had a host of its own.
 A kernel that shares out by session (``kernel.sched_autogroup_enabled``) heeds that only when it is told not to: each DAGMan is a
 session. Units then begin later than asked for, and a higher ``BENCH_RATE`` makes up for that.
@@ -13,6 +14,7 @@ session. Units then begin later than asked for, and a higher ``BENCH_RATE`` make
 from __future__ import annotations
 
 import http.client
+import json
 import os
 import shutil
 import subprocess
@@ -20,9 +22,12 @@ import sys
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, datetime
+from http import HTTPStatus
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
@@ -46,6 +51,11 @@ SETTLE_SECONDS = 10
 WATCH_SECONDS = 0.2
 #: Between two questions of the client.
 PAUSE_SECONDS = 0.1
+#: Between two verbs of the operator, and between two looks whether the life cycle has seen one.
+VERB_SECONDS = 2.0
+LOOK_SECONDS = 0.02
+#: Until a verb that nobody has acted on ends the bench.
+PATIENCE_SECONDS = 60
 NOT_OURS = ("SUBDAG", "SCRIPT", "RETRY", "ABORT-DAG-ON", "CATEGORY", "PRIORITY", "MAXJOBS", "INCLUDE")
 NOOP = "executable = /bin/true\nuniverse = vanilla\nlog = noop.log\nqueue\n"
 #: Waits for the beginning, without a processor, then for its turn.
@@ -132,16 +142,18 @@ def _run(pool: Running, base: Path, names: Sequence[str], size: Mapping[str, int
 
 
 def _rows(size: Mapping[str, int]) -> str:
-    """Requests that wait or have ended, and files; a reader's token."""
-    from django.contrib.auth.models import User
+    """Requests that wait or have ended, and files; an operator's token."""
+    from django.contrib.auth.models import Group, User
     from django.db import connection
     from rest_framework.authtoken.models import Token
 
     from sites_app.models import Schedd, ScheddState
+    from wms2.api.permissions import OPERATORS
 
     api_load.build_rows(size["QUEUED"] + size["ENDED"])
     api_load.make_live(0, size["QUEUED"])
     user, _ = User.objects.get_or_create(username="bench")
+    user.groups.add(Group.objects.get_or_create(name=OPERATORS)[0])
     Schedd.objects.update(state=ScheddState.DISABLED)
     with connection.cursor() as cursor:
         cursor.execute(_FILES, {"files": size["FILES"]})
@@ -250,7 +262,7 @@ def _live(base: Path, dags: Sequence[Any], token: str, size: Mapping[str, int]) 
     os.environ |= settings
     app.control.purge()
     paths, login = api_load._paths(), {"Authorization": f"Token {token}", "Cookie": api_load._cookie()}
-    with ExitStack() as stack, ThreadPoolExecutor(1) as client:
+    with ExitStack() as stack, ThreadPoolExecutor(2) as client:
         seen = stack.enter_context(_watched(dags))
         for name in ("web", "verbs", "ticker", "beat"):
             stack.enter_context(api_load._process(name, settings))
@@ -258,15 +270,17 @@ def _live(base: Path, dags: Sequence[Any], token: str, size: Mapping[str, int]) 
         api_load._wait_for(port)
         wait_for(lambda: len(app.control.ping(timeout=5)) == WORKERS, 300)
         time.sleep(SETTLE_SECONDS)
-        before, begun = _cpu(), time.time()
+        before, begun, memory = _cpu(), time.time(), _memory()
         (base / "go").touch()
         os.close(os.open(base / "gate", os.O_WRONLY))
         answers = client.submit(_ask, port, login, paths, float(size["SECONDS"]))
+        verbs = client.submit(_act, port, login, float(size["SECONDS"]))
         admitted = _admit_while(answers, size)
         used = {name: seconds - before[name] for name, seconds in _cpu().items()}
         passed = time.time() - begun
         load = os.getloadavg()[0]
         _told(dags)
+        memory_after = _memory()
     late, after_dagman, after_line = zip(*_late(dags, seen), strict=True)
     print(f"{len(late)} units in {passed:.0f} s, {len(late) / passed:.1f}/s; load {load:.1f}; until a unit is accounted:")
     moments = {"its PRE script's end": late, "the moment in DAGMan's line": after_dagman, "that line can be read": after_line}
@@ -276,6 +290,11 @@ def _live(base: Path, dags: Sequence[Any], token: str, size: Mapping[str, int]) 
     each = ", ".join(f"{name} {1000 * seconds / len(late):.1f}" for name, seconds in used.items())
     print(f"  ms of CPU a unit, all that they did: {each}; cores in all {sum(used.values()) / passed:.2f}")
     print(f"  admitted meanwhile: {len(admitted)}, ACTIVE after {', '.join(f'{seconds:.0f}' for seconds in admitted.values())} s")
+    for name, seconds in zip(("its answer", "the life cycle has looked"), zip(*verbs.result(), strict=True), strict=True):
+        p50, p95 = (quantiles(seconds, n=20, method="inclusive")[at] for at in (9, 18))
+        print(f"  {len(seconds)} verbs, until {name}: p50 {p50:.2f} s, p95 {p95:.2f}, longest {max(seconds):.2f}")
+    told = ", ".join(f"{kind} {memory.get(kind, 0):.0f} -> {now:.0f}" for kind, now in memory_after.items())
+    print(f"  MB of memory before the units and after them, shared pages divided: {told}")
     bare = answers.result()[api_load.BARE]
     for name, these in answers.result().items():
         cells = [f"{q * 1000:7.1f} ms {q / b:5.1f}x" for q, b in zip(_two(these), _two(bare), strict=True)]
@@ -331,13 +350,27 @@ def _cpu() -> dict[str, float]:
         "worker": 0.0,
         "ticker, beat, verbs": 0.0,
     }
+    for kind, process in _kinds():
+        found[kind] += process.cpu_seconds
+    return found
+
+
+def _kinds() -> Iterator[tuple[str, Process]]:
+    """The processes below this one, each with what it is."""
     for process in _ours():
         command = ""
         with suppress(OSError):  # it has ended meanwhile
             command = Path(f"/proc/{process.pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-        kind = "web" if "gunicorn" in command else "worker" if "engine_live worker" in command else "ticker, beat, verbs"
-        found[kind] += process.cpu_seconds
-    return found
+        yield "web" if "gunicorn" in command else "worker" if "engine_live worker" in command else "ticker, beat, verbs", process
+
+
+def _memory() -> dict[str, float]:
+    """MB of the processes below this one, by kind."""
+    found: Counter[str] = Counter()
+    for kind, process in _kinds():
+        with suppress(OSError):  # it has ended meanwhile
+            found[kind] += process.memory_kb()["pss"]
+    return {kind: kilobytes / 1024 for kind, kilobytes in found.items()}
 
 
 def _ask(port: int, login: Mapping[str, str], paths: Mapping[str, Sequence[str]], seconds: float) -> dict[str, list[float]]:
@@ -351,6 +384,43 @@ def _ask(port: int, login: Mapping[str, str], paths: Mapping[str, Sequence[str]]
             time.sleep(PAUSE_SECONDS)
             found[name].append(api_load._answered(connection, choices[turn % len(choices)], login))
     return found
+
+
+def _act(port: int, login: Mapping[str, str], seconds: float) -> list[tuple[float, float]]:
+    """Hold the requests that are last in the queue and release them; of each verb the seconds from when it was sent until its
+    answer, and until the life cycle has looked at the request with what was asked.
+    """
+    from django.db import connection
+
+    from requests_app.models import EvaluationLease, Request, RequestStatus
+
+    client = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    last = Request.objects.filter(status=RequestStatus.QUEUED).order_by("priority", "-queued_at", "id")
+    found: list[tuple[float, float]] = []
+    ends_at = time.monotonic() + seconds
+    try:
+        for pk, name in last.values_list("pk", "request_name")[: int(seconds / VERB_SECONDS) + 1]:
+            for verb in ("hold", "release"):
+                if time.monotonic() > ends_at:
+                    return found
+                sent, begun = datetime.now(UTC), time.monotonic()
+                body = json.dumps({"reason": "bench"})
+                client.request("POST", f"/api/v1/requests/{name}/{verb}", body, {**login, "Content-Type": "application/json"})
+                response = client.getresponse()
+                said = response.read()
+                if response.status != HTTPStatus.ACCEPTED:
+                    raise SystemExit(f"{verb} of {name} was answered {response.status}: {said.decode()}")
+                answered = time.monotonic() - begun
+                looked = EvaluationLease.objects.filter(request=pk, evaluated_at__gt=sent)
+                while not looked.exists():
+                    if time.monotonic() - begun > PATIENCE_SECONDS:
+                        raise SystemExit(f"nobody has looked at {name} since {verb}")
+                    time.sleep(LOOK_SECONDS)
+                found.append((answered, time.monotonic() - begun))
+                time.sleep(VERB_SECONDS)
+        return found
+    finally:
+        connection.close()  # of this thread
 
 
 def _admit_while(answers: Future[Any], size: Mapping[str, int]) -> dict[Any, float]:

@@ -240,24 +240,24 @@ def _has_place(request: Request) -> bool:
 
 
 def queued_row(request: Request) -> QueuedRow | None:
-    """One that has a place, as ``queue_now`` has it, but counted by the database; no query where it is not queued. Policy, slots
-    in use and ends are those of ``KEPT_SECONDS`` ago at most.
+    """One that has a place, as ``queue_now`` has it, but counted by one query; none where it is not queued.
+
+    Policy, slots in use and ends are those of ``KEPT_SECONDS`` ago at most.
     """
     if not _has_place(request):
         return None
     policy, state, ended = _rests_on()
+    waiting = waiting_of(attrgetter(*WAITING)(request), state.now)
+    key = key_of(waiting.urgent, risen(waiting, state.now, policy.aging_per_hour), waiting.queued_at, waiting.key)
     rows = in_order(eligible(), policy, state.now).order_by()
-    values = rows.filter(pk=request.pk).values_list(*KEY).first()
-    if values is None:
-        return None
-    key, waiting = key_of(*values), waiting_of(attrgetter(*WAITING)(request), state.now)
     starting, used_up = _starting(policy, state)
     groups, closed = waiting.groups(policy), shut(state, policy)
     further = (of_group(group, policy) & Q(comes_after(last)) for group, last in used_up.items())
     kept = reduce(or_, further, of_groups(closed, policy))
     limited = {f"ahead_{index}": group for index, group in enumerate(groups) if (policy.cap(group) or Cap()) != Cap()}
     numbers = {name: Count("pk", filter=of_group(group, policy)) for name, group in limited.items()}
-    counted = rows.filter(comes_before(key)).aggregate(place=Count("pk"), of_all=Count("pk", filter=~kept), **numbers)
+    ahead_of_it = rows.filter(comes_before(key)).exclude(pk=request.pk)  # whose own key may differ from ours in the last bit
+    counted = ahead_of_it.aggregate(place=Count("pk"), of_all=Count("pk", filter=~kept), **numbers)
     is_kept = bool(state.stopped) or any(group in closed or (group in used_up and used_up[group] < key) for group in groups)
     row = Ranked(
         waiting, counted["place"] + 1, risen(waiting, state.now, policy.aging_per_hour), groups,

@@ -167,10 +167,10 @@ def test_the_place_of_one_request_is_counted_at_once_and_what_it_rests_on_is_rea
             row = admission.queued_row(request)
         return row and row.place, len(asked)
 
-    assert place(first) == (1, 8)
-    assert place(second) == (2, 2)
-    assert place(request_row(S.QUEUED, priority=250)) == (2, 2)
-    assert place(second) == (3, 2)
+    assert place(first) == (1, 7)
+    assert place(second) == (2, 1)
+    assert place(request_row(S.QUEUED, priority=250)) == (2, 1)
+    assert place(second) == (3, 1)
     changed = operator.patch(f"/api/v1/requests/{second.request_name}", {"priority": 400, "reason": "test"})
     assert changed.json()["queue"]["place"] == 1, changed.content
     Request.objects.filter(pk=first.pk).update(next_attempt_at=timezone.now() + timedelta(hours=1))

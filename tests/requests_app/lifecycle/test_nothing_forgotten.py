@@ -1,16 +1,23 @@
-"""What one step leaves behind for another: late manifests, proved absences, changed priorities, registrations after the end."""
+"""What one step leaves behind for another: late manifests, proved absences, changed priorities, registrations after the end.
+
+And that the scripted world would find it if nothing had come of that: it fails as soon as a wake or a due time is lost.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from dags_app.models import DAG, LIVE_DAG, WorkUnit, WorkUnitState
 from dags_app.payload.contract import layout
 from outputs_app.models import BlockStatus, ProcessingBlock
+from requests_app.lease import Evaluation
 from requests_app.models import Request, RequestStatus
 from requests_app.services import request_fail, request_hold, request_release, request_set_priority, request_stop
 from requests_app.services.release import ReleaseMode
@@ -152,3 +159,60 @@ def test_a_manifest_that_comes_while_its_request_is_held_counts_in_the_next_roun
     cycles(world, 4, 60)
     assert WorkUnit.objects.count() == 1, "nothing is done again"
     assert fresh(request).status == S.COMPLETED
+
+
+# --- a wake or a due time that is lost is found
+
+FOUND = r"was forgotten|nothing woke admission"
+
+
+@contextmanager
+def wakes_lost(why: str) -> Iterator[None]:
+    """Wakes with these words (SQL's LIKE) are gone as soon as they are written, whoever writes them."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "CREATE FUNCTION lost() RETURNS trigger LANGUAGE plpgsql AS"
+            " 'BEGIN DELETE FROM wakes WHERE id = NEW.id AND why LIKE TG_ARGV[0]; RETURN NULL; END'"
+        )
+        cursor.execute(f"CREATE TRIGGER lost AFTER INSERT ON wakes FOR EACH ROW EXECUTE FUNCTION lost('{why}')")
+    try:
+        yield
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("DROP TRIGGER lost ON wakes")
+            cursor.execute("DROP FUNCTION lost()")
+
+
+@pytest.mark.parametrize("lost", ["created", "admission: %"])
+def test_a_request_that_arrives_and_wakes_nobody_is_found(world: World, lost: str) -> None:
+    with wakes_lost(lost), pytest.raises(AssertionError, match=FOUND):
+        world.request(documents.generation(100))
+        cycles(world, 3, 60)
+
+
+def ends(world: World, request: Request) -> None:
+    world.schedd.end(world.job_of(request), End.FINISHED)
+
+
+def is_stopped(world: World, request: Request) -> None:
+    request_stop(request=request, **BY)
+
+
+@pytest.mark.parametrize(("happens", "lost"), [(ends, "%"), (ends, "effect %"), (is_stopped, "%")])
+def test_what_happens_to_a_running_request_and_wakes_nobody_is_found(
+    world: World, happens: Callable[[World, Request], None], lost: str
+) -> None:
+    request = started(world)
+    with wakes_lost(lost), pytest.raises(AssertionError, match=FOUND):
+        happens(world, request)
+        cycles(world, 10, 60)
+
+
+def test_a_lost_due_time_is_found(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Evaluation, "again_at", lambda evaluation, moment: None)
+    world.configcache.script.arm(Mode.DOWN)
+    request = world.request(documents.generation(100))
+    world.cycle()
+    assert fresh(request).next_attempt_at is not None
+    with pytest.raises(AssertionError, match="was forgotten"):
+        cycles(world, 3)
