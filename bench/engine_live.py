@@ -25,7 +25,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
@@ -394,7 +394,6 @@ def _act(port: int, login: Mapping[str, str], seconds: float) -> list[tuple[floa
 
     from requests_app.models import EvaluationLease, Request, RequestStatus
 
-    client = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     last = Request.objects.filter(status=RequestStatus.QUEUED).order_by("priority", "-queued_at", "id")
     found: list[tuple[float, float]] = []
     ends_at = time.monotonic() + seconds
@@ -404,12 +403,13 @@ def _act(port: int, login: Mapping[str, str], seconds: float) -> list[tuple[floa
                 if time.monotonic() > ends_at:
                     return found
                 sent, begun = datetime.now(UTC), time.monotonic()
-                body = json.dumps({"reason": "bench"})
-                client.request("POST", f"/api/v1/requests/{name}/{verb}", body, {**login, "Content-Type": "application/json"})
-                response = client.getresponse()
-                said = response.read()
+                with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as client:
+                    path, body = f"/api/v1/requests/{name}/{verb}", json.dumps({"reason": "bench"})
+                    client.request("POST", path, body, {**login, "Content-Type": "application/json"})
+                    response = client.getresponse()
+                    said = response.read().decode()
                 if response.status != HTTPStatus.ACCEPTED:
-                    raise SystemExit(f"{verb} of {name} was answered {response.status}: {said.decode()}")
+                    raise SystemExit(f"{path} was answered {response.status}: {said}")
                 answered = time.monotonic() - begun
                 looked = EvaluationLease.objects.filter(request=pk, evaluated_at__gt=sent)
                 while not looked.exists():
