@@ -152,13 +152,13 @@ def _answers(pool: Running) -> bool:
         return False
 
 
-def wait_for(true: Callable[[], bool], seconds: float = 600.0) -> float:
+def wait_for(true: Callable[[], bool], seconds: float = 600.0, pause: float = 0.5) -> float:
     """Seconds until it was true."""
     begun = time.monotonic()
     while not true():
         if time.monotonic() - begun > seconds:
             raise SystemExit("waited in vain")
-        time.sleep(0.5)
+        time.sleep(pause)
     return time.monotonic() - begun
 
 

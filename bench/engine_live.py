@@ -5,7 +5,7 @@ manifests are ready, beside ``BENCH_QUEUED`` QUEUED and ``BENCH_ENDED`` ended re
 nothing happens: polls and cycles of this process. Then ``BENCH_RATE`` units a second end, one by one and spread over all DAGs,
 for ``BENCH_SECONDS``, while worker, verbs, ticker, beat and web run (``deploy/run/process``; calls to DBS and Rucio do nothing),
 requests are admitted, planned and submitted (``BENCH_ADMITTED`` an hour), a client reads over HTTP, and an operator holds and
-releases queued requests, one verb every ``VERB_SECONDS``. A unit ends with its
+releases queued requests (``bench.engine_users``). A unit ends with its
 PRE script, which writes the moment down. With ``BENCH_NICE`` (19) the pool gives way to WMS2, as if it had a host of its own.
 A kernel that shares out by session (``kernel.sched_autogroup_enabled``) heeds that only when it is told not to: each DAGMan is a
 session. Units then begin later than asked for, and a higher ``BENCH_RATE`` makes up for that.
@@ -13,26 +13,21 @@ session. Units then begin later than asked for, and a higher ``BENCH_RATE`` make
 
 from __future__ import annotations
 
-import http.client
-import json
 import os
 import shutil
 import subprocess
 import sys
 import threading
 import time
-import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager, suppress
-from datetime import UTC, datetime
-from http import HTTPStatus
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
-from bench import accounting, api_load
+from bench import accounting, api_load, engine_users
 from bench.costs import costs
 from bench.dag_shapes import TICKS, Process, Running, descendants, running_pool, wait_for
 from dags_app.payload.contract.layout import JOBSTATE_LOG
@@ -49,13 +44,6 @@ WORKERS = 3
 SETTLE_SECONDS = 10
 #: Between two looks for what DAGMans have written.
 WATCH_SECONDS = 0.2
-#: Between two questions of the client.
-PAUSE_SECONDS = 0.1
-#: Between two verbs of the operator, and between two looks whether the life cycle has seen one.
-VERB_SECONDS = 2.0
-LOOK_SECONDS = 0.02
-#: Until a verb that nobody has acted on ends the bench.
-PATIENCE_SECONDS = 60
 NOT_OURS = ("SUBDAG", "SCRIPT", "RETRY", "ABORT-DAG-ON", "CATEGORY", "PRIORITY", "MAXJOBS", "INCLUDE")
 NOOP = "executable = /bin/true\nuniverse = vanilla\nlog = noop.log\nqueue\n"
 #: Waits for the beginning, without a processor, then for its turn.
@@ -273,9 +261,9 @@ def _live(base: Path, dags: Sequence[Any], token: str, size: Mapping[str, int]) 
         before, begun, memory = _cpu(), time.time(), _memory()
         (base / "go").touch()
         os.close(os.open(base / "gate", os.O_WRONLY))
-        answers = client.submit(_ask, port, login, paths, float(size["SECONDS"]))
-        verbs = client.submit(_act, port, login, float(size["SECONDS"]))
-        admitted = _admit_while(answers, size)
+        answers = client.submit(engine_users.ask, port, login, paths, float(size["SECONDS"]))
+        verbs = client.submit(engine_users.act, port, login, float(size["SECONDS"]))
+        admitted = engine_users.admit_while(answers, size)
         used = {name: seconds - before[name] for name, seconds in _cpu().items()}
         passed = time.time() - begun
         load = os.getloadavg()[0]
@@ -371,80 +359,6 @@ def _memory() -> dict[str, float]:
         with suppress(OSError):  # it has ended meanwhile
             found[kind] += process.memory_kb()["pss"]
     return {kind: kilobytes / 1024 for kind, kilobytes in found.items()}
-
-
-def _ask(port: int, login: Mapping[str, str], paths: Mapping[str, Sequence[str]], seconds: float) -> dict[str, list[float]]:
-    """Seconds of each answer, one question after the other."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    found: dict[str, list[float]] = {name: [] for name in paths}
-    ends_at, turn = time.monotonic() + seconds, 0
-    while time.monotonic() < ends_at:
-        turn += 1
-        for name, choices in paths.items():
-            time.sleep(PAUSE_SECONDS)
-            found[name].append(api_load._answered(connection, choices[turn % len(choices)], login))
-    return found
-
-
-def _act(port: int, login: Mapping[str, str], seconds: float) -> list[tuple[float, float]]:
-    """Hold the requests that are last in the queue and release them; of each verb the seconds from when it was sent until its
-    answer, and until the life cycle has looked at the request with what was asked.
-    """
-    from django.db import connection
-
-    from requests_app.models import EvaluationLease, Request, RequestStatus
-
-    last = Request.objects.filter(status=RequestStatus.QUEUED).order_by("priority", "-queued_at", "id")
-    found: list[tuple[float, float]] = []
-    ends_at = time.monotonic() + seconds
-    try:
-        for pk, name in last.values_list("pk", "request_name")[: int(seconds / VERB_SECONDS) + 1]:
-            for verb in ("hold", "release"):
-                if time.monotonic() > ends_at:
-                    return found
-                sent, begun = datetime.now(UTC), time.monotonic()
-                with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as client:
-                    path, body = f"/api/v1/requests/{name}/{verb}", json.dumps({"reason": "bench"})
-                    client.request("POST", path, body, {**login, "Content-Type": "application/json"})
-                    response = client.getresponse()
-                    said = response.read().decode()
-                if response.status != HTTPStatus.ACCEPTED:
-                    raise SystemExit(f"{path} was answered {response.status}: {said}")
-                answered = time.monotonic() - begun
-                looked = EvaluationLease.objects.filter(request=pk, evaluated_at__gt=sent)
-                while not looked.exists():
-                    if time.monotonic() - begun > PATIENCE_SECONDS:
-                        raise SystemExit(f"nobody has looked at {name} since {verb}")
-                    time.sleep(LOOK_SECONDS)
-                found.append((answered, time.monotonic() - begun))
-                time.sleep(VERB_SECONDS)
-        return found
-    finally:
-        connection.close()  # of this thread
-
-
-def _admit_while(answers: Future[Any], size: Mapping[str, int]) -> dict[Any, float]:
-    """So many an hour; when each was, and 0.0 for how long it takes."""
-    from requests_app.models import Limit, Request, RequestStatus
-    from tests.support.rows import generation_spec, output_spec, request_row, workflow_row
-    from wms2.wakes import wake
-
-    admitted: dict[Any, float] = {}
-    begun = time.monotonic()
-    while not answers.done():
-        if time.monotonic() - begun >= len(admitted) * 3600 / size["ADMITTED"]:
-            tag = uuid.uuid4().hex[:8]
-            request = request_row(RequestStatus.QUEUED, request_name=f"bench_admitted_{tag}", priority=900_000)
-            workflow_row(request, generation_spec(request.request_name, outputs=(output_spec(tag),), events=100_000))
-            Limit.objects.filter(name="max_active_dags").update(value=size["ACTIVE"] + len(admitted) + 1)
-            wake([request.pk], "bench")
-            admitted[request.pk] = 0.0
-        time.sleep(1)
-        for pk in [pk for pk, seconds in admitted.items() if not seconds]:
-            row = Request.objects.get(pk=pk)
-            if row.status == RequestStatus.ACTIVE:
-                admitted[pk] = (row.status_since - row.created_at).total_seconds()
-    return admitted
 
 
 def _told(dags: Sequence[Any]) -> None:

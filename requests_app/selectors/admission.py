@@ -248,7 +248,8 @@ def queued_row(request: Request) -> QueuedRow | None:
         return None
     policy, state, ended = _rests_on()
     waiting = waiting_of(attrgetter(*WAITING)(request), state.now)
-    key = key_of(waiting.urgent, risen(waiting, state.now, policy.aging_per_hour), waiting.queued_at, waiting.key)
+    priority = risen(waiting, state.now, policy.aging_per_hour)
+    key = key_of(waiting.urgent, priority, waiting.queued_at, waiting.key)
     rows = in_order(eligible(), policy, state.now).order_by()
     starting, used_up = _starting(policy, state)
     groups, closed = waiting.groups(policy), shut(state, policy)
@@ -260,7 +261,7 @@ def queued_row(request: Request) -> QueuedRow | None:
     counted = ahead_of_it.aggregate(place=Count("pk"), of_all=Count("pk", filter=~kept), **numbers)
     is_kept = bool(state.stopped) or any(group in closed or (group in used_up and used_up[group] < key) for group in groups)
     row = Ranked(
-        waiting, counted["place"] + 1, risen(waiting, state.now, policy.aging_per_hour), groups,
+        waiting, counted["place"] + 1, priority, groups,
         waits_for="" if waiting.key in starting else its_turn(policy), kept=is_kept,
     )  # fmt: skip
     ahead = {ALL: counted["of_all"]} | {group: counted[name] for name, group in limited.items()}
