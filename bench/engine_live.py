@@ -42,6 +42,8 @@ TURNS = 9
 WORKERS = 3
 #: Until what starting costs is over.
 SETTLE_SECONDS = 10
+#: How often memory is looked at while units end.
+LOOKS = 5
 #: Between two looks for what DAGMans have written.
 WATCH_SECONDS = 0.2
 NOT_OURS = ("SUBDAG", "SCRIPT", "RETRY", "ABORT-DAG-ON", "CATEGORY", "PRIORITY", "MAXJOBS", "INCLUDE")
@@ -250,7 +252,7 @@ def _live(base: Path, dags: Sequence[Any], token: str, size: Mapping[str, int]) 
     os.environ |= settings
     app.control.purge()
     paths, login = api_load._paths(), {"Authorization": f"Token {token}", "Cookie": api_load._cookie()}
-    with ExitStack() as stack, ThreadPoolExecutor(2) as client:
+    with ExitStack() as stack, ThreadPoolExecutor(3) as client:
         seen = stack.enter_context(_watched(dags))
         for name in ("web", "verbs", "ticker", "beat"):
             stack.enter_context(api_load._process(name, settings))
@@ -258,17 +260,18 @@ def _live(base: Path, dags: Sequence[Any], token: str, size: Mapping[str, int]) 
         api_load._wait_for(port)
         wait_for(lambda: len(app.control.ping(timeout=5)) == WORKERS, 300)
         time.sleep(SETTLE_SECONDS)
-        before, begun, memory = _cpu(), time.time(), _memory()
+        before, begun, memory = _cpu(), time.time(), [_memory()]
         (base / "go").touch()
         os.close(os.open(base / "gate", os.O_WRONLY))
         answers = client.submit(engine_users.ask, port, login, paths, float(size["SECONDS"]))
         verbs = client.submit(engine_users.act, port, login, float(size["SECONDS"]))
+        memories = client.submit(_memories, size["SECONDS"] / LOOKS)
         admitted = engine_users.admit_while(answers, size)
         used = {name: seconds - before[name] for name, seconds in _cpu().items()}
         passed = time.time() - begun
         load = os.getloadavg()[0]
+        memory += memories.result()
         _told(dags)
-        memory_after = _memory()
     late, after_dagman, after_line = zip(*_late(dags, seen), strict=True)
     print(f"{len(late)} units in {passed:.0f} s, {len(late) / passed:.1f}/s; load {load:.1f}; until a unit is accounted:")
     moments = {"its PRE script's end": late, "the moment in DAGMan's line": after_dagman, "that line can be read": after_line}
@@ -281,8 +284,8 @@ def _live(base: Path, dags: Sequence[Any], token: str, size: Mapping[str, int]) 
     for name, seconds in zip(("its answer", "the life cycle has looked"), zip(*verbs.result(), strict=True), strict=True):
         p50, p95 = (quantiles(seconds, n=20, method="inclusive")[at] for at in (9, 18))
         print(f"  {len(seconds)} verbs, until {name}: p50 {p50:.2f} s, p95 {p95:.2f}, longest {max(seconds):.2f}")
-    told = ", ".join(f"{kind} {memory.get(kind, 0):.0f} -> {now:.0f}" for kind, now in memory_after.items())
-    print(f"  MB of memory before the units and after them, shared pages divided: {told}")
+    told = ", ".join(f"{kind} {' '.join(f'{look[kind]:.0f}' for look in memory)}" for kind in memory[0])
+    print(f"  MB of memory before the units and {LOOKS} times meanwhile, shared pages divided: {told}")
     bare = answers.result()[api_load.BARE]
     for name, these in answers.result().items():
         cells = [f"{q * 1000:7.1f} ms {q / b:5.1f}x" for q, b in zip(_two(these), _two(bare), strict=True)]
@@ -359,6 +362,15 @@ def _memory() -> dict[str, float]:
         with suppress(OSError):  # it has ended meanwhile
             found[kind] += process.memory_kb()["pss"]
     return {kind: kilobytes / 1024 for kind, kilobytes in found.items()}
+
+
+def _memories(pause: float) -> list[dict[str, float]]:
+    """``LOOKS`` looks at memory, each after a pause of so many seconds."""
+    found = []
+    for _ in range(LOOKS):
+        time.sleep(pause)
+        found.append(_memory())
+    return found
 
 
 def _told(dags: Sequence[Any]) -> None:
