@@ -105,7 +105,7 @@ def test_effects_of_a_later_kind_are_left_to_workers_that_know_them(built: Scene
 @pytest.mark.django_db(transaction=True)
 def test_a_worker_passes_over_tasks_of_a_later_release() -> None:
     installation_claim()
-    app.control.purge()  # hints of former tests
+    services.broker_emptied()
     with celery_worker("one") as running:
         app.send_task("requests_app.tasks.of_a_later_release", args=("what", 1), ignore_result=True)
         app.send_task(EVALUATE_DUE, args=(), kwargs={"later": 1}, ignore_result=True)

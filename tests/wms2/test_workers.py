@@ -18,7 +18,7 @@ from outputs_app.models import Effect, EffectKind, EffectState, ProcessingBlock
 from outputs_app.values import Membership, MergedFile, UnitOutputs
 from requests_app.installation import installation_claim
 from requests_app.models import EvaluationLease, RequestStatus
-from tests.support import simulator_world
+from tests.support import services, simulator_world
 from tests.support.fault_proxy import Fault, FaultProxy
 from tests.support.faults import fault
 from tests.support.rows import (
@@ -53,9 +53,9 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def broker(transactional_db: None) -> Iterator[None]:
     """Nothing in its queues, before and after; the database is ours."""
     installation_claim()
-    app.control.purge()
+    services.broker_emptied()
     yield
-    app.control.purge()
+    services.broker_emptied()
 
 
 def started(name: str, queues: str, **environment: str) -> Any:
