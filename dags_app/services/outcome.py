@@ -13,9 +13,13 @@ from typing import Any
 from dags_app.dagman import DagMetrics, DagOutcome, DagStatusFile, RescueFile, ended
 from dags_app.models import DAG, DAGStatus
 from dags_app.services import dag_files
+from dags_app.services.submit import metrics_before
 from sites_app.schedds import adapter
 from wms2.adapters.types import HistoryAd, JobStatus
 from wms2.errors import StaleState
+
+#: Key in the outcome of a DAG that has not ended: what contradicts what.
+_DISPUTED = "disputed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +60,27 @@ def dag_outcome(dag: DAG) -> Outcome:
         raise StaleState(f"DAG {dag.pk} has no schedd")
     condor = adapter(dag.schedd)
     ad = condor.history(int(dag.dagman_cluster_id), str(dag.pk), dag.created_at)
-    return judge(sources_of(dag, ad), stopped=dag.stop_requested_at is not None)
+    outcome, disputed = judge(sources_of(dag, ad), stopped=dag.stop_requested_at is not None), dag.outcome.get(_DISPUTED)
+    if disputed and ad is None:  # a schedd's history is cut off at its end: half a contradiction is no proof
+        return Outcome(None, f"{disputed}; the job history has it no longer", evidence=outcome.evidence)
+    return outcome
+
+
+def dispute_note(dag: DAG, outcome: Outcome) -> None:
+    """Keep that the job history has been part of a contradiction, for the time when it has forgotten the job."""
+    if outcome.status is None and "history" in outcome.evidence and dag.outcome.get(_DISPUTED) != outcome.why:
+        DAG.objects.filter(pk=dag.pk, status=dag.status).update(outcome={_DISPUTED: outcome.why})
 
 
 def sources_of(dag: DAG, ad: HistoryAd | None) -> Sources:
-    """Read the files of the DAG's directory, and leave out what is not of this submission."""
+    """Read the files of the DAG's directory, and leave out what is not of this submission.
+
+    Of an earlier one may be metrics with this one's number too: numbers begin again in a queue that was lost, and at each schedd.
+    """
     path = Path(dag.dag_file_path)
     damaged: list[str] = []
     metrics = dag_files.metrics(path, damaged)
-    if metrics is not None and metrics.cluster != dag.dagman_cluster_id:
+    if metrics is not None and (metrics.cluster != dag.dagman_cluster_id or metrics.started_at == metrics_before(dag)):
         metrics = None
     status = dag_files.status(path, damaged)
     if status is not None and status.written_at < _began(ad, metrics):

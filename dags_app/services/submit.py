@@ -18,12 +18,13 @@ from django.db.models import F
 from django.db.models.functions import Greatest
 
 from dags_app.counts import jobs_per_unit
-from dags_app.models import DAG, DAGStatus, WorkUnit, WorkUnitState
+from dags_app.models import DAG, DAGHistory, DAGStatus, WorkUnit, WorkUnitState
 from dags_app.payload.contract import layout
 from dags_app.planning import writer
 from dags_app.planning.sizing import sizes_from_json
 from dags_app.planning.specs import AccountingSpec
 from dags_app.planning.throttles import Throttles
+from dags_app.services import dag_files
 from dags_app.services.stop import halt_file
 from dags_app.states import dag_transition, history
 from sites_app.models import Schedd
@@ -41,6 +42,8 @@ from wms2.locks import Fenced
 log = structlog.get_logger(__name__)
 #: Event type in DAGHistory; its detail holds every fence that a submission of a directory may carry.
 SUBMIT_INTENT = "submit_intent"
+#: In it: ``start_time`` of the metrics file that lay in the directory before, of an earlier submission.
+_METRICS_BEFORE = "metrics_before"
 
 _SITES = re.compile(rf'^VARS {layout.LANDING} sites="([^"]*)"$', re.MULTILINE)
 
@@ -147,6 +150,15 @@ def credential_obstacle() -> str:
     return ""
 
 
+def metrics_before(dag: DAG) -> float | None:
+    """``started_at`` of the metrics that an earlier submission had left in the directory before this one; None without any."""
+    if dag.parent_dag_id is None:
+        return None
+    intents = DAGHistory.objects.filter(dag=dag, event_type=SUBMIT_INTENT).order_by("-pk")
+    found: float | None = intents.values_list(f"detail__{_METRICS_BEFORE}", flat=True).first()
+    return found
+
+
 def submission_unknown_seconds(dag: DAG) -> float:
     """How long a submission whose outcome is unknown may still turn up; at most 0 when "not there" is a proof.
 
@@ -231,6 +243,8 @@ def _refuse_changed_files(dag: DAG) -> None:
 
 
 def _open_intent(dag: DAG, fenced: Fenced) -> None:
+    left = dag_files.metrics(Path(dag.dag_file_path), []) if dag.parent_dag_id else None
+    before = {_METRICS_BEFORE: left.started_at} if left is not None else {}
     with fenced():
         workflow = type(dag.workflow).objects.select_for_update(no_key=True).get(pk=dag.workflow_id)
         workflow.fence_counter += 1
@@ -240,7 +254,7 @@ def _open_intent(dag: DAG, fenced: Fenced) -> None:
         if rows.update(attempt=F("attempt") + 1, fence=workflow.fence_counter, submit_intent_at=now) != 1:
             raise StaleState(f"DAG {dag.pk}: another attempt has begun")
         dag.attempt, dag.fence, dag.submit_intent_at = dag.attempt + 1, workflow.fence_counter, now
-        history(dag, SUBMIT_INTENT, detail={"attempt": dag.attempt, "fence": dag.fence, "schedd": dag.schedd_name})
+        history(dag, SUBMIT_INTENT, detail={"attempt": dag.attempt, "fence": dag.fence, "schedd": dag.schedd_name} | before)
 
 
 def _still_ours(dag: DAG, fenced: Fenced) -> None:

@@ -16,7 +16,7 @@ from dags_app.models import DAG, DAGStatus
 from dags_app.selectors import dag_live
 from dags_app.services.failures import failures_without_success, site_failures
 from dags_app.services.lost_queue import dag_fenced_off
-from dags_app.services.outcome import Outcome, dag_outcome
+from dags_app.services.outcome import Outcome, dag_outcome, dispute_note
 from dags_app.states import dag_transition, history
 from requests_app.alerts import alert, alert_over
 from requests_app.feed import tell
@@ -131,6 +131,7 @@ def _ended(evaluation: Evaluation, dag: DAG) -> None:
     if outcome.unproved and tell_suspicion(evaluation, dag):
         return
     if outcome.status is None or not swept:
+        dispute_note(dag, outcome)
         why = outcome.why if outcome.status is None else "neither a status file nor a rescue file tells which units are done"
         evaluation.note(waiting_for=f"evidence of how DAGMan job {dag.dagman_cluster_id} ended: {why}")
         alert(evaluation.request, "outcome_unknown", f"DAG {dag.pk}: {why}")

@@ -61,6 +61,10 @@ def test_where_one_source_contradicts_the_others_the_end_is_unknown_alerted_and_
     assert (status(request), request.alert_code) == (S.ACTIVE, "outcome_unknown")
     assert "evidence of how DAGMan job" in request.waiting_for
     assert Event.objects.filter(request=request, kind="alert", data__code="outcome_unknown").count() == 1
+    world.schedd.history_lags = True  # it has been cut off before that job
+    cycles(world)
+    request.refresh_from_db()
+    assert (status(request), request.alert_code) == (S.ACTIVE, "outcome_unknown")
 
 
 def test_files_that_are_cut_off_leave_it_to_the_history(world: World) -> None:

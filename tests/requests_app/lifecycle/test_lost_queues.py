@@ -260,6 +260,26 @@ def test_a_history_that_comes_late_proves_the_end_after_all(world: World) -> Non
     assert "lost" not in DAG.objects.get().outcome
 
 
+def test_what_an_earlier_submission_left_proves_nothing_of_one_with_the_same_number(world: World) -> None:
+    """Numbers begin again in a queue that was lost, and at every schedd: a rescue may get that of its DAG again."""
+    request, job = started(world)
+    world.schedd.unit_done(job, "mg_000000")
+    request_stop(request=fresh(request), actor="olga", reason="the schedd is set up anew")
+    world.cycle()
+    assert not job.live
+    assert not world.schedd.lose_queue()
+    while fresh(request).status != S.ACTIVE:
+        world.cycle()
+    rescue = world.job_of(request)
+    assert (rescue.cluster, rescue.directory) == (job.cluster, job.directory)
+    assert world.schedd.lose_queue() == [rescue]
+    world.cycle()
+    dag = DAG.objects.get(pk=rescue.dag_id)
+    assert (dag.status, fresh(request).alert_code) == (DAGStatus.SUBMITTED, "outcome_unknown")
+    world.schedd.put_back_queue()
+    completes(world, request)
+
+
 # --- the button
 
 

@@ -58,14 +58,15 @@ def write_status(directory: Path, nodes: Nodes, *, final: bool) -> None:
 
 
 def write_metrics(directory: Path, nodes: Nodes, *, cluster: int, exit_code: int, dag_status: int) -> None:
-    """The outer metrics file, as 25.x writes it."""
-    states = list(nodes.values())
+    """The outer metrics file, as 25.x writes it; its DAGMan began after the one of the file before."""
+    path, states = directory / f"{layout.OUTER_DAG}.metrics", list(nodes.values())
+    start = json.loads(path.read_text())["start_time"] + 0.001 if path.exists() else 1.0
     metrics = {
         "version": "25.14.1", "metrics_version": 2, "dagman_id": str(cluster), "exitcode": exit_code, "DagStatus": dag_status,
-        "rescue_dag_number": 0, "start_time": 1.0, "end_time": 2.0, "total_nodes": len(states), "nodes_succeeded": 0,
+        "rescue_dag_number": 0, "start_time": start, "end_time": 2.0, "total_nodes": len(states), "nodes_succeeded": 0,
         "nodes_failed": 0, "dag_nodes_succeeded": states.count(NodeState.DONE), "dag_nodes_failed": states.count(NodeState.ERROR),
     }  # fmt: skip
-    (directory / f"{layout.OUTER_DAG}.metrics").write_text(json.dumps(metrics))
+    path.write_text(json.dumps(metrics))
 
 
 def write_unit_metrics(directory: Path, unit: str, *, ended_at: float) -> None:
