@@ -49,7 +49,9 @@ def dag_transition(dag: DAG, to: DAGStatus, *, event: str, detail: dict[str, Any
 
 def _at_end(dag: DAG, to: DAGStatus, now: datetime, outcome: dict[str, Any] | None) -> dict[str, Any]:
     """Nothing of an ended DAG runs, and its counts are those of the evidence, not the ones that were last observed."""
-    counts: dict[str, Any] = {"completed_at": now, "nodes_idle": 0, "nodes_running": 0, "nodes_held": 0, "jobs": {}}
+    counts: dict[str, Any] = {
+        "completed_at": now, "nodes_idle": 0, "nodes_running": 0, "nodes_held": 0, "jobs": {}, "missing_since": None,
+    }  # fmt: skip
     units = (outcome or {}).get("units") or {}
     if units.get("total"):
         counts |= {"nodes_done": units["done"], "nodes_failed": units["failed"]}

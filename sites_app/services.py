@@ -21,7 +21,7 @@ from sites_app.schedds import state_refused
 from sites_app.selectors import candidate_sites
 from wms2 import clock
 from wms2.audit import audit, audited
-from wms2.errors import InvalidTransition, StaleState
+from wms2.errors import FieldRefused, InvalidTransition, StaleState
 from wms2.locks import Fenced
 
 log = structlog.get_logger(__name__)
@@ -76,13 +76,16 @@ def site_change_status(*, site: Site, status: SiteStatus, actor: str, reason: st
     Compare-and-set from the status that ``site`` was read with. Draining may be given an end; the same again changes it.
 
     Raises:
-        InvalidTransition: it is so already, or the end lies in the past.
+        InvalidTransition: it is so already.
+        FieldRefused: the end lies in the past.
         StaleState: somebody else changed it meanwhile.
     """
     until = drain_until.isoformat() if drain_until else ""
     with _told(actor, "site_change_status", site, reason, old=site.status, new=status, drain_until=until):
-        if drain_until is not None and (status is not SiteStatus.DRAINING or drain_until <= clock.now()):
-            raise InvalidTransition("only draining has an end, and it lies in the future")
+        if drain_until is not None and status is not SiteStatus.DRAINING:
+            raise InvalidTransition("only draining has an end")
+        if drain_until is not None and drain_until <= clock.now():
+            raise FieldRefused("until", "a drain ends in the future")
         old = SiteStatus(site.status)
         if drain_until == site.drain_until and (why := status_refused(site, status)):
             raise InvalidTransition(f"{site.name}: {why}")

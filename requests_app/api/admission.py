@@ -30,7 +30,7 @@ from requests_app.services.verbs import MAX_PRIORITY
 from wms2.api.pagination import PAGE_PARAMETERS, NumberedPages
 from wms2.api.preconditions import etag_of, if_match, require_version
 from wms2.api.problems import bad_field
-from wms2.api.serializers import MAX_REASON, NameField, ShareField, StrictSerializer, TextField
+from wms2.api.serializers import MAX_REASON, NameField, ShareField, StrictSerializer, TextField, WordField
 from wms2.api.shown import shown
 from wms2.api.verbs import actor_of, serializer_field
 from wms2.api.views import ApiView, RowsViewSet
@@ -235,7 +235,7 @@ class AdmissionLimitViewSet(RowsViewSet):
 class TriedLimitSerializer(StrictSerializer):
     """A limit in place of that of the same kind and name, or one more."""
 
-    kind = serializers.ChoiceField(choices=[kind.value for kind in GroupKind])
+    kind = WordField(choices=[kind.value for kind in GroupKind])
     name = TextField(max_length=100, allow_blank=True, default="", help_text="empty: of all that have none of their own")
 
     def get_fields(self) -> dict[str, serializers.Field]:

@@ -11,7 +11,7 @@ from requests_app.models import RequestStatus
 from requests_app.services.intake import Received
 from requests_app.services.verbs import MAX_PRIORITY
 from requests_app.work.production_steps import steps_read
-from wms2.api.serializers import MAX_REASON, NameField, ShareField, StrictSerializer, TextField
+from wms2.api.serializers import MAX_REASON, NameField, ShareField, StrictSerializer, TextField, WordField
 from wms2.errors import InvalidTransition
 
 #: The verb for each status that somebody might try to set; the others are the life cycle's.
@@ -77,8 +77,12 @@ class _ImportSerializer(StrictSerializer):
 class RequestByNameSerializer(_ImportSerializer):
     """A request that ReqMgr2 has."""
 
-    request_name = NameField(help_text="its name at ReqMgr2")
-    source = serializers.ChoiceField(  # type: ignore[assignment]  # the metaclass takes fields out of the class
+    elsewhere = ("document",)
+    request_name = NameField(
+        help_text="its name at ReqMgr2",
+        error_messages={"required": "give the name of a request that ReqMgr2 has here, or a whole one as 'document'"},
+    )
+    source = WordField(  # type: ignore[assignment]  # the metaclass takes fields out of the class
         choices=["reqmgr2"], required=False, help_text="where the document is"
     )
 
@@ -86,6 +90,7 @@ class RequestByNameSerializer(_ImportSerializer):
 class RequestByDocumentSerializer(_ImportSerializer):
     """A request as a document: whole, or a createRequest and assignRequest pair."""
 
+    elsewhere = ("source",)
     document = serializers.DictField(help_text="of ReqMgr2's form")
     request_name = NameField(required=False, help_text="to import it under; default: the document's own")
 
@@ -105,7 +110,7 @@ def import_serializer(data: Any) -> _ImportSerializer:
 
 
 @extend_schema_field({"type": "string", "enum": [RequestStatus.SUBMITTED.value]})
-class StatusField(serializers.ChoiceField):
+class StatusField(WordField):
     """Any status is understood, one is taken; the schema tells only that one."""
 
 

@@ -96,7 +96,6 @@ class LastCycleSerializer(serializers.Serializer):
     started_at = serializers.DateTimeField(source="last_cycle_started_at", allow_null=True)
     ended_at = serializers.DateTimeField(source="last_cycle_ended_at", allow_null=True)
     seconds = serializers.FloatField(source="last_cycle_seconds", allow_null=True)
-    requests = serializers.IntegerField(source="last_cycle_requests", allow_null=True)
 
 
 class LifecycleBriefSerializer(serializers.Serializer):

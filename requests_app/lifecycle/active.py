@@ -131,7 +131,8 @@ def _ended(evaluation: Evaluation, dag: DAG) -> None:
     if outcome.unproved and tell_suspicion(evaluation, dag):
         return
     if outcome.status is None or not swept:
-        dispute_note(dag, outcome)
+        with evaluation.fenced():
+            dispute_note(dag, outcome)
         why = outcome.why if outcome.status is None else "neither a status file nor a rescue file tells which units are done"
         evaluation.note(waiting_for=f"evidence of how DAGMan job {dag.dagman_cluster_id} ended: {why}")
         alert(evaluation.request, "outcome_unknown", f"DAG {dag.pk}: {why}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dags_app.models import DAG, IN_QUEUE, DAGStatus
 from dags_app.selectors import dag_last, dag_live
 from dags_app.services.dag_files import rescue_left, rescue_obstacle
-from dags_app.services.outcome import dag_outcome
+from dags_app.services.outcome import dag_outcome, dispute_note
 from dags_app.services.stop import StopMode, dag_drain, dag_remove, dag_request_stop, dag_wake
 from dags_app.services.submit import Submitted, dag_record_submission, submission_unknown_seconds
 from dags_app.states import dag_transition
@@ -81,6 +81,8 @@ def _stop_gone(evaluation: Evaluation, dag: DAG) -> None:
     kept = {"why": outcome.why, "aborted": outcome.aborted, "unproved": outcome.unproved, **outcome.evidence}
     missing = clock.now() - (dag.missing_since or clock.now())
     if outcome.status is None and missing.total_seconds() < conf().submit_unknown_grace_seconds:
+        with evaluation.fenced():
+            dispute_note(dag, outcome)
         evaluation.note(waiting_for=f"evidence of how DAGMan job {dag.dagman_cluster_id} ended: {outcome.why}")
         return
     with evaluation.fenced():

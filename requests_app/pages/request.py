@@ -253,6 +253,8 @@ def _look(unit: WorkUnit, node: NodeStatus | None) -> tuple[str, str]:
         return "abandoned", "abandoned"
     if node is None or node.state in (NodeState.NOT_READY, NodeState.READY):
         return "waiting", "waiting"
+    if node.was_removed:
+        return "waiting", "was removed from the queue, and waits for the DAG's next submission"
     if node.state in _FAILED:
         cause = unit.problem or node.details
         return "failing", f"failed in this DAG: {cause}" if cause else "failed in this DAG"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.utils.dateparse import parse_datetime
@@ -19,7 +19,7 @@ STALE_CYCLES = 3
 
 @dataclass(frozen=True, slots=True)
 class LifecycleState:
-    """The leader's lease and its last cycle. Ages are in seconds; None before there was one."""
+    """The leader's lease and its last cycle that ended. Ages are in seconds; None before there was one."""
 
     lease: Lease
     leading: bool
@@ -27,7 +27,6 @@ class LifecycleState:
     last_cycle_started_at: datetime | None
     last_cycle_ended_at: datetime | None
     last_cycle_seconds: float | None
-    last_cycle_requests: int | None
     cycle_age_seconds: float | None
     credentials: tuple[Seen, ...]  # as of the last cycle; the first to end comes first
 
@@ -57,15 +56,14 @@ def lifecycle_state() -> LifecycleState:
     now: datetime = row.moment if row else datetime.now(UTC)
     lease = row or Lease(name=LEADER_LEASE)
     data: dict[str, Any] = lease.data
-    ended = _moment(data.get("cycle_ended_at"))
+    ended, seconds = _moment(data.get("cycle_ended_at")), data.get("seconds")
     return LifecycleState(
         lease=lease,
         leading=bool(lease.owner and lease.expires_at and lease.expires_at > now),
         cycle_seconds=conf().cycle_seconds,
-        last_cycle_started_at=_moment(data.get("cycle_started_at")),
+        last_cycle_started_at=ended - timedelta(seconds=seconds) if ended and seconds is not None else None,
         last_cycle_ended_at=ended,
-        last_cycle_seconds=data.get("seconds"),
-        last_cycle_requests=data.get("requests"),
+        last_cycle_seconds=seconds,
         cycle_age_seconds=round((now - ended).total_seconds(), 3) if ended else None,
         credentials=tuple(sorted(map(Seen.from_dict, data.get("credentials", ())), key=lambda each: each.left_seconds(now))),
     )

@@ -25,8 +25,9 @@ from sites_app.models import Pool, Schedd, Site, SiteStatus, SystemicAlert
 from sites_app.selectors import bans_of, rses_of, sites_shown
 from sites_app.services import site_change_status, site_note
 from sites_app.verbs import POOL_ADD
+from wms2 import clock
 from wms2.api.preconditions import etag_of
-from wms2.api.serializers import ReasonSerializer
+from wms2.api.serializers import ReasonSerializer, WordField
 from wms2.api.verbs import Resource, actor_of, input_serializer
 from wms2.api.views import ApiView, RowsViewSet
 from wms2.verbs import arguments
@@ -61,7 +62,7 @@ class SiteViewSet(RowsViewSet):
 class SiteChangeSerializer(ReasonSerializer):
     """PATCH: the status, and what operators note about a site."""
 
-    status = serializers.ChoiceField(choices=SiteStatus.choices, required=False)
+    status = WordField(choices=SiteStatus.choices, required=False)
     drain_until = serializers.DateTimeField(required=False, help_text="only with status draining; the site is enabled again then")
     config_data = serializers.DictField(required=False, help_text="operators' notes about the site, in place of the old ones")
 
@@ -71,6 +72,8 @@ class SiteChangeSerializer(ReasonSerializer):
             raise serializers.ValidationError({"status": "give status or config_data"})
         if "drain_until" in attrs and attrs.get("status") != SiteStatus.DRAINING:
             raise serializers.ValidationError({"drain_until": "only draining has an end"})
+        if "drain_until" in attrs and attrs["drain_until"] <= clock.now():
+            raise serializers.ValidationError({"drain_until": "a drain ends in the future"})
         return attrs
 
 

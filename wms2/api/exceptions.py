@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Any
 
 import structlog
+from django.apps import apps
 from django.core.exceptions import PermissionDenied, RequestDataTooBig
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.views.defaults import server_error as html_server_error
@@ -39,7 +41,7 @@ RETRY_AFTER_DATABASE_SECONDS = 5
 _INTERNAL = Problem(500, "internal_error", "WMS2 failed to serve this; the log has the details", hint="Report it.")
 #: Of WMS2's own errors: status, code, hint; the narrower first.
 _OURS = (
-    (InvalidTransition, 409, "invalid_transition", "Read the request's status and what may follow from it."),
+    (InvalidTransition, 409, "invalid_transition", "Read how it stands now, and what may be done in that state."),
     (StaleState, 409, "stale_state", "It changed meanwhile: read it again, then decide."),
     (EventsGone, 410, "events_gone", "Read what you keep anew, then the feed without 'after'."),
     (TooManyReaders, 503, "too_many_readers", "Ask again, or without 'wait'."),
@@ -47,12 +49,18 @@ _OURS = (
     (ServiceRejected, 502, "service_refused", "{service} refused; the same call will be refused again."),
     (ServiceUnavailable, 503, "service_unavailable", "{service} did not answer; nothing was changed."),
 )
+#: What ``get_object_or_404`` says.
+_NO_ROW = re.compile(r"No (\w+) matches the given query\.")
+_LOOK_UP = "Names and ids are matched whole; /api/v1/docs/ names the lists where they can be looked up."
 _SIGN_IN = "Send 'Authorization: Token <key>', or sign in; see docs/api.md."
 
 
 def exception_handler(error: Exception, context: dict[str, Any]) -> Response | None:
     """The answer to an exception; None lets Django make a 500 of it."""
-    problem = _exists(error, context["request"]) if isinstance(error, RequestKnown) else problem_of(error)
+    if isinstance(error, RequestKnown):
+        problem: Problem | None = _exists(error, context["request"])
+    else:
+        problem = _no_such_row(error, context) or problem_of(error)
     if problem is None:
         return None
     headers = _headers(error)
@@ -89,6 +97,16 @@ def _exists(error: RequestKnown, http: Request) -> Problem:
     }
     hint = "Nothing was stored. Read it under existing.url; a new version needs a name of its own."
     return Problem(409, "request_exists", str(error), "RequestName", hint, existing=existing)
+
+
+def _no_such_row(error: Exception, context: dict[str, Any]) -> Problem | None:
+    """Of a row that is not there, in place of Django's sentence: which kind of row, and what it was looked for by."""
+    django_says = _NO_ROW.fullmatch(str(error)) if isinstance(error, Http404) else None
+    if django_says is None:
+        return None
+    asked = ", ".join(f"'{value}'" for value in (context.get("kwargs") or {}).values())
+    kind = next((model._meta.verbose_name for model in apps.get_models() if model._meta.object_name == django_says[1]), "row")
+    return Problem(404, "not_found", f"there is no {kind} {asked}".rstrip(), hint=_LOOK_UP)
 
 
 def _of_framework(error: exceptions.APIException) -> Problem:

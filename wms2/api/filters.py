@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ClassVar
 
 import django_filters
 from django import forms
@@ -101,11 +101,15 @@ class ChoicesFilter(django_filters.BaseInFilter, django_filters.ChoiceFilter):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs.setdefault("help_text", "one, or several separated by commas")
+        words = ", ".join(str(value) for value, _ in kwargs["choices"])
+        kwargs.setdefault("error_messages", {"invalid_choice": f"'%(value)s' is none of {words}"})
         super().__init__(*args, **kwargs)
 
 
 class MomentField(IsoDateTimeField):
     """ISO 8601, in UTC from here on: PostgreSQL takes offsets of less than 16 hours only, ISO 8601 of 24."""
+
+    default_error_messages: ClassVar = {"invalid": "not a moment; give it as ISO 8601 has it, e.g. 2026-11-25T12:00:00Z"}
 
     def to_python(self, value: Any) -> datetime | None:
         """The moment. Raises ValidationError: it is none, or lies outside the calendar."""

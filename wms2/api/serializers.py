@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar, NoReturn
 
 from django.core.validators import RegexValidator
+from django.utils.text import Truncator
 from rest_framework import serializers
 
 from wms2.api.converters import NameConverter
@@ -16,7 +17,12 @@ MAX_NAME = 150
 
 
 class StrictSerializer(serializers.Serializer):
-    """Input in which an unknown field is an error: a mistyped name must not be a silent no."""
+    """Input in which an unknown field is an error: a mistyped name must not be a silent no.
+
+    ``elsewhere``: fields of another form of the same input, which are named among those that are known.
+    """
+
+    elsewhere: ClassVar[tuple[str, ...]] = ()
 
     def to_internal_value(self, data: Any) -> Any:
         """As DRF does, after looking for strangers."""
@@ -24,7 +30,7 @@ class StrictSerializer(serializers.Serializer):
             known = {name for name, field in self.fields.items() if not field.read_only}
             strangers = sorted(str(name) for name in data.keys() - known)
             if strangers:
-                listed = ", ".join(sorted(known))
+                listed = ", ".join(sorted({*known, *self.elsewhere}))
                 raise serializers.ValidationError({name: [f"unknown field; known are: {listed}"] for name in strangers})
         return super().to_internal_value(data)
 
@@ -37,6 +43,19 @@ class TextField(serializers.CharField):
         if not isinstance(data, str):
             self.fail("invalid")
         return str(super().to_internal_value(data))
+
+
+class WordField(serializers.ChoiceField):
+    """One of a few words; the answer to any other names them, and does not repeat a whole document that was sent in its place."""
+
+    default_error_messages: ClassVar = {"invalid_choice": "'{input}' is none of {words}"}
+
+    def fail(self, key: str, **values: Any) -> NoReturn:
+        """As DRF does."""
+        if "input" in values:
+            values["input"] = Truncator(values["input"]).chars(80)
+        super().fail(key, words=", ".join(map(str, self.choices)), **values)
+        raise AssertionError(key)
 
 
 class ShareField(serializers.FloatField):

@@ -21,7 +21,7 @@ from rest_framework.request import Request as HttpRequest
 from rest_framework.response import Response
 
 from wms2.api.preconditions import if_match, in_one_transaction, require_version
-from wms2.api.serializers import MAX_REASON, NameField, ReasonSerializer, ShareField, TextField
+from wms2.api.serializers import MAX_REASON, NameField, ReasonSerializer, ShareField, TextField, WordField
 from wms2.api.views import ApiView, RowsViewSet, query_and_body
 from wms2.errors import StaleState
 from wms2.shedding import Call
@@ -197,7 +197,7 @@ def serializer_field(one: Field) -> Any:
     if one.kind is Kind.CHOICE:
         if one.default is not None:
             named = {"default": one.default}
-        return serializers.ChoiceField(choices=one.choices, **{**named, "help_text": one.help or None})
+        return WordField(choices=one.choices, **{**named, "help_text": one.help or None})
     if one.kind is Kind.TEXTS:
         child = TextField(max_length=one.length)
         return serializers.ListField(child=child, min_length=1 if one.required else None, max_length=one.most_items, **named)

@@ -142,7 +142,8 @@ def test_one_request_costs_a_fixed_number_of_queries(
 
 
 def test_a_request_that_is_not_there_is_404(reader: APIClient) -> None:
-    problem(reader.get("/api/v1/requests/unknown_request"), 404, "not_found")
+    told = problem(reader.get("/api/v1/requests/unknown_request"), 404, "not_found")
+    assert told["detail"] == "there is no request 'unknown_request'" and "whole" in told["hint"]
     problem(reader.get("/api/v1/requests/unknown_request/versions"), 404, "not_found")
 
 

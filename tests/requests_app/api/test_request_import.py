@@ -261,6 +261,15 @@ def test_a_document_whose_configurations_are_elsewhere_is_refused_and_nobody_is_
 )
 def test_a_wrong_body_is_400_and_names_the_field(operator: APIClient, body: dict[str, Any], field: str) -> None:
     problem(operator.post(URL, body), 400, "invalid", field=field)
+
+
+def test_who_sends_neither_a_name_nor_a_document_is_told_of_both_and_nothing_is_sent_back_whole(operator: APIClient) -> None:
+    assert "as 'document'" in problem(operator.post(URL, {}), 400, "invalid", field="request_name")["detail"]
+    for body in ({"request_name": "a_request", "doc": {}}, {"document": {}, "doc": {}}):
+        told = problem(operator.post(URL, body), 400, "invalid", field="doc")["detail"]
+        assert "document" in told and "source" in told
+    told = problem(operator.post(URL, {"request_name": "a_request", "source": "x" * 6000}), 400, "invalid", field="source")
+    assert "is none of reqmgr2" in told["detail"] and len(told["detail"]) < 200
     assert not Request.objects.exists()
 
 

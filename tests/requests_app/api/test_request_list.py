@@ -189,6 +189,17 @@ def test_a_wrong_query_is_400_and_names_the_parameter(reader: APIClient, query: 
     assert response.json()["field"] == field
 
 
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ({"status": "foo"}, "'foo' is none of new, submitted, queued"),
+        ({"created_since": "yesterday"}, "not a moment; give it as ISO 8601 has it, e.g. 2026-11-25T12:00:00Z"),
+    ],
+)
+def test_a_wrong_value_is_answered_with_those_that_are_right(reader: APIClient, query: dict[str, str], words: str) -> None:
+    assert words in problem(reader.get("/api/v1/requests", query), 400, "invalid")["detail"]
+
+
 def test_moments_at_the_ends_of_time_are_only_moments(reader: APIClient) -> None:
     request_row()
     assert len(names(reader, created_since="0001-01-01T00:00:00Z", updated_until="9999-12-31T23:59:59Z")) == 1

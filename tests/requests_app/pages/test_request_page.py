@@ -108,6 +108,17 @@ def test_of_an_ended_dag_nothing_is_drawn_as_running(reader: Client, built: Scen
     assert html.count('class="unit unit-failing" title') == 4
 
 
+def test_units_that_were_removed_with_their_dag_have_not_failed(reader: Client, built: Scene) -> None:
+    dag = DAG.objects.get(workflow__request=built.active)
+    DAG.objects.filter(pk=dag.pk).update(status=DAGStatus.STOPPED)
+    path = Path(dag.submit_dir) / "workflow.dag.status"
+    path.write_text(path.read_text().replace("Node failed with return code 1", "Was STATUS_SUBMITTED"))
+    html = reader.get(f"/requests/{built.active.request_name}/").content.decode()
+    assert html.count('class="unit unit-failing" title') == 0 and "failed in this DAG" not in html
+    assert html.count('class="unit unit-waiting" title') == 123
+    assert "was removed from the queue, and waits for the DAG&#x27;s next submission" in html
+
+
 def test_without_dagmans_files_the_page_says_so_and_goes_on(reader: Client, built: Scene) -> None:
     (Path(DAG.objects.get(workflow__request=built.active).submit_dir) / "workflow.dag.status").unlink()
     said = page(reader, built.active, "part-progress")

@@ -39,7 +39,8 @@ def test_a_site_is_drained_until_a_time_and_enabled_again(operator: APIClient) -
 
 
 def test_a_drain_cannot_end_in_the_past(operator: APIClient) -> None:
-    problem(operator.post(url("drain"), {"reason": "x", "until": "2020-01-01T00:00:00Z"}), 409, "invalid_transition")
+    told = problem(operator.post(url("drain"), {"reason": "x", "until": "2020-01-01T00:00:00Z"}), 400, "invalid")
+    assert (told["field"], told["detail"]) == ("until", "until: a drain ends in the future")
     assert Site.objects.get(pk="T2_CH_CERN").status == SiteStatus.ENABLED
 
 
@@ -133,6 +134,7 @@ def test_notes_about_a_site_are_replaced_and_audited(operator: APIClient) -> Non
         ({}, "status"),
         ({"status": "asleep"}, "status"),
         ({"status": "enabled", "drain_until": "2126-01-01T00:00:00Z"}, "drain_until"),
+        ({"status": "draining", "drain_until": "2020-01-01T00:00:00Z"}, "drain_until"),
         ({"config_data": "none"}, "config_data"),
         ({"total_slots": 7}, "total_slots"),
         ({"status": "disabled", "reason": " "}, "reason"),

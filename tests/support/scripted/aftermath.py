@@ -14,7 +14,7 @@ from django.db import connection
 from django.db.models import F
 
 from dags_app import states as dag_states
-from dags_app.models import DAG, DAGHistory, DAGKind, DAGStatus, WorkUnit, WorkUnitClaim, WorkUnitState
+from dags_app.models import DAG, LIVE_DAG, DAGHistory, DAGKind, DAGStatus, WorkUnit, WorkUnitClaim, WorkUnitState
 from outputs_app.models import (
     SETTLED_EFFECT,
     BlockStatus,
@@ -73,6 +73,7 @@ def _ends(world: World) -> None:
     jobs = losses.jobs_by_key(world)
     for dag in DAG.objects.exclude(dagman_cluster_id="").select_related("parent_dag"):
         job = jobs[dag.dagman_cluster_id, str(dag.pk)]
+        assert dag.missing_since is None or dag.status in LIVE_DAG, f"{dag} has ended, and is still missing"
         if dag.status == DAGStatus.COMPLETED:
             assert job.completed, f"{dag} is COMPLETED; its job {job.ended}: {job.nodes}"
         if not job.live and job.ended is not None and job.ended.proves_nothing:
