@@ -13,7 +13,7 @@ help: ## this list
 setup: ## install everything: .venv, HTCondor, the Rucio and XRootD servers, the tests' browser
 	@deploy/bootstrap setup
 
-demo: ## run all of WMS2 with a demo request (or REQUEST=file.json) until Ctrl-C
+demo: ## run all of WMS2 with four demo requests (or REQUEST=file.json) until Ctrl-C
 	@deploy/bootstrap demo
 
 demo-check: ## the demo from an empty state, verified, then stopped

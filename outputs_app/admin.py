@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from django.contrib import admin
+
 from outputs_app.models import (
     BlockValidation,
     BlockWorkUnit,
@@ -9,6 +13,7 @@ from outputs_app.models import (
     DatasetOwner,
     Drift,
     Effect,
+    EffectState,
     IntegrityCase,
     OutputDataset,
     OutputFile,
@@ -19,6 +24,23 @@ from outputs_app.models import (
 )
 from wms2.admin import BY_REQUEST, OF_REQUEST, rows_admin, since_column
 from wms2.admin.filters import recent_values
+from wms2.admin.shown import EMPTY, aged
+from wms2.words import exact
+
+#: States in which it is tried without anybody asking for it.
+_TRIED = (EffectState.PENDING, EffectState.CLAIMED)
+
+
+@admin.display(description="next attempt")
+def next_attempt(row: Effect) -> Any:
+    """Of one that will have any."""
+    return aged(row.next_attempt_at) if row.state in _TRIED else EMPTY
+
+
+def next_attempt_at(row: Effect) -> str:
+    """The same, as a moment."""
+    return exact(row.next_attempt_at) if row.state in _TRIED else EMPTY
+
 
 rows_admin(OutputDataset, "name", "workflow", "tier", "tape_rse", search={"name": "a dataset's whole name", **OF_REQUEST})
 
@@ -35,8 +57,8 @@ rows_admin(
 
 
 rows_admin(
-    ProcessingBlock, "dbs_block_name", "status", "workflow", "total_work_units", "planned_bytes", "sealed_at", "tape_rule_id",
-    "no_tape", "rucio_last_error", filters=("status",), order=("dbs_block_name",),
+    ProcessingBlock, "dbs_block_name", "status", "rucio_last_error", "workflow", "total_work_units", "planned_bytes", "sealed_at",
+    "tape_rule_id", "no_tape", filters=("status",), order=("dbs_block_name",),
     search={"dbs_block_name": "a block's whole name", "dataset_name": "a dataset's whole name", **OF_REQUEST},
     links=(
         ("Files", OutputFile, "block"), ("Effects", Effect, "block"), ("Validation", BlockValidation, "block"),
@@ -50,8 +72,8 @@ rows_admin(
 )  # fmt: skip
 
 rows_admin(
-    Effect, "kind", "state", "request", "attempts", "next_attempt_at", "last_error", filters=("state", "kind"),
-    search={"key": "an effect's key", **BY_REQUEST},
+    Effect, "kind", "state", "request", "attempts", next_attempt, since_column("done_at", "done"), "last_error",
+    filters=("state", "kind"), search={"key": "an effect's key", **BY_REQUEST}, in_words={"next_attempt_at": next_attempt_at},
 )  # fmt: skip
 
 rows_admin(BlockWorkUnit, "id", "block", "unit", "done", "size_bytes", filters=("done",))

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
+from django.contrib import admin
+
 from sites_app.models import (
     HealthChange,
     Onboarding,
@@ -14,7 +19,25 @@ from sites_app.models import (
     SiteRse,
     SystemicAlert,
 )
+from sites_app.schedds import birthdate_text
 from wms2.admin import badge_column, rows_admin, since_column
+from wms2.admin.shown import EMPTY
+from wms2.words import number
+
+
+def _birthdate(name: str, row: Any) -> str:
+    return birthdate_text(getattr(row, name))
+
+
+def _duty_cycle(row: Schedd) -> str:
+    return EMPTY if row.duty_cycle is None else number(row.duty_cycle)
+
+
+@admin.display(description="DAGMans")
+def dagmans(row: Schedd) -> str:
+    """Ours that run, and how many it may run."""
+    return f"{row.dagmans_running} of {row.max_dagman_slots}"
+
 
 rows_admin(
     Site, "name", "status", "status_reason", "total_slots", "running_slots", "jobs_idle", "jobs_running", "jobs_held",
@@ -44,9 +67,10 @@ rows_admin(
 )  # fmt: skip
 
 rows_admin(
-    Schedd, "name", "pool", "state", badge_column("health", since="health_since"), "health_reason", "onboarding",
-    "dagmans_running", "max_dagman_slots", "last_answer_at", since_column("unreachable_since", "silent since"),
-    since_column("unlisted_since", "not in the collector since"), "last_error", filters=("state", "health", "pool"),
+    Schedd, "name", "state", badge_column("health", since="health_since"), since_column("unreachable_since", "silent since"),
+    "last_error", dagmans, "pool", "last_answer_at", since_column("unlisted_since", "not in the collector since"),
+    "health_reason", "onboarding", filters=("state", "health", "pool"),
+    in_words={"job_queue_birthdate": partial(_birthdate, "job_queue_birthdate"), "duty_cycle": _duty_cycle},
     parts=("name", "pool__name"), order=("pool_id", "name"),
     links=(
         ("Health changes", HealthChange, "schedd"), ("Checks", Onboarding, "schedd"), ("Queue changes", QueueChange, "schedd"),
@@ -59,5 +83,5 @@ rows_admin(SystemicAlert, "began_at", "=ended_at", "holds", "reason", "=calm_sin
 
 rows_admin(
     QueueChange, "=seen_at", "schedd", "old_birthdate", "new_birthdate", since_column("old_answered_at", "old one answered"),
-    "dagmans_before",
+    "dagmans_before", in_words={name: partial(_birthdate, name) for name in ("old_birthdate", "new_birthdate")},
 )  # fmt: skip

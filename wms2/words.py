@@ -1,4 +1,4 @@
-"""Numbers and durations in words, for pages and the admin. Pure functions."""
+"""Numbers, durations and names of columns in words, for pages and the admin. Pure functions."""
 
 from __future__ import annotations
 
@@ -11,6 +11,12 @@ from django.utils import timezone
 _Words = TypeVar("_Words", bound=TextChoices)
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _SIZES = ("B", "KB", "MB", "GB", "TB", "PB")
+#: Words of the field that are not spelled as Python spells them.
+_SPELLED = {
+    "cpu": "CPU", "cric": "CRIC", "dag": "DAG", "dagman": "DAGMan", "dagmans": "DAGMans", "dags": "DAGs", "dbs": "DBS",
+    "dn": "DN", "id": "ID", "lfn": "LFN", "lfns": "LFNs", "pset": "PSet", "psets": "PSets", "reqmgr2": "ReqMgr2", "rse": "RSE",
+    "rses": "RSEs", "rucio": "Rucio", "sha256": "SHA256",
+}  # fmt: skip
 
 
 class LaterWord(str):
@@ -38,6 +44,11 @@ def duration(seconds: float) -> str:
         if len(parts) == 2:
             break
     return " ".join(part for part in parts if part)
+
+
+def spelled(name: str) -> str:
+    """A column's name as people write it: ``tape RSE`` of ``tape_rse``."""
+    return " ".join(_SPELLED.get(each.lower(), each) for each in name.replace("_", " ").split(" "))
 
 
 def exact(at: datetime | None) -> str:

@@ -9,9 +9,10 @@ from django.http import HttpRequest
 
 from dags_app.counts import jobs_by_site
 from dags_app.models import DAG, DAGHistory, Leftover, SiteJob, SizingDecision, StepMeasurement, WorkUnit, WorkUnitClaim
+from sites_app.schedds import birthdate_text
 from wms2.admin import OF_REQUEST, ReadOnlyAdmin, badge_column, link_column, rows_admin, since_column
 from wms2.admin.filters import recent_values
-from wms2.admin.shown import EMPTY, json_shown
+from wms2.admin.shown import EMPTY, json_shown, short
 from wms2.words import ago
 
 
@@ -20,17 +21,37 @@ class DAGAdmin(ReadOnlyAdmin):
     """DAG submissions, newest first."""
 
     list_display = (
-        "id", badge_column("status"), link_column("workflow"), link_column("round"), "kind", link_column("schedd"),
-        "dagman_cluster_id", "units_done", "total_work_units", "merge_groups", "nodes_idle", "nodes_running", "nodes_held",
-        "counted", since_column("submitted_at", "submitted"),
-        since_column("completed_at", "ended"),
+        "short_id", badge_column("status"), link_column("workflow"), "units", "nodes", "counted",
+        since_column("submitted_at", "submitted"), since_column("completed_at", "ended"), link_column("schedd"), "dagman_job",
     )  # fmt: skip
     list_filter = ("status", "kind", "schedd")
     exact_search: ClassVar = {**OF_REQUEST, "pk": "a DAG's id", "dagman_cluster_id": "a DAGMan cluster"}
     links = (("History", DAGHistory, "dag"), ("Work units", WorkUnit, "dag"), ("Sizing decisions", SizingDecision, "dag"))
     ordering = ("-round_id", "-fence")  # over an index; rounds are numbered as they are made
 
-    @admin.display(description="nodes counted")
+    in_words: ClassVar = {"queue_birthdate": lambda row: birthdate_text(row.queue_birthdate)}
+
+    @admin.display(description="id")
+    def short_id(self, row: Any) -> Any:
+        """Its beginning."""
+        return short(row.pk)
+
+    @admin.display(description="units done")
+    def units(self, row: Any) -> str:
+        """Of how many."""
+        return f"{row.units_done} of {row.total_work_units}"
+
+    @admin.display(description="jobs idle, running, held")
+    def nodes(self, row: Any) -> str:
+        """Node jobs in the queue."""
+        return f"{row.nodes_idle}, {row.nodes_running}, {row.nodes_held}"
+
+    @admin.display(description="DAGMan job")
+    def dagman_job(self, row: Any) -> str:
+        """Its cluster in the schedd's queue."""
+        return row.dagman_cluster_id or EMPTY
+
+    @admin.display(description="jobs counted")
     def counted(self, row: Any) -> str:
         """When the schedd's answer had its node jobs last."""
         return ago(row.seen_at) if row.seen_at else EMPTY
@@ -52,7 +73,7 @@ rows_admin(
 
 
 rows_admin(
-    WorkUnit, "name", "state", "workflow", "round", "site", "jobs", "events", "problem", "done_at",
+    WorkUnit, "name", "state", "problem", "workflow", "round", "site", "jobs", "events", "done_at",
     filters=("state", recent_values("site")), search=OF_REQUEST, links=(("Claims", WorkUnitClaim, "unit"),),
 )  # fmt: skip
 

@@ -217,7 +217,7 @@ class DAGHistory(models.Model):
     class Meta:
         db_table = "dag_history"
         ordering = ("id",)
-        verbose_name_plural = "DAG history"
+        verbose_name, verbose_name_plural = "DAG history entry", "DAG history entries"
         indexes = (models.Index(fields=("created_at",), name="idx_dag_history_created"),)
 
     def __str__(self) -> str:

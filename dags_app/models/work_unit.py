@@ -7,9 +7,10 @@ from django.db.models import F, Q
 
 
 class WorkUnitState(models.TextChoices):
-    """DONE only when the manifest equals the claim; DONE_UNACCOUNTED: DAGMan says done, the manifest is missing or wrong."""
+    """PLANNED also while it runs, which only its DAG knows. DONE only when the manifest equals the claim; DONE_UNACCOUNTED:
+    DAGMan says done, the manifest is missing or wrong."""
 
-    PLANNED = "planned", "Planned"
+    PLANNED = "planned", "Planned or running"
     DONE_UNACCOUNTED = "done_unaccounted", "Done, unaccounted"
     DONE = "done", "Done"
     FAILED = "failed", "Failed"

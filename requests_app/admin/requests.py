@@ -22,6 +22,7 @@ from wms2.admin import ReadOnlyAdmin, badge_column
 from wms2.admin.shown import EMPTY, admin_url, badge, list_url
 from wms2.api.permissions import is_operator
 from wms2.models import AuditEntry
+from wms2.words import exact
 
 #: Transitions on a request's page, newest first; all of them are one link away.
 SHOWN_TRANSITIONS = 20
@@ -142,9 +143,8 @@ class RequestAdmin(ReadOnlyAdmin):
         lease = EvaluationLease.objects.filter(request=row).first()
         if lease is None:
             return "never evaluated"
-        due = f"{lease.due_at:%Y-%m-%d %H:%M:%S} UTC" if lease.due_at else "when something wakes it"
-        last = f"{lease.evaluated_at:%Y-%m-%d %H:%M:%S} UTC" if lease.evaluated_at else "never"
-        return f"last {last}; due {due}; lease {lease.epoch} of {lease.owner or 'nobody'}"
+        due = "when something wakes it" + (f", at the latest {exact(lease.due_at)}" if lease.due_at else "")
+        return f"last {exact(lease.evaluated_at)}; again {due}; lease {lease.epoch} of {lease.owner or 'nobody'}"
 
     @admin.display(description="Belonging to it")
     def related(self, row: Request) -> SafeString:
@@ -168,8 +168,7 @@ class RequestAdmin(ReadOnlyAdmin):
         if not rows:
             return EMPTY
         cells = (
-            (admin_url(row), f"{row.at:%Y-%m-%d %H:%M:%S}", badge(row.to_status, S(row.to_status).label), row.actor, row.reason)
-            for row in rows
+            (admin_url(row), exact(row.at), badge(row.to_status, S(row.to_status).label), row.actor, row.reason) for row in rows
         )
         body = format_html_join("", '<tr><td><a href="{}">{}</a></td><td>{}</td><td>{}</td><td>{}</td></tr>', cells)
         return format_html('<table class="history"><tbody>{}</tbody></table>', body)

@@ -13,14 +13,15 @@ from django.urls import reverse
 from dags_app.models import StepMeasurement
 from requests_app import models
 from requests_app.control_verbs import limit_rows
-from requests_app.models import Limit, RequestStatus, RequestTransition
+from requests_app.models import LEADER_LEASE, Limit, RequestStatus, RequestTransition
 from requests_app.selectors.admission import config_in_force
+from requests_app.selectors.reqmgr2 import POLL
 from wms2.admin import BY_REQUEST, OF_REQUEST, ReadOnlyAdmin, rows_admin, since_column
 from wms2.admin.filters import recent_values
 from wms2.admin.shown import EMPTY, badge
 from wms2.admin.verbs import verb_url
 from wms2.api.permissions import is_operator
-from wms2.words import word
+from wms2.words import exact, word
 
 rows_admin(
     models.Workflow, "__str__", "status", "request", "splitting_algo", "input_dataset", "requested_events", filters=("status",),
@@ -56,9 +57,16 @@ rows_admin(
 
 rows_admin(models.RequestGroup, "name", "note", "created_by", "=created_at", parts=("name",))
 
+
 # What was last seen in ReqMgr2, newest first; refused ones have no request here.
+@admin.display(description="name there")
+def name_there(row: models.ReqMgr2Request) -> str:
+    """Of a clone that ReqMgr2 has not made yet: that."""
+    return row.name or "a clone to be made"
+
+
 rows_admin(
-    models.ReqMgr2Request, "name", "request", "status", "compared_at", "elements", "problem", filters=("over", "elements"),
+    models.ReqMgr2Request, name_there, "request", "status", "compared_at", "elements", "problem", filters=("over", "elements"),
     search={"name": "a request's whole name in ReqMgr2"},
 )  # fmt: skip
 
@@ -81,13 +89,40 @@ _COUNTERS = ("=at", "request", "units_done", "units", "jobs_running", "jobs_idle
 rows_admin(models.Progress, *_COUNTERS, search=BY_REQUEST)
 rows_admin(models.ProgressSample, *_COUNTERS, "mean", filters=("mean",), search=BY_REQUEST)
 rows_admin(models.EventFeed, "id", "last", "removed")
-rows_admin(models.Event, "position", "=at", "kind", "request", filters=(recent_values("kind"),), search=BY_REQUEST)
+rows_admin(models.Event, "id", "position", "=at", "kind", "request", filters=(recent_values("kind"),), search=BY_REQUEST)
 
-rows_admin(models.Lease, "name", "owner", "process", "epoch", "heartbeat_at", "expires_at")
+
+#: What the rows of the list of leases are; that of the last poll of ReqMgr2 is nobody's.
+_LEASES = {
+    LEADER_LEASE: "the right to run the life cycle: its owner leads",
+    POLL: "no lease: the heartbeat is when ReqMgr2 was last asked with success",
+}
+
+
+@admin.display(description="what it is")
+def lease_is(row: models.Lease) -> str:
+    """In words."""
+    return _LEASES.get(row.name, EMPTY)
+
+
+@admin.display(description="epoch")
+def lease_epoch(row: models.Lease) -> str:
+    """Of one that somebody has had."""
+    return str(row.epoch or EMPTY)
+
+
+rows_admin(models.Lease, "name", lease_is, "owner", "process", lease_epoch, "heartbeat_at", "expires_at")
+
 
 # When each request was looked at, and when it is due again.
+@admin.display(description="looked at again when something wakes it, at the latest")
+def looked_at_again(row: models.EvaluationLease) -> str:
+    """The moment at which it is looked at although nothing has told of a change, if there is one."""
+    return exact(row.due_at) if row.due_at else "only when something wakes it"
+
+
 rows_admin(
-    models.EvaluationLease, "request", "=due_at", "owner", "epoch", "=expires_at", "evaluated_at", search=BY_REQUEST,
+    models.EvaluationLease, "request", looked_at_again, "owner", "epoch", "=expires_at", "evaluated_at", search=BY_REQUEST,
     order=("pk",),
 )  # fmt: skip
 
@@ -109,7 +144,7 @@ rows_admin(
 )  # fmt: skip
 
 rows_admin(models.AdmissionBucket, "kind", "name", "=full_at", filters=("kind",), parts=("name",))
-rows_admin(models.AdmissionState, "stopped", "flooded_since", "passed_over", "again_at")
+rows_admin(models.AdmissionState, "__str__", "flooded_since", "passed_over", "again_at")
 rows_admin(models.Installation, "instance", "environment", "=created_at")
 
 

@@ -38,7 +38,7 @@ class Lease(models.Model):
         db_table = "leases"
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.owner or 'nobody'} (epoch {self.epoch})"
+        return f"{self.name}: {self.owner or 'nobody'} (epoch {self.epoch})" if self.epoch else self.name
 
 
 class Limit(models.Model):
@@ -169,7 +169,8 @@ class EvaluationLease(models.Model):
         indexes = (models.Index(fields=("due_at",), name="idx_evaluations_due", condition=Q(due_at__isnull=False)),)
 
     def __str__(self) -> str:
-        return f"{self.request_id}: due {self.due_at}"
+        due = f"{self.due_at:%Y-%m-%d %H:%M:%S} UTC at the latest" if self.due_at else "when something wakes it"
+        return f"{self.request_id}: looked at again {due}"
 
 
 class LetterKind(models.TextChoices):

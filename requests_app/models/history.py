@@ -92,7 +92,7 @@ class Progress(Counters):
 
     class Meta:
         db_table = "progress"
-        verbose_name_plural = "progress"
+        verbose_name, verbose_name_plural = "progress summary", "progress summaries"
 
     def __str__(self) -> str:
         return f"{self.units_done} of {self.units}"
@@ -111,4 +111,4 @@ class ProgressSample(Counters):
         indexes = (models.Index(fields=("mean", "at"), name="idx_progress_samples_at"),)
 
     def __str__(self) -> str:
-        return f"{self.at:%F %T}: {self.units_done} of {self.units}"
+        return f"{self.at:%F %T} UTC: {self.units_done} of {self.units}"

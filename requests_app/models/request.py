@@ -145,7 +145,7 @@ class Request(models.Model):
     urgent = models.BooleanField(default=False)
     production_steps = models.JSONField(default=list, blank=True)
     adaptive = models.BooleanField(
-        default=False, db_default=False, help_text="runs in rounds, each sized by what those before measured (spec 5)"
+        default=False, db_default=False, help_text="runs in rounds, each sized by what those before measured"
     )
     complete_early = models.BooleanField(
         default=False, db_default=False, help_text="nothing more is planned: it completes with what is done"
@@ -189,14 +189,14 @@ class Request(models.Model):
     superseded_by_request = models.CharField(max_length=255, blank=True)
     derived_from = models.OneToOneField(
         "self", to_field="request_name", on_delete=models.PROTECT, null=True, blank=True,
-        related_name="+", db_column="derived_from", help_text="whose unused work it has taken over (ADR 0086)",
+        related_name="+", db_column="derived_from", help_text="whose unused work it has taken over",
     )  # fmt: skip
     derived_by = models.CharField(
         max_length=255, blank=True, default="", db_default="", help_text="the request that has taken over its unused work"
     )
     cleanup_policy = models.CharField(max_length=50, choices=CleanupPolicy.choices, default=CleanupPolicy.KEEP_UNTIL_REPLACED)
     family = models.UUIDField(
-        default=uuid.uuid4, editable=False, help_text="requests of one family may write into the same datasets (ADR 0037)"
+        default=uuid.uuid4, editable=False, help_text="requests of one family may write into the same datasets"
     )
 
     in_group = models.ForeignKey(
@@ -359,6 +359,7 @@ class ReqMgr2Request(models.Model):
 
     class Meta:
         db_table = "reqmgr2_requests"
+        verbose_name, verbose_name_plural = "ReqMgr2 request", "ReqMgr2 requests"
         ordering = ("-id",)
         indexes = (
             models.Index(fields=("id",), name="idx_reqmgr2_followed", condition=Q(over=False, request__isnull=False)),

@@ -67,7 +67,7 @@ class Workflow(models.Model):
     )
 
     total_nodes = models.IntegerField(default=0)
-    cut_at = models.DateTimeField(null=True, blank=True, help_text="when work of lost files was last given back (ADR 0084)")
+    cut_at = models.DateTimeField(null=True, blank=True, help_text="when work of lost files was last given back")
 
     status = models.CharField(max_length=50, choices=WorkflowStatus.choices, default=WorkflowStatus.NEW)
     created_at = models.DateTimeField(auto_now_add=True)

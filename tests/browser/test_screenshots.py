@@ -149,6 +149,7 @@ def _same_names(patch: pytest.MonkeyPatch, seed: int) -> None:
 def _taken(opened: Window, shot: Shot, built: scene.Scene, place: Path) -> Path:
     opened.go(shot.path(built))
     opened.page.locator(shot.awaits).first.wait_for()
+    assert opened.scrolled == 0, "it begins elsewhere than at its top"
     if shot.opens:
         opened.page.locator(shot.opens).first.click()
     opened.hide_place(str(place), SHOWN_PLACE)

@@ -75,6 +75,12 @@ class Window:
         width: int = self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         return width
 
+    @property
+    def scrolled(self) -> int:
+        """By how many pixels the page has been moved up."""
+        height: int = self.page.evaluate("window.scrollY")
+        return height
+
     def hide_place(self, place: str, shown: str) -> None:
         """Show a directory that differs from machine to machine under a name that does not."""
         self.page.evaluate(

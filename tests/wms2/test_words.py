@@ -11,7 +11,7 @@ from outputs_app.models import BlockStatus, EffectState, Validity
 from requests_app.models import RequestStatus, WorkflowStatus
 from sites_app.models import ScheddState, SiteStatus
 from wms2.tones import TONES
-from wms2.words import ago, counted, duration, size
+from wms2.words import ago, counted, duration, size, spelled
 
 NOW = datetime(2026, 9, 4, 12, 0, tzinfo=UTC)
 
@@ -62,3 +62,9 @@ def test_every_tone_has_its_colours_in_the_style_sheet() -> None:
     for tone in set(TONES.values()):
         assert f".tone-{tone} {{" in css
         assert css.count(f"--{tone}-ground:") == css.count(f"--{tone}-text:") == 3, "light, dark, and dark chosen in the admin"
+
+
+def test_names_of_columns_are_spelled_as_people_write_them() -> None:
+    assert [spelled(name) for name in ("tape_rse", "dbs block name", "cric_seen_at", "status", "DAGs of it")] == [
+        "tape RSE", "DBS block name", "CRIC seen at", "status", "DAGs of it",
+    ]  # fmt: skip

@@ -8,6 +8,8 @@ from django.contrib.admin import SimpleListFilter
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
+from wms2.words import spelled
+
 LOOKED_AT = 1_000
 
 
@@ -15,7 +17,7 @@ def recent_values(field: str) -> type[SimpleListFilter]:
     """A filter by a column, offering what the newest rows have in it."""
 
     class RecentValues(SimpleListFilter):
-        title = field.replace("_", " ")
+        title = spelled(field)
         parameter_name = field
 
         def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:

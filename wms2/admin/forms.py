@@ -52,9 +52,9 @@ class NotesField(forms.JSONField):
 
 @cache
 def form_of(verb: Verb) -> type[ReasonForm]:
-    """The form of a verb: its fields in their order, then the reason."""
+    """The form of a verb: the reason, which is always asked for, then its fields in their order."""
     made = {one.name: form_field(one) for one in verb.fields}
-    return type("VerbForm", (ReasonForm,), {**made, "field_order": (*made, "reason")})
+    return type("VerbForm", (ReasonForm,), {**made, "field_order": ("reason", *made)})
 
 
 def form_field(one: Field) -> forms.Field:

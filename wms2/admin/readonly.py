@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -14,8 +14,9 @@ from django.db import models
 from django.db.models import JSONField, QuerySet
 from django.http import HttpRequest
 
-from wms2.admin.shown import badge_column, json_field, link_column, since_column
+from wms2.admin.shown import badge_column, json_field, link_column, plain_column, since_column, worded
 from wms2.admin.verbs import VerbsAdmin
+from wms2.words import spelled
 
 #: Text columns that are as large as documents.
 _LARGE_TEXT = frozenset({"psets"})
@@ -67,6 +68,8 @@ class ReadOnlyAdmin(VerbsAdmin):
     #: Lookups and what they are called, tried one after the other with the whole text that is searched for, each over an index;
     #: the first with rows counts. Several in one condition (``search_fields``) would read whole tables where they join.
     exact_search: ClassVar[Mapping[str, str]] = {}
+    #: Columns that a row's page does not show as they are stored, and what it says of a row instead.
+    in_words: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
 
     class Media:
         css: ClassVar[dict[str, tuple[str, ...]]] = {"all": ("wms2/tones.css", "wms2/admin.css")}
@@ -91,20 +94,31 @@ class ReadOnlyAdmin(VerbsAdmin):
         return super().get_list_display_links(request, [each for each in list_display if not hasattr(each, "relation")])
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """All columns, JSON in readable form."""
-        return [json_field(field) if isinstance(field, JSONField) else field.name for field in self.opts.fields]
+        """All columns, in readable form."""
+        return list(self._readable.values())
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """As declared, JSON in readable form."""
-        json_fields = {field.name: json_field(field) for field in self.opts.fields if isinstance(field, JSONField)}
+        """As declared, in readable form."""
         return [
-            (name, {**options, "fields": [json_fields.get(str(field), field) for field in options["fields"]]})
+            (name, {**options, "fields": [self._readable.get(str(field), field) for field in options["fields"]]})
             for name, options in super().get_fieldsets(request, obj)
         ]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         """All that are shown, whatever groups them."""
         return [field for _, options in self.get_fieldsets(request, obj) for field in options["fields"]]
+
+    @cached_property
+    def _readable(self) -> dict[str, Any]:
+        """By column, what a row's page shows of it."""
+        found: dict[str, Any] = {field.name: field.name for field in self.opts.fields}
+        found |= {field.name: json_field(field) for field in self.opts.fields if isinstance(field, JSONField)}
+        return found | {name: worded(self.opts.get_field(name), words) for name, words in self.in_words.items()}  # type: ignore[arg-type]
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        """With names of columns as people write them."""
+        labels = {field.name: spelled(str(field.verbose_name)) for field in self.opts.fields}
+        return super().get_form(request, obj, change, labels=labels, **kwargs)
 
     def get_search_fields(self, request: HttpRequest) -> Any:
         """The search box is there for either kind."""
@@ -147,30 +161,41 @@ def rows_admin(
     parts: Sequence[str] = (),
     order: Sequence[str] = ("-pk",),
     links: Sequence[tuple[str, type[models.Model], str]] = (),
+    in_words: Mapping[str, Callable[[Any], Any]] = MappingProxyType({}),
 ) -> None:
     """Have the rows of a model looked at that need nothing of their own.
 
     Args:
         columns: names are shown as their fields are: links, ages, badges; ``=name`` as it stands.
         filters, search, parts, order: ``list_filter``, ``exact_search``, ``search_fields``, ``ordering``.
-        links: as ``VerbsAdmin`` has them.
+        links, in_words: as ``VerbsAdmin`` and ``ReadOnlyAdmin`` have them; the latter for a column of the list, too.
     """
     members = {
-        "list_display": tuple(_column(model, each) for each in columns), "list_filter": filters, "exact_search": search,
-        "search_fields": parts, "ordering": order, "links": links, "__doc__": model.__doc__,
+        "list_display": tuple(_column(model, each, in_words) for each in columns), "list_filter": filters, "exact_search": search,
+        "search_fields": parts, "ordering": order, "links": links, "in_words": in_words, "__doc__": model.__doc__,
     }  # fmt: skip
     admin.site.register(model, type(f"{model.__name__}Admin", (ReadOnlyAdmin,), members))
 
 
-def _column(model: type[models.Model], column: Any) -> Any:
-    field = next((each for each in model._meta.concrete_fields if each.name == column), None)
+def _column(model: type[models.Model], column: Any, in_words: Mapping[str, Callable[[Any], Any]]) -> Any:
+    named = column.removeprefix("=") if isinstance(column, str) else column
+    field = next((each for each in model._meta.concrete_fields if each.name == named), None)
+    if field is not None and named in in_words:
+        return worded(field, in_words[named])
     if isinstance(field, models.ForeignKey):
         return link_column(column)
-    if isinstance(field, models.DateTimeField):
-        return since_column(column, column.removesuffix("_at").replace("_", " "))
+    if isinstance(field, models.DateTimeField) and column == named:
+        return since_column(column, spelled(column.removesuffix("_at")))
     if field is not None and field.choices and column in _STATUSES:
         return badge_column(column)
-    return column.removeprefix("=") if isinstance(column, str) else column
+    if isinstance(field, models.UUIDField) or (field is not None and _misspelled(field)):
+        return plain_column(field)
+    return named
+
+
+def _misspelled(field: models.Field[Any, Any]) -> bool:
+    """JSON stays a name, by which the list knows to read it."""
+    return not isinstance(field, JSONField) and spelled(str(field.verbose_name)) != field.verbose_name
 
 
 def large_fields(model: type[models.Model]) -> list[Any]:

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
+from datetime import datetime
 from functools import cache
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import Field, Model
+from django.contrib.admin.utils import display_for_field
+from django.db.models import Field, Model, UUIDField
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from wms2.tones import tone
-from wms2.words import ago, duration
+from wms2.words import ago, duration, exact, spelled
 
 EMPTY = "–"
+_UUID = re.compile(r"\b([0-9a-f]{8})(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+
+
+def aged(moment: datetime) -> SafeString:
+    """How long ago a moment was; the moment itself as a tooltip."""
+    return format_html('<span title="{}">{}</span>', exact(moment), ago(moment))
 
 
 def badge(value: str, label: str) -> SafeString:
@@ -44,7 +53,7 @@ def link(row: Model | None, text: Any = None) -> str | SafeString:
 def badge_column(field: str, label: str = "", since: str = "") -> Callable[[Any], SafeString]:
     """A list's column: a choice field as a badge; with ``since``, how long it has been so."""
 
-    @admin.display(description=label or field.replace("_", " "), ordering=field)
+    @admin.display(description=label or spelled(field), ordering=field)
     def column(row: Any) -> SafeString:
         value = getattr(row, field)
         shown = badge(value, getattr(row, f"get_{field}_display")()) if value else EMPTY
@@ -64,7 +73,7 @@ def since_column(field: str, label: str) -> Callable[[Any], str | SafeString]:
     @admin.display(description=label, ordering=field)
     def column(row: Any) -> str | SafeString:
         moment = getattr(row, field)
-        return format_html('<span title="{}">{}</span>', f"{moment:%Y-%m-%d %H:%M:%S} UTC", ago(moment)) if moment else EMPTY
+        return aged(moment) if moment else EMPTY
 
     column.__name__ = f"{field}_ago"
     return column
@@ -73,13 +82,46 @@ def since_column(field: str, label: str) -> Callable[[Any], str | SafeString]:
 def link_column(relation: str, label: str = "") -> Callable[[Any], str | SafeString]:
     """A list's column: a link to the row that a foreign key leads to; it tells the list by ``relation`` to read that too."""
 
-    @admin.display(description=label or relation.replace("_", " "))
+    @admin.display(description=label or spelled(relation))
     def column(row: Any) -> str | SafeString:
-        return link(getattr(row, relation))
+        other = getattr(row, relation)
+        return link(other, None if other is None else short(other))
 
     column.__name__ = f"{relation}_link"
     column.relation = relation  # type: ignore[attr-defined]
     return column
+
+
+def plain_column(field: Field[Any, Any]) -> Callable[[Any], Any]:
+    """A list's column as it stands, under a name that people write; of an id that nobody can read its beginning."""
+
+    @admin.display(description=spelled(str(field.verbose_name)), ordering=field.name)
+    def column(row: Any) -> Any:
+        value = getattr(row, field.name)
+        if isinstance(field, UUIDField) and value is not None:
+            return short(value)
+        return display_for_field(value, field, EMPTY)
+
+    column.__name__ = field.name
+    return column
+
+
+def worded(field: Field[Any, Any], words: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A column, of a list or a row's page, of which ``words`` tells what it says of a row."""
+
+    @admin.display(description=spelled(str(field.verbose_name)), ordering=field.name)
+    def shown(row: Any) -> Any:
+        return words(row)
+
+    shown.__name__ = field.name  # the page has the field's help with it
+    return shown
+
+
+def short(value: Any) -> Any:
+    """A text with its ids cut down to their first characters; the whole of it is its title."""
+    whole = str(value)
+    short = _UUID.sub(r"\1", whole)
+    return whole if short == whole else format_html('<span title="{}">{}</span>', whole, short)
 
 
 def json_shown(value: Any) -> SafeString:
@@ -91,7 +133,7 @@ def json_shown(value: Any) -> SafeString:
 def json_field(field: Field[Any, Any]) -> Callable[[Any], SafeString]:
     """A row's page: a JSON column, indented."""
 
-    @admin.display(description=str(field.verbose_name))
+    @admin.display(description=spelled(str(field.verbose_name)))
     def shown(row: Any) -> SafeString:
         return json_shown(getattr(row, field.name))
 

@@ -38,6 +38,8 @@ from wms2.words import counted
 
 #: Rows that one confirmation may concern; each is named on its page.
 MOST_ROWS = 50
+#: Lines of a preview below which the reason is in sight; below more it has no focus, which would scroll them away.
+SHORT_PREVIEW = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +216,8 @@ class VerbsAdmin(ModelAdmin):
         refused: Mapping[Any, str] | None = None,
     ) -> TemplateResponse:
         concerned = self._concerned(verb, rows, refused or {})
+        if sum(1 + len(one.will_happen) for one in concerned) > SHORT_PREVIEW:
+            form.fields["reason"].widget.attrs.pop("autofocus", None)
         context = {
             **self.admin_site.each_context(request),
             "title": f"{verb.label}: {rows[0]}" if len(rows) == 1 else f"{verb.label}: {counted(len(rows), *self._nouns())}",

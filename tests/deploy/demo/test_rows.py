@@ -76,7 +76,7 @@ def test_the_story_of_a_held_request_names_reason_effects_and_files(tmp_path):
         "exit code 8021",
         "registration Tape rule for the block is refused",
         "no such RSE",
-        "mg_000001 is Planned no manifest",
+        "mg_000001 is Planned or running no manifest",
         "proc_000000.post.json",
         "Node mg_000001 failed",
         '"event": "alert"',

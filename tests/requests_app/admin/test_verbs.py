@@ -118,6 +118,21 @@ def test_each_verb_calls_its_service(operator: Client, verb: str, before: S, aft
     assert audited(request.request_name) == [("olga", f"request_{verb}", "done", "because")]
 
 
+def test_the_reason_stands_right_below_what_will_happen_and_has_the_focus(operator: Client) -> None:
+    html = operator.get(f"{REQUESTS}/verb/release/", {"id": request_row(S.HELD).pk}).content.decode()
+    said = text(html)
+    assert said.index("What will happen") < said.index("Reason:") < said.index("Mode:") < said.index("Site bans:")
+    assert html.count("autofocus") == 1
+    assert "autofocus" in html[html.index("<textarea") : html.index("</textarea>")]
+
+
+def test_below_a_long_list_the_reason_has_no_focus_which_would_scroll_it_away(operator: Client) -> None:
+    rows = [request_row(S.HELD) for _ in range(20)]
+    html = operator.get(f"{REQUESTS}/verb/release/", {"id": [row.pk for row in rows]}).content.decode()
+    assert "autofocus" not in html
+    assert "Reason:" in text(html)
+
+
 def test_a_release_says_where_the_request_goes_on(operator: Client) -> None:
     unread = request_row(S.HELD)
     assert "Its inputs are read again; then it is queued." in ask(operator, "release", unread)

@@ -1,4 +1,4 @@
 """Moments are in UTC, to the second, and sort as text."""
 
 DATE_FORMAT = "Y-m-d"
-DATETIME_FORMAT = "Y-m-d H:i:s"
+DATETIME_FORMAT = r"Y-m-d H:i:s \U\T\C"
