@@ -27,6 +27,7 @@ _Seconds = Annotated[FiniteFloat, Field(ge=0, le=_MAX_SECONDS)]
 _Megabytes = Annotated[FiniteFloat, Field(ge=0, le=16 * 1024 * 1024)]
 _Side = Annotated[int, Field(ge=1, le=1024)]
 _Count = Annotated[int, Field(ge=0, le=2**53)]
+_Rse = Annotated[str, Field(max_length=100)]
 # Minor versions.
 _MEASURES_FROM, _PLACES_FROM = 2, 3
 
@@ -84,11 +85,11 @@ class Pieces(_Model):
 class ManifestFile(_Model):
     """One merged file. ``lumis``: run -> [[lumi, events], ...]; events null where cmsRun did not report them."""
 
-    lfn: str = Field(pattern=r"^/store/[A-Za-z0-9/_.+-]+\.root$")
-    rse: str = Field(default="", min_length=1)  # from 1.3 on; before, files lie at the manifest's RSE
-    size_bytes: int = Field(gt=0)
+    lfn: str = Field(pattern=r"^/store/[A-Za-z0-9/_.+-]+\.root$", max_length=700)
+    rse: _Rse = Field(default="", min_length=1)  # from 1.3 on; before, files lie at the manifest's RSE
+    size_bytes: int = Field(gt=0, le=2**53)
     adler32: str = Field(pattern=r"^[0-9a-f]{8}$")
-    events: int = Field(ge=0)
+    events: _Count
     lumis: dict[int, list[tuple[int, int | None]]]
     parents: list[str] = Field(default_factory=list)
     pieces: Pieces | None = None  # from 1.1 on
@@ -153,8 +154,8 @@ class Manifest(_Model):
     dag_id: str
     unit: str
     fence: int
-    site: str
-    rse: str
+    site: str = Field(max_length=100)
+    rse: _Rse
     jobs: list[ManifestJob] = Field(min_length=1)
     outputs: list[ManifestOutput]
     metrics: Metrics = Field(default_factory=Metrics)  # from 1.2 on; older ones had sums in another form
@@ -187,6 +188,13 @@ class Manifest(_Model):
             raise ValueError("a merged file does not say which pieces of the claim it holds")
         if _minor(self.schema_) >= _PLACES_FROM and not all(file.rse for output in self.outputs for file in output.files):
             raise ValueError("a merged file does not say at which RSE it lies")
+        return self
+
+    @model_validator(mode="after")
+    def _has_each_file_once(self) -> Self:
+        lfns = [file.lfn for output in self.outputs for file in output.files]
+        if len(set(lfns)) != len(lfns):
+            raise ValueError("a merged file is there twice")
         return self
 
     @property

@@ -20,13 +20,17 @@ from wms2 import clock
 
 #: One effect takes in so many units; the calls that it makes, and what a refusal keeps back, stay of that size.
 MOST_UNITS = 100
-#: The registration and its protection, which waits for it and so has not been claimed either.
+#: The registration and its protection, which waits for it and so has not been claimed either, but may have been discarded.
 _WIDEN = """
 WITH more AS (SELECT * FROM unnest(%(blocks)s::uuid[], %(units)s::jsonb[]) AS more (block_id, units)),
 first AS (
   SELECT DISTINCT ON (block_id) id, block_id, unit_id FROM effects
   WHERE block_id = ANY(%(blocks)s) AND kind = %(files)s AND state = %(pending)s AND claim_epoch = 0 AND epoch = %(epoch)s
     AND jsonb_array_length(payload->'units') < %(most)s
+    AND NOT EXISTS (
+      SELECT FROM effects protect
+      WHERE protect.block_id = effects.block_id AND protect.unit_id = effects.unit_id AND protect.kind = %(protect)s
+        AND (protect.state <> %(pending)s OR protect.claim_epoch > 0))
   ORDER BY block_id, id)
 UPDATE effects effect SET payload = jsonb_set(payload, '{units}', (payload->'units') || more.units)
 FROM first JOIN more USING (block_id)

@@ -181,12 +181,18 @@ def write_fence(directory: Path, fence: int, sizes: Sizes | None = None) -> None
     """
     path = directory / layout.FENCE_INCLUDE
     with _locked(directory / f".{layout.FENCE_INCLUDE}.lock"):
-        found = re.search(r"\d+", read_text(path).partition("=")[2])
-        if found is not None and int(found.group()) > fence:
-            raise StaleState(f"{path} has fence {found.group()} already; fence {fence} is of the past")
+        written = written_fence(directory)
+        if written > fence:
+            raise StaleState(f"{path} has fence {written} already; fence {fence} is of the past")
         _replace(path, fence_inc(fence))
         for name, text in (sizes.files() if sizes is not None else {}).items():
             _replace(directory / name, text)
+
+
+def written_fence(directory: Path) -> int:
+    """What ``write_fence`` has written last; 0 before the first submission, and where there is no such directory."""
+    found = re.search(r"\d+", read_text(directory / layout.FENCE_INCLUDE).partition("=")[2])
+    return int(found.group()) if found is not None else 0
 
 
 @contextmanager

@@ -6,7 +6,7 @@ is raised. Unknown is never COMPLETED. Files of an earlier submission of the sam
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ class Outcome:
     why: str
     aborted: bool = False  # ABORT-DAG-ON (code 43)
     unproved: bool = False  # neither history nor metrics say anything; no contradiction
+    disputed: bool = False  # what the history says is contradicted
     evidence: dict[str, Any] = field(default_factory=dict)
 
 
@@ -62,13 +63,13 @@ def dag_outcome(dag: DAG) -> Outcome:
     ad = condor.history(int(dag.dagman_cluster_id), str(dag.pk), dag.created_at)
     outcome, disputed = judge(sources_of(dag, ad), stopped=dag.stop_requested_at is not None), dag.outcome.get(_DISPUTED)
     if disputed and ad is None:  # a schedd's history is cut off at its end: half a contradiction is no proof
-        return Outcome(None, f"{disputed}; the job history has it no longer", evidence=outcome.evidence)
+        return replace(outcome, status=None, why=f"{disputed}; the job history has it no longer")
     return outcome
 
 
 def dispute_note(dag: DAG, outcome: Outcome) -> None:
     """Keep that the job history has been part of a contradiction, for the time when it has forgotten the job."""
-    if outcome.status is None and "history" in outcome.evidence and dag.outcome.get(_DISPUTED) != outcome.why:
+    if outcome.disputed and dag.outcome.get(_DISPUTED) != outcome.why:
         DAG.objects.filter(pk=dag.pk, status=dag.status).update(outcome={_DISPUTED: outcome.why})
 
 
@@ -103,7 +104,7 @@ def judge(found: Sources, *, stopped: bool) -> Outcome:
         return Outcome(None, why, unproved=found.history is None, evidence=evidence)
     if by_history and by_metrics and by_history is not by_metrics:
         why = f"the job history says {by_history.value}, the metrics file {by_metrics.value}"
-        return Outcome(None, why, evidence=evidence)
+        return Outcome(None, why, disputed=True, evidence=evidence)
     if ending in (DagOutcome.REMOVED, DagOutcome.DRAINED):
         if stopped:
             return Outcome(DAGStatus.STOPPED, "stopped by us", evidence=evidence)
@@ -112,7 +113,7 @@ def judge(found: Sources, *, stopped: bool) -> Outcome:
         return Outcome(DAGStatus.REMOVED, why, evidence=evidence)
     objection = _against_completion(found) if ending is DagOutcome.COMPLETED else _against_failure(found, ending)
     if objection:
-        return Outcome(None, objection, evidence=evidence)
+        return Outcome(None, objection, disputed=by_history is not None, evidence=evidence)
     if ending is DagOutcome.COMPLETED:
         return Outcome(DAGStatus.COMPLETED, "all units done", evidence=evidence)
     units = evidence["units"]
@@ -163,7 +164,10 @@ def _evidence(found: Sources) -> dict[str, Any]:
             "why": ad.remove_reason,
         }
     if metrics is not None:
-        evidence["metrics"] = {"exit_code": metrics.exit_code, "dag_status": int(metrics.status), "done": metrics.nodes_done}
+        evidence["metrics"] = {
+            "exit_code": metrics.exit_code, "dag_status": int(metrics.status), "done": metrics.nodes_done,
+            "started_at": metrics.started_at,
+        }  # fmt: skip
     return evidence
 
 

@@ -27,7 +27,7 @@ from dags_app.planning.throttles import Throttles
 from dags_app.services import dag_files
 from dags_app.services.stop import halt_file
 from dags_app.states import dag_transition, history
-from sites_app.models import Schedd
+from sites_app.models import Schedd, ScheddState
 from sites_app.schedds import adapter
 from sites_app.services import sites_avoided
 from wms2 import clock
@@ -83,14 +83,15 @@ def dag_submit(*, dag: DAG, request_name: str, priority: int, fenced: Fenced) ->
         ServiceRejected: the schedd refused; the intent is closed, nothing runs.
         NoSite: every site of every open unit is banned, draining or closed; nothing was sent.
     """
-    schedd = _schedd_of(dag)
-    condor = adapter(schedd)
-    found = condor.find_dag(str(dag.pk), dag.created_at)
-    if found is not None:
-        log.warning("DAGMan job adopted", dag_id=str(dag.pk), cluster=found.cluster, attempt=dag.attempt)
-        if found.fence is not None and found.fence > dag.fence:
-            _record_forgotten(dag, found.fence, fenced)
-        return Submitted(cluster=found.cluster, adopted=True)
+    adopted = dag_adopt(dag=dag, fenced=fenced)
+    if adopted is not None:
+        return adopted
+    if not dag.submit_intent_at and (fence := fence_forgotten(dag)):
+        return NotYet(
+            f"the job of submission {fence}, which its directory knows of and the database, restored from before, does not;"
+            " no queue and no history has it: look for what it left, then hold the request"
+        )
+    condor = adapter(_schedd_of(dag))
     if dag.submit_intent_at:
         left_seconds = submission_unknown_seconds(dag)
         if left_seconds > 0:
@@ -133,6 +134,38 @@ def dag_submit(*, dag: DAG, request_name: str, priority: int, fenced: Fenced) ->
     return Submitted(cluster=cluster, adopted=False, avoided=avoided)
 
 
+def fence_forgotten(dag: DAG) -> int:
+    """The fence of a submission that the DAG's directory knows of and the database, restored from before it, does not; 0 without
+    one. Until its job is found, nobody may take a READY row for one that was never submitted."""
+    written = writer.written_fence(Path(dag.submit_dir))
+    return written if written > dag.workflow.fence_counter else 0
+
+
+def maybe_submitted(dag: DAG) -> bool:
+    """Whether a READY DAG may be in a queue, or have been in one: only if not may it be discarded unasked."""
+    return dag.submit_intent_at is not None or fence_forgotten(dag) > 0
+
+
+def dag_adopt(*, dag: DAG, fenced: Fenced) -> Submitted | None:
+    """The DAGMan job that a READY DAG has already, in a queue or a history; at any schedd where the row does not say at which.
+
+    Raises:
+        ServiceUnavailable: a schedd did not answer; nothing may be concluded.
+    """
+    for schedd in [dag.schedd] if dag.schedd is not None else Schedd.objects.exclude(state=ScheddState.DISCOVERED):
+        found = adapter(schedd).find_dag(str(dag.pk), dag.created_at)
+        if found is None:
+            continue
+        log.warning("DAGMan job adopted", dag_id=str(dag.pk), cluster=found.cluster, attempt=dag.attempt)
+        if dag.schedd is None:
+            with fenced():
+                dag_place(dag=dag, schedd=schedd, why={"adopted": found.cluster}, units=dag.merge_groups, throttles=dag.throttles)
+        if found.fence is not None and found.fence > dag.fence:
+            _record_forgotten(dag, found.fence, fenced)
+        return Submitted(cluster=found.cluster, adopted=True)
+    return None
+
+
 def accounting() -> AccountingSpec:
     """To whom jobs that are submitted now are counted."""
     settings = conf()
@@ -151,12 +184,15 @@ def credential_obstacle() -> str:
 
 
 def metrics_before(dag: DAG) -> float | None:
-    """``started_at`` of the metrics that an earlier submission had left in the directory before this one; None without any."""
-    if dag.parent_dag_id is None:
+    """``started_at`` of the metrics that an earlier submission had left in the directory before this one; None without any.
+
+    An intent that was forgotten tells none: then those by which the end of the submission before was judged.
+    """
+    if dag.parent_dag is None:
         return None
     intents = DAGHistory.objects.filter(dag=dag, event_type=SUBMIT_INTENT).order_by("-pk")
     found: float | None = intents.values_list(f"detail__{_METRICS_BEFORE}", flat=True).first()
-    return found
+    return found or dag.parent_dag.outcome.get("metrics", {}).get("started_at")
 
 
 def submission_unknown_seconds(dag: DAG) -> float:

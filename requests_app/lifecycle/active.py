@@ -148,7 +148,7 @@ def _confirmed_lost(evaluation: Evaluation, dag: DAG) -> None:
         except ServiceUnavailable as error:
             log.info("history silent, the confirmation stands", dag_id=str(dag.pk), error=str(error))
         else:
-            if not outcome.unproved:
+            if outcome.status is not None:
                 _ended(evaluation, dag)
                 return
     end_lost(evaluation, dag)

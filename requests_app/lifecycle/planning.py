@@ -11,7 +11,15 @@ from typing import Any
 
 from dags_app.models import DAG, DAGKind
 from dags_app.selectors import dag_live
-from dags_app.services.submit import NotYet, Submitted, dag_place, dag_record_submission, dag_submit
+from dags_app.services.submit import (
+    NotYet,
+    Submitted,
+    dag_place,
+    dag_record_submission,
+    dag_submit,
+    fence_forgotten,
+    maybe_submitted,
+)
 from requests_app.admission.placement import schedd_for
 from requests_app.alerts import alert
 from requests_app.lease import Evaluation
@@ -114,7 +122,7 @@ def _report_round(request: Request, dag: DAG, ledger: Ledger) -> None:
 
 
 def _submit(evaluation: Evaluation, dag: DAG) -> None:
-    if dag.submit_intent_at is None:
+    if dag.submit_intent_at is None and not fence_forgotten(dag):
         round_plan_leftovers(dag)
         _place(evaluation, dag)
     request = evaluation.request
@@ -142,13 +150,15 @@ def _place(evaluation: Evaluation, dag: DAG) -> None:
 
 
 def leave_planning(evaluation: Evaluation, to: RequestStatus, why: str, **changes: Any) -> None:
-    """Discard a READY DAG that certainly never ran, and go; with an open intent stay and say so."""
+    """Discard a READY DAG that certainly never ran, and go; where it may have been submitted, stay and say so."""
     dag = dag_live(evaluation.request.workflow.pk)
-    if dag is not None and dag.submit_intent_at is not None:
-        evaluation.note(
-            waiting_for=f"the outcome of submission attempt {dag.attempt} to {dag.schedd_name}: {why}"[:4000],
-            last_error=why[:4000],
+    if dag is not None and maybe_submitted(dag):
+        what = (
+            f"submission attempt {dag.attempt} to {dag.schedd_name}"
+            if dag.submit_intent_at
+            else "a submission that was forgotten"
         )
+        evaluation.note(waiting_for=f"the outcome of {what}: {why}"[:4000], last_error=why[:4000])
         return
     with evaluation.fenced():
         if dag is not None:

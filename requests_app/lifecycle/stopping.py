@@ -11,7 +11,7 @@ from dags_app.selectors import dag_last, dag_live
 from dags_app.services.dag_files import rescue_left, rescue_obstacle
 from dags_app.services.outcome import dag_outcome, dispute_note
 from dags_app.services.stop import StopMode, dag_drain, dag_remove, dag_request_stop, dag_wake
-from dags_app.services.submit import Submitted, dag_record_submission, submission_unknown_seconds
+from dags_app.services.submit import dag_adopt, dag_record_submission, maybe_submitted, submission_unknown_seconds
 from dags_app.states import dag_transition
 from requests_app.alerts import alert
 from requests_app.lease import Evaluation
@@ -26,7 +26,6 @@ from requests_app.work.accounting import account, account_final
 from requests_app.work.exclusions import bad_input_read
 from requests_app.work.ledger import ledger_of
 from requests_app.work.rounds import dag_discard, round_close, round_open, units_abandoned
-from sites_app.schedds import adapter
 from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import LedgerViolation, ServiceRejected, ServiceUnavailable
@@ -121,11 +120,11 @@ def _credit(evaluation: Evaluation, dag: DAG, *, completed: bool) -> None:
 
 def _stop_unsubmitted(evaluation: Evaluation, dag: DAG) -> None:
     """READY: either it runs unrecorded (adopt it, then stop it), or its absence is proved (discard it)."""
-    if dag.submit_intent_at is not None and dag.schedd is not None:
-        found = adapter(dag.schedd).find_dag(str(dag.pk), dag.created_at)
+    if maybe_submitted(dag):
+        found = dag_adopt(dag=dag, fenced=evaluation.fenced)
         if found is not None:
             with evaluation.fenced():
-                dag_record_submission(dag=dag, submitted=Submitted(cluster=found.cluster, adopted=True))
+                dag_record_submission(dag=dag, submitted=found)
             evaluation.note(waiting_for=f"DAGMan job {found.cluster}, found late, to be removed")
             return
         if submission_unknown_seconds(dag) > 0:

@@ -14,6 +14,7 @@ import structlog
 
 from dags_app.models import LIVE_DAG, Leftover, WorkUnit
 from dags_app.selectors import dag_live
+from dags_app.services.submit import maybe_submitted
 from outputs_app.models import BlockValidation, Effect, EffectState
 from requests_app.alerts import alert, alert_over
 from requests_app.feed import tell
@@ -158,4 +159,4 @@ def _begun_at(evaluation: Evaluation) -> datetime | None:
 
 def _intent_open(evaluation: Evaluation) -> bool:
     dag = dag_live(evaluation.request.workflow.pk)
-    return dag is not None and dag.submit_intent_at is not None
+    return dag is not None and maybe_submitted(dag)

@@ -21,6 +21,7 @@ from dags_app.planning.sizing import sizes_of
 from dags_app.services.dag_files import RescueLeft, rescue_left, rescue_obstacle
 from dags_app.services.failures import BadInput
 from dags_app.services.plan import dag_record_rescue
+from dags_app.services.submit import fence_forgotten
 from dags_app.services.units import unit_nodes_final, units_fail
 from dags_app.states import dag_transition
 from outputs_app.blocks import units_leave_blocks
@@ -62,13 +63,15 @@ def round_close(*, round_: Round, reason: str, bad_input: BadInput, abandoned: C
 def dag_discard(*, dag: DAG, reason: str) -> None:
     """End a READY DAG whose absence from the schedd is proved; in the caller's transaction.
 
-    A fresh one gives everything back, also its event and lumi numbers: nobody can have used them.
+    A fresh one gives everything back, also its event and lumi numbers: nobody can have used them, but where the database was
+    restored from before a submission.
     """
     dag_transition(dag, DAGStatus.REMOVED, event="discarded", detail={"reason": reason})
     if dag.kind != DAGKind.FRESH:
         return
     units = list(WorkUnit.objects.filter(dag=dag))
-    _give_numbers_back(dag)
+    if not fence_forgotten(dag):
+        _give_numbers_back(dag)
     units_leave_blocks(unit_ids=[u.pk for u in units])
     WorkUnit.objects.filter(pk__in=[u.pk for u in units]).delete()
     dag.round.closed_at = timezone.now()

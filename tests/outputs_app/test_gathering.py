@@ -11,6 +11,7 @@ from dags_app.models import WorkUnit
 from outputs_app import asking, executor
 from outputs_app.blocks import blocks_advance, blocks_seal, units_join_blocks
 from outputs_app.models import Effect, EffectKind, EffectState, OutputFile, ProcessingBlock
+from outputs_app.services import effect_discard
 from outputs_app.values import Membership, MergedFile, UnitOutputs
 from requests_app.models import RequestStatus, Workflow
 from tests.support.calls import overdue
@@ -95,6 +96,15 @@ def test_a_protection_that_waits_for_a_begun_registration_takes_nobody_in(workfl
     Effect.objects.filter(kind=EffectKind.RUCIO_FILES).update(state=EffectState.DONE)
     done(workflow, units[1])
     assert gathered() == [[units[0].pk], [units[1].pk]]
+
+
+def test_a_protection_that_was_discarded_takes_nobody_in(workflow: Workflow, units: list[WorkUnit]) -> None:
+    done(workflow, units[0])
+    for protect in Effect.objects.filter(kind=EffectKind.RUCIO_PROTECT):
+        effect_discard(effect=protect, actor="olga", reason="these files need no rule")
+    done(workflow, units[1])
+    done(workflow, units[2])
+    assert gathered() == [[units[0].pk], [units[1].pk, units[2].pk]]
 
 
 @pytest.mark.django_db(transaction=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from dags_app.models import DAG, DAGKind, WorkUnit, WorkUnitState
+from dags_app.models import DAG, DAGKind, DAGStatus, WorkUnit, WorkUnitState
 from requests_app.models import Event, HoldCode, Request, RequestStatus, RequestTransition
 from requests_app.services import StopMode, request_abort, request_hold, request_release, request_stop
 from requests_app.services.release import ReleaseMode, release_plan
@@ -65,6 +65,19 @@ def test_where_one_source_contradicts_the_others_the_end_is_unknown_alerted_and_
     cycles(world)
     request.refresh_from_db()
     assert (status(request), request.alert_code) == (S.ACTIVE, "outcome_unknown")
+
+
+def test_half_a_contradiction_completes_nothing_while_it_is_stopped_either(world: World) -> None:
+    request, job = started(world)
+    request_stop(request=request, actor="olga", reason="maintenance")
+    world.schedd.end(job, End.FINISHED)
+    assert job.history is not None
+    job.history = replace(job.history, exit_code=1, dag_status=2)
+    world.cycle()
+    assert (status(request), "evidence of how" in request.waiting_for) == (S.STOPPING, True)
+    world.schedd.history_lags = True
+    world.cycle()
+    assert DAG.objects.get(pk=job.dag_id).status == DAGStatus.SUBMITTED
 
 
 def test_files_that_are_cut_off_leave_it_to_the_history(world: World) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
@@ -26,10 +27,11 @@ from tests.support.scripted import dagman, documents
 from tests.support.scripted.dagman import Account
 from tests.support.scripted.faults import Mode
 from tests.support.scripted.invariants import check
+from tests.support.scripted.progress import cycles, status
 from tests.support.scripted.schedd import End, Job
 from tests.support.scripted.world import World
 from wms2 import clock, levels
-from wms2.adapters.types import DagmanAd, ScheddAd
+from wms2.adapters.types import DagmanAd, JobStatus, ScheddAd
 from wms2.conf import conf
 from wms2.errors import InvalidTransition
 from wms2.models import AuditEntry
@@ -278,6 +280,54 @@ def test_what_an_earlier_submission_left_proves_nothing_of_one_with_the_same_num
     assert (dag.status, fresh(request).alert_code) == (DAGStatus.SUBMITTED, "outcome_unknown")
     world.schedd.put_back_queue()
     completes(world, request)
+
+
+def test_a_contradiction_before_takes_nothing_from_an_operators_confirmation(world: World) -> None:
+    request, job = started(world)
+    world.schedd.unit_done(job, "mg_000000")
+    world.schedd.lose_queue()
+    world.cycle()
+    world.clock.advance(conf().schedd_suspicion_seconds + 1)
+    world.cycle()
+    assert (status(request), request.alert_code) == (S.ACTIVE, "queue_suspected")
+    world.schedd.end(job, End.UNFINISHED)  # a history that is put back says all done; the status file 1 of 3
+    (job.directory / f"{layout.OUTER_DAG}.metrics").unlink()
+    cycles(world)
+    job.history = None
+    schedd_confirm_lost(schedd=Schedd.objects.get(), **BY)
+    cycles(world)
+    assert (status(request), request.hold_code) == (S.HELD, HoldCode.QUEUE_LOST)
+
+
+def test_a_queue_that_is_lost_after_a_contradiction_can_be_confirmed(world: World) -> None:
+    request, job = started(world)
+    world.schedd.unit_done(job, "mg_000000")
+    world.schedd.end(job, End.UNFINISHED)
+    (job.directory / f"{layout.OUTER_DAG}.metrics").unlink()
+    cycles(world)
+    assert (status(request), request.alert_code) == (S.ACTIVE, "outcome_unknown")
+    job.history = None
+    world.schedd.lose_queue()
+    for _ in range(3):
+        world.clock.advance(conf().schedd_suspicion_seconds + 1)
+        world.cycle()
+    assert not lost_queue_of(Schedd.objects.get()).refusal
+
+
+def test_an_ad_that_says_nothing_of_the_end_contradicts_nothing(world: World) -> None:
+    request, job = started(world)
+    world.schedd.end(job, End.FINISHED)
+    metrics = job.directory / f"{layout.OUTER_DAG}.metrics"
+    text = metrics.read_text()
+    metrics.unlink()
+    assert job.history is not None
+    job.history = replace(job.history, job_status=JobStatus.RUNNING)
+    cycles(world)
+    assert status(request) is S.ACTIVE
+    world.schedd.history_lags = True
+    metrics.write_text(text)  # a shared file system that was late
+    cycles(world)
+    assert status(request) is not S.ACTIVE
 
 
 # --- the button

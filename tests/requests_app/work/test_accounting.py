@@ -145,6 +145,26 @@ def test_a_wrong_manifest_and_a_violation_keep_nobody_else_from_being_accounted(
     assert_accounted(dag, units=4)
 
 
+@pytest.mark.parametrize("damage", ["size", "rse", "events", "twice"])
+def test_a_manifest_that_cannot_be_right_keeps_nobody_else_from_being_accounted(damage: str) -> None:
+    dag = finished(3)
+    path = Path(dag.submit_dir) / "mg_000001" / layout.MANIFEST_FILE
+    manifest: dict[str, Any] = json.loads(path.read_text())
+    file = manifest["outputs"][0]["files"][0]
+    if damage == "size":
+        file["size_bytes"] = 2**63
+    elif damage == "events":
+        file["events"] = 2**63
+    elif damage == "rse":
+        manifest["rse"] = "T2_" + "x" * 200
+    else:
+        manifest["outputs"][0]["files"].append(file | {"size_bytes": file["size_bytes"] + 1, "adler32": "00000001"})
+    path.write_text(json.dumps(manifest))
+    assert account_for(dag) == 2
+    assert states(dag) == ["done", "done_unaccounted", "done"]
+    assert_accounted(dag, units=2)
+
+
 def test_a_file_is_accounted_where_it_lies_also_at_a_fallback() -> None:
     dag = finished(1)
     path = Path(dag.submit_dir) / "mg_000000" / layout.MANIFEST_FILE

@@ -1,0 +1,180 @@
+"""A database that was restored from before a submission: rows that say READY, and DAGMan jobs of theirs (docs/runbook.md, A lost
+database). In the scripted world; on the pool: ``tests/pool/test_restored_database.py``."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from django.db import connection
+
+from dags_app.models import DAG, IN_QUEUE, DAGHistory, DAGStatus, WorkUnit
+from requests_app.models import Request, RequestStatus, Workflow
+from requests_app.services import request_abort, request_hold, request_stop
+from sites_app.models import Schedd, ScheddState
+from tests.support.scripted import documents
+from tests.support.scripted.progress import started, status
+from tests.support.scripted.schedd import End
+from tests.support.scripted.snapshot import tables
+from tests.support.scripted.world import World
+
+pytestmark = pytest.mark.django_db(transaction=True)
+S = RequestStatus
+ASKED = {"actor": "olga", "reason": "maintenance"}
+
+
+def forget_submission(dag_id: uuid.UUID, *, fence: int) -> None:
+    """The rows are those from before this DAG's submission."""
+    DAGHistory.objects.filter(dag=dag_id).delete()
+    before = {"attempt": 0, "fence": 0, "submit_intent_at": None, "submitted_at": None, "dagman_cluster_id": ""}
+    DAG.objects.filter(pk=dag_id).update(status=DAGStatus.READY, observed={}, **before)
+    workflow = DAG.objects.get(pk=dag_id).workflow
+    Workflow.objects.filter(pk=workflow.pk).update(fence_counter=fence)
+    Request.objects.filter(pk=workflow.request.pk).update(status=S.PLANNING)
+
+
+@pytest.mark.parametrize("meanwhile", ["silence", "stop", "hold", "abort"])
+def test_a_dag_that_runs_is_not_given_up_for_one_that_was_never_submitted(world: World, meanwhile: str) -> None:
+    request, job = started(world)
+    numbers = Workflow.objects.get(request=request).next_first_event
+    forget_submission(job.dag_id, fence=0)
+    request.refresh_from_db()
+    world.schedd.unit_done(job, "mg_000000")
+    verbs = {"stop": request_stop, "hold": request_hold, "abort": request_abort}
+    if meanwhile == "silence":
+        world.schedd.silent = True
+        world.evaluate(request)
+        world.schedd.silent = False
+        assert (status(request), DAG.objects.get().status) == (S.PLANNING, DAGStatus.READY)
+        assert "a submission that was forgotten" in request.waiting_for
+    else:
+        verbs[meanwhile](request=request, **ASKED)
+    world.evaluate(request)
+    dag = DAG.objects.get()
+    assert (dag.status, dag.dagman_cluster_id, dag.fence) == (DAGStatus.SUBMITTED, str(job.cluster), job.fence)
+    assert WorkUnit.objects.filter(dag=dag).count() == 3
+    assert Workflow.objects.get(request=request).next_first_event == numbers
+    for _ in range(5):
+        world.cycle()
+    assert status(request) == {"silence": S.ACTIVE, "stop": S.ACTIVE, "hold": S.HELD, "abort": S.ABORTED}[meanwhile]
+    assert WorkUnit.objects.get(name="mg_000000").state == "done"
+    assert not world.errors
+
+
+@pytest.mark.parametrize("meanwhile", ["nothing", "silence", "stop"])
+def test_what_was_registered_after_the_backup_is_not_registered_again(world: World, meanwhile: str) -> None:
+    request = world.request(documents.generation(300))
+    world.crash_at = "plan.recorded"
+    world.cycle()
+    assert (DAG.objects.get().status, DAG.objects.get().submit_intent_at) == (DAGStatus.READY, None)
+    backup()
+    to_the_end(world, request)
+    before = registered(world)
+    assert (status(request), sum(before.values())) == (S.COMPLETED, 600)
+    restore()
+    assert (status(request), DAG.objects.get().status) == (S.PLANNING, DAGStatus.READY)
+    if meanwhile == "silence":
+        world.schedd.silent = True
+        world.cycle()
+        world.schedd.silent = False
+    elif meanwhile == "stop":
+        request_stop(request=request, **ASKED)
+    to_the_end(world, request)
+    assert (status(request), registered(world), len(world.schedd.jobs)) == (S.COMPLETED, before, 1)
+
+
+def test_where_the_schedd_was_forgotten_too_the_job_is_looked_for_at_all(world: World) -> None:
+    world.furnish_another()
+    request, job = started(world)
+    DAG.objects.update(schedd=None, schedd_name="")
+    forget_submission(job.dag_id, fence=0)
+    Schedd.objects.filter(name=job.at).update(state=ScheddState.DISABLED)
+    Schedd.objects.exclude(name=job.at).update(state=ScheddState.ENABLED)
+    world.evaluate(request)
+    dag = DAG.objects.get()
+    assert (status(request), dag.schedd_name, dag.dagman_cluster_id) == (S.ACTIVE, job.at, str(job.cluster))
+    assert world.schedd.live == [job] and not world.errors
+
+
+def test_where_nobody_has_the_job_any_more_an_operator_decides_and_no_number_is_used_again(world: World) -> None:
+    request, job = started(world)
+    numbers = Workflow.objects.get(request=request).next_first_event
+    forget_submission(job.dag_id, fence=0)
+    world.schedd.end(job, End.FINISHED)
+    world.schedd.history_lags = True  # cut off
+    for _ in range(3):
+        world.cycle()
+    assert (status(request), len(world.schedd.jobs)) == (S.PLANNING, 1)
+    assert "no queue and no history has it" in request.waiting_for
+    request_hold(request=request, **ASKED)
+    for _ in range(3):
+        world.cycle()
+    assert (status(request), DAG.objects.get().status) == (S.HELD, DAGStatus.REMOVED)
+    assert Workflow.objects.get(request=request).next_first_event == numbers
+
+
+def test_metrics_of_before_prove_nothing_of_a_rescue_that_was_adopted(world: World) -> None:
+    request, job = started(world)
+    world.schedd.unit_done(job, "mg_000000")
+    request_stop(request=request, **ASKED)
+    world.cycle()
+    assert not world.schedd.lose_queue()
+    while status(request) != S.ACTIVE:
+        world.cycle()
+    rescue = world.job_of(request)
+    assert (rescue.cluster, rescue.directory) == (job.cluster, job.directory)
+    forget_submission(rescue.dag_id, fence=job.fence)
+    world.evaluate(request)
+    assert DAG.objects.get(pk=rescue.dag_id).fence == rescue.fence
+    world.cycle()
+    assert world.schedd.lose_queue() == [rescue]
+    world.cycle()
+    assert status(request) is S.ACTIVE
+    assert DAG.objects.get(pk=rescue.dag_id).status in IN_QUEUE
+
+
+# --- the scene
+
+
+def to_the_end(world: World, request: Request) -> None:
+    for _ in range(25):
+        world.cycle()
+        for job in world.schedd.live:
+            world.schedd.end(job, End.FINISHED)
+        world.clock.advance(60)
+        if status(request) in (S.COMPLETED, S.HELD):
+            return
+
+
+def registered(world: World) -> dict[str, int]:
+    """Events in DBS by dataset."""
+    found: dict[str, int] = {}
+    for block in world.dbs.registered.values():
+        found[block.dataset] = found.get(block.dataset, 0) + sum(file.events for file in block.files.values())
+    return found
+
+
+def backup() -> None:
+    for table in tables():
+        _sql(f'DROP TABLE IF EXISTS "kept_{table}"; CREATE TABLE "kept_{table}" AS TABLE "{table}"')
+
+
+def restore() -> None:
+    """As pg_restore does: no trigger speaks of what comes in."""
+    _sql("SET session_replication_role = replica")
+    _sql("TRUNCATE " + ", ".join(f'"{table}"' for table in tables()) + " CASCADE")
+    for table in tables():
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT string_agg(quote_ident(attname), ',') FROM pg_attribute"
+                " WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = ''",
+                [table],
+            )
+            (names,) = cursor.fetchone()
+        _sql(f'INSERT INTO "{table}" ({names}) SELECT {names} FROM "kept_{table}"; DROP TABLE "kept_{table}"')
+    _sql("SET session_replication_role = origin")
+
+
+def _sql(statement: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
