@@ -46,7 +46,7 @@ from wms2.crash import crash_point
 from wms2.errors import AwaitsPerson, LeaseLost, NoneFree, ServiceError, ServiceRejected, ServiceUnavailable
 from wms2.heartbeat import kept_alive
 from wms2.in_force import in_force
-from wms2.locks import lock_refused
+from wms2.locks import DATABASE_AWAY, lock_refused
 from wms2.metrics import EFFECTS_TOTAL, LOCKS_REFUSED_TOTAL, POOL_WAIT_SECONDS
 from wms2.wakes import wake
 from wms2.work.resources import REGISTRATION, resource
@@ -226,10 +226,16 @@ def _run(effect: Effect) -> None:
         _record_failure(effect, error)
     except Exception as error:  # one broken effect must neither stop the others nor be claimed again for ever
         log.exception("effect broke", effect=effect.key)
-        _record_failure(effect, ServiceUnavailable("wms2", effect.kind, f"{type(error).__name__}: {error}"))
+        _record_failure(effect, _defect(effect, error))
     else:
         crash_point(f"{effect.kind}.called")
-        _record_success(effect, result)
+        try:
+            _record_success(effect, result)
+        except DATABASE_AWAY:
+            raise
+        except Exception as error:
+            log.exception("result of an effect not recorded", effect=effect.key)
+            _record_failure(effect, _defect(effect, error))
         crash_point(f"{effect.kind}.recorded")
 
 
@@ -293,6 +299,11 @@ def _record_wait(effect: Effect, error: AwaitsPerson) -> None:
             wake([effect.request_id], "effect waits")
     EFFECTS_TOTAL.labels(effect.kind, "waits").inc()
     log.info("effect waits for a person", effect=effect.key, why=str(error), next_look_at=next_at.isoformat())
+
+
+def _defect(effect: Effect, error: Exception) -> ServiceUnavailable:
+    """A failure of WMS2's own."""
+    return ServiceUnavailable("wms2", effect.kind, f"{type(error).__name__}: {error}")
 
 
 def _record_failure(effect: Effect, error: ServiceUnavailable) -> None:

@@ -161,6 +161,24 @@ def test_a_broken_effect_does_not_stop_the_others_and_is_told(block, outside) ->
     assert (broken.state, fine.state) == (EffectState.PENDING, EffectState.DONE)
 
 
+def test_a_result_that_cannot_be_recorded_is_a_failure_and_does_not_stop_the_others(block, monkeypatch) -> None:
+    calls: list[str] = []
+
+    def record(effect: Effect, result: dict[str, str]) -> None:
+        if effect.key == "a":
+            Effect.objects.filter(pk=effect.pk).update(key="x" * 10_000)  # refused by the database, which rolls back
+
+    handler = Handler(lambda effect: calls.append(effect.key) or {}, record)
+    monkeypatch.setattr(executor, "HANDLERS", dict.fromkeys(EffectKind.values, handler))
+    broken, fine = effect(block, "a"), effect(block, "b")
+    run()
+    broken.refresh_from_db()
+    fine.refresh_from_db()
+    assert calls == ["a", "b"]
+    assert (broken.state, broken.attempts, fine.state) == (EffectState.PENDING, 1, EffectState.DONE)
+    assert "DataError" in broken.last_error and broken.first_failed_at is not None
+
+
 def test_a_silent_claim_is_taken_over_and_its_late_result_dropped(block, outside) -> None:
     calls = outside()
     effect(block)
