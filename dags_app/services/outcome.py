@@ -18,7 +18,7 @@ from sites_app.schedds import adapter
 from wms2.adapters.types import HistoryAd, JobStatus
 from wms2.errors import StaleState
 
-#: Key in the outcome of a DAG that has not ended: what contradicts what.
+#: Key in the outcome of a DAG that has not ended: what contradicts what. Taken away when it is in a queue again (``watch``).
 _DISPUTED = "disputed"
 
 

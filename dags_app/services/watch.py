@@ -253,7 +253,7 @@ def _was_away(dag: DAG) -> bool:
 #: One statement for all; the columns are those of the ad, and whatever was suspected is not so.
 _OBSERVE = """
 UPDATE dags SET observed = seen.observed, observed_at = %s, missing_since = NULL, unanswered_since = NULL, suspected_at = NULL,
-    lost_confirmed_at = NULL, lost_confirmation = '{}', outcome = '{}',
+    lost_confirmed_at = NULL, lost_confirmation = '{}', outcome = dags.outcome - 'disputed',
     nodes_done = coalesce((seen.observed->>'nodes_done')::int, 0),
     nodes_failed = coalesce((seen.observed->>'nodes_failed')::int, 0),
     jobs = seen.jobs, nodes_idle = seen.idle, nodes_running = seen.running, nodes_held = seen.held,

@@ -240,11 +240,14 @@ def test_a_dag_that_was_suspected_lost_and_is_in_the_queue_again_is_neither_susp
 ) -> None:
     dag = running(schedd)
     now = hear(schedd, ad(dag))
-    DAG.objects.update(missing_since=now, suspected_at=now, lost_confirmed_at=now, lost_confirmation={"actor": "a"})
+    DAG.objects.update(
+        missing_since=now, suspected_at=now, lost_confirmed_at=now, lost_confirmation={"actor": "a"}, outcome={"disputed": "how"}
+    )
     woken()
     hear(schedd, ad(dag))
     row = seen(dag)
-    assert (row.missing_since, row.suspected_at, row.lost_confirmed_at, row.lost_confirmation) == (None, None, None, {})
+    assert (row.missing_since, row.suspected_at, row.lost_confirmed_at) == (None, None, None)
+    assert (row.lost_confirmation, row.outcome) == ({}, {})
     assert DAGHistory.objects.get(event_type="seen_again").detail["confirmed"] == {"actor": "a"}
     assert woken() == {dag.workflow.request.pk}
 
