@@ -7,6 +7,7 @@ from django.db.models import Q
 
 from requests_app.admission.ordering import GroupKind
 from wms2.levels import Level
+from wms2.words import exact
 
 #: The right to run the life cycle's cycle.
 LEADER_LEASE = "lifecycle"
@@ -169,7 +170,7 @@ class EvaluationLease(models.Model):
         indexes = (models.Index(fields=("due_at",), name="idx_evaluations_due", condition=Q(due_at__isnull=False)),)
 
     def __str__(self) -> str:
-        due = f"{self.due_at:%Y-%m-%d %H:%M:%S} UTC at the latest" if self.due_at else "when something wakes it"
+        due = f"{exact(self.due_at)} at the latest" if self.due_at else "when something wakes it"
         return f"{self.request_id}: looked at again {due}"
 
 

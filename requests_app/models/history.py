@@ -5,6 +5,8 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
+from wms2.words import exact
+
 
 class RequestTransition(models.Model):
     """One status change with who, why, and the guard's evidence."""
@@ -111,4 +113,4 @@ class ProgressSample(Counters):
         indexes = (models.Index(fields=("mean", "at"), name="idx_progress_samples_at"),)
 
     def __str__(self) -> str:
-        return f"{self.at:%F %T} UTC: {self.units_done} of {self.units}"
+        return f"{exact(self.at)}: {self.units_done} of {self.units}"
