@@ -116,8 +116,10 @@ def judge(found: Sources, *, stopped: bool) -> Outcome:
         return Outcome(None, objection, disputed=by_history is not None, evidence=evidence)
     if ending is DagOutcome.COMPLETED:
         return Outcome(DAGStatus.COMPLETED, "all units done", evidence=evidence)
-    units = evidence["units"]
-    why = f"{ending.value}: {units['failed']} of {units['total']} units failed" if units["total"] else ending.value
+    units, told = evidence["units"], ending.value
+    if ending is DagOutcome.BROKEN:
+        evidence["broken"] = told = _gave_up(found)
+    why = f"{told}: {units['failed']} of {units['total']} units failed" if units["total"] else told
     if units["removed"]:
         why += f", {units['removed']} were removed from the queue"
     ended_as = DAGStatus.PARTIAL if units["done"] else DAGStatus.FAILED
@@ -147,6 +149,15 @@ def _against_failure(found: Sources, ending: DagOutcome) -> str:
     if rescue is not None and rescue.total and len(rescue.done) == rescue.total:
         return f"DAGMan says {ending.value}, its rescue file that all {rescue.total} units are done"
     return ""
+
+
+def _gave_up(found: Sources) -> str:
+    """A DAGMan that could not run its DAG, or could not go on with it, in an operator's words."""
+    ad, metrics = found.history, found.metrics
+    code = ad.exit_code if ad is not None else metrics.exit_code if metrics is not None else None
+    when = "when it was started again" if ad is not None and ad.counters_outdated else ""
+    how = "by a signal" if code is None else f"with exit code {code}"
+    return " ".join(filter(None, ("DAGMan itself gave up", how, when))) + "; its log says why"
 
 
 def _evidence(found: Sources) -> dict[str, Any]:
@@ -189,6 +200,8 @@ def history_outcome(ad: HistoryAd | None) -> DagOutcome | None:
         return None
     if ad.job_status == JobStatus.REMOVED:
         return DagOutcome.REMOVED
+    if ad.counters_outdated:  # else exit code 1 of a DAGMan that did not come up again would read as a drained one's
+        return ended(ad.exit_code, None, failed=False, started=False)
     failed, total = ad.nodes_failed or 0, ad.nodes_total or 0
     return ended(ad.exit_code, ad.dag_status, failed=failed > 0, started=total > 0)
 

@@ -265,8 +265,10 @@ def handle_partial(evaluation: Evaluation) -> None:
     }  # fmt: skip
     few = evaluation.request.adaptive and total * threshold < 1  # each unit of such a round is above the threshold
     if total and failed / total >= threshold and not (few and not rescues) and not evaluation.request.complete_early:
-        why = _with(f"{failed} of {total} work units failed, the threshold is {threshold:.0%}", summary)
-        evaluation.hold(HoldCode.THRESHOLD, why, evidence)
+        told = f"{failed} of {total} work units failed, the threshold is {threshold:.0%}"
+        if last is not None and last.outcome.get("broken"):
+            told = f"{last.outcome['broken']}; {open_} of {total} work units are left"
+        evaluation.hold(HoldCode.THRESHOLD, _with(told, summary), evidence)
     elif rescues >= most and not evaluation.request.complete_early:
         why = _with(f"{failed} of {total} work units still failed after {rescues} rescues", summary)
         evaluation.hold(HoldCode.RESCUES, why, evidence)

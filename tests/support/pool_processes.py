@@ -60,7 +60,14 @@ class PoolProcesses:
         # jobs whose slot died with them: their schedd would look for them for 40 minutes
         self.run("condor_qedit", "-constraint", "JobUniverse == 5", "JobLeaseDuration", "5")
         self.signal(signal.SIGSTOP)  # so that none begins another meanwhile
-        self.signal(signal.SIGKILL)
+        master = self.master_pid()
+        below = list(_descendants(master))
+        for pid in below:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        # a DAGMan that begins while the one before it still dies takes itself for a second one, and gives up
+        until(lambda: not any(map(_lives, below)), "all of them are dead")
+        os.kill(master, signal.SIGKILL)
 
     @contextmanager
     def _stopped(self, program: str) -> Iterator[None]:
@@ -84,6 +91,12 @@ def _descendants(pid: int) -> Iterator[int]:
     for child in map(int, _says(pid, f"task/{pid}/children").split()):
         yield child
         yield from _descendants(child)
+
+
+def _lives(pid: int) -> bool:
+    """Whether a process is there and has not ended."""
+    state = _says(pid, "stat").rpartition(")")[2].split()
+    return bool(state) and state[0] not in "ZX"
 
 
 def _says(pid: int, file: str) -> str:

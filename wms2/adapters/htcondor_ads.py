@@ -42,7 +42,7 @@ _BY_USER = 1
 _COUNTERS = {each.name: each.metadata["attribute"] for each in fields(DagCounters) if each.metadata}
 _COMMON = ("ClusterId", "JobStatus", "QDate", "EnteredCurrentStatus", "DAG_InRecovery", *STAMPS, *_COUNTERS.values())
 DAGMAN_PROJECTION = [*_COMMON, "DAGManJobId", "DAGNodeName", "HoldReason", "NumJobStarts"]
-HISTORY_PROJECTION = [*_COMMON, "ExitCode", "ExitBySignal", "RemoveReason"]
+HISTORY_PROJECTION = [*_COMMON, "ExitCode", "ExitBySignal", "RemoveReason", "JobCurrentStartDate"]
 ORPHAN_PROJECTION = ["JobUniverse", DAG_ID, REQUEST]
 #: What node jobs are counted by. The schedd holds the constraint against its groups, so what that names must be among these.
 JOB_GROUPS = [INSTANCE, "JobUniverse", DAG_ID, "WMS2_Role", "JobStatus", "DESIRED_Sites"]
@@ -234,6 +234,7 @@ def history_ad(ad: Ad) -> HistoryAd:
         # A job that was held, released and removed still has the exit code of its earlier run.
         exit_code=None if removed or ad.get("ExitBySignal") else _number(ad.get("ExitCode")),
         remove_reason=str(ad.get("RemoveReason") or "") if removed else "",
+        started_at_seconds=_number(ad.get("JobCurrentStartDate")),
     )
 
 

@@ -257,10 +257,18 @@ class HistoryAd(DagmanJob):
     """How an outer DAGMan ended, from the schedd's history.
 
     ``exit_code`` is None when it was removed or died by a signal; ``remove_reason`` is "" unless it was removed.
+    ``started_at_seconds``: its last start, of several when it was killed with its host; None when it never started.
     """
 
     exit_code: int | None
     remove_reason: str
+    started_at_seconds: int | None = None
+
+    @property
+    def counters_outdated(self) -> bool:
+        """Whether the ``DAG_*`` attributes are of a start before the last one, which wrote none: it gave up while it began."""
+        counted, started = self.counted_at_seconds, self.started_at_seconds
+        return counted is not None and started is not None and counted < started
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,6 +107,15 @@ def test_a_dagman_that_could_not_run_is_neither_failed_nor_drained() -> None:
         assert ended(ad) is DagOutcome.BROKEN
 
 
+def test_a_dagman_that_gave_up_when_it_was_started_again_was_not_drained(recorded: Path) -> None:
+    """Its counters are of the start before."""
+    drained = outer(recorded / "halted/history.ads")
+    counted = drained["DAG_AdUpdateTime"]
+    assert ended(drained | {"JobCurrentStartDate": counted}) is DagOutcome.DRAINED
+    assert ended(drained | {"JobCurrentStartDate": counted + 1}) is DagOutcome.BROKEN
+    assert ended(outer(recorded / "failed/history.ads") | {"JobCurrentStartDate": 2**31}) is DagOutcome.BROKEN
+
+
 # --- status file
 
 

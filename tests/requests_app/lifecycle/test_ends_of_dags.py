@@ -67,6 +67,27 @@ def test_where_one_source_contradicts_the_others_the_end_is_unknown_alerted_and_
     assert (status(request), request.alert_code) == (S.ACTIVE, "outcome_unknown")
 
 
+def test_a_dagman_that_does_not_come_up_again_after_its_host_died_is_told_as_that_and_the_work_is_done_after_a_release(
+    world: World,
+) -> None:
+    request, job = started(world)
+    world.schedd.end(job, End.DRAINED)
+    assert job.history is not None
+    for left in ("workflow.dag.metrics", "workflow.dag.rescue001"):
+        (job.directory / left).unlink()  # it writes neither
+    job.history = replace(job.history, dag_status=0, counted_at_seconds=100, started_at_seconds=102)  # exit code 1
+    cycles(world)
+    request.refresh_from_db()
+    assert (status(request), request.hold_code) == (S.HELD, HoldCode.THRESHOLD)
+    dag = DAG.objects.get(pk=job.dag_id)
+    assert dag.status == DAGStatus.FAILED
+    assert "DAGMan itself gave up with exit code 1 when it was started again; its log says why" in request.hold_reason
+    assert f"{len(job.nodes)} of {len(job.nodes)} work units are left" in request.hold_reason
+    request_release(request=request, actor="olga", reason="the host is back")
+    assert run_on(world, request) is S.COMPLETED
+    assert ledger_of(request.workflow).done_events == 300
+
+
 def test_half_a_contradiction_completes_nothing_while_it_is_stopped_either(world: World) -> None:
     request, job = started(world)
     request_stop(request=request, actor="olga", reason="maintenance")
