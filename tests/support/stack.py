@@ -114,19 +114,38 @@ class Worker:
         """Wait for a state of the world; a worker that was killed is started again if asked for.
 
         Raises:
-            AssertionError: not reached in time; with the end of the worker's log.
+            AssertionError: not reached in time; with the end of the worker's log, and what requests wait for.
         """
         deadline = time.monotonic() + seconds * PATIENCE
         while not done():
             if restart:
                 self.revive()
-            assert time.monotonic() < deadline, f"not reached in {seconds * PATIENCE:g} s; the worker's log ends:\n{self.tail()}"
+            if time.monotonic() >= deadline:
+                late = f"not reached in {seconds * PATIENCE:g} s"
+                raise AssertionError(f"{late}; the worker's log ends:\n{self.tail()}\n{not_completed()}")
             assert self.was_killed or self.process is None or self.process.poll() is None, f"the worker ended:\n{self.tail()}"
             time.sleep(0.3)
 
     def tail(self, characters: int = 6000) -> str:
         """The end of its log."""
         return self.log.read_text(errors="replace")[-characters:]
+
+
+def not_completed(lines: int = 15) -> str:
+    """What each request that is not completed stands at, and the end of its last DAGMan's log."""
+    # here, since settings are read with models, and conftest sets the environment for them only after it has imported this module
+    from dags_app.live import dagman_log_tail
+    from dags_app.models import DAG
+    from requests_app.models import TERMINAL, Request, RequestStatus
+
+    told = []
+    for request in Request.objects.exclude(status__in=(RequestStatus.COMPLETED, *TERMINAL)):
+        told.append(f"{request.request_name}: {request.status}; {request.hold_reason or request.waiting_for}")
+        dag = DAG.objects.filter(workflow__request=request, fence__gt=0).order_by("fence").last()
+        if dag is not None:
+            log = dagman_log_tail(dag, unit=None, lines=lines)
+            told += [f"  {dag.status} {dag.outcome}", *(f"  {line}" for line in log.lines or (log.problem,))]
+    return "\n".join(told)
 
 
 @contextmanager
