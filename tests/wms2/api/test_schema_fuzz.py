@@ -23,7 +23,7 @@ from tests.support.adapters import adapters_forget
 from tests.support.rows import dag_row, new_block, new_effect, request_row, unit_row, workflow_row
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
-EXAMPLES = 8
+EXAMPLES = 4
 SCHEMA = schemathesis.openapi.from_dict(SchemaGenerator().get_schema(request=None, public=True))
 OPERATIONS = [result.ok() for result in SCHEMA.get_all_operations()]
 CHECKS = [checks.status_code_conformance, checks.content_type_conformance, checks.response_schema_conformance]
