@@ -9,7 +9,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from tests.support import faults, second_pool, side_by_side
+from tests.support import faults, flushing, second_pool, side_by_side
 from tests.support import stack as test_stack
 from tests.support.places import REAL_INPUTS, ROOT
 from wms2 import in_force, levels, shedding
@@ -21,6 +21,7 @@ from wms2.kept import Kept
 
 pytest.register_assert_rewrite("tests.pool.faulty_units")
 side_by_side.set_apart()
+flushing.cheaply()
 #: No time is asserted: a busy machine fails no property.
 hypothesis.settings.register_profile(
     "any speed", hypothesis.settings(), deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
