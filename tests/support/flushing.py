@@ -27,5 +27,6 @@ def _sql_flush(
     with operations.connection.cursor() as cursor:
         cursor.execute(asked)
         filled = [quoted[name] for (name,) in cursor.fetchall()]
+    restart = " RESTART IDENTITY" if reset_sequences else ""
     # those that refer to them are emptied with them; the two that are kept refer to none of them
-    return [f"TRUNCATE {', '.join(filled)} CASCADE;"] if filled else []
+    return [f"TRUNCATE {', '.join(filled)}{restart} CASCADE;"] if filled else []
