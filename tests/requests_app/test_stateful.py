@@ -18,7 +18,7 @@ from tests.support.scripted.world import World
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 #: Lives of the quick profile, always the same ones; with the variable set it goes looking for new ways.
-LIVES = 5
+LIVES = 8
 LONG = "WMS2_STATEFUL_EXAMPLES"
 PROFILE = settings(
     max_examples=int(os.environ.get(LONG, LIVES)),
