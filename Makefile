@@ -2,7 +2,7 @@
 #   PYTHON=/path/to/python3    interpreter (3.11 or newer)          WMS2_HTCONDOR=23|25   series of the private HTCondor
 #   WMS2_STATE_DIR, WMS2_TOOLS_DIR   where state and tools live     WMS2_DATABASE_URL, WMS2_BROKER_URL   servers of your own
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-check test contract faults bench check ci stop clean-state shell-env manage pool-check screenshots lock
+.PHONY: help setup demo demo-check test test-long contract faults bench check ci stop clean-state shell-env manage pool-check screenshots lock
 export ARGS REQUEST
 CONTRACT := DBS_URL DBS_READER_URL RUCIO_URL RUCIO_AUTH_URL RUCIO_HOME RUCIO_ACCOUNT RUCIO_SCOPE RUCIO_DISK RUCIO_TAPES \
   REQMGR2_URL REQMGR2_DOCUMENT PHYSICS_GROUP ON_PRODUCTION X509_USER_PROXY X509_USER_CERT X509_USER_KEY X509_CERT_DIR
@@ -21,6 +21,9 @@ demo-check: ## the demo from an empty state, verified, then stopped
 
 test: ## all tests on their own stack; ARGS="..." goes to pytest
 	@deploy/bootstrap test
+
+test-long: ## what `make test` leaves out: many examples, many lives, every picture; an hour; ARGS="..." goes to pytest
+	@deploy/bootstrap test-long
 
 contract: ## the adapters against DBS_URL=, RUCIO_URL=, REQMGR2_URL=, each optional; without any against the test stack's services
 	@$(foreach name,$(CONTRACT),$(if $($(name)),WMS2_CONTRACT_$(name)="$($(name))")) deploy/bootstrap contract

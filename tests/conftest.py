@@ -8,10 +8,13 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from pytest_django import DjangoDbBlocker
+from xdist.remote import Producer
 
-from tests.support import faults, flushing, second_pool, side_by_side
+from tests.support import costs, databases, faults, flushing, second_pool, side_by_side
 from tests.support import stack as test_stack
 from tests.support.places import REAL_INPUTS, ROOT
+from tests.support.scheduling import PoolBesideTheRest
 from wms2 import in_force, levels, shedding
 from wms2.api import rate_limits
 from wms2.brake import use_attempts
@@ -31,12 +34,29 @@ hypothesis.settings.load_profile("any speed")
 
 def pytest_configure(config: pytest.Config) -> None:
     faults.register(config)
+    costs.register(config)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> PoolBesideTheRest | None:
+    return PoolBesideTheRest(config, log) if config.getoption("dist") == "loadgroup" else None
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        item.unit_name = side_by_side.name_of(item)  # type: ignore[attr-defined]
     if config.getoption("loadgroup", False):  # how xdist tells its processes
         side_by_side.arrange(items)
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(
+    django_test_environment: None, django_db_blocker: DjangoDbBlocker, django_db_modify_db_settings: None
+) -> Iterator[None]:
+    """A database of this process's own, instead of one that each process migrates by itself."""
+    with django_db_blocker.unblock(), databases.of_this_process():
+        with django_db_blocker.block():
+            yield
 
 
 @pytest.fixture(autouse=True)

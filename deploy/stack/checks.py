@@ -31,7 +31,7 @@ def commands(cache: Path) -> Mapping[str, tuple[str, ...]]:
 
 def run_all(layout: Layout) -> int:
     """Run every check, even after one failed; 0 when all passed."""
-    base = environment.base(os.environ, f"{layout.venv}/bin:/usr/local/bin:/usr/bin:/bin") | STATIC_SETTINGS
+    base = environment.base(os.environ, f"{layout.venv}/bin:/usr/local/bin:/usr/bin:/bin", layout.bytecode) | STATIC_SETTINGS
     failed = []
     for name, argv in commands(layout.state_root / "cache").items():
         say(f"check {name}: {' '.join(argv)}")

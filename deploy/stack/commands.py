@@ -17,8 +17,9 @@ from pathlib import Path
 from deploy.stack import checks, demo, environment, faults, paths, pool_check, process, setup, stacks, suite, tools, venv
 from deploy.stack.errors import Interrupted, StackError
 from deploy.stack.paths import ENV_FILE, KEPT_KINDS, KINDS, Layout
+from deploy.stack.spent import Spent
 from deploy.stack.stacks import Stack
-from deploy.stack.steps import cancel, say, seconds_since_start
+from deploy.stack.steps import beside, cancel, say, seconds_since_start
 from deploy.stack.supervisor import Supervisor, holder, interruptible
 
 VERIFY_SECONDS = 1800.0
@@ -72,9 +73,18 @@ def command_test(layout: Layout) -> int:
     Without arguments all tests run, in parts: those that share the stack side by side; those that take its pool away beside those
     that need none; those that take the databases away, with nothing beside them.
     """
+    return _tests(layout, suite.everything(layout.source))
+
+
+def command_test_long(layout: Layout) -> int:
+    """Start the test stack from an empty state, run what `make test` leaves out (ARGS="..." narrows it), stop everything."""
+    return _tests(layout, suite.long(layout.source))
+
+
+def _tests(layout: Layout, parts: Parts) -> int:
     arguments = _arguments()
-    with _test_stack(layout) as (_, run_parts):
-        return run_parts([arguments] if arguments else suite.everything(layout.source), {})
+    with _test_stack(layout, all_tests=not arguments) as (_, run_parts):
+        return run_parts({"tests": arguments} if arguments else parts, {})
 
 
 def command_contract(layout: Layout) -> int:
@@ -82,7 +92,7 @@ def command_contract(layout: Layout) -> int:
     tests = ["tests/contract", *_arguments()]
     if not any(os.environ.get(f"WMS2_CONTRACT_{name}_URL") for name in ("DBS", "RUCIO", "REQMGR2")):
         with _test_stack(layout) as (_, run_parts):
-            return run_parts([tests], {})
+            return run_parts({"contract": tests}, {})
     layout.state_root.mkdir(parents=True, exist_ok=True)
     venv.ensure(layout)
     settings = {**os.environ, "DJANGO_SETTINGS_MODULE": "wms2.check_settings"}
@@ -102,31 +112,40 @@ def command_faults(layout: Layout) -> int:
     return next((code for code in codes if code), 0) or int(not all(entry.holds for entry in entries))
 
 
-RunParts = Callable[[Sequence[Sequence[str]], Mapping[str, str]], int]
+Parts = Mapping[str, Sequence[str]]
+RunParts = Callable[[Parts, Mapping[str, str]], int]
 
 
 @contextmanager
-def _test_stack(layout: Layout) -> Iterator[tuple[Stack, RunParts]]:
+def _test_stack(layout: Layout, *, all_tests: bool = False) -> Iterator[tuple[Stack, RunParts]]:
     """The running test stack; and what runs pytest on it, once for each part with its arguments, whatever becomes of the others.
 
-    The first exit code that tells of a failure is the outcome.
+    The first exit code that tells of a failure is the outcome. For a run of ``all_tests`` what its processes share is made first.
     """
+    spent = Spent()
     with _stack(layout, "test", tests=True) as (stack, supervisor):
-        stacks.start_backends(stack, supervisor)
-        say(f"test stack running after {seconds_since_start():.0f} s")
         places = ("-o", f"cache_dir={layout.state_root}/cache/pytest", f"--basetemp={stack.directory}/pytest")
+        with spent.part("start"), beside(*([lambda: stack.python("tests-compile", "-m", *suite.COMPILE)] if all_tests else ())):
+            stacks.start_backends(stack, supervisor)
+            say(f"test stack running after {seconds_since_start():.0f} s")
+            if all_tests:
+                stack.python("tests-template", "-m", *suite.TEMPLATE)
         settings = {
+            "WMS2_TEST_COSTS": str(layout.state_root / "costs"),
             "HYPOTHESIS_STORAGE_DIRECTORY": str(layout.state_root / "cache/hypothesis"),
             "WMS2_TOOLS_DIR": str(layout.tools),  # where this stack's own tools lie
             tools.BROWSER_VARIABLE: str(tools.browser(layout)),
         }
 
-        def run_parts(parts: Sequence[Sequence[str]], told: Mapping[str, str]) -> int:
+        def run_parts(parts: Parts, told: Mapping[str, str]) -> int:
             codes = []
-            for part in parts:  # SIGINT: pytest ends its fixtures and says how far it came
+            for name, part in parts.items():  # SIGINT: pytest ends its fixtures and says how far it came
                 argv = ("pytest", *places, *part)
-                run = stacks.run_attended(stack, supervisor, *argv, settings={**settings, **told}, stop_signal=signal.SIGINT)
+                with spent.part(name):
+                    run = stacks.run_attended(stack, supervisor, *argv, settings={**settings, **told}, stop_signal=signal.SIGINT)
                 codes.append(run)
+            for line in spent.table():
+                say(line)
             return suite.outcome(codes)
 
         yield stack, run_parts
@@ -216,7 +235,7 @@ def command_manage(layout: Layout) -> int:
     """Run manage.py with the demo's settings; its arguments come in ARGS."""
     settings = environment.read_env_file(_demo_env_file(layout))
     settings["PATH"] = settings["PATH"].replace("$PATH", os.environ.get("PATH", os.defpath))
-    own = {**environment.base(os.environ, settings["PATH"]), **settings}
+    own = {**environment.base(os.environ, settings["PATH"], layout.bytecode), **settings}
     argv = [str(layout.python), "manage.py", *_arguments("help")]
     os.chdir(layout.source)
     os.execve(argv[0], argv, own)  # noqa: S606  (in place of this process: a shell or a prompt has the terminal to itself)
@@ -225,7 +244,7 @@ def command_manage(layout: Layout) -> int:
 COMMANDS: Mapping[str, Callable[[Layout], int]] = {
     function.__name__.removeprefix("command_").replace("_", "-"): function
     for function in (
-        command_setup, command_demo, command_demo_check, command_test, command_contract, command_faults, command_bench,
+        command_setup, command_demo, command_demo_check, command_test, command_test_long, command_contract, command_faults, command_bench,
         command_check, command_pool_check, command_stop, command_clean_state, command_shell_env, command_manage,
     )
 }  # fmt: skip

@@ -62,12 +62,17 @@ def without_sourced(environment: Mapping[str, str]) -> dict[str, str]:
 UNLIMITED = {"WMS2_TROUBLE_LOAD_PER_CPU": "0"} | {f"WMS2_RATE_LIMIT_{name}": "0" for name in ("SUBMIT", "READ", "ACT", "STREAMS")}
 
 
-def base(environment: Mapping[str, str], path: str) -> dict[str, str]:
-    """What every service gets: no Python or condor settings of a person, loopback never through a proxy."""
+def base(environment: Mapping[str, str], path: str, bytecode: Path | None = None) -> dict[str, str]:
+    """What every service gets: no Python or condor settings of a person, loopback never through a proxy.
+
+    ``bytecode`` is where Python keeps what it has compiled; None: beside the sources, where it may write there.
+    """
     result = {k: v for k, v in passed_on(environment).items() if not k.startswith(("WMS2_", "PIP_"))}
     for name in ("no_proxy", "NO_PROXY"):
         result[name] = f"{result[name]},{LOOPBACK}" if result.get(name) else LOOPBACK
     result |= {"PATH": path, "LANG": result.get("LANG", "C.UTF-8"), "PYTHONUNBUFFERED": "1"}
+    if bytecode is not None:
+        result["PYTHONPYCACHEPREFIX"] = str(bytecode)
     return result | {name: environment[name] for name in ("HOME", "USER", "LOGNAME") if name in environment}
 
 

@@ -63,6 +63,11 @@ class Layout:
     def python(self) -> Path:
         return self.venv / "bin/python"
 
+    @property
+    def bytecode(self) -> Path:
+        """Where Python keeps what it has compiled: the checkout may be another user's. One per user, as it is code that runs."""
+        return self.state_root / f"cache/bytecode-{os.getuid()}"
+
     def packaged(self, program: str, name: str, variable: str) -> Path:
         """A server that a package of the environment brings; ``variable`` names one of the user's own."""
         found = sorted(self.venv.glob(f"lib/python3*/site-packages/{program}"))

@@ -142,7 +142,7 @@ def assemble(layout: Layout, kind: str) -> Stack:
         raise StackError(str(error)) from error
     own = identity.load(kind, directory)
     path = f"{layout.venv}/bin:{pool.release.path}:{storage.prefix}/bin:{SYSTEM_PATH}"
-    bare = Place(layout, directory, {**environment.base(os.environ, path), process.MARKER: str(directory)})
+    bare = Place(layout, directory, {**environment.base(os.environ, path, layout.bytecode), process.MARKER: str(directory)})
     database_url, broker_url, rucio_url, databases = _databases(bare, durable=kind == "demo")
     servers = {"database_url": database_url, "broker_url": broker_url}
     settings = environment.contract(kind, directory, own, pool, **servers, simulators_port=chosen["simulators"])

@@ -115,6 +115,23 @@ def each_of(
             raise
 
 
+@contextmanager
+def beside(*tasks: Callable[[], None]) -> Iterator[None]:
+    """Run tasks in threads of their own while the block runs in this one, and wait for all; the first failure ends the others.
+
+    What the block starts may outlive it: the kernel ends a service with the thread that started it.
+    """
+    with ThreadPoolExecutor(max_workers=max(1, len(tasks))) as pool:
+        futures = [pool.submit(task) for task in tasks]
+        try:
+            yield
+            for future in futures:
+                future.result()
+        except BaseException:
+            cancel()
+            raise
+
+
 def _kill_session(command: subprocess.Popen[bytes]) -> None:
     """End a set-up command and everything it started in its session."""
     with suppress(ProcessLookupError):

@@ -1,6 +1,7 @@
-"""Which tests run side by side, which one after the other, and what must not run beside what. Owns the arguments of pytest.
+"""Which tests run side by side and what must not run beside what. Owns the arguments of pytest.
 
-What each process has for itself, and the order within a part, is ``tests/support/side_by_side.py``'s.
+What each process has for itself, which of them takes which tests, and in which order, is ``tests/support``'s (``side_by_side.py``,
+``scheduling.py``).
 """
 
 from __future__ import annotations
@@ -9,34 +10,43 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-_ON_THE_STACK = "pool or rucio or simulators"
-_TOGETHER = ("--dist", "loadgroup", "--no-loadscope-reorder")
-_SLOWEST = ("--durations", "10")
-#: Tests on the pool wait more than they compute, so there are more processes than cores.
-_SHARING, _BESIDE = ("-n", "5"), ("-n", "3")
+#: Tests on the pool wait more than they compute: five processes take them, and leave one core to a sixth with all others.
+_TOGETHER = ("-n", "6", "--dist", "loadgroup")
 _NOTHING_FOUND = 5  # pytest's exit code when no test was selected
+#: What is for ``make test-long`` only.
+_QUICK = "not deep"
+
+#: Each process reads all tests; what they compile to is made once, before the first of them starts.
+COMPILE = ("pytest", "-qq", "--collect-only", "-p", "no:cacheprovider")
+#: The database that each process gets a copy of.
+TEMPLATE = ("tests.support.databases",)
 
 
-def everything(source: Path) -> list[tuple[str, ...]]:
-    """The parts of a run of all tests, which come one after the other.
+def everything(source: Path) -> dict[str, tuple[str, ...]]:
+    """The parts of a run of all tests by name, which come one after the other.
 
-    Those that share the stack; those that take its pool away, beside those that need none; those that take away the databases, or
-    a storage element in Rucio.
+    Those that share the stack; those that take away the databases, or a storage element in Rucio.
     """
-    sharing = f"({_ON_THE_STACK}) and not whole_pool and not alone"
-    return [
-        (*_SLOWEST, *_SHARING, *_TOGETHER, "-m", sharing, *_files(source, _ON_THE_STACK.replace(" or ", "|"))),
-        (*_SLOWEST, *_BESIDE, *_TOGETHER, "-m", f"(whole_pool or not ({_ON_THE_STACK})) and not alone"),
-        (*_SLOWEST, "-m", "alone", *_files(source, "alone")),
-    ]
+    return {
+        "side by side": (*_TOGETHER, "-m", f"not alone and {_QUICK}"),
+        "alone": ("-m", f"alone and {_QUICK}", *_files(source, "alone")),
+    }
 
 
-def catalogue(arguments: Sequence[str]) -> list[tuple[str, ...]]:
+def long(source: Path) -> dict[str, tuple[str, ...]]:
+    """The parts of a run of what ``everything`` leaves out."""
+    return {
+        "deep, side by side": (*_TOGETHER, "-m", "not alone and deep"),
+        "deep, alone": ("-m", "alone and deep", *_files(source, "alone")),
+    }
+
+
+def catalogue(arguments: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """The parts of a run of the fault catalogue, narrowed by further arguments of pytest."""
-    return [
-        (*_SLOWEST, *_SHARING, *_TOGETHER, "-m", "fault and not whole_pool and not alone", *arguments),
-        (*_SLOWEST, "-m", "fault and (whole_pool or alone)", *arguments),
-    ]
+    return {
+        "side by side": (*_TOGETHER, "-m", "fault and not alone", *arguments),
+        "alone": ("-m", "fault and alone", *arguments),
+    }
 
 
 def outcome(codes: Sequence[int]) -> int:

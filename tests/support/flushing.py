@@ -1,6 +1,8 @@
 """What a test of several transactions leaves in its database is removed, at the cost of what it left.
 
-Django's own way truncates each table, also those in which nothing is, and has permissions and content types made anew.
+Django's own way truncates each table, also those in which nothing is, and has permissions and content types made anew. A table of
+a few rows is emptied by DELETE at a quarter of what TRUNCATE costs: without foreign keys and triggers, which takes a superuser's
+session; on another server's database, and where numbers are to begin anew, it is TRUNCATE.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from typing import Any
 from django.db.backends.postgresql.operations import DatabaseOperations
 
 #: They follow from the models alone; no test changes them.
-_KEPT = {"django_content_type", "auth_permission"}
+_KEPT = {"django_content_type", "auth_permission", "django_migrations"}
 
 
 def cheaply() -> None:
@@ -25,8 +27,14 @@ def _sql_flush(
     quoted = {name: operations.quote_name(name) for name in sorted(tables) if name not in _KEPT}
     asked = " UNION ALL ".join(f"SELECT '{name}' WHERE EXISTS (SELECT FROM {table})" for name, table in quoted.items())
     with operations.connection.cursor() as cursor:
-        cursor.execute(asked)
-        filled = [quoted[name] for (name,) in cursor.fetchall()]
+        cursor.execute(f"SELECT current_setting('is_superuser') UNION ALL {asked}")
+        (superuser,), *rows = cursor.fetchall()
+    filled = [quoted[name] for (name,) in rows]
+    if not filled:
+        return []
+    if superuser == "on" and not reset_sequences:
+        deleted = "".join(f"DELETE FROM {table}; " for table in filled)
+        return [f"SET LOCAL session_replication_role = replica; {deleted}"]
     restart = " RESTART IDENTITY" if reset_sequences else ""
-    # those that refer to them are emptied with them; the two that are kept refer to none of them
-    return [f"TRUNCATE {', '.join(filled)}{restart} CASCADE;"] if filled else []
+    # those that refer to them are emptied with them; the ones that are kept refer to none of them
+    return [f"TRUNCATE {', '.join(filled)}{restart} CASCADE;"]

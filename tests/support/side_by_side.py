@@ -1,14 +1,17 @@
 """Tests side by side on one stack: what each process of a run has for itself, what may run beside what, and in which order.
 
-A process of pytest-xdist has its own database from pytest-django. Here it gets its own instance id, so that no process sees or
+A process of pytest-xdist has its own database (``databases.py``). Here it gets its own instance id, so that no process sees or
 removes another's DAGs, its own database of the broker, and its own submit directory. Sites, storage, DBS and Rucio are shared:
-names there are new for each test.
+names there are new for each test. ``scheduling.py`` hands the tests out.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
+from enum import StrEnum
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,12 +20,41 @@ from django.conf import settings
 
 #: How many times longer a wait may last than on a machine with nothing else to do. It is spent only when a test fails.
 PATIENCE = 3.0
-#: Tests that take the pool away, one after the other.
-_WHOLE_POOL = "whole pool"
+#: So many processes take tests of the pool; further ones take others only, and leave the processor to the former.
+POOL_PROCESSES = 5
+#: Seconds of what takes long, by ``name_of`` (``python -m tests.support.costs`` writes it anew).
+LONGEST = Path(__file__).with_name("longest.json")
 #: The fixture of the second pool, which is one process's alone.
 _SECOND_POOL = "second_pool"
 _TESTS = Path(__file__).parents[1]
 _ONE_BY_ONE = _TESTS / "pool"
+
+
+class Kind(StrEnum):
+    """What a unit of tests asks of the pool."""
+
+    POOL = "pool"
+    WHOLE_POOL = "whole_pool"
+    REST = "rest"
+
+
+def takes_pool_tests(process: str) -> bool:
+    """Whether this process of xdist (``gw3``) takes tests of the pool."""
+    return _number(process) < POOL_PROCESSES
+
+
+def unit_of(nodeid: str) -> str:
+    """The unit that a test belongs to, ``kind name``; ``arrange`` has put it behind the test's name."""
+    return nodeid.rpartition("@")[2]
+
+
+def kind_of(unit: str) -> Kind:
+    """What its tests ask of the pool."""
+    return Kind(unit.partition(" ")[0])
+
+
+def _number(process: str) -> int:
+    return int(re.sub(r"\D", "", process))
 
 
 def set_apart() -> None:
@@ -30,7 +62,9 @@ def set_apart() -> None:
     process = os.environ.get("PYTEST_XDIST_WORKER", "")
     if not process or not os.environ.get("WMS2_INSTANCE"):
         return
-    number = int(re.sub(r"\D", "", process)) + 1  # database 0 is for runs in one process
+    if not takes_pool_tests(process):
+        os.nice(5)  # what waits for the pool has leases of seconds to keep
+    number = _number(process) + 1  # database 0 is for runs in one process
     os.environ["WMS2_INSTANCE"] += f"-{process}"
     broker = re.sub(r"virtual_host=\d+", f"virtual_host={number}", os.environ["WMS2_BROKER_URL"])
     os.environ["WMS2_BROKER_URL"] = settings.CELERY_BROKER_URL = broker
@@ -45,28 +79,35 @@ def arrange(items: list[pytest.Item]) -> None:
 
     Each test of ``tests/pool`` goes to whoever is free, as far as its fixtures allow; all others stay with their file.
     """
-    for item in items:
-        mark = item.get_closest_marker("xdist_group")
-        if item.get_closest_marker("whole_pool"):
-            _put(item, _WHOLE_POOL)
-        elif mark is not None:
-            _put(item, mark.args[0])
-        elif _SECOND_POOL in getattr(item, "fixturenames", ()):
-            _put(item, _SECOND_POOL)
-        elif _ONE_BY_ONE not in item.path.parents:
-            _put(item, str(item.path.relative_to(_TESTS)))
-    items.sort(key=_rank)  # within a rank as they were
+    seconds = _seconds()
+    ordered = sorted(items, key=lambda item: -seconds.get(name_of(item), 0.0))  # of equal ones as they were
+    for number, item in enumerate(items):
+        group = name_of(item)
+        # a test that is alone in its unit needs no name of it
+        item._id = coerce_node_id(f"{item.nodeid}@{_kind(item)} {number if group == item.nodeid else group}")
+    items[:] = ordered
 
 
-def _put(item: pytest.Item, group: str) -> None:
-    """The scheduler reads a test's group from its name. xdist 3.8 writes it to where pytest 9 does not look any more."""
-    item._id = coerce_node_id(f"{item.nodeid}@{group}")
-
-
-def _rank(item: pytest.Item) -> int:
+def name_of(item: pytest.Item) -> str:
+    """Whatever stays in one process with this test: a group, a file, or the test itself."""
+    mark = item.get_closest_marker("xdist_group")
     if item.get_closest_marker("whole_pool"):
-        return 0
-    for rank, name in enumerate(("long", "slow"), start=1):
-        if item.get_closest_marker(name):
-            return rank
-    return 3
+        return "one by one"
+    if mark is not None:
+        return str(mark.args[0])
+    if _SECOND_POOL in getattr(item, "fixturenames", ()):
+        return _SECOND_POOL
+    return item.nodeid if _ONE_BY_ONE in item.path.parents else str(item.path.relative_to(_TESTS))
+
+
+def _kind(item: pytest.Item) -> Kind:
+    if item.get_closest_marker("whole_pool"):
+        return Kind.WHOLE_POOL
+    uses = item.get_closest_marker("pool") or _SECOND_POOL in getattr(item, "fixturenames", ())
+    return Kind.POOL if uses or _ONE_BY_ONE in item.path.parents else Kind.REST
+
+
+@cache
+def _seconds() -> dict[str, float]:
+    found: dict[str, float] = json.loads(LONGEST.read_text(encoding="utf-8")) if LONGEST.exists() else {}
+    return found

@@ -13,6 +13,8 @@ from deploy.stack.services.base import Place, Service
 
 def service(place: Place, port: int, environment: Path, database_url: str, xrootd_port: int) -> Service:
     """One server in the Python environment; ``database_url`` is empty for a SQLite file of its own."""
+    # its Python environment, which other checkouts use too, keeps its own bytecode
+    place = replace(place, environment={k: v for k, v in place.environment.items() if k != "PYTHONPYCACHEPREFIX"})
     settings = {
         "STATE": str(place.directory / "rucio"),
         "PORT": str(port),

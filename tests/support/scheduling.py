@@ -1,0 +1,94 @@
+"""Which process of a run gets which tests, and when.
+
+Tests of the pool wait more than they compute. So the first processes take these, a few at a time, and the last ones what needs no
+pool; a process of the first kind goes on with the latter when no test of the pool is left. Tests that take the pool away come
+one after the other in one process, once no other process has a test of the pool any more.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import pytest
+from xdist.remote import Producer
+from xdist.scheduler.loadscope import LoadScopeScheduling
+from xdist.workermanage import WorkerController
+
+from tests.support.side_by_side import Kind, kind_of, takes_pool_tests, unit_of
+
+
+class PoolBesideTheRest(LoadScopeScheduling):
+    """Hands out units: a test, or the tests of one file or group. They are in the order in which they are to begin."""
+
+    def __init__(self, config: pytest.Config, log: Producer | None = None) -> None:
+        super().__init__(config, log)
+        #: Takes the whole pool once it is free.
+        self._last_on_the_pool: WorkerController | None = None
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit_of(nodeid)
+
+    def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
+        super().mark_test_complete(node, item_index, duration)
+        if self._last_on_the_pool not in (None, node):
+            self._reschedule(self._last_on_the_pool)  # it may have waited for this
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        if node is self._last_on_the_pool:
+            self._last_on_the_pool = None
+        return super().remove_node(node)
+
+    def _reschedule(self, node: WorkerController) -> None:
+        if node.shutting_down:
+            return
+        # a process begins a test only when it knows the next one
+        while self._pending_of(self.assigned_work[node]) < 2:
+            if not self._assign_next(node):
+                return
+
+    def _assign_next(self, node: WorkerController) -> bool:
+        """Give the node a unit if there is one for it; when there will be none any more, it ends."""
+        kinds = [kind_of(unit) for unit in self.workqueue]
+        wanted = self._kind_for(node, set(kinds))
+        if wanted is not None:
+            unit = list(self.workqueue)[kinds.index(wanted)]
+            self.workqueue.move_to_end(unit, last=False)
+            self._assign_work_unit(node)
+            return True
+        if node is not self._last_on_the_pool or Kind.WHOLE_POOL not in kinds:
+            node.shutdown()
+        return False
+
+    def _kind_for(self, node: WorkerController, left: set[Kind]) -> Kind | None:
+        if takes_pool_tests(node.gateway.id):
+            if Kind.POOL in left:
+                return Kind.POOL
+            if Kind.WHOLE_POOL in left:
+                self._last_on_the_pool = self._last_on_the_pool or node
+                if node is self._last_on_the_pool and self._pool_is_free(node):
+                    return Kind.WHOLE_POOL
+        return Kind.REST if Kind.REST in left else None
+
+    def _pool_is_free(self, node: WorkerController) -> bool:
+        """Whether no other process has a test of the pool."""
+        return not any(
+            kind_of(unit) is Kind.POOL and not all(tests.values())
+            for other, work in self.assigned_work.items()
+            if other is not node
+            for unit, tests in work.items()
+        )
+
+    def schedule(self) -> None:
+        """Hand out the first units; later calls see to nodes that were added."""
+        assert self.collection_is_completed
+        if self.collection is None:
+            if not self._check_nodes_have_same_collection():
+                self.log("**Different tests collected, aborting run**")
+                return
+            self.collection = list(next(iter(self.registered_collections.values())))
+            units: OrderedDict[str, dict[str, bool]] = OrderedDict()
+            for nodeid in self.collection:
+                units.setdefault(unit_of(nodeid), {})[nodeid] = False
+            self.workqueue.update(units)
+        for node in self.nodes:
+            self._reschedule(node)
