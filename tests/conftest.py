@@ -13,6 +13,7 @@ from xdist.remote import Producer
 
 from tests.support import costs, databases, faults, flushing, second_pool, side_by_side
 from tests.support import stack as test_stack
+from tests.support.module_rows import module_rows
 from tests.support.places import REAL_INPUTS, ROOT
 from tests.support.scheduling import PoolBesideTheRest
 from wms2 import in_force, levels, shedding
@@ -22,6 +23,7 @@ from wms2.circuits import circuits, use_circuits
 from wms2.conf import conf
 from wms2.kept import Kept
 
+__all__ = ["module_rows"]
 pytest.register_assert_rewrite("tests.pool.faulty_units")
 side_by_side.set_apart()
 flushing.cheaply()
@@ -54,9 +56,8 @@ def django_db_setup(
     django_test_environment: None, django_db_blocker: DjangoDbBlocker, django_db_modify_db_settings: None
 ) -> Iterator[None]:
     """A database of this process's own, instead of one that each process migrates by itself."""
-    with django_db_blocker.unblock(), databases.of_this_process():
-        with django_db_blocker.block():
-            yield
+    with django_db_blocker.unblock(), databases.of_this_process(), django_db_blocker.block():
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -244,8 +244,8 @@ def command_manage(layout: Layout) -> int:
 COMMANDS: Mapping[str, Callable[[Layout], int]] = {
     function.__name__.removeprefix("command_").replace("_", "-"): function
     for function in (
-        command_setup, command_demo, command_demo_check, command_test, command_test_long, command_contract, command_faults, command_bench,
-        command_check, command_pool_check, command_stop, command_clean_state, command_shell_env, command_manage,
+        command_setup, command_demo, command_demo_check, command_test, command_test_long, command_contract, command_faults,
+        command_bench, command_check, command_pool_check, command_stop, command_clean_state, command_shell_env, command_manage,
     )
 }  # fmt: skip
 

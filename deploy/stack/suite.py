@@ -1,7 +1,7 @@
 """Which tests run side by side and what must not run beside what. Owns the arguments of pytest.
 
-What each process has for itself, which of them takes which tests, and in which order, is ``tests/support``'s (``side_by_side.py``,
-``scheduling.py``).
+What each process has for itself, which of them takes which tests, and in which order, is ``tests/support``'s
+(``side_by_side.py``, ``scheduling.py``).
 """
 
 from __future__ import annotations

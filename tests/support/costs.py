@@ -1,8 +1,8 @@
 """What each test costs, with its set-up and teardown: time by the clock, and seconds of processor.
 
-Processor time is that of the test's process, of programs that it has waited for, and of its session in PostgreSQL. What the pool's
-jobs and daemons take is in the sums by part only (``deploy/stack/suite.py``). Each run writes all of it to ``costs.json`` in the
-directory that ``WMS2_TEST_COSTS`` names, and prints the sums by directory beside those recorded in ``recorded.json``, and what costs most.
+Processor time is that of the test's process, of programs that it has waited for, and of its session in PostgreSQL. What the
+pool's jobs and daemons take is in the sums by part only (``deploy/stack/spent.py``). Each run writes all of it to a file in the
+directory that ``WMS2_TEST_COSTS`` names, and prints what cost most, and the sums by directory beside the recorded ones.
 
     python -m tests.support.costs FILE      writes recorded.json and longest.json from the file of a run
 """

@@ -78,7 +78,7 @@ def _copy_of_template(server: psycopg.Connection[tuple[str]], name: str) -> None
 
 
 def _template(server: psycopg.Connection[tuple[str]]) -> str:
-    """The template's name; it is made if it is not there, and those of other migrations are removed. The caller holds the lock."""
+    """The template's name. It is made unless it is there; those of other migrations go. The caller holds the lock."""
     wanted, begun = template_name(), f"{_PREFIX}begun"
     rows = server.execute("SELECT datname FROM pg_database WHERE starts_with(datname, %s)", [_PREFIX]).fetchall()
     there = {name for (name,) in rows}

@@ -16,6 +16,7 @@ from typing import Any
 
 from django.db import connection
 
+from tests.support import warm
 from tests.support.places import ROOT
 from tests.support.side_by_side import PATIENCE
 
@@ -63,10 +64,13 @@ class Worker:
         self.environment = {**os.environ, **SETTINGS, "WMS2_DATABASE_URL": database_url(), **environment}
         self.log = Path(os.environ["WMS2_STATE_DIR"]) / "logs" / f"test-worker-{uuid.uuid4().hex[:8]}.log"
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | warm.Forked | None = None
 
     def start(self) -> None:
         """Start, or start again."""
+        self.process = warm.forked(warm.Order(self.arguments, self.environment, str(ROOT), str(self.log)))
+        if self.process is not None:
+            return
         with self.log.open("ab") as out:
             self.process = subprocess.Popen(
                 [sys.executable, *self.arguments],

@@ -1,0 +1,179 @@
+"""Processes of WMS2 without the seconds that Django takes to start: forked from one that has everything imported.
+
+Each process of a test run has one such server, from the first worker it starts to its end. A forked worker is what ``manage.py``
+in a new process would be: a session of its own, its environment, its log, its own exit; it has no connection and no thread of
+another's. What differs in settings that are read when Django starts cannot be had that way (``READ_AT_START``).
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import SimpleNamespace
+
+from deploy.stack.process import spawn
+
+READ_AT_START = (
+    "DJANGO_SETTINGS_MODULE", "PROMETHEUS_MULTIPROC_DIR", "WMS2_ALLOWED_HOSTS", "WMS2_BROKER_URL", "WMS2_DATABASE_URL",
+    "WMS2_DEBUG", "WMS2_ENVIRONMENT", "WMS2_INSTANCE", "WMS2_LOG_FORMAT", "WMS2_LOG_LEVEL", "WMS2_METRICS_ROOT",
+    "WMS2_SECRET_KEY",
+)  # fmt: skip
+#: What a process of the life cycle imports only when it runs.
+_IMPORTED = ("requests_app.management.commands.lifecycle_tick", "wms2.urls")
+_START_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A process to fork: ``manage.py`` and its arguments, all of its environment, and where it says what."""
+
+    arguments: tuple[str, ...]
+    environment: Mapping[str, str]
+    cwd: str
+    log: str
+
+
+class Forked:
+    """A forked process, as ``subprocess.Popen`` has its own."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._said = connection.makefile("r")
+        self.pid = int(self._said.readline())
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """How it ended; None: it has not."""
+        if self.returncode is None and select.select([self._connection], [], [], 0)[0]:
+            # a server that is gone itself has taken nobody's status along
+            self.returncode = int(self._said.readline() or -signal.SIGKILL)
+            self._connection.close()
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Until it has ended.
+
+        Raises:
+            subprocess.TimeoutExpired: it has not within ``timeout`` seconds.
+        """
+        if self.returncode is None and not select.select([self._connection], [], [], timeout)[0]:
+            raise subprocess.TimeoutExpired("a forked process", timeout or 0.0)
+        code = self.poll()
+        assert code is not None
+        return code
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGTERM)
+
+
+class Server:
+    """The process that forks, as its client sees it."""
+
+    def __init__(self, environment: Mapping[str, str], cwd: Path) -> None:
+        self._settings = _at_start(environment)
+        self._directory = tempfile.TemporaryDirectory(prefix="wms2-warm-")
+        self._path = f"{self._directory.name}/socket"
+        argv = (sys.executable, "-m", "tests.support.warm", self._path)
+        self._process = spawn(argv, environment=environment, cwd=cwd, stop_signal=signal.SIGKILL)
+        deadline = time.monotonic() + _START_SECONDS
+        while not Path(self._path).exists():
+            assert self._process.poll() is None and time.monotonic() < deadline, "no process to fork from"
+            time.sleep(0.02)
+
+    def fits(self, environment: Mapping[str, str]) -> bool:
+        """Whether a process with this environment can be had by forking."""
+        return self._process.poll() is None and _at_start(environment) == self._settings
+
+    def start(self, order: Order) -> Forked:
+        """Fork a process."""
+        connection = socket.socket(socket.AF_UNIX)
+        connection.connect(self._path)
+        connection.sendall(json.dumps(asdict(order)).encode() + b"\n")
+        return Forked(connection)
+
+
+def _at_start(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: environment.get(name, "") for name in READ_AT_START}
+
+
+def _serve(path: str) -> Order:
+    """Wait for orders, and return in each forked process with its own."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path + ".begun")
+    listener.listen(16)
+    Path(path + ".begun").rename(path)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # those that wait for the forked ones are waited for by nobody
+    while True:
+        connection, _ = listener.accept()
+        if os.fork() == 0:
+            listener.close()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            order = Order(**json.loads(connection.makefile("r").readline()))
+            child = os.fork()
+            if child == 0:
+                connection.close()
+                return order
+            connection.sendall(f"{child}\n".encode())
+            _, status = os.waitpid(child, 0)
+            try:
+                connection.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+            finally:
+                os._exit(0)
+        connection.close()
+
+
+def _become(order: Order) -> None:
+    """This process is from now on what was ordered."""
+    os.setsid()
+    with Path(order.log).open("ab") as log, Path(os.devnull).open("rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+    os.environ.clear()
+    os.environ.update(order.environment)
+    os.chdir(order.cwd)
+    sys.argv = list(order.arguments)
+
+
+def main(path: str) -> None:
+    """Import everything, then fork on order."""
+    import django
+
+    django.setup()
+    for module in _IMPORTED:
+        __import__(module)
+    gc.collect()
+    gc.freeze()
+    order = _serve(path)
+    _become(order)
+    runpy.run_path(order.arguments[0], run_name="__main__")
+
+
+_server = SimpleNamespace(of=None)
+
+
+def forked(order: Order) -> Forked | None:
+    """A process of this order; None where it cannot be had by forking."""
+    if order.arguments[0] != "manage.py":
+        return None
+    if _server.of is None:
+        _server.of = Server(order.environment, Path(order.cwd))
+    return _server.of.start(order) if _server.of.fits(order.environment) else None
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
