@@ -11,7 +11,7 @@ import pytest
 from pytest_django import DjangoDbBlocker
 from xdist.remote import Producer
 
-from tests.support import costs, databases, faults, flushing, second_pool, side_by_side
+from tests.support import costs, databases, faults, flushing, marks, second_pool, side_by_side
 from tests.support import stack as test_stack
 from tests.support.module_rows import module_rows
 from tests.support.places import REAL_INPUTS, ROOT
@@ -45,6 +45,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> PoolBes
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    wrong = [text for item in items if (text := marks.problem(item, ROOT))]
+    if wrong:
+        raise pytest.UsageError(*wrong)
     for item in items:
         item.unit_name = side_by_side.name_of(item)  # type: ignore[attr-defined]
     if config.getoption("loadgroup", False):  # how xdist tells its processes

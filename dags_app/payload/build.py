@@ -1,12 +1,17 @@
 """Packs this package into the zipapp ``wms2_payload.pyz``. Owns its layout; the same source gives the same bytes.
 
 Inside, the package is called ``wms2_payload``: on a worker node there is no ``dags_app``. Not itself part of the zipapp.
+
+Beside each module lies its bytecode, by the Python that builds: that Python need not compile it at each start (a POST script does
+little else). Another version passes it over and takes the source; none compares it with the source, as the zipapp is one file.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import io
+import marshal
 import os
 import zipfile
 from pathlib import Path
@@ -17,6 +22,8 @@ _SHEBANG = b"#!/usr/bin/env python3\n"
 _MAIN = f"import sys\n\nfrom {PACKAGE}.cli import main\n\nsys.exit(main())\n"
 _EXCLUDED = {"build.py", "__main__.py"}
 _SUFFIXES = {".py", ".sh"}
+#: Programs that are not imported but read by another Python, that of the release.
+_RUN_ELSEWHERE = "programs/"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest time a zip file can hold
 
 
@@ -31,6 +38,8 @@ def payload_bytes() -> bytes:
             name = path.relative_to(source).as_posix()
             if path.suffix in _SUFFIXES and name not in _EXCLUDED:
                 _add(archive, f"{PACKAGE}/{name}", path.read_bytes())
+                if path.suffix == ".py" and not name.startswith(_RUN_ELSEWHERE):
+                    _add(archive, f"{PACKAGE}/{name}c", _bytecode(path, f"{PACKAGE}/{name}"))
     return buffer.getvalue()
 
 
@@ -42,6 +51,13 @@ def build_payload(target: Path) -> str:
     part.chmod(0o755)
     part.replace(target)
     return hashlib.sha256(data).hexdigest()
+
+
+def _bytecode(path: Path, name: str) -> bytes:
+    """The content of a ``.pyc`` file that is never compared with its source (PEP 552: flags 1, then a hash of the source)."""
+    source = path.read_bytes()
+    code = compile(source, name, "exec", dont_inherit=True, optimize=0)
+    return importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + importlib.util.source_hash(source) + marshal.dumps(code)
 
 
 def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:

@@ -78,7 +78,7 @@ def _remove_tree(tree: Path) -> None:
 def _worker_node(layout: Layout, directory: Path, storage: Server) -> dict[str, str]:
     """Programs and site configuration of the pool's worker nodes; returns the environment every job gets."""
     programs = directory / "worker/bin"
-    install_worker_programs(programs, layout.python)
+    install_worker_programs(programs, layout.python, layout.bytecode)
     python = programs / "python3"
     python.unlink(missing_ok=True)
     python.symlink_to(venv.interpreter())

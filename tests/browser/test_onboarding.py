@@ -79,6 +79,7 @@ def checked(desk: Window, running: Worker) -> str:
     return told
 
 
+@pytest.mark.deep("tests/dags_app/services/test_onboarding.py::test_the_canary_runs_once_and_then_the_schedd_may_be_enabled")
 def test_an_operator_adds_a_pool_and_its_schedd_gets_in_once_its_canary_has_run(
     ready: None, desk: Window, second_pool: SecondPool, tmp_path: Path
 ) -> None:

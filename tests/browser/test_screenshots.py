@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -59,6 +59,8 @@ class Shot:
     opens: str = ""
     part: str = ""
     kept: bool = True
+    #: One of the few that every run takes: each template, dark and narrow once.
+    first: bool = False
 
 
 def _page(which: str) -> Callable[[scene.Scene], str]:
@@ -104,27 +106,27 @@ def _hold_dag(built: scene.Scene) -> str:
 SHOTS = (
     Shot("sign-in", lambda _: "/login/", signed_in=False, whole=False),
     Shot("board", lambda _: "/"),
-    Shot("board-dark", lambda _: "/", dark=True),
+    Shot("board-dark", lambda _: "/", dark=True, first=True),
     Shot("board-narrow", lambda _: "/", width=PHONE),
     Shot("request", _page("active")),
-    Shot("request-held", _page("held"), opens="#part-errors td summary"),
-    Shot("logs", _logs),
+    Shot("request-held", _page("held"), opens="#part-errors td summary", first=True),
+    Shot("logs", _logs, first=True),
     Shot("request-dark", _page("refused"), dark=True),
-    Shot("request-narrow", _page("completed"), width=PHONE),
+    Shot("request-narrow", _page("completed"), width=PHONE, first=True),
     Shot("admin", _admin("index"), kept=False),
-    Shot("admin-requests", _admin("requests_app_request_changelist")),
+    Shot("admin-requests", _admin("requests_app_request_changelist"), first=True),
     Shot("admin-requests-dark", _admin("requests_app_request_changelist"), dark=True),
     Shot("admin-request", lambda built: reverse("admin:requests_app_request_change", args=[built.held.pk])),
     Shot("admin-effects", _admin("outputs_app_effect_changelist", "?state__exact=refused")),
     Shot("admin-limits", _admin("requests_app_limit_changelist")),
-    Shot("admin-abort", _verb("abort", "active")),
+    Shot("admin-abort", _verb("abort", "active"), first=True),
     Shot("admin-retry", _retry),
     Shot("admin-dag-hold", _hold_dag),
     Shot("admin-release-dark", _verb("release", "held"), dark=True),
     Shot("rounds", _rounds, opens="#round-decisions summary", part="#part-rounds"),
     Shot("rounds-dark", _rounds, dark=True, opens="#round-steps summary", part="#part-rounds"),
     Shot("rounds-narrow", _rounds, width=PHONE, opens="#round-decisions summary", part="#part-rounds"),
-    Shot("rest", lambda _: "/api/v1/docs/", whole=False, awaits=".opblock", kept=False),
+    Shot("rest", lambda _: "/api/v1/docs/", whole=False, awaits=".opblock", kept=False, first=True),
 )
 
 
@@ -162,11 +164,31 @@ def _taken(opened: Window, shot: Shot, built: scene.Scene, place: Path) -> Path:
     return made
 
 
+@pytest.mark.dear("what a person sees, of each kind of page one")
+def test_pages_look_as_they_should(
+    chromium: Browser, live_server: Any, afternoon: scene.Scene, operator: User, tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    look_at([shot for shot in SHOTS if shot.first], chromium, live_server.url, afternoon, operator, tmp_path, subtests)
+
+
+@pytest.mark.deep("tests/browser/test_screenshots.py::test_pages_look_as_they_should")
 def test_every_page_looks_as_it_should(
     chromium: Browser, live_server: Any, afternoon: scene.Scene, operator: User, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
-    for shot in SHOTS:
-        with subtests.test(shot.name), window(chromium, live_server.url, dark=shot.dark, width=shot.width) as opened:
+    look_at(SHOTS, chromium, live_server.url, afternoon, operator, tmp_path, subtests)
+
+
+def look_at(
+    shots: Iterable[Shot],
+    chromium: Browser,
+    url: str,
+    afternoon: scene.Scene,
+    operator: User,
+    tmp_path: Path,
+    subtests: pytest.Subtests,
+) -> None:
+    for shot in shots:
+        with subtests.test(shot.name), window(chromium, url, dark=shot.dark, width=shot.width) as opened:
             if shot.signed_in:
                 opened.sign_in_as(operator)
             made = _taken(opened, shot, afternoon, tmp_path)

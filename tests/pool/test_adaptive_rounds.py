@@ -44,6 +44,9 @@ def processing_memory(dag: DAG) -> set[int]:
     afterwards="the stopped round goes on with measured sizes; a unit without a rescue file is ABANDONED and planned anew;"
     " COMPLETED, each event once; blocks of two units each, over five rounds, with one tape rule each",
 )
+@pytest.mark.deep(
+    "tests/requests_app/work/test_adaptive.py::test_an_adaptive_request_begins_with_one_unit_and_sizes_the_rounds_that_follow"
+)
 def test_rounds_go_on_from_what_those_before_measured_and_lose_nothing(ready: None) -> None:
     request = request_import(
         document=small_request(EVENTS, PER_JOB), request_name=None, actor="tester", asked=Received(adaptive=True)

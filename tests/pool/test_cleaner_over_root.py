@@ -27,6 +27,7 @@ pytestmark = [
 ]  # fmt: skip
 
 
+@pytest.mark.deep("tests/pool/test_cleaner.py::test_a_loser_is_removed_by_one_job_at_the_site_though_its_submitter_was_killed")
 def test_a_loser_is_removed_from_a_storage_that_is_reached_over_root_alone(ready: None, monkeypatch: pytest.MonkeyPatch) -> None:
     document = small_request(events=20)
     document["assignRequest"]["SiteWhitelist"] = ["T2_DE_DESY"]

@@ -44,6 +44,9 @@ def imported(**changes: int) -> Request:
     afterwards="found by its id and adopted: one DAGMan job, COMPLETED once",
 )
 @pytest.mark.parametrize("point", SUBMISSION)
+@pytest.mark.deep(
+    "tests/pool/test_crash_points.py::test_killed_once_at_every_point_of_its_way_the_request_completes_as_if_nothing_had_happened"
+)
 def test_killed_while_submitting_the_request_completes_with_one_dagman_job(ready: None, tmp_path: Path, point: str) -> None:
     request = imported(events=20)
     with worker(WMS2_CRASH_AT=point, WMS2_CRASH_MARK=str(tmp_path / "mark")) as running:
@@ -88,14 +91,12 @@ def test_killed_once_at_every_point_of_its_way_the_request_completes_as_if_nothi
     spec="docs/design/model.md, Stop intents",
     afterwards="ABORTED, nothing runs, nothing stays claimed",
 )
-@pytest.mark.parametrize("point", ["stop.claimed", "stop.called"])
-def test_killed_while_aborting_the_request_ends_aborted_and_nothing_runs(ready: None, tmp_path: Path, point: str) -> None:
-    request = imported()
-    with worker(WMS2_CRASH_AT=point, WMS2_CRASH_MARK=str(tmp_path / "mark")) as running:
+def test_killed_before_and_after_its_removal_the_request_ends_aborted_and_nothing_runs(ready: None, tmp_path: Path) -> None:
+    request, mark = imported(), tmp_path / "mark"
+    with worker(WMS2_CRASH_AT="stop.claimed,stop.called", WMS2_CRASH_MARK=str(mark)) as running:
         running.wait(lambda: status(request) == RequestStatus.ACTIVE, seconds=60)
         request.refresh_from_db()
         request_abort(request=request, actor="tester", reason="for the test")
-        running.wait(lambda: running.was_killed, seconds=60)
-        running.start()
-        running.wait(lambda: ended(request), seconds=90)
+        running.wait(lambda: ended(request), seconds=120, restart=True)
+    assert mark.read_text().split() == ["stop.claimed", "stop.called"]
     assert_aborted(request)

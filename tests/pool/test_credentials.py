@@ -73,6 +73,10 @@ def proxy() -> Iterator[Proxy]:
     spec="spec 8.1",
     afterwards="stopped cleanly, waits and says for what, resumed from its rescue file with the new one; each event once",
 )
+@pytest.mark.deep(
+    "tests/requests_app/lifecycle/test_credentials.py::"
+    "test_a_running_dag_is_stopped_when_it_ends_and_resumed_with_the_renewed_one"
+)
 def test_a_dag_whose_proxy_ends_is_stopped_and_resumed_with_the_renewed_one(ready: None, proxy: Proxy) -> None:
     proxy.renew(1000)
     request = request_import(document=small_request(UNITS * PER_JOB, PER_JOB), request_name=None, actor="tester")

@@ -26,6 +26,9 @@ from tests.support.outcomes import assert_completed_once, ended, status
 from tests.support.stack import small_request, worker
 from wms2.errors import NotFoundInService, ServiceUnavailable
 
+DEEP = pytest.mark.deep(
+    "tests/pool/test_faults.py::test_when_every_kind_of_call_fails_once_requests_complete_as_if_nothing_had_happened"
+)
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
 #: A hanging service is given up quickly; a call takes milliseconds here.
 QUICK = {"WMS2_SERVICE_TIMEOUT_SECONDS": "2"}
@@ -84,8 +87,11 @@ def all_met(faults: list[Armed]) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(
     "faults",
-    [(Fault.ERROR_500, Fault.DROP_AFTER_ACTING), (Fault.HANG, Fault.DELAY), (Fault.REFUSE,)],
-    ids=["500-then-lost-answer", "hang-then-delay", "refused-connection"],
+    [
+        pytest.param((Fault.ERROR_500, Fault.DROP_AFTER_ACTING), id="500-then-lost-answer"),
+        pytest.param((Fault.HANG, Fault.DELAY), id="hang-then-delay", marks=DEEP),
+        pytest.param((Fault.REFUSE,), id="refused-connection", marks=DEEP),
+    ],
 )
 def test_when_every_kind_of_call_fails_once_requests_complete_as_if_nothing_had_happened(
     net: Network, tmp_path: Path, faults: tuple[Fault, ...]

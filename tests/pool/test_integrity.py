@@ -100,6 +100,9 @@ def lumis_in_dbs(dataset: str) -> Counter[tuple[int, int]]:
     spec="ADR 0084",
     afterwards="each is a case; what held the same work is INVALID, it is done again: COMPLETED, each lumi once in each tier",
 )
+@pytest.mark.deep(
+    "tests/requests_app/work/test_cutting.py::test_whatever_is_lost_every_piece_is_in_one_valid_file_of_each_output"
+)
 def test_what_is_lost_at_the_storage_is_removed_and_made_again_once_in_each_tier(
     ready: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,6 +83,7 @@ def test_a_masked_lumi_based_request_over_a_growing_dataset_completes(ready: Non
     assert request.workflow.input_closed_at is not None
 
 
+@pytest.mark.deep("tests/pool/test_lumi_requests.py::test_a_masked_lumi_based_request_over_a_growing_dataset_completes")
 def test_an_event_aware_request_with_parents_runs_where_both_are(ready: None, tmp_path: Path) -> None:
     parents, dataset = InputDataset(tmp_path), InputDataset(tmp_path, tier="RECO")
     at_fnal = parents.add_block(SourceFile([(1, n) for n in range(1, 9)], FNAL))

@@ -33,6 +33,10 @@ def imported(units: int, priority: int, steps: list[dict[str, Any]]) -> Request:
     spec="spec 6.2.1; DD-11",
     afterwards="the second step lets the other run to its end before the rest; each event once, a rescue for each stop",
 )
+@pytest.mark.deep(
+    "tests/requests_app/work/test_production_steps.py::"
+    "test_at_each_step_the_request_stops_without_loss_and_goes_on_with_less_priority"
+)
 def test_a_request_steps_back_behind_another_and_both_are_made_once(ready: None) -> None:
     steps = [{"fraction": 0.1, "priority": 80_000}, {"fraction": 0.5, "priority": 50_000}]
     large = imported(UNITS, 100_000, steps)

@@ -78,6 +78,7 @@ def made(request: Request) -> dict[str, int]:
     spec="error-handling 2.6, 3.2",
     afterwards="the same request goes on by a rescue that only merges; COMPLETED, the ledger closed, each event once",
 )
+@pytest.mark.deep("tests/pool/test_recoveries.py::test_what_a_bad_file_and_a_broken_merge_leave_is_done_in_the_next_round")
 def test_a_merge_that_fails_is_recovered_inside_the_same_request(ready: None, tmp_path: Path) -> None:
     request = imported(small_request(events=EVENTS, per_job=EVENTS // 2))
     with planned(request, tmp_path) as running:

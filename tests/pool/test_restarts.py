@@ -90,6 +90,7 @@ def test_a_broker_that_is_away_for_minutes_costs_time_and_nothing_else(ready: No
     spec="docs/design/control.md, Truth",
     afterwards="each thing is done once; tasks of long ago change nothing",
 )
+@pytest.mark.deep("tests/requests_app/test_stateful.py::test_nothing_that_happens_to_requests_loses_work_or_leaves_them_stuck")
 def test_tasks_that_come_twice_late_and_in_any_order_from_two_beats_do_each_thing_once(ready: None, tmp_path: Path) -> None:
     requests = [imported(events=20), imported(events=20)]
     (tmp_path / "other").mkdir()

@@ -27,6 +27,7 @@ SERVER_SITE = "T2_DE_DESY"
     spec="ADR 0083",
     afterwards="each is a case of its kind, no other file is one, and their blocks are not validated",
 )
+@pytest.mark.deep("tests/requests_app/lifecycle/test_storage_checks.py::test_everything_that_is_wrong_there_is_a_case")
 def test_what_is_missing_or_damaged_is_found_at_once_by_either_way(ready: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WMS2_STORAGE_CHECKS_ENABLED", "1")
     monkeypatch.setenv("WMS2_STORAGE_CHECKSUM_FRACTION", "0")

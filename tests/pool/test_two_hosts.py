@@ -34,6 +34,7 @@ pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.slow, pytest.mark
 #: As in production; what others of the stack's settings make quicker stays so.
 DEFAULTS = {f"WMS2_{name.upper()}": str(Conf.model_fields[name].default) for name in ("lease_seconds", "service_timeout_seconds")}
 PROMISED_SECONDS = 60.0
+LEADERS = "tests/requests_app/lifecycle/test_leader_faults.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,25 @@ def leads_since() -> datetime:
     spec="docs/design/control.md, Leader; ADR 0045",
     afterwards="the other host leads within a minute; whatever the first one still does changes nothing; COMPLETED once",
 )
-@pytest.mark.parametrize("lost", [Host.killed, Host.paused, Host.cut_off], ids=["killed", "paused", "cut-off"])
+@pytest.mark.dear("a host that goes on after it was replaced is what could do everything twice")
+@pytest.mark.parametrize(
+    "lost",
+    [
+        pytest.param(Host.paused, id="paused"),
+        pytest.param(
+            Host.killed,
+            id="killed",
+            marks=pytest.mark.deep(f"{LEADERS}::test_a_killed_leader_is_replaced_at_once_by_another_process_of_its_node"),
+        ),
+        pytest.param(
+            Host.cut_off,
+            id="cut-off",
+            marks=pytest.mark.deep(
+                f"{LEADERS}::test_a_leader_that_is_cut_off_is_replaced_and_does_nothing_when_the_way_is_open_again"
+            ),
+        ),
+    ],
+)
 def test_when_the_host_that_leads_is_lost_the_other_leads_within_a_minute_and_nothing_is_done_twice(
     ready: None, tmp_path_factory: pytest.TempPathFactory, lost: object
 ) -> None:

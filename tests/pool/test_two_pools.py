@@ -101,6 +101,7 @@ def test_while_the_first_pool_is_frozen_cut_off_or_dies_the_second_serves_and_no
         assert DAG.objects.get(workflow__request=request).schedd == schedd, "it went on where it was"
 
 
+@pytest.mark.deep("tests/pool/test_onboarding.py::test_a_silent_pool_costs_the_other_nothing_and_its_numbers_stay")
 def test_a_pool_that_freezes_is_cut_off_or_dies_costs_the_requests_of_the_other_nothing(
     second_pool: SecondPool, here: Schedd, there: Schedd
 ) -> None:
@@ -126,6 +127,10 @@ def test_a_pool_that_freezes_is_cut_off_or_dies_costs_the_requests_of_the_other_
     assert DAG.objects.get(workflow__request=waiting).schedd == there, "it went on where it was"
 
 
+@pytest.mark.deep(
+    "tests/requests_app/services/test_moving.py::"
+    "test_a_drain_moves_so_many_at_a_time_the_longest_running_first_and_tells_when_it_is_done"
+)
 def test_a_full_schedd_is_passed_over_and_one_that_is_drained_hands_over_what_runs(here: Schedd, there: Schedd) -> None:
     Schedd.objects.filter(pk=here.pk).update(state=ScheddState.DISABLED)  # other tests' DAGMans there would count
     Schedd.objects.filter(pk=there.pk).update(max_dagman_slots=4)  # room for two DAGs with one unit at once

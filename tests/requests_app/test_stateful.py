@@ -16,12 +16,12 @@ from tests.support.scripted import verbs
 from tests.support.scripted.lives import Lives
 from tests.support.scripted.world import World
 
+HERE = "tests/requests_app/test_stateful.py"
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
-#: Lives of the quick profile, always the same ones; with the variable set it goes looking for new ways.
-LIVES = 8
+#: Lives of the quick and of the long run, always the same ones; with the variable set it goes looking for new ways.
+FEW, MANY = 4, 24
 LONG = "WMS2_STATEFUL_EXAMPLES"
 PROFILE = settings(
-    max_examples=int(os.environ.get(LONG, LIVES)),
     stateful_step_count=25,
     derandomize=LONG not in os.environ,
     deadline=None,
@@ -33,15 +33,26 @@ PROFILE = settings(
 LEAST_SERVICES = 5
 
 
+@pytest.mark.dear("anything in any order: what no other test thought of")
 def test_nothing_that_happens_to_requests_loses_work_or_leaves_them_stuck(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    live(FEW, tmp_path, monkeypatch)
+
+
+@pytest.mark.deep(f"{HERE}::test_nothing_that_happens_to_requests_loses_work_or_leaves_them_stuck")
+def test_nor_in_many_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    live(int(os.environ.get(LONG, MANY)), tmp_path, monkeypatch)
+
+
+def live(lives_asked: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(tmp_path, monkeypatch, MAX_VERSIONS="3")
+    world.sweep_every = 1
     lives = type("LivesHere", (Lives,), {"world": world})
-    run_state_machine_as_test(lives, settings=PROFILE)
+    run_state_machine_as_test(lives, settings=settings(PROFILE, max_examples=lives_asked))
     tally = world.tally
     print(tally.told())
     services = {verb.function.__name__ for verb in verbs.ASKED if tally.accepted[verb.name]}
-    assert tally.lives >= PROFILE.max_examples, "lives ended before they were brought to rest"
+    assert tally.lives >= lives_asked, "lives ended before they were brought to rest"
     assert tally.refused, "no verb was ever refused"
     assert len(services) >= LEAST_SERVICES, f"random lives had no more accepted than {services}"

@@ -22,6 +22,8 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from tests.support import warm
+
 DIRECTORY_VARIABLE = "WMS2_TEST_COSTS"
 RECORDED = Path(__file__).with_name("recorded.json")
 LONGEST = Path(__file__).with_name("longest.json")
@@ -120,10 +122,11 @@ class Ledger:
 
 
 def _now() -> tuple[float, float, int, float]:
-    """The clock; processor of this process and its ended children; the session of PostgreSQL, and its processor."""
-    spent = os.times()
+    """The clock; processor of this process and those it has waited for; the session of PostgreSQL, and its processor."""
+    own = os.times()
+    cpu = own.user + own.system + own.children_user + own.children_system + warm.spent.cpu_seconds
     session = _session()
-    return time.monotonic(), spent.user + spent.system + spent.children_user + spent.children_system, session, _cpu_of(session)
+    return time.monotonic(), cpu, session, _cpu_of(session)
 
 
 def _session() -> int:

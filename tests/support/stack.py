@@ -10,7 +10,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +107,8 @@ class Worker:
 
     def _signal(self, number: signal.Signals) -> None:
         assert self.process is not None
-        os.killpg(self.process.pid, number)  # it leads a session of its own
+        with suppress(ProcessLookupError):  # it has just ended by itself
+            os.killpg(self.process.pid, number)  # it leads a session of its own
 
     @property
     def was_killed(self) -> bool:

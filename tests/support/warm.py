@@ -45,6 +45,16 @@ class Order:
     log: str
 
 
+@dataclass(slots=True)
+class Spent:
+    """What forked processes that have ended took of the processor, with those that they had waited for."""
+
+    cpu_seconds: float = 0.0
+
+
+spent = Spent()
+
+
 class Forked:
     """A forked process, as ``subprocess.Popen`` has its own."""
 
@@ -57,8 +67,10 @@ class Forked:
     def poll(self) -> int | None:
         """How it ended; None: it has not."""
         if self.returncode is None and select.select([self._connection], [], [], 0)[0]:
-            # a server that is gone itself has taken nobody's status along
-            self.returncode = int(self._said.readline() or -signal.SIGKILL)
+            # of a process whose server is gone as well, nothing is known
+            code, cpu = (self._said.readline() or f"{-signal.SIGKILL} 0").split()
+            self.returncode = int(code)
+            spent.cpu_seconds += float(cpu)
             self._connection.close()
         return self.returncode
 
@@ -111,7 +123,7 @@ def _at_start(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _serve(path: str) -> Order:
-    """Wait for orders, and return in each forked process with its own."""
+    """Wait for orders, and return in each forked process, which has become what its own says."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(path + ".begun")
     listener.listen(16)
@@ -125,12 +137,13 @@ def _serve(path: str) -> Order:
             order = Order(**json.loads(connection.makefile("r").readline()))
             child = os.fork()
             if child == 0:
+                _become(order)
+                connection.sendall(f"{os.getpid()}\n".encode())  # it can be killed with its children, and has a log
                 connection.close()
                 return order
-            connection.sendall(f"{child}\n".encode())
-            _, status = os.waitpid(child, 0)
+            _, status, used = os.wait4(child, 0)
             try:
-                connection.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+                connection.sendall(f"{os.waitstatus_to_exitcode(status)} {used.ru_utime + used.ru_stime}\n".encode())
             finally:
                 os._exit(0)
         connection.close()
@@ -159,7 +172,6 @@ def main(path: str) -> None:
     gc.collect()
     gc.freeze()
     order = _serve(path)
-    _become(order)
     runpy.run_path(order.arguments[0], run_name="__main__")
 
 

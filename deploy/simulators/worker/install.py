@@ -6,8 +6,8 @@ this package wherever the job runs. Repeatable.
 
 from __future__ import annotations
 
-import compileall
 import os
+import sys
 from pathlib import Path
 
 PROGRAMS = {"cmsRun": "cmsrun", "hadd": "hadd"}
@@ -18,20 +18,30 @@ _LAUNCHER = """#!/bin/sh
 unset PYTHONHOME
 if [ -f '{directory}/cmssim.env' ]; then set -a; . '{directory}/cmssim.env'; set +a; fi
 export PYTHONPATH='{root}'
-exec '{python}' -s -m deploy.simulators.worker.start {module} "$@"
+exec '{python}' {bytecode}-s -m deploy.simulators.worker.start {module} "$@"
 """
 
 
-def install(directory: Path, python: Path) -> None:
-    """Write one launcher per program into ``directory``. ``python`` must be able to import uproot."""
+def install(directory: Path, python: Path, bytecode: Path | str | None = sys.pycache_prefix) -> None:
+    """Write one launcher per program into ``directory``. ``python`` must be able to import uproot.
+
+    ``bytecode``: where it keeps what it has compiled, as jobs may not be able to write beside the source; None: only there.
+    """
     if not os.access(python, os.X_OK):
         raise SystemExit(f"{python} is not an executable Python: give the project's environment")
     directory.mkdir(parents=True, exist_ok=True)
-    compileall.compile_dir(Path(__file__).parent, quiet=2)  # jobs may not be able to write beside the source
     for program, module in PROGRAMS.items():
         part = directory / f".{program}.{os.getpid()}.tmp"
         part.write_text(
-            _LAUNCHER.format(program=program, root=_ROOT, python=python, module=module, directory=directory), encoding="utf-8"
+            _LAUNCHER.format(
+                program=program,
+                root=_ROOT,
+                python=python,
+                bytecode="" if bytecode is None else f"-X pycache_prefix='{bytecode}' ",
+                module=module,
+                directory=directory,
+            ),
+            encoding="utf-8",
         )
         part.chmod(0o755)
         part.replace(directory / program)

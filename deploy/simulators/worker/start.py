@@ -1,15 +1,21 @@
 """``python -m deploy.simulators.worker.start PROGRAM [ARGUMENT ...]``: runs a simulated program without what it never uses.
 
-uproot imports awkward, which takes longer than all that a simulated job does, and needs it for jagged data alone: the flat trees
-written here are numpy's. In its place there are names that nothing is an instance of.
+uproot imports packages that take longer than all that a simulated job does: awkward for jagged data, fsspec and asyncio for files
+of other machines, the versions of installed packages. The flat trees written here are numpy's, and the files are local. In their
+place there are names that nothing is an instance of.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
+
+ABSENT = ("awkward", "fsspec", "asyncio", "importlib.metadata")
 
 
 class _Absent(ModuleType):
@@ -20,20 +26,28 @@ class _Absent(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        made: Any = type(name, (), {}) if name[0].isupper() else _absent(f"{self.__name__}.{name}")
+        made: Any = type(name, (), {}) if name[0].isupper() else _Absent(f"{self.__name__}.{name}")
         setattr(self, name, made)
         return made
 
 
-def _absent(name: str) -> ModuleType:
-    sys.modules[name] = _Absent(name)
-    return sys.modules[name]
+class _Finder(MetaPathFinder, Loader):
+    """Finds an absent package and all of its modules."""
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        absent = any(f"{fullname}.".startswith(f"{name}.") for name in ABSENT)
+        return ModuleSpec(fullname, self, is_package=True) if absent else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return _Absent(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """There is nothing in it."""
 
 
 def main() -> int:
     """The program's own exit code."""
-    for name in ("awkward", "awkward.types"):  # what is imported by its full name
-        _absent(name)
+    sys.meta_path.insert(0, _Finder())
     program = sys.argv.pop(1)
     return int(import_module(f".{program}", __package__).main())
 

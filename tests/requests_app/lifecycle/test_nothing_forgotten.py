@@ -39,6 +39,12 @@ BY: dict[str, Any] = {"actor": "olga", "reason": "because"}
 WORLD = {"ERROR_HOLD_THRESHOLD": "1"}
 
 
+@pytest.fixture
+def world(world: World) -> World:
+    world.sweep_every = 1
+    return world
+
+
 def started(world: World, events: int = 100) -> Request:
     request = world.request(documents.generation(events))
     world.cycle()

@@ -41,6 +41,9 @@ from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
 from wms2.errors import DocumentRefused, InvalidTransition, RequestKnown
 
+#: For the long run.
+DEEP = pytest.mark.deep("tests/requests_app/services/test_derived.py::test_each_piece_of_work_is_done_once_by_one_of_the_two")
+MORE = [pytest.param(seed, marks=DEEP) for seed in range(1, 5)]
 pytestmark = pytest.mark.django_db(transaction=True)
 S = RequestStatus
 BY: dict[str, Any] = {"actor": "olga", "reason": "it takes too much memory"}
@@ -161,7 +164,7 @@ def events_read(requests: list[Request]) -> Counter[tuple[str, int]]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, *MORE])
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_piece_of_work_is_done_once_by_one_of_the_two(world: World, kind: str, seed: int) -> None:
     dice = random.Random(f"{kind}{seed}")

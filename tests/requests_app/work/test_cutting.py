@@ -48,6 +48,11 @@ from tests.support.scripted.world import World
 from wms2.errors import InvalidTransition
 from wms2.wakes import wake
 
+#: For the long run.
+DEEP = pytest.mark.deep(
+    "tests/requests_app/work/test_cutting.py::test_whatever_is_lost_every_piece_is_in_one_valid_file_of_each_output"
+)
+MORE = [pytest.param(seed, marks=DEEP) for seed in [1]]
 pytestmark = pytest.mark.django_db(transaction=True)
 S = RequestStatus
 BY: dict[str, Any] = {"actor": "olga", "reason": "the disk is gone"}
@@ -228,7 +233,7 @@ def assert_whole(world: World, request: Request) -> None:
 
 
 @pytest.mark.parametrize("way", ["generated", "events", "lumis", "files"])
-@pytest.mark.parametrize("seed", range(1))
+@pytest.mark.parametrize("seed", [0, *MORE])
 def test_whatever_is_lost_every_piece_is_in_one_valid_file_of_each_output(
     world: World, merges: Merges, way: str, seed: int
 ) -> None:

@@ -84,6 +84,8 @@ class World:
         }.items():
             patch.setenv(f"WMS2_{name}", value)
         conf.cache_clear()
+        #: Cycles from one look for what was forgotten to the next: it costs as much as a cycle. What is forgotten stays so.
+        self.sweep_every = 3
         self.clock = Clock()
         self.clock.install(patch)
         self.tally = Tally()
@@ -102,6 +104,7 @@ class World:
         self.bad_files: set[str] = set()  # input files that jobs gave up over
         self.moves = Moves()
         self.deaths = 0
+        self.cycles = 0
         self.late = 0  # calls that a claim's expiry allows to be made again
         self.crash_at = ""
         self.schedd = ScriptedSchedd(Script("htcondor", refuses=frozenset({"submit_dag", "remove", "remove_all"})), INSTANCE)
@@ -206,7 +209,8 @@ class World:
             drains_go_on(transaction.atomic)
         self._poll()
         self._evaluate(self.due())
-        if self.undisturbed:
+        self.cycles += 1
+        if self.undisturbed and self.cycles % self.sweep_every == 0:
             self._sweep()
         self.effects()
         if Request.objects.filter(status__in=(RequestStatus.REMOVING_FILES, RequestStatus.CLEANING)).exists():

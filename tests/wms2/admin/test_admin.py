@@ -293,7 +293,7 @@ def test_pages_show_words_that_this_release_does_not_know(operator: Client, some
     assert broken == []
 
 
-@pytest.mark.deep
+@pytest.mark.deep("tests/wms2/admin/test_admin.py::test_pages_show_words_that_this_release_does_not_know")
 def test_pages_show_each_such_word_by_itself(operator: Client, some: Scene) -> None:
     names = (some.held.request_name, some.active.request_name, some.completed.request_name)
     of_requests = [path for name in names for path in (f"/requests/{name}/", f"/api/v1/requests/{name}")]

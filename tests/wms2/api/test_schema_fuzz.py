@@ -23,9 +23,8 @@ from tests.support.adapters import adapters_forget
 from tests.support.rows import dag_row, new_block, new_effect, request_row, unit_row, workflow_row
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
-EXAMPLES = 4
-SCHEMA = schemathesis.openapi.from_dict(SchemaGenerator().get_schema(request=None, public=True))
-OPERATIONS = [result.ok() for result in SCHEMA.get_all_operations()]
+#: Of each operation; many are for the long run.
+FEW, MANY = 2, 8
 CHECKS = [checks.status_code_conformance, checks.content_type_conformance, checks.response_schema_conformance]
 
 
@@ -52,7 +51,7 @@ def things() -> dict[str, list[Any]]:
             workflow = workflow_row(request)
             unit_row(dag_row(workflow), state=WorkUnitState.PLANNED)
     new_block()
-    Site.objects.create(name="T1_US_FNAL")
+    Site.objects.get_or_create(name="T1_US_FNAL")
     return {
         "requests": list(Request.objects.values_list("request_name", flat=True)),
         "workflows": [str(pk) for pk in Request.objects.filter(workflow__isnull=False).values_list("workflow__pk", flat=True)],
@@ -63,24 +62,52 @@ def things() -> dict[str, list[Any]]:
     }
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.label)
-def test_nothing_that_a_client_sends_is_a_500_and_every_answer_is_as_the_schema_says(
-    operation: Any, live_server: Any, headers: dict[str, str]
-) -> None:
-    known = things()
-    noun = operation.path.removeprefix("/api/v1/").split("/")[0]
+@pytest.fixture(scope="module")
+def operations() -> list[Any]:
+    """Of the schema, which takes seconds to make."""
+    schema = schemathesis.openapi.from_dict(SchemaGenerator().get_schema(request=None, public=True))
+    return [result.ok() for result in schema.get_all_operations()]
 
+
+@pytest.mark.dear("the only test that every operation answers as its schema says")
+def test_nothing_that_a_client_sends_is_a_500_and_every_answer_is_as_the_schema_says(
+    operations: list[Any], live_server: Any, headers: dict[str, str], subtests: pytest.Subtests
+) -> None:
+    fuzz_each(operations, FEW, live_server.url, headers, subtests)
+
+
+@pytest.mark.deep(
+    "tests/wms2/api/test_schema_fuzz.py::test_nothing_that_a_client_sends_is_a_500_and_every_answer_is_as_the_schema_says"
+)
+def test_nor_with_many_examples(
+    operations: list[Any], live_server: Any, headers: dict[str, str], subtests: pytest.Subtests
+) -> None:
+    fuzz_each(operations, MANY, live_server.url, headers, subtests)
+
+
+def fuzz_each(operations: list[Any], examples: int, url: str, headers: dict[str, str], subtests: pytest.Subtests) -> None:
+    assert len(operations) > 100
+    known = things()
+    for operation in operations:
+        with subtests.test(operation.label):
+            fuzz_one(operation, examples, known, url, headers)
+        if operation.method.upper() != "GET":
+            known = things()  # those of before may have been changed
+
+
+def fuzz_one(operation: Any, examples: int, known: dict[str, list[Any]], url: str, headers: dict[str, str]) -> None:
+    noun = operation.path.removeprefix("/api/v1/").split("/")[0]
     cases = operation.as_strategy()
     if operation.definition.raw.get("parameters") or operation.definition.raw.get("requestBody"):
         cases |= operation.as_strategy(generation_mode=schemathesis.GenerationMode.NEGATIVE)
 
-    @settings(max_examples=EXAMPLES, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
     @given(case=cases, there=st.booleans(), data=st.data())
     def fuzz(case: Any, there: bool, data: st.DataObject) -> None:
         if there and case.path_parameters and noun in known:
             first = operation.path.partition("{")[2].partition("}")[0]
             case.path_parameters = {**case.path_parameters, first: data.draw(st.sampled_from(known[noun]))}
-        response = case.call(base_url=live_server.url, headers=headers)
+        response = case.call(base_url=url, headers=headers)
         if response.status_code != 503:  # a service that does not answer is no fault of ours
             case.validate_response(response, checks=[not_a_server_error])
         case.validate_response(response, checks=CHECKS)
