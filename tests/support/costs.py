@@ -95,6 +95,8 @@ class Ledger:
         self._units: dict[str, str] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if isinstance(report, pytest.SubtestReport):  # its test's cost is told with the test
+            return
         for name, value in report.user_properties:
             if name == _PROPERTY and isinstance(value, dict):
                 test = report.nodeid.rpartition("@")[0] or report.nodeid

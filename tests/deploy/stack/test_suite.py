@@ -12,7 +12,7 @@ from deploy.stack import suite
 from tests.support.places import ROOT
 
 STACK = ("pool", "rucio", "simulators")
-OTHERS = ("whole_pool", "alone", "slow", "long", "fault")
+OTHERS = ("whole_pool", "alone", "slow", "deep", "fault")
 
 
 def choices(names: tuple[str, ...], least: int = 0) -> Iterator[tuple[str, ...]]:
@@ -22,7 +22,7 @@ def choices(names: tuple[str, ...], least: int = 0) -> Iterator[tuple[str, ...]]
 
 #: Marks as tests have them: what takes a service away names what it uses, and takes either the pool or the databases.
 ON_THE_STACK = [a + b for a in choices(STACK, 1) for b in choices(OTHERS) if not {"whole_pool", "alone"} <= set(b)]
-ELSEWHERE = list(choices(("slow", "long")))
+ELSEWHERE = list(choices(("slow", "deep")))
 
 
 def selected(part: tuple[str, ...], marks: tuple[str, ...]) -> bool:
@@ -30,21 +30,21 @@ def selected(part: tuple[str, ...], marks: tuple[str, ...]) -> bool:
     return Expression.compile(part[part.index("-m") + 1]).evaluate(lambda name, **_: name in marks)
 
 
-def test_each_test_runs_in_exactly_one_part() -> None:
-    counts = {marks: [selected(part, marks) for part in suite.everything(ROOT)].count(True) for marks in ON_THE_STACK + ELSEWHERE}
+def test_each_test_runs_in_exactly_one_part_of_the_quick_or_of_the_long_run() -> None:
+    parts = [*suite.everything(ROOT).values(), *suite.long(ROOT).values()]
+    counts = {marks: [selected(part, marks) for part in parts].count(True) for marks in ON_THE_STACK + ELSEWHERE}
     assert set(counts.values()) == {1}, counts
+    assert not any(selected(part, marks) for part in suite.everything(ROOT).values() for marks in counts if "deep" in marks)
 
 
 def test_each_entry_of_the_fault_catalogue_runs_in_exactly_one_part() -> None:
     entries = [("fault",), *(marks for marks in ON_THE_STACK if "fault" in marks)]
-    counts = {marks: [selected(part, marks) for part in suite.catalogue(())].count(True) for marks in entries}
+    counts = {marks: [selected(part, marks) for part in suite.catalogue(()).values()].count(True) for marks in entries}
     assert set(counts.values()) == {1}, counts
 
 
 def test_files_of_a_part_are_found_by_the_marks_in_them() -> None:
-    sharing, _, alone = suite.everything(ROOT)
-    assert "tests/pool/test_verbs.py" in sharing
-    assert "tests/wms2/adapters/test_htcondor_pool.py" in sharing
+    alone = suite.everything(ROOT)["alone"]
     assert "tests/pool/test_restarts.py" in alone
     assert "tests/pool/test_verbs.py" not in alone
 
@@ -60,4 +60,4 @@ def test_a_run_fails_when_a_part_failed_and_not_when_one_had_nothing_to_do(codes
 def test_tests_of_a_file_stay_in_one_process(request: pytest.FixtureRequest) -> None:
     if not request.config.getoption("loadgroup", False):
         pytest.skip("there is one process only")
-    assert request.node.nodeid.endswith("@deploy/stack/test_suite.py"), "the name by which xdist's scheduler knows a group"
+    assert request.node.nodeid.endswith("@rest deploy/stack/test_suite.py"), "the name by which xdist's scheduler knows a group"
