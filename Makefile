@@ -2,7 +2,7 @@
 #   PYTHON=/path/to/python3    interpreter (3.11 or newer)          WMS2_HTCONDOR=23|25   series of the private HTCondor
 #   WMS2_STATE_DIR, WMS2_TOOLS_DIR   where state and tools live     WMS2_DATABASE_URL, WMS2_BROKER_URL   servers of your own
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-check test test-long contract faults bench check ci stop clean-state shell-env manage pool-check screenshots lock
+.PHONY: help setup demo demo-check test test-long contract planted faults bench check ci stop clean-state shell-env manage pool-check screenshots lock
 export ARGS REQUEST
 CONTRACT := DBS_URL DBS_READER_URL RUCIO_URL RUCIO_AUTH_URL RUCIO_HOME RUCIO_ACCOUNT RUCIO_SCOPE RUCIO_DISK RUCIO_TAPES \
   REQMGR2_URL REQMGR2_DOCUMENT PHYSICS_GROUP ON_PRODUCTION X509_USER_PROXY X509_USER_CERT X509_USER_KEY X509_CERT_DIR
@@ -27,6 +27,9 @@ test-long: ## what `make test` leaves out: many examples, many lives, every pict
 
 contract: ## the adapters against DBS_URL=, RUCIO_URL=, REQMGR2_URL=, each optional; without any against the test stack's services
 	@$(foreach name,$(CONTRACT),$(if $($(name)),WMS2_CONTRACT_$(name)="$($(name))")) deploy/bootstrap contract
+
+planted: ## the faults of tests/planted, each planted into a copy of the code and looked for by its tests
+	@deploy/bootstrap planted
 
 faults: ## the fault catalogue twice in a row, and a report of what each fault led to; ARGS="-k merge" names some
 	@deploy/bootstrap faults

@@ -350,6 +350,7 @@ VARIABLES: dict[str, dict[str, tuple[str, str]]] = {
         "WMS2_HTCONDOR": ("23", "Series of the private HTCondor, 23 or 25. When set, one on PATH is not used."),
         "WMS2_STACK_POOLS": ("1", "2: a second HTCondor pool runs beside the stack's own, for operators to add."),
         "WMS2_DEMO_TIMEOUT_SECONDS": ("600", "How long `make demo-check` waits for the requests to complete."),
+        "WMS2_TEST_COSTS": ("empty", "Directory for what each test of a run costs; `make test` sets it."),
         "WMS2_FAULT_REPORT": ("empty", "File that tests of the fault catalogue add their results to; `make faults` sets it."),
         "WMS2_REAL_INPUTS": ("`../shared/real-inputs`", "Directory of real request documents, for the tests that read some."),
         "REQUEST": ("the demo's", "Document that `make demo` imports."),

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from deploy.stack import checks, demo, environment, faults, paths, pool_check, process, setup, stacks, suite, tools, venv
+from deploy.stack import checks, demo, environment, faults, paths, planted, pool_check, process, setup, stacks, suite, tools, venv
 from deploy.stack.errors import Interrupted, StackError
 from deploy.stack.paths import ENV_FILE, KEPT_KINDS, KINDS, Layout
 from deploy.stack.spent import Spent
@@ -110,6 +110,16 @@ def command_faults(layout: Layout) -> int:
     for line in faults.table(entries, FAULT_RUNS):
         print(line)
     return next((code for code in codes if code), 0) or int(not all(entry.holds for entry in entries))
+
+
+def command_planted(layout: Layout) -> int:
+    """Plant each fault of tests/planted into a copy of the checkout and run the tests that must find it."""
+    with _stack(layout, "test", tests=True) as (stack, supervisor):
+        stacks.start_backends(stack, supervisor)
+        outcomes = planted.run_all(stack)
+    for line in planted.table(outcomes):
+        print(line)
+    return int(any(outcome.problem for outcome in outcomes))
 
 
 Parts = Mapping[str, Sequence[str]]
@@ -245,7 +255,8 @@ COMMANDS: Mapping[str, Callable[[Layout], int]] = {
     function.__name__.removeprefix("command_").replace("_", "-"): function
     for function in (
         command_setup, command_demo, command_demo_check, command_test, command_test_long, command_contract, command_faults,
-        command_bench, command_check, command_pool_check, command_stop, command_clean_state, command_shell_env, command_manage,
+        command_planted, command_bench, command_check, command_pool_check, command_stop, command_clean_state, command_shell_env,
+        command_manage,
     )
 }  # fmt: skip
 

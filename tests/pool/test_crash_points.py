@@ -63,7 +63,6 @@ def test_killed_while_submitting_the_request_completes_with_one_dagman_job(ready
     spec="docs/crash-points.md",
     afterwards="one DBS block and tape rule each, one rule a file, COMPLETED as if nothing had happened",
 )
-@pytest.mark.long
 def test_killed_once_at_every_point_of_its_way_the_request_completes_as_if_nothing_had_happened(
     ready: None, tmp_path: Path
 ) -> None:

@@ -84,7 +84,6 @@ def _faulty(new_dag: NewDag) -> RunningDag:
 
 
 @pytest.mark.xdist_group("one DAG with every fault")
-@pytest.mark.long
 @pytest.mark.parametrize(
     "expected",
     [

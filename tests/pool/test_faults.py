@@ -84,7 +84,6 @@ def all_met(faults: list[Armed]) -> None:
     spec="spec 4.7; docs/design/services.md, All",
     afterwards="retried by what can be repeated; COMPLETED as if nothing had happened",
 )
-@pytest.mark.long
 @pytest.mark.parametrize(
     "faults",
     [

@@ -101,7 +101,6 @@ def assert_taken_back(request: Request, document: dict[str, Any]) -> None:
     }
 
 
-@pytest.mark.long
 def test_killed_at_every_point_of_an_invalidation_the_outputs_are_taken_back_once(ready: None, tmp_path: Path) -> None:
     request = imported()
     mark = tmp_path / "mark"
@@ -153,9 +152,6 @@ def test_a_restart_with_immediate_cleanup_takes_the_old_outputs_back_once_the_ne
     assert {name.replace("-v1/", "-v2/") for name in old_names} == new_names
 
 
-@pytest.mark.deep(
-    "tests/requests_app/services/test_invalidating_files.py::test_a_block_goes_with_all_its_files_and_its_tape_rule"
-)
 def test_killed_at_every_point_a_block_of_a_completed_request_is_taken_back_once_and_the_others_stay(
     ready: None, tmp_path: Path
 ) -> None:

@@ -65,7 +65,6 @@ def ours(name: str) -> Request | None:
     spec="docs/crash-points.md",
     afterwards="staged to completed in ReqMgr2 with each step once, one request, one DAGMan job, totals added once",
 )
-@pytest.mark.deep("tests/requests_app/reqmgr2/test_following.py::test_totals_are_added_once_although_the_answer_is_lost")
 def test_a_staged_request_is_completed_in_reqmgr2_with_nobody_touching_wms2(ready: None, tmp_path: Path, team: str) -> None:
     name = staged(team)
     with following(team, WMS2_CRASH_AT=",".join(POINTS), WMS2_CRASH_MARK=str(tmp_path / "mark")) as running:

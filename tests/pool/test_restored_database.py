@@ -24,7 +24,7 @@ from tests.support.places import ROOT
 from tests.support.stack import database_url, small_request, worker
 from wms2.conf import conf
 
-pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.slow, pytest.mark.long]
+pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.slow]
 S = RequestStatus
 BY: dict[str, Any] = {"actor": "tester", "reason": "for the test"}
 

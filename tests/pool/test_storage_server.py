@@ -37,7 +37,6 @@ STORAGE_CODES = {8020, 60311, 60315, 60317}
     spec="spec 4.7; error-handling 4.2",
     afterwards="told as trouble of the site's storage; COMPLETED with every event and every file once, nothing left over",
 )
-@pytest.mark.long
 @pytest.mark.deep("tests/dags_app/payload/test_storage.py::test_a_server_that_comes_back_costs_no_file")
 def test_a_storage_server_that_is_away_for_a_minute_costs_tries_and_no_work(
     ready: None, tmp_path: Path, admin_client: Client

@@ -30,7 +30,7 @@ from wms2 import clock
 from wms2.conf import Conf
 from wms2.models import AuditEntry
 
-pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.slow, pytest.mark.long]
+pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.slow]
 #: As in production; what others of the stack's settings make quicker stays so.
 DEFAULTS = {f"WMS2_{name.upper()}": str(Conf.model_fields[name].default) for name in ("lease_seconds", "service_timeout_seconds")}
 PROMISED_SECONDS = 60.0

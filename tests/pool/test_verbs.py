@@ -100,7 +100,6 @@ def stories() -> list[Story]:
     spec="docs/design/model.md, Request statuses",
     afterwards="each request ends as its last verb says; nothing is left of the others",
 )
-@pytest.mark.long
 def test_requests_that_are_held_released_and_aborted_at_any_moment_end_as_they_were_told(ready: None) -> None:
     told = stories()
     assert {story_end for story in told for story_end in [verb for _, verb in story.to_come]} == set(VERBS)

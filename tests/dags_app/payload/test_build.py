@@ -23,6 +23,20 @@ def test_the_same_source_gives_the_same_bytes_wherever_it_is_written(tmp_path: P
     assert sums == {hashlib.sha256(payload_bytes()).hexdigest()}
 
 
+def test_each_module_lies_beside_its_bytecode_and_another_python_passes_that_over(payload: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.pyz"
+    with zipfile.ZipFile(payload) as archive, zipfile.ZipFile(other, "w") as rewritten:
+        names = archive.namelist()
+        for name in names:
+            data = archive.read(name)
+            rewritten.writestr(name, b"\0\0\r\n" + data[4:] if name.endswith(".pyc") else data)
+    modules = [name for name in names if name.startswith("wms2_payload/") and name.endswith(".py") and "/programs/" not in name]
+    assert {f"{name}c" for name in modules} == {name for name in names if name.endswith(".pyc")} != set()
+    for file in (payload, other):
+        done = subprocess.run([sys.executable, "-I", str(file), "post", "--help"], capture_output=True, text=True, check=True)
+        assert "max_retries" in done.stdout
+
+
 def test_the_zipapp_holds_the_programs_that_run_inside_cmsrun(payload: Path) -> None:
     names = set(zipfile.ZipFile(payload).namelist())
     programs = {

@@ -208,6 +208,19 @@ def test_commands_get_the_same_settings(programs: Path) -> None:
     assert run(programs, "manage", "drf_create_token", "name of one")[0] == "python manage.py drf_create_token name of one"
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_what_python_compiles_is_kept_below_the_state_unless_it_lies_beside_the_code(
+    programs: Path, tmp_path: Path, compiled: bool
+) -> None:
+    app = tmp_path / "app"
+    (app / "wms2/__pycache__" if compiled else app / "wms2").mkdir(parents=True)
+    (app / "deploy/run").mkdir(parents=True)
+    process = shutil.copy(DEPLOY / "process", app / "deploy/run/process")
+    settings = {"PATH": f"{programs}:{os.defpath}", "WMS2_STATE_DIR": str(tmp_path / "state")}
+    told = subprocess.run([process, "manage"], env=settings, capture_output=True, text=True, check=True).stdout
+    assert (f"PYTHONPYCACHEPREFIX={tmp_path}/state/bytecode-{os.getuid()}\n" in told) is not compiled
+
+
 def test_an_unknown_kind_is_refused_by_name(programs: Path) -> None:
     with pytest.raises(subprocess.CalledProcessError) as refusal:
         run(programs, "wbe")
