@@ -40,7 +40,8 @@ bench: ## measurements on a stack of their own; ARGS="input_scale" names some
 check: ## static checks: ruff, its format, mypy, import contracts, migrations, deployment settings
 	@deploy/bootstrap check
 
-ci: check test demo-check ## what .ci/run runs
+ci: ## what .ci/run runs: check, test and demo-check
+	@deploy/bootstrap ci
 
 stop: ## stop whatever this checkout started
 	@deploy/bootstrap stop

@@ -183,6 +183,19 @@ def command_check(layout: Layout) -> int:
     return checks.run_all(layout)
 
 
+def command_ci(layout: Layout) -> int:
+    """What must pass before a change lands: check, test and demo-check, up to the first that fails; then where the time went."""
+    spent, code = Spent(), 0
+    for name, command in (("check", command_check), ("test", command_test), ("demo-check", command_demo_check)):
+        with spent.part(name):
+            code = command(layout)
+        if code != 0:
+            break
+    for line in spent.table():
+        say(line)
+    return code
+
+
 def command_pool_check(layout: Layout) -> int:
     """Start the pool of the test stack alone, run the hand-written DAG on it, stop the pool."""
     with _stack(layout, "test") as (stack, supervisor):
@@ -256,7 +269,7 @@ COMMANDS: Mapping[str, Callable[[Layout], int]] = {
     for function in (
         command_setup, command_demo, command_demo_check, command_test, command_test_long, command_contract, command_faults,
         command_planted, command_bench, command_check, command_pool_check, command_stop, command_clean_state, command_shell_env,
-        command_manage,
+        command_manage, command_ci,
     )
 }  # fmt: skip
 

@@ -132,7 +132,7 @@ def _databases(place: Place, *, durable: bool) -> tuple[str, str, str, tuple[Ser
 def assemble(layout: Layout, kind: str) -> Stack:
     """Prepare a stack's directory and describe its services. The caller holds the stack's lock."""
     directory = layout.kind(kind)
-    for name in ("logs", "submit"):
+    for name in ("logs", "submit", "static"):
         (directory / name).mkdir(parents=True, exist_ok=True)
     try:
         chosen = ports.allocate(kind, directory, layout.tools / PORTS_REGISTER)
