@@ -32,9 +32,10 @@ def test_each_module_lies_beside_its_bytecode_and_another_python_passes_that_ove
             rewritten.writestr(name, b"\0\0\r\n" + data[4:] if name.endswith(".pyc") else data)
     modules = [name for name in names if name.startswith("wms2_payload/") and name.endswith(".py") and "/programs/" not in name]
     assert {f"{name}c" for name in modules} == {name for name in names if name.endswith(".pyc")} != set()
-    for file in (payload, other):
-        done = subprocess.run([sys.executable, "-I", str(file), "post", "--help"], capture_output=True, text=True, check=True)
-        assert "max_retries" in done.stdout
+    for file, read in ((payload, ".pyc"), (other, ".py")):
+        program = f"import sys; sys.path.insert(0, {str(file)!r}); import wms2_payload.post.post as found; print(found.__file__)"
+        done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True)
+        assert done.stdout.strip().endswith(f"post/post{read}")
 
 
 def test_the_zipapp_holds_the_programs_that_run_inside_cmsrun(payload: Path) -> None:
