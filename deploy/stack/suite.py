@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-#: Tests on the pool wait more than they compute: five processes take them, and leave one core to a sixth with all others.
-_TOGETHER = ("-n", "6", "--dist", "loadgroup")
+#: Tests on the pool wait more than they compute: five processes take them, two further ones with less priority all others.
+_TOGETHER = ("-n", "7", "--dist", "loadgroup")
 _NOTHING_FOUND = 5  # pytest's exit code when no test was selected
 #: What is for ``make test-long`` only.
 _QUICK = "not deep"

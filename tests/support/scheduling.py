@@ -1,8 +1,8 @@
 """Which process of a run gets which tests, and when.
 
-Tests of the pool wait more than they compute. So the first processes take these, a few at a time, and the last ones what needs no
-pool; a process of the first kind goes on with the latter when no test of the pool is left. Tests that take the pool away come
-one after the other in one process, once no other process has a test of the pool any more.
+Tests of the pool wait more than they compute. So the first processes take these, a few at a time, and the last ones, which have
+less priority, what needs no pool. Tests that take the pool away come one after the other in one process, once no other process
+has a test of the pool any more. Where there are processes of the first kind only, they take what needs no pool as well.
 """
 
 from __future__ import annotations
@@ -67,6 +67,8 @@ class PoolBesideTheRest(LoadScopeScheduling):
                 self._last_on_the_pool = self._last_on_the_pool or node
                 if node is self._last_on_the_pool and self._pool_is_free(node):
                     return Kind.WHOLE_POOL
+            if any(not takes_pool_tests(other.gateway.id) for other in self.nodes):
+                return None
         return Kind.REST if Kind.REST in left else None
 
     def _pool_is_free(self, node: WorkerController) -> bool:
