@@ -26,6 +26,7 @@ from tests.support.outcomes import assert_aborted, assert_completed_once, assert
 from tests.support.stack import Worker, small_request, worker
 
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow, pytest.mark.whole_pool]
+VERBS = "tests/requests_app/services/test_recovery_verbs.py"
 S = RequestStatus
 WHO = {"actor": "olga", "reason": "for the test"}
 EVENTS, PER_JOB, JOBS_PER_UNIT = 180, 30, 3
@@ -187,6 +188,7 @@ def test_a_held_dag_stands_still_at_both_levels_and_goes_on_after_its_release(wi
     assert (told["nodes_done"], told["counts"]["success"], told["jobs"]) == (told["total_nodes"], ended_jobs, {})
 
 
+@pytest.mark.deep(f"{VERBS}::test_a_removed_dag_holds_its_request_and_its_rescue_releases_it")
 def test_a_dag_that_is_removed_leaves_nothing_and_its_rescue_goes_on(running: Worker) -> None:
     request = imported()
     running.wait(lambda: units(request, WorkUnitState.DONE) == 1 and busy(request), seconds=240)
@@ -203,6 +205,7 @@ def test_a_dag_that_is_removed_leaves_nothing_and_its_rescue_goes_on(running: Wo
     assert_rescued(request, first)
 
 
+@pytest.mark.deep(f"{VERBS}::test_a_removed_dag_holds_its_request_and_its_rescue_releases_it")
 def test_a_held_dag_that_is_removed_leaves_a_rescue_file_too(wide: Worker) -> None:
     request = imported()
     wide.wait(lambda: busy(request), seconds=180)
@@ -278,6 +281,7 @@ def test_a_changed_priority_reaches_every_job_in_the_queue_and_those_that_come_l
     assert_completed_once(request)
 
 
+@pytest.mark.deep(f"{VERBS}::test_a_site_that_the_release_bans_is_avoided_by_the_rescue")
 def test_a_site_banned_with_a_release_is_left_by_every_unit_that_is_not_done(wide: Worker) -> None:
     request = imported()
     wide.wait(lambda: busy(request), seconds=180)

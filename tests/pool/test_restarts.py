@@ -23,6 +23,7 @@ from wms2.celery import app
 from wms2.models import AuditEntry
 from wms2.nudge import EVALUATE_REQUEST, RUN_EFFECTS
 
+AWAY = "tests/pool/test_restarts.py::test_while_a_schedd_is_away_nothing_is_concluded_and_afterwards_all_goes_on"
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.slow]
 #: Longer than every limit of a connection to the broker, and than a hint is worth anything (60 s).
 BROKER_SECONDS = 75.0
@@ -151,7 +152,13 @@ def everything_told(requests: list[Request]) -> list[tuple[int, ...]]:
     afterwards="unreachable is not lost: nothing concluded, submitted once, new ones wait; then all go on",
 )
 @pytest.mark.whole_pool
-@pytest.mark.parametrize("taken_away", [services.schedd_frozen, services.schedd_shut_down], ids=["it-hangs", "it-is-shut-down"])
+@pytest.mark.parametrize(
+    "taken_away",
+    [
+        pytest.param(services.schedd_frozen, id="it-hangs"),
+        pytest.param(services.schedd_shut_down, id="it-is-shut-down", marks=pytest.mark.deep(AWAY)),
+    ],
+)
 def test_while_a_schedd_is_away_nothing_is_concluded_and_afterwards_all_goes_on(
     ready: None, taken_away: Callable[[], AbstractContextManager[None]]
 ) -> None:

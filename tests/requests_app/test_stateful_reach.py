@@ -84,10 +84,11 @@ def test_each_scene_that_a_life_begins_with_comes_about(tmp_path: Path, monkeypa
         scene(world)  # each asserts what it is for
 
 
-@pytest.mark.slow
+@pytest.mark.deep("tests/requests_app/test_stateful.py::test_nothing_that_happens_to_requests_loses_work_or_leaves_them_stuck")
 @pytest.mark.django_db(transaction=True)
 def test_a_fixed_tour_takes_every_edge_and_has_every_verb_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(tmp_path, monkeypatch, MAX_VERSIONS="3")
+    world.sweep_every = 1
     tour.go(world)
     tally = world.tally
     expected = {verb.name for verb in verbs.ASKED} - {"release: too much memory", "release: impossible"}

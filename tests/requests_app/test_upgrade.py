@@ -303,6 +303,7 @@ def test_a_filled_database_comes_along(database: None) -> None:
         assert leadership.epoch == 5
 
 
+@pytest.mark.deep("tests/requests_app/test_upgrade.py::test_a_filled_database_comes_along")
 def test_the_slots_of_a_known_schedd_are_not_filled_by_a_new_default(database: None, monkeypatch: pytest.MonkeyPatch) -> None:
     name = "dag_max_merge_groups"
     monkeypatch.delenv("WMS2_DAG_MAX_MERGE_GROUPS", raising=False)

@@ -52,8 +52,13 @@ def log(bench: Workbench, node: str, member: str) -> Any:
         return json.load(found)
 
 
+HERE = "tests/dags_app/payload/test_step_profile.py"
+CHAIN = pytest.mark.deep(f"{HERE}::test_a_chain_makes_every_event_once_however_its_steps_run")
+LATER = pytest.mark.deep(f"{HERE}::test_later_tasks_read_what_several_processes_left_and_divide_it_again")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("processes", [(2, 2, 2), (4, 1, 3), (1, 3, 2), (3, 4, 1)])
+@pytest.mark.parametrize("processes", [(4, 1, 3), *(pytest.param(way, marks=CHAIN) for way in ((2, 2, 2), (1, 3, 2), (3, 4, 1)))])
 def test_a_chain_makes_every_event_once_however_its_steps_run(bench: Workbench, processes: tuple[int, ...]) -> None:
     chain(bench, NODES, EVENTS, PER_LUMI)
     bench.profile(**dict(zip(("GenSim", "Digi", "Reco"), ((count, 1) for count in processes), strict=True)))
@@ -119,7 +124,7 @@ def test_filtered_events_and_lumis_without_any_go_on_once(bench: Workbench, filt
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("filter_text", ["", HALF])
+@pytest.mark.parametrize("filter_text", [HALF, pytest.param("", marks=LATER)])
 def test_later_tasks_read_what_several_processes_left_and_divide_it_again(bench: Workbench, filter_text: str) -> None:
     chain_of_shares(bench, filter_text)
     bench.profile(GenSim=(3, 1), Digi=(2, 1), Reco=(3, 1))

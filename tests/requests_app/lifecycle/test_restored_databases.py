@@ -34,6 +34,12 @@ def forget_submission(dag_id: uuid.UUID, *, fence: int) -> None:
 
 
 @pytest.mark.parametrize("meanwhile", ["silence", "stop", "hold", "abort"])
+@pytest.fixture
+def world(world: World) -> World:
+    world.sweep_every = 1
+    return world
+
+
 def test_a_dag_that_runs_is_not_given_up_for_one_that_was_never_submitted(world: World, meanwhile: str) -> None:
     request, job = started(world)
     numbers = Workflow.objects.get(request=request).next_first_event
