@@ -33,13 +33,13 @@ def forget_submission(dag_id: uuid.UUID, *, fence: int) -> None:
     Request.objects.filter(pk=workflow.request.pk).update(status=S.PLANNING)
 
 
-@pytest.mark.parametrize("meanwhile", ["silence", "stop", "hold", "abort"])
 @pytest.fixture
 def world(world: World) -> World:
     world.sweep_every = 1
     return world
 
 
+@pytest.mark.parametrize("meanwhile", ["silence", "stop", "hold", "abort"])
 def test_a_dag_that_runs_is_not_given_up_for_one_that_was_never_submitted(world: World, meanwhile: str) -> None:
     request, job = started(world)
     numbers = Workflow.objects.get(request=request).next_first_event
