@@ -1,7 +1,7 @@
 """Where the time of a command went: for each part the clock, the processor, and what of the processor lay idle.
 
-Processor time is the whole machine's, as the kernel counts it: jobs and daemons of the pool are nobody's children. Other programs
-of the machine are in it too.
+Processor time is the whole machine's, as the kernel counts it: jobs and daemons of the pool are children of no test. Other
+programs of the machine are in it too.
 """
 
 from __future__ import annotations

@@ -23,10 +23,10 @@ import pytest
 from django.db import connection
 
 from tests.support import warm
+from tests.support.side_by_side import LONGEST
 
 DIRECTORY_VARIABLE = "WMS2_TEST_COSTS"
 RECORDED = Path(__file__).with_name("recorded.json")
-LONGEST = Path(__file__).with_name("longest.json")
 _PROPERTY = "cost"
 _SHOWN = 20
 #: Shorter units are begun in the order in which they stand.
