@@ -19,10 +19,10 @@ demo: ## run all of WMS2 with four demo requests (or REQUEST=file.json) until Ct
 demo-check: ## the demo from an empty state, verified, then stopped
 	@deploy/bootstrap demo-check
 
-test: ## all tests on their own stack; ARGS="..." goes to pytest
+test: ## the tests on their own stack; ARGS="..." goes to pytest
 	@deploy/bootstrap test
 
-test-long: ## what `make test` leaves out: many examples, many lives, every picture; an hour; ARGS="..." goes to pytest
+test-long: ## what `make test` leaves out: many examples, many lives, every picture; ARGS="..." goes to pytest
 	@deploy/bootstrap test-long
 
 contract: ## the adapters against DBS_URL=, RUCIO_URL=, REQMGR2_URL=, each optional; without any against the test stack's services

@@ -37,9 +37,10 @@ def payload_bytes() -> bytes:
         for path in sorted(source.rglob("*.*")):
             name = path.relative_to(source).as_posix()
             if path.suffix in _SUFFIXES and name not in _EXCLUDED:
-                _add(archive, f"{PACKAGE}/{name}", path.read_bytes())
+                content = path.read_bytes()
+                _add(archive, f"{PACKAGE}/{name}", content)
                 if path.suffix == ".py" and not name.startswith(_RUN_ELSEWHERE):
-                    _add(archive, f"{PACKAGE}/{name}c", _bytecode(path, f"{PACKAGE}/{name}"))
+                    _add(archive, f"{PACKAGE}/{name}c", _bytecode(content, f"{PACKAGE}/{name}"))
     return buffer.getvalue()
 
 
@@ -53,9 +54,8 @@ def build_payload(target: Path) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _bytecode(path: Path, name: str) -> bytes:
+def _bytecode(source: bytes, name: str) -> bytes:
     """The content of a ``.pyc`` file that is never compared with its source (PEP 552: flags 1, then a hash of the source)."""
-    source = path.read_bytes()
     code = compile(source, name, "exec", dont_inherit=True, optimize=0)
     return importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + importlib.util.source_hash(source) + marshal.dumps(code)
 

@@ -70,8 +70,8 @@ def command_demo_check(layout: Layout) -> int:
 def command_test(layout: Layout) -> int:
     """Start the test stack from an empty state, run pytest on it (ARGS="..." are its arguments), stop everything.
 
-    Without arguments all tests run, in parts: those that share the stack side by side; those that take its pool away beside those
-    that need none; those that take the databases away, with nothing beside them.
+    Without arguments all run that are not `deep`, in two parts: those that share the stack, side by side; those that take the
+    databases away, with nothing beside them.
     """
     return _tests(layout, suite.everything(layout.source))
 
@@ -147,12 +147,12 @@ def _test_stack(layout: Layout, *, all_tests: bool = False) -> Iterator[tuple[St
             tools.BROWSER_VARIABLE: str(tools.browser(layout)),
         }
 
-        def run_parts(parts: Parts, told: Mapping[str, str]) -> int:
+        def run_parts(parts: Parts, more: Mapping[str, str]) -> int:
             codes = []
             for name, part in parts.items():  # SIGINT: pytest ends its fixtures and says how far it came
                 argv = ("pytest", *places, *part)
                 with spent.part(name):
-                    run = stacks.run_attended(stack, supervisor, *argv, settings={**settings, **told}, stop_signal=signal.SIGINT)
+                    run = stacks.run_attended(stack, supervisor, *argv, settings={**settings, **more}, stop_signal=signal.SIGINT)
                 codes.append(run)
             for line in spent.table():
                 say(line)

@@ -11,7 +11,8 @@ from tests.support.scripted.world import World
 
 @pytest.fixture
 def world(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    """Furnished; ``WORLD`` in a test's module changes its settings."""
+    """Furnished; ``WORLD`` in a test's module changes its settings, ``SWEEP_EVERY`` how often it looks for what was forgotten."""
     made = World(tmp_path, monkeypatch, **getattr(request.module, "WORLD", {}))
+    made.sweep_every = getattr(request.module, "SWEEP_EVERY", made.sweep_every)
     made.furnish()
     return made

@@ -158,13 +158,18 @@ def register(config: pytest.Config) -> None:
 
 def by_directory(costs: Mapping[str, Cost], before: Mapping[str, list[float]]) -> Iterable[str]:
     """A line for each directory of tests, and one for all."""
-    sums: dict[str, Cost] = defaultdict(Cost)
-    for test, cost in costs.items():
-        sums["/".join(test.split("::")[0].split("/")[:-1])].add(cost)
-        sums["all"].add(cost)
-    for name, cost in sorted(sums.items()):
+    for name, cost in sorted(_sums(costs).items()):
         clock, cpu = before.get(name, (0.0, 0.0))
         yield f"{cost.clock:7.0f} {cost.cpu:7.0f}   {clock:6.0f} {cpu:6.0f}   {name}"
+
+
+def _sums(costs: Mapping[str, Cost]) -> dict[str, Cost]:
+    """What the tests of each directory, and all of them, cost together."""
+    sums: dict[str, Cost] = defaultdict(Cost)
+    for test, cost in costs.items():
+        sums[test.partition("::")[0].rpartition("/")[0]].add(cost)
+        sums["all"].add(cost)
+    return sums
 
 
 def recorded() -> dict[str, list[float]]:
@@ -178,14 +183,12 @@ def renew(paths: Iterable[Path]) -> None:
     rows: dict[str, dict[str, Any]] = {}
     for path in paths:
         rows |= json.loads(path.read_text())
-    sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
     units: dict[str, float] = defaultdict(float)
-    for test, row in rows.items():
-        for name in ("/".join(test.split("::")[0].split("/")[:-1]), "all"):
-            sums[name][0] += row["clock"]
-            sums[name][1] += row["cpu"]
+    for row in rows.values():
         units[row["unit"]] += row["clock"]
-    RECORDED.write_text(json.dumps({name: [round(v) for v in both] for name, both in sorted(sums.items())}, indent=0) + "\n")
+    sums = _sums({test: Cost(row["clock"], row["cpu"]) for test, row in rows.items()})
+    found = {name: [round(cost.clock), round(cost.cpu)] for name, cost in sorted(sums.items())}
+    RECORDED.write_text(json.dumps(found, indent=0) + "\n")
     longest = sorted(((s, u) for u, s in units.items() if u and s >= _LONG_SECONDS), reverse=True)
     LONGEST.write_text(json.dumps({unit: round(seconds) for seconds, unit in longest}, indent=0) + "\n")
 

@@ -56,7 +56,6 @@ def of_this_process() -> Iterator[None]:
 def make_template() -> None:
     """Make the template unless it is there, before any process needs it."""
     with _server() as server:
-        server.execute("SELECT pg_advisory_lock(%s)", [_TEMPLATE_LOCK])
         _template(server)
 
 
@@ -70,15 +69,14 @@ def _server() -> Iterator[psycopg.Connection[tuple[str]]]:
 
 
 def _copy_of_template(server: psycopg.Connection[tuple[str]], name: str) -> None:
-    server.execute("SELECT pg_advisory_lock(%s)", [_TEMPLATE_LOCK])
     template = _template(server)
     server.execute(_drop(name))
     server.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template)))
-    server.execute("SELECT pg_advisory_unlock(%s)", [_TEMPLATE_LOCK])
 
 
 def _template(server: psycopg.Connection[tuple[str]]) -> str:
-    """The template's name. It is made unless it is there; those of other migrations go. The caller holds the lock."""
+    """The template's name. It is made unless it is there; those of other migrations go. The session has the lock then."""
+    server.execute("SELECT pg_advisory_lock(%s)", [_TEMPLATE_LOCK])
     wanted, begun = template_name(), f"{_PREFIX}begun"
     rows = server.execute("SELECT datname FROM pg_database WHERE starts_with(datname, %s)", [_PREFIX]).fetchall()
     there = {name for (name,) in rows}

@@ -13,7 +13,7 @@ from typing import Any
 from django.db.backends.postgresql.operations import DatabaseOperations
 
 #: They follow from the models alone; no test changes them.
-_KEPT = {"django_content_type", "auth_permission", "django_migrations"}
+_KEPT = {"django_content_type", "auth_permission"}
 
 
 def cheaply() -> None:
@@ -36,5 +36,5 @@ def _sql_flush(
         deleted = "".join(f"DELETE FROM {table}; " for table in filled)
         return [f"SET LOCAL session_replication_role = replica; {deleted}"]
     restart = " RESTART IDENTITY" if reset_sequences else ""
-    # those that refer to them are emptied with them; the ones that are kept refer to none of them
+    # those that refer to them are emptied with them; the two that are kept refer to none of them
     return [f"TRUNCATE {', '.join(filled)}{restart} CASCADE;"]

@@ -1,6 +1,6 @@
 """Which tests `make test` runs and which only `make test-long`, and why.
 
-A test that costs more than ``MOST_CPU_SECONDS`` has one of two marks. ``deep(quick)`` leaves it to the long run, and names the
+A test that costs more than five CPU seconds has one of two marks. ``deep(quick)`` leaves it to the long run, and names the
 test that fails in the quick one when what both guard is broken in the simplest way. ``dear(why)`` keeps it in the quick run: it
 guards data, or is the only one of its kind.
 """
@@ -8,11 +8,10 @@ guards data, or is the only one of its kind.
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
-
-MOST_CPU_SECONDS = 5.0
 
 
 def problem(item: pytest.Item, root: Path) -> str | None:
@@ -25,6 +24,7 @@ def problem(item: pytest.Item, root: Path) -> str | None:
     return None if deep is None or _is_there(root, deep.args[0]) else f"{item.nodeid}: there is no test {deep.args[0]}"
 
 
+@cache
 def _is_there(root: Path, test: str) -> bool:
     file, _, name = test.partition("::")
     path = root / file

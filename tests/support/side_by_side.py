@@ -75,14 +75,14 @@ def set_apart() -> None:
 
 
 def arrange(items: list[pytest.Item]) -> None:
-    """Say which tests stay together, and let those begin first that would otherwise be waited for at the end.
+    """Say which tests stay together, and let those begin first that would be waited for at the end.
 
     Each test of ``tests/pool`` goes to whoever is free, as far as its fixtures allow; all others stay with their file.
     """
-    seconds = _seconds()
-    ordered = sorted(items, key=lambda item: -seconds.get(name_of(item), 0.0))  # of equal ones as they were
+    names, seconds = {item: name_of(item) for item in items}, _seconds()
+    ordered = sorted(items, key=lambda item: -seconds.get(names[item], 0.0))  # of equal ones as they were
     for number, item in enumerate(items):
-        group = name_of(item)
+        group = names[item]
         # a test that is alone in its unit needs no name of it
         item._id = coerce_node_id(f"{item.nodeid}@{_kind(item)} {number if group == item.nodeid else group}")
     items[:] = ordered

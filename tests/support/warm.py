@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -168,7 +169,7 @@ def main(path: str) -> None:
 
     django.setup()
     for module in _IMPORTED:
-        __import__(module)
+        import_module(module)
     gc.collect()
     gc.freeze()
     order = _serve(path)

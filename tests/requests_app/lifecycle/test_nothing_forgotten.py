@@ -37,12 +37,7 @@ BY: dict[str, Any] = {"actor": "olga", "reason": "because"}
 
 
 WORLD = {"ERROR_HOLD_THRESHOLD": "1"}
-
-
-@pytest.fixture
-def world(world: World) -> World:
-    world.sweep_every = 1
-    return world
+SWEEP_EVERY = 1
 
 
 def started(world: World, events: int = 100) -> Request:

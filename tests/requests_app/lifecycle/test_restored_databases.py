@@ -20,6 +20,7 @@ from tests.support.scripted.world import World
 
 pytestmark = pytest.mark.django_db(transaction=True)
 S = RequestStatus
+SWEEP_EVERY = 1
 ASKED = {"actor": "olga", "reason": "maintenance"}
 
 
@@ -31,12 +32,6 @@ def forget_submission(dag_id: uuid.UUID, *, fence: int) -> None:
     workflow = DAG.objects.get(pk=dag_id).workflow
     Workflow.objects.filter(pk=workflow.pk).update(fence_counter=fence)
     Request.objects.filter(pk=workflow.request.pk).update(status=S.PLANNING)
-
-
-@pytest.fixture
-def world(world: World) -> World:
-    world.sweep_every = 1
-    return world
 
 
 @pytest.mark.parametrize("meanwhile", ["silence", "stop", "hold", "abort"])
