@@ -68,23 +68,41 @@ def command_demo_check(layout: Layout) -> int:
 
 
 def command_test(layout: Layout) -> int:
-    """Start the test stack from an empty state, run pytest on it (ARGS="..." are its arguments), stop everything.
+    """Start two stacks from an empty state, run pytest on both (ARGS="..." are its arguments), stop everything.
 
-    Without arguments all run that are not `deep`, in two parts: those that share the stack, side by side; those that take the
-    databases away, with nothing beside them.
+    Without arguments all run that are not `deep`: on one stack those that share it, side by side; on the other, at the same time,
+    those that take a server away from all others. With arguments there is one stack.
     """
-    return _tests(layout, suite.everything(layout.source))
+    return _tests(layout, deep=False)
 
 
 def command_test_long(layout: Layout) -> int:
-    """Start the test stack from an empty state, run what `make test` leaves out (ARGS="..." narrows it), stop everything."""
-    return _tests(layout, suite.long(layout.source))
+    """The same with what `make test` leaves out."""
+    return _tests(layout, deep=True)
 
 
-def _tests(layout: Layout, parts: Parts) -> int:
+def command_test_apart(layout: Layout) -> int:
+    """The second stack of `test`, or of `test-long` where ARGS="deep"."""
+    with _test_stack(layout, "apart") as (_, run_parts):
+        return run_parts(suite.apart(layout.source, deep=_arguments() == ["deep"]), {})
+
+
+def _tests(layout: Layout, *, deep: bool) -> int:
     arguments = _arguments()
-    with _test_stack(layout, all_tests=not arguments) as (_, run_parts):
-        return run_parts({"tests": arguments} if arguments else parts, {})
+    if arguments:
+        with _test_stack(layout) as (_, run_parts):
+            return run_parts({"tests": arguments}, {})
+    log = layout.state_root / "apart.log"
+    with _test_stack(layout, all_tests=True) as (_, run_parts), log.open("wb") as said:
+        argv = (sys.executable, "-m", "deploy.stack", "test-apart")
+        own = {**os.environ, "ARGS": "deep" if deep else ""}
+        with process.attached(argv, environment=own, cwd=layout.source, stop_signal=signal.SIGINT, output=said) as apart:
+            codes = [run_parts(suite.together(deep=deep), {})]
+            say("waiting for the tests of the other stack")
+            codes.append(apart.wait())
+        say(f"the tests of the other stack ended with code {codes[-1]}:")
+        sys.stdout.write(log.read_text(errors="replace"))
+    return suite.outcome(codes)
 
 
 def command_contract(layout: Layout) -> int:
@@ -127,14 +145,14 @@ RunParts = Callable[[Parts, Mapping[str, str]], int]
 
 
 @contextmanager
-def _test_stack(layout: Layout, *, all_tests: bool = False) -> Iterator[tuple[Stack, RunParts]]:
-    """The running test stack; and what runs pytest on it, once for each part with its arguments, whatever becomes of the others.
+def _test_stack(layout: Layout, kind: str = "test", *, all_tests: bool = False) -> Iterator[tuple[Stack, RunParts]]:
+    """The running stack for tests; and what runs pytest on it, once for each part, whatever becomes of the others.
 
     The first exit code that tells of a failure is the outcome. For a run of ``all_tests`` what its processes share is made first.
     """
     spent = Spent()
-    with _stack(layout, "test", tests=True) as (stack, supervisor):
-        places = ("-o", f"cache_dir={layout.state_root}/cache/pytest", f"--basetemp={stack.directory}/pytest")
+    with _stack(layout, kind, tests=True) as (stack, supervisor):
+        places = ("-o", f"cache_dir={layout.state_root}/cache/pytest-{kind}", f"--basetemp={stack.directory}/pytest")
         with spent.part("start"), beside(*([lambda: stack.python("tests-compile", "-m", *suite.COMPILE)] if all_tests else ())):
             stacks.start_backends(stack, supervisor)
             say(f"test stack running after {seconds_since_start():.0f} s")
@@ -267,9 +285,9 @@ def command_manage(layout: Layout) -> int:
 COMMANDS: Mapping[str, Callable[[Layout], int]] = {
     function.__name__.removeprefix("command_").replace("_", "-"): function
     for function in (
-        command_setup, command_demo, command_demo_check, command_test, command_test_long, command_contract, command_faults,
-        command_planted, command_bench, command_check, command_pool_check, command_stop, command_clean_state, command_shell_env,
-        command_manage, command_ci,
+        command_setup, command_demo, command_demo_check, command_test, command_test_long, command_test_apart, command_contract,
+        command_faults, command_planted, command_bench, command_check, command_pool_check, command_stop, command_clean_state,
+        command_shell_env, command_manage, command_ci,
     )
 }  # fmt: skip
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from deploy.htcondor.pool import Pool
 from deploy.rucio.settings import SERVICE_ACCOUNT
 from deploy.stack.identity import Identity, write_private
-from deploy.stack.paths import ENV_FILE, KINDS
+from deploy.stack.paths import ENV_FILE, KINDS, TEST_KINDS
 
 # Passed on from the caller: how the network and pip are used, language, time zone, and every WMS2 setting.
 PASSED_PREFIXES = ("WMS2_", "BENCH_", "PIP_", "SSL_CERT_")
@@ -87,10 +87,10 @@ def contract(
         "WMS2_BROKER_URL": broker_url,
         "WMS2_SECRET_KEY": identity.django_secret_key,
         "WMS2_INSTANCE": identity.instance,
-        "WMS2_ENVIRONMENT": "test" if kind == "test" else "demo",
-        "WMS2_STORAGE_CHECKS_ENABLED": str(int(kind != "test")),  # each waits for a job; tests of them turn it on
+        "WMS2_ENVIRONMENT": "test" if kind in TEST_KINDS else "demo",
+        "WMS2_STORAGE_CHECKS_ENABLED": str(int(kind not in TEST_KINDS)),  # each waits for a job; tests of them turn it on
         # tests run many at a time, on a machine that is busy with them
-        **(UNLIMITED if kind == "test" else {}),
+        **(UNLIMITED if kind in TEST_KINDS else {}),
         "WMS2_DEBUG": "0",
         "WMS2_ALLOWED_HOSTS": LOOPBACK,
         "WMS2_STATIC_ROOT": str(directory / "static"),

@@ -20,7 +20,9 @@ from pathlib import Path
 from deploy.stack.errors import StackError
 
 SYSTEM_BASE = Path("/var/lib/wms2")
-KINDS = ("demo", "test", "check", "bench")
+KINDS = ("demo", "test", "apart", "check", "bench")
+#: For tests: the one that many share, and that of the tests which take a service away.
+TEST_KINDS = ("test", "apart")
 # These go on where their last run stopped; the others (check is that of `make demo-check`) begin empty each time.
 KEPT_KINDS = ("demo",)
 ENV_FILE = "env"

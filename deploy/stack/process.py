@@ -60,10 +60,16 @@ def spawn(
 
 @contextmanager
 def attached(
-    argv: Sequence[str | Path], *, environment: Mapping[str, str], cwd: Path, stop_signal: int = signal.SIGTERM
+    argv: Sequence[str | Path],
+    *,
+    environment: Mapping[str, str],
+    cwd: Path,
+    stop_signal: int = signal.SIGTERM,
+    output: IO[bytes] | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A program that speaks to the person through our own output. It ends with the block, or with this process."""
-    child = spawn(argv, environment=environment, cwd=cwd, stop_signal=stop_signal)
+    """A program that prints to our own output, or to a file. It ends with the block, or with this process."""
+    errors = None if output is None else subprocess.STDOUT
+    child = spawn(argv, environment=environment, cwd=cwd, stop_signal=stop_signal, output=output, errors=errors)
     try:
         yield child
     finally:

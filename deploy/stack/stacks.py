@@ -1,4 +1,4 @@
-"""One stack: which services it has and what they are told. Three kinds: demo, check (a fresh demo) and test."""
+"""One stack: which services it has and their settings. Kinds: demo, check (a fresh demo), bench, test and apart (for tests)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from deploy.htcondor.sites import write_site_configuration
 from deploy.simulators.worker.install import install as install_worker_programs
 from deploy.stack import environment, identity, ports, process, tools, venv
 from deploy.stack.errors import StackError
-from deploy.stack.paths import Layout
+from deploy.stack.paths import TEST_KINDS, Layout
 from deploy.stack.services import external, htcondor, postgres, rucio, simulators, valkey, xrootd
 from deploy.stack.services.base import Place, Service
 from deploy.stack.services.django import Wms2
@@ -101,9 +101,9 @@ def _pools(layout: Layout, kind: str, directory: Path, chosen: Mapping[str, int]
     user = pwd.getpwuid(os.getuid()).pw_name
     few = JOBS_PER_CORE * (os.cpu_count() or 1)
     jobs = _worker_node(layout, directory, storage)
-    most = None if kind == "test" else few
+    most = None if kind in TEST_KINDS else few
     pools = [Pool(directory / f"htcondor-{series}", release, chosen["htcondor"], user, jobs, most)]
-    if kind == "test" or os.environ.get(POOLS_VARIABLE) == "2":
+    if kind in TEST_KINDS or os.environ.get(POOLS_VARIABLE) == "2":
         second = directory / f"{SECOND_POOL}-{series}"
         pools.append(Pool(second, release, chosen[SECOND_POOL], user, jobs, few, name=SECOND_POOL))
     for pool in pools:
@@ -164,7 +164,7 @@ def assemble(layout: Layout, kind: str) -> Stack:
             xrootd.service(bare, storage),
         ),
         # the tests start their second one when they need it
-        pools=tuple(htcondor.service(each, bare.environment) for each in (pool, *(() if kind == "test" else more))),
+        pools=tuple(htcondor.service(each, bare.environment) for each in (pool, *(() if kind in TEST_KINDS else more))),
         settings=settings,
         wms2=Wms2(place, chosen["web"], chosen["flower"]),
     )

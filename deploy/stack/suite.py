@@ -13,8 +13,8 @@ from pathlib import Path
 #: Tests on the pool wait more than they compute: five processes take them, two further ones with less priority all others.
 _TOGETHER = ("-n", "7", "--dist", "loadgroup")
 _NOTHING_FOUND = 5  # pytest's exit code when no test was selected
-#: What is for ``make test-long`` only.
-_QUICK = "not deep"
+#: The marks of what ``make test`` runs, and of what is left to ``make test-long``.
+_DEEP = {False: "not deep", True: "deep"}
 
 #: Each process reads all tests; what they compile to is made once, before the first of them starts.
 COMPILE = ("pytest", "-qq", "--collect-only", "-p", "no:cacheprovider")
@@ -22,23 +22,14 @@ COMPILE = ("pytest", "-qq", "--collect-only", "-p", "no:cacheprovider")
 TEMPLATE = ("tests.support.databases",)
 
 
-def everything(source: Path) -> dict[str, tuple[str, ...]]:
-    """The parts of a run of all tests by name, which come one after the other.
-
-    Those that share the stack; those that take away the databases, or a storage element in Rucio.
-    """
-    return {
-        "side by side": (*_TOGETHER, "-m", f"not alone and {_QUICK}"),
-        "alone": ("-m", f"alone and {_QUICK}", *_files(source, "alone")),
-    }
+def together(*, deep: bool = False) -> dict[str, tuple[str, ...]]:
+    """What shares a stack, of the quick run or of the long one: the name of the part, and pytest's arguments."""
+    return {"side by side": (*_TOGETHER, "-m", f"not alone and {_DEEP[deep]}")}
 
 
-def long(source: Path) -> dict[str, tuple[str, ...]]:
-    """The parts of a run of what ``everything`` leaves out."""
-    return {
-        "deep, side by side": (*_TOGETHER, "-m", "not alone and deep"),
-        "deep, alone": ("-m", "alone and deep", *_files(source, "alone")),
-    }
+def apart(source: Path, *, deep: bool = False) -> dict[str, tuple[str, ...]]:
+    """What takes a server away from all others, one after the other on a stack of its own."""
+    return {"alone": ("-m", f"alone and {_DEEP[deep]}", *_files(source, "alone"))}
 
 
 def catalogue(arguments: Sequence[str]) -> dict[str, tuple[str, ...]]:

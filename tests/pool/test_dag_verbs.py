@@ -25,7 +25,7 @@ from sites_app.pools import pools_refresh
 from tests.support.outcomes import assert_aborted, assert_completed_once, assert_held, ended, status
 from tests.support.stack import Worker, small_request, worker
 
-pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow, pytest.mark.whole_pool]
+pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow, pytest.mark.alone]
 VERBS = "tests/requests_app/services/test_recovery_verbs.py"
 S = RequestStatus
 WHO = {"actor": "olga", "reason": "for the test"}

@@ -79,7 +79,7 @@ def test_a_unit_whose_dagman_is_removed_is_rescued_and_has_not_failed(ready: Non
             lambda dag: services.schedd_kill(),
             id="schedd",
             marks=(
-                pytest.mark.whole_pool,
+                pytest.mark.alone,
                 fault(
                     "schedd killed",
                     done="SIGKILL for the schedd while the DAG's units run",
@@ -148,7 +148,7 @@ def test_a_submission_without_a_writable_directory_runs_nothing(ready: None, tmp
     spec="docs/design/control.md, Submission",
     afterwards="unknown, so looked for and tried again only after the grace; then one DAGMan job, COMPLETED once",
 )
-@pytest.mark.whole_pool
+@pytest.mark.alone
 def test_a_submission_that_the_schedd_does_not_take_is_made_again(ready: None) -> None:
     quick = {"WMS2_SUBMIT_TIMEOUT_SECONDS": "4", "WMS2_SUBMIT_UNKNOWN_GRACE_SECONDS": "6"}
     with services.schedd_takes_no_jobs(), worker(**ONE_JOB_A_UNIT, **quick) as running:

@@ -19,7 +19,7 @@ from tests.support.stack import small_request, worker
 from wms2.errors import InvalidTransition
 from wms2.models import AuditEntry
 
-pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.slow, pytest.mark.whole_pool]
+pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.slow, pytest.mark.alone]
 S = RequestStatus
 #: Units run one after the other, so that some are done and some are not when the queue is lost.
 SETTINGS = {"WMS2_JOBS_PER_WORK_UNIT": "1", "WMS2_DAG_MAX_MERGE_GROUPS": "1", "WMS2_SCHEDD_SUSPICION_SECONDS": "6"}

@@ -151,7 +151,7 @@ def everything_told(requests: list[Request]) -> list[tuple[int, ...]]:
     spec="docs/design/control.md, Submission; ADR 0020",
     afterwards="unreachable is not lost: nothing concluded, submitted once, new ones wait; then all go on",
 )
-@pytest.mark.whole_pool
+@pytest.mark.alone
 @pytest.mark.parametrize(
     "taken_away",
     [

@@ -76,7 +76,7 @@ def all_complete(*requests: Request) -> Callable[[], bool]:
     return lambda: all(status(request) == S.COMPLETED for request in requests)
 
 
-@pytest.mark.whole_pool
+@pytest.mark.alone
 def test_while_the_first_pool_is_frozen_cut_off_or_dies_the_second_serves_and_nothing_of_the_first_is_lost(
     here: Schedd, there: Schedd
 ) -> None:

@@ -1,16 +1,13 @@
 """Which process of a run gets which tests, and when.
 
 Tests of the pool wait more than they compute. So the first processes take these, a few at a time, and the last ones, which have
-less priority, what needs no pool. Tests that take the pool away come one after the other in one process, once no other process
-has a test of the pool any more. Where there are processes of the first kind only, they take what needs no pool as well.
+less priority, what needs no pool. Where there are processes of the first kind only, they take what needs no pool as well.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 
-import pytest
-from xdist.remote import Producer
 from xdist.scheduler.loadscope import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
@@ -20,23 +17,8 @@ from tests.support.side_by_side import Kind, kind_of, takes_pool_tests, unit_of
 class PoolBesideTheRest(LoadScopeScheduling):
     """Hands out units: a test, or the tests of one file or group. They are in the order in which they are to begin."""
 
-    def __init__(self, config: pytest.Config, log: Producer | None = None) -> None:
-        super().__init__(config, log)
-        #: Takes the whole pool once it is free.
-        self._last_on_the_pool: WorkerController | None = None
-
     def _split_scope(self, nodeid: str) -> str:
         return unit_of(nodeid)
-
-    def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
-        super().mark_test_complete(node, item_index, duration)
-        if self._last_on_the_pool not in (None, node):
-            self._reschedule(self._last_on_the_pool)  # it may have waited for this
-
-    def remove_node(self, node: WorkerController) -> str | None:
-        if node is self._last_on_the_pool:
-            self._last_on_the_pool = None
-        return super().remove_node(node)
 
     def _reschedule(self, node: WorkerController) -> None:
         if node.shutting_down:
@@ -50,35 +32,21 @@ class PoolBesideTheRest(LoadScopeScheduling):
         """Give the node a unit if there is one for it; when there will be none any more, it ends."""
         kinds = [kind_of(unit) for unit in self.workqueue]
         wanted = self._kind_for(node, set(kinds))
-        if wanted is not None:
-            unit = list(self.workqueue)[kinds.index(wanted)]
-            self.workqueue.move_to_end(unit, last=False)
-            self._assign_work_unit(node)
-            return True
-        if node is not self._last_on_the_pool or Kind.WHOLE_POOL not in kinds:
+        if wanted is None:
             node.shutdown()
-        return False
+            return False
+        unit = list(self.workqueue)[kinds.index(wanted)]
+        self.workqueue.move_to_end(unit, last=False)
+        self._assign_work_unit(node)
+        return True
 
     def _kind_for(self, node: WorkerController, left: set[Kind]) -> Kind | None:
         if takes_pool_tests(node.gateway.id):
             if Kind.POOL in left:
                 return Kind.POOL
-            if Kind.WHOLE_POOL in left:
-                self._last_on_the_pool = self._last_on_the_pool or node
-                if node is self._last_on_the_pool and self._pool_is_free(node):
-                    return Kind.WHOLE_POOL
             if any(not takes_pool_tests(other.gateway.id) for other in self.nodes):
                 return None
         return Kind.REST if Kind.REST in left else None
-
-    def _pool_is_free(self, node: WorkerController) -> bool:
-        """Whether no other process has a test of the pool."""
-        return not any(
-            kind_of(unit) is Kind.POOL and not all(tests.values())
-            for other, work in self.assigned_work.items()
-            if other is not node
-            for unit, tests in work.items()
-        )
 
     def schedule(self) -> None:
         """Hand out the first units; later calls see to nodes that were added."""

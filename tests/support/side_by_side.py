@@ -34,7 +34,6 @@ class Kind(StrEnum):
     """What a unit of tests asks of the pool."""
 
     POOL = "pool"
-    WHOLE_POOL = "whole_pool"
     REST = "rest"
 
 
@@ -91,8 +90,6 @@ def arrange(items: list[pytest.Item]) -> None:
 def name_of(item: pytest.Item) -> str:
     """Whatever stays in one process with this test: a group, a file, or the test itself."""
     mark = item.get_closest_marker("xdist_group")
-    if item.get_closest_marker("whole_pool"):
-        return "one by one"
     if mark is not None:
         return str(mark.args[0])
     if _SECOND_POOL in getattr(item, "fixturenames", ()):
@@ -101,8 +98,6 @@ def name_of(item: pytest.Item) -> str:
 
 
 def _kind(item: pytest.Item) -> Kind:
-    if item.get_closest_marker("whole_pool"):
-        return Kind.WHOLE_POOL
     uses = item.get_closest_marker("pool") or _SECOND_POOL in getattr(item, "fixturenames", ())
     return Kind.POOL if uses or _ONE_BY_ONE in item.path.parents else Kind.REST
 

@@ -1,4 +1,4 @@
-"""Which process of a run gets which tests: the pool beside the rest, and the whole pool when nothing else uses it."""
+"""Which process of a run gets which tests: the pool beside the rest."""
 
 from __future__ import annotations
 
@@ -62,21 +62,16 @@ def steps(tests: list[str], processes: int) -> Iterator[dict[str, str]]:
 
 
 @pytest.mark.parametrize("processes", [1, 2, POOL_PROCESSES, POOL_PROCESSES + 1, POOL_PROCESSES + 3])
-@pytest.mark.parametrize(("pool", "whole", "rest"), [(20, 3, 20), (20, 3, 0), (3, 2, 2), (0, 3, 9), (7, 0, 7), (1, 1, 1)])
-def test_each_test_runs_once_and_nothing_runs_on_the_pool_beside_one_that_takes_it(
-    processes: int, pool: int, whole: int, rest: int
-) -> None:
+@pytest.mark.parametrize(("pool", "rest"), [(20, 20), (20, 0), (3, 2), (0, 9), (7, 7), (1, 1)])
+def test_each_test_runs_once_and_the_pool_is_used_beside_the_rest(processes: int, pool: int, rest: int) -> None:
     tests = [
         *(f"pool.py::test_{number}@pool {number}" for number in range(pool)),
-        *(f"whole.py::test_{number}@whole_pool one by one" for number in range(whole)),
         *(f"rest{number % 3}.py::test_{number}@rest rest{number % 3}.py" for number in range(rest)),
     ]
     ended: list[str] = []
     before: dict[str, str] = {}
     for running in steps(tests, processes):
         kinds = [kind_of(unit_of(test)) for test in running.values()]
-        assert kinds.count(Kind.WHOLE_POOL) <= 1
-        assert not {Kind.POOL, Kind.WHOLE_POOL} <= set(kinds), "the pool was taken away from a test"
         if not before and processes > POOL_PROCESSES and pool >= 2 * POOL_PROCESSES and rest:
             assert kinds.count(Kind.POOL) == POOL_PROCESSES and Kind.REST in kinds, "the pool begins beside the rest"
         ended += [test for node, test in before.items() if running.get(node) != test]

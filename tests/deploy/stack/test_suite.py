@@ -12,7 +12,7 @@ from deploy.stack import suite
 from tests.support.places import ROOT
 
 STACK = ("pool", "rucio", "simulators")
-OTHERS = ("whole_pool", "alone", "slow", "deep", "fault")
+OTHERS = ("alone", "slow", "deep", "fault")
 
 
 def choices(names: tuple[str, ...], least: int = 0) -> Iterator[tuple[str, ...]]:
@@ -20,8 +20,8 @@ def choices(names: tuple[str, ...], least: int = 0) -> Iterator[tuple[str, ...]]
         yield from combinations(names, size)
 
 
-#: Marks as tests have them: what takes a service away names what it uses, and takes either the pool or the databases.
-ON_THE_STACK = [a + b for a in choices(STACK, 1) for b in choices(OTHERS) if not {"whole_pool", "alone"} <= set(b)]
+#: Marks as tests have them: what takes a service away names what it uses.
+ON_THE_STACK = [a + b for a in choices(STACK, 1) for b in choices(OTHERS)]
 ELSEWHERE = list(choices(("slow", "deep")))
 
 
@@ -31,10 +31,11 @@ def selected(part: tuple[str, ...], marks: tuple[str, ...]) -> bool:
 
 
 def test_each_test_runs_in_exactly_one_part_of_the_quick_or_of_the_long_run() -> None:
-    parts = [*suite.everything(ROOT).values(), *suite.long(ROOT).values()]
+    quick, long = ([*suite.together(deep=deep).values(), *suite.apart(ROOT, deep=deep).values()] for deep in (False, True))
+    parts = [*quick, *long]
     counts = {marks: [selected(part, marks) for part in parts].count(True) for marks in ON_THE_STACK + ELSEWHERE}
     assert set(counts.values()) == {1}, counts
-    assert not any(selected(part, marks) for part in suite.everything(ROOT).values() for marks in counts if "deep" in marks)
+    assert not any(selected(part, marks) for part in quick for marks in counts if "deep" in marks)
 
 
 def test_each_entry_of_the_fault_catalogue_runs_in_exactly_one_part() -> None:
@@ -44,7 +45,7 @@ def test_each_entry_of_the_fault_catalogue_runs_in_exactly_one_part() -> None:
 
 
 def test_files_of_a_part_are_found_by_the_marks_in_them() -> None:
-    alone = suite.everything(ROOT)["alone"]
+    alone = suite.apart(ROOT)["alone"]
     assert "tests/pool/test_restarts.py" in alone
     assert "tests/pool/test_verbs.py" not in alone
 

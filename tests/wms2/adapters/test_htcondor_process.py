@@ -121,7 +121,7 @@ def test_an_error_ends_the_process_that_had_it(place: Place) -> None:
     assert asked(place) == place.schedd
 
 
-@pytest.mark.whole_pool
+@pytest.mark.alone
 def test_a_schedd_that_was_restarted_is_found_by_whoever_knew_the_former_one(place: Place) -> None:
     queue = {"op": "query", "constraint": "false", "projection": ["ClusterId"]}
     ask(place, [SCHEDD, queue], operation="test", limit_seconds=LIMIT)
