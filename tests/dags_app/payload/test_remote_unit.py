@@ -100,7 +100,11 @@ def test_a_unit_of_two_tasks_lives_where_nothing_is_mounted(bench: Workbench, se
         Path(f"{server.storage}{file.lfn}").unlink()
 
 
-@pytest.fixture(params=["XRootD", "WebDAV"])
+#: Each of a unit's many calls of the client costs half a second of processor over TLS.
+OVER_TLS = pytest.mark.deep("tests/dags_app/payload/test_storage.py::test_a_storage_tells_of_its_files")
+
+
+@pytest.fixture(params=["XRootD", pytest.param("WebDAV", marks=OVER_TLS)])
 def protocol(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -54,5 +54,5 @@ def test_a_relative_state_directory_is_refused() -> None:
 
 
 def test_an_unknown_kind_of_stack_is_refused() -> None:
-    with pytest.raises(StackError, match="demo, test, check"):
+    with pytest.raises(StackError, match="demo, test, apart, check"):
         paths.Layout(Path("/c"), Path("/s"), Path("/t")).kind("prod")

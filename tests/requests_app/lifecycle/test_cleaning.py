@@ -41,6 +41,9 @@ from wms2.conf import conf
 from wms2.errors import FieldRefused, InvalidTransition, StaleState
 
 pytestmark = pytest.mark.django_db(transaction=True)
+HERE = "tests/requests_app/lifecycle/test_cleaning.py"
+#: For the long run.
+MORE_CALLS = pytest.mark.deep(f"{HERE}::test_a_registration_under_way_is_taken_back_after_it")
 S = RequestStatus
 WORLD = {"CLEANER_ENABLED": "true"}
 BY: dict[str, Any] = {"actor": "olga", "reason": "wrong from the start"}
@@ -202,7 +205,7 @@ def test_a_dag_that_is_being_submitted_is_found_and_removed(calls: int, world: W
 
 
 @pytest.mark.parametrize("service", ["rucio", "dbs"])
-@pytest.mark.parametrize("calls", range(6))
+@pytest.mark.parametrize("calls", [0, 3, *(pytest.param(calls, marks=MORE_CALLS) for calls in (1, 2, 4, 5))])
 def test_a_registration_under_way_is_taken_back_after_it(service: str, calls: int, world: World) -> None:
     request, job = started(world)
     for unit in ("mg_000000", "mg_000001", "mg_000002"):
@@ -293,17 +296,30 @@ POINTS = [
     spec="ADR 0085",
     afterwards="another goes on: CLEANED, and nothing comes back",
 )
+def test_killed_once_at_every_step_it_goes_on(world: World, tmp_path: Path) -> None:
+    mark = tmp_path / "killed"
+    killed_while_cleaned(world, ",".join(POINTS), mark)
+    assert set(mark.read_text().split()) == set(POINTS)
+
+
+@pytest.mark.deep(f"{HERE}::test_killed_once_at_every_step_it_goes_on")
 @pytest.mark.parametrize("point", POINTS)
-def test_killed_at_any_step_it_goes_on(point: str, world: World) -> None:
+def test_killed_at_one_step_it_goes_on(point: str, world: World) -> None:
+    killed_while_cleaned(world, point, None)
+    assert world.deaths == 1, "the point was met"
+
+
+def killed_while_cleaned(world: World, points: str, mark: Path | None) -> None:
     request, job = started(world)
     done_and_registered(world, request, job, "mg_000000")
     world.schedd.unit_done(job, "mg_000001")
     clean(request)
-    world.crash_at = point
-    for _ in range(12):
+    world.crash_at, world.crash_mark = points, str(mark or "")
+    for _ in range(12 + 2 * points.count(",")):
         world.cycle()
         world.clock.advance(361)  # longer than any lease or claim
-    assert world.deaths == 1, "the point was met"
+        if fresh(request).status == S.CLEANED:
+            break
     assert to_the_end(world, request, 20) is S.CLEANED
     assert_stays_so(world, request)
 

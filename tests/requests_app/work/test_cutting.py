@@ -48,10 +48,9 @@ from tests.support.scripted.world import World
 from wms2.errors import InvalidTransition
 from wms2.wakes import wake
 
+HERE = "tests/requests_app/work/test_cutting.py"
 #: For the long run.
-DEEP = pytest.mark.deep(
-    "tests/requests_app/work/test_cutting.py::test_whatever_is_lost_every_piece_is_in_one_valid_file_of_each_output"
-)
+DEEP = pytest.mark.deep(f"{HERE}::test_whatever_is_lost_every_piece_is_in_one_valid_file_of_each_output")
 MORE = [pytest.param(seed, marks=DEEP) for seed in [1]]
 pytestmark = pytest.mark.django_db(transaction=True)
 S = RequestStatus
@@ -287,14 +286,27 @@ POINTS = (
 
 
 @pytest.mark.parametrize("way", ["generated", "lumis"])
-@pytest.mark.parametrize("point", POINTS)
-def test_killed_between_any_two_steps_of_a_removal_its_work_is_given_back_once(
-    world: World, merges: Merges, way: str, point: str
+def test_killed_once_at_every_step_of_a_removal_its_work_is_given_back_once(
+    world: World, merges: Merges, way: str, tmp_path: Path
 ) -> None:
+    mark = tmp_path / "killed"
+    killed_while_removed(world, way, ",".join(POINTS), mark)
+    assert set(mark.read_text().split()) == set(POINTS)
+
+
+@pytest.mark.deep(f"{HERE}::test_killed_once_at_every_step_of_a_removal_its_work_is_given_back_once")
+@pytest.mark.parametrize("way", ["generated", "lumis"])
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_at_one_step_of_a_removal_its_work_is_given_back_once(world: World, merges: Merges, way: str, point: str) -> None:
+    killed_while_removed(world, way, point, None)
+    assert world.deaths == 1
+
+
+def killed_while_removed(world: World, way: str, points: str, mark: Path | None) -> None:
     request = waiting(completed(world, world.request(document(world, way, 1))))
-    before, world.crash_at = account(request), point
+    before, world.crash_at, world.crash_mark = account(request), points, str(mark or "")
     case_remove(case=case(valid(request)[0]), **BY)
-    for _ in range(8):
+    for _ in range(8 + points.count(",")):
         world.effects()
         left = settle(world, request)
         cut, asked = account(request) != before, Effect.objects.filter(kind=EffectKind.FILES_INVALIDATE, request=request)
@@ -302,7 +314,7 @@ def test_killed_between_any_two_steps_of_a_removal_its_work_is_given_back_once(
         if left == 0:
             break
         world.clock.advance(600)
-    assert (left, world.deaths) == (0, 1)
+    assert left == 0
     assert settle(world, request) == 0
     assert_whole(world, again(world, request))
 

@@ -107,6 +107,7 @@ class World:
         self.cycles = 0
         self.late = 0  # calls that a claim's expiry allows to be made again
         self.crash_at = ""
+        self.crash_mark = ""  # a file; where it is set, each point of ``crash_at`` kills once
         self.schedd = ScriptedSchedd(Script("htcondor", refuses=frozenset({"submit_dag", "remove", "remove_all"})), INSTANCE)
         self.dbs = ScriptedDbs(Script("dbs"), self.sources)
         self.rucio = ScriptedRucio(Script("rucio"), self.sources)
@@ -121,7 +122,7 @@ class World:
         patch.setattr(watching, "side_by_side", lambda questions, meanwhile: ((key, ask()) for key, ask in questions.items()))
         patch.setattr(watching, "schedds_to_watch", lambda: list(Schedd.objects.filter(dags__isnull=False).distinct()))
         patch.setattr(wms2.nudge, "_send", lambda name, args: self.nudges.append((name, args)))
-        patch.setattr(wms2.crash, "os", SimpleNamespace(environ=_CrashAt(self), getpid=os.getpid, kill=_die))
+        patch.setattr(wms2.crash, "os", SimpleNamespace(environ=_CrashAt(self), getpid=os.getpid, kill=_die, fsync=os.fsync))
         patch.setattr(writer, "sync_directory", lambda path: None)  # power cuts of the disk are not scripted, and it is slow
         patch.setattr(evaluator.log, "exception", self._remember, raising=False)
 
@@ -175,7 +176,8 @@ class World:
             yield
         except PowerCut:
             self.deaths += 1
-            self.crash_at = ""
+            if not self.crash_mark:
+                self.crash_at = ""
 
     def evaluate(self, request: Request, *, steps: int = evaluator.MAX_STEPS) -> None:
         """The task ``evaluate_request``, and a poll that has it go on where it is admitted; with fewer ``steps`` its process ends
@@ -298,7 +300,7 @@ class _CrashAt(dict[str, str]):
         self._world = world
 
     def get(self, name: str, default: Any = None) -> Any:
-        return self._world.crash_at if name == "WMS2_CRASH_AT" else default
+        return {"WMS2_CRASH_AT": self._world.crash_at, "WMS2_CRASH_MARK": self._world.crash_mark}.get(name, default)
 
 
 def _die(pid: int, number: int) -> None:
