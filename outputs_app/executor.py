@@ -202,6 +202,11 @@ def _renew(effect: Effect) -> bool:
     return still_claimed(effect).update(claim_expires_at=lease_end()) == 1
 
 
+def _kept(effect: Effect) -> AbstractContextManager[None]:
+    life_seconds, until = conf().effect_lease_seconds, effect.claim_expires_at
+    return kept_alive(lambda: _renew(effect), life_seconds=life_seconds, expires_at=until, effect=effect.key)
+
+
 def _slot(effect: Effect) -> AbstractContextManager[None]:
     """DBS is told of so many blocks at once, over all workers."""
     return resource(REGISTRATION, 1, effect.key) if effect.kind == EffectKind.DBS_BLOCK else nullcontext()
@@ -210,7 +215,7 @@ def _slot(effect: Effect) -> AbstractContextManager[None]:
 def _run(effect: Effect) -> None:
     handler = HANDLERS[effect.kind]
     try:
-        with kept_alive(lambda: _renew(effect), life_seconds=conf().effect_lease_seconds, effect=effect.key), _slot(effect):
+        with _kept(effect), _slot(effect):
             result = handler.call(effect)
     except TurnOver:
         _record_portion(effect)

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import structlog
@@ -182,6 +182,7 @@ class Evaluation:
 class _Held:
     """A lease that was taken, and the evaluation under it once that has begun; ``judged`` when that has come to its end."""
 
+    expires_at: datetime
     pk: uuid.UUID
     epoch: int
     swept: bool
@@ -235,28 +236,26 @@ def evaluations_due() -> tuple[int, datetime | None]:
 @contextmanager
 def _each(taken: Sequence[_Held]) -> Iterator[Iterator[Evaluation]]:
     """One evaluation after the other; only the lease of the present one is kept alive."""
-    current: list[_Held] = []
     requests = _requests().in_bulk([held.pk for held in taken]) if taken else {}
     began, limits = time.monotonic(), cache(limits_now)
 
-    def each() -> Iterator[Evaluation]:
+    def each() -> Generator[Evaluation]:
         for held in taken:
             if time.monotonic() - began > TURN_SECONDS:
                 return
             request = requests[held.pk]
             told = {"dag_id": str(request.live_dag or ""), "stuck": request.stuck, "limits": limits}
             held.evaluation = Evaluation(request, held.epoch, swept=held.swept, unexplained=held.unexplained, **told)
-            current[:] = [held]
-            yield held.evaluation
-            current.clear()
+            with kept_alive(partial(_renew, held), life_seconds=conf().lease_seconds, expires_at=held.expires_at):
+                yield held.evaluation
             held.judged = True
 
     if not taken:
         yield each()
         return
     try:
-        with kept_alive(lambda: _renew(list(current)), life_seconds=_life_seconds(len(taken))):
-            yield each()
+        with closing(each()) as evaluations:
+            yield evaluations
     finally:
         _give_back(taken)
 
@@ -281,7 +280,7 @@ def _take(pks: Sequence[uuid.UUID], owner: str) -> list[_Held]:
         now = clock.now()
         until = now + timedelta(seconds=_life_seconds(len(pks)))
         cursor.execute(_TAKE, {"ids": list(pks), "now": now, "owner": owner, "until": until})
-        taken = {row[0]: _Held(*row) for row in cursor.fetchall()}
+        taken = {row[0]: _Held(until, *row) for row in cursor.fetchall()}
         # what comes after this statement has the request looked at once more
         cursor.execute("DELETE FROM wakes WHERE request_id = ANY(%s) RETURNING request_id, at", [list(taken)])
         for pk, at in cursor.fetchall():
@@ -311,10 +310,10 @@ def _give_back(taken: Sequence[_Held]) -> None:
         log.warning("leases not given back, they will expire", leases=len(taken), error=str(error).splitlines()[0])
 
 
-def _renew(current: Sequence[_Held]) -> bool:
+def _renew(held: _Held) -> bool:
     until = clock.now() + timedelta(seconds=conf().lease_seconds)
-    rows = [EvaluationLease.objects.filter(pk=held.pk, epoch=held.epoch) for held in current]
-    return all(row.update(expires_at=until, due_at=until) for row in rows)
+    row = EvaluationLease.objects.filter(pk=held.pk, epoch=held.epoch, expires_at__gte=clock.in_sql())
+    return row.update(expires_at=until, due_at=until) == 1
 
 
 def evaluations_give_back(processes: Sequence[str]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextvars import copy_context
 from typing import TypeVar
 
 K = TypeVar("K")
@@ -12,7 +13,8 @@ _PAUSE_SECONDS = 2.0
 
 
 def side_by_side(questions: Mapping[K, Callable[[], R]], meanwhile: Callable[[], None]) -> Iterator[tuple[K, R]]:
-    """The answers as they come, each with its key. A question has a thread and its own time limit, and touches no database.
+    """The answers as they come, each with its key. A question has a thread and its own time limit, and touches no database; it
+    works under the leases of the thread that asks.
 
     Args:
         meanwhile: called every few seconds while nobody answers; what it raises ends the waiting.
@@ -21,7 +23,7 @@ def side_by_side(questions: Mapping[K, Callable[[], R]], meanwhile: Callable[[],
         return
     threads = ThreadPoolExecutor(max_workers=len(questions))
     try:
-        pending = {threads.submit(ask): key for key, ask in questions.items()}
+        pending = {threads.submit(copy_context().run, ask): key for key, ask in questions.items()}
         while pending:
             done, _ = wait(pending, timeout=_PAUSE_SECONDS, return_when=FIRST_COMPLETED)
             if not done:

@@ -25,15 +25,15 @@ from sites_app.bans import AUTOMATIC
 from sites_app.models import Onboarding, OnboardingState, PoolSite, Schedd, SiteStatus
 from sites_app.schedds import adapter
 from wms2 import clock
-from wms2.adapters import factory
+from wms2.adapters import caller, factory
+from wms2.adapters.caller import HeldLease, working_under
 from wms2.adapters.htcondor import HtcondorAdapter
 from wms2.adapters.htcondor_ads import LIMITS
-from wms2.adapters.htcondor_process import since_boot
 from wms2.adapters.types import FoundDag, ScheddFacts
 from wms2.audit import audit, audited
 from wms2.conf import conf
 from wms2.crash import crash_point
-from wms2.errors import InvalidTransition, ServiceError, ServiceRejected, Wms2Error
+from wms2.errors import InvalidTransition, LeaseLost, ServiceError, ServiceRejected, Wms2Error
 from wms2.nudge import TEND_ONBOARDINGS, nudge
 
 log = structlog.get_logger(__name__)
@@ -71,7 +71,7 @@ def onboardings_tend() -> None:
                 _check(row)
             if row.state == S.CANARY:
                 _follow(row)
-        except (ServiceError, OSError) as error:
+        except (ServiceError, LeaseLost, OSError) as error:
             log.warning("schedd not checked, next time again", schedd=row.schedd.name, error=str(error))
             if _over(row):
                 _end(row, f"its schedd was silent at the end ({error}); look there for DAG {row.pk}")
@@ -204,17 +204,21 @@ def _submit(condor: HtcondorAdapter, row: Onboarding) -> None:
     files = canary_files(str(row.pk), settings.instance, sites, held_seconds=held_seconds, accounting=accounting())
     for name, text in files.items():
         (place / name).write_text(text)
-    begun = since_boot()  # before the intent: who is paused in between has no time left to submit
+    begun = caller.since_boot()  # before the intent: who is paused in between has no time left to submit
     mine = Onboarding.objects.filter(pk=row.pk, state=S.CANARY, intent_at=None)
     if mine.update(intent_at=clock.now(), directory=str(place)) != 1:
         return  # somebody else submits it
     crash_point("canary.claimed")
     stamps = {"WMS2_Instance": settings.instance, "WMS2_DagID": str(row.pk), "WMS2_Canary": row.schedd.name}
     try:
-        cluster = condor.submit_dag(place, OUTER, stamps, 0, begun)
+        with working_under(HeldLease(begun + settings.submit_timeout_seconds)):
+            cluster = condor.submit_dag(place, OUTER, stamps, 0, begun)
     except ServiceRejected as error:
         _end(row, str(error))
         return
+    except LeaseLost:  # nothing was sent
+        Onboarding.objects.filter(pk=row.pk, state=S.CANARY, cluster="").update(intent_at=None)
+        raise
     crash_point("canary.called")
     Onboarding.objects.filter(pk=row.pk, state=S.CANARY).update(cluster=str(cluster))
     log.info("canary submitted", schedd=row.schedd.name, dag_id=str(row.pk), cluster=cluster)

@@ -9,9 +9,10 @@ Does not own what a job is to do, nor what becomes of its result: that is ``Work
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +33,13 @@ from dags_app.services.submit import accounting, credential_obstacle
 from sites_app.models import Onboarding, Schedd, ScheddState
 from sites_app.schedds import adapter
 from wms2 import clock
-from wms2.adapters import factory
+from wms2.adapters import caller, factory
+from wms2.adapters.caller import HeldLease, working_under
 from wms2.adapters.htcondor import HtcondorAdapter
-from wms2.adapters.htcondor_process import since_boot
 from wms2.adapters.types import HistoryAd
 from wms2.conf import conf
 from wms2.crash import crash_point
-from wms2.errors import ServiceRejected, ServiceUnavailable
+from wms2.errors import LeaseLost, ServiceRejected, ServiceUnavailable
 from wms2.metrics import SITE_JOBS_TOTAL
 
 log = structlog.get_logger(__name__)
@@ -91,7 +92,7 @@ def site_jobs_tend(*, purpose: SiteJobPurpose, work: Work) -> None:
     for job in live.select_related("schedd__pool").order_by("created_at"):
         try:
             _tend(job, work)
-        except (ServiceUnavailable, OSError) as error:
+        except (ServiceUnavailable, LeaseLost, OSError) as error:
             log.warning("site job not looked after, next time again", site=job.site, job=str(job.pk), error=str(error))
 
 
@@ -127,9 +128,6 @@ def _submit(condor: HtcondorAdapter, job: SiteJob, work: Work) -> None:
     if why := credential_obstacle():
         raise ServiceUnavailable("htcondor", "submit", f"waits for {why}", "credential")
     settings, place = conf(), Path(job.directory)
-    place.mkdir(parents=True, exist_ok=True)
-    build_payload(place / layout.PAYLOAD.rpartition("/")[2])
-    write_json(place / layout.SITE_TASK_FILE, to_json(task))
     slot = work.slot(job)
     text = credential_inc(factory.job_credential()) + site_job_submit(
         job.site,
@@ -137,20 +135,35 @@ def _submit(condor: HtcondorAdapter, job: SiteJob, work: Work) -> None:
         held_seconds=settings.job_held_seconds,
         accounting=accounting(),
     )
-    begun = since_boot()  # before the intent: who is paused in between has no time left to submit
+    begun, now = caller.since_boot(), clock.now()  # before the intent: who is paused in between has no time left to submit
     prepared = SiteJob.objects.filter(pk=job.pk, state=S.PREPARED, intent_at__isnull=True)
-    if prepared.update(intent_at=clock.now()) != 1:
+    if prepared.update(intent_at=now) != 1:
         return  # somebody else submits it
     crash_point("site_job.claimed")
+    with _intent_closed_after(OSError, job, now):  # not before: another process may have submitted it, and its job reads this
+        place.mkdir(parents=True, exist_ok=True)
+        build_payload(place / layout.PAYLOAD.rpartition("/")[2])
+        write_json(place / layout.SITE_TASK_FILE, to_json(task))
     stamps = {"WMS2_Instance": settings.instance, "WMS2_DagID": str(job.pk), "WMS2_SiteJob": job.purpose}
     try:
-        cluster = condor.submit_job(place, text, stamps, begun)
+        with working_under(HeldLease(begun + settings.submit_timeout_seconds)), _intent_closed_after(LeaseLost, job, now):
+            cluster = condor.submit_job(place, text, stamps, begun)
     except ServiceRejected as error:
         _end(job, work, S.FAILED, None, str(error))
         return
     crash_point("site_job.called")
     SiteJob.objects.filter(pk=job.pk, state=S.PREPARED).update(state=S.SUBMITTED, cluster=str(cluster))
     log.info("site job submitted", site=job.site, job=str(job.pk), purpose=job.purpose, cluster=cluster, items=job.items)
+
+
+@contextmanager
+def _intent_closed_after(error: type[Exception], job: SiteJob, intent_at: datetime) -> Iterator[None]:
+    """After an error that says that nothing was sent, the job is submitted anew the next time."""
+    try:
+        yield
+    except error:
+        SiteJob.objects.filter(pk=job.pk, state=S.PREPARED, intent_at=intent_at).update(intent_at=None)
+        raise
 
 
 def proved_absent(row: SiteJob | Onboarding) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -19,6 +19,8 @@ from django.db import DatabaseError, OperationalError, connection, transaction
 
 from requests_app.models import LEADER_LEASE, Lease
 from wms2 import clock
+from wms2.adapters import caller
+from wms2.adapters.caller import HeldLease, working_under
 from wms2.audit import audit
 from wms2.conf import conf
 from wms2.errors import LeaseLost
@@ -39,6 +41,7 @@ class Leadership:
 
     process: str
     epoch: int
+    lease: HeldLease = field(compare=False, repr=False)
 
     @contextmanager
     def fenced(self) -> Iterator[None]:
@@ -47,9 +50,11 @@ class Leadership:
         Raises:
             LeaseLost: somebody else leads by now; stop writing.
         """
+        asked = caller.since_boot()
         with transaction.atomic():
             self._keep()
             yield
+        self.lease.renewed(asked + lease_life().total_seconds())
 
     def renew(self, **data: Any) -> None:
         """Keep the lease; ``data`` is told with it.
@@ -79,19 +84,25 @@ def lease_life() -> timedelta:
 def leading() -> Iterator[Leadership | None]:
     """Lead for the length of the block, or yield None: another process is at it, or another node holds the lease.
 
+    Nothing outside is called once the lease's life has passed since it was renewed last: whoever hangs or is cut off from the
+    database leads no more, whatever the row says.
+
     Raises:
         django.db.OperationalError: the database does not answer.
     """
     leadership = _take() or (_take() if _end_whoever_holds_the_row() else None)
+    if leadership is None:
+        yield None
+        return
     try:
-        yield leadership
+        with working_under(leadership.lease):
+            yield leadership
     finally:
-        if leadership is not None:
-            _give_back(leadership)
+        _give_back(leadership)
 
 
 def _take() -> Leadership | None:
-    node, process = node_name(), process_name()
+    node, process, asked = node_name(), process_name(), caller.since_boot()
     Lease.objects.get_or_create(name=LEADER_LEASE)
     try:
         with transaction.atomic():
@@ -115,7 +126,7 @@ def _take() -> Leadership | None:
         return None  # somebody takes or renews it at this moment, or was paused while doing so
     if replaced is not None:
         _end_session(*replaced)
-    return Leadership(process=process, epoch=row.epoch)
+    return Leadership(process=process, epoch=row.epoch, lease=HeldLease(asked + lease_life().total_seconds()))
 
 
 def _is_free(row: Lease, node: str, now: datetime) -> bool:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
+import pytest
 from django.utils import timezone
 
+from wms2.adapters import caller
 from wms2.circuits import FAILURES, CircuitBreaker, circuits
 from wms2.errors import ServiceRejected, ServiceUnavailable
 
@@ -32,6 +35,13 @@ class Script:
         if isinstance(outcome, BaseException):
             raise outcome
         return outcome
+
+
+def stopping(patch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Has this process stopped for so many seconds, by its host's own clock."""
+    since_boot, stopped = caller.since_boot, [0.0]
+    patch.setattr(caller, "since_boot", lambda: since_boot() + sum(stopped))
+    return stopped.append
 
 
 def overdue() -> datetime:

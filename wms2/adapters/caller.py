@@ -1,4 +1,5 @@
-"""How every outside service is called: timed into the metrics, through its circuit, repeated while it does not answer.
+"""How every outside service is called: timed into the metrics, through its circuit, repeated while it does not answer, and not at
+all once a lease under which the caller works is lost.
 
 Not here: when calling stops altogether (``wms2.circuits``), retries over hours, which are rows (``Effect.next_attempt_at``,
 ``Request.next_attempt_at``), and what a failure means (``wms2.errors``). docs/design/control.md, Retries.
@@ -23,10 +24,49 @@ T = TypeVar("T")
 #: How often a call that may be repeated is made at most.
 TRIES = 3
 _BASE_SECONDS, _CAP_SECONDS = 0.5, 30.0
-#: Of the leases under which this thread works, each set once it is lost (``wms2.heartbeat``).
+#: Of the leases under which this thread works, each set once it is lost. Threads that work for it get a copy of its context.
 LEASES_LOST: ContextVar[tuple[threading.Event, ...]] = ContextVar("leases_lost", default=())
 TIMEOUT_CODE = "timeout"
 """``ServiceError.code`` of a call that was given up after its time limit; the outcome ``timeout`` is told by it."""
+
+
+def since_boot() -> float:
+    """Seconds on a clock that all processes of this host share, that no setting of its time changes, and that goes on while
+    they or the host are stopped."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class HeldLease(threading.Event):
+    """A lease that this process has. Set once it is lost: another process was given it, its time is over by this host's own
+    clock, whatever keeps it from being renewed, or the work under it has ended (docs/design/control.md, Leases)."""
+
+    def __init__(self, ends_at: float) -> None:
+        super().__init__()
+        self._ends_at = ends_at
+
+    def is_set(self) -> bool:
+        return super().is_set() or since_boot() >= self._ends_at
+
+    def renewed(self, ends_at: float) -> None:
+        """It now lasts until then, by ``since_boot`` from before the renewal was asked for."""
+        self._ends_at = ends_at
+
+
+@contextmanager
+def working_under(lease: HeldLease) -> Iterator[None]:
+    """Inside, nothing outside is called once the lease is lost; nor afterwards, by threads that were begun inside."""
+    before = LEASES_LOST.set((*LEASES_LOST.get(), lease))
+    try:
+        yield
+    finally:
+        LEASES_LOST.reset(before)
+        lease.set()
+
+
+def _stop_if_lost() -> None:
+    """Right before each call outside. Raises LeaseLost: a lease under which this thread works is lost."""
+    if any(lost.is_set() for lost in LEASES_LOST.get()):
+        raise LeaseLost("not called: the lease has run out, or another process has it by now")
 
 
 class Caller:
@@ -38,9 +78,13 @@ class Caller:
     def call(self, operation: str, fn: Callable[[], T], tries: int = TRIES) -> T:
         """What ``fn`` returns; errors are its own, and ``CircuitOpen``. More than one of ``tries`` only if it may be repeated."""
 
+        def asked() -> T:
+            _stop_if_lost()  # the circuit was asked for meanwhile
+            return fn()
+
         def once() -> T:
             with observed(self.breaker.service, operation):
-                return self.breaker.call(fn, operation)
+                return self.breaker.call(asked, operation)
 
         return retry_call(once, tries=tries)
 
@@ -77,7 +121,7 @@ def retry_call(fn: Callable[[], T], *, tries: int = TRIES) -> T:
     second would hear the same again. Only for calls that may be made twice; a submission never is.
 
     Raises:
-        LeaseLost: what the caller works at is somebody else's by now; nothing was called.
+        LeaseLost: a lease under which the caller works is lost; nothing was called.
         Exception: what the last try raised.
     """
     for attempt in range(1, tries):
@@ -90,11 +134,6 @@ def retry_call(fn: Callable[[], T], *, tries: int = TRIES) -> T:
             pause(attempt)
     _stop_if_lost()
     return fn()
-
-
-def _stop_if_lost() -> None:
-    if any(lost.is_set() for lost in LEASES_LOST.get()):
-        raise LeaseLost("not called: somebody else has it by now")
 
 
 def pause(attempt: int) -> None:

@@ -16,14 +16,13 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
-from wms2.adapters.caller import TIMEOUT_CODE
+from wms2.adapters.caller import TIMEOUT_CODE, _stop_if_lost, since_boot
 from wms2.errors import ServiceRejected, ServiceUnavailable
 
 SERVICE = "htcondor"
@@ -46,11 +45,6 @@ class Place:
     schedd: str
     collector: str
     token_dir: str = ""
-
-
-def since_boot() -> float:
-    """Seconds on a clock that all processes of this host share, and that goes on while they or the host are stopped."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def ask(place: Place, calls: Sequence[Mapping[str, Any]], *, operation: str, limit_seconds: float) -> list[Any]:
@@ -132,6 +126,7 @@ class _Child:
         }
         whole = False
         try:
+            _stop_if_lost()
             output = self._exchange(json.dumps(question).encode() + b"\n", ends_at)
             if not output.endswith(b"\n"):
                 raise self._died(operation, limit_seconds)

@@ -23,7 +23,7 @@ from pydantic import TypeAdapter
 from requests.structures import CaseInsensitiveDict
 from urllib3.exceptions import ReadTimeoutError
 
-from wms2.adapters.caller import TIMEOUT_CODE, TRIES, Caller
+from wms2.adapters.caller import TIMEOUT_CODE, TRIES, Caller, _stop_if_lost
 from wms2.adapters.wire import parse
 from wms2.credentials import Credential, CredentialUnusable
 from wms2.errors import ConfigurationError, ServiceError, ServiceRejected, ServiceUnavailable
@@ -178,7 +178,9 @@ class HttpService:
             if token and self.base_url.startswith("https://"):  # never in the clear
                 token.require()
                 all_headers["Authorization"] = f"Bearer {token.token()}"
-            response = self._session().request(
+            session = self._session()
+            _stop_if_lost()
+            response = session.request(
                 method,
                 self.base_url + path,
                 params=None if params is None else dict(params),

@@ -22,7 +22,7 @@ from pydantic import TypeAdapter
 from rucio.client import Client
 from rucio.common.exception import RucioException
 
-from wms2.adapters.caller import TIMEOUT_CODE, Caller
+from wms2.adapters.caller import TIMEOUT_CODE, Caller, _stop_if_lost
 from wms2.adapters.wire import parse
 from wms2.credentials import Credential, CredentialUnusable
 from wms2.errors import ConfigurationError, NotFoundInService, NotNow, ServiceError, ServiceRejected, ServiceUnavailable
@@ -163,6 +163,7 @@ class _Client(Client):  # type: ignore[misc]  # rucio-clients has no types
         return path, f"{path}.expires", path, str(Path(path).parent)
 
     def _send_request(self, *args: Any, **kwargs: Any) -> Any:
+        _stop_if_lost()
         result = super()._send_request(*args, **kwargs)
         self._answer.status = result.status_code
         return result

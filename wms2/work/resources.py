@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -38,7 +39,7 @@ def resources_ensure(**_: object) -> None:
 @contextmanager
 def resource(name: str, units: int, holder: str) -> Iterator[None]:
     """Have so many units, or all there are, while the block runs. Raises NoneFree: others have them, or operators allow none;
-    nothing was waited for; LeaseLost: from the next outside call inside, once the lease is somebody else's."""
+    nothing was waited for; LeaseLost: from the next outside call inside, once the lease is lost."""
     there = Resource.objects.filter(pk=name).values_list("units", flat=True).first() or 0
     wanted = max(1, min(units, there))
     try:
@@ -46,7 +47,8 @@ def resource(name: str, units: int, holder: str) -> Iterator[None]:
     except InvalidTransition as error:
         raise NoneFree(str(error)) from error
     try:
-        with kept_alive(lambda: lease_beat(lease.token), life_seconds=_TTL_SECONDS, resource=name):
+        beat = partial(lease_beat, lease.token)
+        with kept_alive(beat, life_seconds=_TTL_SECONDS, expires_at=lease.expires_at, resource=name):
             yield
     finally:
         with suppress(DatabaseError):  # it runs out

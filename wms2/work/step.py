@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import structlog
 from celery import bootsteps
 from celery.worker import state as requests
-from django.db import DatabaseError, connections
+from django.db import connections
 
 from wms2 import clock
 from wms2.conf import conf
@@ -54,18 +56,13 @@ class Heartbeats(bootsteps.StartStopStep):  # type: ignore[misc]
 
     def _keep(self, worker: Any) -> None:
         while True:
-            try:
+            with _tried_again("heartbeat of the worker not written"):
                 self._tell(worker)
                 self._steer(worker)
-                if self._over.wait(conf().worker_heartbeat_seconds):
+            if self._over.wait(conf().worker_heartbeat_seconds):
+                with _tried_again("the worker is not taken off, it will be missed"):
                     Worker.objects.filter(name=worker.hostname).delete()
-                    return
-            except DatabaseError as error:
-                log.warning("heartbeat of the worker not written", error=str(error).partition("\n")[0])
-                if self._over.wait(conf().worker_heartbeat_seconds):
-                    return
-            finally:
-                connections["default"].close()  # a process that is forked must not find it open
+                return
 
     def _tell(self, worker: Any) -> None:
         try:
@@ -97,6 +94,18 @@ class Heartbeats(bootsteps.StartStopStep):  # type: ignore[misc]
         processes = max((number for _, number in wanted.values() if number), default=0)
         if processes and hasattr(worker.pool, "grow") and (more := processes - worker.pool.num_processes):
             consumer.call_soon(partial(_tried, partial(_resize, consumer), more))
+
+
+@contextmanager
+def _tried_again(failed: str) -> Iterator[None]:
+    """Nothing ends the thread: a worker without heartbeats counts as dead, whatever it does."""
+    try:
+        try:
+            yield
+        finally:
+            connections["default"].close()  # a process that is forked must not find it open
+    except Exception as error:
+        log.warning(failed, error=str(error).partition("\n")[0], exc_info=True)
 
 
 def _resize(consumer: Any, more: int) -> None:

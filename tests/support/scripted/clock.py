@@ -1,4 +1,6 @@
-"""A clock that tests move: the database's (``wms2.clock``) and the host's; field defaults hold on to the latter's function."""
+"""A clock that tests move: the database's (``wms2.clock``), the host's, whose function field defaults hold on to, and the one
+by which processes judge their leases.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from django.db.models import DateTimeField, Value
 from django.utils import timezone
 
 from wms2 import clock
+from wms2.adapters import caller
 
 _real_now = timezone.now
 
@@ -32,6 +35,8 @@ class Clock:
         """Let all of WMS2 use this clock."""
         patch.setattr(timezone, "now", self.now)
         patch.setattr(clock, "now", self.now)
+        since_boot = caller.since_boot
+        patch.setattr(caller, "since_boot", lambda: since_boot() + self.ahead.total_seconds())
         patch.setattr(clock, "in_sql", lambda: Value(self.now(), DateTimeField()))
         patch.setattr(clock, "in_plain_sql", lambda: f"timestamptz '{self.now().isoformat()}'")
         for model in apps.get_models():
