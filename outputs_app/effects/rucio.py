@@ -13,9 +13,10 @@ from outputs_app.states import blocks_become
 from outputs_app.turns import Turn
 from wms2 import clock
 from wms2.adapters import factory
-from wms2.adapters.rucio_types import Placed, RucioFile, RuleState
+from wms2.adapters.rucio_types import Placed, RucioFile, RuleInfo, RuleState
 from wms2.conf import conf
 from wms2.errors import AwaitsPerson
+from wms2.words import counted
 
 #: Rules that are deleted between two records of what is done.
 _PORTION = 50
@@ -108,7 +109,7 @@ def _rucio_disk(effect: Effect) -> Result:
 @handles(EffectKind.RUCIO_SOURCE_BLOCK)
 def _rucio_source_block(effect: Effect) -> Result:
     """One rule for a block whose files all lie at its origin, in place of theirs. Only where Rucio counts every file there, or
-    it would copy them; and theirs go only when it is OK over all of them. Else both stay: that protects as well."""
+    it would copy them; and theirs go only when it is OK and keeps each of them. Else both stay: that protects as well."""
     block, rucio = block_of(effect), factory.rucio()
     name, rse, files = block.dbs_block_name, block.origin_rse, block.files.filter(validity=Validity.VALID).order_by("id")
     if not block.source_rule_id and not rucio.block_locations([name])[name].get(rse):
@@ -116,8 +117,10 @@ def _rucio_source_block(effect: Effect) -> Result:
     rule_id = block.source_rule_id or rucio.block_rule(name, rse, rule_comment(effect), conf().rule_activity)
     ProcessingBlock.objects.filter(pk=block.pk).update(source_rule_id=rule_id)  # before any other is deleted
     rule = rucio.rule(rule_id)
-    if rule.state is not RuleState.OK or rule.locks_ok != files.count() or rule.expires_at is not None:
-        return {"kept": f"rule {rule_id} is {rule.state} over {rule.locks_ok} files"}
+    if rule.state is not RuleState.OK or rule.expires_at is not None:
+        return {"kept": f"rule {rule_id} is {rule.state}, its end {rule.expires_at}"}
+    if missing := _not_kept(block, rule):
+        return {"kept": f"rule {rule_id} does not keep {missing}"}
     return {"deleted": _delete_file_rules(effect, files)}
 
 
@@ -135,18 +138,23 @@ def _rucio_unprotect(effect: Effect) -> Result:
     block, rucio = block_of(effect), factory.rucio()
     keeps = block.tape_rule_id or block.dataset.disk_rule_id
     if keeps:
-        rule, wanted = rucio.rule(keeps), block.files.filter(validity=Validity.VALID).count()
+        rule = rucio.rule(keeps)
         ends = rule.expires_at is not None and (block.tape_rule_id or rule.expires_at < clock.now() + _DYING)
         if rule.state is not RuleState.OK or ends:
             told = f"ends at {rule.expires_at:%F %T}" if ends else f"is {rule.state}"
             raise AwaitsPerson("rucio", "unprotect", f"rule {keeps} {told}, so the source rules stay", rule.state)
-        # it is OK over what Rucio has in the block, which may have lost some; the container's has files of other blocks too
-        kept = rule.locks_ok if block.tape_rule_id else rucio.files_kept(block.dbs_block_name, keeps)
-        if kept < wanted:
-            text = f"rule {keeps} has {kept} of {wanted} files, so the source rules stay"
+        if missing := _not_kept(block, rule):
+            text = f"rule {keeps} does not keep {missing}, so the source rules stay"
             raise AwaitsPerson("rucio", "unprotect", text, rule.state)
     deleted = _delete_file_rules(effect, block.files.order_by("id"))
     return {"deleted": deleted + (rucio.delete_rule(block.source_rule_id) if block.source_rule_id else 0)}
+
+
+def _not_kept(block: ProcessingBlock, rule: RuleInfo) -> str:
+    """Valid files of the block that the rule, OK or not, has no lock for, in words; empty if it keeps each."""
+    wanted = set(block.files.filter(validity=Validity.VALID).values_list("lfn", flat=True))
+    missing = wanted - factory.rucio().files_kept(block.dbs_block_name, rule)
+    return f"{len(missing)} of {counted(len(wanted), 'valid file')}, first {min(missing)}" if missing else ""
 
 
 def _delete_file_rules(effect: Effect, files: QuerySet[OutputFile]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from types import SimpleNamespace
 
@@ -115,31 +116,89 @@ def test_where_no_tape_rule_is_wanted_they_end_after_days_or_never(rucio, monkey
     assert rucio.asked == []
 
 
-@pytest.mark.parametrize(("locks", "valid", "ends"), [(3, 3, True), (2, 3, False), (2, 2, True)])
-def test_they_stay_while_the_tape_rule_has_not_every_valid_file(rucio, monkeypatch, locks, valid, ends) -> None:
-    """A rule is OK as soon as all that Rucio has in its block is there: less than ours, if files were lost from the block."""
-    block = new_block(units=3, done=3, status=BlockStatus.ARCHIVED, tape_rule_id="tape", sealed_at=NOW())
+class RuleOfNames:
+    """A Rucio with one rule, OK, which keeps the files of these names; what is deleted there is written down."""
+
+    def __init__(self, kept: set[str], **rule: object) -> None:
+        self.kept, self.deleted = kept, list[str]()
+        self.told = SimpleNamespace(state=RuleState.OK, locks_ok=len(kept), expires_at=None, **rule)
+
+    def rule(self, _: str) -> SimpleNamespace:
+        return self.told
+
+    def files_kept(self, block: str, rule: SimpleNamespace) -> set[str]:
+        assert rule is self.told
+        return self.kept
+
+    def block_locations(self, blocks: list[str]) -> dict[str, dict[str, bool]]:
+        return {block: {"T1_US_FNAL_Disk": True} for block in blocks}
+
+    def block_rule(self, *_: str) -> str:
+        return "source"
+
+    def delete_rule(self, rule_id: str) -> bool:
+        self.deleted.append(rule_id)
+        return True
+
+
+def new_effect(block: ProcessingBlock, kind: EffectKind) -> Effect:
+    return Effect.objects.create(
+        request=block.workflow.request, block=block, kind=kind, key="end", state=EffectState.CLAIMED, claim_epoch=1,
+        claim_expires_at=NOW() + timedelta(minutes=5), claimed_by="test",
+    )  # fmt: skip
+
+
+def protected(valid: Sequence[bool]) -> tuple[ProcessingBlock, list[str]]:
+    """An archived block with such files, each under a rule of its own, and their LFNs."""
+    block = new_block(units=len(valid), done=len(valid), status=BlockStatus.ARCHIVED, tape_rule_id="tape", sealed_at=NOW())
+    ProcessingBlock.objects.filter(pk=block.pk).update(origin_rse="T1_US_FNAL_Disk")
     files = list(block.files.order_by("id"))
-    assert len(files) == 3
-    for file in files[valid:]:
-        type(file).objects.filter(pk=file.pk).update(validity=Validity.INVALID)
-    block.files.update(rule_id="")  # what deletes them is tried with the real Rucio
-    rule = SimpleNamespace(state=RuleState.OK, locks_ok=locks, expires_at=None)
-    fake = SimpleNamespace(rule=lambda _: rule, delete_rule=lambda _: True)
-    monkeypatch.setattr(factory, "rucio", lambda: fake)
-    effect = Effect.objects.create(request=block.workflow.request, block=block, kind=EffectKind.RUCIO_UNPROTECT, key="end")
-    if ends:
-        HANDLERS[EffectKind.RUCIO_UNPROTECT].call(effect)
+    for number, (file, is_valid) in enumerate(zip(files, valid, strict=True)):
+        file.rule_id, file.validity = f"rule{number}", Validity.VALID if is_valid else Validity.INVALID
+        file.save()
+    block.refresh_from_db()
+    return block, [file.lfn for file in files]
+
+
+@pytest.mark.parametrize(
+    ("valid", "on_tape", "missing"),
+    [
+        ((True, True, True), (0, 1, 2), None),
+        ((True, True, True), (0, 1), 2),
+        ((True, True, False), (0, 1), None),
+        ((False, True, True), (0, 1), 2),  # as many as are valid, but others
+        ((True, True, True), (0, 1, 7, 8), 2),  # more than are ours
+        ((True, True, True), (), 0),
+    ],
+)
+@pytest.mark.parametrize("kind", [EffectKind.RUCIO_UNPROTECT, EffectKind.RUCIO_SOURCE_BLOCK])
+def test_no_file_rule_ends_while_a_valid_file_is_not_kept_by_name(monkeypatch, kind, valid, on_tape, missing) -> None:
+    """A rule is OK as soon as all that Rucio has in its block is there: that block may have lost files, and have others."""
+    block, lfns = protected(valid)
+    rucio = RuleOfNames({lfns[each] if each < len(lfns) else f"/store/strange{each}.root" for each in on_tape})
+    monkeypatch.setattr(factory, "rucio", lambda: rucio)
+    effect = new_effect(block, kind)
+    if missing is None:
+        HANDLERS[kind].call(effect)
+        wanted = {f"rule{number}" for number, is_valid in enumerate(valid) if is_valid}
+        assert set(rucio.deleted) >= wanted
+        return
+    if kind == EffectKind.RUCIO_UNPROTECT:
+        with pytest.raises(AwaitsPerson, match="does not keep") as waits:
+            HANDLERS[kind].call(effect)
+        why = str(waits.value)
     else:
-        with pytest.raises(AwaitsPerson, match="2 of 3 files"):
-            HANDLERS[EffectKind.RUCIO_UNPROTECT].call(effect)
+        why = HANDLERS[kind].call(effect)["kept"]
+    assert lfns[missing] in why
+    assert rucio.deleted == []
+    assert [file.rule_id for file in block.files.order_by("id")] == [f"rule{number}" for number in range(len(valid))]
 
 
 @pytest.mark.parametrize(
     ("ends_in", "kept", "why"),
     [
         (timedelta(minutes=59), 2, "ends at"),
-        (None, 1, "1 of 2 files"),
+        (None, 1, "does not keep 1 of 2 valid files"),
         (None, 2, ""),
         (timedelta(days=20), 2, ""),
     ],
@@ -150,11 +209,10 @@ def test_on_disk_alone_they_end_by_what_that_rule_keeps_of_the_block(monkeypatch
     block.files.update(rule_id="")
     type(block.dataset).objects.update(disk_rule_id="disk")
     block.refresh_from_db()
-    rule = SimpleNamespace(state=RuleState.OK, locks_ok=400, expires_at=ends_in and NOW() + ends_in)
-    told = {(block.dbs_block_name, "disk"): kept}
-    fake = SimpleNamespace(rule=lambda _: rule, files_kept=lambda *of: told[of])
-    monkeypatch.setattr(factory, "rucio", lambda: fake)
-    effect = Effect.objects.create(request=block.workflow.request, block=block, kind=EffectKind.RUCIO_UNPROTECT, key="end")
+    rucio = RuleOfNames({file.lfn for file in block.files.order_by("id")[:kept]} | {"/store/of_another_block.root"})
+    rucio.told.expires_at = ends_in and NOW() + ends_in
+    monkeypatch.setattr(factory, "rucio", lambda: rucio)
+    effect = new_effect(block, EffectKind.RUCIO_UNPROTECT)
     if why:
         with pytest.raises(AwaitsPerson, match=why):
             HANDLERS[EffectKind.RUCIO_UNPROTECT].call(effect)

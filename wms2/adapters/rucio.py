@@ -35,10 +35,12 @@ from wms2.adapters.rucio_types import (
     HeldBlock,
     HeldFile,
     RucioFile,
+    RuleInfo,
 )
 from wms2.errors import NotFoundInService, ServiceRejected, ServiceUnavailable
 
 AVAILABLE = "AVAILABLE"
+_LOCK_OK = "OK"
 _FILES_PER_CALL = 500  # Rucio's schema allows 1,000; a server on SQLite fails with as many
 _RACES = 3
 _WEIGHT = "dm_weight"
@@ -206,11 +208,20 @@ class RucioAdapter(RucioRules):
         )
         return {row.rse: bool(row.length) and row.available_length == row.length for row in rows}
 
-    def files_kept(self, block: str, rule_id: str) -> int:
-        """Files that a rule on the block, or on its container, keeps in it: all that Rucio has there, or none before each is."""
-        locks = self._session.rows(LOCKS, "files_kept", lambda client: client.get_dataset_locks(self.scope, block))
-        states = {lock.state for lock in locks if lock.rule_id == rule_id}
-        return len(self._content("files_kept", block)) if states == {"OK"} else 0
+    def files_kept(self, block: str, rule: RuleInfo) -> set[str]:
+        """LFNs of the block's files that a rule on it, or on its container, keeps. Names, never numbers: a rule is OK over what
+        Rucio has in the block, which may have lost files, and have others.
+
+        A container's rule may have 100,000 locks: what it keeps of one block are the available copies where its lock is OK.
+        """
+        operation = "files_kept"
+        if rule.did_type == "DATASET":
+            rows = self._session.rows(LOCKS, operation, lambda client: client.list_replica_locks(rule.rule_id))
+            return {lock.name for lock in rows if lock.state == _LOCK_OK}
+        locks = self._session.rows(LOCKS, operation, lambda client: client.get_dataset_locks(self.scope, block))
+        rses = {lock.rse for lock in locks if lock.rule_id == rule.rule_id and lock.state == _LOCK_OK}
+        copies = self._replicas([block], operation) if rses else []
+        return {row.name for row in copies if any(row.states.get(rse) == AVAILABLE for rse in rses)}
 
     def file_replicas(self, lfns: Sequence[str]) -> dict[str, list[str]]:
         """RSEs that hold an available copy of each file, sorted; an unknown file has an empty list."""

@@ -123,8 +123,10 @@ class FileReplicaRow(Wire):
 
 
 class LockRow(Wire):
-    """What a rule keeps of a block at one RSE."""
+    """What a rule keeps at one RSE: a file, or a block."""
 
+    name: str
+    rse: str
     rule_id: str
     state: str
 

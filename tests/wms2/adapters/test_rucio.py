@@ -300,21 +300,36 @@ def test_a_block_gets_one_tape_rule_that_is_ok_when_its_files_arrived(rucio: Ruc
     assert rucio.block_locations([block]) == {block: {FNAL: True, KIT_TAPE: True}}
 
 
+def test_what_a_rule_on_a_block_keeps_is_told_by_name(rucio: RucioAdapter, client: Any, names: Names) -> None:
+    """A file that was taken out of the block is not kept any more, whatever its rule counts; one on its way is not kept yet."""
+    files = names.files(3)
+    block = block_of(rucio, names, FNAL, files[:2])
+    rule = rucio.rule(rucio.tape_rule(block, KIT_TAPE, "w"))
+    assert rucio.files_kept(block, rule) == set(), "none has arrived"
+    settle(client, rule_ids=[rule.rule_id])
+    assert rucio.files_kept(block, rule) == {file.lfn for file in files[:2]}
+    elsewhere = names.block()
+    rucio.ensure_block(names.dataset, elsewhere)
+    rucio.register_files(FNAL, elsewhere, files[2:])
+    assert files[2].lfn not in rucio.files_kept(block, rule)
+
+
 def test_what_a_containers_rule_keeps_of_each_block_is_known_once_it_is_there(
     rucio: RucioAdapter, client: Any, names: Names
 ) -> None:
-    block, placed = block_of(rucio, names, FNAL, names.files(2)), Placed(CERN, 1, None, "Production Output")
+    files = names.files(2)
+    block, placed = block_of(rucio, names, FNAL, files), Placed(CERN, 1, None, "Production Output")
     container = block.partition("#")[0]
     rule_id = rucio.disk_rule(container, placed, "w")
-    assert rucio.files_kept(block, rule_id) == 0
+    assert rucio.files_kept(block, rucio.rule(rule_id)) == set()
     assert settle(client, CERN, [rule_id]).files == 2
-    assert rucio.files_kept(block, rule_id) == 2
+    assert rucio.files_kept(block, rucio.rule(rule_id)) == {file.lfn for file in files}
     later = f"{container}#later"
     rucio.ensure_block(container, later)
     rucio.register_files(FNAL, later, names.files(1))
     rucio.close_block(later)
-    assert (rucio.rule(rule_id).locks_ok, rucio.files_kept(later, rule_id)) == (2, 0), "the rule has not come to it yet"
-    assert rucio.files_kept(block, UNKNOWN_RULE) == 0
+    rule = rucio.rule(rule_id)
+    assert (rule.locks_ok, rucio.files_kept(later, rule)) == (2, set()), "the rule has not come to it yet"
 
 
 def test_a_deleted_tape_rule_is_revived_and_locked_again(rucio: RucioAdapter, names: Names) -> None:
