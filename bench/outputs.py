@@ -64,9 +64,10 @@ class Services:
         self.calls["rules_with_comment"] += 1
         return [SimpleNamespace(rule_id=rule, name=name, expires_at="soon") for rule, name in self.rules.items()]
 
-    def register_block(self, block: Any) -> None:
+    def register_block(self, block: Any) -> tuple[str, ...]:
         self.calls["register_block"] += 1
         self.blocks[block.block_name] = [file.lfn for file in block.files]
+        return ()
 
     def block_files(self, name: str) -> list[Any]:
         self.calls["block_files"] += 1

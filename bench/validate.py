@@ -22,9 +22,9 @@ class Catalogues(Services):
         self.registered: dict[str, Any] = {}
         self.outputs = Outputs(self)
 
-    def register_block(self, block: Any) -> None:
-        super().register_block(block)
+    def register_block(self, block: Any) -> tuple[str, ...]:
         self.registered[block.block_name] = block
+        return super().register_block(block)
 
     def rules_with_comment(self, comment: str) -> list[Any]:
         from wms2.adapters.rucio_types import RuleState

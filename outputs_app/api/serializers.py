@@ -85,6 +85,7 @@ class BlockSerializer(BlockListSerializer):
             "completed_work_units",
             "source_rule_ids",
             "failure_context",
+            "warnings",
             "validation",
         )
 

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+import structlog
+from django.db.models.expressions import RawSQL
+
 from outputs_app.effects.handler import Result, block_of, dataset_of, handles, record_of
 from outputs_app.models import DatasetState, Effect, EffectKind, OutputDataset, ProcessingBlock
 from wms2 import clock
 from wms2.adapters import factory
 from wms2.adapters.types import BlockSpec, DatasetSpec, DbsFile, OutputConfig
 
+log = structlog.get_logger(__name__)
+
 
 def _record_block(effect: Effect, result: Result) -> None:
     ProcessingBlock.objects.filter(pk=block_of(effect).pk).update(
-        dbs_block_open=True, dbs_block_closed=True, updated_at=clock.now()
+        dbs_block_open=True, dbs_block_closed=True, warnings=result["warnings"], updated_at=clock.now()
     )
 
 
@@ -40,6 +47,7 @@ def _dbs_block(effect: Effect) -> Result:
             },
             parents=() if record.parents else tuple(row.parents),
             output_config=config,
+            is_valid=row.is_valid,
         )
         for row in rows
     )
@@ -56,8 +64,20 @@ def _dbs_block(effect: Effect) -> Result:
     dbs = factory.dbs()
     if _taken_back(block.dataset):
         dbs.turn_dataset(record.name, "INVALID", "PRODUCTION")
-    dbs.register_block(BlockSpec(block.dbs_block_name, block.origin_rse, spec, files, parents))
-    return {"block": block.dbs_block_name, "files": len(files), "origin": block.origin_rse}
+    warnings = dbs.register_block(BlockSpec(block.dbs_block_name, block.origin_rse, spec, files, parents))
+    if taken_back := [row.lfn for row in rows if not row.is_valid]:
+        dbs.invalidate_files(taken_back)  # all files of a new block are valid there
+    if warnings:
+        _warn(effect, warnings)
+    return {"block": block.dbs_block_name, "files": len(files), "origin": block.origin_rse, "warnings": list(warnings)}
+
+
+def _warn(effect: Effect, warnings: Iterable[str]) -> None:
+    """On the request, each once: alone, since whoever holds its row may wait for the effect's."""
+    for warning in warnings:
+        row = type(effect.request).objects.filter(pk=effect.request_id).exclude(warnings__contains=[warning])
+        if row.update(warnings=RawSQL("warnings || jsonb_build_array(%s::text)", [warning])):
+            log.warning("registered otherwise than sent", effect=effect.key, why=warning)
 
 
 def _never_registered(block: ProcessingBlock, dataset: str) -> bool:

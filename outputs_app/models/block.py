@@ -6,6 +6,7 @@ import uuid
 
 from django.db import models
 from django.db.models import Q
+from django.db.models.expressions import RawSQL
 
 
 class DatasetState(models.TextChoices):
@@ -80,6 +81,10 @@ class ProcessingBlock(models.Model):
     rucio_attempt_count = models.PositiveIntegerField("failed attempts at DBS or Rucio", default=0)
     rucio_last_error = models.TextField(blank=True)
     failure_context = models.JSONField(default=dict, blank=True)
+    warnings = models.JSONField(
+        default=list, blank=True, db_default=RawSQL("'[]'::jsonb", ()),
+        help_text="what DBS could not store as it was sent, though the block is whole there",
+    )  # fmt: skip
     status = models.CharField(max_length=50, choices=BlockStatus.choices, default=BlockStatus.OPEN)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)

@@ -76,7 +76,7 @@ def _create(request: Request, fenced: Fenced) -> Workflow:
     input_follow(request, fenced)
     prepared = prepared_of(request) or draft_prepare(draft_of(request.request_data, request.request_name))
     spec, shown = prepared.spec, prepared.spec.splitting.shown(prepared.spec.generation)
-    primary_ds_type = _primary_ds_type(spec)
+    primary_ds_type, released = _primary_ds_type(spec), _other_releases(spec)
     crash_point("import.claimed")
     with fenced():
         if parents_missing(request):
@@ -87,7 +87,7 @@ def _create(request: Request, fenced: Fenced) -> Workflow:
         names_claim(request_id=request.pk, family=request.family, names=names)
         records = [_record(request, spec, output, primary_ds_type) for output in spec.outputs]
         datasets_ensure(workflow_id=workflow.pk, records=records)
-        warnings = [*spec.warnings, *of_steps(request.warnings)]
+        warnings = [*spec.warnings, *released, *of_steps(request.warnings)]
         Request.objects.filter(pk=request.pk).update(warnings=warnings, splitting_params=shown)
     return workflow
 
@@ -111,6 +111,19 @@ def _primary_ds_type(spec: WorkflowSpec) -> str:
         return conf().primary_ds_type
     known = factory.dbs().dataset(spec.input.dataset)
     return known.primary_ds_type if known else "data"
+
+
+def _other_releases(spec: WorkflowSpec) -> list[str]:
+    """Output datasets that have files already, made with another release, in words: a dataset may mix releases, and is to be
+    known to."""
+    releases = {step.name: step.cmssw_version for step in spec.steps}
+    found = []
+    for output in spec.outputs:
+        mine = releases[output.step]
+        others = {config.release_version for config in factory.dbs().configs_of_dataset(output.dataset)} - {mine}
+        if others:
+            found.append(f"{output.dataset}: DBS has files of it that were made with {', '.join(sorted(others))}, not {mine}")
+    return found
 
 
 def _record(request: Request, spec: WorkflowSpec, output: OutputSpec, primary_ds_type: str) -> DatasetRecord:

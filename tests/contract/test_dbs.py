@@ -104,12 +104,25 @@ def test_a_parent_that_dbs_does_not_know_is_refused(dbs: Dbs, writer: str, area:
 def test_two_outputs_of_one_label_keep_their_configurations(dbs: Dbs, area: Area) -> None:
     first = area.block(files=1)
     dbs.register_block(first)
-    newer = replace(first.files[0].output_config, release_version="CMSSW_15_0_0")
+    newer = replace(first.files[0].output_config, release_version="CMSSW_15_0_0", global_tag="150X_contract_v1")
     file = replace(area.file(5), output_config=newer)
     spec = replace(first.dataset, output_configs=(newer,))
-    dbs.register_block(replace(first, block_name=area.block_name(), dataset=spec, files=(file,)))
+    assert dbs.register_block(replace(first, block_name=area.block_name(), dataset=spec, files=(file,))) == ()
     assert dbs.outputs.configs_of_file(file.lfn) == [newer]
     assert dbs.outputs.configs_of_file(first.files[0].lfn) == [first.files[0].output_config]
+
+
+def test_a_files_configuration_is_found_without_its_release_and_its_datasets_is_right(dbs: Dbs, area: Area) -> None:
+    first = area.block(files=1)
+    config = first.files[0].output_config
+    dbs.register_block(first)
+    patched = replace(config, release_version=f"{config.release_version}_patch1")
+    file = replace(area.file(5), output_config=patched)
+    spec = replace(first.dataset, output_configs=(patched,))
+    (told,) = dbs.register_block(replace(first, block_name=area.block_name(), dataset=spec, files=(file,)))
+    assert patched.release_version in told
+    assert dbs.outputs.configs_of_file(file.lfn) != [patched]
+    assert patched in dbs.outputs.configs_of_dataset(area.dataset)
 
 
 def test_datasets_are_made_production_and_default_queries_show_valid_ones_only(dbs: Dbs, writer: str, area: Area) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from wms2.adapters.caller import TRIES, pause
 from wms2.adapters.dbs_names import SERVICE, VALIDATION_CODE, check_name
-from wms2.adapters.dbs_payloads import block_payload, differences, validate_block
+from wms2.adapters.dbs_payloads import block_payload, differences, stored_otherwise, validate_block
 from wms2.adapters.dbs_queries import DbsQueries, dbs_fault
 from wms2.adapters.http import Credentials, HttpService, Params
 from wms2.adapters.types import BlockSpec, DbsFile, DbsFileInfo
@@ -52,10 +52,13 @@ class Dbs(DbsQueries):
 
     # --- outputs: registration
 
-    def register_block(self, block: BlockSpec) -> None:
+    def register_block(self, block: BlockSpec) -> tuple[str, ...]:
         """Register a whole block with all it hangs on; done already if DBS has it with the same contents, so it may be repeated.
 
         A block that was begun open, file by file, and holds the same, is closed.
+
+        Returns:
+            What DBS could not store as it was sent, in words, though the block is whole: ``dbs_payloads.stored_otherwise``.
 
         Raises:
             ServiceUnavailable: it is not known whether the block is registered; repeat the call.
@@ -64,15 +67,16 @@ class Dbs(DbsQueries):
         """
         operation = "register_block"
         validate_block(block)
-        if self._registered(block, operation):
-            return
+        stored = self._registered(block, operation)
+        if stored is not None:
+            return stored
         dataset = self.outputs.dataset(block.dataset.dataset)
         if dataset is not None and dataset.access_type not in _LIVE_ACCESS_TYPES:
             detail = f"{dataset.dataset} exists as {dataset.access_type}; revive it or choose another processing version"
             raise ServiceRejected(SERVICE, operation, detail)
-        self._post_block(block, operation)
+        return self._post_block(block, operation)
 
-    def _post_block(self, block: BlockSpec, operation: str) -> None:
+    def _post_block(self, block: BlockSpec, operation: str) -> tuple[str, ...]:
         """Send the block, read it back; after a failure send it again only if it is not there.
 
         A refusal is looked at too: it may come from an earlier call that timed out and was still being carried out.
@@ -84,8 +88,9 @@ class Dbs(DbsQueries):
                 self._bulk.send_json("POST", "/bulkblocks", operation=operation, body=body)
             except (ServiceUnavailable, ServiceRejected) as caught:
                 error = caught
-            if self._registered(block, operation):
-                return
+            stored = self._registered(block, operation)
+            if stored is not None:
+                return stored
             if error is None:
                 raise ServiceUnavailable(SERVICE, operation, f"{block.block_name} was accepted and cannot be read back yet")
             if error.code == INSERT_FILE_CODE:  # in concurrent mode the cause is lost: "concurrency error"
@@ -93,16 +98,18 @@ class Dbs(DbsQueries):
             if attempt == TRIES or isinstance(error, ServiceRejected):
                 raise error
             pause(attempt)
+        raise AssertionError("the last try returns or raises")
 
-    def _registered(self, block: BlockSpec, operation: str) -> bool:
-        """Whether DBS has the block; closed, if it was begun open. Raises ServiceRejected: it has it with other contents."""
+    def _registered(self, block: BlockSpec, operation: str) -> tuple[str, ...] | None:
+        """What DBS stores otherwise of the block, None if it does not have it; closed, if it was begun open. Raises
+        ServiceRejected: it has it with other contents."""
         known = self.outputs.block(block.block_name)
         if known is None:
-            return False
+            return None
         files = list(self.outputs.files(block.block_name, valid_only=False, operation=operation))
         # all files of a block are stored with the same list of configurations: one tells for all
         configs = self.outputs.configs_of_file(block.files[0].lfn)
-        found = differences(block, known, files, configs)
+        found = differences(block, known, files, self.outputs.file_lumis(block.block_name), configs)
         if found:
             there = {file.lfn for file in files}
             self._refuse_files_of_other_blocks(block, [file for file in block.files if file.lfn not in there], operation)
@@ -110,7 +117,7 @@ class Dbs(DbsQueries):
             raise ServiceRejected(SERVICE, operation, detail)
         if known.is_open:
             self._put("/blocks", operation, params={"block_name": block.block_name, "open_for_writing": 0})
-        return True
+        return stored_otherwise(block, configs)
 
     def _refuse_files_of_other_blocks(self, block: BlockSpec, files: Iterable[DbsFile], operation: str) -> None:
         """DBS passes over a file that it has in another block, or says only that something went wrong. Raises ServiceRejected:

@@ -6,11 +6,11 @@ docs/design/services.md, Writing.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 
 from wms2.adapters.dbs_names import SERVICE, VALIDATION_CODE, check_name, dataset_of, name_parts
-from wms2.adapters.types import BlockInfo, BlockSpec, DatasetSpec, DbsFile, DbsFileInfo, OutputConfig
+from wms2.adapters.types import BlockInfo, BlockSpec, DatasetSpec, DbsFile, DbsFileInfo, FileLumi, OutputConfig
 from wms2.errors import ServiceRejected
 
 Payload = dict[str, object]
@@ -141,13 +141,17 @@ def file_payload(file: DbsFile) -> Payload:
 
 
 def differences(
-    wanted: BlockSpec, known: BlockInfo, files: Sequence[DbsFileInfo], configs: Sequence[OutputConfig]
+    wanted: BlockSpec,
+    known: BlockInfo,
+    files: Sequence[DbsFileInfo],
+    lumis: Iterable[FileLumi],
+    configs: Sequence[OutputConfig],
 ) -> tuple[str, ...]:
-    """Each difference in a few words, none if the block is registered as it should be.
+    """Each difference in a few words, none if the block is registered as it should be, as far as DBS can tell.
 
     Args:
-        known, files: the block and its files, valid or not, as DBS's writer has them.
-        configs: those of the wanted block's first file.
+        known, files, lumis: the block and its files, valid or not, with their lumis, as DBS's writer has them.
+        configs: those of the wanted block's first file. Their release is not compared: see ``stored_otherwise``.
     """
     found: list[str] = []
     there = {file.lfn: file for file in files}
@@ -155,17 +159,63 @@ def differences(
     for word, lfns in (("lacks", mine.keys() - there.keys()), ("also holds", there.keys() - mine.keys())):
         if lfns:
             found.append(f"it {word} {len(lfns)} files, first {min(lfns)}")
-    changed = [lfn for lfn in sorted(mine.keys() & there.keys()) if _facts(there[lfn]) != _facts(mine[lfn])]
-    if changed:
+    both = sorted(mine.keys() & there.keys())
+    if changed := [lfn for lfn in both if _facts(there[lfn]) != _facts(mine[lfn])]:
         first = changed[0]
         found.append(f"{len(changed)} files differ, first {first} with {_words(there[first])}, not {_words(mine[first])}")
+    if invalid := [lfn for lfn in both if mine[lfn].is_valid and not there[lfn].is_valid]:
+        found.append(f"{len(invalid)} files are INVALID there, first {invalid[0]}")
+    if other := _other_lumis({lfn: mine[lfn] for lfn in both}, lumis):
+        found.append(f"the lumis of {len(other)} files differ, first {min(other)}: {other[min(other)]}")
     if (known.file_count, known.size_bytes) != (len(wanted.files), wanted.size_bytes):
         counts = f"{known.file_count} files and {known.size_bytes} bytes"
         found.append(f"it counts {counts}, not {len(wanted.files)} and {wanted.size_bytes}")
-    if wanted.files[0].lfn in there and wanted.files[0].output_config not in configs:
-        others = ", ".join(_config(config) for config in configs) or "none"
-        found.append(f"its files' configuration is {others}, not {_config(wanted.files[0].output_config)}")
+    config = wanted.files[0].output_config
+    if wanted.files[0].lfn in there and not any(_same_but_release(config, each) for each in configs):
+        others = ", ".join(_config(each) for each in configs) or "none"
+        found.append(f"its files' configuration is {others}, not {_config(config)}")
     return tuple(found)
+
+
+def stored_otherwise(wanted: BlockSpec, configs: Sequence[OutputConfig]) -> tuple[str, ...]:
+    """What DBS could not store as it was sent, and cannot tell apart either, in words: the release of the block's files.
+
+    DBS finds a file's configuration by application, PSet hash, label and global tag: of configurations that differ in the release
+    only, files get the one that was there first. That of the dataset is right.
+    """
+    config = wanted.files[0].output_config
+    releases = sorted({each.release_version for each in configs if _same_but_release(config, each)})
+    if not releases or config.release_version in releases:
+        return ()
+    return (
+        f"{wanted.dataset.dataset}: DBS shows its files as made with {', '.join(releases)}, which had this configuration"
+        f" ({config.output_module_label}, {config.global_tag}) before; they were made with {config.release_version},"
+        " as DBS says of the dataset",
+    )
+
+
+def _same_but_release(one: OutputConfig, other: OutputConfig) -> bool:
+    return replace(one, release_version="") == replace(other, release_version="")
+
+
+def _other_lumis(mine: Mapping[str, DbsFile], lumis: Iterable[FileLumi]) -> dict[str, str]:
+    """Files whose lumis DBS has otherwise, with one of them in words. A count of 0 reads back as none."""
+    left = {
+        lfn: {(run, lumi): events or None for run, pairs in file.lumis.items() for lumi, events in pairs}
+        for lfn, file in mine.items()
+    }
+    found: dict[str, str] = {}
+    for lfn, run, lumi, events in lumis:
+        if lfn not in left or lfn in found:
+            continue
+        if (run, lumi) not in left[lfn]:
+            found[lfn] = f"with {run}:{lumi} too"
+        elif (wanted := left[lfn].pop((run, lumi))) != (events or None):
+            found[lfn] = f"{run}:{lumi} with {events} events, not {wanted}"
+    for lfn, without in left.items():
+        if without and lfn not in found:
+            found[lfn] = "without {}:{}".format(*min(without))
+    return found
 
 
 def _facts(file: DbsFile | DbsFileInfo) -> tuple[int, str, int]:

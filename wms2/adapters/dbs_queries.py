@@ -89,6 +89,11 @@ class DbsQueries:
         """How a file was made; none for one that DBS does not know."""
         return self._list(_CONFIGS, "/outputconfigs", "output_configs", {"logical_file_name": lfn})
 
+    def configs_of_dataset(self, name: str) -> list[OutputConfig]:
+        """How the files of a dataset were made; none for one that DBS does not know."""
+        check_name("dataset", name, operation="configs_of_dataset")
+        return self._list(_CONFIGS, "/outputconfigs", "configs_of_dataset", {"dataset": name})
+
     def block(self, name: str) -> BlockInfo | None:
         """The block, or None."""
         check_name("block_name", name, operation="block")

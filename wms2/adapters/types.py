@@ -92,7 +92,8 @@ class DatasetSpec:
 
 @dataclass(frozen=True, slots=True)
 class DbsFile:
-    """A file to be registered. ``lumis``: run -> [(lumi, events or None)]; events for all lumis of the file or for none."""
+    """A file to be registered. ``lumis``: run -> [(lumi, events or None)]; events for all lumis of the file or for none.
+    ``is_valid`` False: it was taken back since, so DBS may have it either way."""
 
     lfn: str
     size_bytes: int
@@ -101,6 +102,7 @@ class DbsFile:
     lumis: Mapping[int, Sequence[tuple[int, int | None]]]
     output_config: OutputConfig
     parents: tuple[str, ...] = ()
+    is_valid: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ Two modes, as measured. ``concurrent`` (what production runs): an existing block
 added; a file that is in another block, or a value that is refused, is reported as a ``concurrency error``. ``sequential``: an
 existing block answers 200, the files that are new are *added* and the block's counts stay as they were; a file that is in another
 block is passed over. In both, counts are stored as they are sent, missing reference data is made, and a known dataset keeps its
-access type and ``prep_id``.
+access type and ``prep_id``. A file's configuration is looked up by all but its release: of two that differ in it alone, files get
+the first, while the dataset's own is right.
 """
 
 import sqlite3
@@ -18,7 +19,7 @@ from deploy.simulators.dbs.datasets import BLOCK_FIELDS, DATASET_FIELDS, check_d
 from deploy.simulators.dbs.errors import Code, DbsError
 from deploy.simulators.dbs.files import FILE_FIELDS, check_file, insert_file, insert_parent
 from deploy.simulators.dbs.payloads import Fields, decode, decode_list
-from deploy.simulators.dbs.reference import OUTPUT_CONFIG_FIELDS, REFERENCES, find_output_config, insert
+from deploy.simulators.dbs.reference import OUTPUT_CONFIG_FIELDS, REFERENCES, config_of_file, insert
 
 _SEQUENTIAL = "dbs.bulkblocks.InsertBulkBlocks"
 _CONCURRENT = "dbs.bulkblocks.InsertBulkBlocksConcurrently"
@@ -118,7 +119,7 @@ def post_bulkblock(db: sqlite3.Connection, body: Any, caller: Caller, *, concurr
         block_id = _block(db, block, dataset_id, caller, mode)
     file_ids = _files(db, parts["files"], dataset_id, block_id, caller, mode)
     for config in decode_list(_FILE_CONFIG_FIELDS, parts["file_conf_list"], record="FileConfig", function=mode.function):
-        config_id = find_output_config(db, config)
+        config_id = config_of_file(db, config)
         if config["lfn"] in file_ids and config_id is not None:
             link(db, "file_configs", file_ids[config["lfn"]], config_id)
     _parents(db, parts, file_ids, block_id, dataset_id, mode)

@@ -69,6 +69,15 @@ def find_output_config(db: sqlite3.Connection, record: Record) -> int | None:
     return None if row is None else int(row[0])
 
 
+def config_of_file(db: sqlite3.Connection, record: Record) -> int | None:
+    """The id of the first config with these values but for the release, or None: all that ``bulkblocks`` looks at for a file."""
+    keys = [key for key in _CONFIG_KEY if key != "release_version"]
+    where = " AND ".join(f"{key} = ?" for key in keys)
+    sql = f"SELECT output_mod_config_id FROM output_configs WHERE {where} ORDER BY output_mod_config_id"
+    row = db.execute(sql, [record[key] for key in keys]).fetchone()
+    return None if row is None else int(row[0])
+
+
 def config_by_label(db: sqlite3.Connection, label: str, *, function: str) -> int:
     """The id of the first config with this output module label: all that POST ``/datasets`` and ``/files`` look at.
 

@@ -45,6 +45,19 @@ def test_the_body_that_the_real_server_accepts_is_accepted(world: World) -> None
     assert len(world.read("fileparents", block_name=name)) == 2
 
 
+def test_a_files_configuration_is_found_by_all_but_its_release_and_the_datasets_by_all(world: World) -> None:
+    world.dbs("POST", "bulkblocks", bulkblock(numbers=range(1)))
+    body = bulkblock(numbers=range(4, 5))
+    body["block"]["block_name"] += "-patched"
+    for config in (*body["dataset_conf_list"], *body["file_conf_list"]):
+        config["release_version"] += "_patch1"
+    assert world.dbs("POST", "bulkblocks", body).status_code == 200
+    (stored,) = world.read("outputconfigs", logical_file_name=body["files"][0]["logical_file_name"])
+    assert f"{stored['release_version']}_patch1" == body["file_conf_list"][0]["release_version"]
+    of_dataset = {config["release_version"] for config in world.read("outputconfigs", dataset=DATASET)}
+    assert of_dataset == {stored["release_version"], f"{stored['release_version']}_patch1"}
+
+
 def test_a_second_block_of_the_same_name_is_refused_with_200_and_adds_nothing(world: World) -> None:
     world.dbs("POST", "bulkblocks", bulkblock())
     answer = world.dbs("POST", "bulkblocks", bulkblock(numbers=range(4, 6)))

@@ -6,12 +6,13 @@ They keep the guards of the real ones (a closed block takes no files, a file is 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
 from tests.support.scripted.documents import CONFIGS
 from tests.support.scripted.faults import Script
+from wms2.adapters.dbs_payloads import stored_otherwise
 from wms2.adapters.rucio import AVAILABLE
 from wms2.adapters.rucio_types import HeldBlock, HeldFile, RucioFile, RuleState
 from wms2.adapters.types import (
@@ -23,6 +24,7 @@ from wms2.adapters.types import (
     DbsFileInfo,
     FileLumi,
     FileParent,
+    OutputConfig,
 )
 from wms2.errors import NotFoundInService, ServiceRejected
 
@@ -93,6 +95,7 @@ class ScriptedDbs:
         self.registered: dict[str, _Block] = {}
         self.invalid: set[str] = set()
         self.access: dict[str, str] = {}
+        self.configs: dict[OutputConfig, OutputConfig] = {}
         self.foreign_files: dict[str, str] = {}  # a valid file that others have put into our datasets
 
     # --- inputs
@@ -119,15 +122,23 @@ class ScriptedDbs:
         rows = [FileParent(f.lfn, parent) for f in self._source_block(block_name) for parent in f.parents]
         return iter(self.script.call("file_parents", lambda: rows))
 
+    def _config_of_file(self, sent: OutputConfig) -> OutputConfig:
+        """The server finds it by all but the release: of those that differ in it alone, the one that was there first."""
+        return self.configs.setdefault(replace(sent, release_version=""), sent)
+
+    def configs_of_dataset(self, name: str) -> list[OutputConfig]:
+        held = (block for block in self.registered.values() if block.dataset == name)
+        return list({file.output_config for block in held for file in block.files.values()})
+
     def _source_block(self, name: str) -> list[SourceFile]:
         return self.sources[name.partition("#")[0]].blocks[name]
 
     # --- outputs
 
-    def register_block(self, block: BlockSpec) -> None:
-        def act() -> None:
+    def register_block(self, block: BlockSpec) -> tuple[str, ...]:
+        def act() -> tuple[str, ...]:
             known = self.registered.get(block.block_name)
-            if known is not None and known.files != {file.lfn: file for file in block.files}:
+            if known is not None and known.files != {file.lfn: replace(file, is_valid=True) for file in block.files}:
                 raise ServiceRejected("dbs", "register_block", f"{block.block_name} is registered with other files")
             for file in block.files:
                 others = {name: held.files for name, held in self.registered.items() if name != block.block_name}
@@ -137,9 +148,11 @@ class ScriptedDbs:
             if self.access.get(block.dataset.dataset, "PRODUCTION") not in ("PRODUCTION", "VALID"):
                 raise ServiceRejected("dbs", "register_block", f"{block.dataset.dataset} exists as {self.access}")
             self.datasets.add(block.dataset.dataset)
-            self.registered[block.block_name] = _Block(block.dataset.dataset, {file.lfn: file for file in block.files})
+            sent = {file.lfn: replace(file, is_valid=True) for file in block.files}
+            self.registered[block.block_name] = _Block(block.dataset.dataset, sent)
+            return stored_otherwise(block, [self._config_of_file(block.files[0].output_config)])
 
-        self.script.call("register_block", act, block.block_name)
+        return self.script.call("register_block", act, block.block_name)
 
     def block_files(self, block_name: str) -> list[DbsFileInfo]:
         return self.script.call("block_files", lambda: self.files_of(block_name), block_name)

@@ -154,6 +154,63 @@ def test_two_requests_that_share_an_output_module_keep_their_own_configurations(
         dbs.register_block(replace(second, dataset=first.dataset, files=(replace(second.files[0], output_config=CONFIG),)))
 
 
+def test_files_are_shown_with_the_release_that_had_their_configuration_first(dbs: Dbs, primary: str) -> None:
+    """DBS does not look at it: a block of a newer patch release lies there whole, and only its files' release is another's."""
+    hashed = replace(CONFIG, pset_hash=uuid.uuid4().hex)
+    patched = replace(hashed, release_version="CMSSW_14_0_22")
+    dbs.register_block(block_of(primary, 0, config=hashed))
+    newer = block_of(f"{primary}New", 1, 2, config=patched)
+    (told,) = dbs.register_block(newer)
+    assert newer.dataset.dataset in told and "CMSSW_14_0_0" in told and "CMSSW_14_0_22" in told
+    assert dbs.register_block(newer) == (told,)
+    known = dbs.block(newer.block_name)
+    assert known is not None and (known.is_open, known.file_count) == (False, 2)
+    assert dbs.configs_of_dataset(newer.dataset.dataset) == [patched]
+    assert dbs.outputs.configs_of_file(newer.files[0].lfn) == [hashed]
+
+
+def test_a_configuration_that_dbs_can_tell_apart_is_compared(dbs: Dbs, primary: str) -> None:
+    block = block_of(primary, 0)
+    assert dbs.register_block(block) == ()
+    for other in (replace(CONFIG, global_tag="141X_v1"), replace(CONFIG, pset_hash="e" * 32), replace(CONFIG, app_name="cmsGen")):
+        changed = one_changed(replace(block, dataset=replace(block.dataset, output_configs=(other,))), output_config=other)
+        with pytest.raises(ServiceRejected, match="configuration is cmsRun/CMSSW_14_0_0"):
+            dbs.register_block(changed)
+
+
+@pytest.mark.parametrize(
+    ("lumis", "told"),
+    [
+        ({1: [(1, 10)]}, "with 1:2 too"),
+        ({1: [(1, 10), (2, 20), (3, 0)]}, "without 1:3"),
+        ({2: [(1, 10), (2, 20)]}, "with 1:"),
+        ({1: [(1, 20), (2, 10)]}, "events, not"),
+    ],
+)
+def test_a_block_whose_lumis_are_stored_otherwise_is_refused(dbs: Dbs, primary: str, lumis: Any, told: str) -> None:
+    block = block_of(primary, 0, 1)
+    dbs.register_block(block)
+    with pytest.raises(ServiceRejected, match=r"not as it should be.*the lumis of 1 files differ") as caught:
+        dbs.register_block(one_changed(block, lumis=lumis))
+    assert told in str(caught.value)
+
+
+def test_a_lumi_without_events_reads_back_as_it_was_sent(dbs: Dbs, primary: str) -> None:
+    block = one_changed(block_of(primary, 0), lumis={1: [(1, 0), (2, 30)]})
+    dbs.register_block(block)
+    dbs.register_block(block)
+    dbs.register_block(one_changed(block_of(primary, 3), lumis={1: [(31, None), (32, None)]}))
+
+
+def test_a_block_with_a_file_that_became_invalid_is_not_as_it_should_be_unless_it_was_taken_back(dbs: Dbs, primary: str) -> None:
+    block = block_of(primary, 0, 1)
+    dbs.register_block(block)
+    dbs.invalidate_files([block.files[0].lfn])
+    with pytest.raises(ServiceRejected, match="1 files are INVALID there"):
+        dbs.register_block(block)
+    dbs.register_block(one_changed(block, is_valid=False))
+
+
 def test_a_repeated_registration_sends_nothing(dbs: Dbs, primary: str, proxy: Proxy) -> None:
     block = block_of(primary, 0, 1)
     for _ in range(2):
@@ -323,7 +380,8 @@ def test_invalidated_files_are_left_out_of_inputs_but_not_of_the_block(dbs: Dbs,
     assert [f.lfn for f in dbs.files(block.block_name)] == [lfn(primary, 0), lfn(primary, 2)]
     assert [f.is_valid for f in dbs.files(block.block_name, valid_only=False)] == [True, False, True]
     assert len(dbs.block_files(block.block_name)) == 3
-    dbs.register_block(block)  # it is still the same block
+    taken_back = tuple(replace(file, is_valid=file.lfn != lfn(primary, 1)) for file in block.files)
+    dbs.register_block(replace(block, files=taken_back))  # it is still the same block
 
 
 def test_a_valid_file_of_a_dataset_is_found_whoever_registered_it(dbs: Dbs, primary: str) -> None:
