@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
-from functools import reduce
+from functools import partial, reduce
 from itertools import islice
 from operator import or_
 from typing import Any
@@ -48,6 +48,7 @@ from wms2.heartbeat import kept_alive
 from wms2.in_force import in_force
 from wms2.locks import DATABASE_AWAY, lock_refused
 from wms2.metrics import EFFECTS_TOTAL, LOCKS_REFUSED_TOTAL, POOL_WAIT_SECONDS
+from wms2.passes import row_by_itself
 from wms2.wakes import wake
 from wms2.work.resources import REGISTRATION, resource
 from wms2.work.workers import CLAIMS, may_take
@@ -81,7 +82,10 @@ def effects_run_due(*, owner: str, limit: int = 100) -> None:
             crash_point(f"{effect.kind}.claimed")
             # what is owed for a whole block belongs to no DAG alone
             dag_id = str(effect.unit.dag_id) if effect.unit is not None else ""
-            with bound_contextvars(request_name=effect.request.request_name, dag_id=dag_id):
+            with (
+                bound_contextvars(request_name=effect.request.request_name, dag_id=dag_id),
+                row_by_itself("effects", effect.key, partial(_tell, effect)),
+            ):
                 _run_unless_locked(effect)
 
 
@@ -196,6 +200,11 @@ def _run_unless_locked(effect: Effect) -> None:
             raise
         LOCKS_REFUSED_TOTAL.labels("effect").inc()
         log.warning("locked by somebody else, done again later", effect=effect.key, error=str(error).partition("\n")[0])
+
+
+def _tell(effect: Effect, problem: str) -> None:
+    """What even recording its failure broke at; its claim runs out, and the call is made again."""
+    still_claimed(effect).update(last_error=problem)
 
 
 def _renew(effect: Effect) -> bool:

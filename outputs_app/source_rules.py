@@ -9,6 +9,8 @@ from __future__ import annotations
 import uuid
 from collections import defaultdict
 from datetime import timedelta
+from functools import partial
+from typing import Any
 
 import structlog
 from django.db.models import Exists, OuterRef, Q, QuerySet
@@ -19,7 +21,8 @@ from outputs_app.models import BlockStatus, Effect, EffectKind, EffectState, Pro
 from wms2 import clock
 from wms2.adapters import factory
 from wms2.conf import conf
-from wms2.errors import ServiceError
+from wms2.errors import ServiceUnavailable
+from wms2.passes import row_by_itself
 
 log = structlog.get_logger(__name__)
 #: Blocks for which it is asked at a time; the next look goes on.
@@ -37,7 +40,8 @@ def source_rules_look() -> int:
         request = block.workflow.request
         wishes[request.pk, request.epoch].append(Wish(EffectKind.RUCIO_UNPROTECT, block.pk, block_id=block.pk))
     for (request_id, epoch), wanted in wishes.items():
-        effects_ask(wishes=wanted, request_id=request_id, request_epoch=epoch)
+        with row_by_itself("source rules", request_id, partial(_tell, {"workflow__request__pk": request_id})):
+            effects_ask(wishes=wanted, request_id=request_id, request_epoch=epoch)
     return len(blocks)
 
 
@@ -52,12 +56,17 @@ def _tapes_look() -> None:
     """One call for each request that waits for tape. What a silent Rucio does not say is asked again at the next look."""
     waiting = _archived().filter(tape_ok_at__isnull=True).exclude(tape_rule_id="")
     for name in map(str, waiting.order_by().values_list("workflow__request_id", flat=True).distinct()):
-        try:
-            ok = factory.rucio().block_rules_ok(comment_of(name))
-        except ServiceError as error:
-            log.warning("tape rules not looked at", request_name=name, error=str(error))
-            return
-        waiting.filter(workflow__request_id=name, tape_rule_id__in=ok).update(tape_ok_at=clock.now())
+        with row_by_itself("source rules", name, partial(_tell, {"workflow__request_id": name})):
+            try:
+                ok = factory.rucio().block_rules_ok(comment_of(name))
+            except ServiceUnavailable as error:
+                log.warning("tape rules not looked at", request_name=name, error=str(error))
+                return
+            waiting.filter(workflow__request_id=name, tape_rule_id__in=ok).update(tape_ok_at=clock.now())
+
+
+def _tell(blocks: dict[str, Any], problem: str) -> None:
+    _archived().filter(**blocks).update(rucio_last_error=problem)
 
 
 def _due() -> QuerySet[ProcessingBlock]:

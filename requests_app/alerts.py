@@ -6,17 +6,21 @@ is gone.
 
 from __future__ import annotations
 
+from typing import Any
+
 import structlog
 from django.utils import timezone
 
 from outputs_app.selectors import STUCK, effect_stuck
 from requests_app.feed import tell
 from requests_app.lease import Evaluation
-from requests_app.models import Event, Request
+from requests_app.models import EVALUATED, Event, Request
 from wms2.metrics import ALERTS_TOTAL
 
 log = structlog.get_logger(__name__)
 RAISED, OVER = "alert", "alert_over"
+#: How ``waiting_for`` begins when a step of WMS2 itself broke.
+BROKEN = "a repair of WMS2; its step breaks, and is tried again each cycle:"
 
 
 def alert(request: Request, code: str, message: str) -> None:
@@ -48,6 +52,13 @@ def alert_off(request: Request, code: str) -> None:
         request.alert_code, request.alerted_at = "", None
         tell(OVER, request, code=code)
         log.info("alert over", alert=code, request_name=request.request_name)
+
+
+def tell_broken(what: str, **which: Any) -> None:
+    """Say on the requests ``which`` that a pass over many broke at them; what works again takes it off (``evaluator``)."""
+    rows = Request.objects.filter(pk__in=Request.objects.filter(**which).values("pk"))
+    rows.update(last_error=what)
+    rows.filter(status__in=EVALUATED).update(waiting_for=f"{BROKEN} {what}")
 
 
 def tell_stuck_effects(evaluation: Evaluation) -> None:

@@ -25,6 +25,7 @@ from wms2.adapters import factory
 from wms2.adapters.types import PoolAnswer
 from wms2.audit import audit, audited
 from wms2.errors import FieldRefused, InvalidTransition, ServiceUnavailable
+from wms2.passes import row_by_itself
 from wms2.side_by_side import side_by_side
 
 log = structlog.get_logger(__name__)
@@ -42,22 +43,28 @@ def pools_refresh(pools: Iterable[Pool] | None = None) -> dict[str, str]:
     asked = {pool: partial(_ask, pool) for pool in (Pool.objects.filter(state=PoolState.ENABLED) if pools is None else pools)}
     found: dict[str, str] = {}
     for pool, said in side_by_side(asked, lambda: None):
-        now = clock.now()
+        broken = [said] if isinstance(said, str) else []
         if isinstance(said, PoolAnswer):
-            with transaction.atomic():
-                _schedds_heard(pool, said)
-                _slots_heard(pool, said)
-                _sum_up()
-                jobs = {
-                    "jobs_idle": sum(ad.jobs_idle for ad in said.schedds),
-                    "jobs_running": sum(ad.jobs_running for ad in said.schedds),
-                }
-                Pool.objects.filter(pk=pool.pk).update(answered_at=now, silent_since=None, last_error="", **jobs)
-        else:
-            log.warning("pool does not answer", pool=pool.name, error=said)
-            Pool.objects.filter(pk=pool.pk).update(silent_since=pool.silent_since or now, last_error=said)
-        found[pool.name] = "" if isinstance(said, PoolAnswer) else said
+            with row_by_itself("pools", pool.name, broken.append):
+                _heard(pool, said)
+        if broken:
+            log.warning("pool does not answer", pool=pool.name, error=broken[0])
+            since = pool.silent_since or clock.now()
+            Pool.objects.filter(pk=pool.pk).update(silent_since=since, last_error=broken[0])
+        found[pool.name] = "".join(broken)
     return found
+
+
+@transaction.atomic
+def _heard(pool: Pool, said: PoolAnswer) -> None:
+    _schedds_heard(pool, said)
+    _slots_heard(pool, said)
+    _sum_up()
+    jobs = {
+        "jobs_idle": sum(ad.jobs_idle for ad in said.schedds),
+        "jobs_running": sum(ad.jobs_running for ad in said.schedds),
+    }
+    Pool.objects.filter(pk=pool.pk).update(answered_at=clock.now(), silent_since=None, last_error="", **jobs)
 
 
 def pool_ask(*, pool: Pool, actor: str, reason: str) -> None:
@@ -70,10 +77,10 @@ def pool_ask(*, pool: Pool, actor: str, reason: str) -> None:
 
 def _ask(pool: Pool) -> PoolAnswer | str:
     """May run in any thread: touches no row."""
-    try:
-        return factory.htcondor("", pool.collector, pool.token_dir).pool()
-    except ServiceUnavailable as error:
-        return str(error)
+    said: list[PoolAnswer | str] = []
+    with row_by_itself("pools", pool.name, said.append):
+        said.append(factory.htcondor("", pool.collector, pool.token_dir).pool())
+    return said[0]
 
 
 def _schedds_heard(pool: Pool, said: PoolAnswer) -> None:

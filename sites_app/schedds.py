@@ -114,6 +114,11 @@ def schedd_silent(*, schedd: Schedd, error: str, collector_says: str, now: datet
         )
 
 
+def schedd_broke(schedd: Schedd, what: str) -> None:
+    """Say on it that a pass over the schedds broke at it."""
+    Schedd.objects.filter(pk=schedd.pk).update(last_error=what)
+
+
 def _judged(row: Schedd, signals: Signals, now: datetime) -> dict[str, Any]:
     """The columns of its health after this look; a change is a row of its history."""
     known = row.health if row.health in Health.values else Health.HEALTHY  # a later release's word

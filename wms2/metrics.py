@@ -54,6 +54,9 @@ LEFTOVERS_REMOVED_TOTAL = Counter(
 LOCKS_REFUSED_TOTAL = Counter(
     "wms2_locks_refused_total", "Steps put off because somebody else kept a row or a lock for too long, by kind of step", ["step"]
 )
+ROWS_BROKEN_TOTAL = Counter(
+    "wms2_rows_broken_total", "Rows that broke in a pass over many (said on the row), by pass; the others went on", ["step"]
+)
 READERS_REFUSED_TOTAL = Counter(
     "wms2_event_readers_refused_total", "Readers of the event feed that would have waited as too many"
 )

@@ -13,6 +13,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from dags_app.planning.specs import LumiRanges
+from wms2.stored import runs
 
 Interval = tuple[int, int]
 
@@ -149,7 +150,8 @@ def to_json(ranges: LumiRanges) -> dict[str, list[list[int]]]:
 
 def from_json(stored: Mapping[str, Iterable[Sequence[int]]]) -> LumiRanges:
     """The ranges of CMS's JSON form, whatever its order."""
-    if len(stored) == 1:  # most files: no runs to sort
-        ((run, intervals),) = stored.items()
-        return {int(run): merged(sorted((first, last) for first, last in intervals))} if intervals else {}
-    return from_intervals((int(run), first, last) for run, intervals in stored.items() for first, last in intervals)
+    found = list(runs(stored))
+    if len(found) == 1:  # most files: no runs to sort
+        ((run, intervals),) = found
+        return {run: merged(sorted((first, last) for first, last in intervals))} if intervals else {}
+    return from_intervals((run, first, last) for run, intervals in found for first, last in intervals)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from dags_app.services.site_jobs import proved_absent
 from dags_app.services.submit import accounting, credential_obstacle
 from sites_app.bans import AUTOMATIC
 from sites_app.models import Onboarding, OnboardingState, PoolSite, Schedd, SiteStatus
-from sites_app.schedds import adapter
+from sites_app.schedds import adapter, schedd_broke
 from wms2 import clock
 from wms2.adapters import caller, factory
 from wms2.adapters.caller import HeldLease, working_under
@@ -35,6 +35,7 @@ from wms2.conf import conf
 from wms2.crash import crash_point
 from wms2.errors import InvalidTransition, LeaseLost, ServiceError, ServiceRejected, Wms2Error
 from wms2.nudge import TEND_ONBOARDINGS, nudge
+from wms2.passes import row_by_itself
 
 log = structlog.get_logger(__name__)
 S = OnboardingState
@@ -66,15 +67,16 @@ def schedd_check(*, schedd: Schedd, actor: str, reason: str) -> Onboarding:
 def onboardings_tend() -> None:
     """Carry on with all that have not ended."""
     for row in Onboarding.objects.filter(ended_at=None).select_related("schedd__pool").order_by("created_at"):
-        try:
-            if row.state == S.CHECKING:
-                _check(row)
-            if row.state == S.CANARY:
-                _follow(row)
-        except (ServiceError, LeaseLost, OSError) as error:
-            log.warning("schedd not checked, next time again", schedd=row.schedd.name, error=str(error))
-            if _over(row):
-                _end(row, f"its schedd was silent at the end ({error}); look there for DAG {row.pk}")
+        with row_by_itself("onboardings", row.schedd.name, partial(schedd_broke, row.schedd)):
+            try:
+                if row.state == S.CHECKING:
+                    _check(row)
+                if row.state == S.CANARY:
+                    _follow(row)
+            except (ServiceError, LeaseLost, OSError) as error:
+                log.warning("schedd not checked, next time again", schedd=row.schedd.name, error=str(error))
+                if _over(row):
+                    _end(row, f"its schedd was silent at the end ({error}); look there for DAG {row.pk}")
 
 
 def _check(row: Onboarding) -> None:

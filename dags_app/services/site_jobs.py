@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ from wms2.conf import conf
 from wms2.crash import crash_point
 from wms2.errors import LeaseLost, ServiceRejected, ServiceUnavailable
 from wms2.metrics import SITE_JOBS_TOTAL
+from wms2.passes import row_by_itself
 
 log = structlog.get_logger(__name__)
 S = SiteJobState
@@ -90,10 +92,18 @@ def site_jobs_tend(*, purpose: SiteJobPurpose, work: Work) -> None:
     """Submit what is prepared, look for what was submitted, take the results of what has ended."""
     live = SiteJob.objects.filter(purpose=purpose, state__in=LIVE_SITE_JOB)
     for job in live.select_related("schedd__pool").order_by("created_at"):
-        try:
-            _tend(job, work)
-        except (ServiceUnavailable, LeaseLost, OSError) as error:
-            log.warning("site job not looked after, next time again", site=job.site, job=str(job.pk), error=str(error))
+        with row_by_itself("site jobs", f"{job.site} {job.pk}", partial(_say, job)):
+            try:
+                _tend(job, work)
+            except (LeaseLost, OSError) as error:
+                raise ServiceUnavailable("submit_root", "site_job", str(error)) from error
+            if job.problem:
+                _say(job, "")
+
+
+def _say(job: SiteJob, problem: str) -> None:
+    """Why it could not be looked after; it is tried again, and its end says what came of it."""
+    SiteJob.objects.filter(pk=job.pk, state__in=LIVE_SITE_JOB).update(problem=problem)
 
 
 def _tend(job: SiteJob, work: Work) -> None:

@@ -9,14 +9,16 @@ A row is written, and its request woken, when something has changed; ``DAG.seen_
 from __future__ import annotations
 
 import json
+import uuid
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import structlog
-from django.db import connection
+from django.db import connection, transaction
 from django.db.models import Case, DateTimeField, F, FloatField, Max, Value, When
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, Coalesce, Greatest
@@ -35,6 +37,7 @@ from wms2.conf import conf
 from wms2.crash import crash_point
 from wms2.errors import ServiceUnavailable, StaleState
 from wms2.locks import Fenced
+from wms2.passes import row_by_itself
 from wms2.wakes import wake
 
 log = structlog.get_logger(__name__)
@@ -72,7 +75,14 @@ class Look:
     longest_seconds: float  # that a job of them should take
 
     def ask(self, instance: str) -> Said:
-        """Put the question; may run in any thread, since it touches no row."""
+        """Put the question; may run in any thread, since it touches no row. What breaks over an answer is no answer."""
+        broken: list[str] = []
+        said = Said(None)
+        with row_by_itself("schedds", self.schedd.name, broken.append):
+            said = self._ask(instance)
+        return Said(None, error=broken[0]) if broken else said
+
+    def _ask(self, instance: str) -> Said:
         condor = adapter(self.schedd)
         try:
             about, ads, jobs = condor.watch(instance)
@@ -111,8 +121,12 @@ _READ = (
 )  # fmt: skip
 
 
-def schedd_heard(*, look: Look, said: Said, fenced: Fenced) -> Observed:
+def schedd_heard(
+    *, look: Look, said: Said, fenced: Fenced, by_itself: Callable[[uuid.UUID], AbstractContextManager[Any]] = nullcontext
+) -> Observed:
     """Write what a schedd has said, as long as the caller leads: an answer that an observer was paused over is of the past.
+
+    ``by_itself``: in which one DAG is written where all together cannot be (``wms2.passes``).
 
     A job is a DAG's when its stamp says so, whatever its number: in a queue that was lost and begun anew the numbers repeat.
     """
@@ -143,11 +157,12 @@ def schedd_heard(*, look: Look, said: Said, fenced: Fenced) -> Observed:
         change = schedd_answered(schedd=look.schedd, ad=said.about, ours=ours, now=look.at)
         free = _free({*changed, *(dag.pk for dag in missing)})
         _miss([dag for dag in missing if dag.pk in free], look)
-        _observe([dag for dag in look.live if dag.pk in changed and dag.pk in free], changed, look.at)
+        _observe_all([dag for dag in look.live if dag.pk in changed and dag.pk in free], changed, look, by_itself)
         lost_settle(look.schedd, {ad.dag_id for ad in outer}, look.at)
     for dag in look.live:
         if dag.pk in mine and (dag.pk in free or dag.pk not in changed):
-            _follow(dag, mine[dag.pk], fenced)
+            with by_itself(dag.pk):
+                _follow(dag, mine[dag.pk], fenced)
     crash_point("poll.recorded")
     return Observed(answered=True, change=change, orphans=orphans_among(outer))
 
@@ -262,6 +277,18 @@ FROM unnest(%s::uuid[], %s::jsonb[], %s::jsonb[], %s::int[], %s::int[], %s::int[
     AS seen (id, observed, jobs, idle, running, held, began_at)
 WHERE dags.id = seen.id
 """
+
+
+def _observe_all(
+    dags: list[DAG], seen: dict[Any, Seen], look: Look, by_itself: Callable[[uuid.UUID], AbstractContextManager[Any]]
+) -> None:
+    """Together; where that breaks, one by one."""
+    broken: list[str] = []
+    with row_by_itself("schedds", look.schedd.name, broken.append), transaction.atomic():
+        _observe(dags, seen, look.at)
+    for dag in dags if broken else ():
+        with by_itself(dag.pk), transaction.atomic():
+            _observe([dag], seen, look.at)
 
 
 def _observe(dags: list[DAG], seen: dict[Any, Seen], now: datetime) -> None:

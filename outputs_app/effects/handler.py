@@ -17,6 +17,7 @@ from outputs_app.models import Effect, EffectKind, OutputDataset, OutputFile, Pr
 from outputs_app.values import DatasetRecord
 from wms2.conf import conf
 from wms2.side_by_side import side_by_side
+from wms2.stored import known
 
 Result = dict[str, Any]
 Call = Callable[[Effect], Result]
@@ -62,7 +63,8 @@ def dataset_of(effect: Effect) -> OutputDataset:
 
 
 def record_of(dataset: OutputDataset) -> DatasetRecord:
-    return DatasetRecord(**{**dataset.registration, "parents": tuple(dataset.registration.get("parents", ()))})
+    stored = known(DatasetRecord, dataset.registration)
+    return DatasetRecord(**{**stored, "parents": tuple(stored.get("parents", ()))})
 
 
 def unit_files(effect: Effect, validity: Collection[str] = (Validity.VALID,)) -> list[OutputFile]:

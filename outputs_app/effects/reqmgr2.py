@@ -11,6 +11,7 @@ from outputs_app.effects.handler import Result, handles
 from outputs_app.models import Effect, EffectKind, EffectState
 from wms2 import clock
 from wms2.adapters import factory
+from wms2.adapters.reqmgr2 import STATISTICS
 from wms2.errors import ServiceUnavailable
 
 #: Ends that are ReqMgr2's own; the other statuses are steps on one way.
@@ -43,7 +44,8 @@ def _tell_status(effect: Effect) -> Result:
 @handles(EffectKind.REQMGR2_TOTALS)
 def _tell_totals(effect: Effect) -> Result:
     """ReqMgr2 adds up what it is told, so it is asked first what it has: what was told before, or this as well."""
-    totals: dict[str, int] = effect.payload["totals"]
+    told_now = effect.payload["totals"]
+    totals = {name: told_now[name] for name in STATISTICS}  # a later release may tell more
     told = Effect.objects.filter(request=effect.request_id, kind=EffectKind.REQMGR2_TOTALS, state=EffectState.DONE)
     before = sum(other["totals"]["total_jobs"] for other in told.values_list("payload", flat=True))
     there = int(factory.reqmgr2().request(_name(effect)).get("TotalEstimatedJobs") or 0)

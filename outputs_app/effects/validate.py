@@ -19,6 +19,7 @@ from outputs_app.validation.tending import validation_again
 from wms2 import clock
 from wms2.errors import ServiceUnavailable
 from wms2.metrics import VALIDATIONS_TOTAL
+from wms2.stored import known
 
 #: What is asked, in this order; a method of ``Look`` each.
 STEPS = ("dbs", "rucio", "lumis")
@@ -33,7 +34,9 @@ def _record(effect: Effect, result: Result) -> None:
         validation_again([block.pk], every_checksum=validation.every_checksum)
         return
     found = [
-        FileFinding(**{**each, "prognosis": Prognosis(each["prognosis"])}) for name in STEPS for each in result[name]["findings"]
+        FileFinding(**known(FileFinding, each) | {"prognosis": Prognosis(each["prognosis"])})
+        for name in STEPS
+        for each in result[name]["findings"]
     ]
     opened = cases_open(block, found)
     told = {name: {**result[name], "findings": len(result[name]["findings"])} for name in STEPS}

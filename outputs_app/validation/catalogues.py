@@ -18,6 +18,7 @@ from outputs_app.reconciliation.rows import KnownRules, blocks_believed
 from outputs_app.validation import rules
 from outputs_app.validation.rules import Declared, FileFinding, LumiFile, Lumis
 from wms2.adapters import factory
+from wms2.stored import runs
 
 #: Splittings of input by which a lumi goes whole, with all its files, to one unit (ADR 0030).
 _BY_LUMI = ("LumiBased", "EventAwareLumiBased")
@@ -29,7 +30,8 @@ UPDATE block_validations validation SET spans = found.spans FROM (
   SELECT block_id, jsonb_object_agg(run, jsonb_build_array(first, last)) AS spans FROM (
     SELECT file.block_id, runs.key AS run, min((lumi->>0)::bigint) AS first, max((lumi->>0)::bigint) AS last
     FROM block_validations unknown JOIN processing_blocks block ON block.id = unknown.block_id
-    JOIN output_files file ON file.block_id = block.id, jsonb_each(file.lumis) runs, jsonb_array_elements(runs.value) lumi
+    JOIN output_files file ON file.block_id = block.id, jsonb_each(file.lumis) runs,
+      jsonb_array_elements(CASE WHEN runs.key ~ '^[0-9]+$' THEN runs.value ELSE '[]' END) lumi
     WHERE block.dataset_name = %s AND unknown.spans = '{}' GROUP BY 1, 2) each
   GROUP BY 1) found
 WHERE validation.block_id = found.block_id AND validation.spans = '{}'
@@ -142,7 +144,7 @@ class Look:
 
 
 def _lumis(stored: dict[str, list[list[int]]]) -> Lumis:
-    return frozenset((int(run), lumi) for run, pairs in stored.items() for lumi, _ in pairs)
+    return frozenset((run, lumi) for run, pairs in runs(stored) for lumi, _ in pairs)
 
 
 def _by_file(rows: Any) -> dict[str, frozenset[Any]]:

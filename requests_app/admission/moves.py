@@ -7,6 +7,7 @@ from typing import Any
 
 from requests_app.models import Request
 from sites_app.models import Schedd
+from wms2.stored import known
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,4 +36,5 @@ class Move:
 
 def move_of(request: Request) -> Move | None:
     """What is wanted of it now."""
-    return Move(**request.moving) if request.moving else None
+    wanted = known(Move, request.moving)
+    return Move(**wanted) if wanted else None

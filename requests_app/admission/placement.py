@@ -12,6 +12,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import structlog
@@ -23,6 +24,7 @@ from dags_app.models import DAG, LIVE_DAG, DAGStatus
 from dags_app.planning.throttles import Throttles
 from requests_app.admission.fair_share import Running, Share, share_of
 from requests_app.admission.moves import Move, move_of
+from requests_app.alerts import tell_broken
 from requests_app.limits import limits_now
 from requests_app.models import Request, RequestStatus
 from requests_app.work.overrides import overrides_of, throttles_of
@@ -30,6 +32,7 @@ from sites_app.guard import systemic_trouble
 from sites_app.models import Health, Schedd, ScheddState
 from wms2.conf import Conf
 from wms2.locks import Fenced, LockKey, transaction_lock
+from wms2.passes import row_by_itself
 
 log = structlog.get_logger(__name__)
 #: Statuses that hold an admission slot although their DAG row may not exist yet.
@@ -112,7 +115,10 @@ def running_now(limits: Conf, *, apart_from: Request | None = None) -> list[Runn
 
 def _counted(dag: Any, limits: Conf) -> Running:
     idle = dag.nodes_idle if dag.observed_at is not None else None
-    return Running(idle, int(dag.landing or 0), dag.merge_groups, _jobs_per_unit(dag, limits))
+    landing, jobs = 0, limits.jobs_per_work_unit  # one that cannot be counted takes its part all the same
+    with row_by_itself("admission", dag.pk, partial(tell_broken, workflow__dags=dag.pk)):
+        landing, jobs = int(dag.landing or 0), _jobs_per_unit(dag, limits)
+    return Running(idle, landing, dag.merge_groups, jobs)
 
 
 def units_follow(fenced: Fenced) -> list[DAG]:
@@ -130,18 +136,22 @@ def units_follow(fenced: Fenced) -> list[DAG]:
         rows = running.select_related("schedd__pool", "workflow__request").defer("workflow__psets")
         dags = list(rows.annotate(landing=_LANDING))
         for dag in dags:
-            counted, before = _counted(dag, limits), dag.merge_groups
-            most = [each.most_units(counted.jobs_per_unit) for each in _throttles(dag, limits)]
-            schedd: Schedd = dag.schedd  # type: ignore[assignment]  # it runs there
-            free = room.left(schedd)
-            wanted = share.follows(counted, int(dag.observed.get("units_running") or 0))
-            wanted = max(min(wanted, *most, dag.total_work_units - dag.units_done, before + max(free, 0)), 1)
-            if abs(wanted - before) > before * _NOT_WORTH:
-                dag.merge_groups = wanted
-                room.used[schedd.pk].slots += wanted - before
-                DAG.objects.filter(pk=dag.pk).update(merge_groups=wanted)
-                log.info("units at once", request_name=dag.workflow.request_id, dag_id=str(dag.pk), old=before, new=wanted)
+            with row_by_itself("units at once", dag.pk, partial(tell_broken, workflow__dags=dag.pk)):
+                _follow(dag, limits, room, share)
     return [dag for dag in dags if dag.observed["max_jobs"] != dag.merge_groups]
+
+
+def _follow(dag: Any, limits: Conf, room: Room, share: Share) -> None:
+    counted, before = _counted(dag, limits), dag.merge_groups
+    most = [each.most_units(counted.jobs_per_unit) for each in _throttles(dag, limits)]
+    free = room.left(dag.schedd)
+    wanted = share.follows(counted, int(dag.observed.get("units_running") or 0))
+    wanted = max(min(wanted, *most, dag.total_work_units - dag.units_done, before + max(free, 0)), 1)
+    if abs(wanted - before) > before * _NOT_WORTH:
+        DAG.objects.filter(pk=dag.pk).update(merge_groups=wanted)
+        dag.merge_groups = wanted
+        room.used[dag.schedd_id].slots += wanted - before
+        log.info("units at once", request_name=dag.workflow.request_id, dag_id=str(dag.pk), old=before, new=wanted)
 
 
 def _throttles(dag: DAG, limits: Conf) -> tuple[Throttles, Throttles]:

@@ -68,6 +68,7 @@ from requests_app.admission.placement import (
     running_now,
     taking_slot,
 )
+from requests_app.alerts import BROKEN, tell_broken
 from requests_app.limits import limits_now
 from requests_app.models import AdmissionBucket, AdmissionLimit, AdmissionState, Request, RequestStatus
 from requests_app.service_level import no_new_work
@@ -79,6 +80,7 @@ from wms2.errors import StaleState
 from wms2.locks import Fenced, LockKey, transaction_lock
 from wms2.metrics import FORGOTTEN_TOTAL
 from wms2.models import Wake
+from wms2.passes import row_by_itself
 from wms2.wakes import wake
 
 log = structlog.get_logger(__name__)
@@ -86,6 +88,8 @@ log = structlog.get_logger(__name__)
 FURTHER = 50
 #: Whose wakes the triggers of migration 0043 write: nobody's, for all of the queue.
 ADMISSION = uuid.UUID(int=0)
+#: Of one that somebody else has, or has changed.
+_CHANGED = "what has changed of it just now"
 #: How the words begin for which all wait while too many jobs do.
 _FLOOD = "the idle-job budget"
 #: This process's settings at its last pass: after a restart they may be others.
@@ -263,12 +267,22 @@ def _start_some(
     started, refused = [], []
 
     def fits(waiting: Waiting) -> str:
-        request = by_key[waiting.key]
-        decision = place(rescued.get(request.pk), room, Wanted.of(request, before.get(request.pk), limits, share), reserved=None)
-        why = decision.waits_for if decision.schedd is None else "what has changed of it just now"
-        if decision.schedd is None or not _start(request, decision):
+        request, told = by_key[waiting.key], list[str]()
+
+        def tell(what: str) -> None:
+            told.append(f"{BROKEN} {what}")
+            tell_broken(what, pk=request.pk)
+
+        with row_by_itself("admission", request, tell):
+            told.append(starts(request))
+        if told != [""]:
             refused.append(request)
-            return why
+        return told[0] if told else _CHANGED
+
+    def starts(request: Request) -> str:
+        decision = place(rescued.get(request.pk), room, Wanted.of(request, before.get(request.pk), limits, share), reserved=None)
+        if decision.schedd is None or not _start(request, decision):
+            return decision.waits_for if decision.schedd is None else _CHANGED
         room.take(decision.schedd, decision.slots)
         started.append(request)
         return ""

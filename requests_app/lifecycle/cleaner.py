@@ -12,6 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -30,13 +31,14 @@ from dags_app.payload.contract.site_tasks import Removal, RemovalTask, SiteResul
 from dags_app.services.site_jobs import Work, site_job_begin, site_jobs_tend
 from outputs_app.invalidation import TAKING_BACK
 from outputs_app.models import SETTLED_EFFECT, Effect, OutputFile
-from requests_app.alerts import alert_off
+from requests_app.alerts import alert_off, tell_broken
 from requests_app.lifecycle.packing import LOST, UNSETTLED, seen_in_queues
 from requests_app.models import UNMERGED_FROZEN, CleanupPolicy, Request, RequestStatus, Workflow
 from wms2 import clock
 from wms2.adapters import factory
 from wms2.conf import conf
 from wms2.metrics import LEFTOVERS_REMOVED_TOTAL
+from wms2.passes import row_by_itself
 from wms2.wakes import wake
 
 log = structlog.get_logger(__name__)
@@ -61,11 +63,13 @@ def leftovers_remove() -> None:
         unknown = rounds_unneeded(clock.now()).filter(leftovers_at__isnull=True)
         at_work = Leftover.objects.filter(job__state__in=LIVE_SITE_JOB)  # what they settle is what they were given
         for dag in unknown.exclude(round_id__in=at_work.values("unit__round")).order_by("round_id")[:ROUNDS]:
-            _write_down(dag)
+            with row_by_itself("leftovers", dag.pk, partial(tell_broken, workflow__dags=dag.pk)):
+                _write_down(dag)
             if time.monotonic() > until:
                 break
         for site in sorted(_due().order_by().values_list("site", flat=True).distinct()):
-            _begin(site)
+            with row_by_itself("leftovers", site, partial(_not_begun, site)):
+                _begin(site)
     site_jobs_tend(purpose=SiteJobPurpose.REMOVE, work=Work(_task, _settle, _wanted))
 
 
@@ -185,6 +189,10 @@ def _tell(workflows: Q) -> None:
 
 
 # --- removing
+
+
+def _not_begun(site: str, problem: str) -> None:
+    _due().filter(site=site).update(problem=problem)
 
 
 def _begin(site: str) -> None:

@@ -149,7 +149,9 @@ def _cycle(leadership: Leadership, now_level: Level, since_last: float, sweep_se
         progress_sample(leadership.fenced)
     with step("admission"):
         admit(fenced=leadership.fenced)
-    swept = sweep(leadership.fenced, sweep_seconds)
+    swept = 0
+    with step("sweep"):
+        swept = sweep(leadership.fenced, sweep_seconds)
     nudge(RUN_EFFECTS)
     ended = clock.now()
     late_cycles = max(0.0, since_last - pause) / max(pause, SHORT_CYCLE_SECONDS) if math.isfinite(since_last) else 0.0
@@ -182,14 +184,19 @@ def _clock_jump() -> float:
 
 
 def _poll(leadership: Leadership) -> None:
-    """What has moved, who starts next, and who is to be looked at."""
-    _tell_moves(leadership)
-    with unless_locked("admission"):
+    """What has moved, who starts next, and who is to be looked at; where one of these breaks, the others are done first."""
+    broken: list[Exception] = []
+    with _step(broken, "moved DAGs"):
+        _tell_moves(leadership)
+    with _step(broken, "admission"):
         admit_if_changed(fenced=leadership.fenced)
-    publish()
+    with _step(broken, "events"):
+        publish()
     due = len(due_now(BATCH * MOST_HINTS))
     for _ in range(math.ceil(due / BATCH)):
         nudge(EVALUATE_DUE)
+    if broken:
+        raise broken[0]
 
 
 def _tell_moves(leadership: Leadership) -> None:

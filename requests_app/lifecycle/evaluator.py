@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any
 
 import structlog
 
-from requests_app.alerts import tell_stuck_effects
+from requests_app.alerts import BROKEN, tell_broken, tell_stuck_effects
 from requests_app.lease import QUEUE, Evaluation, evaluating, evaluating_due
 from requests_app.lifecycle.active import handle_active
 from requests_app.lifecycle.cleaning import handle_cleaning
@@ -32,6 +33,7 @@ from wms2.identity import process_name
 from wms2.locks import lock_refused
 from wms2.metrics import EVALUATIONS_TOTAL, FORGOTTEN_TOTAL, LOCKS_REFUSED_TOTAL
 from wms2.nudge import EVALUATE_DUE, nudge
+from wms2.passes import row_by_itself
 from wms2.work.workers import may_take
 
 log = structlog.get_logger(__name__)
@@ -45,8 +47,6 @@ HEAVY = (RequestStatus.SUBMITTED, RequestStatus.PLANNING)
 IN_STEPS = (RequestStatus.PLANNING, RequestStatus.STOPPING, RequestStatus.RESUBMITTING, RequestStatus.PARTIAL)
 #: Where cycles are short, what else a process does between two polls may take as long.
 EXPLAINED_SECONDS = 30.0
-#: How ``waiting_for`` begins when a step of WMS2 itself broke.
-BROKEN = "a repair of WMS2; its step breaks, and is tried again each cycle:"
 
 
 def evaluate_one(pk: Any, *, light: bool = False) -> None:
@@ -152,12 +152,13 @@ def _tell_forgotten(evaluation: Evaluation) -> None:
 
 def _tell(evaluation: Evaluation, error: Exception) -> None:
     """Say on the request what broke, and look at the clock: a step that breaks every time must not stay as it is for ever."""
-    what = f"{type(error).__name__}: {error}"
-    try:
-        evaluation.note(last_error=what, waiting_for=f"{BROKEN} {what}")
-        watch_timeout(evaluation)
-    except StaleState as gone:
-        log.info("evaluation gave way", why=str(gone))
+    what = f"{type(error).__name__}: {error}".replace("\0", "")  # which PostgreSQL refuses
+    with row_by_itself("evaluations", evaluation.request, partial(tell_broken, pk=evaluation.request.pk)):
+        try:
+            evaluation.note(last_error=what, waiting_for=f"{BROKEN} {what}")
+            watch_timeout(evaluation)
+        except StaleState as gone:
+            log.info("evaluation gave way", why=str(gone))
 
 
 def _works_again(evaluation: Evaluation) -> None:

@@ -12,6 +12,7 @@ import time
 import zipfile
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -21,6 +22,7 @@ from dags_app import packs
 from dags_app.models import DAG, LIVE_DAG
 from dags_app.services.orphans import ENDED
 from outputs_app.models import OPEN_EFFECT, BlockStatus, CaseState, Effect, IntegrityCase, ProcessingBlock
+from requests_app.alerts import tell_broken
 from requests_app.lifecycle.retention import AT_AN_END
 from requests_app.models import Request, RequestStatus
 from requests_app.states import transition
@@ -31,6 +33,7 @@ from wms2.conf import conf
 from wms2.crash import crash_point
 from wms2.errors import StaleState, Wms2Error
 from wms2.metrics import DAGS_PACKED_TOTAL
+from wms2.passes import row_by_itself
 
 log = structlog.get_logger(__name__)
 ACTOR = "archiver"
@@ -53,8 +56,14 @@ def dags_pack() -> int:
         dag = _claim()
         if dag is None:
             break
-        packed += _pack(dag)
+        with row_by_itself("packs", dag.pk, partial(_not_packed, dag)):
+            packed += _pack(dag)
     return packed
+
+
+def _not_packed(dag: DAG, problem: str) -> None:
+    DAG.objects.filter(round_id=dag.round_id, directory_id=dag.directory_id).update(pack_problem=problem)
+    DAGS_PACKED_TOTAL.labels("failed").inc()
 
 
 def packable(now: datetime) -> QuerySet[DAG]:
@@ -108,8 +117,7 @@ def _pack(dag: DAG) -> bool:
     try:
         size = packs.pack(Path(dag.submit_dir))
     except (OSError, Wms2Error, RuntimeError, zipfile.BadZipFile) as error:
-        rows.update(pack_problem=str(error))
-        DAGS_PACKED_TOTAL.labels("failed").inc()
+        _not_packed(dag, str(error))
         log.error("DAG directory not packed, tried again later", dag_id=str(dag.pk), path=dag.submit_dir, error=str(error))
         return False
     rows.update(packed_at=clock.now(), pack_problem="")
@@ -137,18 +145,20 @@ def requests_archive() -> int:
         status=RequestStatus.COMPLETED,
         status_since__lt=clock.now() - timedelta(days=conf().archive_after_days),
     )
-    failed: Exception | None = None
+    broken: list[str] = []
     for request in rows.order_by("status_since").iterator():
         if time.monotonic() > until:
             break
-        try:
+        with row_by_itself("archive", request, partial(_not_archived, request, broken)):
             archived += _archive(request)
-        except (OSError, Wms2Error) as error:
-            log.error("not archived, tried again later", request_name=request.request_name, error=str(error))
-            failed = error
-    if failed is not None:
-        raise failed
+    if broken:  # shown as the task's failure, too
+        raise Wms2Error(f"not archived, tried again later: {broken[0]}")
     return archived
+
+
+def _not_archived(request: Request, broken: list[str], problem: str) -> None:
+    broken.append(f"{request.request_name}: {problem}")
+    tell_broken(f"not archived: {problem}", pk=request.pk)
 
 
 def archive_root() -> Path:

@@ -19,8 +19,10 @@ from requests_app.models import LEADER_LEASE, TERMINAL, Event, Lease, Reconcilia
 from sites_app.models import HealthChange, QueueChange, SiteBan, SystemicAlert
 from wms2 import clock
 from wms2.conf import conf
+from wms2.errors import Wms2Error
 from wms2.metrics import ROWS_EXPIRED_TOTAL
 from wms2.models import AuditEntry, KeptAnswer
+from wms2.passes import row_by_itself
 
 log = structlog.get_logger(__name__)
 #: Statuses in which no evaluation reads the feed or the history any more.
@@ -43,7 +45,13 @@ def rows_expire(leadership: Leadership) -> int:
     last = Lease.objects.values_list("data", flat=True).get(name=LEADER_LEASE).get(_DONE_EPOCH, 0)
     if now.timestamp() - float(last) < PAUSE.total_seconds():
         return 0
-    removed = {rows.model._meta.db_table: _remove(rows, leadership) for rows in expired(now)}
+    removed, broken = dict[str, int](), list[str]()
+    for rows in expired(now):
+        table = rows.model._meta.db_table
+        with row_by_itself("retention", table, broken.append):
+            removed[table] = _remove(rows, leadership)
+    if broken:  # the others are done; shown as the cycle's failure
+        raise Wms2Error(f"old rows not removed: {'; '.join(broken)}")
     left = [table for table, number in removed.items() if number == PORTION * PORTIONS]
     if not left:
         leadership.renew(**{_DONE_EPOCH: now.timestamp()})

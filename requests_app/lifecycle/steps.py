@@ -56,7 +56,7 @@ def step_taken(evaluation: Evaluation) -> dict[str, Any]:
     passed = steps_passed(steps, share_done(ledger_of(evaluation.request.workflow, whole=False))) if steps else 0
     if not passed:
         return {}
-    left = [step.model_dump() for step in steps[passed:]]
+    left = evaluation.request.production_steps[passed:]
     return {"priority": min(evaluation.request.priority, steps[passed - 1].priority), "production_steps": left}
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zlib
 from datetime import timedelta
+from functools import partial
 
 import structlog
 from django.db import IntegrityError, transaction
@@ -20,10 +21,12 @@ from outputs_app.cases import cases_open, repaired_look
 from outputs_app.models import CaseState, EffectKind, IntegrityCase, OutputFile, Prognosis, StorageCheck, Validity
 from outputs_app.validation import FileFinding, validation_tend
 from outputs_app.validation.tending import KEPT, blocks_mark_validated, blocks_unvalidated
+from requests_app.alerts import tell_broken
 from requests_app.models import Request, RequestStatus
 from wms2 import clock
 from wms2.conf import conf
 from wms2.metrics import VALIDATIONS_TOTAL
+from wms2.passes import row_by_itself
 from wms2.wakes import wake
 
 log = structlog.get_logger(__name__)
@@ -40,10 +43,11 @@ def storage_checks_run() -> None:
     site_jobs_tend(purpose=SiteJobPurpose.LIST, work=work)
     begun = False
     for site in sorted(waiting.order_by().values_list("site", flat=True).distinct()):
-        if _wanted(site):
-            begun |= _begin(site)
-        else:
-            _let_go(waiting.filter(site=site))
+        with row_by_itself("storage checks", site, partial(_not_begun, site)):
+            if _wanted(site):
+                begun |= _begin(site)
+            else:
+                _let_go(waiting.filter(site=site))
     if begun:  # what follows a job that has just ended does not wait for the next pass
         site_jobs_tend(purpose=SiteJobPurpose.LIST, work=work)
     _ended_tend()
@@ -58,13 +62,17 @@ def _ended_tend() -> None:
     repaired = IntegrityCase.objects.filter(state=CaseState.IN_PROGRESS, request__status__in=_ENDED)
     of = {*behind.values_list("block__workflow__request__pk", flat=True), *repaired.values_list("request", flat=True)}
     for pk in of:
-        with transaction.atomic():
+        with row_by_itself("storage checks", pk, partial(tell_broken, pk=pk)), transaction.atomic():
             rows = Request.objects.select_for_update(no_key=True, skip_locked=True, of=("self",)).select_related("workflow")
             ended = rows.filter(pk=pk, status__in=_ENDED)
             request = ended.exclude(effects__kind=EffectKind.RUCIO_RELEASE).first()
             if request is not None:
                 repaired_look(pk)
                 validation_tend(workflow_id=request.workflow.pk, request_id=pk, request_epoch=request.epoch)
+
+
+def _not_begun(site: str, problem: str) -> None:
+    StorageCheck.objects.filter(site=site, done_at__isnull=True, job__isnull=True).update(problem=problem)
 
 
 def _wanted(site: str) -> bool:

@@ -7,8 +7,10 @@ and written after by the leader's own, each schedd's in one transaction that pro
 from __future__ import annotations
 
 import time
+import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from functools import partial
 
@@ -20,19 +22,20 @@ from dags_app.services.orphans import Orphan, orphans_ask, orphans_due, orphans_
 from dags_app.services.watch import Look, Observed, Said, looks, schedd_heard, sites_count
 from dags_app.states import history
 from requests_app.admission.placement import units_follow
-from requests_app.alerts import alert
+from requests_app.alerts import alert, tell_broken
 from requests_app.feed import tell
 from requests_app.lease import ACTOR
 from requests_app.lifecycle.leader import Leadership, lease_life
 from requests_app.models import EVALUATED
 from sites_app.guard import guard_look
 from sites_app.models import Schedd, ScheddState
-from sites_app.schedds import adapter
+from sites_app.schedds import adapter, schedd_broke
 from wms2 import clock
 from wms2.audit import audit
 from wms2.conf import conf
 from wms2.errors import ServiceRejected, ServiceUnavailable
 from wms2.locks import Fenced, unless_locked
+from wms2.passes import row_by_itself
 from wms2.side_by_side import side_by_side
 
 log = structlog.get_logger(__name__)
@@ -63,7 +66,7 @@ def schedds_watch(leadership: Leadership, meanwhile: Callable[[], None] = lambda
     rows = {look.schedd: look for look in looks(schedds_to_watch())}
     questions = {schedd: partial(look.ask, conf().instance) for schedd, look in rows.items()}
     for schedd, said in side_by_side(questions, _keeping(leadership, meanwhile)):
-        with unless_locked(f"schedd {schedd.name}"):
+        with _by_itself(schedd):
             seen[schedd] = _heard(rows[schedd], said, fenced)
     with unless_locked("sites"), fenced():
         sites_count(clock.now())
@@ -71,7 +74,7 @@ def schedds_watch(leadership: Leadership, meanwhile: Callable[[], None] = lambda
         guard_look(fenced)
     astray = {}
     for schedd, observed in seen.items():
-        with unless_locked(f"schedd {schedd.name}"):
+        with _by_itself(schedd):
             if jobs := orphans_told(schedd, observed.orphans, fenced):
                 astray[schedd] = partial(orphans_remove, schedd, jobs)
     for _ in side_by_side(astray, _keeping(leadership, meanwhile)):
@@ -82,8 +85,17 @@ def schedds_watch(leadership: Leadership, meanwhile: Callable[[], None] = lambda
         {schedd: partial(orphans_ask, schedd, orphans_known(schedd, now)) for schedd in looked}, _keeping(leadership, meanwhile)
     ):
         if found is not None:
-            with unless_locked(f"schedd {schedd.name}"):
+            with _by_itself(schedd):
                 orphans_tell(schedd=schedd, found=found, now=now, fenced=fenced)
+
+
+def _by_itself(schedd: Schedd) -> AbstractContextManager[None]:
+    return row_by_itself("schedds", schedd.name, partial(schedd_broke, schedd))
+
+
+def dag_by_itself(dag_id: uuid.UUID) -> AbstractContextManager[None]:
+    """One DAG of those that a schedd has told of; what breaks is said on its request."""
+    return row_by_itself("schedds", dag_id, partial(tell_broken, workflow__dags=dag_id))
 
 
 def dags_follow(leadership: Leadership, meanwhile: Callable[[], None] = lambda: None) -> None:
@@ -105,17 +117,19 @@ def dags_follow(leadership: Leadership, meanwhile: Callable[[], None] = lambda: 
 
 
 def _tell_units(schedd: Schedd, dags: Sequence[DAG]) -> None:
-    try:
-        for dag in dags:
+    for dag in dags:
+        try:
             condor = adapter(schedd)
             condor.set_units_at_once(int(dag.dagman_cluster_id), str(dag.pk), dag.merge_groups)
-    except (ServiceUnavailable, ServiceRejected) as error:
-        log.warning("units at once not told", schedd=schedd.name, error=str(error))
+        except (ServiceUnavailable, ServiceRejected) as error:
+            log.warning("units at once not told", schedd=schedd.name, dag_id=str(dag.pk), error=str(error))
+            if isinstance(error, ServiceUnavailable):
+                break
 
 
 def _heard(look: Look, said: Said, fenced: Fenced) -> Observed:
     """Write what a schedd has said; evidence of a lost queue goes into the audit."""
-    seen = schedd_heard(look=look, said=said, fenced=fenced)
+    seen = schedd_heard(look=look, said=said, fenced=fenced, by_itself=dag_by_itself)
     if seen.change is not None:
         with fenced():
             audit(
@@ -149,7 +163,7 @@ def orphans_told(schedd: Schedd, orphans: Iterable[Orphan], fenced: Fenced) -> d
     """
     remove = {}
     for orphan in orphans:
-        with fenced():
+        with dag_by_itself(orphan.dag.pk), fenced():
             _tell_once(schedd, orphan)
         if not orphan.being_removed:
             remove[orphan.cluster] = str(orphan.dag.pk)

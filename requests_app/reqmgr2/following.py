@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
+from functools import partial
 
 import structlog
 from django.db.models import Q
@@ -24,6 +25,7 @@ from wms2.adapters.reqmgr2 import Seen
 from wms2.conf import conf
 from wms2.errors import InvalidTransition, ServiceError, StaleState
 from wms2.nudge import POLL_REQMGR2
+from wms2.passes import row_by_itself
 from wms2.verbs import Already
 from wms2.work.failing import task_failed
 
@@ -69,7 +71,13 @@ def requests_follow() -> None:
     elsewhere = factory.reqmgr2().queued_elsewhere(names)
     for row in rows.filter(name__in=seen).select_related("request").defer("request__request_data"):
         if row.request is not None and row.name is not None:
-            _follow(row, row.request, seen[row.name], row.name in elsewhere, asked_at)
+            with row_by_itself("reqmgr2", row.name, partial(_broke, row)):
+                _follow(row, row.request, Seen.of(seen[row.name]), row.name in elsewhere, asked_at)
+
+
+def _broke(row: ReqMgr2Request, problem: str) -> None:
+    """What of it changed there is still a change at the next poll."""
+    ReqMgr2Request.objects.filter(pk=row.pk).update(problem=f"not yet: {problem}")
 
 
 def _follow(row: ReqMgr2Request, request: Request, seen: Seen, elsewhere: bool, asked_at: datetime) -> None:

@@ -9,6 +9,7 @@ is not certain that nobody else runs it, it is imported HELD.
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from functools import partial
 
 import structlog
 from structlog.contextvars import bound_contextvars
@@ -22,6 +23,7 @@ from wms2.adapters.reqmgr2 import Document, Seen
 from wms2.conf import conf
 from wms2.crash import crash_point
 from wms2.errors import DocumentRefused, Problem, RequestKnown, ServiceRejected, ServiceUnavailable
+from wms2.passes import row_by_itself
 
 S = RequestStatus
 ACTOR = "reqmgr2"
@@ -43,10 +45,15 @@ def team_take() -> None:
     here = set(ReqMgr2Request.objects.filter(name__in=acquired, request__isnull=False).values_list("name", flat=True))
     # what is acquired already must be stored here, or nobody would ever run it
     for name in [*([] if no_new_work() else staged), *(name for name in acquired if name not in here)]:
-        with bound_contextvars(request_name=name):
+        with bound_contextvars(request_name=name), row_by_itself("reqmgr2", name, partial(_broke, name)):
             _take(name, acquired=name in acquired)
     # neither ours nor to be had any more
     ReqMgr2Request.objects.filter(request=None).exclude(name__in=[*staged, *acquired]).delete()
+
+
+def _broke(name: str, problem: str) -> None:
+    """Said as of one that is refused, and tried again as soon as that is."""
+    ReqMgr2Request.objects.filter(name=name).update(problem=f"not taken: {problem}", compared_at=clock.now())
 
 
 def _take(name: str, *, acquired: bool) -> None:

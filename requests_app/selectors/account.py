@@ -21,6 +21,7 @@ from requests_app.work.ledger import Ledger, ledger_check, ledger_of
 from requests_app.work.spec import spec_of
 from wms2.api.preconditions import etag_of
 from wms2.errors import LedgerViolation
+from wms2.stored import known
 
 #: Counts quicker than this are made at each change; slower ones are shown so many times as long as they took.
 QUICK_SECONDS, TIMES_KEPT, MOST_KEPT_SECONDS = 0.5, 10.0, 60.0
@@ -42,7 +43,8 @@ def ledger_kept(request: Request, workflow: Workflow) -> tuple[Ledger, bool]:
     kept = _kept(workflow, basis)
     if kept.violation:
         raise LedgerViolation(kept.violation)
-    return Ledger(**kept.numbers, by_lumi=spec_of(workflow).splitting.algorithm.by_lumi), kept.basis == basis
+    by_lumi = spec_of(workflow).splitting.algorithm.by_lumi
+    return Ledger(**known(Ledger, kept.numbers) | {"by_lumi": by_lumi}), kept.basis == basis
 
 
 def _kept(workflow: Workflow, basis: str) -> KeptAccount:

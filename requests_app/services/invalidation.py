@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import structlog
@@ -11,6 +12,7 @@ from django.db.models import F
 
 from outputs_app import invalidation
 from outputs_app.models import DatasetState, EffectKind, OutputDataset
+from requests_app.alerts import tell_broken
 from requests_app.lease import ACTOR
 from requests_app.models import TERMINAL, CleanupPolicy, InputFile, Request, RequestStatus, Workflow
 from requests_app.selectors.versions import replaced_before, requests_before
@@ -19,6 +21,7 @@ from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import FieldRefused, InvalidTransition
 from wms2.locks import Fenced
+from wms2.passes import row_by_itself
 from wms2.words import counted
 
 S = RequestStatus
@@ -133,12 +136,12 @@ def superseded_take_back(fenced: Fenced) -> int:
     waiting = rows.exclude(effects__kind=EffectKind.RUCIO_RELEASE).distinct()
     asked = 0
     for name in replaced_before(set(waiting.values_list("request_name", flat=True)), clock.now() - timedelta(days=days)):
-        request = Request.objects.get(request_name=name)
-        with fenced():
+        with row_by_itself("replaced outputs", name, partial(tell_broken, request_name=name)), fenced():
+            request = Request.objects.get(request_name=name)
             try:
                 request_invalidate(request=request, actor=ACTOR, reason=f"its outputs were replaced {days:g} days ago")
                 asked += 1
-            except InvalidTransition as error:  # audited; one request must not keep the cycle from the others
+            except InvalidTransition as error:  # audited
                 log.error("replaced outputs not taken back", request_name=request.request_name, error=str(error))
     return asked
 

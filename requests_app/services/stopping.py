@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from dags_app.services.lost_queue import directory_evidence, lost_confirm
 from dags_app.services.stop import StopMode, dag_request_stop
 from outputs_app.blocks import blocks_end
 from outputs_app.invalidation import manifest_ask
 from outputs_app.models import BlockStatus, EffectKind
 from requests_app import states
+from requests_app.alerts import tell_broken
 from requests_app.models import Request, RequestStatus, StopIntent, Workflow
 from requests_app.services.acting import acting, applies, give_up, live_dag_of, may_run, stop_first, stopped_for
 from requests_app.work.rounds import RoundFiles, round_files_at_rest
 from wms2.errors import FieldRefused, StaleState
 from wms2.locks import Fenced
 from wms2.nudge import RUN_EFFECTS, nudge
+from wms2.passes import row_by_itself
 from wms2.verbs import Already
 
 S = RequestStatus
@@ -128,7 +132,7 @@ def left_blocks_end(fenced: Fenced) -> None:
     rows = Request.objects.filter(status__in=(S.FAILED, S.ABORTED), workflow__blocks__status=BlockStatus.OPEN)
     wanted = rows.exclude(effects__kind=EffectKind.RUCIO_RELEASE)
     for pk in wanted.order_by().values_list("pk", flat=True).distinct():
-        with fenced():
+        with row_by_itself("blocks of ended requests", pk, partial(tell_broken, pk=pk)), fenced():
             request = wanted.select_for_update(no_key=True, of=("self",)).filter(pk=pk).first()
             if request is not None:
                 blocks_end(workflow_id=request.workflow.pk, request_id=pk, request_epoch=request.epoch)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import structlog
@@ -28,12 +29,13 @@ from requests_app.models import Harvest, HarvestState, Request, RequestStatus
 from requests_app.work.spec import spec_of
 from sites_app.selectors import sites_by_rse
 from sites_app.services import sites_avoided
-from wms2 import clock
+from wms2 import clock, stored
 from wms2.adapters import factory
 from wms2.audit import audited
 from wms2.conf import conf
 from wms2.errors import InvalidTransition, ServiceRejected, ServiceUnavailable
 from wms2.in_force import in_force
+from wms2.passes import row_by_itself
 from wms2.words import counted
 
 log = structlog.get_logger(__name__)
@@ -56,7 +58,8 @@ def harvest_ask(request: Request) -> None:
         return
     now = clock.now()
     for output in harvested(spec.outputs):
-        runs = {int(run) for run in _files(request, output.dataset).order_by().values_list(_Runs("lumis"), flat=True).distinct()}
+        keys = _files(request, output.dataset).order_by().values_list(_Runs("lumis"), flat=True).distinct()
+        runs = {run for run, _ in stored.runs(dict.fromkeys(keys))}
         wanted = sorted(runs) if not spec.harvest.together else [0] if runs else []
         rows = [Harvest(request=request, dataset=output.dataset, run=run, next_try_at=now) for run in wanted]
         Harvest.objects.bulk_create(rows, ignore_conflicts=True)
@@ -67,14 +70,19 @@ def harvests_run() -> None:
     if conf().harvest_enabled:
         room = max(0, conf().harvest_max_jobs - Harvest.objects.filter(state=S.RUNNING).count())
         for row in Harvest.objects.filter(state=S.WAITING, next_try_at__lte=clock.now()).order_by("next_try_at", "id")[:room]:
-            try:
-                _begin(row)
-            except ServiceUnavailable as error:
-                log.warning("where to harvest is not known, next time again", request_name=row.request_id, error=str(error))
-                break
-            except ServiceRejected as error:
-                Harvest.objects.filter(pk=row.pk, state=S.WAITING).update(**_failed(row, str(error)))
+            with row_by_itself("harvests", row, partial(_not_begun, row)):
+                try:
+                    _begin(row)
+                except ServiceUnavailable as error:
+                    log.warning("where to harvest is not known, next time again", request_name=row.request_id, error=str(error))
+                    break
+                except ServiceRejected as error:
+                    _not_begun(row, str(error))
     site_jobs_tend(purpose=SiteJobPurpose.HARVEST, work=Work(_task, _settle, lambda site: conf().harvest_enabled, _slot))
+
+
+def _not_begun(row: Harvest, problem: str) -> None:
+    Harvest.objects.filter(pk=row.pk, state=S.WAITING).update(**_failed(row, problem))
 
 
 def harvest_decide(*, harvest: Harvest, actor: str, reason: str, state: HarvestState) -> None:
@@ -158,7 +166,7 @@ def _task(job: SiteJob) -> HarvestTask | None:
     files = list(_files_of(row).values_list("lfn", "lumis"))
     if not files:
         return None
-    runs = [row.run] if row.run else sorted({int(run) for _, lumis in files for run in lumis})
+    runs = [row.run] if row.run else sorted({run for _, lumis in files for run, _ in stored.runs(lumis)})
     return HarvestTask(
         job=str(job.pk),
         site=job.site,

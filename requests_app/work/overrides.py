@@ -24,6 +24,7 @@ from sites_app.models import Pool
 from wms2.conf import conf
 from wms2.errors import FieldRefused, InvalidTransition
 from wms2.in_force import in_force
+from wms2.stored import known
 
 
 class Overrides(BaseModel):
@@ -90,7 +91,7 @@ _TASK_SIZE = re.compile(rf"([1-9]\d?):({'|'.join(OF_A_TASK)})=([1-9]\d{{0,11}})"
 
 def overrides_of(request: Request) -> Overrides:
     """The overrides in force for a request."""
-    return Overrides.model_validate(request.overrides)
+    return Overrides.model_validate(known(Overrides, request.overrides))
 
 
 def check_pins(changed: Overrides, spec: WorkflowSpec) -> None:

@@ -19,6 +19,7 @@ from requests_app.models import Request, RequestTransition, Workflow
 from requests_app.work.ledger import Ledger
 from requests_app.work.spec import spec_of
 from wms2.errors import InvalidTransition
+from wms2.stored import known
 
 #: Where the evidence of a transition that takes a step keeps the priority and the steps that stood before.
 STEP_BEFORE = "before_step"
@@ -81,7 +82,7 @@ def before_steps(request: Request) -> dict[str, Any]:
 
 def steps_of(request: Request) -> tuple[ProductionStep, ...]:
     """The steps that are still to come."""
-    return tuple(ProductionStep.model_validate(step) for step in request.production_steps)
+    return tuple(ProductionStep.model_validate(known(ProductionStep, step)) for step in request.production_steps)
 
 
 def share_done(ledger: Ledger) -> float:

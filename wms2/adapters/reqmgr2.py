@@ -24,7 +24,7 @@ _COUCH = TypeAdapter(wire.CouchRows)
 #: Names in one address, which front ends cut at 8 KB.
 _NAMES = 40
 _FOLLOWED = ("RequestName", "RequestStatus", "RequestPriority", "SiteWhitelist", "SiteBlacklist")
-_STATISTICS = frozenset({"total_jobs", "input_lumis", "input_events", "input_num_files"})
+STATISTICS = frozenset({"total_jobs", "input_lumis", "input_events", "input_num_files"})
 
 # Steps the system that runs a request takes; people and other services take the rest.
 _OUR_STEPS: dict[str, str] = {
@@ -105,12 +105,11 @@ class ReqMgr2:
         answer = self._http.get_json(_ANSWER, "/request", operation="names_of_team", params=params)
         return [str(name) for name in answer.result]
 
-    def seen(self, names: Sequence[str]) -> dict[str, Seen]:
-        """What others may have changed; names that ReqMgr2 does not know are left out."""
-        found: dict[str, Seen] = {}
+    def seen(self, names: Sequence[str]) -> dict[str, Document]:
+        """What ``Seen`` is made of, each by itself; names that ReqMgr2 does not know are left out."""
+        found: dict[str, Document] = {}
         for first in range(0, len(names), _NAMES):
-            part = self._documents("seen", name=names[first : first + _NAMES], mask=_FOLLOWED)
-            found |= {name: Seen.of(document) for name, document in part.items()}
+            found |= self._documents("seen", name=names[first : first + _NAMES], mask=_FOLLOWED)
         return found
 
     def queued_elsewhere(self, names: Sequence[str]) -> set[str]:
@@ -198,8 +197,8 @@ class ReqMgr2:
 
         After ``ServiceUnavailable`` they may have been added.
         """
-        if set(statistics) != _STATISTICS:
-            raise ValueError(f"statistics are {sorted(_STATISTICS)}, all four")
+        if set(statistics) != STATISTICS:
+            raise ValueError(f"statistics are {sorted(STATISTICS)}, all four")
         self._put(name, statistics, "add_statistics")
 
     def clone(self, name: str, mark: str) -> str:

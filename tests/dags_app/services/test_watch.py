@@ -12,14 +12,17 @@ from django.utils import timezone
 
 from dags_app.counts import dag_counts
 from dags_app.models import DAG, DAGHistory, DAGStatus, FailureGroup, FailureLog, WorkUnitState
+from dags_app.services import watch
 from dags_app.services.watch import Said, looks, schedd_heard, sites_count
 from requests_app.admission.queue import ADMISSION
+from requests_app.lifecycle import watching
 from requests_app.models import RequestStatus
 from sites_app.models import Schedd, Site
 from tests.support.locking import paused
 from tests.support.rows import dag_row, request_row, schedd_row, unit_row, workflow_row
 from tests.support.statements import statements
 from wms2.adapters.types import DagmanAd, DagStatus, JobGroup, JobStatus, ScheddAd
+from wms2.errors import ServiceRejected
 from wms2.models import Wake
 
 DONE = {"state": WorkUnitState.DONE, "manifest_sha256": "a", "fence": 1}
@@ -284,3 +287,26 @@ def test_a_dag_that_somebody_keeps_locked_keeps_nobody_waiting_and_is_the_next_l
         assert (seen(dag).observed, seen(other).observed != {}) == ({}, True)
     hear(schedd, ad(dag), ad(other))
     assert seen(dag).observed["nodes_total"] == 9
+
+
+def test_one_dag_that_cannot_be_written_keeps_no_other_from_being_seen(schedd: Schedd) -> None:
+    """No jsonb has a NUL."""
+    bad, good = running(schedd, 7), running(schedd, 8)
+    (look,) = looks([Schedd.objects.get(pk=schedd.pk)])
+    said = Said(ABOUT, (ad(bad, hold_reason="no \0 room"), ad(good, nodes_done=3)))
+    schedd_heard(look=look, said=said, fenced=transaction.atomic, by_itself=watching.dag_by_itself)
+    assert (seen(good).nodes_done, seen(bad).observed_at) == (3, None)
+    assert Schedd.objects.get(pk=schedd.pk).last_answer_at == look.at
+    assert "NUL" in seen(bad).workflow.request.last_error or "u0000" in seen(bad).workflow.request.last_error
+
+
+def test_a_schedd_whose_answer_breaks_has_not_answered(schedd: Schedd, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Condor:
+        def watch(self, instance: str) -> None:
+            raise ServiceRejected("htcondor", "watch", "the token may not read this queue", "denied")
+
+    monkeypatch.setattr(watch, "adapter", lambda schedd: Condor())
+    (look,) = looks([schedd])
+    said = look.ask("instance")
+    assert said.about is None
+    assert "may not read" in said.error

@@ -421,3 +421,27 @@ def test_the_row_of_a_rescue_takes_the_slots_of_the_dag_it_rescues() -> None:
     rescue = dag_record_rescue(failed=failed, kind=DAGKind.FAILURE_RESCUE, rescue_file="x.rescue001", priority=1, sizes=Sizes())
     rescue.refresh_from_db()
     assert rescue.merge_groups == 3
+
+
+def test_one_that_cannot_be_read_keeps_nobody_from_starting_and_says_so_until_it_can() -> None:
+    schedd_row()
+    bad, good = (request_row(QUEUED, priority=priority) for priority in (900, 100))
+    Request.objects.filter(pk=bad.pk).update(overrides={"max_processing": "many"})
+    assert admit() == 1
+    good.refresh_from_db()
+    assert good.status == PLANNING
+    assert waits(bad).startswith("a repair of WMS2; its step breaks, and is tried again each cycle: ValidationError")
+    assert "max_processing" in bad.last_error
+    Request.objects.filter(pk=bad.pk).update(overrides={"max_processing": 10})
+    assert admit() == 1
+
+
+def test_a_running_one_that_cannot_be_read_keeps_nobody_from_starting() -> None:
+    schedd_row()
+    bad = dag_row(workflow_row(request_row(RequestStatus.ACTIVE)), DAGStatus.RUNNING, observed_at=timezone.now())
+    DAG.objects.filter(pk=bad.pk).update(node_counts={"Processing": "eighty"}, total_work_units=10)
+    good = request_row(QUEUED)
+    assert admit() == 1
+    good.refresh_from_db()
+    assert good.status == PLANNING
+    assert "eighty" in Request.objects.get(workflow__dags=bad).waiting_for

@@ -316,3 +316,39 @@ def test_a_restart_clones_in_reqmgr2_once_though_it_is_killed_and_the_clone_is_o
     there = outside.simulators.reqmgr2("GET", "request?status=completed&status=aborted&detail=false").json()
     assert sorted(there["result"]) == sorted([old, row.name]), "one clone"
     assert Request.objects.count() == 2
+
+
+def test_one_that_breaks_keeps_no_other_from_being_followed(
+    world: World, outside: Outside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three ways: its directory cannot be read, its document makes no sense, and what nobody has foreseen."""
+    names = sorted(outside.stage() for _ in range(4))
+    requests = [taken(name) for name in names]
+    unreadable, senseless, unforeseen, good = requests
+    abort = following.request_abort
+
+    def aborted(*, request: Request, **how: Any) -> None:
+        if request == unreadable:
+            raise PermissionError(13, "Permission denied", "/submit/one")
+        if request == unforeseen:
+            raise KeyError("unforeseen")
+        abort(request=request, **how)
+
+    for request in requests:
+        outside.put(request.request_name, RequestStatus="aborted")
+    store = outside.simulators.application.reqmgr2.store
+    document = {**outside.simulators.request(senseless.request_name), "_id": senseless.request_name}
+    store.put({**document, "RequestPriority": "high"})
+    with monkeypatch.context() as patch:
+        patch.setattr(following, "request_abort", aborted)
+        poll()
+    assert fresh(good).status == S.ABORTED
+    problems = dict(ReqMgr2Request.objects.values_list("name", "problem"))
+    assert problems[unreadable.request_name].startswith("not yet: PermissionError")
+    assert problems[senseless.request_name].startswith("not yet: ValueError")
+    assert problems[unforeseen.request_name].startswith("not yet: KeyError")
+    assert not Lease.objects.get(name=POLL).data, "the poll itself has succeeded"
+    store.put(document)
+    poll()
+    assert {fresh(request).status for request in requests} == {S.ABORTED}
+    assert set(ReqMgr2Request.objects.values_list("problem", flat=True)) == {""}

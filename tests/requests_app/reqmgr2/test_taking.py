@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from requests_app.models import HoldCode, ReqMgr2Request, Request, RequestStatus
+from requests_app.reqmgr2 import taking
 from requests_app.reqmgr2.following import reqmgr2_poll
 from requests_app.service_level import new_work_allow, new_work_stop, service_rows
 from requests_app.services import request_abort, request_release
@@ -17,7 +18,7 @@ from tests.support.scripted.progress import fresh, run_on
 from tests.support.scripted.world import World
 from wms2.adapters.reqmgr2 import ReqMgr2
 from wms2.conf import conf
-from wms2.errors import DocumentRefused, ServiceUnavailable
+from wms2.errors import DocumentRefused, LedgerViolation, ServiceUnavailable
 
 pytestmark = pytest.mark.django_db(transaction=True)
 S = RequestStatus
@@ -225,3 +226,24 @@ def test_nothing_is_taken_unless_it_is_wanted(world: World, outside: Outside, mo
     name = outside.stage()
     reqmgr2_poll(force=True)
     assert (Request.objects.count(), outside.status(name)) == (0, "staged")
+
+
+def test_one_that_breaks_keeps_no_other_from_being_taken(world: World, outside: Outside, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a resubmission whose original does not add up."""
+    bad, good = sorted(outside.stage() for _ in range(2))
+    receive = taking.request_receive
+
+    def received(*, received: Any, **how: Any) -> Request:
+        if received.request_name == bad:
+            raise LedgerViolation("/store/a.root: more events are claimed than the file has")
+        return receive(received=received, **how)
+
+    monkeypatch.setattr(taking, "request_receive", received)
+    reqmgr2_poll(force=True)
+    assert Request.objects.filter(request_name=good).exists()
+    problem = ReqMgr2Request.objects.get(name=bad).problem
+    assert problem.startswith("not taken: ")
+    assert "more events are claimed" in problem
+    outside.put(good, RequestStatus="aborted")
+    reqmgr2_poll(force=True)
+    assert Request.objects.get(request_name=good).status == S.ABORTED

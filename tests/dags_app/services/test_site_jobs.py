@@ -1,0 +1,63 @@
+"""Jobs at sites are looked after one by one: what breaks at one is said on it, and keeps no other waiting."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from dags_app.models import SiteJob, SiteJobPurpose, SiteJobState
+from dags_app.services import site_jobs
+from dags_app.services.site_jobs import Work, site_jobs_tend
+from tests.support.rows import schedd_row
+from wms2.errors import ServiceRejected
+
+pytestmark = pytest.mark.django_db
+S = SiteJobState
+
+
+class Condor:
+    """Both jobs are in its queue; it refuses to remove any as long as ``error`` is set."""
+
+    error: Exception | None = None
+
+    def find_job(self, job_id: str, since: Any) -> SimpleNamespace:
+        return SimpleNamespace(history=None, cluster=1, fence=None)
+
+    def remove_job(self, cluster: int, job_id: str, reason: str) -> None:
+        if self.error is not None:
+            raise self.error
+
+
+def kept(job: SiteJob) -> tuple[str, str]:
+    job.refresh_from_db()
+    return job.state, job.problem
+
+
+@pytest.mark.parametrize(
+    "error", [ServiceRejected("htcondor", "remove_job", "the token may not remove it", "denied"), ValueError("may not be read")]
+)
+def test_one_whose_removal_is_refused_keeps_no_later_one_waiting(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schedd, long_ago = schedd_row(submit_root=str(tmp_path)), timezone.now() - timedelta(days=3)
+    where = {"purpose": SiteJobPurpose.REMOVE, "schedd": schedd}
+    first = SiteJob.objects.create(
+        site="T2_A", directory=str(tmp_path / "1"), state=S.SUBMITTED, cluster="1", intent_at=long_ago, **where
+    )
+    second = SiteJob.objects.create(site="T2_B", directory=str(tmp_path / "2"), **where)
+    condor = Condor()
+    condor.error = error
+    monkeypatch.setattr(site_jobs, "adapter", lambda schedd: condor)
+    work = Work(task=lambda job: None, settle=lambda job, result: None, wanted=lambda site: True)
+    site_jobs_tend(purpose=SiteJobPurpose.REMOVE, work=work)
+    assert kept(second)[0] == S.DONE, "nothing was left to do there"
+    assert kept(first)[0] == S.SUBMITTED
+    assert "may not" in kept(first)[1]
+    condor.error = None
+    site_jobs_tend(purpose=SiteJobPurpose.REMOVE, work=work)
+    assert kept(first) == (S.SUBMITTED, "")

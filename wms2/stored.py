@@ -1,0 +1,22 @@
+"""What is read out of JSON columns while a later release writes there too (ADR 0097): known keys, the others left where they are.
+
+A column that is a record has known keys; one that maps runs has numbers for keys. Owns no column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+V = TypeVar("V")
+
+
+def known(record: type, stored: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a dataclass or pydantic model that a column has; a key of a later release is none."""
+    names = getattr(record, "model_fields", None) or record.__dataclass_fields__  # type: ignore[attr-defined]
+    return {name: stored[name] for name in names if name in stored}
+
+
+def runs(stored: Mapping[str, V]) -> Iterator[tuple[int, V]]:
+    """Run and value of each run in a column that maps runs, in its order."""
+    return ((int(key), value) for key, value in stored.items() if key.isdecimal())
