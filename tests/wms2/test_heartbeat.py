@@ -70,7 +70,7 @@ def test_a_process_that_was_stopped_for_longer_than_its_lease_lasts_makes_no_cal
 
 
 def test_the_lease_that_was_taken_long_before_the_work_begins_counts_from_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    stop, monkeypatch = stopping(monkeypatch), monkeypatch
+    stop = stopping(monkeypatch)
     monkeypatch.setattr(heartbeat.clock, "now", timezone.now)
     with kept_alive(held, life_seconds=LIFE, expires_at=timezone.now() + timedelta(seconds=10)):
         assert calls(2, stop, 6) == 1
