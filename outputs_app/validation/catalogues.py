@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -16,7 +17,7 @@ from outputs_app.models import BlockValidation, OutputFile, ProcessingBlock, Val
 from outputs_app.reconciliation.compare import in_dbs, in_rucio
 from outputs_app.reconciliation.rows import KnownRules, blocks_believed
 from outputs_app.validation import rules
-from outputs_app.validation.rules import Declared, FileFinding, LumiFile, Lumis
+from outputs_app.validation.rules import Declared, FileFinding, Lumi, LumiFile, Lumis
 from wms2.adapters import factory
 from wms2.stored import runs
 
@@ -75,13 +76,21 @@ class Look:
     def _closed(self, there: set[str]) -> Iterator[FileFinding]:
         """Parents are valid and named in DBS. Files of a dataset that names its parents there name none of theirs."""
         parents = {parent for each in self._parents.values() for parent in each}
-        rows = list(OutputFile.objects.filter(lfn__in=parents).values_list("lfn", "validity", "events"))
-        ours = {lfn: validity for lfn, validity, _ in rows}
-        read: dict[str, int] = dict(self._block.workflow.input_files.filter(lfn__in=parents).values_list("lfn", "events"))
-        closed = {lfn for lfn in parents if ours.get(lfn, Validity.VALID) == Validity.VALID and (lfn in ours or lfn in read)}
-        yield from rules.parents_open(self._parents, closed)
+        rows = OutputFile.objects.filter(lfn__in=parents).values_list("lfn", "validity", "events", "block__dbs_block_name")
+        read = self._block.workflow.input_files.filter(lfn__in=parents).values_list("lfn", "events", "block_name")
+        made_of: dict[str, int] = {}
+        written_in, read_in, withdrawn = set[str](), set[str](), set[str]()
+        for lfn, number, block in read:
+            made_of[lfn] = number
+            read_in.add(block)
+        for lfn, validity, number, block in rows:
+            made_of[lfn] = number
+            written_in.add(block)
+            if validity != Validity.VALID:
+                withdrawn.add(lfn)
+        valid = valid_in_dbs(parents, made_of.keys(), written_in, read_in) - withdrawn
+        yield from rules.parents_open(self._parents, valid)
         events = {lfn: file.events for lfn, file in self._files.items()}
-        made_of = read | {lfn: number for lfn, _, number in rows}
         yield from rules.empty(events, self._parents, made_of, self._declared)
         named = {lfn: each for lfn, each in self._parents.items() if each and lfn in there}
         if named and not self._block.dataset.registration.get("parents"):
@@ -103,7 +112,10 @@ class Look:
         name = self._block.dataset_name
         with connection.cursor() as cursor:
             cursor.execute(_SPANS, [name])
-        mine = [LumiFile(file.pk, lfn, self._lumis[lfn], file.unit_id, True) for lfn, file in self._files.items()]
+        mine = [
+            LumiFile(file.pk, lfn, self._lumis[lfn], file.unit_id, True, self._parents[lfn], file.events, _counts(file.lumis))
+            for lfn, file in self._files.items()
+        ]
         spans = rules.spans(self._lumis.values())
         others = BlockValidation.objects.filter(block__dataset_name=name).exclude(pk=self._block.pk)
         known = {each: (pk, theirs) for each, pk, theirs in others.values_list("block__dbs_block_name", "pk", "spans")}
@@ -114,18 +126,22 @@ class Look:
         ours = dict(unseen.values_list("dbs_block_name", "pk"))
         near += ours.values()
         strange = [block for block in strange if block not in ours]
-        findings = rules.doubled(mine, self._others(near, strange), self._declared)
+        findings = rules.doubled(mine, self._others(near, strange), self._declared, Inputs(self._block.workflow))
         return Seen(list(findings), {"blocks": len(there | known.keys()), "compared": len(near) + len(strange)})
 
     def _others(self, near: Sequence[uuid.UUID], strange: Sequence[str]) -> Iterator[LumiFile]:
         files = OutputFile.objects.filter(block__in=near, validity=Validity.VALID).order_by("id")
-        rows = files.values_list("pk", "lfn", "lumis", "unit_id", "block__workflow_id")
-        for pk, lfn, lumis, unit_id, workflow_id in rows.iterator(_AT_ONCE):
-            yield LumiFile(pk, lfn, _lumis(lumis), unit_id, workflow_id == self._block.workflow_id)
+        rows = files.values_list("pk", "lfn", "lumis", "unit_id", "block__workflow_id", "parents", "events")
+        for pk, lfn, lumis, unit_id, workflow_id, parents, events in rows.iterator(_AT_ONCE):
+            own = workflow_id == self._block.workflow_id
+            yield LumiFile(pk, lfn, _lumis(lumis), unit_id, own, tuple(parents), events, _counts(lumis))
         for block in strange:
             valid = {file.lfn for file in factory.dbs().outputs.files(block, operation="validate")}
             found = _by_file((row.lfn, (row.run, row.lumi)) for row in factory.dbs().outputs.file_lumis(block))
-            yield from (LumiFile(0, lfn, lumis) for lfn, lumis in found.items() if lfn in valid)
+            links = factory.dbs().outputs.file_parents(block) if not self._declared.by_lumi else ()
+            parents_of = _by_file((row.lfn, row.parent_lfn) for row in links)
+            for lfn in found.keys() & valid:
+                yield LumiFile(0, lfn, found[lfn], parents=tuple(parents_of.get(lfn, ())))
 
     @cached_property
     def _lumis(self) -> dict[str, Lumis]:
@@ -136,11 +152,95 @@ class Look:
         spec = self._block.workflow.spec
         return Declared(
             by_lumi=spec.get("generation") is not None or spec.get("splitting", {}).get("algorithm") in _BY_LUMI,
+            by_file=spec.get("splitting", {}).get("algorithm") == "FileBased",
             in_shares=len(spec.get("tasks", ())) > 1,
             filtered=any(step.get("filter_efficiency", 1.0) < 1.0 for step in spec.get("steps", ())),
             eventless=self._block.dataset_name
             in {each["dataset"] for each in spec.get("outputs", ()) if each.get("merge") == "dqmio"},
         )
+
+
+class Inputs:
+    """From which input the outputs of a workflow were made: by the parents that files name, else by what their unit has claimed.
+
+    Asked only of files that share a lumi with another; what was looked up is kept.
+    """
+
+    def __init__(self, workflow: Any) -> None:
+        self._files = workflow.input_files
+        self._lumis, self._by_run = frozenset[Lumi](), dict[str, list[int]]()
+        self._held: dict[str, tuple[int, str]] = {}  # input file -> its events and its block
+        self._sources: dict[tuple[int, str], dict[str, Lumis]] = {}
+        self._in_block: dict[str, dict[tuple[str, Lumi], int | None]] = {}
+
+    def ask_of(self, lumis: Set[Lumi]) -> None:
+        """As ``rules.Made``."""
+        self._lumis = frozenset(lumis)
+        by_run: dict[str, list[int]] = defaultdict(list)
+        for run, lumi in sorted(lumis):
+            by_run[str(run)].append(lumi)
+        self._by_run = dict(by_run)
+
+    def sources(self, file: LumiFile) -> Mapping[str, Lumis]:
+        """As ``rules.Made``."""
+        key = file.pk, file.lfn
+        if key not in self._sources:
+            rows = self._files.filter(lfn__in=file.parents)
+            if file.is_own and not rows.exists():  # made from outputs of an earlier task
+                rows = self._files.filter(claims__unit=file.unit, claims__live=True).distinct()
+            found = self._sources[key] = {}
+            for lfn, stored, events, block in rows.values_list("lfn", "lumis", "events", "block_name"):
+                found[lfn] = self._among(stored)
+                self._held[lfn] = events, block
+        return self._sources[key]
+
+    def events(self, lfn: str, lumi: Lumi | None = None) -> int | None:
+        """As ``rules.Made``: of a file as it was imported, of a lumi as DBS has it."""
+        events, block = self._held[lfn]
+        if lumi is None:
+            return events
+        if block not in self._in_block:
+            rows = factory.dbs().file_lumis(block)
+            asked = (row for row in rows if (row.run, row.lumi) in self._lumis)
+            self._in_block[block] = {(row.lfn, (row.run, row.lumi)): row.events for row in asked}
+        return self._in_block[block].get((lfn, lumi))
+
+    def files_with(self, lumi: Lumi) -> int:
+        """As ``rules.Made``."""
+        return self._with[lumi]
+
+    @cached_property
+    def _with(self) -> Counter[Lumi]:
+        rows = self._files.values_list("lumis", flat=True).iterator(chunk_size=_AT_ONCE)
+        return Counter(lumi for stored in rows for lumi in self._among(stored))
+
+    def _among(self, stored: dict[str, list[list[int]]]) -> Lumis:
+        """Of the lumis that are asked for those of an input file; stored as intervals by run."""
+        found: set[Lumi] = set()
+        for run in stored.keys() & self._by_run.keys():
+            asked = self._by_run[run]
+            for first, last in stored[run]:
+                found.update((int(run), lumi) for lumi in asked[bisect_left(asked, first) : bisect_right(asked, last)])
+        return frozenset(found)
+
+
+def _counts(stored: dict[str, list[list[int | None]]]) -> dict[Lumi, int | None]:
+    return {(int(run), lumi): events for run, pairs in stored.items() for lumi, events in pairs if lumi is not None}
+
+
+def valid_in_dbs(lfns: set[str], known: Collection[str], written_in: Iterable[str], read_in: Iterable[str]) -> set[str]:
+    """Those of the files that DBS has as valid now, in datasets that are live: what our rows say of them may be old.
+
+    Args:
+        known: those in these blocks: ``written_in`` by WMS2, of which the writer is asked, or ``read_in`` as input. Others are
+            asked for one by one.
+    """
+    dbs = factory.dbs()
+    found = {lfn for block in sorted(written_in) for lfn in dbs.outputs.valid_lfns(block, "validate")}
+    found |= {lfn for block in sorted(read_in) for lfn in dbs.valid_lfns(block, "validate")}
+    for lfn in sorted(lfns.difference(known)):
+        found |= {file.lfn for file in dbs.known_as(lfn, "validate") if file.is_valid}
+    return lfns & found
 
 
 def _lumis(stored: dict[str, list[list[int]]]) -> Lumis:

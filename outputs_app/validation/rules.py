@@ -6,18 +6,20 @@ Sizes and checksums in Rucio are what WMS2 told it and prove nothing: those that
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from itertools import chain
+from typing import Protocol
 
 from outputs_app.models import DriftKind, Prognosis
 from outputs_app.reconciliation.compare import MOST_WORDS, Believed, Finding
 from wms2.adapters.rucio_types import RuleInfo, RuleState
 
 K, P = DriftKind, Prognosis
+Lumi = tuple[int, int]
 #: (run, lumi) of a file.
-Lumis = frozenset[tuple[int, int]]
+Lumis = frozenset[Lumi]
 #: Run -> first and last lumi of many files.
 Spans = Mapping[str, Sequence[int]]
 #: What each difference, as reconciliation words it, means for the file or the block.
@@ -53,26 +55,50 @@ class FileFinding:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What the request says of its work. ``by_lumi``: a lumi goes whole to one unit; ``in_shares``: and its events may be divided
-    over the unit's merged files; ``filtered``: a step keeps only some of its events, so a file may be left with none;
-    ``eventless``: the dataset is DQMIO, which holds none.
+    """What the request says of its work. ``by_lumi``: a lumi goes whole to one unit; ``by_file``: a file of its input does;
+    neither: a file is divided by events. ``in_shares``: what goes to one unit may be divided over the unit's merged files;
+    ``filtered``: a step keeps only some of its events, so a file may be left with none; ``eventless``: the dataset is DQMIO,
+    which holds none.
     """
 
     by_lumi: bool
     in_shares: bool
     filtered: bool
     eventless: bool = False
+    by_file: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class LumiFile:
-    """A valid file of the dataset, whoever wrote it. ``is_own``: of the block's request; a younger has a higher ``pk``."""
+    """A valid file of the dataset, whoever wrote it. ``is_own``: of the block's request; a younger has a higher ``pk``.
+
+    ``counts``: events of its lumis, where they are known; ``events``: all of it; ``parents`` as it names them, if it does.
+    """
 
     pk: int
     lfn: str
     lumis: Lumis
     unit: int = 0
     is_own: bool = False
+    parents: tuple[str, ...] = ()
+    events: int = 0
+    counts: Mapping[Lumi, int | None] = field(default_factory=dict, compare=False)
+
+
+class Made(Protocol):
+    """What the catalogues and the claims tell of the input from which output files were made."""
+
+    def ask_of(self, lumis: Set[Lumi]) -> None:
+        """These lumis are asked for from now on."""
+
+    def sources(self, file: LumiFile) -> Mapping[str, Lumis]:
+        """Input files it was made from, with those of the lumis that they hold; none: it is not known."""
+
+    def events(self, lfn: str, lumi: Lumi | None = None) -> int | None:
+        """Of an input file, or of one lumi of it; None: not known."""
+
+    def files_with(self, lumi: Lumi) -> int:
+        """Files of the whole input that hold the lumi."""
 
 
 def of_drift(findings: Iterable[Finding]) -> Iterator[FileFinding]:
@@ -118,7 +144,7 @@ def parents_differ(ours: Mapping[str, Collection[str]], theirs: Mapping[str, Col
 
 
 def parents_open(ours: Mapping[str, Collection[str]], closed: Collection[str]) -> Iterator[FileFinding]:
-    """Files made from what is no valid file of ours, and no input."""
+    """Files made from what is no valid file in DBS. ``closed``: parents that are."""
     for lfn, parents in ours.items():
         if lost := set(parents) - set(closed):
             yield FileFinding(lfn, P.PARENT_MISSING, f"made from {min(lost)}", f"{len(lost)} of its parents are not valid")
@@ -148,28 +174,69 @@ def meet(mine: Spans, others: Spans) -> bool:
     return any(run in others and span[0] <= others[run][1] and others[run][0] <= span[1] for run, span in mine.items())
 
 
-def doubled(mine: Sequence[LumiFile], others: Iterable[LumiFile], declared: Declared) -> Iterator[FileFinding]:
+def doubled(
+    mine: Sequence[LumiFile], others: Iterable[LumiFile], declared: Declared, made: Made | None = None
+) -> Iterator[FileFinding]:
     """Lumis that two valid files have and may not have; of two files of the request the younger is told of.
 
     A lumi that is dealt whole is in no other request's files, and in those of one unit; in one of these, if no later task has
-    divided it. What is not dealt by lumi may rightly share one.
+    divided it. What is dealt by file or by events may rightly share one, as far as ``made`` tells: see ``_is_doubled``.
     """
     holders: dict[tuple[int, int], list[LumiFile]] = defaultdict(list)
     for file in mine:
         for lumi in file.lumis:
             holders[lumi].append(file)
-    twice = Counter[tuple[LumiFile, LumiFile]]()
+    twice: dict[tuple[LumiFile, LumiFile], set[Lumi]] = defaultdict(set)
     for other in chain(others, mine):
         for lumi in other.lumis & holders.keys():
             for file in holders[lumi]:
                 if _may_not(file, other, declared):
-                    twice[file, other] += 1
-    for (file, other), number in twice.items():
-        found = f"{number} are in {other.lfn} too, first {_first(file.lumis & other.lumis)}"
-        yield FileFinding(file.lfn, P.DUPLICATE_LUMI, "no lumi twice", found[:MOST_WORDS])
+                    twice[file, other].add(lumi)
+    if twice and made is not None and not declared.by_lumi:
+        made.ask_of(set().union(*twice.values()))
+    for (file, other), shared in twice.items():
+        lumis = shared if declared.by_lumi else set[Lumi]()
+        if not declared.by_lumi and made is not None:
+            lumis = {lumi for lumi in shared if _is_doubled(file, other, lumi, declared, made)}
+        if lumis:
+            found = f"{len(lumis)} are in {other.lfn} too, first {_first(frozenset(lumis))}"
+            yield FileFinding(file.lfn, P.DUPLICATE_LUMI, "no lumi twice", found[:MOST_WORDS])
 
 
 def _may_not(file: LumiFile, other: LumiFile, declared: Declared) -> bool:
-    if not declared.by_lumi or (other.is_own and other.pk >= file.pk):
+    """Whether the two may have no lumi in common that was dealt whole."""
+    if other.is_own and other.pk >= file.pk:
         return False
     return not other.is_own or file.unit != other.unit or not declared.in_shares
+
+
+def _is_doubled(file: LumiFile, other: LumiFile, lumi: Lumi, declared: Declared, made: Made) -> bool:
+    """Of work that is not dealt by lumi: whether a lumi in two files must have been read twice.
+
+    An input file is dealt whole to one unit, or to one request where it is divided by events: two files made from one that has
+    the lumi have it twice. From different ones they have a share each. Where that is not known, a lumi that one input file alone
+    has tells. Files of one request that are divided by events may share it, and have no more events together than what they
+    were made from: of the lumi, or, where lumis are not counted, of the files.
+    """
+    one, two = made.sources(file), made.sources(other)
+    of_one, of_two = ({lfn for lfn, held in each.items() if lumi in held} for each in (one, two))
+    if declared.by_file or not other.is_own:
+        return bool(of_one & of_two) if of_one and of_two else made.files_with(lumi) <= 1
+    if not of_one or not of_two:
+        return False
+    mine, theirs = file.counts.get(lumi), other.counts.get(lumi)
+    there = _sum(made.events(lfn, lumi) for lfn in of_one | of_two)
+    if mine is not None and theirs is not None and there is not None:
+        return mine + theirs > there
+    whole = _sum(made.events(lfn) for lfn in one.keys() | two.keys())
+    return whole is not None and file.events + other.events > whole
+
+
+def _sum(numbers: Iterable[int | None]) -> int | None:
+    """None where one is not known."""
+    total = 0
+    for number in numbers:
+        if number is None:
+            return None
+        total += number
+    return total

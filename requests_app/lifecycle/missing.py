@@ -14,6 +14,7 @@ from requests_app.lease import Evaluation
 from requests_app.models import HoldCode, InputFile, RequestStatus, Workflow
 from requests_app.work.exclusions import exclusions_open
 from requests_app.work.input_places import all_still_waiting, locations_refresh, only_waiting_left
+from requests_app.work.input_validity import validity_refresh
 from requests_app.work.overrides import max_excluded
 from requests_app.work.spec import spec_of
 from wms2 import clock
@@ -55,6 +56,8 @@ def look_for_locations(evaluation: Evaluation) -> bool:
     if not only_waiting_left(workflow, spec):
         return False
     try:
+        if validity_refresh(workflow=workflow, spec=spec, fenced=evaluation.fenced):
+            return False  # what is left now, planning says
         locations_refresh(workflow=workflow, spec=spec, fenced=evaluation.fenced)
         waits = all_still_waiting(workflow, spec)
     except (ServiceUnavailable, ServiceRejected) as error:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 import structlog
 from django.db.models import Count, F, Sum
@@ -21,16 +22,17 @@ from dags_app.planning.selection import NO_WANTED_LUMI, WantedLumis, wanted_shar
 from dags_app.planning.specs import ExclusionKind, InputSpec, LumiRanges, WorkflowSpec
 from dags_app.planning.splitters.lumi_files import NO_LUMI
 from requests_app.feed import tell
-from requests_app.models import InputFile, Request, Workflow
+from requests_app.models import InputFile, Workflow
 from requests_app.work.input_lumis import lumis_out_of_reach, lumis_rebuild
 from requests_app.work.input_places import Location, Places
+from requests_app.work.input_validity import blocks_short, dataset_unusable, read_steadily, request_warn
 from requests_app.work.spec import spec_of
 from wms2 import clock
 from wms2.adapters import factory
 from wms2.adapters.types import BlockInfo, DbsFileInfo
 from wms2.copying import copy_rows
 from wms2.crash import crash_point
-from wms2.errors import PlanningRefused
+from wms2.errors import PlanningRefused, ServiceRejected
 from wms2.locks import Fenced
 
 log = structlog.get_logger(__name__)
@@ -64,27 +66,31 @@ def inputs_import(*, workflow: Workflow, fenced: Fenced) -> None:
     """Read the input dataset into InputFile rows. Repeatable: blocks that are stored are skipped.
 
     Raises:
-        PlanningRefused: the dataset does not exist, or has no file that is wanted and cannot get one any more.
+        PlanningRefused: the dataset does not exist, or is not live, before or after it was read; or has no
+            file that is wanted and cannot get one any more.
         ServiceUnavailable: DBS or Rucio did not answer; what is stored stays.
     """
     spec = spec_of(workflow)
     if spec.input is None or workflow.input_imported_at is not None:
         return
-    if not factory.dbs().dataset_exists(spec.input.dataset):
-        raise PlanningRefused(f"input dataset {spec.input.dataset} is not in DBS")
+    wanted = spec.input
+    if why := dataset_unusable(wanted.dataset):
+        raise PlanningRefused(f"input dataset {why}")
     stored = _stored(workflow)
-    seen = set()
+    counts: dict[str, int] = {}
     for block in factory.dbs().blocks(spec.input.dataset):
         if not _is_chosen(block, spec.input):
             continue
-        seen.add(block.block_name)
+        counts[block.block_name] = block.file_count
         if block.block_name not in stored:
-            with_rows = _rows_of(workflow, spec, spec.input, block, list(factory.dbs().files(block.block_name)))
+            rows = read_steadily(block.block_name, partial(_rows_of, workflow, spec, wanted, block))
             with fenced():
-                _write(workflow, block, with_rows)
+                _write(workflow, block, rows)
             crash_point("import.called")
+    if why := dataset_unusable(wanted.dataset):
+        raise PlanningRefused(f"input dataset {why}, which it was not when its first file was read")
     with fenced():
-        _finish_import(workflow, spec, spec.input, unseen=sorted(set(spec.input.block_whitelist) - seen))
+        _finish_import(workflow, spec, wanted, counts)
     workflow.refresh_from_db()
     log.info(
         "input imported",
@@ -101,19 +107,26 @@ def inputs_reread(*, workflow: Workflow, fenced: Fenced) -> int:
     The time counts from the last new file, so that reading after its end with nothing new closes the input for good.
 
     Raises:
+        ServiceRejected: the dataset is not live: the input is neither read nor closed.
         ServiceUnavailable: DBS or Rucio did not answer; what is stored stays.
     """
     spec = spec_of(workflow)
     if spec.input is None:
         return 0
-    now, found, stored = clock.now(), 0, _stored(workflow)
+    now, found, stored, counts = clock.now(), 0, _stored(workflow), dict[str, int]()
+    _reread_refuse(spec.input)
     for block in factory.dbs().blocks(spec.input.dataset):
-        if _is_chosen(block, spec.input) and (block.is_open or block.file_count > stored.get(block.block_name, 0)):
+        if not _is_chosen(block, spec.input):
+            continue
+        counts[block.block_name] = block.file_count
+        if block.is_open or block.file_count > stored.get(block.block_name, 0):
             found += _take_new(workflow, spec, spec.input, block, fenced)
+    _reread_refuse(spec.input)
     until = (workflow.input_grew_at or now) + timedelta(seconds=spec.input.open_seconds)
     with fenced():
         closed = {"input_closed_at": now} if not found and now >= until else {}
         Workflow.objects.filter(pk=workflow.pk).update(input_read_at=now, **closed)
+        _warn_short(workflow, spec.input, counts)
         if found:
             tell("input.grew", workflow.request, files=found)
     workflow.refresh_from_db()
@@ -132,10 +145,14 @@ def input_open(workflow: Workflow) -> InputSpec | None:
 def _take_new(workflow: Workflow, spec: WorkflowSpec, wanted: InputSpec, block: BlockInfo, fenced: Fenced) -> int:
     """Files of one block that have no row: rows, lumis and totals in one transaction, so that no crash can leave a part."""
     known = set(InputFile.objects.filter(workflow=workflow, block_name=block.block_name).values_list("lfn", flat=True))
-    new = [file for file in factory.dbs().files(block.block_name) if file.lfn not in known]
-    if not new:
+
+    def read(files: list[DbsFileInfo]) -> list[_Row]:
+        new = [file for file in files if file.lfn not in known]
+        return _rows_of(workflow, spec, wanted, block, new) if new else []
+
+    rows = read_steadily(block.block_name, read)
+    if not rows:
         return 0
-    rows = _rows_of(workflow, spec, wanted, block, new)
     with fenced():
         if Workflow.objects.filter(pk=workflow.pk, input_closed_at__isnull=False).exists():
             return 0  # while DBS was read: flushed, or another takes what comes now
@@ -146,7 +163,19 @@ def _take_new(workflow: Workflow, spec: WorkflowSpec, wanted: InputSpec, block: 
         Workflow.objects.filter(pk=workflow.pk).update(requested_events=events, input_grew_at=clock.now())
         if spec.splitting.algorithm.by_lumi:
             lumis_rebuild(workflow, wanted)
-    return len(new)
+    return len(rows)
+
+
+def _reread_refuse(wanted: InputSpec) -> None:
+    if why := dataset_unusable(wanted.dataset):
+        raise ServiceRejected("dbs", "inputs_reread", f"input dataset {why}: it is neither read nor taken for whole")
+
+
+def _warn_short(workflow: Workflow, wanted: InputSpec, counts: Mapping[str, int]) -> None:
+    """What is INVALID at the first reading is no input; that it is missing is told."""
+    before = f"{wanted.dataset}: fewer files"
+    if told := blocks_short(_stored(workflow), counts):
+        request_warn(workflow, f"{wanted.dataset}: {told}", instead_of=before)
 
 
 def _name_late(workflow: Workflow, wanted: InputSpec, rows: Sequence[_Row]) -> None:
@@ -167,11 +196,13 @@ def _name_late(workflow: Workflow, wanted: InputSpec, rows: Sequence[_Row]) -> N
         if shared == mine:
             row.exclude(told, ExclusionKind.LATE)
         if late == 1:
-            _warn(workflow, f"{wanted.dataset}: {told}; such files are named in the log, and excluded if they hold nothing else")
+            request_warn(
+                workflow, f"{wanted.dataset}: {told}; such files are named in the log, and excluded if they hold nothing else"
+            )
         log.warning("file came late", request_name=workflow.request_id, lfn=row.lfn, run=run, lumi=first, excluded=shared == mine)
 
 
-def _finish_import(workflow: Workflow, spec: WorkflowSpec, wanted: InputSpec, *, unseen: Sequence[str]) -> None:
+def _finish_import(workflow: Workflow, spec: WorkflowSpec, wanted: InputSpec, counts: Mapping[str, int]) -> None:
     files = InputFile.objects.filter(workflow=workflow)
     if not wanted.open_seconds:
         if not files.exists():
@@ -182,8 +213,9 @@ def _finish_import(workflow: Workflow, spec: WorkflowSpec, wanted: InputSpec, *,
             raise PlanningRefused(f"none of the files of {wanted.dataset} can be used, e.g. {first.lfn}: {first.excluded_reason}")
     if spec.splitting.algorithm.by_lumi:
         lumis_rebuild(workflow, wanted)
-    if unseen:
-        _warn(workflow, f"BlockWhitelist: not in DBS: {', '.join(unseen[:5])}" + (" …" if len(unseen) > 5 else ""))
+    if unseen := sorted(set(wanted.block_whitelist) - counts.keys()):
+        request_warn(workflow, f"BlockWhitelist: not in DBS: {', '.join(unseen[:5])}" + (" …" if len(unseen) > 5 else ""))
+    _warn_short(workflow, wanted, counts)
     now = clock.now()
     Workflow.objects.filter(pk=workflow.pk).update(
         requested_events=files.aggregate(total=Sum(Coalesce("wanted_events", "events")))["total"] or 0,
@@ -192,12 +224,6 @@ def _finish_import(workflow: Workflow, spec: WorkflowSpec, wanted: InputSpec, *,
         input_grew_at=now,
         input_closed_at=None if wanted.open_seconds else now,
     )
-
-
-def _warn(workflow: Workflow, warning: str) -> None:
-    request = Request.objects.only("warnings").get(pk=workflow.request.pk)
-    if warning not in request.warnings:
-        Request.objects.filter(pk=request.pk).update(warnings=[*request.warnings, warning])
 
 
 def _stored(workflow: Workflow) -> dict[str, int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from datetime import timedelta
+from functools import partial
 
 import structlog
 from django.db import transaction
@@ -16,8 +17,10 @@ from django.utils import timezone
 
 from dags_app.planning import specs
 from requests_app.models import PileupBlock, PileupDataset
+from requests_app.work.input_validity import blocks_short, read_steadily
 from sites_app.selectors import sites_by_rse
 from wms2.adapters import factory
+from wms2.adapters.types import DbsFileInfo
 from wms2.conf import conf
 from wms2.errors import PlanningRefused
 
@@ -48,25 +51,43 @@ def _resolved(name: str, kind: str, sites: dict[str, tuple[str, ...]]) -> specs.
 
 
 def _current(name: str) -> QuerySet[PileupBlock]:
-    """The blocks that count, read again when they are too old."""
+    """The blocks that count, read again when they are too old, or a file of them is not valid any more."""
     oldest = timezone.now() - timedelta(seconds=conf().pileup_cache_seconds)
-    fresh = PileupDataset.objects.filter(pk=name, resolved_at__gte=oldest).first()
-    known = fresh or _read(name)
+    known = PileupDataset.objects.filter(pk=name, resolved_at__gte=oldest).first()
+    if known is None or not _still_valid(known):
+        known = _read(name)
     return PileupBlock.objects.filter(dataset=known, reading=F("dataset__reading"))
+
+
+def _still_valid(known: PileupDataset) -> bool:
+    """Whether DBS has every file as valid that is to be mixed: asked before each round, by one call."""
+    _refuse_unusable(known.name)
+    blocks = PileupBlock.objects.filter(dataset=known, reading=known.reading)
+    valid = set(factory.dbs().valid_lfns(known.name))
+    return all(valid.issuperset(files) for files in blocks.values_list("files", flat=True).iterator(chunk_size=200))
+
+
+def _refuse_unusable(name: str) -> None:
+    dataset = factory.dbs().dataset(name)
+    if dataset is None:
+        raise PlanningRefused(f"pileup {name}: DBS has no such dataset; correct MCPileup or DataPileup in a new request")
+    if not dataset.is_live:
+        told = f"pileup {name}: it is {dataset.access_type} in DBS"
+        raise PlanningRefused(f"{told}; make it VALID there and release, or correct MCPileup or DataPileup in a new request")
 
 
 def _read(name: str) -> PileupDataset:
     """Read a dataset from DBS and Rucio into the cache; the reading counts once all its blocks are there."""
-    dbs, rucio, reading = factory.dbs(), factory.rucio(), uuid.uuid4()
-    if not dbs.dataset_exists(name):
-        raise PlanningRefused(f"pileup {name}: DBS has no such dataset; correct MCPileup or DataPileup in a new request")
+    reading = uuid.uuid4()
+    _refuse_unusable(name)
     dataset, _ = PileupDataset.objects.get_or_create(pk=name)
     files, blocks = 0, 0
-    for block in dbs.blocks(name):
-        listed = sorted((file.lfn, file.events) for file in dbs.files(block.block_name))
+    valid, counts = dict[str, int](), dict[str, int]()
+    for block in factory.dbs().blocks(name):
+        listed, locations = read_steadily(block.block_name, partial(_read_block, block.block_name))
+        valid[block.block_name], counts[block.block_name] = len(listed), block.file_count
         if not listed:
             continue
-        locations = rucio.block_locations([block.block_name]).get(block.block_name, {})
         PileupBlock.objects.create(
             dataset=dataset,
             reading=reading,
@@ -76,11 +97,20 @@ def _read(name: str) -> PileupDataset:
             rses=sorted(rse for rse, complete in locations.items() if complete),
         )
         files, blocks = files + len(listed), blocks + 1
+    _refuse_unusable(name)
     if not files:
         raise PlanningRefused(f"pileup {name}: DBS has no valid file of it; correct MCPileup or DataPileup in a new request")
     _make_current(dataset, reading, blocks)
     log.info("pileup read", dataset=name, files=files)
+    if told := blocks_short(valid, counts):
+        log.warning("pileup not whole", dataset=name, why=told)
     return PileupDataset.objects.get(pk=name)
+
+
+def _read_block(block_name: str, files: list[DbsFileInfo]) -> tuple[list[tuple[str, int]], dict[str, bool]]:
+    """Names and events of its valid files, and where it lies; a block without any lies nowhere."""
+    listed = sorted((file.lfn, file.events) for file in files)
+    return listed, factory.rucio().block_locations([block_name]).get(block_name, {}) if listed else {}
 
 
 def _make_current(dataset: PileupDataset, reading: uuid.UUID, blocks: int) -> None:

@@ -25,7 +25,7 @@ from dags_app.planning.measured import Sizing
 from dags_app.planning.pileup import mixed_after
 from dags_app.planning.plan import LeftOut, Plan, PlanLimits, PlanningInput, plan
 from dags_app.planning.sizing import Sizes, after, sizes_from_json
-from dags_app.planning.specs import DagLimits, DagSpec
+from dags_app.planning.specs import DagLimits, DagSpec, WorkflowSpec
 from dags_app.planning.work_units import EXTRA_NODES, work_of
 from dags_app.sandbox import payload_bytes, sandbox_pack
 from dags_app.services.plan import dag_record_ready
@@ -40,6 +40,7 @@ from requests_app.models import InputFile, Request, Round, Workflow
 from requests_app.work.block_limits import block_limits
 from requests_app.work.input_places import locations_refresh
 from requests_app.work.input_reading import input_open
+from requests_app.work.input_validity import validity_refresh
 from requests_app.work.ledger import Ledger, ledger_check, ledger_of
 from requests_app.work.left import record_left_out, work_left
 from requests_app.work.overrides import with_retries
@@ -52,6 +53,7 @@ from wms2.conf import conf
 from wms2.crash import crash_point
 from wms2.errors import PlanningRefused
 from wms2.in_force import in_force
+from wms2.locks import Fenced
 from wms2.words import counted
 
 #: In ``Round.sizing``: events of deterministic pileup that all rounds so far have mixed, by task.
@@ -70,7 +72,7 @@ def round_plan(evaluation: Evaluation) -> DAG | None:
         ServiceUnavailable: a service needed for planning did not answer.
     """
     waits = conf().wait_for_full_units and input_open(evaluation.request.workflow) is not None
-    gathered = _gathered(evaluation.request, partial(locations_refresh, fenced=evaluation.fenced), full_units=waits)
+    gathered = _gathered(evaluation.request, partial(_input_refresh, fenced=evaluation.fenced), full_units=waits)
     if gathered is None:
         evaluation.note(flush=False)
         return None
@@ -104,7 +106,7 @@ def round_preview(request: Request) -> Plan | None:
     Raises:
         PlanningRefused, LedgerViolation, ServiceUnavailable: it cannot be planned.
     """
-    gathered = _gathered(request, lambda **_: None, full_units=False)
+    gathered = _gathered(request, lambda **_: False, full_units=False)
     return plan(gathered[0]) if gathered is not None else None
 
 
@@ -123,9 +125,14 @@ def planning_mb(workflow: Workflow) -> int:
 # --- gather --------------------------------------------------------------------------------------------------------------
 
 
-def _gathered(
-    request: Request, refresh: Callable[..., object], *, full_units: bool
-) -> tuple[PlanningInput, Sizing, Ledger] | None:
+def _input_refresh(*, workflow: Workflow, spec: WorkflowSpec, fenced: Fenced) -> bool:
+    """What may still be read, and where it is; whether anything was left out."""
+    left_out = validity_refresh(workflow=workflow, spec=spec, fenced=fenced)
+    locations_refresh(workflow=workflow, spec=spec, fenced=fenced)
+    return left_out
+
+
+def _gathered(request: Request, refresh: Callable[..., bool], *, full_units: bool) -> tuple[PlanningInput, Sizing, Ledger] | None:
     """Everything that the round rests on, as it is now; None when nothing is left."""
     workflow = request.workflow
     ledger = ledger_of(workflow)
@@ -134,7 +141,9 @@ def _gathered(
         return None
     sizing, most_units = round_sizing(request)
     spec = sizing.workflow
-    refresh(workflow=workflow, spec=spec)
+    if refresh(workflow=workflow, spec=spec):
+        ledger = ledger_of(workflow)
+        ledger_check(ledger)
     work = work_left(workflow, spec, ledger)
     if work is None:
         return None

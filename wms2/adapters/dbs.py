@@ -23,7 +23,6 @@ CREATE_BY = "WMS2"
 _BULK_TIMEOUT_FACTOR = 4.0
 #: DBS's code for a file that it does not insert.
 INSERT_FILE_CODE = 310
-_LIVE_ACCESS_TYPES = frozenset({"PRODUCTION", "VALID"})
 _ACCESS_TYPES = frozenset({"VALID", "PRODUCTION", "INVALID", "DELETED", "DEPRECATED"})
 
 
@@ -71,7 +70,7 @@ class Dbs(DbsQueries):
         if stored is not None:
             return stored
         dataset = self.outputs.dataset(block.dataset.dataset)
-        if dataset is not None and dataset.access_type not in _LIVE_ACCESS_TYPES:
+        if dataset is not None and not dataset.is_live:
             detail = f"{dataset.dataset} exists as {dataset.access_type}; revive it or choose another processing version"
             raise ServiceRejected(SERVICE, operation, detail)
         return self._post_block(block, operation)

@@ -42,6 +42,7 @@ _DATASETS = TypeAdapter(list[DatasetInfo])
 _BLOCKS = TypeAdapter(list[BlockInfo])
 _CONFIGS = TypeAdapter(list[OutputConfig])
 _FILES = TypeAdapter(list[DbsFileInfo])
+_LFNS = TypeAdapter(list[wire.DbsLfnRow])
 _LUMIS = TypeAdapter(list[wire.DbsFileLumiRow])
 _PARENTS = TypeAdapter(list[FileParent])
 
@@ -113,6 +114,12 @@ class DbsQueries:
         key = "block_name" if "#" in name else "dataset"
         check_name(key, name, operation=operation)
         return self._files({key: name, "validFileOnly": 1} if valid_only else {key: name}, operation)
+
+    def valid_lfns(self, name: str, operation: str = "valid_lfns") -> Iterator[str]:
+        """Names of the valid files of a dataset or of a block; none of a dataset that is neither VALID nor PRODUCTION."""
+        key = "block_name" if "#" in name else "dataset"
+        check_name(key, name, operation=operation)
+        return (row["logical_file_name"] for row in self._stream(_LFNS, "/files", operation, {key: name, "validFileOnly": 1}))
 
     def known_as(self, lfn: str, operation: str) -> Iterator[DbsFileInfo]:
         """The file of this name, valid or not."""

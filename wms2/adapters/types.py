@@ -132,6 +132,11 @@ class DatasetInfo:
     access_type: Annotated[str, Field(alias="dataset_access_type")]
     primary_ds_type: Text = ""
 
+    @property
+    def is_live(self) -> bool:
+        """Whether its files may be read, and written."""
+        return self.access_type in ("VALID", "PRODUCTION")
+
 
 @dataclass(frozen=True, slots=True)
 class BlockInfo:

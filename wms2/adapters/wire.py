@@ -66,6 +66,12 @@ class DbsErrorRecord(Wire):
     error: DbsErrorBody
 
 
+class DbsLfnRow(TypedDict):
+    """``/files`` without detail."""
+
+    logical_file_name: StrictStr
+
+
 class DbsFileLumiRow(TypedDict):  # a dict, which is made in a third of the time: there are millions
     """``/filelumis``: one lumi a row; older servers list all lumis of a run in one."""
 

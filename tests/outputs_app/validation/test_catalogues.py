@@ -194,6 +194,49 @@ def test_a_lumi_that_is_there_in_a_block_that_was_never_validated_is_a_case(bloc
     assert validated(block).validated == 1, "those were taken back"
 
 
+def reads(block: ProcessingBlock, algorithm: str, parents: dict[str, str], held: dict[str, dict[str, list[list[int]]]]) -> None:
+    """The request has input, split like that; which of it each output file names as parent."""
+    workflow = block.workflow
+    workflow.spec = {
+        **workflow.spec,
+        "generation": None,
+        "splitting": {**workflow.spec.get("splitting", {}), "algorithm": algorithm},
+    }
+    workflow.save()
+    for name, lumis in held.items():
+        workflow.input_files.create(lfn=name, block_name=f"/In/Era-v1/RAW#{name[-1]}", size_bytes=1, events=40, lumis=lumis)
+    for lfn, parent in parents.items():
+        OutputFile.objects.filter(lfn=lfn).update(parents=[parent])
+    block.refresh_from_db()
+
+
+@pytest.mark.parametrize("algorithm", ["FileBased", "EventBased"])
+@pytest.mark.parametrize("same", [True, False])
+def test_lumis_of_work_that_is_not_by_lumi_are_compared_by_parents(block: ProcessingBlock, algorithm: str, same: bool) -> None:
+    """With another request's block in the dataset: two input files hold the lumis, and both were read, or one twice."""
+    former, held = with_the_same_lumis(block), {"1": [[1, 20]]}
+    first, second = "/store/data/input/a", "/store/data/input/b"
+    mine, theirs = dict.fromkeys(lfns(block), first), dict.fromkeys(lfns(former), first if same else second)
+    reads(block, algorithm, mine | theirs, {first: held, second: held})
+    validated(block)
+    found = IntegrityCase.objects.filter(block=block, evidence__contains=[{"prognosis": P.DUPLICATE_LUMI}])
+    assert set(found.values_list("name", flat=True)) == (set(mine) if same else set())
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_in_a_file_of_nobody_known_a_lumi_that_one_input_file_has_is_there_twice(block: ProcessingBlock, shared: bool) -> None:
+    stranger = f"{block.dataset_name}#{uuid.uuid4()}"
+    OutputFile.objects.filter(block=block).exclude(lfn=lfns(block)[0]).delete()
+    factory.dbs().invalidate_files(lfns(block)[1:])
+    first, second = "/store/data/input/a", "/store/data/input/b"
+    held = {first: {"1": [[1, 20]]}, second: {"1": [[1, 20]] if shared else [[30, 40]]}}
+    reads(block, "FileBased", {lfns(block)[0]: first}, held)
+    ProcessingBlock.objects.filter(pk=block.pk).update(dbs_block_name=stranger)
+    validated(block)
+    told = {each["prognosis"] for each in IntegrityCase.objects.get(name=lfns(block)[0]).evidence}
+    assert (P.DUPLICATE_LUMI in told) is not shared
+
+
 def test_of_a_block_of_the_request_that_was_given_up_the_younger_file_has_the_case(block: ProcessingBlock) -> None:
     former = with_the_same_lumis(block)
     same = {"workflow": block.workflow, "dataset": block.dataset, "block_index": 1}

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Set
+from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,6 +50,91 @@ def test_files_of_one_unit_may_share_a_lumi_where_a_later_task_divided_it() -> N
     assert [finding.name for finding in doubled(unit, (), WHOLE)] == ["b"]
     assert [finding.name for finding in doubled(unit[1:], [LumiFile(1, "c", lumi, 8, True)], SHARES)] == ["b"]
     assert [finding.name for finding in doubled(unit[:1], [LumiFile(9, "d", lumi, 7, False)], SHARES)] == ["a"], "another's"
+
+
+ONE, TWO = (1, 1), (1, 2)
+
+
+@dataclass
+class Input:
+    """Input files: LFN -> lumi -> events, None where DBS does not tell; and which a file was made from, by its parents."""
+
+    files: dict[str, dict[tuple[int, int], int | None]]
+    totals: dict[str, int] = field(default_factory=dict)
+
+    def ask_of(self, lumis: Set[tuple[int, int]]) -> None:
+        """Everything is known."""
+
+    def sources(self, file: LumiFile) -> dict[str, frozenset[tuple[int, int]]]:
+        return {lfn: frozenset(self.files[lfn]) for lfn in file.parents if lfn in self.files}
+
+    def events(self, lfn: str, lumi: tuple[int, int] | None = None) -> int | None:
+        return self.totals.get(lfn) if lumi is None else self.files[lfn].get(lumi)
+
+    def files_with(self, lumi: tuple[int, int]) -> int:
+        return sum(lumi in held for held in self.files.values())
+
+
+def made_from(pk: int, *parents: str, unit: int = 0, own: bool = True, **counts: int | None) -> LumiFile:
+    """With lumi ONE, and so many events in it."""
+    events = counts.get("events", 10)
+    return LumiFile(pk, f"file {pk}", frozenset({ONE}), unit or pk, own, parents, events or 0, {ONE: events})
+
+
+def told(one: LumiFile, two: LumiFile, declared: Declared, made: Input) -> list[str]:
+    return [finding.name for finding in doubled([one], [two], declared, made)]
+
+
+#: Two input files hold lumi ONE, 10 events each; lumi TWO is in one of them.
+SHARED = Input({"a": {ONE: 10, TWO: 10}, "b": {ONE: 10}})
+ALONE = Input({"a": {ONE: 10}, "b": {TWO: 10}})
+BY_FILE, BY_FILE_SHARES = (Declared(False, shares, False, by_file=True) for shares in (False, True))
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_work_by_files_has_a_lumi_twice_only_from_one_input_file(own: bool) -> None:
+    assert told(made_from(2, "a"), made_from(1, "a", own=own), BY_FILE, SHARED) == ["file 2"]
+    assert told(made_from(2, "a", "b"), made_from(1, "b", own=own), BY_FILE, SHARED) == ["file 2"]
+    assert told(made_from(2, "a"), made_from(1, "b", own=own), BY_FILE, SHARED) == [], "a share of the lumi each"
+    assert told(made_from(2, "a"), made_from(1, own=own), BY_FILE, SHARED) == [], "it is not known from which"
+    assert told(made_from(2, "a"), made_from(1, own=own), BY_FILE, ALONE) == ["file 2"], "there is one only"
+    assert told(made_from(2), made_from(1, "unknown", own=own), BY_FILE, ALONE) == ["file 2"]
+
+
+def test_files_of_one_unit_by_files_are_whole_unless_a_later_task_divides_them() -> None:
+    one, two = made_from(2, "a", unit=7), made_from(1, "a", unit=7)
+    assert told(one, two, BY_FILE, SHARED) == ["file 2"]
+    assert told(one, two, BY_FILE_SHARES, SHARED) == []
+    assert told(one, made_from(1, "a", unit=8), BY_FILE_SHARES, SHARED) == ["file 2"]
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "parents", "found"),
+    [
+        (4, 6, ("a", "a"), False),  # divided between two jobs
+        (10, 10, ("a", "a"), True),
+        (5, 6, ("a", "a"), True),
+        (10, 10, ("a", "b"), False),  # both files have the lumi
+        (10, 10, ("a", ""), False),  # not known
+        (None, 10, ("a", "a"), False),  # not counted, and the files have no more than their input
+    ],
+)
+def test_work_by_events_shares_lumis_and_has_no_more_events_than_its_input(mine, theirs, parents, found) -> None:  # type: ignore[no-untyped-def]
+    made = Input(SHARED.files, {"a": 40, "b": 40})
+    one, two = made_from(2, parents[0], events=mine), made_from(1, *filter(None, parents[1:]), events=theirs)
+    assert bool(told(one, two, EVENTS, made)) is found
+
+
+def test_work_by_events_without_counts_of_lumis_is_told_by_those_of_files() -> None:
+    made = Input({"a": {ONE: None}}, {"a": 15})
+    assert told(made_from(2, "a", events=8), made_from(1, "a", events=8), EVENTS, made) == ["file 2"]
+    assert told(made_from(2, "a", events=8), made_from(1, "a", events=7), EVENTS, made) == []
+
+
+def test_another_requests_work_by_events_divides_no_file_with_this_one() -> None:
+    assert told(made_from(2, "a", events=1), made_from(1, "a", own=False, events=1), EVENTS, SHARED) == ["file 2"]
+    assert told(made_from(2, "a", events=1), made_from(1, "b", own=False, events=1), EVENTS, SHARED) == []
+    assert told(made_from(2, "a", events=1), made_from(1, own=False, events=1), EVENTS, ALONE) == ["file 2"]
 
 
 def test_a_file_is_empty_unless_a_filter_was_declared_or_its_input_is() -> None:

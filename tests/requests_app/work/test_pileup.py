@@ -22,7 +22,7 @@ from requests_app.work.planner import round_plan
 from sites_app.models import Site, SiteRse
 from tests.support.rows import generation_spec, workflow_row
 from wms2.adapters import factory
-from wms2.adapters.types import BlockInfo, DbsFileInfo
+from wms2.adapters.types import BlockInfo, DatasetInfo, DbsFileInfo
 from wms2.errors import PlanningRefused, ServiceUnavailable
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -42,21 +42,26 @@ class Catalogues:
                 f"{PREMIX}#empty": (0, {"T2_CH_CERN": True}),
             }
         }
-        self.calls = 0
+        self.readings = 0
+        self.access_type, self.invalid = "VALID", set[str]()
         self.breaks_at: str | None = None
 
-    def dataset_exists(self, name: str) -> bool:
-        self.calls += 1
-        return name in self.blocks_of
+    def dataset(self, name: str) -> DatasetInfo | None:
+        return DatasetInfo(name, self.access_type, "mc") if name in self.blocks_of else None
 
     def blocks(self, dataset: str) -> Iterator[BlockInfo]:
+        self.readings += 1
         for name, (files, _) in self.blocks_of[dataset].items():
             yield BlockInfo(name, False, files, files, "T1_US_FNAL_Disk")
 
-    def files(self, name: str) -> Iterator[DbsFileInfo]:
+    def files(self, name: str, valid_only: bool = True) -> Iterator[DbsFileInfo]:
         count, _ = self.blocks_of[name.partition("#")[0]][name]
         for number in reversed(range(count)):
-            yield DbsFileInfo(f"/store/mc/{name.partition('#')[2]}{number}.root", name, 1, True, 10, "0")
+            lfn = f"/store/mc/{name.partition('#')[2]}{number}.root"
+            yield DbsFileInfo(lfn, name, 1, lfn not in self.invalid, 10, "0")
+
+    def valid_lfns(self, name: str) -> Iterator[str]:
+        return (file.lfn for block in self.blocks_of[name] for file in self.files(block) if file.is_valid)
 
     def block_locations(self, blocks: list[str]) -> dict[str, dict[str, bool]]:
         if self.breaks_at in blocks:
@@ -92,20 +97,66 @@ def test_a_dataset_is_resolved_to_the_blocks_that_lie_on_disk_whole() -> None:
 
 def test_a_request_without_pileup_asks_nobody(catalogues: Catalogues) -> None:
     assert pileup_resolve(generation_spec()) == ()
-    assert catalogues.calls == 0
+    assert catalogues.readings == 0
 
 
 def test_what_was_read_serves_every_request_until_it_is_too_old(catalogues: Catalogues) -> None:
     first = pileup_resolve(mixing())
-    del catalogues.blocks_of[PREMIX][f"{PREMIX}#b"]
+    catalogues.blocks_of[PREMIX][f"{PREMIX}#b"] = (2, {"T1_US_FNAL_Tape": True})
 
     assert pileup_resolve(mixing("/Neutrino/Premix-v1/PREMIX", request_name="another")) == first
-    assert catalogues.calls == 1
+    assert catalogues.readings == 1
 
     PileupDataset.objects.update(resolved_at=timezone.now() - timedelta(seconds=pileup.conf().pileup_cache_seconds + 1))
     (again,) = pileup_resolve(mixing())
     assert [block.name for block in again.blocks] == [f"{PREMIX}#a"]
     assert set(PileupBlock.objects.values_list("reading", flat=True)) == {PileupDataset.objects.get().reading}
+
+
+def test_a_file_that_became_invalid_is_mixed_by_no_further_round(catalogues: Catalogues) -> None:
+    pileup_resolve(mixing())
+    catalogues.invalid.add("/store/mc/b0.root")
+    (again,) = pileup_resolve(mixing())
+    assert [block.files for block in again.blocks if block.name.endswith("#b")] == [("/store/mc/b1.root",)]
+    assert catalogues.readings == 2
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_pileup_that_is_not_live_is_refused_also_when_it_was_read_before(catalogues: Catalogues, known: bool) -> None:
+    if known:
+        pileup_resolve(mixing())
+    catalogues.access_type = "INVALID"
+    with pytest.raises(PlanningRefused, match=rf"pileup {PREMIX}: it is INVALID in DBS"):
+        pileup_resolve(mixing())
+
+
+def test_a_file_that_becomes_invalid_between_two_calls_of_one_reading(
+    catalogues: Catalogues, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locations = catalogues.block_locations
+
+    def meanwhile(blocks: list[str]) -> dict[str, dict[str, bool]]:
+        catalogues.invalid.add("/store/mc/a1.root")
+        return locations(blocks)
+
+    monkeypatch.setattr(catalogues, "block_locations", meanwhile)
+    (found,) = pileup_resolve(mixing())
+    assert "/store/mc/a1.root" not in [lfn for block in found.blocks for lfn in block.files]
+
+
+def test_pileup_that_stops_being_live_while_it_is_read_does_not_count(
+    catalogues: Catalogues, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locations = catalogues.block_locations
+
+    def meanwhile(blocks: list[str]) -> dict[str, dict[str, bool]]:
+        catalogues.access_type = "INVALID"
+        return locations(blocks)
+
+    monkeypatch.setattr(catalogues, "block_locations", meanwhile)
+    with pytest.raises(PlanningRefused, match="INVALID"):
+        pileup_resolve(mixing())
+    assert PileupDataset.objects.get().resolved_at is None
 
 
 def test_a_reading_that_breaks_off_changes_nothing(catalogues: Catalogues) -> None:

@@ -54,13 +54,15 @@ class SourceFile:
 class Source:
     """An input dataset: block -> its files; block -> RSEs that have it; parent file -> RSEs that hold it.
 
-    ``lost``: file -> RSEs that have its block and not the file.
+    ``lost``: file -> RSEs that have its block and not the file. ``invalid``: files that DBS has as INVALID.
     """
 
     blocks: dict[str, list[SourceFile]] = field(default_factory=dict)
     locations: dict[str, tuple[str, ...]] = field(default_factory=dict)
     parents: dict[str, tuple[str, ...]] = field(default_factory=dict)
     lost: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    access_type: str = "VALID"
+    invalid: set[str] = field(default_factory=set)
 
     def rses(self, block: str) -> dict[str, bool]:
         """RSEs of a block, and whether they have all of it."""
@@ -104,15 +106,31 @@ class ScriptedDbs:
         return self.script.call("dataset", lambda: name in self.sources)
 
     def dataset(self, name: str) -> DatasetInfo | None:
-        return DatasetInfo(name, "VALID", "data") if self.dataset_exists(name) else None
+        return DatasetInfo(name, self.sources[name].access_type, "data") if self.dataset_exists(name) else None
 
     def blocks(self, dataset: str) -> Iterator[BlockInfo]:
         rows = [BlockInfo(name, False, len(files), 1, "") for name, files in self.sources[dataset].blocks.items()]
         return iter(self.script.call("blocks", lambda: rows))
 
     def files(self, name: str, valid_only: bool = True) -> Iterator[DbsFileInfo]:
-        rows = [DbsFileInfo(f.lfn, name, 1000 + f.events, True, f.events, "0000000a") for f in self._source_block(name)]
-        return iter(self.script.call("files", lambda: rows))
+        def act() -> list[DbsFileInfo]:
+            source = self.sources[name.partition("#")[0]]
+            rows = [
+                DbsFileInfo(f.lfn, name, 1000 + f.events, f.lfn not in source.invalid, f.events, "0000000a")
+                for f in self._source_block(name)
+            ]
+            live = source.access_type in ("VALID", "PRODUCTION")
+            return [row for row in rows if not valid_only or (row.is_valid and live)]
+
+        return iter(self.script.call("files", act))
+
+    def valid_lfns(self, name: str, operation: str = "") -> Iterator[str]:
+        blocks = [name] if "#" in name else list(self.sources[name].blocks)
+        return (file.lfn for block in blocks for file in self.files(block))
+
+    def known_as(self, lfn: str, operation: str) -> Iterator[DbsFileInfo]:
+        files = [file for source in self.sources.values() for block in source.blocks for file in self.files(block, False)]
+        return iter(file for file in files if file.lfn == lfn)
 
     def file_lumis(self, block_name: str) -> Iterator[FileLumi]:
         rows = [FileLumi(f.lfn, run, lumi, None) for f in self._source_block(block_name) for run, lumi in f.pairs]
@@ -230,6 +248,9 @@ class ScriptedOutputs:
     def files(self, name: str, *, valid_only: bool = True, operation: str) -> list[DbsFileInfo]:
         files = self.dbs.files_of(name)
         return self.dbs.script.call("output_files", lambda: [file for file in files if file.is_valid or not valid_only])
+
+    def valid_lfns(self, name: str, operation: str) -> list[str]:
+        return [file.lfn for file in self.files(name, operation=operation)]
 
 
 @dataclass

@@ -1,0 +1,129 @@
+"""Whether input may be read, as DBS says now: asked around each reading, and again before each round is planned (spec 4.3).
+
+Rows say what was VALID when it was read. A file that is INVALID since, or gone, is excluded by name and counts as left out; a
+dataset that is not live any more holds the request. What is planned or done already is the business of validation.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import structlog
+
+from dags_app.planning import lumis
+from dags_app.planning.plan import LeftOut
+from dags_app.planning.specs import ExcludedFile, ExclusionKind, WorkflowSpec
+from requests_app.feed import tell
+from requests_app.models import InputFile, Request, Workflow
+from requests_app.work.input_lumis import lumis_left
+from requests_app.work.ledger import files_left
+from requests_app.work.left import record_left_out
+from wms2 import clock
+from wms2.adapters import factory
+from wms2.adapters.types import DbsFileInfo
+from wms2.errors import PlanningRefused, ServiceUnavailable
+from wms2.locks import Fenced
+from wms2.words import counted
+
+T = TypeVar("T")
+log = structlog.get_logger(__name__)
+#: A block whose valid files are others after it was read is read again, so often at a time.
+_TRIES = 3
+_NAMED = 5
+
+
+def dataset_unusable(name: str) -> str:
+    """Why no file of the dataset may be read, in words; empty if they may."""
+    known = factory.dbs().dataset(name)
+    if known is None:
+        return f"{name} is not in DBS"
+    return "" if known.is_live else f"{name} is {known.access_type} in DBS"
+
+
+def read_steadily(block_name: str, read: Callable[[list[DbsFileInfo]], T]) -> T:
+    """What ``read`` makes of the block's valid files, which are the same before and after it.
+
+    Raises:
+        ServiceUnavailable: they keep changing.
+    """
+    files = _valid_files(block_name)
+    for _ in range(_TRIES):
+        made = read(files)
+        before, files = {file.lfn for file in files}, _valid_files(block_name)
+        if before == {file.lfn for file in files}:
+            return made
+    raise ServiceUnavailable("dbs", "files", f"the valid files of {block_name} change while they are read")
+
+
+def _valid_files(block_name: str) -> list[DbsFileInfo]:
+    """Of whatever access type their dataset is: that is asked for itself."""
+    return [file for file in factory.dbs().files(block_name, valid_only=False) if file.is_valid]
+
+
+def blocks_short(valid: Mapping[str, int], counts: Mapping[str, int]) -> str:
+    """Blocks that have fewer valid files than DBS counts in them, by name, in words; empty without any."""
+    short = [f"{name} ({valid.get(name, 0)} of {count})" for name, count in sorted(counts.items()) if valid.get(name, 0) < count]
+    if not short:
+        return ""
+    more = f" and {len(short) - _NAMED} more" if len(short) > _NAMED else ""
+    return f"fewer files are valid than DBS counts in {counted(len(short), 'block')}: {', '.join(short[:_NAMED])}{more}"
+
+
+def validity_refresh(*, workflow: Workflow, spec: WorkflowSpec, fenced: Fenced) -> bool:
+    """Exclude files that are left to be read and are not valid in DBS any more; whether there are any.
+
+    Raises:
+        PlanningRefused: the dataset is not live.
+        ServiceUnavailable: DBS did not answer; nothing was changed.
+    """
+    if spec.input is None:
+        return False
+    _refuse_unusable(spec.input.dataset)
+    gone: dict[str, str] = {}
+    for block, lfns in _left_by_block(workflow, spec).items():
+        there = {file.lfn: file.is_valid for file in factory.dbs().files(block, valid_only=False)}
+        gone |= {lfn: "INVALID in DBS" if lfn in there else "not in DBS any more" for lfn in lfns if not there.get(lfn)}
+    _refuse_unusable(spec.input.dataset)
+    if not gone:
+        return False
+    found_at = f"{clock.now():%Y-%m-%d %H:%M} UTC"
+    files = [ExcludedFile(lfn, f"{why}, found on {found_at}", ExclusionKind.LOST) for lfn, why in sorted(gone.items())]
+    with fenced():
+        record_left_out(workflow, spec, LeftOut(files=files))
+        first = files[0]
+        told = f"{spec.input.dataset}: {counted(len(files), 'file')} left out, which DBS had as valid before, e.g. {first.lfn}"
+        request_warn(workflow, f"{told}: {first.reason}")
+        tell("input.excluded", workflow.request, files=[file.lfn for file in files[:50]], number=len(files), why=first.reason)
+    log.warning("input files not valid any more", request_name=workflow.request_id, files=len(files), first=files[0].lfn)
+    return True
+
+
+def _refuse_unusable(dataset: str) -> None:
+    if why := dataset_unusable(dataset):
+        raise PlanningRefused(f"input dataset {why}; make it VALID there and release, or abort the request")
+
+
+def _left_by_block(workflow: Workflow, spec: WorkflowSpec) -> dict[str, list[str]]:
+    """Files with work that is left, those that wait for a site with them."""
+    found: dict[str, list[str]] = defaultdict(list)
+    if not spec.splitting.algorithm.by_lumi:
+        for block, lfn in files_left(workflow).values_list("block_name", "lfn"):
+            found[block].append(lfn)
+        return found
+    left = lumis_left(workflow)
+    todo = lumis.union(left.fresh, left.tried)
+    rows = InputFile.objects.filter(workflow=workflow, excluded_at__isnull=True).values_list("block_name", "lfn", "lumis")
+    for block, lfn, held in rows.iterator(chunk_size=2000):
+        if lumis.intersect(lumis.from_json(held), todo):
+            found[block].append(lfn)
+    return found
+
+
+def request_warn(workflow: Workflow, warning: str, *, instead_of: str = "") -> None:
+    """Once on the request, in the place of one that begins with ``instead_of``; in the caller's transaction."""
+    request = Request.objects.only("warnings").get(pk=workflow.request.pk)
+    kept = [text for text in request.warnings if not (instead_of and text.startswith(instead_of))]
+    if warning not in request.warnings:
+        Request.objects.filter(pk=request.pk).update(warnings=[*kept, warning])

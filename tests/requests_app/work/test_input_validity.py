@@ -1,0 +1,263 @@
+"""Input that is INVALID in DBS is read by nobody: not at import, not between two calls of it, not in a later round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dags_app.models import WorkUnitClaim
+from outputs_app.models import IntegrityCase, Prognosis
+from requests_app.models import Event, HoldCode, InputFile, Request, RequestStatus
+from requests_app.services import input_files_restore, request_release
+from requests_app.work.ledger import ledger_check, ledger_of
+from tests.support.scripted import documents
+from tests.support.scripted.catalogues import ScriptedDbs, Source, SourceFile
+from tests.support.scripted.invariants import check
+from tests.support.scripted.progress import status
+from tests.support.scripted.schedd import End
+from tests.support.scripted.world import World
+from wms2.adapters.types import BlockInfo
+from wms2.conf import conf
+
+pytestmark = pytest.mark.django_db(transaction=True)
+S = RequestStatus
+CERN = "T2_CH_CERN"
+DATASET = "/Valid/Era-v1/RAW"
+SPLITS = ({"files_per_job": 1}, {"events_per_job": 100}, {"lumis_per_job": 1})
+
+
+@pytest.fixture(name="world")
+def _world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    world = World(tmp_path, monkeypatch, INPUT_REREAD_SECONDS="300")
+    world.furnish()
+    world.sources[DATASET] = Source()
+    for number, name in enumerate("abcd"):
+        put(world, name, number + 1)
+    return world
+
+
+def put(world: World, name: str, lumi: int, block: str = "") -> None:
+    """A file in a block of its own, unless told otherwise."""
+    source, of = world.sources[DATASET], f"{DATASET}#{block or name}"
+    source.blocks.setdefault(of, []).append(SourceFile(lfn(name), 100, 1, ((1, lumi),)))
+    source.locations[of] = (CERN,)
+
+
+def lfn(name: str) -> str:
+    return f"/store/data/{name}.root"
+
+
+def ask(world: World, **changes: Any) -> Request:
+    return world.request(documents.reprocessing(DATASET, **({"files_per_job": 1} | changes)))
+
+
+def run(world: World, request: Request, cycles: int = 12) -> RequestStatus:
+    for _ in range(cycles):
+        world.cycle()
+        check(world)
+        for job in world.schedd.live:
+            world.schedd.end(job, End.FINISHED)
+        world.clock.advance(60)
+        if status(request) in (S.COMPLETED, S.HELD):
+            break
+    return status(request)
+
+
+def excluded(request: Request) -> dict[str, str]:
+    rows = InputFile.objects.filter(workflow__request=request, excluded_at__isnull=False)
+    return {row.lfn.rpartition("/")[2].removesuffix(".root"): row.excluded_reason for row in rows}
+
+
+def claimed(request: Request) -> set[str]:
+    """Files of which a unit has taken anything, by name or by its lumis."""
+    claims = WorkUnitClaim.objects.filter(unit__workflow__request=request)
+    names = {row.input_file.lfn for row in claims if row.input_file is not None}
+    lumis = {lumi for row in claims if row.input_file is None for lumi in range(row.first, row.last + 1)}
+    rows = InputFile.objects.filter(workflow__request=request)
+    return names | {row.lfn for row in rows if lumis & {lumi for spans in row.lumis.values() for lumi, _ in spans}}
+
+
+def during(dbs: ScriptedDbs, patch: pytest.MonkeyPatch, operation: str, act: Callable[[str], None]) -> None:
+    """Somebody else does that before each such call is answered."""
+    real = getattr(dbs, operation)
+
+    def meanwhile(name: str, *args: Any, **more: Any) -> Any:
+        act(name)
+        return real(name, *args, **more)
+
+    patch.setattr(dbs, operation, meanwhile)
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_a_file_that_became_invalid_after_the_import_is_planned_by_no_round(world: World, split: dict[str, int]) -> None:
+    request = ask(world, **({"files_per_job": 0} | split))
+    world.evaluate(request, steps=1)
+    assert request.workflow.input_files.count() == 4
+    world.sources[DATASET].invalid.add(lfn("b"))
+    assert run(world, request) is S.HELD, request.waiting_for
+    assert request.hold_code == HoldCode.EXCLUDED, "one of four is more than may be left out"
+    assert set(excluded(request)) == {"b"}
+    assert excluded(request)["b"].startswith("INVALID in DBS, found on ")
+    assert claimed(request) == {lfn(name) for name in "acd"}
+    assert any("1 file left out" in each and lfn("b") in each for each in request.warnings)
+    assert [event.data["files"] for event in Event.objects.filter(request=request, kind="input.excluded")] == [[lfn("b")]]
+    ledger_check(ledger_of(request.workflow))
+
+
+def test_a_file_that_became_invalid_between_two_rounds(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("requests_app.work.planner.conf", limited(max_nodes_per_dag=7))
+    request = ask(world)
+    world.cycle()
+    before = claimed(request)
+    assert 0 < len(before) < 4, "the first round takes a part"
+    gone = min({lfn(name) for name in "abcd"} - before)
+    world.sources[DATASET].invalid.add(gone)
+    assert run(world, request) is S.HELD
+    assert gone not in claimed(request)
+    world.sources[DATASET].invalid.clear()
+    input_files_restore(request=request, lfns=[gone], actor="olga", reason="it is valid again")
+    request_release(request=request, actor="olga", reason="it is valid again")
+    assert run(world, request) is S.COMPLETED
+    assert claimed(request) == {lfn(name) for name in "abcd"}
+
+
+def limited(**changes: Any) -> Callable[[], Any]:
+    return lambda: conf().model_copy(update=changes)
+
+
+def test_a_file_that_is_not_in_its_block_any_more_is_left_out_too(world: World) -> None:
+    request = ask(world)
+    world.evaluate(request, steps=1)
+    world.sources[DATASET].blocks[f"{DATASET}#c"].clear()
+    run(world, request)
+    assert excluded(request)["c"].startswith("not in DBS any more, found on ")
+
+
+@pytest.mark.parametrize("operation", ["file_lumis", "files"])
+def test_a_file_that_becomes_invalid_between_two_calls_of_one_import(
+    world: World, monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    """Its block is read again; what is INVALID then is no input, and is named as missing."""
+    put(world, "d2", 5, block="d")
+    during(
+        world.dbs, monkeypatch, operation, lambda name: world.sources[DATASET].invalid.update({lfn("d")} if "#d" in name else ())
+    )
+    request = ask(world)
+    assert run(world, request) is S.COMPLETED
+    assert claimed(request) == {lfn(name) for name in ("a", "b", "c", "d2")}
+    (warning,) = [each for each in request.warnings if "fewer files are valid" in each]
+    assert f"{DATASET}#d (1 of 2)" in warning
+
+
+def test_a_block_that_keeps_changing_is_read_when_it_does_no_more(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    invalid = world.sources[DATASET].invalid
+    during(world.dbs, monkeypatch, "file_lumis", lambda _: invalid.symmetric_difference_update({lfn("a")}))
+    request = ask(world)
+    world.evaluate(request, steps=1)
+    assert status(request) is S.SUBMITTED
+    assert "change while they are read" in request.last_error
+    monkeypatch.undo()
+
+
+@pytest.mark.parametrize("access_type", ["INVALID", "DEPRECATED", "DELETED"])
+def test_a_dataset_that_is_not_live_is_not_imported(world: World, access_type: str) -> None:
+    world.sources[DATASET].access_type = access_type
+    request = ask(world)
+    assert run(world, request) is S.HELD
+    assert f"{DATASET} is {access_type} in DBS" in request.hold_reason
+
+
+def test_half_a_dataset_is_never_taken_for_the_whole(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It becomes INVALID while it is imported: held, and read on where it stopped once it is VALID again."""
+    source = world.sources[DATASET]
+
+    def turn(name: str) -> None:
+        if name.endswith("#c"):
+            source.access_type = "INVALID"
+
+    with monkeypatch.context() as patch:
+        during(world.dbs, patch, "files", turn)
+        request = ask(world)
+        assert run(world, request) is S.HELD
+    assert f"{DATASET} is INVALID in DBS" in request.hold_reason
+    source.access_type = "VALID"
+    request_release(request=request, actor="olga", reason="it is valid again")
+    assert run(world, request) is S.COMPLETED
+    assert claimed(request) == {lfn(name) for name in "abcd"}
+
+
+def test_a_dataset_that_stops_being_live_after_its_import_holds_the_request(world: World) -> None:
+    request = ask(world)
+    world.evaluate(request, steps=1)
+    world.sources[DATASET].access_type = "INVALID"
+    assert run(world, request) is S.HELD
+    assert (request.hold_code, claimed(request), excluded(request)) == (HoldCode.REFUSED, set(), {})
+    world.sources[DATASET].access_type = "VALID"
+    request_release(request=request, actor="olga", reason="it is valid again")
+    assert run(world, request) is S.COMPLETED
+
+
+def test_an_open_input_that_is_not_live_is_neither_read_nor_closed(world: World) -> None:
+    request = ask(world, OpenRunningTimeout=600)
+    run(world, request, cycles=4)
+    world.sources[DATASET].access_type = "INVALID"
+    put(world, "late", 9)
+    world.clock.advance(2000)
+    run(world, request, cycles=3)
+    assert status(request) is S.ACTIVE
+    assert "INVALID" in request.waiting_for and request.alert_code == "input_unreadable"
+    world.sources[DATASET].access_type = "VALID"
+    run(world, request, cycles=8)
+    assert lfn("late") in claimed(request)
+
+
+def test_a_new_file_that_becomes_invalid_while_an_open_input_is_read_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = ask(world, OpenRunningTimeout=600)
+    run(world, request, cycles=4)
+    put(world, "late", 9)
+    put(world, "later", 10, block="late")
+    invalid = world.sources[DATASET].invalid
+    during(world.dbs, monkeypatch, "file_lumis", lambda name: invalid.add(lfn("late")))
+    world.clock.advance(300)
+    run(world, request, cycles=5)
+    assert lfn("late") not in claimed(request) and lfn("later") in claimed(request)
+    assert any(f"{DATASET}#late (1 of 2)" in each for each in request.warnings)
+
+
+def test_a_block_with_fewer_valid_files_than_dbs_counts_is_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = {f"{DATASET}#b": 3}
+    blocks = world.dbs.blocks
+
+    def with_counts(dataset: str) -> Any:
+        return iter([BlockInfo(b.block_name, False, counted.get(b.block_name, b.file_count), 1, "") for b in blocks(dataset)])
+
+    monkeypatch.setattr(world.dbs, "blocks", with_counts)
+    request = ask(world)
+    assert run(world, request) is S.COMPLETED
+    assert [each for each in request.warnings if f"{DATASET}#b (1 of 3)" in each]
+
+
+def test_a_file_that_waits_for_a_site_and_became_invalid_waits_no_longer(world: World) -> None:
+    world.sources[DATASET].locations[f"{DATASET}#a"] = ()
+    request = ask(world)
+    run(world, request, cycles=6)
+    assert status(request) is S.QUEUED and "waits for a site" in request.waiting_for
+    world.sources[DATASET].invalid.add(lfn("a"))
+    world.clock.advance(2000)
+    assert run(world, request) is S.HELD
+    assert set(excluded(request)) == {"a"}
+
+
+def test_outputs_of_a_file_that_became_invalid_are_cases_by_what_dbs_says(world: World) -> None:
+    """Our row of the input still says what it was at import."""
+    request = ask(world)
+    world.cycle()
+    assert lfn("a") in claimed(request)
+    world.sources[DATASET].invalid.add(lfn("a"))
+    assert run(world, request) is S.WAITING_INTEGRITY, request.waiting_for
+    cases = IntegrityCase.objects.filter(request=request)
+    assert {case.prognosis for case in cases} == {Prognosis.PARENT_MISSING}
+    assert "made from" in str(cases[0].evidence)
