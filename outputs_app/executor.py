@@ -1,7 +1,8 @@
 """Runs effects: claim and commit, call with no transaction open, record and commit (docs/design/model.md, Effects).
 
 Several are claimed at once, then called and recorded one by one. Safe in parallel and after any crash: a claim is a lease with a
-rising ``claim_epoch``, renewed while the call lasts; a late result of an older claim is dropped, and the call is made again.
+rising ``claim_epoch``, renewed while the call lasts; the result of one that has run out is dropped, and the call is made again.
+A claim of a former epoch of its request is not renewed and ends with its present call; what takes the outputs back waits for it.
 Retries follow the spec's schedule, spread by chance, and count from the first failure. What the life cycle has to know wakes the
 request in the transaction that records it (ADR 0064).
 """
@@ -27,7 +28,7 @@ from django.db.models.expressions import RawSQL
 from structlog.contextvars import bound_contextvars
 
 from outputs_app.effects import HANDLERS, Result
-from outputs_app.invalidation import TAKING_BACK, manifest_renew
+from outputs_app.invalidation import TAKING_BACK, former_settle, manifest_renew
 from outputs_app.models import (
     AFTERWARDS,
     REPORTS,
@@ -179,7 +180,8 @@ def _give_back(effects: Sequence[Effect]) -> None:
 
 def effects_give_back(processes: Sequence[str]) -> list[str]:
     """Of processes that are to have none any more, at once: what they write afterwards is of an older claim. Which had any."""
-    rows = Effect.objects.filter(state=EffectState.CLAIMED, claimed_by__in=processes)
+    # what is of a former epoch is not claimed again: what takes the outputs back waits for its end
+    rows = Effect.objects.filter(state=EffectState.CLAIMED, claimed_by__in=processes, epoch=F("request__epoch"))
     owners = list(rows.order_by().values_list("claimed_by", flat=True).distinct())
     rows.update(
         state=EffectState.PENDING, claim_epoch=F("claim_epoch") + 1, claimed_by="", claim_expires_at=None,
@@ -231,6 +233,7 @@ def _run(effect: Effect) -> None:
     except NoneFree as error:
         _record_portion(effect, f"waits for {error}", random.uniform(0.5, 1.0) * NO_SLOT_SECONDS)  # noqa: S311
     except LeaseLost as error:
+        former_settle(effect)
         log.warning("effect gave way", effect=effect.key, why=str(error))
     except ServiceRejected as error:
         _record_refusal(effect, error)
@@ -253,11 +256,11 @@ def _run(effect: Effect) -> None:
         crash_point(f"{effect.kind}.recorded")
 
 
-#: If the claim is still ours. Tells whether more is to come of its block.
+#: If the claim is still ours and has not run out; of a former epoch too: what takes the outputs back has waited for it. Tells whether more is to come of its block.
 _SUCCEED = f"""
 UPDATE effects SET state = '{EffectState.DONE}', result = %(result)s, done_at = {{now}}, last_error = '', claimed_by = '',
   claim_expires_at = NULL
-WHERE id = %(id)s AND claim_epoch = %(claim_epoch)s AND state = '{EffectState.CLAIMED}'
+WHERE id = %(id)s AND claim_epoch = %(claim_epoch)s AND state = '{EffectState.CLAIMED}' AND claim_expires_at >= {{now}}
 RETURNING EXISTS (
   SELECT FROM processing_blocks
   WHERE id = effects.block_id AND status IN ('{BlockStatus.OPEN}', '{BlockStatus.COMPLETE}'))"""  # noqa: S608
@@ -354,6 +357,7 @@ def _close_claim(effect: Effect, **values: object) -> bool:
 
 
 def _dropped(effect: Effect) -> None:
+    former_settle(effect)
     log.warning("result of an older claim dropped", effect=effect.key, claim_epoch=effect.claim_epoch)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 from django.db import connection
-from django.db.models import Count, Q, Sum
+from django.db.models import Count, F, Max, Q, QuerySet, Sum
 from django.db.models.fields.json import KT
 
 from outputs_app.asking import Wish, effect_ask, effects_ask
@@ -34,6 +34,7 @@ from outputs_app.models import (
     Validity,
 )
 from wms2 import clock
+from wms2.conf import conf
 from wms2.errors import FieldRefused
 
 log = structlog.get_logger(__name__)
@@ -84,6 +85,47 @@ def manifest_renew(*, request_id: uuid.UUID) -> None:
 def invalidation_asked(*, request_id: uuid.UUID, request_epoch: int) -> bool:
     """Whether the outputs are being taken back already, in this epoch."""
     return Effect.objects.filter(request_id=request_id, epoch=request_epoch, kind=EffectKind.RUCIO_RELEASE).exists()
+
+
+NOT_WANTED = "The outputs of its request are taken back."
+
+
+def former_end(*, request_id: uuid.UUID, request_epoch: int) -> None:
+    """With a new epoch, in the transaction that raises it: what waits is discarded, and claims that have run out belong to
+    nobody, however long their workers were paused. What runs goes on to the end of its call and is waited for; what takes
+    outputs back, and what is only told, is asked for again under the new epoch."""
+    former = Effect.objects.filter(request_id=request_id, epoch__lt=request_epoch)
+    told = {"state": EffectState.DISCARDED, "done_at": clock.now(), "last_error": NOT_WANTED}
+    former.filter(state=EffectState.PENDING).exclude(kind__in=(*TAKING_BACK, *REPORTS)).update(**told)
+    run_out = former.filter(state=EffectState.CLAIMED, claim_expires_at__lt=clock.in_sql())
+    run_out.update(claim_epoch=F("claim_epoch") + 1)
+
+
+def former_settle(effect: Effect) -> None:
+    """Its worker stops: if it is of a former epoch, nobody claims it again, and nobody has to wait for it any longer."""
+    rows = Effect.objects.filter(pk=effect.pk, claim_epoch=effect.claim_epoch, epoch__lt=F("request__epoch"))
+    _discard_claimed(rows)
+
+
+def former_run_out(*, request_id: uuid.UUID, request_epoch: int) -> bool:
+    """Whether nothing of a former epoch is under way any more: no claim, nor a call that may have begun just before its claim ran
+    out and still be carried out. Such claims are discarded."""
+    rows = Effect.objects.filter(request_id=request_id, epoch__lt=request_epoch, state=EffectState.CLAIMED)
+    last = rows.aggregate(last=Max("claim_expires_at"))["last"]
+    if last is None:
+        return True
+    if clock.now() <= last + timedelta(seconds=conf().service_timeout_seconds):
+        return False
+    _discard_claimed(rows)
+    return True
+
+
+def _discard_claimed(rows: QuerySet[Effect]) -> None:
+    """``claim_epoch`` rises: whoever has the claim is told by its next renewal or record."""
+    rows.filter(state=EffectState.CLAIMED).update(
+        state=EffectState.DISCARDED, claim_epoch=F("claim_epoch") + 1, claimed_by="", claim_expires_at=None,
+        done_at=clock.now(), last_error=NOT_WANTED,
+    )  # fmt: skip
 
 
 def reports_keep(*, request_id: uuid.UUID, request_epoch: int) -> None:

@@ -10,7 +10,7 @@ import time
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
 
 from outputs_app.models import Effect, EffectState
 from wms2 import clock
@@ -27,8 +27,10 @@ def lease_end() -> datetime:
 
 
 def still_claimed(effect: Effect) -> QuerySet[Effect]:
-    """The effect's row, as long as nobody else has claimed it since."""
-    return Effect.objects.filter(pk=effect.pk, claim_epoch=effect.claim_epoch, state=EffectState.CLAIMED)
+    """The effect's row, as long as this claim of it has not run out and is of its request's epoch: an effect of a former one is
+    never claimed again, so nobody else would end it."""
+    mine = Effect.objects.filter(pk=effect.pk, claim_epoch=effect.claim_epoch, state=EffectState.CLAIMED)
+    return mine.filter(claim_expires_at__gte=clock.in_sql(), epoch=F("request__epoch"))
 
 
 class TurnOver(Exception):
@@ -47,12 +49,12 @@ class Turn:
 
         Raises:
             TurnOver: enough for this time; call it only while something is left.
-            LeaseLost: somebody else has claimed the effect meanwhile.
+            LeaseLost: the claim is lost (``still_claimed``).
         """
         effect = self._effect
         result = effect.result | done
         if not still_claimed(effect).update(result=result, claim_expires_at=lease_end()):
-            raise LeaseLost(f"{effect.key} is claimed by somebody else")
+            raise LeaseLost(f"{effect.key} is claimed by somebody else, its claim has run out, or it is not wanted any more")
         effect.result = result
         if time.monotonic() >= self._ends_at:
             raise TurnOver

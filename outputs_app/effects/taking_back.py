@@ -12,7 +12,7 @@ from django.db.models import QuerySet
 
 from outputs_app.asking import Wish, effect_ask
 from outputs_app.effects.handler import Result, block_of, by_rse, dataset_of, handles, in_parallel, rule_comment, unit_files
-from outputs_app.invalidation import invalidation_manifest
+from outputs_app.invalidation import former_run_out, invalidation_manifest
 from outputs_app.models import (
     BlockStatus,
     DatasetState,
@@ -108,10 +108,9 @@ def _older_over(effect: Effect) -> None:
     """Whichever step comes first waits, so that no block becomes VALID, and no rule is made, behind its back.
 
     Raises:
-        ServiceUnavailable: a registration of the request, begun before, is still under way.
+        ServiceUnavailable: a registration of the request, begun before, is still under way, or may be.
     """
-    older = Effect.objects.filter(request=effect.request, epoch__lt=effect.epoch, state=EffectState.CLAIMED)
-    if older.filter(claim_expires_at__gte=clock.now()).exists():
+    if not former_run_out(request_id=effect.request_id, request_epoch=effect.epoch):
         raise ServiceUnavailable("wms2", effect.kind, "registrations begun before are still under way")
 
 

@@ -119,17 +119,21 @@ def _places(rules: Sequence[RuleInfo]) -> dict[str, _Place]:
         some = names[start : start + _NAMES_AT_ONCE]
         files = OutputFile.objects.filter(lfn__in=some)
         blocks = ProcessingBlock.objects.filter(dbs_block_name__in=some)
-        for name, request_id, dataset_id, block_id, *known in (
-            *files.values_list("lfn", f"block__{owner}", "dataset_id", "block_id", "rule_id"),
-            *blocks.values_list("dbs_block_name", owner, "dataset_id", "pk", "tape_rule_id", "source_rule_id"),
-        ):
-            by_name[name] = _Place(request_id, dataset_id, block_id, tuple(known))
+        of_file = ("lfn", f"block__{owner}", "dataset_id", "block_id", "dataset__state", "block__status", "rule_id")
+        of_block = ("dbs_block_name", owner, "dataset_id", "pk", "dataset__state", "status", "tape_rule_id", "source_rule_id")
+        for name, request_id, dataset_id, block_id, state, status, *known in (
+            *files.values_list(*of_file), *blocks.values_list(*of_block),
+        ):  # fmt: skip
+            # of what was taken back no rule is to be there, whatever its row says
+            taken_back = state == DatasetState.INVALIDATED or status == BlockStatus.INVALIDATED
+            by_name[name] = _Place(request_id, dataset_id, block_id, () if taken_back else tuple(known))
         # requests of a family write into one dataset, and share its rule on disk
-        for name, request_id, dataset_id, known in OutputDataset.objects.filter(name__in=some).values_list(
-            "name", owner, "pk", "disk_rule_id"
-        ):
+        datasets = OutputDataset.objects.filter(name__in=some).values_list("name", owner, "pk", "disk_rule_id", "state")
+        wanted_last = sorted(datasets, key=lambda row: row[-1] != DatasetState.INVALIDATED)  # the rule is told with that one
+        for name, request_id, dataset_id, rule_id, state in wanted_last:
             before = by_name.get(name, _Place()).rules
-            by_name[name] = _Place(request_id, dataset_id, None, (*before, known))
+            known = [] if state == DatasetState.INVALIDATED else [rule_id]
+            by_name[name] = _Place(request_id, dataset_id, None, (*before, *known))
     strangers = {rule.comment.removeprefix(prefix) for rule in rules if rule.name not in by_name}
     owners = dict(OutputDataset.objects.filter(workflow__request_id__in=strangers).values_list("workflow__request_id", owner))
     return {rule.rule_id: by_name.get(rule.name) or _Place(owners.get(rule.comment.removeprefix(prefix))) for rule in rules}

@@ -16,6 +16,8 @@ from wms2.adapters.types import BlockInfo, DbsFileInfo
 
 K = DriftKind
 MOST_WORDS = 500
+#: What is expected of a file that was taken back.
+INVALID = "invalid"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ def in_dbs(block: Believed, known: BlockInfo | None, files: Iterable[DbsFileInfo
         has = there.get(lfn)
         if not file.is_valid:  # what was taken back may be there no more, or never have been
             if has is not None and has.is_valid:
-                yield block.differs(K.DBS_FILE_DIFFERS, "invalid", "valid", lfn)
+                yield block.differs(K.DBS_FILE_DIFFERS, INVALID, "valid", lfn)
             continue
         if has is None:
             yield block.differs(K.DBS_FILE_MISSING, _words(file), "no such file in the block", lfn)
@@ -84,6 +86,16 @@ def in_dbs(block: Believed, known: BlockInfo | None, files: Iterable[DbsFileInfo
     if there.keys() == mine.keys() and (known.file_count, known.size_bytes) != wanted:
         told = f"{known.file_count} files, {known.size_bytes} bytes"
         yield block.differs(K.DBS_BLOCK_COUNTS, f"{wanted[0]} files, {wanted[1]} bytes", told)
+
+
+def valid_still(block: Believed, files: Iterable[DbsFileInfo]) -> Iterator[Finding]:
+    """Of a block that was taken back: files that DBS shows as valid all the same."""
+    for file in files:
+        mine = block.files.get(file.lfn)
+        if file.is_valid and mine is None:
+            yield block.differs(K.DBS_FILE_EXTRA, "no such file", _words(file), file.lfn)
+        elif file.is_valid and mine is not None and not mine.is_valid:
+            yield block.differs(K.DBS_FILE_DIFFERS, INVALID, "valid", file.lfn)
 
 
 def _words(file: OutputFile | DbsFileInfo) -> str:

@@ -34,7 +34,7 @@ REMEDIES: dict[DriftKind, Remedy] = {
     K.DBS_FILE_MISSING: Remedy(_BY_HAND),
     K.DBS_FILE_EXTRA: Remedy(_WHOSE),
     K.DBS_FILE_INVALID: Remedy(_ASK),
-    K.DBS_FILE_DIFFERS: Remedy(_BY_HAND),
+    K.DBS_FILE_DIFFERS: Remedy(f"One that was taken back and is valid: have it taken back again. Any other: {_BY_HAND}"),
     K.RUCIO_BLOCK_MISSING: Remedy(
         "Have it made again, with its replicas and rules. Make sure first that its files are there.",
         (E.RUCIO_BLOCK, E.RUCIO_FILES, E.RUCIO_PROTECT, E.RUCIO_BLOCK_CLOSE, E.RUCIO_TAPE),
@@ -54,8 +54,8 @@ REMEDIES: dict[DriftKind, Remedy] = {
         " WAITING_APPROVAL: ask whoever looks after the RSE."
     ),
     K.RULE_UNKNOWN: Remedy(
-        "An answer was lost, or a row. If the row has no rule, have it protected again: the rule is found and recorded. Else"
-        " accept it; WMS2 deletes no rule that it does not know.",
+        "An answer was lost, or a row. If the row has no rule, have it protected again: the rule is found and recorded. Where the"
+        " outputs were taken back, have their rules deleted again. Else accept it; WMS2 deletes no rule that it does not know.",
         (E.RUCIO_PROTECT, E.RUCIO_TAPE, E.RUCIO_DISK),
     ),
 }  # fmt: skip

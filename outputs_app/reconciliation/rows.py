@@ -5,11 +5,11 @@ from __future__ import annotations
 import uuid
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from django.db import connection
-from django.db.models import Q, QuerySet
+from django.db.models import F, Q, QuerySet
 
 from outputs_app.models import (
     AFTERWARDS,
@@ -37,8 +37,8 @@ _OF_ALL = (EffectKind.RUCIO_RELEASE, EffectKind.DBS_INVALIDATE)
 _STANDING = """
 SELECT block.id, concat_ws(' ', block.status, block.tape_rule_id, block.source_rule_id, block.dbs_block_closed, dataset.state,
   request.epoch, count(effect), sum(effect.claim_epoch), max(effect.done_at)),
-  dataset.state <> 'invalidated' AND block.status NOT IN ('invalidated', 'given_up')
-    AND bool_or(effect.block_id = block.id AND effect.kind = %(begun)s)
+  dataset.state = 'invalidated' OR block.status = 'invalidated',
+  block.status <> 'given_up' AND bool_or(effect.block_id = block.id AND effect.kind = %(begun)s)
     AND NOT bool_or(effect.epoch = request.epoch AND effect.state <> ALL(%(settled)s)
       AND (effect.kind <> ALL(%(after)s) OR effect.state = %(claimed)s OR effect.result <> '{}'))
 FROM processing_blocks block JOIN output_datasets dataset ON dataset.id = block.dataset_id
@@ -49,21 +49,35 @@ WHERE block.id = ANY(%(blocks)s) GROUP BY block.id, dataset.id, request.id
 """
 
 
+@dataclass(frozen=True, slots=True)
+class AtRest:
+    """A block for which nothing is under way. ``stamp`` changes as soon as an effect does something for it."""
+
+    stamp: str
+    taken_back: bool
+
+
 def blocks_standing(block_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, str]:
-    """Those of the blocks for which nothing is under way, and of which anything was ever told outside; each with what changes
-    as soon as an effect does something for it. One statement."""
+    """Those of the blocks at rest that are wanted, each with its stamp. One statement."""
+    return {pk: block.stamp for pk, block in blocks_at_rest(block_ids).items() if not block.taken_back}
+
+
+def blocks_at_rest(block_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, AtRest]:
+    """Those of the blocks for which nothing is under way, and of which anything was ever told outside. One statement."""
     values: dict[str, Any] = {
         "blocks": list(block_ids), "begun": EffectKind.RUCIO_BLOCK, "settled": list(SETTLED_EFFECT), "after": list(AFTERWARDS),
         "claimed": EffectState.CLAIMED, "of_all": list(_OF_ALL), "looks": EffectKind.BLOCK_VALIDATE,
     }  # fmt: skip
     with connection.cursor() as cursor:
         cursor.execute(_STANDING, values)
-        return {pk: stamp for pk, stamp, stands in cursor.fetchall() if stands}
+        return {pk: AtRest(stamp, taken_back) for pk, stamp, taken_back, rests in cursor.fetchall() if rests}
 
 
 def requests_busy() -> set[uuid.UUID]:
-    """Requests for which a registration is under way, or waits for a person."""
-    rows = Effect.objects.exclude(state__in=SETTLED_EFFECT).exclude(kind__in=REPORTS)
+    """Requests for which a registration is under way, or waits for a person. What is of a former epoch is run no more, unless it
+    was begun before; else its request would be busy for ever."""
+    runs = Q(state=EffectState.CLAIMED, claim_expires_at__gte=clock.in_sql())
+    rows = Effect.objects.filter(runs | Q(epoch=F("request__epoch"))).exclude(state__in=SETTLED_EFFECT).exclude(kind__in=REPORTS)
     rows = rows.exclude(Q(kind__in=AFTERWARDS) & ~Q(state=EffectState.CLAIMED))
     return set(rows.values_list("request_id", flat=True).distinct())
 

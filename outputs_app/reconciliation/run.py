@@ -31,8 +31,8 @@ from outputs_app.models import (
     ProcessingBlock,
 )
 from outputs_app.reconciliation.census import ITS_OWN, census
-from outputs_app.reconciliation.compare import Believed, Finding, in_dbs, in_rucio
-from outputs_app.reconciliation.rows import KnownRules, blocks_believed, blocks_standing, drift_record
+from outputs_app.reconciliation.compare import Believed, Finding, in_dbs, in_rucio, valid_still
+from outputs_app.reconciliation.rows import KnownRules, blocks_at_rest, blocks_believed, drift_record
 from outputs_app.turns import TURN_SECONDS, lease_end
 from wms2 import clock
 from wms2.adapters import factory
@@ -126,14 +126,14 @@ class Run:
         self._mine().update(last_error=error, claim_expires_at=None, due_at=clock.now() + PAUSE)
 
     def _compare(self, dataset: OutputDataset, is_over: Callable[[], bool]) -> bool:
-        """Whether all is compared."""
-        if dataset.state == DatasetState.INVALIDATED:  # nothing of it is wanted any more
-            with self._recording():
-                self._record(_compared().filter(dataset=dataset), ())
-            return True
+        """Whether all is compared. Of what was taken back nothing may be valid: a worker that was paused comes late."""
         last = self._comparison.up_to_block
         if last is None:
-            self._compare_dataset(dataset)
+            if dataset.state == DatasetState.INVALIDATED:
+                with self._recording(up_to_block=-1):
+                    self._record(_compared().filter(dataset=dataset, block=None), ())
+            else:
+                self._compare_dataset(dataset)
             last = -1
         rows = ProcessingBlock.objects.filter(dataset=dataset).select_related("dataset", "workflow__request")
         while some := list(rows.order_by("block_index").filter(block_index__gt=last)[:PORTION]):
@@ -160,11 +160,13 @@ class Run:
 
     def _compare_blocks(self, blocks: Sequence[ProcessingBlock], last: int) -> None:
         """One portion; blocks for which something is under way are left to the next run."""
-        before = blocks_standing([block.pk for block in blocks])
+        before = blocks_at_rest([block.pk for block in blocks])
         believed = blocks_believed([block for block in blocks if block.pk in before], "lumis", "parents")
-        findings = [*self._in_dbs(believed), *self._in_rucio(believed)]
+        wanted = [block for block in believed if not before[block.row.pk].taken_back]
+        taken_back = [block for block in believed if before[block.row.pk].taken_back]
+        findings = [*self._in_dbs(wanted), *self._in_rucio(wanted), *self._valid_still(taken_back)]
         with self._recording(up_to_block=last):
-            after = blocks_standing(before)
+            after = blocks_at_rest(before)
             same = {pk for pk, stamp in before.items() if after.get(pk) == stamp}
             self._record(_compared().filter(block__in=same), [one for one in findings if one.block_id in same])
             self._result["blocks"] += len(same)
@@ -180,6 +182,12 @@ class Run:
                 known = self._listed.get(name) or outputs.block(name)
                 files = outputs.files(name, valid_only=False, operation="compare") if known is not None else ()
                 yield from in_dbs(block, known, files)
+
+    def _valid_still(self, blocks: Sequence[Believed]) -> Iterator[Finding]:
+        for block in blocks:
+            name = block.row.dbs_block_name
+            if name in self._listed or factory.dbs().outputs.block(name) is not None:
+                yield from valid_still(block, factory.dbs().outputs.files(name, operation="compare"))
 
     def _in_rucio(self, blocks: Sequence[Believed]) -> Iterator[Finding]:
         places = {block.row.dbs_block_name: {block.place_of(file) for file in block.files.values()} - {""} for block in blocks}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from django.db.models import F, Q, QuerySet
 
@@ -20,6 +21,7 @@ from outputs_app.models import (
     OutputFile,
     Validity,
 )
+from outputs_app.reconciliation.compare import INVALID
 from outputs_app.reconciliation.remedies import OF_A_FILE, REMEDIES
 from wms2 import clock
 from wms2.audit import audited
@@ -48,7 +50,8 @@ def comparisons_ask(dataset_ids: list[int]) -> None:
 
 
 def drift_repair(*, drift: Drift, actor: str, reason: str) -> None:
-    """Have the registrations made again that should have brought what is expected; the next comparison says whether they have.
+    """Have done again what should have brought what is expected, registrations or what takes outputs back; the next comparison
+    says whether it has.
 
     Raises:
         InvalidTransition: there is no repair that is known and safe.
@@ -67,8 +70,12 @@ def drift_repair(*, drift: Drift, actor: str, reason: str) -> None:
 
 def registrations_again(drift: Drift) -> None:
     """What should have brought what is expected is done once more; in the caller's transaction."""
-    done = _registrations(drift).filter(state=EffectState.DONE)
-    done.update(state=EffectState.PENDING, attempts=0, next_attempt_at=clock.now(), first_failed_at=None, done_at=None)
+    due: dict[str, Any] = {"state": EffectState.PENDING, "next_attempt_at": clock.now()}
+    again = {**due, "attempts": 0, "first_failed_at": None, "done_at": None}
+    if _was_taken_back(drift) and drift.request is not None:
+        _taking_back(drift).update(**again, result={}, epoch=drift.request.epoch)
+    else:
+        _registrations(drift).filter(state=EffectState.DONE).update(**again)
     nudge(RUN_EFFECTS)
 
 
@@ -102,6 +109,8 @@ def repair_refused(drift: Drift) -> str:
         return "It does not stand any more."
     if drift.state == DriftState.ASKED:
         return Already("Its repair is asked for.")
+    if _was_taken_back(drift):
+        return "" if _taking_back(drift).exists() else "Nothing is known that could be done again to take it back."
     if not REMEDIES[K(drift.kind)].again:
         return "There is no repair that WMS2 could make safely."
     if drift.request is None or drift.dataset is None or drift.dataset.state == DatasetState.INVALIDATED:
@@ -111,6 +120,20 @@ def repair_refused(drift: Drift) -> str:
     if not _registrations(drift).exists():
         return "No registration is known that could be made again."
     return ""
+
+
+def _was_taken_back(drift: Drift) -> bool:
+    """Whether it is valid, or under a rule, that the outputs were taken back: a worker that was paused came late."""
+    ended = drift.dataset is not None and drift.dataset.state == DatasetState.INVALIDATED
+    return (drift.kind == K.DBS_FILE_DIFFERS and drift.expected == INVALID) or (drift.kind == K.RULE_UNKNOWN and ended)
+
+
+def _taking_back(drift: Drift) -> QuerySet[Effect]:
+    """What is done once more; all of it looks first what there is."""
+    of_dataset = EffectKind.RUCIO_RELEASE if drift.kind == K.RULE_UNKNOWN else EffectKind.DBS_INVALIDATE
+    whole = Q(kind=of_dataset, payload__dataset_id=drift.dataset_id)
+    part = Q(kind=EffectKind.FILES_INVALIDATE, block__isnull=False, block=drift.block_id)
+    return Effect.objects.filter(whole | part, request=drift.request_id, state=EffectState.DONE)
 
 
 def _unsafe(drift: Drift) -> str:

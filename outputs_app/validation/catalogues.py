@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import chain, groupby
 from typing import Any
 
 from django.db import connection
@@ -108,7 +109,7 @@ class Look:
         return Seen(findings, {"files": len(held.files) if held is not None else 0})
 
     def lumis(self) -> Seen:
-        """No lumi twice in the dataset: over all its blocks, of whichever request, and in blocks that are none of ours."""
+        """No lumi twice in the dataset: over all valid files, of whichever request, and in blocks that are none of ours."""
         name = self._block.dataset_name
         with connection.cursor() as cursor:
             cursor.execute(_SPANS, [name])
@@ -120,28 +121,45 @@ class Look:
         others = BlockValidation.objects.filter(block__dataset_name=name).exclude(pk=self._block.pk)
         known = {each: (pk, theirs) for each, pk, theirs in others.values_list("block__dbs_block_name", "pk", "spans")}
         near = [pk for pk, theirs in known.values() if rules.meet(spans, theirs)]
-        there = {block.block_name for block in factory.dbs().outputs.blocks(name)} - {self._block.dbs_block_name}
-        strange = [block for block in sorted(there - known.keys()) if rules.meet(spans, spans_in_dbs(block))]
+        there = {block.block_name: block.file_count for block in factory.dbs().outputs.blocks(name)}
+        there.pop(self._block.dbs_block_name, None)
+        strange = [block for block in sorted(there.keys() - known.keys()) if rules.meet(spans, spans_in_dbs(block))]
         unseen = ProcessingBlock.objects.filter(dbs_block_name__in=strange)  # ours, and nobody has asked to validate them
         ours = dict(unseen.values_list("dbs_block_name", "pk"))
         near += ours.values()
         strange = [block for block in strange if block not in ours]
-        findings = rules.doubled(mine, self._others(near, strange), self._declared, Inputs(self._block.workflow))
-        return Seen(list(findings), {"blocks": len(there | known.keys()), "compared": len(near) + len(strange)})
+        foreign = chain(self._others(near, there), *map(self._strange, strange))
+        findings = rules.doubled(mine, foreign, self._declared, Inputs(self._block.workflow))
+        return Seen(list(findings), {"blocks": len(there.keys() | known.keys()), "compared": len(near) + len(strange)})
 
-    def _others(self, near: Sequence[uuid.UUID], strange: Sequence[str]) -> Iterator[LumiFile]:
-        files = OutputFile.objects.filter(block__in=near, validity=Validity.VALID).order_by("id")
-        rows = files.values_list("pk", "lfn", "lumis", "unit_id", "block__workflow_id", "parents", "events")
-        for pk, lfn, lumis, unit_id, workflow_id, parents, events in rows.iterator(_AT_ONCE):
-            own = workflow_id == self._block.workflow_id
-            yield LumiFile(pk, lfn, _lumis(lumis), unit_id, own, tuple(parents), events, _counts(lumis))
-        for block in strange:
-            valid = {file.lfn for file in factory.dbs().outputs.files(block, operation="validate")}
-            found = _by_file((row.lfn, (row.run, row.lumi)) for row in factory.dbs().outputs.file_lumis(block))
-            links = factory.dbs().outputs.file_parents(block) if not self._declared.by_lumi else ()
-            parents_of = _by_file((row.lfn, row.parent_lfn) for row in links)
-            for lfn in found.keys() & valid:
-                yield LumiFile(0, lfn, found[lfn], parents=tuple(parents_of.get(lfn, ())))
+    def _others(self, near: Sequence[uuid.UUID], there: Mapping[str, int]) -> Iterator[LumiFile]:
+        """Valid files of blocks of ours, of this request or another, as our rows or DBS have them (``there``: its blocks, with
+        their numbers of files). What is valid for DBS alone, of a request that was cleaned say, belongs to nobody."""
+        rows = OutputFile.objects.filter(block__in=near).order_by("block", "id").select_related("block")
+        for block, files in groupby(rows.iterator(_AT_ONCE), key=lambda file: file.block.dbs_block_name):
+            known, invalid = set(), list[LumiFile]()
+            for file in files:
+                known.add(file.lfn)
+                lumis, parents = _lumis(file.lumis), tuple(file.parents)
+                if file.validity == Validity.VALID:
+                    own = file.block.workflow_id == self._block.workflow_id
+                    yield LumiFile(file.pk, file.lfn, lumis, file.unit_id, own, parents, file.events, _counts(file.lumis))
+                else:
+                    invalid.append(LumiFile(0, file.lfn, lumis, parents=parents))
+            if block in there and (invalid or there[block] != len(known)):
+                valid = {file.lfn for file in factory.dbs().outputs.files(block, operation="validate")}
+                yield from (late for late in invalid if late.lfn in valid)
+                if valid - known:
+                    yield from (late for late in self._strange(block) if late.lfn not in known)
+
+    def _strange(self, block: str) -> Iterator[LumiFile]:
+        """Valid files in DBS, by DBS alone."""
+        valid = {file.lfn for file in factory.dbs().outputs.files(block, operation="validate")}
+        found = _by_file((row.lfn, (row.run, row.lumi)) for row in factory.dbs().outputs.file_lumis(block))
+        links = factory.dbs().outputs.file_parents(block) if not self._declared.by_lumi else ()
+        parents_of = _by_file((row.lfn, row.parent_lfn) for row in links)
+        for lfn in found.keys() & valid:
+            yield LumiFile(0, lfn, found[lfn], parents=tuple(parents_of.get(lfn, ())))
 
     @cached_property
     def _lumis(self) -> dict[str, Lumis]:

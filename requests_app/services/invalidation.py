@@ -154,10 +154,12 @@ def _invalidate(request: Request) -> int:
 
 
 def epoch_raise(request: Request) -> None:
-    """Nothing that was asked for before is registered or protected any more; what ReqMgr2 is still to be told stays true."""
+    """Nothing that was asked for before is registered or protected any more; what ReqMgr2 is still to be told stays true. In its
+    caller's transaction."""
     Request.objects.filter(pk=request.pk).update(epoch=F("epoch") + 1)
     request.refresh_from_db(fields=["epoch"])
     invalidation.reports_keep(request_id=request.pk, request_epoch=request.epoch)
+    invalidation.former_end(request_id=request.pk, request_epoch=request.epoch)
 
 
 def _replaced(request: Request) -> bool:

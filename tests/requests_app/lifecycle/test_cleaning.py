@@ -241,7 +241,7 @@ def test_what_it_still_owed_is_never_done(world: World) -> None:
     clean(request)
     assert to_the_end(world, request) is S.CLEANED
     assert not world.rucio.replicas and not world.dbs.registered
-    assert set(Effect.objects.filter(pk__in=owed).values_list("state", flat=True)) == {EffectState.PENDING}
+    assert set(Effect.objects.filter(pk__in=owed).values_list("state", flat=True)) == {EffectState.DISCARDED}
     unregistered = set(OutputFile.objects.values_list("lfn", flat=True))
     assert unregistered and unregistered <= set(world.schedd.removed_files)
     assert_stays_so(world, request)

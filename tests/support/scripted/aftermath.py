@@ -229,11 +229,11 @@ def _invalidated(world: World, pk: int, name: str) -> None:
     files = set(OutputFile.objects.filter(dataset_id=pk).values_list("lfn", flat=True))
     blocks = set(ProcessingBlock.objects.filter(dataset_id=pk).values_list("dbs_block_name", flat=True))
     released = Effect.objects.filter(kind=EffectKind.RUCIO_RELEASE, payload__dataset_id=pk, state=EffectState.DONE)
-    if released.exists() and not world.late:
+    if released.exists():
         left = [key for key in world.rucio.rules if key[0] in files | blocks]
         assert not left, f"{name} is invalidated and protected: {left}"
     shown = [lfn for block in blocks & world.dbs.registered.keys() for lfn in world.dbs.registered[block].files]
-    assert world.late or set(shown) <= world.dbs.invalid, f"{name} is invalidated, DBS shows {set(shown) - world.dbs.invalid}"
+    assert set(shown) <= world.dbs.invalid, f"{name} is invalidated, DBS shows {set(shown) - world.dbs.invalid}"
     if name in world.dbs.datasets:
         assert world.dbs.access.get(name) == "INVALID", name
 
@@ -265,7 +265,7 @@ def check_at_rest(world: World) -> None:
     known = set(OutputFile.objects.exclude(rule_id="").values_list("rule_id", flat=True))
     known |= set(ProcessingBlock.objects.exclude(tape_rule_id="").values_list("tape_rule_id", flat=True))
     made = {rule for ids in world.rucio.rules.values() for rule in ids}
-    assert world.late or made == known, f"rules that nobody knows: {made - known}; known and gone: {known - made}"
+    assert made == known, f"rules that nobody knows: {made - known}; known and gone: {known - made}"
     _manifests(world)
     losses.check_at_rest(world)
     for name, asked in _asked_back().items():

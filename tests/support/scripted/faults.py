@@ -10,7 +10,8 @@ from typing import TypeVar
 
 from django.db import connection
 
-from wms2.errors import ServiceRejected, ServiceUnavailable
+from wms2.adapters import caller
+from wms2.errors import LeaseLost, ServiceRejected, ServiceUnavailable
 
 T = TypeVar("T")
 
@@ -40,8 +41,12 @@ class Script:
     calls: int = 0
     #: (operation, content) -> answers that the caller got; for "once outside" checks
     answered: Counter[tuple[str, str]] = field(default_factory=Counter)
-    #: run once inside the next call, before it acts: another process at work at that moment
+    #: run once when the next call is about to be made: other processes at work while its caller is stopped
     meanwhile: Callable[[], None] | None = None
+    #: told of each call that is made
+    judge: Callable[[str], None] = lambda call: None
+    #: calls that were not made, since the caller's lease was lost
+    lost: int = 0
 
     def arm(self, mode: Mode, times: int = 1) -> None:
         """The next calls go wrong."""
@@ -53,12 +58,18 @@ class Script:
         self.meanwhile = None
 
     def call(self, operation: str, act: Callable[[], T], content: str = "") -> T:
-        """Make a call, as the script wants it."""
+        """Make a call, as the script wants it, and as adapters do: not under a lease that is lost."""
         assert not connection.in_atomic_block, f"{self.service} {operation} is called with a transaction open"
         self.calls += 1
         if self.meanwhile is not None:
             others, self.meanwhile = self.meanwhile, None
             others()
+        try:
+            caller._stop_if_lost()
+        except LeaseLost:
+            self.lost += 1
+            raise
+        self.judge(f"{self.service} {operation}")
         mode = self._next(operation)
         if mode is Mode.DOWN:
             raise ServiceUnavailable(self.service, operation, "scripted: no answer", "timeout")

@@ -57,9 +57,9 @@ def check(world: World) -> None:
     Raises:
         AssertionError: says which request and what.
     """
-    assert not world.errors, f"an evaluation failed:\n{world.errors[0]}"
+    assert not world.errors, f"an evaluation failed, or a call was made under no lease:\n{world.errors[0]}"
     requests = list(Request.objects.select_related("lease").defer("request_data"))
-    _statuses(requests)
+    _statuses(world, requests)
     _dags(world, {request.request_name: request for request in requests})
     _accounts(world)
     _schedd(world)
@@ -79,7 +79,7 @@ def _counts(requests: list[Request]) -> None:
         counts_fold()
 
 
-def _statuses(requests: list[Request]) -> None:
+def _statuses(world: World, requests: list[Request]) -> None:
     edges: dict[Any, list[tuple[str, str]]] = defaultdict(list)
     for pk, left, reached in RequestTransition.objects.order_by("id").values_list("request_id", "from_status", "to_status"):
         edges[pk].append((left, reached))
@@ -102,7 +102,8 @@ def _statuses(requests: list[Request]) -> None:
             assert request.hold_reason, name
         elif request.status != S.STOPPING:
             assert not request.hold_code, f"{name}: hold_code {request.hold_code}"
-        assert not request.lease.owner, f"{name}: a lease outlived its evaluation"
+        over = not request.lease.owner or request.lease.expires_at < world.clock.now()  # it cannot be given back while cut off
+        assert over, f"{name}: a lease outlived its evaluation"
 
 
 def _dags(world: World, requests: dict[str, Request]) -> None:
@@ -233,11 +234,12 @@ def _outside(world: World) -> None:
 
 
 def _once(world: World) -> None:
-    """A call that was answered is not made again, unless the process died between the answer and the record; each request of a
-    family makes sure of the datasets that they share.
+    """A call that was answered is not made again, unless the process died, or lost its lease, between the answer and the record;
+    each request of a family makes sure of the datasets that they share.
     """
     names = Counter(OutputDataset.objects.values_list("name", flat=True))
     again = len(names) - names.total()
     for script in (world.dbs.script, world.rucio.script):
         again += sum(n - 1 for (operation, content), n in script.answered.items() if content and operation != "ensure_block")
-    assert again <= world.deaths + world.late, f"{again} answered calls were made again, {world.deaths} processes died"
+    lost = sum(script.lost for script in world.scripts.values())
+    assert again <= world.deaths + lost, f"{again} answered calls were made again; {world.deaths} deaths, {lost} leases lost"

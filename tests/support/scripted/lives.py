@@ -30,6 +30,8 @@ from wms2.errors import ServiceError
 
 S = RequestStatus
 MOST_REQUESTS = 3
+#: Longer than any lease lasts.
+PAUSE_SECONDS = 301
 CRASH_POINTS = (
     "import.claimed", "import.called", "import.recorded", "plan.claimed", "plan.called", "plan.recorded",
     "submit.claimed", "submit.called", "submit.recorded", "poll.called", "poll.recorded", "register.claimed",
@@ -290,7 +292,7 @@ class Lives(RuleBasedStateMachine):
         what=st.sampled_from([*sorted(verbs.ON_REQUESTS), "evaluate", "effects", "replace", "overtake"]),
     )
     def meanwhile(self, service: str, which: int, what: str) -> None:
-        """Something happens in the middle of the next call of a service."""
+        """Something happens while a process is about to make its next call of a service."""
         request, world = pick(self.requests, which), self.world
 
         def others() -> None:
@@ -303,11 +305,43 @@ class Lives(RuleBasedStateMachine):
             if what == "effects":
                 world.effects(3)
             if what == "overtake":
-                world.clock.advance(301)  # the claims of a process that hangs run out
-                world.late += 3
+                world.clock.advance(PAUSE_SECONDS)  # the claims of a process that hangs run out
                 world.effects(3)
 
         world.scripts[service].meanwhile = others
+
+    @precondition(lambda self: self.any_request)
+    @rule(
+        service=st.sampled_from(SERVICES),
+        which=which,
+        verb=st.sampled_from(["clean", "invalidate", *sorted(verbs.ON_REQUESTS)]),
+        cycles=st.sampled_from([0, 1, 6, 12]),
+    )
+    def a_worker_is_paused(self, service: str, which: int, verb: str, cycles: int) -> None:
+        """Before its next call of a service, until its leases have run out; others act meanwhile."""
+        request = pick(self.requests, which)
+
+        def others() -> None:
+            self.world.clock.advance(PAUSE_SECONDS)
+            self._ask(verbs.ON_REQUESTS[verb], request)
+            for _ in range(cycles):
+                self.world.cycle()
+                self.world.clock.advance(PAUSE_SECONDS)
+
+        self.world.scripts[service].meanwhile = others
+
+    @rule(service=st.sampled_from(SERVICES), seconds=st.sampled_from([5, PAUSE_SECONDS]), cycles=st.sampled_from([0, 1, 3]))
+    def a_worker_is_cut_off_from_the_database(self, service: str, seconds: int, cycles: int) -> None:
+        """From before its next call of a service on, for longer than its leases last or not; services answer it."""
+
+        def others() -> None:
+            self.world.clock.advance(seconds)
+            if seconds == PAUSE_SECONDS:
+                for _ in range(cycles):
+                    self.world.cycle()
+            self.world.cut_off_from_the_database()
+
+        self.world.scripts[service].meanwhile = others
 
     @rule()
     def faults_stop(self) -> None:

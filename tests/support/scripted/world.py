@@ -5,20 +5,21 @@ from __future__ import annotations
 import os
 import signal
 import traceback
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import InterfaceError, OperationalError, connection, transaction
 from django.utils import timezone
 
 import wms2.crash
 import wms2.nudge
 from dags_app.planning import writer
 from dags_app.services.moved import Moves
+from outputs_app import executor
 from outputs_app.executor import effects_run_due
 from outputs_app.models import Effect, EffectState
 from outputs_app.services import effect_retry_now
@@ -44,11 +45,15 @@ from tests.support.scripted.faults import PowerCut, Script
 from tests.support.scripted.schedd import OTHER, Job, ScriptedSchedd
 from wms2 import clock
 from wms2.adapters import factory
+from wms2.adapters.caller import LEASES_LOST
 from wms2.conf import conf
+from wms2.errors import LeaseLost
 from wms2.metrics import FORGOTTEN_TOTAL
 from wms2.wakes import wake
 
 INSTANCE = "scripted"
+#: Until a process that was cut off from the database reaches it again; by then its leases have run out.
+_CUT_OFF_SECONDS = 61.0
 #: Small, so that few events make several units, blocks, rounds and rescues.
 SETTINGS = {
     "INSTANCE": INSTANCE,
@@ -105,13 +110,16 @@ class World:
         self.moves = Moves()
         self.deaths = 0
         self.cycles = 0
-        self.late = 0  # calls that a claim's expiry allows to be made again
+        self.cut_off: ExitStack | None = None
+        self.running: Effect | None = None
         self.crash_at = ""
         self.crash_mark = ""  # a file; where it is set, each point of ``crash_at`` kills once
         self.schedd = ScriptedSchedd(Script("htcondor", refuses=frozenset({"submit_dag", "remove", "remove_all"})), INSTANCE)
         self.dbs = ScriptedDbs(Script("dbs"), self.sources)
         self.rucio = ScriptedRucio(Script("rucio"), self.sources)
         self.configcache = ScriptedConfigCache(Script("configcache"))
+        for script in self.scripts.values():
+            script.judge = self._judge
 
     def _install(self, patch: pytest.MonkeyPatch) -> None:
         patch.setattr(factory, "htcondor", lambda name, *_: self.schedd.named(name))
@@ -125,8 +133,34 @@ class World:
         patch.setattr(wms2.crash, "os", SimpleNamespace(environ=_CrashAt(self), getpid=os.getpid, kill=_die, fsync=os.fsync))
         patch.setattr(writer, "sync_directory", lambda path: None)  # power cuts of the disk are not scripted, and it is slow
         patch.setattr(evaluator.log, "exception", self._remember, raising=False)
+        patch.setattr(executor, "_run", self._running(executor._run))
+
+    def _running(self, run: Callable[[Effect], None]) -> Callable[[Effect], None]:
+        def one(effect: Effect) -> None:
+            before, self.running = self.running, effect
+            try:
+                run(effect)
+            finally:
+                self.running = before
+
+        return one
+
+    def _judge(self, call: str) -> None:
+        """Whether an effect may make a call: its claim is there, and has not run out."""
+        if self.running is None:
+            return
+        wrappers, connection.execute_wrappers = connection.execute_wrappers, []
+        try:
+            row = Effect.objects.get(pk=self.running.pk)
+        finally:
+            connection.execute_wrappers = wrappers
+        claim = (row.state, row.claim_epoch)
+        if claim != (EffectState.CLAIMED, self.running.claim_epoch) or row.claim_expires_at < self.clock.now():
+            self.errors.append(f"{call} is called under a claim of {row.key} that is over: it is {row.state} by now")
 
     def _remember(self, event: str, **_: object) -> None:
+        if self.cut_off is not None:
+            return
         self.errors.append(f"{event}\n{traceback.format_exc()}")
 
     @property
@@ -171,13 +205,33 @@ class World:
 
     @contextmanager
     def process(self) -> Iterator[None]:
-        """What runs inside may die without taking the test along."""
+        """What runs inside may die without taking the test along, and works under no lease of whoever is stopped meanwhile. Where
+        it is cut off from the database, its task fails there."""
+        outside, cut_off, running = LEASES_LOST.set(()), self.cut_off, self.running
+        self.cut_off = self.running = None
         try:
             yield
         except PowerCut:
             self.deaths += 1
             if not self.crash_mark:
                 self.crash_at = ""
+        except (OperationalError, InterfaceError):
+            if self.cut_off is None:
+                raise
+            self.deaths += 1  # what it was answered it could not record
+        except LeaseLost:
+            self.tally.reached["lease lost"] += 1
+        finally:
+            if self.cut_off is not None:
+                self.cut_off.close()
+                self.clock.advance(_CUT_OFF_SECONDS)
+            self.cut_off, self.running = cut_off, running
+            LEASES_LOST.reset(outside)
+
+    def cut_off_from_the_database(self) -> None:
+        """The present process, until it ends; services go on to answer it."""
+        self.cut_off = ExitStack()
+        self.cut_off.enter_context(connection.execute_wrapper(_no_answer))
 
     def evaluate(self, request: Request, *, steps: int = evaluator.MAX_STEPS) -> None:
         """The task ``evaluate_request``, and a poll that has it go on where it is admitted; with fewer ``steps`` its process ends
@@ -290,6 +344,10 @@ class World:
         """The request's DAGMan job in the queue."""
         (job,) = [job for job in self.schedd.live if job.request_name == request.request_name]
         return job
+
+
+def _no_answer(*_: Any) -> None:
+    raise OperationalError("scripted: the database does not answer")
 
 
 class _CrashAt(dict[str, str]):
