@@ -256,7 +256,8 @@ def _run(effect: Effect) -> None:
         crash_point(f"{effect.kind}.recorded")
 
 
-#: If the claim is still ours and has not run out; of a former epoch too: what takes the outputs back has waited for it. Tells whether more is to come of its block.
+#: If the claim is still ours and has not run out; of a former epoch too: what takes the outputs back has waited for it. Tells
+#: whether more is to come of its block.
 _SUCCEED = f"""
 UPDATE effects SET state = '{EffectState.DONE}', result = %(result)s, done_at = {{now}}, last_error = '', claimed_by = '',
   claim_expires_at = NULL

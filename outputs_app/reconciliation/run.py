@@ -187,7 +187,8 @@ class Run:
         for block in blocks:
             name = block.row.dbs_block_name
             if name in self._listed or factory.dbs().outputs.block(name) is not None:
-                yield from valid_still(block, factory.dbs().outputs.files(name, operation="compare"))
+                # of an INVALID dataset DBS lists no valid ones; they show again as soon as another request writes into it
+                yield from valid_still(block, factory.dbs().outputs.files(name, valid_only=False, operation="compare"))
 
     def _in_rucio(self, blocks: Sequence[Believed]) -> Iterator[Finding]:
         places = {block.row.dbs_block_name: {block.place_of(file) for file in block.files.values()} - {""} for block in blocks}

@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 from threading import Barrier
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from outputs_app import executor, turns
 from outputs_app.blocks import units_join_blocks
 from outputs_app.effects import HANDLERS, Handler
+from outputs_app.effects.handler import in_parallel
+from outputs_app.invalidation import former_run_out
 from outputs_app.models import BlockStatus, Effect, EffectKind, EffectState, OutputFile, ProcessingBlock
 from outputs_app.services import effect_retry, effect_retry_now
 from outputs_app.values import Membership
 from requests_app.admission.queue import ADMISSION
 from requests_app.models import Request, RequestStatus
-from tests.support.calls import overdue
+from requests_app.services.invalidation import epoch_raise
+from tests.support.calls import overdue, stopping
 from tests.support.faults import fault
 from tests.support.locking import paused
 from tests.support.rows import dag_row, new_block, request_row, unit_row, workflow_row
 from tests.support.services import until
 from tests.support.statements import statements
 from wms2 import clock, in_force
+from wms2.adapters.caller import retry_call
 from wms2.conf import conf
 from wms2.errors import AwaitsPerson, LeaseLost, ServiceRejected, ServiceUnavailable
 from wms2.models import Wake
@@ -278,6 +283,101 @@ def test_the_portion_of_a_claim_that_was_taken_over_is_not_recorded(block, outsi
     with pytest.raises(LeaseLost, match="k1 is claimed by somebody else"):
         turns.Turn(late).told(done=1)
     assert Effect.objects.get().result == {}
+
+
+def stopped(stop: Callable[[float], None], *problems: Exception) -> tuple[Callable[[Effect], dict[str, int]], list[str]]:
+    """A handler that is stopped for two lives of its claim before its second call; and the calls that it makes."""
+    calls: list[str] = []
+
+    def call(row: Effect) -> dict[str, int]:
+        retry_call(lambda: calls.append("first"))
+        stop(2 * conf().effect_lease_seconds)
+        retry_call(lambda: calls.append("second"))
+        return {}
+
+    return call, calls
+
+
+def test_a_worker_that_was_stopped_makes_no_further_call_and_the_effect_is_done_again(block, monkeypatch) -> None:
+    call, calls = stopped(stopping(monkeypatch))
+    monkeypatch.setattr(executor, "HANDLERS", dict.fromkeys(EffectKind.values, Handler(call, lambda effect, result: None)))
+    effect(block)
+    run()
+    row = Effect.objects.get()
+    assert (calls, row.state, row.claim_epoch) == (["first"], EffectState.CLAIMED, 1)
+    Effect.objects.update(claim_expires_at=overdue())
+    assert executor.effects_claim(owner="other", most=1)
+
+
+def test_calls_in_parallel_are_made_under_the_claim_too(block, monkeypatch: pytest.MonkeyPatch) -> None:
+    stop, made = stopping(monkeypatch), list[str]()
+
+    def delete(rules: Sequence[str]) -> int:
+        for rule in rules:
+            retry_call(partial(made.append, rule))
+        return len(rules)
+
+    def call(row: Effect) -> dict[str, int]:
+        stop(2 * conf().effect_lease_seconds)
+        return {"deleted": in_parallel([f"rule{number}" for number in range(400)], delete)}
+
+    monkeypatch.setattr(executor, "HANDLERS", dict.fromkeys(EffectKind.values, Handler(call, lambda effect, result: None)))
+    effect(block)
+    run()
+    assert (made, Effect.objects.get().state) == ([], EffectState.CLAIMED)
+
+
+@pytest.mark.parametrize("write", ["renewed", "recorded", "told"])
+def test_a_claim_that_has_run_out_is_over_though_nobody_has_taken_it(write: str, block, outside) -> None:
+    outside()
+    effect(block)
+    (late,) = executor.effects_claim(owner="paused", most=1)
+    Effect.objects.update(claim_expires_at=overdue())
+    if write == "renewed":
+        assert not executor._renew(late)
+    elif write == "recorded":
+        executor._record_success(late, {"done": 1})
+    else:
+        with pytest.raises(LeaseLost):
+            turns.Turn(late).told(done=1)
+    row = Effect.objects.get()
+    assert (row.state, row.result) == (EffectState.CLAIMED, {})
+    assert row.claim_expires_at < timezone.now()
+
+
+def raised(request: Request) -> None:
+    with transaction.atomic():
+        epoch_raise(request)
+
+
+def test_a_new_epoch_ends_what_waits_and_what_has_run_out_and_leaves_what_runs(block, outside) -> None:
+    outside()
+    _, run_out, runs, report = (effect(each, name) for each, name in zip(blocks_of(block, 4), "wort", strict=True))
+    Effect.objects.filter(pk=report.pk).update(kind=EffectKind.REQMGR2_STATUS)
+    until = {run_out.pk: overdue(), runs.pk: timezone.now() + timedelta(minutes=1)}
+    for pk, at in until.items():
+        Effect.objects.filter(pk=pk).update(state=EffectState.CLAIMED, claim_epoch=1, claim_expires_at=at)
+    request = Request.objects.get(workflow=block.workflow)
+    raised(request)
+    rows = {row.key: (row.state, row.claim_epoch, row.epoch) for row in Effect.objects.all()}
+    assert rows == {
+        "w": (EffectState.DISCARDED, 0, 1), "o": (EffectState.CLAIMED, 2, 1), "r": (EffectState.CLAIMED, 1, 1),
+        "t": (EffectState.PENDING, 0, 2),
+    }  # fmt: skip
+    runs.refresh_from_db()
+    assert not executor._renew(runs), "it goes on to the end of its call, and makes no other"
+    of = {"request_id": request.pk, "request_epoch": request.epoch}
+    assert not former_run_out(**of), "it is waited for"
+    executor._record_failure(runs, ServiceUnavailable("rucio", "add", "no answer"))
+    assert Effect.objects.get(pk=runs.pk).state == EffectState.DISCARDED, "nothing of a former epoch is tried again"
+    assert not former_run_out(**of), "a call that began before its claim ran out may still be carried out"
+    Effect.objects.filter(pk=run_out.pk).update(claim_expires_at=timezone.now() - timedelta(days=1))
+    assert former_run_out(**of)
+    assert set(Effect.objects.exclude(pk=report.pk).values_list("state", flat=True)) == {EffectState.DISCARDED}
+
+
+def blocks_of(block: ProcessingBlock, number: int) -> list[ProcessingBlock]:
+    return [block, *(other_block(block, index) for index in range(1, number))]
 
 
 def other_block(block: ProcessingBlock, index: int) -> ProcessingBlock:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import InterfaceError, OperationalError, transaction
 from django.utils import timezone
 
 from outputs_app.blocks import blocks_advance, blocks_seal, units_join_blocks
@@ -38,9 +40,31 @@ from wms2.conf import conf
 from wms2.errors import InvalidTransition, StaleState
 from wms2.models import AuditEntry, Worker, WorkerPool, WorkerPoolState
 from wms2.work import workers
+from wms2.work.step import Heartbeats
 
 S = WorkerPoolState
 BEAT = "0.2"
+
+
+@pytest.mark.django_db
+def test_no_error_ends_the_heartbeats_of_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without them it counts as dead, whatever it does."""
+    errors: list[Exception] = [KeyError("ours"), InterfaceError("connection already closed"), OperationalError()]
+    told = threading.Event()
+
+    def tell(_: Any) -> None:
+        if errors:
+            raise errors.pop()
+        told.set()
+
+    monkeypatch.setenv("WMS2_WORKER_HEARTBEAT_SECONDS", "0.01")
+    conf.cache_clear()
+    beats, worker = Heartbeats(SimpleNamespace()), SimpleNamespace(hostname="w")
+    monkeypatch.setattr(beats, "_tell", tell)
+    monkeypatch.setattr(beats, "_steer", lambda _: None)
+    beats.start(worker)
+    assert told.wait(30)
+    beats.stop(worker)
 
 
 @pytest.fixture(autouse=True)

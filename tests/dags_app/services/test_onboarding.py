@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ from dags_app.services.onboarding import onboardings_tend, schedd_check
 from dags_app.services.orphans import orphans_known
 from dags_app.services.site_jobs import site_job_begin
 from sites_app.models import Onboarding, OnboardingState, PoolSite, Schedd, ScheddState, Site
+from tests.support.calls import stopping
 from tests.support.rows import schedd_row
 from wms2.adapters import factory
+from wms2.adapters.caller import retry_call
 from wms2.adapters.htcondor_ads import schedd_facts
 from wms2.adapters.types import FoundDag, HistoryAd, JobStatus, ScheddAd, ScheddFacts
 from wms2.conf import conf
@@ -212,6 +215,23 @@ def test_a_worker_that_is_killed_leaves_one_canary_at_most(
     else:
         assert (row.state, schedd.onboarding) == (S.FAILED, "canary DAG: htcondor submit_dag: no such file")
     assert len(queue.submitted) == (point == "canary.called")
+
+
+def test_a_worker_that_is_stopped_before_it_submits_the_canary_sends_none_and_it_is_submitted_anew(
+    queue: Queue, schedd: Schedd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schedd_check(schedd=schedd, **WHO)
+    stop, submit = stopping(monkeypatch), queue.submit_dag
+
+    def stopped(*given: Any) -> int:
+        stop(conf().submit_timeout_seconds)
+        return retry_call(partial(submit, *given), tries=1)
+
+    with monkeypatch.context() as once:
+        once.setattr(queue, "submit_dag", stopped)
+        tended(schedd)
+    assert queue.submitted == []
+    assert tended(schedd).state == S.CANARY and len(queue.submitted) == 1
 
 
 def test_a_canary_that_is_not_seen_here_or_has_no_answer_does_not_count(queue: Queue, schedd: Schedd) -> None:

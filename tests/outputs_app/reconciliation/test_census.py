@@ -8,8 +8,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import transaction
 from django.utils import timezone
 
+from outputs_app.effects.handler import rule_comment
+from outputs_app.invalidation import invalidation_ask
 from outputs_app.models import (
     Comparison,
     Drift,
@@ -24,6 +27,7 @@ from outputs_app.models import (
 )
 from outputs_app.reconciliation.run import comparisons_begin, comparisons_run
 from outputs_app.reconciliation.services import dataset_compare, drift_accept, drift_repair
+from requests_app.services.invalidation import epoch_raise
 from tests.support.adapters import adapters_forget
 from tests.support.calls import overdue
 from tests.support.registered import made_block, run_effects
@@ -171,4 +175,26 @@ def test_a_rule_of_a_request_that_no_row_knows_is_told_and_those_of_others_are_n
 def test_what_is_being_registered_is_not_unknown(block: ProcessingBlock) -> None:
     OutputFile.objects.update(rule_id="")
     Effect.objects.filter(kind=EffectKind.RUCIO_PROTECT).update(state=EffectState.CLAIMED, claim_expires_at=overdue())
+    assert counted() == {}
+
+
+def test_a_rule_of_outputs_that_were_taken_back_is_told_though_their_rows_know_it(block: ProcessingBlock) -> None:
+    """Made by a worker that was paused meanwhile. What is left of the former epoch does not make the request busy for ever."""
+    request, file = block.workflow.request, OutputFile.objects.filter(block=block).order_by("id")[0]
+    with transaction.atomic():
+        epoch_raise(request)
+        invalidation_ask(request_id=request.pk, request_epoch=request.epoch, workflow_id=block.workflow.pk)
+    run_effects()
+    assert counted() == {}
+    comment = rule_comment(Effect.objects.filter(request=request)[0])
+    rules = factory.rucio().protect_files(file.rse, [file.lfn], comment=comment)
+    OutputFile.objects.filter(pk=file.pk).update(rule_id=rules[file.lfn])
+    left = new_effect(EffectState.REFUSED, request=request, key="former")
+    Effect.objects.filter(pk=left.pk).update(epoch=request.epoch - 1)
+    assert counted() == {"unknown": 1}
+    row = Drift.objects.get()
+    assert (row.kind, row.name, row.rule_id) == (K.RULE_UNKNOWN, file.lfn, rules[file.lfn])
+    drift_repair(drift=row, actor="ann", reason="delete it again")
+    run_effects()
+    assert factory.rucio().rule(rules[file.lfn]).expires_at is not None
     assert counted() == {}

@@ -8,9 +8,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
+from outputs_app.invalidation import invalidation_ask
 from outputs_app.models import (
     Comparison,
     DatasetState,
@@ -28,9 +30,11 @@ from outputs_app.reconciliation import run as running
 from outputs_app.reconciliation.run import comparisons_run
 from outputs_app.reconciliation.services import dataset_compare, drift_accept, drift_repair
 from outputs_app.services import datasets_publish
+from requests_app.services.invalidation import epoch_raise
 from tests.support.adapters import adapters_forget
 from tests.support.calls import overdue
 from tests.support.registered import DISK, made_block, run_effects
+from tests.support.rows import new_effect
 from tests.support.rucio import SCOPE, did, plain_client, rucio_home
 from wms2.adapters import factory
 from wms2.errors import InvalidTransition, ServiceUnavailable
@@ -211,6 +215,27 @@ def test_what_is_under_way_or_not_wanted_any_more_is_no_difference(block: Proces
     assert compared(block) != []
     OutputDataset.objects.update(state=DatasetState.INVALIDATED)
     assert compared(block) == []
+
+
+def test_what_was_taken_back_and_is_valid_in_dbs_is_a_difference_and_is_taken_back_again(block: ProcessingBlock) -> None:
+    """A worker that was paused comes late, when the request has ended and nobody evaluates it."""
+    request = block.workflow.request
+    with transaction.atomic():
+        epoch_raise(request)
+        invalidation_ask(request_id=request.pk, request_epoch=request.epoch, workflow_id=block.workflow.pk)
+    run_effects()
+    assert compared(block) == []
+    assert OutputDataset.objects.get(pk=block.dataset_id).state == DatasetState.INVALIDATED
+    late = lfns(block)[0]
+    factory.dbs()._put("/files", "test", body={"logical_file_name": late, "is_file_valid": 1})
+    assert compared(block) == [(K.DBS_FILE_DIFFERS, late, DriftState.UNSETTLED)]
+    Effect.objects.filter(pk=new_effect(EffectState.CLAIMED, request=request, key="former").pk).update(
+        epoch=request.epoch - 1, claim_expires_at=overdue()
+    )
+    drift_repair(drift=drift(K.DBS_FILE_DIFFERS), actor="ann", reason="take it back again")
+    run_effects()
+    assert compared(block) == []
+    assert not any(file.is_valid for file in factory.dbs().block_files(block.dbs_block_name))
 
 
 def test_what_an_effect_changes_meanwhile_is_left_to_the_next_comparison(

@@ -191,6 +191,11 @@ def test_a_lumi_that_is_there_in_a_block_that_was_never_validated_is_a_case(bloc
     IntegrityCase.objects.all().delete()
     OutputFile.objects.filter(block=former).update(validity=Validity.INVALID)
     validation_again([block.pk])
+    validated(block)
+    assert cases() == {(P.DUPLICATE_LUMI, lfn) for lfn in lfns(block)}, "DBS shows them, whatever became of their request"
+    IntegrityCase.objects.all().delete()
+    factory.dbs().invalidate_files(lfns(former))
+    validation_again([block.pk])
     assert validated(block).validated == 1, "those were taken back"
 
 
@@ -235,6 +240,18 @@ def test_in_a_file_of_nobody_known_a_lumi_that_one_input_file_has_is_there_twice
     validated(block)
     told = {each["prognosis"] for each in IntegrityCase.objects.get(name=lfns(block)[0]).evidence}
     assert (P.DUPLICATE_LUMI in told) is not shared
+
+
+def test_a_lumi_that_is_there_in_a_file_that_our_rows_do_not_know_is_a_case(block: ProcessingBlock) -> None:
+    """Of a block that they know."""
+    former = with_the_same_lumis(block)
+    unknown = lfns(former)[1]
+    OutputFile.objects.filter(lfn=unknown).delete()
+    factory.dbs().invalidate_files(sorted({*lfns(former)} - {unknown}))
+    OutputFile.objects.filter(block=former).update(validity=Validity.INVALID)
+    validated(block)
+    assert {prognosis for prognosis, _ in cases()} == {P.DUPLICATE_LUMI}
+    assert unknown in str(IntegrityCase.objects.order_by("id")[0].evidence)
 
 
 def test_of_a_block_of_the_request_that_was_given_up_the_younger_file_has_the_case(block: ProcessingBlock) -> None:

@@ -6,8 +6,10 @@ import json
 import threading
 from collections.abc import Callable, Collection
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from uuid import UUID, uuid5
 
 import pytest
@@ -24,9 +26,11 @@ from requests_app.alerts import alert
 from requests_app.lifecycle import cleaner
 from requests_app.lifecycle.cleaner import leftovers_remove
 from requests_app.models import CleanupPolicy, Event, Request, RequestStatus, Workflow
+from tests.support.calls import stopping
 from tests.support.payload_workbench import SITES, WORKFLOW_ID, job_document, output, step
 from tests.support.rows import dag_row, request_row, round_row, schedd_row, unit_row, workflow_row
 from tests.support.site_jobs import SiteSchedd, write_sites
+from wms2.adapters.caller import retry_call
 from wms2.conf import conf
 from wms2.errors import ServiceUnavailable
 
@@ -373,6 +377,44 @@ def test_a_cleaner_that_is_killed_submits_nothing_twice_and_another_goes_on(
     clean()
     assert place.there() == set() and Leftover.objects.get().settled_at is not None
     assert len(place.schedd.submitted) == 1
+
+
+def test_a_cleaner_that_is_stopped_before_it_submits_sends_nothing_and_the_job_is_submitted_anew(
+    place: Place, round_dag: DAG, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unit = failed(round_dag)
+    place.ran_at(unit, FNAL)
+    place.journal(unit, "processing", [place.unmerged()])
+    stop, submit = stopping(monkeypatch), place.schedd.submit_job
+
+    def stopped(*given: Any) -> int:
+        stop(conf().submit_timeout_seconds)
+        return retry_call(partial(submit, *given), tries=1)
+
+    with monkeypatch.context() as once:
+        once.setattr(place.schedd, "submit_job", stopped)
+        clean(1)
+    assert place.schedd.submitted == [] and place.there()
+    assert (SiteJob.objects.get().state, SiteJob.objects.get().intent_at) == (SiteJobState.PREPARED, None)
+    clean()
+    assert len(place.schedd.submitted) == 1 and place.there() == set()
+
+
+def test_a_cleaner_that_was_overtaken_writes_nothing_into_the_directory_of_the_job(
+    place: Place, round_dag: DAG, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unit = failed(round_dag)
+    place.ran_at(unit, FNAL)
+    place.journal(unit, "processing", [place.unmerged()])
+    real = cleaner._task
+
+    def overtaken(job: SiteJob) -> Any:
+        SiteJob.objects.filter(pk=job.pk).update(intent_at=timezone.now())  # another process submits it with its own task
+        return real(job)
+
+    monkeypatch.setattr(cleaner, "_task", overtaken)
+    clean(1)
+    assert not Path(SiteJob.objects.get().directory).exists() and place.schedd.submitted == []
 
 
 def test_a_round_whose_file_system_is_away_is_looked_at_again(place: Place, round_dag: DAG, tmp_path: Path) -> None:

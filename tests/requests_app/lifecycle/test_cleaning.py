@@ -26,7 +26,15 @@ from outputs_app.models import (
     Validity,
 )
 from requests_app.models import AFTER_WORK, EvaluationLease, Request, RequestStatus, RequestTransition, StopIntent
-from requests_app.services import request_abort, request_clean, request_hold, request_restart, request_stop
+from requests_app.services import (
+    request_abort,
+    request_clean,
+    request_fail,
+    request_hold,
+    request_invalidate,
+    request_restart,
+    request_stop,
+)
 from requests_app.services.cleaning import dependents
 from requests_app.states import transition
 from tests.support.faults import fault
@@ -51,6 +59,11 @@ BY: dict[str, Any] = {"actor": "olga", "reason": "wrong from the start"}
 
 def clean(request: Request, **more: Any) -> None:
     request_clean(request=request, confirm=request.request_name, **BY, **more)
+
+
+def invalidated(request: Request) -> None:
+    request_fail(request=request, **BY)
+    request_invalidate(request=fresh(request), **BY)
 
 
 def to_the_end(world: World, request: Request, number: int = 12) -> RequestStatus:
@@ -228,6 +241,42 @@ def test_a_registration_under_way_is_taken_back_after_it(service: str, calls: in
     world.clock.advance(conf().effect_lease_seconds)
     assert to_the_end(world, request, 20) is S.CLEANED
     assert_stays_so(world, request)
+
+
+@pytest.mark.parametrize("verb", [clean, invalidated])
+@pytest.mark.parametrize("call", ["register_block", "protect_files"])
+def test_a_worker_that_was_paused_before_its_call_brings_nothing_back(
+    call: str, verb: Callable[[Request], None], world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody claims the effect of a former epoch again: its holder has to find out by itself."""
+    request, job = started(world)
+    service = world.dbs if call == "register_block" else world.rucio
+    real, paused = getattr(service, call), []
+
+    def stopped(*given: Any, **more: Any) -> Any:
+        if not paused:
+            (claimed,) = Effect.objects.filter(state=EffectState.CLAIMED)
+            world.clock.advance(600)  # its claim runs out
+            verb(request)
+            paused.append(Effect.objects.get(pk=claimed.pk).claim_epoch - claimed.claim_epoch)
+            for _ in range(8):
+                world.cycle()
+                world.clock.advance(61)
+        return real(*given, **more)
+
+    monkeypatch.setattr(service, call, stopped)
+    for unit in ("mg_000000", "mg_000001", "mg_000002"):
+        world.schedd.unit_done(job, unit)
+    world.schedd.end(job, End.FINISHED)
+    for _ in range(8):
+        world.cycle()
+        world.clock.advance(600)
+    assert paused == [1], "the claim that had run out is nobody's any more"
+    valid = {lfn for block in world.dbs.registered.values() for lfn in block.files} - world.dbs.invalid
+    assert not valid and not world.rucio.rules
+    assert set(Effect.objects.values_list("state", flat=True)) <= {EffectState.DONE, EffectState.DISCARDED}
+    assert world.scripts["dbs"].lost + world.scripts["rucio"].lost == 1
+    check(world)
 
 
 def test_what_it_still_owed_is_never_done(world: World) -> None:

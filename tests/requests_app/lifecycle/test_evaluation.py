@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,11 +14,15 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from dags_app.models import DAGStatus
+from requests_app import lease
 from requests_app.lease import evaluating, evaluating_due
 from requests_app.lifecycle.evaluator import evaluate_one, look
 from requests_app.limits import limit_set
 from requests_app.models import EvaluationLease, Request, RequestStatus
+from tests.support.calls import overdue, stopping
 from tests.support.rows import dag_row, request_row, workflow_row
+from wms2.adapters.caller import retry_call
+from wms2.conf import conf
 from wms2.errors import LeaseLost
 from wms2.wakes import wake
 
@@ -114,3 +120,42 @@ def test_requests_that_are_taken_together_read_the_limits_once_and_those_of_the_
     limit_set(name="timeout_queued_seconds", value=400_000, actor="olga", reason="test")
     with evaluating_due(owner="a", limit=20) as evaluations:
         assert {evaluation.limits().timeout_queued_seconds for evaluation in evaluations} == {400_000}
+
+
+def calls(number: int = 1) -> int:
+    """Outside ones that go out."""
+    made: list[int] = []
+    for each in range(number):
+        with suppress(LeaseLost):
+            retry_call(partial(made.append, each))
+    return len(made)
+
+
+def test_an_evaluation_that_was_stopped_calls_nothing_once_its_lease_has_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    stop, request = stopping(monkeypatch), request_row(RequestStatus.QUEUED)
+    with evaluating(request.pk, owner="a"):
+        assert calls() == 1
+        stop(conf().lease_seconds)
+        assert calls() == 0
+    assert calls() == 1, "the process works under no lease any more"
+
+
+def test_of_several_taken_together_each_has_its_own_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one's is renewed for long; that of the second runs since it was taken."""
+    stop, requests = stopping(monkeypatch), [request_row(RequestStatus.QUEUED) for _ in range(2)]
+    EvaluationLease.objects.bulk_create([EvaluationLease(request=request, due_at=overdue()) for request in requests])
+    with evaluating_due(owner="a", limit=20) as evaluations:
+        next(evaluations)
+        assert calls() == 1
+        stop(3 * lease.TURN_SECONDS)
+        next(evaluations)
+        assert calls() == 0
+
+
+def test_a_lease_that_has_run_out_is_not_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    request = request_row(RequestStatus.QUEUED)
+    EvaluationLease.objects.create(request=request)
+    (held,) = lease._take([request.pk], "a")
+    assert lease._renew(held)
+    EvaluationLease.objects.update(expires_at=overdue())
+    assert not lease._renew(held)

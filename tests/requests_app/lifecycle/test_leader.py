@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from django.utils import timezone
 
 from requests_app.lifecycle import leader
 from requests_app.models import Lease
+from tests.support.calls import stopping
+from wms2.adapters.caller import retry_call
 from wms2.errors import LeaseLost
 from wms2.models import AuditEntry
+from wms2.side_by_side import side_by_side
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -78,3 +82,29 @@ def test_flapping_leadership_cools_down(node) -> None:
     row.save()
     with leader.leading() as calm:
         assert calm is not None
+
+
+def test_a_leader_that_was_stopped_or_cannot_renew_calls_nothing_nor_do_its_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    stop, half, made = stopping(monkeypatch), leader.lease_life().total_seconds() / 2, list[str]()
+
+    def ask(name: str) -> None:
+        retry_call(partial(made.append, name))
+
+    with leader.leading() as leadership:
+        assert leadership is not None
+        stop(half)
+        leadership.renew()
+        stop(half)
+        ask("renewed half a life ago")
+        stop(half)
+        with pytest.raises(LeaseLost):
+            ask("its life is over")
+        with pytest.raises(LeaseLost):
+            list(side_by_side({name: partial(ask, name) for name in ("one", "another")}, lambda: None))
+        with pytest.raises(ZeroDivisionError), leadership.fenced():
+            raise ZeroDivisionError  # what is not committed has renewed nothing
+        with pytest.raises(LeaseLost):
+            ask("still not renewed")
+        leadership.renew()  # nobody else led meanwhile
+        ask("renewed")
+    assert made == ["renewed half a life ago", "renewed"]
