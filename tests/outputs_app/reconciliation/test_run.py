@@ -34,7 +34,6 @@ from requests_app.services.invalidation import epoch_raise
 from tests.support.adapters import adapters_forget
 from tests.support.calls import overdue
 from tests.support.registered import DISK, made_block, run_effects
-from tests.support.rows import new_effect
 from tests.support.rucio import SCOPE, did, plain_client, rucio_home
 from wms2.adapters import factory
 from wms2.errors import InvalidTransition, ServiceUnavailable
@@ -229,9 +228,6 @@ def test_what_was_taken_back_and_is_valid_in_dbs_is_a_difference_and_is_taken_ba
     late = lfns(block)[0]
     factory.dbs()._put("/files", "test", body={"logical_file_name": late, "is_file_valid": 1})
     assert compared(block) == [(K.DBS_FILE_DIFFERS, late, DriftState.UNSETTLED)]
-    Effect.objects.filter(pk=new_effect(EffectState.CLAIMED, request=request, key="former").pk).update(
-        epoch=request.epoch - 1, claim_expires_at=overdue()
-    )
     drift_repair(drift=drift(K.DBS_FILE_DIFFERS), actor="ann", reason="take it back again")
     run_effects()
     assert compared(block) == []

@@ -61,8 +61,14 @@ def clean(request: Request, **more: Any) -> None:
     request_clean(request=request, confirm=request.request_name, **BY, **more)
 
 
-def invalidated(request: Request) -> None:
-    request_fail(request=request, **BY)
+def cleaned(world: World, request: Request) -> None:
+    clean(fresh(request))
+
+
+def invalidated(world: World, request: Request) -> None:
+    """Others do meanwhile what the paused worker was about to do."""
+    request_fail(request=fresh(request), **BY)
+    cycles(world)
     request_invalidate(request=fresh(request), **BY)
 
 
@@ -243,22 +249,23 @@ def test_a_registration_under_way_is_taken_back_after_it(service: str, calls: in
     assert_stays_so(world, request)
 
 
-@pytest.mark.parametrize("verb", [clean, invalidated])
+@pytest.mark.parametrize("verb", [cleaned, invalidated])
 @pytest.mark.parametrize("call", ["register_block", "protect_files"])
 def test_a_worker_that_was_paused_before_its_call_brings_nothing_back(
-    call: str, verb: Callable[[Request], None], world: World, monkeypatch: pytest.MonkeyPatch
+    call: str, verb: Callable[[World, Request], None], world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody claims the effect of a former epoch again: its holder has to find out by itself."""
     request, job = started(world)
     service = world.dbs if call == "register_block" else world.rucio
-    real, paused = getattr(service, call), []
+    real, paused, raised = getattr(service, call), [], []
 
     def stopped(*given: Any, **more: Any) -> Any:
         if not paused:
+            paused.append(call)
             (claimed,) = Effect.objects.filter(state=EffectState.CLAIMED)
             world.clock.advance(600)  # its claim runs out
-            verb(request)
-            paused.append(Effect.objects.get(pk=claimed.pk).claim_epoch - claimed.claim_epoch)
+            verb(world, request)
+            raised.append(Effect.objects.get(pk=claimed.pk).claim_epoch - claimed.claim_epoch)
             for _ in range(8):
                 world.cycle()
                 world.clock.advance(61)
@@ -271,7 +278,7 @@ def test_a_worker_that_was_paused_before_its_call_brings_nothing_back(
     for _ in range(8):
         world.cycle()
         world.clock.advance(600)
-    assert paused == [1], "the claim that had run out is nobody's any more"
+    assert raised[0] >= 1, "the claim that had run out is nobody's any more"
     valid = {lfn for block in world.dbs.registered.values() for lfn in block.files} - world.dbs.invalid
     assert not valid and not world.rucio.rules
     assert set(Effect.objects.values_list("state", flat=True)) <= {EffectState.DONE, EffectState.DISCARDED}

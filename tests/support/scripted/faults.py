@@ -43,6 +43,8 @@ class Script:
     answered: Counter[tuple[str, str]] = field(default_factory=Counter)
     #: run once when the next call is about to be made: other processes at work while its caller is stopped
     meanwhile: Callable[[], None] | None = None
+    #: the same when the next call has been answered, before that is recorded
+    afterwards: Callable[[], None] | None = None
     #: told of each call that is made
     judge: Callable[[str], None] = lambda call: None
     #: calls that were not made, since the caller's lease was lost
@@ -55,7 +57,7 @@ class Script:
     def heal(self) -> None:
         """All is well again."""
         self.waiting.clear()
-        self.meanwhile = None
+        self.meanwhile = self.afterwards = None
 
     def call(self, operation: str, act: Callable[[], T], content: str = "") -> T:
         """Make a call, as the script wants it, and as adapters do: not under a lease that is lost."""
@@ -78,6 +80,9 @@ class Script:
         if mode is Mode.DEATH_BEFORE:
             raise PowerCut
         result = act()
+        if self.afterwards is not None:
+            others, self.afterwards = self.afterwards, None
+            others()
         if mode is Mode.LOST:
             raise ServiceUnavailable(self.service, operation, "scripted: the answer was lost", "timeout")
         if mode is Mode.DEATH_AFTER:

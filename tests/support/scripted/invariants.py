@@ -11,11 +11,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from django.db.models import Count, Sum
+from django.db.models import Count, F, Sum
 
 from dags_app.models import DAG, LIVE_DAG, WorkUnit, WorkUnitState
 from dags_app.payload.contract import layout
 from dags_app.planning.specs import ExclusionKind
+from outputs_app.invalidation import TAKING_BACK
 from outputs_app.models import (
     REPORTS,
     SETTLED_EFFECT,
@@ -230,6 +231,8 @@ def _outside(world: World) -> None:
     assert not double, f"more than one rule: {double}"
     tapes = Counter(name for name, rse in world.rucio.rules if rse.endswith("_Tape"))
     assert not [name for name, n in tapes.items() if n > 1], "a block has tape rules at two places"
+    wanted = Effect.objects.filter(state=EffectState.PENDING, epoch__lt=F("request__epoch")).exclude(kind__in=TAKING_BACK)
+    assert not wanted.exists(), f"of a former epoch, and pending: {list(wanted)}"
     _once(world)
 
 

@@ -316,9 +316,11 @@ class Lives(RuleBasedStateMachine):
         which=which,
         verb=st.sampled_from(["clean", "invalidate", *sorted(verbs.ON_REQUESTS)]),
         cycles=st.sampled_from([0, 1, 6, 12]),
+        answered=st.booleans(),
     )
-    def a_worker_is_paused(self, service: str, which: int, verb: str, cycles: int) -> None:
-        """Before its next call of a service, until its leases have run out; others act meanwhile."""
+    def a_worker_is_paused(self, service: str, which: int, verb: str, cycles: int, answered: bool) -> None:
+        """Before its next call of a service, or when that is answered and not recorded, until its leases have run out; others act
+        meanwhile."""
         request = pick(self.requests, which)
 
         def others() -> None:
@@ -327,8 +329,9 @@ class Lives(RuleBasedStateMachine):
             for _ in range(cycles):
                 self.world.cycle()
                 self.world.clock.advance(PAUSE_SECONDS)
+            self.world.deaths += answered  # it was answered and cannot record that any more
 
-        self.world.scripts[service].meanwhile = others
+        setattr(self.world.scripts[service], "afterwards" if answered else "meanwhile", others)
 
     @rule(service=st.sampled_from(SERVICES), seconds=st.sampled_from([5, PAUSE_SECONDS]), cycles=st.sampled_from([0, 1, 3]))
     def a_worker_is_cut_off_from_the_database(self, service: str, seconds: int, cycles: int) -> None:

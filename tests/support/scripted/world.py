@@ -317,7 +317,7 @@ class World:
     @property
     def undisturbed(self) -> bool:
         """Whether nothing is about to go wrong."""
-        waiting = any(script.waiting or script.meanwhile for script in self.scripts.values())
+        waiting = any(script.waiting or script.meanwhile or script.afterwards for script in self.scripts.values())
         return not (waiting or self.crash_at or self.schedd.silent)
 
     # --- time and rest
