@@ -68,29 +68,27 @@ class Look:
         findings = [
             *rules.of_drift(in_dbs(believed, known, files)),
             *rules.lumis_differ(self._lumis, {lfn: theirs.get(lfn, frozenset()) for lfn in there}),
+            *self._parents_gone(),
             *self._closed(there),
         ]
         counted = [file for file in files if file.is_valid and file.lfn in self._files]
         told = {"files": len(counted), "events": sum(file.events for file in counted), "lumis": sum(map(len, theirs.values()))}
         return Seen(findings, told)
 
-    def _closed(self, there: set[str]) -> Iterator[FileFinding]:
-        """Parents are valid and named in DBS. Files of a dataset that names its parents there name none of theirs."""
+    def _parents_gone(self) -> Iterator[FileFinding]:
+        """Files made from what DBS does not have as valid now. What WMS2 took back itself is not valid, whatever DBS says yet."""
         parents = {parent for each in self._parents.values() for parent in each}
-        rows = OutputFile.objects.filter(lfn__in=parents).values_list("lfn", "validity", "events", "block__dbs_block_name")
-        read = self._block.workflow.input_files.filter(lfn__in=parents).values_list("lfn", "events", "block_name")
-        made_of: dict[str, int] = {}
-        written_in, read_in, withdrawn = set[str](), set[str](), set[str]()
-        for lfn, number, block in read:
-            made_of[lfn] = number
-            read_in.add(block)
-        for lfn, validity, number, block in rows:
-            made_of[lfn] = number
-            written_in.add(block)
-            if validity != Validity.VALID:
-                withdrawn.add(lfn)
-        valid = valid_in_dbs(parents, made_of.keys(), written_in, read_in) - withdrawn
-        yield from rules.parents_open(self._parents, valid)
+        written = list(OutputFile.objects.filter(lfn__in=parents).values_list("lfn", "block__dbs_block_name", "validity"))
+        read = list(self._block.workflow.input_files.filter(lfn__in=parents).values_list("lfn", "block_name"))
+        known = {lfn for lfn, *_ in (*written, *read)}
+        valid = valid_in_dbs(parents, known, {block for _, block, _ in written}, {block for _, block in read})
+        yield from rules.parents_open(self._parents, valid - {lfn for lfn, _, validity in written if validity != Validity.VALID})
+
+    def _closed(self, there: set[str]) -> Iterator[FileFinding]:
+        """Parents have events, and are named in DBS. Files of a dataset that names its parents there name none of theirs."""
+        parents = {parent for each in self._parents.values() for parent in each}
+        made_of: dict[str, int] = dict(self._block.workflow.input_files.filter(lfn__in=parents).values_list("lfn", "events"))
+        made_of |= OutputFile.objects.filter(lfn__in=parents).values_list("lfn", "events")
         events = {lfn: file.events for lfn, file in self._files.items()}
         yield from rules.empty(events, self._parents, made_of, self._declared)
         named = {lfn: each for lfn, each in self._parents.items() if each and lfn in there}

@@ -7,7 +7,7 @@ dataset that is not live any more holds the request. What is planned or done alr
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 import structlog
@@ -32,6 +32,7 @@ log = structlog.get_logger(__name__)
 #: A block whose valid files are others after it was read is read again, so often at a time.
 _TRIES = 3
 _NAMED = 5
+_INVALID = "INVALID in DBS"
 
 
 def dataset_unusable(name: str) -> str:
@@ -82,10 +83,16 @@ def validity_refresh(*, workflow: Workflow, spec: WorkflowSpec, fenced: Fenced) 
         return False
     _refuse_unusable(spec.input.dataset)
     gone: dict[str, str] = {}
-    for block, lfns in _left_by_block(workflow, spec).items():
+    parents: dict[str, Sequence[str]] = {}
+    for block, of in _left_by_block(workflow, spec).items():
         there = {file.lfn: file.is_valid for file in factory.dbs().files(block, valid_only=False)}
-        gone |= {lfn: "INVALID in DBS" if lfn in there else "not in DBS any more" for lfn in lfns if not there.get(lfn)}
+        gone |= {lfn: _INVALID if lfn in there else "not in DBS any more" for lfn in of if not there.get(lfn)}
+        parents |= {lfn: each for lfn, each in of.items() if each and lfn not in gone}
     _refuse_unusable(spec.input.dataset)
+    without = _not_valid({parent for each in parents.values() for parent in each})
+    for lfn, each in parents.items():
+        if bad := next((parent for parent in each if parent in without), None):
+            gone[lfn] = f"its parent {bad}: {without[bad]}"
     if not gone:
         return False
     found_at = f"{clock.now():%Y-%m-%d %H:%M} UTC"
@@ -100,24 +107,48 @@ def validity_refresh(*, workflow: Workflow, spec: WorkflowSpec, fenced: Fenced) 
     return True
 
 
+def _not_valid(lfns: set[str]) -> dict[str, str]:
+    """Those of the files that DBS has as INVALID, or in a dataset that is not live, with words: asked dataset by dataset, since
+    only their names are known. Of what DBS does not know nothing is said."""
+    dbs, found, left = factory.dbs(), dict[str, str](), set(lfns)
+    judged: dict[str, set[str]] = {}
+    while left:
+        first = min(left)
+        known = next(iter(dbs.known_as(first, "parents")), None)
+        dataset = known.block_name.partition("#")[0] if known is not None else ""
+        if dataset and dataset not in judged:
+            if why := dataset_unusable(dataset):
+                there = {file.lfn for file in dbs.files(dataset, valid_only=False) if file.lfn in left}
+                found |= dict.fromkeys(there, why)
+                judged[dataset] = there
+            else:
+                judged[dataset] = {lfn for lfn in dbs.valid_lfns(dataset, "parents") if lfn in left}
+            left -= judged[dataset]
+        if dataset and first not in judged[dataset]:
+            found[first] = _INVALID
+        left.discard(first)
+    return found
+
+
 def _refuse_unusable(dataset: str) -> None:
     if why := dataset_unusable(dataset):
         raise PlanningRefused(f"input dataset {why}; make it VALID there and release, or abort the request")
 
 
-def _left_by_block(workflow: Workflow, spec: WorkflowSpec) -> dict[str, list[str]]:
-    """Files with work that is left, those that wait for a site with them."""
-    found: dict[str, list[str]] = defaultdict(list)
+def _left_by_block(workflow: Workflow, spec: WorkflowSpec) -> dict[str, dict[str, Sequence[str]]]:
+    """Files with work that is left, those that wait for a site with them: block -> LFN -> its parents."""
+    found: dict[str, dict[str, Sequence[str]]] = defaultdict(dict)
     if not spec.splitting.algorithm.by_lumi:
-        for block, lfn in files_left(workflow).values_list("block_name", "lfn"):
-            found[block].append(lfn)
+        for block, lfn, parents in files_left(workflow).values_list("block_name", "lfn", "parents"):
+            found[block][lfn] = parents
         return found
     left = lumis_left(workflow)
     todo = lumis.union(left.fresh, left.tried)
-    rows = InputFile.objects.filter(workflow=workflow, excluded_at__isnull=True).values_list("block_name", "lfn", "lumis")
-    for block, lfn, held in rows.iterator(chunk_size=2000):
+    rows = InputFile.objects.filter(workflow=workflow, excluded_at__isnull=True)
+    fields = rows.values_list("block_name", "lfn", "parents", "lumis")
+    for block, lfn, parents, held in fields.iterator(chunk_size=2000):
         if lumis.intersect(lumis.from_json(held), todo):
-            found[block].append(lfn)
+            found[block][lfn] = parents
     return found
 
 

@@ -56,15 +56,18 @@ def _current(name: str) -> QuerySet[PileupBlock]:
     known = PileupDataset.objects.filter(pk=name, resolved_at__gte=oldest).first()
     if known is None or not _still_valid(known):
         known = _read(name)
+    return _blocks(known)
+
+
+def _blocks(known: PileupDataset) -> QuerySet[PileupBlock]:
     return PileupBlock.objects.filter(dataset=known, reading=F("dataset__reading"))
 
 
 def _still_valid(known: PileupDataset) -> bool:
     """Whether DBS has every file as valid that is to be mixed: asked before each round, by one call."""
     _refuse_unusable(known.name)
-    blocks = PileupBlock.objects.filter(dataset=known, reading=known.reading)
     valid = set(factory.dbs().valid_lfns(known.name))
-    return all(valid.issuperset(files) for files in blocks.values_list("files", flat=True).iterator(chunk_size=200))
+    return all(valid.issuperset(files) for files in _blocks(known).values_list("files", flat=True).iterator(chunk_size=200))
 
 
 def _refuse_unusable(name: str) -> None:

@@ -184,10 +184,6 @@ class Dbs(DbsQueries):
         self.set_dataset_access_type(dataset, after)
         return after
 
-    def dataset_exists(self, name: str) -> bool:
-        """Whether DBS knows the dataset, whatever its access type."""
-        return self.dataset(name) is not None
-
     # --- calls
 
     def _put(self, path: str, operation: str, *, params: Params = None, body: object = None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,21 @@ def limited(**changes: Any) -> Callable[[], Any]:
     return lambda: conf().model_copy(update=changes)
 
 
+def test_the_rest_of_a_file_of_which_a_part_is_done_is_not_planned(world: World) -> None:
+    source = world.sources[DATASET]
+    source.blocks[f"{DATASET}#a"] = [SourceFile(lfn("a"), 1000, 11)]
+    request = ask(world, files_per_job=0, events_per_job=100)
+    world.cycle()
+    done = ledger_of(request.workflow).planned_events
+    assert 0 < done < 1000, "the first round takes a part"
+    source.invalid.add(lfn("a"))
+    assert run(world, request) is S.HELD
+    assert (request.hold_code, excluded(request).keys()) == (HoldCode.EXCLUDED, {"a"})
+    claims = WorkUnitClaim.objects.filter(unit__workflow=request.workflow, input_file__lfn=lfn("a"))
+    assert sum(claims.values_list("events", flat=True)) == done
+    ledger_check(ledger_of(request.workflow))
+
+
 def test_a_file_that_is_not_in_its_block_any_more_is_left_out_too(world: World) -> None:
     request = ask(world)
     world.evaluate(request, steps=1)
@@ -249,6 +265,31 @@ def test_a_file_that_waits_for_a_site_and_became_invalid_waits_no_longer(world: 
     world.clock.advance(2000)
     assert run(world, request) is S.HELD
     assert set(excluded(request)) == {"a"}
+
+
+@pytest.mark.parametrize("split", [{"files_per_job": 1}, {"files_per_job": 0, "lumis_per_job": 1}])
+@pytest.mark.parametrize("dataset", [False, True])
+def test_a_file_whose_parent_became_invalid_is_read_by_no_job_with_parents(
+    world: World, split: dict[str, int], dataset: bool
+) -> None:
+    parents, source = "/Parents/Era-v1/RAW", world.sources[DATASET]
+    files = [SourceFile(lfn(f"p{name}"), 100, number + 1) for number, name in enumerate("abcd")]
+    world.sources[parents] = Source({f"{parents}#p": files}, {f"{parents}#p": (CERN,)})
+    for name in "abcd":
+        source.blocks[f"{DATASET}#{name}"] = [
+            replace(each, parents=(lfn(f"p{name}"), "/store/unknown.root")) for each in source.blocks[f"{DATASET}#{name}"]
+        ]
+        source.parents |= {lfn(f"p{name}"): (CERN,), "/store/unknown.root": (CERN,)}
+    request = ask(world, IncludeParents=True, **split)
+    world.evaluate(request, steps=1)
+    if dataset:
+        world.sources[parents].access_type = "INVALID"
+    else:
+        world.sources[parents].invalid.update({lfn("pb"), lfn("pc")})
+    assert run(world, request) is S.HELD
+    assert excluded(request).keys() == (set("abcd") if dataset else {"b", "c"})
+    why = f"{parents} is INVALID in DBS" if dataset else "INVALID in DBS"
+    assert excluded(request)["b"].startswith(f"its parent {lfn('pb')}: {why}, found on ")
 
 
 def test_outputs_of_a_file_that_became_invalid_are_cases_by_what_dbs_says(world: World) -> None:

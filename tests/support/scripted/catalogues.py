@@ -102,11 +102,11 @@ class ScriptedDbs:
 
     # --- inputs
 
-    def dataset_exists(self, name: str) -> bool:
-        return self.script.call("dataset", lambda: name in self.sources)
-
     def dataset(self, name: str) -> DatasetInfo | None:
-        return DatasetInfo(name, self.sources[name].access_type, "data") if self.dataset_exists(name) else None
+        def act() -> DatasetInfo | None:
+            return DatasetInfo(name, self.sources[name].access_type, "data") if name in self.sources else None
+
+        return self.script.call("dataset", act)
 
     def blocks(self, dataset: str) -> Iterator[BlockInfo]:
         rows = [BlockInfo(name, False, len(files), 1, "") for name, files in self.sources[dataset].blocks.items()]
@@ -116,8 +116,9 @@ class ScriptedDbs:
         def act() -> list[DbsFileInfo]:
             source = self.sources[name.partition("#")[0]]
             rows = [
-                DbsFileInfo(f.lfn, name, 1000 + f.events, f.lfn not in source.invalid, f.events, "0000000a")
-                for f in self._source_block(name)
+                DbsFileInfo(f.lfn, block, 1000 + f.events, f.lfn not in source.invalid, f.events, "0000000a")
+                for block in ([name] if "#" in name else source.blocks)
+                for f in self._source_block(block)
             ]
             live = source.access_type in ("VALID", "PRODUCTION")
             return [row for row in rows if not valid_only or (row.is_valid and live)]
@@ -125,12 +126,10 @@ class ScriptedDbs:
         return iter(self.script.call("files", act))
 
     def valid_lfns(self, name: str, operation: str = "") -> Iterator[str]:
-        blocks = [name] if "#" in name else list(self.sources[name].blocks)
-        return (file.lfn for block in blocks for file in self.files(block))
+        return (file.lfn for file in self.files(name))
 
     def known_as(self, lfn: str, operation: str) -> Iterator[DbsFileInfo]:
-        files = [file for source in self.sources.values() for block in source.blocks for file in self.files(block, False)]
-        return iter(file for file in files if file.lfn == lfn)
+        return iter(file for name in self.sources for file in self.files(name, False) if file.lfn == lfn)
 
     def file_lumis(self, block_name: str) -> Iterator[FileLumi]:
         rows = [FileLumi(f.lfn, run, lumi, None) for f in self._source_block(block_name) for run, lumi in f.pairs]

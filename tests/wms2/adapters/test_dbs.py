@@ -128,7 +128,7 @@ def one_changed(block: BlockSpec, **changes: Any) -> BlockSpec:
 
 def test_a_block_is_registered_whole_and_closed_with_everything_it_hangs_on(dbs: Dbs, primary: str) -> None:
     block = block_of(primary, 0, 1, 2)
-    assert not dbs.dataset_exists(block.dataset.dataset)
+    assert dbs.dataset(block.dataset.dataset) is None
     assert dbs.block(block.block_name) is None
     dbs.register_block(block)
     info = dbs.block(block.block_name)
@@ -363,7 +363,7 @@ def test_an_invalid_dataset_exists_but_takes_no_outputs(dbs: Dbs, primary: str) 
     block = block_of(primary, 0)
     dbs.register_block(block)
     dbs.set_dataset_access_type(block.dataset.dataset, "INVALID")
-    assert dbs.dataset_exists(block.dataset.dataset)
+    assert dbs.dataset(block.dataset.dataset) is not None
     with pytest.raises(ServiceRejected, match="exists as INVALID"):
         dbs.register_block(block_of(primary, 1))
 
