@@ -24,6 +24,8 @@ SHIPPED_FILE = Path(__file__).parent / "data/failure_rules.json"
 SHIPPED_SCHEMA = "wms2.shipped_rules/1"
 #: Recorded failures that one trial looks at: the newest.
 MOST_SAMPLES = 300
+#: Shipped rules by which a file may be lost, or its servers down: what a redirector does not know, and skips without a word.
+NOT_SURE = frozenset({"file-on-no-server", "wms2-95003"})
 _PATTERNS = ("message", "step", "site")
 #: Fields of a rule that are columns as they are.
 _ALIKE = tuple(field.name for field in fields(Rule) if field.name not in (*_PATTERNS, "codes"))

@@ -64,12 +64,14 @@ def systemic_trouble() -> str:
     return f"the end of trouble that is not theirs: {alert.reason}" if alert is not None and alert.holds else ""
 
 
-def guard_look(fenced: Fenced) -> None:
-    """Look at all schedds and sites together; begin, change or end the alert. Once a cycle, when they have been looked at."""
+def guard_look(fenced: Fenced, unread: str = "") -> None:
+    """Look at all schedds and sites together; begin, change or end the alert. Once a cycle, when they have been looked at.
+    ``unread``: input files that fail to be read in a wave, in words."""
     now = clock.now()
     with fenced():
         alert = alert_open()
         holds, reason = guard_judge(_schedds(now), _sites(now), lasting=alert is not None and alert.holds)
+        reason = "; ".join(each for each in (reason, unread) if each)
         if reason:
             _go_on(alert, holds, reason, now)
         elif alert is not None:

@@ -192,6 +192,9 @@ class UnreadableInput(models.Model):
     code = models.IntegerField()
     first_at = models.DateTimeField()
     last_at = models.DateTimeField()
+    not_sure = models.BooleanField(
+        default=False, db_default=False, help_text="the file's own storage did not say it: counts only with the same hours later"
+    )
 
     class Meta:
         db_table = "unreadable_input"

@@ -10,7 +10,8 @@ import json
 import uuid
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from django.db import transaction
 from django.db.models import Count, Sum
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from dags_app.failure_rules import NOT_SURE
 from dags_app.models import (
     DAG,
     FailedInputFile,
@@ -35,6 +37,8 @@ from dags_app.payload.contract.failure_log import did_well, read_failures
 from dags_app.payload.contract.layout import FAILURE_SCHEMA, FAILURES_FILE, post_name
 from dags_app.payload.contract.rules import DATA, INFRASTRUCTURE, MORE_MEMORY, RETRY
 from sites_app.bans import SiteFailures
+from wms2 import clock
+from wms2.conf import conf
 from wms2.metrics import JOBS_ENDED_TOTAL
 from wms2.words import counted
 
@@ -49,6 +53,8 @@ SAMPLES = 3
 #: Groups of a workflow; further kinds of failures are counted under their category and code alone.
 MOST_GROUPS = 1000
 MOST_INPUT_FILES = 10_000
+#: So many unreadable input files, and so large a share of all that was read in the same hours, are a wave.
+WAVE_FILES, WAVE_SHARE = 5, 0.2
 #: What failures of a group have in common; what a sample keeps of a line.
 _ALIKE = ("category", "code", "site", "step", "rule")
 _SAMPLED = {"unit", "node", "attempt", "job_id", "final", "at", "message", "log_tail"}
@@ -219,12 +225,61 @@ def _note_unreadable(workflow_id: uuid.UUID, named: Iterable[tuple[str, FailureL
             found[key] = UnreadableInput(
                 workflow_id=workflow_id, lfn=lfn, site=key[1], fence=key[2], first_at=line.at, last_at=line.at, code=line.code
             )
+            found[key].not_sure = line.rule in NOT_SURE
         found[key].code, found[key].last_at = line.code, max(found[key].last_at, line.at)
+        found[key].not_sure = found[key].not_sure and line.rule in NOT_SURE
     UnreadableInput.objects.bulk_create(
         found.values(),
         update_conflicts=True,
         unique_fields=["workflow", "lfn", "site", "fence"],
-        update_fields=["code", "last_at"],
+        update_fields=["code", "last_at", "not_sure"],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadWaves:
+    """Where input files fail to be read in such number that the cause is hardly theirs (docs/adr/0040): in all, by request and by
+    site. ``words`` is empty when there is none."""
+
+    all: bool = False
+    workflows: frozenset[uuid.UUID] = frozenset()
+    sites: frozenset[str] = frozenset()
+    words: str = ""
+
+    def carries(self, workflow_id: uuid.UUID, sites: Collection[str]) -> bool:
+        """Whether what these sites say of a request's file tells nothing of the file."""
+        return self.all or workflow_id in self.workflows or not self.sites.isdisjoint(sites)
+
+
+def unread_waves() -> UnreadWaves:
+    """Of the last hours (``unreadable_apart_seconds``). Two queries, the second only when there are so many files."""
+    since = clock.now() - timedelta(seconds=conf().unreadable_apart_seconds)
+    unread = defaultdict[object, set[tuple[uuid.UUID, str]]](set)
+    rows = list(UnreadableInput.objects.filter(last_at__gte=since).values_list("workflow_id", "lfn", "site"))
+    for workflow_id, lfn, site in rows:
+        for group in (None, workflow_id, site):
+            unread[group].add((workflow_id, lfn))
+    if len(unread[None]) < WAVE_FILES:
+        return UnreadWaves()
+    well = defaultdict[object, int](int)
+    done = WorkUnit.objects.filter(workflow__in={row[0] for row in rows}, state=WorkUnitState.DONE, done_at__gte=since)
+    for workflow_id, site, units in done.order_by().values_list("workflow_id", "site").annotate(units=Count("id")):
+        for group in (None, workflow_id, site):
+            well[group] += units
+    waves = {group for group, files in unread.items() if len(files) >= max(WAVE_FILES, (len(files) + well[group]) * WAVE_SHARE)}
+    if not waves:
+        return UnreadWaves()
+    workflows = frozenset(group for group in waves if isinstance(group, uuid.UUID))
+    sites = frozenset(group for group in waves if isinstance(group, str))
+    carried = [row for row in rows if None in waves or row[0] in workflows or row[2] in sites]
+    files, places = {row[:2] for row in carried}, sorted({row[2] for row in carried})
+    where = ", ".join(places[:5]) + (" and elsewhere" if places[5:] else "")
+    return UnreadWaves(
+        None in waves,
+        workflows,
+        sites,
+        f"{counted(len(files), 'input file')} could not be read at {where},"
+        " and little else was read meanwhile: none of them is excluded; look for a common cause",
     )
 
 

@@ -18,6 +18,7 @@ import structlog
 from django.db.models import Exists, OuterRef, Q
 
 from dags_app.models import DAG, LIVE_DAG, DAGHistory
+from dags_app.services.failures import unread_waves
 from dags_app.services.orphans import Orphan, orphans_ask, orphans_due, orphans_known, orphans_tell
 from dags_app.services.watch import Look, Observed, Said, looks, schedd_heard, sites_count
 from dags_app.states import history
@@ -71,7 +72,7 @@ def schedds_watch(leadership: Leadership, meanwhile: Callable[[], None] = lambda
     with unless_locked("sites"), fenced():
         sites_count(clock.now())
     with unless_locked("guard"):
-        guard_look(fenced)
+        guard_look(fenced, unread_waves().words)
     astray = {}
     for schedd, observed in seen.items():
         with _by_itself(schedd):

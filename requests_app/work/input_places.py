@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
 from typing import NamedTuple
 
 import structlog
@@ -21,6 +22,7 @@ from dags_app.models import UnreadableInput
 from dags_app.planning import lumis
 from dags_app.planning.selection import EMPTY_SITE_LISTS, SiteChoice
 from dags_app.planning.specs import WaitingFile, WorkflowSpec
+from dags_app.services.failures import unread_waves
 from requests_app.models import InputFile, Workflow
 from requests_app.work.input_lumis import lumis_left
 from requests_app.work.ledger import files_left
@@ -65,6 +67,7 @@ class Places:
         self._sites = sites_by_rse()
         self._unreadable = Unreadable(workflow)
         self._now = clock.now()
+        self._waves = cache(unread_waves)
         self._known: dict[tuple[tuple[str, ...], tuple[tuple[str, ...], ...]], frozenset[str] | str] = {}
         self.anywhere = spec.trust_sitelists
 
@@ -114,18 +117,20 @@ class Places:
     def lost(self, row: InputFile) -> str:
         """What speaks for the loss of the file itself, in words; empty while it may be a site's storage (docs/adr/0040, 0052).
 
-        Two sites that agree, or the only one where jobs may read it, in two submissions far enough apart, when copies elsewhere
-        were looked for in between. With TrustSitelists sites read from one storage, wherever that is: time alone tells.
+        All sites where jobs may read it, and these are two that looked into their own storage; or in two submissions far enough
+        apart, when copies elsewhere were looked for in between. With TrustSitelists sites read from one storage, wherever it
+        is: time alone tells. Where files fail in a wave nothing does.
         """
         found = self._unreadable.at(row)
+        if not found or self._waves().carries(row.workflow_id, found.keys()):
+            return ""
         if self.anywhere:
             told = self._unreadable.twice(row, looked_at=self._now)
-        elif len(found) >= 2:
-            told = True
         else:
             catalogued = self._catalogued(row.rses, row.parent_rses)
-            alone = not isinstance(catalogued, str) and self._choice.sites(catalogued) == frozenset(found)
-            told = alone and self._unreadable.twice(row, looked_at=row.located_at)
+            known = frozenset() if isinstance(catalogued, str) else self._choice.sites(catalogued)
+            two = len(self._unreadable.sure_at(row)) >= 2
+            told = known <= found.keys() and (two or (bool(known) and self._unreadable.twice(row, looked_at=row.located_at)))
         return self._unreadable.words(row) if told else ""
 
     def read(self, block: str, parents: Mapping[str, Sequence[str]]) -> dict[str, Location]:
@@ -245,6 +250,10 @@ class Unreadable:
         for row in self._of(file):
             found[row.site] = max(row.last_at, found.get(row.site, row.last_at))
         return found
+
+    def sure_at(self, file: InputFile | InputRow) -> frozenset[str]:
+        """Sites whose own storage said that the file is not there, or damaged."""
+        return frozenset(row.site for row in self._of(file) if not row.not_sure)
 
     def again_at(self, file: InputFile | InputRow) -> datetime:
         """When it may be tried again where it failed; it has failed."""

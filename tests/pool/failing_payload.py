@@ -83,7 +83,9 @@ def interrupted(word):
 
 def report(command, node, attempt, site, code, word):
     lfn = input_file(node) if word in ("bad", "skipped") else ""
-    message = {"bad": f"FileReadError: cannot read {lfn}", "skipped": f"step Gen skipped 1 files: {lfn}"}.get(word, "it failed")
+    message = {"bad": f"FileReadError: file {lfn} is not a ROOT file", "skipped": f"step Gen skipped 1 files: {lfn}"}.get(
+        word, "it failed"
+    )
     step = {
         "number": 1, "name": "Gen", "exit_code": code, "wall_seconds": 1.0, "cpu_seconds": 1.0, "threads": 1, "peak_rss_mb": 10.0,
         "events_read": 0, "events_written": 0, "skipped_files": [lfn] if word == "skipped" else [], "input_files": [],

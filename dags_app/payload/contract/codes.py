@@ -13,6 +13,7 @@ CONFIG_NOT_FOUND = 7001
 CONFIG_UNREADABLE = 7002
 FILE_OPEN_FAILED = 8020
 FILE_READ_FAILED = 8021
+ROOT_FAILED = 8022
 FALLBACK_OPEN_FAILED = 8028
 EXECUTABLE_NOT_FOUND = 50110
 NO_FRAMEWORK_REPORT = 50115
@@ -44,6 +45,9 @@ MANIFEST_REFUSED = 95011  # the merge job ended well, but the manifest is not of
 ENDINGS_DIFFER = 95012  # the report says 0, the process ended with something else
 LANDING_FAILED = 95013  # the landing job of a unit did not end well
 HELD = 95100  # plus HTCondor's HoldReasonCode: the job was on hold and then removed
+
+#: Codes of cmsRun that say of a file only that it was not read: why, its storage says.
+UNREAD = frozenset({FILE_OPEN_FAILED, FILE_READ_FAILED, ROOT_FAILED, FALLBACK_OPEN_FAILED, INPUT_SKIPPED})
 
 #: What is left of CMS's codes for input files that could not be opened or read in a process's exit code.
 UNREADABLE_8_BITS = {code & 0xFF: code for code in (FILE_OPEN_FAILED, FILE_READ_FAILED, FALLBACK_OPEN_FAILED)}

@@ -7,9 +7,13 @@ the same matching to try rules on recorded failures. What is done about a match 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import signal
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, ClassVar, Optional
 
 from .convert import Json, one_of, read
@@ -26,6 +30,8 @@ ACTIONS = (RETRY, OTHER_SITE, MORE_MEMORY, STOP, ABORT_DAG)
 
 #: Messages are searched no further than this, so that a careless expression cannot occupy a submit host.
 SEARCHED_CHARACTERS = 8000
+#: Nor for longer than this, in seconds of processor time: a hundred times what a good expression takes.
+SEARCH_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -154,12 +160,47 @@ def matches(rule: Rule, evidence: Evidence) -> bool:
 
 
 def first_match(rules: Iterable[Rule], evidence: Evidence) -> Rule | None:
-    """The first rule that matches."""
-    return next((rule for rule in rules if matches(rule, evidence)), None)
+    """The first rule that matches. One that blames an input file gives way where no input file of the job is named: what could
+    not be read then is pile-up, or a file that the unit itself has made.
+    """
+    found = [rule for rule in rules if matches(rule, evidence)]
+    named = (rule for rule in found if rule.category != DATA or evidence.bad_files)
+    return next(named, found[0] if found else None)
 
 
 def _found(pattern: str | None, text: str) -> bool:
-    return pattern is None or re.search(pattern, text[:SEARCHED_CHARACTERS]) is not None
+    if pattern is None:
+        return True
+    try:
+        with _time_limit():
+            return re.search(pattern, text[:SEARCHED_CHARACTERS]) is not None
+    except _TooLong:  # such a rule holds for nothing, and the next ones decide
+        return False
+
+
+class _TooLong(Exception):
+    """An expression takes too long."""
+
+
+@contextmanager
+def _time_limit() -> Iterator[None]:
+    """Inside, an expression is given up after ``SEARCH_SECONDS`` of processor time. Signals come to the main thread alone; in
+    another, as of a web process, there is no limit.
+    """
+
+    def stop(number: int, frame: Optional[FrameType]) -> None:
+        raise _TooLong
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, SEARCH_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 def load_rules(path: Path) -> RuleBook:

@@ -6,7 +6,7 @@ was told to stop; then HTCondor's reason for that counts. Without a report the p
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..contract import codes, files, packed
@@ -17,9 +17,18 @@ from ..contract.reading import Value, load_document
 from ..contract.rules import Evidence
 from ..run import fjr
 from .eventlog import JobHistory
-from .evidence import MESSAGE_CHARACTERS, bad_files, code_without_report, is_sure, of_framework_report, of_own_report
+from .evidence import (
+    MESSAGE_CHARACTERS,
+    asks_storage,
+    bad_files,
+    code_without_report,
+    is_sure,
+    of_framework_report,
+    of_own_report,
+    with_answers,
+)
 
-_LOST_REPORT_LINES = 20
+_LOST_REPORT_LINES, _ANSWER_LINES = 20, 2000
 _HELD_BY_A_PERSON = 1  # HoldReasonCode; such a job is out of the queue because a person removed it
 
 
@@ -88,7 +97,9 @@ def evidence_of(directory: Path, call: PostCall, facts: AttemptFacts, site: str)
             codes.NOT_SUBMITTED, f"no job was submitted (DAGMan says {call.return_value}): see the DAG's dagman.out", site=site
         )
     if facts.report is not None and code not in (codes.SUCCESS, codes.TERMINATED):
-        return of_own_report(facts.report.raw, _inputs(directory, call.node)).evidence
+        inputs = _inputs(directory, call.node)
+        found = of_own_report(facts.report.raw, inputs).evidence
+        return found and _answered(directory, call, found, inputs)
     if history.hold_reason is not None and history.hold_code != _HELD_BY_A_PERSON:
         return Evidence(codes.HELD + (history.hold_code or 0), f"held: {history.hold_reason}", site=site)
     if history.removed_reason is not None:
@@ -114,14 +125,26 @@ def _without_report(directory: Path, call: PostCall, problem: str, site: str) ->
     for name, text in packed.framework_reports(directory, call.node, call.retry, call.job_id):
         found = of_framework_report(fjr.parse_framework_report(text), inputs).evidence
         if found is not None:
-            return Evidence(found.code, found.message, name, site, found.bad_files)
-    own = files.tail_text(directory / stderr_name(call.node, call.retry), _LOST_REPORT_LINES)
-    program = packed.last_stderr(directory, call.node, call.retry, call.job_id, _LOST_REPORT_LINES)
-    tail = "\n".join(part for part in (program, own) if part)
+            return _answered(directory, call, replace(found, step=name, site=site), inputs)
+    tail = _stderr(directory, call, _LOST_REPORT_LINES)
     named = bad_files(tail, inputs or ())
     message = f"{problem}; the process ended with {call.return_value}\n{tail}".rstrip()
     code = code_without_report(call.return_value, named)  # a container hands a signal on as 128 + n
     return Evidence(code, message[:MESSAGE_CHARACTERS], site=site, bad_files=named)
+
+
+def _answered(directory: Path, call: PostCall, found: Evidence, inputs: tuple[str, ...] | None) -> Evidence:
+    """A file that was not read with what the storage said, which often stands in stderr alone."""
+    if not asks_storage(found):
+        return found
+    return with_answers(found, _stderr(directory, call, _ANSWER_LINES), inputs or ())
+
+
+def _stderr(directory: Path, call: PostCall, lines: int) -> str:
+    """The end of what the last program wrote, and of what the job itself wrote after it."""
+    own = files.tail_text(directory / stderr_name(call.node, call.retry), lines)
+    program = packed.last_stderr(directory, call.node, call.retry, call.job_id, lines)
+    return "\n".join(part for part in (program, own) if part)
 
 
 def _inputs(directory: Path, node: str) -> tuple[str, ...] | None:

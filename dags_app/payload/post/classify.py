@@ -7,14 +7,21 @@ another site is left, whether sites offer more memory, whether the node has faul
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, replace
 from typing import Optional
 
 from ..contract import codes, rules
 from ..contract.layout import SUCCESS_CATEGORY
-from ..contract.rules import Evidence, Rule, RuleBook, first_match
+from ..contract.rules import SEARCHED_CHARACTERS, Evidence, Rule, RuleBook, first_match
 
 DONE = "done"
+_EXCEPTION = re.compile(r"An exception of category '([^'\n]+)' occurred")
+#: Where cmsRun was, by class and label; the innermost comes last.
+_MODULE = re.compile(
+    r"\[\d+\] (?:Calling|Constructing|Running)[^\n]*?(?:module:? |component )(?:class=)?(\w+)(?:/| label=)'([^'\n]*)'"
+)
+_STORAGE_SAID = re.compile(r"\[(?:ERROR|FATAL)\][^'\n]*")
 
 
 @dataclass(frozen=True)
@@ -76,32 +83,32 @@ def classify(evidence: Evidence | None, book: RuleBook, situation: Situation) ->
         retryable=False,
         action=rules.STOP,
         exit_status=codes.POST_PERMANENT,
-        reason=_reason(evidence),
+        reason=_reason(evidence, rule),
         code=evidence.code,
         rule=rule.name if rule else None,
         bad_input_files=evidence.bad_files,
     )
     left = replace(stopped, action=rules.OTHER_SITE, leave_site=True)
     if wanted == rules.ABORT_DAG:
-        why = _reason(evidence, "the rule aborts the DAG")
+        why = _reason(evidence, rule, "the rule aborts the DAG")
         return replace(stopped, action=wanted, exit_status=codes.POST_ABORT_DAG, reason=why)
     over_input = rule is not None and rule.category == rules.DATA
     if wanted == rules.STOP and over_input and evidence.bad_files and situation.other_site:
-        return replace(left, reason=_reason(evidence, "the unit is to read it elsewhere"))
+        return replace(left, reason=_reason(evidence, rule, "the unit is to read it elsewhere"))
     if wanted == rules.STOP and not (over_input and not evidence.bad_files):
         return stopped
     if wanted == rules.OTHER_SITE and situation.other_site and (situation.earlier_faults > 0 or situation.is_last):
-        return replace(left, reason=_reason(evidence, "the unit is to leave this site"))
+        return replace(left, reason=_reason(evidence, rule, "the unit is to leave this site"))
     memory_mb = _more_memory(rule, situation)
     if wanted == rules.MORE_MEMORY and memory_mb is None and situation.memory_mb is not None and not situation.fewer_processes:
         why = f"it ran with {situation.memory_mb} MB, and sites offer no more for its cores"
-        return replace(stopped, category=rules.PERMANENT, reason=_reason(evidence, why))
+        return replace(stopped, category=rules.PERMANENT, reason=_reason(evidence, rule, why))
     return replace(
         stopped,
         retryable=True,
         action=rules.MORE_MEMORY if memory_mb else rules.RETRY,
         exit_status=codes.POST_RETRY,
-        reason=_reason(evidence, _why_retry(rule, evidence, situation)),
+        reason=_reason(evidence, rule, _why_retry(rule, evidence, situation)),
         cooloff_seconds=_cooloff(rule, book, situation),
         memory_mb=memory_mb,
     )
@@ -139,7 +146,41 @@ def _why_retry(rule: Rule | None, evidence: Evidence, situation: Situation) -> s
     return ""
 
 
-def _reason(evidence: Evidence, why: str = "") -> str:
-    first = next((line.strip() for line in evidence.message.splitlines() if line.strip()), "")
+def _reason(evidence: Evidence, rule: Rule | None, why: str = "") -> str:
     told = f"exit code {evidence.code}" + (f" in {evidence.step}" if evidence.step else "")
-    return "; ".join(part for part in (f"{told}: {first}"[:1000] if first else told, why) if part)
+    said = sense(evidence.message)
+    colon = "" if said.startswith(_category(evidence.message)) and not evidence.step else ":"
+    answer = _answer(evidence, rule)
+    parts = (f"{told}{colon} {said}"[:700] if said else told, answer if answer not in said else "", why)
+    return "; ".join(part for part in parts if part)[:1000]
+
+
+def sense(message: str) -> str:
+    """What a message says, in one line. Of cmsRun's exceptions: category, module, and the text that comes after where it was."""
+    category = _category(message)
+    if not category:
+        return next((line.strip() for line in message.splitlines() if line.strip()), "")
+    modules = [label or name for name, label in _MODULE.findall(message)]
+    _, _, text = message.partition("Exception Message:")
+    if not text.strip():
+        _, _, text = message.partition("Additional Info:")
+    lines = [line.strip() for line in text.partition("Additional Info:")[0].splitlines() if line.strip()]
+    said = " ".join(lines)[:400]
+    return f"{category}{f' in {modules[-1]}' if modules else ''}{f': {said}' if said else ''}"
+
+
+def _category(message: str) -> str:
+    found = _EXCEPTION.search(message)
+    return found.group(1) if found else ""
+
+
+def _answer(evidence: Evidence, rule: Rule | None) -> str:
+    """The words that the rule went by, or what a storage said of a file that was not read."""
+    found = re.search(rule.message, evidence.message[:SEARCHED_CHARACTERS]) if rule is not None and rule.message else None
+    if found is None and evidence.code not in codes.UNREAD:
+        return ""
+    start = evidence.message.rfind("\n", 0, found.start()) + 1 if found else 0
+    end = evidence.message.find("\n", found.end()) if found else -1
+    line = evidence.message[start : end if end >= 0 else None]
+    storage = _STORAGE_SAID.search(line)
+    return storage.group(0).strip()[:250] if storage else line.strip()[:250] if found else ""

@@ -10,7 +10,7 @@ import codecs
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,13 @@ from ..run.fjr import FrameworkReport
 #: Longest message kept; the end of cmsRun's stderr may be in it.
 MESSAGE_CHARACTERS = 4000
 
+#: How many lines of stderr about storage are kept beside a message.
+_ANSWERS = 40
+#: What a line of stderr that speaks of storage has in it.
+_STORAGE = re.compile(
+    r"(?i)\b\w+://|xrd|xroot|\[(?:error|fatal) *\]|davix|gfal|globus|srm|dcap|dcache|eos|neon|curl|TFile|T\w+File::|R__unzip"
+    r"|TBasket|TBuffer|storage|\bsec_|secgsi|seckrb5|ztn|krb5|gss|ssl|tls|/store/|open\(\)|\.root\b"
+)
 _LFN = re.compile(r"/store/[A-Za-z0-9_./+=-]+\.root")
 #: Codes that WMCore adds to whatever failed before: they never say what it was.
 _WMCORE_CONSEQUENCES = frozenset({codes.NOT_RUN_AFTER_FAILURE, codes.REPORT_LOST, codes.REPORT_EMPTY, codes.REPORT_UNUSABLE})
@@ -239,6 +246,8 @@ def evidence_of_ending(reading: ReportReading, exit_code: int | None, stderr: st
     named = bad_files(stderr, reading.inputs or _LFN.findall(stderr))
     if reading.evidence is not None:
         found = reading.evidence
+        if asks_storage(found):
+            return with_answers(found, stderr, reading.inputs or named)
         files = tuple(dict.fromkeys((*found.bad_files, *named)))
         return Evidence(found.code, _joined(found.message, stderr), found.step, found.site, files)
     if reading.is_success:
@@ -249,6 +258,32 @@ def evidence_of_ending(reading: ReportReading, exit_code: int | None, stderr: st
     text = reading.problem if exit_code is None else f"{reading.problem}; the process ended with {exit_code}"
     code = codes.REPORT_LOST if exit_code is None else code_without_report(exit_code, named)
     return Evidence(code, _joined(text, stderr), bad_files=named)
+
+
+def asks_storage(evidence: Evidence) -> bool:
+    """Whether it was about reading an input file, so that what its storage said decides."""
+    return evidence.code in codes.UNREAD or bool(evidence.bad_files)
+
+
+def with_answers(evidence: Evidence, stderr: str, inputs: Iterable[str]) -> Evidence:
+    """A failure to read a file, with what the lines of stderr about storage say of it.
+
+    cmsRun's report often says no more than which file it was. Lines that name none but other files say nothing of this one. A
+    file that was skipped over its storage is one that could not be opened.
+    """
+    mine = set(evidence.bad_files) or {_lfn(name) for name in inputs}
+    said = [line.strip() for line in stderr.splitlines() if _STORAGE.search(line) and _speaks_of(line, mine)][-_ANSWERS:]
+    if not said:
+        return evidence
+    answers = "\n".join(said)[-MESSAGE_CHARACTERS:]
+    code = codes.FILE_OPEN_FAILED if evidence.code == codes.INPUT_SKIPPED else evidence.code
+    named = evidence.bad_files or bad_files(answers, mine)
+    return replace(evidence, code=code, message=_joined(evidence.message, answers), bad_files=named)
+
+
+def _speaks_of(line: str, mine: set[str]) -> bool:
+    found = _LFN.findall(line)
+    return not found or not mine or any(_known_end(path, mine) in mine for path in found)
 
 
 def code_without_report(exit_code: int, named: Iterable[str]) -> int:

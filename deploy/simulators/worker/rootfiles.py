@@ -109,7 +109,7 @@ def read_events(path: Path) -> tuple[EventTable, list[tuple[int, int]]]:
         uproot.exceptions.KeyInFileError,
         uproot.deserialization.DeserializationError,
     ) as error:
-        raise CmsException(FILE_READ, "FileReadError", f"Failed to read the file {path}: {error}") from error
+        raise CmsException(FILE_READ, "FileReadError", f"file {path} is not a ROOT file: {error}") from error
     lumis = sorted({(int(run), int(lumi)) for run, lumi in zip(blocks["run"], blocks["luminosityBlock"], strict=True)})
     return EventTable(columns["run"], columns["luminosityBlock"], columns["event"]), lumis
 

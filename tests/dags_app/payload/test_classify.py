@@ -39,8 +39,11 @@ def test_success_needs_no_rule() -> None:
     [
         (Evidence(8001), "transient", 1),
         (Evidence(1), "transient", 1),
-        (Evidence(8028, bad_files=BAD), "data", 42),
-        (Evidence(8021, bad_files=BAD), "data", 42),
+        (Evidence(8028, bad_files=BAD), "infrastructure", 1),
+        (Evidence(8021, bad_files=BAD), "infrastructure", 1),
+        (Evidence(8028, "no such file or directory", bad_files=BAD), "data", 42),
+        (Evidence(8021, "the file is truncated", bad_files=BAD), "data", 42),
+        (Evidence(8021, "the file is truncated"), "infrastructure", 1),
         (Evidence(codes.INPUT_SKIPPED, bad_files=BAD), "data", 42),
         (Evidence(8001, "adler32 checksum mismatch", bad_files=BAD), "data", 42),
         (Evidence(65), "permanent", 42),
@@ -75,7 +78,7 @@ def test_a_code_that_no_rule_knows_says_so() -> None:
 
 def test_bad_input_is_given_up_only_when_a_file_can_be_named() -> None:
     """Error-handling 2.4, data: with nothing to exclude, giving up would only lose the work."""
-    verdict = classify(Evidence(8021, "cannot read"), BOOK, at())
+    verdict = classify(Evidence(8016, "corrupt event"), BOOK, at())
     assert (verdict.category, verdict.exit_status, verdict.bad_input_files) == ("data", 1, ())
     assert "none can be excluded" in verdict.reason
 
@@ -213,3 +216,11 @@ def test_a_rule_that_cannot_be_used_is_refused_with_its_place(fields: dict[str, 
 
 def test_every_shipped_rule_can_be_used() -> None:
     assert [rule.name for rule in BOOK.rules if rule.problem()] == []
+
+
+def test_a_careless_expression_does_not_occupy_a_submit_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rule is passed over, and the next one decides."""
+    monkeypatch.setattr("dags_app.payload.contract.rules.SEARCH_SECONDS", 0.1)
+    careless = Rule("careless", "permanent", "abort_dag", message=r"(\w+\s?)+: fatal")
+    failure = Evidence(8001, "Fatal exception while reading the file of the site that")
+    assert classify(failure, replace(BOOK, rules=(careless, *BOOK.rules)), at()).rule == "cms-8001"

@@ -50,7 +50,7 @@ def fjr(tmp_path: Path, inside: str, end: str = "</FrameworkJobReport>") -> Path
 
 
 INPUT = "<InputFile><LFN>/store/data/A.root</LFN><PFN>root://x//store/data/A.root</PFN></InputFile>\n"
-ERROR = '<FrameworkError ExitStatus="8021" Type="FileReadError">Failed to read root://eos//store/data/A.root</FrameworkError>\n'
+ERROR = '<FrameworkError ExitStatus="8021" Type="FileReadError">root://eos//store/data/A.root is truncated</FrameworkError>\n'
 
 
 def test_a_file_that_the_error_names_by_pfn_is_bad_input(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_what_is_no_report_is_told(tmp_path: Path, text: str) -> None:
 
 WMCORE = {
     "status": 8021,
-    "errors": [{"exitCode": "8021", "type": "FileReadError", "details": "cannot read /store/data/A.root"}],
+    "errors": [{"exitCode": "8021", "type": "FileReadError", "details": "/store/data/A.root: no such file"}],
     "input": {"source": [{"lfn": "/store/data/A.root"}]},
 }
 

@@ -36,7 +36,7 @@ def test_a_failed_attempt_is_recorded_with_the_whole_code_and_retried(one_step: 
     assert one_step.post(again) == 0
     lines = [json.loads(line) for line in (one_step.place / "proc_000000.attempts.jsonl").read_text().splitlines()]
     assert [(line["attempt"], line["classification"]["category"], line["final"]) for line in lines] == [
-        (0, "data", False),
+        (0, "infrastructure", False),
         (1, "success", True),
     ]
     for line in lines:

@@ -32,7 +32,7 @@ def test_an_operators_rule_is_left_alone_and_an_old_shipped_one_is_brought_up_to
     FailureRule.objects.create(order=2, name="gone", first_code=1, category="transient", action="retry", source="shipped")
     assert failure_rules_load() == (1, 1)
     assert FailureRule.objects.get(name="cms-8021").action == "retry"
-    assert FailureRule.objects.get(name="cms-8028").action == "permanent_failure"
+    assert FailureRule.objects.get(name="cms-8028").action == "other_site"
     assert set(FailureRule.objects.filter(name__in=("ours", "gone")).values_list("name", flat=True)) == {"ours"}
 
 

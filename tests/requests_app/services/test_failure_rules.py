@@ -66,10 +66,10 @@ def test_a_shipped_rule_that_is_changed_is_the_operators_until_it_is_taken_back(
     failure_rules_load()
     row.refresh_from_db()
     assert (row.action, row.source) == ("retry", "operator")
-    assert (last_audit().evidence["old"]["action"], last_audit().evidence["new"]["action"]) == ("permanent_failure", "retry")
+    assert (last_audit().evidence["old"]["action"], last_audit().evidence["new"]["action"]) == ("other_site", "retry")
 
     services.failure_rule_take_back(row=row, actor="olga", reason="they were not")
-    assert FailureRule.objects.get(name="cms-8021").action == "permanent_failure"
+    assert FailureRule.objects.get(name="cms-8021").action == "other_site"
 
 
 @pytest.mark.parametrize(

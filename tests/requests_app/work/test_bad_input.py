@@ -8,16 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import transaction
 from django.utils import timezone
 
 from dags_app.models import DAG, WorkUnit, WorkUnitClaim, WorkUnitState
-from dags_app.services.failures import failures_sweep, site_failures
+from dags_app.services.failures import failures_sweep, site_failures, unread_waves
 from requests_app.models import Event, InputFile, RequestStatus, Workflow
 from requests_app.work.exclusions import bad_input_read
 from requests_app.work.ledger import ledger_check, ledger_of
 from requests_app.work.rounds import round_close
 from sites_app.bans import SiteFailures
-from sites_app.models import Site, SiteRse
+from sites_app.guard import guard_look
+from sites_app.models import Site, SiteRse, SystemicAlert
 from tests.support.rows import dag_row, input_spec, request_row, unit_row, workflow_row
 from tests.support.scene_failures import line
 
@@ -49,7 +51,7 @@ def claim(unit: WorkUnit, row: InputFile, first: int = 0, last: int = 9) -> None
 
 def gave_up(dag: DAG, lfn: str, *, now: str = "data", unit: str = "mg_000001", **changes: Any) -> None:
     """A node gave up over a file; ``now``: what its last post.json says."""
-    failed = line(unit=unit, category="data", code=8021, final=True, bad_input_files=[lfn], **changes)
+    failed = line(**{"unit": unit, "category": "data", "code": 8021, "final": True, "bad_input_files": [lfn]} | changes)
     directory = Path(dag.submit_dir)
     with (directory / "failures.jsonl").open("a") as stream:
         stream.write(json.dumps(failed) + "\n")
@@ -100,6 +102,70 @@ def test_a_site_that_fails_alone_must_be_the_only_one_and_fail_again_hours_later
     failures_sweep(dag)
     round_close(round_=dag.round, reason="test", bad_input=bad_input_read(dag.round))
     assert (FILES[2] in excluded(dag.workflow)) is lost
+
+
+def places(*sites: str, rses: list[str], looked: str = "2026-11-21T11:00Z") -> None:
+    """CRIC's sites, and where FILES[2] is by the catalogue."""
+    for name in sites:
+        SiteRse.objects.create(site=Site.objects.create(name=name), rse=name, seen_at=timezone.now())
+    InputFile.objects.filter(lfn=FILES[2]).update(rses=rses, located_at=datetime.fromisoformat(looked))
+
+
+@pytest.mark.parametrize("third", [True, False])
+def test_a_file_is_not_lost_while_a_site_that_has_it_was_not_asked(dag: DAG, third: bool) -> None:
+    sites = ["T1_US_FNAL", "T2_CH_CERN", "T2_DE_DESY"]
+    Workflow.objects.filter(pk=dag.workflow_id).update(spec=dag.workflow.spec | {"site_whitelist": sites})
+    dag = DAG.objects.get(pk=dag.pk)
+    places(*sites, rses=sites if third else sites[:2])
+    gave_up(dag, FILES[2])
+    gave_up(dag, FILES[2], site="T2_CH_CERN")
+    failures_sweep(dag)
+    round_close(round_=dag.round, reason="test", bad_input=bad_input_read(dag.round))
+    assert (FILES[2] in excluded(dag.workflow)) is not third
+
+
+@pytest.mark.parametrize("later", [True, False])
+@pytest.mark.parametrize("rule", ["file-on-no-server", "wms2-95003"])
+def test_what_only_a_redirector_says_is_believed_when_it_is_said_again_hours_later(dag: DAG, rule: str, later: bool) -> None:
+    """Two sites ask the same federation; its servers may be down for both."""
+    places("T1_US_FNAL", "T2_CH_CERN", rses=["T1_US_FNAL", "T2_CH_CERN"])
+    for site in ("T1_US_FNAL", "T2_CH_CERN"):
+        gave_up(dag, FILES[2], site=site, rule=rule, fence=1, at="2026-11-21T10:00:00Z")
+    if later:
+        gave_up(dag, FILES[2], rule=rule, fence=2, at="2026-11-21T14:00:00Z")
+    failures_sweep(dag)
+    round_close(round_=dag.round, reason="test", bad_input=bad_input_read(dag.round))
+    assert (FILES[2] in excluded(dag.workflow)) is later
+
+
+@pytest.mark.parametrize(("others_read_well", "lost"), [(0, 0), (40, 6)])
+def test_a_wave_of_unreadable_files_is_a_systemic_alert_and_excludes_none(dag: DAG, others_read_well: int, lost: int) -> None:
+    now = timezone.now()
+    names = [f"/store/data/wave{n}.root" for n in range(6)]
+    for name in names:
+        row = InputFile.objects.create(workflow=dag.workflow, lfn=name, block_name="/a#1", size_bytes=1, events=10)
+        claim(WorkUnit.objects.get(name="mg_000001"), row)
+    for n in range(others_read_well):
+        unit_row(dag, 10 + n, state=WorkUnitState.DONE, manifest_sha256="x", fence=1, site="T1_US_FNAL", jobs=1, done_at=now)
+    for site in ("T1_US_FNAL", "T2_CH_CERN"):
+        for n, name in enumerate(names):
+            gave_up(dag, name, site=site, node=f"proc_{n:06d}", at=f"{now:%Y-%m-%dT%H:%M:%SZ}")
+    for n, name in enumerate(names):
+        verdict = {"category": "data", "bad_input_files": [name], "reason": "exit code 8028: no such file"}
+        path = Path(dag.submit_dir) / f"mg_000001/proc_{n:06d}.post.json"
+        path.write_text(json.dumps({"classification": verdict}))
+    if others_read_well:  # at the second site as well
+        for n in range(40):
+            unit_row(dag, 60 + n, state=WorkUnitState.DONE, manifest_sha256="x", fence=1, site="T2_CH_CERN", jobs=1, done_at=now)
+    failures_sweep(dag)
+    round_close(round_=dag.round, reason="test", bad_input=bad_input_read(dag.round))
+    assert len(excluded(dag.workflow)) == lost
+    guard_look(transaction.atomic, unread_waves().words)
+    alert = SystemicAlert.objects.filter(ended_at=None).first()
+    assert (alert is None) is bool(lost)
+    if alert is not None:
+        assert alert.reason.startswith("6 input files could not be read at T1_US_FNAL, T2_CH_CERN, and little else was read")
+        assert not alert.holds, "other work goes on"
 
 
 def test_what_was_said_before_a_file_was_let_in_again_does_not_count(dag: DAG) -> None:
