@@ -2,12 +2,13 @@
 
 Owns ``<node>.post.json`` (``wms2.post/1``, the shape of error-handling 2.3), ``<node>.attempts.jsonl`` and the order in which the
 side files are written. Facts are ``attempts``'s, the verdict is ``classify``'s; no daemon is asked. A script that DAGMan
-runs again for the same attempt, after a crash or to end a cool-off, repeats none of its effects.
+runs again for the same attempt, after a crash, to end a cool-off or long after it, repeats none of its effects.
 """
 
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from . import attempts, cooloff, eventlog, kept_logs, resources
 from .attempts import AttemptFacts, PostCall
 from .classify import SUCCESS, Classification, Situation, classify
 
+_LOCK = ".post.lock"
 _LOG_TAIL_LINES = 200
 _ATTEMPTS_BYTES = 4 * 1024 * 1024
 
@@ -40,9 +42,19 @@ class Judged:
 def run_post(directory: Path, node: str, return_value: int, retry: int, max_retries: int, job_id: str) -> int:
     """Judge the attempt and leave its side files in ``directory``; the POST script's exit status."""
     call = PostCall(node, return_value, retry, max_retries, job_id)
-    waiting = cooloff.go_on(directory, call)
-    if waiting is not None:
-        return waiting
+    with ExitStack() as stack:
+        with suppress(OSError):  # a file system without locks, or a full disk: then DAGMan alone keeps scripts apart
+            stack.enter_context(files.locked(directory / _LOCK))
+        waiting = cooloff.go_on(directory, call)
+        return _judge(directory, call) if waiting is None else waiting
+
+
+def _judge(directory: Path, call: PostCall) -> int:
+    past = _past_attempts(directory, call.node)
+    before = next((line for line in reversed(past) if _is_of(line, call)), None)
+    late = _is_late(directory, call, past, before)
+    if late and before is not None:
+        return _status_then(before)
     fence = scripts.submission_fence(directory)
     facts = _facts(directory, call)
     told = facts.report["site"].text() if facts.report is not None else ""
@@ -50,19 +62,22 @@ def run_post(directory: Path, node: str, return_value: int, retry: int, max_retr
     evidence = attempts.evidence_of(directory, call, facts, site)
     if evidence is None:
         failure_log.note_success(directory.parent, fence)
-        whole = _note(directory, _record(directory, call, Judged(facts, None, SUCCESS, None, site)), None)
+        whole = _note(directory, _record(directory, call, Judged(facts, None, SUCCESS, None, site)), None, past)
         kept_logs.settle(directory, whole)
-        files.write_json(directory / layout.post_name(call.node), whole)
+        if not late:
+            files.write_json(directory / layout.post_name(call.node), whole)
         return codes.POST_DONE
     book = load_rules(directory.parent / layout.RULES_FILE)
-    past = _past_attempts(directory, call.node)
     asked = _asked(directory, call, past)
     verdict = classify(evidence, book, _situation(directory, call, book, past, asked, site))
     record = _record(directory, call, Judged(facts, evidence, verdict, asked, site))
     if record["final"] and failure_log.fails_everywhere(directory.parent, fence, record, book.limits.same_error_units):
         verdict = _everywhere(verdict, book)
         record = _record(directory, call, Judged(facts, evidence, verdict, asked, site))
-    whole = _note(directory, record, evidence)
+    whole = _note(directory, record, evidence, past)
+    if late:
+        kept_logs.settle(directory, whole)
+        return verdict.exit_status
     _prepare_retry(directory, call, verdict, site)
     kept_logs.settle(directory, whole)
     files.write_json(directory / layout.post_name(call.node), whole)
@@ -219,7 +234,7 @@ def _cmssw(report: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _note(directory: Path, record: dict[str, Any], evidence: Evidence | None) -> dict[str, Any]:
+def _note(directory: Path, record: dict[str, Any], evidence: Evidence | None, past: list[dict[str, Any]]) -> dict[str, Any]:
     """Add the attempt to the logs, where it is not there already; what ``post.json`` is to hold.
 
     Before anything is changed for the next attempt: a script that is run again reads here what this one had asked for.
@@ -227,12 +242,11 @@ def _note(directory: Path, record: dict[str, Any], evidence: Evidence | None) ->
     """
     node, retry = record["node_name"], record["attempt"]
     whole = {**record, "log_tail": _log_tail(directory, node, retry, record["job_id"], failed=evidence is not None)}
-    path = directory / layout.attempts_name(node)
-    last = files.tail_text(path, 1, max_bytes=1024 * 1024)
-    if not last or not _same_call(last, record):
+    submitted = not record["job_id"].startswith("-")  # jobs that never were have one id, and their numbers begin anew
+    if not any(_same_call(line, record) for line in (past if submitted else past[-1:])):
         if evidence is not None:
             failure_log.append_failure(directory.parent, whole, evidence.message)
-        files.append_line(path, json.dumps(record))
+        files.append_line(directory / layout.attempts_name(node), json.dumps(record))
     return whole
 
 
@@ -253,9 +267,36 @@ def _is_of(line: dict[str, Any], call: PostCall) -> bool:
     return (line.get("job_id"), line.get("attempt")) == (call.job_id, call.retry) and call.submitted
 
 
-def _same_call(text: str, record: dict[str, Any]) -> bool:
+def _is_late(directory: Path, call: PostCall, past: list[dict[str, Any]], before: dict[str, Any] | None) -> bool:
+    """Whether a later attempt of the node was judged already: DAGMan may run a script again minutes after it ended.
+
+    Numbers of attempts begin anew with a rescue and a re-election; numbers of jobs only go up within one submission.
+    """
+    if not call.submitted:
+        return False
+    if before is not None and before is not past[-1]:
+        return True
+    fence = before.get("fence") if before is not None else scripts.submission_fence(directory)
+    return any(line.get("fence") == fence and _cluster(str(line.get("job_id"))) > _cluster(call.job_id) for line in past)
+
+
+def _cluster(job_id: str) -> int:
+    number = job_id.partition(".")[0]
+    return int(number) if number.isdigit() else -1
+
+
+def _status_then(line: dict[str, Any]) -> int:
+    """What the script ended with when it judged this attempt, its cool-off over."""
+    verdict = line["classification"]
+    if verdict.get("category") == layout.SUCCESS_CATEGORY:
+        return codes.POST_DONE
+    if verdict.get("retryable"):
+        return codes.POST_RETRY
+    return codes.POST_ABORT_DAG if verdict.get("action") == rules.ABORT_DAG else codes.POST_PERMANENT
+
+
+def _same_call(before: dict[str, Any], record: dict[str, Any]) -> bool:
     """Whether a recorded line is of this attempt. What is done about it may differ by now: other units have failed since."""
-    before = next(json_lines(text), {})
-    old, new = before.get("classification"), record["classification"]
+    old, new = before["classification"], record["classification"]
     same = all(before.get(name) == record[name] for name in ("job_id", "attempt", "fence"))
-    return same and isinstance(old, dict) and all(old.get(name) == new[name] for name in ("category", "code"))
+    return same and all(old.get(name) == new[name] for name in ("category", "code"))

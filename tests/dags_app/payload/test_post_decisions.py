@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import tarfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from tests.support.payload_schemas import validate
 from tests.support.payload_workbench import shipped_rules
 
 BAD = "/store/data/A.root"
+GONE = f"root://eos//{BAD}: no such file or directory"
 
 
 @dataclass
@@ -112,6 +114,81 @@ def test_the_same_job_is_judged_anew_when_its_cool_off_is_over(dag: Dag) -> None
     assert len(dag.failures()) == 1
 
 
+def attempts(dag: Dag) -> list[int]:
+    return [json.loads(line)["attempt"] for line in (dag.unit() / "proc_000000.attempts.jsonl").read_text().splitlines()]
+
+
+def raised(dag: Dag) -> str:
+    return (dag.unit() / "memory.inc").read_text().strip()
+
+
+def test_a_post_script_of_an_earlier_attempt_that_comes_late_changes_nothing(dag: Dag) -> None:
+    """DAGMan loses the end of a script and runs it again, with the same numbers, minutes later."""
+    dag.limits(max_memory_per_core_mb=9000)
+    dag.fails(50660, attempt=0)
+    dag.fails(50660, attempt=1)
+    dag.jobs -= 2
+    assert dag.fails(50660, attempt=0) == [1]
+    assert raised(dag) == "MEMORY_proc_000000 = 4500"
+    assert (attempts(dag), len(dag.failures()), dag.record()["attempt"]) == ([0, 1], 2, 1)
+
+
+def test_a_node_that_has_done_well_is_not_blamed_by_an_earlier_attempts_late_script(dag: Dag) -> None:
+    assert dag.fails(8021, attempt=0, message=GONE) == [42]
+    assert dag.fails(0, attempt=1) == [0]
+    dag.jobs -= 2
+    assert dag.fails(8021, attempt=0, message=GONE) == [42]
+    assert (dag.record()["attempt"], dag.record()["classification"]["category"]) == (1, "success")
+    assert (attempts(dag), len(dag.failures())) == ([0, 1], 1)
+
+
+def test_an_attempt_whose_script_never_ran_before_the_next_was_judged_is_counted_and_decides_nothing(dag: Dag) -> None:
+    dag.limits(max_memory_per_core_mb=9000)
+    dag.jobs += 1
+    dag.fails(50660, attempt=1)
+    dag.jobs -= 2
+    dag.fails(50660, attempt=0)
+    assert (attempts(dag), len(dag.failures()), dag.record()["attempt"]) == ([1, 0], 2, 1)
+    assert raised(dag) == "MEMORY_proc_000000 = 3000"
+    dag.jobs -= 1
+    dag.fails(50660, attempt=0)
+    assert (attempts(dag), dag.record()["attempt"]) == ([1, 0], 1), "again"
+
+
+def test_after_a_rescue_attempts_count_from_0_again_and_are_judged(dag: Dag) -> None:
+    dag.fails(8001, attempt=0)
+    dag.fails(8001, attempt=1)
+    dag.fence = 2
+    (dag.root / "fence.dag.inc").write_text('VARS ALL_NODES My.WMS2_Fence="2"\n')
+    dag.jobs = 5  # at another schedd, whose numbers are lower
+    assert dag.fails(8001, attempt=0) == [44, 1]
+    assert (attempts(dag), dag.record()["fence"]) == ([0, 1, 0], 2)
+
+
+def test_scripts_of_one_attempt_side_by_side_record_it_once(dag: Dag) -> None:
+    dag.limits(max_memory_per_core_mb=9000)
+    dag.fails(50660, attempt=0)
+    for path in (*dag.unit().glob("*.jsonl"), *dag.unit().glob("*.post.json"), dag.root / "failures.jsonl"):
+        path.unlink()
+    (dag.unit() / "memory.inc").write_text("")
+    with ThreadPoolExecutor() as pool:
+        asked = [pool.submit(dag.post, dag.unit(), "proc_000000", 50660 & 0xFF, 0, f"{dag.jobs}.0") for _ in range(3)]
+    assert [each.result() for each in asked] == [[1]] * 3
+    assert (attempts(dag), len(dag.failures()), raised(dag)) == ([0], 1, "MEMORY_proc_000000 = 3000")
+
+
+@pytest.mark.parametrize(
+    ("said", "category"),
+    [("[FATAL] Auth failed", "infrastructure"), ("[ERROR] Server responded with an error: [3011] No such file", "data")],
+)
+def test_what_a_storage_said_in_stderr_alone_decides_about_the_file(dag: Dag, said: str, category: str) -> None:
+    (dag.unit() / "proc_000000.0.err").write_text(f"Begin processing\n[Error  ][XRootD] root://x/{BAD}: {said}\n")
+    dag.fails(8028, message=f"FallbackFileOpenError: Failed to open the file 'root://x/{BAD}'")
+    verdict = dag.record()["classification"]
+    assert (verdict["category"], verdict["bad_input_files"]) == (category, [BAD])
+    assert said in verdict["reason"]
+
+
 @pytest.mark.parametrize("code", [65, 8009, codes.INVALID_DOCUMENT])
 def test_a_permanent_failure_stops_the_node_at_once(dag: Dag, code: int) -> None:
     assert dag.fails(code) == [42]
@@ -119,13 +196,13 @@ def test_a_permanent_failure_stops_the_node_at_once(dag: Dag, code: int) -> None
 
 
 def test_bad_input_stops_the_node_and_is_recorded_by_name(dag: Dag) -> None:
-    assert dag.fails(8021, message=f"cannot read root://eos//{BAD} or /store/mc/pileup.root") == [42]
+    assert dag.fails(8021, message=f"root://eos//{BAD} is not a ROOT file, nor is /store/mc/pileup.root") == [42]
     assert dag.record()["classification"]["bad_input_files"] == [BAD]
     assert dag.failures()[0]["bad_input_files"] == [BAD]
 
 
 def test_a_file_that_cannot_be_read_here_is_read_at_another_site_at_once(dag: Dag) -> None:
-    assert dag.fails(8021, message=BAD) == [42]
+    assert dag.fails(8021, message=GONE) == [42]
     verdict = dag.record()["classification"]
     assert (verdict["category"], verdict["action"], verdict["bad_input_files"]) == ("data", "other_site", [BAD])
     assert (dag.unit() / "avoid.inc").read_text() == "UNIT_AVOID = T1_US_FNAL\n"
@@ -133,7 +210,7 @@ def test_a_file_that_cannot_be_read_here_is_read_at_another_site_at_once(dag: Da
 
 def test_a_file_that_cannot_be_read_at_the_only_site_ends_the_node(dag: Dag) -> None:
     dag.unit(sites="T1_US_FNAL")
-    assert dag.fails(8021, message=BAD) == [42]
+    assert dag.fails(8021, message=GONE) == [42]
     assert dag.record()["classification"]["action"] == "permanent_failure"
     assert (dag.unit() / "avoid.inc").read_text() == "UNIT_AVOID =\n"
 
@@ -141,7 +218,7 @@ def test_a_file_that_cannot_be_read_at_the_only_site_ends_the_node(dag: Dag) -> 
 @pytest.mark.parametrize(
     ("stderr", "expected"),
     [
-        (f"Fatal: cannot read root://eos//{BAD}", ([42], 8021, [BAD])),
+        (f"Fatal: root://eos//{BAD} is not a ROOT file", ([42], 8021, [BAD])),
         ("Fatal: cannot read root://eos//store/mc/pileup.root", ([44, 1], codes.REPORT_LOST, [])),
     ],
     ids=["its input", "pileup"],
@@ -395,7 +472,7 @@ def test_a_dag_in_which_anything_else_ended_is_not_aborted(dag: Dag, meanwhile: 
 
 def test_faults_of_sites_and_bad_files_never_abort_a_dag(dag: Dag) -> None:
     dag.limits(same_error_units=2)
-    assert [dag.fails(8021, unit=unit, message=BAD) for unit in range(3)] == [[42], [42], [42]]
+    assert [dag.fails(8021, unit=unit, message=GONE) for unit in range(3)] == [[42], [42], [42]]
     assert [dag.fails(60311, unit=unit, attempt=3) for unit in range(4, 7)] == [[42], [42], [42]]
 
 
