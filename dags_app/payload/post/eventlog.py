@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 EXECUTE, TERMINATED, IMAGE_SIZE, ABORTED, HELD = 1, 5, 6, 9, 12
 
-_HEAD = re.compile(r"^(\d{3}) \((\d+)\.(\d+)\.\d+\) (\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)\S* (.*)$")
+_HEAD = re.compile(r"^(\d{3}) \((\d+)\.(\d+)\.\d+\) (\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)(?:[.,]\d+)?(Z|[+-]\d\d:?\d\d)?\S* (.*)$")
 _ATTRIBUTE = re.compile(r"^\s*(\w+)\s*=\s*\"?([^\"]*)\"?\s*$")
 _USAGE = re.compile(r"Usr (\d+) (\d+):(\d+):(\d+), Sys (\d+) (\d+):(\d+):(\d+)\s+-\s+Run Remote Usage")
 _MEMORY_TABLE = re.compile(r"^\s*Memory \(MB\)\s*:\s*(\d+)\s+\d+\s+\d+", re.MULTILINE)
@@ -24,7 +24,7 @@ _SIGNAL = re.compile(r"Abnormal termination \(signal (\d+)\)")
 
 @dataclass(frozen=True)
 class LogEvent:
-    """One event: its number, job, local time, first line and the lines below."""
+    """One event: its number, job, time (UTC), first line and the lines below."""
 
     number: int
     job_id: str
@@ -54,24 +54,34 @@ def read_events(path: Path) -> Iterator[LogEvent]:
     except FileNotFoundError:
         return
     lines: list[str] = []
+    before: datetime | None = None
     for line in text.splitlines():
         if line != "...":
             lines.append(line)
             continue
         head = _HEAD.match(lines[0]) if lines else None
-        time = _time(head.group(4)) if head else None
+        time = _time(head.group(4), head.group(5), before) if head else None
         if head and time:
-            number, cluster, proc, _, title = head.groups()
+            number, cluster, proc, _, _, title = head.groups()
+            before = time
             body = "\n".join(lines[1:])
             yield LogEvent(int(number), f"{int(cluster)}.{int(proc)}", time, title, body)
         lines = []
 
 
-def _time(text: str) -> datetime | None:
+def _time(text: str, zone: str | None, before: datetime | None) -> datetime | None:
+    """A time with its zone. HTCondor writes none unless it is told to: then it is this host's, where the schedd runs, and in the
+    hour that comes twice a year it is that after ``before``.
+    """
     try:
-        return datetime.fromisoformat(text.replace("T", " "))
+        found = datetime.fromisoformat(text.replace("T", " "))
     except ValueError:  # a damaged line looks like an event's
         return None
+    if zone is not None:
+        minutes = 0 if zone == "Z" else int(zone[1:3]) * 60 + int(zone[-2:])
+        return found.replace(tzinfo=timezone(timedelta(minutes=-minutes if zone[0] == "-" else minutes))).astimezone(timezone.utc)
+    first, second = (found.replace(fold=fold).astimezone(timezone.utc) for fold in (0, 1))
+    return second if before is not None and first < before else first
 
 
 def attribute(event: LogEvent, name: str) -> str | None:
@@ -113,7 +123,8 @@ def job_history(path: Path, job_id: str, site_attribute: str) -> JobHistory:
         elif event.number == ABORTED:
             values["removed_reason"] = _first_line(event.body) or event.title
         if event.number in (TERMINATED, HELD, ABORTED) and started is not None:
-            values["wall_seconds"] = (event.at - started).total_seconds()
+            lasted = (event.at - started).total_seconds()
+            values["wall_seconds"] = lasted if lasted >= 0 else None  # the clock was set back, nobody knows by how much
     return JobHistory(**values)  # type: ignore[arg-type]
 
 

@@ -17,12 +17,20 @@ from ..contract import codes
 from ..contract.lumis import LumiCounts
 
 #: XML 1.0 has no room for these, exception texts sometimes do; a bare & comes from unescaped PFNs.
-_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")
+_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _BARE_AMPERSAND = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#\d+|#x[0-9A-Fa-f]+);)")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 ROOT = "FrameworkJobReport"
 _MIXING_SOURCES = ("EmbeddedRootSource", "SecSource")
 _CDATA_START, _CDATA_END = "<![CDATA[", "]]>"
+#: How CDATA's end is written where it is text.
+_CDATA_INSIDE = "]]]]><![CDATA[>"
+_ERROR, _ERROR_END = "<FrameworkError", "</FrameworkError>"
+#: A start tag whose values may hold what XML forbids there; of one that is torn its first characters are looked at.
+_ERROR_TAG = re.compile(r"""<FrameworkError(?:[^<>"']|"[^"]*"|'[^']*')*>""")
+_ERROR_STATUS = re.compile(r"""ExitStatus\s*=\s*["']?\s*([+-]?[0-9]{1,9})""")
+_ERROR_TYPE = re.compile(r"""Type\s*=\s*"([^"\n]*)"|Type\s*=\s*'([^'\n]*)'""")
+_LONGEST_ERROR, _LONGEST_TAG, _MOST_ERRORS = 64 * 1024, 500, 100
 _LONGEST_ENTITY = 12
 _PORTION = 256 * 1024
 #: Newer releases end their report in advance, with this error, and write over that while they live: no exception, a cut.
@@ -115,11 +123,13 @@ def parse_framework_stream(portions: Iterable[str]) -> FrameworkReport | None:
 
     What is kept goes with what the report says, runs and lumis, and not with its length: no element outlives its end.
     """
-    found, repair, blank = _Found(), _Repair(), True
+    found, repair, errors, blank = _Found(), _Repair(), _ErrorScan(), True
     parser: XMLPullParser[Element] = XMLPullParser(("start", "end"))
+    stream = iter(portions)
     try:
-        for portion in portions:
+        for portion in stream:
             blank = blank and not portion.strip()
+            errors.feed(portion)
             parser.feed(repair.feed(portion))
             found.take(parser.read_events())
         if blank:
@@ -130,14 +140,19 @@ def parse_framework_stream(portions: Iterable[str]) -> FrameworkReport | None:
         finally:
             found.take(parser.read_events())
     except ParseError as error:
-        return found.report(complete=False, problem=f"the report is cut off or damaged: {error}")
+        for portion in stream:
+            errors.feed(portion)
+        found.take_errors(errors.end())
+        return found.report(complete=False, problem=f"the report is cut off or damaged in line {error.position[0]}")
     if found.root != ROOT:
         return FrameworkReport(problem=f"no {ROOT}: its first element is {found.root}", written=False)
     return found.report(complete=not found.unfinished, problem="cmsRun ended before its report" if found.unfinished else "")
 
 
 class _Repair:
-    """Removes control characters, and escapes bare ampersands outside CDATA, in text that comes in portions."""
+    """Removes control characters, escapes bare ampersands outside CDATA, and CDATA's end inside an error's text, in text that
+    comes in portions.
+    """
 
     def __init__(self) -> None:
         self._in_cdata = False
@@ -154,6 +169,13 @@ class _Repair:
                 self._held = before[len(before) - keep :]
                 done.append(self._mended(before[: len(before) - keep]))
                 return "".join(done)
+            if self._in_cdata and not text.lstrip():  # what follows tells whether it is the end
+                self._held = found + text
+                done.append(before)
+                return "".join(done)
+            if self._in_cdata and not text.lstrip().startswith("<"):
+                done += [before, _CDATA_INSIDE]
+                continue
             done += [self._mended(before), mark]
             self._in_cdata = not self._in_cdata
         self._held = ""
@@ -176,6 +198,43 @@ class _Repair:
         return max((len(text) - at for at in (entity, mark) if at >= 0), default=0)
 
 
+class _ErrorScan:
+    """Looks for errors beside the parser: what stands in their text or in their ``Type`` may break the XML, the code not."""
+
+    def __init__(self) -> None:
+        self._text = ""
+        self._found: list[FrameworkError] = []
+
+    def feed(self, portion: str) -> None:
+        """Take what is whole by now."""
+        self._text += portion
+        while (at := self._text.find(_ERROR)) >= 0:
+            ends = [self._text.find(mark, at + len(_ERROR)) for mark in (_ERROR_END, _ERROR)]
+            end = min((each for each in ends if each >= 0), default=at + _LONGEST_ERROR)
+            if end > len(self._text):
+                self._text = self._text[at:]
+                return
+            self._take(self._text[at:end])
+            self._text = self._text[end:]
+        self._text = self._text[-len(_ERROR) :]
+
+    def end(self) -> list[FrameworkError]:
+        """All of them, the last one also when it was cut off."""
+        if self._text.startswith(_ERROR):
+            self._take(self._text)
+        return self._found
+
+    def _take(self, text: str) -> None:
+        tag = _ERROR_TAG.match(text)
+        head = tag.group(0) if tag else text[:_LONGEST_TAG]
+        status, kind = _ERROR_STATUS.search(head), _ERROR_TYPE.search(head)
+        if (status is None and tag is None) or len(self._found) >= _MOST_ERRORS:
+            return
+        said = _FORBIDDEN.sub("", text[len(head) if tag else 0 :]).replace(_CDATA_START, "").replace(_CDATA_END, "")
+        found = kind.group(1) or kind.group(2) or "" if kind else ""
+        self._found.append(FrameworkError(_status(status.group(1) if status else None), found, said.strip()))
+
+
 class _Found:
     """What the finished children of the root say, so that a cut-off report still gives what came before the cut."""
 
@@ -187,6 +246,7 @@ class _Found:
         self._outputs: list[OutputFileReport] = []
         self._skipped: list[str] = []
         self._errors: list[FrameworkError] = []
+        self._seen_errors = 0
         self._metrics: dict[str, dict[str, str]] = {}
 
     def take(self, events: Iterable[Any]) -> None:
@@ -212,15 +272,24 @@ class _Found:
         elif name == "SkippedFile":
             self._skipped.append(child.get("Lfn") or child.get("Pfn") or "")
         elif name == "FrameworkError":
-            error = FrameworkError(_status(child.get("ExitStatus")), child.get("Type") or "", "".join(child.itertext()).strip())
-            if error.exit_status == _UNFINISHED:
-                self.unfinished = True
-            else:
-                self._errors.append(error)
+            text = "".join(child.itertext()).strip()
+            self._error(FrameworkError(_status(child.get("ExitStatus")), child.get("Type") or "", text))
         elif name == "PerformanceReport":
             for summary in child.iterfind("{*}PerformanceSummary"):
                 values = {each.get("Name") or "": each.get("Value") or "" for each in summary.iterfind("{*}Metric")}
                 self._metrics.setdefault(summary.get("Metric") or "", {}).update(values)
+
+    def _error(self, error: FrameworkError) -> None:
+        self._seen_errors += 1
+        if error.exit_status == _UNFINISHED:
+            self.unfinished = True
+        else:
+            self._errors.append(error)
+
+    def take_errors(self, found: list[FrameworkError]) -> None:
+        """Of all errors of a damaged report those that were not parsed."""
+        for error in found[self._seen_errors :]:
+            self._error(error)
 
     def report(self, *, complete: bool, problem: str) -> FrameworkReport:
         return FrameworkReport(

@@ -3,6 +3,8 @@ is held, released and removed."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -78,3 +80,48 @@ def test_an_event_at_no_time_is_passed_over(log: Path, cluster: str, tmp_path: P
     damaged = tmp_path / "cluster.log"
     damaged.write_text(f"005 ({int(cluster):03d}.000.000) 2026-13-41 10:00:00 Job terminated.\n...\n" + log.read_text())
     assert job_history(damaged, f"{cluster}.0", SITE) == job_history(log, f"{cluster}.0", SITE)
+
+
+def half_an_hour(path: Path, begins: str, ends: str) -> float | None:
+    path.write_text(
+        f"000 (012.000.000) {begins[:11]}00:30:00{begins[19:]} Job submitted from host: <127.0.0.1:9618>\n...\n"
+        f"001 (012.000.000) {begins} Job executing on host: <127.0.0.1:9618>\n...\n"
+        f"005 (012.000.000) {ends} Job terminated.\n\t(1) Normal termination (return value 0)\n...\n"
+    )
+    return job_history(path, "12.0", SITE).wall_seconds
+
+
+@pytest.fixture
+def at_cern(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A submit host with summer time."""
+    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+AUTUMN, SPRING = ("2026-10-25 02:50:00", "2026-10-25 02:20:00"), ("2026-03-29 01:50:00", "2026-03-29 03:20:00")
+
+
+@pytest.mark.usefixtures("at_cern")
+@pytest.mark.parametrize(("begins", "ends"), [AUTUMN, SPRING], ids=["autumn", "spring"])
+def test_half_an_hour_over_a_change_of_the_clock_is_half_an_hour(tmp_path: Path, begins: str, ends: str) -> None:
+    assert half_an_hour(tmp_path / "nodes.log", begins, ends) == 1800
+
+
+@pytest.mark.parametrize(
+    ("begins", "ends"),
+    [
+        ("2026-10-25T00:50:00Z", "2026-10-25T01:20:00Z"),
+        ("2026-10-25 00:50:00.123Z", "2026-10-25 01:20:00.456Z"),
+        ("2026-10-25T02:50:00+02:00", "2026-10-25T02:20:00+01:00"),
+        ("2026-10-24T20:50:00-0400", "2026-10-24T21:20:00-0400"),
+    ],
+)
+def test_times_are_read_with_their_zone(tmp_path: Path, begins: str, ends: str) -> None:
+    assert half_an_hour(tmp_path / "nodes.log", begins, ends) == 1800
+
+
+def test_where_the_clock_went_back_and_no_zone_says_why_nobody_knows_how_long_it_took(tmp_path: Path) -> None:
+    assert half_an_hour(tmp_path / "nodes.log", "2026-06-25 02:50:00", "2026-06-25 02:20:00") is None

@@ -161,3 +161,42 @@ def test_a_large_report_is_read_in_bounded_memory(tmp_path: Path) -> None:
     tracemalloc.stop()
     assert report == parse_framework_report(SMALL)
     assert peak < 8 * 1024 * 1024, f"{peak} bytes for a file of {path.stat().st_size}"
+
+
+TAG = '<FrameworkError ExitStatus="8009" Type="Configuration">'
+
+
+@pytest.mark.parametrize(
+    ("inside", "said"),
+    [
+        (f"{TAG}\n<![CDATA[\nformula a[b[0]]>5 is invalid\n]]>\n</FrameworkError>", "formula a[b[0]]>5 is invalid"),
+        (f"{TAG}\n<![CDATA[\na[b[0]]> \n 5]]>\n</FrameworkError>", "a[b[0]]> \n 5"),
+        (f"{TAG}<![CDATA[\nx]]><y>\n]]>\n</FrameworkError>", "x<y>"),
+        (f"{TAG}a < b</FrameworkError>", "a < b"),
+        (f"{TAG}<![CDATA[cut in the mid", "cut in the mid"),
+        (f"{TAG}scrambled <InputFile><LFN>/store/a.r</FrameworkError>", "scrambled"),
+        (f"{TAG}<![CDATA[not \ufffe a \uffff character]]></FrameworkError>", "not  a  character"),
+        (f"{TAG}nor &#0; this</FrameworkError>", "nor &#0; this"),
+        ('<FrameworkError ExitStatus="8009" Type="a<b">x</FrameworkError>', "x"),
+        ("<FrameworkError ExitStatus='8009' Type='a>b'>x</Framew", "x"),
+        ('<FrameworkError ExitStatus="8009" Type="torn', ""),
+    ],
+)
+@pytest.mark.parametrize("portion", [1, 7, 10_000])
+def test_what_an_error_says_does_not_cost_its_code(inside: str, said: str, portion: int) -> None:
+    """cmsRun writes its report by hand: what a message holds may break the XML."""
+    text = f"<FrameworkJobReport>\n{inside}\n</FrameworkJobReport>"
+    report = parse_framework_stream(text[at : at + portion] for at in range(0, len(text), portion))
+    assert report is not None
+    assert [error.exit_status for error in report.errors] == [8009]
+    assert said in report.errors[0].text
+
+
+def test_of_several_errors_each_is_told_once(tmp_path: Path) -> None:
+    text = f"<FrameworkJobReport>{TAG}one</FrameworkError>{TAG}t]]>wo</FrameworkError>{TAG}three</FrameworkError>"
+    assert [error.text for error in parse_framework_report(text).errors] == ["one", "two", "three"]
+
+
+def test_the_end_that_is_written_in_advance_is_no_error_of_a_damaged_report_either() -> None:
+    report = parse_framework_report('<FrameworkJobReport><FrameworkError ExitStatus="8901" Type="Un<finished">x</FrameworkError>')
+    assert (report.errors, report.complete) == ((), False)
