@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from dags_app.dagman import DagMetrics, DagOutcome, DagStatusFile, RescueFile, ended
+from dags_app.dagman import DagMetrics, DagOutcome, DagStatusFile, NodeState, RescueFile, ended
 from dags_app.models import DAG, DAGStatus
 from dags_app.services import dag_files
 from dags_app.services.submit import metrics_before
@@ -20,6 +20,7 @@ from wms2.errors import StaleState
 
 #: Key in the outcome of a DAG that has not ended: what contradicts what. Taken away when it is in a queue again (``watch``).
 _DISPUTED = "disputed"
+_UNDER_WAY = (NodeState.PRERUN, NodeState.SUBMITTED, NodeState.POSTRUN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +163,8 @@ def _gave_up(found: Sources) -> str:
 
 def _evidence(found: Sources) -> dict[str, Any]:
     evidence: dict[str, Any] = {"units": _units(found), "rescue": found.rescue_name}
+    if _is_frozen(found):
+        evidence["status_file"] = "older than the end: it is not counted"
     if found.removed:
         evidence["removed_units"] = list(found.removed[:50])
     if found.damaged:
@@ -183,15 +186,35 @@ def _evidence(found: Sources) -> dict[str, Any]:
 
 
 def _units(found: Sources) -> dict[str, int]:
-    """Counts by the status file, or without one by the rescue file."""
-    if found.status is not None:
+    """Counts by the status file, or without one of the end by the rescue file."""
+    if found.status is not None and not _is_frozen(found):
         done, total = len(found.status.done_nodes()), len(found.status.nodes)
         failed = len(found.status.failed_nodes()) - len(found.removed)
     elif found.rescue is not None:
-        done, failed, total = len(found.rescue.done), len(found.rescue.failed), found.rescue.total
+        done, total = len(found.rescue.done), found.rescue.total
+        failed = len(found.rescue.failed) - len(found.removed)
+    elif found.status is not None and found.metrics is not None:
+        done, total = found.metrics.nodes_done, found.metrics.nodes_total
+        failed = found.metrics.nodes_failed - len(found.removed)
     else:
         done = failed = total = 0
     return {"done": done, "failed": failed, "removed": len(found.removed), "total": total}
+
+
+def _is_frozen(found: Sources) -> bool:
+    """Whether the status file tells of a time before the end: DAGMan could not write it any more (a full disk, a crash).
+
+    Metrics and rescue file say together that more had ended; without a rescue file, nodes that still run are enough.
+    """
+    metrics, status, rescue = found.metrics, found.status, found.rescue
+    if metrics is None or status is None:
+        return False
+    told = (metrics.nodes_done, metrics.nodes_failed)
+    if told == (len(status.done_nodes()), len(status.failed_nodes())):
+        return False
+    if rescue is not None:
+        return told == (len(rescue.done), len(rescue.failed))
+    return any(node.state in _UNDER_WAY for node in status.nodes)
 
 
 def history_outcome(ad: HistoryAd | None) -> DagOutcome | None:

@@ -64,8 +64,9 @@ def unit_nodes_final(dag: DAG, *, completed: bool) -> UnitNodes | None:
     rescue = dag_files.rescue(Path(dag.dag_file_path), [])
     if rescue is None:
         return nodes
-    failed = nodes.failed if nodes is not None else tuple(sorted(rescue.failed))
-    return UnitNodes(done=tuple(sorted({*rescue.done, *(nodes.done if nodes is not None else ())})), failed=failed)
+    known = nodes if nodes is not None else UnitNodes(done=(), failed=())
+    done = {*rescue.done, *known.done}
+    return UnitNodes(done=tuple(sorted(done)), failed=tuple(sorted({*rescue.failed, *known.failed} - done)))
 
 
 def units_failed_count(dag: DAG, failed: Sequence[str] | None) -> None:

@@ -262,3 +262,23 @@ def test_a_unit_whose_dagman_was_removed_has_not_failed(
     assert sources.removed == removed
     units = judge(sources, stopped=False).evidence["units"]
     assert (units["failed"], units["removed"]) == (1 - len(removed), len(removed))
+
+
+# --- a status file of a time before the end
+
+
+@pytest.mark.parametrize(
+    "states", [(D, D, NodeState.PRERUN), (D, NodeState.SUBMITTED, NodeState.READY)], ids=["in a script", "early"]
+)
+@pytest.mark.parametrize("with_rescue", [True, False])
+def test_a_status_file_that_was_written_before_the_end_is_not_counted(states: tuple[NodeState, ...], with_rescue: bool) -> None:
+    """DAGMan could not write it any more; metrics and rescue file tell of one failed unit."""
+    nodes = tuple(NodeStatus(f"mg_{n:06d}", state, "", 0, 0, 0) for n, state in enumerate(states))
+    counts = DagmanCounts(UNITS, states.count(D), 0, 0, 0, 0, 0, 0, 0, 0, 0)
+    frozen = DagStatusFile(1900, counts, nodes, final=False)
+    rescue = RescueFile(UNITS, frozenset({"mg_000000", "mg_000001"}), frozenset({"mg_000002"})) if with_rescue else None
+    sources = Sources(history("failed"), metrics("failed"), frozen, "workflow.dag.rescue001" if rescue else "", rescue)
+    outcome = judge(sources, stopped=False)
+    assert (outcome.status, outcome.why) == (DAGStatus.PARTIAL, "nodes_failed: 1 of 3 units failed")
+    assert outcome.evidence["units"] == {"done": 2, "failed": 1, "removed": 0, "total": 3}
+    assert "older than the end" in outcome.evidence["status_file"]
