@@ -12,7 +12,7 @@ from dags_app.planning.splitters.rounding import round_to_lumis
 from requests_app.intake.chain import Part
 from requests_app.intake.draft import Work
 from requests_app.intake.steps import MIN_FILTER_EFFICIENCY
-from requests_app.intake.values import Unreadable, is_set, real, shown, whole
+from requests_app.intake.values import Unreadable, flag, is_set, real, shown, whole
 from requests_app.intake.wanted import read_wanted, refuse_lists_without_input
 
 #: A job without EventsPerJob is sized to take this long.
@@ -23,6 +23,8 @@ _MAX_EVENTS = 10**12
 #: More jobs than this in one request are a typing error (a lifetime of the largest production campaigns).
 _MAX_JOBS = 10**7
 _GENERATED_RUN = 1
+#: An LHESource skips the events before a job's own, and counts them in 32 bits.
+_MAX_LHE_EVENT = 2**32
 
 
 def read_generation(first: Part, time_per_event_seconds: float) -> Work:
@@ -104,6 +106,10 @@ def _check_range(first: Part, generation: GenerationSpec) -> None:
     """Refuse ranges whose last event or lumi has no number, and more jobs than anybody means."""
     if generation.first_event + generation.events - 1 > MAX_EVENT:
         first.document.problem("FirstEvent", f"the last of {generation.events} events would be above {MAX_EVENT}")
+    lhe = first.read("LheInputFiles", flag, fallback=False) or first.document.read("LheInputFiles", flag, fallback=False)
+    if lhe and generation.first_event + generation.events - 1 > _MAX_LHE_EVENT:
+        told = f"the last of {generation.events} events would be above {_MAX_LHE_EVENT}: no source of LHE files skips so many"
+        first.document.problem("FirstEvent", told)
     full_jobs, rest = divmod(generation.events, generation.events_per_job)
     lumis = full_jobs * -(-generation.events_per_job // generation.events_per_lumi) + -(-rest // generation.events_per_lumi)
     if generation.first_lumi + lumis - 1 > MAX_LUMI:

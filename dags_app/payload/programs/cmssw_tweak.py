@@ -69,7 +69,10 @@ def _set_generation(process, generate, events):
     source.firstLuminosityBlock = cms.untracked.uint32(generate["first_lumi"])
     source.numberEventsInLuminosityBlock = cms.untracked.uint32(generate["events_per_lumi"])
     if source.type_() == "LHESource":  # its events are those of the LHE files, in order: event number n is the n-th
-        source.skipEvents = cms.untracked.uint32(generate["first_event"] - 1)
+        skipped = generate["first_event"] - 1
+        if skipped > _MAX_UINT32:
+            raise RuntimeError("LHESource skips at most %d events, the job begins after %d" % (_MAX_UINT32, skipped))
+        source.skipEvents = cms.untracked.uint32(skipped)
         return
     wide = generate["first_event"] + events - 1 > _MAX_UINT32  # CMSSW takes either width, older releases only 32 bits
     source.firstEvent = (cms.untracked.uint64 if wide else cms.untracked.uint32)(generate["first_event"])

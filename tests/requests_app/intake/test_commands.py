@@ -242,3 +242,11 @@ def test_other_commands_do_not_start_without_settings(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert "WMS2_ENVIRONMENT is not set" in done.stderr
+
+
+def test_a_reader_that_goes_away_leaves_no_traceback(tmp_path: Path) -> None:
+    """As ``| head`` does."""
+    _write(tmp_path, chain())
+    program = f"{sys.executable} {ROOT / 'manage.py'} plan_request --file DOC.json 2>errors | true"
+    subprocess.run(["bash", "-c", program], cwd=tmp_path, env={"PATH": "/usr/bin:/bin"}, check=True)
+    assert (tmp_path / "errors").read_text() == ""

@@ -45,6 +45,13 @@ def test_lhe_files_are_read_by_the_first_part_of_a_generation() -> None:
     assert set(problems(chain(LheInputFiles="perhaps"))) == {"LheInputFiles"}
 
 
+def test_lhe_events_whose_number_no_source_can_skip_to_are_refused() -> None:
+    asked = with_step(1, LheInputFiles=True, RequestNumEvents=1000)
+    assert set(problems(asked | {"FirstEvent": 2**32 - 998})) == {"FirstEvent"}
+    assert read(asked | {"FirstEvent": 2**32 - 999}).spec.generation is not None
+    assert read(with_step(1, RequestNumEvents=1000) | {"FirstEvent": 2**32 - 998}).spec.generation is not None, "others may"
+
+
 def test_what_is_accepted_and_not_used_is_named() -> None:
     document = chain(
         CustodialSites=["T1_US_FNAL"], NonCustodialSites=["T2_CH_CERN"], DatasetLifetime=3600, DeleteFromSource=True,
