@@ -117,6 +117,7 @@ def _typed(file: _File) -> InputFileSpec:
         size_bytes=file.size_bytes,
         events=file.events,
         lumis=lumis.from_pairs((lumi.run, lumi.lumi) for lumi in file.lumis),
+        odd_lumis=lumis.odd(((lumi.run, lumi.lumi, lumi.events) for lumi in file.lumis), file.events),
         locations=frozenset(file.locations),
         parents=tuple(file.parents),
         block=file.block,

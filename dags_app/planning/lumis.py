@@ -155,3 +155,28 @@ def from_json(stored: Mapping[str, Iterable[Sequence[int]]]) -> LumiRanges:
         ((run, intervals),) = found
         return {run: merged(sorted((first, last) for first, last in intervals))} if intervals else {}
     return from_intervals((run, first, last) for run, intervals in found for first, last in intervals)
+
+
+#: A lumi with so many times its file's average of events is odd.
+_ODD = 1.25
+
+
+def odd(counts: Iterable[tuple[int, int, int | None]], events: int) -> tuple[tuple[int, int, int, int], ...]:
+    """Of a file's lumis (run, lumi, events if they were counted) those that an average tells nothing of, being without events or
+    with many more: (run, first, last, events of each), ascending. ``events``: of the file.
+
+    DBS keeps no count for a lumi of 0 events: where others of the file have one, none is 0.
+    """
+    ordered = sorted(counts, key=lambda each: each[:2])
+    average, found = events / max(len(ordered), 1), list[tuple[int, int, int, int]]()
+    if not any(count for _, _, count in ordered):
+        return ()  # nobody counted them, or there is nothing to count
+    for run, lumi, known in ordered:
+        count = known or 0
+        if 0 < count <= average * _ODD:
+            continue
+        if found and (found[-1][0], found[-1][2] + 1, found[-1][3]) == (run, lumi, count):
+            found[-1] = (run, found[-1][1], lumi, count)
+        else:
+            found.append((run, lumi, lumi, count))
+    return tuple(found)

@@ -282,6 +282,7 @@ class InputFileSpec(NamedTuple):  # a tuple, as InputFile
     parents: tuple[str, ...] = ()
     left: tuple[tuple[int, int], ...] | None = None  # 0-based event ranges still to be planned; None: the whole file
     left_lumis: LumiRanges | None = None  # for splitting by lumis: those still to be planned; None: all of ``lumis``
+    odd_lumis: tuple[tuple[int, int, int, int], ...] = ()  # ``lumis.odd``
     block: str = ""  # told by ``plan_request``'s list of files only; a running request's files were chosen when they were read
 
     @property

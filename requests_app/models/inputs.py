@@ -49,6 +49,9 @@ class InputFile(models.Model):
     wanted_events = models.BigIntegerField(null=True, blank=True)
     adler32 = models.CharField(max_length=8, blank=True)
     lumis = models.JSONField(default=dict)
+    odd_lumis = models.JSONField(
+        default=list, db_default=[], blank=True, help_text="[run, first, last, events of each]: without events, or with many more"
+    )
     rses = models.JSONField(default=list)
     parents = models.JSONField(default=list, blank=True)
     parent_rses = models.JSONField(default=list, blank=True)

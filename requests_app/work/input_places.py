@@ -57,6 +57,7 @@ class InputRow(NamedTuple):
     parents: tuple[str, ...]
     rses: tuple[str, ...]
     parent_rses: tuple[tuple[str, ...], ...]
+    odd_lumis: tuple[tuple[int, int, int, int], ...]
 
 
 class Places:

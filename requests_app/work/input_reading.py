@@ -38,7 +38,7 @@ from wms2.locks import Fenced
 log = structlog.get_logger(__name__)
 _COLUMNS = (
     *("workflow", "block_name", "located_at", "waiting_reason", "lfn", "size_bytes", "events", "adler32", "wanted_events"),
-    *("lumis", "parents", "rses", "parent_rses", "excluded_kind", "excluded_reason", "excluded_by", "excluded_at"),
+    *("odd_lumis", "lumis", "parents", "rses", "parent_rses", "excluded_kind", "excluded_reason", "excluded_by", "excluded_at"),
 )
 
 
@@ -51,6 +51,7 @@ class _Row:
     events: int
     adler32: str
     lumis: LumiRanges
+    odd_lumis: tuple[tuple[int, int, int, int], ...]
     parents: list[str]
     location: Location
     wanted_events: int | None = None
@@ -242,9 +243,9 @@ def _rows_of(
 ) -> list[_Row]:
     """Rows of files of one block, with what the catalogues say of them; nothing is written."""
     name = block.block_name
-    pairs: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    for lfn, run, lumi, _ in factory.dbs().file_lumis(name):
-        pairs[lfn].append((run, lumi))
+    counts: dict[str, list[tuple[int, int, int | None]]] = defaultdict(list)
+    for lfn, run, lumi, events in factory.dbs().file_lumis(name):
+        counts[lfn].append((run, lumi, events))
     parents: dict[str, set[str]] = defaultdict(set)
     if wanted.include_parents:
         for link in factory.dbs().file_parents(name):
@@ -253,9 +254,10 @@ def _rows_of(
     selection, by_lumi = WantedLumis(wanted), spec.splitting.algorithm.by_lumi
     rows: list[_Row] = []
     for file in files:
-        lfn, ranges = file.lfn, lumis.from_pairs(pairs.pop(file.lfn, ()))
+        lfn, mine = file.lfn, counts.pop(file.lfn, [])
+        ranges, odd = lumis.from_pairs(each[:2] for each in mine), lumis.odd(mine, file.events)
         adler32 = file.adler32 if len(file.adler32) <= 8 else ""
-        made = _Row(lfn, file.size_bytes, file.events, adler32, ranges, sorted(parents.get(lfn, ())), located[lfn])
+        made = _Row(lfn, file.size_bytes, file.events, adler32, ranges, odd, sorted(parents.get(lfn, ())), located[lfn])
         if by_lumi and not ranges:
             made.exclude(NO_LUMI, ExclusionKind.UNUSABLE)
         elif not selection.everything:
@@ -280,7 +282,12 @@ def _write(workflow: Workflow, block: BlockInfo, rows: Iterable[_Row]) -> None:
             excluded = ("import", now) if row.excluded_kind else ("", None)
             yield (
                 *(workflow.pk, block.block_name, now, "", row.lfn, row.size_bytes, row.events, row.adler32, row.wanted_events),
-                *(json.dumps(lumis.to_json(row.lumis)), json.dumps(row.parents) if row.parents else "[]", *places[row.location]),
+                *(
+                    json.dumps(row.odd_lumis),
+                    json.dumps(lumis.to_json(row.lumis)),
+                    json.dumps(row.parents) if row.parents else "[]",
+                    *places[row.location],
+                ),
                 *(row.excluded_kind, row.excluded_reason, *excluded),
             )
 

@@ -145,18 +145,19 @@ def lumi_specs(workflow: Workflow, places: Places, left: LumiRanges) -> Iterator
 
 def _rows(files: QuerySet[Any], partly: Q | None = None) -> Iterator[tuple[InputRow, bool]]:
     """The files as the query orders them, streamed; JSON is read here, as of places there are few different lists."""
-    texts = [Cast(name, TextField()) for name in ("lumis", "parents", "rses", "parent_rses")]
+    texts = [Cast(name, TextField()) for name in ("lumis", "odd_lumis", "parents", "rses", "parent_rses")]
     fields = ("pk", "lfn", "size_bytes", "events", "restored_at")
     found = files.values_list(*fields, *texts, ExpressionWrapper(partly or Q(pk__isnull=True), BooleanField()))
     known: dict[str, tuple[Any, ...]] = {"[]": ()}
     rows = found.iterator(chunk_size=_CHUNK)
-    for pk, lfn, size_bytes, events, restored_at, held, parents, rses, parent_rses, cut in rows:
+    for pk, lfn, size_bytes, events, restored_at, held, odd, parents, rses, parent_rses, cut in rows:
         for text in (rses, parent_rses):
             if text not in known:
                 known[text] = tuple(tuple(each) if isinstance(each, list) else each for each in json.loads(text))
         read = () if parents == "[]" else tuple(json.loads(parents))
+        odd_lumis = () if odd == "[]" else tuple(tuple(each) for each in json.loads(odd))
         places = known[rses], known[parent_rses]
-        yield InputRow(pk, lfn, size_bytes, events, json.loads(held), restored_at, read, *places), cut
+        yield InputRow(pk, lfn, size_bytes, events, json.loads(held), restored_at, read, *places, odd_lumis), cut
 
 
 def _spec(
@@ -178,6 +179,7 @@ def _spec(
         parents=row.parents,
         left=left,
         left_lumis=left_lumis,
+        odd_lumis=row.odd_lumis,
     )
 
 

@@ -87,10 +87,17 @@ def _chained_tweak(sources: Sequence[GatheredFile]) -> dict[str, Any]:
     if any(part.first_event is not None for part in parts):
         first = next(source for source in sources if source.events)  # those without events come before
         events = sum(source.events if source.part is None else source.part.events or 0 for source in sources)
+        if _is_to_its_end(sources[-1]):
+            events = -1  # else lumis behind the last event would be lost
         return tweak_with(files=files, skip_events=first.part.first_event or 0 if first.part else 0, max_events=events)
     wanted = {lumi for each in sources for lumi in (lumis.lumi_set(each.lumis) if each.part is None else each.part.lumis or ())}
     ranges = lumis.compact(wanted)
     return tweak_with(files=files, lumis=[f"{run}:{a}-{run}:{b}" for run, many in ranges.items() for a, b in many])
+
+
+def _is_to_its_end(source: GatheredFile) -> bool:
+    part = source.part
+    return part is None or (part.first_event or 0) + (part.events or 0) >= source.events
 
 
 def _input_tweak(job: UnitJob) -> dict[str, Any]:
@@ -111,7 +118,8 @@ def _input_tweak(job: UnitJob) -> dict[str, Any]:
         files=[file.lfn for file in job.files],
         secondary_files=sorted({parent for file in job.files for parent in file.parents}),
         skip_events=first,
-        max_events=-1 if last is None else last - first + 1,
+        # cmsRun stops at its last event: lumis behind that of the file are kept only where no limit is set
+        max_events=-1 if last is None or last == job.files[0].events - 1 else last - first + 1,
         lumis=[f"{run}:{a}-{run}:{b}" for run, a, b in job.mask or ()],
     )
 

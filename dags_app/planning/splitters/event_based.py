@@ -1,6 +1,7 @@
 """EventBased with input: ranges of events inside each file; a job never holds two files (docs/splitting.md).
 
-Ranges count from 0 and include both ends. A file without events still gets one job, so that its lumis are kept. An event
+Ranges count from 0 and include both ends. A file without events still gets one job, so that its lumis are kept; so does one
+that is known to have lumis without events: they lie in no range. An event
 range cannot be combined with a lumi selection (cmsRun counts skipped events after selecting lumis), so a ``LumiList`` is
 refused by name, and run lists only choose among whole files.
 """
@@ -15,6 +16,9 @@ from dags_app.planning.selection import NO_WANTED_LUMI, SiteChoice, WantedLumis
 from dags_app.planning.specs import ExcludedFile, ExclusionKind, InputFileSpec, InputSpec, JobSpec, PlanItem, WorkflowSpec
 from dags_app.planning.splitters.rounding import round_to_lumis
 from wms2.errors import PlanningRefused
+
+#: run, first, last, events of each; see ``lumis.odd``
+Odd = tuple[int, int, int, int]
 
 
 def split_by_events(workflow: WorkflowSpec, asked: InputSpec, files: Iterable[InputFileSpec]) -> Iterator[PlanItem]:
@@ -46,8 +50,29 @@ def split_by_events(workflow: WorkflowSpec, asked: InputSpec, files: Iterable[In
         if file.events < 1:
             yield JobSpec(0, sites, None, (InputFile(file.lfn, file.size_bytes, 0, 0, None, parents),))
             continue
+        empty = [each for each in file.odd_lumis if not each[3]]
+        if empty and file.is_whole and file.events > events_per_job:
+            yield _whole(workflow, file, sites, parents, empty)
+            continue
         for first, last in file.left if file.left is not None else ((0, file.events - 1),):
             yield from _cut(file, first, last, events_per_job, sites, parents)
+
+
+def _whole(
+    workflow: WorkflowSpec, file: InputFileSpec, sites: frozenset[str], parents: tuple[str, ...], empty: list[Odd]
+) -> PlanItem:
+    """A file with lumis that have no event: no range holds these, so one job reads all of it, if that does not take too long."""
+    seconds = file.events * workflow.resources.time_per_event_seconds
+    limit = workflow.splitting.job_time_limit_seconds
+    if seconds <= limit:
+        part = InputFile(file.lfn, file.size_bytes, file.events, None, None, parents)
+        return JobSpec(file.events, sites, None, (part,), file_lumis=lumis.count(file.lumis))
+    named = ", ".join(f"{run}:{first}" + (f"-{last}" if last > first else "") for run, first, last, _ in empty[:5])
+    return ExcludedFile(
+        file.lfn,
+        f"its lumis {named}{' …' if empty[5:] else ''} have no events, so that ranges of events lose them, and whole it would "
+        f"run {seconds / 3600:.1f} h, longer than the job time limit of {limit / 3600:g} h; use LumiBased or EventAwareLumiBased",
+    )
 
 
 def _cut(

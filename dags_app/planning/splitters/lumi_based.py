@@ -10,7 +10,7 @@ lumi is read by exactly one job, and a lumi is one claim.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -26,11 +26,12 @@ Cost = int | Fraction
 
 class _Filling(NamedTuple):
     """How jobs are filled: what the lumis of one may cost together (a job of one lumi may cost more), what one lumi costs that
-    exactly these files hold, and why no job may take a lumi of such a cost."""
+    exactly these files hold, and why no job may take a lumi of such a cost; ``too_long``: lumis known to be so, and why."""
 
     limit: int
     cost_of: Callable[[tuple[HeldFile, ...]], Cost]
     too_large: Callable[[Cost], str | None] = lambda cost: None
+    too_long: Mapping[tuple[int, int], str] = {}
 
 
 def split_by_lumis(workflow: WorkflowSpec, asked: InputSpec, files: Iterable[InputFileSpec]) -> Iterator[PlanItem]:
@@ -43,21 +44,29 @@ def split_by_events_of_lumis(workflow: WorkflowSpec, asked: InputSpec, files: It
 
     The average is rounded to a whole number, half to even; where that gives 0 for a file that has events, the exact average
     counts, so that thin files keep the limit. Lumis of files without events cost nothing. A lumi in several files costs the
-    sum. One that would run longer than the job time limit is refused, alone.
+    sum. One that would run longer than the job time limit is refused, alone: by its own count where the catalogue has it and that
+    is far from the average, which then is that of the others.
     """
     splitting, seconds_per_event = workflow.splitting, workflow.resources.time_per_event_seconds
+    files = list(files)
+    known: dict[tuple[int, int], int] = {}
+    for file in files:
+        for run, first, last, events in file.odd_lumis:
+            for lumi in range(first, last + 1) if events else ():
+                known[run, lumi] = known.get((run, lumi), 0) + events
 
-    def too_large(cost: Cost) -> str | None:
+    def too_large(cost: Cost, about: str = "about ") -> str | None:
         seconds = float(cost) * seconds_per_event
         if seconds <= splitting.job_time_limit_seconds:
             return None
         return (
-            f"a lumi of about {round(cost)} events would run {seconds / 3600:.1f} h, longer than the job time limit of "
+            f"a lumi of {about}{round(cost)} events would run {seconds / 3600:.1f} h, longer than the job time limit of "
             f"{splitting.job_time_limit_seconds / 3600:g} h"
         )
 
     limit = round_to_lumis(splitting.events_per_job, splitting.events_per_lumi)
-    return _split(workflow, asked, files, _Filling(limit, _events_of, too_large))
+    too_long = {lumi: told for lumi, events in known.items() if (told := too_large(events, ""))}
+    return _split(workflow, asked, files, _Filling(limit, _events_of, too_large, too_long))
 
 
 def _events_of(holders: tuple[HeldFile, ...]) -> Cost:
@@ -74,8 +83,10 @@ def _split(workflow: WorkflowSpec, asked: InputSpec, files: Iterable[InputFileSp
         PlanningRefused: a file is left in part by events, which a lumi splitting cannot take.
     """
     choice, halt = SiteChoice(workflow), workflow.splitting.halt_job_on_file_boundaries
-    held, excluded = collect(asked, choice, files)
+    held, excluded, refused = collect(asked, choice, files, filling.too_long)
     yield from excluded
+    for (run, lumi), lfns in refused.items():
+        yield RefusedLumi(run, lumi, filling.too_long[run, lumi], tuple(lfns))
     for group, stops in tours(held):
         if choice.problem(group) is None:
             yield from _deal(stops, choice.sites(group), filling, halt)
@@ -85,7 +96,7 @@ def _split(workflow: WorkflowSpec, asked: InputSpec, files: Iterable[InputFileSp
 
 def _deal(stops: Iterator[list[Piece]], sites: Group, filling: _Filling, halt: bool) -> Iterator[PlanItem]:
     job = _OpenJob(sites)
-    limit, cost_of, too_large = filling
+    limit, cost_of, too_large, _ = filling
     for stop in stops:
         if halt and job.intervals:
             yield job.close()

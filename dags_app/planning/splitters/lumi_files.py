@@ -6,7 +6,7 @@ the number of intervals in the input, never with the number of lumis. How lumis 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
@@ -34,7 +34,8 @@ class HeldFile:
         job_file: as jobs name it: whole, since the mask says what of it they read.
         group: files with the same answer may share a job (``SiteChoice.group``).
         todo: wanted lumis that are left, shared ones included.
-        lumis: number of all its lumis, unwanted ones included; its events are taken to be spread evenly over them.
+        lumis: number of all its lumis, unwanted ones included, but not those that no job may take; ``events`` are theirs, and are
+            taken to be spread evenly over them.
         place: in the order of all files.
     """
 
@@ -43,30 +44,31 @@ class HeldFile:
     todo: LumiRanges
     lumis: int
     place: int = 0
+    events: int = -1
     _dealt: int = 0
+
+    def __post_init__(self) -> None:
+        if self.events < 0:
+            self.events = self.job_file.events
 
     @property
     def lfn(self) -> str:
         """Its name."""
         return self.job_file.lfn
 
-    @property
-    def events(self) -> int:
-        """Its events, of all lumis."""
-        return self.job_file.events
-
     def deal(self, lumis: int) -> int:
         """Take the next lumis; their estimated events. Over all lumis of the file these add up to its events."""
         before = self._dealt
         self._dealt = before + lumis
-        events = self.job_file.events
+        events = self.events
         return events * self._dealt // self.lumis - events * before // self.lumis
 
 
 def collect(
-    spec: InputSpec, choice: SiteChoice, files: Iterable[InputFileSpec]
-) -> tuple[tuple[HeldFile, ...], tuple[ExcludedFile, ...]]:
-    """The files in the order in which they are dealt (lowest run, then its lumis, then name), and those left out, by name.
+    spec: InputSpec, choice: SiteChoice, files: Iterable[InputFileSpec], too_long: Collection[tuple[int, int]] = ()
+) -> tuple[tuple[HeldFile, ...], tuple[ExcludedFile, ...], dict[tuple[int, int], list[str]]]:
+    """The files in the order in which they are dealt (lowest run, then its lumis, then name), those left out, by name, and of the
+    lumis that are ``too_long`` for any job those that would be dealt, with the files that hold them.
 
     All at once, since any two may share a lumi; the answer does not depend on the order given.
 
@@ -79,6 +81,8 @@ def collect(
     held: list[tuple[tuple[int, tuple[lumis.Interval, ...], str], HeldFile]] = []
     excluded: list[ExcludedFile] = []
     seen: set[str] = set()
+    refused: dict[tuple[int, int], list[str]] = {}
+    never = lumis.from_pairs(too_long)
     for file in files:
         if file.lfn in seen:
             raise ValueError(f"{file.lfn} is given twice")
@@ -98,16 +102,25 @@ def collect(
             )
         if file.left_lumis is not None:
             todo = lumis.intersect(todo, file.left_lumis)
+        out = lumis.intersect(file.lumis, never) if never else {}
+        for run, lumi, _ in lumis.iterate(lumis.intersect(todo, out)) if out else ():
+            refused.setdefault((run, lumi), []).append(file.lfn)
+        todo = lumis.subtract(todo, out) if out else todo
         if todo:
             run = next(iter(file.lumis))
             job_file = InputFile(file.lfn, file.size_bytes, file.events, None, None, file.parents if with_parents else ())
-            mine = HeldFile(job_file, choice.group(file.locations), todo, lumis.count(file.lumis))
+            mine = HeldFile(job_file, choice.group(file.locations), todo, lumis.count(file.lumis) - lumis.count(out))
+            mine.events = max(0, file.events - sum(_known(file, *lumi) for lumi in (each[:2] for each in lumis.iterate(out))))
             held.append(((run, file.lumis[run], file.lfn), mine))
     held.sort(key=lambda each: each[0])
     excluded.sort(key=lambda each: each.lfn)
     for place, (_, mine) in enumerate(held):
         mine.place = place
-    return tuple(mine for _, mine in held), tuple(excluded)
+    return tuple(mine for _, mine in held), tuple(excluded), refused
+
+
+def _known(file: InputFileSpec, run: int, lumi: int) -> int:
+    return sum(events for at, first, last, events in file.odd_lumis if at == run and first <= lumi <= last)
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,12 +98,21 @@ def _read_files(plan: Plan) -> Given:
         before, to_skip = min(to_skip, len(events)), max(0, to_skip - len(events))
         part = events.take(slice(before, None if left < 0 else before + left))
         left = left if left < 0 else left - len(part)
-        if len(part) < len(events):  # cut by skipEvents or maxEvents: only the lumis of what is left were read
-            lumis = sorted(part.lumi_counts())
+        lumis = _read_lumis(lumis, part, skipped=before > 0, stopped=left == 0)
         inputs.append(InputRead(name, pfn, path, len(part), tuple(lumis)))
         tables.append(part)
         seen.update(dict.fromkeys(lumis))
     return Given(concatenate(tables), tuple(sorted(seen)), tuple(inputs), tuple(skipped))
+
+
+def _read_lumis(lumis: list[tuple[int, int]], part: EventTable, *, skipped: bool, stopped: bool) -> list[tuple[int, int]]:
+    """Of a file's lumis, in its order, those that cmsRun comes by: from the first event after ``skipEvents`` on, and no further
+    than the event at which ``maxEvents`` is reached, so that lumis without events behind it are not read.
+    """
+    held = sorted(part.lumi_counts())
+    if not held:
+        return [] if skipped or stopped else lumis
+    return [each for each in lumis if (not skipped or each >= held[0]) and (not stopped or each <= held[-1])]
 
 
 def _wanted(source: Source, events: EventTable) -> npt.NDArray[np.bool_]:

@@ -130,3 +130,20 @@ def test_the_tweak_names_masks_and_parents_as_cmsrun_takes_them(site: Site) -> N
     assert done.report["exit_code"] == 8001
     assert tweak["lumis"] == ["1:1-1:2", "1:8-1:8"]
     assert (tweak["files"], tweak["secondary_files"]) == ([A], [PARENT])
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "lumis"),
+    [(0, 39, [1, 2, 3, 4, 5, 6]), (20, 39, [4, 5, 6])],
+    ids=["all", "last range"],
+)
+def test_lumis_behind_the_last_event_of_a_file_are_kept(site: Site, first: int, last: int, lumis: list[int]) -> None:
+    """cmsRun stops at the event that reaches maxEvents: the last range of a file has none."""
+    path: Path = site.bench.stored(A)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    held = np.repeat(np.array([1, 2, 4, 5], "u4"), 10)
+    events = EventTable(np.ones(40, "u4"), held, np.arange(1, 41, dtype="u8"))
+    write_events(path, events, [(1, lumi) for lumi in range(1, 7)], 100, seed=1)
+    report = site.run([input_file(A, 40, first, last)], None)
+    assert (report["exit_code"], report["processed"]["events"]) == (0, last - first + 1)
+    assert sorted(map(int, report["outputs"][0]["lumis"]["1"])) == lumis

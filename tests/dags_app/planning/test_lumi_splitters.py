@@ -269,6 +269,22 @@ def test_a_lumi_in_two_files_costs_the_events_of_both() -> None:
     assert plan(by_events(49), files) == [([0], [(1, 2)]), ([0, 1], [(3, 3)]), ([1], [(4, 5)])]
 
 
+def test_a_lumi_that_is_known_to_run_too_long_is_refused_by_its_own_count_and_the_others_go_by_theirs() -> None:
+    """One giant lumi among small ones: the average would hide it."""
+    counts = [*((1, lumi, 10) for lumi in range(1, 10)), (1, 10, 29910)]
+    giant = input_file(1, events=30_000, ranges={1: ((1, 10),)}, odd_lumis=lumis.odd(counts, 30_000))
+    workflow = by_events(1000, resources=ResourceSpec(1, 2000, 10.0, 1.0))
+    job, refused = sorted(split(workflow, [giant]), key=lambda each: isinstance(each, RefusedLumi))
+    assert isinstance(job, JobSpec) and (job.events, job.mask) == (90, {1: ((1, 9),)})
+    assert isinstance(refused, RefusedLumi) and (refused.run, refused.lumi, refused.lfns) == (1, 10, (giant.lfn,))
+    assert refused.reason == "a lumi of 29910 events would run 83.1 h, longer than the job time limit of 48 h"
+    twin = giant._replace(lfn="/store/data/0002.root", odd_lumis=())
+    found = list(split(workflow, [giant, twin]))
+    assert [each.lfns for each in found if isinstance(each, RefusedLumi)] == [(giant.lfn, twin.lfn)], "whichever file holds it"
+    done = giant._replace(left_lumis={1: ((1, 3),)})
+    assert not [each for each in split(workflow, [done]) if isinstance(each, RefusedLumi)], "it is not to be dealt"
+
+
 def test_an_oversized_lumi_is_refused_wherever_it_lies_and_nothing_else_with_it() -> None:
     """WMCore refuses it only as the one lumi of its file, and loses the files that join the failed job."""
     files = [file(0, 1, 2, events=20), file(1, 3, 4, events=2002), file(2, 5, 5, events=1001), file(3, 6, 7, events=20)]

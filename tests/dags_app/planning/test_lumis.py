@@ -81,3 +81,12 @@ def test_run_lists_keep_whole_runs(given_pairs: Pairs, white: set[int], black: s
 
 def test_ranges_as_json_have_cms_form() -> None:
     assert lumis.to_json(lumis.from_pairs([(2, 1), (1, 3), (1, 4), (1, 9)])) == {"1": [[3, 4], [9, 9]], "2": [[1, 1]]}
+
+
+def test_lumis_that_an_average_tells_nothing_of_are_those_without_events_and_with_many_more() -> None:
+    counts = [(1, 1, 10), (1, 2, None), (1, 3, 0), (1, 5, 0), (2, 1, 12), (2, 2, 90), (2, 3, 90)]
+    assert lumis.odd(counts, 202) == ((1, 2, 3, 0), (1, 5, 5, 0), (2, 2, 3, 90))
+
+
+def test_where_no_lumi_of_a_file_was_counted_none_is_odd() -> None:
+    assert lumis.odd([(1, 1, None), (1, 2, None)], 100) == () == lumis.odd([(1, 1, 0), (1, 2, None)], 0)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dags_app.planning import lumis
-from dags_app.planning.specs import ExcludedFile, InputFileSpec, JobSpec, SplittingAlgo, WorkflowSpec
+from dags_app.planning.specs import ExcludedFile, ExclusionKind, InputFileSpec, JobSpec, ResourceSpec, SplittingAlgo, WorkflowSpec
 from dags_app.planning.splitters import split
 from tests.support.lumi_reference import contains
 from tests.support.planning import ALL_SITES, CERN, FNAL, PURDUE, input_file, input_workflow
@@ -133,6 +133,27 @@ def test_ranges_count_from_zero_and_never_cross_a_file() -> None:
 def test_a_file_without_events_gets_one_job_so_that_its_lumis_are_kept() -> None:
     jobs, _ = plan(input_workflow(EVENT, events_per_job=40), [input_file(0, events=0)])
     assert cuts(jobs) == [(0, 0, None)]
+
+
+def test_a_file_with_lumis_without_events_is_read_whole_because_no_range_holds_them() -> None:
+    counts = [(1, 1, 25), (1, 2, 25), (1, 3, 0), (1, 4, 25), (1, 5, 25), (1, 6, 0)]
+    file = input_file(1, ranges={1: ((1, 6),)}, odd_lumis=lumis.odd(counts, 100))
+    (job,) = plan(input_workflow(EVENT, events_per_job=50), [file])[0]
+    assert (job.events, job.files[0].first_event, job.files[0].last_event, job.file_lumis) == (100, None, None, 6)
+    plain = input_file(1, ranges={1: ((1, 6),)}, odd_lumis=lumis.odd([(run, lumi, None) for run, lumi, _ in counts], 100))
+    assert len(plan(input_workflow(EVENT, events_per_job=50), [plain])[0]) == 2, "where nobody counted nothing is known"
+    partly = file._replace(left=((0, 39),))
+    left, _ = plan(input_workflow(EVENT, events_per_job=50), [partly])
+    assert [job.events for job in left] == [40], "what a former round has left"
+
+
+def test_such_a_file_that_would_run_too_long_as_a_whole_is_named_with_its_lumis() -> None:
+    file = input_file(1, odd_lumis=((1, 13, 14, 0),))
+    resources = ResourceSpec(1, 2000, 1.0, 1.0)
+    workflow = input_workflow(EVENT, events_per_job=50, job_time_limit_seconds=99, resources=resources)
+    jobs, (excluded,) = plan(workflow, [file])
+    assert (jobs, excluded.kind) == ([], ExclusionKind.UNUSABLE)
+    assert excluded.reason.startswith("its lumis 1:13-14 have no events, so that ranges of events lose them, and whole it would")
 
 
 def test_only_the_ranges_that_are_left_are_planned() -> None:

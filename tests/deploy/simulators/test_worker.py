@@ -9,11 +9,13 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 import uproot
 
 from dags_app.payload.run.fjr import FrameworkReport, read_framework_report
 from deploy.simulators.worker.install import install
+from deploy.simulators.worker.rootfiles import EventTable, write_events
 
 CONFIGURATION = """
 import FWCore.ParameterSet.Config as cms
@@ -113,6 +115,27 @@ def made(programs: Programs) -> Programs:
     """A directory with ``out.root``: events 1-25, lumis 7-9."""
     assert programs.cmsrun(configuration())[0] == 0
     return programs
+
+
+@pytest.mark.parametrize(
+    ("skip", "limit", "lumis"),
+    [
+        (0, 40, [1, 2, 3, 4, 5]),
+        (0, 21, [1, 2, 3, 4]),
+        (20, -1, [4, 5, 6]),
+    ],
+)
+def test_lumis_without_events_are_read_on_the_way_and_not_behind_the_last_event(
+    programs: Programs, skip: int, limit: int, lumis: list[int]
+) -> None:
+    """CMSSW stops at the event that reaches maxEvents, and begins with the lumi of the first that it does not skip."""
+    held = np.repeat(np.array([1, 2, 4, 5], "u4"), 10)
+    table = EventTable(np.ones(40, "u4"), held, np.arange(1, 41, dtype="u8"))
+    write_events(programs.here / "in.root", table, [(1, lumi) for lumi in range(1, 7)], 100, seed=1)
+    parameters = f"skipEvents = cms.untracked.uint32({skip})" if skip else ""
+    more = READ.format(files='"file:in.root"', parameters=parameters, events=limit)
+    status, report = programs.cmsrun(configuration(more=more))
+    assert (status, sorted(report.inputs[0].lumis[1])) == (0, lumis)
 
 
 @pytest.mark.parametrize(
