@@ -211,6 +211,9 @@ class Schedd(models.Model):
     )
     onboarded_at = models.DateTimeField(null=True, blank=True, help_text="its checks passed; without, it cannot be enabled")
     onboarding = models.TextField(blank=True, db_default="", help_text="why its checks have not passed")
+    owner = models.CharField(
+        max_length=255, blank=True, default="", db_default="", help_text="whose our jobs are there; others' are never ours"
+    )
     dagmans_running = models.PositiveIntegerField(default=0)
     dagmans_others = models.PositiveIntegerField(default=0, db_default=0, help_text="DAGMans that run and are not ours")
     owner_dagmans = models.PositiveIntegerField(

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 
 from sites_app.health import Rules, Signals, Standing, judge
 from sites_app.models import BAD_HEALTH, Health, HealthChange, QueueChange, Schedd, ScheddState
+from sites_app.submit_roots import root_refused
 from wms2.adapters import factory
 from wms2.adapters.htcondor import HtcondorAdapter
 from wms2.adapters.types import ScheddAd
@@ -24,8 +25,8 @@ _STANDING = TypeAdapter(Standing)
 
 
 def adapter(schedd: Schedd) -> HtcondorAdapter:
-    """How the schedd is asked: by its pool's collector, with its pool's credentials. Reads no row."""
-    return factory.htcondor(schedd.name, schedd.pool.collector, schedd.pool.token_dir)
+    """How the schedd is asked: by its pool's collector, with its pool's credentials, about its owner's jobs. Reads no row."""
+    return factory.htcondor(schedd.name, schedd.pool.collector, schedd.pool.token_dir, schedd.owner)
 
 
 def as_configured() -> dict[str, Any]:
@@ -34,8 +35,9 @@ def as_configured() -> dict[str, Any]:
 
 
 def submit_roots() -> set[Path]:
-    """Where DAG directories lie, or may have lain."""
-    return {conf().submit_root, *map(Path, Schedd.objects.order_by().values_list("submit_root", flat=True))}
+    """Where DAG directories lie, or may have lain: those that are WMS2's own."""
+    roots = {conf().submit_root, *map(Path, Schedd.objects.order_by().values_list("submit_root", flat=True))}
+    return {root for root in roots if not root_refused(root)}
 
 
 def state_refused(schedd: Schedd, state: ScheddState) -> str:
@@ -94,6 +96,7 @@ def schedd_answered(*, schedd: Schedd, ad: ScheddAd, ours: Ours, now: datetime) 
             dagmans_running=ours.dagmans,
             dagmans_others=everybodys - ours.dagmans,
             owner_dagmans=ad.owner_dagmans,
+            owner=row.owner or ad.owner,
             duty_cycle=ad.duty_cycle,
             **_judged(row, signals, now),
         )

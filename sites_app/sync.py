@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import structlog
 from django.db import transaction
 from django.utils import timezone
 
 from sites_app.models import Pool, Schedd, ScheddState, Site, SiteRse
 from sites_app.schedds import as_configured
+from sites_app.submit_roots import root_mark
 from wms2.adapters import factory
 from wms2.conf import conf
 from wms2.errors import ServiceRejected
@@ -45,7 +48,11 @@ def _refuse_shrunk(what: str, number: int, known: int) -> None:
 
 
 def schedd_ensure_configured() -> Schedd:
-    """The schedd that the configuration names, and its pool; enabled when first seen, what operators changed is kept."""
+    """The schedd that the configuration names, and its pool; enabled when first seen, what operators changed is kept.
+
+    Raises:
+        RootRefused: its submit root is another installation's.
+    """
     settings = conf()
     at = settings.collector
     known = Pool.objects.filter(collector=at, schedds__name=settings.schedd_name).first()
@@ -59,4 +66,17 @@ def schedd_ensure_configured() -> Schedd:
             **as_configured(),
         },
     )
+    _mark_configured(schedd, settings.submit_root)
     return schedd
+
+
+def _mark_configured(schedd: Schedd, root: Path) -> None:
+    """Who installs WMS2 vouches for this root too. A file system that is away must not look as if it were there."""
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        if not any(root.iterdir()) and schedd.dags.exists():
+            log.error("submit root not marked as WMS2's own: it is empty, is its file system mounted?", path=str(root))
+            return
+        root_mark(root)
+    except OSError as error:
+        log.error("submit root not marked as WMS2's own; have the schedd checked", path=str(root), error=str(error))

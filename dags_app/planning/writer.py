@@ -189,6 +189,21 @@ def write_fence(directory: Path, fence: int, sizes: Sizes | None = None) -> None
             _replace(directory / name, text)
 
 
+@contextmanager
+def held_by(directory: Path, fence: int) -> Iterator[None]:
+    """While this is open no later submission takes the directory: what is written there is of the one with ``fence``.
+
+    Raises:
+        StaleState: the directory is another submission's; nothing may be written for this one.
+        ServiceUnavailable: as ``write_fence``.
+    """
+    with _locked(directory / f".{layout.FENCE_INCLUDE}.lock"):
+        written = written_fence(directory)
+        if written != fence:
+            raise StaleState(f"{directory} is of the submission with fence {written}; fence {fence} is of the past")
+        yield
+
+
 def written_fence(directory: Path) -> int:
     """What ``write_fence`` has written last; 0 before the first submission, and where there is no such directory."""
     found = re.search(r"\d+", read_text(directory / layout.FENCE_INCLUDE).partition("=")[2])
@@ -210,18 +225,18 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def write_limits(directory: Path, units: int, jobs_in_unit: int) -> None:
-    """How many units, and processing jobs in each, run at once from the next submission on; after ``write_fence``."""
+    """How many units, and processing jobs in each, run at once from the next submission on; inside ``held_by``."""
     _replace(directory / layout.LIMITS_INCLUDE, limits_inc(units))
     _replace(directory / layout.UNITS_LIMITS_INCLUDE, units_limits_inc(jobs_in_unit))
 
 
 def write_avoid(directory: Path, sites: Iterable[str]) -> None:
-    """Replace the DAG's banned sites; at any time."""
+    """Replace the DAG's banned sites; DAGMan may be running. Inside ``held_by``."""
     _replace(directory / layout.AVOID_INCLUDE, avoid_inc(frozenset(sites)))
 
 
 def write_credential(directory: Path, carried: Credential | None) -> None:
-    """What jobs carry from the next submission on; after ``write_fence``."""
+    """What jobs carry from the next submission on; inside ``held_by``."""
     _replace(directory / layout.CREDENTIAL_INCLUDE, credential_inc(carried))
 
 

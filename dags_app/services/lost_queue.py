@@ -143,7 +143,8 @@ def dag_fence_off(dag: DAG, fenced: Fenced) -> str:
         fence = rows.values_list("fence_counter", flat=True).get()
     try:
         writer.write_fence(Path(dag.submit_dir), fence)
-        halt_file(dag).touch()
+        with writer.held_by(Path(dag.submit_dir), fence):
+            halt_file(dag).touch()
     except (OSError, ServiceUnavailable) as error:
         log.warning("directory of a lost DAG not fenced off", dag_id=str(dag.pk), error=str(error))
         return f"its directory could not be fenced off: {error}"

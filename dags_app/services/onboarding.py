@@ -16,7 +16,9 @@ from typing import Any
 
 import structlog
 from django.db import IntegrityError, transaction
+from django.db.models import Q
 
+from dags_app.models import DAG, LIVE_DAG, LIVE_SITE_JOB, SiteJob
 from dags_app.payload.contract.files import tail_text
 from dags_app.planning.canary import ANSWER, OUTER, canary_files
 from dags_app.services.site_jobs import proved_absent
@@ -24,6 +26,7 @@ from dags_app.services.submit import accounting, credential_obstacle
 from sites_app.bans import AUTOMATIC
 from sites_app.models import Onboarding, OnboardingState, PoolSite, Schedd, SiteStatus
 from sites_app.schedds import adapter, schedd_broke
+from sites_app.submit_roots import CANARIES, MARKER, RESERVED, root_instance, root_mark, root_refused
 from wms2 import clock
 from wms2.adapters import caller, factory
 from wms2.adapters.caller import HeldLease, working_under
@@ -33,7 +36,7 @@ from wms2.adapters.types import FoundDag, ScheddFacts
 from wms2.audit import audit, audited
 from wms2.conf import conf
 from wms2.crash import crash_point
-from wms2.errors import InvalidTransition, LeaseLost, ServiceError, ServiceRejected, Wms2Error
+from wms2.errors import InvalidTransition, LeaseLost, ServiceRejected, Wms2Error
 from wms2.nudge import TEND_ONBOARDINGS, nudge
 from wms2.passes import row_by_itself
 
@@ -73,7 +76,7 @@ def onboardings_tend() -> None:
                     _check(row)
                 if row.state == S.CANARY:
                     _follow(row)
-            except (ServiceError, LeaseLost, OSError) as error:
+            except (Wms2Error, LeaseLost, OSError) as error:
                 log.warning("schedd not checked, next time again", schedd=row.schedd.name, error=str(error))
                 if _over(row):
                     _end(row, f"its schedd was silent at the end ({error}); look there for DAG {row.pk}")
@@ -85,7 +88,7 @@ def _check(row: Onboarding) -> None:
     checks: dict[str, Callable[[], str]] = {
         "reachable": lambda: _reachable(schedd, facts),
         "version": lambda: _version(facts()),
-        "credential": lambda: _credential(schedd),
+        "credential": lambda: _credential(schedd, facts),
         "submit directory": lambda: _directory(schedd),
         "limits": lambda: _limits(schedd, facts()),
         "sites": lambda: _sites(schedd),
@@ -125,8 +128,8 @@ def _version(facts: ScheddFacts) -> str:
     return f"HTCondor {version}"
 
 
-def _credential(schedd: Schedd) -> str:
-    """Of the pool's tokens one must last; which of them the schedd takes, the other checks show."""
+def _credential(schedd: Schedd, facts: Callable[[], ScheddFacts]) -> str:
+    """Of the pool's tokens one must last; whose jobs are with the one that the schedd takes."""
     found = factory.pool_credentials(schedd.pool.token_dir)
     wrong = []
     for each in found:
@@ -140,12 +143,33 @@ def _credential(schedd: Schedd) -> str:
         raise CheckFailed(f"there is no token in {schedd.pool.token_dir}")
     if why := credential_obstacle():
         raise CheckFailed(why)
-    return f"{len(found) - len(wrong)} of {len(found)} tokens are good for long" if found else "by HTCondor's own configuration"
+    told = f"{len(found) - len(wrong)} of {len(found)} tokens are good for long" if found else "by HTCondor's own configuration"
+    return f"{told}; jobs are {_owner(schedd, facts())}'s"
+
+
+def _owner(schedd: Schedd, facts: ScheddFacts) -> str:
+    """As whom it takes our submissions. Jobs of a former owner would be known no more, and submitted again."""
+    owner, former = facts.about.owner, schedd.owner
+    if former and owner != former:
+        dags = DAG.objects.filter(
+            Q(status__in=LIVE_DAG) | Q(lost_confirmed_at__isnull=False, lost_settled_at=None), schedd=schedd
+        )
+        if left := dags.count() + SiteJob.objects.filter(schedd=schedd, state__in=LIVE_SITE_JOB).count():
+            raise CheckFailed(
+                f"jobs would be {owner}'s by now, and {left} DAGs and site jobs there are {former}'s: bring back the former"
+                " credential until they have ended"
+            )
+    if owner != former:
+        Schedd.objects.filter(pk=schedd.pk).update(owner=owner)
+        schedd.owner = owner
+    return owner
 
 
 def _directory(schedd: Schedd) -> str:
-    """That the schedd sees it too, the canary shows."""
+    """That it is for WMS2 alone; that the schedd sees it too, the canary shows, and then it is marked."""
     place = Path(schedd.submit_root)
+    if root_refused(place):
+        _refuse_others(place)
     probe = place / f".wms2-{schedd.pk}"
     probe.write_text("")
     probe.unlink()
@@ -153,6 +177,21 @@ def _directory(schedd: Schedd) -> str:
     if free_mb < conf().submit_root_free_mb:
         raise CheckFailed(f"{place} has {free_mb} MB left; {conf().submit_root_free_mb} are needed")
     return f"{place} can be written to and has {free_mb} MB left"
+
+
+def _refuse_others(place: Path) -> None:
+    """Requests are removed from it: nothing of others may lie beside them."""
+    if root_instance(place):
+        raise CheckFailed(root_refused(place))
+    names = {path.name for path in place.iterdir() if not path.name.startswith(".")} - RESERVED
+    others = names - set(
+        DAG.objects.filter(workflow__request__request_name__in=names).values_list("workflow__request__request_name", flat=True)
+    )
+    if others:
+        raise CheckFailed(
+            f"{place} holds what is not WMS2's, e.g. {min(others)}: give the schedd a directory of its own, or, if all of it is"
+            f" WMS2's, write {conf().instance} into {place / MARKER} and check again"
+        )
 
 
 def _limits(schedd: Schedd, facts: ScheddFacts) -> str:
@@ -200,7 +239,7 @@ def _over(row: Onboarding) -> bool:
 
 
 def _submit(condor: HtcondorAdapter, row: Onboarding) -> None:
-    settings, place = conf(), Path(row.schedd.submit_root) / "canaries" / str(row.pk)
+    settings, place = conf(), Path(row.schedd.submit_root) / CANARIES / str(row.pk)
     place.mkdir(parents=True, exist_ok=True)
     held_seconds, sites = settings.job_held_seconds, _sites_of(row.schedd)
     files = canary_files(str(row.pk), settings.instance, sites, held_seconds=held_seconds, accounting=accounting())
@@ -231,6 +270,7 @@ def _read(row: Onboarding, found: FoundDag) -> None:
     place, history = Path(row.directory), found.history
     seen_here = (place / f"{OUTER}.metrics").is_file()
     if history is not None and history.exit_code == 0 and seen_here and tail_text(place / ANSWER, 1).strip() == str(row.pk):
+        root_mark(Path(row.schedd.submit_root))
         _end(row, "")
         shutil.rmtree(place, ignore_errors=True)
         return

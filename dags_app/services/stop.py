@@ -15,11 +15,12 @@ from pathlib import Path
 import structlog
 
 from dags_app.models import DAG, IN_QUEUE
+from dags_app.planning import writer
 from dags_app.states import history
 from sites_app.schedds import adapter
 from wms2 import clock
 from wms2.adapters.htcondor import HtcondorAdapter
-from wms2.adapters.types import JobStatus
+from wms2.adapters.types import JobStatus, Submission
 from wms2.audit import audit
 from wms2.crash import crash_point
 from wms2.errors import InvalidTransition, ServiceError
@@ -31,7 +32,7 @@ WAKE_SECONDS = 900.0
 #: What a DAGMan that has run before needs to read its log again; removed earlier it might not know what is done.
 RECOVERY_SECONDS = 5.0
 
-_Steer = Callable[[HtcondorAdapter], Callable[[int, str, str], int]]
+_Steer = Callable[[HtcondorAdapter], Callable[[Submission, str], int]]
 
 
 class StopMode(StrEnum):
@@ -56,8 +57,13 @@ def dag_drain(*, dag: DAG) -> None:
     """Halt the outer DAGMan: no new work unit starts, those that run finish, then it writes its rescue file and ends.
 
     The inner DAGMans are not halted, so nothing that runs is lost (docs/design/htcondor.md, Removal, rescue, drain).
+
+    Raises:
+        StaleState: its directory is a later submission's, which must not be halted.
+        ServiceUnavailable: another process has been writing the directory's fence for long.
     """
-    halt_file(dag).touch()
+    with writer.held_by(Path(dag.submit_dir), dag.fence):
+        halt_file(dag).touch()
 
 
 def dag_wake(*, dag: DAG) -> bool:
@@ -75,11 +81,15 @@ def dag_wake(*, dag: DAG) -> bool:
         return False
     if status == JobStatus.HELD and dag.schedd is not None:
         condor = adapter(dag.schedd)
-        condor.release_tree(int(dag.dagman_cluster_id), str(dag.directory_id), "released to be removed with a rescue file")
+        condor.release_tree(_submission(dag), "released to be removed with a rescue file")
         log.info("released to be removed", dag_id=str(dag.pk), cluster=dag.dagman_cluster_id)
         return True
     running_seconds = clock.now().timestamp() - float(dag.observed.get("status_since_seconds") or 0)
     return status == JobStatus.IDLE or (starts > 1 and running_seconds < RECOVERY_SECONDS)
+
+
+def _submission(dag: DAG) -> Submission:
+    return Submission(int(dag.dagman_cluster_id), str(dag.pk), str(dag.directory_id), dag.fence)
 
 
 def halt_file(dag: DAG) -> Path:
@@ -134,7 +144,7 @@ def _steer(action: str, dag: DAG, actor: str, reason: str, steer: _Steer, become
     told = partial(audit, actor=actor, action=action, target=dag.pk, target_type="dag", reason=reason)
     try:
         condor = _condor(dag)
-        count = steer(condor)(int(dag.dagman_cluster_id), str(dag.directory_id), f"{actor}: {reason}")
+        count = steer(condor)(_submission(dag), f"{actor}: {reason}")
     except (InvalidTransition, ServiceError) as error:
         told(refused=True, why=str(error))
         raise

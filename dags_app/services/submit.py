@@ -104,13 +104,7 @@ def dag_submit(*, dag: DAG, request_name: str, priority: int, fenced: Fenced) ->
     avoided = _avoid(dag)
     _open_intent(dag, fenced)
     crash_point("submit.claimed")
-    halt_file(dag).unlink(missing_ok=True)  # not before: one who was replaced would end somebody's drain
-    writer.write_fence(Path(dag.submit_dir), dag.fence, sizes_from_json(dag.sizes) if dag.sizes else None)
-    writer.write_credential(Path(dag.submit_dir), factory.job_credential())
-    if dag.throttles:  # what was rendered before includes no such file
-        limits = Throttles.of(dag.throttles)  # more than it begins with: how many that are may change while it runs
-        most = max(limits.most_units(jobs_per_unit(dag)), dag.merge_groups)
-        writer.write_limits(Path(dag.submit_dir), most, limits.processing_in_unit(most))
+    _write_files(dag, avoided)
     begun = since_boot()  # before the moment that the grace counts from: who is paused in between has no time left to submit
     _still_ours(dag, fenced)
     try:
@@ -254,7 +248,6 @@ def _avoid(dag: DAG) -> Avoided:
     found = Avoided(avoided, stranded)
     if stranded and len(stranded) == len(names):
         raise NoSite(f"a site: {found}")
-    writer.write_avoid(Path(dag.submit_dir), avoided)
     if avoided:
         history(
             dag, "avoids", detail={"sites": avoided, "without_site": list(stranded[:20]), "units_without_site": len(stranded)}
@@ -276,6 +269,24 @@ def _refuse_changed_files(dag: DAG) -> None:
         raise PlanningRefused(f"the DAG directory {dag.submit_dir} is gone: {error}") from error
     if changed:
         raise PlanningRefused(f"{len(changed)} files in {dag.submit_dir} are not as they were rendered, e.g. {changed[0]}")
+
+
+def _write_files(dag: DAG, avoided: Avoided) -> None:
+    """What this submission reads, only while no later one has the directory: one who was replaced writes nothing over it.
+
+    Raises:
+        StaleState: a later submission has it.
+    """
+    directory = Path(dag.submit_dir)
+    writer.write_fence(directory, dag.fence, sizes_from_json(dag.sizes) if dag.sizes else None)
+    with writer.held_by(directory, dag.fence):
+        halt_file(dag).unlink(missing_ok=True)  # after the fence was raised: a drain of the one before cannot put it back
+        writer.write_avoid(directory, avoided.reasons)
+        writer.write_credential(directory, factory.job_credential())
+        if dag.throttles:  # what was rendered before includes no such file
+            limits = Throttles.of(dag.throttles)  # more than it begins with: how many that are may change while it runs
+            most = max(limits.most_units(jobs_per_unit(dag)), dag.merge_groups)
+            writer.write_limits(directory, most, limits.processing_in_unit(most))
 
 
 def _open_intent(dag: DAG, fenced: Fenced) -> None:

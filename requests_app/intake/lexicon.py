@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from sites_app.submit_roots import RESERVED
+
 
 @dataclass(frozen=True, slots=True)
 class NameRule:
@@ -18,14 +20,20 @@ class NameRule:
     pattern: str
     max_length: int
     says: str
+    reserved: frozenset[str] = frozenset()
 
     def allows(self, value: str) -> bool:
         """Whether ``value`` is such a name."""
-        return len(value) <= self.max_length and ".." not in value and re.fullmatch(self.pattern, value, re.ASCII) is not None
+        free = ".." not in value and value.casefold() not in self.reserved
+        return free and len(value) <= self.max_length and re.fullmatch(self.pattern, value, re.ASCII) is not None
 
 
 REQUEST_NAME = NameRule(
-    "request name", r"[A-Za-z0-9][A-Za-z0-9._-]*", 150, "letters, digits, '.', '_' and '-', at most 150, no '..'"
+    "request name",
+    r"[A-Za-z0-9][A-Za-z0-9._-]*",
+    150,
+    f"letters, digits, '.', '_' and '-', at most 150, no '..', and none of {', '.join(sorted(RESERVED))} (directories of WMS2)",
+    RESERVED,
 )
 STEP_NAME = NameRule("step name", r"[A-Za-z][A-Za-z0-9_-]*", 50, "a letter, then letters, digits, '_' and '-', at most 50")
 CAMPAIGN = NameRule("campaign", r"[A-Za-z0-9_][A-Za-z0-9_-]*", 80, "letters, digits, '_' and '-' (not first), at most 80")

@@ -90,7 +90,7 @@ def _pass_priority(evaluation: Evaluation, dag: DAG) -> None:
         return
     evaluation.again_next_cycle()
     try:
-        changed = adapter(dag.schedd).set_priority(str(dag.directory_id), wanted)
+        changed = adapter(dag.schedd).set_priority(str(dag.directory_id), dag.fence, wanted)
     except (ServiceUnavailable, ServiceRejected) as error:
         log.warning("priority not passed on", request_name=evaluation.request.request_name, dag_id=str(dag.pk), error=str(error))
         return

@@ -7,22 +7,30 @@ they tell which files there are. Any step may be repeated.
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
+import structlog
+
 from dags_app.models import DAG, Leftover
-from dags_app.packs import is_readable, pack_path
+from dags_app.packs import is_readable, is_there, pack_path
+from dags_app.planning.writer import AGAIN
 from outputs_app.invalidation import TAKING_BACK
 from outputs_app.models import SETTLED_EFFECT, Effect
 from requests_app.lease import Evaluation
-from requests_app.lifecycle.packing import LOST, seen_in_queues
-from requests_app.models import Request, RequestStatus
+from requests_app.lifecycle.packing import LOST, archive_root, seen_in_queues
+from requests_app.models import Request, RequestStatus, Workflow
 from requests_app.services.cleaning import cleaning_evidence
+from requests_app.work.planner import dag_id
 from sites_app.schedds import submit_roots
+from sites_app.submit_roots import root_refused
 from wms2 import clock
 from wms2.conf import conf
 from wms2.crash import crash_point
 from wms2.words import counted
+
+log = structlog.get_logger(__name__)
 
 
 def handle_cleaning(evaluation: Evaluation) -> None:
@@ -42,9 +50,7 @@ def handle_cleaning(evaluation: Evaluation) -> None:
         rows = Leftover.objects.filter(unit__workflow__request=request)
         rows.update(settled_at=None, job=None, next_try_at=again)
         evaluation.transition(RequestStatus.CLEANED, "nothing of it is left outside but what Rucio removes", evidence)
-    for place in {*(root / request.request_name for root in submit_roots()), *(place.parent for place in _directories(request))}:
-        if place.name == request.request_name:
-            shutil.rmtree(place, ignore_errors=True)
+    _tidy(request)
 
 
 def _effects_left(request: Request) -> str:
@@ -87,6 +93,8 @@ def _directories_remove(request: Request) -> str:
         for place in _directories(request):
             if not place.parent.is_dir() and not is_readable(place.parent.parent):
                 return f"{place.parent.parent}, which is away, for its submit directories to be removed"
+            if is_there(str(place)) and (why := _not_its_own(place, request.request_name)):
+                return f"its submit directory {place} to be removed: {why}"
             pack_path(place).unlink(missing_ok=True)
             if place.exists():
                 shutil.rmtree(place)
@@ -97,3 +105,44 @@ def _directories_remove(request: Request) -> str:
 
 def _directories(request: Request) -> set[Path]:
     return {Path(place) for place in DAG.objects.filter(workflow__request=request).values_list("submit_dir", flat=True)}
+
+
+def _not_its_own(place: Path, request_name: str) -> str:
+    """Why a directory that a row names is not removed: only ``root/request/dag`` is, with what the planner may put between, below
+    a root that is WMS2's own."""
+    why = f"it is in no directory named {request_name}: look what it is, and remove it by hand"
+    for within in (place.parent.parent, place.parent):
+        if within.name == request_name:
+            if any(path.is_symlink() for path in {place, place.parent, within}):
+                return "a part of its path is a link: look what it is, and remove it by hand"
+            why = "" if within.parent == archive_root() else root_refused(within.parent)
+            if not why:
+                break
+    return why
+
+
+def _tidy(request: Request) -> None:
+    """What attempts at planning or packing that died have left under the ids of its DAGs, or of the next; all else stays."""
+    keys = [str(pk) for pk in DAG.objects.filter(workflow__request=request).values_list("pk", flat=True)]
+    workflow = Workflow.objects.filter(request=request).first()
+    if workflow is not None:
+        keys.append(dag_id(workflow, workflow.rounds.count()))
+    for place in (root / request.request_name for root in (*submit_roots(), archive_root())):
+        if place.is_symlink() or not place.is_dir():
+            continue
+        for key in keys:
+            for path in (
+                place / key,
+                *place.glob(f".{key}.*"),
+                *place.glob(f"{AGAIN}*/{key}"),
+                *place.glob(f"{AGAIN}*/.{key}.*"),
+            ):
+                if path.is_file():
+                    path.unlink(missing_ok=True)
+                else:
+                    shutil.rmtree(path, ignore_errors=True)
+        for path in (*place.glob(f"{AGAIN}*"), place):
+            with suppress(OSError):
+                path.rmdir()
+        if place.exists():
+            log.warning("directory of a cleaned request stays, something else is in it", path=str(place))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dags_app.models import DAG, IN_QUEUE, DAGStatus
 from dags_app.selectors import dag_last, dag_live
 from dags_app.services.dag_files import rescue_left, rescue_obstacle
+from dags_app.services.lost_queue import dag_fenced_off
 from dags_app.services.outcome import dag_outcome, dispute_note
 from dags_app.services.stop import StopMode, dag_drain, dag_remove, dag_request_stop, dag_wake
 from dags_app.services.submit import dag_adopt, dag_record_submission, maybe_submitted, submission_unknown_seconds
@@ -28,7 +29,7 @@ from requests_app.work.ledger import ledger_of
 from requests_app.work.rounds import dag_discard, round_close, round_open, units_abandoned
 from wms2 import clock
 from wms2.conf import conf
-from wms2.errors import LedgerViolation, ServiceRejected, ServiceUnavailable
+from wms2.errors import LedgerViolation, ServiceRejected, ServiceUnavailable, StaleState
 from wms2.words import counted
 
 S = RequestStatus
@@ -96,7 +97,12 @@ def _stop_gone(evaluation: Evaluation, dag: DAG) -> None:
 
 def _drain(evaluation: Evaluation, dag: DAG) -> None:
     """Work units that run finish and count; a violation among them is told, and found again when the DAG is gone."""
-    dag_drain(dag=dag)
+    try:
+        if not dag_fenced_off(dag):  # else it is halted already
+            dag_drain(dag=dag)
+    except StaleState as error:
+        evaluation.note(waiting_for=f"DAGMan job {dag.dagman_cluster_id} to end: it cannot be drained, {error}")
+        return
     try:
         account(evaluation, dag)
     except LedgerViolation as error:

@@ -149,7 +149,7 @@ def _gathered(request: Request, refresh: Callable[..., bool], *, full_units: boo
         return None
     settings, index = conf(), workflow.rounds.count()
     dag = DagSpec(
-        dag_id=str(uuid.uuid5(workflow.pk, f"round {index}")),
+        dag_id=dag_id(workflow, index),
         workflow_id=str(workflow.pk),
         instance=settings.instance,
         round_index=index,
@@ -203,6 +203,11 @@ def _limits() -> DagLimits:
 
 
 # --- write ---------------------------------------------------------------------------------------------------------------
+
+
+def dag_id(workflow: Workflow, round_index: int) -> str:
+    """Of the DAG of a round; planned again it has the same, and the same directory."""
+    return str(uuid.uuid5(workflow.pk, f"round {round_index}"))
 
 
 def _parent(request: Request) -> Path:

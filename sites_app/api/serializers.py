@@ -115,7 +115,7 @@ class ScheddLineSerializer(serializers.ModelSerializer):
         model = Schedd
         fields: tuple[str, ...] = (
             "pool", "name", "state", "health", "health_reason", "health_since", "max_dagman_slots", "dagmans_running",
-            "dagmans_others", "owner_dagmans", "duty_cycle", "submit_root", "version", "onboarded_at", "onboarding",
+            "dagmans_others", "owner_dagmans", "duty_cycle", "submit_root", "version", "owner", "onboarded_at", "onboarding",
             "last_answer_at", "unreachable_since", "unlisted_since", "last_error",
         )  # fmt: skip
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from dags_app.planning.dagfiles import fence_inc
 from tests.support.side_by_side import PATIENCE
 from wms2.adapters.htcondor import HtcondorAdapter
 from wms2.adapters.types import DagmanAd
@@ -42,10 +43,10 @@ class Pool:
             token_dir=os.environ.get("WMS2_CONDOR_TOKEN_DIR", ""),
         )
 
-    def adapter(self, instance: str | None = None, **settings: float) -> HtcondorAdapter:
-        return HtcondorAdapter(
-            self.schedd_name, self.collector, instance=instance or self.instance, token_dir=self.token_dir, **settings
-        )
+    def adapter(self, instance: str | None = None, *, owner: str = "", token_dir: str = "", **settings: float) -> HtcondorAdapter:
+        tokens = token_dir or self.token_dir
+        whose: dict[str, str] = {"instance": instance or self.instance, "owner": owner, "token_dir": tokens}
+        return HtcondorAdapter(self.schedd_name, self.collector, **whose, **settings)
 
     def dag(self, seconds: int = 300, dag_id: str = "") -> Dag:
         """A DAG of one unit with two jobs, the second waiting for the first; written but not submitted."""
@@ -56,12 +57,13 @@ class Pool:
         stamps = " ".join(f'My.{name}="\\"{value}\\""' for name, value in dag.stamps().items() if name != "WMS2_Fence")
         (directory / "mg_000000/group.dag").write_text(
             f'JOB first job.sub\nVARS first seconds="0"\nJOB second job.sub\nVARS second seconds="{seconds}"\n'
-            f"VARS ALL_NODES {stamps}\nPARENT first CHILD second\n"
+            f"VARS ALL_NODES {stamps}\nPARENT first CHILD second\nINCLUDE ../fence.dag.inc\n"
         )
         (directory / "mg_000000/job.sub").write_text(
             "universe = vanilla\nexecutable = /bin/sleep\narguments = $(seconds)\nlog = $(JOB).log\nshould_transfer_files = NO\n"
             "request_memory = 16\nrequest_disk = 1\nqueue\n"
         )
+        (directory / "fence.dag.inc").write_text(fence_inc(1))
         return dag
 
 
@@ -82,6 +84,7 @@ class Dag:
         }
 
     def submit(self, adapter: HtcondorAdapter, fence: int = 1, priority: int = 5000) -> int:
+        (self.directory / "fence.dag.inc").write_text(fence_inc(fence))
         return adapter.submit_dag(self.directory, "workflow.dag", self.stamps(fence), priority)
 
 

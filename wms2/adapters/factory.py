@@ -72,13 +72,14 @@ def rucio() -> RucioAdapter:
 
 
 @cache
-def htcondor(schedd_name: str, collector: str, token_dir: str = "") -> HtcondorAdapter:
-    """One schedd; without a token directory of its pool, the configured one."""
+def htcondor(schedd_name: str, collector: str, token_dir: str = "", owner: str = "") -> HtcondorAdapter:
+    """One schedd; without a token directory of its pool, the configured one; without the owner of our jobs there it is asked."""
     settings = conf()
     return HtcondorAdapter(
         schedd_name,
         collector,
         instance=settings.instance,
+        owner=owner,
         token_dir=token_dir or settings.condor_token_dir,
         timeout_seconds=settings.service_timeout_seconds,
         submit_timeout_seconds=settings.submit_timeout_seconds,

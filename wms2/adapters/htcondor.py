@@ -3,12 +3,13 @@
 Every question goes to a child process with a time limit (``htcondor_process``). Questions are retried, and so are removals, holds
 and edits, which may be made twice; a submission never is, and has a process of its own: its time-out means *unknown*, and the
 caller looks with ``find_dag``.
-Only jobs that carry this instance's stamp are ever touched.
+Only jobs that carry this instance's stamp, and are its owner's, are ever seen or touched.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 from wms2.adapters import htcondor_ads as ads
 from wms2.adapters.caller import TRIES, Caller, observed
 from wms2.adapters.htcondor_process import SERVICE, Place, ask, ask_apart
-from wms2.adapters.types import FoundDag, HistoryAd, OrphanJobs, PoolAnswer, ScheddAd, ScheddFacts, Watched
+from wms2.adapters.types import FoundDag, HistoryAd, OrphanJobs, PoolAnswer, ScheddAd, ScheddFacts, Submission, Watched
 from wms2.errors import ServiceRejected, ServiceUnavailable
 
 # A DAG is submitted again at most a few times under the same id; more would be a fault that must show, not a longer list.
@@ -29,8 +30,9 @@ _COLLECTOR_SECONDS = 10.0
 class HtcondorAdapter:
     """One schedd by its name in a collector (``host:port``); without a name only the collector is asked.
 
-    ``instance`` is the ``WMS2_Instance`` of all our jobs, ``token_dir`` a directory of IDTOKENs, "" for the configuration's own
-    methods. The time limits are those of one question, per try, and of a submission.
+    ``instance`` is the ``WMS2_Instance`` of all our jobs, ``owner`` whose they are there (without, the schedd is asked),
+    ``token_dir`` a directory of IDTOKENs, "" for the configuration's own methods. The time limits are those of one question, per
+    try, and of a submission.
     """
 
     def __init__(
@@ -39,12 +41,13 @@ class HtcondorAdapter:
         collector: str,
         *,
         instance: str,
+        owner: str = "",
         token_dir: str = "",
         timeout_seconds: float = 30.0,
         submit_timeout_seconds: float = 60.0,
     ) -> None:
         self._place = Place(schedd_name, collector, token_dir)
-        self._instance = instance
+        self._instance, self._known_owner = instance, owner
         self._timeout_seconds, self._submit_timeout_seconds = timeout_seconds, submit_timeout_seconds
         self._caller = Caller(SERVICE, f"{schedd_name or 'the pool'} via {collector}")
 
@@ -71,7 +74,8 @@ class HtcondorAdapter:
 
         Raises:
             ServiceUnavailable: unknown whether a job exists; look with ``find_dag`` before trying again.
-            ServiceRejected: nothing was sent (missing file, unreadable DAG, a DAG that has finished).
+            ServiceRejected: nothing was sent (missing file, unreadable DAG, a DAG that has finished, a credential by which the
+                job would be another owner's, and never be found again).
         """
         call = {"op": "submit", "dag_file": dag_file, "priority": int(priority), "units": int(units)}
         return self._submit("submit_dag", call, submit_dir, attributes, begun)
@@ -95,6 +99,7 @@ class HtcondorAdapter:
             )
             raise ServiceRejected(SERVICE, operation, detail)
         whole = {**call, "submit_dir": str(submit_dir.absolute()), "attributes": ads.stamp_literals(attributes)}
+        whole["owner"] = self._known_owner  # where it is not known nothing was looked for before, and one question is enough
         limit = self._submit_timeout_seconds
 
         def submitted() -> list[Any]:
@@ -112,11 +117,11 @@ class HtcondorAdapter:
         Raises:
             ServiceUnavailable: one of them did not answer; nothing may be concluded.
         """
-        return self._find(ads.of_dag(dag_id, self._instance), since, "find_dag")
+        return self._find(ads.of_dag(dag_id, self._instance, self._owner()), since, "find_dag")
 
     def find_job(self, job_id: str, since: datetime) -> FoundDag | None:
         """A job that is no DAG's, by the id that it carries; the rest as ``find_dag``."""
-        return self._find(ads.node_jobs(job_id, self._instance), since, "find_job")
+        return self._find(ads.node_jobs(job_id, self._instance, self._owner()), since, "find_job")
 
     def _find(self, constraint: str, since: datetime | None, operation: str) -> FoundDag | None:
         # Queue first: a job that leaves it between the two is then in the history.
@@ -143,11 +148,13 @@ class HtcondorAdapter:
         One question, so that it is known which queue they are in.
         Tried once: the leader asks again in its next cycle.
         """
-        call = {"op": "query", "constraint": ads.all_dagmans(instance), "projection": ads.DAGMAN_PROJECTION}
-        count = {"op": "groups", "constraint": ads.all_node_jobs(instance), "projection": ads.JOB_GROUPS}
+        owner = self._owner(tries=1)
+        call = {"op": "query", "constraint": ads.all_dagmans(instance, owner), "projection": ads.DAGMAN_PROJECTION}
+        count = {"op": "groups", "constraint": ads.all_node_jobs(instance, owner), "projection": ads.JOB_GROUPS}
         itself = {"op": "schedd_ad", "projection": ads.SCHEDD_PROJECTION}
         schedd, heard, rows, groups = self._ask([itself, self._in_collector(), call, count], "watch", tries=1)
-        return Watched(ads.schedd_ad(schedd, heard), ads.dagman_ads(rows, instance), ads.job_groups(groups))
+        about = replace(ads.schedd_ad(schedd, heard), owner=owner)
+        return Watched(about, ads.dagman_ads(rows, instance), ads.job_groups(groups))
 
     def history(self, cluster: int, dag_id: str = "", since: datetime | None = None) -> HistoryAd | None:
         """How an outer DAGMan job ended; None when the history has no such job of ours (also: not yet).
@@ -155,12 +162,12 @@ class HtcondorAdapter:
         With ``dag_id`` only the job that ran this DAG: another one may have had the number in another queue of the schedd.
         ``since`` as in ``find_dag``.
         """
-        constraint = ads.of_cluster(cluster, self._instance, dag_id)
+        constraint = ads.of_cluster(cluster, self._instance, self._owner(), dag_id)
         (rows,) = self._ask([self._in_history(constraint, 1, since)], "history")
         return ads.history_ad(rows[0]) if rows else None
 
     def _in_history(self, constraint: str, limit: int, since: datetime | None) -> dict[str, Any]:
-        end = None if since is None else ads.ended_before(int(since.timestamp()), self._instance)
+        end = None if since is None else ads.ended_before(int(since.timestamp()), self._instance, self._owner())
         return {
             "op": "history", "constraint": constraint, "projection": ads.HISTORY_PROJECTION, "limit": limit, "since": end,
         }  # fmt: skip
@@ -170,7 +177,8 @@ class HtcondorAdapter:
 
         Tried once: the leader waits for it, and looks again later.
         """
-        call = {"op": "query", "constraint": ads.orphans(self._instance, known_dag_ids), "projection": ads.ORPHAN_PROJECTION}
+        constraint = ads.orphans(self._instance, self._owner(tries=1), known_dag_ids)
+        call = {"op": "query", "constraint": constraint, "projection": ads.ORPHAN_PROJECTION}
         (rows,) = self._ask([call], "strays", tries=1)
         return ads.orphan_jobs(rows)
 
@@ -193,9 +201,16 @@ class HtcondorAdapter:
         return PoolAnswer(tuple(ads.schedd_ad(ad, (ad,)) for ad in found), tuple(ads.site_slots(slots)))
 
     def facts(self) -> ScheddFacts:
-        """What the schedd itself says, its limits among it."""
-        calls = [{"op": "schedd_ad", "projection": ads.SCHEDD_PROJECTION}, {"op": "config", "names": ads.LIMITS}]
-        return ads.schedd_facts(*self._ask(calls, "facts"))
+        """What the schedd itself says now, its limits and whose our jobs are there among it."""
+        itself = {"op": "schedd_ad", "projection": ads.SCHEDD_PROJECTION}
+        ad, limits, owner = self._ask([itself, {"op": "config", "names": ads.LIMITS}, {"op": "owner"}], "facts")
+        return ads.schedd_facts(ad, limits, owner)
+
+    def _owner(self, tries: int = TRIES) -> str:
+        """Whose our jobs there are: as the checks of the schedd have found, else asked once by each process."""
+        if not self._known_owner:
+            (self._known_owner,) = self._ask([{"op": "owner"}], "owner", tries=tries)
+        return self._known_owner
 
     # --- steering
 
@@ -204,46 +219,58 @@ class HtcondorAdapter:
 
         Returns 1, or 0 when no such job of ours is in the queue. Repeatable. With ``dag_id`` only if the job runs that DAG.
         """
-        return self._act(ads.of_cluster(cluster, self._instance, dag_id), "Remove", cluster, reason, "remove")
+        return self._act(ads.of_cluster(cluster, self._instance, self._owner(), dag_id), "Remove", cluster, reason, "remove")
 
     def remove_all(self, dag_ids: Mapping[int, str], reason: str) -> int:
         """The same for several outer DAGMan jobs at once: cluster -> the DAG that it must run. Returns how many there were. Tried
         once: the leader waits for it, and asks again in its next cycle."""
         clusters = ", ".join(map(str, dag_ids))
-        return self._act(ads.of_clusters(dag_ids, self._instance), "Remove", clusters, reason, "remove_all", tries=1)
+        mine = ads.of_clusters(dag_ids, self._instance, self._owner(tries=1))
+        return self._act(mine, "Remove", clusters, reason, "remove_all", tries=1)
 
     def remove_job(self, cluster: int, job_id: str, reason: str) -> int:
         """Remove a job that is no DAG's; returns 1, or 0 when it is not in the queue. Repeatable."""
-        return self._act(ads.node_jobs(job_id, self._instance), "Remove", cluster, reason, "remove_job")
+        return self._act(ads.node_jobs(job_id, self._instance, self._owner()), "Remove", cluster, reason, "remove_job")
 
-    def hold_tree(self, cluster: int, dag_id: str, reason: str) -> int:
-        """Hold the outer DAGMan, the inner ones and their jobs that wait for a slot; jobs that run go on. Returns how many jobs.
+    def hold_tree(self, job: Submission, reason: str) -> int:
+        """Hold the outer DAGMan, the inner ones and their jobs that wait for a slot; jobs that run go on. Returns how many jobs;
+        0 when that submission is in the queue no more, whatever else the directory may run by now.
 
         Args:
-            cluster: of the outer DAGMan job.
-            dag_id: what its node jobs carry as ``WMS2_DagID``: the id of the directory's first submission.
+            job: which submission.
             reason: shown by HTCondor with each job.
 
         DAGMans first, so that nothing takes the place of a job that is held. What one of them submits at that very moment
         may slip through; asking again holds it.
         """
-        dagmans = self._act(ads.tree_of(cluster, self._instance), "Hold", cluster, reason, "hold_tree")
-        return dagmans + self._act(ads.waiting_jobs(dag_id, self._instance), "Hold", cluster, reason, "hold_tree")
+        if not self._there(job, "hold_tree"):
+            return 0
+        us = self._instance, self._owner()
+        dagmans = self._act(ads.tree_of(job, *us), "Hold", job.cluster, reason, "hold_tree")
+        return dagmans + self._act(ads.waiting_jobs(job, *us), "Hold", job.cluster, reason, "hold_tree")
 
-    def release_tree(self, cluster: int, dag_id: str, reason: str) -> int:
+    def release_tree(self, job: Submission, reason: str) -> int:
         """Release what ``hold_tree`` held, and any job that somebody held by hand; DAGMans start in recovery mode and go on."""
-        jobs = self._act(ads.jobs_held_by_people(dag_id, self._instance), "Release", cluster, reason, "release_tree")
-        return jobs + self._act(ads.tree_of(cluster, self._instance), "Release", cluster, reason, "release_tree")
+        if not self._there(job, "release_tree"):
+            return 0
+        us = self._instance, self._owner()
+        jobs = self._act(ads.jobs_held_by_people(job, *us), "Release", job.cluster, reason, "release_tree")
+        return jobs + self._act(ads.tree_of(job, *us), "Release", job.cluster, reason, "release_tree")
 
-    def set_priority(self, dag_id: str, value: int) -> int:
-        """Give the DAG's node jobs in the queue another base priority; returns how many were changed.
+    def _there(self, job: Submission, operation: str) -> bool:
+        mine = ads.of_cluster(job.cluster, self._instance, self._owner(), job.dag_id, job.fence)
+        (found,) = self._ask([{"op": "query", "constraint": mine, "projection": ["ClusterId"]}], operation)
+        return bool(found)
+
+    def set_priority(self, directory_id: str, fence: int, value: int) -> int:
+        """Give the node jobs of one submission of a DAG's directory another base priority; returns how many were changed.
 
         ``value`` is what ``-Priority`` would be (request priority × 1000); what DAGMan added for the unit (0..999) stays. DAGMan
         itself goes on with the old value until the next submission: call again each cycle.
         """
         if value % _PRIORITY_PARTS:
             raise ValueError(f"priority {value} is not a multiple of {_PRIORITY_PARTS}: the rest belongs to the units")
-        jobs = ads.node_jobs(dag_id, self._instance)
+        jobs = ads.node_jobs(directory_id, self._instance, self._owner(), fence)
         (rows,) = self._ask([{"op": "query", "constraint": jobs, "projection": ["JobPrio"]}], "set_priority")
         parts = {row["JobPrio"] % _PRIORITY_PARTS for row in rows if row["JobPrio"] // _PRIORITY_PARTS * _PRIORITY_PARTS != value}
         changed = 0
@@ -256,7 +283,7 @@ class HtcondorAdapter:
     def set_units_at_once(self, cluster: int, dag_id: str, units: int) -> int:
         """Have the DAGMan of a DAG run so many units at once from now on; those that run go on. Within seconds, until it starts
         anew (a release, a restart of the schedd): look what it says and call again. Returns 1, or 0 when it is not there."""
-        mine = ads.of_cluster(cluster, self._instance, dag_id)
+        mine = ads.of_cluster(cluster, self._instance, self._owner(), dag_id)
         (there,) = self._ask([{"op": "query", "constraint": mine, "projection": ["ClusterId"]}], "set_units_at_once")
         return self._edit(mine, "DAGMan_MaxJobs", units, "set_units_at_once") if there else 0
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from wms2.adapters.types import (
@@ -24,6 +24,7 @@ from wms2.adapters.types import (
     ScheddAd,
     ScheddFacts,
     SiteSlots,
+    Submission,
 )
 from wms2.errors import ServiceRejected, ServiceUnavailable
 
@@ -45,7 +46,7 @@ DAGMAN_PROJECTION = [*_COMMON, "DAGManJobId", "DAGNodeName", "HoldReason", "NumJ
 HISTORY_PROJECTION = [*_COMMON, "ExitCode", "ExitBySignal", "RemoveReason", "JobCurrentStartDate"]
 ORPHAN_PROJECTION = ["JobUniverse", DAG_ID, REQUEST]
 #: What node jobs are counted by. The schedd holds the constraint against its groups, so what that names must be among these.
-JOB_GROUPS = [INSTANCE, "JobUniverse", DAG_ID, "WMS2_Role", "JobStatus", "DESIRED_Sites"]
+JOB_GROUPS = ["Owner", INSTANCE, "JobUniverse", DAG_ID, "WMS2_Role", "JobStatus", "DESIRED_Sites"]
 _COUNTED_AS = {
     JobStatus.IDLE: JOB_IDLE,
     JobStatus.RUNNING: JOB_RUNNING,
@@ -96,32 +97,43 @@ def stamp_literals(attributes: Mapping[str, str | int]) -> dict[str, str]:
     return {name: literal(value) for name, value in attributes.items()}
 
 
-def of_dag(dag_id: str, instance: str) -> str:
+def ours(instance: str, owner: str) -> str:
+    """Constraint: jobs of an instance that its owner has submitted. A part of every other: any user may put any stamp into an
+    ad, but HTCondor alone sets the owner."""
+    return f"Owner =?= {literal(owner)} && {INSTANCE} =?= {literal(instance)}"
+
+
+def of_dag(dag_id: str, instance: str, owner: str) -> str:
     """Constraint: the outer DAGMan jobs of one DAG."""
-    return f"{_OUTER} && {DAG_ID} =?= {literal(dag_id)} && {INSTANCE} =?= {literal(instance)}"
+    return f"{_OUTER} && {DAG_ID} =?= {literal(dag_id)} && {ours(instance, owner)}"
 
 
-def of_cluster(cluster: int, instance: str, dag_id: str = "") -> str:
+def of_cluster(cluster: int, instance: str, owner: str, dag_id: str = "", fence: int | None = None) -> str:
     """Constraint: one outer DAGMan job of ours. With ``dag_id`` only if it runs that DAG: in a schedd whose queue was lost the
-    cluster numbers begin again."""
-    mine = f"ClusterId == {int(cluster)} && {_OUTER} && {INSTANCE} =?= {literal(instance)}"
-    return f"{mine} && {DAG_ID} =?= {literal(dag_id)}" if dag_id else mine
+    cluster numbers begin again. With ``fence`` only that submission of it."""
+    mine = f"ClusterId == {int(cluster)} && {_OUTER} && {ours(instance, owner)}"
+    mine = f"{mine} && {DAG_ID} =?= {literal(dag_id)}" if dag_id else mine
+    return _fenced(mine, fence)
 
 
-def of_clusters(dag_ids: Mapping[int, str], instance: str) -> str:
+def _fenced(constraint: str, fence: int | None) -> str:
+    return constraint if fence is None else f"{constraint} && {FENCE} =?= {int(fence)}"
+
+
+def of_clusters(dag_ids: Mapping[int, str], instance: str, owner: str) -> str:
     """Constraint: outer DAGMan jobs of ours, by their clusters, each only if it runs the DAG that is named for it."""
     wanted = ",".join(f"{int(cluster)}/{dag_id}" for cluster, dag_id in dag_ids.items())
     job = f'strcat(ClusterId, "/", {DAG_ID} ?: "")'
-    return f'{_OUTER} && {INSTANCE} =?= {literal(instance)} && stringListMember({job}, {literal(wanted)}, ",")'
+    return f'{_OUTER} && {ours(instance, owner)} && stringListMember({job}, {literal(wanted)}, ",")'
 
 
-def ended_before(moment_seconds: int, instance: str) -> str:
+def ended_before(moment_seconds: int, instance: str, owner: str) -> str:
     """Where a search of the history, latest first, may end: at a job of ours that completed before this moment.
 
     Only of ours, which leave the queue when they complete: others' may stay for days and come into the history late. Removed
     ones do not count either: they may linger until a lost machine is given up.
     """
-    mine = f"{INSTANCE} =?= {literal(instance)} && JobStatus == {JobStatus.COMPLETED.value}"
+    mine = f"{ours(instance, owner)} && JobStatus == {JobStatus.COMPLETED.value}"
     return f"{mine} && CompletionDate > 0 && CompletionDate < {int(moment_seconds) - _HISTORY_MARGIN_SECONDS}"
 
 
@@ -130,25 +142,28 @@ def of_schedd(name: str) -> str:
     return f"Name == {literal(name)}"
 
 
-def tree_of(cluster: int, instance: str) -> str:
-    """Constraint: an outer DAGMan job of ours and the inner ones under it."""
-    outer = f"ClusterId == {int(cluster)} && {INSTANCE} =?= {literal(instance)}"
-    return f"{_DAGMAN} && ({outer} || DAGManJobId == {int(cluster)})"
+def tree_of(job: Submission, instance: str, owner: str) -> str:
+    """Constraint: an outer DAGMan job of ours and the inner ones under it. These carry its number alone: the caller makes sure
+    that it is that submission's."""
+    outer = of_cluster(job.cluster, instance, owner, job.dag_id, job.fence)
+    return f"({outer}) || ({_DAGMAN} && Owner =?= {literal(owner)} && DAGManJobId =?= {int(job.cluster)})"
 
 
-def all_dagmans(instance: str) -> str:
-    """Constraint: all outer DAGMan jobs of an instance, and all inner ones of anybody (``dagman_ads`` keeps ours)."""
-    return f"{_DAGMAN} && (DAGManJobId isnt undefined || {INSTANCE} =?= {literal(instance)})"
+def all_dagmans(instance: str, owner: str) -> str:
+    """Constraint: all outer DAGMan jobs of an instance, and all inner ones of its owner (``dagman_ads`` keeps ours)."""
+    mine = f"DAGManJobId isnt undefined || {INSTANCE} =?= {literal(instance)}"
+    return f"{_DAGMAN} && Owner =?= {literal(owner)} && ({mine})"
 
 
-def node_jobs(dag_id: str, instance: str) -> str:
-    """Constraint: the node jobs of a DAG at both levels, without its DAGMans."""
-    return f"JobUniverse != {_SCHEDULER_UNIVERSE} && {DAG_ID} =?= {literal(dag_id)} && {INSTANCE} =?= {literal(instance)}"
+def node_jobs(dag_id: str, instance: str, owner: str, fence: int | None = None) -> str:
+    """Constraint: the node jobs of a DAG's directory at both levels, without its DAGMans; with ``fence`` of one submission."""
+    mine = f"JobUniverse != {_SCHEDULER_UNIVERSE} && {DAG_ID} =?= {literal(dag_id)} && {ours(instance, owner)}"
+    return _fenced(mine, fence)
 
 
-def all_node_jobs(instance: str) -> str:
+def all_node_jobs(instance: str, owner: str) -> str:
     """Constraint: the node jobs of an instance."""
-    return f"JobUniverse != {_SCHEDULER_UNIVERSE} && {INSTANCE} =?= {literal(instance)}"
+    return f"JobUniverse != {_SCHEDULER_UNIVERSE} && {ours(instance, owner)}"
 
 
 def job_groups(ads: Iterable[Ad]) -> list[JobGroup]:
@@ -163,10 +178,10 @@ def job_groups(ads: Iterable[Ad]) -> list[JobGroup]:
     return [JobGroup(*of, jobs) for of, jobs in sorted(found.items())]
 
 
-def orphans(instance: str, known_dag_ids: Iterable[str]) -> str:
+def orphans(instance: str, owner: str, known_dag_ids: Iterable[str]) -> str:
     """Constraint: jobs of ours, DAGMans included, that are of none of these DAGs and are not on their way out."""
     known = ",".join(sorted(known_dag_ids))
-    mine = f'{INSTANCE} =?= {literal(instance)} && !stringListMember({DAG_ID} ?: "", {literal(known)}, ",")'
+    mine = f'{ours(instance, owner)} && !stringListMember({DAG_ID} ?: "", {literal(known)}, ",")'
     return f"{mine} && JobStatus != {JobStatus.REMOVED.value} && JobStatus != {JobStatus.COMPLETED.value}"
 
 
@@ -186,14 +201,16 @@ def orphan_jobs(ads: Iterable[Ad]) -> list[OrphanJobs]:
     ]
 
 
-def waiting_jobs(dag_id: str, instance: str) -> str:
-    """Constraint: node jobs that wait for a slot."""
-    return f"{node_jobs(dag_id, instance)} && JobStatus == {JobStatus.IDLE.value}"
+def waiting_jobs(job: Submission, instance: str, owner: str) -> str:
+    """Constraint: node jobs of a submission that wait for a slot."""
+    return f"{node_jobs(job.directory_id, instance, owner, job.fence)} && JobStatus == {JobStatus.IDLE.value}"
 
 
-def jobs_held_by_people(dag_id: str, instance: str) -> str:
-    """Constraint: node jobs that somebody put on hold; those that HTCondor or a submit file held have another code."""
-    return f"{node_jobs(dag_id, instance)} && JobStatus == {JobStatus.HELD.value} && HoldReasonCode == {_BY_USER}"
+def jobs_held_by_people(job: Submission, instance: str, owner: str) -> str:
+    """Constraint: node jobs of a submission that somebody put on hold; those that HTCondor or a submit file held have another
+    code."""
+    mine = node_jobs(job.directory_id, instance, owner, job.fence)
+    return f"{mine} && JobStatus == {JobStatus.HELD.value} && HoldReasonCode == {_BY_USER}"
 
 
 def dagman_ads(ads: Iterable[Ad], instance: str) -> list[DagmanAd]:
@@ -270,10 +287,10 @@ def schedd_ad(ad: Ad, heard: Iterable[Ad] = ()) -> ScheddAd:
     )
 
 
-def schedd_facts(ad: Ad, config: Ad) -> ScheddFacts:
+def schedd_facts(ad: Ad, config: Ad, owner: str = "") -> ScheddFacts:
     """Its own ad, and its settings as text; 0 is no bound, as is what is neither a number nor a comparison with one."""
     bounds = [_LIMIT.fullmatch(str(config.get(name) or "").strip()) for name in LIMITS]
-    return ScheddFacts(schedd_ad(ad), *((int(found[1]) or None) if found else None for found in bounds))
+    return ScheddFacts(replace(schedd_ad(ad), owner=owner), *((int(found[1]) or None) if found else None for found in bounds))
 
 
 def version_of(text: str) -> str:

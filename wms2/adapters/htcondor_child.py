@@ -26,6 +26,8 @@ import classad2
 import htcondor2
 
 Call = Mapping[str, Any]
+#: What HTCondor calls a client that it has not authenticated.
+_NO_OWNERS = ("unauthenticated", "unmapped", "anonymous")
 
 
 class Refused(Exception):
@@ -62,6 +64,14 @@ class Client:
         """The schedd's own settings of these names."""
         remote = htcondor2.RemoteParam(self._located())
         return {name: remote.get(name) for name in call["names"]}
+
+    def owner(self, call: Call) -> str:
+        """Whose the jobs are that we submit: as whom the schedd has authenticated us for that."""
+        user = str(htcondor2.ping(self._located(), "WRITE").get("MyRemoteUserName") or "").partition("@")[0]
+        if not user or user in _NO_OWNERS:
+            why = f"{self._schedd_name} has not authenticated us ({user or 'no user'}): this credential may not submit jobs"
+            raise htcondor2.HTCondorException(why)
+        return user
 
     def query(self, call: Call) -> list[dict[str, Any]]:
         """Job ads in the queue."""
@@ -112,7 +122,7 @@ class Client:
             Refused: before anything was sent.
             htcondor2.HTCondorException: the schedd did not take it, or its answer was lost: unknown.
         """
-        schedd = self._schedd()  # first: nothing is written into the directory when there is no schedd to take it
+        self._schedd()  # first: nothing is written into the directory when there is no schedd to take it
         path, dag_file = Path(call["submit_dir"]), call["dag_file"]
         if not (path / dag_file).is_file():
             raise Refused(f"no file {path / dag_file}")
@@ -125,24 +135,30 @@ class Client:
             description = htcondor2.Submit.from_dag(dag_file, options)
         except (htcondor2.HTCondorException, OSError) as error:
             raise Refused(f"{path / dag_file} cannot be submitted: {error}") from error
-        return _submitted(schedd, description, call)
+        return _submitted(self, description, call)
 
     def submit_job(self, call: Call) -> int:
         """Submit one job with ``submit_dir`` as its directory; errors as ``submit``."""
-        schedd = self._schedd()
+        self._schedd()
         try:
             os.chdir(call["submit_dir"])
             description = htcondor2.Submit(call["text"])
         except (htcondor2.HTCondorException, OSError, ValueError) as error:
             raise Refused(f"a job of {call['submit_dir']} cannot be submitted: {error}") from error
-        return _submitted(schedd, description, call)
+        return _submitted(self, description, call)
 
 
-def _submitted(schedd: Any, description: Any, call: Call) -> int:
+def _submitted(client: Client, description: Any, call: Call) -> int:
     """With its stamps, whose values are ClassAd literals already."""
+    owner = client.owner(call)
+    if call["owner"] not in ("", owner):
+        raise Refused(
+            f"the job would be {owner}'s, and those that are known here are {call['owner']}'s: bring back the former credential,"
+            " or have the schedd checked (Check)"
+        )
     for name, literal in call["attributes"].items():
         description[f"My.{name}"] = literal
-    return int(schedd.submit(description).cluster())
+    return int(client._schedd().submit(description).cluster())
 
 
 def _refuse_finished(metrics: Path) -> None:

@@ -292,13 +292,26 @@ class FoundDag:
     history: HistoryAd | None
 
 
+class Submission(NamedTuple):
+    """One submission of a DAG's directory: its outer DAGMan job, the DAG that this runs, and what all jobs below carry.
+
+    ``directory_id`` is the ``WMS2_DagID`` of node jobs, which later submissions of the directory have too; ``fence`` tells them
+    apart.
+    """
+
+    cluster: int
+    dag_id: str
+    directory_id: str
+    fence: int
+
+
 @dataclass(frozen=True, slots=True)
 class ScheddAd:
     """What a schedd says about itself. A changed ``job_queue_birthdate_seconds`` is evidence that its queue was lost.
 
     ``heard_at_seconds`` is when the collector heard of it last. The rest is None where it does not tell: whether it starts
     further DAGMans (``accepting``), its duty cycle (0 to 1), DAGMans of everybody that run, how many of one owner may, and how
-    many jobs have ended since it started.
+    many jobs have ended since it started. ``owner``: whose the jobs are that we submit there; "" in a collector's copy.
     """
 
     name: str
@@ -312,6 +325,7 @@ class ScheddAd:
     dagmans: int | None = None
     owner_dagmans: int | None = None
     jobs_ended: int | None = None
+    owner: str = ""
 
 
 #: States of a node job, as they are counted: waiting for a slot, in one, on hold.

@@ -18,6 +18,7 @@ from dags_app.planning.writer import (
     DagDirectoryConflict,
     Programs,
     changed_files,
+    held_by,
     remove_leftovers,
     sync_filesystem,
     write_avoid,
@@ -25,7 +26,7 @@ from dags_app.planning.writer import (
     write_fence,
 )
 from tests.support.planning import FNAL, dag_spec, generation_workflow
-from wms2.errors import StaleState
+from wms2.errors import ServiceUnavailable, StaleState
 
 PROGRAMS = Programs(payload=b"#!/usr/bin/env python3\n", sandbox=b"sandbox", rules=b"{}\n")
 
@@ -119,6 +120,18 @@ def test_a_fence_only_rises_and_sizes_go_with_it(tmp_path: Path) -> None:
     assert read_step_profile(directory) == StepProfile(3, {"GEN": StepRun(2, 1)})
     assert changed_files(directory) == []
     assert (directory / "fence.dag.inc").read_text() == 'VARS ALL_NODES My.WMS2_Fence="10"\n'
+
+
+def test_nothing_is_written_for_a_submission_once_a_later_one_has_the_directory(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(writer, "_LOCK_TRIES", 1)
+    directory = write_dag_directory(dag_spec(), PROGRAMS, parent=tmp_path).directory
+    write_fence(directory, 6)
+    with held_by(directory, 6), pytest.raises(ServiceUnavailable, match="locked by another process"):
+        write_fence(directory, 7)
+    write_fence(directory, 7)
+    for fence in (6, 8):
+        with pytest.raises(StaleState, match="of the submission with fence 7"), held_by(directory, fence):
+            raise AssertionError("it is another submission's")
 
 
 def test_writing_again_after_the_rename_changes_nothing(tmp_path: Path) -> None:

@@ -11,15 +11,17 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from dags_app.models import SiteJobPurpose
+from dags_app.models import DAGStatus, SiteJobPurpose
 from dags_app.planning.canary import ANSWER, OUTER
 from dags_app.services import onboarding
 from dags_app.services.onboarding import onboardings_tend, schedd_check
 from dags_app.services.orphans import orphans_known
 from dags_app.services.site_jobs import site_job_begin
 from sites_app.models import Onboarding, OnboardingState, PoolSite, Schedd, ScheddState, Site
+from sites_app.schedds import adapter
+from sites_app.submit_roots import CANARIES, MARKER, SITE_JOBS, root_refused
 from tests.support.calls import stopping
-from tests.support.rows import schedd_row
+from tests.support.rows import dag_row, schedd_row, workflow_row
 from wms2.adapters import factory
 from wms2.adapters.caller import retry_call
 from wms2.adapters.htcondor_ads import schedd_facts
@@ -37,7 +39,7 @@ class Killed(BaseException):
     """A worker dies there."""
 
 
-FACTS = ScheddFacts(ScheddAd("schedd@new", "25.14.1", 5), 100_000, 500, 500)
+FACTS = ScheddFacts(ScheddAd("schedd@new", "25.14.1", 5, owner="wms2"), 100_000, 500, 500)
 
 
 @dataclass
@@ -127,6 +129,7 @@ def test_the_canary_runs_once_and_then_the_schedd_may_be_enabled(queue: Queue, s
     row = tended(schedd)
     assert (row.state, row.checks[-1]["check"], schedd.onboarding) == (S.PASSED, "canary DAG", "")
     assert schedd.onboarded_at is not None and not Path(row.directory).exists()
+    assert root_refused(Path(schedd.submit_root)) == "" and schedd.owner == "wms2"
     onboardings_tend()
     assert len(queue.submitted) == 1
 
@@ -281,3 +284,55 @@ def test_a_job_at_a_site_goes_where_the_site_has_slots(db: None) -> None:
     other = site_job_begin(site="T2_US_Purdue", purpose=SiteJobPurpose.REMOVE, items=1)
     assert job is not None and other is not None
     assert (job.schedd.name, other.schedd.name) == ("second@test", "first@test")
+
+
+def test_a_directory_with_things_of_others_is_not_taken_and_one_of_another_installation_neither(
+    queue: Queue, schedd: Schedd, tmp_path: Path
+) -> None:
+    (tmp_path / "precious").mkdir()
+    schedd_check(schedd=schedd, **WHO)
+    tended(schedd)
+    assert "holds what is not WMS2's, e.g. precious" in schedd.onboarding
+    (tmp_path / MARKER).write_text("another")
+    schedd_check(schedd=schedd, **WHO)
+    tended(schedd)
+    assert "the submit root of instance 'another'" in schedd.onboarding
+    (tmp_path / MARKER).write_text(conf().instance)
+    schedd_check(schedd=schedd, **WHO)
+    assert tended(schedd).state == S.CANARY
+
+
+def test_a_root_with_requests_of_a_former_release_is_marked_when_it_is_checked_again(
+    queue: Queue, schedd: Schedd, tmp_path: Path
+) -> None:
+    dag = dag_row(workflow_row(), DAGStatus.COMPLETED, schedd=schedd)
+    for name in (dag.workflow.request.request_name, SITE_JOBS, CANARIES, ".snapshot"):
+        (tmp_path / name).mkdir()
+    assert "have its schedd checked" in root_refused(tmp_path)
+    schedd_check(schedd=schedd, **WHO)
+    row = tended(schedd)
+    assert root_refused(tmp_path), "not before all checks have passed"
+    answered(row)
+    queue.end(0)
+    assert tended(schedd).state == S.PASSED
+    assert root_refused(tmp_path) == ""
+
+
+def test_another_owner_is_refused_while_jobs_of_the_former_are_there(queue: Queue, schedd: Schedd) -> None:
+    Schedd.objects.update(owner="former")
+    schedd.refresh_from_db()
+    dag = dag_row(workflow_row(), DAGStatus.RUNNING, schedd=schedd)
+    schedd_check(schedd=schedd, **WHO)
+    tended(schedd)
+    assert "jobs would be wms2's by now, and 1 DAGs and site jobs there are former's" in schedd.onboarding
+    assert (schedd.owner, queue.submitted) == ("former", [])
+    type(dag).objects.update(status=DAGStatus.COMPLETED)
+    schedd_check(schedd=schedd, **WHO)
+    assert tended(schedd).state == S.CANARY
+    assert schedd.owner == "wms2"
+
+
+def test_each_schedd_is_asked_about_its_own_owners_jobs(db: None) -> None:
+    there = {"one@test": "cmsprod", "two@test": "wmagent"}
+    rows = [schedd_row(name, owner=owner) for name, owner in there.items()]
+    assert [adapter(row)._owner() for row in rows] == list(there.values())

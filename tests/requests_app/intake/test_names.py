@@ -146,3 +146,12 @@ def test_every_problem_is_told_at_once() -> None:
         "Campaign", "Memory", "SiteWhitelist", "RequestPriority", "Multicore", "Step1.RequestNumEvents", "Step1.ConfigCacheID",
         "Step3.MCPileup", "Step3.Multicore",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("value", ["site_jobs", "canaries", "Canaries", "SITE_JOBS"])
+def test_a_request_may_not_have_the_name_of_a_directory_of_wms2(value: str) -> None:
+    assert "canaries, site_jobs" in problems(reprocessing(RequestName=value))["RequestName"]
+
+
+def test_names_that_only_begin_so_are_legal() -> None:
+    assert read(reprocessing(RequestName="site_jobs_v2")).spec.request_name == "site_jobs_v2"

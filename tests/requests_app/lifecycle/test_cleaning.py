@@ -10,6 +10,7 @@ import pytest
 from django.utils import timezone
 
 from dags_app.models import DAG, Leftover, WorkUnit, WorkUnitState
+from dags_app.planning.writer import AGAIN
 from outputs_app.models import (
     BlockStatus,
     BlockValidation,
@@ -37,6 +38,10 @@ from requests_app.services import (
 )
 from requests_app.services.cleaning import dependents
 from requests_app.states import transition
+from requests_app.work.planner import dag_id
+from sites_app.models import Pool
+from sites_app.pools import schedd_add
+from sites_app.submit_roots import MARKER, RESERVED
 from tests.support.faults import fault
 from tests.support.rows import request_row, workflow_row
 from tests.support.scripted import documents
@@ -485,3 +490,84 @@ def test_its_sites_are_looked_at_once_more_after_the_grace(world: World) -> None
     assert len(world.schedd.site_jobs) == jobs + 1
     assert not rows.filter(settled_at__isnull=True).exists()
     assert not Path(DAG.objects.get(workflow__request=request).submit_dir).exists()
+
+
+def file_of_others(*parts: str | Path) -> Path:
+    path = Path(*parts)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("of others")
+    return path
+
+
+def test_directories_that_none_of_its_dags_has_survive_below_every_root(world: World, tmp_path: Path) -> None:
+    request, _ = started(world)
+    name, root = request.request_name, conf().submit_root
+    elsewhere = file_of_others(tmp_path, "elsewhere", name, "data")
+    nested = file_of_others(root, "nested", name, "data")
+    for number, directory in enumerate((elsewhere.parents[1], nested.parents[1], tmp_path)):
+        schedd_add(pool=Pool.objects.get(), name=f"schedd{number}@test", submit_root=str(directory), **BY)
+    (tmp_path / name).mkdir()
+    beside = file_of_others(root, name, "notes.txt")
+    own = [file_of_others(root, reserved, "11111111-1111-1111-1111-111111111111", "result.json") for reserved in sorted(RESERVED)]
+    clean(request)
+    assert to_the_end(world, request) is S.CLEANED
+    assert all(path.exists() for path in (elsewhere, nested, tmp_path / name, beside, *own))
+    assert list((root / name).iterdir()) == [beside]
+
+
+@pytest.mark.parametrize("name", sorted(RESERVED))
+def test_wms2s_own_directories_survive_a_request_of_their_name_from_a_former_release(name: str, world: World) -> None:
+    request = request_row(S.SUBMITTED, request_name=name)
+    EvaluationLease.objects.create(request=request)
+    workflow_row(request)
+    own = file_of_others(conf().submit_root, name, "11111111-1111-1111-1111-111111111111", "result.json")
+    clean(request)
+    for _ in range(4):
+        world.cycle()
+    assert fresh(request).status == S.CLEANED
+    assert own.exists()
+
+
+@pytest.mark.parametrize("marked", [None, "", "another-instance"])
+def test_below_a_root_that_is_not_marked_as_its_own_nothing_is_removed_until_it_is(marked: str | None, world: World) -> None:
+    request, _ = started(world)
+    marker, directory = conf().submit_root / MARKER, Path(DAG.objects.get().submit_dir)
+    ours = marker.read_text()
+    marker.unlink() if marked is None else marker.write_text(marked)
+    clean(request)
+    assert to_the_end(world, request, 5) is S.CLEANING
+    assert directory.is_dir() and str(directory) in request.waiting_for
+    assert (f"instance '{marked}'" if marked else "have its schedd checked") in request.waiting_for
+    marker.write_text(ours)
+    assert to_the_end(world, request) is S.CLEANED
+    assert not directory.parent.exists()
+
+
+def test_a_row_that_names_another_directory_or_a_link_removes_nothing(world: World, tmp_path: Path) -> None:
+    request, _ = started(world)
+    directory = Path(DAG.objects.get().submit_dir)
+    victim = file_of_others(conf().submit_root, "another_request", "22222222-2222-2222-2222-222222222222", "workflow.dag")
+    DAG.objects.update(submit_dir=str(victim.parent))
+    clean(request)
+    assert to_the_end(world, request, 5) is S.CLEANING
+    assert victim.exists() and "by hand" in request.waiting_for
+    directory.parent.rename(tmp_path / "moved")
+    directory.parent.symlink_to(tmp_path / "moved")
+    DAG.objects.update(submit_dir=str(directory))
+    assert to_the_end(world, request, 5) is S.CLEANING
+    assert directory.is_dir() and "link" in request.waiting_for
+    directory.parent.unlink()
+    (tmp_path / "moved").rename(directory.parent)
+    assert to_the_end(world, request) is S.CLEANED
+    assert victim.exists() and not directory.parent.exists()
+
+
+def test_what_attempts_at_planning_that_died_have_left_goes_too(world: World) -> None:
+    request, _ = started(world)
+    directory, workflow = Path(DAG.objects.get().submit_dir), request.workflow
+    parent, following = directory.parent, dag_id(workflow, workflow.rounds.count())
+    for left in (f".{directory.name}.abc.tmp", following, f"{AGAIN}7/{directory.name}", f"{AGAIN}8/.{following}.abc.tmp"):
+        file_of_others(parent, left, "workflow.dag")
+    clean(request)
+    assert to_the_end(world, request) is S.CLEANED
+    assert not parent.exists()

@@ -174,7 +174,7 @@ def test_a_dag_that_stays_on_hold_is_removed_all_the_same(world: World, rest: AP
     dag = running(world)
     rest.post(url(dag, "hold"), WHY)
     rest.post(url(dag, "remove"), WHY)
-    world.schedd.release_tree = lambda cluster, dag_id, reason: 0  # type: ignore[method-assign]
+    world.schedd.release_tree = lambda job, reason: 0  # type: ignore[method-assign]
     world.cycle()
     assert len(world.schedd.live) == 1
     world.clock.advance(WAKE_SECONDS + 1)

@@ -11,6 +11,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
+import classad2
+
 from dags_app.dagman import NodeState, newest_rescue, read_rescue
 from dags_app.models import DAG
 from dags_app.payload.contract import layout
@@ -21,6 +23,7 @@ from sites_app.models import Site, SiteStatus
 from tests.support.scripted import dagman
 from tests.support.scripted.dagman import Account
 from tests.support.scripted.faults import Script
+from wms2.adapters import htcondor_ads as ads
 from wms2.adapters.types import (
     JOB_RUNNING,
     DagmanAd,
@@ -32,6 +35,7 @@ from wms2.adapters.types import (
     OrphanJobs,
     PoolAnswer,
     ScheddAd,
+    Submission,
     Watched,
 )
 from wms2.errors import ServiceRejected, ServiceUnavailable
@@ -40,6 +44,8 @@ from wms2.errors import ServiceRejected, ServiceUnavailable
 OTHER = "other@test"
 #: When jobs at sites ran, as they say.
 AT = "2026-11-22T10:00:00Z"
+#: Whose the jobs are that WMS2 submits, and another who may submit.
+OWNER, OTHER_OWNER = "wms2", "mallory"
 T = TypeVar("T")
 
 
@@ -111,6 +117,16 @@ class Job:
 
 
 @dataclass
+class Stranger:
+    """Jobs of another owner that carry our stamps, as any user of the schedd can submit them: an outer DAGMan, or node jobs.
+    Whether WMS2 sees them is decided by the constraints that it would send."""
+
+    ad: dict[str, Any]
+    #: what was done to them
+    touched: list[str] = field(default_factory=list)
+
+
+@dataclass
 class ScriptedSchedd:
     """The adapter's methods, and what a test may do to the jobs."""
 
@@ -142,6 +158,10 @@ class ScriptedSchedd:
     asked: str = ""
     #: jobs of the queue that was lost last
     lost: list[Job] = field(default_factory=list)
+    #: whose our jobs are, and of whom the adapter asks
+    owner: str = OWNER
+    asked_owner: str = ""
+    strangers: list[Stranger] = field(default_factory=list)
 
     # --- what WMS2 calls
 
@@ -160,10 +180,11 @@ class ScriptedSchedd:
     def find_dag(self, dag_id: str, since: datetime | None = None) -> FoundDag | None:
         def act() -> FoundDag | None:
             mine = [job for job in self._there if job.dag_id == dag_id]
-            live = [job for job in mine if job.live]
+            live = [(job.fence, job.cluster) for job in mine if job.live]
+            theirs = self._theirs(lambda *us: ads.of_dag(dag_id, *us))
+            live = sorted([*live, *((each.ad[ads.FENCE], each.ad["ClusterId"]) for each in theirs)])
             if live:
-                last = live[-1]
-                return FoundDag(last.cluster, last.fence, JobStatus.RUNNING, tuple(j.cluster for j in live), None)
+                return FoundDag(live[-1][1], live[-1][0], JobStatus.RUNNING, tuple(cluster for _, cluster in live), None)
             gone = [job for job in mine if self._shown(job) is not None]
             if not gone or gone[-1].history is None:
                 return None
@@ -205,7 +226,9 @@ class ScriptedSchedd:
             live = [job for job in self._there if job.live]
             units = [(job.directory.name, job.count(NodeState.SUBMITTED)) for job in live]
             running = [JobGroup(dag_id, "processing", JOB_RUNNING, "T2_CH_CERN", number) for dag_id, number in units]
-            return Watched(self._about(), [self._ad(job) for job in live], running)
+            theirs = ads.dagman_ads([each.ad for each in self._theirs(ads.all_dagmans)], instance)
+            others = ads.job_groups([each.ad for each in self._theirs(ads.all_node_jobs)])
+            return Watched(self._about(), [*map(self._ad, live), *theirs], [*running, *others])
 
         return self._ask("watch", act)
 
@@ -224,7 +247,8 @@ class ScriptedSchedd:
     def orphans(self, known_dag_ids: Collection[str]) -> list[OrphanJobs]:
         def act() -> list[OrphanJobs]:
             live = Counter(job.dag_id for job in self._there if job.live and job.dag_id not in known_dag_ids)
-            return [OrphanJobs(dag_id, "", number, 0) for dag_id, number in live.items()]
+            theirs = [each.ad for each in self._theirs(lambda *us: ads.orphans(*us, known_dag_ids))]
+            return [*(OrphanJobs(dag_id, "", number, 0) for dag_id, number in live.items()), *ads.orphan_jobs(theirs)]
 
         return self._ask("strays", act)
 
@@ -243,20 +267,22 @@ class ScriptedSchedd:
             job.remove_reason = job.remove_reason or reason
             if not self.removes_late:
                 self._removed(job)
-        return len(matching)
+        return len(matching) + self._touch("remove", lambda *us: ads.of_cluster(cluster, *us, dag_id))
 
-    def hold_tree(self, cluster: int, dag_id: str, reason: str) -> int:
-        return self._ask("hold_tree", lambda: self._pause(cluster, dag_id, reason))
+    def hold_tree(self, job: Submission, reason: str) -> int:
+        return self._ask("hold_tree", lambda: self._pause(job, reason))
 
-    def release_tree(self, cluster: int, dag_id: str, reason: str) -> int:
-        return self._ask("release_tree", lambda: self._pause(cluster, dag_id, ""))
+    def release_tree(self, job: Submission, reason: str) -> int:
+        return self._ask("release_tree", lambda: self._pause(job, ""))
 
-    def set_priority(self, dag_id: str, value: int) -> int:
+    def set_priority(self, directory_id: str, fence: int, value: int) -> int:
         def act() -> int:
-            mine = [job for job in self.live if job.directory.name == dag_id and job.priority != value]
+            mine = [
+                job for job in self.live if (job.directory.name, job.fence) == (directory_id, fence) and job.priority != value
+            ]
             for job in mine:
                 job.priority = value
-            return len(mine)
+            return len(mine) + self._touch("set_priority", lambda *us: ads.node_jobs(directory_id, *us, fence))
 
         return self._ask("set_priority", act)
 
@@ -268,10 +294,36 @@ class ScriptedSchedd:
 
     # --- what happens at the schedd
 
-    def named(self, name: str) -> ScriptedSchedd:
-        """The one of this name, for the next questions."""
-        self.asked = name
+    def named(self, name: str, owner: str = "") -> ScriptedSchedd:
+        """The one of this name, for the next questions about jobs of this owner."""
+        self.asked, self.asked_owner = name, owner
         return self
+
+    def stranger(self, dag_id: str, *, fence: int = 99, idle_jobs: int = 0, owner: str = OTHER_OWNER) -> Stranger:
+        """Another owner's DAGMan with the stamps of a DAG, in the queue from now on, or that many of its node jobs, idle."""
+        self.last_cluster += 1
+        stamps = {ads.INSTANCE: self.instance, ads.DAG_ID: dag_id, ads.REQUEST: "stranger", ads.FENCE: fence}
+        ad = {
+            "Owner": owner,
+            "ClusterId": self.last_cluster,
+            "JobStatus": int(JobStatus.IDLE if idle_jobs else JobStatus.RUNNING),
+        }
+        ad |= {"JobUniverse": 5 if idle_jobs else 7, "QDate": 1, "EnteredCurrentStatus": 1, "JobPrio": 1, "JobCount": idle_jobs}
+        self.strangers.append(Stranger(ad | stamps | ({"WMS2_Role": "processing"} if idle_jobs else {})))
+        return self.strangers[-1]
+
+    def _theirs(self, constraint: Callable[[str, str], str]) -> list[Stranger]:
+        """Strangers that a constraint of WMS2 selects."""
+        if not self.strangers:
+            return []
+        selects = classad2.ExprTree(constraint(self.instance, self.asked_owner or self.owner))
+        return [each for each in self.strangers if selects.eval(classad2.ClassAd(each.ad)) is True]
+
+    def _touch(self, operation: str, constraint: Callable[[str, str], str]) -> int:
+        theirs = self._theirs(constraint)
+        for each in theirs:
+            each.touched.append(operation)
+        return len(theirs)
 
     @property
     def _there(self) -> list[Job]:
@@ -364,8 +416,9 @@ class ScriptedSchedd:
         elif end is End.UNLISTED:
             (job.directory / layout.OUTER_STATUS).unlink()
 
-    def _pause(self, cluster: int, dag_id: str, reason: str) -> int:
-        mine = [job for job in self._there if job.live and (job.cluster, job.directory.name) == (cluster, dag_id)]
+    def _pause(self, wanted: Submission, reason: str) -> int:
+        mine = [job for job in self._there if job.live and wanted == (job.cluster, job.dag_id, job.directory.name, job.fence)]
+        self._touch("pause", lambda *us: ads.tree_of(wanted, *us))
         changed = [job for job in mine if bool(job.held_because) is not bool(reason)]
         for job in changed:
             job.held_because = reason
@@ -430,7 +483,7 @@ class ScriptedSchedd:
         return self.script.call(operation, act)
 
     def _about(self) -> ScheddAd:
-        return ScheddAd("schedd@test", "25.14.1", self.birthdate)
+        return ScheddAd("schedd@test", "25.14.1", self.birthdate, owner=self.owner)
 
     def _shown(self, job: Job) -> HistoryAd | None:
         return None if self.history_lags else job.history

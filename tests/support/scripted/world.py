@@ -36,6 +36,7 @@ from requests_app.models import EVALUATED, Request, RequestStatus
 from requests_app.services import Received, request_import
 from sites_app.models import Schedd, ScheddState, Site, SiteRse
 from sites_app.services import site_bans_expire, sites_drained
+from sites_app.submit_roots import root_mark
 from tests.support.rows import schedd_row
 from tests.support.scripted.asking import Tally
 from tests.support.scripted.catalogues import ScriptedConfigCache, ScriptedDbs, ScriptedRucio, Source, SourceFile
@@ -122,7 +123,7 @@ class World:
             script.judge = self._judge
 
     def _install(self, patch: pytest.MonkeyPatch) -> None:
-        patch.setattr(factory, "htcondor", lambda name, *_: self.schedd.named(name))
+        patch.setattr(factory, "htcondor", lambda name, collector, tokens="", owner="": self.schedd.named(name, owner))
         patch.setattr(factory, "dbs", lambda: self.dbs)
         patch.setattr(factory, "rucio", lambda: self.rucio)
         patch.setattr(factory, "configcache", lambda: self.configcache)
@@ -173,6 +174,8 @@ class World:
 
     def furnish(self) -> None:
         """Sites and the schedd, as ``wms2_init`` leaves them."""
+        conf().submit_root.mkdir(parents=True, exist_ok=True)
+        root_mark(conf().submit_root)
         schedd_row(pool="scripted", submit_root=str(conf().submit_root))
         for name, rse in SITES.items():
             SiteRse.objects.create(site=Site.objects.create(name=name), rse=rse, seen_at=timezone.now())

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from dags_app.payload.contract import layout
 from wms2.adapters import htcondor_ads as ads
+from wms2.adapters.types import Submission
 from wms2.errors import ServiceRejected, ServiceUnavailable
 
 OUTER = {
@@ -63,17 +64,70 @@ def test_an_attribute_name_is_checked_too() -> None:
 
 @pytest.mark.parametrize("dag_id", ['x" || true || "', "x\\", 'x\\" || true'])
 def test_a_hostile_dag_id_selects_nothing_else(dag_id: str) -> None:
-    other = classad2.ClassAd({"JobUniverse": 7, "WMS2_DagID": "other", "WMS2_Instance": "demo-1"})
-    own = classad2.ClassAd({"JobUniverse": 7, "WMS2_DagID": dag_id, "WMS2_Instance": "demo-1"})
-    expression = classad2.ExprTree(ads.of_dag(dag_id, "demo-1"))
+    outer = {"JobUniverse": 7, "WMS2_Instance": "demo-1", "Owner": "wms2"}
+    other, own = (classad2.ClassAd(outer | {"WMS2_DagID": each}) for each in ("other", dag_id))
+    expression = classad2.ExprTree(ads.of_dag(dag_id, "demo-1", "wms2"))
     assert expression.eval(other) is False
     assert expression.eval(own) is True
 
 
 def test_a_dag_of_another_instance_or_an_inner_dagman_is_not_ours() -> None:
-    expression = classad2.ExprTree(ads.of_dag("9f1c", "demo-1"))
-    for changed in ({"WMS2_Instance": "demo-2"}, {"DAGManJobId": 3}, {"JobUniverse": 5}):
-        assert expression.eval(classad2.ClassAd({"JobUniverse": 7} | OUTER | changed)) is False
+    expression = classad2.ExprTree(ads.of_dag("9f1c", "demo-1", "wms2"))
+    own = {"JobUniverse": 7, "Owner": "wms2"} | OUTER
+    assert expression.eval(classad2.ClassAd(own)) is True
+    for changed in ({"WMS2_Instance": "demo-2"}, {"DAGManJobId": 3}, {"JobUniverse": 5}, {"Owner": "mallory"}):
+        assert expression.eval(classad2.ClassAd(own | changed)) is False
+
+
+US = ("demo-1", "wms2")
+JOB = Submission(4, "9f1c", "aaaa", 7)
+OUTER_JOB = {"JobUniverse": 7, "ClusterId": 4, "WMS2_DagID": "9f1c"}
+NODE_JOB = {"JobUniverse": 5, "ClusterId": 9, "WMS2_DagID": "aaaa"}
+
+
+@pytest.mark.parametrize(
+    ("constraint", "job"),
+    [
+        (ads.of_dag("9f1c", *US), OUTER_JOB),
+        (ads.of_cluster(4, *US), OUTER_JOB),
+        (ads.of_cluster(4, *US, "9f1c", 7), OUTER_JOB),
+        (ads.of_clusters({4: "9f1c"}, *US), OUTER_JOB),
+        (ads.tree_of(JOB, *US), OUTER_JOB),
+        (ads.tree_of(JOB, *US), {"JobUniverse": 7, "ClusterId": 5, "DAGManJobId": 4}),
+        (ads.all_dagmans(*US), OUTER_JOB),
+        (ads.all_dagmans(*US), {"JobUniverse": 7, "ClusterId": 5, "DAGManJobId": 4}),
+        (ads.node_jobs("aaaa", *US), NODE_JOB),
+        (ads.node_jobs("aaaa", *US, 7), NODE_JOB),
+        (ads.all_node_jobs(*US), NODE_JOB),
+        (ads.waiting_jobs(JOB, *US), NODE_JOB),
+        (ads.jobs_held_by_people(JOB, *US), NODE_JOB | {"JobStatus": 5, "HoldReasonCode": 1}),
+        (ads.orphans(*US, []), NODE_JOB),
+        (ads.ended_before(10**6, *US), OUTER_JOB | {"JobStatus": 4, "CompletionDate": 1}),
+    ],
+)
+def test_every_constraint_selects_our_job_and_not_the_same_one_of_another_owner(constraint: str, job: dict[str, Any]) -> None:
+    whole = {"Owner": "wms2", "WMS2_Instance": "demo-1", "WMS2_Fence": 7, "JobStatus": 1} | job
+    selects = classad2.ExprTree(constraint)
+    assert selects.eval(classad2.ClassAd(whole)) is True
+    for owner in ("mallory", "WMS2x", ""):
+        assert selects.eval(classad2.ClassAd(whole | {"Owner": owner})) is False
+
+
+@pytest.mark.parametrize(
+    ("constraint", "job"),
+    [
+        (ads.of_cluster(4, *US, "9f1c", 7), OUTER_JOB),
+        (ads.tree_of(JOB, *US), OUTER_JOB),
+        (ads.node_jobs("aaaa", *US, 7), NODE_JOB),
+        (ads.waiting_jobs(JOB, *US), NODE_JOB),
+        (ads.jobs_held_by_people(JOB, *US), NODE_JOB | {"JobStatus": 5, "HoldReasonCode": 1}),
+    ],
+)
+def test_what_is_sent_for_one_submission_does_not_select_the_next_of_its_directory(constraint: str, job: dict[str, Any]) -> None:
+    whole = {"Owner": "wms2", "WMS2_Instance": "demo-1", "WMS2_Fence": 7, "JobStatus": 1} | job
+    selects = classad2.ExprTree(constraint)
+    assert selects.eval(classad2.ClassAd(whole)) is True
+    assert selects.eval(classad2.ClassAd(whole | {"WMS2_Fence": 8})) is False
 
 
 def test_inner_dagmans_are_listed_under_their_outer_with_its_stamps() -> None:

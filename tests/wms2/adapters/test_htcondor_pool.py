@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,11 +16,14 @@ from pathlib import Path
 import htcondor2
 import pytest
 
+from deploy.htcondor.pool import DOMAIN
+from tests.pool import condor
 from tests.support.adapter_pool import Pool, jobs_running, until
 from tests.support.places import ROOT
 from tests.support.servers import Behaviour, RawServer
 from wms2.adapters.htcondor import HtcondorAdapter
 from wms2.adapters.htcondor_process import since_boot
+from wms2.adapters.types import Submission
 from wms2.errors import CircuitOpen, ServiceRejected, ServiceUnavailable
 
 pytestmark = pytest.mark.pool
@@ -104,10 +108,51 @@ def test_another_instance_neither_sees_nor_touches_the_dag(pool: Pool, adapter: 
     stranger = pool.adapter(instance="somebody-else")
     assert stranger.find_dag(dag.dag_id) is None
     assert stranger.remove(cluster, "not mine") == 0
-    assert stranger.hold_tree(cluster, dag.dag_id, "not mine") == 0
-    assert stranger.set_priority(dag.dag_id, 9000) == 0
+    assert stranger.hold_tree(Submission(cluster, dag.dag_id, dag.dag_id, 1), "not mine") == 0
+    assert stranger.set_priority(dag.dag_id, 1, 9000) == 0
     assert cluster not in [ad.cluster for ad in stranger.watch("somebody-else")[1]]
     assert adapter.find_dag(dag.dag_id) is not None
+
+
+@pytest.fixture(name="stranger")
+def _stranger(pool: Pool, tmp_path: Path) -> HtcondorAdapter:
+    """Who may submit to the same schedd, and gives his jobs our stamps."""
+    token = tmp_path / "tokens/stranger"
+    token.parent.mkdir()
+    token.write_text(condor.run("condor_token_create", "-identity", f"stranger@{DOMAIN}"))
+    token.chmod(0o600)
+    return pool.adapter(token_dir=str(token.parent))
+
+
+def test_a_strangers_jobs_with_our_stamps_are_neither_found_nor_counted_nor_touched(
+    pool: Pool, adapter: HtcondorAdapter, stranger: HtcondorAdapter
+) -> None:
+    dag, job_id = pool.dag(), uuid.uuid4().hex
+    began = datetime.now(UTC)
+    theirs = dag.submit(stranger, fence=9)
+    stamps = {"WMS2_Instance": pool.instance, "WMS2_DagID": job_id}
+    single = stranger.submit_job(dag.directory, "executable = /bin/true\nrequest_memory = 16\n", stamps, since_boot())
+    assert stranger.find_dag(dag.dag_id) is not None and stranger.find_job(job_id, began) is not None
+    assert adapter.find_dag(dag.dag_id) is None and adapter.find_job(job_id, began) is None
+    seen = adapter.watch(pool.instance)
+    assert (seen[1], seen[2]) == ([], [])
+    assert adapter.orphans([]) == []
+    assert adapter.remove(theirs, "not ours") == adapter.remove_all({theirs: dag.dag_id}, "not ours") == 0
+    assert adapter.remove_job(single, job_id, "not ours") == adapter.set_priority(dag.dag_id, 9, 1000) == 0
+    assert adapter.hold_tree(Submission(theirs, dag.dag_id, dag.dag_id, 9), "not ours") == 0
+    assert stranger.remove(theirs, "end of test") == 1 and stranger.remove_job(single, job_id, "end of test") == 1
+    until(lambda: stranger.history(theirs) is not None)
+    assert adapter.history(theirs) is None
+
+
+def test_a_job_that_would_be_another_owners_is_not_submitted(pool: Pool, stranger: HtcondorAdapter) -> None:
+    dag = pool.dag()
+    owner = pool.adapter().facts().about.owner
+    assert owner and stranger.facts().about.owner == "stranger"
+    changed = pool.adapter(owner=owner, token_dir=stranger._place.token_dir)
+    with pytest.raises(ServiceRejected, match=f"would be stranger's, and those that are known here are {owner}'s"):
+        dag.submit(changed)
+    assert stranger.find_dag(dag.dag_id) is None
 
 
 def test_one_query_tells_of_the_dag_its_running_units_and_their_counts(pool: Pool, adapter: HtcondorAdapter) -> None:
@@ -126,11 +171,12 @@ def test_a_new_priority_keeps_what_belongs_to_the_unit(pool: Pool, adapter: Htco
     dag.submit(adapter, priority=5000)
     until(lambda: jobs_running(adapter.watch(pool.instance)[1]) == 1)
     assert node_priorities(pool) == [5007]
-    assert adapter.set_priority(dag.dag_id, 9000) == 1
+    assert adapter.set_priority(dag.dag_id, 2, 9000) == 0, "not of this submission of its directory"
+    assert adapter.set_priority(dag.dag_id, 1, 9000) == 1
     assert node_priorities(pool) == [9007]
-    assert adapter.set_priority(dag.dag_id, 9000) == 0
+    assert adapter.set_priority(dag.dag_id, 1, 9000) == 0
     with pytest.raises(ValueError, match="not a multiple"):
-        adapter.set_priority(dag.dag_id, 9001)
+        adapter.set_priority(dag.dag_id, 1, 9001)
 
 
 def test_a_dag_that_runs_takes_another_number_of_units_at_once(pool: Pool, adapter: HtcondorAdapter) -> None:
@@ -159,12 +205,16 @@ def test_a_dag_that_runs_takes_another_number_of_units_at_once(pool: Pool, adapt
 def test_a_held_dag_says_why_and_is_released(pool: Pool, adapter: HtcondorAdapter) -> None:
     dag = pool.dag()
     cluster = dag.submit(adapter)
-    assert adapter.release_tree(cluster, dag.dag_id, "it is not held") == 0
-    assert adapter.hold_tree(cluster, dag.dag_id, "site is down") >= 1
+    job = Submission(cluster, dag.dag_id, dag.dag_id, 1)
+    assert adapter.release_tree(job, "it is not held") == 0
+    for other in (job._replace(fence=2), job._replace(dag_id="another"), job._replace(cluster=cluster + 1)):
+        assert adapter.hold_tree(other, "of another submission") == 0
+    assert adapter.hold_tree(job, "site is down") >= 1
     (held,) = [ad for ad in adapter.watch(pool.instance)[1] if ad.parent_cluster is None]
     assert held.job_status == 5
     assert held.hold_reason.startswith("site is down")
-    assert adapter.release_tree(cluster, dag.dag_id, "site is back") >= 1
+    assert adapter.release_tree(job._replace(fence=2), "of another submission") == 0
+    assert adapter.release_tree(job, "site is back") >= 1
 
 
 def test_a_rescue_file_is_used_and_finished_work_is_not_run_again(pool: Pool, adapter: HtcondorAdapter) -> None:
