@@ -33,6 +33,7 @@ from dags_app.planning.submitfiles import SiteSlot, site_job_submit
 from dags_app.services.submit import accounting, credential_obstacle
 from sites_app.models import Onboarding, Schedd, ScheddState
 from sites_app.schedds import adapter
+from sites_app.submit_roots import SITE_JOBS
 from wms2 import clock
 from wms2.adapters import caller, factory
 from wms2.adapters.caller import HeldLease, working_under
@@ -83,13 +84,14 @@ def site_job_begin(*, site: str, purpose: SiteJobPurpose, items: int) -> SiteJob
     if schedd is None:
         return None
     job = SiteJob(site=site, purpose=purpose, schedd=schedd, items=items)
-    job.directory = str(Path(schedd.submit_root) / "site_jobs" / str(job.pk))
+    job.directory = str(Path(schedd.submit_root) / SITE_JOBS / str(job.pk))
     job.save(force_insert=True)
     return job
 
 
 def site_jobs_tend(*, purpose: SiteJobPurpose, work: Work) -> None:
-    """Submit what is prepared, look for what was submitted, take the results of what has ended."""
+    """Submit what is prepared, look for what was submitted, take the results of what has ended. What fails of one job is written
+    on it, and keeps no other waiting."""
     live = SiteJob.objects.filter(purpose=purpose, state__in=LIVE_SITE_JOB)
     for job in live.select_related("schedd__pool").order_by("created_at"):
         with row_by_itself("site jobs", f"{job.site} {job.pk}", partial(_say, job)):
@@ -118,7 +120,7 @@ def _tend(job: SiteJob, work: Work) -> None:
     elif found.history is not None:
         _read(job, work, found.history)
     else:
-        adopted = {"state": S.SUBMITTED, "cluster": str(found.cluster), "missing_since": None}
+        adopted = {"state": S.SUBMITTED, "cluster": str(found.cluster), "missing_since": None, "problem": ""}
         SiteJob.objects.filter(pk=job.pk, state__in=LIVE_SITE_JOB).update(**adopted)
         longer = work.slot(job).minutes * 60 - conf().site_job_run_seconds
         over = clock.now() > job.intent_at + timedelta(seconds=conf().site_job_timeout_seconds + max(0, longer))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import uuid
 from collections.abc import Sequence
 from itertools import chain
 
@@ -44,7 +45,7 @@ def _manifest_write(effect: Effect) -> Result:
     directory = conf().state_dir / "invalidations"
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"{request.request_name}.json"
-    part = path.with_suffix(".tmp")
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")  # another writer's, who was paused, is another file
     with part.open("w") as file:
         json.dump(document, file, indent=1)
         file.flush()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from django.utils import timezone
 
 from dags_app.models import DAG, DAGKind, FailureGroup, WorkUnit
 from dags_app.services.stop import halt_file
+from outputs_app.effects import HANDLERS, taking_back
 from outputs_app.models import (
     BlockStatus,
     DatasetState,
@@ -243,6 +245,24 @@ def test_files_that_the_release_excludes_are_read_by_nobody(world: World) -> Non
 # --- fail
 
 
+def test_a_writer_of_the_list_that_was_paused_and_replaced_leaves_it_whole(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = held(world)
+    request_fail(request=request, **BY)
+    effect = Effect.objects.get(request=request, kind=EffectKind.INVALIDATION_MANIFEST)
+    path = conf().state_dir / "invalidations" / f"{request.request_name}.json"
+    real = os.fsync
+
+    def paused(descriptor: int) -> None:
+        monkeypatch.setattr(taking_back.os, "fsync", real)
+        HANDLERS[EffectKind.INVALIDATION_MANIFEST].call(effect)
+        json.loads(path.read_text())
+        real(descriptor)
+
+    monkeypatch.setattr(taking_back.os, "fsync", paused)
+    HANDLERS[EffectKind.INVALIDATION_MANIFEST].call(effect)
+    assert json.loads(path.read_text())["request_name"] == request.request_name
+
+
 def test_a_failed_request_has_its_done_units_registered_and_lists_what_is(world: World) -> None:
     request = held(world)
     request_fail(request=request, **BY)
@@ -252,6 +272,7 @@ def test_a_failed_request_has_its_done_units_registered_and_lists_what_is(world:
         world.clock.advance(2 * conf().effect_gather_seconds)  # what is registered meanwhile has it written again
         world.cycle()
     path = conf().state_dir / "invalidations" / f"{request.request_name}.json"
+    assert list(path.parent.iterdir()) == [path]
     manifest = json.loads(path.read_text())
     rules = {rule["id"] for dataset in manifest["datasets"] for block in dataset["blocks"] for rule in block["rules"]}
     assert rules == {rule for ids in world.rucio.rules.values() for rule in ids}
