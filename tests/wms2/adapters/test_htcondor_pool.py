@@ -131,7 +131,7 @@ def test_a_strangers_jobs_with_our_stamps_are_neither_found_nor_counted_nor_touc
     began = datetime.now(UTC)
     theirs = dag.submit(stranger, fence=9)
     stamps = {"WMS2_Instance": pool.instance, "WMS2_DagID": job_id}
-    single = stranger.submit_job(dag.directory, "executable = /bin/true\nrequest_memory = 16\n", stamps, since_boot())
+    single = stranger.submit_job(dag.directory, "executable = /bin/true\nhold = True\n", stamps, since_boot())
     assert stranger.find_dag(dag.dag_id) is not None and stranger.find_job(job_id, began) is not None
     assert adapter.find_dag(dag.dag_id) is None and adapter.find_job(job_id, began) is None
     seen = adapter.watch(pool.instance)
