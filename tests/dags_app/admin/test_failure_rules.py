@@ -32,11 +32,11 @@ def dag(tmp_path: Path) -> DAG:
     failure_rules_load()
     dag = dag_row(workflow_row(request_row(RequestStatus.ACTIVE)), submit_dir=str(tmp_path), fence=1)
     bad = line(
-        message="unreadable",
+        message="the file is truncated",
         category="data",
         action="permanent_failure",
         code=8021,
-        rule="cms-8021",
+        rule="file-damaged-size",
         job_id="2.0",
         bad_input_files=["/store/a.root"],
         final=True,
@@ -127,7 +127,7 @@ def test_a_requests_page_shows_its_errors_with_report_and_job_ad_one_click_away(
     html = reader.get(f"/requests/{dag.workflow.request_id}/").content.decode()
     part = text(html, "part-errors")
     assert "2 failed attempts, 1 given up" in part
-    for word in ("8021", "cms-8021", "T1_US_FNAL", "/store/a.root", "the end"):
+    for word in ("8021", "file-damaged-size", "T1_US_FNAL", "/store/a.root", "the end"):
         assert word in part
     assert "<b>it broke" not in html
     found = [link for link in links(html, "part-errors") if link.endswith(("/report", "/job-ad", "/attempts"))]
@@ -143,8 +143,8 @@ def test_each_kind_of_failure_says_what_it_is_what_wms2_did_and_what_one_can_do(
     )
     html = operator.get(f"/requests/{request.request_name}/").content.decode()
     part = text(html, "part-errors")
-    assert "An input file could not be read." in part, "what it is"
-    assert "WMS2: 1 time not tried again, since the same would happen (rule cms-8021)" in part
+    assert "A part of the input file is missing." in part, "what it is"
+    assert "WMS2: 1 time not tried again, since the same would happen (rule file-damaged-size)" in part
     assert "You: Have the bad input files below repaired, or release with them as excluded files" in part
     assert "/store/a.root 8021 at T1_US_FNAL, 1 attempt, not excluded" in part
     for count in ("By category", "By code", "By step", "By site"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -281,3 +282,19 @@ def test_a_catalogue_that_gives_no_new_files_is_what_an_open_request_says_it_wai
     assert request.alert_code == ("input_unreadable" if mode is Mode.REFUSED else "")
     world.dbs.script.heal()
     assert run(world, request) is S.COMPLETED
+
+
+def test_a_file_with_lumis_without_events_is_read_by_one_job_and_its_request_completes(world: World) -> None:
+    """DBS keeps no count for a lumi of 0 events."""
+    lumis = [(1, lumi) for lumi in range(1, 5)]
+    block(world, "a", replace(file("thin", *lumis), counts=(50, None, 50, None)), file("plain", (1, 9), (1, 10)))
+    request = ask(world, files_per_job=0, events_per_job=50)
+    assert run(world, request) is S.COMPLETED
+    odd = InputFile.objects.get(lfn="/store/data/thin.root").odd_lumis
+    assert [each for each in odd if not each[3]] == [[1, 2, 2, 0], [1, 4, 4, 0]]
+    claims = WorkUnitClaim.objects.filter(unit__workflow__request=request).values_list("input_file__lfn", "first", "last")
+    assert sorted(claims)[-1] == ("/store/data/thin.root", 0, 99)
+    assert WorkUnit.objects.filter(workflow__request=request, claims__input_file__lfn="/store/data/thin.root").count() == 1
+    ledger = ledger_of(request.workflow)
+    ledger_check(ledger)
+    assert ledger.done_files == 2

@@ -31,13 +31,14 @@ from wms2.errors import NotFoundInService, ServiceRejected
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file of a scripted input dataset; ten events a lumi, in run 1, unless its lumis are ``held``."""
+    """A file of a scripted input dataset; ten events a lumi, in run 1, unless its lumis are ``held``; ``counts`` of events."""
 
     lfn: str
     events: int
     first_lumi: int
     held: tuple[tuple[int, int], ...] | None = None
     parents: tuple[str, ...] = ()
+    counts: tuple[int | None, ...] | None = None
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
@@ -132,7 +133,11 @@ class ScriptedDbs:
         return iter(file for name in self.sources for file in self.files(name, False) if file.lfn == lfn)
 
     def file_lumis(self, block_name: str) -> Iterator[FileLumi]:
-        rows = [FileLumi(f.lfn, run, lumi, None) for f in self._source_block(block_name) for run, lumi in f.pairs]
+        rows = [
+            FileLumi(f.lfn, run, lumi, count)
+            for f in self._source_block(block_name)
+            for (run, lumi), count in zip(f.pairs, f.counts or [None] * len(f.pairs), strict=True)
+        ]
         return iter(self.script.call("file_lumis", lambda: rows))
 
     def file_parents(self, block_name: str) -> Iterator[FileParent]:
