@@ -1,6 +1,6 @@
 """What is read out of JSON columns while a later release writes there too (ADR 0097): known keys, the others left where they are.
 
-A column that is a record has known keys; one that maps runs has numbers for keys. Owns no column.
+A column that is a record has known keys; one that maps runs, rounds or tasks has numbers for keys. Owns no column.
 """
 
 from __future__ import annotations
@@ -17,6 +17,6 @@ def known(record: type, stored: Mapping[str, Any]) -> dict[str, Any]:
     return {name: stored[name] for name in names if name in stored}
 
 
-def runs(stored: Mapping[str, V]) -> Iterator[tuple[int, V]]:
-    """Run and value of each run in a column that maps runs, in its order."""
+def numbered(stored: Mapping[str, V]) -> Iterator[tuple[int, V]]:
+    """Number and value of each entry of a column that maps numbers: runs, rounds, tasks; in its order."""
     return ((int(key), value) for key, value in stored.items() if key.isdecimal())

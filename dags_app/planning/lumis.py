@@ -13,7 +13,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from dags_app.planning.specs import LumiRanges
-from wms2.stored import runs
+from wms2.stored import numbered
 
 Interval = tuple[int, int]
 
@@ -150,7 +150,7 @@ def to_json(ranges: LumiRanges) -> dict[str, list[list[int]]]:
 
 def from_json(stored: Mapping[str, Iterable[Sequence[int]]]) -> LumiRanges:
     """The ranges of CMS's JSON form, whatever its order."""
-    found = list(runs(stored))
+    found = list(numbered(stored))
     if len(found) == 1:  # most files: no runs to sort
         ((run, intervals),) = found
         return {run: merged(sorted((first, last) for first, last in intervals))} if intervals else {}

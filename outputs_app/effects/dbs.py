@@ -12,7 +12,7 @@ from outputs_app.models import DatasetState, Effect, EffectKind, OutputDataset, 
 from wms2 import clock
 from wms2.adapters import factory
 from wms2.adapters.types import BlockSpec, DatasetSpec, DbsFile, OutputConfig
-from wms2.stored import runs
+from wms2.stored import numbered
 
 log = structlog.get_logger(__name__)
 
@@ -36,14 +36,16 @@ def _dbs_block(effect: Effect) -> Result:
     )
     rows = list(block.files.order_by("lfn"))
     # DBS wants the events of all lumis or of none, and so does who reads them: a block tells them if every file does
-    counted = all(events is not None for row in rows for _, pairs in runs(row.lumis) for _, events in pairs)
+    counted = all(events is not None for row in rows for _, pairs in numbered(row.lumis) for _, events in pairs)
     files = tuple(
         DbsFile(
             lfn=row.lfn,
             size_bytes=row.size_bytes,
             adler32=row.adler32,
             events=row.events,
-            lumis={run: tuple((lumi, events if counted else None) for lumi, events in pairs) for run, pairs in runs(row.lumis)},
+            lumis={
+                run: tuple((lumi, events if counted else None) for lumi, events in pairs) for run, pairs in numbered(row.lumis)
+            },
             parents=() if record.parents else tuple(row.parents),
             output_config=config,
             is_valid=row.is_valid,

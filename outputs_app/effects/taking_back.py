@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Sequence
 from itertools import chain
 
+import structlog
 from django.db.models import QuerySet
 
 from outputs_app.asking import Wish, effect_ask
@@ -27,12 +28,13 @@ from outputs_app.models import (
 )
 from outputs_app.owning import names_release, other_owners
 from outputs_app.states import blocks_become
-from outputs_app.turns import Turn
+from outputs_app.turns import Turn, lease_end, still_claimed
 from wms2 import clock
 from wms2.adapters import factory
 from wms2.conf import conf
-from wms2.errors import NotFoundInService, ServiceUnavailable
+from wms2.errors import LeaseLost, NotFoundInService, ServiceUnavailable
 
+log = structlog.get_logger(__name__)
 #: Rules that are deleted, and files that are invalidated, between two records of what is done.
 _PORTION = 400
 
@@ -94,7 +96,7 @@ def _rules_release(effect: Effect) -> Result:
         _forget(files.filter(pk__in=keys), blocks.filter(tape_rule_id__in=portion))
         done += len(portion)
         turn.told(done=done, of=of, deleted=deleted)
-    if purge and "unruled" not in effect.result:
+    if "unruled" not in effect.result:
         turn.told(unruled=_rule_unruled(effect, dataset))
     standing = [rule for rule in rucio.rules_with_comment(rule_comment(effect)) if rule.expires_at is None]
     names = _ours(dataset, [rule.name for rule in standing]) | ({dataset.name} if alone else set())
@@ -198,11 +200,23 @@ def _dbs_invalidate(effect: Effect) -> Result:
     left = dbs.valid_file(dataset.name)
     if left:
         return {**told, "dataset": f"kept: {left} in it is valid"}
+    if not still_claimed(effect).update(claim_expires_at=lease_end()):  # done by another, and the name may have passed on
+        raise LeaseLost(f"{effect.key} is claimed by somebody else")
     try:
         dbs.set_dataset_access_type(dataset.name, "INVALID")
     except NotFoundInService:
         return {**told, "dataset": "not in DBS"}
+    if not still_claimed(effect).exists() and other_owners(request_id=effect.request_id, name=dataset.name):
+        back = dbs.turn_dataset(dataset.name, "INVALID", _before(dataset))  # paused in the call, it came after theirs
+        log.error("a dataset that is another request's by now was made INVALID, and is not", dataset=dataset.name, is_now=back)
     return {**told, "dataset": "INVALID"}
+
+
+def _before(dataset: OutputDataset) -> str:
+    """The access type of a dataset that others write, or have written and completed."""
+    others = OutputDataset.objects.filter(name=dataset.name).exclude(pk=dataset.pk).values_list("pk", flat=True)
+    keys = [Wish(EffectKind.DBS_VALID, pk).key for pk in others]
+    return "VALID" if Effect.objects.filter(key__in=keys, state=EffectState.DONE).exists() else "PRODUCTION"
 
 
 def _record_parts(effect: Effect, result: Result) -> None:

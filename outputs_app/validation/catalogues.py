@@ -20,7 +20,7 @@ from outputs_app.reconciliation.rows import KnownRules, blocks_believed
 from outputs_app.validation import rules
 from outputs_app.validation.rules import Declared, FileFinding, Lumi, LumiFile, Lumis
 from wms2.adapters import factory
-from wms2.stored import runs
+from wms2.stored import numbered
 
 #: Splittings of input by which a lumi goes whole, with all its files, to one unit (ADR 0030).
 _BY_LUMI = ("LumiBased", "EventAwareLumiBased")
@@ -260,7 +260,7 @@ def valid_in_dbs(lfns: set[str], known: Collection[str], written_in: Iterable[st
 
 
 def _lumis(stored: dict[str, list[list[int]]]) -> Lumis:
-    return frozenset((run, lumi) for run, pairs in runs(stored) for lumi, _ in pairs)
+    return frozenset((run, lumi) for run, pairs in numbered(stored) for lumi, _ in pairs)
 
 
 def _by_file(rows: Any) -> dict[str, frozenset[Any]]:

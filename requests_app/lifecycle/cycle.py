@@ -28,7 +28,7 @@ from requests_app.feed import publish
 from requests_app.lease import due_now
 from requests_app.lifecycle.credentials import credentials_watch
 from requests_app.lifecycle.draining import drains_go_on
-from requests_app.lifecycle.evaluator import BATCH
+from requests_app.lifecycle.evaluator import BATCH, IN_STEPS
 from requests_app.lifecycle.leader import Leadership, leading
 from requests_app.lifecycle.progress import progress_sample
 from requests_app.lifecycle.retention import rows_expire
@@ -67,7 +67,8 @@ ON CONFLICT DO NOTHING
 _SWEEP = """
 UPDATE evaluation_leases lease SET due_at = %(now)s, sweep = true FROM requests
 WHERE requests.id = lease.request_id AND requests.status = ANY(%(evaluated)s)
-  AND (lease.evaluated_at IS NULL OR lease.evaluated_at < %(long_ago)s) AND lease.expires_at IS NULL
+  AND (lease.evaluated_at IS NULL OR lease.evaluated_at < %(long_ago)s OR requests.status = ANY(%(in_steps)s))
+  AND lease.expires_at IS NULL
   AND (lease.due_at IS NULL OR lease.due_at > %(soon)s)
 """
 
@@ -213,7 +214,8 @@ def _tell_moves(leadership: Leadership) -> None:
 def sweep(fenced: Fenced, seconds: float | None = None) -> int:
     """Have what was not evaluated for so long (``sweep_seconds``) looked at, although nothing says that it is due; how many.
 
-    Due within a cycle is not forgotten; a request whose lease is missing is.
+    Due within a cycle is not forgotten; a request whose lease is missing is, and one in the middle of a step, which each cycle
+    evaluates: rows of a restored database may say another time.
     """
     with fenced(), connection.cursor() as cursor:
         now = clock.now()
@@ -222,6 +224,7 @@ def sweep(fenced: Fenced, seconds: float | None = None) -> int:
             "long_ago": now - timedelta(seconds=conf().sweep_seconds if seconds is None else seconds),
             "soon": now + timedelta(seconds=conf().cycle_seconds),
             "evaluated": list(EVALUATED),
+            "in_steps": list(IN_STEPS),
         }
         cursor.execute(_GIVE_LEASES, values)
         cursor.execute(_SWEEP, values)

@@ -94,7 +94,7 @@ def _kinds(groups: Iterable[FailureGroup]) -> Iterable[Kind]:
 
 
 def _done(group: FailureGroup) -> Iterable[str]:
-    actions = sorted(group.actions.items())
+    actions = sorted((action, number) for action, number in group.actions.items() if isinstance(number, int))
     return (f"{counted(number, 'time')} {_DONE.get(action, action)}" for action, number in actions)
 
 

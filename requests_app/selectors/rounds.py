@@ -12,6 +12,7 @@ from dags_app.models import DAG, FailureGroup, SizingDecision, StepMeasurement
 from dags_app.planning.measured import Spread
 from requests_app.models import Round, Workflow
 from requests_app.work.sizing import spread
+from wms2.stored import numbered
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,6 @@ def _exit_codes(workflow: Workflow) -> Mapping[int, Mapping[str, Counter[str]]]:
     """Round index -> step -> code -> failed attempts."""
     found: dict[int, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
     for step, code, rounds in FailureGroup.objects.filter(workflow=workflow).values_list("step", "code", "rounds"):
-        for index, attempts in rounds.items():
-            found[int(index)][step][str(code)] += attempts
+        for index, attempts in numbered(rounds):
+            found[index][step][str(code)] += attempts
     return found

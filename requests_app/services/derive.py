@@ -23,6 +23,7 @@ from requests_app.services.acting import acting, applies, give_up, live_dag_of, 
 from requests_app.services.verbs import request_set_sites
 from requests_app.states import record_creation
 from requests_app.work.derived import work_hand_over
+from requests_app.work.groups import group_inherit
 from requests_app.work.input_reading import input_open
 from requests_app.work.ledger import ledger_of
 from requests_app.work.overrides import Overrides, check_pins
@@ -41,7 +42,7 @@ _FROM = (S.QUEUED, S.ACTIVE, S.HELD, *_ENDED)
 _OUR_SUFFIX = re.compile(r"_d\d+\Z")
 _REQUEST = (
     "requestor", "requestor_dn", "group", "payload_config", "splitting_params", "input_dataset", "campaign", "prep_id",
-    "warnings", "urgent", "adaptive", "cleanup_policy", "family", "in_group",
+    "warnings", "urgent", "adaptive", "cleanup_policy", "family",
 )  # fmt: skip
 _WORKFLOW = (
     "input_dataset", "splitting_algo", "splitting_params", "config_cache_id", "psets", "input_imported_at", "input_read_at",
@@ -144,6 +145,7 @@ def _like(request: Request, old: Workflow, name: str) -> Request:
         request_name=name, status=S.SUBMITTED, derived_from=request, request_data=request.request_data,
         priority=request.priority, overrides=request.overrides, **{field: getattr(request, field) for field in _REQUEST},
     )  # fmt: skip
+    group_inherit(request, new)
     spec = spec_to_json(replace(spec_of(old), request_name=name))
     workflow = Workflow.objects.create(request=new, spec=spec, **{field: getattr(old, field) for field in _WORKFLOW})
     workflow.refresh_from_db()

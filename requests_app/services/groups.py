@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from requests_app.models import Request, RequestGroup, RequestStatus, Workflow
 from requests_app.services.acting import acting, applies, put
 from requests_app.states import wake_related
-from requests_app.work.groups import ENDED, GONE_ON, input_among
+from requests_app.work.groups import ENDED, GONE_ON, group_completes, group_locked, input_among
 from wms2.audit import audited
-from wms2.errors import DocumentRefused, InvalidTransition, Problem, StaleState
-from wms2.locks import BEING_CHANGED, LockKey, transaction_lock
+from wms2.errors import DocumentRefused, InvalidTransition, Problem
+from wms2.locks import LockKey, transaction_lock
 
 S = RequestStatus
 
@@ -48,17 +48,14 @@ def group_join(request: Request, name: str, actor: str, note: str = "") -> None:
         DocumentRefused: its requests complete already.
     """
     group = _locked(name, actor, note) if name else None
-    if group is not None and Request.objects.filter(in_group=group, status__in=GONE_ON).exists():
+    if group is not None and group_completes(group):
         raise DocumentRefused([Problem("in_group", f"the requests of group {group} complete already")])
     put(request, in_group=group)
 
 
 def _locked(name: str, actor: str, note: str = "") -> RequestGroup:
-    RequestGroup.objects.get_or_create(name=name, defaults={"created_by": actor, "note": note})
-    group = RequestGroup.objects.select_for_update(no_key=True, skip_locked=True).filter(name=name).first()
-    if group is None:
-        raise StaleState(f"group {name}: {BEING_CHANGED}")
-    return group
+    group, _ = RequestGroup.objects.get_or_create(name=name, defaults={"created_by": actor, "note": note})
+    return group_locked(group)
 
 
 def group_dissolve(*, group: RequestGroup, actor: str, reason: str) -> None:

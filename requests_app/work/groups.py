@@ -19,8 +19,8 @@ from requests_app.intake import with_input
 from requests_app.models import Request, RequestGroup, RequestStatus
 from requests_app.states import transition, wake_related
 from wms2 import clock
-from wms2.errors import ParentEnded
-from wms2.locks import Fenced
+from wms2.errors import ParentEnded, StaleState
+from wms2.locks import BEING_CHANGED, Fenced
 from wms2.wakes import wake
 
 log = structlog.get_logger(__name__)
@@ -173,11 +173,50 @@ def input_among(wanted: str, parents: Iterable[Request]) -> str | None:
     return alike[0] if len(alike) == 1 else None
 
 
+def group_locked(group: RequestGroup) -> RequestGroup:
+    """Its row, before who is in it changes; nobody waits for it while he holds a request. In the caller's transaction.
+
+    Raises:
+        StaleState: somebody else changes it just now.
+    """
+    row = RequestGroup.objects.select_for_update(no_key=True, skip_locked=True).filter(pk=group.pk).first()
+    if row is None:
+        raise StaleState(f"group {group}: {BEING_CHANGED}")
+    return row
+
+
+def group_completes(group: RequestGroup) -> bool:
+    """Whether its requests complete already: nobody can join them any more. Under its lock, that stays so."""
+    return Request.objects.filter(in_group=group, status__in=GONE_ON).exists()
+
+
+def group_inherit(request: Request, new: Request) -> None:
+    """``new`` does work of ``request``: the group waits for it too. Of one that completes already it is told that it is late.
+
+    In the caller's transaction.
+
+    Raises:
+        StaleState: somebody else changes the group just now.
+    """
+    request.refresh_from_db(fields=["in_group"])
+    group = group_locked(request.in_group) if request.in_group is not None else None
+    if group is not None and group_completes(group):
+        new.warnings = [*new.warnings, f"group {group} completes already without it: it completes by itself"]
+        group = None
+    new.in_group = group
+    Request.objects.filter(pk=new.pk).update(in_group=group, warnings=new.warnings)
+
+
 def related_move(old: Request, new: Request) -> None:
-    """Another version takes a request's place: in its group, as a parent and as a child; in the caller's transaction."""
-    Request.objects.filter(pk=new.pk).update(in_group=old.in_group_id)
-    Request.objects.filter(pk=old.pk).update(in_group=None)
-    new.in_group_id, old.in_group_id = old.in_group_id, None
+    """Another version takes a request's place: in its group, as a parent and as a child; in the caller's transaction.
+
+    Raises:
+        StaleState: somebody else changes the group just now.
+    """
+    group_inherit(old, new)
+    if new.in_group is not None:
+        Request.objects.filter(pk=old.pk).update(in_group=None)
+        old.in_group = None
     new.depends_on.set(old.depends_on.all())
     Request.depends_on.through.objects.filter(to_request=old).update(to_request=new)
     wake_related(new)

@@ -59,7 +59,7 @@ def harvest_ask(request: Request) -> None:
     now = clock.now()
     for output in harvested(spec.outputs):
         keys = _files(request, output.dataset).order_by().values_list(_Runs("lumis"), flat=True).distinct()
-        runs = {run for run, _ in stored.runs(dict.fromkeys(keys))}
+        runs = {run for run, _ in stored.numbered(dict.fromkeys(keys))}
         wanted = sorted(runs) if not spec.harvest.together else [0] if runs else []
         rows = [Harvest(request=request, dataset=output.dataset, run=run, next_try_at=now) for run in wanted]
         Harvest.objects.bulk_create(rows, ignore_conflicts=True)
@@ -166,7 +166,7 @@ def _task(job: SiteJob) -> HarvestTask | None:
     files = list(_files_of(row).values_list("lfn", "lumis"))
     if not files:
         return None
-    runs = [row.run] if row.run else sorted({run for _, lumis in files for run, _ in stored.runs(lumis)})
+    runs = [row.run] if row.run else sorted({run for _, lumis in files for run, _ in stored.numbered(lumis)})
     return HarvestTask(
         job=str(job.pk),
         site=job.site,

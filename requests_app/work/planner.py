@@ -54,6 +54,7 @@ from wms2.crash import crash_point
 from wms2.errors import PlanningRefused
 from wms2.in_force import in_force
 from wms2.locks import Fenced
+from wms2.stored import numbered
 from wms2.words import counted
 
 #: In ``Round.sizing``: events of deterministic pileup that all rounds so far have mixed, by task.
@@ -184,7 +185,7 @@ def _profile(workflow: Workflow, sizing: Sizing) -> StepProfile:
 def _mixed_before(workflow: Workflow) -> dict[int, int]:
     """Where the round before ended in its deterministic pileup, by task."""
     last = workflow.rounds.order_by("-index").first()
-    return {int(task): int(events) for task, events in (last.sizing.get(_MIXED) or {}).items()} if last else {}
+    return {task: int(events) for task, events in numbered(last.sizing.get(_MIXED) or {})} if last else {}
 
 
 def _limits() -> DagLimits:

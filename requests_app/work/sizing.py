@@ -18,12 +18,13 @@ from dags_app.planning.adaptive import size_rescue, size_round
 from dags_app.planning.levels import FIRST_TASK
 from dags_app.planning.measured import Sizing, SizingLimits, Spread, StepMeasured
 from dags_app.planning.sizing import sizes_from_json
-from dags_app.planning.specs import ResourceSpec, WorkflowSpec
+from dags_app.planning.specs import GenerationSpec, ResourceSpec, SplittingSpec, WorkflowSpec
 from requests_app.models import Request, Workflow
 from requests_app.work.overrides import overrides_of, pins_of
 from requests_app.work.spec import spec_of
 from wms2.conf import conf
 from wms2.in_force import in_force
+from wms2.stored import known
 
 #: In ``Round.sizing``: resources of the later tasks' jobs by number; how work is cut.
 _TASKS, _SPLITTING = "tasks", "splitting"
@@ -84,8 +85,8 @@ def as_planned(dag: DAG) -> WorkflowSpec:
         spec,
         resources=resources(FIRST_TASK, spec.resources),
         tasks=tuple(replace(task, resources=resources(task.number, task.resources)) for task in spec.tasks),
-        generation=replace(made, **cut) if made is not None else None,
-        splitting=replace(spec.splitting, **cut) if made is None else spec.splitting,
+        generation=replace(made, **known(GenerationSpec, cut)) if made is not None else None,
+        splitting=replace(spec.splitting, **known(SplittingSpec, cut)) if made is None else spec.splitting,
     )
 
 

@@ -166,6 +166,19 @@ def test_a_broken_effect_does_not_stop_the_others_and_is_told(block, outside) ->
     assert (broken.state, fine.state) == (EffectState.PENDING, EffectState.DONE)
 
 
+def test_one_whose_failure_cannot_be_recorded_does_not_stop_the_others_and_is_told(block, outside) -> None:
+    """Its request's own retry time is no number."""
+    outside(ServiceUnavailable("dbs", "call", "no answer"))
+    broken, fine = effect(block, "a"), effect(block, "b")
+    Effect.objects.filter(pk=fine.pk).update(block=None)
+    Request.objects.update(overrides={"effect_max_retry_seconds": "long"})
+    run()
+    broken.refresh_from_db()
+    fine.refresh_from_db()
+    assert (broken.state, fine.state) == (EffectState.CLAIMED, EffectState.DONE)
+    assert "ValueError" in broken.last_error
+
+
 def test_a_result_that_cannot_be_recorded_is_a_failure_and_does_not_stop_the_others(block, monkeypatch) -> None:
     calls: list[str] = []
 

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -255,3 +256,12 @@ def test_compose_itself_accepts_the_file(tmp_path: Path) -> None:
     result = subprocess.run(argv, env=settings, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     assert set(json.loads(result.stdout)["services"]) >= set(OURS) - {"lifecycle"}
+
+
+def test_the_licence_is_told_by_the_project_and_lies_in_the_image() -> None:
+    text = (ROOT / "LICENSE").read_text()
+    assert "Apache License" in text and "Version 2.0, January 2004" in text and "END OF TERMS AND CONDITIONS" in text
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert (project["license"], project["license-files"]) == ("Apache-2.0", ["LICENSE"])
+    assert re.search(r"^COPY .*\bLICENSE\b.* /opt/wms2/app/$", DOCKERFILE, re.M)
+    assert "!LICENSE" in (ROOT / ".dockerignore").read_text().splitlines()

@@ -4,12 +4,14 @@ database). In the scripted world; on the pool: ``tests/pool/test_restored_databa
 from __future__ import annotations
 
 import uuid
+from datetime import timedelta
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 
 from dags_app.models import DAG, IN_QUEUE, DAGHistory, DAGStatus, WorkUnit
-from requests_app.models import Request, RequestStatus, Workflow
+from requests_app.lifecycle.cycle import sweep
+from requests_app.models import EvaluationLease, Request, RequestStatus, Workflow
 from requests_app.services import request_abort, request_hold, request_stop
 from sites_app.models import Schedd, ScheddState
 from tests.support.scripted import documents
@@ -17,6 +19,7 @@ from tests.support.scripted.progress import started, status
 from tests.support.scripted.schedd import End
 from tests.support.scripted.snapshot import tables
 from tests.support.scripted.world import World
+from wms2 import clock
 
 pytestmark = pytest.mark.django_db(transaction=True)
 S = RequestStatus
@@ -112,6 +115,20 @@ def test_where_nobody_has_the_job_any_more_an_operator_decides_and_no_number_is_
         world.cycle()
     assert (status(request), DAG.objects.get().status) == (S.HELD, DAGStatus.REMOVED)
     assert Workflow.objects.get(request=request).next_first_event == numbers
+
+
+def test_one_restored_in_the_middle_of_a_step_says_what_it_waits_for_with_the_next_cycle(world: World) -> None:
+    """Whatever its rows say of when it is due."""
+    world.sweep_every = 1000
+    request, job = started(world)
+    forget_submission(job.dag_id, fence=0)
+    world.schedd.end(job, End.FINISHED)
+    world.schedd.history_lags = True  # cut off
+    EvaluationLease.objects.update(due_at=clock.now() + timedelta(days=2), evaluated_at=clock.now())
+    assert sweep(transaction.atomic) == 1
+    world.cycle()
+    assert (status(request), "no queue and no history has it" in request.waiting_for) == (S.PLANNING, True), request.waiting_for
+    assert sweep(transaction.atomic) == 0, "from now on it is due with each cycle"
 
 
 def test_metrics_of_before_prove_nothing_of_a_rescue_that_was_adopted(world: World) -> None:

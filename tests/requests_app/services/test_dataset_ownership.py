@@ -17,6 +17,7 @@ from tests.support.rows import request_row
 from tests.support.scripted import documents
 from tests.support.scripted.progress import DAY_SECONDS, fresh, held, run_on, started
 from tests.support.scripted.world import World
+from wms2.conf import conf
 from wms2.errors import DocumentRefused, InvalidTransition, StaleState
 from wms2.models import AuditEntry
 
@@ -210,6 +211,39 @@ def test_a_name_whose_files_are_all_invalid_is_written_again_and_its_dataset_rev
     assert run_on(world, second) == S.COMPLETED
     assert world.dbs.access == dict.fromkeys(names_of(second), "VALID")
     assert valid_lfns(second)
+
+
+@pytest.mark.parametrize("completed", [False, True])
+def test_a_call_that_comes_late_does_not_leave_the_next_requests_dataset_invalid(
+    world: World, monkeypatch: pytest.MonkeyPatch, completed: bool
+) -> None:
+    """Its worker was paused in it; another has taken the effect over, and the name was written anew."""
+    first = held(world)
+    registered(world)
+    request_fail(request=fresh(first), **BY)
+    call, second = world.dbs.set_dataset_access_type, list[Request]()
+
+    def late(name: str, access_type: str) -> None:
+        monkeypatch.setattr(world.dbs, "set_dataset_access_type", call)
+        world.clock.advance(2 * conf().effect_lease_seconds)
+        cycles(world)
+        second.append(received(again(first, "tester_second")))
+        if completed:
+            assert run_on(world, second[0]) == S.COMPLETED
+        else:
+            for _ in range(3):
+                world.cycle()
+            world.schedd.unit_done(world.job_of(second[0]), "mg_000000")
+            world.observe()
+            world.evaluate(second[0])
+            registered(world)
+        call(name, access_type)
+
+    monkeypatch.setattr(world.dbs, "set_dataset_access_type", late)
+    request_invalidate(request=fresh(first), **BY)
+    cycles(world)
+    assert valid_lfns(second[0])
+    assert set(world.dbs.access.values()) <= {"VALID" if completed else "PRODUCTION"}, world.dbs.access
 
 
 def test_a_dataset_that_somebody_else_makes_invalid_while_it_is_written_stays_so(world: World) -> None:

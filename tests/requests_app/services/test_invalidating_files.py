@@ -262,6 +262,25 @@ def test_no_file_loses_its_protection_while_it_is_valid(world: World, completed:
     assert steps == [EffectKind.DBS_INVALIDATE, EffectKind.RUCIO_RELEASE] * (len(steps) // 2)
 
 
+@pytest.mark.parametrize("purge", [False, True])
+def test_replicas_that_never_had_a_rule_get_one_that_ends(world: World, purge: bool) -> None:
+    """Rucio removes a replica after the end of its last rule: without any, nothing ever removes it."""
+    world.sweep_every = 1000  # its epoch is raised by hand
+    request, job = started(world)
+    world.schedd.unit_done(job, "mg_000000")
+    world.rucio.script.refuses = frozenset({"protect_files"})
+    world.rucio.script.arm(Mode.REFUSED, 10)
+    cycles(world)
+    world.rucio.script.heal()
+    assert world.rucio.replicas and not world.rucio.rules
+    epoch_raise(fresh(request))
+    invalidation_ask(request_id=request.pk, request_epoch=request.epoch, workflow_id=request.workflow.pk, purge=purge)
+    cycles(world)
+    ruled = {lfn for operation, lfns in world.rucio.script.answered if operation == "protect_files" for lfn in lfns.split(",")}
+    assert set(world.rucio.replicas) == ruled
+    assert not world.rucio.rules
+
+
 @pytest.mark.parametrize("way", ["file", "block", "lost file", "lost block"])
 def test_no_part_loses_its_protection_while_it_is_valid(world: World, completed: Request, bare: list[str], way: str) -> None:
     file = files_of(completed)[0]

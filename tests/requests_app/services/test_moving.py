@@ -267,6 +267,17 @@ def test_a_drain_does_not_stop_what_would_come_back_there_and_goes_on_with_the_o
         request_move(request=bound, **BY)
 
 
+def test_a_drain_goes_on_past_one_that_cannot_be_read(home: Schedd, near: Schedd) -> None:
+    bad, good = with_dag(home), with_dag(home)
+    Request.objects.filter(pk=bad.pk).update(overrides={"pools": 7})
+    schedd_drain(schedd=home, **BY, move=True)
+    drains_go_on(transaction.atomic)
+    bad.refresh_from_db()
+    good.refresh_from_db()
+    assert (bad.status, good.status) == (S.ACTIVE, S.STOPPING)
+    assert bad.waiting_for.startswith("a repair of WMS2") and "pools" in bad.last_error
+
+
 def test_a_drain_that_moves_is_no_way_around_the_checks(home: Schedd) -> None:
     schedd_drain(schedd=home, **BY, move=True)
     Schedd.objects.update(onboarded_at=None)

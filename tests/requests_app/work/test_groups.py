@@ -16,7 +16,8 @@ from requests_app.lease import evaluating
 from requests_app.models import InputFile, Request, RequestGroup, RequestStatus, RequestTransition
 from requests_app.services import group_dissolve, input_files_restore, request_abort, request_group
 from requests_app.states import transition
-from requests_app.work.groups import Child, group_standing, siblings_missing
+from requests_app.work.groups import Child, group_standing, related_move, siblings_missing
+from tests.support.locking import paused
 from tests.support.rows import input_spec, new_block, request_row, workflow_row
 from wms2.errors import DocumentRefused, InvalidTransition, StaleState
 from wms2.models import AuditEntry, Wake
@@ -232,3 +233,32 @@ def test_where_a_group_stands_follows_from_its_children(children: list[RequestSt
     rows = together(*children)
     assert standing() == expected
     assert [Child(row).skipped for row in rows].count(True) == sum(each in (S.ABORTED, S.CLEANED) for each in children)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_another_version_of_a_child_is_waited_for_or_told_that_it_is_late(late: bool) -> None:
+    old, sibling = together(S.FAILED, S.COMPLETED if late else S.VALIDATED_OUTPUTS)
+    new = request_row(S.NEW)
+    with transaction.atomic():
+        related_move(old, new)
+    group = RequestGroup.objects.get()
+    old, new = (Request.objects.get(pk=row.pk) for row in (old, new))
+    if late:
+        assert (old.in_group, new.in_group) == (group, None)
+        assert new.warnings == ["group sample completes already without it: it completes by itself"]
+    else:
+        assert (old.in_group, new.in_group, new.warnings) == (None, group, [])
+        assert "1 of them" in (missing := arrives(sibling)) or str(new) in missing
+
+
+def test_nothing_takes_a_childs_place_while_its_group_is_being_changed() -> None:
+    """It may be completing at this moment."""
+    old, _ = together(S.FAILED, S.VALIDATED_OUTPUTS)
+    new = request_row(S.NEW)
+    with (
+        paused("SELECT FROM request_groups FOR NO KEY UPDATE"),
+        pytest.raises(StaleState, match="being changed"),
+        transaction.atomic(),
+    ):
+        related_move(old, new)
+    assert Request.objects.get(pk=new.pk).in_group is None

@@ -44,7 +44,7 @@ from tests.support.scripted.clock import Clock
 from tests.support.scripted.documents import SITES
 from tests.support.scripted.faults import PowerCut, Script
 from tests.support.scripted.schedd import OTHER, Job, ScriptedSchedd
-from wms2 import clock
+from wms2 import clock, passes
 from wms2.adapters import factory
 from wms2.adapters.caller import LEASES_LOST
 from wms2.conf import conf
@@ -133,7 +133,8 @@ class World:
         patch.setattr(wms2.nudge, "_send", lambda name, args: self.nudges.append((name, args)))
         patch.setattr(wms2.crash, "os", SimpleNamespace(environ=_CrashAt(self), getpid=os.getpid, kill=_die, fsync=os.fsync))
         patch.setattr(writer, "sync_directory", lambda path: None)  # power cuts of the disk are not scripted, and it is slow
-        patch.setattr(evaluator.log, "exception", self._remember, raising=False)
+        for module in (evaluator, passes):
+            patch.setattr(module.log, "exception", self._remember, raising=False)
         patch.setattr(executor, "_run", self._running(executor._run))
 
     def _running(self, run: Callable[[Effect], None]) -> Callable[[Effect], None]:
