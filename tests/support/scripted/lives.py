@@ -21,6 +21,7 @@ from tests.support.scripted import aftermath, documents, failures, invariants, l
 from tests.support.scripted.asking import REFUSALS, Verb, ask
 from tests.support.scripted.dagman import Account
 from tests.support.scripted.faults import Mode
+from tests.support.scripted.later_keys import later_keys_of
 from tests.support.scripted.rest import bring_to_rest
 from tests.support.scripted.scenes import SCENES
 from tests.support.scripted.schedd import End, Job
@@ -346,6 +347,19 @@ class Lives(RuleBasedStateMachine):
 
         self.world.scripts[service].meanwhile = others
 
+    @precondition(lambda self: self.world.schedd.jobs)
+    @rule(which=which, idle_jobs=st.sampled_from([0, 0, 400]))
+    def a_stranger_has_our_stamps(self, which: int, idle_jobs: int) -> None:
+        """Another owner's DAGMan, or node jobs, in the queue, with the stamps of a DAG that there is."""
+        self.world.schedd.stranger(pick(self.world.schedd.jobs, which).dag_id, idle_jobs=idle_jobs)
+        self.world.tally.reached["stranger"] += 1
+
+    @precondition(lambda self: self.any_request)
+    @rule(which=which)
+    def a_later_release_has_written(self, which: int) -> None:
+        """Into the JSON columns of a request's rows, keys that this release does not know."""
+        self.world.tally.reached["later keys"] += bool(later_keys_of(pick(self.requests, which)))
+
     @rule()
     def faults_stop(self) -> None:
         self.world.heal()
@@ -357,6 +371,8 @@ class Lives(RuleBasedStateMachine):
         self.world.tally.steps += 1
         invariants.check(self.world)
         aftermath.check(self.world)
+        touched = [each.touched for each in self.world.schedd.strangers if each.touched]
+        assert not touched, f"done to jobs of another owner: {touched}"
 
     def teardown(self) -> None:
         bring_to_rest(self.world)
