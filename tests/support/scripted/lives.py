@@ -325,8 +325,11 @@ class Lives(RuleBasedStateMachine):
         request = pick(self.requests, which)
 
         def others() -> None:
+            if answered:  # the claim still runs at the verb, and is waited for
+                self._ask(verbs.ON_REQUESTS[verb], request)
             self.world.clock.advance(PAUSE_SECONDS)
-            self._ask(verbs.ON_REQUESTS[verb], request)
+            if not answered:
+                self._ask(verbs.ON_REQUESTS[verb], request)
             for _ in range(cycles):
                 self.world.cycle()
                 self.world.clock.advance(PAUSE_SECONDS)
