@@ -141,14 +141,14 @@ def test_an_evaluation_that_was_stopped_calls_nothing_once_its_lease_has_run_out
 
 
 def test_of_several_taken_together_each_has_its_own_lease(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first one's is renewed for long; that of the second runs since it was taken."""
+    """Each lasts a few seconds from when they were taken, and is renewed for longer only once its evaluation has begun."""
     stop, requests = stopping(monkeypatch), [request_row(RequestStatus.QUEUED) for _ in range(2)]
     EvaluationLease.objects.bulk_create([EvaluationLease(request=request, due_at=overdue()) for request in requests])
     with evaluating_due(owner="a", limit=20) as evaluations:
         next(evaluations)
         assert calls() == 1
-        stop(3 * lease.TURN_SECONDS)
         next(evaluations)
+        stop(3 * lease.TURN_SECONDS)
         assert calls() == 0
 
 
