@@ -186,15 +186,19 @@ def parts_of(*, workflow_id: uuid.UUID, lfns: Collection[str], blocks: Collectio
     found = {file.pk: file for file in (*by_name.values(), *files.filter(block__in=[block.pk for block in whole.values()]))}
     parts = Parts([file for file in found.values() if file.validity == Validity.VALID], frozenset(b.pk for b in whole.values()))
     for block in ProcessingBlock.objects.filter(pk__in=parts.blocks):
-        owed = Effect.objects.filter(block=block).exclude(state__in=SETTLED_EFFECT).exclude(kind__in=_NO_OBSTACLE)
-        coming = not block.dbs_block_closed and block.status != BlockStatus.GIVEN_UP
-        why = "is not registered as a whole yet" if coming else ""
-        if effect := owed.first():  # it may register or protect something yet, a failed one if somebody retries it
-            owes = f"{effect.get_kind_display().lower()} ({effect.get_state_display().lower()})"
-            why = f"is still owed: {owes}; wait for it, or discard it"
-        if why:
+        if why := block_refused(block):
             raise FieldRefused("blocks" if block.pk in parts.whole else "files", f"{block.dbs_block_name} {why}")
     return parts
+
+
+def block_refused(block: ProcessingBlock) -> str:
+    """Why none of its files can be taken back now; empty if they can."""
+    owed = Effect.objects.filter(block=block).exclude(state__in=SETTLED_EFFECT).exclude(kind__in=_NO_OBSTACLE)
+    if effect := owed.first():  # it may register or protect something yet, a failed one if somebody retries it
+        owes = f"{effect.get_kind_display().lower()} ({effect.get_state_display().lower()})"
+        return f"is still owed: {owes}; wait for it, or discard it"
+    coming = not block.dbs_block_closed and block.status != BlockStatus.GIVEN_UP
+    return "is not registered as a whole yet" if coming else ""
 
 
 def children_of(*, workflow_id: uuid.UUID, parts: Parts) -> list[str]:

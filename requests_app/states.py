@@ -14,6 +14,7 @@ from django.db import transaction
 from django.db.models import Q
 
 from outputs_app.cases import cases_end
+from outputs_app.models import OutputDataset
 from outputs_app.owning import names_release
 from requests_app.feed import tell
 from requests_app.models import (
@@ -94,8 +95,8 @@ TRANSITIONS: dict[RequestStatus, dict[RequestStatus, str]] = {
         S.HELD: "short and not to be extended; operator",
     },
     S.REMOVING_FILES: {S.COMPLETED: "nothing left to clean, datasets VALID", S.HELD: "operator"},
-    S.COMPLETED: {S.ARCHIVED: "after the grace"},
-    S.ARCHIVED: {},
+    S.COMPLETED: {S.ARCHIVED: "after the grace", S.WAITING_INTEGRITY: "operator: files of it were lost"},
+    S.ARCHIVED: {S.WAITING_INTEGRITY: "operator: files of it were lost"},
     S.FAILED: {},
     S.ABORTED: {},
     S.CLEANING: {S.CLEANED: "nothing of it left outside"},
@@ -196,9 +197,12 @@ def transition(
 
 
 def wake_related(request: Request) -> None:
-    """Have looked at what waits for a request: what depends on it, and those of its group that have their outputs validated."""
+    """Have looked at what waits for a request: what depends on it, those of its group that have their outputs validated, and
+    those that read what it makes."""
     siblings = Q(in_group__isnull=False, in_group=request.in_group_id, status=S.VALIDATED_OUTPUTS)
-    rows = Request.objects.filter(Q(depends_on=request, status=S.SUBMITTED) | siblings)
+    names = OutputDataset.objects.filter(workflow__request=request).values("name")
+    readers = Q(workflow__input_dataset__in=names, status__in=(S.ACTIVE, S.QUEUED, S.WAITING_INTEGRITY, S.VALIDATED_OUTPUTS))
+    rows = Request.objects.filter(Q(depends_on=request, status=S.SUBMITTED) | siblings | readers)
     wake(set(rows.values_list("pk", flat=True)), "related")
 
 

@@ -437,7 +437,7 @@ extend(
     Verb(
         "remove", "Remove",
         "Take a lost file back with every file that holds pieces of the same work: INVALID in DBS, without rules. Then that work"
-        " is planned again; of a request at its end it is not.",
+        " is planned again, also of a completed request; of one that failed or was aborted it is not.",
         case_remove, removal_told, refused=remove_refused, path="remove", dangerous=True,
     ),
 )  # fmt: skip

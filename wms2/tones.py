@@ -23,7 +23,7 @@ _VALUES = {
     IDLE: ["new", "planned", "discovered"],
     MOVING: [
         *("submitted", "planning", "active", "resubmitting", "validating_outputs", "validated_outputs", "removing_files"),
-        *("ready", "running", "open", "complete", "claimed", "completing"),
+        *("ready", "running", "open", "complete", "claimed", "completing", "recovering"),
     ],
     GOOD: ["completed", "archived", "done", "valid", "enabled", "repaired", "healthy"],
     WAITING: [

@@ -33,7 +33,10 @@ class UnitCountsSerializer(serializers.Serializer):
 
 
 #: Of ``status_shown``.
-_SHOWN = "the status; completing while it ends its work and a request derived from it does the rest"
+_SHOWN = (
+    "the status; completing while it ends its work and a request derived from it does the rest, recovering while it makes files"
+    " again that were lost after it had completed"
+)
 
 
 class RequestListSerializer(serializers.ModelSerializer):

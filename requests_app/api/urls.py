@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from requests_app.api import admission, events, parts, rows, system, verbs, views
+from requests_app.api import admission, events, lost_files, parts, rows, system, verbs, views
 from wms2.api import converters  # noqa: F401  <name:...>
 from wms2.api.verbs import rows_urls
 
@@ -34,6 +34,8 @@ urlpatterns = [
     path("groups/<name:name>", rows.GroupViewSet.as_view({"get": "retrieve"}), name="group-detail"),
     *rows.GROUP_VERBS,
     *rows_urls("dead-letters", "dead-letter", rows.DeadLetterViewSet, answers=rows.LETTER_ANSWERS),
+    path("lost-files", lost_files.LostFilesView.as_view(), name="lost-files"),
+    path("lost-files/preview", lost_files.LostFilesPreviewView.as_view(), name="lost-files-preview"),
     *rows_urls("harvests", "harvest", rows.HarvestViewSet),
     *rows_urls("workflows", "workflow", views.WorkflowViewSet),
     path("workflows/<uuid:pk>/rounds", views.WorkflowRoundsView.as_view(), name="workflow-rounds"),

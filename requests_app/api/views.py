@@ -68,7 +68,7 @@ class RequestViewSet(RowsViewSet):
         units = unit_counts(known) if known else {}
         for line in lines:
             workflow, status = line["workflow"], line["work_units"]
-            line["status_shown"] = status_shown(line["status"], line["status_shown"]).value
+            line["status_shown"] = status_shown(line["status"], line["status_shown"], line["completed_at"]).value
             line["workflow"] = {"id": workflow, "status": status} if workflow else None
             line["work_units"] = (units[workflow] if workflow else UnitCounts()).as_dict()
 

@@ -33,6 +33,7 @@ from requests_app.work.exclusions import bad_input_read
 from requests_app.work.input_reading import input_open, inputs_reread
 from requests_app.work.ledger import Ledger, ledger_check, ledger_of
 from requests_app.work.overrides import hold_threshold, max_rescues
+from requests_app.work.replaced_inputs import inputs_replaced
 from requests_app.work.rounds import failure_rescues, round_close, round_open
 from wms2 import clock
 from wms2.conf import conf
@@ -66,6 +67,8 @@ def finish(evaluation: Evaluation) -> None:
         bad_input = bad_input_read(round_)
         with evaluation.fenced():
             round_close(round_=round_, reason="the DAG has ended", bad_input=bad_input)
+    if not request.complete_early and not inputs_replaced(evaluation):
+        return
     workflow.refresh_from_db(fields=["input_closed_at"])  # a flush does not wait for this evaluation
     was_open = input_open(workflow) is not None
     looked = look_for_input(evaluation)

@@ -30,6 +30,7 @@ from requests_app.work.harvesting import harvest_ask
 from requests_app.work.ledger import Ledger, ledger_check, ledger_of
 from requests_app.work.left import events_most
 from requests_app.work.recount import Counted, events_more, recount
+from requests_app.work.replaced_inputs import inputs_replaced
 from requests_app.work.spec import spec_of
 from wms2 import clock
 from wms2.conf import conf
@@ -67,6 +68,8 @@ def handle_waiting_integrity(evaluation: Evaluation) -> None:
         evaluation.hold(HoldCode.LEDGER, str(error))
         return
     if not still_open:
+        if not request.complete_early and not inputs_replaced(evaluation):
+            return  # here, where further files that were lost can still be taken in
         evaluation.transition(S.VALIDATING_OUTPUTS, "no integrity case is open any more", {"at": clock.now().isoformat()})
         return
     with evaluation.fenced():
@@ -97,6 +100,8 @@ def _progress_words(progress: ValidationProgress) -> str:
 def handle_validated(evaluation: Evaluation) -> None:
     """Work that was taken back is planned again; then the catalogue says whether it is enough."""
     request = evaluation.request
+    if not request.complete_early and not inputs_replaced(evaluation):
+        return
     try:
         ledger = ledger_of(request.workflow, whole=False)
         ledger_check(ledger)

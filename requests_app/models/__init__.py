@@ -20,6 +20,7 @@ from requests_app.models.history import Event, EventFeed, Progress, ProgressSamp
 from requests_app.models.inputs import BY_BYTES, ExcludedBecause, InputFile, InputLumis, LumiFate, PileupBlock, PileupDataset
 from requests_app.models.request import (
     AFTER_WORK,
+    DONE,
     EVALUATED,
     TERMINAL,
     UNMERGED_FROZEN,

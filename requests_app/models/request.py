@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from datetime import datetime
 
 from django.db import models
 from django.db.models import F, Q, Value
@@ -40,21 +41,20 @@ class RequestStatus(models.TextChoices):
 
 
 class ShownStatus(models.TextChoices):
-    """What is shown in place of a status, and never stored: it ends the work it has, another was derived from it."""
+    """What is shown in place of a status, and never stored: it ends the work it has, another was derived from it; it had
+    completed, and makes lost files again."""
 
     COMPLETING = "completing", "Completing"
+    RECOVERING = "recovering", "Recovering"
 
 
 _AT_WORK = (RequestStatus.QUEUED, RequestStatus.PLANNING, RequestStatus.ACTIVE, RequestStatus.PARTIAL, RequestStatus.RESUBMITTING)
 #: Statuses that the life cycle never looks at again.
 TERMINAL = (RequestStatus.ARCHIVED, RequestStatus.FAILED, RequestStatus.ABORTED, RequestStatus.CLEANED)
+#: Everything was made, registered and validated. Lost files can be made again.
+DONE = (RequestStatus.COMPLETED, RequestStatus.ARCHIVED)
 #: Statuses that the cycle evaluates every time. COMPLETED needs nothing more, NEW belongs to the requester.
 EVALUATED = tuple(s for s in RequestStatus if s not in (*TERMINAL, RequestStatus.NEW, RequestStatus.COMPLETED))
-
-
-def status_shown(status: str, derived_by: str) -> RequestStatus | ShownStatus:
-    """As people are to see it."""
-    return ShownStatus.COMPLETING if derived_by and status in _AT_WORK else word(RequestStatus, status)
 
 
 #: After the last job: nothing runs and nothing is planned. What is held of these comes back to the first.
@@ -66,6 +66,13 @@ AFTER_WORK = (
 )
 #: While a request is in one of them its unmerged files stay: a case may still want its work done again.
 UNMERGED_FROZEN = AFTER_WORK[:3]
+
+
+def status_shown(status: str, derived_by: str, completed_at: datetime | None) -> RequestStatus | ShownStatus:
+    """As people are to see it."""
+    if completed_at is not None and status in (*_AT_WORK, *AFTER_WORK):
+        return ShownStatus.RECOVERING
+    return ShownStatus.COMPLETING if derived_by and status in _AT_WORK else word(RequestStatus, status)
 
 
 class StopIntent(models.TextChoices):
@@ -293,12 +300,17 @@ class Request(models.Model):
     @property
     def status_shown(self) -> RequestStatus | ShownStatus:
         """As people are to see it."""
-        return status_shown(self.status, self.derived_by)
+        return status_shown(self.status, self.derived_by, self.completed_at)
+
+    @property
+    def is_recovering(self) -> bool:
+        """Whether it had completed, and makes lost files again; until it has completed again."""
+        return self.completed_at is not None and self.status not in (*DONE, *TERMINAL, RequestStatus.CLEANING)
 
     @property
     def is_at_end(self) -> bool:
-        """Whether nothing of it is planned any more, however it ended."""
-        return self.status in (RequestStatus.COMPLETED, *TERMINAL)
+        """Whether nothing of it is planned any more, whatever is lost of it."""
+        return self.is_over and self.status != RequestStatus.ARCHIVED
 
     @property
     def is_over(self) -> bool:

@@ -163,6 +163,8 @@ def _next(request: Request, status: RequestStatus, dag: DAG | None) -> str:
         return f"Its DAG is being removed; once queue and history prove it gone, {after}."
     if request.status_shown == ShownStatus.COMPLETING:
         return f"It ends what it has; {request.derived_by} does what it has not used. {_NEXT[status]}"
+    if request.status_shown == ShownStatus.RECOVERING:
+        return f"It had completed; files of it were lost, and are made again. {_NEXT[status]}"
     return _NEXT.get(status, "")
 
 

@@ -109,6 +109,8 @@ def _verbs(row: ReqMgr2Request, request: Request, seen: Seen, elsewhere: bool) -
             yield lambda: request_abort(request=request, actor=ACTOR, reason=why)
         return
     if seen.status in _ENOUGH:
+        if request.is_recovering:  # it says what was so before: files were lost since
+            return
         if not complete_refused(request):
             yield lambda: request_complete(request=request, actor=ACTOR, reason=why)
         elif not hasattr(request, "workflow") and not abort_refused(request):  # nothing of it is done

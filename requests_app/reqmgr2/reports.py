@@ -1,5 +1,6 @@
 """What ReqMgr2 is told of requests that came from there (spec 11; ADR 0080). Only asks for effects, in the caller's transaction.
 
+Of one that had completed and makes lost files again only its cleaning: in ReqMgr2 nothing leads back from there.
 Each is told once, in the order in which it came to be: an effect waits for those of its request that are still under way. One
 that was refused waits for an operator and keeps nothing back, since a later status says all that an earlier one did.
 """
@@ -32,17 +33,20 @@ _ASSIGNED_WITH = ("TrustSitelists", "TrustPUSitelists", "MergedLFNBase", "Unmerg
 def report_status(request: Request, to: str) -> None:
     """The request has got this status."""
     status = _TOLD.get(S(to))
-    if status is not None:
+    if status is not None and (request.completed_at is None or to == S.CLEANING):
         _status(request, status)
 
 
 def report_all_planned(request: Request) -> None:
     """Nothing is left that would have to be planned."""
-    _status(request, "running-closed")
+    if request.completed_at is None:
+        _status(request, "running-closed")
 
 
 def report_round(request: Request, index: int, totals: Mapping[str, int]) -> None:
     """So much work has a round that was submitted: ``total_jobs``, and with the first round the input's three numbers."""
+    if request.completed_at is not None:  # what ReqMgr2 has adds up to the work that was asked for
+        return
     _ask(request, EffectKind.REQMGR2_TOTALS, f"{request.pk}:{index}", {"totals": dict(totals)})
 
 

@@ -7,7 +7,7 @@ the pieces stay claimed, so that nobody plans them.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,8 +22,9 @@ from dags_app.services.claims import claims_of, pieces_of
 from outputs_app import invalidation
 from outputs_app.cases import case_of, cases_shown, decided_refused, files_orphaned, orphans_open
 from outputs_app.models import OPEN_CASE, CaseAction, CaseState, IntegrityCase, OutputDataset, OutputFile, Prognosis, Validity
-from requests_app.models import InputFile
+from requests_app.models import DONE, InputFile
 from requests_app.services.acting import acting
+from requests_app.services.recovering import recover, recover_refused
 from wms2 import clock
 from wms2.errors import DocumentRefused, InvalidTransition
 from wms2.verbs import Already, Told
@@ -42,9 +43,11 @@ class UnitLoss:
 
 
 def case_remove(*, case: IntegrityCase, actor: str, reason: str) -> None:
-    """Have the case's files removed with all that holds pieces of the same work; then that work is planned again.
+    """Have the case's files removed with all that holds pieces of the same work; then that work is planned again, also of a
+    request that has completed.
 
-    Of a request at an end the files are invalidated, and nothing is planned. What has been made of them gets cases of its own.
+    Of one that failed or was aborted the files are invalidated, and nothing is planned. What has been made of them gets cases of
+    its own.
 
     Raises:
         InvalidTransition: something else is decided of it, it is no file of ours, or its manifest does not tell its pieces.
@@ -60,20 +63,34 @@ def case_remove(*, case: IntegrityCase, actor: str, reason: str) -> None:
                 return
             raise InvalidTransition(f"{case}: {why}")
         over = request.is_at_end
-        if not over and (not losses or _changed(losses)):
+        if not over and (not losses or losses_changed(losses)):
             raise InvalidTransition(f"{case}: other files of its work are being removed, or were meanwhile; look again")
+        if request.status in DONE and (why := recover_refused(request)):
+            raise InvalidTransition(f"{case}: {why}")
         lfns = {lfn: by for loss in losses for lfn, by in loss.closure.files.items()} or {file.lfn: "" for file in _files(case)}
-        parts = invalidation.parts_of(workflow_id=case.block.workflow_id, lfns=lfns, blocks=())
-        keys = invalidation.parts_ask(parts=parts, request_id=request.pk, request_epoch=request.epoch, lost=True)
-        units = [{"unit": loss.unit.pk, "pieces": loss.closure.pieces, "lumis": loss.closure.lumis} for loss in losses]
-        now, by = clock.now(), {"action": CaseAction.REMOVED, "actor": actor, "reason": reason}
-        decided: dict[str, Any] = {**by, "acted_at": now, "state": CaseState.REMOVED if over else CaseState.IN_PROGRESS}
-        if over:
-            decided["ended_at"] = now
-        IntegrityCase.objects.filter(pk=case.pk).update(**decided, cut={} if over else {"units": units, "effects": keys})
-        _draw_in(case, lfns, decided)
-        orphans_open(_orphans(case, list(lfns)), lfns=lfns.keys())
+        orphans = _orphans(case, list(lfns))
+        removal_begin(case, lfns, losses, actor, reason)
+        orphans_open(orphans, lfns=lfns.keys())
+        if request.status in DONE:
+            recover(request, actor, reason, files=len(lfns))
         case.refresh_from_db()
+
+
+def removal_begin(case: IntegrityCase, lfns: Mapping[str, str], losses: Sequence[UnitLoss], actor: str, reason: str) -> None:
+    """Ask for the files to be taken back, and write the pieces to be cut into the case, with which all others go; in the
+    caller's transaction, which holds the request's row. Without ``losses`` nothing is cut.
+
+    Args:
+        lfns: file -> the one with which it shares pieces; empty for lost ones.
+    """
+    request, now = case.request, clock.now()
+    parts = invalidation.parts_of(workflow_id=case.block.workflow_id, lfns=lfns, blocks=())
+    keys = invalidation.parts_ask(parts=parts, request_id=request.pk, request_epoch=request.epoch, lost=True)
+    units = [{"unit": loss.unit.pk, "pieces": loss.closure.pieces, "lumis": loss.closure.lumis} for loss in losses]
+    decided: dict[str, Any] = {"action": CaseAction.REMOVED, "actor": actor, "reason": reason, "acted_at": now}
+    decided |= {"state": CaseState.IN_PROGRESS} if losses else {"state": CaseState.REMOVED, "ended_at": now}
+    IntegrityCase.objects.filter(pk=case.pk).update(**decided, cut={"units": units, "effects": keys} if losses else {})
+    _draw_in(case, lfns, decided)
 
 
 def remove_refused(case: IntegrityCase) -> str:
@@ -113,6 +130,10 @@ def _told(case: IntegrityCase, manifests: dict[int, tuple[Manifest, str]]) -> li
         told.append(
             f"The work of {counted(loss.closure.lumis, 'lumi')}{events} is given back and planned again once they are INVALID."
         )
+    if case.request.status in DONE:
+        if why := recover_refused(case.request):
+            return [f"Not possible now: {why}"]
+        told.append(f"Its request is {case.request.get_status_display()}: it makes that again, and completes again.")
     lfns = [lfn for loss in losses for lfn in loss.closure.files]
     return [*told, *_orphans_told(_orphans(case, lfns))]
 
@@ -129,10 +150,10 @@ def _some(names: Sequence[str]) -> str:
 def _files(case: IntegrityCase) -> list[OutputFile]:
     """Those that the case is about: one, or all of a block."""
     mine = {"pk": case.file_id} if case.file_id is not None else {"block": case.block_id}
-    return list(_uncut().filter(**mine).defer("lumis", "parents"))
+    return list(uncut().filter(**mine).defer("lumis", "parents"))
 
 
-def _uncut() -> QuerySet[OutputFile]:
+def uncut() -> QuerySet[OutputFile]:
     """Files whose work nobody has given back: valid ones, and those of which that is still to be done."""
     open_ = IntegrityCase.objects.filter(file=OuterRef("pk"), state__in=OPEN_CASE)
     return OutputFile.objects.filter(Q(validity=Validity.VALID) | Exists(open_))
@@ -145,11 +166,11 @@ def _losses(case: IntegrityCase, manifests: dict[int, tuple[Manifest, str]]) -> 
         lost.setdefault(file.unit_id, set()).add(file.lfn)
     found = []
     for unit in WorkUnit.objects.filter(pk__in=lost, state=WorkUnitState.DONE).select_related("dag").order_by("pk"):
-        kept = _uncut().filter(unit=unit).values_list("lfn", flat=True)
+        kept = uncut().filter(unit=unit).values_list("lfn", flat=True)
         claims = pieces_of(claims_of([unit.pk])[unit.pk])
         try:
             if unit.pk not in manifests:
-                manifests[unit.pk] = _read(unit)
+                manifests[unit.pk] = manifest_of_unit(unit)
             manifest, sha256 = manifests[unit.pk]
             found.append(UnitLoss(unit, sha256, closure(manifest, lost=lost[unit.pk], kept=set(kept), claims=claims)))
         except ManifestProblem as problem:
@@ -157,7 +178,12 @@ def _losses(case: IntegrityCase, manifests: dict[int, tuple[Manifest, str]]) -> 
     return found
 
 
-def _read(unit: WorkUnit) -> tuple[Manifest, str]:
+def manifest_of_unit(unit: WorkUnit) -> tuple[Manifest, str]:
+    """The manifest that was accounted, from its directory or the pack of that, and its checksum.
+
+    Raises:
+        ManifestProblem: it is not there, or is another by now.
+    """
     with files_of(unit.dag.submit_dir, f"{unit.name}/{layout.MANIFEST_FILE}") as place:
         manifest, sha256 = read_manifest(place / unit.name / layout.MANIFEST_FILE)
     if sha256 != unit.manifest_sha256:
@@ -165,18 +191,16 @@ def _read(unit: WorkUnit) -> tuple[Manifest, str]:
     return manifest, sha256
 
 
-def _changed(losses: Sequence[UnitLoss]) -> bool:
+def losses_changed(losses: Sequence[UnitLoss]) -> bool:
     """Whether a unit is no longer what was looked at: its files or claims, which another removal takes, are fewer."""
-    for loss in losses:
-        same = WorkUnit.objects.filter(pk=loss.unit.pk, state=WorkUnitState.DONE, manifest_sha256=loss.manifest_sha256)
-        files = _uncut().filter(unit=loss.unit, lfn__in=loss.closure.files)
-        taken = IntegrityCase.objects.filter(name__in=loss.closure.files, state__in=OPEN_CASE, action=CaseAction.REMOVED)
-        if not same.exists() or files.count() != len(loss.closure.files) or taken.exists():
-            return True
-    return False
+    manifests = {loss.unit.pk: loss.manifest_sha256 for loss in losses}
+    files = {lfn for loss in losses for lfn in loss.closure.files}
+    done = WorkUnit.objects.filter(pk__in=manifests, state=WorkUnitState.DONE).values_list("pk", "manifest_sha256")
+    taken = IntegrityCase.objects.filter(name__in=files, state__in=OPEN_CASE, action=CaseAction.REMOVED)
+    return dict(done) != manifests or uncut().filter(lfn__in=files).count() != len(files) or taken.exists()
 
 
-def _draw_in(case: IntegrityCase, lfns: dict[str, str], decided: dict[str, Any]) -> None:
+def _draw_in(case: IntegrityCase, lfns: Mapping[str, str], decided: dict[str, Any]) -> None:
     """Every other file that goes is removed with the case: one that is open already, or a new one that says why."""
     with_it = {"with": case.pk} if decided["state"] == CaseState.IN_PROGRESS else {}
     others = IntegrityCase.objects.filter(name__in=lfns, state__in=OPEN_CASE).exclude(pk=case.pk)

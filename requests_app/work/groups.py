@@ -16,7 +16,7 @@ from django.db.models import Sum
 
 from outputs_app.models import OutputFile, OwnedDataset, Validity
 from requests_app.intake import with_input
-from requests_app.models import Request, RequestGroup, RequestStatus
+from requests_app.models import DONE, Request, RequestGroup, RequestStatus
 from requests_app.states import transition, wake_related
 from wms2 import clock
 from wms2.errors import ParentEnded, StaleState
@@ -25,7 +25,6 @@ from wms2.wakes import wake
 
 log = structlog.get_logger(__name__)
 S = RequestStatus
-DONE = (S.COMPLETED, S.ARCHIVED)
 #: From here on a group's children go to their end, whatever becomes of the others.
 GONE_ON = (S.REMOVING_FILES, *DONE)
 #: Never completes any more.

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from typing import NamedTuple
 
 import structlog
 from django.db.models import Count, F, Sum
@@ -32,7 +33,7 @@ from wms2.adapters import factory
 from wms2.adapters.types import BlockInfo, DbsFileInfo
 from wms2.copying import copy_rows
 from wms2.crash import crash_point
-from wms2.errors import PlanningRefused, ServiceRejected
+from wms2.errors import PlanningRefused, ServiceRejected, ServiceUnavailable
 from wms2.locks import Fenced
 
 log = structlog.get_logger(__name__)
@@ -84,9 +85,9 @@ def inputs_import(*, workflow: Workflow, fenced: Fenced) -> None:
             continue
         counts[block.block_name] = block.file_count
         if block.block_name not in stored:
-            rows = read_steadily(block.block_name, partial(_rows_of, workflow, spec, wanted, block))
+            rows = read_steadily(block.block_name, partial(_rows_of, workflow, spec, wanted, block.block_name))
             with fenced():
-                _write(workflow, block, rows)
+                _write(workflow, block.block_name, rows)
             crash_point("import.called")
     if why := dataset_unusable(wanted.dataset):
         raise PlanningRefused(f"input dataset {why}, which it was not when its first file was read")
@@ -149,7 +150,7 @@ def _take_new(workflow: Workflow, spec: WorkflowSpec, wanted: InputSpec, block: 
 
     def read(files: list[DbsFileInfo]) -> list[_Row]:
         new = [file for file in files if file.lfn not in known]
-        return _rows_of(workflow, spec, wanted, block, new) if new else []
+        return _rows_of(workflow, spec, wanted, block.block_name, new) if new else []
 
     rows = read_steadily(block.block_name, read)
     if not rows:
@@ -159,7 +160,7 @@ def _take_new(workflow: Workflow, spec: WorkflowSpec, wanted: InputSpec, block: 
             return 0  # while DBS was read: flushed, or another takes what comes now
         if spec.splitting.algorithm.by_lumi:
             _name_late(workflow, wanted, rows)
-        _write(workflow, block, rows)
+        _write(workflow, block.block_name, rows)
         events = F("requested_events") + sum(row.events if row.wanted_events is None else row.wanted_events for row in rows)
         Workflow.objects.filter(pk=workflow.pk).update(requested_events=events, input_grew_at=clock.now())
         if spec.splitting.algorithm.by_lumi:
@@ -177,6 +178,35 @@ def _warn_short(workflow: Workflow, wanted: InputSpec, counts: Mapping[str, int]
     before = f"{wanted.dataset}: fewer files"
     if told := blocks_short(_stored(workflow), counts):
         request_warn(workflow, f"{wanted.dataset}: {told}", instead_of=before)
+
+
+class InputRows(NamedTuple):
+    """Rows of files of one block that are not written yet."""
+
+    block_name: str
+    rows: list[_Row]
+
+
+def input_rows_of(workflow: Workflow, spec: WorkflowSpec, wanted: InputSpec, block_name: str, lfns: Collection[str]) -> InputRows:
+    """Rows of these files of a block, with what the catalogues say of them; nothing is written.
+
+    Raises:
+        ServiceUnavailable: a catalogue did not answer, or DBS does not have one of them as valid.
+    """
+
+    def read(valid: list[DbsFileInfo]) -> list[_Row]:
+        files = [file for file in valid if file.lfn in lfns]
+        if missing := sorted(set(lfns) - {file.lfn for file in files}):
+            raise ServiceUnavailable("dbs", "files", f"{missing[0]} is not among the valid files of {block_name}")
+        return _rows_of(workflow, spec, wanted, block_name, files)
+
+    return InputRows(block_name, read_steadily(block_name, read))
+
+
+def input_rows_write(workflow: Workflow, new: InputRows) -> int:
+    """Write them; in the caller's transaction. Returns the events that are wanted of them."""
+    _write(workflow, new.block_name, new.rows)
+    return sum(row.events if row.wanted_events is None else row.wanted_events for row in new.rows)
 
 
 def _name_late(workflow: Workflow, wanted: InputSpec, rows: Sequence[_Row]) -> None:
@@ -238,11 +268,8 @@ def _is_chosen(block: BlockInfo, wanted: InputSpec) -> bool:
     return block.block_name not in wanted.block_blacklist
 
 
-def _rows_of(
-    workflow: Workflow, spec: WorkflowSpec, wanted: InputSpec, block: BlockInfo, files: Sequence[DbsFileInfo]
-) -> list[_Row]:
-    """Rows of files of one block, with what the catalogues say of them; nothing is written."""
-    name = block.block_name
+def _rows_of(workflow: Workflow, spec: WorkflowSpec, wanted: InputSpec, name: str, files: Sequence[DbsFileInfo]) -> list[_Row]:
+    """Rows of files of the block ``name``, with what the catalogues say of them; nothing is written."""
     counts: dict[str, list[tuple[int, int, int | None]]] = defaultdict(list)
     for lfn, run, lumi, events in factory.dbs().file_lumis(name):
         counts[lfn].append((run, lumi, events))
@@ -270,7 +297,7 @@ def _rows_of(
     return rows
 
 
-def _write(workflow: Workflow, block: BlockInfo, rows: Iterable[_Row]) -> None:
+def _write(workflow: Workflow, block_name: str, rows: Iterable[_Row]) -> None:
     """By COPY: a block has thousands of files."""
     now = clock.now()
     places: dict[Location, tuple[str, str]] = {}
@@ -281,7 +308,7 @@ def _write(workflow: Workflow, block: BlockInfo, rows: Iterable[_Row]) -> None:
                 places[row.location] = json.dumps(row.location.rses), json.dumps(row.location.parent_rses)
             excluded = ("import", now) if row.excluded_kind else ("", None)
             yield (
-                *(workflow.pk, block.block_name, now, "", row.lfn, row.size_bytes, row.events, row.adler32, row.wanted_events),
+                *(workflow.pk, block_name, now, "", row.lfn, row.size_bytes, row.events, row.adler32, row.wanted_events),
                 *(
                     json.dumps(row.odd_lumis),
                     json.dumps(lumis.to_json(row.lumis)),

@@ -99,4 +99,4 @@ def test_failed_can_only_be_reached_from_where_a_person_decides() -> None:
 
 def test_every_status_but_the_terminal_ones_has_a_way_out() -> None:
     stuck = [s for s in RequestStatus if not set(states.TRANSITIONS[s]) - {RequestStatus.CLEANING}]
-    assert set(stuck) == {RequestStatus.ARCHIVED, RequestStatus.FAILED, RequestStatus.ABORTED, RequestStatus.CLEANED}
+    assert set(stuck) == {RequestStatus.FAILED, RequestStatus.ABORTED, RequestStatus.CLEANED}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dags_app.models import WorkUnit, WorkUnitState
-from outputs_app.models import Effect, EffectKind, EffectState, OutputDataset
+from outputs_app.models import REPORTS, Effect, EffectKind, EffectState, OutputDataset, OutputFile
 from requests_app.models import HoldCode, Lease, ReqMgr2Request, Request, RequestStatus, RequestTransition
 from requests_app.reqmgr2 import following
 from requests_app.reqmgr2.following import POLL, reqmgr2_poll
@@ -20,12 +20,14 @@ from requests_app.services import (
     request_restart,
     request_set_priority,
 )
+from requests_app.services.lost_files import lost_files_make_again, lost_files_plan
 from requests_app.work.spec import spec_of
 from sites_app.bans import bans_active
 from tests.support.reqmgr2_world import Outside, taken
 from tests.support.scripted import documents
 from tests.support.scripted.invariants import check
 from tests.support.scripted.progress import cycles, fresh, run_on
+from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
 from wms2.circuits import circuits
 from wms2.conf import conf
@@ -352,3 +354,30 @@ def test_one_that_breaks_keeps_no_other_from_being_followed(
     poll()
     assert {fresh(request).status for request in requests} == {S.ABORTED}
     assert set(ReqMgr2Request.objects.values_list("problem", flat=True)) == {""}
+
+
+def test_lost_files_are_made_again_without_a_word_to_reqmgr2_which_has_it_as_completed(world: World, outside: Outside) -> None:
+    name = outside.stage()
+    request = taken(name)
+    assert run_on(world, request) == S.COMPLETED
+    world.effects()
+    poll()
+    steps, jobs = outside.steps(name), outside.simulators.request(name)["TotalEstimatedJobs"]
+    assert steps[-1] == "completed"
+    lost = OutputFile.objects.filter(block__workflow__request=request).order_by("pk")[0]
+    lost_files_make_again(lfns=[lost.lfn], confirm=lost_files_plan([lost.lfn]).confirm, **BY)
+    ReqMgr2Request.objects.update(over=False)  # as of one that was imported by its name
+    for _ in range(20):
+        for job in world.schedd.live:
+            world.schedd.end(job, End.FINISHED)
+        world.cycle()
+        world.clock.advance(60)
+        poll()
+        assert not fresh(request).complete_early, "that it is completed there is no wish to stop"
+        if request.status == S.COMPLETED:
+            break
+    assert (request.status, OutputFile.objects.get(pk=lost.pk).is_valid) == (S.COMPLETED, False)
+    assert sum(file.events for file in OutputFile.objects.filter(dataset=lost.dataset) if file.is_valid) == 300
+    assert outside.steps(name) == steps
+    assert outside.simulators.request(name)["TotalEstimatedJobs"] == jobs
+    assert not Effect.objects.filter(kind__in=REPORTS).exclude(state=EffectState.DONE).exists()

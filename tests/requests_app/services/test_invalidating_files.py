@@ -137,7 +137,7 @@ def test_what_is_not_its_own_not_registered_or_still_wanted_is_refused(world: Wo
     effect_discard(effect=dead, **BY)
     request_invalidate_files(request=completed, files=[file.lfn], accept_children=True, **BY)
     Request.objects.filter(pk=completed.pk).update(status=S.ACTIVE)
-    with pytest.raises(InvalidTransition, match="It is Active"):
+    with pytest.raises(InvalidTransition, match="It is Recovering"):
         request_invalidate_files(request=fresh(completed), files=[file.lfn], **BY)
 
 

@@ -6,14 +6,17 @@ import json
 import random
 from collections import Counter
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.contrib.messages import get_messages
 from django.test import Client
+from django.utils import timezone
 
 from dags_app.models import WorkUnit, WorkUnitClaim, WorkUnitState
+from dags_app.packs import files_of
 from dags_app.payload.contract import layout
 from dags_app.planning import lumis
 from dags_app.services.claims import claims_of, pieces_of
@@ -24,6 +27,7 @@ from outputs_app.models import (
     BlockValidation,
     CaseAction,
     CaseState,
+    DatasetOwner,
     Effect,
     EffectKind,
     EffectState,
@@ -35,9 +39,11 @@ from outputs_app.models import (
 )
 from outputs_app.services import effect_discard
 from requests_app.lease import evaluating
+from requests_app.lifecycle.packing import dags_pack, requests_archive
 from requests_app.models import Event, InputFile, Request, RequestStatus, Workflow, WorkflowStatus
 from requests_app.selectors.account import ledger_kept
 from requests_app.services.cases import case_remove, removal_told
+from requests_app.services.lost_files import lost_files_make_again, lost_files_plan
 from requests_app.work.cutting import cases_settle
 from requests_app.work.ledger import Ledger, ledger_check, ledger_of
 from requests_app.work.recount import recount
@@ -45,18 +51,25 @@ from tests.support.html import text
 from tests.support.scripted import dagman, documents
 from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
+from wms2.conf import conf
 from wms2.errors import InvalidTransition
 from wms2.wakes import wake
 
 HERE = "tests/requests_app/work/test_cutting.py"
 #: For the long run.
 DEEP = pytest.mark.deep(f"{HERE}::test_whatever_is_lost_every_piece_is_in_one_valid_file_of_each_output")
+AFTER = pytest.mark.deep(f"{HERE}::test_a_file_lost_after_the_end_is_made_again_and_nothing_else")
 MORE = [pytest.param(seed, marks=DEEP) for seed in [1]]
 pytestmark = pytest.mark.django_db(transaction=True)
 S = RequestStatus
 BY: dict[str, Any] = {"actor": "olga", "reason": "the disk is gone"}
 WORLD = {"JOBS_PER_WORK_UNIT": "4", "MAX_WORK_UNITS_PER_DAG": "9", "BLOCK_TARGET_BYTES": "3000000",
          "GENERATION_EXCESS_FACTOR": "10"}  # fmt: skip
+
+
+POINTS = (
+    "files_invalidate.claimed", "files_invalidate.called", "files_invalidate.recorded", "cut.claimed", "cut.recorded",
+)  # fmt: skip
 
 
 class Merges:
@@ -181,7 +194,8 @@ def valid(request: Request) -> list[OutputFile]:
 
 def pieces_in(file: OutputFile) -> set[tuple[Any, ...]]:
     """Single events and lumis, by the manifest."""
-    manifest = json.loads((Path(file.unit.dag.submit_dir) / file.unit.name / layout.MANIFEST_FILE).read_text())
+    with files_of(file.unit.dag.submit_dir, f"{file.unit.name}/{layout.MANIFEST_FILE}") as place:
+        manifest = json.loads((place / file.unit.name / layout.MANIFEST_FILE).read_text())
     (told,) = [each["pieces"] for output in manifest["outputs"] for each in output["files"] if each["lfn"] == file.lfn]
     found: set[tuple[Any, ...]] = {
         ("made", at) for each in told["generated"] for at in range(each["first_event"], each["last_event"] + 1)
@@ -264,6 +278,72 @@ def test_whatever_is_lost_every_piece_is_in_one_valid_file_of_each_output(
     assert set(removed.values_list("name", flat=True)) == set(gone.values_list("lfn", flat=True))
 
 
+@pytest.mark.parametrize("point", [pytest.param(point, marks=AFTER) for point in POINTS])
+def test_killed_on_the_way_back_a_completed_request_makes_what_was_lost_once(world: World, merges: Merges, point: str) -> None:
+    request = completed(world, world.request(document(world, "lumis", 1)))
+    lost = [valid(request)[0].lfn]
+    world.crash_at = point
+    lost_files_make_again(lfns=lost, confirm=lost_files_plan(lost).confirm, **BY)
+    wake([request.pk], "test")
+    request = completed(world, request)
+    assert world.deaths == 1
+    assert_whole(world, request)
+
+
+def archived(request: Request, monkeypatch: pytest.MonkeyPatch, root: Path) -> Request:
+    """Its directories are packed and moved away."""
+    monkeypatch.setenv("WMS2_ARCHIVE_AFTER_DAYS", "0.001")
+    monkeypatch.setenv("WMS2_ARCHIVE_ROOT", str(root))
+    conf.cache_clear()
+    Request.objects.filter(pk=request.pk).update(status_since=timezone.now() - timedelta(days=1))
+    dags_pack()
+    assert requests_archive() == 1
+    return fresh(request)
+
+
+@pytest.mark.parametrize(
+    ("way", "end"),
+    [
+        ("generated", S.ARCHIVED),
+        *(pytest.param(way, S.COMPLETED, marks=AFTER) for way in ("generated", "events", "lumis", "files")),
+        *(pytest.param(way, S.ARCHIVED, marks=AFTER) for way in ("lumis", "files")),
+    ],
+)
+def test_a_file_lost_after_the_end_is_made_again_and_nothing_else(
+    world: World, merges: Merges, way: str, end: RequestStatus, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    request = completed(world, world.request(document(world, way, 2)))
+    if end == S.ARCHIVED:
+        request = archived(request, monkeypatch, tmp_path / "archive")
+    before, all_before = account(request), valid(request)
+    lost = merges.chance.sample(all_before, 2)
+    plan = lost_files_plan([file.lfn for file in lost])
+    (each,) = plan.requests
+    assert {lfn for lfn, why in each.files.items() if not why} == {file.lfn for file in lost}
+    assert fresh(request).status == end
+    assert not IntegrityCase.objects.exists(), "looking changes nothing"
+    lost_files_make_again(lfns=[file.lfn for file in lost], confirm=plan.confirm, **BY)
+    assert (fresh(request).status, fresh(request).get_status_display()) == (S.WAITING_INTEGRITY, "Recovering")
+    assert DatasetOwner.objects.filter(request=request).count() == 2
+    wake([request.pk], "test")
+    request = completed(world, request)
+    assert_whole(world, request)
+    gone = set(OutputFile.objects.filter(validity=Validity.INVALID).values_list("lfn", flat=True))
+    assert gone == each.files.keys()
+    assert {file.lfn for file in all_before} - gone < {file.lfn for file in valid(request)}, "what was well is what it was"
+    after = account(request)
+    made_again = WorkUnitClaim.objects.filter(unit__workflow__request=request, live=False)
+    assert made_again.exists()
+    assert (after.done_events, after.done_files, after.done_lumis) == (before.done_events, before.done_files, before.done_lumis)
+    assert list(request.transitions.order_by("-id").values_list("to_status", flat=True))[:3] == [
+        S.COMPLETED, S.REMOVING_FILES, S.VALIDATED_OUTPUTS,
+    ]  # fmt: skip
+    twice = lost_files_make_again(lfns=[file.lfn for file in lost], confirm=plan.confirm, **BY)
+    assert not twice.requests
+    assert set(twice.already) == {file.lfn for file in lost}
+    assert fresh(request).status == S.COMPLETED
+
+
 def test_of_units_whose_manifests_tell_no_pieces_everything_is_removed(world: World, merges: Merges) -> None:
     merges.tells = False
     request = waiting(completed(world, world.request(documents.generation(800))))
@@ -278,11 +358,6 @@ def test_of_units_whose_manifests_tell_no_pieces_everything_is_removed(world: Wo
     assert (file.unit.state, file.unit.events) == (WorkUnitState.DONE, 0)
     assert again(world, request).status == S.COMPLETED
     assert account(request).done_events == 800
-
-
-POINTS = (
-    "files_invalidate.claimed", "files_invalidate.called", "files_invalidate.recorded", "cut.claimed", "cut.recorded",
-)  # fmt: skip
 
 
 @pytest.mark.parametrize("way", ["generated", "lumis"])
@@ -379,10 +454,10 @@ def test_what_was_made_of_removed_files_gets_cases_of_its_own(world: World, merg
     assert (row.name, row.prognosis, row.state) == (made.lfn, Prognosis.PARENT_MISSING, CaseState.NEW)
     assert other.lfn == made.lfn or not IntegrityCase.objects.filter(name=other.lfn).exists()
     assert settle(world, request) > 0
-    assert Request.objects.get(pk=child.pk).status == S.COMPLETED
-    case_remove(case=row, **BY)
+    Request.objects.filter(pk=child.pk, status=S.COMPLETED).update(status=S.FAILED)
+    case_remove(case=IntegrityCase.objects.get(pk=row.pk), **BY)
     row.refresh_from_db()
-    assert (row.state, row.cut) == (CaseState.REMOVED, {}), "of a request at its end nothing is planned again"
+    assert (row.state, row.cut) == (CaseState.REMOVED, {}), "of a failed request nothing is planned again"
     world.effects()
     assert made.lfn in world.dbs.invalid
     assert not account(child).work_left
