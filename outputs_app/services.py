@@ -218,10 +218,12 @@ def effect_retry_now(*, effect: Effect, actor: str, reason: str) -> None:
 
 def effect_retry_refused(effect: Effect) -> str:
     """Why there is nothing to try again; empty if there is."""
-    if effect.state in SETTLED_EFFECT:
-        return f"It is {effect.get_state_display().lower()}; there is nothing to retry."
+    if effect.state == EffectState.DONE:
+        return "It is done; there is nothing to retry."
     if effect.epoch != effect.request.epoch:
         return f"It is not wanted any more: the outputs of {effect.request.request_name} are taken back."
+    if effect.state in SETTLED_EFFECT:
+        return f"It is {effect.get_state_display().lower()}; there is nothing to retry."
     return ""
 
 

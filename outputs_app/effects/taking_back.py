@@ -31,6 +31,7 @@ from outputs_app.states import blocks_become
 from outputs_app.turns import Turn, lease_end, still_claimed
 from wms2 import clock
 from wms2.adapters import factory
+from wms2.adapters.caller import undoing
 from wms2.conf import conf
 from wms2.errors import LeaseLost, NotFoundInService, ServiceUnavailable
 
@@ -207,7 +208,8 @@ def _dbs_invalidate(effect: Effect) -> Result:
     except NotFoundInService:
         return {**told, "dataset": "not in DBS"}
     if not still_claimed(effect).exists() and other_owners(request_id=effect.request_id, name=dataset.name):
-        back = dbs.turn_dataset(dataset.name, "INVALID", _before(dataset))  # paused in the call, it came after theirs
+        with undoing():  # paused in the call, it came after theirs
+            back = dbs.turn_dataset(dataset.name, "INVALID", _before(dataset))
         log.error("a dataset that is another request's by now was made INVALID, and is not", dataset=dataset.name, is_now=back)
     return {**told, "dataset": "INVALID"}
 

@@ -24,7 +24,7 @@ MAX_TRANSITIONS = 500
 _LISTED = (
     "request_name", "prep_id", "status", "status_since", "stop_intent", "hold_code", "hold_reason", "waiting_for",
     "next_attempt_at", "last_error", "alert_code", "alerted_at", "priority", "urgent", "campaign", "requestor", "created_at",
-    "derived_by",
+    "derived_by", "completed_at",
 )  # fmt: skip
 
 

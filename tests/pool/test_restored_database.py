@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import subprocess
 import sys
@@ -48,7 +49,12 @@ def unknown_dags(place: Path) -> dict[str, str]:
     found = re.search(r"### A lost database\n.*?```\n(.*?)```", (ROOT / "docs/runbook.md").read_text(), re.DOTALL)
     assert found is not None
     manage = f"{sys.executable} {ROOT}/manage.py"
-    commands = dedent(found[1]).replace("INSTANCE", conf().instance).replace("deploy/run/process manage", manage)
+    commands = (
+        dedent(found[1])
+        .replace("INSTANCE", conf().instance)
+        .replace("OWNER", pwd.getpwuid(os.getuid()).pw_name)
+        .replace("deploy/run/process manage", manage)
+    )
     environment = {**os.environ, "WMS2_DATABASE_URL": database_url()}
     told = subprocess.run(
         ["bash", "-ec", commands], cwd=place, env=environment, check=True, capture_output=True, text=True, timeout=180

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import re
 import subprocess
 from pathlib import Path
@@ -24,7 +26,7 @@ def test_dags_that_no_row_knows_are_found_by_the_runbooks_lines(tmp_path: Path) 
     try:
         until(lambda: len(adapter.watch(pool.instance)[1]) == 4)  # their inner DAGMans are none of these
         (tmp_path / "rows").write_text(f"{known.dag_id}\n")
-        script = f"{asks.replace('INSTANCE', pool.instance)}\n{compares}"
+        script = f"{asks.replace('INSTANCE', pool.instance).replace('OWNER', pwd.getpwuid(os.getuid()).pw_name)}\n{compares}"
         found = subprocess.run(["bash", "-ec", script], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
         assert found.stdout == f"{unknown.dag_id} user_Task_1 {clusters[1]}\n"
     finally:

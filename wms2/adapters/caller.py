@@ -63,6 +63,16 @@ def working_under(lease: HeldLease) -> Iterator[None]:
         lease.set()
 
 
+@contextmanager
+def undoing() -> Iterator[None]:
+    """Inside, calls are made though the lease is lost: only for what undoes a call of one's own that came too late."""
+    before = LEASES_LOST.set(())
+    try:
+        yield
+    finally:
+        LEASES_LOST.reset(before)
+
+
 def _stop_if_lost() -> None:
     """Right before each call outside. Raises LeaseLost: a lease under which this thread works is lost."""
     if any(lost.is_set() for lost in LEASES_LOST.get()):

@@ -227,7 +227,8 @@ def test_a_call_that_comes_late_does_not_leave_the_next_requests_dataset_invalid
         monkeypatch.setattr(world.dbs, "set_dataset_access_type", call)
         world.clock.advance(2 * conf().effect_lease_seconds)
         cycles(world)
-        second.append(received(again(first, "tester_second")))
+        with world.process():  # another one
+            second.append(received(again(first, "tester_second")))
         if completed:
             assert run_on(world, second[0]) == S.COMPLETED
         else:
@@ -237,7 +238,8 @@ def test_a_call_that_comes_late_does_not_leave_the_next_requests_dataset_invalid
             world.observe()
             world.evaluate(second[0])
             registered(world)
-        call(name, access_type)
+        with world.process():  # it was begun before
+            call(name, access_type)
 
     monkeypatch.setattr(world.dbs, "set_dataset_access_type", late)
     request_invalidate(request=fresh(first), **BY)

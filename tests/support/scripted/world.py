@@ -149,7 +149,7 @@ class World:
 
     def _judge(self, call: str) -> None:
         """Whether an effect may make a call: its claim is there, and has not run out."""
-        if self.running is None:
+        if self.running is None or not LEASES_LOST.get():  # no effect's, or it undoes what came too late
             return
         wrappers, connection.execute_wrappers = connection.execute_wrappers, []
         try:
