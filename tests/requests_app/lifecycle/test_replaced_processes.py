@@ -103,7 +103,8 @@ def test_a_late_release_does_not_let_the_submission_go_on_that_an_operator_holds
         until(world, request, S.HELD)
         request_release(request=request, **BY)
         until(world, request, S.ACTIVE)
-        dag_hold(dag=dag_of(request), **BY)
+        with world.process():  # another than the one that is paused
+            dag_hold(dag=dag_of(request), **BY)
 
     paused_at(monkeypatch, world.schedd, "release_tree", others)
     world.evaluate(request)

@@ -48,6 +48,7 @@ def _knobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "conf", lambda: knobs)
         monkeypatch.setattr(module, "in_force", lambda: knobs)
     monkeypatch.setattr(writer, "sync_directory", lambda path: None)
+    monkeypatch.setattr(planner, "validity_refresh", lambda **_: False)  # DBS has none of this input
 
 
 def furnish() -> None:

@@ -36,6 +36,7 @@ def _submit_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     settings = planner.conf().model_copy(update={"submit_root": tmp_path, "max_work_units_per_dag": 3})
     for module in (planner, sizing):
         monkeypatch.setattr(module, "conf", lambda: settings)
+    monkeypatch.setattr(planner, "validity_refresh", lambda **_: False)  # DBS has none of this input
     return tmp_path
 
 
