@@ -7,7 +7,6 @@ from typing import Any
 import psycopg
 import pytest
 from django.db import OperationalError
-from structlog.testing import capture_logs
 
 from wms2.errors import LeaseLost, ServiceUnavailable, StaleState
 from wms2.metrics import LOCKS_REFUSED_TOTAL, ROWS_BROKEN_TOTAL
@@ -33,13 +32,13 @@ def broken() -> float:
     return ROWS_BROKEN_TOTAL.labels("test")._value.get()
 
 
-def test_what_breaks_is_logged_counted_and_said_and_the_others_are_done() -> None:
+def test_what_breaks_is_logged_counted_and_said_and_the_others_are_done(caplog: pytest.LogCaptureFixture) -> None:
     before = broken()
-    with capture_logs() as logs:
-        done, said = a_pass(None, TypeError("an unknown key"), ValueError("nul \0"), None)
+    done, said = a_pass(None, TypeError("an unknown key"), ValueError("nul \0"), None)
     assert (done, said) == ([0, 3], ["TypeError: an unknown key", "ValueError: nul "])
     assert broken() == before + 2
-    assert [(each["row"], each["log_level"]) for each in logs] == [("1", "error"), ("2", "error")]
+    logged: list[Any] = [(record.msg, record.levelname) for record in caplog.records]
+    assert [(message["row"], level) for message, level in logged] == [("1", "ERROR"), ("2", "ERROR")]
 
 
 def test_what_is_no_defect_is_no_broken_row() -> None:
