@@ -65,8 +65,8 @@ class PoolProcesses:
         for pid in below:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        # a DAGMan that begins while the one before it still dies takes itself for a second one, and gives up
-        until(lambda: not any(map(_lives, below)), "all of them are dead")
+        # a DAGMan that begins while the one before it still dies, or is not waited for, takes itself for a second one, and gives up
+        until(lambda: not any(_lives(pid) or _is_dagman(pid) for pid in below), "all of them are dead")
         os.kill(master, signal.SIGKILL)
 
     @contextmanager
@@ -91,6 +91,11 @@ def _descendants(pid: int) -> Iterator[int]:
     for child in map(int, _says(pid, f"task/{pid}/children").split()):
         yield child
         yield from _descendants(child)
+
+
+def _is_dagman(pid: int) -> bool:
+    """Also of one that has ended, until its parent has waited for it."""
+    return _says(pid, "comm").startswith("condor_schedun")
 
 
 def _lives(pid: int) -> bool:
