@@ -65,7 +65,7 @@ class PoolProcesses:
         for pid in below:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        # a DAGMan that begins while the one before it still dies, or is not waited for, takes itself for a second one, and gives up
+        # a DAGMan that begins while the one before it still dies, or is a zombie, takes itself for a second one, and gives up
         until(lambda: not any(_lives(pid) or _is_dagman(pid) for pid in below), "all of them are dead")
         os.kill(master, signal.SIGKILL)
 
