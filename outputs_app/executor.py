@@ -22,7 +22,7 @@ from operator import or_
 from typing import Any
 
 import structlog
-from django.db import OperationalError, connection, transaction
+from django.db import connection, transaction
 from django.db.models import BooleanField, F, QuerySet
 from django.db.models.expressions import RawSQL
 from structlog.contextvars import bound_contextvars
@@ -47,8 +47,8 @@ from wms2.crash import crash_point
 from wms2.errors import AwaitsPerson, LeaseLost, NoneFree, ServiceError, ServiceRejected, ServiceUnavailable
 from wms2.heartbeat import kept_alive
 from wms2.in_force import in_force
-from wms2.locks import DATABASE_AWAY, lock_refused
-from wms2.metrics import EFFECTS_TOTAL, LOCKS_REFUSED_TOTAL, POOL_WAIT_SECONDS
+from wms2.locks import DATABASE_AWAY
+from wms2.metrics import EFFECTS_TOTAL, POOL_WAIT_SECONDS
 from wms2.passes import row_by_itself
 from wms2.wakes import wake
 from wms2.work.resources import REGISTRATION, resource
@@ -85,9 +85,9 @@ def effects_run_due(*, owner: str, limit: int = 100) -> None:
             dag_id = str(effect.unit.dag_id) if effect.unit is not None else ""
             with (
                 bound_contextvars(request_name=effect.request.request_name, dag_id=dag_id),
-                row_by_itself("effects", effect.key, partial(_tell, effect)),
+                row_by_itself("effect", effect.key, partial(_tell, effect)),
             ):
-                _run_unless_locked(effect)
+                _run(effect)
 
 
 #: Pending and due, or claimed by somebody who went silent.
@@ -193,19 +193,8 @@ def effects_give_back(processes: Sequence[str]) -> list[str]:
 CLAIMS[QUEUE] = effects_give_back
 
 
-def _run_unless_locked(effect: Effect) -> None:
-    """A row that somebody keeps locked: the claim runs out, and the call is made again."""
-    try:
-        _run(effect)
-    except OperationalError as error:
-        if not lock_refused(error):
-            raise
-        LOCKS_REFUSED_TOTAL.labels("effect").inc()
-        log.warning("locked by somebody else, done again later", effect=effect.key, error=str(error).partition("\n")[0])
-
-
 def _tell(effect: Effect, problem: str) -> None:
-    """What even recording its failure broke at; its claim runs out, and the call is made again."""
+    """What even recording its failure broke at. Its claim runs out, as where a row stays locked, and the call is made again."""
     still_claimed(effect).update(last_error=problem)
 
 

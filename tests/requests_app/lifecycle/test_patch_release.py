@@ -10,9 +10,7 @@ from outputs_app.models import BlockStatus, Effect, EffectKind, EffectState, Out
 from requests_app.models import Request, RequestStatus
 from requests_app.services.intake import Received, request_import
 from tests.support.scripted import documents
-from tests.support.scripted.invariants import check
-from tests.support.scripted.progress import status
-from tests.support.scripted.schedd import End
+from tests.support.scripted.progress import run_on
 from tests.support.scripted.world import World
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -27,15 +25,7 @@ def _world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def completed(world: World, request: Request) -> Request:
-    for _ in range(12):
-        world.cycle()
-        check(world)
-        for job in world.schedd.live:
-            world.schedd.end(job, End.FINISHED)
-        world.clock.advance(60)
-        if status(request) in (RequestStatus.COMPLETED, RequestStatus.HELD):
-            break
-    request.refresh_from_db()
+    run_on(world, request)
     assert request.status == RequestStatus.COMPLETED, (request.waiting_for, request.last_error)
     return request
 

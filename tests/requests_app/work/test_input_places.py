@@ -13,8 +13,7 @@ from tests.support.faults import fault
 from tests.support.scripted import documents
 from tests.support.scripted.catalogues import Source, SourceFile
 from tests.support.scripted.faults import Mode
-from tests.support.scripted.invariants import check
-from tests.support.scripted.schedd import End
+from tests.support.scripted.progress import run_on
 from tests.support.scripted.world import World
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -46,20 +45,6 @@ def ask(world: World, **changes: Any) -> Request:
     return world.request(documents.reprocessing(DATASET, **({"files_per_job": 1} | changes)))
 
 
-def run(world: World, request: Request, cycles: int = 12) -> RequestStatus:
-    """Cycles in which every DAG finishes."""
-    for _ in range(cycles):
-        world.cycle()
-        check(world)
-        for job in world.schedd.live:
-            world.schedd.end(job, End.FINISHED)
-        world.clock.advance(60)
-        request.refresh_from_db()
-        if request.status in (S.COMPLETED, S.HELD):
-            break
-    return S(request.status)
-
-
 def done(request: Request) -> set[str]:
     """Files that done units have read."""
     rows = InputFile.objects.filter(workflow__request=request, claims__live=True, claims__unit__state="done")
@@ -87,7 +72,7 @@ def test_a_replica_that_is_lost_after_the_import(world: World, split: dict[str, 
     assert InputFile.objects.filter(rses=[FNAL, CERN]).count() == 2
     source.lost = {lfn("a1"): (FNAL,), lfn("a2"): (FNAL, CERN)}
     world.clock.advance(7200)
-    assert run(world, request, cycles=6) is S.QUEUED
+    assert run_on(world, request, cycles=6) is S.QUEUED
     assert sites(world) == ["T2_CH_CERN"]
     if "lumis_per_job" not in split:
         assert done(request) == {"a1"}
@@ -105,7 +90,7 @@ def test_a_replica_that_is_lost_after_the_import(world: World, split: dict[str, 
 
     source.lost = {}
     world.clock.advance(3600)
-    assert run(world, request) is S.COMPLETED
+    assert run_on(world, request) is S.COMPLETED
     assert request.alert_code == ""
     ledger = ledger_of(request.workflow)
     ledger_check(ledger)
@@ -118,14 +103,14 @@ def test_a_block_that_is_whole_nowhere_is_read_file_by_file(world: World, split:
     block(world, "a", "a1", "a2", at=(FNAL, CERN))
     world.sources[DATASET].lost = {lfn("a1"): (FNAL,), lfn("a2"): (CERN,)}
     request = ask(world, **split)
-    assert run(world, request) is S.COMPLETED
+    assert run_on(world, request) is S.COMPLETED
     assert sorted(sites(world)) == ["T1_US_FNAL", "T2_CH_CERN"]
 
 
 def test_with_trusted_site_lists_it_does_not_matter_where_a_file_is(world: World) -> None:
     block(world, "a", "a1", at=())
     request = ask(world, TrustSitelists=True, SiteWhitelist=["T2_CH_CERN"])
-    assert run(world, request) is S.COMPLETED
+    assert run_on(world, request) is S.COMPLETED
     assert done(request) == {"a1"}
 
 
@@ -133,11 +118,11 @@ def test_with_trusted_site_lists_it_does_not_matter_where_a_file_is(world: World
 def test_a_replica_at_a_site_that_the_lists_do_not_admit_is_waited_for_elsewhere(world: World, split: dict[str, int]) -> None:
     block(world, "a", "a1", at=(FNAL,))
     request = ask(world, SiteWhitelist=["T2_CH_CERN"], **split)
-    assert run(world, request, cycles=4) is S.QUEUED
+    assert run_on(world, request, cycles=4) is S.QUEUED
     assert "the site lists admit none of these" in request.waiting_for
     world.sources[DATASET].locations[f"{DATASET}#a"] = (FNAL, CERN)
     world.clock.advance(3600)
-    assert run(world, request) is S.COMPLETED
+    assert run_on(world, request) is S.COMPLETED
 
 
 def test_a_lumi_waits_while_one_of_the_files_that_hold_it_does(world: World) -> None:
@@ -147,28 +132,28 @@ def test_a_lumi_waits_while_one_of_the_files_that_hold_it_does(world: World) -> 
         name = f"{DATASET}#{file.lfn[-9:]}"
         source.blocks[name], source.locations[name] = [file], at
     request = ask(world, files_per_job=0, lumis_per_job=1)
-    assert run(world, request, cycles=5) is S.QUEUED
+    assert run_on(world, request, cycles=5) is S.QUEUED
     ledger = ledger_of(request.workflow)
     assert (ledger.done_lumis, ledger.left_lumis, ledger.refused_lumis) == (1, 2, 0), "only what is in no file that waits"
     source.locations[f"{DATASET}#gone.root"] = (FNAL,)
     world.clock.advance(3600)
-    assert run(world, request, cycles=4) is S.QUEUED, "no site has both files of the lumi they share"
+    assert run_on(world, request, cycles=4) is S.QUEUED, "no site has both files of the lumi they share"
     assert ledger_of(request.workflow).done_lumis == 2
     source.locations[f"{DATASET}#gone.root"] = (FNAL, CERN)
     world.clock.advance(3600)
-    assert run(world, request) is S.COMPLETED
+    assert run_on(world, request) is S.COMPLETED
     assert ledger_of(request.workflow).done_lumis == 3
 
 
 def test_a_silent_rucio_leaves_what_waits_as_it_is(world: World) -> None:
     block(world, "a", "a1", at=())
     request = ask(world)
-    assert run(world, request, cycles=4) is S.QUEUED
+    assert run_on(world, request, cycles=4) is S.QUEUED
     world.rucio.script.arm(Mode.DOWN, 50)
     world.clock.advance(3600)
-    assert run(world, request, cycles=3) is S.QUEUED
+    assert run_on(world, request, cycles=3) is S.QUEUED
     assert "no answer" in request.waiting_for
     world.rucio.script.heal()
     world.sources[DATASET].locations[f"{DATASET}#a"] = (CERN,)
     world.clock.advance(7200)
-    assert run(world, request) is S.COMPLETED
+    assert run_on(world, request) is S.COMPLETED

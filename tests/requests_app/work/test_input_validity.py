@@ -16,9 +16,7 @@ from requests_app.services import input_files_restore, request_release
 from requests_app.work.ledger import ledger_check, ledger_of
 from tests.support.scripted import documents
 from tests.support.scripted.catalogues import ScriptedDbs, Source, SourceFile
-from tests.support.scripted.invariants import check
-from tests.support.scripted.progress import status
-from tests.support.scripted.schedd import End
+from tests.support.scripted.progress import run_on, status
 from tests.support.scripted.world import World
 from wms2.adapters.types import BlockInfo
 from wms2.conf import conf
@@ -55,18 +53,6 @@ def ask(world: World, **changes: Any) -> Request:
     return world.request(documents.reprocessing(DATASET, **({"files_per_job": 1} | changes)))
 
 
-def run(world: World, request: Request, cycles: int = 12) -> RequestStatus:
-    for _ in range(cycles):
-        world.cycle()
-        check(world)
-        for job in world.schedd.live:
-            world.schedd.end(job, End.FINISHED)
-        world.clock.advance(60)
-        if status(request) in (S.COMPLETED, S.HELD):
-            break
-    return status(request)
-
-
 def excluded(request: Request) -> dict[str, str]:
     rows = InputFile.objects.filter(workflow__request=request, excluded_at__isnull=False)
     return {row.lfn.rpartition("/")[2].removesuffix(".root"): row.excluded_reason for row in rows}
@@ -98,7 +84,7 @@ def test_a_file_that_became_invalid_after_the_import_is_planned_by_no_round(worl
     world.evaluate(request, steps=1)
     assert request.workflow.input_files.count() == 4
     world.sources[DATASET].invalid.add(lfn("b"))
-    assert run(world, request) is S.HELD, request.waiting_for
+    assert run_on(world, request) is S.HELD, request.waiting_for
     assert request.hold_code == HoldCode.EXCLUDED, "one of four is more than may be left out"
     assert set(excluded(request)) == {"b"}
     assert excluded(request)["b"].startswith("INVALID in DBS, found on ")
@@ -116,12 +102,12 @@ def test_a_file_that_became_invalid_between_two_rounds(world: World, monkeypatch
     assert 0 < len(before) < 4, "the first round takes a part"
     gone = min({lfn(name) for name in "abcd"} - before)
     world.sources[DATASET].invalid.add(gone)
-    assert run(world, request) is S.HELD
+    assert run_on(world, request) is S.HELD
     assert gone not in claimed(request)
     world.sources[DATASET].invalid.clear()
     input_files_restore(request=request, lfns=[gone], actor="olga", reason="it is valid again")
     request_release(request=request, actor="olga", reason="it is valid again")
-    assert run(world, request) is S.COMPLETED
+    assert run_on(world, request) is S.COMPLETED
     assert claimed(request) == {lfn(name) for name in "abcd"}
 
 
@@ -137,7 +123,7 @@ def test_the_rest_of_a_file_of_which_a_part_is_done_is_not_planned(world: World)
     done = ledger_of(request.workflow).planned_events
     assert 0 < done < 1000, "the first round takes a part"
     source.invalid.add(lfn("a"))
-    assert run(world, request) is S.HELD
+    assert run_on(world, request) is S.HELD
     assert (request.hold_code, excluded(request).keys()) == (HoldCode.EXCLUDED, {"a"})
     claims = WorkUnitClaim.objects.filter(unit__workflow=request.workflow, input_file__lfn=lfn("a"))
     assert sum(claims.values_list("events", flat=True)) == done
@@ -148,7 +134,7 @@ def test_a_file_that_is_not_in_its_block_any_more_is_left_out_too(world: World) 
     request = ask(world)
     world.evaluate(request, steps=1)
     world.sources[DATASET].blocks[f"{DATASET}#c"].clear()
-    run(world, request)
+    run_on(world, request)
     assert excluded(request)["c"].startswith("not in DBS any more, found on ")
 
 
@@ -162,7 +148,7 @@ def test_a_file_that_becomes_invalid_between_two_calls_of_one_import(
         world.dbs, monkeypatch, operation, lambda name: world.sources[DATASET].invalid.update({lfn("d")} if "#d" in name else ())
     )
     request = ask(world)
-    assert run(world, request) is S.COMPLETED
+    assert run_on(world, request) is S.COMPLETED
     assert claimed(request) == {lfn(name) for name in ("a", "b", "c", "d2")}
     (warning,) = [each for each in request.warnings if "fewer files are valid" in each]
     assert f"{DATASET}#d (1 of 2)" in warning
@@ -182,7 +168,7 @@ def test_a_block_that_keeps_changing_is_read_when_it_does_no_more(world: World, 
 def test_a_dataset_that_is_not_live_is_not_imported(world: World, access_type: str) -> None:
     world.sources[DATASET].access_type = access_type
     request = ask(world)
-    assert run(world, request) is S.HELD
+    assert run_on(world, request) is S.HELD
     assert f"{DATASET} is {access_type} in DBS" in request.hold_reason
 
 
@@ -197,11 +183,11 @@ def test_half_a_dataset_is_never_taken_for_the_whole(world: World, monkeypatch: 
     with monkeypatch.context() as patch:
         during(world.dbs, patch, "files", turn)
         request = ask(world)
-        assert run(world, request) is S.HELD
+        assert run_on(world, request) is S.HELD
     assert f"{DATASET} is INVALID in DBS" in request.hold_reason
     source.access_type = "VALID"
     request_release(request=request, actor="olga", reason="it is valid again")
-    assert run(world, request) is S.COMPLETED
+    assert run_on(world, request) is S.COMPLETED
     assert claimed(request) == {lfn(name) for name in "abcd"}
 
 
@@ -209,36 +195,36 @@ def test_a_dataset_that_stops_being_live_after_its_import_holds_the_request(worl
     request = ask(world)
     world.evaluate(request, steps=1)
     world.sources[DATASET].access_type = "INVALID"
-    assert run(world, request) is S.HELD
+    assert run_on(world, request) is S.HELD
     assert (request.hold_code, claimed(request), excluded(request)) == (HoldCode.REFUSED, set(), {})
     world.sources[DATASET].access_type = "VALID"
     request_release(request=request, actor="olga", reason="it is valid again")
-    assert run(world, request) is S.COMPLETED
+    assert run_on(world, request) is S.COMPLETED
 
 
 def test_an_open_input_that_is_not_live_is_neither_read_nor_closed(world: World) -> None:
     request = ask(world, OpenRunningTimeout=600)
-    run(world, request, cycles=4)
+    run_on(world, request, cycles=4)
     world.sources[DATASET].access_type = "INVALID"
     put(world, "late", 9)
     world.clock.advance(2000)
-    run(world, request, cycles=3)
+    run_on(world, request, cycles=3)
     assert status(request) is S.ACTIVE
     assert "INVALID" in request.waiting_for and request.alert_code == "input_unreadable"
     world.sources[DATASET].access_type = "VALID"
-    run(world, request, cycles=8)
+    run_on(world, request, cycles=8)
     assert lfn("late") in claimed(request)
 
 
 def test_a_new_file_that_becomes_invalid_while_an_open_input_is_read_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     request = ask(world, OpenRunningTimeout=600)
-    run(world, request, cycles=4)
+    run_on(world, request, cycles=4)
     put(world, "late", 9)
     put(world, "later", 10, block="late")
     invalid = world.sources[DATASET].invalid
     during(world.dbs, monkeypatch, "file_lumis", lambda name: invalid.add(lfn("late")))
     world.clock.advance(300)
-    run(world, request, cycles=5)
+    run_on(world, request, cycles=5)
     assert lfn("late") not in claimed(request) and lfn("later") in claimed(request)
     assert any(f"{DATASET}#late (1 of 2)" in each for each in request.warnings)
 
@@ -252,18 +238,18 @@ def test_a_block_with_fewer_valid_files_than_dbs_counts_is_named(world: World, m
 
     monkeypatch.setattr(world.dbs, "blocks", with_counts)
     request = ask(world)
-    assert run(world, request) is S.COMPLETED
+    assert run_on(world, request) is S.COMPLETED
     assert [each for each in request.warnings if f"{DATASET}#b (1 of 3)" in each]
 
 
 def test_a_file_that_waits_for_a_site_and_became_invalid_waits_no_longer(world: World) -> None:
     world.sources[DATASET].locations[f"{DATASET}#a"] = ()
     request = ask(world)
-    run(world, request, cycles=6)
+    run_on(world, request, cycles=6)
     assert status(request) is S.QUEUED and "waits for a site" in request.waiting_for
     world.sources[DATASET].invalid.add(lfn("a"))
     world.clock.advance(2000)
-    assert run(world, request) is S.HELD
+    assert run_on(world, request) is S.HELD
     assert set(excluded(request)) == {"a"}
 
 
@@ -286,7 +272,7 @@ def test_a_file_whose_parent_became_invalid_is_read_by_no_job_with_parents(
         world.sources[parents].access_type = "INVALID"
     else:
         world.sources[parents].invalid.update({lfn("pb"), lfn("pc")})
-    assert run(world, request) is S.HELD
+    assert run_on(world, request) is S.HELD
     assert excluded(request).keys() == (set("abcd") if dataset else {"b", "c"})
     why = f"{parents} is INVALID in DBS" if dataset else "INVALID in DBS"
     assert excluded(request)["b"].startswith(f"its parent {lfn('pb')}: {why}, found on ")
@@ -298,7 +284,7 @@ def test_outputs_of_a_file_that_became_invalid_are_cases_by_what_dbs_says(world:
     world.cycle()
     assert lfn("a") in claimed(request)
     world.sources[DATASET].invalid.add(lfn("a"))
-    assert run(world, request) is S.WAITING_INTEGRITY, request.waiting_for
+    assert run_on(world, request) is S.WAITING_INTEGRITY, request.waiting_for
     cases = IntegrityCase.objects.filter(request=request)
     assert {case.prognosis for case in cases} == {Prognosis.PARENT_MISSING}
     assert "made from" in str(cases[0].evidence)
