@@ -241,7 +241,7 @@ class Inputs:
 
 
 def _counts(stored: dict[str, list[list[int | None]]]) -> dict[Lumi, int | None]:
-    return {(int(run), lumi): events for run, pairs in stored.items() for lumi, events in pairs if lumi is not None}
+    return {(run, lumi): events for run, pairs in numbered(stored) for lumi, events in pairs if lumi is not None}
 
 
 def valid_in_dbs(lfns: set[str], known: Collection[str], written_in: Iterable[str], read_in: Iterable[str]) -> set[str]:

@@ -31,6 +31,7 @@ from tests.support.adapters import adapters_forget
 from tests.support.calls import overdue
 from tests.support.registered import DISK, made_block, run_effects
 from tests.support.rucio import SCOPE, did, plain_client, rucio_home
+from tests.support.scripted.later_keys import KEY, VALUE
 from wms2.adapters import factory
 from wms2.errors import ServiceUnavailable
 
@@ -75,6 +76,8 @@ def lfns(block: ProcessingBlock) -> list[str]:
 
 
 def test_a_block_that_is_right_everywhere_is_validated_with_evidence(block: ProcessingBlock) -> None:
+    for file in OutputFile.objects.all():
+        OutputFile.objects.filter(pk=file.pk).update(lumis=file.lumis | {KEY: VALUE})
     before = tended(block)
     assert (before.validated, before.waiting_for) == (0, "DBS and Rucio of 1 block")
     assert events_in_catalogue(block.workflow_id) == {}
