@@ -5,12 +5,26 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from django.db.models import Case, Count, F, IntegerField, OuterRef, Q, QuerySet, Subquery, Value, When
+from django.db.models import (
+    BooleanField,
+    Case,
+    Count,
+    Exists,
+    ExpressionWrapper,
+    F,
+    IntegerField,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Value,
+    When,
+)
 from django.db.models.fields.json import KT
 from django.db.models.functions import Cast, Coalesce, Greatest
 
 from dags_app.models import DAG, IN_QUEUE, LIVE_DAG
-from sites_app.models import Schedd
+from sites_app.models import Schedd, ScheddState
 
 #: DAGs that the last answer of their schedd contained.
 THERE = Q(status__in=IN_QUEUE, observed_at__isnull=False, missing_since__isnull=True, unanswered_since__isnull=True)
@@ -55,9 +69,20 @@ def dags_shown() -> QuerySet[DAG]:
 
 
 def schedds_counted() -> QuerySet[Any]:
-    """Schedds with ``live_dags``, and ``suspected_dags`` of these; over the index of live DAGs, whatever number has ended."""
+    """Schedds with ``live_dags``, ``suspected_dags`` of these, and ``in_use``; over the index of live DAGs, whatever number has
+    ended."""
     live = DAG.objects.filter(schedd=OuterRef("pk"), status__in=LIVE_DAG)
-    return Schedd.objects.annotate(live_dags=_number(live), suspected_dags=_number(live.filter(suspected_at__isnull=False)))
+    return Schedd.objects.annotate(
+        live_dags=_number(live),
+        suspected_dags=_number(live.filter(suspected_at__isnull=False)),
+        in_use=ExpressionWrapper(schedd_in_use(), output_field=BooleanField()),
+    )
+
+
+def schedd_in_use() -> Q:
+    """Schedds that get DAGs or have live ones: those that are asked in every cycle, and whose silence matters."""
+    live = DAG.objects.filter(schedd=OuterRef("pk"), status__in=LIVE_DAG)  # over its partial index: DAGs that ever ended are many
+    return Q(state__in=(ScheddState.ENABLED, ScheddState.DRAINING)) | Q(Exists(live))
 
 
 def _number(dags: QuerySet[DAG]) -> Coalesce:

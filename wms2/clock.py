@@ -6,6 +6,7 @@ Moments that are only shown may come from the host.
 
 from __future__ import annotations
 
+import random
 import time
 from collections import deque
 from datetime import UTC, datetime, timedelta
@@ -54,6 +55,14 @@ def in_sql() -> Any:
 def in_plain_sql() -> str:
     """The same in a plain statement."""
     return "statement_timestamp()"
+
+
+def pause(first: timedelta, longest: timedelta, failures: int) -> timedelta:
+    """Until the next try after so many failures in a row before this one: twice as long each time, up to a quarter more or less.
+
+    What fails together, because a service is out, must not come back together.
+    """
+    return min(first * 2 ** min(failures, 20), longest) * random.uniform(0.75, 1.25)  # noqa: S311
 
 
 def skew_seconds() -> float:

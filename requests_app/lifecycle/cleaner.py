@@ -258,7 +258,7 @@ def _settle(job: SiteJob, result: SiteResult | None) -> None:
             row.settled_at, row.problem = now, ""
         elif each is not None or result is None:
             row.problem = "; ".join(each.problems) if each is not None else job.problem
-            row.next_try_at = now + min(FIRST_PAUSE * 2 ** min(row.tries, 10), LONGEST_PAUSE)
+            row.next_try_at = now + clock.pause(FIRST_PAUSE, LONGEST_PAUSE, row.tries)
             row.tries += 1
         if row.settled_at is None:
             row.job = None

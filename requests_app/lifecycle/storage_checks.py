@@ -144,7 +144,7 @@ def _settle(job: SiteJob, result: SiteResult | None) -> None:
             check.done_at, check.problem = now, ""
         elif each.obstacle:
             check.tries = 0 if each.files else check.tries + 1
-            check.next_try_at = now + min(FIRST_PAUSE * 2 ** min(check.tries, 10), LONGEST_PAUSE)
+            check.next_try_at = now + clock.pause(FIRST_PAUSE, LONGEST_PAUSE, check.tries)
         check.save()
         if each.wrong:
             cases_open(check.validation.block, _findings(check, each))

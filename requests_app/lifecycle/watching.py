@@ -17,7 +17,8 @@ from functools import partial
 import structlog
 from django.db.models import Exists, OuterRef, Q
 
-from dags_app.models import DAG, LIVE_DAG, DAGHistory
+from dags_app.models import DAG, DAGHistory
+from dags_app.selectors import schedd_in_use
 from dags_app.services.failures import unread_waves
 from dags_app.services.orphans import Orphan, orphans_ask, orphans_due, orphans_known, orphans_tell
 from dags_app.services.watch import Look, Observed, Said, looks, schedd_heard, sites_count
@@ -29,7 +30,7 @@ from requests_app.lease import ACTOR
 from requests_app.lifecycle.leader import Leadership, lease_life
 from requests_app.models import EVALUATED
 from sites_app.guard import guard_look
-from sites_app.models import Schedd, ScheddState
+from sites_app.models import Schedd
 from sites_app.schedds import adapter, schedd_broke
 from wms2 import clock
 from wms2.audit import audit
@@ -46,12 +47,10 @@ RETURNED = "dag.returned"
 
 def schedds_to_watch() -> list[Schedd]:
     """All that get DAGs or have live ones; where only lost ones might come back, once in each suspicion window is enough."""
-    here = DAG.objects.filter(schedd=OuterRef("pk"))  # each over its partial index: DAGs that ever ended are many
-    used = Q(state__in=(ScheddState.ENABLED, ScheddState.DRAINING)) | Exists(here.filter(status__in=LIVE_DAG))
     long_ago = clock.now() - timedelta(seconds=conf().schedd_suspicion_seconds)
     due = Q(asked_at__isnull=True) | Q(asked_at__lt=long_ago)
-    lost = Exists(here.filter(lost_confirmed_at__isnull=False, lost_settled_at__isnull=True))
-    return list(Schedd.objects.filter(used | (due & lost)).order_by("pk"))
+    lost = Exists(DAG.objects.filter(schedd=OuterRef("pk"), lost_confirmed_at__isnull=False, lost_settled_at__isnull=True))
+    return list(Schedd.objects.filter(schedd_in_use() | (due & lost)).order_by("pk"))
 
 
 def schedds_watch(leadership: Leadership, meanwhile: Callable[[], None] = lambda: None) -> None:

@@ -37,6 +37,7 @@ from outputs_app.validation.tending import unvalidated
 from requests_app.admission.ordering import LIMIT
 from requests_app.admission.placement import slots_used
 from requests_app.lease import evaluations_due
+from requests_app.lifecycle.timeouts import HELD_AFTER
 from requests_app.limits import limits_now
 from requests_app.models import TERMINAL, DeadLetter, LetterKind, Request, RequestStatus
 from requests_app.selectors.lifecycle import lifecycle_state
@@ -50,6 +51,7 @@ from wms2 import clock
 from wms2.adapters.types import JOB_STATES
 from wms2.api.views import METHODS
 from wms2.circuits import FAILURES, circuits
+from wms2.conf import Conf
 from wms2.levels import Level
 from wms2.metrics_files import AllProcesses, directories
 from wms2.models import Resource, ResourceLease, WorkerPool
@@ -81,10 +83,11 @@ class RowsCollector(Collector):
 
     def _read(self) -> Iterator[Metric]:
         kept = kept_counts()
-        yield from _requests(kept)
+        limits = limits_now()
+        yield from _requests(kept, limits)
         yield _family("wms2_workflows", "Workflows by status", "status", kept.workflows.items())
         yield _family("wms2_blocks", "Processing blocks by status", "status", kept.blocks.items())
-        yield from _admission(kept.requests[RequestStatus.QUEUED])
+        yield from _admission(kept.requests[RequestStatus.QUEUED], limits)
         yield from _dags()
         yield from _pools()
         yield from _effects()
@@ -115,20 +118,23 @@ def _age(since: datetime | None, now: datetime) -> float:
     return max(0.0, (now - since).total_seconds()) if since else 0.0
 
 
-def _requests(kept: KeptCounts) -> Iterator[Metric]:
+def _requests(kept: KeptCounts, limits: Conf) -> Iterator[Metric]:
     yield _family("wms2_requests", "Requests by status", "status", kept.requests.items())
     now = timezone.now()
     ages = [(status, _age(since, now)) for status, since in longest_in_status(_GOING_ON).items()]
-    yield _family("wms2_state_age_seconds", "Longest time that a request has been in a status; 0 when none is", "status", ages)
+    told = "Longest time that a request has been in a status, without those that wait for other requests; 0 when none is"
+    yield _family("wms2_state_age_seconds", told, "status", ages)
+    most = ((status.value, getattr(limits, name)) for status, name in HELD_AFTER.items())
+    yield _family("wms2_state_limit_seconds", "After how long in it a request is held", "status", most)
     yield GaugeMetricFamily("wms2_requests_alerted", "Requests with an alert that waits for a person", kept.alerted_requests)
 
 
-def _admission(queued: int) -> Iterator[Metric]:
+def _admission(queued: int, limits: Conf) -> Iterator[Metric]:
     yield GaugeMetricFamily("wms2_admission_queue_depth", "Queued requests", queued)
     kept = Request.objects.filter(status=RequestStatus.QUEUED, waiting_for__startswith=LIMIT).count()
     yield GaugeMetricFamily("wms2_admission_kept", "Of these, kept by a limit of a band, campaign or requester", kept)
     yield GaugeMetricFamily("wms2_admission_slots_used", "Live DAGs and requests being planned", slots_used())
-    yield GaugeMetricFamily("wms2_admission_slots_limit", "max_active_dags in force", limits_now().max_active_dags)
+    yield GaugeMetricFamily("wms2_admission_slots_limit", "max_active_dags in force", limits.max_active_dags)
 
 
 def _dags() -> Iterator[Metric]:
@@ -139,15 +145,20 @@ def _dags() -> Iterator[Metric]:
         live[row.name] += row.live_dags
         suspected[row.name] += row.suspected_dags
         orphans[row.name] += sum(each["dagmans"] + each["jobs"] for each in row.orphans_told)
-        up[row.name] = min(up.get(row.name, 1.0), 0.0 if row.unreachable_since else 1.0)
-        health[row.name].add(row.health)
+        up[row.name] = min(up.get(row.name, 1.0), 0.0 if row.unreachable_since and row.in_use else 1.0)
+        health[row.name].add(row.health if row.in_use else Health.HEALTHY)
         goes_on = row.state == ScheddState.DRAINING and row.drained_at is None
         drains[row.name] = max(drains.get(row.name, 0.0), _age(row.drain_since if goes_on else None, now))
     yield _family("wms2_dags_live", "Live DAGs by schedd", "schedd", live.items())
     suspicion = "Live DAGs suspected lost, waiting for an operator, by schedd"
     yield _family("wms2_dags_suspected", suspicion, "schedd", suspected.items())
     yield _family("wms2_stray_jobs", "Jobs of ours that no live DAG knows, at two looks, by schedd", "schedd", orphans.items())
-    yield _family("wms2_schedd_up", "Whether the schedd answered when it was last asked", "schedd", up.items())
+    yield _family(
+        "wms2_schedd_up",
+        "Whether the schedd answered; 1 if it is disabled and unused",
+        "schedd",
+        up.items(),
+    )
     yield _family("wms2_schedd_drain_seconds", "Since a drain began that goes on; 0: none does", "schedd", drains.items())
     classes = ((name, health_class, health_class in health[name]) for name, health_class in itertools.product(health, Health))
     yield _family("wms2_schedd_health", "1 for the class of a schedd's health", "schedd health", classes)
@@ -185,14 +196,14 @@ def _effects() -> Iterator[Metric]:
     now = timezone.now()
     # of an older epoch none is carried out any more: it would be the oldest for ever
     rows = Effect.objects.filter(state__in=OPEN_EFFECT, epoch=F("request__epoch")).order_by().values_list("kind", "state")
-    found = {(kind, state): (number, oldest) for kind, state, number, oldest in rows.annotate(n=Count("id"), t=Min("created_at"))}
+    counted = rows.annotate(n=Count("id"), t=Min("first_failed_at"))
+    found = {(kind, state): (number, failing) for kind, state, number, failing in counted}
     every = [
         (kind, state.value, *found.get((kind, state.value), (0, None))) for kind in EffectKind.values for state in OPEN_EFFECT
     ]
     yield _family("wms2_effects_open", "Registrations not done yet", "kind state", (row[:3] for row in every))
-    ages = ((kind, state, _age(oldest, now)) for kind, state, _, oldest in every)
-    told = "Age of the oldest registration not done yet; 0 when none is"
-    yield _family("wms2_effects_oldest_age_seconds", told, "kind state", ages)
+    ages = ((kind, state, _age(failing, now)) for kind, state, _, failing in every)
+    yield _family("wms2_effects_failing_seconds", "Since the first failure of what is not done yet", "kind state", ages)
 
 
 def _drift() -> Iterator[Metric]:

@@ -13,6 +13,7 @@ from django.db.models import BooleanField, Case, Count, Exists, F, Func, OuterRe
 
 from dags_app.counts import UnitCounts, unit_counts
 from dags_app.models import WorkUnit, WorkUnitState
+from dags_app.selectors import schedds_counted
 from outputs_app.models import CaseState, Drift, DriftState, Effect, IntegrityCase
 from outputs_app.selectors import STUCK
 from requests_app.models import EVALUATED, Harvest, HarvestState, HoldCode, Request, RequestStatus
@@ -99,13 +100,14 @@ def attention() -> Attention:
         for rows in (_unsettled(), _undecided())
     )
     units = unit_counts(row.workflow_key for row in shown if row.workflow_key)
-    unwell = Q(unreachable_since__isnull=False) | Q(health=Health.DEGRADED) | ~Q(orphans=[])
-    schedds = Schedd.objects.filter(unwell).order_by("unreachable_since", "pk")
+    unwell = Q(in_use=True) & (Q(unreachable_since__isnull=False) | Q(health=Health.DEGRADED))
+    schedds = list(schedds_counted().filter(unwell | ~Q(orphans=[])).order_by("unreachable_since", "pk"))
+    used = [row for row in schedds if row.in_use]
     return Attention(
         requests=tuple(_needing(row, effects[row.pk], (drift.get(row.pk, 0), cases.get(row.pk, 0)), units) for row in shown),
         more=len(rows) > MOST,
-        silent_schedds=tuple(row for row in schedds if row.unreachable_since is not None),
-        degraded_schedds=tuple(row for row in schedds if row.health == Health.DEGRADED and row.unreachable_since is None),
+        silent_schedds=tuple(row for row in used if row.unreachable_since is not None),
+        degraded_schedds=tuple(row for row in used if row.health == Health.DEGRADED and row.unreachable_since is None),
         stray_schedds=tuple(row for row in schedds if row.orphans_told),
         systemic=alert_open(),
         reqmgr2=reqmgr2_state(),

@@ -17,12 +17,15 @@ from requests_app.selectors.admission import AdmissionState, admission_state
 from requests_app.selectors.lifecycle import LifecycleState, lifecycle_state
 from requests_app.selectors.reqmgr2 import ReqMgr2State, reqmgr2_state
 from requests_app.service_level import service
+from requests_app.work.groups import PARENTS, SIBLINGS
 from sites_app.models import Site, SiteStatus
 from wms2.conf import conf
 from wms2.row_counts import row_counts
 
 _LONGEST = """
-SELECT status, (SELECT min(status_since) FROM requests WHERE requests.status = asked.status) FROM unnest(%s::text[]) asked(status)
+SELECT status, (
+  SELECT min(status_since) FROM requests WHERE requests.status = asked.status AND waiting_for NOT LIKE ALL (%(others)s)
+) FROM unnest(%(statuses)s::text[]) asked(status)
 """
 
 
@@ -75,9 +78,10 @@ def _of_all(known: list[str], counted: Mapping[str, int]) -> dict[str, int]:
 
 
 def longest_in_status(statuses: Sequence[str]) -> dict[str, datetime | None]:
-    """Since when the request is in its status that is longest in it; a look into an index for each status."""
+    """Since when the request is in its status that is longest in it, without those that wait for other requests, which have no
+    limit; a look into an index for each status."""
     with connection.cursor() as cursor:
-        cursor.execute(_LONGEST, [list(statuses)])
+        cursor.execute(_LONGEST, {"statuses": list(statuses), "others": [f"{PARENTS}%", f"{SIBLINGS}%"]})
         return dict(cursor.fetchall())
 
 

@@ -205,5 +205,5 @@ def _failed(row: Harvest, problem: str) -> dict[str, Any]:
         "state": S.FAILED if row.attempts + 1 >= in_force().harvest_max_attempts else S.WAITING,
         "problem": problem,
         "attempts": row.attempts + 1,
-        "next_try_at": clock.now() + min(FIRST_PAUSE * 2 ** min(row.attempts, 10), LONGEST_PAUSE),
+        "next_try_at": clock.now() + clock.pause(FIRST_PAUSE, LONGEST_PAUSE, row.attempts),
     }

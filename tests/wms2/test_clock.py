@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -45,3 +46,10 @@ def test_the_skew_is_measured_anew(django_assert_num_queries: Any) -> None:
     clock.now()
     with django_assert_num_queries(1):
         clock.skew_seconds()
+
+
+def test_what_failed_together_comes_back_at_different_moments_later_each_time() -> None:
+    first, longest = timedelta(minutes=1), timedelta(hours=1)
+    once, twice = ({clock.pause(first, longest, failures) for _ in range(20)} for failures in (0, 1))
+    assert len(once) > 10 and first * 0.75 <= min(once) and max(once) <= first * 1.25 < min(twice)
+    assert clock.pause(first, longest, 10_000) <= longest * 1.25

@@ -151,7 +151,7 @@ def test_a_storage_that_is_away_is_asked_again_and_is_no_finding(place: Place) -
     first_pause = check.next_try_at - timezone.now()
     StorageCheck.objects.update(next_try_at=overdue())
     looked()
-    assert StorageCheck.objects.get().next_try_at - timezone.now() > 1.5 * first_pause
+    assert StorageCheck.objects.get().next_try_at - timezone.now() > first_pause
     (place.root / "storage" / CERN).rmdir()
     (place.root / "away").rename(place.root / "storage" / CERN)
     StorageCheck.objects.update(next_try_at=overdue())

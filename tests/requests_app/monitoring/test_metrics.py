@@ -20,7 +20,8 @@ from outputs_app.models import Comparison, DriftState, Effect, EffectKind, Effec
 from requests_app.models import Lease, ReqMgr2Request, RequestStatus
 from requests_app.monitoring import metrics as gauges
 from requests_app.selectors.reqmgr2 import POLL
-from sites_app.models import PoolSite, ScheddState, Site
+from requests_app.work.groups import PARENTS
+from sites_app.models import Health, PoolSite, ScheddState, Site
 from tests.support.places import ROOT
 from tests.support.rows import dag_row, drift_row, new_block, pool_row, request_row, schedd_row, workflow_row
 from tests.support.scraping import scrape, value
@@ -38,9 +39,11 @@ def test_gauges_are_counted_from_rows_with_every_status(reader: APIClient) -> No
     now = timezone.now()
     request_row(S.QUEUED, status_since=now - timedelta(hours=2))
     request_row(S.QUEUED)
+    request_row(S.SUBMITTED, status_since=now - timedelta(days=3), waiting_for=f"{PARENTS} a request that takes its time")
     request_row(S.COMPLETED, status_since=now - timedelta(days=90))
     held = request_row(S.HELD, alert_code="x")
     schedd, silent = schedd_row("schedd@a"), schedd_row("schedd@b", unreachable_since=now)
+    schedd_row("schedd@gone", state=ScheddState.DISABLED, unreachable_since=now, health=Health.DEGRADED)
     dag = dag_row(workflow_row(request_row(S.ACTIVE)), schedd=schedd, schedd_name="schedd@a", total_work_units=4, units_done=1)
     type(dag).objects.filter(pk=dag.pk).update(observed_at=now - timedelta(seconds=90))
     dag_row(workflow_row(request_row(S.FAILED)), DAGStatus.FAILED, schedd=silent, schedd_name="schedd@b")
@@ -49,11 +52,13 @@ def test_gauges_are_counted_from_rows_with_every_status(reader: APIClient) -> No
         workflow=dag.workflow, dataset=dataset, block_index=0, dataset_name=dataset.name, dbs_block_name="/a/b/c#1"
     )
     effect = Effect.objects.create(request=held, kind=EffectKind.RUCIO_TAPE, key="k", state=EffectState.DEAD)
-    Effect.objects.filter(pk=effect.pk).update(created_at=now - timedelta(hours=3))
+    Effect.objects.filter(pk=effect.pk).update(first_failed_at=now - timedelta(hours=3), created_at=now - timedelta(days=9))
     given_up = Effect.objects.create(
         request=held, kind=EffectKind.DBS_BLOCK, key="of an epoch that is over", epoch=held.epoch - 1
     )
-    Effect.objects.filter(pk=given_up.pk).update(created_at=now - timedelta(days=30))
+    Effect.objects.filter(pk=given_up.pk).update(first_failed_at=now - timedelta(days=30))
+    waits = Effect.objects.create(request=held, kind=EffectKind.DBS_BLOCK, key="waits for its predecessor", epoch=held.epoch)
+    Effect.objects.filter(pk=waits.pk).update(created_at=now - timedelta(days=9))
     Lease.objects.create(
         name="lifecycle", owner="n", epoch=4, expires_at=now + timedelta(seconds=30),
         data={"cycle_ended_at": (now - timedelta(seconds=7)).isoformat()},
@@ -67,19 +72,23 @@ def test_gauges_are_counted_from_rows_with_every_status(reader: APIClient) -> No
     assert value(found, "wms2_blocks", status="open") == 1
     assert 7200 <= value(found, "wms2_state_age_seconds", status="queued") < 7300
     assert value(found, "wms2_state_age_seconds", status="planning") == 0
+    assert value(found, "wms2_state_age_seconds", status="submitted") == 0, "what it depends on may take as long as it needs"
+    assert value(found, "wms2_state_limit_seconds", status="resubmitting") == 600
     assert ("wms2_state_age_seconds", frozenset({("status", "completed")})) not in found, "an end has no age that matters"
     assert value(found, "wms2_requests_alerted") == 1
     assert value(found, "wms2_admission_queue_depth") == 2
     assert (value(found, "wms2_admission_slots_used"), value(found, "wms2_admission_slots_limit")) == (1, 300)
     assert (value(found, "wms2_dags_live", schedd="schedd@a"), value(found, "wms2_dags_live", schedd="schedd@b")) == (1, 0)
     assert (value(found, "wms2_schedd_up", schedd="schedd@a"), value(found, "wms2_schedd_up", schedd="schedd@b")) == (1, 0)
+    assert value(found, "wms2_schedd_up", schedd="schedd@gone") == 1, "it is asked no more"
+    assert value(found, "wms2_schedd_health", schedd="schedd@gone", health="degraded") == 0
     assert value(found, "wms2_dags_suspected", schedd="schedd@a") == 0
     assert value(found, "wms2_dag_progress", schedd="schedd@a") == 0.25
     assert 90 <= value(found, "wms2_dag_observed_age_seconds", schedd="schedd@a") < 150
     assert value(found, "wms2_effects_open", kind="rucio_tape", state="dead") == 1
-    assert value(found, "wms2_effects_open", kind="dbs_block", state="pending") == 0
-    assert value(found, "wms2_effects_oldest_age_seconds", kind="dbs_block", state="pending") == 0, "nobody carries it out"
-    assert 10_800 <= value(found, "wms2_effects_oldest_age_seconds", kind="rucio_tape", state="dead") < 10_900
+    assert value(found, "wms2_effects_open", kind="dbs_block", state="pending") == 1
+    assert value(found, "wms2_effects_failing_seconds", kind="dbs_block", state="pending") == 0, "it has not failed"
+    assert 10_800 <= value(found, "wms2_effects_failing_seconds", kind="rucio_tape", state="dead") < 10_900
     assert 7 <= value(found, "wms2_lifecycle_cycle_age_seconds") < 60
     assert (value(found, "wms2_lifecycle_leading"), value(found, "wms2_lifecycle_epoch")) == (1, 4)
 

@@ -14,6 +14,7 @@ from django.utils import timezone
 from dags_app.models import WorkUnitState
 from outputs_app.models import Drift, DriftState, Effect, EffectKind, EffectState
 from requests_app.models import HoldCode, Lease, Request, RequestStatus
+from sites_app.models import Schedd, ScheddState
 from tests.support.html import links, text
 from tests.support.rows import dag_row, drift_row, new_block, request_row, unit_row, workflow_row
 from tests.support.scene import Scene
@@ -119,6 +120,8 @@ def test_more_than_fifty_are_counted_and_pointed_to(reader: Client) -> None:
 
 def test_a_silent_schedd_is_told_at_the_top(reader: Client, built: Scene) -> None:
     assert "Schedd schedd2@wms2.example is silent" in shown(reader, part="part-system")
+    Schedd.objects.filter(name="schedd2@wms2.example").update(state=ScheddState.DISABLED)
+    assert "is silent" not in shown(reader, part="part-system"), "it is gone, and none of ours is there"
     assert "schedd1" not in shown(reader, part="part-system")
 
 

@@ -183,7 +183,7 @@ def test_a_server_that_is_down_is_tried_again_with_growing_pauses_and_then_an_op
     assert (row.state, row.attempts) == (HarvestState.WAITING, 1)
     assert "/dqm/dev did not take DQM_V0001" in row.problem
     assert "HTTP 503" in row.problem
-    assert timedelta(minutes=9) < row.next_try_at - timezone.now() < timedelta(minutes=11)
+    assert timedelta(minutes=7) < row.next_try_at - timezone.now() < timedelta(minutes=13)
     run()
     assert SiteJob.objects.count() == 1, "it is not due"
     due()
