@@ -62,7 +62,8 @@ def pause(first: timedelta, longest: timedelta, failures: int) -> timedelta:
 
     What fails together, because a service is out, must not come back together.
     """
-    return min(first * 2 ** min(failures, 20), longest) * random.uniform(0.75, 1.25)  # noqa: S311
+    whole = min(first * (1 << min(failures, 20)), longest)
+    return whole * random.uniform(0.75, 1.25)  # noqa: S311
 
 
 def skew_seconds() -> float:

@@ -47,6 +47,7 @@ class Event(models.Model):
         indexes = (
             models.Index(fields=("request", "id"), name="event_by_request"),
             models.Index(fields=("at",), name="idx_events_at"),
+            models.Index(fields=("kind", "position"), name="idx_events_kind"),
             models.Index(fields=("id",), name="idx_events_unplaced", condition=Q(position__isnull=True)),
         )
 

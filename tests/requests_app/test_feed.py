@@ -9,13 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import DatabaseError, connections, transaction
+from django.db import DatabaseError, connection, connections, transaction
+from django.test.utils import CaptureQueriesContext
 
 from dags_app.models import DAG, DAGStatus
 from outputs_app.models import BlockStatus, Effect, EffectState, ProcessingBlock
 from requests_app import feed
 from requests_app.feed import Wanted, publish, read, tell
-from requests_app.models import Event, Request, RequestStatus, Round
+from requests_app.models import Event, EventFeed, Request, RequestStatus, Round
 from requests_app.states import transition
 from sites_app.models import Schedd, Site
 from tests.support.locking import paused
@@ -169,6 +170,24 @@ def test_what_it_costs(django_assert_num_queries: Any) -> None:
 
 def of(request: Request) -> list[tuple[str, Any]]:
     return [(event[2], event[4]) for event in read(Wanted(request=request), None).events]
+
+
+@pytest.mark.django_db
+def test_a_kind_of_which_there_is_none_costs_no_more_with_more_events() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO events (kind, data, at, position) "
+            "SELECT 'request.status', '{}', now(), n FROM generate_series(1, 20000) n"
+        )
+        cursor.execute("ANALYZE events")
+    EventFeed.objects.create(last=20_000)
+    with CaptureQueriesContext(connection) as asked:
+        assert not read(Wanted(("alert_over",)), 0).events
+    (query,) = (each["sql"] for each in asked if "'alert_over'" in each["sql"])
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF) {query}")
+        plan = "\n".join(line for (line,) in cursor.fetchall())
+    assert "Removed by Filter" not in plan, plan
 
 
 @pytest.mark.django_db

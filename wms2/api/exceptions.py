@@ -30,7 +30,7 @@ from wms2.errors import (
     StaleState,
     TooManyReaders,
 )
-from wms2.locks import BEING_CHANGED, DATABASE_AWAY, lock_refused
+from wms2.locks import BEING_CHANGED, DATABASE_AWAY, lock_refused, took_too_long
 
 log = structlog.get_logger(__name__)
 #: When a client may try again; services and circuits recover within these, or not soon.
@@ -83,6 +83,9 @@ def problem_of(error: Exception) -> Problem | None:
         return _of_framework(error)
     if isinstance(error, DATABASE_AWAY) and lock_refused(error):
         return Problem(503, "being_changed", BEING_CHANGED, hint="Somebody else changes the same row; it takes a moment.")
+    if isinstance(error, DATABASE_AWAY) and took_too_long(error):
+        hint = "Ask for less: a smaller page, more filters. A verb can be repeated; `manage.py operate` has no such limit."
+        return Problem(503, "took_too_long", "the database needed too long, and nothing was done", hint=hint)
     if isinstance(error, DATABASE_AWAY):
         return Problem(503, "database_unavailable", "the database does not answer", hint="Try again; see /readyz.")
     return _of_wms2(error)

@@ -167,6 +167,17 @@ def test_a_database_that_does_not_answer_is_503_with_a_time_to_come_back(
     assert "secret" not in json.dumps(body)
 
 
+def test_a_statement_that_takes_too_long_is_503_with_what_to_do(operator: APIClient) -> None:
+    def slowly(execute: Any, sql: str, *rest: Any) -> Any:
+        execute("SELECT pg_sleep(10)", (), *rest[1:])
+        return execute(sql, *rest)
+
+    with connection.cursor() as cursor, connection.execute_wrapper(slowly):
+        cursor.cursor.execute("SET LOCAL statement_timeout = '50ms'")
+        body = problem(operator.get("/api/v1/status"), 503, "took_too_long")
+    assert "smaller page" in body["hint"]
+
+
 def test_what_nobody_foresaw_is_a_problem_below_api_and_a_page_elsewhere() -> None:
     answer = server_error(RequestFactory().get("/api/v1/status"))
     assert (answer.status_code, answer["Content-Type"]) == (500, "application/problem+json")
