@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Collection
+from datetime import datetime
 from typing import Any
 
 from django.db.models import (
@@ -23,7 +25,7 @@ from django.db.models import (
 from django.db.models.fields.json import KT
 from django.db.models.functions import Cast, Coalesce, Greatest
 
-from dags_app.models import DAG, IN_QUEUE, LIVE_DAG
+from dags_app.models import DAG, IN_QUEUE, LIVE_DAG, WorkUnit, WorkUnitState
 from sites_app.models import Schedd, ScheddState
 
 #: DAGs that the last answer of their schedd contained.
@@ -83,6 +85,12 @@ def schedd_in_use() -> Q:
     """Schedds that get DAGs or have live ones: those that are asked in every cycle, and whose silence matters."""
     live = DAG.objects.filter(schedd=OuterRef("pk"), status__in=LIVE_DAG)  # over its partial index: DAGs that ever ended are many
     return Q(state__in=(ScheddState.ENABLED, ScheddState.DRAINING)) | Q(Exists(live))
+
+
+def units_done_at(site: str, not_of: Collection[uuid.UUID], since: datetime) -> int:
+    """Work units that were done at a site since then, of other workflows than these."""
+    done = WorkUnit.objects.filter(site=site, state=WorkUnitState.DONE, done_at__gte=since)
+    return done.exclude(workflow__in=not_of).count()
 
 
 def _number(dags: QuerySet[DAG]) -> Coalesce:

@@ -7,7 +7,7 @@ The guard: more than half of the sites are never banned at once, for then the fa
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -24,6 +24,8 @@ log = structlog.get_logger(__name__)
 AUTOMATIC = "wms2"
 #: In the audit: a site is banned, or would be.
 BAN = "site_ban"
+#: So long before the first of several bans work that was done speaks for the site.
+WELL_BEFORE = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +101,25 @@ def problem_sites(failures: Mapping[str, SiteFailures]) -> dict[str, SiteFailure
     }
 
 
-def site_promote(site: Site) -> SiteBan | None:
+def site_promote(site: Site, others_do_well: Callable[[Collection[uuid.UUID], datetime], int]) -> SiteBan | None:
     """A ban for all workflows once enough independent ones ban the site (error-handling 6.2); None when there is none to make.
-    Raises InvalidTransition: the guard objects."""
-    workflows = set(bans_active(site.name).filter(workflow__isnull=False).values_list("workflow_id", flat=True))
-    if len(workflows) < in_force().site_ban_promotion_threshold or bans_active(site.name).filter(workflow__isnull=True).exists():
+
+    Args:
+        others_do_well: work units that were done there since then, for others than these workflows.
+
+    Raises:
+        InvalidTransition: the guard objects, or others do well there.
+    """
+    bans = {ban.workflow_id: ban.created_at for ban in bans_active(site.name)}
+    workflows = {pk for pk in bans if pk is not None}
+    if len(workflows) < in_force().site_ban_promotion_threshold or None in bans:
         return None
+    since = min(bans.values()) - WELL_BEFORE
+    if number := others_do_well(workflows, since):
+        raise InvalidTransition(
+            f"{len(workflows)} workflows ban it, but {number} work units of others were done there"
+            f" since {since:%Y-%m-%d %H:%M} UTC: look at what these workflows have in common"
+        )
     return site_ban(
         site=site,
         workflow_id=None,

@@ -6,7 +6,7 @@ Error-handling 6, spec 4.9. An operator's decision outlives every sync.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
 from types import MappingProxyType
@@ -27,6 +27,8 @@ from wms2.locks import Fenced
 log = structlog.get_logger(__name__)
 #: ``removed_by`` of a ban that nobody lifted.
 EXPIRY = "its end"
+#: How what is said of work without an open site begins.
+NO_SITE = "a site: "
 
 
 def _told(actor: str, action: str, site: Site, reason: str, **evidence: Any) -> AbstractContextManager[None]:
@@ -63,11 +65,29 @@ def sites_drained(fenced: Fenced) -> list[str]:
 def sites_avoided(workflow_id: object) -> dict[str, str]:
     """Sites where a DAG that is submitted now must not land -> why."""
     closed = Site.objects.exclude(status=SiteStatus.ENABLED).exclude(status=SiteStatus.DRAINING, drain_until__lte=clock.now())
-    found = {site.name: f"{site.get_status_display().lower()}: {site.status_reason}" for site in closed}
+    found = {}
+    for site in closed.only("name", "status", "status_reason", "status_actor", "drain_until"):
+        found[site.name] = f"{site.get_status_display().lower()}{_by(site.status_actor, site.drain_until)}: {site.status_reason}"
     for ban in bans_active().filter(Q(workflow__isnull=True) | Q(workflow_id=workflow_id)):
         scope = "banned for all" if ban.workflow_id is None else "banned for this request"
-        found[ban.site_id] = f"{scope} until {ban.expires_at:%Y-%m-%d %H:%M} UTC: {ban.reason}"
+        found[ban.site_id] = f"{scope}{_by(ban.created_by, ban.expires_at)}: {ban.reason}"
     return found
+
+
+def _by(actor: str, until: datetime | None) -> str:
+    return f"{actor and f' by {actor}'}{f' until {until:%Y-%m-%d %H:%M} UTC' if until else ''}"
+
+
+def no_site(workflow: Any) -> str:
+    """Why none of the sites that a workflow may run at takes new work now, each with its reason; empty when one does."""
+    avoided = sites_avoided(workflow.pk)
+    named = candidate_sites(workflow) if avoided else frozenset[str]()
+    return f"{NO_SITE}{in_words(avoided, named)}" if named and named <= avoided.keys() else ""
+
+
+def in_words(avoided: Mapping[str, str], named: Collection[str]) -> str:
+    """Which of these sites are avoided, and why."""
+    return "; ".join(f"{site} is {why}" for site, why in sorted(avoided.items()) if site in named)
 
 
 def site_change_status(*, site: Site, status: SiteStatus, actor: str, reason: str, drain_until: datetime | None = None) -> None:

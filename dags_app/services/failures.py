@@ -295,20 +295,21 @@ def site_failures(dag: DAG) -> dict[str, SiteFailures]:
     """Attempts by site in one submission, and those that speak against the site (error-handling 6.1).
 
     Failed attempts are the failure log's; those that did well are the jobs of the units that were done in this submission. A job
-    that could not be submitted was at no site.
+    that could not be submitted was at no site; a data failure that names no input file is the request's own.
     """
-    failed: dict[str, list[str]] = {}
+    failed: dict[str, list[bool]] = {}
     for line in read_failures(Path(dag.submit_dir) / FAILURES_FILE):
         if line.get("fence") == dag.fence and line.get("site") and line.get("code") != NOT_SUBMITTED:
-            failed.setdefault(str(line["site"]), []).append(str(line.get("category")))
+            names_file = line.get("category") == DATA and bool(line.get("bad_input_files"))
+            failed.setdefault(str(line["site"]), []).append(names_file or line.get("category") == INFRASTRUCTURE)
     done = WorkUnit.objects.filter(round_id=dag.round_id, fence=dag.fence, state=WorkUnitState.DONE, site__in=failed)
     well = dict(done.order_by().values_list("site").annotate(jobs=Sum("jobs") + Count("id")))
     return {
         site: SiteFailures(
-            attempts=len(categories) + int(well.get(site, 0)),
-            against_site=sum(category in (INFRASTRUCTURE, DATA) for category in categories),
+            attempts=len(each) + int(well.get(site, 0)),
+            against_site=sum(each),
         )
-        for site, categories in failed.items()
+        for site, each in failed.items()
     }
 
 

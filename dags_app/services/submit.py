@@ -29,7 +29,7 @@ from dags_app.services.stop import halt_file
 from dags_app.states import dag_transition, history
 from sites_app.models import Schedd, ScheddState
 from sites_app.schedds import adapter
-from sites_app.services import sites_avoided
+from sites_app.services import NO_SITE, in_words, sites_avoided
 from wms2 import clock
 from wms2.adapters import factory
 from wms2.adapters.htcondor_process import since_boot
@@ -56,7 +56,7 @@ class Avoided:
     stranded: tuple[str, ...]
 
     def __str__(self) -> str:
-        return "; ".join(f"{site} is {why}" for site, why in sorted(self.reasons.items()))
+        return in_words(self.reasons, self.reasons)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +247,7 @@ def _avoid(dag: DAG) -> Avoided:
     stranded = tuple(name for name in names if not _landing_sites(Path(dag.submit_dir), name) - avoided.keys())
     found = Avoided(avoided, stranded)
     if stranded and len(stranded) == len(names):
-        raise NoSite(f"a site: {found}")
+        raise NoSite(f"{NO_SITE}{found}")
     if avoided:
         history(
             dag, "avoids", detail={"sites": avoided, "without_site": list(stranded[:20]), "units_without_site": len(stranded)}

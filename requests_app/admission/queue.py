@@ -70,10 +70,11 @@ from requests_app.admission.placement import (
 )
 from requests_app.alerts import BROKEN, tell_broken
 from requests_app.limits import limits_now
-from requests_app.models import AdmissionBucket, AdmissionLimit, AdmissionState, Request, RequestStatus
+from requests_app.models import AdmissionBucket, AdmissionLimit, AdmissionState, Request, RequestStatus, Workflow
 from requests_app.service_level import no_new_work
 from requests_app.states import transition
 from sites_app.guard import systemic_trouble
+from sites_app.services import NO_SITE, no_site
 from wms2 import clock
 from wms2.conf import Conf, conf
 from wms2.errors import StaleState
@@ -88,6 +89,8 @@ log = structlog.get_logger(__name__)
 FURTHER = 50
 #: Whose wakes the triggers of migration 0043 write: nobody's, for all of the queue.
 ADMISSION = uuid.UUID(int=0)
+#: What such wakes say where sites were opened or closed, or bans made or lifted.
+_SITES = ("admission: sites", "admission: site_bans")
 #: Of one that somebody else has, or has changed.
 _CHANGED = "what has changed of it just now"
 #: How the words begin for which all wait while too many jobs do.
@@ -226,6 +229,11 @@ def admit(*, fenced: Fenced = transaction.atomic) -> int:
         remembered = _remembered()
         before, expected = dict(vars(remembered)), _has_changed(remembered, stopped, clock.now())
         # first of all: what is committed later is there at the next; and passes that go on have not looked at all yet
+        if _wakes().filter(why__in=_SITES).exists():  # one of those that they wait for may be open again
+            paused = Request.objects.filter(status=RequestStatus.QUEUED, last_error__startswith=NO_SITE)
+            expected |= (
+                paused.exclude(next_attempt_at=None).update(next_attempt_at=None, waiting_for="", updated_at=clock.now()) > 0
+            )
         expected |= not remembered.passed_over and bool(_wakes().delete()[0])
         limits = limits_now()
         policy = policy_now(limits)
@@ -281,8 +289,13 @@ def _start_some(
 
     def starts(request: Request) -> str:
         decision = place(rescued.get(request.pk), room, Wanted.of(request, before.get(request.pk), limits, share), reserved=None)
-        if decision.schedd is None or not _start(request, decision):
-            return decision.waits_for if decision.schedd is None else _CHANGED
+        if decision.schedd is None:
+            return decision.waits_for
+        for workflow in Workflow.objects.filter(request=request).only("spec"):
+            if why := no_site(workflow):
+                return why
+        if not _start(request, decision):
+            return _CHANGED
         room.take(decision.schedd, decision.slots)
         started.append(request)
         return ""

@@ -13,7 +13,7 @@ import structlog
 from django.db import transaction
 
 from dags_app.models import DAG, DAGStatus
-from dags_app.selectors import dag_live
+from dags_app.selectors import dag_live, units_done_at
 from dags_app.services.failures import failures_without_success, site_failures
 from dags_app.services.lost_queue import dag_fenced_off
 from dags_app.services.outcome import Outcome, dag_outcome, dispute_note
@@ -202,7 +202,13 @@ def sites_judge(*, request: Request, failures: Mapping[str, SiteFailures]) -> li
         )
         if _automatic(BAN, request, site, why, ban, objection):
             banned.append(name)
-            _automatic("site_ban_promote", request, site, "banned by several workflows", partial(site_promote, site))
+            _automatic(
+                "site_ban_promote",
+                request,
+                site,
+                "banned by several workflows",
+                partial(site_promote, site, partial(units_done_at, name)),
+            )
     return banned
 
 

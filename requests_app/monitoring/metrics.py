@@ -45,8 +45,9 @@ from requests_app.selectors.parts import harvests_open, leftovers_open
 from requests_app.selectors.reqmgr2 import reqmgr2_state
 from requests_app.selectors.summary import KeptCounts, kept_counts, longest_in_status
 from requests_app.service_level import service, stretch_of
+from sites_app.bans import bans_active
 from sites_app.guard import alert_open
-from sites_app.models import Health, Pool, PoolState, ScheddState
+from sites_app.models import Health, Pool, PoolState, ScheddState, Site, SiteStatus
 from wms2 import clock
 from wms2.adapters.types import JOB_STATES
 from wms2.api.views import METHODS
@@ -89,6 +90,7 @@ class RowsCollector(Collector):
         yield _family("wms2_blocks", "Processing blocks by status", "status", kept.blocks.items())
         yield from _admission(kept.requests[RequestStatus.QUEUED], limits)
         yield from _dags()
+        yield from _sites()
         yield from _pools()
         yield from _effects()
         yield from _drift()
@@ -175,6 +177,13 @@ def _dags() -> Iterator[Metric]:
     yield _family("wms2_dag_progress", "Done part of the work units of live DAGs, by schedd", "schedd", ratios)
     ages = [(name, _age(seen, now)) for name, _, _, seen, *_ in rows]
     yield _family("wms2_dag_observed_age_seconds", "Since the live DAG seen longest ago was seen", "schedd", ages)
+
+
+def _sites() -> Iterator[Metric]:
+    rows = dict(Site.objects.exclude(status=SiteStatus.ENABLED).order_by().values_list("status").annotate(number=Count("*")))
+    banned = bans_active().filter(workflow=None).values("site").distinct().count()
+    closed = [*((status.value, rows.get(status, 0)) for status in SiteStatus if status != SiteStatus.ENABLED), ("banned", banned)]
+    yield _family("wms2_sites_closed", "Sites that get no new work: by status, or banned for all requests", "why", closed)
 
 
 def _pools() -> Iterator[Metric]:

@@ -22,6 +22,7 @@ from requests_app.selectors.reqmgr2 import ReqMgr2State, reqmgr2_state
 from requests_app.selectors.requests import requests_listed
 from sites_app.guard import alert_open
 from sites_app.models import Health, Schedd, SystemicAlert
+from sites_app.services import sites_avoided
 from wms2.words import word
 
 #: Requests that are shown as needing an operator; with more, something larger is wrong.
@@ -81,6 +82,7 @@ class Attention:
     silent_schedds: tuple[Schedd, ...]
     degraded_schedds: tuple[Schedd, ...]
     stray_schedds: tuple[Schedd, ...]
+    closed_sites: Sequence[tuple[str, str]]
     systemic: SystemicAlert | None
     reqmgr2: ReqMgr2State
 
@@ -91,7 +93,7 @@ class Attention:
 
 
 def attention() -> Attention:
-    """Eight queries, whatever there is."""
+    """Ten queries, whatever there is."""
     rows: list[Any] = list(requests_needing()[: MOST + 1])
     shown = rows[:MOST]
     effects = _stuck_effects([row.pk for row in shown])
@@ -109,6 +111,7 @@ def attention() -> Attention:
         silent_schedds=tuple(row for row in used if row.unreachable_since is not None),
         degraded_schedds=tuple(row for row in used if row.health == Health.DEGRADED and row.unreachable_since is None),
         stray_schedds=tuple(row for row in schedds if row.orphans_told),
+        closed_sites=sorted(sites_avoided(None).items()),
         systemic=alert_open(),
         reqmgr2=reqmgr2_state(),
     )

@@ -9,6 +9,7 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
+from dags_app.models import WorkUnitState
 from requests_app.lifecycle.active import sites_judge
 from requests_app.models import Event, Request, RequestStatus
 from requests_app.services import request_abort
@@ -22,7 +23,7 @@ from sites_app.services import (
     sites_avoided,
     sites_drained,
 )
-from tests.support.rows import request_row, workflow_row
+from tests.support.rows import dag_row, request_row, unit_row, workflow_row
 from tests.support.scripted import documents
 from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
@@ -54,15 +55,15 @@ def test_a_submission_avoids_what_is_banned_and_closed_then(world: World) -> Non
 def test_a_request_none_of_whose_sites_is_open_waits_in_the_queue_and_says_for_what(world: World) -> None:
     close_all()
     request = world.request(documents.generation(100))
-    world.cycle()
-    world.cycle()
+    for _ in range(4):
+        world.cycle()
+        world.clock.advance(1800)
     told = fresh(request)
-    assert (told.status, world.schedd.jobs) == (S.QUEUED, [])
-    assert "disabled: power cut" in told.last_error
+    assert (told.status, world.schedd.jobs, request.workflow.dags.count()) == (S.QUEUED, [], 0)
+    assert told.waiting_for.startswith("a site: ") and "disabled by olga: power cut" in told.waiting_for
+    assert list(request.transitions.values_list("to_status", flat=True)) == [S.SUBMITTED, S.QUEUED], "no vain attempt since"
     for site in Site.objects.all():
         site_change_status(site=site, status=SiteStatus.ENABLED, actor="olga", reason="power is back")
-    world.clock.advance(7200)
-    world.cycle()
     world.cycle()
     assert fresh(request).status == S.ACTIVE
 
@@ -119,6 +120,18 @@ def test_a_site_that_three_requests_ban_is_banned_for_all() -> None:
         assert bans_active("T2_A").filter(workflow__isnull=True).exists() == (number == 3)
     stranger, _ = _with_sites()
     assert "T2_A" in sites_avoided(stranger.workflow.pk)
+
+
+def test_a_site_where_others_do_well_meanwhile_is_not_banned_for_all() -> None:
+    requests = [_with_sites()[0] for _ in range(3)]
+    unit_row(dag_row(workflow_row()), state=WorkUnitState.DONE, manifest_sha256="x", fence=1, site="T2_A", done_at=timezone.now())
+    for request in requests:
+        assert sites_judge(request=request, failures={"T2_A": SiteFailures(4, 4)}) == ["T2_A"]
+    assert not bans_active("T2_A").filter(workflow__isnull=True).exists()
+    refused = AuditEntry.objects.get(action="site_ban_promote", outcome="refused")
+    assert "1 work units of others were done there" in str(vars(refused))
+    stranger, _ = _with_sites()
+    assert "T2_A" not in sites_avoided(stranger.workflow.pk)
 
 
 def test_an_expired_or_lifted_ban_is_none() -> None:

@@ -14,7 +14,8 @@ from django.utils import timezone
 from dags_app.models import WorkUnitState
 from outputs_app.models import Drift, DriftState, Effect, EffectKind, EffectState
 from requests_app.models import HoldCode, Lease, Request, RequestStatus
-from sites_app.models import Schedd, ScheddState
+from sites_app.models import Schedd, ScheddState, Site, SiteStatus
+from sites_app.services import site_ban_by_operator, site_change_status
 from tests.support.html import links, text
 from tests.support.rows import dag_row, drift_row, new_block, request_row, unit_row, workflow_row
 from tests.support.scene import Scene
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.django_db
 S = RequestStatus
 #: session, user; counts; slots in use (2), limit; lease; needing, their effects, differences, cases, units, schedds; ReqMgr2 (2);
 #: the page, its units
-BOARD_QUERIES = 18
+BOARD_QUERIES = 20
 
 
 def shown(client: Client, path: str = "/", part: str | None = None) -> str:
@@ -123,6 +124,17 @@ def test_a_silent_schedd_is_told_at_the_top(reader: Client, built: Scene) -> Non
     Schedd.objects.filter(name="schedd2@wms2.example").update(state=ScheddState.DISABLED)
     assert "is silent" not in shown(reader, part="part-system"), "it is gone, and none of ours is there"
     assert "schedd1" not in shown(reader, part="part-system")
+
+
+def test_sites_that_get_no_new_work_are_named_with_who_why_and_until_when(reader: Client) -> None:
+    Site.objects.create(name="T2_GOOD")
+    drained = Site.objects.create(name="T2_DRAINED")
+    site_change_status(site=drained, status=SiteStatus.DRAINING, actor="olga", reason="downtime")
+    ban = site_ban_by_operator(site=Site.objects.create(name="T1_BANNED"), actor="igor", reason="full disk", insist=True)
+    said = shown(reader, part="part-system")
+    assert "2 sites get no new work" in said and "T2_GOOD" not in said
+    assert "T2_DRAINED is draining by olga: downtime" in said
+    assert f"T1_BANNED is banned for all by igor until {ban.expires_at:%Y-%m-%d %H:%M} UTC: full disk" in said
 
 
 def test_every_page_says_that_no_new_work_starts_and_why(reader: Client, built: Scene) -> None:

@@ -213,6 +213,7 @@ def test_without_a_readable_post_json_the_file_stays(dag: DAG) -> None:
 def test_attempts_of_one_submission_are_counted_by_site(dag: DAG) -> None:
     lines = [
         *(line(category="infrastructure", code=60311) for _ in range(3)),
+        line(category="data", code=8021, bad_input_files=["/store/data/a.root"]),
         line(category="data", code=8021),
         line(),
         line(category="infrastructure", code=95010, site="T1_US_FNAL"),
@@ -220,8 +221,8 @@ def test_attempts_of_one_submission_are_counted_by_site(dag: DAG) -> None:
         line(category="permanent", site="T2_CH_CERN"),
     ]
     (Path(dag.submit_dir) / "failures.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
-    # at FNAL: five failed attempts, and two jobs and a merge of the unit that is done
-    assert site_failures(dag) == {"T1_US_FNAL": SiteFailures(8, 4), "T2_CH_CERN": SiteFailures(1, 0)}
+    # at FNAL: six failed attempts, one without a named file, and two jobs and a merge of the unit that is done
+    assert site_failures(dag) == {"T1_US_FNAL": SiteFailures(9, 4), "T2_CH_CERN": SiteFailures(1, 0)}
 
 
 def test_a_dag_without_failures_speaks_against_no_site(dag: DAG) -> None:
