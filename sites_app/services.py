@@ -64,7 +64,7 @@ def sites_drained(fenced: Fenced) -> list[str]:
 
 def sites_avoided(workflow_id: object) -> dict[str, str]:
     """Sites where a DAG that is submitted now must not land -> why."""
-    closed = Site.objects.exclude(status=SiteStatus.ENABLED).exclude(status=SiteStatus.DRAINING, drain_until__lte=clock.now())
+    closed = Site.objects.exclude(status=SiteStatus.ENABLED).exclude(status=SiteStatus.DRAINING, drain_until__lte=clock.in_sql())
     found = {}
     for site in closed.only("name", "status", "status_reason", "status_actor", "drain_until"):
         found[site.name] = f"{site.get_status_display().lower()}{_by(site.status_actor, site.drain_until)}: {site.status_reason}"

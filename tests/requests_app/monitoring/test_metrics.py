@@ -140,6 +140,7 @@ def test_labels_are_bounded_and_a_scrape_costs_the_same_with_more_rows(reader: A
         "status",
         "pool",
         "signal",
+        "why",
         "kind",
         "state",
         "prognosis",
