@@ -43,14 +43,18 @@ def _tell_status(effect: Effect) -> Result:
 
 @handles(EffectKind.REQMGR2_TOTALS)
 def _tell_totals(effect: Effect) -> Result:
-    """ReqMgr2 adds up what it is told, so it is asked first what it has: what was told before, or this as well."""
-    told_now = effect.payload["totals"]
-    totals = {name: told_now[name] for name in STATISTICS}  # a later release may tell more
-    told = Effect.objects.filter(request=effect.request_id, kind=EffectKind.REQMGR2_TOTALS, state=EffectState.DONE)
-    before = sum(other["totals"]["total_jobs"] for other in told.values_list("payload", flat=True))
-    there = int(factory.reqmgr2().request(_name(effect)).get("TotalEstimatedJobs") or 0)
-    if there < before + totals["total_jobs"]:
-        factory.reqmgr2().add_statistics(_name(effect), totals)
+    """ReqMgr2 adds up what it is sent, so it gets only what is missing there: it may have this already, from a call whose answer
+    was lost or from WMCore's work queue."""
+    done = Effect.objects.filter(request=effect.request_id, kind=EffectKind.REQMGR2_TOTALS, state=EffectState.DONE)
+    earlier = [payload["totals"] for payload in done.values_list("payload", flat=True)]
+    document, more = factory.reqmgr2().request(_name(effect)), {}
+    there = {name: int(document.get(key) or 0) for name, key in STATISTICS.items()}
+    for name, number in there.items():
+        reported = sum(each[name] for each in earlier)
+        missing = reported + effect.payload["totals"][name] - number
+        more[name] = missing if number == reported else max(0, missing)
+    if any(more.values()):
+        factory.reqmgr2().add_statistics(_name(effect), more)
     return {"before": there}
 
 

@@ -30,6 +30,7 @@ from requests_app.models import HoldCode, Request, RequestStatus
 from requests_app.reqmgr2.reports import report_all_planned, report_round, reported
 from requests_app.services.workflow import workflow_import
 from requests_app.states import hold_changes
+from requests_app.work.expected_lumis import lumis_expected
 from requests_app.work.groups import PARENTS, parents_missing
 from requests_app.work.input_reading import input_open
 from requests_app.work.ledger import Ledger, ledger_of
@@ -95,6 +96,7 @@ def record_submission(evaluation: Evaluation, dag: DAG, submitted: Submitted) ->
     """The submission and the request's new status, in one transaction."""
     told = dag.kind == DAGKind.FRESH and reported(evaluation.request)
     ledger = ledger_of(evaluation.request.workflow) if told else None
+    lumis = lumis_expected(evaluation.request.workflow, dag, ledger) if ledger is not None else 0
     with evaluation.fenced():
         dag_record_submission(dag=dag, submitted=submitted)
         evaluation.transition(
@@ -104,19 +106,17 @@ def record_submission(evaluation: Evaluation, dag: DAG, submitted: Submitted) ->
             moving={},
         )
         if ledger is not None:
-            _report_round(evaluation.request, dag, ledger)
+            _report_round(evaluation.request, dag, ledger, lumis)
     crash_point("submit.recorded")
     if submitted.avoided is not None and submitted.avoided.stranded:
         many = counted(len(submitted.avoided.stranded), "work unit")
         alert(evaluation.request, "sites_unavailable", f"{many} without a site: {submitted.avoided}"[:4000])
 
 
-def _report_round(request: Request, dag: DAG, ledger: Ledger) -> None:
-    """What ReqMgr2 is told of a round, and that there is nothing more to plan, unless the input may still grow."""
-    first = dag.round.index == 0
-    totals = {"input_events": ledger.all_events, "input_lumis": ledger.all_lumis, "input_num_files": ledger.all_files}
-    jobs = {"total_jobs": dag.node_counts.get("Processing", dag.total_nodes)}
-    report_round(request, dag.round.index, jobs | {name: number if first else 0 for name, number in totals.items()})
+def _report_round(request: Request, dag: DAG, ledger: Ledger, lumis: int) -> None:
+    """Report a round to ReqMgr2, and that there is nothing more to plan, unless the input may still grow."""
+    totals = {"input_events": ledger.all_events, "input_lumis": lumis, "input_num_files": ledger.all_files}
+    report_round(request, dag.round.index, dag.node_counts.get("Processing", dag.total_nodes), totals)
     if not ledger.work_left and not input_open(request.workflow):
         report_all_planned(request)
 

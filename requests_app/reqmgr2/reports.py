@@ -43,11 +43,14 @@ def report_all_planned(request: Request) -> None:
         _status(request, "running-closed")
 
 
-def report_round(request: Request, index: int, totals: Mapping[str, int]) -> None:
-    """So much work has a round that was submitted: ``total_jobs``, and with the first round the input's three numbers."""
+def report_round(request: Request, index: int, jobs: int, totals: Mapping[str, int]) -> None:
+    """A round of so many jobs was submitted. ``totals`` are those of all the request's work, as known by now; how they differ from
+    what earlier rounds have reported is reported."""
     if request.completed_at is not None:  # what ReqMgr2 has adds up to the work that was asked for
         return
-    _ask(request, EffectKind.REQMGR2_TOTALS, f"{request.pk}:{index}", {"totals": dict(totals)})
+    before = Effect.objects.filter(request=request, kind=EffectKind.REQMGR2_TOTALS).values_list("payload", flat=True)
+    more = {name: number - sum(each["totals"][name] for each in before) for name, number in totals.items()}
+    _ask(request, EffectKind.REQMGR2_TOTALS, f"{request.pk}:{index}", {"totals": {"total_jobs": jobs, **more}})
 
 
 def report_next_version(request: Request, old: Request) -> None:

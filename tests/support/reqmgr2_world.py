@@ -26,10 +26,10 @@ class Outside:
 
     simulators: simulator_world.World
 
-    def stage(self, status: str = "staged", **more: Any) -> str:
-        """A generation in this status, of our team unless ``more`` says otherwise."""
+    def stage(self, status: str = "staged", document: dict[str, Any] | None = None, **more: Any) -> str:
+        """A generation, or this document, in this status, of our team unless ``more`` says otherwise."""
         changes = {"RequestStatus": status, "Team": TEAM, "RequestTransition": [{"Status": status, "UpdateTime": 0}]}
-        document = documents.generation(more.pop("events", 300)) | changes | more
+        document = (document or documents.generation(more.pop("events", 300))) | changes | more
         self.simulators.application.reqmgr2.store.put({**document, "_id": document["RequestName"]})
         return str(document["RequestName"])
 

@@ -24,7 +24,13 @@ _COUCH = TypeAdapter(wire.CouchRows)
 #: Names in one address, which front ends cut at 8 KB.
 _NAMES = 40
 _FOLLOWED = ("RequestName", "RequestStatus", "RequestPriority", "SiteWhitelist", "SiteBlacklist")
-STATISTICS = frozenset({"total_jobs", "input_lumis", "input_events", "input_num_files"})
+#: As they are sent, and as the document has their sums.
+STATISTICS = {
+    "total_jobs": "TotalEstimatedJobs",
+    "input_lumis": "TotalInputLumis",
+    "input_events": "TotalInputEvents",
+    "input_num_files": "TotalInputFiles",
+}
 
 # Steps the system that runs a request takes; people and other services take the rest.
 _OUR_STEPS: dict[str, str] = {
@@ -197,7 +203,7 @@ class ReqMgr2:
 
         After ``ServiceUnavailable`` they may have been added.
         """
-        if set(statistics) != STATISTICS:
+        if statistics.keys() != STATISTICS.keys():
             raise ValueError(f"statistics are {sorted(STATISTICS)}, all four")
         self._put(name, statistics, "add_statistics")
 

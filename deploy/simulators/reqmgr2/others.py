@@ -18,11 +18,13 @@ PEOPLE_SET = ("assignment-approved", "assigned", "force-complete", "closed-out",
 @dataclass(frozen=True, slots=True)
 class Habits:
     """``agents_seconds``: agents take a request that was staged for so long, whatever its team; ``settle_seconds``: an aborted or
-    forced one without queue elements moves on; ``admins``: logins that may set every status (None: all); ``lost_answers``: so
-    many changes take effect and are answered 500."""
+    forced one without queue elements moves on; ``close_seconds``: Unified closes out what is completed for so long, but never one
+    whose ``TotalInputLumis`` are 0, which waits for a person; ``admins``: logins that may set every status (None: all);
+    ``lost_answers``: so many changes take effect and are answered 500."""
 
     agents_seconds: float | None = None
     settle_seconds: float | None = None
+    close_seconds: float | None = None
     admins: tuple[str, ...] | None = None
     lost_answers: int = 0
 
@@ -45,6 +47,7 @@ class Habits:
             ("staged", "acquired", self.agents_seconds),
             ("aborted", "aborted-completed", self.settle_seconds),
             ("force-complete", "completed", self.settle_seconds),
+            ("completed", "closed-out", self.close_seconds),
         ):
             for name, document in store.by_view("bystatus", [before]).items() if seconds is not None else ():
                 history = document.get("RequestTransition") or [{}]
@@ -52,7 +55,7 @@ class Habits:
                     continue
                 if before == "staged":
                     queue.add(name)
-                elif name in queue:
+                elif not document.get("TotalInputLumis") if before == "completed" else name in queue:
                     continue
                 yield name, before, after
 

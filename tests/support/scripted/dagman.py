@@ -12,9 +12,12 @@ from typing import Any
 from dags_app.dagman import NodeState
 from dags_app.payload.contract import layout
 from dags_app.planning import lumis
+from tests.support.scripted.catalogues import Source
 
 Nodes = Mapping[str, NodeState]
 BYTES_PER_EVENT = 8 * 1024
+#: Input datasets of the present world, which payloads read.
+sources: dict[str, Source] = {}
 
 
 class Account(Enum):
@@ -133,6 +136,14 @@ def _processed(asked: dict[str, Any]) -> dict[str, Any]:
     return {"events": sum(f["events"] for f in files), "lumis": {}, "files": files}
 
 
+def _lumis_read(read: dict[str, Any]) -> list[tuple[int, int]]:
+    """The (run, lumi) that a job without a mask finds in the part of a file it reads: all, or those of the events."""
+    for file in (file for source in sources.values() for file in source.files() if file.lfn == read["lfn"]):
+        whole = file.held or read["last_event"] < read["first_event"]
+        return file.pairs if whole else file.pairs[read["first_event"] // 10 : read["last_event"] // 10 + 1]
+    return []
+
+
 def _masked(asked: dict[str, Any]) -> dict[str, Any]:
     """All files opened, exactly the mask read; the first file stands for the events of all."""
     files = [{"lfn": file["lfn"], "events": 0 if n else asked["events"]} for n, file in enumerate(asked["files"])]
@@ -161,7 +172,8 @@ def _output(job: dict[str, Any], output: dict[str, Any], unit: str, jobs: list[d
     events = sum(each["processed"]["events"] for each in jobs)
     name = uuid.uuid5(uuid.UUID(job["workflow_id"]), f"{job['round']}/{unit}/{output['step']}/{output['module']}/0")
     spans = [(int(run), a, b) for each in jobs for run, pairs in each["processed"]["lumis"].items() for a, b in pairs]
-    held = lumis.from_intervals(spans)
+    whole = [read for each in jobs if not each["processed"]["lumis"] for read in each["processed"]["files"]]
+    held = lumis.from_intervals([*spans, *((run, lumi, lumi) for read in whole for run, lumi in _lumis_read(read))])
     file = {
         "lfn": f"{output['merged_lfn_base']}/00000/{name}.root",
         "size_bytes": max(1, events * BYTES_PER_EVENT),

@@ -182,16 +182,16 @@ def _each(ranges: dict[str, list[list[int]]]) -> list[tuple[int, int]]:
 
 def _every_event_once(name: str, workflow: Workflow) -> None:
     """By the manifests on disk of the units that count: generated events in number, input files range by range."""
-    seen: dict[str, list[tuple[int, int]]] = {}
+    seen: dict[str, list[tuple[int, int | None]]] = {}
     events = 0
     for unit in WorkUnit.objects.filter(workflow=workflow, state=WorkUnitState.DONE).select_related("dag"):
         manifest = json.loads((Path(unit.dag.submit_dir) / unit.name / layout.MANIFEST_FILE).read_text())
         for job in manifest["jobs"]:
             events += job["processed"]["events"]
             for file in job["processed"]["files"]:
-                seen.setdefault(file["lfn"], []).append((file["first_event"], file["last_event"]))
+                seen.setdefault(file["lfn"], []).append((file.get("first_event", 0), file.get("last_event")))
     for file in InputFile.objects.filter(workflow=workflow, excluded_at__isnull=True):
-        ranges = sorted(seen[file.lfn])
+        ranges = sorted((first, file.events - 1 if last is None else last) for first, last in seen[file.lfn])
         assert ranges[0][0] == 0, f"{name}: {file.lfn} {ranges}"
         assert ranges[-1][1] == file.events - 1, f"{name}: {file.lfn} {ranges}"
         assert all(b == a + 1 for (_, a), (b, _) in pairwise(ranges)), f"{name}: {file.lfn} {ranges}"

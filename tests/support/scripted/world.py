@@ -38,6 +38,7 @@ from sites_app.models import Schedd, ScheddState, Site, SiteRse
 from sites_app.services import site_bans_expire, sites_drained
 from sites_app.submit_roots import root_mark
 from tests.support.rows import schedd_row
+from tests.support.scripted import dagman
 from tests.support.scripted.asking import Tally
 from tests.support.scripted.catalogues import ScriptedConfigCache, ScriptedDbs, ScriptedRucio, Source, SourceFile
 from tests.support.scripted.clock import Clock
@@ -104,6 +105,7 @@ class World:
         self.clock.ahead *= 0
         known_rules.cache_clear()  # of another world with the same names
         self.sources: dict[str, Source] = {}
+        dagman.sources = self.sources
         self.errors: list[str] = []
         self.nudges: list[tuple[str, tuple[Any, ...]]] = []
         self.checked: dict[Any, Any] = {}  # what ``invariants`` has looked at
