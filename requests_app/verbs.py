@@ -43,6 +43,7 @@ from requests_app.services.verbs import (
     compare_refused,
     complete_refused,
     hold_refused,
+    keep_refused,
     priority_refused,
     submit_refused,
     validate_refused,
@@ -185,6 +186,12 @@ declare(
         "complete", "Complete early",
         "Plan nothing more: the request completes with what is done, once that is registered. A running DAG is stopped first.",
         services.request_complete, preview.complete, refused=complete_refused, path="complete", dangerous=True,
+    ),
+    Verb(
+        "keep", "Keep outputs", "Keep what a request made although it was rejected in ReqMgr2 after it completed here.",
+        services.request_keep,
+        told_of_each(lambda request: ["Its files, datasets and rules stay as they are. To remove them, clean it instead."]),
+        refused=keep_refused, path="keep",
     ),
     Verb(
         "sites", "Change sites", "Replace a request's site lists. Jobs that run go on.", services.request_set_sites,

@@ -24,6 +24,7 @@ from requests_app.models.request import (
     EVALUATED,
     TERMINAL,
     UNMERGED_FROZEN,
+    UNWANTED,
     CleanupPolicy,
     HoldCode,
     ReqMgr2Request,

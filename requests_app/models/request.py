@@ -115,6 +115,7 @@ class HoldCode(models.TextChoices):
     EXCLUDED = "excluded", "Input files were left out"
     OUTCOME_UNKNOWN = "outcome_unknown", "DAG ended, outcome not provable"
     RUN_ELSEWHERE = "run_elsewhere", "Somebody else may run it"
+    FAILED_ELSEWHERE = "failed_elsewhere", "Set to failed in ReqMgr2"
     PARENT = "parent", "A request that it depends on gives it no input"
 
 
@@ -348,6 +349,10 @@ class RequestGroup(models.Model):
         return reverse("group-page", args=[self.name])
 
 
+#: Statuses in ReqMgr2 in which nothing of a request is wanted.
+UNWANTED = ("failed", "rejected", "rejected-archived", "aborted", "aborted-completed", "aborted-archived")
+
+
 class ReqMgr2Request(models.Model):
     """A request in ReqMgr2. Without ``request`` it was not imported: it is about to be, or ``problem`` says why not.
 
@@ -380,3 +385,8 @@ class ReqMgr2Request(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name or 'a clone to be made'}: {self.status or 'not seen yet'}"
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether it was rejected there after it completed here, and an operator has to clean it or keep what it made."""
+        return self.request is not None and self.request.status in DONE and self.status in UNWANTED and not self.over

@@ -64,6 +64,7 @@ _ADVICE: dict[HoldCode, str] = {
     H.SHORT: "See which input is left and why, or why DBS has too few events; a release may say what share is enough.",
     H.EXCLUDED: "Have the files repaired and let them in again, or accept in the release that it completes without them.",
     H.RUN_ELSEWHERE: "Make sure that nobody else runs it; then release. If somebody does, abort it here.",
+    H.FAILED_ELSEWHERE: "Find out who set it and why. Abort it here, or have it assigned again in ReqMgr2, then release.",
     H.PARENT: "Restart the request that it depends on, or change what it depends on; then release.",
     H.OUTCOME_UNKNOWN: "Make sure that no job of its last DAG runs any more; then release: what is done stays done.",
 }

@@ -1,6 +1,7 @@
 """What others do in ReqMgr2 to requests that are ours, done here as verbs of the actor ``reqmgr2`` (spec 11; ADR 0080).
 
-One question by names a poll. An end there is an end here, whenever it is seen. A priority and the site lists are taken when they
+One question by names a poll. An end that people set there is an end here, whenever it is seen; ``failed``, which WMCore's work
+queue sets, is a hold; what it cannot mean here any more is shown to operators. A priority and the site lists are taken when they
 have changed there since they were last seen, so that what an operator changes here afterwards stands.
 """
 
@@ -9,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from functools import partial
+from typing import NamedTuple
 
 import structlog
 from django.db.models import Q
 
-from requests_app.models import TERMINAL, Lease, ReqMgr2Request, Request, RequestStatus
+from requests_app.models import DONE, TERMINAL, UNWANTED, HoldCode, Lease, ReqMgr2Request, Request, RequestStatus
 from requests_app.reqmgr2.taking import ACTOR, team_take
 from requests_app.selectors.reqmgr2 import POLL
 from requests_app.services import request_abort, request_complete, request_hold, request_set_priority, request_set_sites
@@ -30,10 +32,14 @@ from wms2.verbs import Already
 from wms2.work.failing import task_failed
 
 S = RequestStatus
-_UNWANTED = ("failed", "rejected", "rejected-archived", "aborted", "aborted-completed", "aborted-archived")
-_ENOUGH = ("force-complete", "completed", "closed-out", "announced", "normal-archived")
-_OVER = {*_UNWANTED, *_ENOUGH} - {"aborted", "force-complete"}  # ReqMgr2 moves these two on
+_FAILED = "failed"
+_DONE = ("completed", "closed-out", "announced")
+_ENOUGH = ("force-complete", *_DONE, "normal-archived")
+_OVER = {*UNWANTED, *_ENOUGH} - {"aborted", "force-complete"}  # ReqMgr2 moves these two on
+_AHEAD = {*_ENOUGH, "aborted-completed", "aborted-archived"} - {"force-complete"}
 _TWICE, _REFUSED = "the work queue of WMCore has it too: its work would be done twice", "not followed: "
+#: Of those that are at an end here and there, and may be rejected there still, so many are compared with a poll, in turn.
+_MOST_OVER = 40
 log = structlog.get_logger(__name__)
 
 
@@ -65,10 +71,12 @@ def requests_follow() -> None:
     Raises:
         ServiceError: ReqMgr2 did not answer; nothing was done.
     """
-    rows = ReqMgr2Request.objects.filter(over=False, request__isnull=False).exclude(name=None)
-    names, asked_at = [str(name) for name in rows.values_list("name", flat=True)], clock.now()
-    seen = factory.reqmgr2().seen(names)
-    elsewhere = factory.reqmgr2().queued_elsewhere(names)
+    live = ReqMgr2Request.objects.filter(over=False, request__isnull=False).exclude(name=None).values_list("name", flat=True)
+    ended = ReqMgr2Request.objects.filter(over=True, status__in=_DONE, request__status__in=DONE).exclude(name=None)
+    followed, asked_at = [str(name) for name in live], clock.now()
+    names = [*followed, *map(str, ended.order_by("compared_at").values_list("name", flat=True)[:_MOST_OVER])]
+    rows, seen = ReqMgr2Request.objects.filter(name__in=names), factory.reqmgr2().seen(names)
+    elsewhere = factory.reqmgr2().queued_elsewhere(followed)
     for row in rows.filter(name__in=seen).select_related("request").defer("request__request_data"):
         if row.request is not None and row.name is not None:
             with row_by_itself("reqmgr2", row.name, partial(_broke, row)):
@@ -81,30 +89,66 @@ def _broke(row: ReqMgr2Request, problem: str) -> None:
 
 
 def _follow(row: ReqMgr2Request, request: Request, seen: Seen, elsewhere: bool, asked_at: datetime) -> None:
-    told, waits = fields_of(seen), "" if row.elements or not elsewhere else hold_refused(request)
+    told, waits, hold = fields_of(seen), "", _reason_to_hold(row, request, seen, elsewhere)
     same = all(value == getattr(row, name) for name, value in told.items() if name != "status")
     refused = same and row.problem.startswith(_REFUSED)  # and it has not changed there since
     problem = row.problem if refused or seen.status == "staged" else ""  # of a staged one: why it is not acquired
-    if isinstance(waits, Already):
-        problem = f"{_TWICE}; it is held again for that when it is released"
-    for verb in _verbs(row, request, seen, elsewhere):
+    if hold is not None:
+        waits = hold_refused(request)
+        if isinstance(waits, Already):
+            problem = f"{hold.reason}; it is held again for that when it is released"
+            told["status"] = row.status if hold.code == HoldCode.FAILED_ELSEWHERE else seen.status
+    for verb in _verbs(row, request, seen, hold if not waits else None):
         try:
             verb()
         except InvalidTransition as error:
             problem = f"{_REFUSED}{error}"
             log.warning("a change in ReqMgr2 was refused", request_name=request.request_name, error=str(error))
         except StaleState as error:  # it was not done: the next poll sees it as a change again
-            problem, told, waits = f"not yet: {error}", {"status": seen.status}, str(error)
+            problem, told, waits = f"not yet: {error}", {"status": row.status}, str(error)
     request.refresh_from_db(fields=["status"])
-    over = request.status in (*TERMINAL, S.COMPLETED) and seen.status in _OVER
+    beyond = _beyond(request, seen)
+    over = request.status in (*TERMINAL, *DONE) and seen.status in _OVER and not beyond
     older = ReqMgr2Request.objects.filter(Q(compared_at=None) | Q(compared_at__lt=asked_at), pk=row.pk)
-    older.update(**told, compared_at=asked_at, elements=elsewhere and not waits, over=over, problem=problem)
+    elements = row.elements if hold is not None and hold.code != HoldCode.RUN_ELSEWHERE else elsewhere and not waits
+    older.update(**told, compared_at=asked_at, elements=elements, over=over, problem=problem or beyond)
 
 
-def _verbs(row: ReqMgr2Request, request: Request, seen: Seen, elsewhere: bool) -> Iterator[Callable[[], None]]:
+class _Hold(NamedTuple):
+    code: HoldCode
+    reason: str
+
+
+def _reason_to_hold(row: ReqMgr2Request, request: Request, seen: Seen, elsewhere: bool) -> _Hold | None:
+    """Each is a reason once: a release after it is an operator's, who knows of it."""
+    hold = None
+    if seen.status == _FAILED and row.status != _FAILED:
+        when = f" at {seen.since:%Y-%m-%d %H:%M} UTC" if seen.since else ""
+        queue = "which has it too" if elsewhere else "which may have it in an old list"
+        why = f"ReqMgr2 has it as failed, set by {seen.set_by or 'an unknown identity'}{when}"
+        queue = f"WMCore's work queue, {queue}, does so with what it cannot split"
+        hold = _Hold(HoldCode.FAILED_ELSEWHERE, f"{why}; {queue}")
+    elif elsewhere and not row.elements:
+        hold = _Hold(HoldCode.RUN_ELSEWHERE, _TWICE)
+    done = hold is not None and (request.status, request.hold_code) == (S.HELD, hold.code)  # before a poll was killed
+    return None if done else hold
+
+
+def _beyond(request: Request, seen: Seen) -> str:
+    """What others have done there that can have no consequence here, and that an operator must know."""
+    if request.status in DONE and seen.status in UNWANTED:
+        return f"it is {seen.status} in ReqMgr2 since it completed here: clean it, or keep what it made"
+    if request.status in (*TERMINAL, *DONE, S.CLEANING) or request.is_recovering or seen.status not in _AHEAD:
+        return ""
+    hours = f"{(clock.now() - seen.since) // timedelta(hours=1)} hours" if seen.since else "an unknown time"
+    told = f"ReqMgr2 is ahead by {hours}: it has it as {seen.status}, and here it is {request.get_status_display()}"
+    return f"{told}; what is done meanwhile with its outputs is done with a part of them"
+
+
+def _verbs(row: ReqMgr2Request, request: Request, seen: Seen, hold: _Hold | None) -> Iterator[Callable[[], None]]:
     """What is to be done here, if it can be."""
     why = f"ReqMgr2 has it as {seen.status}"
-    if seen.status in _UNWANTED:
+    if seen.status in UNWANTED and seen.status != _FAILED:
         if not abort_refused(request):
             yield lambda: request_abort(request=request, actor=ACTOR, reason=why)
         return
@@ -116,8 +160,8 @@ def _verbs(row: ReqMgr2Request, request: Request, seen: Seen, elsewhere: bool) -
         elif not hasattr(request, "workflow") and not abort_refused(request):  # nothing of it is done
             yield lambda: request_abort(request=request, actor=ACTOR, reason=why)
         return
-    if elsewhere and not row.elements and not hold_refused(request):
-        yield lambda: request_hold(request=request, actor=ACTOR, reason=_TWICE)
+    if hold is not None:
+        yield lambda: request_hold(request=request, actor=ACTOR, reason=hold.reason, code=hold.code)
     if priority_refused(request):
         return
     priority = seen.priority

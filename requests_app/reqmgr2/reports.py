@@ -44,8 +44,8 @@ def report_all_planned(request: Request) -> None:
 
 
 def report_round(request: Request, index: int, jobs: int, totals: Mapping[str, int]) -> None:
-    """A round of so many jobs was submitted. ``totals`` are those of all the request's work, as known by now; how they differ from
-    what earlier rounds have reported is reported."""
+    """A round of so many jobs was submitted. ``totals`` are those of all the request's work, as known by now; reported is the
+    difference to what earlier rounds have reported."""
     if request.completed_at is not None:  # what ReqMgr2 has adds up to the work that was asked for
         return
     before = Effect.objects.filter(request=request, kind=EffectKind.REQMGR2_TOTALS).values_list("payload", flat=True)

@@ -20,6 +20,7 @@ from requests_app.services.verbs import (
     request_compare,
     request_complete,
     request_hold,
+    request_keep,
     request_note,
     request_pin,
     request_set_adaptive,

@@ -11,8 +11,8 @@ from django.db import transaction
 from dags_app.models import DAG
 from dags_app.selectors import dag_live
 from requests_app.feed import tell
-from requests_app.models import HoldCode, Request, RequestStatus, StopIntent, Workflow
-from requests_app.states import hold_changes, transition
+from requests_app.models import Request, RequestStatus, StopIntent, Workflow
+from requests_app.states import transition
 from requests_app.work.rounds import RoundFiles, round_close, round_open
 from wms2.audit import audit
 from wms2.errors import InvalidTransition, StaleState
@@ -80,7 +80,7 @@ def live_dag_of(request: Request) -> DAG | None:
 def stop_first(request: Request, intent: StopIntent, actor: str, reason: str, **changes: Any) -> bool:
     """Whether it has to stop before the intent can be done: then it is STOPPING, for this or for something stronger."""
     if request.status == S.STOPPING:
-        _strengthen(request, intent, actor, reason)
+        _strengthen(request, intent, actor, reason, **changes)
     elif may_run(request):
         transition(request, S.STOPPING, actor=actor, reason=reason, stop_intent=intent, **changes)
     else:
@@ -88,13 +88,11 @@ def stop_first(request: Request, intent: StopIntent, actor: str, reason: str, **
     return True
 
 
-def _strengthen(request: Request, intent: StopIntent, actor: str, reason: str) -> None:
+def _strengthen(request: Request, intent: StopIntent, actor: str, reason: str, **changes: Any) -> None:
     """A later intent may only be stronger; a weaker one changes nothing."""
     if intent.strength <= StopIntent(request.stop_intent).strength:
         return
-    changes: dict[str, Any] = {"stop_intent": intent}
-    if intent is StopIntent.HOLD:
-        changes |= hold_changes(HoldCode.OPERATOR, reason)
+    changes = {"stop_intent": intent, **changes}
     if Request.objects.filter(pk=request.pk, status=S.STOPPING).update(**changes) != 1:
         raise StaleState(f"{request.request_name} is no longer stopping")
     tell("request.stop_intent", request, to=intent, actor=actor, reason=reason)

@@ -25,7 +25,18 @@ from outputs_app.validation import validation_again, validation_tend
 from requests_app import intake, states
 from requests_app.feed import tell
 from requests_app.limits import limits_now
-from requests_app.models import AFTER_WORK, TERMINAL, HoldCode, Request, RequestStatus, StopIntent, Workflow
+from requests_app.models import (
+    AFTER_WORK,
+    DONE,
+    TERMINAL,
+    UNWANTED,
+    HoldCode,
+    ReqMgr2Request,
+    Request,
+    RequestStatus,
+    StopIntent,
+    Workflow,
+)
 from requests_app.services.acting import acting, applies, give_up, may_run, put, stop_first, stopped_for
 from requests_app.services.stopping import ended_follow_up
 from requests_app.states import hold_changes
@@ -137,12 +148,12 @@ def complete_refused(request: Request) -> str:
     return ""
 
 
-def request_hold(*, request: Request, actor: str, reason: str) -> None:
+def request_hold(*, request: Request, actor: str, reason: str, code: HoldCode = HoldCode.OPERATOR) -> None:
     """Put the request aside; a running DAG is stopped cleanly first."""
     with acting(request, actor, "request_hold", reason):
         if not applies(request, hold_refused):
             return
-        changes = hold_changes(HoldCode.OPERATOR, reason)
+        changes = hold_changes(code, reason)
         if not stop_first(request, StopIntent.HOLD, actor, reason, **changes):
             states.transition(request, S.HELD, actor=actor, reason=reason, **changes)
 
@@ -156,6 +167,21 @@ def hold_refused(request: Request) -> str:
     if states.allowed(request.status, S.HELD) or states.allowed(request.status, S.STOPPING):
         return ""
     return f"It is {request.get_status_display()}; that cannot be held."
+
+
+def request_keep(*, request: Request, actor: str, reason: str) -> None:
+    """Keep what it made although it was rejected in ReqMgr2 after it had completed here."""
+    with acting(request, actor, "request_keep", reason):
+        if applies(request, keep_refused):
+            ReqMgr2Request.objects.filter(request=request).update(over=True, problem="")
+
+
+def keep_refused(request: Request) -> str:
+    """Why there is nothing to decide; empty if there is."""
+    row = ReqMgr2Request.objects.filter(request=request, status__in=UNWANTED).first()
+    if row is None or request.status not in DONE:
+        return f"It is {request.get_status_display()}, and not rejected in ReqMgr2 since it completed; nothing is to be decided."
+    return Already("What it made is kept already.") if row.over else ""
 
 
 def request_set_priority(*, request: Request, priority: int, actor: str, reason: str) -> None:

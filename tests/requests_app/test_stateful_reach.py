@@ -42,6 +42,7 @@ EDGES = {
 #: Codes that no request of the scripted world can get, and why.
 UNREACHED_CODES = {
     HoldCode.RUN_ELSEWHERE: "is for what comes from ReqMgr2; tests/requests_app/reqmgr2/test_taking.py",
+    HoldCode.FAILED_ELSEWHERE: "as well; tests/requests_app/reqmgr2/test_following.py",
     HoldCode.TIMEOUT: "needs a step that fails for an hour; tests/requests_app/lifecycle/test_lifecycle_loop.py",
     HoldCode.LEDGER: "random lives; tests/requests_app/lifecycle/test_lifecycle.py",
     HoldCode.SHORT: "random lives; tests/requests_app/lifecycle/test_lifecycle.py",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -23,7 +24,7 @@ _CREATED = TypeAdapter(wire.ReqMgr2Created)
 _COUCH = TypeAdapter(wire.CouchRows)
 #: Names in one address, which front ends cut at 8 KB.
 _NAMES = 40
-_FOLLOWED = ("RequestName", "RequestStatus", "RequestPriority", "SiteWhitelist", "SiteBlacklist")
+_FOLLOWED = ("RequestName", "RequestStatus", "RequestTransition", "RequestPriority", "SiteWhitelist", "SiteBlacklist")
 #: As they are sent, and as the document has their sums.
 STATISTICS = {
     "total_jobs": "TotalEstimatedJobs",
@@ -76,19 +77,25 @@ def reqmgr2_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What others may change of a request that is being run; ``priority`` is None where the document has none."""
+    """What others may change of a request that is being run; ``priority`` is None where the document has none. ``since`` and
+    ``set_by``: when and by whom the status was set, as far as its history says."""
 
     status: str
     priority: int | None
     site_whitelist: tuple[str, ...]
     site_blacklist: tuple[str, ...]
+    since: datetime | None = None
+    set_by: str = ""
 
     @classmethod
     def of(cls, document: Document) -> Seen:
         """As a document says it."""
         priority, lists = document.get("RequestPriority"), (document.get("SiteWhitelist"), document.get("SiteBlacklist"))
         white, black = (tuple(sorted([each] if isinstance(each, str) else each or ())) for each in lists)
-        return cls(str(document.get("RequestStatus")), None if priority is None else int(priority), white, black)
+        status, history = str(document.get("RequestStatus")), document.get("RequestTransition") or [{}]
+        step: Document = next((each for each in reversed(history) if each.get("Status") == status), {})
+        since = datetime.fromtimestamp(step["UpdateTime"], UTC) if step.get("UpdateTime") else None
+        return cls(status, None if priority is None else int(priority), white, black, since, str(step.get("DN") or ""))
 
 
 class ReqMgr2:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from deploy.simulators.reqmgr2.states import allowed
 from deploy.simulators.reqmgr2.store import RequestStore
 
 #: What a certificate without the role of an administrator may set.
@@ -19,12 +20,14 @@ PEOPLE_SET = ("assignment-approved", "assigned", "force-complete", "closed-out",
 class Habits:
     """``agents_seconds``: agents take a request that was staged for so long, whatever its team; ``settle_seconds``: an aborted or
     forced one without queue elements moves on; ``close_seconds``: Unified closes out what is completed for so long, but never one
-    whose ``TotalInputLumis`` are 0, which waits for a person; ``admins``: logins that may set every status (None: all);
-    ``lost_answers``: so many changes take effect and are answered 500."""
+    whose ``TotalInputLumis`` are 0, which waits for a person; ``cannot_split``: names in the work queue's old list of staged
+    requests that it sets ``failed`` without a look at their status, where ReqMgr2 lets it; ``admins``: logins that may set every
+    status (None: all); ``lost_answers``: so many changes take effect and are answered 500."""
 
     agents_seconds: float | None = None
     settle_seconds: float | None = None
     close_seconds: float | None = None
+    cannot_split: tuple[str, ...] = ()
     admins: tuple[str, ...] | None = None
     lost_answers: int = 0
 
@@ -34,8 +37,8 @@ class Habits:
         Raises:
             TypeError: it names something else.
         """
-        admins = wish.get("admins", self.admins)
-        return replace(self, **{**wish, "admins": None if admins is None else tuple(admins)})
+        lists: dict[str, Any] = {name: tuple(wish[name]) for name in ("admins", "cannot_split") if wish.get(name) is not None}
+        return replace(self, **{**wish, **lists})
 
     def forbids(self, login: str, status: object) -> bool:
         """Whether this needs the role that the login does not have."""
@@ -43,6 +46,9 @@ class Habits:
 
     def due(self, store: RequestStore, queue: "WorkQueue") -> Iterator[tuple[str, str, str]]:
         """(name, from, to) of what moves now; what agents take is in the work queue first."""
+        for name, document in store.by_names(self.cannot_split).items():
+            if allowed(document["RequestStatus"], "failed"):
+                yield name, document["RequestStatus"], "failed"
         for before, after, seconds in (
             ("staged", "acquired", self.agents_seconds),
             ("aborted", "aborted-completed", self.settle_seconds),

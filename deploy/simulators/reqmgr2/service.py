@@ -23,6 +23,7 @@ from deploy.simulators.reqmgr2.updates import store_changes, update
 
 DEFAULT_LOGIN = "requester"
 UNKNOWN_DN = "unknown"
+AGENT_DN = "/DC=ch/DC=cern/OU=computers/CN=wmagent/vocms0000.cern.ch"
 MAX_HEADER_CHARACTERS = 200
 INVALID_SPEC = 1102
 _METHODS = {"request": ("GET", "POST", "PUT"), "status": ("GET",), "type": ("GET",), "info": ("GET",), "about": ("GET",)}
@@ -52,7 +53,7 @@ class ReqMgr2Service:
         for name, before, after in self.habits.due(self.store, self._queue):
             with self.store.changing(name) as document:
                 if document["RequestStatus"] == before:
-                    store_changes(document, {"RequestStatus": after}, Requestor("agent", UNKNOWN_DN))
+                    store_changes(document, {"RequestStatus": after}, Requestor("agent", AGENT_DN))
 
     def handle(self, request: Request, parts: list[str]) -> Response:
         """Answer ``/<api>[/...]`` (``parts`` without the mount point)."""

@@ -14,8 +14,10 @@ from requests_app.reqmgr2.following import POLL, reqmgr2_poll
 from requests_app.selectors.reqmgr2 import reqmgr2_state
 from requests_app.services import (
     request_abort,
+    request_clean,
     request_fail,
     request_hold,
+    request_keep,
     request_release,
     request_restart,
     request_set_priority,
@@ -381,3 +383,84 @@ def test_lost_files_are_made_again_without_a_word_to_reqmgr2_which_has_it_as_com
     assert outside.steps(name) == steps
     assert outside.simulators.request(name)["TotalEstimatedJobs"] == jobs
     assert not Effect.objects.filter(kind__in=REPORTS).exclude(state=EffectState.DONE).exists()
+
+
+@pytest.mark.parametrize("runs", [True, False], ids=["while its DAG runs", "before it began"])
+def test_one_that_the_work_queue_cannot_split_is_held_and_goes_on_after_its_release(
+    world: World, outside: Outside, runs: bool
+) -> None:
+    """The queue goes by its old list: the request was staged when it was made, and is acquired by us since."""
+    request = taken(outside.stage())
+    outside.habits(cannot_split=[request.request_name])
+    assert outside.status(request.request_name) == "failed"
+    if runs:
+        world.cycle()
+        assert fresh(request).status == S.ACTIVE
+    poll()
+    cycles(world, 3)
+    assert outside.status(request.request_name) == "failed"
+    assert (fresh(request).status, request.hold_code) == (S.HELD, HoldCode.FAILED_ELSEWHERE)
+    assert "set by /DC=ch/DC=cern/OU=computers/CN=wmagent" in request.hold_reason
+    assert "work queue" in request.hold_reason
+    outside.habits(cannot_split=[])
+    request_release(request=request, **BY)
+    poll()
+    assert fresh(request).status != S.HELD, "once: who releases it now knows"
+    assert run_on(world, request) == S.COMPLETED
+
+
+def test_one_that_fails_there_while_it_is_held_is_held_again_for_that(world: World, outside: Outside) -> None:
+    request = taken(outside.stage())
+    request_hold(request=request, **BY)
+    outside.habits(cannot_split=[request.request_name])
+    poll()
+    assert request.hold_code == HoldCode.OPERATOR
+    assert "failed" in ReqMgr2Request.objects.get().problem
+    request_release(request=fresh(request), **BY)
+    poll()
+    assert (fresh(request).status, request.hold_code) == (S.HELD, HoldCode.FAILED_ELSEWHERE)
+    outside.put(request.request_name, RequestStatus="rejected")
+    poll()
+    assert fresh(request).status == S.ABORTED, "that is a person's"
+
+
+@pytest.mark.parametrize("decision", ["clean", "keep"])
+def test_one_that_is_rejected_after_it_completed_is_cleaned_or_kept_by_an_operator(
+    world: World, outside: Outside, decision: str
+) -> None:
+    name = outside.stage()
+    request = taken(name)
+    assert run_on(world, request) == S.COMPLETED
+    world.effects()
+    poll()
+    assert ReqMgr2Request.objects.get().over
+    outside.put(name, RequestStatus="rejected")
+    poll()
+    (row,) = reqmgr2_state().problems
+    assert row.problem == "it is rejected in ReqMgr2 since it completed here: clean it, or keep what it made"
+    assert (row.is_undecided, fresh(request).status) == (True, S.COMPLETED)
+    if decision == "clean":
+        request_clean(request=request, confirm=name, **BY)
+    else:
+        request_keep(request=request, **BY)
+    poll()
+    poll()
+    assert not reqmgr2_state().problems
+    assert (fresh(request).status == S.COMPLETED) is (decision == "keep")
+
+
+@pytest.mark.parametrize("forced", ["force-complete", "aborted"])
+def test_an_operator_is_told_how_far_reqmgr2_is_ahead(world: World, outside: Outside, forced: str) -> None:
+    request = running(world, outside)
+    outside.habits(settle_seconds=0.0)
+    outside.put(request.request_name, RequestStatus=forced)
+    poll()
+    world.clock.advance(3 * 3600)
+    poll()
+    (row,) = reqmgr2_state().problems
+    status = {"force-complete": "completed", "aborted": "aborted-completed"}[forced]
+    assert row.problem.startswith(f"ReqMgr2 is ahead by 3 hours: it has it as {status}, and here it is Stopping")
+    assert run_on(world, request) in (S.COMPLETED, S.ABORTED)
+    world.effects()
+    poll()
+    assert not reqmgr2_state().problems
