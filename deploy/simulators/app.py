@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from deploy.simulators.configcache import DEFAULT_DATABASE, CouchService
+from deploy.simulators.configcache import DEFAULT_DATABASE, ELEMENT, CouchService
 from deploy.simulators.cric import CricService
 from deploy.simulators.dbs.errors import DbsError
 from deploy.simulators.dbs.service import BulkblocksMode, DbsService
@@ -19,13 +19,17 @@ from deploy.simulators.reqmgr2.service import ReqMgr2Service
 
 @dataclass(frozen=True, slots=True)
 class Inbox:
-    """Of WMCore's global work queue, in CouchDB: a document by a request's name."""
+    """Of WMCore's global work queue, in CouchDB: a document by a request's name, and its elements in ``workqueue``."""
 
     couch: CouchService
 
-    def add(self, name: str) -> None:
-        """As an agent does that takes it in."""
-        self.couch.add("workqueue_inbox", name, {"RequestName": name, "Status": "Negotiating"})
+    def add(self, name: str, team: str, *, pulled: bool) -> None:
+        """As the queue takes it in and splits it into one element."""
+        element = {"RequestName": name, "TeamName": team, "ParentQueueId": name, "ChildQueueUrl": None, "Status": "Available"}
+        if pulled:
+            element |= {"ChildQueueUrl": "http://vocms0000.cern.ch:5984", "Status": "Acquired"}
+        self.couch.add("workqueue_inbox", name, {ELEMENT: {"RequestName": name, "TeamName": team, "Status": "Acquired"}})
+        self.couch.add("workqueue", f"{name}-1", {ELEMENT: element})
 
     def __contains__(self, name: object) -> bool:
         return self.couch.find("workqueue_inbox", str(name)) is not None

@@ -26,9 +26,11 @@ CREATE TABLE IF NOT EXISTS attachments (
   db TEXT NOT NULL, id TEXT NOT NULL, name TEXT NOT NULL, content_type TEXT NOT NULL, revpos INTEGER NOT NULL,
   content BLOB NOT NULL,
   PRIMARY KEY (db, id, name));
-INSERT OR IGNORE INTO databases VALUES ('reqmgr_config_cache'), ('workqueue_inbox');
+INSERT OR IGNORE INTO databases VALUES ('reqmgr_config_cache'), ('workqueue_inbox'), ('workqueue');
 """
 DEFAULT_DATABASE = "reqmgr_config_cache"
+#: In a document of the work queue, what the element is.
+ELEMENT = "WMCore.WorkQueue.DataStructs.WorkQueueElement.WorkQueueElement"
 
 
 @dataclass(eq=False)
@@ -64,6 +66,8 @@ class CouchService:
         self._require_database(parts[0])
         if parts[1] == "_all_docs" and len(parts) == 2:
             return self._all_docs(request, parts[0])
+        if parts[:1] == ["workqueue"] and parts[1:] == ["_design", "WorkQueue", "_view", "elementsByWorkflow"]:
+            return self._elements(request)
         if len(parts) == 2:
             return self._document(request, parts[0], parts[1])
         return self._attachment(request, parts[0], parts[1], "/".join(parts[2:]))
@@ -106,6 +110,19 @@ class CouchService:
                 continue
             row: dict[str, Any] = {"id": key, "key": key, "value": {"rev": document["_rev"]}}
             rows.append({**row, "doc": document} if query.get("include_docs") == "true" else row)
+        return json_response({"total_rows": len(rows), "offset": 0, "rows": rows})
+
+    def _elements(self, request: Request) -> Response:
+        """The work queue's view by request, which has a reduce function."""
+        query, keys = dict(request.query), json.loads(request.plain_body() or b"{}").get("keys")
+        if query.get("reduce") != "false" or keys is None:
+            raise CouchRefusal(400, "query_parse_error", "the simulator answers reduce=false with keys only")
+        rows: list[dict[str, Any]] = []
+        for (identifier,) in self.storage.rows("SELECT id FROM documents WHERE db = 'workqueue' AND NOT deleted ORDER BY id"):
+            document = self.find("workqueue", identifier) or {}
+            row = {"id": identifier, "key": document[ELEMENT]["RequestName"], "value": {"_id": identifier}}
+            rows.append(row | ({"doc": document} if query.get("include_docs") == "true" else {}))
+        rows = [row for key in keys for row in rows if row["key"] == key]
         return json_response({"total_rows": len(rows), "offset": 0, "rows": rows})
 
     def add(self, db: str, identifier: str, body: dict[str, Any]) -> None:

@@ -76,7 +76,7 @@ def requests_follow() -> None:
     followed, asked_at = [str(name) for name in live], clock.now()
     names = [*followed, *map(str, ended.order_by("compared_at").values_list("name", flat=True)[:_MOST_OVER])]
     rows, seen = ReqMgr2Request.objects.filter(name__in=names), factory.reqmgr2().seen(names)
-    elsewhere = factory.reqmgr2().queued_elsewhere(followed)
+    elsewhere = factory.reqmgr2().queued_elsewhere(followed, conf().team)
     for row in rows.filter(name__in=seen).select_related("request").defer("request__request_data"):
         if row.request is not None and row.name is not None:
             with row_by_itself("reqmgr2", row.name, partial(_broke, row)):

@@ -1,22 +1,25 @@
-"""How staged requests of our team become ours (spec 11; ADR 0080): checked, acquired, read back, imported.
+"""How staged requests of our team become ours (spec 11; ADR 0080): read, acquired, read back, checked, imported.
 
-Whoever finds a staged request may run it, WMCore's agents too; so it is acquired before it is imported, and what is read back
-afterwards proves it. A document that cannot be taken is left as it is and shown with its problems. Killed anywhere, the next poll
-goes on: the claim is committed before the call, and acquired requests of our team that nobody imported are found again. Where it
-is not certain that nobody else runs it, it is imported HELD.
+Whoever finds a staged request may run it, WMCore's agents too; so all that are staged are acquired before the first is imported,
+and what is read back afterwards proves it. A document that cannot be taken is left as it is and shown with its problems. Killed
+anywhere, the next poll goes on: the claim is committed before the call, and acquired requests of our team that nobody imported
+are found again. Where it is not certain that nobody else runs it, it is imported HELD.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import partial
+from typing import NamedTuple
 
 import structlog
 from structlog.contextvars import bound_contextvars
 
 from requests_app.models import TERMINAL, ReqMgr2Request, Request, RequestStatus
 from requests_app.service_level import no_new_work
-from requests_app.services.intake import Received, reqmgr2_seen, request_check, request_receive
+from requests_app.services.intake import Received, reqmgr2_seen, request_read, request_receive
 from wms2 import clock
 from wms2.adapters import factory
 from wms2.adapters.reqmgr2 import Document, Seen
@@ -35,7 +38,8 @@ log = structlog.get_logger(__name__)
 
 
 def team_take() -> None:
-    """One look at what is staged for our team, and at what was acquired and never imported.
+    """One look at what is staged for our team, and at what was acquired and never imported. The whole batch is acquired first:
+    whatever takes longer follows when no other can take it any more.
 
     Raises:
         ServiceError: ReqMgr2 did not say which requests there are; nothing was done.
@@ -43,10 +47,11 @@ def team_take() -> None:
     reqmgr2, team = factory.reqmgr2(), conf().team
     staged, acquired = reqmgr2.names_of_team(team, "staged"), reqmgr2.names_of_team(team, "acquired")
     here = set(ReqMgr2Request.objects.filter(name__in=acquired, request__isnull=False).values_list("name", flat=True))
+    batch = _acquire([] if no_new_work() else staged)
     # what is acquired already must be stored here, or nobody would ever run it
-    for name in [*([] if no_new_work() else staged), *(name for name in acquired if name not in here)]:
+    for name in [*batch, *(name for name in acquired if name not in here)]:
         with bound_contextvars(request_name=name), row_by_itself("reqmgr2", name, partial(_broke, name)):
-            _take(name, acquired=name in acquired)
+            _take(name, batch.get(name))
     # neither ours nor to be had any more
     ReqMgr2Request.objects.filter(request=None).exclude(name__in=[*staged, *acquired]).delete()
 
@@ -56,34 +61,79 @@ def _broke(name: str, problem: str) -> None:
     ReqMgr2Request.objects.filter(name=name).update(problem=f"not taken: {problem}", compared_at=clock.now())
 
 
-def _take(name: str, *, acquired: bool) -> None:
-    row, _ = ReqMgr2Request.objects.get_or_create(name=name, defaults={"status": "acquired" if acquired else "staged"})
-    if row.request is None and row.problem and row.compared_at and row.compared_at > clock.now() - REFUSED_AGAIN:
-        return
+class _Acquired(NamedTuple):
+    """As it was read back; ``doubt``: why it may not be ours."""
+
+    document: Document
+    doubt: str
+
+
+def _acquire(staged: Sequence[str]) -> dict[str, _Acquired]:
+    """Of what is staged, that whose document itself can be run. What only ConfigCache or DBS can refuse is refused afterwards."""
+    rows = {name: _row(name, "staged") for name in staged}
+    names = [name for name, row in rows.items() if not _waits(row)]
+    if not names:
+        return {}
+    documents, taken = factory.reqmgr2().requests(names), dict[str, _Acquired]()
+    factory.reqmgr2().queued_elsewhere(names, conf().team)  # what cannot be asked afterwards must not be acquired
+    for name in names:
+        with (
+            bound_contextvars(request_name=name),
+            row_by_itself("reqmgr2", name, partial(_broke, name)),
+            _problems_of(rows[name]),
+        ):
+            request = rows[name].request or Request.objects.filter(request_name=name).first()
+            if request is not None:
+                _take_known(name, request)
+            elif name in documents:
+                taken[name] = _acquire_one(rows[name], name, documents[name])
+    return taken
+
+
+def _acquire_one(row: ReqMgr2Request, name: str, document: Document) -> _Acquired:
+    first = row.claimed_at is None
+    if first:
+        request_read(document=document, request_name=name)
+        ReqMgr2Request.objects.filter(pk=row.pk, claimed_at=None).update(claimed_at=clock.now())
+        crash_point("reqmgr2_take.claimed")
+    document, refused = factory.reqmgr2().acquire(name)
+    crash_point("reqmgr2_take.called")
+    return _Acquired(document, _LATE if refused and first else "")
+
+
+def _row(name: str, status: str) -> ReqMgr2Request:
+    return ReqMgr2Request.objects.get_or_create(name=name, defaults={"status": status})[0]
+
+
+def _waits(row: ReqMgr2Request) -> bool:
+    """Whether it was refused a short time ago."""
+    return bool(row.request is None and row.problem and row.compared_at and row.compared_at > clock.now() - REFUSED_AGAIN)
+
+
+@contextmanager
+def _problems_of(row: ReqMgr2Request) -> Iterator[None]:
+    """What refuses it stands in its row."""
     try:
-        request = row.request or Request.objects.filter(request_name=name).first()
-        if request is not None:
-            _take_known(name, request)
-        elif acquired:
-            _import(name, None, _FOREIGN if row.claimed_at is None else "")
-        else:
-            _take_staged(row, name)
+        yield
     except (DocumentRefused, RequestKnown, ServiceRejected) as error:
         _tell(row, str(error), clock.now())
     except ServiceUnavailable as error:  # again with the next poll
         _tell(row, f"not yet: {error}", None)
 
 
-def _take_staged(row: ReqMgr2Request, name: str) -> None:
-    first = row.claimed_at is None
-    if first:
-        request_check(document=factory.reqmgr2().request(name), request_name=name)
-        factory.reqmgr2().queued_elsewhere([name])  # what cannot be asked afterwards must not be acquired
-        ReqMgr2Request.objects.filter(pk=row.pk, claimed_at=None).update(claimed_at=clock.now())
-        crash_point("reqmgr2_take.claimed")
-    document, refused = factory.reqmgr2().acquire(name)
-    crash_point("reqmgr2_take.called")
-    _import(name, document, _LATE if refused and first else "")
+def _take(name: str, taken: _Acquired | None) -> None:
+    """One that is acquired: just now, or before and never imported."""
+    row = _row(name, "acquired")
+    if _waits(row):
+        return
+    with _problems_of(row):
+        request = row.request or Request.objects.filter(request_name=name).first()
+        if request is not None:
+            _take_known(name, request)
+        elif taken is not None:
+            _import(name, taken.document, taken.doubt)
+        else:
+            _import(name, None, _FOREIGN if row.claimed_at is None else "")
 
 
 def _take_known(name: str, request: Request) -> None:
@@ -96,6 +146,8 @@ def _take_known(name: str, request: Request) -> None:
 
 
 def _import(name: str, document: Document | None, doubt: str) -> None:
+    if doubt and factory.reqmgr2().queued([name], conf().team).get(name) is False:
+        doubt = ""  # the work queue acquired it, and no agent pulls it from there
     request = request_receive(received=Received(request_name=name), actor=ACTOR, fetched=document, doubt=doubt)
     crash_point("reqmgr2_take.recorded")
     log.info("taken from ReqMgr2", held=request.hold_reason)

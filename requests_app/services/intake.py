@@ -190,18 +190,32 @@ def request_check(*, document: dict[str, Any], request_name: str | None, asked: 
         RequestKnown: there is one of this name.
         ServiceUnavailable: ConfigCache did not answer.
     """
-    again = intake.read_resubmission(document, request_name=request_name)
-    if again is not None:
-        _team_refuse(again.identity.team)
-        request_known_refuse(request_name=again.request_name)
-        return _check_again(again)
-    draft = draft_of(document, request_name)
-    _team_refuse(draft.identity.team)
-    request_known_refuse(request_name=draft.spec.request_name)
+    draft = request_read(document=document, request_name=request_name)
+    if isinstance(draft, intake.Resubmission):
+        return _check_again(draft)
     family = asked.family if asked is not None else None
     checked = Checked(draft, draft_prepare(draft))
     names_refuse(family=family, names=checked.outputs)
     return checked
+
+
+def request_read(*, document: dict[str, Any], request_name: str | None) -> intake.Draft | intake.Resubmission:
+    """What a document says, checked as far as it alone can be; asks no service and stores nothing.
+
+    Raises:
+        DocumentRefused: every problem by field.
+        RequestKnown: there is one of this name.
+    """
+    again = intake.read_resubmission(document, request_name=request_name)
+    if again is not None:
+        _team_refuse(again.identity.team)
+        request_known_refuse(request_name=again.request_name)
+        _check_again(again)
+        return again
+    draft = draft_of(document, request_name)
+    _team_refuse(draft.identity.team)
+    request_known_refuse(request_name=draft.spec.request_name)
+    return draft
 
 
 def _team_refuse(team: str) -> None:
@@ -300,7 +314,7 @@ def request_receive(*, received: Received, actor: str, fetched: dict[str, Any] |
     document, seen, elsewhere = received.document, None, False
     if document is None:
         document = fetched or _fetched(name)
-        seen, elsewhere = Seen.of(document), name in factory.reqmgr2().queued_elsewhere([name])
+        seen, elsewhere = Seen.of(document), name in factory.reqmgr2().queued_elsewhere([name], conf().team)
     why = _QUEUED if elsewhere else doubt
     if why and not received.submit:
         raise DocumentRefused([Problem("submit", f"{why}; it can be imported held, but not as new")])

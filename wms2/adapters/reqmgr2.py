@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
+import structlog
 from pydantic import TypeAdapter
 
 from wms2.adapters import wire
@@ -16,12 +17,15 @@ from wms2.adapters.http import Fault, HttpService, plain_fault
 from wms2.errors import NotFoundInService, ServiceError, ServiceRejected, ServiceUnavailable
 
 SERVICE = "reqmgr2"
+log = structlog.get_logger(__name__)
 Document = dict[str, Any]
 """A raw request document, ReqMgr2's spelling."""
 
 _ANSWER = TypeAdapter(wire.ReqMgr2Answer)
 _CREATED = TypeAdapter(wire.ReqMgr2Created)
 _COUCH = TypeAdapter(wire.CouchRows)
+#: In a document of the work queue, what the element is.
+_ELEMENT = "WMCore.WorkQueue.DataStructs.WorkQueueElement.WorkQueueElement"
 #: Names in one address, which front ends cut at 8 KB.
 _NAMES = 40
 _FOLLOWED = ("RequestName", "RequestStatus", "RequestTransition", "RequestPriority", "SiteWhitelist", "SiteBlacklist")
@@ -112,6 +116,13 @@ class ReqMgr2:
             raise NotFoundInService(SERVICE, "request", f"no request {name!r}")
         return found[name]
 
+    def requests(self, names: Sequence[str]) -> dict[str, Document]:
+        """The raw documents; names that ReqMgr2 does not know are left out."""
+        found: dict[str, Document] = {}
+        for first in range(0, len(names), _NAMES):
+            found |= self._documents("requests", name=names[first : first + _NAMES])
+        return found
+
     def names_of_team(self, team: str, status: str) -> list[str]:
         """The requests of a team that are in a status."""
         params = {"status": status, "team": team, "detail": "false"}
@@ -125,15 +136,32 @@ class ReqMgr2:
             found |= self._documents("seen", name=names[first : first + _NAMES], mask=_FOLLOWED)
         return found
 
-    def queued_elsewhere(self, names: Sequence[str]) -> set[str]:
+    def queued(self, names: Sequence[str], team: str = "") -> dict[str, bool]:
         """Those that WMCore's work queue has taken in: the document of its inbox has the request's name, and is there before the
-        request becomes acquired."""
+        request becomes acquired. True: it may run them. False: it has only elements for ``team`` that no agent has pulled; these
+        are inert where no agent pulls the team's work, and the answer is another one once one does."""
+        inbox = [row for row in self._queue("workqueue_inbox/_all_docs", names) if "id" in row]
+        teams = {row["key"]: _element(row).get("TeamName") for row in inbox if not (row.get("value") or {}).get("deleted")}
+        inert = {name for name, of in teams.items() if of == team != ""}
+        for row in self._queue("workqueue/_design/WorkQueue/_view/elementsByWorkflow", sorted(inert), reduce="false"):
+            element = _element(row)
+            if element.get("ChildQueueUrl") or element.get("TeamName") != team:
+                inert.discard(row["key"])
+        if inert:
+            log.info("in WMCore's work queue, and pulled by no agent", requests=sorted(inert))
+        return {name: name not in inert for name in teams}
+
+    def queued_elsewhere(self, names: Sequence[str], team: str = "") -> set[str]:
+        """Those that WMCore may run."""
+        return {name for name, runs in self.queued(names, team).items() if runs}
+
+    def _queue(self, view: str, names: Sequence[str], **params: str) -> list[dict[str, Any]]:
         if not names:
-            return set()
-        path, body = "/workqueue_inbox/_all_docs", {"keys": list(names)}
-        answer = self._couch.send_json("POST", path, operation="queued_elsewhere", body=body, tries=TRIES)
-        rows = wire.parse(_COUCH, answer, service=SERVICE, operation="queued_elsewhere").rows
-        return {row["key"] for row in rows if "id" in row and not (row.get("value") or {}).get("deleted")}
+            return []
+        params = {"include_docs": "true", **params}
+        body = {"keys": list(names)}
+        answer = self._couch.send_json("POST", f"/{view}", operation="queued_elsewhere", body=body, params=params, tries=TRIES)
+        return wire.parse(_COUCH, answer, service=SERVICE, operation="queued_elsewhere").rows
 
     def acquire(self, name: str) -> tuple[Document, bool]:
         """Take a staged request, so that nobody else does. Returns it as it is then, and whether the step was refused, because
@@ -236,6 +264,11 @@ class ReqMgr2:
 
     def _put(self, name: str, changes: Mapping[str, object], operation: str) -> None:
         self._http.send_json("PUT", f"/request/{quote(name, safe='')}", operation=operation, body=dict(changes))
+
+
+def _element(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = (row.get("doc") or {}).get(_ELEMENT) or {}
+    return found
 
 
 def _steps(present: str, wanted: str, table: Mapping[str, str]) -> list[str] | None:

@@ -18,13 +18,15 @@ PEOPLE_SET = ("assignment-approved", "assigned", "force-complete", "closed-out",
 
 @dataclass(frozen=True, slots=True)
 class Habits:
-    """``agents_seconds``: agents take a request that was staged for so long, whatever its team; ``settle_seconds``: an aborted or
+    """``agents_seconds``: the work queue takes a request that was staged for so long, whatever its team, and agents pull its
+    elements, unless it is of a team in ``no_agents``; ``settle_seconds``: an aborted or
     forced one without queue elements moves on; ``close_seconds``: Unified closes out what is completed for so long, but never one
     whose ``TotalInputLumis`` are 0, which waits for a person; ``cannot_split``: names in the work queue's old list of staged
     requests that it sets ``failed`` without a look at their status, where ReqMgr2 lets it; ``admins``: logins that may set every
     status (None: all); ``lost_answers``: so many changes take effect and are answered 500."""
 
     agents_seconds: float | None = None
+    no_agents: tuple[str, ...] = ()
     settle_seconds: float | None = None
     close_seconds: float | None = None
     cannot_split: tuple[str, ...] = ()
@@ -37,7 +39,8 @@ class Habits:
         Raises:
             TypeError: it names something else.
         """
-        lists: dict[str, Any] = {name: tuple(wish[name]) for name in ("admins", "cannot_split") if wish.get(name) is not None}
+        named = ("admins", "cannot_split", "no_agents")
+        lists: dict[str, Any] = {name: tuple(wish[name]) for name in named if wish.get(name) is not None}
         return replace(self, **{**wish, **lists})
 
     def forbids(self, login: str, status: object) -> bool:
@@ -60,7 +63,8 @@ class Habits:
                 if time.time() - history[-1].get("UpdateTime", 0) < (seconds or 0):
                     continue
                 if before == "staged":
-                    queue.add(name)
+                    team = str(document.get("Team"))
+                    queue.add(name, team, pulled=team not in self.no_agents)
                 elif not document.get("TotalInputLumis") if before == "completed" else name in queue:
                     continue
                 yield name, before, after
@@ -69,8 +73,8 @@ class Habits:
 class WorkQueue(Protocol):
     """The inbox of WMCore's global work queue."""
 
-    def add(self, name: str) -> None:
-        """Take a request in, once."""
+    def add(self, name: str, team: str, *, pulled: bool) -> None:
+        """Take a request in, once, as an element that an agent has pulled or not."""
 
     def __contains__(self, name: object) -> bool:
         """Whether it was taken in."""

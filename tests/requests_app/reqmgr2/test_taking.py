@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from deploy.simulators.configcache import ELEMENT
 from requests_app.models import HoldCode, ReqMgr2Request, Request, RequestStatus
 from requests_app.reqmgr2 import taking
 from requests_app.reqmgr2.following import reqmgr2_poll
@@ -14,6 +15,7 @@ from requests_app.service_level import new_work_allow, new_work_stop, service_ro
 from requests_app.services import request_abort, request_release
 from requests_app.services.intake import Received, request_receive
 from tests.support.reqmgr2_world import Outside, taken
+from tests.support.scripted import documents
 from tests.support.scripted.progress import fresh, run_on
 from tests.support.scripted.world import World
 from wms2.adapters.reqmgr2 import ReqMgr2
@@ -87,6 +89,51 @@ def test_an_answer_that_is_lost_after_it_was_acquired_is_read_back(world: World,
     name = outside.stage()
     assert taken(name).status == S.SUBMITTED
     assert outside.steps(name) == ["staged", "acquired"]
+
+
+def test_of_a_batch_all_are_acquired_before_the_first_is_imported(
+    world: World, outside: Outside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [outside.stage() for _ in range(4)]
+    receive = taking.request_receive
+
+    def slowly(**how: Any) -> Request:
+        outside.habits(agents_seconds=0.0)  # the work queue lists what is staged, at the worst moment
+        return receive(**how)
+
+    monkeypatch.setattr(taking, "request_receive", slowly)
+    reqmgr2_poll(force=True)
+    assert dict(Request.objects.values_list("request_name", "status")) == dict.fromkeys(names, S.SUBMITTED)
+    assert outside.simulators.couch("GET", "workqueue_inbox/_all_docs").json()["rows"] == []
+
+
+def test_one_of_which_configcache_lacks_a_configuration_is_shown_after_it_was_acquired(world: World, outside: Outside) -> None:
+    document = documents.generation()
+    good = outside.stage()
+    name = outside.stage(document={**document, "Step1": {**document["Step1"], "ConfigCacheID": "9" * 32}})
+    reqmgr2_poll(force=True)
+    row = ReqMgr2Request.objects.get(name=name)
+    assert (row.request, outside.status(name), "9" * 32 in row.problem) == (None, "acquired", True)
+    assert Request.objects.get().request_name == good
+    outside.put(name, RequestStatus="aborted")
+    reqmgr2_poll(force=True)
+    assert not ReqMgr2Request.objects.filter(name=name).exists()
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["before our poll", "while it is ours"])
+def test_elements_of_our_team_that_no_agent_pulls_hold_nothing_until_one_does(world: World, outside: Outside, late: bool) -> None:
+    name = outside.stage()
+    outside.habits(no_agents=["wms2"], agents_seconds=None if late else 0.0)
+    request = taken(name)
+    if late:
+        outside.simulators.application.reqmgr2._queue.add(name, "wms2", pulled=False)
+        reqmgr2_poll(force=True)
+    assert (fresh(request).status, outside.steps(name)) == (S.SUBMITTED, ["staged", "acquired"])
+    element = outside.simulators.couch("GET", f"workqueue/{name}-1").json()
+    element[ELEMENT]["ChildQueueUrl"] = "http://vocms0001.cern.ch:5984"
+    assert outside.simulators.couch("PUT", f"workqueue/{name}-1", json=element).status_code == 201
+    reqmgr2_poll(force=True)
+    assert (fresh(request).status, request.hold_code) == (S.HELD, HoldCode.RUN_ELSEWHERE)
 
 
 def test_what_the_work_queue_has_too_is_imported_held(world: World, outside: Outside) -> None:
