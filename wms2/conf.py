@@ -43,6 +43,7 @@ class Conf(BaseModel):
     reqmgr2_follow: bool = Field(False, description="takes our team's staged requests, and follows what others do to ours")
     reqmgr2_report: bool = Field(False, description="tells ReqMgr2 where requests stand that came from there")
     reqmgr2_poll_seconds: float = Field(60.0, ge=0.5)
+    wmstats_url: str = Field("", pattern=r"^(https?://.*)?$", description="empty: what MSUnmerged leaves alone is not looked at")
     configcache_url: str = Field("", description="replaces the document's ConfigCacheUrl when set")
     configcache_allowed_urls: tuple[str, ...] = Field((), description="empty: /couchdb of ReqMgr2's host")
     dbs_reader_url: str = Field(pattern=r"^https?://")
@@ -350,8 +351,8 @@ class Conf(BaseModel):
             raise ValueError("WMS2_JOB_CREDENTIAL_PATH: it is set when WMS2_JOB_CREDENTIAL is proxy or token, and only then")
         if self.job_credential_stop_seconds > self.job_credential_margin_seconds:
             raise ValueError("WMS2_JOB_CREDENTIAL_STOP_SECONDS: what is submitted would be stopped at once; at most the margin")
-        for name in ("reqmgr2_url", "dbs_reader_url", "dbs_writer_url", "cric_url"):
-            if self.service_token and not getattr(self, name).startswith("https://"):
+        for name in ("reqmgr2_url", "wmstats_url", "dbs_reader_url", "dbs_writer_url", "cric_url"):
+            if self.service_token and getattr(self, name) and not getattr(self, name).startswith("https://"):
                 raise ValueError(f"WMS2_SERVICE_TOKEN: it would be sent in the clear to WMS2_{name.upper()}, which is not https")
         return self
 

@@ -32,6 +32,9 @@ SETTINGS: dict[str, dict[str, str]] = {
         "reqmgr2_report": "Whether ReqMgr2 is told where requests stand that came from there, how much work they have, and gets a"
         " clone when one is restarted. Our certificate needs the role for it.",
         "reqmgr2_poll_seconds": "Pause between two polls of ReqMgr2.",
+        "wmstats_url": "Base of WMStats' data service, `…/wmstatsserver/data`. Where it is set, each request whose unmerged"
+        " directories are not among its `protectedlfns` is alerted on (`unmerged_unprotected`): MSUnmerged may empty them. Empty:"
+        " this is not looked at.",
         "configcache_url": "Replaces the `ConfigCacheUrl` of every document when set, e.g. by the simulator's.",
         "configcache_allowed_urls": "ConfigCaches that documents may name as `ConfigCacheUrl`, separated by commas: what comes"
         " from there is code that runs at every site. Others are refused. Empty: `/couchdb` at the host of ReqMgr2. In"

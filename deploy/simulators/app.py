@@ -57,6 +57,8 @@ class Application:
         match parts:
             case ["reqmgr2", "data", *rest]:
                 return self.reqmgr2.handle(request, rest)
+            case ["wmstatsserver", "data", "protectedlfns"] if request.method in ("GET", "HEAD"):
+                return json_response({"result": self.reqmgr2.protected_lfns()})
             case ["couchdb", *rest]:
                 self.reqmgr2.move_on()
                 return self.couch.handle(request, rest)

@@ -28,6 +28,7 @@ from requests_app.lifecycle.steps import step_begin
 from requests_app.models import HoldCode, Request, RequestStatus, StopIntent
 from requests_app.work.accounting import account, account_final, progress_words, unaccounted
 from requests_app.work.rounds import job_priority
+from requests_app.work.unmerged import unmerged_watch
 from sites_app.bans import AUTOMATIC, BAN, SiteFailures, problem_sites, site_ban, site_promote
 from sites_app.guard import ban_objection
 from sites_app.models import Site
@@ -64,6 +65,7 @@ def handle_active(evaluation: Evaluation) -> None:
             if stop_for_credential(evaluation, dag) or step_begin(evaluation, dag):
                 return
             _pass_priority(evaluation, dag)
+            unmerged_watch(evaluation)
             _tell(evaluation, dag)
         if dag is not None and dag.missing_since is not None:
             evaluation.again_next_cycle()  # it goes on asking

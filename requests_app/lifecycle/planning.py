@@ -36,6 +36,7 @@ from requests_app.work.input_reading import input_open
 from requests_app.work.ledger import Ledger, ledger_of
 from requests_app.work.planner import planning_mb, round_plan, round_plan_leftovers
 from requests_app.work.rounds import dag_discard, rescue_prepare
+from requests_app.work.unmerged import unmerged_watch
 from wms2 import clock
 from wms2.crash import crash_point
 from wms2.errors import (
@@ -125,6 +126,7 @@ def _submit(evaluation: Evaluation, dag: DAG) -> None:
     if dag.submit_intent_at is None and not fence_forgotten(dag):
         round_plan_leftovers(dag)
         _place(evaluation, dag)
+    unmerged_watch(evaluation)
     request = evaluation.request
     outcome = dag_submit(dag=dag, request_name=request.request_name, priority=dag.job_priority, fenced=evaluation.fenced)
     if isinstance(outcome, NotYet):

@@ -75,6 +75,10 @@ _ALERTS: dict[str, tuple[str, str]] = {
     "dagman_held": ("Its DAGMan job is held; nothing of its DAG goes on.", "Remove the cause, then release the DAG."),
     "ledger_violation": ("The account of its work does not hold.", "It is being stopped; report it."),
     "input_unreadable": ("Whether its input has grown cannot be read.", "See whether the dataset exists and may be read."),
+    "unmerged_unprotected": (
+        "MSUnmerged may delete its unmerged files: no active request in ReqMgr2 has their directories.",
+        "See in ReqMgr2 whether the request is there and active; else have its directories left out there.",
+    ),
     "input_missing": ("Input files have had no site for long.", "Have their replicas made or repaired, or leave them out."),
     "lumis_refused": ("Some lumis can be in no job.", "See which and why; the rest is done without them."),
     "schedd_unreachable": ("Its schedd is silent.", "Bring the schedd back; do not abort because of it."),

@@ -9,7 +9,15 @@ from wms2.conf import conf
 
 def adapters_forget() -> None:
     """Forget all adapters and what circuits are open; the next call builds them from the environment as it is then."""
-    for build in (factory.reqmgr2, factory.configcache, factory.dbs, factory.cric, factory.rucio, factory.htcondor):
+    for build in (
+        factory.reqmgr2,
+        factory.configcache,
+        factory.dbs,
+        factory.cric,
+        factory.rucio,
+        factory.htcondor,
+        factory.wmstats,
+    ):
         build.cache_clear()
     circuits().clear()
     conf.cache_clear()

@@ -22,6 +22,8 @@ from wms2.adapters.reqmgr2 import SERVICE as REQMGR2
 from wms2.adapters.reqmgr2 import ReqMgr2, reqmgr2_fault
 from wms2.adapters.rucio import RucioAdapter
 from wms2.adapters.rucio_session import read_config
+from wms2.adapters.wmstats import SERVICE as WMSTATS
+from wms2.adapters.wmstats import WMStats
 from wms2.conf import JobCredential, conf
 from wms2.credentials import Credential
 from wms2.errors import ConfigurationError
@@ -35,6 +37,12 @@ def reqmgr2() -> ReqMgr2:
         _http(REQMGR2, conf().reqmgr2_url, reqmgr2_fault),
         _http(REQMGR2, f"{host.scheme}://{host.netloc}/couchdb", couch_fault),
     )
+
+
+@cache
+def wmstats() -> WMStats:
+    """WMStats at ``wmstats_url``."""
+    return WMStats(_http(WMSTATS, conf().wmstats_url, reqmgr2_fault))
 
 
 @cache

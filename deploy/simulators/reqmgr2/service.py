@@ -17,7 +17,7 @@ from deploy.simulators.reqmgr2 import queries
 from deploy.simulators.reqmgr2.checking import InvalidSpec
 from deploy.simulators.reqmgr2.creation import Requestor, Surroundings, clone, create
 from deploy.simulators.reqmgr2.others import Habits, WorkQueue
-from deploy.simulators.reqmgr2.states import REQUEST_TYPES, TRANSITIONS
+from deploy.simulators.reqmgr2.states import PROTECTED, REQUEST_TYPES, TRANSITIONS
 from deploy.simulators.reqmgr2.store import Document, RequestStore, UnknownRequest
 from deploy.simulators.reqmgr2.updates import store_changes, update
 
@@ -54,6 +54,12 @@ class ReqMgr2Service:
             with self.store.changing(name) as document:
                 if document["RequestStatus"] == before:
                     store_changes(document, {"RequestStatus": after}, Requestor("agent", AGENT_DN))
+
+    def protected_lfns(self) -> list[str]:
+        """Of WMStats: directories of all requests that are active; MSUnmerged deletes the others."""
+        self.move_on()
+        documents = self.store.by_view("bystatus", PROTECTED).values()
+        return sorted({base for document in documents for base in document.get("OutputModulesLFNBases") or []})
 
     def handle(self, request: Request, parts: list[str]) -> Response:
         """Answer ``/<api>[/...]`` (``parts`` without the mount point)."""

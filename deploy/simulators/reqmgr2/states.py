@@ -30,6 +30,12 @@ TRANSITIONS: dict[str, tuple[str, ...]] = {
 # what ``status=ACTIVE`` stands for in a query
 ACTIVE = tuple(status for status in TRANSITIONS if not status.endswith("-archived"))
 
+# requests in these have their directories of unmerged files protected
+PROTECTED = (
+    *("assignment-approved", "assigned", "staging", "staged", "acquired", "running-open", "running-closed", "force-complete"),
+    *("completed", "closed-out", "failed"),
+)
+
 _SITE_LISTS = ("RequestPriority", "SiteWhitelist", "SiteBlacklist")
 
 # arguments that a PUT without a status may change, by the request's status; all others are dropped in silence
