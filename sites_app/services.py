@@ -21,6 +21,7 @@ from sites_app.schedds import state_refused
 from sites_app.selectors import candidate_sites
 from wms2 import clock
 from wms2.audit import audit, audited
+from wms2.conf import conf
 from wms2.errors import FieldRefused, InvalidTransition, StaleState
 from wms2.locks import Fenced
 
@@ -29,6 +30,12 @@ log = structlog.get_logger(__name__)
 EXPIRY = "its end"
 #: How what is said of work without an open site begins.
 NO_SITE = "a site: "
+
+
+#: The actor of what the Site Status Board says.
+SSB = "ssb"
+#: Actors of a status that no person has decided.
+FED = ("", SSB)
 
 
 def _told(actor: str, action: str, site: Site, reason: str, **evidence: Any) -> AbstractContextManager[None]:
@@ -56,7 +63,11 @@ def sites_drained(fenced: Fenced) -> list[str]:
         names = list(Site.objects.select_for_update(skip_locked=True).filter(over).values_list("name", flat=True))
         if names:
             Site.objects.filter(name__in=names).update(
-                status=SiteStatus.ENABLED, drain_until=None, status_reason="the drain came to its end", updated_at=clock.now()
+                status=SiteStatus.ENABLED,
+                drain_until=None,
+                status_actor="",
+                status_reason="the drain came to its end",
+                updated_at=clock.now(),
             )
             log.info("drains ended", sites=names)
     return names
@@ -112,6 +123,26 @@ def site_change_status(*, site: Site, status: SiteStatus, actor: str, reason: st
         values = {"status": status, "status_actor": actor, "status_reason": reason, "drain_until": drain_until}
         written(site, {"status": old}, **values)
         log.info("site status", site=site.name, old=old.value, new=status.value, actor=actor, reason=reason)
+
+
+def site_follow(*, site: Site, actor: str, reason: str) -> None:
+    """Leave the site's status to the Site Status Board from now on; it stays as it is until that says otherwise.
+
+    Raises:
+        InvalidTransition: it is so already, or no board is followed.
+        StaleState: somebody else changed it meanwhile.
+    """
+    with _told(actor, "site_follow", site, reason, before=site.status_actor):
+        if why := follow_refused(site):
+            raise InvalidTransition(f"{site.name}: {why}")
+        written(site, {"status": SiteStatus(site.status)}, status_actor="", drain_until=None)
+
+
+def follow_refused(site: Site) -> str:
+    """Why there is nothing to leave to the board; empty if there is."""
+    if not conf().site_status_url:
+        return "WMS2_SITE_STATUS_URL is not set: no board is followed."
+    return "It follows SSB already." if site.status_actor in FED else ""
 
 
 def site_note(*, site: Site, notes: Mapping[str, Any], actor: str, reason: str) -> None:

@@ -8,14 +8,23 @@ import structlog
 from django.db import transaction
 from django.utils import timezone
 
-from sites_app.models import Pool, Schedd, ScheddState, Site, SiteRse
+from sites_app.models import Pool, Schedd, ScheddState, Site, SiteRse, SiteStatus
 from sites_app.schedds import as_configured
+from sites_app.services import FED, SSB, site_change_status
 from sites_app.submit_roots import root_mark
 from wms2.adapters import factory
 from wms2.conf import conf
 from wms2.errors import ServiceRejected
+from wms2.passes import row_by_itself
 
 log = structlog.get_logger(__name__)
+#: A ``test`` site gets no production, and what runs there goes on.
+_STATUSES = {
+    "enabled": SiteStatus.ENABLED,
+    "drain": SiteStatus.DRAINING,
+    "test": SiteStatus.DRAINING,
+    "disabled": SiteStatus.DISABLED,
+}
 
 
 def sites_sync() -> tuple[int, int]:
@@ -39,6 +48,32 @@ def sites_sync() -> tuple[int, int]:
         SiteRse.objects.filter(seen_at__lt=now).delete()
     log.info("sites synced from CRIC", sites=len(names), pairs=len(pairs))
     return len(names), len(pairs)
+
+
+def site_statuses_sync() -> int:
+    """Take the production status of sites from the Site Status Board; returns how many were changed. What a person has decided of a
+    site stands, and so do sites that the board does not name.
+
+    Raises:
+        ServiceUnavailable: it did not answer.
+        ServiceRejected: it is empty, or would stop half of the sites that are enabled: not believed.
+    """
+    told, changes = factory.ssb().production_statuses(), list[tuple[Site, SiteStatus]]()
+    for site in Site.objects.filter(name__in=told, status_actor__in=FED):
+        status = _STATUSES.get(told[site.name].lower())
+        if status is None:
+            log.warning("production status not known", site=site.name, status=told[site.name])
+        elif status != site.status:
+            changes.append((site, status))
+    enabled = Site.objects.filter(status=SiteStatus.ENABLED).count()
+    stopped = [site.name for site, status in changes if site.status == SiteStatus.ENABLED]
+    if stopped and len(stopped) * 2 >= enabled:
+        what = f"{len(stopped)} of {enabled} enabled sites would be stopped, e.g. {stopped[0]}; not believed"
+        raise ServiceRejected("ssb", "site_statuses_sync", what)
+    for site, status in changes:
+        with row_by_itself("site_statuses", site.name, lambda problem: None):
+            site_change_status(site=site, status=status, actor=SSB, reason=f"production status {told[site.name]} in SSB")
+    return len(changes)
 
 
 def _refuse_shrunk(what: str, number: int, known: int) -> None:

@@ -11,10 +11,12 @@ from sites_app.bans import bans_active
 from sites_app.models import Pool, PoolState, Schedd, ScheddState, Site, SiteBan, SiteStatus
 from sites_app.schedds import state_refused
 from sites_app.services import (
+    follow_refused,
     schedd_change_state,
     schedd_drain,
     site_ban_by_operator,
     site_change_status,
+    site_follow,
     site_note,
     site_unban_by_operator,
     status_refused,
@@ -97,6 +99,11 @@ declare(
     _status_verb(
         "maintenance", "Maintenance", SiteStatus.MAINTENANCE,
         "Close the site for new work while it is being worked on, until a person enables it.", _CLOSED, path=None,
+    ),
+    Verb(
+        "follow", "Follow SSB", "Leave the site's status to the Site Status Board again, in place of an operator's decision.",
+        site_follow, told_of_each(lambda site: ["It stays as it is until SSB says otherwise; that is read every ten minutes."]),
+        refused=follow_refused, path="follow",
     ),
     Verb(
         "ban", "Ban",

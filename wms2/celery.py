@@ -58,6 +58,7 @@ _SCHEDULE = {
     "reqmgr2": ("requests_app.tasks.poll_reqmgr2", _REQMGR2_SECONDS),
     "onboardings": ("dags_app.tasks.tend_onboardings", _SITE_SECONDS),
     "sites": ("sites_app.tasks.sync_sites", 3600.0),
+    "site_statuses": ("sites_app.tasks.sync_site_statuses", 600.0),
     "slots": ("sites_app.tasks.refresh_slots", 60.0),
 }
 app.conf.beat_schedule = {

@@ -17,6 +17,7 @@ def adapters_forget() -> None:
         factory.rucio,
         factory.htcondor,
         factory.wmstats,
+        factory.ssb,
     ):
         build.cache_clear()
     circuits().clear()

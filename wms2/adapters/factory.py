@@ -22,6 +22,8 @@ from wms2.adapters.reqmgr2 import SERVICE as REQMGR2
 from wms2.adapters.reqmgr2 import ReqMgr2, reqmgr2_fault
 from wms2.adapters.rucio import RucioAdapter
 from wms2.adapters.rucio_session import read_config
+from wms2.adapters.ssb import SERVICE as SSB
+from wms2.adapters.ssb import Ssb
 from wms2.adapters.wmstats import SERVICE as WMSTATS
 from wms2.adapters.wmstats import WMStats
 from wms2.conf import JobCredential, conf
@@ -70,6 +72,12 @@ def dbs() -> Dbs:
 def cric() -> Cric:
     """CRIC at ``cric_url``."""
     return Cric(_http(CRIC, conf().cric_url, plain_fault))
+
+
+@cache
+def ssb() -> Ssb:
+    """The Site Status Board's feed at ``site_status_url``."""
+    return Ssb(_http(SSB, conf().site_status_url, plain_fault))
 
 
 @cache

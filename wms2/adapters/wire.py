@@ -11,7 +11,7 @@ from typing import (
     TypeVar,
 )
 
-from pydantic import BaseModel, ConfigDict, Field, StrictStr, TypeAdapter, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StrictStr, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from wms2.errors import ServiceUnavailable
@@ -103,6 +103,13 @@ class CouchRows(Wire):
     """What CouchDB answers to ``_all_docs``."""
 
     rows: list[dict[str, Any]]
+
+
+class SsbRow(Wire):
+    """A site in the Site Status Board."""
+
+    site: str = Field(validation_alias=AliasChoices("name", "site"))
+    status: str = Field(validation_alias=AliasChoices("prod_status", "status"))
 
 
 class CouchError(Wire):
