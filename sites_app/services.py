@@ -62,13 +62,8 @@ def sites_drained(fenced: Fenced) -> list[str]:
     with fenced():
         names = list(Site.objects.select_for_update(skip_locked=True).filter(over).values_list("name", flat=True))
         if names:
-            Site.objects.filter(name__in=names).update(
-                status=SiteStatus.ENABLED,
-                drain_until=None,
-                status_actor="",
-                status_reason="the drain came to its end",
-                updated_at=clock.now(),
-            )
+            told = {"status_actor": "", "status_reason": "the drain came to its end", "updated_at": clock.now()}
+            Site.objects.filter(name__in=names).update(status=SiteStatus.ENABLED, drain_until=None, **told)
             log.info("drains ended", sites=names)
     return names
 

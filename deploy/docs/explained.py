@@ -45,8 +45,8 @@ SETTINGS: dict[str, dict[str, str]] = {
         " that DBS takes datasets with such names. Input datasets may have them anyway.",
         "cric_url": "Base of CRIC.",
         "site_status_url": "Feed of the Site Status Board: a JSON list of objects with `name` (or `site`) and `prod_status` (or"
-        " `status`): `enabled`, `drain`, `test` or `disabled`. Read every ten minutes as actor `ssb`; what an operator has decided"
-        " of a site stands until *Follow SSB*. Empty: sites are enabled until an operator says otherwise.",
+        " `status`): `enabled`, `drain`, `test` or `disabled`. Read every ten minutes as actor `ssb`; what an operator has"
+        " decided of a site stands until *Follow SSB*. Empty: sites are enabled until an operator says otherwise.",
         "rucio_home": "Directory with `etc/rucio.cfg` for the Rucio client.",
         "rucio_account": "Rucio account that owns the rules.",
         "rucio_scope": "Scope of all datasets, blocks and files.",
