@@ -51,8 +51,8 @@ def sites_sync() -> tuple[int, int]:
 
 
 def site_statuses_sync() -> int:
-    """Take the production status of sites from the Site Status Board; returns how many were changed. What a person has decided of a
-    site stands, and so do sites that the board does not name.
+    """Take the production status of sites from the Site Status Board; returns how many were changed. What a person has decided
+    of a site stands, and so do sites that the board does not name.
 
     Raises:
         ServiceUnavailable: it did not answer.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from datetime import datetime
+from urllib.parse import quote
 
 from django.db import models
 from django.db.models import F, Q, Value
@@ -13,6 +14,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from requests_app.admission.ordering import LIMIT
+from wms2.conf import conf
 from wms2.words import word
 
 
@@ -385,6 +387,11 @@ class ReqMgr2Request(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name or 'a clone to be made'}: {self.status or 'not seen yet'}"
+
+    @property
+    def url(self) -> str:
+        """Its page in ReqMgr2."""
+        return f"{conf().reqmgr2_url.removesuffix('/data')}/fetch?rid={quote(self.name or '', safe='')}"
 
     @property
     def is_undecided(self) -> bool:

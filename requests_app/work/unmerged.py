@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import structlog
 
@@ -12,6 +12,7 @@ from requests_app.models import Request
 from requests_app.work.spec import spec_of
 from wms2 import clock
 from wms2.adapters import factory
+from wms2.adapters.wmstats import WMStats
 from wms2.conf import conf
 from wms2.errors import ServiceError
 from wms2.words import counted
@@ -22,6 +23,9 @@ UNPROTECTED = "unmerged_unprotected"
 _CLONED_WITHIN = timedelta(days=1)
 #: MSUnmerged cuts names behind ``/store/unmerged/<era>/<primary>/<tier>/<processing>``.
 _DEPTH = 7
+_KEPT = timedelta(minutes=5)
+#: What this process was answered last.
+_KNOWN: dict[WMStats, tuple[datetime, frozenset[str]]] = {}
 
 
 def unmerged_watch(evaluation: Evaluation) -> None:
@@ -32,17 +36,26 @@ def unmerged_watch(evaluation: Evaluation) -> None:
     if request.previous_version_request_id is not None and clock.now() - request.created_at < _CLONED_WITHIN:
         return
     try:
-        protected = factory.wmstats().protected_lfns()
+        protected = _protected(factory.wmstats())
     except ServiceError as error:
         log.warning("not known what MSUnmerged leaves alone", request_name=request.request_name, error=str(error))
         return
-    if missing := sorted(_directories(request) - {_cut(lfn) for lfn in protected}):
+    if missing := sorted(_directories(request) - protected):
         many = counted(len(missing), "directory", "directories")
         what = f"MSUnmerged may delete what this request writes: {many} of it, e.g. {missing[0]}, of no active request in ReqMgr2"
         why = "ReqMgr2 does not have it (a document, WMS2_REQMGR2_REPORT=0, no clone yet), or has it as ended"
         alert(request, UNPROTECTED, f"{what}. {why}")
     else:
         alert_over(evaluation, UNPROTECTED)
+
+
+def _protected(wmstats: WMStats) -> frozenset[str]:
+    """As it was some minutes ago: MSUnmerged itself runs every few hours."""
+    known = _KNOWN.get(wmstats)
+    if known is None or known[0] < clock.now() - _KEPT:
+        _KNOWN.clear()
+        known = _KNOWN[wmstats] = clock.now(), frozenset(map(_cut, wmstats.protected_lfns()))
+    return known[1]
 
 
 def _directories(request: Request) -> set[str]:
