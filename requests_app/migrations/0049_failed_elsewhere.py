@@ -24,7 +24,7 @@ CODES = [
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("requests_app", "0046_odd_lumis"),
+        ("requests_app", "0048_sites_wake_admission"),
     ]
 
     operations = [
