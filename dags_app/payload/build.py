@@ -1,6 +1,7 @@
 """Packs this package into the zipapp ``wms2_payload.pyz``. Owns its layout; the same source gives the same bytes.
 
-Inside, the package is called ``wms2_payload``: on a worker node there is no ``dags_app``. Not itself part of the zipapp.
+The file begins with ``launch.sh``, which finds a Python for the zipapp behind it. Inside, the package is called
+``wms2_payload``: on a worker node there is no ``dags_app``. Not itself part of the zipapp.
 
 Beside each module lies its bytecode, by the Python that builds: that Python need not compile it at each start (a POST script does
 little else). Another version passes it over and takes the source; none compares it with the source, as the zipapp is one file.
@@ -18,9 +19,9 @@ from pathlib import Path
 
 PACKAGE = "wms2_payload"
 
-_SHEBANG = b"#!/usr/bin/env python3\n"
 _MAIN = f"import sys\n\nfrom {PACKAGE}.cli import main\n\nsys.exit(main())\n"
-_EXCLUDED = {"build.py", "__main__.py"}
+_LAUNCHER = "launch.sh"
+_EXCLUDED = {"build.py", "__main__.py", _LAUNCHER}
 _SUFFIXES = {".py", ".sh"}
 #: Programs that are not imported but read by another Python, that of the release.
 _RUN_ELSEWHERE = "programs/"
@@ -30,7 +31,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest time a zip file can hold
 def payload_bytes() -> bytes:
     """The zipapp's bytes: every module and program of this package in the order of their names, without times."""
     source = Path(__file__).parent
-    buffer = io.BytesIO(_SHEBANG)
+    buffer = io.BytesIO((source / _LAUNCHER).read_bytes())
     buffer.seek(0, io.SEEK_END)
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         _add(archive, "__main__.py", _MAIN.encode())

@@ -7,6 +7,7 @@ On worker nodes: job, merge, cleanup, site (the working directory is HTCondor's 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 
 from .contract import scripts
-from .contract.codes import PayloadError, exit_status
+from .contract.codes import PayloadError, exit_status, last_words
 from .contract.layout import LANDING, MERGE
 
 #: What each command is, the function that runs it, and what it is given, in order. A module is loaded when its command is run:
@@ -40,12 +41,16 @@ _SCRIPTS: dict[str, tuple[str, str, dict[str, type]]] = {
         {"node": str, "return_value": int, "retry": int, "max_retries": int, "job_id": str},
     ),
 }
+#: ``launch.sh`` keeps here what children are to find in LD_LIBRARY_PATH, while this Python runs by libraries of its own.
+_LIBRARIES = "_WMS2_LD_LIBRARY_PATH"
 #: Nodes of the scripts that are not given one; without a node (``reelect``) a failure only repeats one that was told.
 _NODES = {"elect": LANDING, "collect": MERGE}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; its process status."""
+    if _LIBRARIES in os.environ:
+        os.environ["LD_LIBRARY_PATH"] = os.environ.pop(_LIBRARIES)
     options = vars(_parser().parse_args(arguments))
     command, here = options.pop("command"), Path.cwd()
     module, _, name = (_ON_WORKER[command] if command in _ON_WORKER else _SCRIPTS[command])[1].rpartition(".")
@@ -54,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             return function(here, **options)
         except PayloadError as error:  # before there was anything to report on
-            print(f"wms2_payload {command}: {error.message}", file=sys.stderr)
+            print(last_words(error), file=sys.stderr)
             return exit_status(error.code)
     place = here / options["unit"] if command == "reelect" else here
     try:

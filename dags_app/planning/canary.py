@@ -1,15 +1,19 @@
 """The canary: a small real DAG that shows whether a schedd runs ours, at both levels and at a site (ADR 0090). Pure.
 
 It has no physics output: one ``SUBDAG EXTERNAL`` with one short job, which says its word at whichever of the sites has a slot.
+Before it the payload runs once as a script, which the host's Python may be too old for.
 """
 
 from __future__ import annotations
 
+from dags_app.payload.contract import layout
 from dags_app.planning.quoting import plain, site_list
 from dags_app.planning.specs import AccountingSpec
 from dags_app.planning.submitfiles import SiteSlot, site_job_submit
 
 OUTER, ANSWER = "canary.dag", "canary.out"
+#: To be put beside the files.
+PAYLOAD = layout.PAYLOAD.rpartition("/")[2]
 _MINUTES = 10
 
 
@@ -29,7 +33,7 @@ def canary_files(
     lines += [f"{name} = {value}" for name, value in own.items() if value]
     lines += [f'My.{name} = "{value}"' for name, value in stamps.items()]
     return {
-        OUTER: f"{of_dag}SUBDAG EXTERNAL canary inner.dag\n",
+        OUTER: f"{of_dag}SUBDAG EXTERNAL canary inner.dag\nSCRIPT PRE canary ./{PAYLOAD} --help\n",
         "inner.dag": f"{of_dag}JOB job canary.sub\n",
         "canary.sub": "\n".join([*lines, "queue", ""]),
         "canary.sh": '#!/bin/sh\necho "$1"\n',

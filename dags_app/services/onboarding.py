@@ -19,8 +19,10 @@ from django.db import IntegrityError, transaction
 from django.db.models import Q
 
 from dags_app.models import DAG, LIVE_DAG, LIVE_SITE_JOB, SiteJob
+from dags_app.payload.build import build_payload
 from dags_app.payload.contract.files import tail_text
-from dags_app.planning.canary import ANSWER, OUTER, canary_files
+from dags_app.payload.contract.layout import SCRIPTS_LOG
+from dags_app.planning.canary import ANSWER, OUTER, PAYLOAD, canary_files
 from dags_app.services.site_jobs import proved_absent
 from dags_app.services.submit import accounting, credential_obstacle
 from sites_app.bans import AUTOMATIC
@@ -245,6 +247,7 @@ def _submit(condor: HtcondorAdapter, row: Onboarding) -> None:
     files = canary_files(str(row.pk), settings.instance, sites, held_seconds=held_seconds, accounting=accounting())
     for name, text in files.items():
         (place / name).write_text(text)
+    build_payload(place / PAYLOAD)
     begun = caller.since_boot()  # before the intent: who is paused in between has no time left to submit
     mine = Onboarding.objects.filter(pk=row.pk, state=S.CANARY, intent_at=None)
     if mine.update(intent_at=clock.now(), directory=str(place)) != 1:
@@ -279,6 +282,8 @@ def _read(row: Onboarding, found: FoundDag) -> None:
         why = f"removed: {history.remove_reason}"
     elif not seen_here:
         why += ", and what it wrote is not to be seen here: is the directory on a file system that the schedd shares?"
+    elif said := tail_text(place / SCRIPTS_LOG, 1):
+        why += f": {said}"
     _end(row, f"{why}; {place} is kept")
 
 

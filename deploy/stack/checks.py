@@ -14,6 +14,8 @@ from deploy.stack.steps import say
 
 # Fixed values where nothing is configured; contacts nothing (wms2/check_settings.py).
 STATIC_SETTINGS = {"DJANGO_SETTINGS_MODULE": "wms2.check_settings"}
+#: What is older than the stated minimum is said by name.
+_VERMIN = ("--no-tips", "--violations", "--quiet")
 
 
 def commands(cache: Path) -> Mapping[str, tuple[str, ...]]:
@@ -22,6 +24,8 @@ def commands(cache: Path) -> Mapping[str, tuple[str, ...]]:
         "ruff": ("ruff", "check", "--cache-dir", str(cache / "ruff"), "."),
         "format": ("ruff", "format", "--check", "--cache-dir", str(cache / "ruff"), "."),
         "mypy": ("mypy", "--cache-dir", str(cache / "mypy"), "."),
+        "payload's Python": ("vermin", "-t=3.9-", *_VERMIN, "--exclude-regex", "/(programs/|build[.]py$)", "dags_app/payload"),
+        "programs' Python": ("vermin", "-t=2.7-", "-t=3.1-", *_VERMIN, "dags_app/payload/programs"),
         "imports": ("lint-imports", "--cache-dir", str(cache / "imports")),
         # It warns that no database answers to compare applied migrations with.
         "migrations": ("python", "-W", "ignore::RuntimeWarning", "manage.py", "makemigrations", "--check", "--dry-run"),

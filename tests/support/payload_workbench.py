@@ -139,6 +139,8 @@ class Workbench:
     limits: Limits = LIMITS
     cores: int = 1
     memory_mb: int = 4000
+    path: str = "/usr/bin:/bin"
+    machine_ad: str = ""
 
     @property
     def dag(self) -> Path:
@@ -214,7 +216,7 @@ class Workbench:
 
     def environment(self, scratch: Path) -> dict[str, str]:
         return {
-            "PATH": f"{self.programs}:/usr/bin:/bin",
+            "PATH": f"{self.programs}:{self.path}",
             "SITECONF_ROOT": str(self.root / "siteconf"),
             "WMS2_STAGE_OUT_PAUSES": "",
             "_CONDOR_JOB_AD": str(scratch / ".job.ad"),
@@ -246,7 +248,7 @@ class Workbench:
             shutil.copy(self.place / name, scratch)
         job_ad = f'ClusterId = {cluster}\nProcId = 0\nGlobalJobId = "schedd@test#{cluster}.0#1"\n'
         (scratch / ".job.ad").write_text(job_ad + f'WMS2_Unit = "{self.unit}"\nWMS2_Fence = {self.fence}\n')
-        machine_ad = f'GLIDEIN_CMSSite = "{self.site}"\nCpus = {self.cores}\nMemory = {self.memory_mb}\n'
+        machine_ad = f'GLIDEIN_CMSSite = "{self.site}"\nCpus = {self.cores}\nMemory = {self.memory_mb}\n{self.machine_ad}'
         (scratch / ".machine.ad").write_text(machine_ad)
         stderr = (self.place / f"{node}.{attempt}.err").open("wb")
         with stderr:
@@ -268,7 +270,7 @@ class Workbench:
     def script(self, *words: object, directory: Path | None = None) -> int:
         """Run a DAGMan script in the unit's directory."""
         command = [str(self.payload), *map(str, words)]
-        return subprocess.run(command, cwd=directory or self.place, env={"PATH": "/usr/bin:/bin"}, check=False).returncode
+        return subprocess.run(command, cwd=directory or self.place, env={"PATH": self.path}, check=False).returncode
 
     def post(self, done: Attempt, max_retries: int = 3) -> int:
         """The POST script of an attempt, called again like DAGMan does while it defers."""

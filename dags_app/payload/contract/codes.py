@@ -6,6 +6,8 @@ the code that counts stands in the job report (docs/design/model.md, Exit codes)
 
 from __future__ import annotations
 
+import re
+
 SUCCESS = 0
 
 # CMS's codes
@@ -78,6 +80,21 @@ def exit_status(code: int) -> int:
     if code == SUCCESS:
         return 0
     return code & 0xFF or 1
+
+
+#: What a job that could write no report says at its end, by ``launch.sh`` or the command line.
+_LAST_WORDS = re.compile(r"^wms2_payload: exit code (\d{1,6}): (.*)", re.MULTILINE | re.DOTALL)
+
+
+def last_words(error: PayloadError) -> str:
+    """The line by which a job without a report tells its whole code."""
+    return f"wms2_payload: exit code {error.code}: {error.message}"
+
+
+def read_last_words(stderr: str, status: int) -> PayloadError | None:
+    """What such a line says, if the process has ended with the status of its code."""
+    found = _LAST_WORDS.search(stderr)
+    return PayloadError(int(found[1]), found[2].rstrip()) if found and exit_status(int(found[1])) == status else None
 
 
 def of_process(code: int) -> int:

@@ -127,6 +127,9 @@ def _without_report(directory: Path, call: PostCall, problem: str, site: str) ->
         if found is not None:
             return _answered(directory, call, replace(found, step=name, site=site), inputs)
     tail = _stderr(directory, call, _LOST_REPORT_LINES)
+    said = codes.read_last_words(tail, call.return_value)
+    if said is not None:
+        return Evidence(said.code, said.message[:MESSAGE_CHARACTERS], site=site)
     named = bad_files(tail, inputs or ())
     message = f"{problem}; the process ended with {call.return_value}\n{tail}".rstrip()
     code = code_without_report(call.return_value, named)  # a container hands a signal on as 128 + n

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -12,6 +14,7 @@ import pytest
 from django.utils import timezone
 
 from dags_app.models import DAGStatus, SiteJobPurpose
+from dags_app.payload.contract.codes import exit_status
 from dags_app.planning.canary import ANSWER, OUTER
 from dags_app.services import onboarding
 from dags_app.services.onboarding import onboardings_tend, schedd_check
@@ -21,6 +24,7 @@ from sites_app.models import Onboarding, OnboardingState, PoolSite, Schedd, Sche
 from sites_app.schedds import adapter
 from sites_app.submit_roots import CANARIES, MARKER, SITE_JOBS, root_refused
 from tests.support.calls import stopping
+from tests.support.pythons import THIS, path_with
 from tests.support.rows import dag_row, schedd_row, workflow_row
 from wms2.adapters import factory
 from wms2.adapters.caller import retry_call
@@ -33,6 +37,7 @@ from wms2.models import AuditEntry
 pytestmark = pytest.mark.django_db
 WHO = {"actor": "olga", "reason": "new"}
 S = OnboardingState
+NO_PYTHON = 11004
 
 
 class Killed(BaseException):
@@ -244,6 +249,19 @@ def test_a_canary_that_is_not_seen_here_or_has_no_answer_does_not_count(queue: Q
     row = tended(schedd)
     assert row.state == S.FAILED and "a file system that the schedd shares" in schedd.onboarding
     assert Path(row.directory).exists(), "kept for a look"
+
+
+def test_a_canary_says_that_the_schedds_host_has_no_python_for_scripts(queue: Queue, schedd: Schedd, tmp_path: Path) -> None:
+    schedd_check(schedd=schedd, **WHO)
+    place = Path(tended(schedd).directory)
+    (line,) = re.findall(r"^SCRIPT PRE canary (.*)", (place / OUTER).read_text(), re.MULTILINE)
+    for versions, status in (((THIS,), 0), (("3.6",), exit_status(NO_PYTHON))):
+        environment = {"PATH": path_with(tmp_path / versions[0], *versions)}
+        assert subprocess.run(line.split(), cwd=place, env=environment, capture_output=True).returncode == status
+    (place / f"{OUTER}.metrics").write_text("{}")
+    queue.end(1)
+    assert tended(schedd).state == S.FAILED and "exit code 11004: no Python of 3.9 or newer on PATH" in schedd.onboarding
+    assert not list(place.parent.glob("failures.jsonl"))
 
 
 def test_a_canary_that_takes_too_long_is_removed_and_a_silent_schedd_fails_at_the_end(queue: Queue, schedd: Schedd) -> None:
