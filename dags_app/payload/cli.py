@@ -56,6 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     module, _, name = (_ON_WORKER[command] if command in _ON_WORKER else _SCRIPTS[command])[1].rpartition(".")
     function: Callable[..., int] = getattr(import_module(f".{module}", __package__), name)
     if command in _ON_WORKER:
+        import_module(".run.credentials", __package__).find(here)
         try:
             return function(here, **options)
         except PayloadError as error:  # before there was anything to report on

@@ -141,6 +141,9 @@ class Workbench:
     memory_mb: int = 4000
     path: str = "/usr/bin:/bin"
     machine_ad: str = ""
+    job_ad: str = ""
+    #: Files that HTCondor puts beside a job besides, by name.
+    beside: dict[str, str] = field(default_factory=dict)
 
     @property
     def dag(self) -> Path:
@@ -247,7 +250,10 @@ class Workbench:
         for name in inputs:
             shutil.copy(self.place / name, scratch)
         job_ad = f'ClusterId = {cluster}\nProcId = 0\nGlobalJobId = "schedd@test#{cluster}.0#1"\n'
-        (scratch / ".job.ad").write_text(job_ad + f'WMS2_Unit = "{self.unit}"\nWMS2_Fence = {self.fence}\n')
+        (scratch / ".job.ad").write_text(job_ad + f'WMS2_Unit = "{self.unit}"\nWMS2_Fence = {self.fence}\n{self.job_ad}')
+        for name, text in self.beside.items():
+            (scratch / name).parent.mkdir(exist_ok=True)
+            (scratch / name).write_text(text)
         machine_ad = f'GLIDEIN_CMSSite = "{self.site}"\nCpus = {self.cores}\nMemory = {self.memory_mb}\n{self.machine_ad}'
         (scratch / ".machine.ad").write_text(machine_ad)
         stderr = (self.place / f"{node}.{attempt}.err").open("wb")

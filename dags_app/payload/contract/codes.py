@@ -42,6 +42,7 @@ MERGE_DIFFERS = 95005  # the merged file does not hold what its inputs held
 STORAGE_UNUSABLE = 95006  # the site's storage description is missing or has nothing this payload can write to
 CLEANUP_REFUSED = 95007  # merged output is not where the manifest says, so nothing was removed
 UNEXPECTED = 95008  # an error the payload has no name for: a full scratch disk, or a defect of its own
+CREDENTIAL_UNUSABLE = 95009  # the job's token or proxy did not come with it, or ends before the job may
 NOT_SUBMITTED = 95010  # DAGMan could not submit the job
 MANIFEST_REFUSED = 95011  # the merge job ended well, but the manifest is not of this job
 ENDINGS_DIFFER = 95012  # the report says 0, the process ended with something else

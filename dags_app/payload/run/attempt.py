@@ -20,7 +20,7 @@ from ..contract.codes import PayloadError, exit_status
 from ..contract.convert import to_json
 from ..contract.layout import CLEANUP, REPORT_SCHEMA, logs_name, report_name, utc_now
 from ..contract.reports import OutputRecord, Processed, Slot, StepRecord
-from . import slot
+from . import credentials, slot
 from .processes import stop_requests_as_errors
 
 #: Below HTCondor's scratch directory: HTCondor brings back every new file at the top of that.
@@ -106,6 +106,7 @@ def attempt_of(directory: Path, node: str, attempt: int, role: str) -> Iterator[
     report, failure = AttemptReport(node, attempt, role, slot.read_slot(), directory, work / "steps"), ""
     try:
         with stop_requests_as_errors():
+            credentials.check(0.0 if role == CLEANUP else credentials.wall_seconds())
             yield report
     except BaseException as error:
         failure = traceback.format_exc()

@@ -21,7 +21,7 @@ from typing import Any
 from ..contract import codes
 from ..contract.codes import PayloadError
 from ..contract.site_tasks import HarvestTask, Uploaded
-from . import checks, fjr, psets, storage
+from . import checks, credentials, fjr, psets, storage
 from .cmssw import run_in_release
 from .processes import stop_requests_as_errors
 from .steps import exit_code_of, explain
@@ -138,7 +138,5 @@ def _tls() -> ssl.SSLContext:
 
 def _token(url: str) -> dict[str, str]:
     """Never in the clear."""
-    path = os.environ.get("BEARER_TOKEN_FILE")
-    if not path or not url.startswith("https:"):
-        return {}
-    return {"Authorization": f"Bearer {Path(path).read_text(encoding='ascii').strip()}"}
+    token = credentials.token()
+    return {"Authorization": f"Bearer {token}"} if token and url.startswith("https:") else {}

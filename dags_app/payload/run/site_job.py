@@ -31,7 +31,7 @@ from ..contract.site_tasks import (
     WrongFile,
     read_task,
 )
-from . import storage
+from . import credentials, storage
 from .harvest import harvest
 from .journal import Journals
 from .slot import read_slot
@@ -49,6 +49,7 @@ def run_site_job(directory: Path, node: str, attempt: int) -> int:
     task = read_task(directory)
     if slot.site != task.site:
         raise PayloadError(codes.INVALID_DOCUMENT, f"the task is for {task.site}, this job runs at {slot.site}")
+    credentials.check(credentials.wall_seconds() if isinstance(task, HarvestTask) else 0.0)
     result = SiteResult(task.job, slot.site, slot.host, slot.job_id, begun, begun)
     if isinstance(task, ListingTask):
         result = replace(result, listings=tuple(_all_listed(task)))
