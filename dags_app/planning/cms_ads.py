@@ -9,22 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from types import MappingProxyType
 
+from dags_app.payload.contract.platforms import ARCHITECTURES, SYSTEMS
 from dags_app.planning.levels import FIRST_TASK
 from dags_app.planning.quoting import plain
 from dags_app.planning.specs import DagSpec, StepSpec, WorkflowSpec
 
-#: First part of a ScramArch -> what glideins call the system; CentOS, Alma and EL of one number run each other's programs.
-_SYSTEMS: Mapping[str, str] = MappingProxyType(
-    {
-        "slc5": "rhel6", "slc6": "rhel6", "slc7": "rhel7", "cc7": "rhel7", "cs7": "rhel7", "el7": "rhel7",
-        "cc8": "rhel8", "cs8": "rhel8", "alma8": "rhel8", "el8": "rhel8",
-        "cs9": "rhel9", "alma9": "rhel9", "el9": "rhel9", "el10": "rhel10",
-    }
-)  # fmt: skip
-#: Second part -> HTCondor's ``Arch`` of a machine.
-_ARCHITECTURES: Mapping[str, str] = MappingProxyType({"amd64": "X86_64", "aarch64": "aarch64", "ppc64le": "ppc64le"})
 _ANY = "any"
 _PRODUCTION = "production"
 
@@ -41,19 +31,20 @@ class NodeRole(StrEnum):
 
 def platform_lines(steps: Sequence[StepSpec]) -> str:
     """System and architecture that the steps of a job need; each line ends with a line end."""
-    systems = _common(steps, 0, _SYSTEMS) or (_ANY,)
+    systems = _common(steps, 0, SYSTEMS) or (_ANY,)
     lines = f'My.REQUIRED_OS = "{",".join(systems)}"\n'
-    architectures = _common(steps, 1, _ARCHITECTURES)
+    architectures = _common(steps, 1, ARCHITECTURES)
     return lines + (f'My.REQUIRED_ARCH = "{",".join(architectures)}"\n' if architectures else "")
 
 
 def platform_requirement(steps: Sequence[StepSpec]) -> str:
     """What the job's requirements say of the machine's architecture; without it HTCondor asks for the schedd's own."""
-    return " && stringListMember(TARGET.Arch, MY.REQUIRED_ARCH)" if _common(steps, 1, _ARCHITECTURES) else ""
+    return " && stringListMember(TARGET.Arch, MY.REQUIRED_ARCH)" if _common(steps, 1, ARCHITECTURES) else ""
 
 
 def _common(steps: Iterable[StepSpec], part: int, names: Mapping[str, str]) -> tuple[str, ...]:
-    """What all steps can run on: each lists alternatives. Steps without a common one leave it to the site: all of them."""
+    """What all steps can run on: each lists alternatives. Where there is no common one, any of them: the job has the other steps
+    run in containers of their own (``payload/run/cmssw.py``)."""
     wanted = [
         {names[word] for arch in step.scram_arch for word in arch.split("_")[part : part + 1] if word in names} for step in steps
     ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from dags_app.payload.contract.platforms import ARCHITECTURES, SYSTEMS
 from dags_app.planning.specs import StepSpec
 from requests_app.intake import lexicon
 from requests_app.intake.chain import Part
@@ -83,7 +84,30 @@ def read_steps(parts: Sequence[Part]) -> tuple[StepDraft, ...]:
             told = f"makes {shown(processed)}, no legal processed dataset: {lexicon.PROCESSED.says}"
             part.findings.problem(part.inherited("ProcessingString")[0], told)
         drafts.append(draft)
+        _check_platform(part, [draft.spec.scram_arch for draft in drafts])
     return tuple(drafts)
+
+
+def _check_platform(part: Part, chosen: Sequence[Sequence[str]]) -> None:
+    """A work unit stays at one site, and its merge runs whatever wrote its files: all need one kind of machine.
+
+    Of systems a job has others in containers (``payload/run/cmssw.py``), but not every site can start those.
+    """
+    kinds: tuple[tuple[int, Mapping[str, str]], ...] = ((1, ARCHITECTURES), (0, SYSTEMS))
+    for place, names_of in kinds:
+        sets = [
+            {names_of[word] for arch in each for word in arch.split("_")[place : place + 1] if word in names_of}
+            for each in chosen
+        ]
+        known = [each for each in sets if each]
+        if not sets[-1] or len(known) < 2 or set.intersection(*known) or not set.intersection(*known[:-1]):
+            continue  # nothing to say, or said already of an earlier one
+        field, before = part.inherited("ScramArch")[0], ", ".join(sorted(set.intersection(*known[:-1])))
+        told = f"runs on {', '.join(sorted(sets[-1]))}, what comes before it on {before}"
+        if names_of is ARCHITECTURES:
+            part.findings.problem(field, f"{told}: no machine runs both, and a work unit is done at one site")
+        else:
+            part.findings.warn(field, f"{told}: jobs start containers inside their own, and fail (50513) at sites that forbid it")
 
 
 def _read_primary(part: Part, earlier: Mapping[str, str], first: str) -> str:

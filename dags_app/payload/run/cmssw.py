@@ -1,24 +1,29 @@
 """Starting a CMSSW program in a step's directory: with the release from CVMFS, or the one on PATH. Owns that choice.
 
-Where ``/cvmfs/cms.cern.ch`` is mounted the step's own release and architecture are used. Elsewhere the program must be on
-PATH already (a container or a site that sets up the release itself).
+Where ``/cvmfs/cms.cern.ch`` is mounted the step's own release is used, in the newest of its architectures that runs here; one
+for another system runs in CMS's container of that, where the node can start one. CVMFS has all of them on every node, so what is
+there says nothing. Elsewhere the program must be on PATH already (a container or a site that sets up the release itself).
 """
 
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from ..contract import codes
 from ..contract.codes import PayloadError
+from ..contract.platforms import compiler_of, runs_on, system_of
 from . import processes
 from .processes import Command, Finished
 from .psets import copy_program
 from .siteconf import CVMFS
+from .slot import read_system
 
 _SETUP_FAILED = 97  # of cmssw_run.sh
+_CONTAINER_SECONDS = 300.0
 
 
 def run_in_release(
@@ -39,7 +44,8 @@ def run_in_release(
     if from_cvmfs:
         script = work / "cmssw_run.sh"
         copy_program("cmssw_run.sh", script)
-        command = ["/bin/bash", str(script), release, _architecture(release, scram_arch), str(work / "releases"), *command]
+        arch = _architecture(release, scram_arch)
+        command = [*_container(arch, work), "/bin/bash", str(script), release, arch, str(work / "releases"), *command]
     elif shutil.which(program) is None:
         raise PayloadError(
             codes.EXECUTABLE_NOT_FOUND,
@@ -58,10 +64,40 @@ def run_in_release(
 
 
 def _architecture(release: str, scram_arch: tuple[str, ...]) -> str:
-    """The first of the request's architectures that CVMFS has."""
-    for arch in scram_arch:
-        if (CVMFS / arch).is_dir():
-            return arch
-    raise PayloadError(
-        codes.CMSSW_SETUP_FAILED, f"{release}: {CVMFS} has none of {', '.join(scram_arch) or 'no architecture at all'}"
-    )
+    """Of the request's architectures the newest that this machine runs: in this system, else in a container."""
+    system = read_system()
+    able = [arch for arch in scram_arch if runs_on(arch, platform.machine()) and (CVMFS / arch).is_dir()]
+    here = [arch for arch in able if system in ("", system_of(arch))]
+    others = [arch for arch in able if _enter(arch).is_file()]
+    if not (here or others):
+        offered, here_is = (
+            ", ".join(scram_arch) or "no architecture at all",
+            f"{system or 'an unknown system'} on {platform.machine()}",
+        )
+        text = f"{release} is there for {offered}; here is {here_is}, and {CVMFS} has no container for another"
+        raise PayloadError(codes.CMSSW_SETUP_FAILED, text)
+    return max(here or others, key=lambda arch: (_has(arch, release), system_of(arch), compiler_of(arch)))
+
+
+def _has(arch: str, release: str) -> bool:
+    return any((CVMFS / arch / "cms" / kind / release).is_dir() for kind in ("cmssw", "cmssw-patch"))
+
+
+def _enter(arch: str) -> Path:
+    """CMS's program that starts a container of an architecture's system."""
+    return CVMFS / "common" / system_of(arch).replace("rhel", "cmssw-el")
+
+
+def _container(arch: str, work: Path) -> list[str]:
+    """The words before a command that is to run in a container; none where the architecture's system is this one."""
+    if read_system() in ("", system_of(arch)):
+        return []
+    words = [str(_enter(arch)), "-B", str(work), "--"]
+    answer = processes.run_limited([*words, "/bin/true"], _CONTAINER_SECONDS, os.environ)
+    if answer.status != 0:
+        said = (answer.stderr + answer.stdout).strip()[-1000:]
+        text = (
+            f"{arch} needs a container here, in {read_system()}: {' '.join(words)} /bin/true ended with {answer.status}: {said}"
+        )
+        raise PayloadError(codes.CMSSW_SETUP_FAILED, text)
+    return words

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from ..contract import codes
+from ..contract import codes, files
 from ..contract.codes import PayloadError
 from ..contract.layout import FENCE_ATTRIBUTE, SITE_ATTRIBUTE, UNIT_ATTRIBUTE
 from ..contract.packed import JOB_AD, MACHINE_AD
@@ -26,6 +26,7 @@ _TELLING = re.compile(
     r"|TMPDIR|HOME|X509_CERT_DIR|_CONDOR_(SLOT|SCRATCH_DIR)"
 )
 _SECRET = re.compile("TOKEN|SECRET|PASS|KEY|CRED|PROXY|AUTH")
+_OS_RELEASE, _REDHAT_RELEASE = Path("/etc/os-release"), Path("/etc/redhat-release")
 _LINE = re.compile(r"^(\w+)\s*=\s*(.*?)\s*$", re.MULTILINE)
 
 
@@ -62,6 +63,23 @@ def read_granted() -> Granted:
     """The slot's cores and memory, or what the job asked for where that is less: HTCondor limits a job by either."""
     job, machine = _ad("_CONDOR_JOB_AD"), _ad("_CONDOR_MACHINE_AD")
     return Granted(_least(machine.get("Cpus"), job.get("RequestCpus")), _least(machine.get("Memory"), job.get("RequestMemory")))
+
+
+def read_system() -> str:
+    """The system this runs in, as glideins call it (rhel8): what the slot promises, else what is installed; empty: unknown."""
+    ad = os.environ.get("_CONDOR_MACHINE_AD", "")
+    machine = read_ad(Path(ad)) if os.access(ad, os.R_OK) else {}
+    promised = machine.get("GLIDEIN_REQUIRED_OS", "")
+    if re.fullmatch(r"rhel\d+", promised):  # one alone: "any" and lists leave the choice to the job
+        return promised
+    text = files.read_text(_OS_RELEASE)
+    here = {name: value.strip("\"'") for name, value in re.findall(r"(?m)^(\w+)=(.*)$", text)}
+    number = here.get("VERSION_ID", "").partition(".")[0]
+    if re.search(r"\b(rhel|centos|fedora)\b", f"{here.get('ID')} {here.get('ID_LIKE')}"):
+        return f"rhel{number}"
+    old = re.search(r" release (\d+)", files.read_text(_REDHAT_RELEASE))  # of systems from before os-release
+    old = old or re.match(r"(?i)(?:alma|centos|redhat|rocky|scientific|sl)[a-z]*(\d+)", machine.get("OpSysAndVer", ""))
+    return f"rhel{old[1]}" if old else f"{here.get('ID', '')}{number}"
 
 
 def _least(*texts: str | None) -> int | None:

@@ -163,6 +163,15 @@ def test_an_illegal_architecture_is_refused(arch: Any) -> None:
     assert "ScramArch" in problems(chain(ScramArch=arch))
 
 
+def test_steps_that_no_machine_runs_together_are_refused_and_those_of_two_systems_warned_of() -> None:
+    told = problems(with_step(2, ScramArch=["el8_aarch64_gcc11"]))
+    assert told.keys() == {"Step2.ScramArch"}
+    assert "runs on aarch64, what comes before it on X86_64" in told["Step2.ScramArch"]
+    (warning,) = read(with_step(2, ScramArch=["slc7_amd64_gcc700"])).spec.warnings
+    assert warning.startswith("Step2.ScramArch: runs on rhel7, what comes before it on rhel8") and "50513" in warning
+    assert not read(with_step(2, ScramArch=["slc7_amd64_gcc700", "el8_amd64_gcc11"])).spec.warnings
+
+
 def test_merged_sizes_must_fit_each_other() -> None:
     assert "MinMergeSize" in problems(chain(MinMergeSize=100, MaxMergeSize=10))
     assert read(chain(MinMergeSize="10", MaxMergeSize=100.0)).spec.max_merge_bytes == 100
