@@ -107,7 +107,7 @@ class StageOut:
         The journal is written before, and again after it: a start that is late finds that cleanup has settled it meanwhile.
         """
         problems = []
-        for volume in self.volumes:
+        for volume in (each for each in self.volumes if each.is_written):
             waits = () if volume.rse in self._refused else storage.pauses()
             try:
                 self._journal(volume, waits)

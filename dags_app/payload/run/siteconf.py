@@ -1,7 +1,7 @@
 """What a site says of its storage: volumes, what they call files, and where its jobs stage out to. Owns the reading of it.
 
-CMS's own files (docs/design/services.md, Storage at a site): ``storage.json`` and ``JobConfig/site-local-config.xml``, below
-``SITECONF_ROOT`` or, where that is not set, below CVMFS.
+CMS's own files (docs/design/services.md, Storage at a site): ``storage.json`` and ``JobConfig/site-local-config.xml``, in the
+directory that a pilot names by ``SITECONFIG_PATH``; below ``SITECONF_ROOT`` or, where that is not set, below CVMFS.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, Optional
 from xml.etree import ElementTree
 
-from ..contract import codes
+from ..contract import codes, files
 from ..contract.codes import PayloadError
 from ..contract.convert import Json, read
 from ..contract.reading import Value
@@ -134,7 +134,7 @@ def methods(site: str) -> tuple[Method, ...]:
     or read, or when no way in it can be used; one of several that cannot is left out.
     """
     root = _root()
-    config = _job_config(root, site)
+    site, config = _job_config(root, site)
     found = list(_configured(root, site, config)) if config is not None and config.find("stage-out") is not None else []
     if not found:
         found = [*_described(root, site), *_old_fallback(config)]
@@ -145,10 +145,29 @@ def methods(site: str) -> tuple[Method, ...]:
     return tuple(sorted(ways, key=lambda way: way.description.site != site))
 
 
+def methods_elsewhere(site: str) -> tuple[Method, ...]:
+    """The ways to stage out from the other parts of a site: itself, and its subsites. What cannot be read is left out."""
+    root = _root()
+    found: list[Method | str] = []
+    for place in (root / site, *sorted((root / site).glob("*"))):
+        try:
+            config = _config_at(place)
+            if config is not None and config.find("stage-out") is not None:
+                found += _configured(root, site, config)
+            elif place == root / site:
+                found += _described(root, site)
+        except PayloadError:
+            continue
+    return tuple(each for each in found if isinstance(each, Method))
+
+
 def _root() -> Path:
-    root = os.environ.get("SITECONF_ROOT")
+    """The directory that has one of each site."""
+    root, given = os.environ.get("SITECONF_ROOT"), _given()
     if root:
         return Path(root)
+    if given is not None and not CVMFS.is_dir():
+        return given.parent.parent if (given.parent / "storage.json").is_file() else given.parent
     if CVMFS.is_dir():
         return CVMFS / "SITECONF"
     text = f"SITECONF_ROOT is not set and {CVMFS} not mounted: the pool must give every job its directory of sites"
@@ -198,9 +217,19 @@ def _options(text: str | None) -> tuple[str, ...]:
     return tuple(word for word in (text or "").split() if not word.startswith(_NO_OPTIONS))
 
 
+def _given() -> Path | None:
+    """The directory of this worker node's site, or of its part of one, as a pilot names it; PayloadError when it is not there."""
+    named = os.environ.get("SITECONFIG_PATH")
+    if named and not Path(named).is_dir():
+        raise PayloadError(codes.STORAGE_UNUSABLE, f"SITECONFIG_PATH={named} is not there: the pilot describes this site by it")
+    return Path(named) if named else None
+
+
 def _descriptions(root: Path, site: str) -> list[Description]:
     """The volumes of a site's ``storage.json``; on a worker node ``local`` may be all that is there of its own site."""
-    places = [place / "storage.json" for place in (root / site, root / "local", root / "local" / "..")]
+    given = _given()
+    own = [] if given is None else [place for place in (given, given.parent) if _describes(place / "storage.json", site)]
+    places = [place / "storage.json" for place in (*own, root / site, root / "local", root / "local" / "..")]
     path = next((place for place in places if place.is_file()), places[0])
     try:
         document = Value(json.loads(path.read_text(encoding="utf-8")), str(path))
@@ -209,16 +238,29 @@ def _descriptions(root: Path, site: str) -> list[Description]:
         raise PayloadError(codes.STORAGE_UNUSABLE, f"storage description of {site} cannot be read: {path}: {error}") from error
 
 
-def _job_config(root: Path, site: str) -> ElementTree.Element | None:
-    """``<site>`` of the site's ``site-local-config.xml``: that of the worker node, which may be of a subsite, or the site's."""
+def _describes(path: Path, site: str) -> bool:
+    return f'"{site}"' in files.read_text(path)
+
+
+def _job_config(root: Path, site: str) -> tuple[str, ElementTree.Element | None]:
+    """``<site>`` of the ``site-local-config.xml`` that holds here, and its name: what a pilot names counts, whichever site that
+    is of; else that of the worker node, which may be of a subsite, or the site's."""
+    given = _given()
+    named = None if given is None else _config_at(given)
+    if named is not None:
+        return named.get("name", site), named
     for place in (root / "local", root / site):
-        path = place / "JobConfig" / "site-local-config.xml"
-        try:
-            element = ElementTree.parse(path).getroot().find("site")  # noqa: S314  expat fetches nothing
-        except FileNotFoundError:
-            continue
-        except (OSError, ElementTree.ParseError) as error:
-            raise PayloadError(codes.STORAGE_UNUSABLE, f"{path} cannot be read: {error}") from error
+        element = _config_at(place)
         if element is not None and element.get("name") == site:
-            return element
-    return None
+            return site, element
+    return site, None
+
+
+def _config_at(place: Path) -> ElementTree.Element | None:
+    path = place / "JobConfig" / "site-local-config.xml"
+    try:
+        return ElementTree.parse(path).getroot().find("site")  # noqa: S314  expat fetches nothing
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ElementTree.ParseError) as error:
+        raise PayloadError(codes.STORAGE_UNUSABLE, f"{path} cannot be read: {error}") from error

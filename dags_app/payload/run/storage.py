@@ -40,6 +40,8 @@ class Volume:
 
     description: Description
     ways: tuple[_Way, ...]
+    #: Whether jobs write to it from here; from another part of the site they may.
+    is_written: bool = True
 
     @property
     def rse(self) -> str:
@@ -52,8 +54,19 @@ class Volume:
 
 
 def site_volumes(site: str) -> tuple[Volume, ...]:
-    """All volumes that jobs at ``site`` may have left files in: its own first, then those it falls back to; PayloadError when the
-    site names none."""
+    """All volumes that jobs at ``site`` may have left files in: those of here, then those of the site's other parts, as
+    subsites have their own. PayloadError when none is written from here."""
+    found = list(_written(site))
+    for method in siteconf.methods_elsewhere(site):
+        tool = door(method)
+        if tool is not None and method.description.rse not in {volume.rse for volume in found}:
+            found.append(Volume(method.description, (_Way(method.protocol, tool),), is_written=False))
+    return tuple(found)
+
+
+def _written(site: str) -> tuple[Volume, ...]:
+    """What jobs stage out to from here: its own volume first, then those it falls back to; PayloadError when the site names
+    none."""
     ways: dict[Description, list[_Way]] = {}
     unknown = []
     for method in siteconf.methods(site):

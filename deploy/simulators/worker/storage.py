@@ -66,12 +66,14 @@ def _pfns(name: str) -> Iterator[str]:
         raise CmsException(FILE_OPEN, "FileOpenError", f"{name}: neither a PFN nor an LFN below /store")
     root, ad = os.environ.get("SITECONF_ROOT"), os.environ.get("_CONDOR_MACHINE_AD")
     site = _SITE.search(Path(ad).read_text(encoding="utf-8")) if ad and Path(ad).is_file() else None
-    if not root or site is None:
+    given = os.environ.get("SITECONFIG_PATH")
+    if not given and (not root or site is None):
         raise CmsException(
             FILE_OPEN, "FileOpenError", f"{name}: SITECONF_ROOT and a machine ad with GLIDEIN_CMSSite are needed for LFNs"
         )
-    directory = Path(root) / site.group(1)
-    volumes = json.loads((directory / "storage.json").read_text(encoding="utf-8"))
+    directory = Path(given) if given else Path(root or "") / (site.group(1) if site else "")
+    described = next((place for place in (directory, directory.parent) if (place / "storage.json").is_file()), directory)
+    volumes = json.loads((described / "storage.json").read_text(encoding="utf-8"))
     local, every = directory / "JobConfig/site-local-config.xml", list(_described(volumes))
     if local.is_file():
         catalogues = ElementTree.parse(local).getroot().iterfind("site/data-access/catalog")  # noqa: S314  (the site's own)

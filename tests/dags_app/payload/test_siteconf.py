@@ -196,3 +196,65 @@ def test_cvmfs_has_the_sites_where_nothing_is_set(sites: Path, monkeypatch: pyte
     (tmp_path / "cvmfs/SITECONF").mkdir(parents=True)
     (sites / SITE).rename(tmp_path / "cvmfs/SITECONF" / SITE)
     assert storage.site_volumes(SITE)[0].rse == "T2_DE_DESY_DISK"
+
+
+SUBSITE = "DESY-HPC"
+
+
+@pytest.fixture
+def subsite(sites: Path) -> Path:
+    """A part of the site that has a storage of its own, and another site's below which it stages out when that refuses."""
+    hpc = volume(SITE, [{"protocol": "file", "access": "site-rw", "prefix": "/hpc"}], rse="T2_DE_DESY_HPC", volume="HPC")
+    describe(sites, SITE, volume(SITE, CHAINED), hpc)
+    configure(sites / SITE, '<stage-out><method volume="T2_DE_DESY_DISK" protocol="WebDAV" command="gfal2"/></stage-out>')
+    methods = f'<method volume="HPC" protocol="file"/><method site="{OTHER}" volume="{OTHER}_DISK" protocol="WebDAV"/>'
+    configure(sites / SITE / SUBSITE, f'<subsite name="{SUBSITE}"/><stage-out>{methods}</stage-out>')
+    return sites / SITE / SUBSITE
+
+
+def written(site: str = SITE) -> list[str]:
+    return [each.rse for each in storage.site_volumes(site) if each.is_written]
+
+
+@pytest.mark.parametrize("local", ["another part", "another site", "absent"])
+@pytest.mark.parametrize("at", ["SITECONF_ROOT", "CVMFS", "nowhere"])
+def test_what_a_pilot_names_says_where_its_jobs_write_to(
+    subsite: Path, sites: Path, monkeypatch: pytest.MonkeyPatch, local: str, at: str
+) -> None:
+    if local != "absent":
+        (sites / "local").symlink_to(sites / (SITE if local == "another part" else OTHER))
+    if at != "SITECONF_ROOT":
+        monkeypatch.delenv("SITECONF_ROOT")
+        monkeypatch.setattr(siteconf, "CVMFS", sites.parent / "cvmfs")
+    if at == "CVMFS":
+        (sites.parent / "cvmfs").mkdir(exist_ok=True)
+        (sites.parent / "cvmfs/SITECONF").unlink(missing_ok=True)
+        (sites.parent / "cvmfs/SITECONF").symlink_to(sites)
+    monkeypatch.setenv("SITECONFIG_PATH", str(subsite))
+    assert written() == ["T2_DE_DESY_HPC", "T1_DE_KIT_DISK"]
+    monkeypatch.setenv("SITECONFIG_PATH", str(sites / SITE))
+    assert written() == ["T2_DE_DESY_DISK"]
+
+
+def test_all_parts_of_a_site_are_read_and_cleaned_from_each(subsite: Path, sites: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    everywhere = {"T2_DE_DESY_DISK", "T2_DE_DESY_HPC", "T1_DE_KIT_DISK"}
+    assert written() == ["T2_DE_DESY_DISK"]
+    assert {each.rse for each in storage.site_volumes(SITE)} == everywhere
+    monkeypatch.setenv("SITECONFIG_PATH", str(subsite))
+    assert {each.rse for each in storage.site_volumes(SITE)} == everywhere
+    (subsite / "JobConfig/site-local-config.xml").write_text("<")
+    monkeypatch.delenv("SITECONFIG_PATH")
+    assert [each.rse for each in storage.site_volumes(SITE)] == ["T2_DE_DESY_DISK"], "another part that is described badly"
+
+
+def test_a_pilot_in_a_cloud_may_name_another_sites_directory(sites: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    configure(sites / OTHER, f'<stage-out><method volume="{OTHER}_DISK" protocol="WebDAV"/></stage-out>', site=OTHER)
+    monkeypatch.setenv("SITECONFIG_PATH", str(sites / OTHER))
+    assert written() == ["T1_DE_KIT_DISK"]
+
+
+def test_a_directory_that_a_pilot_names_and_that_is_not_there_is_told(sites: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SITECONFIG_PATH", "/outside/SITECONF/local")
+    with pytest.raises(PayloadError, match="SITECONFIG_PATH=/outside/SITECONF/local is not there") as error:
+        storage.site_volumes(SITE)
+    assert error.value.code == codes.STORAGE_UNUSABLE
