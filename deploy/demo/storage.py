@@ -13,10 +13,14 @@ from urllib.parse import unquote, urlsplit
 
 import uproot
 
+from dags_app.payload.contract.names import guid_of
 from deploy.demo.facts import EventId, LumiId, RootFile
+from deploy.simulators.worker.rootfiles import read_guid
 
 OVER_ROOT = "root://"
 _CHUNK_BYTES = 1 << 20
+#: Tiers that are no EDM files.
+_WITHOUT_GUID = {"NANOAOD", "NANOAODSIM", "DQMIO"}
 _COPY_SECONDS = 120
 #: Flags 0: read only.
 _READ = re.compile(r" ofs_open: 0-\d+ \(\d+\) fn=(\S+)")
@@ -49,12 +53,15 @@ def read_numbers(path: Path) -> tuple[tuple[EventId, ...], frozenset[LumiId]]:
 
 
 def open_file(lfn: str, rse: str, path: Path) -> RootFile:
-    """Everything the bytes tell; a file that cannot be read has a ``problem`` instead."""
+    """Everything the bytes tell; a file that cannot be read, or not by CMS's own jobs, has a ``problem`` instead."""
     try:
         size_bytes, checksum = path.stat().st_size, adler32(path)
         events, lumis = read_numbers(path)
+        guid = read_guid(path)
     except UNREADABLE as error:
         return RootFile(lfn, rse, str(path), problem=f"cannot be read at {path}: {error}")
+    if guid_of(lfn) not in ("", guid) and not _WITHOUT_GUID.intersection(lfn.split("/")):
+        return RootFile(lfn, rse, str(path), problem=f"jobs that compare names refuse it: the GUID inside is {guid}")
     return RootFile(lfn, rse, str(path), size_bytes, checksum, events, lumis)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ..contract import codes, lumis
@@ -43,11 +43,11 @@ class Parentage:
     place stand the merged files that hold them, or, for an output that is only handed on, what that was made of.
     """
 
-    def __init__(self, reports: Iterable[NodeReport], merged: Mapping[str, str]) -> None:
-        """``merged``: unmerged LFN -> merged LFN, for outputs that are merged."""
+    def __init__(self, reports: Iterable[NodeReport], merged: dict[str, str]) -> None:
+        """``merged``: unmerged LFN -> merged LFN, as far as the merge has come: what a file was made of is merged before it."""
         self._reports = {report.node: report for report in reports}
         self._files = {file.lfn: file for report in self._reports.values() for file in report.outputs}
-        self._merged = merged
+        self.merged = merged
 
     def of(self, group: MergeGroup) -> tuple[str, ...]:
         """LFNs of the parents of the merged file of ``group``; none for generated events."""
@@ -59,7 +59,7 @@ class Parentage:
             return set(file.parents)
         found: set[str] = set()
         for lfn in (read["lfn"] for read in report.processed["files"]):
-            found |= {self._merged[lfn]} if lfn in self._merged else self._parents(self._files[lfn])
+            found |= {self.merged[lfn]} if lfn in self.merged else self._parents(self._files[lfn])
         return found
 
 

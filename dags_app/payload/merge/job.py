@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..contract import codes, documents, files, names
-from ..contract.documents import DQMIO, JobDocument, Origins, Output, Step, UnitDocument
+from ..contract.documents import DQMIO, EDM, JobDocument, Origins, Output, Step, UnitDocument
 from ..contract.layout import MANIFEST_FILE, MERGE
 from ..contract.manifest import Merged, build_manifest
 from ..contract.reports import NodeReport, OutputRecord, StepRecord, UnmergedFile
@@ -28,12 +28,11 @@ from .tools import MERGED_FILE, MergeRun, MergeTask, run_merge
 
 @dataclass(frozen=True)
 class PlannedFile:
-    """A merged file to be written."""
+    """A merged file to be written, the ``number``-th of its output."""
 
     output: Output
-    lfn: str
+    number: int
     group: MergeGroup
-    parents: tuple[str, ...]
     origins: Origins
 
 
@@ -44,25 +43,19 @@ def run_merge_job(directory: Path, node: str, attempt: int) -> int:
         job, unit = documents.read_job(directory), documents.read_unit(directory)
         reports = read_merge_input(directory, unit)
         merging.check_read_once(job.tasks[1:], reports)
-        plan = plan_merge(job, unit, reports, report.slot.execution)
-        journals, lfns = names.journals_lfn(job, unit, MERGE), (planned.lfn for planned in plan)
-        stage_out = StageOut(volumes, journals, job.dag_id, node, report.slot, lfns)
-        merged = [_merge_one(report, stage_out, job, planned, directory / WORK) for planned in plan]
+        stage_out = StageOut(volumes, names.journals_lfn(job, unit, MERGE), job.dag_id, node, report.slot)
+        merge = _Merge(job, unit, report, stage_out, Parentage(reports, {}), directory / WORK)
+        merged = [merge.one(planned) for planned in plan_merge(job, unit, reports)]
         files.write_json(directory / MANIFEST_FILE, build_manifest(job, unit, report.slot, volumes[0].rse, reports, merged))
     return report.exit_status
 
 
-def plan_merge(job: JobDocument, unit: UnitDocument, reports: tuple[NodeReport, ...], execution: str) -> list[PlannedFile]:
-    """Every merged file of the unit, in the order of the outputs, as one start of the merge names them."""
-    groups = [
-        (output, names.merged_lfn(job, unit, output, number, execution), group)
-        for output in job.outputs
-        for number, group in enumerate(merging.group_files(_files_of(job, output, reports), job.merge))
-    ]
-    parentage = Parentage(reports, {file.lfn: lfn for _, lfn, group in groups for file in group.files})
+def plan_merge(job: JobDocument, unit: UnitDocument, reports: tuple[NodeReport, ...]) -> list[PlannedFile]:
+    """Every merged file of the unit: those of earlier tasks first, since files of later ones name them as parents."""
     return [
-        PlannedFile(output, lfn, group, parentage.of(group), unit.origins(file.node for file in group.files))
-        for output, lfn, group in groups
+        PlannedFile(output, number, group, unit.origins(file.node for file in group.files))
+        for output in sorted(job.outputs, key=lambda output: job.task_of(output.step))
+        for number, group in enumerate(merging.group_files(_files_of(job, output, reports), job.merge))
     ]
 
 
@@ -71,32 +64,53 @@ def _files_of(job: JobDocument, output: Output, reports: tuple[NodeReport, ...])
     return [file for report in reports if report.task == task for file in report.files_of(output.step, output.module)]
 
 
-def _merge_one(report: AttemptReport, stage_out: StageOut, job: JobDocument, planned: PlannedFile, work: Path) -> Merged:
-    """Merge, verify and stage out one file; local copies are removed to keep the scratch space for the next."""
-    number = len(report.steps) + 1
-    directory = report.steps_directory / f"merge{number}_{planned.output.module}"
-    directory.mkdir(parents=True)
-    report.exit_step = MERGE
-    step = next(step for step in job.steps if step.name == planned.output.step)
-    fetched = work / "inputs"
-    fetched.mkdir()
-    inputs = [storage.bring(stage_out.volumes, file, fetched) for file in planned.group.files]
-    if merging.goes_past(planned.output, planned.group, job.merge):
-        run = _copied(planned, inputs[0])
-    else:
-        run = run_merge(MergeTask(planned.output.merge, step, inputs, planned.lfn, directory, work))
-        shutil.rmtree(fetched)
-    content = run.content
-    merging.check_same(planned.group.content, content, planned.lfn, events=planned.output.merge != DQMIO)
-    report.steps.append(_record(number, step, run.finished, planned, content))
-    report.exit_step = "stageOut"
-    stored = stage_out.store(run.output, planned.lfn)
-    (directory / MERGED_FILE).unlink(missing_ok=True)
-    shutil.rmtree(fetched, ignore_errors=True)
-    record = OutputRecord.of(planned.output, stored, content.events, content.lumis, planned.parents)
-    report.outputs.append(record)
-    report.exit_step = None
-    return record, planned.origins
+@dataclass(frozen=True)
+class _Merge:
+    """One start of a unit's merge. ``parentage`` learns of each merged file."""
+
+    job: JobDocument
+    unit: UnitDocument
+    report: AttemptReport
+    stage_out: StageOut
+    parentage: Parentage
+    work: Path
+
+    def one(self, planned: PlannedFile) -> Merged:
+        """Merge, verify and stage out one file; local copies are removed to keep the scratch space for the next."""
+        report, output, group = self.report, planned.output, planned.group
+        number = len(report.steps) + 1
+        directory = report.steps_directory / f"merge{number}_{output.module}"
+        directory.mkdir(parents=True)
+        report.exit_step = MERGE
+        step = next(step for step in self.job.steps if step.name == output.step)
+        fetched = self.work / "inputs"
+        fetched.mkdir()
+        inputs = [storage.bring(self.stage_out.volumes, file, fetched) for file in group.files]
+        if merging.goes_past(output, group, self.job.merge):
+            run = _copied(planned, inputs[0])
+        else:
+            run = run_merge(MergeTask(output.merge, step, inputs, directory, self.work))
+            shutil.rmtree(fetched)
+        lfn, content = self._lfn(planned, run), run.content
+        merging.check_same(group.content, content, lfn, events=output.merge != DQMIO)
+        report.steps.append(_record(number, step, run.finished, planned, content))
+        report.exit_step = "stageOut"
+        self.stage_out.add(lfn)
+        stored = self.stage_out.store(run.output, lfn)
+        (directory / MERGED_FILE).unlink(missing_ok=True)
+        shutil.rmtree(fetched, ignore_errors=True)
+        record = OutputRecord.of(output, stored, content.events, content.lumis, self.parentage.of(group))
+        self.parentage.merged.update((file.lfn, lfn) for file in group.files)
+        report.outputs.append(record)
+        report.exit_step = None
+        return record, planned.origins
+
+    def _lfn(self, planned: PlannedFile, run: MergeRun) -> str:
+        """An EDM file that was not merged keeps its GUID."""
+        execution, kept = self.report.slot.execution, names.guid_of(planned.group.files[0].lfn)
+        if planned.output.merge == EDM and kept and run.guid is None:
+            return names.copied_lfn(self.job, self.unit, planned.output, execution, kept)
+        return names.merged_lfn(self.job, self.unit, planned.output, planned.number, execution, run.guid)
 
 
 def _copied(planned: PlannedFile, path: Path) -> MergeRun:

@@ -14,7 +14,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..contract import codes, files, lumis
+from ..contract import codes, files, lumis, names
 from ..contract.codes import PayloadError
 from ..contract.documents import PLAIN, Step
 from ..contract.reading import Value
@@ -38,7 +38,7 @@ _WITH_ROOT = """python3 -c 'import ROOT' 2>/dev/null && exec python3 "$0" "$@"; 
 
 @dataclass(frozen=True)
 class MergeTask:
-    """One merge: ``inputs`` of one kind become the file ``lfn``, in the environment of the step that wrote them.
+    """One merge: ``inputs`` of one kind become one file, in the environment of the step that wrote them.
 
     ``directory`` is its own; ``work`` is the job's.
     """
@@ -46,7 +46,6 @@ class MergeTask:
     kind: str
     step: Step
     inputs: list[Path]
-    lfn: str
     directory: Path
     work: Path
 
@@ -58,11 +57,12 @@ class MergeTask:
 
 @dataclass(frozen=True)
 class MergeRun:
-    """How a merge ended, the file it wrote and what that holds."""
+    """How a merge ended, the file it wrote, what that holds, and the GUID of an EDM file."""
 
     finished: Finished
     output: Path
     content: Content
+    guid: str | None = None
 
 
 def run_merge(task: MergeTask) -> MergeRun:
@@ -94,7 +94,8 @@ def _read_plain(task: MergeTask, output: Path, report: Path) -> None:
 def _by_cmsrun(task: MergeTask) -> MergeRun:
     output = task.directory / MERGED_FILE
     inputs = [f"file:{path}" for path in task.inputs]
-    document = {"kind": task.kind, "inputs": inputs, "output": output.name, "lfn": task.lfn}
+    compared = names.are_compared(inputs, task.step.cmssw_version)
+    document = {"kind": task.kind, "inputs": inputs, "output": output.name, "compare_guids": compared}
     (task.directory / "merge.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
     psets.copy_program("merge_pset.py", task.directory / psets.CONFIGURATION)
     finished = task.run(["cmsRun", "-j", psets.FRAMEWORK_REPORT, psets.CONFIGURATION], {})
@@ -102,9 +103,11 @@ def _by_cmsrun(task: MergeTask) -> MergeRun:
     written = report.output(_MERGED_MODULE)
     if finished.exit_code != 0 or report.errors or not report.complete or written is None or not output.is_file():
         raise _failed("cmsRun", finished, task.directory, report.problem)
+    if written.guid is not None and not names.is_guid(written.guid):
+        raise PayloadError(codes.OUTPUT_NOT_REPORTED, f"the merge's report has no GUID of its file, but {written.guid!r}")
     if report.skipped_files:
         raise PayloadError(codes.INPUT_SKIPPED, f"the merge skipped {len(report.skipped_files)} files: {report.skipped_files[0]}")
-    return MergeRun(finished, output, Content(written.events, written.lumis))
+    return MergeRun(finished, output, Content(written.events, written.lumis), written.guid)
 
 
 def _failed(program: str, finished: Finished, directory: Path, problem: str = "") -> PayloadError:

@@ -57,10 +57,17 @@ def _set_source(process, tweak):
         source.secondaryFileNames = cms.untracked.vstring([str(name) for name in tweak["secondary_files"]])
     if hasattr(source, "skipBadFiles"):
         source.skipBadFiles = cms.untracked.bool(False)
+    _compare_guids(source, tweak["compare_guids"])
     if tweak["skip_events"]:
         source.skipEvents = cms.untracked.uint32(tweak["skip_events"])
     if tweak["lumis"]:
         source.lumisToProcess = cms.untracked.VLuminosityBlockRange([str(name) for name in tweak["lumis"]])
+
+
+def _compare_guids(source, compared):
+    """Whether input files have to be named by the GUID inside them; older releases do not know that parameter."""
+    if source.type_() in ("PoolSource", "EmbeddedRootSource") and (compared or hasattr(source, "enforceGUIDInFileName")):
+        source.enforceGUIDInFileName = cms.untracked.bool(compared)
 
 
 def _set_generation(process, generate, events):
@@ -88,7 +95,7 @@ def _set_outputs(process, outputs):
     for label in modules:
         module = getattr(process, label)
         module.fileName = cms.untracked.string(str(label) + ".root")
-        module.logicalFileName = cms.untracked.string(str(outputs.get(label) or ""))
+        module.logicalFileName = cms.untracked.string("")
 
 
 def _set_pileup(process, pileup):
@@ -101,6 +108,7 @@ def _set_pileup(process, pileup):
         raise RuntimeError("the step mixes %s pileup, but no module is a %s with input" % (pileup["kind"], " or ".join(types)))
     for source in sources:
         source.fileNames = cms.untracked.vstring([str(name) for name in pileup["files"]])
+        _compare_guids(source, pileup["compare_guids"])
         if pileup["sequential"]:
             source.sequential = cms.untracked.bool(True)
             source.skipEvents = cms.untracked.uint32(pileup["skip_events"])

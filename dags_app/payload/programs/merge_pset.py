@@ -21,7 +21,7 @@ with io.open("merge.json", encoding="utf-8") as stream:
     _merge = json.load(stream)
 
 _module, _options = _KINDS[_merge["kind"]]
-_options.update(output_file=str(_merge["output"]), output_lfn=str(_merge["lfn"]))
+_options.update(output_file=str(_merge["output"]))
 _options.update(bypassVersionCheck=True)  # the step before may have run in a newer release
 process = mergeProcess(**_options)
 if process.Merged.type_() != _module:
@@ -29,3 +29,5 @@ if process.Merged.type_() != _module:
 process.source.fileNames = cms.untracked.vstring([str(name) for name in _merge["inputs"]])
 if process.source.type_() == "PoolSource":
     process.source.duplicateCheckMode = cms.untracked.string("noDuplicateCheck")
+    if _merge["compare_guids"]:
+        process.source.enforceGUIDInFileName = cms.untracked.bool(True)

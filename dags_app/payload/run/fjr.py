@@ -21,6 +21,7 @@ _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _BARE_AMPERSAND = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#\d+|#x[0-9A-Fa-f]+);)")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 ROOT = "FrameworkJobReport"
+EDM_MODULE = "PoolOutputModule"
 _MIXING_SOURCES = ("EmbeddedRootSource", "SecSource")
 _CDATA_START, _CDATA_END = "<![CDATA[", "]]>"
 #: How CDATA's end is written where it is text.
@@ -50,12 +51,13 @@ class InputFileReport:
 
 @dataclass(frozen=True)
 class OutputFileReport:
-    """A file that an output module wrote."""
+    """A file that an output module wrote. ``guid``: the identifier inside it, None for formats other than EDM."""
 
     pfn: str
     module: str
     events: int
     lumis: LumiCounts
+    guid: str | None = None
 
 
 @dataclass(frozen=True)
@@ -268,7 +270,8 @@ class _Found:
             self._inputs.append(InputFileReport(_text(child, "LFN"), _text(child, "PFN"), _kind(child), read, lumis))
         elif name == "File":
             events = _whole(_text(child, "TotalEvents"))
-            self._outputs.append(OutputFileReport(_text(child, "PFN"), _text(child, "ModuleLabel"), events, _lumis(child)))
+            guid = _text(child, "GUID") if _text(child, "OutputModuleClass") == EDM_MODULE else None
+            self._outputs.append(OutputFileReport(_text(child, "PFN"), _text(child, "ModuleLabel"), events, _lumis(child), guid))
         elif name == "SkippedFile":
             self._skipped.append(child.get("Lfn") or child.get("Pfn") or "")
         elif name == "FrameworkError":

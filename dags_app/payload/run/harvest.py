@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..contract import codes
+from ..contract import codes, names
 from ..contract.codes import PayloadError
 from ..contract.site_tasks import HarvestTask, Uploaded
 from . import checks, credentials, fjr, psets, storage
@@ -65,7 +65,7 @@ def _tweak(task: HarvestTask) -> dict[str, Any]:
         head, _, tier = task.dataset.rpartition("/")
         lumis, workflow = [], f"{head}-{task.runs[0]}-{task.runs[-1]}/{tier}"
     return {
-        **psets.tweak_with(files=list(task.files), lumis=lumis),
+        **psets.tweak_with(files=list(task.files), lumis=lumis, compare_guids=names.are_compared(task.files, task.release)),
         "outputs": {},
         "global_tag": task.global_tag,
         "threads": 1,

@@ -65,16 +65,19 @@ def _is_inside(path: Path, directory: Path) -> bool:
 def _stage_out(context: JobContext, volumes: Sequence[storage.Volume], done: dict[str, DoneStep]) -> None:
     """Stage out every output that is kept or that a later task reads, each recorded as soon as it is there."""
     job, report, parents = context.job, context.attempt, _parents(context)
-    processes = [(step.step, number, each) for step in done.values() for number, each in enumerate(step.processes)]
-    lfns_of_all = [lfn for step, number, _ in processes for lfn in context.lfns_of(step, number).values()]
+    files = []
+    for step in done.values():
+        for number, process in enumerate(step.processes):
+            for module, output in job.staged_by(step.step.name).items():
+                written, path = process.output(module, step.step.name)
+                execution = report.slot.execution
+                lfn = names.unmerged_lfn(job, context.unit, report.node, output, execution, number, written.guid)
+                files.append((output, written, path, lfn))
     journals = names.journals_lfn(job, context.unit, PROCESSING)
-    stage_out = StageOut(volumes, journals, job.dag_id, report.node, report.slot, lfns_of_all)
-    for step, number, process in processes:
-        lfns = context.lfns_of(step, number)
-        for module, output in job.staged_by(step.name).items():
-            written, path = process.output(module, step.name)
-            stored = stage_out.store(path, lfns[module])
-            report.outputs.append(OutputRecord.of(output, stored, written.events, written.lumis, parents))
+    stage_out = StageOut(volumes, journals, job.dag_id, report.node, report.slot, [lfn for *_, lfn in files])
+    for output, written, path, lfn in files:
+        stored = stage_out.store(path, lfn)
+        report.outputs.append(OutputRecord.of(output, stored, written.events, written.lumis, parents))
 
 
 def _parents(context: JobContext) -> tuple[str, ...]:

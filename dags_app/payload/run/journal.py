@@ -1,8 +1,9 @@
 """Stage-out of one start of a job, and the journals of what each start has set out to write. Owns ``wms2.journal/1``.
 
 One journal for each start, in every volume that it writes to, beside the unmerged files, written before the first of the files
-that it names. What is in a volume's journal, and not accepted as being there, is a loser's: of a start that was killed, failed,
-went on to another volume, or came back late.
+that it names. One that learns names as it goes on, as a merge does, has a longer one before the shorter is removed. What is in a
+volume's journal, and not accepted as being there, is a loser's: of a start that was killed, failed, went on to another volume,
+or came back late.
 """
 
 from __future__ import annotations
@@ -81,11 +82,11 @@ class Journals:
 class StageOut:
     """The stage-out of one start of ``node``: each file into the first of the site's volumes that takes it.
 
-    ``directory`` (an LFN) is that of its journals, ``lfns`` all that it will write.
+    ``directory`` (an LFN) is that of its journals, ``lfns`` what it knows by now that it will write.
     """
 
     def __init__(
-        self, volumes: Sequence[Volume], directory: str, dag_id: str, node: str, slot: Slot, lfns: Iterable[str]
+        self, volumes: Sequence[Volume], directory: str, dag_id: str, node: str, slot: Slot, lfns: Iterable[str] = ()
     ) -> None:
         self.volumes = volumes
         self._directory = directory
@@ -99,7 +100,14 @@ class StageOut:
             "written_at": utc_now(),
             "files": sorted(lfns),
         }
+        self._added = 0
+        self._written: dict[str, str] = {}  # name of the journal, by RSE
         self._refused: set[str] = set()  # RSEs that have failed with patience once: later files ask them once
+
+    def add(self, lfn: str) -> None:
+        """A name that was not known before."""
+        self._added += 1
+        self._document = {**self._document, "files": sorted([*self._document["files"], lfn])}
 
     def store(self, source: Path, lfn: str) -> StoredFile:
         """Stage out one file; PayloadError with what each volume said when none takes it.
@@ -120,5 +128,11 @@ class StageOut:
         raise PayloadError(problems[0].code, "; ".join(f"{problem}" for problem in problems))
 
     def _journal(self, volume: Volume, waits: Sequence[float]) -> None:
-        name = f"{self._document['node']}.{self._document['execution']}.json"
+        number = f".{self._added}" if self._added > 1 else ""
+        name = f"{self._document['node']}.{self._document['execution']}{number}.json"
         Journals(volume, self._directory).keep(name, self._document, waits)
+        before = self._written.get(volume.rse, name)
+        if before != name:
+            with suppress(StorageProblem):  # read beside the longer one it changes nothing
+                storage.remove(volume, f"{self._directory}/{before}")
+        self._written[volume.rse] = name

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..contract import codes, lumis
+from ..contract import codes, lumis, names
 from ..contract.codes import PayloadError
 from ..contract.convert import to_json
 from ..contract.documents import JobDocument, Step, UnitDocument, UnitJob
@@ -26,12 +26,11 @@ FRAMEWORK_REPORT = "FrameworkJobReport.xml"
 
 @dataclass(frozen=True)
 class Settings:
-    """How a cmsRun runs beside what it does. ``lfns``: of the outputs that are staged out, by module."""
+    """How a cmsRun runs beside what it does."""
 
     threads: int
     streams: int
     seed: str
-    lfns: Mapping[str, str]
     mixing: tuple[Mixing, ...] = ()
 
 
@@ -46,12 +45,15 @@ def write_step(directory: Path, sandbox: Path, step: Step, work: Work, settings:
     tweak = _chained_tweak(work.sources) if work.sources else _input_tweak(work.unit_job)
     tweak.update(
         {
-            "outputs": {**dict.fromkeys(step.output_modules, ""), **settings.lfns},
+            "outputs": step.output_modules,
             "global_tag": step.global_tag,
             "threads": settings.threads,
             "streams": settings.streams,
             "seed": settings.seed,
-            "pileup": [to_json(each) for each in settings.mixing],
+            "pileup": [
+                {**to_json(each), "compare_guids": names.are_compared(each.files, step.cmssw_version)} for each in settings.mixing
+            ],
+            "compare_guids": names.are_compared((*(tweak["files"] or ()), *tweak["secondary_files"]), step.cmssw_version),
         }
     )
     write_configuration(directory, original.read_bytes(), tweak)
@@ -133,5 +135,6 @@ def tweak_with(**numbers: Any) -> dict[str, Any]:
         "skip_events": 0,
         "max_events": -1,
         "lumis": [],
+        "compare_guids": False,
     }
     return {**empty, **numbers}

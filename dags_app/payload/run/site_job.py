@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ..contract import codes, files
+from ..contract import codes, files, names
 from ..contract.codes import PayloadError
 from ..contract.convert import to_json
 from ..contract.layout import SITE_RESULT_FILE, utc_now
@@ -38,9 +38,8 @@ from .slot import read_slot
 from .storage import Volume
 
 #: What follows the directory of a request's files: the number of units that share one, and a name made of their workflow's.
-_UUID = "[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
-_FILE = re.compile(rf"/[0-9]{{5,}}/{_UUID}\.root")
-_JOURNALS = re.compile(rf"/[0-9]{{5,}}/{_UUID}\.(processing|merge)_journals")
+_FILE = re.compile(rf"/[0-9]{{5,}}/{names.GUID}\.root")
+_JOURNALS = re.compile(rf"/[0-9]{{5,}}/{names.GUID}\.(processing|merge)_journals")
 
 
 def run_site_job(directory: Path, node: str, attempt: int) -> int:

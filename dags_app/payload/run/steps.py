@@ -47,10 +47,13 @@ class Process:
         return self.directory / (written.pfn.rpartition("file:")[2] if written and written.pfn else f"{module}.root")
 
     def output(self, module: str, step: str) -> tuple[OutputFileReport, Path]:
-        """What an output module wrote, and where; PayloadError when the report has no such file."""
+        """What an output module wrote, and where; PayloadError when the report has no such file, or does not identify it."""
         written = self.report.output(module)
         if written is None:
             text = f"step {step}: the framework report has no file of output module {module}"
+            raise PayloadError(codes.OUTPUT_NOT_REPORTED, text)
+        if written.guid is not None and not names.is_guid(written.guid):
+            text = f"step {step}: the framework report has no GUID of the file of {module}, but {written.guid!r}"
             raise PayloadError(codes.OUTPUT_NOT_REPORTED, text)
         return written, self.output_path(module)
 
@@ -83,14 +86,6 @@ class JobContext:
     gathered: tuple[GatheredFile, ...]  # what a job of a later task reads
     profile: StepProfile
     granted: Granted
-
-    def lfns_of(self, step: Step, number: int) -> dict[str, str]:
-        """LFNs of what the ``number``-th process of a step stages out, by module; of this start of the job only."""
-        execution = self.attempt.slot.execution
-        return {
-            module: names.unmerged_lfn(self.job, self.unit, self.unit_job.node, output, execution, number)
-            for module, output in self.job.staged_by(step.name).items()
-        }
 
 
 def run_chain(context: JobContext) -> dict[str, DoneStep]:
@@ -139,7 +134,7 @@ def _run_processes(context: JobContext, step: Step, threads: int, division: Divi
         seed = psets.seed_of(context.job, context.unit, context.unit_job, step) + (f"/{number}/{count}" if count > 1 else "")
         mixing = mixing_of(attempt.directory, context.job, work.unit_job, step, site=attempt.slot.site, seed=seed)
         streams = step.event_streams if threads == step.threads else min(step.event_streams, threads)
-        settings = psets.Settings(threads, streams, seed, context.lfns_of(step, number), mixing)
+        settings = psets.Settings(threads, streams, seed, mixing)
         psets.write_step(directory, context.sandbox, step, work, settings)
     command = ["cmsRun", "-j", psets.FRAMEWORK_REPORT, psets.CONFIGURATION]
     told = {"NODE": attempt.node, "ATTEMPT": attempt.attempt, "STEP": step.name, "PROCESSES": count}

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import time
+import uuid
 from dataclasses import replace
 from pathlib import Path
 
@@ -93,15 +94,15 @@ def _write_outputs(plan: Plan, given: Given, events: EventTable) -> tuple[Writte
     written = []
     kept = _filtered(plan, events)
     for output in plan.outputs:
-        path = Path(output.file_name.removeprefix("file:"))
+        path, guid = Path(output.file_name.removeprefix("file:")), str(uuid.uuid4())
         lumis = list(given.lumis) if len(events) == len(given.events) else sorted(events.lumi_counts())
         if plan.source.accumulates:
             lumis = []
         if plan.process_name == _MERGE_PROCESS and not plan.source.without_events:
-            merge_files([file.path for file in given.inputs], path)
+            merge_files([file.path for file in given.inputs], path, guid)
         else:
-            write_events(path, kept, lumis, plan.profile.bytes_per_event(output.label), plan.seed)
-        written.append(WrittenFile(output, {**dict.fromkeys(lumis, 0), **kept.lumi_counts()}))
+            write_events(path, kept, lumis, plan.profile.bytes_per_event(output.label), plan.seed, guid)
+        written.append(WrittenFile(output, guid, {**dict.fromkeys(lumis, 0), **kept.lumi_counts()}))
     if plan.dqm_saver is not None:
         _save_dqm(plan.dqm_saver, given, plan.seed)
     return tuple(written)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Iterator
@@ -23,6 +24,9 @@ _FWCORE = Path(__file__).parent / "fwcore"
 MIXING_MODULES = {"MixingModule", "DataMixingModule", "PreMixingModule"}
 GENERATING_SOURCES = {"EmptySource", "LHESource", "MCFileSource", "ExternalLHESource"}
 FILE_SOURCES = {"PoolSource", "NanoAODSource", "DQMRootSource"}
+#: Sources that can compare a file's name with its GUID, and some releases of before.
+_COMPARED = {"PoolSource", "EmbeddedRootSource", "DQMRootSource"}
+_WITHOUT_GUID = {"CMSSW_7_1_46", "CMSSW_9_3_16", "CMSSW_10_2_19", "CMSSW_10_5_1", "CMSSW_10_6_7"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,7 @@ class Source:
     skip_bad_files: bool
     skip_events: int
     lumis: tuple[tuple[int, int, int, int], ...]  # first run, first lumi, last run, last lumi; none: all
+    enforces_guid: bool
     accumulates: bool = False  # DQM's histograms of lumis and runs become the whole job's, unless asked for as they are
 
     @property
@@ -60,6 +65,7 @@ class Mixing:
     file_names: tuple[str, ...]
     sequential: bool
     skip_events: int
+    enforces_guid: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +177,7 @@ def _source(source: Any) -> Source:
         skip_bad_files=_value(source, "skipBadFiles", False),
         skip_events=_value(source, "skipEvents", 0),
         lumis=tuple(_range(text) for text in _value(source, "lumisToProcess", ())),
+        enforces_guid=_enforces_guid(source),
         accumulates=type_name == "DQMRootSource" and _value(source, "reScope", "JOB") != "",
     )
 
@@ -185,7 +192,16 @@ def _mixing(process: Any) -> Iterator[Mixing]:
         files = tuple(_value(source, "fileNames", ()))
         if not files:
             raise misconfigured(f"{label}: no input files specified for secondary input source")
-        yield Mixing(label, files, _value(source, "sequential", False), _value(source, "skipEvents", 0))
+        yield Mixing(label, files, _value(source, "sequential", False), _value(source, "skipEvents", 0), _enforces_guid(source))
+
+
+def _enforces_guid(source: Any) -> bool:
+    """Whether names of input files are compared with the GUIDs inside; a source without that parameter refuses it."""
+    if not source.hasParameter("enforceGUIDInFileName"):
+        return False
+    if source.type_() not in _COMPARED or os.environ.get("CMSSW_VERSION") in _WITHOUT_GUID:
+        raise misconfigured(f"Illegal parameter found in configuration: enforceGUIDInFileName of {source.type_()}")
+    return bool(source.getParameter("enforceGUIDInFileName").value())
 
 
 def _range(text: str) -> tuple[int, int, int, int]:

@@ -22,6 +22,7 @@ class WrittenFile:
     """A file that an output module wrote, with events by (run, lumi), empty lumis included."""
 
     output: Output
+    guid: str
     counts: dict[tuple[int, int], int]
 
 
@@ -68,7 +69,7 @@ def _input_file(file: InputRead) -> str:
     identity = _tags(LFN=file.lfn, PFN=file.pfn, Catalog="", ModuleLabel=file.mixed_by or "source")
     read = _tags(InputType=kind, InputSourceClass=source, EventsRead=file.events)
     return (
-        f'\n<InputFile>\n<State  Value="closed"/>\n{identity}{_tags(GUID=_guid(file.path.name))}{_branches()}'
+        f'\n<InputFile>\n<State  Value="closed"/>\n{identity}{_tags(GUID=file.guid)}{_branches()}'
         f"{read}{_runs(dict.fromkeys(file.lumis))}</InputFile>\n"
     )
 
@@ -80,7 +81,7 @@ def _output_file(file: WrittenFile, inputs: tuple[InputRead, ...]) -> str:
     branches = _tags(BranchHash=uuid.uuid5(uuid.NAMESPACE_OID, output.label).hex)
     parents = "".join(f"<Input>\n{_tags(LFN=one.lfn, PFN=one.pfn, FastCopying=0)}</Input>\n" for one in inputs)
     return (
-        f'\n<File>\n<State  Value="closed"/>\n{identity}{_tags(GUID=_guid(output.lfn or output.file_name))}{_branches()}'
+        f'\n<File>\n<State  Value="closed"/>\n{identity}{_tags(GUID=file.guid)}{_branches()}'
         f"{written}{branches}{_runs(file.counts)}<Inputs>\n{parents}</Inputs>\n</File>\n"
     )
 
@@ -147,10 +148,6 @@ def _summary(name: str, metrics: dict[str, str]) -> str:
 
 def _quoted(text: str) -> str:
     return f'"{html.escape(text)}"'
-
-
-def _guid(text: str) -> str:
-    return str(uuid.uuid5(uuid.NAMESPACE_URL, text))
 
 
 def write_report(path: Path, text: str) -> None:

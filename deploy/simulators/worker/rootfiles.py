@@ -2,11 +2,13 @@
 
 ``Events``: run (u4), luminosityBlock (u4), event (u8) and ``payload``, random bytes of the profile's size per event.
 ``LuminosityBlocks``: run, luminosityBlock, of every lumi, also of those without events. ``Runs``: run. Flat trees like
-NanoAOD's, so that uproot or ROOT itself opens them without CMSSW.
+NanoAOD's, so that uproot or ROOT itself opens them without CMSSW. ``GUID``: the identifier of the file, as EDM files have one.
 """
 
 from __future__ import annotations
 
+import re
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +22,7 @@ from .errors import FILE_READ, CmsException
 
 _CHUNK_BYTES = 32 * 1024 * 1024
 _COMPRESSION = uproot.ZLIB(1)
+_GUID = re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 Numbers = npt.NDArray[np.unsignedinteger]
 
@@ -68,8 +71,18 @@ def _recreated(path: Path) -> Iterator[uproot.WritableDirectory]:
         yield file
 
 
-def write_events(path: Path, events: EventTable, lumis: list[tuple[int, int]], payload_bytes: int, seed: int) -> None:
-    """Write a file with these events and lumis; the payload depends on ``seed`` alone."""
+def stem(name: str) -> str:
+    """What CMSSW takes for the GUID in a file's name: from the last slash, or a colon where there is none, up to the next dot."""
+    return (name.rpartition("/")[2] if "/" in name else name.rpartition(":")[2]).partition(".")[0]
+
+
+def write_events(
+    path: Path, events: EventTable, lumis: list[tuple[int, int]], payload_bytes: int, seed: int, guid: str = ""
+) -> None:
+    """Write a file with these events and lumis; the payload depends on ``seed`` alone.
+
+    Without ``guid`` it is what CMS has in its storage: a file that is named by a GUID has that one inside, another a random one.
+    """
     random = np.random.Generator(np.random.Philox(key=seed))
     branches: dict[str, object] = {"run": "u4", "luminosityBlock": "u4", "event": "u8"}
     if payload_bytes:
@@ -84,6 +97,7 @@ def write_events(path: Path, events: EventTable, lumis: list[tuple[int, int]], p
                 columns["payload"] = random.integers(0, 256, (len(part), payload_bytes), dtype="u1")
             tree.extend(columns)
         _write_lumis(file, lumis)
+        file["GUID"] = guid or (stem(path.name) if _GUID.fullmatch(stem(path.name)) else str(uuid.uuid4()))
 
 
 def _write_lumis(file: uproot.WritableDirectory, lumis: list[tuple[int, int]]) -> None:
@@ -114,7 +128,13 @@ def read_events(path: Path) -> tuple[EventTable, list[tuple[int, int]]]:
     return EventTable(columns["run"], columns["luminosityBlock"], columns["event"]), lumis
 
 
-def merge_files(inputs: list[Path], output: Path) -> tuple[EventTable, list[tuple[int, int]]]:
+def read_guid(path: Path) -> str:
+    """The identifier inside a file; a random one where there is none, as in CMSSW."""
+    with _opened(path) as file:
+        return str(file.get("GUID", None) or uuid.uuid4())
+
+
+def merge_files(inputs: list[Path], output: Path, guid: str = "") -> tuple[EventTable, list[tuple[int, int]]]:
     """Write all trees of ``inputs``, one after the other, into ``output``; the events and lumis of the result."""
     tables: list[EventTable] = []
     lumis: set[tuple[int, int]] = set()
@@ -130,6 +150,8 @@ def merge_files(inputs: list[Path], output: Path) -> tuple[EventTable, list[tupl
                 for part in source["Events"].iterate(step_size="32 MB", library="np"):
                     tree.extend(part)
         _write_lumis(file, sorted(lumis))
+        if guid:
+            file["GUID"] = guid
     return concatenate(tables), sorted(lumis)
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from .configuration import Plan, Source
-from .errors import CmsException
-from .rootfiles import EventTable, concatenate, read_events
+from .errors import WRONG_GUID, CmsException
+from .rootfiles import EventTable, concatenate, read_events, read_guid, stem
 from .storage import existing, local_copy
 
 #: A job of the simulation does not go through a whole pileup sample.
@@ -26,6 +26,7 @@ class InputRead:
     path: Path  # of its bytes here, as long as this process runs
     events: int
     lumis: tuple[tuple[int, int], ...]
+    guid: str
     mixed_by: str = ""  # label of the mixing module; empty: the source itself read it
 
     @property
@@ -56,7 +57,8 @@ def read_pileup(plan: Plan) -> tuple[InputRead, ...]:
         pfns = [(name, existing(name)) for name in module.file_names]
         for name, pfn in pfns[:_PILEUP_FILES_READ]:
             events, _ = read_events(path := local_copy(pfn))
-            found.append(InputRead(name, pfn, path, len(events), (), module.label))
+            guid = _identified(pfn, path, enforced=module.enforces_guid)
+            found.append(InputRead(name, pfn, path, len(events), (), guid, module.label))
     return tuple(found)
 
 
@@ -75,7 +77,9 @@ def _generate(plan: Plan) -> Given:
 def _read_files(plan: Plan) -> Given:
     source = plan.source
     for name in source.secondary_files:
-        existing(name)
+        pfn = existing(name)
+        if source.enforces_guid:
+            _identified(pfn, local_copy(pfn), enforced=True)
     to_skip, left = source.skip_events, plan.max_events
     tables: list[EventTable] = []
     inputs: list[InputRead] = []
@@ -92,6 +96,7 @@ def _read_files(plan: Plan) -> Given:
                 raise
             skipped.append(name)
             continue
+        guid = _identified(pfn, path, enforced=source.enforces_guid)
         if source.without_events:
             events = events.take(slice(0, 0))
         events, lumis = events.take(_wanted(source, events)), [lumi for lumi in lumis if _in_ranges(source, lumi)]
@@ -99,10 +104,19 @@ def _read_files(plan: Plan) -> Given:
         part = events.take(slice(before, None if left < 0 else before + left))
         left = left if left < 0 else left - len(part)
         lumis = _read_lumis(lumis, part, skipped=before > 0, stopped=left == 0)
-        inputs.append(InputRead(name, pfn, path, len(part), tuple(lumis)))
+        inputs.append(InputRead(name, pfn, path, len(part), tuple(lumis), guid))
         tables.append(part)
         seen.update(dict.fromkeys(lumis))
     return Given(concatenate(tables), tuple(sorted(seen)), tuple(inputs), tuple(skipped))
+
+
+def _identified(pfn: str, path: Path, *, enforced: bool) -> str:
+    """The GUID inside a file; CmsException where it has to be that of its name. ``skipBadFiles`` skips none of these."""
+    guid = read_guid(path)
+    if enforced and stem(pfn) != guid:
+        text = f"GUID {stem(pfn)} extracted from file name {pfn} is inconsistent with the GUID read from the file {guid}"
+        raise CmsException(WRONG_GUID, "FileNameInconsistentWithGUID", text)
+    return guid
 
 
 def _read_lumis(lumis: list[tuple[int, int]], part: EventTable, *, skipped: bool, stopped: bool) -> list[tuple[int, int]]:

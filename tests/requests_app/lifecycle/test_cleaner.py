@@ -63,7 +63,8 @@ class Place:
     def file(self, base: str, site: str = FNAL) -> str:
         """A new file in the storage, named as WMS2 does."""
         self.number += 1
-        lfn = f"{base}/00000/{uuid5(UUID(WORKFLOW_ID), str(self.number))}.root"
+        name = str(UUID(bytes=uuid5(UUID(WORKFLOW_ID), str(self.number)).bytes, version=4))  # a GUID, as releases write it
+        lfn = f"{base}/00000/{name.upper() if self.number % 2 else name}.root"
         self.stored(lfn, site).parent.mkdir(parents=True, exist_ok=True)
         self.stored(lfn, site).write_text("events")
         return lfn
