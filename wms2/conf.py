@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Self, get_origin
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError, model_validator
 
 from wms2.errors import ConfigurationError
 
@@ -246,6 +246,9 @@ class Conf(BaseModel):
         10, ge=1, description="failed attempts of a DAG in which nothing has done well, that alert"
     )
     job_no_cpu_seconds: int = Field(7200, ge=10, description="a job that runs so long without using CPU is ended")
+    stage_out_pauses: tuple[NonNegativeInt, ...] = Field(
+        (60, 300, 600), description="Seconds between the tries of a file at one volume; of DAGs planned from now on"
+    )
     job_held_seconds: int = Field(300, ge=0, description="a job on hold, but not by a person, is removed after this")
     site_ban_duration_days: float = Field(
         7.0, gt=0, le=3650, description="How long a site is banned, when nobody says for how long"

@@ -39,6 +39,7 @@ def job_document(spec: DagSpec) -> str:
         tasks=tuple(_same(Task, task) for task in workflow.tasks),
         transients=_transients(workflow),
         trust_pileup_sitelists=workflow.trust_pileup_sitelists,
+        stage_out_pauses_seconds=spec.limits.stage_out_pauses_seconds,
         merge=MergeLimits(workflow.min_merge_bytes, workflow.max_merge_bytes, workflow.max_merge_events),
     )
     return json.dumps(to_json(document), indent=1) + "\n"

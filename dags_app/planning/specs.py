@@ -431,6 +431,7 @@ class DagLimits:
     log_scan_interval_seconds: int = 1
     no_cpu_seconds: int = 7200
     held_seconds: int = 300
+    stage_out_pauses_seconds: tuple[float, ...] = documents.STAGE_OUT_PAUSES
 
 
 @dataclass(frozen=True, slots=True)

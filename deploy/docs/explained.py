@@ -218,6 +218,8 @@ SETTINGS: dict[str, dict[str, str]] = {
         "alert_failed_attempts": "So many failed attempts of a DAG in which no job has done well yet are an alert.",
         "error_same_units": "So many work units that fail with one error, while nothing else ends, abort their DAG; 0: never.",
         "job_no_cpu_seconds": "A job that runs so long and has used less than 1 % of a core is ended.",
+        "stage_out_pauses": "Seconds between the tries of a job to stage out a file to one volume, separated by commas, before it"
+        " goes to the next; of DAGs planned from now on. A worker node may have a variable of this name of its own, with spaces.",
         "job_held_seconds": "A job that HTCondor put on hold is removed after this, its node tried again; a person's hold stays.",
         "site_ban_duration_days": "Days that a ban of a site holds, when nobody says otherwise.",
         "site_ban_promotion_threshold": "A site that so many requests ban, each for itself, is banned for all.",

@@ -200,6 +200,7 @@ def _limits() -> DagLimits:
         log_scan_interval_seconds=settings.dag_log_scan_interval_seconds,
         no_cpu_seconds=settings.job_no_cpu_seconds,
         held_seconds=settings.job_held_seconds,
+        stage_out_pauses_seconds=settings.stage_out_pauses,
     )
 
 

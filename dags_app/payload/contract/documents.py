@@ -23,6 +23,10 @@ from .reading import Value, load_document
 EDM, NANO, DQMIO, PLAIN = MERGE_KINDS = ("edm", "nano", "dqmio", "plain")
 
 
+#: Seconds between the tries of a file: an outage of minutes must not cost what took hours to make.
+STAGE_OUT_PAUSES: tuple[float, ...] = (60, 300, 600)
+
+
 def _read_id(value: Value) -> UUID:
     try:
         return UUID(value.text())
@@ -126,12 +130,14 @@ class JobDocument:
     tasks: Annotated[tuple[Task, ...], Json(absent=())]
     transients: Annotated[tuple[Transient, ...], Json(key="transient", absent=())]
     trust_pileup_sitelists: Annotated[bool, Json(absent=False)]
+    stage_out_pauses_seconds: Annotated[tuple[float, ...], Json(absent=STAGE_OUT_PAUSES)]
     merge: MergeLimits
 
     def left_out(self) -> Collection[str]:
         """Fields that are not written."""
-        tasks = () if len(self.tasks) > 1 else ("tasks", "transients")
-        return tasks if any(step.pileup for step in self.steps) else (*tasks, "trust_pileup_sitelists")
+        left = [] if len(self.tasks) > 1 else ["tasks", "transients"]
+        left += [] if any(step.pileup for step in self.steps) else ["trust_pileup_sitelists"]
+        return left if self.stage_out_pauses_seconds != STAGE_OUT_PAUSES else [*left, "stage_out_pauses_seconds"]
 
     def problem(self) -> str:
         """What is wrong with the chain of its steps, or with its tasks."""

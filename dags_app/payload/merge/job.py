@@ -43,7 +43,9 @@ def run_merge_job(directory: Path, node: str, attempt: int) -> int:
         job, unit = documents.read_job(directory), documents.read_unit(directory)
         reports = read_merge_input(directory, unit)
         merging.check_read_once(job.tasks[1:], reports)
-        stage_out = StageOut(volumes, names.journals_lfn(job, unit, MERGE), job.dag_id, node, report.slot)
+        stage_out = StageOut(
+            volumes, names.journals_lfn(job, unit, MERGE), job.dag_id, node, report.slot, pauses=job.stage_out_pauses_seconds
+        )
         merge = _Merge(job, unit, report, stage_out, Parentage(reports, {}), directory / WORK)
         merged = [merge.one(planned) for planned in plan_merge(job, unit, reports)]
         files.write_json(directory / MANIFEST_FILE, build_manifest(job, unit, report.slot, volumes[0].rse, reports, merged))

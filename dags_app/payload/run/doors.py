@@ -196,12 +196,16 @@ class Gfal(Door):
         return _ended_well(words, answer)
 
 
+#: By CMS's names of them; Fermilab's is xrdcp into its EOS.
+_COMMANDS: dict[str, type[Door]] = {"xrdcp": XRootD, "stageout-xrdcp-fnal": XRootD, "gfal2": Gfal}
+KNOWN = f"cp, {', '.join(_COMMANDS)}"
+
+
 def door(method: Method) -> Door | None:
     """The door of a method; None when its command is none of those known here. What is mounted needs none."""
     if _LOCAL.match(method.protocol.example):
         return FileSystem()
-    commands = {"xrdcp": XRootD, "gfal2": Gfal, "": XRootD if _ROOT.match(method.protocol.example) else Gfal}
-    kind = commands.get(method.command)
+    kind = _COMMANDS.get(method.command or ("xrdcp" if _ROOT.match(method.protocol.example) else "gfal2"))
     return kind(method.options) if kind else None
 
 

@@ -74,7 +74,9 @@ def _stage_out(context: JobContext, volumes: Sequence[storage.Volume], done: dic
                 lfn = names.unmerged_lfn(job, context.unit, report.node, output, execution, number, written.guid)
                 files.append((output, written, path, lfn))
     journals = names.journals_lfn(job, context.unit, PROCESSING)
-    stage_out = StageOut(volumes, journals, job.dag_id, report.node, report.slot, [lfn for *_, lfn in files])
+    stage_out = StageOut(
+        volumes, journals, job.dag_id, report.node, report.slot, [lfn for *_, lfn in files], job.stage_out_pauses_seconds
+    )
     for output, written, path, lfn in files:
         stored = stage_out.store(path, lfn)
         report.outputs.append(OutputRecord.of(output, stored, written.events, written.lumis, parents))

@@ -18,6 +18,7 @@ from typing import Any
 
 from ..contract import codes, files
 from ..contract.codes import PayloadError
+from ..contract.documents import STAGE_OUT_PAUSES
 from ..contract.layout import JOURNAL_SCHEMA, utc_now
 from ..contract.reading import Value, check_schema
 from ..contract.reports import Slot, StoredFile
@@ -43,7 +44,7 @@ class Journals:
             with tempfile.TemporaryDirectory() as directory:
                 source = Path(directory) / name
                 files.write_json(source, document)
-                size_bytes = storage.size(self.volume, lfn)
+                size_bytes = storage.size(self.volume, lfn, waits)
                 if size_bytes == source.stat().st_size:
                     return
                 if size_bytes is not None:
@@ -82,13 +83,22 @@ class Journals:
 class StageOut:
     """The stage-out of one start of ``node``: each file into the first of the site's volumes that takes it.
 
-    ``directory`` (an LFN) is that of its journals, ``lfns`` what it knows by now that it will write.
+    ``directory`` (an LFN) is that of its journals, ``lfns`` what it knows by now that it will write, ``pauses``
+    seconds between the tries of a file.
     """
 
     def __init__(
-        self, volumes: Sequence[Volume], directory: str, dag_id: str, node: str, slot: Slot, lfns: Iterable[str] = ()
+        self,
+        volumes: Sequence[Volume],
+        directory: str,
+        dag_id: str,
+        node: str,
+        slot: Slot,
+        lfns: Iterable[str] = (),
+        pauses: Sequence[float] = STAGE_OUT_PAUSES,
     ) -> None:
         self.volumes = volumes
+        self._pauses = storage.pauses(pauses)
         self._directory = directory
         self._document = {
             "schema": JOURNAL_SCHEMA,
@@ -116,7 +126,7 @@ class StageOut:
         """
         problems = []
         for volume in (each for each in self.volumes if each.is_written):
-            waits = () if volume.rse in self._refused else storage.pauses()
+            waits = () if volume.rse in self._refused else self._pauses
             try:
                 self._journal(volume, waits)
                 stored = storage.stage_out(source, volume, lfn, waits)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, NamedTuple, Optional
 from xml.etree import ElementTree
 
 from ..contract import codes, files
@@ -127,6 +128,13 @@ class Method:
     options: tuple[str, ...] = ()
 
 
+class _Unusable(NamedTuple):
+    """A way into the storage of ``site`` that cannot be gone."""
+
+    site: str
+    why: str
+
+
 def methods(site: str) -> tuple[Method, ...]:
     """The ways to stage out from ``site``, in their order: into its own storage, then into that of the sites it falls back to.
 
@@ -139,16 +147,20 @@ def methods(site: str) -> tuple[Method, ...]:
     if not found:
         found = [*_described(root, site), *_old_fallback(config)]
     ways = [each for each in found if isinstance(each, Method)]
-    if not ways:
-        why = "; ".join(map(str, found)) or "it has no DISK volume with an RSE and a protocol that is written by"
+    unusable = [each for each in found if isinstance(each, _Unusable)]
+    own_lost = site in {each.site for each in unusable} and site not in {way.description.site for way in ways}
+    if not ways or own_lost:
+        why = "; ".join(each.why for each in unusable) or "it has no DISK volume with an RSE and a protocol that is written by"
         raise PayloadError(codes.STORAGE_UNUSABLE, f"the storage description of {site} below {root} is of no use: {why}")
+    for each in unusable:
+        leave_out(site, each.why)
     return tuple(sorted(ways, key=lambda way: way.description.site != site))
 
 
 def methods_elsewhere(site: str) -> tuple[Method, ...]:
     """The ways to stage out from the other parts of a site: itself, and its subsites. What cannot be read is left out."""
     root = _root()
-    found: list[Method | str] = []
+    found: list[Method | _Unusable] = []
     for place in (root / site, *sorted((root / site).glob("*"))):
         try:
             config = _config_at(place)
@@ -159,6 +171,11 @@ def methods_elsewhere(site: str) -> tuple[Method, ...]:
         except PayloadError:
             continue
     return tuple(each for each in found if isinstance(each, Method))
+
+
+def leave_out(site: str, what: str) -> None:
+    """Say in the job's own log that a way of the site's is not gone."""
+    print(f"wms2_payload: {site} has a way to stage out that cannot be used: {what}", file=sys.stderr)
 
 
 def _root() -> Path:
@@ -174,8 +191,8 @@ def _root() -> Path:
     raise PayloadError(codes.STORAGE_UNUSABLE, text)
 
 
-def _configured(root: Path, site: str, config: ElementTree.Element) -> Iterator[Method | str]:
-    """The methods of ``<stage-out>``; a text for each that cannot be used. Another site's storage may be described badly."""
+def _configured(root: Path, site: str, config: ElementTree.Element) -> Iterator[Method | _Unusable]:
+    """The methods of ``<stage-out>``, usable or not. Another site's storage may be described badly."""
     for element in config.iterfind("stage-out/method"):
         at, volume = element.get("site", site), element.get("volume", "")
         try:
@@ -183,10 +200,10 @@ def _configured(root: Path, site: str, config: ElementTree.Element) -> Iterator[
             protocols = description.named(element.get("protocol", "")) if description else []
             options = _options(element.get("option"))
         except PayloadError as error:
-            yield error.message
+            yield _Unusable(at, error.message)
             continue
         if description is None or not description.rse or not protocols:
-            yield f"{at} has no volume {volume!r} with an RSE and protocol {element.get('protocol')!r}"
+            yield _Unusable(at, f"{at} has no volume {volume!r} with an RSE and protocol {element.get('protocol')!r}")
         else:
             yield from (Method(description, protocol, element.get("command", ""), options) for protocol in protocols)
 
@@ -214,7 +231,8 @@ def _old_fallback(config: ElementTree.Element | None) -> Iterator[Method]:
 
 
 def _options(text: str | None) -> tuple[str, ...]:
-    return tuple(word for word in (text or "").split() if not word.startswith(_NO_OPTIONS))
+    words = re.sub(r"(^|\s)--wma-preload\s+\S+", " ", text or "").split()  # the one of them that has an argument
+    return tuple(word for word in words if not word.startswith(_NO_OPTIONS))
 
 
 def _given() -> Path | None:

@@ -7,24 +7,26 @@ and tried again. What a site's volumes are is ``siteconf``'s, how they are spoke
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from ..contract import codes, files
 from ..contract.codes import PayloadError
+from ..contract.documents import STAGE_OUT_PAUSES
 from ..contract.reports import StoredFile
 from . import siteconf
-from .doors import Door, FileSystem, door, local_path
+from .doors import KNOWN, Door, FileSystem, door, local_path
 from .siteconf import Description, Protocol, StorageProblem
 
 _T = TypeVar("_T")
-#: Seconds between the tries of a file, separated by spaces: an outage of minutes must not cost what took hours to make.
+#: Seconds between the tries of a file, separated by spaces, where a worker node has its own; else ``job.json`` says them.
 PAUSES_VARIABLE = "WMS2_STAGE_OUT_PAUSES"
-_PAUSES = "30 120"
 
 
 class _Way(NamedTuple):
@@ -68,16 +70,19 @@ def _written(site: str) -> tuple[Volume, ...]:
     """What jobs stage out to from here: its own volume first, then those it falls back to; PayloadError when the site names
     none."""
     ways: dict[Description, list[_Way]] = {}
-    unknown = []
+    unknown: dict[str, list[str]] = {}
     for method in siteconf.methods(site):
         tool = door(method)
         if tool is None:
-            unknown.append(method.command)
+            unknown.setdefault(method.description.site, []).append(method.command)
         else:
             ways.setdefault(method.description, []).append(_Way(method.protocol, tool))
-    if not ways:
-        text = f"{site} stages out by {', '.join(unknown)}; known are cp, xrdcp and gfal2"
+    if not ways or (site in unknown and site not in {each.site for each in ways}):
+        commands = unknown.get(site) or [command for each in unknown.values() for command in each]
+        text = f"{site} stages out by {', '.join(commands)}; known are {KNOWN}"
         raise PayloadError(codes.STORAGE_UNUSABLE, text)
+    for at, commands in unknown.items():
+        siteconf.leave_out(site, f"into {at} by {', '.join(commands)}; known are {KNOWN}")
     return tuple(Volume(description, tuple(each)) for description, each in ways.items())
 
 
@@ -90,8 +95,15 @@ def volume_with(volumes: Sequence[Volume], rse: str) -> Volume:
     raise StorageProblem(codes.STORAGE_UNUSABLE, text)
 
 
-def size(volume: Volume, lfn: str) -> int | None:
-    """Bytes of a file as the storage tells them; None when it is not there. StorageProblem when no way to the volume answers."""
+def size(volume: Volume, lfn: str, waits: Sequence[float] = ()) -> int | None:
+    """Bytes of a file as the storage tells them; None when it is not there. Asked again after each of ``waits``, in seconds.
+
+    StorageProblem when no way to the volume answers.
+    """
+    for wait in waits:
+        with suppress(StorageProblem):
+            return _ask(volume, lfn, lambda door, pfn: door.size(pfn))
+        time.sleep(wait)
     return _ask(volume, lfn, lambda door, pfn: door.size(pfn))
 
 
@@ -181,15 +193,21 @@ def _all(problems: Sequence[Exception]) -> StorageProblem:
     return StorageProblem(next(known, codes.STAGE_OUT_FAILED), "; ".join(dict.fromkeys(map(str, problems))))
 
 
-def pauses() -> tuple[float, ...]:
-    """Seconds to wait before each further try of a file."""
-    return tuple(float(word) for word in os.environ.get(PAUSES_VARIABLE, _PAUSES).split())
+def pauses(asked_seconds: Sequence[float] = STAGE_OUT_PAUSES) -> tuple[float, ...]:
+    """Seconds to wait before each further try of a file: the worker node's own, else those asked for."""
+    own = os.environ.get(PAUSES_VARIABLE)
+    try:
+        return tuple(asked_seconds) if own is None else tuple(float(word) for word in own.split())
+    except ValueError:
+        print(f"wms2_payload: {PAUSES_VARIABLE}={own!r} is no list of seconds: {asked_seconds} are taken", file=sys.stderr)
+        return tuple(asked_seconds)
 
 
 def stage_out(source: Path, volume: Volume, lfn: str, waits: Sequence[float] = ()) -> StoredFile:
     """Copy ``source`` to where ``lfn`` lies in a volume, by each way in turn, and again after each of ``waits``, in seconds.
 
-    Never over something that is there. StorageProblem when it is not there in the end; what is left of it is removed if possible.
+    Never over something that was there before: the name is this start's own, so what comes under it later is of a try of this.
+    StorageProblem when it is not there in the end; what is left of it is removed if possible.
     """
     copy = _Copy(source, source.stat().st_size, files.adler32(source), volume, lfn)
     problems: list[Exception] = []
@@ -197,11 +215,10 @@ def stage_out(source: Path, volume: Volume, lfn: str, waits: Sequence[float] = (
         time.sleep(wait)
         try:
             return StoredFile(lfn, copy.by(way), volume.rse, copy.size_bytes, copy.adler32)
-        except FileExistsError as error:
-            problems.append(error)
-            break
         except (OSError, StorageProblem) as error:
             problems.append(error)
+            if not copy.begun and isinstance(error, FileExistsError):
+                break
     copy.forget(problems)
     problem = _all(problems)
     raise StorageProblem(problem.code, f"stage-out of {source.name} to {volume.pfn(lfn)} ({volume.rse}) failed: {problem}")
@@ -228,9 +245,9 @@ class _Copy:
         self.begun = True
         try:
             way.door.put(self.source, pfn)
-        except FileExistsError:  # somebody else's, come since
-            self.begun = False
-            raise
+        except FileExistsError:  # a request that the client repeated, or a directory that another job made at the same moment
+            way.door.remove(pfn)
+            way.door.put(self.source, pfn)
         bytes_there = way.door.size(pfn)
         there = _checksum(way.door, pfn, self.size_bytes) if bytes_there == self.size_bytes else None
         if there != self.adler32:

@@ -127,6 +127,32 @@ def test_the_job_configuration_orders_the_methods_and_other_sites_come_last(site
     assert (fallback.rse, fallback.pfn("/store/a")) == ("T1_DE_KIT_DISK", "davs://kit:2880/pnfs/store/a")
 
 
+@pytest.mark.parametrize("own", ['protocol="XRootD" command="lcg-cp"', 'protocol="SRM"'])
+def test_a_site_whose_own_ways_are_unknown_sends_nothing_to_another_one(sites: Path, own: str) -> None:
+    methods = [f'<method volume="T2_DE_DESY_DISK" {own}/>', f'<method site="{OTHER}" volume="{OTHER}_DISK" protocol="WebDAV"/>']
+    configure(sites / SITE, "<stage-out>", *methods, "</stage-out>")
+    with pytest.raises(PayloadError, match=r"lcg-cp; known are cp, xrdcp|protocol 'SRM'") as error:
+        storage.site_volumes(SITE)
+    assert error.value.code == codes.STORAGE_UNUSABLE and SITE in error.value.message
+
+
+@pytest.mark.parametrize("other", ['protocol="WebDAV" command="lcg-cp"', 'protocol="SRM"'])
+def test_a_way_that_is_left_out_is_named_in_the_jobs_log(sites: Path, other: str, capfd: pytest.CaptureFixture[str]) -> None:
+    methods = ['<method volume="T2_DE_DESY_DISK" protocol="XRootD"/>', f'<method volume="T2_DE_DESY_DISK" {other}/>']
+    configure(sites / SITE, "<stage-out>", *methods, "</stage-out>")
+    (found,) = storage.site_volumes(SITE)
+    assert [way.protocol.name for way in found.ways] == ["XRootD"]
+    said = capfd.readouterr().err
+    assert f"{SITE} has a way to stage out that cannot be used" in said and ("lcg-cp" in said or "'SRM'" in said)
+
+
+def test_fermilabs_command_and_the_options_of_cmss_agents_are_known(sites: Path) -> None:
+    options = "--wma-preload stashcp --wma-cerncastor -S 2 --wma-preload=other -N"
+    method = f'<method volume="T2_DE_DESY_DISK" protocol="XRootD" command="stageout-xrdcp-fnal" option="{options}"/>'
+    configure(sites / SITE, f"<stage-out>{method}</stage-out>")
+    assert storage.site_volumes(SITE)[0].ways[0].door == XRootD(("-S", "2", "-N"))
+
+
 def test_a_fallback_that_is_described_badly_costs_nothing_else(sites: Path) -> None:
     methods = ['<method volume="T2_DE_DESY_DISK" protocol="XRootD"/>', f'<method site="{OTHER}" volume="x" protocol="XRootD"/>']
     configure(sites / SITE, "<stage-out>", *methods, "</stage-out>")

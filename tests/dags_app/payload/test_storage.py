@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,11 +21,13 @@ import pytest
 
 from dags_app.payload.contract import codes
 from dags_app.payload.contract.codes import PayloadError
+from dags_app.payload.contract.documents import STAGE_OUT_PAUSES
 from dags_app.payload.contract.reports import Slot, StoredFile
 from dags_app.payload.run import doors, storage
 from dags_app.payload.run.journal import Journals, StageOut
 from dags_app.payload.run.processes import Answer, run_limited, stop_requests_as_errors
 from dags_app.payload.run.siteconf import StorageProblem
+from tests.support.faults import fault
 from tests.support.xrootd import OwnServer, serving
 
 SITE, RSE, FALLBACK = "T2_DE_DESY", "T2_DE_DESY", "T1_DE_KIT_Disk"
@@ -129,20 +131,37 @@ def test_nothing_that_is_there_is_ever_overwritten(any_site: Site) -> None:
     assert any_site.left() == ["b.root"] and any_site.at().read_bytes() == b"accepted"
 
 
-def test_what_comes_while_a_file_is_copied_is_not_overwritten_either(any_site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_comes_under_its_name_while_a_file_is_copied_is_this_starts_own(
+    any_site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that repeats a request meets what its first, unanswered one made."""
     kind = type(any_site.volume.ways[0].door)
     put = kind.put
 
-    def late(door: doors.Door, source: Path, pfn: str) -> None:
+    def repeated(door: doors.Door, source: Path, pfn: str) -> None:
+        monkeypatch.setattr(kind, "put", put)
         any_site.at().parent.mkdir(parents=True, exist_ok=True)
-        any_site.at().write_bytes(b"accepted")
-        monkeypatch.setattr(kind, "remove", lambda *_: pytest.fail("it is not ours"))
+        any_site.at().write_bytes(b"Wiki")
         put(door, source, pfn)
 
-    monkeypatch.setattr(kind, "put", late)
-    with pytest.raises(StorageProblem, match="exists"):
-        storage.stage_out(any_site.source, any_site.volume, LFN, [0])
-    assert any_site.at().read_bytes() == b"accepted"
+    monkeypatch.setattr(kind, "put", repeated)
+    assert storage.stage_out(any_site.source, any_site.volume, LFN).adler32 == "11e60398"
+    assert any_site.left() == ["b.root"] and any_site.at().read_bytes() == WIKIPEDIA
+
+
+def test_a_name_that_stays_taken_is_tried_after_each_pause_and_nothing_is_left(
+    remote: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = """
+for target; do :; done
+case $target in *.journals/*) exec "$REAL" "$@";; esac
+echo x >> "$(dirname "$0")/tries"; "$REAL" "$@"
+echo 'Run: [ERROR] Server responded with an error: [3018] Unable to open file; file exists (destination)' >&2; exit 54
+"""
+    instead(remote, monkeypatch, "xrdcp", script)
+    with pytest.raises(StorageProblem, match="file exists"):
+        storage.stage_out(remote.source, remote.volume, LFN, [0])
+    assert len((remote.siteconf / "bin/tries").read_text().split()) == 4 and remote.left() == []
 
 
 def test_a_storage_tells_of_its_files(any_site: Site) -> None:
@@ -251,13 +270,22 @@ def own_server(tmp_path: Path, remote: Site, monkeypatch: pytest.MonkeyPatch) ->
         yield running
 
 
-def test_a_server_that_comes_back_costs_no_file(remote: Site, own_server: OwnServer) -> None:
+@fault(
+    "a door restarted for ten minutes",
+    done="a storage's only door is away when a job stages out, and comes back after ten minutes (all times by 150)",
+    spec="issue 32, item 8",
+    afterwards="the file is at the site's own volume; nothing was computed again, and nothing went to the fallback",
+)
+def test_a_server_that_comes_back_costs_no_file(remote: Site, own_server: OwnServer, tmp_path: Path) -> None:
+    out = staging([LFN], pauses=[seconds / 150 for seconds in STAGE_OUT_PAUSES])
     own_server.kill()
-    restarted = threading.Timer(3.0, own_server.start)
+    restarted = threading.Timer(600 / 150, own_server.start)
     restarted.start()
-    stored = storage.stage_out(remote.source, remote.volume, LFN, [0.5] * 40)
+    stored = out.store(remote.source, LFN)
     restarted.join()
     assert stored.rse == RSE and remote.at().read_bytes() == WIKIPEDIA
+    assert len(remote.left()) == 2, "the file and its journal"
+    assert not (tmp_path / "kit").exists()
 
 
 def test_a_server_that_is_gone_in_the_middle_of_a_copy_leaves_nothing_that_counts(
@@ -299,8 +327,10 @@ def slot() -> Slot:
     return Slot(SITE, "host", "1.0", None, "mg_000000", 1, "0" * 32)
 
 
-def staging(lfns: list[str]) -> StageOut:
-    return StageOut(storage.site_volumes(SITE), "/store/unmerged/a/x.journals", "dag-1", "proc_000000", slot(), lfns)
+def staging(lfns: list[str], pauses: Sequence[float] = ()) -> StageOut:
+    os.environ.pop(storage.PAUSES_VARIABLE, None)
+    directory = "/store/unmerged/a/x.journals"
+    return StageOut(storage.site_volumes(SITE), directory, "dag-1", "proc_000000", slot(), lfns, pauses)
 
 
 def test_a_storage_that_stays_away_sends_files_and_their_journal_to_the_fallback(

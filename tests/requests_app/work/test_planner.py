@@ -12,7 +12,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from dags_app.models import DAG, DAGStatus, WorkUnit, WorkUnitClaim, WorkUnitState
-from dags_app.payload.contract.documents import Pileup
+from dags_app.payload.contract.documents import Pileup, read_job
 from dags_app.planning import writer
 from dags_app.planning.specs import DagSpec, PileupBlock, PileupDataset, SplittingAlgo, TaskSpec
 from dags_app.services.units import units_fail
@@ -26,6 +26,7 @@ from requests_app.work.planner import round_plan, round_plan_leftovers
 from requests_app.work.rounds import dag_discard, round_close
 from sites_app.models import Site, SiteRse
 from tests.support.rows import generation_spec, input_spec, request_row, workflow_row
+from wms2.conf import conf
 from wms2.errors import LeaseLost, PlanningRefused
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -108,6 +109,17 @@ def test_a_task_of_which_a_job_would_outlast_the_wall_clock_is_refused_by_name()
     slow = replace(tasks[1], resources=replace(spec.resources, time_per_event_seconds=4 * 99_000.0))
     with pytest.raises(PlanningRefused, match=r"task 2 \(Reco\) are expected to take longer than 48 h"):
         plan(workflow_row(spec=replace(chain, tasks=(tasks[0], slow), request_name="slow_1")))
+
+
+@pytest.mark.parametrize("wanted", ["", "5,40"])
+def test_the_operators_pauses_of_stage_out_reach_the_jobs(monkeypatch: pytest.MonkeyPatch, wanted: str) -> None:
+    monkeypatch.setenv("WMS2_STAGE_OUT_PAUSES", wanted)
+    conf.cache_clear()
+    dag = plan(workflow_row())
+    conf.cache_clear()
+    assert dag is not None
+    job = read_job(Path(dag.submit_dir))
+    assert job.stage_out_pauses_seconds == ((5, 40) if wanted else (60, 300, 600))
 
 
 def test_a_later_round_goes_on_in_deterministic_pileup_where_the_one_before_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
