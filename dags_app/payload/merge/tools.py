@@ -21,6 +21,7 @@ from ..contract.reading import Value
 from ..run import fjr, psets
 from ..run.cmssw import run_in_release
 from ..run.processes import Finished
+from ..run.steps import exit_code_of, explain
 from .groups import Content
 
 COMMAND_VARIABLE = "WMS2_MERGE_COMMAND"
@@ -100,9 +101,9 @@ def _by_cmsrun(task: MergeTask) -> MergeRun:
     psets.copy_program("merge_pset.py", task.directory / psets.CONFIGURATION)
     finished = task.run(["cmsRun", "-j", psets.FRAMEWORK_REPORT, psets.CONFIGURATION], {})
     report = fjr.read_framework_report(task.directory / psets.FRAMEWORK_REPORT)
-    written = report.output(_MERGED_MODULE)
-    if finished.exit_code != 0 or report.errors or not report.complete or written is None or not output.is_file():
-        raise _failed("cmsRun", finished, task.directory, report.problem)
+    written, code = report.output(_MERGED_MODULE), exit_code_of(finished, report)
+    if code != codes.SUCCESS or written is None or not output.is_file():
+        raise PayloadError(code or codes.MERGE_FAILED, f"the merge failed: {explain(task.directory, finished, report)}")
     if written.guid is not None and not names.is_guid(written.guid):
         raise PayloadError(codes.OUTPUT_NOT_REPORTED, f"the merge's report has no GUID of its file, but {written.guid!r}")
     if report.skipped_files:
@@ -110,7 +111,8 @@ def _by_cmsrun(task: MergeTask) -> MergeRun:
     return MergeRun(finished, output, Content(written.events, written.lumis), written.guid)
 
 
-def _failed(program: str, finished: Finished, directory: Path, problem: str = "") -> PayloadError:
+def _failed(program: str, finished: Finished, directory: Path) -> PayloadError:
+    """Of a program whose statuses mean nothing: only that a signal ended it."""
     tail = files.tail_text(directory / f"{Path(program).name}.stderr", _ERROR_LINES)
-    ended = f"{program} ended with {finished.exit_code}" + (f" ({problem})" if problem else "")
-    return PayloadError(codes.MERGE_FAILED, f"{ended}\n{tail}")
+    code = finished.exit_code if finished.exit_code > codes.SIGNAL_BASE else codes.MERGE_FAILED
+    return PayloadError(code, f"{program} ended with {finished.exit_code}\n{tail}")

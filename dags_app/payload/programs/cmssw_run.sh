@@ -1,11 +1,11 @@
 #!/bin/bash
 # cmssw_run.sh RELEASE ARCH AREA COMMAND... : run COMMAND, in the current directory, in the environment of a CMSSW release
-# from /cvmfs/cms.cern.ch. The project area is made in AREA. Exits 97 when the environment cannot be set up (the payload
-# reports CMS code 50513), else with COMMAND's own status.
+# from /cvmfs/cms.cern.ch. The project area is made in AREA. When the environment cannot be set up it leaves the reason in
+# release_problem.txt (the payload reports CMS code 50513) and exits 97, else with COMMAND's own status, which may be 97 too.
 release=$1 arch=$2 area=$3
 shift 3
 back=$PWD
-fail() { echo "cmssw_run.sh: $*" >&2; exit 97; }
+fail() { echo "cmssw_run.sh: $*" >&2; echo "$*" > "$back/release_problem.txt"; exit 97; }
 export SCRAM_ARCH=$arch
 source "${VO_CMS_SW_DIR:-/cvmfs/cms.cern.ch}/cmsset_default.sh" || fail "cmsset_default.sh failed"
 mkdir -p "$area" && cd "$area" || fail "cannot use $area"

@@ -22,8 +22,9 @@ from .psets import copy_program
 from .siteconf import CVMFS
 from .slot import read_system
 
-_SETUP_FAILED = 97  # of cmssw_run.sh
 _CONTAINER_SECONDS = 300.0
+#: What cmssw_run.sh leaves in the program's directory when it has not come to start it: a status alone may be the program's too.
+_NO_RELEASE = "release_problem.txt"
 
 
 def run_in_release(
@@ -58,8 +59,10 @@ def run_in_release(
         environment = {**os.environ, **variables, "TMPDIR": str(scratch)}
         commands.append(Command(command, directory, environment, directory / Path(program).name))
     finished = processes.run_measured(commands)
-    if from_cvmfs and any(each.exit_code == _SETUP_FAILED for each in finished):
-        raise PayloadError(codes.CMSSW_SETUP_FAILED, f"{release} could not be set up: see {program}.stderr")
+    for problem in (directory / _NO_RELEASE for directory in directories):
+        if from_cvmfs and problem.is_file():
+            why = problem.read_text(encoding="utf-8", errors="replace").strip()
+            raise PayloadError(codes.CMSSW_SETUP_FAILED, f"{release} could not be set up: {why}; see {program}.stderr")
     return finished
 
 

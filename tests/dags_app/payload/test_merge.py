@@ -92,7 +92,7 @@ def test_a_file_that_the_merge_brings_into_another_format_is_never_copied_past_i
     of_kind(unit, "nano")
     largest(unit, 100)
     instead(unit, "cmsRun", "exit 1")
-    assert unit.run("merge", "merge").report["exit_code"] == 95004
+    assert unit.run("merge", "merge").report["exit_code"] == 1
 
 
 def largest(bench: Workbench, max_bytes: int) -> None:
@@ -125,7 +125,7 @@ cat > old.py <<'END'
 exec "$REAL/cmsRun" "$@\"""",
     )
     done = unit.run("merge", "merge")
-    assert done.report["exit_code"] == 95004 and "merges into PoolOutputModule, nano needs" in done.report["error_message"]
+    assert done.report["exit_code"] == 7002 and "merges into PoolOutputModule, nano needs" in done.report["error_message"]
     assert not (unit.place / "merge_output.json").exists()
 
 
@@ -157,6 +157,8 @@ def test_a_merge_of_which_nothing_tells_what_it_holds_is_a_failure(unit: Workben
     assert not (unit.place / "merge_output.json").exists() and unit.post(done) == 1
 
 
+ERROR = """echo '<FrameworkJobReport><FrameworkError ExitStatus="{}" Type="FileWriteError">no space left</FrameworkError>\
+</FrameworkJobReport>'"""
 ONE_INPUT = """sed -i 's/"file:[^"]*",//' merge.json; exec "$REAL/cmsRun" "$@\""""
 
 
@@ -166,15 +168,19 @@ ONE_INPUT = """sed -i 's/"file:[^"]*",//' merge.json; exec "$REAL/cmsRun" "$@\""
         ("plain", "hadd", 'echo "disk full" >&2; exit 3', 95004, "ended with 3\ndisk full"),
         ("plain", "hadd", "exit 0", 95004, "ended with 0"),
         ("plain", "hadd", '"$REAL/hadd" "$1" "$2" "$3"', 95005, "holds 20 events, its inputs hold 40"),
-        ("edm", "cmsRun", 'echo "disk full" >&2; exit 3', 95004, "was not written)\ndisk full"),
-        ("edm", "cmsRun", "echo cut > merged.root; echo '<FrameworkJobReport>' > FrameworkJobReport.xml", 95004, "cut off"),
+        ("plain", "hadd", "kill -9 $$", 137, "ended with 137"),
+        ("edm", "cmsRun", 'echo "disk full" >&2; exit 3', 3, "was not written\ndisk full"),
+        ("edm", "cmsRun", "echo cut > merged.root; echo '<FrameworkJobReport>' > FrameworkJobReport.xml", 50115, "cut off"),
+        ("edm", "cmsRun", '"$REAL/cmsRun" "$@"; rm merged.root', 95004, "ended with 0"),
+        ("edm", "cmsRun", f"{ERROR.format(8033)} > FrameworkJobReport.xml; exit 97", 8033, "FileWriteError: no space left"),
+        ("nano", "cmsRun", f"{ERROR.format(8021)} > FrameworkJobReport.xml; exit 85", 8021, "FileWriteError: no space left"),
         ("edm", "cmsRun", ONE_INPUT, 95005, "holds 20 events, its inputs hold 40"),
         ("nano", "cmsRun", ONE_INPUT, 95005, "holds 20 events, its inputs hold 40"),
         ("dqmio", "cmsRun", ONE_INPUT, 95005, "missing 1:1-2"),
     ],
     ids=[
-        "hadd fails", "hadd writes nothing", "hadd loses an input", "cmsRun fails", "report cut off", "EDM loses an input",
-        "NANO loses an input", "DQMIO loses an input",
+        "hadd fails", "hadd writes nothing", "hadd loses an input", "hadd killed", "cmsRun fails", "report cut off", "file gone",
+        "8033", "8021", "EDM loses an input", "NANO loses an input", "DQMIO loses an input",
     ],
 )  # fmt: skip
 def test_a_merge_that_does_not_do_its_work_leaves_no_manifest(
@@ -187,6 +193,15 @@ def test_a_merge_that_does_not_do_its_work_leaves_no_manifest(
     assert done.report["exit_code"] == code and message in done.report["error_message"]
     assert not (unit.place / "merge_output.json").exists() and not list((unit.storage() / "store").glob("mc/**/*.root"))
     assert unit.post(done) == 1
+
+
+@pytest.mark.parametrize(("kind", "program"), [("edm", "cmsRun"), ("plain", "hadd")])
+def test_a_merge_that_is_killed_for_its_memory_gets_more(unit: Workbench, kind: str, program: str) -> None:
+    of_kind(unit, kind)
+    instead(unit, program, "kill -9 $$")
+    done = unit.run("merge", "merge")
+    assert done.report["exit_code"] == 137 and unit.post(done) == 1
+    assert (unit.place / "memory.inc").read_text() == "MEMORY_merge = 1500\n"
 
 
 def test_a_missing_unmerged_file_is_named(unit: Workbench) -> None:

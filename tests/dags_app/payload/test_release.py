@@ -10,8 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from dags_app.payload.contract.codes import PayloadError
+from dags_app.payload.contract.codes import CMSSW_SETUP_FAILED, PayloadError
 from dags_app.payload.run import cmssw, slot
+from dags_app.payload.run.fjr import read_framework_report
+from dags_app.payload.run.processes import Finished
+from dags_app.payload.run.psets import FRAMEWORK_REPORT
+from dags_app.payload.run.steps import exit_code_of
 from tests.support.places import ROOT
 
 SCRIPT = ROOT / "dags_app/payload/programs/cmssw_run.sh"
@@ -143,3 +147,39 @@ def test_steps_without_a_common_system_run_in_containers_of_their_own_where_the_
     with pytest.raises(PayloadError, match=f"{OLD} needs a container here, in rhel8: .*FATAL: no user namespaces") as refused:
         run(OLD)
     assert refused.value.code == 50513
+
+
+def in_release(place: Path, monkeypatch: pytest.MonkeyPatch, script: str, setup: str = "") -> Finished:
+    """How a cmsRun of that script ends in a release of a CVMFS of the test's."""
+    for name, text in {"cmsset_default.sh": setup, "scramv1": SCRAM, "cmsRun": f"#!/bin/sh\n{script}\n"}.items():
+        (place / name).write_text(text)
+        (place / name).chmod(0o755)
+    for directory in ("el8_amd64_gcc12", "step"):
+        (place / directory).mkdir()
+    on(monkeypatch, place, "x86_64", REQUIRED_8)
+    monkeypatch.setattr(cmssw, "CVMFS", place)
+    monkeypatch.setenv("VO_CMS_SW_DIR", str(place))
+    monkeypatch.setenv("HERE", str(place))
+    monkeypatch.setenv("PATH", f"{place}:/usr/bin:/bin")
+    command = ["cmsRun", "-j", FRAMEWORK_REPORT, "PSet.py"]
+    return cmssw.run_in_release(command, "CMSSW_14_0_0", ("el8_amd64_gcc12",), [place / "step"], place, {})[0]
+
+
+REPORT = """echo '<FrameworkJobReport><FrameworkError ExitStatus="8033" Type="FileWriteError">no space</FrameworkError>\
+</FrameworkJobReport>' > FrameworkJobReport.xml; exit 97"""
+
+
+def test_a_release_that_was_set_up_keeps_what_its_cmsrun_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """cmsRun's 8033 arrives as 97, whatever other program ends with that too."""
+    finished = in_release(tmp_path, monkeypatch, REPORT)
+    report = read_framework_report(tmp_path / "step" / FRAMEWORK_REPORT)
+    assert (finished.exit_code, exit_code_of(finished, report)) == (97, 8033)
+
+
+@pytest.mark.parametrize("setup", ["return 1", "scramv1() { echo no such architecture >&2; return 5; }"])
+def test_a_release_that_cannot_be_set_up_is_told_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setup: str
+) -> None:
+    with pytest.raises(PayloadError, match=r"CMSSW_14_0_0 could not be set up: (cmsset_default\.sh failed|no release)") as error:
+        in_release(tmp_path, monkeypatch, "touch never", setup)
+    assert error.value.code == CMSSW_SETUP_FAILED and not (tmp_path / "step/never").exists()
