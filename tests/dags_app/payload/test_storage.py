@@ -30,6 +30,8 @@ from dags_app.payload.run.siteconf import StorageProblem
 from tests.support.faults import fault
 from tests.support.xrootd import OwnServer, serving
 
+#: Each call of gfal2's clients costs a second of processor.
+OVER_TLS = pytest.mark.deep("tests/dags_app/payload/test_storage.py::test_a_storage_tells_of_its_files")
 SITE, RSE, FALLBACK = "T2_DE_DESY", "T2_DE_DESY", "T1_DE_KIT_Disk"
 LFN, WIKIPEDIA = "/store/unmerged/a/b.root", b"Wikipedia"
 
@@ -310,6 +312,61 @@ def test_a_server_that_is_gone_in_the_middle_of_a_copy_leaves_nothing_that_count
     remote.source.write_bytes(WIKIPEDIA)
     with pytest.raises(StorageProblem, match="File exists"):
         storage.stage_out(remote.source, remote.volume, LFN)
+
+
+@pytest.fixture(params=["root", pytest.param("davs", marks=OVER_TLS)])
+def own_door(request: pytest.FixtureRequest, remote: Site, own_server: OwnServer, monkeypatch: pytest.MonkeyPatch) -> OwnServer:
+    """The same server by either of its doors."""
+    if request.param == "davs":
+        remote.describe({"WebDAV": own_server.described.davs_url})
+    monkeypatch.setenv("X509_CERT_DIR", str(own_server.described.authorities))
+    for name in ("XRD_CONNECTIONWINDOW", "XRD_STREAMERRORWINDOW"):
+        monkeypatch.setenv(name, "20")
+    return own_server
+
+
+def test_a_copy_whose_client_is_killed_is_removed_and_begun_again(
+    remote: Site, own_door: OwnServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with remote.source.open("wb") as stream:
+        stream.truncate(30 * 2**20)
+    script = f"""
+if [ -e {remote.siteconf}/killed ]; then exec "$REAL" "$@"; fi
+touch {remote.siteconf}/killed
+"$REAL" SLOWLY "$@" & copy=$!
+until [ "$(stat -c %s {remote.at()} 2>/dev/null || echo 0)" -gt 0 ]; do :; done
+kill -9 $copy; wait $copy
+"""
+    instead(remote, monkeypatch, "xrdcp", script.replace("SLOWLY", "--xrate 20m"))
+    instead(remote, monkeypatch, "gfal-copy", script.replace("SLOWLY", ""))
+    stored = storage.stage_out(remote.source, remote.volume, LFN, [0.5])
+    assert (remote.siteconf / "killed").exists() and remote.at().stat().st_size == stored.size_bytes == 30 * 2**20
+    assert remote.left() == ["b.root"]
+
+
+def test_a_slow_door_is_waited_for(remote: Site, own_door: OwnServer) -> None:
+    own_door.pause()
+    goes_on = threading.Timer(1.5, own_door.resume)
+    goes_on.start()
+    assert storage.stage_out(remote.source, remote.volume, LFN).adler32 == "11e60398"
+    goes_on.join()
+
+
+def test_a_door_that_hangs_in_a_copy_costs_a_try(remote: Site, own_door: OwnServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doors, "COPY_SECONDS", 2.0)
+    kind = type(remote.volume.ways[0].door)
+    put, tries = kind.put, []
+
+    def hanging(door: doors.Door, source: Path, pfn: str) -> None:
+        tries.append(pfn)
+        if len(tries) == 1:
+            own_door.pause()
+            threading.Timer(2.5, own_door.resume).start()
+        put(door, source, pfn)
+
+    monkeypatch.setattr(kind, "put", hanging)
+    assert storage.stage_out(remote.source, remote.volume, LFN, [1, 1, 1]).adler32 == "11e60398"
+    assert len(tries) > 1 and remote.left() == ["b.root"]
 
 
 def test_a_command_that_hangs_is_ended_at_its_time_limit_and_its_children_with_it(
