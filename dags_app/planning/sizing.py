@@ -183,7 +183,10 @@ def _remedy(level: LevelWalls) -> str:
 
 
 def _wall_minutes(seconds: float, max_wall_seconds: int) -> int:
-    return min(max(ceil(seconds / 60), MIN_WALL_MINUTES), max_wall_seconds // 60)
+    """The shortest time only for a job that it leaves its margin (``submitfiles.wall_lines``)."""
+    minutes = ceil(seconds / 60)
+    shortest = MIN_WALL_MINUTES + (minutes * layout.WALL_FACTOR > MIN_WALL_MINUTES)
+    return min(max(minutes, shortest), max_wall_seconds // 60)
 
 
 @dataclass(frozen=True, slots=True)

@@ -429,8 +429,10 @@ class DagLimits:
     cooloff_seconds: int = 60
     status_interval_seconds: int = 2  # of the outer DAG
     log_scan_interval_seconds: int = 1
-    no_cpu_seconds: int = 7200
-    held_seconds: int = 300
+    no_cpu_seconds: int = 7200  # how long a job may run before it must have used CPU
+    held_seconds: int = 300  # how long one may be on hold by anything but a person, who may want to look at it
+    max_starts: int = 5  # how often HTCondor may start one that is evicted each time
+    idle_seconds: int = 5 * 86400  # how long one may wait for the site that its unit has landed at
     stage_out_pauses_seconds: tuple[float, ...] = documents.STAGE_OUT_PAUSES
 
 

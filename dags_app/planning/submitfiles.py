@@ -16,7 +16,7 @@ from dags_app.planning.gpus import gpu_lines, unit_gpu
 from dags_app.planning.levels import FIRST_TASK
 from dags_app.planning.quoting import plain
 from dags_app.planning.sizing import CLEANUP_MEMORY_MB, MIN_WALL_MINUTES, memory_macro, merge_memory_mb, task_resources
-from dags_app.planning.specs import AccountingSpec, DagSpec, StepSpec
+from dags_app.planning.specs import AccountingSpec, DagLimits, DagSpec, StepSpec
 
 #: ``DESIRED_Sites`` alone matches nothing: the requirements have to use it.
 _AT_DESIRED_SITE = f"stringListMember(TARGET.{layout.SITE_ATTRIBUTE}, MY.DESIRED_Sites)"
@@ -25,7 +25,7 @@ _NOT_AVOIDED = f"!stringListMember(TARGET.{layout.SITE_ATTRIBUTE}, MY.WMS2_Avoid
 
 #: HoldReasonCode of a hold by a person (1) and by ``periodic_hold`` (3); JobStatus.
 _BY_A_PERSON, _BY_PERIODIC_HOLD = 1, 3
-_RUNNING, _HELD = 2, 5
+_IDLE, _RUNNING, _HELD = 1, 2, 5
 #: A job that uses less than this part of one core over its whole life so far does nothing.
 _CPU_SHARE = 0.01
 _RUN_SECONDS = "(time() - JobCurrentStartDate)"
@@ -65,7 +65,8 @@ include : {layout.AVOID_INCLUDE}
 My.DESIRED_Sites = "$(sites)"
 My.WMS2_Avoid = "$({layout.DAG_AVOID_MACRO}),$({layout.UNIT_AVOID_MACRO})"
 My.MaxWallTimeMins = {MIN_WALL_MINUTES}
-{platform_lines(spec.workflow.steps)}{cms_lines(spec, NodeRole.LANDING)}{_stamps(spec, "landing")}{_watchdogs(spec)}\
+{platform_lines(spec.workflow.steps)}{cms_lines(spec, NodeRole.LANDING)}{_stamps(spec, "landing")}\
+{watchdog_lines(spec.max_wall_seconds, spec.limits)}\
 requirements = {_AT_DESIRED_SITE}{platform_requirement(spec.workflow.steps)} && {_NOT_AVOIDED}{_extra(spec)}
 queue
 """
@@ -138,7 +139,7 @@ My.{layout.UNIT_ATTRIBUTE} = "site"
 My.{layout.FENCE_ATTRIBUTE} = 0
 My.WMS2_Role = "site"
 {platform_lines(slot.steps)}{"".join(f"{name} = {plain(value, name)}{chr(10)}" for name, value in who if value)}\
-{watchdog_lines(max_wall_seconds=slot.minutes * 60, no_cpu_seconds=slot.minutes * 60, held_seconds=held_seconds)}\
+{watchdog_lines(slot.minutes * 60, DagLimits(no_cpu_seconds=slot.minutes * 60, held_seconds=held_seconds))}\
 requirements = {_AT_DESIRED_SITE}{platform_requirement(slot.steps)}
 """
 
@@ -196,42 +197,61 @@ notification = never
 ulog_execute_attrs = {layout.SITE_ATTRIBUTE}
 include : {layout.SITE_INCLUDE}
 My.DESIRED_Sites = "$({layout.SITE_MACRO})"
-My.MaxWallTimeMins = $(wall_minutes)
-{platform_lines(platform)}{cms_lines(spec, role, task)}{_stamps(spec, role.lower())}{_watchdogs(spec)}\
+{wall_lines(spec.max_wall_seconds)}{platform_lines(platform)}{cms_lines(spec, role, task)}{_stamps(spec, role.lower())}\
+{watchdog_lines(spec.max_wall_seconds, spec.limits, pinned=True)}\
 requirements = {_AT_DESIRED_SITE}{platform_requirement(platform)}{extra}
 queue
 """
 
 
-def watchdog_lines(*, max_wall_seconds: int, no_cpu_seconds: int, held_seconds: int) -> str:
+def wall_lines(max_wall_seconds: int) -> str:
+    """The wall time that a job asks for, and at whose end the payload ends it: several times the expected one, since processors
+    differ and hints are wrong. The shortest that is asked for has such a margin already."""
+    first = f"ifThenElse($(wall_minutes) > {MIN_WALL_MINUTES}, {layout.WALL_FACTOR}, 1)"
+    factor = f"$({layout.WALL_MACRO}_$(JOB):{first})"
+    return f"""\
+asked_minutes = min({{{factor} * $(wall_minutes), {int(max_wall_seconds) // 60}}})
+My.MaxWallTimeMins = $INT(asked_minutes)
+"""
+
+
+def watchdog_lines(max_wall_seconds: int, limits: DagLimits, *, pinned: bool = False) -> str:
     """Jobs that never end: lines by which HTCondor itself catches them.
 
-    A job that runs too long, or runs without using its CPU, is put on hold with a reason that begins with ``WMS2:``; a job that
-    is on hold, for this or any other reason but a person's, is removed, so that DAGMan goes on and the POST script sees why. The
+    A job that runs too long, runs without using its CPU, or is evicted again and again, is put on hold with a reason that begins
+    with ``WMS2:``; so is one that is pinned to a site and waits there for days. A job that is on hold, for this or any other
+    reason but a person's, is removed, so that DAGMan goes on and the POST script sees why. The
     failure rules know these reasons (``dags_app/data/failure_rules.json``): changing a text here needs the rule changed with it.
     Only attributes that the schedd and the shadow keep themselves are read.
 
     Args:
         max_wall_seconds: longest run of any job.
-        no_cpu_seconds: how long a job may run before it must have used CPU.
-        held_seconds: how long a job may be on hold by anything but a person; somebody may want to look at it.
+        pinned: whether the job may run at one site only. One that may run elsewhere gains nothing by another submission.
     """
-    too_long = f"{_RUN_SECONDS} > {int(max_wall_seconds)}"
-    no_cpu = f"{_RUN_SECONDS} > {int(no_cpu_seconds)} && {_CPU_SECONDS} < {_CPU_SHARE} * {_RUN_SECONDS}"
-    reasons = f'"WMS2: ran longer than {int(max_wall_seconds)} s", "WMS2: no CPU used in {int(no_cpu_seconds)} s"'
-    waited = f"(HoldReasonCode == {_BY_PERIODIC_HOLD} || time() - EnteredCurrentStatus > {int(held_seconds)})"
+    found = [
+        (f"JobStatus == {_RUNNING} && {_RUN_SECONDS} > {int(max_wall_seconds)}", f"ran longer than {int(max_wall_seconds)} s"),
+        (
+            f"JobStatus == {_RUNNING} && {_RUN_SECONDS} > {int(limits.no_cpu_seconds)}"
+            f" && {_CPU_SECONDS} < {_CPU_SHARE} * {_RUN_SECONDS}",
+            f"no CPU used in {int(limits.no_cpu_seconds)} s",
+        ),
+        (
+            f"JobStatus <= {_RUNNING} && (NumJobStarts ?: 0) > {int(limits.max_starts)} - ifThenElse(JobStatus == {_IDLE}, 1, 0)",
+            f"{layout.STARTED_TOO_OFTEN} {int(limits.max_starts)} times",
+        ),
+    ]
+    if pinned:
+        idle = f"JobStatus == {_IDLE} && time() - EnteredCurrentStatus > {int(limits.idle_seconds)}"
+        found.append((idle, f"{layout.IDLE_TOO_LONG} {int(limits.idle_seconds)} s"))
+    reasons = f'"WMS2: {found[-1][1]}"'
+    for condition, reason in reversed(found[:-1]):
+        reasons = f'ifThenElse({condition}, "WMS2: {reason}", {reasons})'
+    waited = f"(HoldReasonCode == {_BY_PERIODIC_HOLD} || time() - EnteredCurrentStatus > {int(limits.held_seconds)})"
     return f"""\
-periodic_hold = JobStatus == {_RUNNING} && ({too_long} || ({no_cpu}))
-periodic_hold_reason = ifThenElse({too_long}, {reasons})
+periodic_hold = {" || ".join(f"({condition})" for condition, _ in found)}
+periodic_hold_reason = {reasons}
 periodic_remove = JobStatus == {_HELD} && HoldReasonCode =!= {_BY_A_PERSON} && {waited}
 """
-
-
-def _watchdogs(spec: DagSpec) -> str:
-    limits = spec.limits
-    return watchdog_lines(
-        max_wall_seconds=spec.max_wall_seconds, no_cpu_seconds=limits.no_cpu_seconds, held_seconds=limits.held_seconds
-    )
 
 
 def _stamps(spec: DagSpec, role: str) -> str:

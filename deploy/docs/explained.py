@@ -220,6 +220,8 @@ SETTINGS: dict[str, dict[str, str]] = {
         "job_no_cpu_seconds": "A job that runs so long and has used less than 1 % of a core is ended.",
         "stage_out_pauses": "Seconds between the tries of a job to stage out a file to one volume, separated by commas, before it"
         " goes to the next; of DAGs planned from now on. A worker node may have a variable of this name of its own, with spaces.",
+        "job_max_starts": "A job that was evicted after so many starts is removed: with more memory elsewhere.",
+        "job_idle_seconds": "A job that waits so long for its unit's site is removed; the unit lands elsewhere.",
         "job_held_seconds": "A job that HTCondor put on hold is removed after this, its node tried again; a person's hold stays.",
         "site_ban_duration_days": "Days that a ban of a site holds, when nobody says otherwise.",
         "site_ban_promotion_threshold": "A site that so many requests ban, each for itself, is banned for all.",

@@ -201,6 +201,8 @@ def _limits() -> DagLimits:
         no_cpu_seconds=settings.job_no_cpu_seconds,
         held_seconds=settings.job_held_seconds,
         stage_out_pauses_seconds=settings.stage_out_pauses,
+        max_starts=settings.job_max_starts,
+        idle_seconds=settings.job_idle_seconds,
     )
 
 

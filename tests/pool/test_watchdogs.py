@@ -6,6 +6,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,12 @@ from dags_app.payload.contract.rules import RuleBook
 from dags_app.payload.post.attempts import AttemptFacts, PostCall, evidence_of
 from dags_app.payload.post.classify import policy
 from dags_app.payload.post.eventlog import JobHistory, job_history
+from dags_app.planning.specs import DagLimits
 from dags_app.planning.submitfiles import watchdog_lines
 from tests.pool import condor
 from tests.support.faults import fault
 from tests.support.payload_workbench import LIMITS, shipped_rules
+from tests.support.side_by_side import PATIENCE
 
 pytestmark = [pytest.mark.pool, pytest.mark.slow, pytest.mark.skipif(condor.missing() is not None, reason=str(condor.missing()))]
 
@@ -36,7 +39,7 @@ def place() -> Iterator[Path]:
     shutil.rmtree(directory)
 
 
-def submit(place: Path, command: str, *, wall: int = 3600, no_cpu: int = 3600, held: int = 3600, extra: str = "") -> str:
+def submit(place: Path, command: str, *, wall: int = 3600, extra: str = "", **limits: int) -> str:
     """One job; its id."""
     text = f"""\
 universe = vanilla
@@ -50,7 +53,7 @@ request_disk = 1024
 log = cluster.log
 ulog_execute_attrs = {SITE_ATTRIBUTE}
 {extra}
-{watchdog_lines(max_wall_seconds=wall, no_cpu_seconds=no_cpu, held_seconds=held)}queue
+{watchdog_lines(wall, DagLimits(**{"no_cpu_seconds": 3600, "held_seconds": 3600, **limits}), pinned=True)}queue
 """
     (place / "job.sub").write_text(text)
     condor.give(place)
@@ -78,7 +81,7 @@ def verdict(place: Path, job_id: str, history: JobHistory) -> tuple[str, str | N
     afterwards="held by its own submit file, removed, the rule knows it",
 )
 def test_a_job_that_hangs_without_cpu_is_removed_with_that_reason(place: Path) -> None:
-    job = submit(place, SLEEP, no_cpu=10)
+    job = submit(place, SLEEP, no_cpu_seconds=10)
     history = ended(place, job)
     assert history.hold_reason is not None and "WMS2: no CPU used in 10 s" in history.hold_reason
     assert (history.hold_code, history.removed_reason is not None) == (3, True)
@@ -99,13 +102,47 @@ def test_a_job_above_the_longest_run_time_is_removed_with_that_reason(place: Pat
 
 
 @fault(
+    "eviction without end",
+    done="condor_vacate_job, each time that the job runs",
+    spec="docs/errors.md, Jobs that never end",
+    afterwards="held after the second start by its own submit file, removed, the rule knows it, evictions counted",
+)
+def test_a_job_that_is_evicted_each_time_is_removed_with_that_reason(place: Path) -> None:
+    job = submit(place, SLEEP, max_starts=2)
+    cluster, deadline = job.partition(".")[0], time.monotonic() + 120 * PATIENCE
+    while running := condor.run("condor_q", "-all", cluster, "-af", "JobStatus").strip():
+        assert time.monotonic() < deadline, "it is started again and again"
+        if running == "2":
+            with suppress(AssertionError):  # it has been put on hold this moment
+                condor.run("condor_vacate_job", "-fast", cluster)
+        time.sleep(0.5)
+    history = ended(place, job)
+    assert history.hold_reason is not None and "WMS2: started 2 times" in history.hold_reason
+    assert history.evictions in (2, 3) and history.starts in (2, 3), "the schedd looks now and then: the third may have begun"
+    assert verdict(place, job, history) == ("infrastructure", "held-started-too-often")
+
+
+@fault(
+    "idle without end",
+    done="a job whose site has no slot for it",
+    spec="docs/errors.md, Jobs that never end",
+    afterwards="held by its own submit file, removed, the rule knows it",
+)
+def test_a_job_that_waits_too_long_for_its_site_is_removed_with_that_reason(place: Path) -> None:
+    job = submit(place, SLEEP, idle_seconds=5, extra="requirements = False")
+    history = ended(place, job)
+    assert history.hold_reason is not None and "WMS2: idle for 5 s" in history.hold_reason
+    assert (history.starts, verdict(place, job, history)) == (0, ("infrastructure", "held-idle"))
+
+
+@fault(
     "held for a missing file",
     done="an input file of a job is missing",
     spec="docs/errors.md, Jobs that never end",
     afterwards="removed after a while, the rule knows the hold reason",
 )
 def test_a_job_on_hold_for_a_missing_file_is_removed_after_a_while(place: Path) -> None:
-    job = submit(place, SLEEP, held=1, extra=f"transfer_input_files = {place}/absent")
+    job = submit(place, SLEEP, held_seconds=1, extra=f"transfer_input_files = {place}/absent")
     history = ended(place, job)
     assert history.hold_code == 13
     assert verdict(place, job, history) == ("infrastructure", "held-transfer")
@@ -118,7 +155,7 @@ def test_a_job_on_hold_for_a_missing_file_is_removed_after_a_while(place: Path) 
     afterwards="it stays",
 )
 def test_a_job_that_a_person_holds_stays(place: Path) -> None:
-    job = submit(place, SLEEP, held=1)
+    job = submit(place, SLEEP, held_seconds=1)
     cluster = job.partition(".")[0]
     condor.run("condor_hold", cluster)
     time.sleep(15)  # three looks of the schedd

@@ -63,6 +63,9 @@ SITE_MACRO = "ELECTED_SITE"
 DAG_AVOID_MACRO = "DAG_AVOID"
 UNIT_AVOID_MACRO = "UNIT_AVOID"
 CREDENTIAL_MACRO = "CREDENTIAL_FILES"
+MEMORY_MACRO, WALL_MACRO = "MEMORY", "WALL"
+#: How many times the expected wall time a job asks for at first; doubled when it was not enough.
+WALL_FACTOR = 2
 
 # Left by jobs and by DAGMan's scripts.
 MERGE_INPUT_FILE = "merge_input.json"
@@ -85,6 +88,9 @@ SITE_ATTRIBUTE = "GLIDEIN_CMSSite"
 #: What is stamped on every job, and read there.
 FENCE_ATTRIBUTE = "WMS2_Fence"
 UNIT_ATTRIBUTE = "WMS2_Unit"
+
+#: What hold reasons of the submit files' own begin with, after ``WMS2:``, where the job has waited for this site long enough.
+STARTED_TOO_OFTEN, IDLE_TOO_LONG = "started", "idle for"
 
 #: ``classification.category`` of a ``post.json`` whose attempt ended well.
 SUCCESS_CATEGORY = "success"

@@ -88,7 +88,8 @@ def classify(evidence: Evidence | None, book: RuleBook, situation: Situation) ->
         rule=rule.name if rule else None,
         bad_input_files=evidence.bad_files,
     )
-    left = replace(stopped, action=rules.OTHER_SITE, leave_site=True)
+    memory_mb = _more_memory(rule, situation)
+    left = replace(stopped, action=rules.OTHER_SITE, leave_site=True, memory_mb=memory_mb)
     if wanted == rules.ABORT_DAG:
         why = _reason(evidence, rule, "the rule aborts the DAG")
         return replace(stopped, action=wanted, exit_status=codes.POST_ABORT_DAG, reason=why)
@@ -99,7 +100,6 @@ def classify(evidence: Evidence | None, book: RuleBook, situation: Situation) ->
         return stopped
     if wanted == rules.OTHER_SITE and situation.other_site and (situation.earlier_faults > 0 or situation.is_last):
         return replace(left, reason=_reason(evidence, rule, "the unit is to leave this site"))
-    memory_mb = _more_memory(rule, situation)
     if wanted == rules.MORE_MEMORY and memory_mb is None and situation.memory_mb is not None and not situation.fewer_processes:
         why = f"it ran with {situation.memory_mb} MB, and sites offer no more for its cores"
         return replace(stopped, category=rules.PERMANENT, reason=_reason(evidence, rule, why))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
-EXECUTE, TERMINATED, IMAGE_SIZE, ABORTED, HELD = 1, 5, 6, 9, 12
+EXECUTE, EVICTED, TERMINATED, IMAGE_SIZE, ABORTED, HELD = 1, 4, 5, 6, 9, 12
 
 _HEAD = re.compile(r"^(\d{3}) \((\d+)\.(\d+)\.\d+\) (\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)(?:[.,]\d+)?(Z|[+-]\d\d:?\d\d)?\S* (.*)$")
 _ATTRIBUTE = re.compile(r"^\s*(\w+)\s*=\s*\"?([^\"]*)\"?\s*$")
@@ -35,7 +35,7 @@ class LogEvent:
 
 @dataclass(frozen=True)
 class JobHistory:
-    """What the log tells of one job's last run; None where it says nothing."""
+    """What the log tells of one job's last run, None where it says nothing; and how often it was started and evicted in all."""
 
     site: str | None = None
     exit_signal: int | None = None
@@ -45,6 +45,8 @@ class JobHistory:
     wall_seconds: float | None = None
     cpu_seconds: float | None = None
     memory_mb: int | None = None
+    starts: int = 0
+    evictions: int = 0
 
 
 def read_events(path: Path) -> Iterator[LogEvent]:
@@ -107,13 +109,20 @@ def job_history(path: Path, job_id: str, site_attribute: str) -> JobHistory:
     """What the log says of ``job_id``; a job that ran again is judged by its last run."""
     values: dict[str, object] = {}
     started: datetime | None = None
+    evicted: list[datetime] = []
+    starts = 0
     for event in read_events(path):
         if event.job_id != job_id:
             continue
         if event.number == EXECUTE:
+            starts += 1
             started = event.at
             values.update(site=attribute(event, site_attribute) or values.get("site"), hold_reason=None, hold_code=None)
-        elif event.number == IMAGE_SIZE:
+        elif event.number == EVICTED and started is not None:  # one that is logged twice is one
+            evicted.append(event.at)
+        elif event.number in (HELD, ABORTED) and evicted[-1:] == [event.at]:
+            evicted.pop()  # what a hold or a removal ends is logged as evicted too
+        if event.number == IMAGE_SIZE:
             values.update(_memory(_MEMORY_EVENT, event.body))
         elif event.number == TERMINATED:
             values.update(_termination(event), **_memory(_MEMORY_TABLE, event.body))
@@ -122,10 +131,11 @@ def job_history(path: Path, job_id: str, site_attribute: str) -> JobHistory:
             values.update(hold_reason=_first_line(event.body), hold_code=int(hold_code.group(1)) if hold_code else None)
         elif event.number == ABORTED:
             values["removed_reason"] = _first_line(event.body) or event.title
-        if event.number in (TERMINATED, HELD, ABORTED) and started is not None:
+        if event.number in (EVICTED, TERMINATED, HELD, ABORTED) and started is not None:
             lasted = (event.at - started).total_seconds()
             values["wall_seconds"] = lasted if lasted >= 0 else None  # the clock was set back, nobody knows by how much
-    return JobHistory(**values)  # type: ignore[arg-type]
+            started = None  # what comes before the next start is no time that it ran
+    return JobHistory(**values, starts=starts, evictions=len(evicted))  # type: ignore[arg-type]
 
 
 def _termination(event: LogEvent) -> dict[str, object]:

@@ -8,6 +8,7 @@ runs again for the same attempt, after a crash, to end a cool-off or long after 
 from __future__ import annotations
 
 import json
+import re
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -69,7 +70,12 @@ def _judge(directory: Path, call: PostCall) -> int:
         return codes.POST_DONE
     book = load_rules(directory.parent / layout.RULES_FILE)
     asked = _asked(directory, call, past)
-    verdict = classify(evidence, book, _situation(directory, call, book, past, asked, site))
+    situation = _situation(directory, call, book, past, asked, site)
+    if _has_waited(facts.history):
+        situation = replace(situation, earlier_faults=situation.earlier_faults + 1)
+    verdict = classify(evidence, book, situation)
+    if facts.history.evictions:
+        verdict = replace(verdict, reason=f"{verdict.reason}; the job was evicted {facts.history.evictions} times before")
     record = _record(directory, call, Judged(facts, evidence, verdict, asked, site))
     if record["final"] and failure_log.fails_everywhere(directory.parent, fence, record, book.limits.same_error_units):
         verdict = _everywhere(verdict, book)
@@ -144,6 +150,11 @@ def _situation(
     )
 
 
+def _has_waited(history: eventlog.JobHistory) -> bool:
+    """Whether this job itself has been given to the site again and again, or waited for it for days: once more is too much."""
+    return bool(re.search(rf"WMS2: ({layout.STARTED_TOO_OFTEN}|{layout.IDLE_TOO_LONG}) ", history.hold_reason or ""))
+
+
 def _divides(dag: Path, attempt: int) -> bool:
     try:
         return read_step_profile(dag).divides(attempt)
@@ -160,6 +171,8 @@ def _everywhere(verdict: Classification, book: RuleBook) -> Classification:
 def _prepare_retry(directory: Path, call: PostCall, verdict: Classification, site: str) -> None:
     if verdict.memory_mb is not None:
         resources.raise_memory(directory, call.node, verdict.memory_mb)
+    if verdict.code == codes.OVER_WALL_TIME and verdict.retryable:
+        resources.raise_wall(directory, call.node)
     if verdict.leave_site:
         scripts.avoid_site(directory, site)
         scripts.log(directory, f"post: {call.node} gave up at {site}, the unit is to land elsewhere")
@@ -189,6 +202,8 @@ def _record(directory: Path, call: PostCall, judged: Judged) -> dict[str, Any]:
             "hold_reason": history.hold_reason,
             "hold_code": history.hold_code,
             "removed_reason": history.removed_reason,
+            "starts": history.starts,
+            "evictions": history.evictions,
             "wall_time_sec": history.wall_seconds,
             "cpu_time_sec": history.cpu_seconds or _cpu_of_steps(whole),
             "memory_mb": history.memory_mb,

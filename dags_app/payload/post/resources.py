@@ -1,7 +1,7 @@
-"""What a node asks HTCondor for, read from the DAG's files as HTCondor reads them; and raising its memory.
+"""What a node asks HTCondor for, read from the DAG's files as HTCondor reads them; and raising its memory and wall time.
 
-Owns ``memory.inc`` (``MEMORY_<node> = <MB>`` lines). A unit's nodes share it, and their POST scripts run side by side. What is
-asked for by default may be a macro of the DAG's ``sizes.inc``.
+Owns ``memory.inc`` (``MEMORY_<node> = <MB>``, ``WALL_<node> = <times the expected wall time>``). Nodes of a unit share it, and
+their POST scripts run side by side. What is asked for by default may be a macro of the DAG's ``sizes.inc``.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..contract import files
-from ..contract.layout import INNER_DAG, LANDING, MEMORY_INCLUDE, SIZES_INCLUDE
+from ..contract.layout import INNER_DAG, LANDING, MEMORY_INCLUDE, MEMORY_MACRO, SIZES_INCLUDE, WALL_FACTOR, WALL_MACRO
 
+_LOCK = ".memory.lock"
 _MEMORY = re.compile(r"^request_memory\s*=\s*\$\(MEMORY_\$\(JOB\):(.+)\)\s*$", re.MULTILINE)
 _CORES = re.compile(r"^request_cpus\s*=\s*(.+?)\s*$", re.MULTILINE)
 _VARIABLE = re.compile(r'(\w+)="([^"]*)"')
@@ -38,7 +39,7 @@ def asked_by(directory: Path, node: str) -> Asked | None:
     variables = {**dict(_SIZE.findall(sizes)), **_variables(dag, node)}
     text = files.read_text(directory / submit.group(1))
     default, cores = _whole(_MEMORY.search(text), variables), _whole(_CORES.search(text), variables)
-    raised = _raised(directory, node)
+    raised = _raised(directory, MEMORY_MACRO, node)
     if cores is None or (default is None and raised is None):
         return None
     return Asked(raised if raised is not None else default or 0, cores)
@@ -46,10 +47,20 @@ def asked_by(directory: Path, node: str) -> Asked | None:
 
 def raise_memory(directory: Path, node: str, memory_mb: int) -> None:
     """Let the node's next submission ask for ``memory_mb``."""
-    path = directory / MEMORY_INCLUDE
-    with files.locked(directory / ".memory.lock"):
-        kept = [line for line in files.read_text(path).splitlines() if not line.startswith(f"MEMORY_{node} ")]
-        files.write_atomic(path, "\n".join([*kept, f"MEMORY_{node} = {memory_mb}"]) + "\n")
+    with files.locked(directory / _LOCK):
+        _raise(directory, MEMORY_MACRO, node, memory_mb)
+
+
+def raise_wall(directory: Path, node: str) -> None:
+    """Let it ask for twice as much wall time; the submit file has the most that there is."""
+    with files.locked(directory / _LOCK):
+        _raise(directory, WALL_MACRO, node, 2 * (_raised(directory, WALL_MACRO, node) or WALL_FACTOR))
+
+
+def _raise(directory: Path, macro: str, node: str, value: int) -> None:
+    path, name = directory / MEMORY_INCLUDE, f"{macro}_{node}"
+    kept = [line for line in files.read_text(path).splitlines() if not line.startswith(f"{name} ")]
+    files.write_atomic(path, "\n".join([*kept, f"{name} = {value}"]) + "\n")
 
 
 def landing_sites(directory: Path) -> set[str]:
@@ -57,8 +68,8 @@ def landing_sites(directory: Path) -> set[str]:
     return {site for site in _variables(files.read_text(directory / INNER_DAG), LANDING).get("sites", "").split(",") if site}
 
 
-def _raised(directory: Path, node: str) -> int | None:
-    found = re.search(rf"^MEMORY_{re.escape(node)} = (\d+)$", files.read_text(directory / MEMORY_INCLUDE), re.MULTILINE)
+def _raised(directory: Path, macro: str, node: str) -> int | None:
+    found = re.search(rf"^{macro}_{re.escape(node)} = (\d+)$", files.read_text(directory / MEMORY_INCLUDE), re.MULTILINE)
     return int(found.group(1)) if found else None
 
 

@@ -20,7 +20,7 @@ from . import processes
 from .processes import Command, Finished
 from .psets import copy_program
 from .siteconf import CVMFS
-from .slot import read_system
+from .slot import read_bounds, read_system
 
 _CONTAINER_SECONDS = 300.0
 #: What cmssw_run.sh leaves in the program's directory when it has not come to start it: a status alone may be the program's too.
@@ -58,7 +58,7 @@ def run_in_release(
         scratch.mkdir(parents=True, exist_ok=True)
         environment = {**os.environ, **variables, "TMPDIR": str(scratch)}
         commands.append(Command(command, directory, environment, directory / Path(program).name))
-    finished = processes.run_measured(commands)
+    finished = processes.run_measured(commands, read_bounds())
     for problem in (directory / _NO_RELEASE for directory in directories):
         if from_cvmfs and problem.is_file():
             why = problem.read_text(encoding="utf-8", errors="replace").strip()

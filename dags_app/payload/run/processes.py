@@ -1,4 +1,4 @@
-"""Running child processes side by side and measuring each: wall time, CPU and peak memory of its whole process group.
+"""Running child processes side by side within bounds, and measuring each: wall time, CPU, peak memory of its whole process group.
 
 Owns the children's lives: each gets its own process group, so that a payload that is told to stop takes all of it down, and
 one that fails ends the others.
@@ -6,21 +6,28 @@ one that fails ends the others.
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import signal
 import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, Optional
 
 from ..contract import codes
 from ..contract.codes import PayloadError
+
+#: How much more memory than it was granted a job may take where no cgroup ends it: less than what ends a whole pilot.
+MEMORY_MARGIN = 1.1
+#: So long before the wall time that a job asked for it is ended, in seconds, and at most as a share of that time.
+_REPORT_SECONDS, _REPORT_SHARE = 300.0, 0.1
 
 #: How long a child may take to end after SIGTERM before it is killed. HTCondor itself gives a job 30 s by default.
 STOP_GRACE_SECONDS = 8.0
@@ -28,18 +35,40 @@ STOP_GRACE_SECONDS = 8.0
 _SAMPLE_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
 _MB = 1024 * 1024  # as cmsRun and HTCondor count
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_PSS = re.compile(rb"(?m)^Pss:\s*(\d+) kB")
 
 
 @dataclass(frozen=True)
 class Finished:
     """How a child ended. ``exit_code`` is 128 + the signal's number for a child that a signal ended; ``stopped``: because
-    another one had failed."""
+    another one had failed; ``over``: the bound of all for which it was ended."""
 
     exit_code: int
     wall_seconds: float
     cpu_seconds: float
     peak_rss_mb: float
     stopped: bool = False
+    over: Optional[PayloadError] = None
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What the slot grants all children of a job together; None: nothing that the job itself has to watch.
+
+    ``memory_mb`` is granted, ``wall_minutes`` were asked for, of which ``spent_seconds`` are over.
+    """
+
+    memory_mb: Optional[int] = None
+    wall_minutes: Optional[float] = None
+    spent_seconds: float = 0.0
+
+    @property
+    def left_seconds(self) -> float:
+        """Until there is just time for a report."""
+        if self.wall_minutes is None:
+            return math.inf
+        asked = self.wall_minutes * 60
+        return asked - min(_REPORT_SECONDS, asked * _REPORT_SHARE) - self.spent_seconds
 
 
 @dataclass(frozen=True)
@@ -68,14 +97,14 @@ def stop_requests_as_errors() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def run_measured(commands: Sequence[Command]) -> tuple[Finished, ...]:
-    """Run commands side by side, and end the others as soon as one fails.
+def run_measured(commands: Sequence[Command], bounds: Bounds = Bounds()) -> tuple[Finished, ...]:
+    """Run commands side by side, end the others as soon as one fails, and all when they go over a bound.
 
     PayloadError(EXECUTABLE_NOT_FOUND) when one cannot be started. Any error raised while waiting ends all children first.
     """
     started = time.monotonic()
     children: list[subprocess.Popen[bytes]] = []
-    sampler = _MemorySampler()
+    sampler = _Watcher(bounds)
     ended: dict[int, Finished] = {}
     try:
         for command in commands:
@@ -101,7 +130,8 @@ def run_measured(commands: Sequence[Command]) -> tuple[Finished, ...]:
         raise
     finally:
         sampler.stop()
-    return tuple(ended[child.pid] for child in children)
+    found = (ended[child.pid] for child in children)
+    return tuple(replace(each, over=sampler.over) if sampler.over and each.exit_code else each for each in found)
 
 
 class Answer(NamedTuple):
@@ -171,20 +201,54 @@ def _signal_group(group: int, number: signal.Signals) -> None:
         os.killpg(group, number)
 
 
-class _MemorySampler(threading.Thread):
-    """Samples the resident memory of process groups; short processes are sampled soon, long ones rarely."""
+class _Watcher(threading.Thread):
+    """Samples the resident memory of process groups; short processes are sampled soon, long ones rarely. Ends all groups when
+    they are over a bound, and says in ``over`` which."""
 
-    def __init__(self) -> None:
+    def __init__(self, bounds: Bounds) -> None:
         super().__init__(daemon=True)
         self.peaks: dict[int, int] = {}  # bytes
+        self.over: PayloadError | None = None
+        self._bounds = bounds
+        self._until = time.monotonic() + bounds.left_seconds
         self._ended = threading.Event()
 
     def run(self) -> None:
         step = 0
-        while not self._ended.wait(_SAMPLE_SECONDS[min(step, len(_SAMPLE_SECONDS) - 1)]):
-            for group, size_bytes in group_rss_bytes(self.peaks).items():
+        while not self._ended.wait(max(0.0, min(_SAMPLE_SECONDS[min(step, len(_SAMPLE_SECONDS) - 1)], self._left_seconds()))):
+            sizes = group_rss_bytes(self.peaks)
+            for group, size_bytes in sizes.items():
                 self.peaks[group] = max(self.peaks[group], size_bytes)
             step += 1
+            self.over = self._bound_crossed(sum(sizes.values()))
+            if self.over is not None:
+                self._end_all()
+                return
+
+    def _left_seconds(self) -> float:
+        return self._until - time.monotonic()
+
+    def _bound_crossed(self, rss_bytes: int) -> PayloadError | None:
+        granted, asked = self._bounds.memory_mb, self._bounds.wall_minutes
+        if granted is not None and rss_bytes > granted * MEMORY_MARGIN * _MB:
+            used_mb = sum(group_pss_bytes(self.peaks).values()) // _MB  # pages that several share count once
+            if used_mb > granted * MEMORY_MARGIN:
+                text = f"the job used {used_mb} MB of memory, its slot has {granted} MB; ended before the whole pilot is"
+                return PayloadError(codes.OVER_MEMORY, text)
+        if asked is not None and self._left_seconds() <= 0:
+            text = (
+                f"the {asked:g} minutes of wall time that the job asked for are nearly over; ended while there is time to report"
+            )
+            return PayloadError(codes.OVER_WALL_TIME, text)
+        return None
+
+    def _end_all(self) -> None:
+        """As ``_end_groups``, but for the waiting, which is another's."""
+        for group in self.peaks:
+            _signal_group(group, signal.SIGTERM)
+        self._ended.wait(STOP_GRACE_SECONDS)
+        for group in self.peaks:
+            _signal_group(group, signal.SIGKILL)
 
     def stop(self) -> None:
         self._ended.set()
@@ -195,13 +259,31 @@ class _MemorySampler(threading.Thread):
 def group_rss_bytes(groups: Iterable[int]) -> dict[int, int]:
     """Resident memory of all processes in process groups, by ``/proc``."""
     total = dict.fromkeys(groups, 0)
-    for entry in os.scandir("/proc"):
-        if not entry.name.isdigit():
-            continue
-        try:
-            fields = Path(entry.path, "stat").read_bytes().rpartition(b")")[2].split()
-        except (FileNotFoundError, ProcessLookupError):
-            continue  # ended while we looked
-        if int(fields[2]) in total:
-            total[int(fields[2])] += int(fields[21]) * _PAGE_BYTES
+    for _, group, rss_bytes in _processes(total):
+        total[group] += rss_bytes
     return total
+
+
+def group_pss_bytes(groups: Iterable[int]) -> dict[int, int]:
+    """The same, with pages that processes share divided among them; as far as ``/proc`` tells."""
+    total = dict.fromkeys(groups, 0)
+    for process, group, rss_bytes in _processes(total):
+        try:
+            found = _PSS.findall((process / "smaps").read_bytes())
+        except OSError:
+            found = []
+        total[group] += 1024 * sum(map(int, found)) if found else rss_bytes
+    return total
+
+
+def _processes(groups: Container[int]) -> Iterator[tuple[Path, int, int]]:
+    """(directory in ``/proc``, group, bytes in memory) of the processes in ``groups``. Of others' processes nothing need be
+    readable (``hidepid``), and one may end while it is looked at."""
+    with suppress(OSError):
+        for process in Path("/proc").iterdir():
+            if not process.name.isdigit():
+                continue
+            with suppress(OSError):
+                fields = (process / "stat").read_bytes().rpartition(b")")[2].split()
+                if int(fields[2]) in groups:
+                    yield process, int(fields[2]), int(fields[21]) * _PAGE_BYTES

@@ -11,6 +11,8 @@ import re
 import shutil
 import socket
 import sys
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
@@ -20,6 +22,7 @@ from ..contract.codes import PayloadError
 from ..contract.layout import FENCE_ATTRIBUTE, SITE_ATTRIBUTE, UNIT_ATTRIBUTE
 from ..contract.packed import JOB_AD, MACHINE_AD
 from ..contract.reports import Slot
+from .processes import MEMORY_MARGIN, Bounds
 
 _TELLING = re.compile(
     r"(CMS|SCRAM|SITECONF|VO_CMS|GLIDEIN|OSG|SINGULARITY|APPTAINER|WMS2|XRD|OMP|LC)_?[A-Z_]*|LANG|PATH|(PYTHON|LD_LIBRARY_)PATH"
@@ -27,6 +30,7 @@ _TELLING = re.compile(
 )
 _SECRET = re.compile("TOKEN|SECRET|PASS|KEY|CRED|PROXY|AUTH")
 _OS_RELEASE, _REDHAT_RELEASE = Path("/etc/os-release"), Path("/etc/redhat-release")
+_NUMBER = re.compile(r"\d+(\.\d*)?")
 _LINE = re.compile(r"^(\w+)\s*=\s*(.*?)\s*$", re.MULTILINE)
 
 
@@ -82,6 +86,21 @@ def read_system() -> str:
     return f"rhel{old[1]}" if old else f"{here.get('ID', '')}{number}"
 
 
+def read_bounds() -> Bounds:
+    """What the job itself has to watch: its memory where no cgroup ends what takes more, and the wall time that it asked for."""
+    asked, granted_mb = _ad("_CONDOR_JOB_AD").get("MaxWallTimeMins", ""), read_granted().memory_mb
+    enforced_mb = cgroup_limit_mb()
+    if granted_mb is not None and enforced_mb is not None and enforced_mb <= granted_mb * MEMORY_MARGIN:
+        granted_mb = None
+    return Bounds(granted_mb, float(asked) if _NUMBER.fullmatch(asked) else None, _age_seconds())
+
+
+def _age_seconds() -> float:
+    """How long ago this process was started."""
+    fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
+
+
 def _least(*texts: str | None) -> int | None:
     """The smallest of those that are whole numbers; a job may ask by an expression."""
     return min((int(text) for text in texts if text and text.isdigit()), default=None)
@@ -131,20 +150,38 @@ def _need(ad: dict[str, str], name: str, where: str) -> str:
 
 def cgroup_peak_mb() -> int | None:
     """Peak memory of this job's own cgroup in MB; None when HTCondor gave the job none."""
+    for path, unified in _cgroups():
+        if "condor" in str(path):
+            return _number_mb(path / ("memory.peak" if unified else "memory.max_usage_in_bytes"))
+    return None
+
+
+def cgroup_limit_mb() -> int | None:
+    """Memory in MB above which the kernel ends this job or what runs beside it; None where there is no such limit."""
+    limits = (
+        _number_mb(each / ("memory.max" if unified else "memory.limit_in_bytes"))
+        for path, unified in _cgroups()
+        for each in (path, *path.parents)
+    )
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def _cgroups() -> Iterator[tuple[Path, bool]]:
+    """This process's cgroups that account for memory, and whether each is of the unified kind."""
     try:
-        groups = Path("/proc/self/cgroup").read_text(encoding="utf-8").split()
+        groups = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:
-        return None
+        return
     for line in groups:
         number, controllers, path = line.split(":", 2)
-        if "condor" not in path:
-            continue
-        unified = number == "0" and not controllers
-        base, name = ("/sys/fs/cgroup", "memory.peak") if unified else ("/sys/fs/cgroup/memory", "memory.max_usage_in_bytes")
-        file = Path(base + path) / name
-        if (unified or "memory" in controllers.split(",")) and file.is_file():
-            try:
-                return int(file.read_text(encoding="utf-8")) // (1024 * 1024)
-            except (OSError, ValueError):
-                return None  # no reason to lose the report
-    return None
+        if number == "0" and not controllers:
+            yield Path("/sys/fs/cgroup" + path), True
+        elif "memory" in controllers.split(","):
+            yield Path("/sys/fs/cgroup/memory" + path), False
+
+
+def _number_mb(file: Path) -> int | None:
+    try:
+        return int(file.read_text(encoding="utf-8")) // (1024 * 1024)
+    except (OSError, ValueError):  # not there, or "max"; no reason to lose the report
+        return None

@@ -160,6 +160,8 @@ def exit_code_of(finished: Finished, report: FrameworkReport) -> int:
     cmsRun's process status is the low byte of its code, so 8001 arrives as 65. A report that names an error counts also
     when the process claims success; a process that ended well without a whole report has no proof of it.
     """
+    if finished.over is not None:
+        return finished.over.code
     if report.errors and report.errors[0].exit_status != codes.SUCCESS:
         return report.errors[0].exit_status
     if finished.exit_code != 0:
@@ -214,7 +216,9 @@ def _once(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def explain(directory: Path, finished: Finished, report: FrameworkReport) -> str:
-    """Why a cmsRun failed: the error that its report names, or its last lines."""
+    """Why a cmsRun failed: the bound that it was ended for, the error that its report names, or its last lines."""
+    if finished.over is not None:
+        return finished.over.message
     if report.errors:
         return f"{report.errors[0].kind}: {report.errors[0].text}"
     tail = files.tail_text(directory / "cmsRun.stderr", _ERROR_LINES)

@@ -72,6 +72,17 @@ def test_the_site_is_that_of_the_last_execution_of_the_cluster(log: Path, cluste
     assert execute_site(again, "999999.0", SITE) is None
 
 
+def test_what_a_hold_ends_is_logged_as_evicted_and_is_no_eviction(log: Path, cluster: str, tmp_path: Path) -> None:
+    found = job_history(log, f"{cluster}.3", SITE)
+    assert (found.starts, found.evictions) == (2, 0)
+    again = tmp_path / "again.log"
+    start = f'001 ({cluster}.003.000) 2026-11-21 03:0{{}}:00 Job executing on host: <x>\n\t{SITE} = "T2_CH_CERN"\n...\n'
+    end = f"004 ({cluster}.003.000) 2026-11-21 03:0{{}}:30 Job was evicted.\n\t(0) CPU times\n...\n"
+    again.write_text(log.read_text() + "".join(text.format(minute) for minute in (1, 2) for text in (start, end, end)))
+    found = job_history(again, f"{cluster}.3", SITE)
+    assert (found.starts, found.evictions, found.wall_seconds) == (4, 2, 30)
+
+
 def test_no_log_is_no_history(tmp_path: Path) -> None:
     assert job_history(tmp_path / "none.log", "1.0", SITE).wall_seconds is None
 

@@ -16,6 +16,8 @@ import pytest
 import uproot
 
 from dags_app.payload.contract.files import adler32
+from dags_app.payload.run import processes, slot
+from tests.support.faults import fault
 from tests.support.payload_psets import READ, pset
 from tests.support.payload_schemas import validate
 from tests.support.payload_workbench import Workbench, generating_node, input_file, job_document, output, reading_node, step
@@ -215,6 +217,61 @@ def test_a_job_that_is_told_to_stop_ends_its_processes_and_still_reports(one_ste
     assert started.value == 50669 % 256
     assert started.report["exit_code"] == 50669 and "SIGTERM" in started.report["error_message"]
     assert not processes_in(started.scratch), "cmsRun went with it"
+
+
+@fault(
+    "a memory hog without a cgroup",
+    done="cmsRun takes more memory than its slot has, and nothing of the system ends it",
+    spec="docs/errors.md, Jobs that never end",
+    afterwards="the payload ends the step with 50660 and a report; the next attempt asks for more memory",
+)
+def test_a_job_above_its_memory_ends_itself_before_the_pilot_is_killed(one_step: Workbench) -> None:
+    one_step.variables["CMSSIM_FAIL"] = "kind=hang"
+    one_step.memory_mb = 10
+    done = one_step.run("job", "proc_000000")
+    assert (done.value, done.report["exit_code"], done.report["exit_step"]) == (50660 % 256, 50660, "Gen")
+    assert "its slot has 10 MB" in done.report["error_message"]
+    assert done.report["steps"][0]["peak_rss_mb"] > 11, "what it took is known all the same"
+    assert one_step.post(done) == 1
+    assert (one_step.place / "memory.inc").read_text() == "MEMORY_proc_000000 = 3000\n"
+
+
+def test_where_a_cgroup_ends_what_takes_too_much_the_job_leaves_it_to_that(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name, text in (("JOB", "RequestMemory = 1000\nMaxWallTimeMins = 90\n"), ("MACHINE", "Memory = 2000\n")):
+        (tmp_path / name).write_text(text)
+        monkeypatch.setenv(f"_CONDOR_{name}_AD", str(tmp_path / name))
+    for limit_mb, watched in ((1000, None), (1099, None), (16000, 1000), (None, 1000)):  # of the whole pilot; none
+        monkeypatch.setattr(slot, "cgroup_limit_mb", lambda limit_mb=limit_mb: limit_mb)
+        bounds = slot.read_bounds()
+        assert (bounds.memory_mb, bounds.wall_minutes) == (watched, 90)
+
+
+def test_shortly_before_the_wall_time_it_asked_for_a_job_ends_itself_and_reports(one_step: Workbench) -> None:
+    one_step.variables["CMSSIM_FAIL"] = "kind=hang"
+    one_step.job_ad = "MaxWallTimeMins = 0.05\n"
+    done = one_step.run("job", "proc_000000")
+    assert (done.report["exit_code"], done.report["exit_step"]) == (50664, "Gen")
+    assert "0.05 minutes of wall time" in done.report["error_message"]
+    assert not processes_in(done.scratch)
+    assert one_step.post(done) == 1
+    assert (one_step.place / "memory.inc").read_text() == "WALL_proc_000000 = 4\n", "twice as much as the submit file's 2"
+
+
+def test_memory_is_measured_where_processes_of_others_cannot_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``hidepid``: of what is not one's own, /proc tells nothing, by an error."""
+    real = Path.read_bytes
+
+    def hidden(path: Path) -> bytes:
+        if path.name == "stat" and path.parent.name != str(os.getpid()):
+            raise PermissionError(path)
+        return real(path)
+
+    monkeypatch.setattr(Path, "read_bytes", hidden)
+    group = os.getpgrp()
+    assert processes.group_rss_bytes([group])[group] > 10 * 1024**2
+    assert 0 < processes.group_pss_bytes([group])[group] <= processes.group_rss_bytes([group])[group]
 
 
 def processes_in(directory: Path) -> list[str]:

@@ -403,6 +403,53 @@ def test_a_job_that_hung_is_the_sites_fault(dag: Dag) -> None:
     assert (dag.record()["classification"]["rule"], dag.record()["job"]["site"]) == ("held-no-cpu", "T1_US_FNAL")
 
 
+EVICTION = (4, "Job was evicted.", "\t(0) CPU times\n"), (1, "Job executing", '\tGLIDEIN_CMSSite = "T1_US_FNAL"\n')
+REMOVED = (9, "Job was aborted.", "\tPeriodicRemove\n")
+
+
+def watchdog(text: str) -> tuple[int, str, str]:
+    return (12, "Job was held.", f"\tThe job attribute PeriodicHold evaluated to TRUE: WMS2: {text}\n\tCode 3 Subcode 0\n")
+
+
+def test_a_job_that_is_evicted_without_end_goes_elsewhere_with_more_memory(dag: Dag) -> None:
+    assert ends(dag, *EVICTION * 4, EVICTION[0], watchdog("started 5 times"), REMOVED) == [42]
+    found = dag.record()
+    assert (found["job"]["starts"], found["job"]["evictions"]) == (5, 5)
+    assert (found["classification"]["rule"], found["classification"]["action"]) == ("held-started-too-often", "other_site")
+    assert "evicted 5 times" in dag.failures()[0]["reason"]
+    assert (dag.unit() / "avoid.inc").read_text() == "UNIT_AVOID = T1_US_FNAL\n"
+    assert (dag.unit() / "memory.inc").read_text() == "MEMORY_proc_000000 = 3000\n"
+
+
+def test_without_another_site_it_is_started_again_here_with_more_memory(dag: Dag) -> None:
+    dag.unit(sites="T1_US_FNAL")
+    assert ends(dag, *EVICTION * 4, EVICTION[0], watchdog("started 5 times"), REMOVED) == [44, 1]
+    assert (dag.unit() / "memory.inc").read_text() == "MEMORY_proc_000000 = 3000\n"
+
+
+def test_a_job_that_waits_for_days_for_its_site_goes_elsewhere(dag: Dag) -> None:
+    assert ends(dag, EVICTION[0], watchdog("idle for 432000 s"), REMOVED) == [42]
+    found = dag.record()
+    assert (found["classification"]["rule"], found["classification"]["memory_mb"]) == ("held-idle", None)
+    assert found["job"]["wall_time_sec"] == 1, "waiting is no time that it ran"
+    assert (dag.unit() / "avoid.inc").read_text() == "UNIT_AVOID = T1_US_FNAL\n"
+
+
+def test_a_job_that_did_well_after_evictions_has_them_counted(dag: Dag) -> None:
+    place = dag.unit()
+    with (place / "cluster.log").open("a") as stream:
+        for number, title, body in (EVICTION[1], *EVICTION * 2):
+            stream.write(EVENT.format(number=number, cluster=101, second=1, title=title, body=body))
+    assert dag.fails(0) == [0]
+    assert (dag.record()["job"]["starts"], dag.record()["job"]["evictions"]) == (3, 2)
+
+
+def test_wall_time_that_was_not_enough_is_doubled_each_time(dag: Dag) -> None:
+    assert dag.fails(50664, attempt=0) == [44, 1]
+    assert dag.fails(50664, attempt=1) == [44, 44, 1]
+    assert (dag.unit() / "memory.inc").read_text() == "WALL_proc_000000 = 8\n"
+
+
 def test_a_job_that_a_person_removed_from_hold_is_merely_removed(dag: Dag) -> None:
     hold = (12, "Job was held.", "\tvia condor_hold (by user ops)\n\tCode 1 Subcode 0\n")
     ends(dag, hold, (9, "Job was aborted.", "\tvia condor_rm (by user ops)\n"))

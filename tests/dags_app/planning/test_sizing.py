@@ -46,6 +46,8 @@ def test_a_jobs_wall_time_and_disk_follow_its_events_within_the_cap() -> None:
     resources = ResourceSpec(4, 8000, 40.0, 1.5)
     assert processing_request(resources, 1001, max_wall_seconds=DAY) == (BASE_DISK_KB + 1502, 668)
     assert processing_request(resources, 1, max_wall_seconds=DAY).wall_minutes == 60
+    margins = [processing_request(resources, events, max_wall_seconds=DAY).wall_minutes for events in (45, 46, 89)]
+    assert margins == [60, 61, 61], "what is above the shortest time asks for twice as much"
     assert processing_request(resources, 10**6, max_wall_seconds=DAY).wall_minutes == 1440
 
 
