@@ -58,6 +58,7 @@ class Conf(BaseModel):
     x509_key: str = ""
     service_token: str = ""
     ca_path: str = ""
+    releases_map: Path | None = Field(None, description="CMS's list of releases; without it no processor is asked for")
     job_credential: JobCredential = JobCredential.NONE
     job_credential_path: str = Field("", pattern=r"^(/[A-Za-z0-9_.@+/-]+)?$")
     job_credential_margin_seconds: int = Field(7200, ge=0, description="no DAG is submitted whose jobs' credential ends sooner")

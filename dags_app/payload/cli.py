@@ -10,14 +10,20 @@ import argparse
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from threading import Timer
+from typing import Any
 
-from .contract import scripts
-from .contract.codes import PayloadError, exit_status, last_words
+from .contract import codes, scripts
+from .contract.codes import POST_CALL_AGAIN, PayloadError, exit_status, last_words
 from .contract.layout import LANDING, MERGE
 
+#: How long a script of DAGMan's may take; they take seconds.
+SCRIPT_SECONDS = 900.0
+_LOG_SECONDS = 5.0
 #: What each command is, the function that runs it, and what it is given, in order. A module is loaded when its command is run:
 #: DAGMan starts a script per node and attempt, each needs only its own.
 _ON_WORKER = {
@@ -64,16 +70,49 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return exit_status(error.code)
     place = here / options["unit"] if command == "reelect" else here
     try:
-        return function(here, **options)
+        with _ended_in_time(place, command, _node(command, options)):
+            return function(here, **options)
     except PayloadError as error:
         scripts.log(place, f"{command}: {error.message}")
-        node = _NODES.get(command) or options.get("node")
-        if node:
-            import_module(".post.script_failures", __package__).tell_script(place, command, node, error)
+        _tell(place, command, _node(command, options), error)
         return 1
     except Exception:  # a defect: the scripts' log is all that remains of a script
         scripts.log(place, f"{command}: {traceback.format_exc().rstrip()}")
         raise
+
+
+def _node(command: str, options: dict[str, Any]) -> str | None:
+    return _NODES.get(command) or options.get("node")
+
+
+def _tell(place: Path, command: str, node: str | None, error: PayloadError) -> None:
+    if node:
+        import_module(".post.script_failures", __package__).tell_script(place, command, node, error)
+
+
+@contextmanager
+def _ended_in_time(place: Path, command: str, node: str | None) -> Iterator[None]:
+    """Ends a script that hangs, as on a file system that does not answer: DAGMan waits for ever, and runs few at once.
+
+    A POST script is called again later. From a thread: in a system call that hangs no signal is handled.
+    """
+    status = POST_CALL_AGAIN if command == "post" else 1
+
+    def tell() -> None:
+        error = PayloadError(codes.UNEXPECTED, f"not done after {SCRIPT_SECONDS:g} s, ended with {status}")
+        scripts.log(place, f"{command}: {error.message}")
+        if status != POST_CALL_AGAIN:
+            _tell(place, command, node, error)
+
+    timers = [Timer(SCRIPT_SECONDS, tell), Timer(SCRIPT_SECONDS + _LOG_SECONDS, os._exit, (status,))]  # telling may hang as well
+    for timer in timers:
+        timer.daemon = True
+        timer.start()
+    try:
+        yield
+    finally:
+        for timer in timers:
+            timer.cancel()
 
 
 def _parser() -> argparse.ArgumentParser:

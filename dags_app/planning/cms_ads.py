@@ -1,8 +1,8 @@
 """Attributes by which CMS's pool, monitoring and accounting know a job, in WMAgent's spelling. Pure text.
 
-``REQUIRED_OS`` is read by the glideins, which run the job in a container of that system; ``REQUIRED_ARCH`` by our own
-requirements. The rest is read by nobody who matches: dashboards and accounting group jobs by it. Spec 4.5; WMCore's
-SimpleCondorPlugin.
+``REQUIRED_OS`` is read by the glideins, which run the job in a container of that system, and ``REQUIRED_MINIMUM_MICROARCH``, by
+which they refuse jobs that their processor cannot run; ``REQUIRED_ARCH`` by our own requirements. The rest is read by nobody who
+matches: dashboards and accounting group jobs by it. Spec 4.5; WMCore's SimpleCondorPlugin.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ def platform_lines(steps: Sequence[StepSpec]) -> str:
     systems = _common(steps, 0, SYSTEMS) or (_ANY,)
     lines = f'My.REQUIRED_OS = "{",".join(systems)}"\n'
     architectures = _common(steps, 1, ARCHITECTURES)
+    level = max((step.microarch for step in steps), default=0) if "X86_64" in architectures else 0
+    lines += f"My.REQUIRED_MINIMUM_MICROARCH = {level}\n"
     return lines + (f'My.REQUIRED_ARCH = "{",".join(architectures)}"\n' if architectures else "")
 
 

@@ -146,6 +146,7 @@ class StepSpec:
     pset_hash: str = ""
     pileup: tuple[Pileup, ...] = ()
     deterministic_pileup: bool = False
+    microarch: int = 0  # level of x86-64 that its release needs, as the list of releases says when its jobs are written
 
 
 @dataclass(frozen=True, slots=True)

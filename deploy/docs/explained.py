@@ -55,6 +55,7 @@ SETTINGS: dict[str, dict[str, str]] = {
         "x509_key": "Its key, when it is in a file of its own.",
         "service_token": "File of a bearer token for the same services, which then have to be asked by https; empty for none.",
         "ca_path": "File or directory of certificate authorities; empty for the system's.",
+        "releases_map": "CMS's list of releases, `/cvmfs/cms.cern.ch/releases.map`: jobs ask for the x86-64 level that it names.",
         "job_credential": "What jobs carry to storage: `none`, `proxy` (HTCondor's `x509userproxy`; commands find it by"
         " `X509_USER_PROXY`) or `token` (a file that goes with each job; commands find it by `BEARER_TOKEN_FILE`). A change"
         " counts for what is submitted from then on.",
@@ -220,8 +221,8 @@ SETTINGS: dict[str, dict[str, str]] = {
         "job_no_cpu_seconds": "A job that runs so long and has used less than 1 % of a core is ended.",
         "stage_out_pauses": "Seconds between the tries of a job to stage out a file to one volume, separated by commas, before it"
         " goes to the next; of DAGs planned from now on. A worker node may have a variable of this name of its own, with spaces.",
-        "job_max_starts": "A job that was evicted after so many starts is removed: with more memory elsewhere.",
-        "job_idle_seconds": "A job that waits so long for its unit's site is removed; the unit lands elsewhere.",
+        "job_max_starts": "A job that was started so often and evicted each time is removed; its unit goes elsewhere.",
+        "job_idle_seconds": "A job that waits so long for the site of its work unit is removed; the unit lands elsewhere.",
         "job_held_seconds": "A job that HTCondor put on hold is removed after this, its node tried again; a person's hold stays.",
         "site_ban_duration_days": "Days that a ban of a site holds, when nobody says otherwise.",
         "site_ban_promotion_threshold": "A site that so many requests ban, each for itself, is banned for all.",

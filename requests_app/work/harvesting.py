@@ -26,6 +26,7 @@ from dags_app.services.site_jobs import Work, site_job_begin, site_jobs_tend
 from outputs_app.models import OutputFile, Validity
 from requests_app.intake.harvesting import PSET, harvested
 from requests_app.models import Harvest, HarvestState, Request, RequestStatus
+from requests_app.work.releases import steps_with_levels
 from requests_app.work.spec import spec_of
 from sites_app.selectors import sites_by_rse
 from sites_app.services import sites_avoided
@@ -157,7 +158,7 @@ def _wanted(row: Harvest) -> tuple[HarvestSpec, StepSpec]:
 def _slot(job: SiteJob) -> SiteSlot:
     harvest, step = _wanted(Harvest.objects.select_related("request__workflow").get(job=job))
     memory = harvest.memory_mb or conf().harvest_memory_mb
-    return SiteSlot(conf().harvest_run_seconds // 60, memory, _DISK_KB, NodeRole.HARVESTING, (step,))
+    return SiteSlot(conf().harvest_run_seconds // 60, memory, _DISK_KB, NodeRole.HARVESTING, steps_with_levels((step,)))
 
 
 def _task(job: SiteJob) -> HarvestTask | None:

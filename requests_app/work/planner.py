@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -46,6 +47,7 @@ from requests_app.work.left import record_left_out, work_left
 from requests_app.work.overrides import with_retries
 from requests_app.work.pileup import pileup_resolve
 from requests_app.work.production_steps import steps_of, steps_rounded, work_to_step
+from requests_app.work.releases import steps_with_levels
 from requests_app.work.rounds import job_priority
 from requests_app.work.sizing import round_sizing, sizing_kept
 from requests_app.work.spec import spec_of
@@ -154,7 +156,7 @@ def _gathered(request: Request, refresh: Callable[..., bool], *, full_units: boo
         workflow_id=str(workflow.pk),
         instance=settings.instance,
         round_index=index,
-        workflow=spec,
+        workflow=replace(spec, steps=steps_with_levels(spec.steps)),
         units=(),
         limits=with_retries(_limits(), request),
         max_wall_seconds=settings.max_wall_seconds,

@@ -35,8 +35,8 @@ _MOST_BYTES = 1024 * 1024
 _MOST_MEMBERS = 2000
 _MOST_KEPT = 20_000
 #: Of a step's directory; several cmsRun side by side have one each, ``step1_Gen.0`` and on.
-_REPORT = re.compile(r"step(\d+)_(\w+)(?:\.\d+)?/FrameworkJobReport\.xml")
-_STDERR = re.compile(r"[\w.]+/[\w.-]+\.stderr")
+_REPORT = re.compile(r"step(\d+)_([^/]+?)(?:\.\d+)?/FrameworkJobReport\.xml")
+_STDERR = re.compile(r"[^/]+/[^/]+\.stderr")
 #: Keys and certificates, also one that the cut went through; signed tokens; what follows "Bearer"; passwords of URLs.
 _SECRET = re.compile(
     rb"-----BEGIN [A-Z ]+-----.*?(?:-----END [A-Z ]+-----|\Z)|\A[A-Za-z0-9+/=\s]*-----END [A-Z ]+-----"

@@ -75,6 +75,9 @@ def _set_generation(process, generate, events):
     source.firstRun = cms.untracked.uint32(generate["run"])
     source.firstLuminosityBlock = cms.untracked.uint32(generate["first_lumi"])
     source.numberEventsInLuminosityBlock = cms.untracked.uint32(generate["events_per_lumi"])
+    for producer in process.producers_().values():
+        if hasattr(producer, "nEvents"):
+            producer.nEvents = events
     if source.type_() == "LHESource":  # its events are those of the LHE files, in order: event number n is the n-th
         skipped = generate["first_event"] - 1
         if skipped > _MAX_UINT32:
@@ -83,8 +86,6 @@ def _set_generation(process, generate, events):
         return
     wide = generate["first_event"] + events - 1 > _MAX_UINT32  # CMSSW takes either width, older releases only 32 bits
     source.firstEvent = (cms.untracked.uint64 if wide else cms.untracked.uint32)(generate["first_event"])
-    if hasattr(process, "externalLHEProducer"):
-        process.externalLHEProducer.nEvents = cms.untracked.uint32(events)
 
 
 def _set_outputs(process, outputs):

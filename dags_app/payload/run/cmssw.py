@@ -25,6 +25,8 @@ from .slot import read_bounds, read_system
 _CONTAINER_SECONDS = 300.0
 #: What cmssw_run.sh leaves in the program's directory when it has not come to start it: a status alone may be the program's too.
 _NO_RELEASE = "release_problem.txt"
+#: By which the servers of conditions tell who asks.
+FRONTIER_ID = "FRONTIER_ID"
 
 
 def run_in_release(
@@ -56,7 +58,8 @@ def run_in_release(
     for directory in directories:
         scratch = work / "tmp" / directory.name
         scratch.mkdir(parents=True, exist_ok=True)
-        environment = {**os.environ, **variables, "TMPDIR": str(scratch)}
+        # HOME: what some libraries of CMSSW need; PYTHONPATH: what leads this Python here leads cmsRun's astray
+        environment = {"HOME": str(work), **os.environ, **variables, "TMPDIR": str(scratch), "PYTHONPATH": ""}
         commands.append(Command(command, directory, environment, directory / Path(program).name))
     finished = processes.run_measured(commands, read_bounds())
     for problem in (directory / _NO_RELEASE for directory in directories):

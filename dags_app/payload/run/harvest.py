@@ -22,7 +22,7 @@ from ..contract import codes, names
 from ..contract.codes import PayloadError
 from ..contract.site_tasks import HarvestTask, Uploaded
 from . import checks, credentials, fjr, psets, storage
-from .cmssw import run_in_release
+from .cmssw import FRONTIER_ID, run_in_release
 from .processes import stop_requests_as_errors
 from .steps import exit_code_of, explain
 
@@ -45,7 +45,7 @@ def harvest(directory: Path, task: HarvestTask) -> tuple[Uploaded, ...]:
     psets.write_configuration(place, task.pset.encode(), _tweak(task))
     command = ["cmsRun", "-j", psets.FRAMEWORK_REPORT, psets.CONFIGURATION]
     with stop_requests_as_errors():
-        (finished,) = run_in_release(command, task.release, task.scram_arch, [place], work, {})
+        (finished,) = run_in_release(command, task.release, task.scram_arch, [place], work, {FRONTIER_ID: f"wms2_{task.dataset}"})
         report = fjr.read_framework_report(place / psets.FRAMEWORK_REPORT)
         code = exit_code_of(finished, report)
         if code != codes.SUCCESS:

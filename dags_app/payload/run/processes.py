@@ -32,6 +32,8 @@ _REPORT_SECONDS, _REPORT_SHARE = 300.0, 0.1
 #: How long a child may take to end after SIGTERM before it is killed. HTCondor itself gives a job 30 s by default.
 STOP_GRACE_SECONDS = 8.0
 
+#: How late a signal may be noticed.
+_ALARM_SECONDS = 5.0
 _SAMPLE_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
 _MB = 1024 * 1024  # as cmsRun and HTCondor count
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -81,20 +83,52 @@ class Command:
     output: Path
 
 
+class _StopRequest(BaseException):
+    """A signal has come. No ``Exception``: nothing on the way takes it for a failure of its own."""
+
+
 @contextmanager
 def stop_requests_as_errors() -> Iterator[None]:
-    """Inside, SIGTERM (removed, evicted) and SIGINT raise a PayloadError, so reports are still written."""
+    """Inside, SIGTERM (removed, evicted) and SIGINT end what is done; outside it is a PayloadError, so reports are still written.
+
+    A signal that comes just before a system call is seen only after it, which may be hours later: an alarm interrupts them.
+    """
+    asked: list[PayloadError] = []
 
     def stop(number: int, _frame: FrameType | None) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        raise PayloadError(codes.TERMINATED, f"told to stop by {signal.Signals(number).name} (removed, evicted or over a limit)")
+        text = f"told to stop by {signal.Signals(number).name} (removed, evicted or over a limit)"
+        asked.append(PayloadError(codes.TERMINATED, text))
+        raise _StopRequest
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    handlers = {signal.SIGTERM: stop, signal.SIGINT: stop, signal.SIGALRM: lambda *_: None}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    signal.setitimer(signal.ITIMER_REAL, _ALARM_SECONDS, _ALARM_SECONDS)
+    try:
+        yield
+    except _StopRequest:
+        raise asked[0] from None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if asked:  # lost on the way, as in a destructor
+        raise asked[0]
+
+
+@contextmanager
+def temporary_files_in(directory: Path) -> Iterator[None]:
+    """Inside, temporary files, also of children, lie in ``directory``: a container's /tmp may be small, or the whole node's."""
+    before, tempfile.tempdir = (os.environ.get("TMPDIR"), tempfile.tempdir), str(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    os.environ["TMPDIR"] = str(directory)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        tempfile.tempdir = before[1]
+        os.environ.pop("TMPDIR")
+        if before[0] is not None:
+            os.environ["TMPDIR"] = before[0]
 
 
 def run_measured(commands: Sequence[Command], bounds: Bounds = Bounds()) -> tuple[Finished, ...]:

@@ -34,6 +34,7 @@ from ..contract.site_tasks import (
 from . import credentials, storage
 from .harvest import harvest
 from .journal import Journals
+from .processes import temporary_files_in
 from .slot import read_slot
 from .storage import Volume
 
@@ -50,12 +51,13 @@ def run_site_job(directory: Path, node: str, attempt: int) -> int:
         raise PayloadError(codes.INVALID_DOCUMENT, f"the task is for {task.site}, this job runs at {slot.site}")
     credentials.check(credentials.wall_seconds() if isinstance(task, HarvestTask) else 0.0)
     result = SiteResult(task.job, slot.site, slot.host, slot.job_id, begun, begun)
-    if isinstance(task, ListingTask):
-        result = replace(result, listings=tuple(_all_listed(task)))
-    elif isinstance(task, HarvestTask):
-        result = replace(result, uploads=harvest(directory, task))
-    else:
-        result = replace(result, removals=tuple(_removed(task)))
+    with temporary_files_in(directory / "tmp"):
+        if isinstance(task, ListingTask):
+            result = replace(result, listings=tuple(_all_listed(task)))
+        elif isinstance(task, HarvestTask):
+            result = replace(result, uploads=harvest(directory, task))
+        else:
+            result = replace(result, removals=tuple(_removed(task)))
     result = replace(result, ended_at=utc_now())
     files.write_json(directory / SITE_RESULT_FILE, to_json(result))
     return 0

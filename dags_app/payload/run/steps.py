@@ -18,7 +18,7 @@ from ..contract.reports import Processed, StepRecord
 from ..contract.step_profile import StepProfile, StepRun
 from . import checks, fjr, psets
 from .attempt import AttemptReport
-from .cmssw import run_in_release
+from .cmssw import FRONTIER_ID, run_in_release
 from .division import Division, Work, divide
 from .fjr import FrameworkReport, OutputFileReport
 from .gathering import GatheredFile
@@ -139,6 +139,7 @@ def _run_processes(context: JobContext, step: Step, threads: int, division: Divi
     command = ["cmsRun", "-j", psets.FRAMEWORK_REPORT, psets.CONFIGURATION]
     told = {"NODE": attempt.node, "ATTEMPT": attempt.attempt, "STEP": step.name, "PROCESSES": count}
     variables = {f"WMS2_{name}": str(value) for name, value in told.items()}
+    variables[FRONTIER_ID] = f"wms2_{context.job.request_name}"
     finished = run_in_release(command, step.cmssw_version, step.scram_arch, directories, context.work, variables)
     return tuple(
         Process(work, directory, each, fjr.read_framework_report(directory / psets.FRAMEWORK_REPORT))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .errors import CONFIG_NOT_FOUND, CONFIG_UNREADABLE, CmsException, misconfigured
+from .errors import CONFIG_NOT_FOUND, CONFIG_UNREADABLE, GENERATION_FAILED, CmsException, misconfigured
 from .failures import Failure, planned_failure
 from .profile import Profile, read_profile
 
@@ -131,7 +131,18 @@ def load_plan(path: Path, arguments: list[str]) -> Plan:
     return _plan(process)
 
 
+def _check_generators(process: Any) -> None:
+    """Programs that make all events at once, for one lumi after the other, have to make as many as the job has."""
+    wanted = _value(process.maxEvents, "input", -1)
+    for label, module in process.producers_().items():
+        made = _value(module, "nEvents", wanted)
+        if process.source.type_() in GENERATING_SOURCES and made != wanted:
+            text = f"{module.type_()} {label} makes {made} events, the event loop has {wanted}"
+            raise CmsException(GENERATION_FAILED, "EventGenerationFailure", text)
+
+
 def _plan(process: Any) -> Plan:
+    _check_generators(process)
     outputs = tuple(
         Output(label, module.type_(), _value(module, "fileName", f"{label}.root"), _value(module, "logicalFileName", ""))
         for label, module in process.outputModules_().items()

@@ -7,7 +7,10 @@ import os
 import shutil
 import signal
 import tarfile
+import tempfile
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,10 +18,11 @@ from typing import Any
 import pytest
 import uproot
 
+from dags_app.payload.contract.codes import PayloadError
 from dags_app.payload.contract.files import adler32
 from dags_app.payload.run import processes, slot
 from tests.support.faults import fault
-from tests.support.payload_psets import READ, pset
+from tests.support.payload_psets import GENERATE, READ, pset
 from tests.support.payload_schemas import validate
 from tests.support.payload_workbench import Workbench, generating_node, input_file, job_document, output, reading_node, step
 
@@ -39,6 +43,69 @@ def reader(bench: Workbench, generated: Workbench) -> Reader:
         bench.stored(lfn).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(generated.stored(made), bench.stored(lfn))
     return Reader(bench)
+
+
+LHE = """
+process.{label} = cms.EDProducer("{kind}", nEvents = {parameter}(5000))
+"""
+
+
+@pytest.mark.parametrize("source", ["EmptySource", "LHESource"])
+def test_every_producer_that_makes_all_events_at_once_makes_those_of_the_job(bench: Workbench, source: str) -> None:
+    """Producers have any label, and each its own type of the number."""
+    text = pset("GEN", GENERATE.replace("EmptySource", source), {"GENoutput": "GEN"})
+    text += LHE.format(label="externalLHEProducer", kind="ExternalLHEProducer", parameter="cms.untracked.uint32")
+    text += LHE.format(label="lheOfAnother", kind="ExternalLHEAsciiProducer", parameter="cms.int32")
+    job = job_document([step(1, "Gen", ["GENoutput"])], [output("Gen", "GENoutput", "GEN")])
+    bench.prepare(job, [generating_node(0, 20, 10)], {"step1_Gen.py": text})
+    report = bench.run("job", "proc_000000").report
+    assert (report["exit_code"], report["processed"]["events"]) == (0, 20), report["error_message"]
+
+
+def test_cmsrun_finds_the_environment_that_cms_gives_it(one_step: Workbench) -> None:
+    directory = one_step.root / "telling"
+    directory.mkdir()
+    (directory / "cmsRun").write_text(f'#!/bin/sh\nenv > "{directory}/env"\nexec "{one_step.programs}/cmsRun" "$@"\n')
+    (directory / "cmsRun").chmod(0o755)
+    one_step.variables |= {"PATH": f"{directory}:/usr/bin:/bin", "PYTHONPATH": "/cvmfs/of/another/python", "TMPDIR": ""}
+    done = one_step.run("job", "proc_000000")
+    assert done.value == 0
+    found = dict(line.split("=", 1) for line in (directory / "env").read_text().splitlines() if "=" in line)
+    assert (found["PYTHONPATH"], found["FRONTIER_ID"]) == ("", "wms2_request_1")
+    for name in ("HOME", "TMPDIR"):
+        assert found[name].startswith(str(done.scratch)), f"{name}: the container's own may be anywhere, or nowhere"
+    one_step.variables["HOME"] = "/home/of/the/pilot"
+    one_step.run("job", "proc_000001")
+    assert "HOME=/home/of/the/pilot\n" in (directory / "env").read_text()
+
+
+def test_temporary_files_lie_in_the_work_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TMPDIR", raising=False)
+    with processes.temporary_files_in(tmp_path / "work" / "tmp"):
+        assert tempfile.gettempdir() == str(tmp_path / "work" / "tmp")
+        told = processes.run_limited(["sh", "-c", "echo $TMPDIR; readlink /proc/self/fd/1"], 60.0, dict(os.environ)).stdout
+        assert [line.startswith(str(tmp_path / "work" / "tmp")) for line in told.splitlines()] == [True, True]
+    assert "TMPDIR" not in os.environ
+
+
+def _lost(_body: object = None) -> None:
+    """What takes a failure of its own for nothing."""
+    with suppress(Exception):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
+
+
+class _Destroyed:
+    def __del__(self) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.01)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("body", [_lost, lambda: _Destroyed() and None])
+def test_a_request_to_stop_is_never_lost(body: Callable[[], None]) -> None:
+    with pytest.raises(PayloadError, match="told to stop by SIGTERM"), processes.stop_requests_as_errors():
+        body()
 
 
 @dataclass(frozen=True)

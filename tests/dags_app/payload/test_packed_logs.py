@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dags_app.payload.contract import packed
+from dags_app.payload.contract.layout import logs_name
 from tests.support.payload_workbench import Workbench
 
 KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow+abc/=\nMIIEow\n-----END RSA PRIVATE KEY-----"
@@ -27,6 +28,18 @@ def written(tmp_path: Path, **logs: bytes) -> dict[str, packed.LogFile]:
     (step / "events.root").write_bytes(b"no log")
     packed.write_logs(tmp_path / "a.tar.gz", [("environment.txt", b"host: h\n")], tmp_path / "steps")
     return {each.name: each for each in packed.read_logs(tmp_path / "a.tar.gz")}
+
+
+@pytest.mark.parametrize("step", ["HIG-RunIISummer20UL18wmLHEGEN-01234_0", "GEN-SIM", "Gen"])
+@pytest.mark.parametrize("process", ["", ".0", ".11"])
+def test_logs_of_a_step_are_read_back_whatever_its_name(tmp_path: Path, step: str, process: str) -> None:
+    directory = tmp_path / "steps" / f"step2_{step}{process}"
+    directory.mkdir(parents=True)
+    (directory / "FrameworkJobReport.xml").write_text("<FrameworkJobReport/>")
+    (directory / "cmsRun.stderr").write_text("Fatal Exception\n")
+    packed.write_logs(tmp_path / logs_name("proc_000000", 0, "1.0"), [], tmp_path / "steps")
+    assert list(packed.framework_reports(tmp_path, "proc_000000", 0, "1.0")) == [(step, "<FrameworkJobReport/>")]
+    assert packed.last_stderr(tmp_path, "proc_000000", 0, "1.0", 5) == "Fatal Exception"
 
 
 def test_a_long_log_keeps_its_beginning_and_its_end_and_says_what_is_left_out(tmp_path: Path) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import subprocess
+import sys
 import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,6 +21,7 @@ from dags_app.payload.contract.rules import Limits, RuleBook
 from dags_app.payload.post.post import run_post
 from tests.support.payload_schemas import validate
 from tests.support.payload_workbench import shipped_rules
+from tests.support.places import ROOT
 
 BAD = "/store/data/A.root"
 GONE = f"root://eos//{BAD}: no such file or directory"
@@ -401,6 +405,32 @@ def test_a_job_that_hung_is_the_sites_fault(dag: Dag) -> None:
     hold = (12, "Job was held.", "\tWMS2: no CPU used in 7200 s\n\tCode 3 Subcode 0\n")
     assert ends(dag, hold, (9, "Job was aborted.", "\tPeriodicRemove\n")) == [44, 1]
     assert (dag.record()["classification"]["rule"], dag.record()["job"]["site"]) == ("held-no-cpu", "T1_US_FNAL")
+
+
+def hanging(dag: Dag, *words: str) -> int:
+    """A script with a time limit of half a second; its exit status."""
+    limits = "cli.SCRIPT_SECONDS, cli._LOG_SECONDS = 0.5, 0.5"
+    program = f"import sys; from dags_app.payload import cli; {limits}; sys.exit(cli.main({list(words)}))"
+    command = [sys.executable, "-c", program]
+    environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}
+    return subprocess.run(command, cwd=dag.unit(), env=environment, timeout=60, check=False).returncode
+
+
+def test_a_post_script_that_hangs_is_ended_and_called_again(dag: Dag) -> None:
+    place = dag.unit()
+    with files.locked(place / ".post.lock"):
+        assert hanging(dag, "post", "proc_000000", "0", "0", "3", "7.0") == codes.POST_CALL_AGAIN
+    assert "post: not done after 0.5 s, ended with 44" in (place / "scripts.log").read_text()
+    assert not (place / "proc_000000.attempts.jsonl").exists(), "nothing is judged"
+
+
+def test_a_script_before_a_node_that_hangs_is_ended_and_told(dag: Dag) -> None:
+    place = dag.unit()
+    (place / "unit.json").unlink()
+    os.mkfifo(place / "unit.json")  # as a file system that does not answer
+    assert hanging(dag, "collect") == 1
+    (failure,) = dag.failures()
+    assert (failure["node"], failure["code"]) == ("merge", codes.UNEXPECTED) and "not done after 0.5 s" in failure["reason"]
 
 
 EVICTION = (4, "Job was evicted.", "\t(0) CPU times\n"), (1, "Job executing", '\tGLIDEIN_CMSSite = "T1_US_FNAL"\n')

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dags_app.planning.cms_ads import platform_lines, platform_requirement
+from dags_app.planning.releases import read_levels, with_levels
 from dags_app.planning.specs import AccountingSpec, SplittingAlgo
 from dags_app.planning.submitfiles import (
     SiteSlot,
@@ -49,6 +50,32 @@ def test_system_and_architecture_follow_from_the_scram_architectures(
     assert found["My.REQUIRED_OS"] == f'"{system}"'
     assert found.get("My.REQUIRED_ARCH") == (f'"{architecture}"' if architecture else None)
     assert ("TARGET.Arch" in platform_requirement(made)) == (architecture is not None), "else HTCondor asks for the schedd's own"
+
+
+RELEASES = """\
+architecture=el8_amd64_gcc12;label=CMSSW_14_1_0;type=Production;state=Announced;prodarch=1;default_micro_arch=x86-64-v3;
+architecture=el9_amd64_gcc12;label=CMSSW_14_1_0;type=Production;state=Announced;prodarch=0;default_micro_arch=x86-64-v2;
+architecture=el8_amd64_gcc12;label=CMSSW_14_0_0;type=Production;state=Announced;prodarch=1;
+architecture=el8_aarch64_gcc12;label=CMSSW_14_1_0;type=Production;state=Announced;prodarch=0;default_micro_arch=armv8;
+"""
+
+
+@pytest.mark.parametrize(
+    ("steps", "level"),
+    [
+        ([("CMSSW_14_1_0", "el8_amd64_gcc12")], "3"),
+        ([("CMSSW_14_1_0", "el9_amd64_gcc12")], "2"),
+        ([("CMSSW_14_0_0", "el8_amd64_gcc12"), ("CMSSW_14_1_0", "el8_amd64_gcc12")], "3"),
+        ([("CMSSW_14_0_0", "el8_amd64_gcc12")], "0"),
+        ([("CMSSW_14_1_0", "el8_aarch64_gcc12")], "0"),
+        ([("CMSSW_9_9_9", "slc7_amd64_gcc700")], "0"),
+    ],
+)
+def test_a_job_asks_for_the_processor_that_its_releases_were_built_for(steps: list[tuple[str, str]], level: str) -> None:
+    made = [replace(STEP, cmssw_version=release, scram_arch=(arch,)) for release, arch in steps]
+    found = attributes(platform_lines(with_levels(made, read_levels(RELEASES))))
+    assert found["My.REQUIRED_MINIMUM_MICROARCH"] == level
+    assert attributes(platform_lines(made))["My.REQUIRED_MINIMUM_MICROARCH"] == "0", "glideins compare it, so it is always there"
 
 
 def test_tasks_ask_for_what_their_own_steps_need_and_the_landing_for_what_all_do() -> None:
