@@ -16,7 +16,15 @@ from dags_app.planning.documents import job_document, unit_document
 from dags_app.planning.levels import FIRST_TASK, last_nodes, later_tasks, nodes_of, upstream_names
 from dags_app.planning.pileup import MixedEvents, pileup_document
 from dags_app.planning.quoting import plain, site_list
-from dags_app.planning.sizing import CLEANUP_REQUEST, SlotRequest, merge_request, processing_request, sizes_of, task_resources
+from dags_app.planning.sizing import (
+    CLEANUP_REQUEST,
+    SlotRequest,
+    level_input_kb,
+    merge_request,
+    processing_request,
+    sizes_of,
+    task_resources,
+)
 from dags_app.planning.specs import DagSpec, JobSpec, LevelNode, ResourceSpec
 from dags_app.planning.submitfiles import cleanup_submit, landing_submit, merge_submit, processing_submit
 from wms2.credentials import Credential
@@ -116,10 +124,11 @@ def group_dags(spec: DagSpec) -> Iterator[str]:
     for unit in spec.units:
         names, processing = nodes_of(unit), []
         levels: list[tuple[int, Sequence[JobSpec | LevelNode]]] = [(level.task, level.nodes) for level in unit.levels]
+        inputs = level_input_kb(spec.workflow, unit)
         for task, jobs in ((FIRST_TASK, unit.jobs), *levels):
             resources, before, after = nodes[task]
-            for name, job in zip(names[task], jobs, strict=True):
-                slot = processing_request(resources, job.events, max_wall_seconds=spec.max_wall_seconds)
+            for name, job, input_kb in zip(names[task], jobs, inputs.get(task) or [0] * len(jobs), strict=True):
+                slot = processing_request(resources, job.events, max_wall_seconds=spec.max_wall_seconds, input_kb=input_kb)
                 processing.append(name.join(before) + _vars(slot) + name.join(after))
         between = (f"PARENT {' '.join(reads)} CHILD {name}\n" for level in unit.levels for name, reads in upstream_names(level))
         yield template % {

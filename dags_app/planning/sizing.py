@@ -8,7 +8,7 @@ Pure arithmetic over the request's hints; measured sizes of earlier rounds come 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ from dags_app.payload.contract import layout
 from dags_app.payload.contract.convert import to_json
 from dags_app.payload.contract.step_profile import StepProfile
 from dags_app.planning.levels import FIRST_TASK, later_tasks, level_plans
-from dags_app.planning.specs import ResourceSpec, SplittingAlgo, WorkflowSpec, WorkUnitSpec
+from dags_app.planning.specs import JobSpec, LevelNode, ResourceSpec, SplittingAlgo, WorkflowSpec, WorkUnitSpec
 from wms2.errors import PlanningRefused
 
 #: Scratch that every payload job needs beside its data: sandbox, logs, job reports, conditions cache.
@@ -77,13 +77,27 @@ def merge_memory_mb(workflow: WorkflowSpec) -> int:
     return max(1, *(each.memory_mb // each.cores for each in every))
 
 
-def processing_request(resources: ResourceSpec, events: int, *, max_wall_seconds: int) -> SlotRequest:
+def processing_request(resources: ResourceSpec, events: int, *, max_wall_seconds: int, input_kb: int = 0) -> SlotRequest:
     """Slot of one processing job of a task that asks for ``resources``: room for its events, and events x TimePerEvent.
 
-    ``SizePerEvent`` is the disk of all tiers together (docs/design/model.md, Sizes).
+    ``SizePerEvent`` is the disk of all tiers together (docs/design/model.md, Sizes). ``input_kb``: of files of the unit itself,
+    which are fetched where the site's storage cannot be read from.
     """
-    disk_kb = BASE_DISK_KB + ceil(events * resources.size_per_event_kb)
+    disk_kb = BASE_DISK_KB + input_kb + ceil(events * resources.size_per_event_kb)
     return SlotRequest(disk_kb, _wall_minutes(events * resources.time_per_event_seconds, max_wall_seconds))
+
+
+def level_input_kb(workflow: WorkflowSpec, unit: WorkUnitSpec) -> dict[int, list[int]]:
+    """By task, what each node of a later task reads at most, in KB: whole files also where it has only a share of them."""
+    nodes: dict[int, Sequence[JobSpec | LevelNode]] = {
+        FIRST_TASK: unit.jobs,
+        **{level.task: level.nodes for level in unit.levels},
+    }
+    found = {}
+    for level in unit.levels:
+        before, size_kb = nodes[level.input_task], task_resources(workflow, level.input_task).size_per_event_kb
+        found[level.task] = [ceil(sum(before[number].events for number in node.reads) * size_kb) for node in level.nodes]
+    return found
 
 
 def merge_request(unit: WorkUnitSpec, *, max_merge_bytes: int, max_wall_seconds: int) -> SlotRequest:

@@ -140,11 +140,21 @@ def text(volume: Volume, lfn: str) -> str | None:
 
 
 def readable(volumes: Sequence[Volume], file: StoredFile) -> str | None:
-    """What cmsRun opens to read a file where it lies: a ``file:`` or ``root:`` name. None: it has to be fetched."""
+    """What cmsRun opens to read a file where it lies: its ``file:`` or ``root:`` name by any protocol of the volume, the ways
+    to stage out first; one that is mounted only where it is there. None: it has to be fetched."""
     volume = volume_with(volumes, file.rse)
-    path = _mounted(volume, file.lfn)
-    pfn = volume.pfn(file.lfn)
-    return f"file:{path.resolve()}" if path else pfn if pfn.startswith("root:") else None
+    description, first = volume.description, [way.protocol for way in volume.ways]
+    others = (each for each in description.protocols if each not in first and each.access != "virtual")
+    for protocol in (*first, *others):
+        try:
+            pfn = description.pfn(protocol, file.lfn)
+        except StorageProblem:  # no rule of this protocol is for such files
+            continue
+        if pfn.startswith("root:"):
+            return pfn
+        if pfn.startswith("file:") and local_path(pfn).is_file():
+            return f"file:{local_path(pfn).resolve()}"
+    return None
 
 
 def bring(volumes: Sequence[Volume], file: StoredFile, directory: Path) -> Path:

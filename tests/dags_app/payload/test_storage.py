@@ -206,6 +206,34 @@ def test_a_staged_out_file_can_be_read(any_site: Site, tmp_path: Path) -> None:
     assert error.value.code == codes.FILE_OPEN_FAILED
 
 
+READERS = [
+    ("davs", {}, None),
+    ("davs", {"XRootD": ("global-ro", "root://reader.site//cms")}, f"root://reader.site//cms{LFN}"),
+    ("davs", {"mounted": ("site-ro", "{place}")}, "file:{place}" + LFN),
+    ("davs", {"mounted": ("site-ro", "/not/mounted/here"), "XRootD": ("site-rw", "root://door/")}, f"root://door/{LFN}"),
+    ("davs", {"names": ("virtual", "root://nothing.serves.this/")}, None),
+    ("root", {"mounted": ("site-ro", "{place}")}, f"root://writer.site:1094/{LFN}"),
+]
+
+
+@pytest.mark.parametrize(("first", "others", "url"), READERS)
+def test_a_file_is_read_where_it_lies_by_any_protocol_of_its_volume(
+    site: Site, first: str, others: dict[str, tuple[str, str]], url: str | None
+) -> None:
+    """Where a site is written to by WebDAV first, or alone, cmsRun reads by what else the site describes."""
+    site.describe({first: f"{first}://writer.site:1094/"})
+    described = json.loads((site.siteconf / SITE / "storage.json").read_text())
+    described[0]["protocols"] += [
+        {"protocol": name, "access": access, "prefix": prefix.format(place=site.place)}
+        for name, (access, prefix) in others.items()
+    ]
+    (site.siteconf / SITE / "storage.json").write_text(json.dumps(described))
+    site.at().parent.mkdir(parents=True)
+    site.at().write_bytes(WIKIPEDIA)
+    stored = StoredFile(LFN, "of the writer", RSE, 9, "11e60398")
+    assert storage.readable(storage.site_volumes(SITE), stored) == (url and url.format(place=site.place))
+
+
 def test_a_copy_that_differs_is_removed_and_tried_again(remote: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     script = """
 for word; do [ "$word" = --path ] && out=1; done

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
+from math import ceil
 
 import pytest
 from hypothesis import given
@@ -15,7 +17,15 @@ from dags_app.payload.contract.step_profile import StepProfile
 from dags_app.payload.run.shares import Held, parts_of
 from dags_app.planning.dagfiles import group_dags, render
 from dags_app.planning.levels import LevelPlan, edge_count, last_nodes, level_plans, levels_of, nodes_of
-from dags_app.planning.sizing import BASE_DISK_KB, bytes_per_event, merge_memory_mb, processing_request, sizes_of, task_resources
+from dags_app.planning.sizing import (
+    BASE_DISK_KB,
+    bytes_per_event,
+    level_input_kb,
+    merge_memory_mb,
+    processing_request,
+    sizes_of,
+    task_resources,
+)
 from dags_app.planning.specs import ClaimKind, GpuSpec, JobSpec, ResourceSpec, SplittingAlgo, WorkUnitSpec
 from dags_app.planning.submitfiles import processing_submit
 from dags_app.planning.work_units import EXTRA_NODES, fill_dag, group_jobs
@@ -206,6 +216,24 @@ def test_a_node_asks_for_what_its_own_task_needs() -> None:
     sizes = sizes_of(tree, StepProfile()).files()["sizes.inc"].splitlines()
     assert {"TASK_3_MEMORY_MB = 3000", "TASK_4_MEMORY_MB = 16000"} <= set(sizes)
     assert merge_memory_mb(tree) == 3000, "the most per core of all tasks"
+
+
+def test_a_node_of_a_later_task_has_room_for_the_files_that_it_may_have_to_fetch() -> None:
+    """Whole files of the task before, at that task's size for each event, also where it is to read a share of one."""
+    spec = dag_spec(task_tree())
+    unit = spec.units[0]
+    inputs = level_input_kb(spec.workflow, unit)
+    nodes = {1: unit.jobs, **{level.task: level.nodes for level in unit.levels}}
+    assert set(inputs) == {level.task for level in unit.levels} != set()
+    (text, *_) = group_dags(spec)
+    asked = dict(re.findall(r'^VARS (\w+) disk_kb="(\d+)"', text, re.MULTILINE))
+    for level in unit.levels:
+        size_kb = task_resources(spec.workflow, level.input_task).size_per_event_kb
+        own = task_resources(spec.workflow, level.task)
+        for name, node, input_kb in zip(nodes_of(unit)[level.task], level.nodes, inputs[level.task], strict=True):
+            whole = sum(nodes[level.input_task][number].events for number in node.reads)
+            assert input_kb == ceil(whole * size_kb) > 0
+            assert int(asked[name]) == BASE_DISK_KB + input_kb + ceil(node.events * own.size_per_event_kb)
 
 
 def test_a_datasets_size_follows_its_own_task_and_the_filters_before_it() -> None:
