@@ -16,6 +16,7 @@ from requests_app.lifecycle import evaluator
 from requests_app.lifecycle.cleaner import leftovers_remove
 from requests_app.lifecycle.cycle import run_cycle
 from requests_app.lifecycle.packing import dags_pack, requests_archive
+from requests_app.lifecycle.rucio_account import rucio_account_look
 from requests_app.lifecycle.storage_checks import storage_checks_run
 from requests_app.reqmgr2.following import reqmgr2_poll
 from requests_app.work.harvesting import harvests_run
@@ -63,4 +64,5 @@ archive_requests = _task(name="requests_app.tasks.archive_requests")(requests_ar
 remove_leftovers = _task(name=REMOVE_LEFTOVERS)(leftovers_remove)
 check_storage = _task(name=CHECK_STORAGE)(storage_checks_run)
 harvest = _task(name="requests_app.tasks.harvest")(harvests_run)
+look_at_rucio_account = _task(name="requests_app.tasks.look_at_rucio_account")(rucio_account_look)
 poll_reqmgr2 = _task(name=POLL_REQMGR2)(reqmgr2_poll)

@@ -13,6 +13,8 @@ from wms2.conf import conf
 from wms2.credentials import CredentialUnusable
 from wms2.errors import ConfigurationError
 
+#: Whose rules WMCore's services, or people of Data Management, end and adopt: ours would go with them.
+ACCOUNTS_OF_OTHERS = frozenset({"wma_prod", "wma_test", "wmcore_output", "wmcore_transferor", "wmcore_pileup", "transfer_ops"})
 FORBIDDEN_BELOW = Path("/tmp")  # noqa: S108  DAGMan refuses its node log there (DAGMAN_USE_STRICT)
 
 
@@ -28,6 +30,9 @@ def check_configuration(**_: Any) -> list[CheckMessage]:
     found: list[CheckMessage] = []
     if ours.submit_root.is_relative_to(FORBIDDEN_BELOW):
         found.append(Error(f"WMS2_SUBMIT_ROOT={ours.submit_root} is below /tmp; DAGMan refuses its logs there", id="wms2.E002"))
+    if ours.rucio_account.strip().lower() in ACCOUNTS_OF_OTHERS:
+        why = "WMCore's MSRuleCleaner ends rules of this account on outputs, or others take ours for theirs; use one of your own"
+        found.append(Error(f"WMS2_RUCIO_ACCOUNT={ours.rucio_account}: {why}", id="wms2.E003"))
     if ours.environment == "production" and not ours.proxies_in_front:
         told = "WMS2_PROXIES_IN_FRONT=0: behind a proxy all users have one address; who guesses passwords keeps all waiting"
         found.append(Warning(told, id="wms2.W001"))

@@ -94,6 +94,7 @@ def _check(row: Onboarding) -> None:
         "submit directory": lambda: _directory(schedd),
         "limits": lambda: _limits(schedd, facts()),
         "sites": lambda: _sites(schedd),
+        "Rucio account": _rucio_account,
     }
     told = []
     for name, ask in checks.items():
@@ -210,6 +211,13 @@ def _sites(schedd: Schedd) -> str:
     if not names:
         raise CheckFailed(f"no enabled site has slots in pool {schedd.pool_id}, as its collector told last")
     return f"{len(names)} enabled sites have slots in its pool"
+
+
+def _rucio_account() -> str:
+    """What runs there is stored and registered, or all of it is for nothing."""
+    if problems := factory.rucio().account_problems():
+        raise CheckFailed("; ".join(problems))
+    return f"{conf().rucio_account} may register and protect outputs"
 
 
 def _sites_of(schedd: Schedd) -> frozenset[str]:

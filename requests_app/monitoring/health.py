@@ -19,7 +19,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from requests_app.installation import TablesOlder, installation_verify, tables_verify
-from requests_app.selectors.lifecycle import lifecycle_state
+from requests_app.selectors.lifecycle import RUCIO_ACCOUNT, lifecycle_state, rucio_account_problems
 from wms2 import clock
 from wms2.api.views import METHODS
 from wms2.celery import broker_answers
@@ -37,7 +37,8 @@ class LiveSerializer(serializers.Serializer[Any]):
 
 
 class ReadySerializer(serializers.Serializer[Any]):
-    """``reasons`` says what is missing, by part; ``warnings`` which credentials end soon or have ended."""
+    """``reasons`` says what is missing, by part; ``warnings`` which credentials end soon or have ended, and what our account in
+    Rucio may not do."""
 
     status = serializers.ChoiceField(choices=["ok", "unavailable"])
     reasons = serializers.DictField(child=serializers.CharField())
@@ -70,7 +71,7 @@ class ReadyView(PublicView):
         """200, or 503 with reasons."""
         reasons = not_ready()
         code = 503 if reasons else 200
-        warnings = {} if reasons.keys() & {"database", "instance"} else credentials_told()
+        warnings = {} if reasons.keys() & {"database", "instance"} else warnings_told()
         return Response({"status": "unavailable" if reasons else "ok", "reasons": reasons, "warnings": warnings}, status=code)
 
 
@@ -85,10 +86,11 @@ def not_ready() -> dict[str, str]:
     return {part: why for part, why in found.items() if why}
 
 
-def credentials_told() -> dict[str, str]:
-    """Name -> when it ends. No reason to take the pages away that say what to do about it."""
+def warnings_told() -> dict[str, str]:
+    """Credentials that end, and what Rucio refuses us. No reason to take the pages away that say what to do about it."""
     found = {each.name: each.ends_at for each in lifecycle_state().credentials_ending}
-    return {name: f"ends at {at:%Y-%m-%d %H:%M:%S} UTC" if at else "cannot be used" for name, at in found.items()}
+    ends = {name: f"ends at {at:%Y-%m-%d %H:%M:%S} UTC" if at else "cannot be used" for name, at in found.items()}
+    return ends | ({RUCIO_ACCOUNT: "; ".join(problems)} if (problems := rucio_account_problems()) else {})
 
 
 def _why(part: str, ask: Callable[[], str], silent: str) -> str:

@@ -18,6 +18,7 @@ from outputs_app.models import CaseState, Drift, DriftState, Effect, IntegrityCa
 from outputs_app.selectors import STUCK
 from requests_app.models import EVALUATED, Harvest, HarvestState, HoldCode, Request, RequestStatus
 from requests_app.pages.explain import Explanation, explain
+from requests_app.selectors.lifecycle import rucio_account_problems
 from requests_app.selectors.reqmgr2 import ReqMgr2State, reqmgr2_state
 from requests_app.selectors.requests import requests_listed
 from sites_app.guard import alert_open
@@ -85,6 +86,7 @@ class Attention:
     closed_sites: Sequence[tuple[str, str]]
     systemic: SystemicAlert | None
     reqmgr2: ReqMgr2State
+    rucio_account: list[str]
 
     @property
     def request_ids(self) -> list[uuid.UUID]:
@@ -93,7 +95,7 @@ class Attention:
 
 
 def attention() -> Attention:
-    """Ten queries, whatever there is."""
+    """Eleven queries, whatever there is."""
     rows: list[Any] = list(requests_needing()[: MOST + 1])
     shown = rows[:MOST]
     effects = _stuck_effects([row.pk for row in shown])
@@ -114,6 +116,7 @@ def attention() -> Attention:
         closed_sites=sorted(sites_avoided(None).items()),
         systemic=alert_open(),
         reqmgr2=reqmgr2_state(),
+        rucio_account=rucio_account_problems(),
     )
 
 

@@ -15,6 +15,8 @@ from wms2.credentials import Seen
 
 #: A cycle this many times later than it is due means that nobody drives the requests.
 STALE_CYCLES = 3
+#: The row that says what Rucio does not let our account do.
+RUCIO_ACCOUNT = "rucio account"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,12 @@ def lifecycle_state() -> LifecycleState:
         cycle_age_seconds=round((now - ended).total_seconds(), 3) if ended else None,
         credentials=tuple(sorted(map(Seen.from_dict, data.get("credentials", ())), key=lambda each: each.left_seconds(now))),
     )
+
+
+def rucio_account_problems() -> list[str]:
+    """As Rucio said last; one query."""
+    data: dict[str, Any] = Lease.objects.filter(name=RUCIO_ACCOUNT).values_list("data", flat=True).first() or {}
+    return [str(each) for each in data.get("problems", ())]
 
 
 def _moment(text: Any) -> datetime | None:

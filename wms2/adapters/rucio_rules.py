@@ -17,14 +17,23 @@ from typing import Any
 from rucio.common.exception import DuplicateRule, RuleNotFound, UnsupportedOperation
 
 from wms2.adapters.rucio_session import SERVICE, RucioSession
-from wms2.adapters.rucio_types import RULE, RULES, Placed, RuleInfo, RuleState
+from wms2.adapters.rucio_types import RSES, RULE, RULES, Placed, RuleInfo, RuleState
 from wms2.adapters.wire import parse
 from wms2.errors import AwaitsPerson, ServiceRejected, ServiceUnavailable
 
 PRODUCTION_OUTPUT = "Production Output"
 """The activity CMS gives rules on outputs; it decides the transfer share."""
 
+ACTIVITIES = frozenset(
+    {"Data Brokering", "Data Consolidation", "Data rebalancing", "Debug", "Express", "Functional Test", "Group Subscriptions"}
+    | {"Production Input", "Production Output", "Analysis Input", "Analysis Output", "Staging", "T0 Export", "T0 Tape"}
+    | {"Upload/Download (Job)", "Upload/Download (User)", "User AutoApprove", "User Subscriptions", "Data Challenge"}
+)
+"""What CMS's Rucio takes as the activity of a rule."""
+
 _APPROVAL = "requires_approval"
+_ADMIN = "admin"
+_SERVICE_ACCOUNT = "SERVICE"
 _TRUE = ("true", "1", "yes")
 # A file rule takes Rucio 10 ms, on a busy machine 70 (measured); more of them would come near the time limit of a call.
 _FILES_PER_CALL = 100
@@ -95,9 +104,7 @@ class RucioRules:
                 disappears; the next call asks again.
             ServiceUnavailable: also while the RSE is blocked for writing.
         """
-        attributes = self._attributes("tape_rule", rse)
-        # Rucio keeps attributes as text or as what the text means, depending on who set them.
-        asks = str(attributes.get(_APPROVAL, False)).lower() in _TRUE
+        asks = self._asks_approval("tape_rule", rse)
         request = RuleRequest("tape_rule", rse, comment, activity, grouping="ALL", locked=True, ask_approval=asks)
         rule_id = self._ensure([block], request)[block]
         if asks and self.rule(rule_id).state is RuleState.WAITING_APPROVAL:
@@ -171,6 +178,30 @@ class RucioRules:
                 client.delete_replication_rule(rule_id, purge_replicas=purge)
 
         return self._session.call_unless(RuleNotFound, "delete_rule", delete)
+
+    def account_problems(self) -> list[str]:
+        """What keeps the account from registering and protecting outputs by CMS's permissions; empty when nothing does."""
+        operation, account = "account_problems", self._session.account
+        kind = self._session.call(operation, lambda client: str(client.get_account(account)["account_type"]))
+        listed = self._session.call(operation, lambda client: list(client.list_account_attributes(account)))
+        rows = [row for each in listed for row in (each if isinstance(each, list) else [each])]
+        found = []
+        if kind != _SERVICE_ACCOUNT:
+            found.append(
+                f"account {account} is of type {kind}, which may not make all rules: have it made of type {_SERVICE_ACCOUNT}"
+            )
+        if not any(row["key"] == _ADMIN and _is_true(row["value"]) for row in rows):
+            found.append(f"account {account} has no attribute {_ADMIN}: Rucio refuses it replicas, blocks and closing them")
+        return found
+
+    def rses_asking_approval(self, expression: str) -> list[str]:
+        """RSEs of the expression where a rule needs somebody's approval. Raises ServiceRejected: the expression is wrong."""
+        operation = "rses_asking_approval"
+        rows = self._session.rows(RSES, operation, lambda client: client.list_rses(expression))
+        return sorted(row.rse for row in rows if self._asks_approval(operation, row.rse))
+
+    def _asks_approval(self, operation: str, rse: str) -> bool:
+        return _is_true(self._attributes(operation, rse).get(_APPROVAL, False))
 
     def _attributes(self, operation: str, rse: str) -> dict[str, Any]:
         return self._session.call(operation, lambda client: dict(client.list_rse_attributes(rse)))
@@ -246,6 +277,11 @@ class RucioRules:
             return found
 
         return self._session.call(operation, read)
+
+
+def _is_true(value: object) -> bool:
+    """Rucio keeps attributes as text or as what the text means, depending on who set them."""
+    return str(value).lower() in _TRUE
 
 
 def _check_id(operation: str, rule_id: str) -> None:

@@ -125,7 +125,7 @@ def test_the_canary_runs_once_and_then_the_schedd_may_be_enabled(queue: Queue, s
     with pytest.raises(InvalidTransition, match="being checked already"):
         schedd_check(schedd=schedd, **WHO)
     row = tended(schedd)
-    assert (row.state, [each["passed"] for each in row.checks]) == (S.CANARY, [True] * 6)
+    assert (row.state, [each["passed"] for each in row.checks]) == (S.CANARY, [True] * 7)
     assert queue.submitted == [str(row.pk)]
     assert str(row.pk) in orphans_known(schedd, timezone.now()), "no orphan while it runs"
     assert tended(schedd).state == S.CANARY

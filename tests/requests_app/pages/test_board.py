@@ -26,7 +26,7 @@ pytestmark = pytest.mark.django_db
 S = RequestStatus
 #: session, user; counts; slots in use (2), limit; lease; needing, their effects, differences, cases, units, schedds; ReqMgr2 (2);
 #: the page, its units
-BOARD_QUERIES = 20
+BOARD_QUERIES = 21
 
 
 def shown(client: Client, path: str = "/", part: str | None = None) -> str:

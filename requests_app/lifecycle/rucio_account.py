@@ -1,0 +1,25 @@
+"""Rucio is asked now and then whether our account may do what outputs need; kept for ``/readyz`` and *Needs you*."""
+
+from __future__ import annotations
+
+import structlog
+
+from outputs_app.account import account_problems
+from requests_app.models import Lease
+from requests_app.selectors.lifecycle import RUCIO_ACCOUNT
+from wms2 import clock
+from wms2.errors import ServiceError
+
+log = structlog.get_logger(__name__)
+
+
+def rucio_account_look() -> None:
+    """What a Rucio that does not answer would have said stays as it was."""
+    try:
+        problems = account_problems()
+    except ServiceError as error:
+        log.warning("rights of the Rucio account not looked at, again later", error=str(error))
+        return
+    if problems:
+        log.error("the Rucio account cannot do what outputs need", problems=problems)
+    Lease.objects.update_or_create(name=RUCIO_ACCOUNT, defaults={"heartbeat_at": clock.now(), "data": {"problems": problems}})
