@@ -328,7 +328,8 @@ def _complete(block: ProcessingBlock, parents: Sequence[str]) -> list[Wish]:
     closed = Wish(EffectKind.RUCIO_BLOCK_CLOSE, block.pk, attached, block.pk)
     registered = Wish(EffectKind.DBS_BLOCK, block.pk, [*attached, *parents], block.pk)
     placement, both = placement_of(block), [closed.key, registered.key]
-    no_tape = {} if placement.tape else {"no_tape": f"none is wanted: placement of {placement}"}
+    decided = "MSOutput places outputs" if conf().msoutput_places else f"placement of {placement}"
+    no_tape = {} if placement.tape else {"no_tape": f"none is wanted: {decided}"}
     wishes = [closed, registered, Wish(EffectKind.RUCIO_TAPE, block.pk, both, block.pk, payload=no_tape)]
     if placement.disk_expression:
         placed = {name: getattr(placement, f"disk_{name}") for name in ("expression", "copies", "days", "activity")}

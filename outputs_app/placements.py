@@ -9,6 +9,7 @@ from django.forms.models import model_to_dict
 
 from outputs_app.models import Placement, ProcessingBlock
 from wms2.audit import audited
+from wms2.conf import conf
 from wms2.errors import InvalidTransition
 
 #: What an operator may set of one that is there.
@@ -16,7 +17,12 @@ FIELDS = ("tape", "disk_expression", "disk_copies", "disk_days", "disk_activity"
 
 
 def placement_of(block: ProcessingBlock) -> Placement:
-    """What holds for the block's tier and its request's campaign: the campaign's own first, then the tier's."""
+    """What holds for the block's tier and its request's campaign: the campaign's own first, then the tier's.
+
+    While MSOutput places outputs, neither tape nor disk.
+    """
+    if conf().msoutput_places:
+        return Placement(tape=False)
     campaign = ProcessingBlock.objects.values_list("workflow__request__campaign", flat=True).get(pk=block.pk)
     rows = Placement.objects.filter(campaign__in={"", campaign}, tier__in={"", block.dataset.tier})
     return rows.order_by("-campaign", "-tier").first() or Placement()

@@ -1,13 +1,15 @@
 """When the rules that protect files at their source end (ADR 0077): who else keeps the files is asked in bulk, then it is owed.
 
-``source_rule_cleanup`` "expire": ``source_rule_days`` after the later of the tape rule's OK and the block's validation; where no
-tape rule is wanted, ``source_rule_days_without_tape`` after its validation, or never. The effect looks again before it deletes.
+``source_rule_cleanup`` "expire": ``source_rule_days`` after the later of a tape rule's OK, whoever made it, and the block's
+validation; where a rule on disk alone keeps it, ``source_rule_days_without_tape`` after its validation, or never. Never by days
+alone. The effect looks again before it deletes.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections import defaultdict
+from collections.abc import Collection
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -17,9 +19,10 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from outputs_app.asking import Wish, effects_ask
 from outputs_app.effects.handler import comment_of
-from outputs_app.models import BlockStatus, Effect, EffectKind, EffectState, ProcessingBlock
+from outputs_app.models import BlockStatus, Effect, EffectKind, ProcessingBlock
 from wms2 import clock
 from wms2.adapters import factory
+from wms2.adapters.rucio import TAPE
 from wms2.conf import conf
 from wms2.errors import ServiceUnavailable
 from wms2.passes import row_by_itself
@@ -34,7 +37,7 @@ def source_rules_look() -> int:
     if conf().source_rule_cleanup == "keep":
         return 0
     _tapes_look()
-    blocks = list(_due().select_related("workflow__request")[:MOST])
+    blocks = list(_due(_others_look()).select_related("workflow__request")[:MOST])
     wishes = defaultdict[tuple[uuid.UUID, int], list[Wish]](list)
     for block in blocks:
         request = block.workflow.request
@@ -65,16 +68,33 @@ def _tapes_look() -> None:
             waiting.filter(workflow__request_id=name, tape_rule_id__in=ok).update(tape_ok_at=clock.now())
 
 
+def _others_look() -> set[uuid.UUID]:
+    """Learn of blocks without a tape rule of ours that a rule of somebody has on tape; those that a rule on disk alone keeps are
+    returned. One call for 500 blocks."""
+    rows = _archived().filter(tape_ok_at__isnull=True, tape_rule_id="").order_by("created_at")
+    blocks = {name: (pk, source) for pk, name, source in rows.values_list("pk", "dbs_block_name", "source_rule_id")}
+    if not blocks:
+        return set()
+    try:
+        rucio = factory.rucio()
+        kept, tapes = rucio.blocks_kept(list(blocks)), rucio.rses(TAPE)
+    except ServiceUnavailable as error:
+        log.warning("rules of others not looked at", error=str(error))
+        return set()
+    on_tape = {blocks[name][0] for name, locks in kept.items() if any(lock.rse in tapes for lock in locks)}
+    ProcessingBlock.objects.filter(pk__in=on_tape).update(tape_ok_at=clock.now())
+    return {pk for name, (pk, source) in blocks.items() if any(lock.rule_id != source for lock in kept[name])} - on_tape
+
+
 def _tell(blocks: dict[str, Any], problem: str) -> None:
     _archived().filter(**blocks).update(rucio_last_error=problem)
 
 
-def _due() -> QuerySet[ProcessingBlock]:
+def _due(on_disk: Collection[uuid.UUID]) -> QuerySet[ProcessingBlock]:
     now, settings = clock.now(), conf()
     long_ago = now - timedelta(days=settings.source_rule_days)
     due = Q(tape_ok_at__lte=long_ago, validation__validated_at__lte=long_ago)
-    if settings.source_rule_days_without_tape:  # not where an operator gave the tape rule up: nothing else is known to keep them
-        wanted_none = Effect.objects.filter(block=OuterRef("pk"), kind=EffectKind.RUCIO_TAPE, state=EffectState.DONE)
+    if settings.source_rule_days_without_tape:
         without = now - timedelta(days=settings.source_rule_days_without_tape)
-        due |= Q(Exists(wanted_none), tape_rule_id="", validation__validated_at__lte=without)
+        due |= Q(pk__in=on_disk, tape_rule_id="", validation__validated_at__lte=without)
     return _archived().filter(due).order_by("created_at")

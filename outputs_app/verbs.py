@@ -19,6 +19,7 @@ from outputs_app.services import (
     effects_discarded_with,
     gives_block_up,
 )
+from wms2.conf import conf
 from wms2.verbs import Field, Kind, Noun, Verb, declare, told_of_each
 from wms2.words import counted
 
@@ -100,7 +101,13 @@ def _change(row: Placement, actor: str, reason: str, **values: Any) -> None:
     placement_set(row=row, campaign=row.campaign, tier=row.tier, actor=actor, reason=reason, **values)
 
 
-_THEN = told_of_each(lambda row: ["It holds for blocks that become complete from now on, and for containers without a rule."])
+def _then(row: Placement) -> list[str]:
+    """When it counts."""
+    idle = ["MSOutput places outputs (WMS2_OUTPUT_PLACEMENT): this counts only when WMS2 does."] if conf().msoutput_places else []
+    return [*idle, "It holds for blocks that become complete from now on, and for containers without a rule."]
+
+
+_THEN = told_of_each(_then)
 declare(
     Noun(
         Placement, "placement", "row", lambda key: Placement.objects.filter(pk=key),

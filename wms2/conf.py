@@ -324,7 +324,10 @@ class Conf(BaseModel):
     effect_gather_seconds: float = Field(
         30.0, ge=0, description="files of a block that are done within this are registered and protected together"
     )
-    tape_rse_expression: str = r"rse_type=TAPE\cms_type=test"
+    output_placement: str = Field(
+        "", pattern=r"^(|msoutput|wms2)$", description="who makes rules on tape and disk; empty: MSOutput while we follow ReqMgr2"
+    )
+    tape_rse_expression: str = "rse_type=TAPE&cms_type=real&wmcore_output_tape=True"
     rule_approval_check_seconds: float = Field(
         3600.0, gt=0, description="pause between two looks at a rule that waits for approval"
     )
@@ -333,7 +336,7 @@ class Conf(BaseModel):
     )
     source_rule_days: float = Field(7.0, ge=0, description="after the later of the tape rule's OK and the block's validation")
     source_rule_days_without_tape: float = Field(
-        0.0, ge=0, description="after the block's validation where no tape rule is wanted; 0: never"
+        0.0, ge=0, description="after the block's validation where a rule on disk alone keeps its files; 0: never"
     )
     source_block_rule: bool = Field(False, description="one source rule replaces those of a block's files that lie at one RSE")
     rucio_project: str = Field(
@@ -372,6 +375,11 @@ class Conf(BaseModel):
         if not sensible:
             raise ValueError("WMS2_PASS_FRACTIONS: tier=share, each share from 0 to 1, separated by commas")
         return self
+
+    @property
+    def msoutput_places(self) -> bool:
+        """Whether WMCore's MSOutput makes the rules on tape and disk; then WMS2 makes none."""
+        return (self.output_placement or ("msoutput" if self.reqmgr2_follow else "wms2")) == "msoutput"
 
     @property
     def pass_fraction_of(self) -> dict[str, float]:

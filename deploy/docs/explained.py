@@ -294,10 +294,14 @@ SETTINGS: dict[str, dict[str, str]] = {
         "effect_lease_seconds": "A registration whose worker has not renewed its claim for so long is made again.",
         "source_rule_cleanup": "What becomes of the rules that protect files where they were made: `expire` ends them when"
         " something else keeps the files, `keep` never.",
-        "source_rule_days": "So many days after the later of the tape rule's OK and the block's validation they end.",
-        "source_rule_days_without_tape": "So many days after its validation they end for a block that is not to go to tape; 0:"
-        " never. Nothing else may keep its files then.",
+        "source_rule_days": "So many days after the later of a tape rule's OK, whoever made it, and the block's"
+        " validation they end.",
+        "source_rule_days_without_tape": "So many days after its validation they end for a block that a rule on disk keeps, and"
+        " none on tape; 0: never. They never end by days alone: some other rule has to keep every file.",
         "source_block_rule": "One rule on a block replaces those on its files where all lie at one RSE.",
+        "output_placement": "Who places outputs on tape and disk: `msoutput`, WMCore's, once requests are closed out or"
+        " announced; WMS2 makes no such rule and keeps its source rules until a tape rule of any account is OK over all files;"
+        " `wms2`, by the placements. Empty: `msoutput` while `reqmgr2_follow` is set, else `wms2`.",
         "tape_rse_expression": "Rucio expression of the tape RSEs that one is chosen from for each dataset.",
         "rule_approval_check_seconds": "Pause between two looks at a tape rule that waits for somebody's approval.",
         "rucio_project": "Metadata `project` of new containers and blocks: `Production`, `RelVal` or `Test`. Empty: RelVal for a"

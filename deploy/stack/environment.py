@@ -32,6 +32,7 @@ FOLLOWS = {
     "WMS2_TEAM": "wms2",
     "WMS2_OTHER_TEAMS": "1",
     "WMS2_REQMGR2_FOLLOW": "1",
+    "WMS2_OUTPUT_PLACEMENT": "wms2",
     "WMS2_REQMGR2_REPORT": "1",
     "WMS2_REQMGR2_POLL_SECONDS": "2",
 }

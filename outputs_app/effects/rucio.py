@@ -13,6 +13,7 @@ from outputs_app.states import blocks_become
 from outputs_app.turns import Turn
 from wms2 import clock
 from wms2.adapters import factory
+from wms2.adapters.rucio import TAPE
 from wms2.adapters.rucio_types import Placed, RucioFile, RuleInfo, RuleState
 from wms2.conf import conf
 from wms2.errors import AwaitsPerson
@@ -85,11 +86,26 @@ def _rucio_tape(effect: Effect) -> Result:
     if "no_tape" in effect.payload:  # as it was decided when the block was complete: a repeat decides alike
         return {"no_tape": effect.payload["no_tape"]}
     rucio = factory.rucio()
-    rse = block.dataset.tape_rse or rucio.choose_tape_rse(conf().tape_rse_expression, key=block.dataset_name)
-    # the choice is stored before the rule is asked for: a repeated call must not choose another tape
-    OutputDataset.objects.filter(pk=block.dataset_id, tape_rse="").update(tape_rse=rse)
-    rse = OutputDataset.objects.values_list("tape_rse", flat=True).get(pk=block.dataset_id)
+    there = rucio.tape_rules_there(block.dbs_block_name, block.dataset_name)
+    others = [rule for rule in there if rule.account != conf().rucio_account]
+    if others:  # one copy on tape is enough
+        return {"no_tape": f"rule {others[0].rule_id} of {others[0].account} has it at {others[0].rse_expression}"}
+    ours = [rule.rse_expression for rule in there if rule.name == block.dbs_block_name]  # of an answer that was lost
+    rse = ours[0] if ours else _tape_rse(block)
     return {"rule_id": rucio.tape_rule(block.dbs_block_name, rse, comment=rule_comment(effect)), "rse": rse}
+
+
+def _tape_rse(block: ProcessingBlock) -> str:
+    """The dataset's. One that has left the expression, closed for output, is drawn again unless a block of the dataset is there.
+
+    The choice is stored before the rule is asked for: a repeated call must not choose another tape.
+    """
+    rucio, expression, stored = factory.rucio(), conf().tape_rse_expression, block.dataset.tape_rse
+    if stored and (block.dataset.blocks.exclude(tape_rule_id="").exists() or stored in rucio.rses(expression)):
+        return stored
+    rse = rucio.choose_tape_rse(expression, key=block.dataset_name)
+    OutputDataset.objects.filter(pk=block.dataset_id, tape_rse=stored).update(tape_rse=rse)
+    return OutputDataset.objects.values_list("tape_rse", flat=True).get(pk=block.dataset_id)
 
 
 def _record_on_disk(effect: Effect, result: Result) -> None:
@@ -136,18 +152,39 @@ def _rucio_unprotect(effect: Effect) -> Result:
         AwaitsPerson: the rule that keeps them from now on is not OK over all of them, whatever it was before.
     """
     block, rucio = block_of(effect), factory.rucio()
-    keeps = block.tape_rule_id or block.dataset.disk_rule_id
-    if keeps:
+    for keeps in (rules := [block.tape_rule_id] if block.tape_rule_id else _rules_of_others(block)):
         rule = rucio.rule(keeps)
-        ends = rule.expires_at is not None and (block.tape_rule_id or rule.expires_at < clock.now() + _DYING)
-        if rule.state is not RuleState.OK or ends:
-            told = f"ends at {rule.expires_at:%F %T}" if ends else f"is {rule.state}"
-            raise AwaitsPerson("rucio", "unprotect", f"rule {keeps} {told}, so the source rules stay", rule.state)
-        if missing := _not_kept(block, rule):
-            text = f"rule {keeps} does not keep {missing}, so the source rules stay"
-            raise AwaitsPerson("rucio", "unprotect", text, rule.state)
+        why = _why_not(block, rule)
+        if not why:
+            break
+        if keeps == rules[-1]:
+            raise AwaitsPerson("rucio", "unprotect", f"rule {keeps} {why}, so the source rules stay", rule.state)
+    else:
+        raise AwaitsPerson("rucio", "unprotect", "no rule keeps its files elsewhere, so the source rules stay", "unkept")
     deleted = _delete_file_rules(effect, block.files.order_by("id"))
-    return {"deleted": deleted + (rucio.delete_rule(block.source_rule_id) if block.source_rule_id else 0)}
+    deleted += rucio.delete_rule(block.source_rule_id) if block.source_rule_id else 0
+    return {"deleted": deleted, "kept_by": f"rule {keeps} of {rule.account} at {rule.rse_expression}"}
+
+
+def _rules_of_others(block: ProcessingBlock) -> list[str]:
+    """Without a tape rule of ours: whatever else keeps the block, on tape first; on disk where that is enough by setting."""
+    locks = factory.rucio().blocks_kept([block.dbs_block_name])[block.dbs_block_name]
+    tapes, disk = factory.rucio().rses(TAPE), block.dataset.disk_rule_id
+    enough = conf().source_rule_days_without_tape
+    found = {lock.rule_id: None for lock in sorted(locks, key=lambda lock: lock.rse not in tapes) if enough or lock.rse in tapes}
+    found |= {disk: None} if disk else {}
+    return [rule for rule in found if rule != block.source_rule_id]
+
+
+def _why_not(block: ProcessingBlock, rule: RuleInfo) -> str:
+    """Why the rule is not enough to end those at the source, in words; empty if it is."""
+    may_end = rule.rule_id == block.dataset.disk_rule_id  # it was given a lifetime by an operator
+    if rule.expires_at is not None and not (may_end and rule.expires_at > clock.now() + _DYING):
+        return f"ends at {rule.expires_at:%F %T}"
+    if rule.state is not RuleState.OK:
+        return f"is {rule.state}"
+    missing = _not_kept(block, rule)
+    return f"does not keep {missing}" if missing else ""
 
 
 def _not_kept(block: ProcessingBlock, rule: RuleInfo) -> str:

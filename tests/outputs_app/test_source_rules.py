@@ -14,7 +14,7 @@ from outputs_app.models import BlockStatus, BlockValidation, Effect, EffectKind,
 from outputs_app.source_rules import source_rules_look
 from tests.support.rows import new_block
 from wms2.adapters import factory
-from wms2.adapters.rucio_types import RuleState
+from wms2.adapters.rucio_types import LockRow, RuleState
 from wms2.conf import conf
 from wms2.errors import AwaitsPerson, ServiceUnavailable
 
@@ -25,7 +25,7 @@ NOW = timezone.now
 @pytest.fixture(name="rucio")
 def _rucio(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """What Rucio says is OK, and how often it was asked."""
-    said = SimpleNamespace(ok=set(), asked=[], silent=False)
+    said = SimpleNamespace(ok=set(), asked=[], silent=False, locks=[])
 
     def block_rules_ok(comment: str) -> set[str]:
         said.asked.append(comment)
@@ -33,7 +33,13 @@ def _rucio(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
             raise ServiceUnavailable("rucio", "block_rules_ok", "no answer")
         return said.ok
 
-    monkeypatch.setattr(factory, "rucio", lambda: SimpleNamespace(block_rules_ok=block_rules_ok))
+    def blocks_kept(blocks: list[str]) -> dict[str, list[LockRow]]:
+        if said.silent:
+            raise ServiceUnavailable("rucio", "blocks_kept", "no answer")
+        return {block: [LockRow(name=block, rse=rse, rule_id=rule, state="OK") for rse, rule in said.locks] for block in blocks}
+
+    answers = {"block_rules_ok": block_rules_ok, "blocks_kept": blocks_kept, "rses": lambda _: {"T1_X_Tape"}}
+    monkeypatch.setattr(factory, "rucio", lambda: SimpleNamespace(**answers))
     monkeypatch.setenv("WMS2_SOURCE_RULE_DAYS", "0")
     monkeypatch.setenv("WMS2_SOURCE_RULE_DAYS_WITHOUT_TAPE", "0")
     conf.cache_clear()
@@ -101,16 +107,30 @@ def test_days_are_counted_from_the_later_of_both(rucio, block: ProcessingBlock, 
 
 
 @pytest.mark.parametrize(
-    ("days", "given_up", "ends"), [("0", False, False), ("1", False, True), ("30", False, False), ("1", True, False)]
+    ("days", "locks", "ends"),
+    [
+        ("0", [], False),
+        ("1", [], False),  # by days alone they would be the last rule that goes
+        ("1", [("T2_DE", "source")], False),
+        ("1", [("T2_DE", "disk")], True),
+        ("0", [("T2_DE", "disk")], False),
+        ("30", [("T2_DE", "disk")], False),
+        ("0", [("T1_X_Tape", "msoutput")], True),
+        ("30", [("T2_DE", "disk"), ("T1_X_Tape", "msoutput")], True),
+    ],
 )
-def test_where_no_tape_rule_is_wanted_they_end_after_days_or_never(rucio, monkeypatch, days, given_up, ends) -> None:
-    """Nor where an operator discarded the tape rule: nothing else is known to keep the files."""
+@pytest.mark.parametrize("given_up", [False, True])
+def test_without_a_tape_rule_of_ours_they_end_by_what_else_keeps_it(rucio, monkeypatch, days, locks, ends, given_up) -> None:
     monkeypatch.setenv("WMS2_SOURCE_RULE_DAYS_WITHOUT_TAPE", days)
     conf.cache_clear()
-    block = new_block(units=1, done=1, status=BlockStatus.ARCHIVED, no_tape="none is wanted", sealed_at=NOW())
+    block = new_block(units=1, done=1, status=BlockStatus.ARCHIVED, no_tape="none", source_rule_id="source", sealed_at=NOW())
     validate(block, days_ago=2)
     state = EffectState.DISCARDED if given_up else EffectState.DONE
     Effect.objects.create(request=block.workflow.request, block=block, kind=EffectKind.RUCIO_TAPE, key="tape", state=state)
+    rucio.silent, rucio.locks = True, locks
+    source_rules_look()
+    assert not asked(block)
+    rucio.silent = False
     source_rules_look()
     assert asked(block) is ends
     assert rucio.asked == []
@@ -121,7 +141,14 @@ class RuleOfNames:
 
     def __init__(self, kept: set[str], **rule: object) -> None:
         self.kept, self.deleted = kept, list[str]()
-        self.told = SimpleNamespace(state=RuleState.OK, locks_ok=len(kept), expires_at=None, **rule)
+        about = {"rule_id": "disk", "account": "wms2", "rse_expression": "X", "locks_ok": len(kept)} | rule
+        self.told = SimpleNamespace(state=RuleState.OK, expires_at=None, **about)
+
+    def blocks_kept(self, blocks: list[str]) -> dict[str, list[LockRow]]:
+        return {block: [] for block in blocks}
+
+    def rses(self, _: str) -> set[str]:
+        return set()
 
     def rule(self, _: str) -> SimpleNamespace:
         return self.told
@@ -217,7 +244,7 @@ def test_on_disk_alone_they_end_by_what_that_rule_keeps_of_the_block(monkeypatch
         with pytest.raises(AwaitsPerson, match=why):
             HANDLERS[EffectKind.RUCIO_UNPROTECT].call(effect)
     else:
-        assert HANDLERS[EffectKind.RUCIO_UNPROTECT].call(effect) == {"deleted": 0}
+        assert HANDLERS[EffectKind.RUCIO_UNPROTECT].call(effect) == {"deleted": 0, "kept_by": "rule disk of wms2 at X"}
 
 
 def test_many_blocks_are_looked_at_by_as_many_statements_as_one(rucio, django_assert_max_num_queries) -> None:

@@ -13,26 +13,21 @@ from rucio.common.exception import RequestNotFound
 
 from deploy.rucio.transfers import settle
 from outputs_app import turns
-from outputs_app.blocks import blocks_advance, blocks_seal, units_join_blocks, units_leave_blocks
 from outputs_app.effects import HANDLERS, taking_back
 from outputs_app.effects.handler import comment_of
 from outputs_app.executor import effects_claim, effects_run_due
 from outputs_app.models import BlockStatus, Effect, EffectKind, EffectState, OutputDataset, OutputFile, Placement, ProcessingBlock
 from outputs_app.placements import placement_set
-from outputs_app.values import Membership, MergedFile, UnitOutputs
-from requests_app.models import RequestStatus
 from tests.support.adapters import adapters_forget
 from tests.support.calls import overdue
 from tests.support.faults import fault
-from tests.support.rows import dag_row, request_row, unit_register, unit_row, workflow_row
+from tests.support.owed_to_rucio import DISK, RUCIO, TAPE, complete, rules, run
 from tests.support.rucio import APPROVED_TAPE, SCOPE, did, plain_client, rucio_home
 from wms2.adapters import factory
+from wms2.conf import conf
 
 # They use the same storage elements: in one process, one after the other.
 pytestmark = [pytest.mark.django_db, pytest.mark.rucio, pytest.mark.xdist_group("storage elements in Rucio")]
-
-DISK, TAPE = "T2_US_Purdue", "T1_DE_KIT_Tape"
-RUCIO = [kind.value for kind in EffectKind if kind.value.startswith("rucio_")]
 
 
 @pytest.fixture(name="admin", scope="module")
@@ -60,30 +55,6 @@ def _block() -> ProcessingBlock:
     return complete(DISK)
 
 
-def complete(*rses: str) -> ProcessingBlock:
-    """A complete block with a file of a unit at each of them, of a dataset of its own; one unit more was given up."""
-    workflow, run = workflow_row(request_row(RequestStatus.ACTIVE)), uuid.uuid4().hex[:8]
-    dag, dataset, request = dag_row(workflow), workflow.output_datasets.get(), workflow.request
-    OutputDataset.objects.update(name=f"/Primary{run}/Era-Proc-v1/GEN-SIM")
-    dataset.refresh_from_db()
-    units = [unit_row(dag, index) for index in range(len(rses) + 1)]
-    units_join_blocks(workflow_id=workflow.pk, memberships=[Membership(unit.pk, dataset.name, 0, 1) for unit in units])
-    for number, (unit, rse) in enumerate(zip(units, rses, strict=False)):
-        lfn = f"/store/mc/Era/Primary{run}/GEN-SIM/Proc-v1/00000/{uuid.uuid4()}.root"
-        file = MergedFile(dataset.name, lfn, rse, 100, "0000000a", 10, {"1": ((number + 1, 10),)})
-        unit_register(request_id=request.pk, request_epoch=1, outputs=UnitOutputs(unit.pk, unit.name, (file,)))
-    units_leave_blocks(unit_ids=[unit.pk for unit in units])
-    blocks_seal(workflow_id=workflow.pk)
-    blocks_advance(workflow_id=workflow.pk, request_id=request.pk, request_epoch=1)
-    Effect.objects.exclude(kind__in=RUCIO).update(state=EffectState.DONE)
-    return ProcessingBlock.objects.get()
-
-
-def rules(admin: Any, name: str) -> list[Any]:
-    """The rules on a file, block or container that stay."""
-    return [rule for rule in admin.list_replication_rules({"scope": SCOPE, "name": name}) if rule["expires_at"] is None]
-
-
 def died(effect: Effect, *, called: bool) -> None:
     """A worker claims it, makes the call or not, and is never heard of again."""
     claimed = effects_claim(owner="dead", most=5)
@@ -91,13 +62,6 @@ def died(effect: Effect, *, called: bool) -> None:
     if called:
         HANDLERS[effect.kind].call(next(row for row in claimed if row == effect))
     Effect.objects.filter(state=EffectState.CLAIMED).update(claim_expires_at=overdue())
-
-
-def run() -> dict[str, str]:
-    """What is owed to Rucio, tried once more; kind -> state."""
-    Effect.objects.filter(state=EffectState.PENDING).update(next_attempt_at=overdue())
-    effects_run_due(owner="test", limit=20)
-    return dict(Effect.objects.filter(kind__in=RUCIO).values_list("kind", "state"))
 
 
 def tape_at(rse: str) -> None:
@@ -125,7 +89,9 @@ def test_source_rules_are_made_where_writing_is_blocked_and_tape_rules_wait(admi
     assert block.status == BlockStatus.ARCHIVED
 
 
-def test_a_tape_rule_that_waits_for_approval_is_shown_and_no_failure(admin: Any, block: ProcessingBlock) -> None:
+def test_a_tape_rule_that_waits_for_approval_is_shown_and_no_failure(admin: Any, block: ProcessingBlock, monkeypatch) -> None:
+    monkeypatch.setenv("WMS2_TAPE_RSE_EXPRESSION", "rse_type=TAPE")
+    conf.cache_clear()
     tape_at(APPROVED_TAPE)
     for _ in range(2):
         assert run()["rucio_tape"] == "pending"

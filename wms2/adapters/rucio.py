@@ -30,16 +30,20 @@ from wms2.adapters.rucio_types import (
     FILE_REPLICAS,
     LOCKS,
     RSES,
+    RULES,
     ContentRow,
     FileReplicaRow,
     HeldBlock,
     HeldFile,
+    LockRow,
     RucioFile,
     RuleInfo,
 )
 from wms2.errors import NotFoundInService, ServiceRejected, ServiceUnavailable
 
 AVAILABLE = "AVAILABLE"
+TAPE = "rse_type=TAPE"
+"""Every RSE on tape."""
 _LOCK_OK = "OK"
 _FILES_PER_CALL = 500  # Rucio's schema allows 1,000; a server on SQLite fails with as many
 _RACES = 3
@@ -178,14 +182,45 @@ class RucioAdapter(RucioRules):
         Raises:
             ServiceRejected: the expression is wrong or gives no RSE.
         """
-        rows = self._session.rows(RSES, "choose_tape_rse", lambda client: client.list_rses(expression))
-        rses = sorted(row.rse for row in rows)
+        rses = sorted(self.rses(expression))
         if not rses:
             raise ServiceRejected(SERVICE, "choose_tape_rse", f"{expression!r} gives no RSE", "InvalidRSEExpression")
         weights = {rse: self._weight(rse) for rse in rses}
         if not any(weights.values()):
             weights = dict.fromkeys(rses, 1.0)
         return max((rse for rse in rses if weights[rse] > 0), key=lambda rse: _score(key, rse, weights[rse]))
+
+    def rses(self, expression: str) -> set[str]:
+        """Names. Raises ServiceRejected: the expression is wrong."""
+        return {row.rse for row in self._session.rows(RSES, "rses", lambda client: client.list_rses(expression))}
+
+    def tape_rules_there(self, *names: str) -> list[RuleInfo]:
+        """Rules of anybody on these blocks and containers that stay, and keep them on tape alone; not yet OK perhaps."""
+        found = [rule for name in names for rule in self._rules_on(name) if rule.expires_at is None]
+        tapes = self.rses(TAPE) if found else set()
+        return [rule for rule in found if (rses := self._rses_now(rule.rse_expression)) and rses <= tapes]
+
+    def _rules_on(self, name: str) -> list[RuleInfo]:
+        return self._session.rows(RULES, "tape_rules_there", lambda client: client.list_did_rules(self.scope, name))
+
+    def _rses_now(self, expression: str) -> set[str]:
+        """None where the expression of a rule gives no RSE any more."""
+        try:
+            return self.rses(expression)
+        except ServiceRejected:
+            return set()
+
+    def blocks_kept(self, blocks: Sequence[str]) -> dict[str, list[LockRow]]:
+        """Where rules of anybody on these blocks, or on their containers, have all their files. One call for 500."""
+        kept: dict[str, list[LockRow]] = {block: [] for block in blocks}
+        for batch in _batches(blocks):
+            for lock in self._locks([{**self._did(block), "type": "dataset"} for block in batch]):
+                if lock.state == _LOCK_OK:
+                    kept[lock.name].append(lock)
+        return kept
+
+    def _locks(self, dids: Entries) -> list[LockRow]:
+        return self._session.rows(LOCKS, "blocks_kept", lambda client: client.get_locks_for_dids(dids))
 
     def _weight(self, rse: str) -> float:
         text = str(self._attributes("choose_tape_rse", rse).get(_WEIGHT, 0))

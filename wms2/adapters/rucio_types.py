@@ -71,7 +71,7 @@ class RuleInfo:
     """A replication rule, as made of Rucio's row.
 
     Args:
-        name: LFN, block or container. ``did_type``: FILE, DATASET (a block) or CONTAINER.
+        account: whose it is. ``name``: LFN, block or container. ``did_type``: FILE, DATASET (a block) or CONTAINER.
         locks_ok: file copies that are there; ``locks_replicating`` on their way; ``locks_stuck`` failed.
         expires_at: when Rucio will remove it; set on a rule that was deleted and can still be revived.
         is_locked: cannot be deleted before it is unlocked; Rucio locks rules on tape by itself.
@@ -79,6 +79,7 @@ class RuleInfo:
     """
 
     rule_id: Annotated[str, Field(alias="id")]
+    account: str
     name: str
     did_type: str
     copies: int

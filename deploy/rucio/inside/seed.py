@@ -30,6 +30,7 @@ class Rse:
     dm_weight: int
     cms_type: str = "real"
     requires_approval: bool = False
+    wmcore_output_tape: bool = False
     xrootd_port: int = 0
 
     def attributes(self) -> dict[str, str | int]:
@@ -60,8 +61,8 @@ RSES = (
     Rse("T2_CH_CERN", "DISK", 2, "CH", 30),
     Rse("T2_US_Purdue", "DISK", 2, "US", 20),
     Rse("T2_DE_DESY", "DISK", 2, "DE", 20, xrootd_port=int(os.environ.get("XROOTD_PORT", "0"))),
-    Rse("T1_US_FNAL_Tape", "TAPE", 1, "US", 40),
-    Rse("T1_DE_KIT_Tape", "TAPE", 1, "DE", 10),
+    Rse("T1_US_FNAL_Tape", "TAPE", 1, "US", 40, wmcore_output_tape=True),
+    Rse("T1_DE_KIT_Tape", "TAPE", 1, "DE", 10, wmcore_output_tape=True),
     Rse("T1_US_FNAL_Tape_Test", "TAPE", 1, "US", 40, cms_type="test", requires_approval=True),
 )
 

@@ -26,6 +26,7 @@ from wms2.adapters.types import (
     FileParent,
     OutputConfig,
 )
+from wms2.conf import conf
 from wms2.errors import NotFoundInService, ServiceRejected
 
 
@@ -333,6 +334,15 @@ class ScriptedRucio:
     def choose_tape_rse(self, expression: str, key: str) -> str:
         return self.script.call("choose_tape_rse", lambda: "T1_US_FNAL_Tape")
 
+    def rses(self, expression: str) -> set[str]:
+        return self.script.call("rses", lambda: {"T1_US_FNAL_Tape"})
+
+    def tape_rules_there(self, *names: str) -> list[Any]:
+        def act() -> list[Any]:
+            return [self._told(ids[0], *key) for key, ids in self.rules.items() if key[0] in names and key[1].endswith("_Tape")]
+
+        return self.script.call("tape_rules_there", act)
+
     def tape_rule(self, block: str, rse: str, comment: str, activity: str = "") -> str:
         return self.script.call("tape_rule", lambda: self._rule(block, rse), block)
 
@@ -353,7 +363,14 @@ class ScriptedRucio:
 
     def _told(self, rule_id: str, name: str, rse: str) -> Any:
         return SimpleNamespace(
-            rule_id=rule_id, name=name, rse_expression=rse, state=RuleState.OK, error="", expires_at=None, locks_stuck=0
+            rule_id=rule_id,
+            account=conf().rucio_account,
+            name=name,
+            rse_expression=rse,
+            state=RuleState.OK,
+            error="",
+            expires_at=None,
+            locks_stuck=0,
         )
 
     def blocks_held(self, places: Mapping[str, Collection[str]]) -> dict[str, HeldBlock]:
