@@ -7,6 +7,7 @@ matches: dashboards and accounting group jobs by it. Spec 4.5; WMCore's SimpleCo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 
@@ -17,6 +18,16 @@ from dags_app.planning.specs import DagSpec, StepSpec, WorkflowSpec
 
 _ANY = "any"
 _PRODUCTION = "production"
+#: ``CMS_Type`` of jobs that are no production work: dashboards and accounting leave them out.
+UNMONITORED = "DONOTMONIT"
+#: Which tool made the job; and what of the machine its ad keeps, from which monitoring takes the site.
+TOOL_LINES = """\
+My.CMS_WMTool = "WMS2"
+My.CMS_SubmissionTool = "WMS2"
+My.JobMachineAttrs = "GLIDEIN_CMSSite,GLIDEIN_Gatekeeper"
+"""
+#: Whose a request is, by its name.
+_GROUP = re.compile(r"[A-Za-z0-9_]+_([A-Za-z0-9]+)-")
 
 
 class NodeRole(StrEnum):
@@ -65,12 +76,18 @@ def cms_lines(spec: DagSpec, role: NodeRole, task: int = FIRST_TASK) -> str:
         f'My.CMS_WorkflowID = "{plain(spec.workflow_id, "workflow id")}"',
         f'My.CMS_NodeRole = "{role}"',
         f'My.CMS_JobType = "{_job_type(workflow, role, task)}"',
-        f'My.CMS_Type = "{_PRODUCTION if accounting.production else "test"}"',
+        f'My.CMS_Type = "{_cms_type(spec, role)}"',
+        f'My.CMS_extendedJobType = "{_job_type(workflow, role, task)}"',
+        f'My.CMSSW_Versions = "{",".join(dict.fromkeys(plain(step.cmssw_version, "release") for step in workflow.steps))}"',
         f'My.CMS_CampaignName = "{plain(workflow.campaign, "campaign")}"',
-        'My.CMS_WMTool = "WMS2"',
+        TOOL_LINES.rstrip(),
+        f'My.WMAgent_AgentName = "{plain(spec.instance, "instance")}"',
+        f"My.Requestioslots = {int(role in (NodeRole.MERGE, NodeRole.CLEANUP))}",
         f'My.WMAgent_RequestName = "{request}"',
         f'My.WMAgent_SubTaskName = "/{request}/{_task_path(workflow, role, task)}"',
     ]
+    if group := _GROUP.match(request):
+        lines.append(f'My.CMSGroups = "{group.group(1)}"')
     if workflow.input is not None and role is NodeRole.PROCESSING and task == FIRST_TASK:
         lines.append(f'My.DESIRED_CMSDataset = "{plain(workflow.input.dataset, "input dataset")}"')
     if accounting.group:
@@ -78,6 +95,13 @@ def cms_lines(spec: DagSpec, role: NodeRole, task: int = FIRST_TASK) -> str:
     if accounting.user:
         lines.append(f"accounting_group_user = {plain(accounting.user, 'accounting user')}")
     return "\n".join(lines) + "\n"
+
+
+def _cms_type(spec: DagSpec, role: NodeRole) -> str:
+    """A landing job only finds the site."""
+    if role is NodeRole.LANDING:
+        return UNMONITORED
+    return _PRODUCTION if spec.accounting.production else "test"
 
 
 def _job_type(workflow: WorkflowSpec, role: NodeRole, task: int) -> str:

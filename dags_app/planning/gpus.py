@@ -1,7 +1,8 @@
 """GPUs in submit files: HTCondor's own commands and the attributes that CMS's pool matches on. Pure text.
 
 ``request_gpus`` with ``gpus_minimum_*`` and ``require_gpus`` make HTCondor hand out a fitting device; ``RequiresGPU``,
-``GPUMemoryMB``, ``CUDACapability`` and ``CUDARuntime`` are what glideins and their factories look at, spelled as WMAgent does.
+``GPUMemoryMB``, ``CUDACapability`` and ``CUDARuntime`` are what glideins and their factories look at, spelled as WMAgent did, and
+``DESIRED_GPU…`` as it does.
 Only required GPUs are asked for: an optional one is neither requested nor matched on, so the job runs anywhere. Spec 4.5.
 """
 
@@ -51,10 +52,10 @@ def gpu_lines(gpu: GpuSpec | None) -> str:
         lines.append(f"require_gpus = {required}")
     lines.append("My.RequiresGPU = 1")
     if gpu.memory_mb:
-        lines.append(f"My.GPUMemoryMB = {gpu.memory_mb}")
+        lines += [f"My.{name} = {gpu.memory_mb}" for name in ("GPUMemoryMB", "DESIRED_GPUMemoryMB")]
     if gpu.capabilities:
         listed = ",".join(sorted(plain(one, "CUDA capability") for one in gpu.capabilities))
-        lines.append(f'My.CUDACapability = "{listed}"')
+        lines += [f'My.CUDACapability = "{listed}"', f"My.DESIRED_GPUMinimumCapability = {_two_parts(gpu.capabilities[0])}"]
     if gpu.runtime:
         lines.append(f'My.CUDARuntime = "{plain(gpu.runtime, "CUDA runtime")}"')
     if gpu.driver_version:

@@ -11,15 +11,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dags_app.payload.contract import layout
-from dags_app.planning.cms_ads import NodeRole, cms_lines, platform_lines, platform_requirement
+from dags_app.planning.cms_ads import TOOL_LINES, UNMONITORED, NodeRole, cms_lines, platform_lines, platform_requirement
 from dags_app.planning.gpus import gpu_lines, unit_gpu
 from dags_app.planning.levels import FIRST_TASK
 from dags_app.planning.quoting import plain
 from dags_app.planning.sizing import CLEANUP_MEMORY_MB, MIN_WALL_MINUTES, memory_macro, merge_memory_mb, task_resources
 from dags_app.planning.specs import AccountingSpec, DagLimits, DagSpec, StepSpec
 
-#: ``DESIRED_Sites`` alone matches nothing: the requirements have to use it.
-_AT_DESIRED_SITE = f"stringListMember(TARGET.{layout.SITE_ATTRIBUTE}, MY.DESIRED_Sites)"
+#: Requirements rest on an attribute of our own: ``DESIRED_Sites`` is for frontends, and job routers of CMS's schedds rewrite it.
+_AT_OUR_SITE = f"stringListMember(TARGET.{layout.SITE_ATTRIBUTE}, MY.{layout.JOB_SITE_ATTRIBUTE})"
 _NOT_AVOIDED = f"!stringListMember(TARGET.{layout.SITE_ATTRIBUTE}, MY.WMS2_Avoid)"
 
 
@@ -62,12 +62,12 @@ notification = never
 ulog_execute_attrs = {layout.SITE_ATTRIBUTE}
 include : ../{layout.AVOID_INCLUDE}
 include : {layout.AVOID_INCLUDE}
-My.DESIRED_Sites = "$(sites)"
+{_sites("$(sites)")}\
 My.WMS2_Avoid = "$({layout.DAG_AVOID_MACRO}),$({layout.UNIT_AVOID_MACRO})"
 My.MaxWallTimeMins = {MIN_WALL_MINUTES}
 {platform_lines(spec.workflow.steps)}{cms_lines(spec, NodeRole.LANDING)}{_stamps(spec, "landing")}\
 {watchdog_lines(spec.max_wall_seconds, spec.limits)}\
-requirements = {_AT_DESIRED_SITE}{platform_requirement(spec.workflow.steps)} && {_NOT_AVOIDED}{_extra(spec)}
+requirements = {_AT_OUR_SITE}{platform_requirement(spec.workflow.steps)} && {_NOT_AVOIDED}{_extra(spec)}
 queue
 """
 
@@ -130,17 +130,17 @@ error = {layout.SITE_STDERR}
 log = {layout.CLUSTER_LOG}
 notification = never
 priority = {_SITE_JOB_PRIORITY}
-My.DESIRED_Sites = "{plain(site, "site")}"
+{_sites(plain(site, "site"))}\
 My.MaxWallTimeMins = {slot.minutes}
 My.CMS_JobType = "{slot.role}"
-My.CMS_Type = "{"production" if accounting.production else "test"}"
-My.CMS_WMTool = "WMS2"
+My.CMS_Type = "{UNMONITORED}"
+{TOOL_LINES}\
 My.{layout.UNIT_ATTRIBUTE} = "site"
 My.{layout.FENCE_ATTRIBUTE} = 0
 My.WMS2_Role = "site"
 {platform_lines(slot.steps)}{"".join(f"{name} = {plain(value, name)}{chr(10)}" for name, value in who if value)}\
 {watchdog_lines(slot.minutes * 60, DagLimits(no_cpu_seconds=slot.minutes * 60, held_seconds=held_seconds))}\
-requirements = {_AT_DESIRED_SITE}{platform_requirement(slot.steps)}
+requirements = {_AT_OUR_SITE}{platform_requirement(slot.steps)}
 """
 
 
@@ -148,6 +148,11 @@ def _steps_of(spec: DagSpec, number: int) -> tuple[StepSpec, ...]:
     """The steps of a task; all of them where the workflow is one task."""
     names = next((task.steps for task in spec.workflow.tasks if task.number == number), None)
     return tuple(step for step in spec.workflow.steps if names is None or step.name in names)
+
+
+def _sites(sites: str) -> str:
+    """Where a job may run, for its own requirements and for those who match and count it."""
+    return "".join(f'My.{name} = "{sites}"\n' for name in ("DESIRED_Sites", "ExtDESIRED_Sites", layout.JOB_SITE_ATTRIBUTE))
 
 
 def _extra(spec: DagSpec) -> str:
@@ -196,10 +201,10 @@ log = {layout.CLUSTER_LOG}
 notification = never
 ulog_execute_attrs = {layout.SITE_ATTRIBUTE}
 include : {layout.SITE_INCLUDE}
-My.DESIRED_Sites = "$({layout.SITE_MACRO})"
+{_sites(f"$({layout.SITE_MACRO})")}\
 {wall_lines(spec.max_wall_seconds)}{platform_lines(platform)}{cms_lines(spec, role, task)}{_stamps(spec, role.lower())}\
 {watchdog_lines(spec.max_wall_seconds, spec.limits, pinned=True)}\
-requirements = {_AT_DESIRED_SITE}{platform_requirement(platform)}{extra}
+requirements = {_AT_OUR_SITE}{platform_requirement(platform)}{extra}
 queue
 """
 

@@ -69,8 +69,8 @@ SETTINGS: dict[str, dict[str, str]] = {
         "schedd_name": "The schedd that DAGs are given to, by its name in the collector.",
         "collector": "The pool's collector, `host:port`.",
         "condor_token_dir": "Directory of IDTOKENs for the schedd; empty for the HTCondor configuration's own methods.",
-        "accounting_group": "HTCondor's accounting group of all jobs, e.g. `production.cmsdataops`; empty for none.",
-        "accounting_group_user": "The user that the group's jobs are counted to; empty for their owner.",
+        "accounting_group": "HTCondor's accounting group of all jobs, in CMS `production`; empty for none.",
+        "accounting_group_user": "The user that the group's jobs are counted to, in CMS `cmsdataops`; empty for their owner.",
         "flower_url": "Where Flower shows the Celery workers. The pages link to it for superusers, since it asks for a login of"
         " its own; empty: there is no link.",
         "service_timeout_seconds": "Limit of one call to an outside service, for each try.",

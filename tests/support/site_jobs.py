@@ -73,7 +73,7 @@ class SiteSchedd:
         self._answer()
         job, cluster = str(attributes["WMS2_DagID"]), len(self.submitted) + 1
         self.submitted.append(job)
-        (site,) = re.findall(r'My.DESIRED_Sites = "(.*)"', text)
+        (site,) = re.findall(r'My.WMS2_Site = "(.*)"', text)
         if not self.loses:
             self._jobs[job] = (cluster, submit_dir, site)
         return cluster

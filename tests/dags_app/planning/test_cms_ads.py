@@ -111,16 +111,52 @@ def test_monitoring_tells_requests_tasks_and_kinds_of_jobs_apart() -> None:
 
 
 def test_jobs_are_counted_to_the_configured_group() -> None:
-    free, counted = dag_spec(), replace(dag_spec(), accounting=AccountingSpec("production.cmsdataops", "cmsdataops", True))
+    free, counted = dag_spec(), replace(dag_spec(), accounting=AccountingSpec("production", "cmsdataops", True))
     assert "accounting_group" not in attributes(processing_submit(free))
     assert attributes(processing_submit(free))["My.CMS_Type"] == '"test"'
     for submit in (landing_submit, processing_submit, merge_submit, cleanup_submit):
         found = attributes(submit(counted))
-        assert (found["accounting_group"], found["accounting_group_user"]) == ("production.cmsdataops", "cmsdataops")
-        assert found["My.CMS_Type"] == '"production"'
+        assert (found["accounting_group"], found["accounting_group_user"]) == ("production", "cmsdataops")
+        assert found["My.CMS_Type"] == ('"DONOTMONIT"' if submit is landing_submit else '"production"')
 
 
 def test_a_job_that_requests_wait_for_goes_before_every_node_of_a_dag() -> None:
     text = site_job_submit("T2_CH_CERN", SiteSlot(10), held_seconds=60, accounting=AccountingSpec())
     (priority,) = (int(line.partition("=")[2]) for line in text.splitlines() if line.startswith("priority ="))
     assert (MAX_PRIORITY + 1) * 1000 < priority < 2**31
+
+
+ROLES = (landing_submit, processing_submit, merge_submit, cleanup_submit)
+
+
+def test_monitoring_finds_what_it_reads_of_wmagents_jobs() -> None:
+    spec = dag_spec()
+    jobs = {text.__name__: attributes(text(spec)) for text in ROLES}
+    for job in jobs.values():
+        assert job["My.JobMachineAttrs"] == '"GLIDEIN_CMSSite,GLIDEIN_Gatekeeper"'
+        assert job["My.CMS_SubmissionTool"] == job["My.CMS_WMTool"] == '"WMS2"'
+        assert job["My.WMAgent_AgentName"] == f'"{spec.instance}"'
+        assert job["My.CMSSW_Versions"] == f'"{STEP.cmssw_version}"'
+        assert job["My.CMS_extendedJobType"] == job["My.CMS_JobType"]
+        assert job["My.ExtDESIRED_Sites"] == job["My.DESIRED_Sites"]
+    assert [job["My.Requestioslots"] for job in jobs.values()] == ["0", "0", "1", "1"]
+    assert [job["My.CMS_Type"] for job in jobs.values()] == ['"DONOTMONIT"', '"test"', '"test"', '"test"']
+    site = attributes(site_job_submit("T2_CH_CERN", SiteSlot(10), held_seconds=60, accounting=AccountingSpec(production=True)))
+    assert (site["My.CMS_Type"], site["My.CMS_WMTool"]) == ('"DONOTMONIT"', '"WMS2"')
+
+
+@pytest.mark.parametrize(
+    ("name", "group"), [("pdmvserv_task_HIG-Run3-00001__v1_T_1", "HIG"), ("cmsunified_ACDC0_task_B2G-1", "B2G"), ("tester", None)]
+)
+def test_whose_a_request_is_is_read_from_its_name(name: str, group: str | None) -> None:
+    spec = dag_spec()
+    job = attributes(processing_submit(replace(spec, workflow=replace(spec.workflow, request_name=name))))
+    assert job.get("My.CMSGroups") == (f'"{group}"' if group else None)
+
+
+@pytest.mark.parametrize("submit", ROLES[1:])
+def test_a_job_router_that_rewrites_desired_sites_moves_no_job_of_an_elected_unit(submit) -> None:
+    job = attributes(submit(dag_spec()))
+    assert job["My.WMS2_Site"] == '"$(ELECTED_SITE)"'
+    assert job["requirements"].startswith("stringListMember(TARGET.GLIDEIN_CMSSite, MY.WMS2_Site) && ")
+    assert "DESIRED_Sites" not in job["requirements"]

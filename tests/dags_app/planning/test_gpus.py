@@ -35,7 +35,9 @@ def test_a_required_gpu_is_asked_of_htcondor_and_told_to_the_pool() -> None:
         " && DriverVersion >= 12.2",
         "My.RequiresGPU = 1",
         "My.GPUMemoryMB = 8000",
+        "My.DESIRED_GPUMemoryMB = 8000",
         'My.CUDACapability = "10.0,7.5,8.0"',
+        "My.DESIRED_GPUMinimumCapability = 7.5",
         'My.CUDARuntime = "11.2"',
         'My.CUDADriverVersion = "12.2"',
     ]
