@@ -22,6 +22,8 @@ from deploy.stack.errors import StackError
 from deploy.stack.identity import write_private
 
 CONFIG = Path(__file__).resolve().parent / "config"
+#: What jobs of some sites run in.
+NODE = Path(__file__).resolve().parent / "node"
 DOMAIN = "wms2.local"
 # HTCondor's own names below LOCAL_DIR. Its sockets are abstract ones (DAEMON_SOCKET_DIR = auto): no path to be too long.
 SUBDIRECTORIES = ("log", "spool", "execute", "lock", "run", "config.d")
@@ -129,7 +131,7 @@ def _slots() -> list[str]:
         f"NUM_CPUS = {sum(site.cpus for site in SITES)}",
         f"MEMORY = {sum(site.memory_mb for site in SITES)}",
         "ARCH = X86_64",  # what requests are built for; whatever this machine is, the programs are simulated
-        "STARTD_ATTRS = GLIDEIN_CMSSite, GLIDEIN_Site",
+        "STARTD_ATTRS = GLIDEIN_CMSSite, GLIDEIN_Site, GLIDEIN_REQUIRED_OS",
     ]
     for number, site in enumerate(SITES, start=1):
         lines += [
@@ -139,6 +141,8 @@ def _slots() -> list[str]:
             f'SLOT_TYPE_{number}_GLIDEIN_CMSSite = "{site.cms_name}"',
             f'SLOT_TYPE_{number}_GLIDEIN_Site = "{site.short_name}"',
         ]
+        if site.container:
+            lines.append(f'SLOT_TYPE_{number}_GLIDEIN_REQUIRED_OS = "{site.container}"')
     return lines
 
 
@@ -158,11 +162,19 @@ def configure(pool: Pool) -> None:
         (pool.directory / name).mkdir(mode=0o700, exist_ok=True)
     for source in sorted(CONFIG.glob("*.conf")):
         shutil.copyfile(source, pool.directory / "config.d" / source.name)
+    configure_node(pool.directory / "node")
     key = pool.directory / "passwords.d/POOL"
     if not key.exists():
         write_private(key, base64.b64encode(secrets.token_bytes(64)).decode())
     pool.config_file.write_text(render(pool))
     _create_client_token(pool)
+
+
+def configure_node(target: Path) -> None:
+    """What stands between the starter and a job: the container of some sites, and its python3."""
+    (target / "bin").mkdir(parents=True, exist_ok=True)
+    shutil.copy(NODE / "glidein", target)
+    shutil.copy(NODE / "python3", target / "bin")
 
 
 def _create_client_token(pool: Pool) -> None:

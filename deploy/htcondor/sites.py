@@ -16,7 +16,7 @@ SITE_LOCAL_CONFIG = """<site-local-config>
       <catalog volume="{volume}" protocol="{site.protocol}"/>
     </data-access>
     <stage-out>
-      <method volume="{volume}" protocol="{site.protocol}" command="xrdcp"/>
+      <method volume="{volume}" protocol="{site.protocol}" command="{command}"/>
     </stage-out>
   </site>
 </site-local-config>
@@ -35,12 +35,14 @@ class MockSite:
     cpus: int = 8
     memory_mb: int = 16384
     protocol: str = FILE
+    #: As glideins call the system of the container that jobs run in (``node/glidein``); empty: there is none.
+    container: str = ""
 
 
 SITES: tuple[MockSite, ...] = (
     MockSite("T1_US_FNAL", "FNAL", "T1_US_FNAL_Disk"),
     MockSite("T2_CH_CERN", "CERN", "T2_CH_CERN"),
-    MockSite("T2_US_Purdue", "Purdue", "T2_US_Purdue"),
+    MockSite("T2_US_Purdue", "Purdue", "T2_US_Purdue", container="rhel8"),
     MockSite("T2_DE_DESY", "DESY", "T2_DE_DESY", protocol=XROOTD),
 )
 
@@ -49,12 +51,14 @@ def write_site_configuration(siteconf_root: Path, storage_root: Path, server: st
     """Create each site's storage, and what the site publishes below ``<siteconf_root>/<site>``, in the form of CMS sites.
 
     ``storage.json`` says how an LFN becomes a PFN: by a prefix. The site behind ``server`` (``root://host:port/``) has
-    ``JobConfig/site-local-config.xml`` too, with its method of stage-out; the others leave that to the protocols of their volume.
+    ``JobConfig/site-local-config.xml`` too, with its method of stage-out, and so has the part of a site that its containers name;
+    the others leave that to the protocols of their volume.
     """
     for site in SITES:
         storage, directory = storage_root / site.disk_rse, siteconf_root / site.cms_name
         (storage / "store").mkdir(parents=True, exist_ok=True)
-        (directory / "JobConfig").mkdir(parents=True, exist_ok=True)
+        jobs = directory / ("Part/JobConfig" if site.container else "JobConfig")
+        jobs.mkdir(parents=True, exist_ok=True)
         volume = f"{site.short_name}_Disk"
         local = {"protocol": FILE, "access": "local", "prefix": str(storage)}
         remote = {"protocol": XROOTD, "access": "site-rw", "prefix": server}
@@ -66,5 +70,7 @@ def write_site_configuration(siteconf_root: Path, storage_root: Path, server: st
             "rse": site.disk_rse,
         }
         (directory / "storage.json").write_text(json.dumps([description], indent=2) + "\n")
-        if site.protocol == XROOTD:
-            (directory / "JobConfig/site-local-config.xml").write_text(SITE_LOCAL_CONFIG.format(site=site, volume=volume))
+        if site.protocol == XROOTD or site.container:
+            command = "xrdcp" if site.protocol == XROOTD else "cp"
+            text = SITE_LOCAL_CONFIG.format(site=site, volume=volume, command=command)
+            (jobs / "site-local-config.xml").write_text(text)

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!@PYTHON@
 """Stands in for the payload's worker commands in tests of failing nodes; every script of DAGMan's is the real one.
 
 ``job``, ``merge`` and ``cleanup`` append "node attempt site memory" to starts.log in the unit's directory and leave a real

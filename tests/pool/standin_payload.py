@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!@PYTHON@
 """Stands in for the payload's worker commands and judging scripts in tests of the rendered DAG; the rest is the real one.
 
 ``job``, ``merge`` and ``cleanup`` append "node attempt site" to starts.log in the unit's directory (the pool is on this

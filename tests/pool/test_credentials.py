@@ -13,7 +13,11 @@ from typing import Any
 import pytest
 
 from dags_app.models import DAG, DAGKind
+from dags_app.payload.build import build_payload
 from dags_app.payload.contract import layout
+from dags_app.payload.contract.convert import to_json
+from dags_app.payload.contract.files import write_json
+from dags_app.payload.contract.site_tasks import ListingTask, read_result
 from dags_app.planning.dagfiles import credential_inc
 from dags_app.planning.specs import AccountingSpec
 from dags_app.planning.submitfiles import SiteSlot, site_job_submit
@@ -122,6 +126,31 @@ def test_a_job_at_a_site_that_is_no_node_carries_it_too(ready: None, proxy: Prox
     condor.wait_gone(pool.submit_job(place, text, stamps, since_boot()), seconds=60)
     assert (place / "seen").read_text().strip() == hashlib.sha256(proxy.path.read_bytes()).hexdigest()
     assert not (place / proxy.path.name).exists(), "it does not come back with what the job leaves"
+
+
+@fault(
+    "a token outside the container",
+    done="a site's containers have the scratch directory elsewhere than BEARER_TOKEN_FILE says, and python3 is 3.6",
+    spec="issue 32",
+    afterwards="the payload finds both, and one that has ended is told before anything is done with it",
+)
+@pytest.mark.parametrize("seconds", [HOUR_SECONDS, -1.0], ids=["good", "ended"])
+def test_a_token_is_found_inside_a_container(ready: None, proxy: Proxy, seconds: float) -> None:
+    proxy.path.parent.mkdir(exist_ok=True)
+    token(proxy.path, seconds)
+    place = conf().submit_root / f"site-{uuid.uuid4().hex[:8]}"
+    place.mkdir(parents=True)
+    build_payload(place / Path(layout.PAYLOAD).name)
+    write_json(place / layout.SITE_TASK_FILE, to_json(ListingTask("key", "T2_US_Purdue", 60.0, ())))
+    carried = credential_inc(Credential("jobs", "-", str(proxy.path), is_token=True))
+    text = carried + site_job_submit("T2_US_Purdue", SiteSlot(10), held_seconds=60, accounting=AccountingSpec())
+    pool, stamps = adapter(Schedd.objects.get()), {"WMS2_Instance": conf().instance, "WMS2_DagID": place.name}
+    condor.wait_gone(pool.submit_job(place, text, stamps, since_boot()), seconds=60)
+    told = (place / layout.SITE_STDERR).read_text()
+    if seconds > 0:
+        assert read_result(place).job == "key", told
+    else:
+        assert "exit code 95009: the job's token ends at " in told
 
 
 def jobs_of(dag: DAG) -> list[dict[str, Any]]:

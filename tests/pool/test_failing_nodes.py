@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -46,7 +47,7 @@ def _new_dag() -> Iterator[NewDag]:
         workflow = input_workflow(files_per_job=1, resources=resources)
         files = tuple(input_file(number) for number in range(len(plans)))
         spec = dag_spec(workflow, files, jobs_per_work_unit=1, dag_id=str(uuid.uuid4()), limits=limits)
-        stand_in = STAND_IN.read_text().replace("@DAG_DIRECTORY@", str(base / spec.dag_id))
+        stand_in = STAND_IN.read_text().replace("@DAG_DIRECTORY@", str(base / spec.dag_id)).replace("@PYTHON@", sys.executable)
         rules = json.dumps(to_json(RuleBook(shipped_rules(), Limits(1, 3000, same_error_units)))).encode()
         directory = write_dag_directory(spec, Programs(stand_in.encode(), b"sandbox", rules), parent=base).directory
         (directory / "bin" / REAL).write_bytes(payload_bytes())

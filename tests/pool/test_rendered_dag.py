@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -59,7 +60,7 @@ def new_dag() -> Iterator[Callable[[], RunningDag]]:
         workflow = chain(generation=generation, resources=resources)
         workflow = replace(workflow, tasks=tuple(replace(task, resources=resources) for task in workflow.tasks))
         spec = dag_spec(workflow, jobs_per_work_unit=2, dag_id=str(uuid.uuid4()), limits=FAST)
-        stand_in = STAND_IN.read_text().replace("@DAG_DIRECTORY@", str(base / spec.dag_id))
+        stand_in = STAND_IN.read_text().replace("@DAG_DIRECTORY@", str(base / spec.dag_id)).replace("@PYTHON@", sys.executable)
         directory = write_dag_directory(spec, Programs(stand_in.encode(), b"sandbox", RULES), parent=base).directory
         (directory / "bin" / REAL).write_bytes(payload_bytes())
         condor.give(directory)
@@ -257,6 +258,7 @@ def test_jobs_find_the_credential_that_is_there_when_they_start_and_running_ones
 
     try:
         write_credential(dag.directory, Credential("jobs", "-", str(path), is_token=is_token))
+        write_avoid(dag.directory, [PURDUE])  # in containers the payload finds it: test_credentials.py
         waits = "file renewed" if is_token else "renewed"
         dag.plan("mg_000000", "proc_000000", f"credential\n{waits}\ncredential")
         for node in ("merge", "cleanup"):

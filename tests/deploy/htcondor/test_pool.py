@@ -89,7 +89,7 @@ def test_every_site_publishes_where_its_files_lie(tmp_path: Path) -> None:
 
 def test_the_site_behind_a_server_says_how_files_are_staged_out(tmp_path: Path) -> None:
     write_site_configuration(tmp_path, tmp_path / "storage", "root://127.0.0.1:1094/")
-    (local,) = tmp_path.glob("*/JobConfig/site-local-config.xml")
+    (local,) = tmp_path.glob("*/JobConfig/site-local-config.xml")  # that of a part of a site lies deeper
     site = ElementTree.parse(local).getroot().find("site")
     assert site is not None
     assert site.get("name") == local.parents[1].name == "T2_DE_DESY"
@@ -97,6 +97,30 @@ def test_the_site_behind_a_server_says_how_files_are_staged_out(tmp_path: Path) 
     assert [method.attrib for method in site.iterfind("stage-out/method")] == [
         {"volume": volume["volume"], "protocol": "XRootD", "command": "xrdcp"}
     ]
+
+
+def test_a_site_gives_jobs_what_a_glideins_container_is_to_them(tmp_path: Path) -> None:
+    scratch = tmp_path / "execute/dir_1"
+    scratch.mkdir(parents=True)
+    (scratch / ".machine.ad").write_text('GLIDEIN_CMSSite = "T2_US_Purdue"\nGLIDEIN_REQUIRED_OS = "rhel8"\n')
+    (scratch / "job").write_text(
+        "#!/bin/sh\nenv >seen\nls -a / $_CONDOR_SCRATCH_DIR >>seen\nls $BEARER_TOKEN_FILE 2>&1\npython3 -V || pwd\n"
+    )
+    (scratch / "job").chmod(0o755)
+    pool.configure_node(tmp_path / "node")
+    named = {"_CONDOR_MACHINE_AD": ".machine.ad", "_CONDOR_JOB_AD": ".job.ad", "BEARER_TOKEN_FILE": "token", "TMPDIR": "tmp"}
+    environment = {"PATH": "/usr/bin:/bin", "SITECONF_ROOT": "/siteconf", "_CONDOR_SCRATCH_DIR": str(scratch)}
+    environment |= {name: f"{scratch}/{value}" for name, value in named.items()}
+    words = [str(tmp_path / "node/glidein"), str(scratch / "job"), "an argument"]
+    done = subprocess.run(words, cwd=scratch, env=environment, capture_output=True, text=True, check=True)
+    seen = dict(line.split("=", 1) for line in (scratch / "seen").read_text().splitlines() if "=" in line)
+    assert "TMPDIR" not in seen and seen["SITECONFIG_PATH"] == "/siteconf/T2_US_Purdue/Part"
+    place = done.stdout.split()[-1]
+    assert seen["_CONDOR_SCRATCH_DIR"] == place and seen["_CONDOR_JOB_AD"] == f"{place}/.job.ad"
+    assert not Path(seen["BEARER_TOKEN_FILE"]).exists() or place == "/srv"
+    (scratch / ".machine.ad").write_text('GLIDEIN_CMSSite = "T2_CH_CERN"\n')
+    subprocess.run(words, cwd=scratch, env=environment, capture_output=True, check=True)
+    assert f"TMPDIR={scratch}/tmp" in (scratch / "seen").read_text().splitlines(), "other sites have no container"
 
 
 @pytest.mark.pool
