@@ -98,7 +98,7 @@ def _container(arch: str, work: Path) -> list[str]:
     """The words before a command that is to run in a container; none where the architecture's system is this one."""
     if read_system() in ("", system_of(arch)):
         return []
-    words = [str(_enter(arch)), "-B", str(work), "--"]
+    words = [str(_enter(arch)), "-B", str(work.resolve().parent), "--"]  # the scratch directory: credentials lie there
     answer = processes.run_limited([*words, "/bin/true"], _CONTAINER_SECONDS, os.environ)
     if answer.status != 0:
         said = (answer.stderr + answer.stdout).strip()[-1000:]
