@@ -28,7 +28,7 @@ from sites_app.schedds import adapter
 from tests.pool import condor
 from tests.support.credentials import Authority, token, write
 from tests.support.faults import fault
-from tests.support.outcomes import assert_completed, ended, status
+from tests.support.outcomes import assert_completed, assert_completed_once, ended, status
 from tests.support.stack import small_request, worker
 from wms2.adapters.htcondor_process import since_boot
 from wms2.conf import conf
@@ -151,6 +151,19 @@ def test_a_token_is_found_inside_a_container(ready: None, proxy: Proxy, seconds:
         assert read_result(place).job == "key", told
     else:
         assert "exit code 95009: the job's token ends at " in told
+
+
+@pytest.mark.deep("tests/pool/test_credentials.py::test_a_token_is_found_inside_a_container")
+def test_a_whole_request_with_a_token_is_done_in_containers(ready: None, proxy: Proxy) -> None:
+    proxy.path.parent.mkdir(exist_ok=True)
+    token(proxy.path, 24 * HOUR_SECONDS)
+    document = small_request(UNITS * PER_JOB, PER_JOB)
+    document["assignRequest"]["SiteWhitelist"] = ["T2_US_Purdue"]
+    request = request_import(document=document, request_name=None, actor="tester")
+    carried = {"WMS2_JOB_CREDENTIAL": "token", "WMS2_JOB_CREDENTIAL_PATH": str(proxy.path)}
+    with worker(**carried, WMS2_JOBS_PER_WORK_UNIT="2") as running:
+        running.wait(lambda: ended(request), seconds=300)
+    assert_completed_once(request)
 
 
 def jobs_of(dag: DAG) -> list[dict[str, Any]]:
