@@ -131,7 +131,7 @@ def test_a_job_at_a_site_that_is_no_node_carries_it_too(ready: None, proxy: Prox
 @fault(
     "a token outside the container",
     done="a site's containers have the scratch directory elsewhere than BEARER_TOKEN_FILE says, and python3 is 3.6",
-    spec="issue 32",
+    spec="payload-contract, What a job finds",
     afterwards="the payload finds both, and one that has ended is told before anything is done with it",
 )
 @pytest.mark.parametrize("seconds", [HOUR_SECONDS, -1.0], ids=["good", "ended"])
