@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Mapping
@@ -18,8 +19,9 @@ STATIC_SETTINGS = {"DJANGO_SETTINGS_MODULE": "wms2.check_settings"}
 _VERMIN = ("--no-tips", "--violations", "--quiet")
 
 
-def commands(cache: Path) -> Mapping[str, tuple[str, ...]]:
+def commands(cache: Path, source: Path) -> Mapping[str, tuple[str, ...]]:
     """The checks by name. Caches lie in the state directory: the checkout may belong to another user."""
+    faults = [str(path.relative_to(source)) for path in sorted((source / "tests/planted").glob("*.patch"))]
     return {
         "ruff": ("ruff", "check", "--cache-dir", str(cache / "ruff"), "."),
         "format": ("ruff", "format", "--check", "--cache-dir", str(cache / "ruff"), "."),
@@ -29,6 +31,7 @@ def commands(cache: Path) -> Mapping[str, tuple[str, ...]]:
         "imports": ("lint-imports", "--cache-dir", str(cache / "imports")),
         # It warns that no database answers to compare applied migrations with.
         "migrations": ("python", "-W", "ignore::RuntimeWarning", "manage.py", "makemigrations", "--check", "--dry-run"),
+        "planted faults": (shutil.which("git") or "git", "apply", "--check", *faults),
         "deployment": ("python", "manage.py", "check", "--deploy", "--fail-level", "WARNING"),
     }
 
@@ -37,7 +40,7 @@ def run_all(layout: Layout) -> int:
     """Run every check, even after one failed; 0 when all passed."""
     base = environment.base(os.environ, f"{layout.venv}/bin:/usr/local/bin:/usr/bin:/bin", layout.bytecode) | STATIC_SETTINGS
     failed = []
-    for name, argv in commands(layout.state_root / "cache").items():
+    for name, argv in commands(layout.state_root / "cache", layout.source).items():
         say(f"check {name}: {' '.join(argv)}")
         begun = time.monotonic()
         program = str(layout.venv / "bin" / argv[0])
