@@ -18,8 +18,8 @@ from requests_app.intake.harvesting import harvested
 from requests_app.intake.values import shown
 from wms2.adapters.types import ConfigDocument, OutputModule
 
-#: What a merged file's name adds to its LFN base: /NNNNN/<uuid>.root
-_FILE_NAME_LENGTH = 50
+#: What a merged file's name adds to its LFN base: /NNNNN/<GUID>.root, and 18 digits where it is staged out as it is
+_FILE_NAME_LENGTH = 68
 _MAX_MODULES = 50
 
 

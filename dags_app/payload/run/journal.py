@@ -124,12 +124,12 @@ class StageOut:
 
         The journal is written before, and again after it: a start that is late finds that cleanup has settled it meanwhile.
         """
-        problems = []
+        problems: list[StorageProblem] = []
         for volume in (each for each in self.volumes if each.is_written):
             waits = () if volume.rse in self._refused else self._pauses
             try:
                 self._journal(volume, waits)
-                stored = storage.stage_out(source, volume, lfn, waits)
+                stored = storage.stage_out(source, volume, lfn, waits, begun=bool(problems))
                 self._journal(volume, waits)
                 return stored
             except StorageProblem as problem:

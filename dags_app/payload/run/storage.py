@@ -213,13 +213,14 @@ def pauses(asked_seconds: Sequence[float] = STAGE_OUT_PAUSES) -> tuple[float, ..
         return tuple(asked_seconds)
 
 
-def stage_out(source: Path, volume: Volume, lfn: str, waits: Sequence[float] = ()) -> StoredFile:
+def stage_out(source: Path, volume: Volume, lfn: str, waits: Sequence[float] = (), *, begun: bool = False) -> StoredFile:
     """Copy ``source`` to where ``lfn`` lies in a volume, by each way in turn, and again after each of ``waits``, in seconds.
 
     Never over something that was there before: the name is this start's own, so what comes under it later is of a try of this.
-    StorageProblem when it is not there in the end; what is left of it is removed if possible.
+    ``begun``: it was tried in another volume, which may be the same storage. StorageProblem when it is not there in the end; what
+    is left of it is removed if possible.
     """
-    copy = _Copy(source, source.stat().st_size, files.adler32(source), volume, lfn)
+    copy = _Copy(source, source.stat().st_size, files.adler32(source), volume, lfn, begun)
     problems: list[Exception] = []
     for wait, way in [(wait if way is volume.ways[0] else 0.0, way) for wait in (0.0, *waits) for way in volume.ways]:
         time.sleep(wait)

@@ -435,6 +435,31 @@ def test_a_storage_that_stays_away_sends_files_and_their_journal_to_the_fallback
         assert list(named) == lfns, "each volume's journal names what may be there"
 
 
+def test_what_stays_of_a_copy_is_no_obstacle_where_the_fallback_is_the_same_storage(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.describe({"file": str(site.place)}, fallback=f"{site.place}/.")
+    put, remove = doors.FileSystem.put, doors.FileSystem.remove
+    home = f"file://{site.at()}"
+
+    def breaks(door: doors.FileSystem, source: Path, pfn: str) -> None:
+        if pfn == home:
+            site.at().parent.mkdir(parents=True, exist_ok=True)
+            site.at().write_bytes(b"Wiki")
+            raise OSError("Input/output error")
+        put(door, source, pfn)
+
+    def refused(door: doors.FileSystem, pfn: str) -> bool:
+        if pfn == home:
+            raise OSError("not now")
+        return remove(door, pfn)
+
+    monkeypatch.setattr(doors.FileSystem, "put", breaks)
+    monkeypatch.setattr(doors.FileSystem, "remove", refused)
+    assert staging([LFN]).store(site.source, LFN).rse == FALLBACK
+    assert site.at().read_bytes() == WIKIPEDIA
+
+
 def test_when_no_volume_takes_a_file_each_one_is_told(remote: Site, own_server: OwnServer, tmp_path: Path) -> None:
     (tmp_path / "kit").write_text("no directory")
     own_server.kill()
