@@ -5,7 +5,10 @@ from __future__ import annotations
 import zlib
 from pathlib import Path
 
+import numpy as np
+
 from deploy.demo import storage
+from deploy.simulators.worker.rootfiles import EventTable, write_events
 from tests.support import demo_world as world
 from tests.support.xrootd import serving
 
@@ -28,6 +31,15 @@ def test_events_and_lumis_of_a_file_are_read_empty_lumis_included(tmp_path):
 def test_a_file_without_events_has_none(tmp_path):
     path = world.write_root(tmp_path / "x.root", [], empty_lumis=[(1, 6)])
     assert storage.read_numbers(path) == ((), frozenset({(1, 6)}))
+
+
+def test_a_file_that_jobs_of_cms_would_refuse_for_its_name_is_a_problem(tmp_path):
+    guid, none = "0f1e2d3c-4b5a-4968-8778-695a4b3c2d1e", np.empty(0, "u8")
+    for name, inside in (("a", guid), ("b", guid.upper())):
+        write_events(tmp_path / name, EventTable(none, none, none), [(1, 5)], 0, 1, inside)
+    lfns = [f"/store/mc/E/P/{tier}/S-v1/00000/{guid}.root" for tier in ("AODSIM", "NANOAODSIM")]
+    found = [storage.open_file(lfn, "T2_CH_CERN", tmp_path / name).problem for lfn in lfns for name in "ab"]
+    assert [bool(problem) for problem in found] == [False, True, False, False] and guid.upper() in found[1]
 
 
 def test_a_pfn_of_a_mock_site_is_a_path():

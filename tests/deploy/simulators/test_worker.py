@@ -15,7 +15,7 @@ import uproot
 
 from dags_app.payload.run.fjr import FrameworkReport, read_framework_report
 from deploy.simulators.worker.install import install
-from deploy.simulators.worker.rootfiles import EventTable, write_events
+from deploy.simulators.worker.rootfiles import EventTable, read_guid, write_events
 
 CONFIGURATION = """
 import FWCore.ParameterSet.Config as cms
@@ -167,6 +167,22 @@ def test_a_missing_file_is_an_error_or_skipped_as_the_source_says(made: Programs
     skip = "skipBadFiles = cms.untracked.bool(True)"
     status, report = made.cmsrun(configuration(more=READ.format(files=files, parameters=skip, events=-1)))
     assert status == 0 and report.skipped_files == ("file:gone.root",)
+
+
+def test_each_file_has_a_guid_of_its_own_which_a_source_may_demand_of_its_name(made: Programs) -> None:
+    before = read_guid(made.here / "out.root")
+    _, report = made.cmsrun(configuration())
+    guids = [file.guid for file in report.outputs]
+    assert guids == [read_guid(made.here / f"{name}.root") for name in ("out", "small")]
+    assert len({before, *guids}) == 3, "another start, another file"
+    enforced = "enforceGUIDInFileName = cms.untracked.bool(True), skipBadFiles = cms.untracked.bool(True),"
+    for name, status in ((f"{guids[0]}.root", 0), (f"{guids[0]}_1.root", 8034), (f"{guids[1]}.root", 8034)):
+        (made.here / name).write_bytes((made.here / "out.root").read_bytes())
+        read = READ.format(files=f'"file:{name}"', parameters=enforced, events=-1)
+        ended, said = made.cmsrun(configuration(more=read))
+        assert (ended, [error.exit_status for error in said.errors]) == (status & 0xFF, [status] if status else [])
+    nano = read.replace("PoolSource", "NanoAODSource")
+    assert made.cmsrun(configuration(more=nano))[0] == 8009 & 0xFF, "it does not know the parameter"
 
 
 def test_hadd_merges_in_the_order_given_and_reports_what_it_merged(made: Programs) -> None:
