@@ -42,6 +42,9 @@ class Conf(BaseModel):
     other_teams: bool = Field(False, description="documents of other teams may be imported by hand, as in the demo")
     reqmgr2_follow: bool = Field(False, description="takes our team's staged requests, and follows what others do to ours")
     reqmgr2_report: bool = Field(False, description="tells ReqMgr2 where requests stand that came from there")
+    reqmgr2_take_staging: bool = Field(
+        False, description="takes our team's requests whose input is placed before MSMonitor stages them"
+    )
     reqmgr2_poll_seconds: float = Field(60.0, ge=0.5)
     wmstats_url: str = Field("", pattern=r"^(https?://.*)?$", description="empty: what MSUnmerged leaves alone is not looked at")
     configcache_url: str = Field("", description="replaces the document's ConfigCacheUrl when set")

@@ -31,6 +31,9 @@ SETTINGS: dict[str, dict[str, str]] = {
         " [coexistence](coexistence.md).",
         "reqmgr2_report": "Whether ReqMgr2 is told where requests stand that came from there, how much work they have, and gets a"
         " clone when one is restarted. Our certificate needs the role for it.",
+        "reqmgr2_take_staging": "Whether requests of our team that are `staging` are set to `staged` and `acquired` in one go as"
+        " soon as their transfer document says what MSMonitor would go by: no transfers, or each complete to the campaign's"
+        " `PartialCopy`. WMCore's work queue hardly sees them `staged` then. Needs `reqmgr2_follow`.",
         "reqmgr2_poll_seconds": "Pause between two polls of ReqMgr2.",
         "wmstats_url": "Base of WMStats' data service, `…/wmstatsserver/data`. Where it is set, each request whose unmerged"
         " directories are not among its `protectedlfns` is alerted on (`unmerged_unprotected`): MSUnmerged may empty them. Empty:"

@@ -47,18 +47,26 @@ def team_take() -> None:
     reqmgr2, team = factory.reqmgr2(), conf().team
     staged, acquired = reqmgr2.names_of_team(team, "staged"), reqmgr2.names_of_team(team, "acquired")
     here = set(ReqMgr2Request.objects.filter(name__in=acquired, request__isnull=False).values_list("name", flat=True))
-    batch = _acquire([] if no_new_work() else staged)
+    staging = reqmgr2.names_of_team(team, "staging") if conf().reqmgr2_take_staging else []
+    batch = {} if no_new_work() else _acquire(staged) | _acquire(list(_placed(staging)))
     # what is acquired already must be stored here, or nobody would ever run it
     for name in [*batch, *(name for name in acquired if name not in here)]:
         with bound_contextvars(request_name=name), row_by_itself("reqmgr2", name, partial(_broke, name)):
             _take(name, batch.get(name))
     # neither ours nor to be had any more
-    ReqMgr2Request.objects.filter(request=None).exclude(name__in=[*staged, *acquired]).delete()
+    ReqMgr2Request.objects.filter(request=None).exclude(name__in=[*staged, *staging, *acquired]).delete()
 
 
 def _broke(name: str, problem: str) -> None:
     """Said as of one that is refused, and tried again as soon as that is."""
     ReqMgr2Request.objects.filter(name=name).update(problem=f"not taken: {problem}", compared_at=clock.now())
+
+
+def _placed(staging: Sequence[str]) -> Iterator[str]:
+    for name in staging:
+        with row_by_itself("reqmgr2", name, partial(_broke, name)):
+            if factory.reqmgr2().is_placed(name):
+                yield name
 
 
 class _Acquired(NamedTuple):
@@ -96,6 +104,8 @@ def _acquire_one(row: ReqMgr2Request, name: str, document: Document) -> _Acquire
         request_read(document=document, request_name=name)
         ReqMgr2Request.objects.filter(pk=row.pk, claimed_at=None).update(claimed_at=clock.now())
         crash_point("reqmgr2_take.claimed")
+    if document.get("RequestStatus") == "staging":
+        factory.reqmgr2().stage(name)
     document, refused = factory.reqmgr2().acquire(name)
     crash_point("reqmgr2_take.called")
     return _Acquired(document, _LATE if refused and first else "")

@@ -44,7 +44,7 @@ def unmerged_watch(evaluation: Evaluation) -> None:
         many = counted(len(missing), "directory", "directories")
         what = f"MSUnmerged may delete what this request writes: {many} of it, e.g. {missing[0]}, of no active request in ReqMgr2"
         why = "ReqMgr2 does not have it (a document, WMS2_REQMGR2_REPORT=0, no clone yet), or has it as ended"
-        alert(request, UNPROTECTED, f"{what}. {why}")
+        alert(request, "unmerged_unprotected", f"{what}. {why}")
     else:
         alert_over(evaluation, UNPROTECTED)
 

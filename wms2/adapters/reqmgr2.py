@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from math import inf
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import structlog
@@ -24,6 +26,8 @@ Document = dict[str, Any]
 _ANSWER = TypeAdapter(wire.ReqMgr2Answer)
 _CREATED = TypeAdapter(wire.ReqMgr2Created)
 _COUCH = TypeAdapter(wire.CouchRows)
+_TRANSFERS, _CAMPAIGNS = TypeAdapter(list[wire.TransferDocument]), TypeAdapter(list[wire.Campaign])
+T = TypeVar("T")
 #: In a document of the work queue, what the element is.
 _ELEMENT = "WMCore.WorkQueue.DataStructs.WorkQueueElement.WorkQueueElement"
 #: Names in one address, which front ends cut at 8 KB.
@@ -162,6 +166,30 @@ class ReqMgr2:
         body = {"keys": list(names)}
         answer = self._couch.send_json("POST", f"/{view}", operation="queued_elsewhere", body=body, params=params, tries=TRIES)
         return wire.parse(_COUCH, answer, service=SERVICE, operation="queued_elsewhere").rows
+
+    def is_placed(self, name: str) -> bool:
+        """Whether the input of a request that is ``staging`` is where it is wanted, by MSMonitor's rule: it has a transfer
+        document, without transfers or with each one complete to the ``PartialCopy`` of its campaign."""
+        documents = self._auxiliary(_TRANSFERS, "transferinfo", name)
+        return bool(documents) and all(
+            (each.completion or [0.0])[-1] >= 100 * self._partial_copy(each.campaign) for each in documents[0].transfers
+        )
+
+    def _partial_copy(self, campaign: str) -> float:
+        """Of a campaign that is not known no transfer is complete."""
+        return next((each.partial_copy for each in self._auxiliary(_CAMPAIGNS, "campaignconfig", campaign)), inf)
+
+    def _auxiliary(self, shape: TypeAdapter[list[T]], kind: str, name: str) -> list[T]:
+        try:
+            answer = self._http.get_json(_ANSWER, f"/{kind}/{quote(name, safe='')}", operation=kind)
+        except NotFoundInService:
+            return []
+        return wire.parse(shape, answer.result, service=SERVICE, operation=kind)
+
+    def stage(self, name: str) -> None:
+        """As MSMonitor does, which may be first: then this is refused, and it does not matter."""
+        with suppress(ServiceRejected):
+            self._put(name, {"RequestStatus": "staged"}, "stage")
 
     def acquire(self, name: str) -> tuple[Document, bool]:
         """Take a staged request, so that nobody else does. Returns it as it is then, and whether the step was refused, because

@@ -99,6 +99,25 @@ class ReqMgr2Created(Wire):
 # --- ConfigCache (CouchDB)
 
 
+class Transfer(Wire):
+    """Of input for a request; ``completion``: percent, oldest first."""
+
+    completion: list[float]
+    campaign: str = Field(validation_alias="campaignName")
+
+
+class TransferDocument(Wire):
+    """What MSTransferor writes of a request."""
+
+    transfers: list[Transfer]
+
+
+class Campaign(Wire):
+    """A campaign's configuration."""
+
+    partial_copy: float = Field(validation_alias="PartialCopy")
+
+
 class CouchRows(Wire):
     """What CouchDB answers to ``_all_docs``."""
 

@@ -26,7 +26,15 @@ UNKNOWN_DN = "unknown"
 AGENT_DN = "/DC=ch/DC=cern/OU=computers/CN=wmagent/vocms0000.cern.ch"
 MAX_HEADER_CHARACTERS = 200
 INVALID_SPEC = 1102
-_METHODS = {"request": ("GET", "POST", "PUT"), "status": ("GET",), "type": ("GET",), "info": ("GET",), "about": ("GET",)}
+_METHODS = {
+    "request": ("GET", "POST", "PUT"),
+    "status": ("GET",),
+    "type": ("GET",),
+    "info": ("GET",),
+    "about": ("GET",),
+    "transferinfo": ("GET", "PUT"),
+    "campaignconfig": ("GET", "PUT"),
+}
 
 
 @dataclass(eq=False)
@@ -47,6 +55,7 @@ class ReqMgr2Service:
         self.store = RequestStore(path)
         self.habits = habits
         self._surroundings, self._queue = around, queue
+        self._auxiliary: dict[tuple[str, str], Any] = {}  # transfers and campaigns, as MSTransferor and people write them
 
     def move_on(self) -> None:
         """What others do by now."""
@@ -96,6 +105,9 @@ class ReqMgr2Service:
         pretty = _wants_pretty(request, api, method)
         if method == "GET":
             return _result(self._get(request, api, rest), pretty=pretty)
+        if method == "PUT" and api != "request":
+            self._auxiliary[api, "/".join(rest)] = _json_body(request)
+            return _result([{"ok": True}], pretty=pretty)
         if method == "PUT":
             return _result(self._put(request, rest, error_id), pretty=pretty)
         return _result(self._post(request, rest), pretty=pretty)
@@ -106,6 +118,10 @@ class ReqMgr2Service:
         if api == "status":
             table = {before: list(after) for before, after in TRANSITIONS.items()}
             return [table] if dict(request.query).get("transition") == "true" else list(TRANSITIONS)
+        if api in ("transferinfo", "campaignconfig"):
+            if (api, "/".join(rest)) not in self._auxiliary:
+                raise RestError(404, 1, f"{api} has no {'/'.join(rest)}")
+            return [self._auxiliary[api, "/".join(rest)]]
         if api == "type":
             return list(REQUEST_TYPES)
         return [{"wmcore_reqmgr_version": "2.4.5", "name": "reqmgr2", "simulator": True}]

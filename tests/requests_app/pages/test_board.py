@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from dags_app.models import WorkUnitState
 from outputs_app.models import Drift, DriftState, Effect, EffectKind, EffectState
-from requests_app.models import HoldCode, Lease, Request, RequestStatus
+from requests_app.models import HoldCode, Lease, ReqMgr2Request, Request, RequestStatus
 from sites_app.models import Schedd, ScheddState, Site, SiteStatus
 from sites_app.services import site_ban_by_operator, site_change_status
 from tests.support.html import links, text
@@ -102,6 +102,24 @@ def test_each_reason_alone_brings_a_request_up(reader: Client) -> None:
     assert "400 no such dataset" in said
     assert "503 for three days" in said
     assert "1 work unit done, but unaccounted" in said
+
+
+def test_one_that_was_rejected_in_reqmgr2_after_it_completed_is_cleaned_or_kept_with_one_click(
+    reader: Client, operator: Client
+) -> None:
+    request, problem = (
+        request_row(S.COMPLETED),
+        "it is rejected in ReqMgr2 since it completed here: clean it, or keep what it made",
+    )
+    ReqMgr2Request.objects.create(name=request.request_name, request=request, status="rejected", problem=problem)
+    assert problem in shown(reader)
+    assert not [link for link in links(reader.get("/").content.decode()) if "/clean/" in link or "/keep/" in link]
+    offered = [link for link in links(operator.get("/").content.decode()) if str(request.pk) in link]
+    assert len(offered) == 2
+    for link in offered:
+        assert operator.get(link).status_code == 200
+    page = operator.get(request.get_absolute_url()).content.decode()
+    assert f"/reqmgr2/fetch?rid={request.request_name}" in page
 
 
 def test_an_unaccounted_unit_of_a_request_that_has_ended_needs_nobody(reader: Client) -> None:

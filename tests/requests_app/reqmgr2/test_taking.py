@@ -136,6 +136,36 @@ def test_elements_of_our_team_that_no_agent_pulls_hold_nothing_until_one_does(wo
     assert (fresh(request).status, request.hold_code) == (S.HELD, HoldCode.RUN_ELSEWHERE)
 
 
+TRANSFER = {"dataset": "/P/Era-v1/RAW", "dataType": "primary", "campaignName": "Scripted", "transferIDs": ["1"]}
+
+
+@pytest.mark.parametrize(
+    ("transfers", "placed"),
+    [
+        ([], True),
+        ([{**TRANSFER, "completion": [0.0, 89.9]}], False),
+        ([{**TRANSFER, "completion": [0.0, 90.0]}], True),
+        ([{**TRANSFER, "completion": [0.0, 95.0]}, {**TRANSFER, "completion": []}], False),
+        ([{**TRANSFER, "campaignName": "Unknown", "completion": [100.0]}], False),
+        ([{"dataset": "/P/Era-v1/RAW"}], False),  # no document of MSTransferor's
+        (None, False),
+    ],
+)
+def test_one_whose_input_is_placed_is_staged_and_acquired_in_one_go(
+    world: World, outside: Outside, monkeypatch: pytest.MonkeyPatch, transfers: Any, placed: bool
+) -> None:
+    monkeypatch.setenv("WMS2_REQMGR2_TAKE_STAGING", "true")
+    conf.cache_clear()
+    name, other = outside.stage("staging"), outside.stage()
+    outside.simulators.reqmgr2("PUT", "campaignconfig/Scripted", {"CampaignName": "Scripted", "PartialCopy": 0.9})
+    if transfers is not None:
+        outside.simulators.reqmgr2("PUT", f"transferinfo/{name}", {"workflowName": name, "lastUpdate": 1, "transfers": transfers})
+    reqmgr2_poll(force=True)
+    assert outside.steps(name) == (["staging", "staged", "acquired"] if placed else ["staging"])
+    assert Request.objects.filter(request_name=name, status=S.SUBMITTED).exists() is placed
+    assert Request.objects.filter(request_name=other).exists(), "whatever is the matter with one"
+
+
 def test_what_the_work_queue_has_too_is_imported_held(world: World, outside: Outside) -> None:
     name = outside.stage()
     outside.agents_take(name)
