@@ -93,7 +93,7 @@ def test_a_body_that_is_no_document_is_refused(world: World, data: bytes, reason
 
 
 def test_databases_are_made_once(world: World) -> None:
-    assert world.couch("GET", "_all_dbs").json() == [DB, "workqueue_inbox"]
+    assert world.couch("GET", "_all_dbs").json() == [DB, "workqueue", "workqueue_inbox"]
     assert world.couch("PUT", "other").status_code == 201
     assert refusal(world.couch("PUT", "other"))[:2] == (412, "file_exists")
     assert world.couch("GET", "other").json() == {"db_name": "other", "doc_count": 0}
