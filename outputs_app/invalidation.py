@@ -214,18 +214,14 @@ def children_of(*, workflow_id: uuid.UUID, parts: Parts) -> list[str]:
     return list(others.filter(made).order_by("lfn").values_list("lfn", flat=True))
 
 
-def parts_ask(*, parts: Parts, request_id: uuid.UUID, request_epoch: int, lost: bool = False) -> list[str]:
-    """Ask for them to be taken back, one effect for each block; asked twice it is done once. Returns the effects' keys.
-
-    Args:
-        lost: they are not to be found again: Rucio's blocks go on without them.
-    """
+def parts_ask(*, parts: Parts, request_id: uuid.UUID, request_epoch: int) -> list[str]:
+    """Ask for them to be taken back, one effect for each block; asked twice it is done once. Returns the effects' keys."""
     wishes = []
     for block in ProcessingBlock.objects.filter(pk__in=parts.blocks).order_by("dbs_block_name"):
         keys = sorted(file.pk for file in parts.files if file.block_id == block.pk)
         whole = block.pk in parts.whole
         of = hashlib.sha256(f"{keys} {whole}".encode()).hexdigest()[:16]
-        payload = {"files": keys, "whole": whole, **({"lost": True} if lost else {})}
+        payload = {"files": keys, "whole": whole}
         wishes.append(Wish(EffectKind.FILES_INVALIDATE, f"{block.pk}:{of}", block_id=block.pk, payload=payload))
     asked = effects_ask(wishes=wishes, request_id=request_id, request_epoch=request_epoch)
     discarded = Effect.objects.filter(key__in=asked, state=EffectState.DISCARDED)

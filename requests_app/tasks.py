@@ -15,6 +15,7 @@ from requests_app.installation import process_begin
 from requests_app.lifecycle import evaluator
 from requests_app.lifecycle.cleaner import leftovers_remove
 from requests_app.lifecycle.cycle import run_cycle
+from requests_app.lifecycle.dark_files import dark_files_look
 from requests_app.lifecycle.packing import dags_pack, requests_archive
 from requests_app.lifecycle.rucio_account import rucio_account_look
 from requests_app.lifecycle.storage_checks import storage_checks_run
@@ -64,5 +65,6 @@ archive_requests = _task(name="requests_app.tasks.archive_requests")(requests_ar
 remove_leftovers = _task(name=REMOVE_LEFTOVERS)(leftovers_remove)
 check_storage = _task(name=CHECK_STORAGE)(storage_checks_run)
 harvest = _task(name="requests_app.tasks.harvest")(harvests_run)
+look_for_dark_files = _task(name="requests_app.tasks.look_for_dark_files")(dark_files_look)
 look_at_rucio_account = _task(name="requests_app.tasks.look_at_rucio_account")(rucio_account_look)
 poll_reqmgr2 = _task(name=POLL_REQMGR2)(reqmgr2_poll)

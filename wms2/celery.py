@@ -55,6 +55,7 @@ _SCHEDULE = {
     "leftovers": ("requests_app.tasks.remove_leftovers", _SITE_SECONDS),
     "storage": ("requests_app.tasks.check_storage", _SITE_SECONDS),
     "harvests": ("requests_app.tasks.harvest", _SITE_SECONDS),
+    "dark-files": ("requests_app.tasks.look_for_dark_files", 3600.0),
     "rucio-account": ("requests_app.tasks.look_at_rucio_account", 600.0),
     "reqmgr2": ("requests_app.tasks.poll_reqmgr2", _REQMGR2_SECONDS),
     "onboardings": ("dags_app.tasks.tend_onboardings", _SITE_SECONDS),

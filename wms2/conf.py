@@ -357,6 +357,9 @@ class Conf(BaseModel):
     )
     primary_ds_type: str = "mc"
     physics_group: str = "DataOps"
+    datasets_valid_at: str = Field(
+        "completion", pattern=r"^(completion|announcement)$", description="when datasets of requests from ReqMgr2 become VALID"
+    )
 
     @model_validator(mode="after")
     def _credentials_make_sense(self) -> Self:

@@ -315,6 +315,9 @@ SETTINGS: dict[str, dict[str, str]] = {
         "reconcile_days": "A dataset whose blocks have not changed for so many days is compared only when an operator asks.",
         "integrity_reminder_hours": "So often each site with open cases is told of in the log and counted as an alert. 0: never.",
         "primary_ds_type": "Type in DBS of the primary datasets of generated events.",
+        "datasets_valid_at": "When datasets of requests that came from ReqMgr2 become VALID: at `completion`, by WMS2; or at"
+        " `announcement`, by whoever announces them there, as for WMCore's; WMS2 leaves them PRODUCTION then. Others:"
+        " at completion.",
         "physics_group": "Physics group of output datasets in DBS.",
     },
 }  # fmt: skip

@@ -99,6 +99,9 @@ def _rules_release(effect: Effect) -> Result:
         turn.told(done=done, of=of, deleted=deleted)
     if "unruled" not in effect.result:
         turn.told(unruled=_rule_unruled(effect, dataset))
+    if not alone:  # the dataset goes on as others': its blocks in Rucio have no files that are INVALID in DBS
+        for block in blocks:
+            rucio.detach_files(block.dbs_block_name, files.filter(block=block).values_list("lfn", flat=True))
     standing = [rule for rule in rucio.rules_with_comment(rule_comment(effect)) if rule.expires_at is None]
     names = _ours(dataset, [rule.name for rule in standing]) | ({dataset.name} if alone else set())
     unknown = sorted(rule.rule_id for rule in standing if rule.name in names)
@@ -232,9 +235,9 @@ def _record_parts(effect: Effect, result: Result) -> None:
 def _files_invalidate(effect: Effect) -> Result:
     """``payload``: ``files`` of the block, and whether that is the ``whole`` block: then its own rules go too.
 
-    A rule that protects other files of the block as well stays; where they are ``lost``, Rucio's block goes on without them, so
-    that no rule waits for them and none keeps them: protection ends by that too, so DBS is told before. What DBS does not have as
-    valid needs nothing.
+    A rule that protects other files of the block as well stays. Rucio's block goes on without them: no rule waits for them,
+    none keeps them, and its files are those that DBS has as valid: who announces datasets compares them. Protection ends by
+    that too, so DBS is told before. What DBS does not have as valid needs nothing.
     """
     block, rucio, dbs = block_of(effect), factory.rucio(), factory.dbs()
     files = OutputFile.objects.filter(block=block, pk__in=effect.payload["files"])
@@ -247,7 +250,6 @@ def _files_invalidate(effect: Effect) -> Result:
     there = [lfn for lfn in lfns if lfn in valid]
     if there:
         in_parallel(there, dbs.invalidate_files)
-    if effect.payload.get("lost"):
-        rucio.detach_files(block.dbs_block_name, lfns)
+    rucio.detach_files(block.dbs_block_name, lfns)
     deleted = in_parallel(sorted(rules), lambda share: sum(rucio.delete_rule(rule) for rule in share)) if rules else 0
     return {"done": len(lfns), "of": len(lfns), "deleted": deleted}

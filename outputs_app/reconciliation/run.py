@@ -256,5 +256,5 @@ def _access_type(dataset: OutputDataset) -> str:
     """As DBS was told; empty while it is being told, and where somebody else had decided by then."""
     told = Effect.objects.filter(key=Wish(EffectKind.DBS_VALID, dataset.pk).key, epoch=F("request__epoch")).first()
     if told is None:
-        return "PRODUCTION"
+        return "PRODUCTION" if conf().datasets_valid_at == "completion" else ""
     return str(told.result.get("access_type", "")) if told.state == EffectState.DONE else ""

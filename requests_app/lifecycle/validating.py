@@ -22,7 +22,7 @@ from requests_app.feed import tell
 from requests_app.lease import Evaluation
 from requests_app.lifecycle.cleaner import rounds_unneeded
 from requests_app.lifecycle.finish import registrations
-from requests_app.models import HoldCode, Request, RequestStatus, Round, Workflow
+from requests_app.models import HoldCode, ReqMgr2Request, Request, RequestStatus, Round, Workflow
 from requests_app.services.invalidation import previous_superseded
 from requests_app.work.cutting import cases_settle
 from requests_app.work.groups import siblings_missing
@@ -179,7 +179,8 @@ def handle_removing(evaluation: Evaluation) -> None:
     request, workflow, now = evaluation.request, evaluation.request.workflow, clock.now()
     waits: list[str] = []
     with evaluation.fenced():
-        if not datasets_publish(request_id=request.pk, request_epoch=request.epoch, workflow_id=workflow.pk):
+        publishes = not _valid_when_announced(request)
+        if publishes and not datasets_publish(request_id=request.pk, request_epoch=request.epoch, workflow_id=workflow.pk):
             open_effects = Effect.objects.filter(request=request, kind=EffectKind.DBS_VALID, state__in=OPEN_EFFECT)
             waits.append(registrations(open_effects))
             nudge(RUN_EFFECTS)
@@ -205,6 +206,13 @@ def handle_removing(evaluation: Evaluation) -> None:
         evaluation.note(waiting_for="; ".join(waits))
         return
     _complete(evaluation, {"removed_files": sum(units.values_list("removed_files", flat=True)), "left": left.count()}, stays)
+
+
+def _valid_when_announced(request: Request) -> bool:
+    """Whether whoever announces the request in ReqMgr2 makes its datasets VALID, as for WMCore's; nobody announces others."""
+    if conf().datasets_valid_at == "completion":
+        return False
+    return bool(ReqMgr2Request.objects.filter(request=request).exclude(name=None).exists())
 
 
 def _complete(evaluation: Evaluation, removed: dict[str, Any], stays: str) -> None:

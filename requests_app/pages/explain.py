@@ -69,6 +69,10 @@ _ADVICE: dict[HoldCode, str] = {
     H.OUTCOME_UNKNOWN: "Make sure that no job of its last DAG runs any more; then release: what is done stays done.",
 }
 _ALERTS: dict[str, tuple[str, str]] = {
+    "files_unknown": (
+        "Merged files of it are not in Rucio for so long that CMS's consistency checks will delete them as dark.",
+        "Have their registration go on: repair and retry it, or release the request; else discard the files knowingly.",
+    ),
     "units_unaccounted": ("Work units are done, their manifests are missing or wrong.", "Look at the units' merge_output.json."),
     "sites_unavailable": ("Some of its work units have no site left.", "Lift a ban, or enable a site, and stop it to resume."),
     "all_failing": ("No job of its DAG has done well yet.", "Look at its errors: one cause? Hold it, or let the rescues go on."),

@@ -85,7 +85,7 @@ def removal_begin(case: IntegrityCase, lfns: Mapping[str, str], losses: Sequence
     """
     request, now = case.request, clock.now()
     parts = invalidation.parts_of(workflow_id=case.block.workflow_id, lfns=lfns, blocks=())
-    keys = invalidation.parts_ask(parts=parts, request_id=request.pk, request_epoch=request.epoch, lost=True)
+    keys = invalidation.parts_ask(parts=parts, request_id=request.pk, request_epoch=request.epoch)
     units = [{"unit": loss.unit.pk, "pieces": loss.closure.pieces, "lumis": loss.closure.lumis} for loss in losses]
     decided: dict[str, Any] = {"action": CaseAction.REMOVED, "actor": actor, "reason": reason, "acted_at": now}
     decided |= {"state": CaseState.IN_PROGRESS} if losses else {"state": CaseState.REMOVED, "ended_at": now}

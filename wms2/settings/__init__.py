@@ -151,7 +151,7 @@ CELERY_TASK_ROUTES = {
     "requests_app.tasks.remove_leftovers": {"queue": "effects"},
     "requests_app.tasks.check_storage": {"queue": "effects"},
     "requests_app.tasks.harvest": {"queue": "effects"},
-    "requests_app.tasks.look_at_rucio_account": {"queue": "effects"},
+    "requests_app.tasks.look_*": {"queue": "effects"},
     "requests_app.tasks.poll_reqmgr2": {"queue": "effects"},
     "sites_app.tasks.*": {"queue": "effects"},
     "outputs_app.tasks.*": {"queue": "effects"},

@@ -39,6 +39,18 @@ def test_a_staged_request_of_our_team_runs_to_its_end_and_reqmgr2_is_told_every_
     assert ReqMgr2Request.objects.get(name=name).over
 
 
+@pytest.mark.parametrize(("when", "types"), [("completion", {"VALID"}), ("announcement", {"PRODUCTION"})])
+def test_datasets_become_valid_at_completion_or_are_left_to_who_announces(
+    world: World, outside: Outside, monkeypatch: pytest.MonkeyPatch, when: str, types: set[str]
+) -> None:
+    monkeypatch.setenv("WMS2_DATASETS_VALID_AT", when)
+    conf.cache_clear()
+    request = taken(outside.stage())
+    assert run_on(world, request) == S.COMPLETED
+    names = request.workflow.output_datasets.values_list("name", flat=True)
+    assert {world.dbs.access.get(name, "PRODUCTION") for name in names} == types
+
+
 def test_agents_find_none_of_ours_staged(world: World, outside: Outside) -> None:
     name, other = outside.stage(), outside.stage(Team="production")
     taken(name)

@@ -281,14 +281,15 @@ def test_replicas_that_never_had_a_rule_get_one_that_ends(world: World, purge: b
     assert not world.rucio.rules
 
 
-@pytest.mark.parametrize("way", ["file", "block", "lost file", "lost block"])
+@pytest.mark.parametrize("way", ["file", "block"])
 def test_no_part_loses_its_protection_while_it_is_valid(world: World, completed: Request, bare: list[str], way: str) -> None:
     file = files_of(completed)[0]
     wanted = {"lfns": [file.lfn], "blocks": []} if "file" in way else {"lfns": [], "blocks": [file.block.dbs_block_name]}
     parts = parts_of(workflow_id=completed.workflow.pk, **wanted)
-    parts_ask(parts=parts, request_id=completed.pk, request_epoch=completed.epoch, lost="lost" in way)
+    parts_ask(parts=parts, request_id=completed.pk, request_epoch=completed.epoch)
     cycles(world)
     lfns = {file.lfn for file in parts.files}
+    assert not lfns & {lfn for held in world.rucio.held.values() for lfn in held.files}, "Rucio's blocks go on without them"
     assert world.dbs.invalid == lfns and not lfns & {name for name, _ in world.rucio.rules}
     assert not bare
 

@@ -321,7 +321,8 @@ class ScriptedRucio:
 
     def detach_files(self, block: str, lfns: Iterable[str]) -> int:
         wanted = list(lfns)
-        return self.script.call("detach_files", lambda: sum(self.held[block].files.pop(lfn, None) is not None for lfn in wanted))
+        held = self.held.get(block, _RucioBlock())
+        return self.script.call("detach_files", lambda: sum(held.files.pop(lfn, None) is not None for lfn in wanted))
 
     def close_block(self, block: str) -> None:
         def act() -> None:

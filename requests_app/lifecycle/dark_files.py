@@ -1,0 +1,41 @@
+"""Merged files that Rucio does not know: CMS's consistency checks delete what lies dark for 25 days, so it is told before."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import timedelta
+
+from dags_app.models import DAG, WorkUnit, WorkUnitState
+from outputs_app.models import Effect, EffectKind, EffectState
+from requests_app.alerts import alert, alert_off
+from requests_app.models import Request, RequestStatus
+from wms2 import clock
+from wms2.words import counted
+
+CODE = "files_unknown"
+#: Deleted at 25: that leaves a person eleven.
+DARK_DAYS = 14
+
+
+def dark_files_look() -> int:
+    """Alert on requests with units that have a manifest for so long, and files that are in no block of Rucio; of how many."""
+    long_ago = clock.now() - timedelta(days=DARK_DAYS)
+    told = defaultdict[Request, list[str]](list)
+    waiting = Effect.objects.filter(kind=EffectKind.RUCIO_FILES, created_at__lte=long_ago)
+    for effect in waiting.exclude(state__in=(EffectState.DONE, EffectState.DISCARDED)).select_related("request"):
+        number = len(effect.payload.get("units", ())) or 1
+        told[effect.request].append(f"{counted(number, 'work unit')} whose registration is {effect.state}: {effect.last_error}")
+    units = WorkUnit.objects.filter(state=WorkUnitState.DONE_UNACCOUNTED, problem_since__lte=long_ago)
+    for unit in units.select_related("workflow__request"):
+        told[unit.workflow.request].append(f"{unit.name}, done but unaccounted: {unit.problem}")
+    held = Request.objects.filter(status=RequestStatus.HELD, status_since__lte=long_ago)
+    for dag in DAG.objects.filter(workflow__request__in=held).select_related("workflow__request"):
+        done = int(dag.observed.get("nodes_done") or 0) - dag.units_done
+        if done > 0:
+            told[dag.workflow.request].append(f"{counted(done, 'work unit')} of DAG {dag.pk}, held before it was accounted")
+    for request, why in told.items():
+        message = f"merged files are not in Rucio for {DARK_DAYS} days, and are deleted at 25 days: {why[0]}"
+        alert(request, "files_unknown", message if len(why) == 1 else f"{message}; and {len(why) - 1} more")
+    for request in Request.objects.filter(alert_code=CODE).exclude(pk__in=[request.pk for request in told]):
+        alert_off(request, CODE)
+    return len(told)

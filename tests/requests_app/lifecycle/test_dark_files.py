@@ -1,0 +1,71 @@
+"""Merged files that Rucio does not know are told of before CMS's consistency checks delete them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from dags_app.models import DAG, WorkUnit, WorkUnitState
+from outputs_app.models import Effect, EffectKind, EffectState
+from requests_app.lifecycle.dark_files import dark_files_look
+from requests_app.models import Event, Request, RequestStatus
+from tests.support.rows import dag_row, request_row, unit_row, workflow_row
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(name="dag")
+def _dag() -> DAG:
+    return dag_row(workflow_row(request_row(RequestStatus.ACTIVE)))
+
+
+def code() -> str:
+    return Request.objects.get().alert_code
+
+
+def days(number: float) -> object:
+    return timezone.now() - timedelta(days=number)
+
+
+@pytest.mark.parametrize(
+    ("state", "age", "told"),
+    [
+        (EffectState.PENDING, 15, True), (EffectState.REFUSED, 15, True), (EffectState.DEAD, 24, True),
+        (EffectState.PENDING, 13, False), (EffectState.DONE, 15, False), (EffectState.DISCARDED, 15, False),
+    ],
+)  # fmt: skip
+def test_files_whose_registration_waits_for_two_weeks(dag: DAG, state: EffectState, age: int, told: bool) -> None:
+    request = dag.workflow.request
+    effect = Effect.objects.create(request=request, kind=EffectKind.RUCIO_FILES, key="k", state=state, payload={"units": [1, 2]})
+    Effect.objects.update(created_at=days(age), last_error="Rucio says no")
+    assert dark_files_look() == int(told)
+    assert (code() == "files_unknown") is told
+    if told:
+        message = Event.objects.get(kind="alert").data["message"]
+        assert "2 work units" in message and "Rucio says no" in message
+        dark_files_look()
+        assert Event.objects.filter(kind="alert").count() == 1, "it is told once"
+        Effect.objects.filter(pk=effect.pk).update(state=EffectState.DONE)
+        assert (dark_files_look(), code()) == (0, "")
+
+
+@pytest.mark.parametrize(("age", "told"), [(15, True), (13, False)])
+def test_units_without_an_account(dag: DAG, age: int, told: bool) -> None:
+    unit = unit_row(dag, 0)
+    WorkUnit.objects.filter(pk=unit.pk).update(
+        state=WorkUnitState.DONE_UNACCOUNTED, problem="manifest missing", problem_since=days(age)
+    )
+    assert dark_files_look() == int(told)
+
+
+@pytest.mark.parametrize(("status", "age", "told"), [("held", 15, True), ("held", 13, False), ("active", 15, False)])
+def test_a_request_that_stands_before_its_account(dag: DAG, status: str, age: int, told: bool) -> None:
+    DAG.objects.update(observed={"nodes_done": 3}, units_done=1)
+    Request.objects.update(
+        status=status, status_since=days(age), **({"hold_code": "operator", "hold_reason": "x"} if status == "held" else {})
+    )
+    assert dark_files_look() == int(told)
+    if told:
+        assert "2 work units" in Event.objects.get(kind="alert").data["message"]
