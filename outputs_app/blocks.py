@@ -49,8 +49,19 @@ def blocks_open(*, workflow_id: uuid.UUID) -> dict[str, OpenBlock]:
             blocks=0 if dataset.last is None else dataset.last + 1,
             open_index=block.block_index if block else None,
             planned_bytes=block.planned_bytes if block else 0,
+            lumis=_lumis(block) if block else 0,
         )
     return found
+
+
+def _lumis(block: ProcessingBlock) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT COALESCE(sum(jsonb_array_length(run.value)), 0) FROM output_files file, jsonb_each(file.lumis) run"
+            " WHERE file.block_id = %s",
+            [block.pk],
+        )
+        return int(cursor.fetchone()[0])
 
 
 def units_join_blocks(*, workflow_id: uuid.UUID, memberships: Sequence[Membership]) -> None:
@@ -177,7 +188,7 @@ def blocks_look(*, workflow_id: uuid.UUID, limits: BlockLimits, filled: Collecti
 
 
 def blocks_tend(*, workflow_id: uuid.UUID, limits: BlockLimits) -> int:
-    """Seal blocks that have enough files or events, or had their first file long ago; units that are not done leave them, and
+    """Seal blocks that have enough files, events or lumis, or had their first file long ago; units not done leave them, and
     those that have kept any sealed block waiting for too long. Returns how many units moved.
     """
     moved = 0
@@ -205,7 +216,9 @@ class _Timed(NamedTuple):
 #: Most blocks are sealed when they are planned: files wait from when they are there, not from then.
 _TIMED = """
 SELECT id, changes, due_at, changes AND id = ANY(%(filled)s) AND COALESCE((
-  SELECT count(*) >= %(max_files)s OR sum(events) >= %(max_events)s FROM output_files file WHERE file.block_id = b.id), false)
+  SELECT count(*) >= %(max_files)s OR sum(events) >= %(max_events)s OR sum(
+    (SELECT sum(jsonb_array_length(run.value)) FROM jsonb_each(file.lumis) run)) >= %(max_lumis)s
+  FROM output_files file WHERE file.block_id = b.id), false)
 FROM (
   SELECT id, CASE WHEN sealed_at IS NULL THEN first_file_at + %(wait)s ELSE greatest(sealed_at, first_file_at) + %(patience)s END
     AS due_at, sealed_at IS NULL OR EXISTS (
@@ -217,7 +230,7 @@ FROM (
 def _timed(workflow_id: uuid.UUID, limits: BlockLimits, filled: Collection[uuid.UUID]) -> list[_Timed]:
     """All of them; only those ``filled`` are counted for being full."""
     values: dict[str, Any] = {
-        "filled": list(filled), "max_files": limits.max_files, "max_events": limits.max_events,
+        "filled": list(filled), "max_files": limits.max_files, "max_events": limits.max_events, "max_lumis": limits.max_lumis,
         "wait": timedelta(seconds=limits.max_wait_seconds), "patience": timedelta(seconds=limits.unit_patience_seconds),
         "workflow": workflow_id, "open": BlockStatus.OPEN,
     }  # fmt: skip

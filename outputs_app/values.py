@@ -36,6 +36,7 @@ class BlockLimits:
     max_events: int
     max_wait_seconds: float  # since its first file
     unit_patience_seconds: float
+    max_lumis: int = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ class OpenBlock:
     blocks: int
     open_index: int | None
     planned_bytes: int
+    lumis: int = 0  # of the files that it has
 
 
 @dataclass(frozen=True, slots=True)

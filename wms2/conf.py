@@ -180,6 +180,7 @@ class Conf(BaseModel):
     )
     block_max_files: int = Field(500, ge=1)
     block_max_events: int = Field(25_000_000, ge=1)
+    block_max_lumis: int = Field(100_000, ge=1)
     block_max_wait_seconds: float = Field(66_400.0, gt=0, description="since a block's first file")
     block_unit_patience_seconds: float = Field(
         86_400.0, gt=0, description="a unit that is not done may keep a sealed block waiting so long"

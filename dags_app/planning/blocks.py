@@ -6,11 +6,12 @@ then it is sealed by the one that follows it. Pure: the caller keeps the rows. d
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from dags_app.planning.specs import WorkUnitSpec
+from dags_app.planning.specs import JobSpec, WorkUnitSpec
 
 
 class KnownBlocks(Protocol):
@@ -24,6 +25,9 @@ class KnownBlocks(Protocol):
 
     @property
     def planned_bytes(self) -> int: ...
+
+    @property
+    def lumis(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,27 +48,40 @@ class BlockPlan:
     assignments: tuple[BlockAssignment, ...]
 
 
-def assign_blocks(units: Iterable[WorkUnitSpec], *, known: Mapping[str, KnownBlocks], target_bytes: int) -> BlockPlan:
+def assign_blocks(
+    units: Iterable[WorkUnitSpec], *, known: Mapping[str, KnownBlocks], target_bytes: int, most_lumis: int = sys.maxsize
+) -> BlockPlan:
     """Deal units out to blocks, in order.
 
     Args:
         units: each goes to one block of every dataset in its ``estimated_output_bytes``.
         known: by dataset; one that is missing has none yet.
-        target_bytes: a block's size; never passed unless by a single unit, which then has a block of its own.
+        target_bytes: a block's size; never passed unless by a single unit, which then has a block of its own. ``most_lumis``
+            likewise, counted for each job that holds some of one.
     """
-    filling = {name: (each.open_index, each.planned_bytes) for name, each in known.items() if each.open_index is not None}
+    filling = {
+        name: (each.open_index, each.planned_bytes, each.lumis) for name, each in known.items() if each.open_index is not None
+    }
     count = {name: each.blocks for name, each in known.items()}
     placed: list[WorkUnitSpec] = []
     assignments: list[BlockAssignment] = []
     for unit in units:
-        indexes = []
+        indexes, lumis = [], sum(map(_lumis, unit.jobs))
         for dataset, size in unit.estimated_output_bytes.items():
-            index, held = filling.get(dataset, (None, 0))
-            if index is None or (held > 0 and held + size > target_bytes):
-                index, held = count.get(dataset, 0), 0
+            index, held, had = filling.get(dataset, (None, 0, 0))
+            if index is None or (held > 0 and (held + size > target_bytes or had + lumis > most_lumis)):
+                index, held, had = count.get(dataset, 0), 0, 0
                 count[dataset] = index + 1
-            filling[dataset] = index, held + size
+            filling[dataset] = index, held + size, had + lumis
             assignments.append(BlockAssignment(unit.index, dataset, index, size))
             indexes.append(index)
         placed.append(replace(unit, block_index=min(indexes, default=0)))
     return BlockPlan(tuple(placed), tuple(assignments))
+
+
+def _lumis(job: JobSpec) -> int:
+    if job.generate is not None:
+        return job.generate.last_lumi - job.generate.first_lumi + 1
+    if job.mask is None:
+        return job.file_lumis
+    return sum(last - first + 1 for ranges in job.mask.values() for first, last in ranges)

@@ -67,6 +67,7 @@ class PlanLimits:
     max_jobs: int | None = 2_000_000
     full_units: bool = False
     block_bytes: int = sys.maxsize
+    block_lumis: int = sys.maxsize
     pileup_min_fraction: float = 0.0
 
 
@@ -159,7 +160,7 @@ def plan(given: PlanningInput) -> Plan:
         units = (unit for unit in units if len(unit.jobs) == limits.jobs_per_work_unit)
     units = _few_enough(units, limits.max_jobs)
     filled = fill_dag(units, max_units=limits.max_units, max_nodes=limits.max_nodes, max_work=limits.max_work)
-    placed = assign_blocks(filled.units, known=given.blocks, target_bytes=limits.block_bytes)
+    placed = assign_blocks(filled.units, known=given.blocks, target_bytes=limits.block_bytes, most_lumis=limits.block_lumis)
     return Plan(
         dag=replace(given.dag, units=placed.units),
         jobs=cut,

@@ -167,6 +167,7 @@ SETTINGS: dict[str, dict[str, str]] = {
         "block_max_files": "A processing block with so many files takes no more and is registered in DBS. Of this and the"
         " document's `BlockCloseMaxFiles` the smaller counts; `BlockCloseMaxSize` counts so beside `block_target_bytes`.",
         "block_max_events": "The same for its events (`BlockCloseMaxEvents`).",
+        "block_max_lumis": "The same for its lumis: CRAB takes no blocks with more than 100,000 for tasks by lumis.",
         "block_max_wait_seconds": "The same for the time since its first file (`BlockCloseMaxWaitTime`). Work units of it that"
         " are not done go to another block.",
         "block_unit_patience_seconds": "A work unit that is not done and keeps a sealed block waiting for longer goes to another"

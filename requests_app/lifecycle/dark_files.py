@@ -12,7 +12,7 @@ from requests_app.models import Request, RequestStatus
 from wms2 import clock
 from wms2.words import counted
 
-CODE = "files_unknown"
+CODE = "dark_files"
 #: Deleted at 25: that leaves a person eleven.
 DARK_DAYS = 14
 
@@ -35,7 +35,7 @@ def dark_files_look() -> int:
             told[dag.workflow.request].append(f"{counted(done, 'work unit')} of DAG {dag.pk}, held before it was accounted")
     for request, why in told.items():
         message = f"merged files are not in Rucio for {DARK_DAYS} days, and are deleted at 25 days: {why[0]}"
-        alert(request, "files_unknown", message if len(why) == 1 else f"{message}; and {len(why) - 1} more")
+        alert(request, "dark_files", message if len(why) == 1 else f"{message}; and {len(why) - 1} more")
     for request in Request.objects.filter(alert_code=CODE).exclude(pk__in=[request.pk for request in told]):
         alert_off(request, CODE)
     return len(told)

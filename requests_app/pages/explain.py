@@ -69,7 +69,7 @@ _ADVICE: dict[HoldCode, str] = {
     H.OUTCOME_UNKNOWN: "Make sure that no job of its last DAG runs any more; then release: what is done stays done.",
 }
 _ALERTS: dict[str, tuple[str, str]] = {
-    "files_unknown": (
+    "dark_files": (
         "Merged files of it are not in Rucio for so long that CMS's consistency checks will delete them as dark.",
         "Have their registration go on: repair and retry it, or release the request; else discard the files knowingly.",
     ),

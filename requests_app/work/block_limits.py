@@ -28,6 +28,7 @@ def block_limits(workflow: Workflow) -> BlockLimits:
         max_bytes=int(least(settings.block_target_bytes, closing.max_bytes)),
         max_files=int(least(settings.block_max_files, closing.max_files)),
         max_events=int(least(settings.block_max_events, closing.max_events)),
+        max_lumis=settings.block_max_lumis,
         max_wait_seconds=least(settings.block_max_wait_seconds, closing.max_wait_seconds),
         unit_patience_seconds=settings.block_unit_patience_seconds,
     )

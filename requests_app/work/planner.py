@@ -150,7 +150,7 @@ def _gathered(request: Request, refresh: Callable[..., bool], *, full_units: boo
     work = work_left(workflow, spec, ledger)
     if work is None:
         return None
-    settings, index = conf(), workflow.rounds.count()
+    settings, index, blocks = conf(), workflow.rounds.count(), block_limits(workflow)
     dag = DagSpec(
         dag_id=dag_id(workflow, index),
         workflow_id=str(workflow.pk),
@@ -172,7 +172,8 @@ def _gathered(request: Request, refresh: Callable[..., bool], *, full_units: boo
         max_work=(work_to_step(steps_of(request), ledger) if request.adaptive else None) or sys.maxsize,
         max_jobs=None,
         full_units=full_units,
-        block_bytes=block_limits(workflow).max_bytes,
+        block_bytes=blocks.max_bytes,
+        block_lumis=blocks.max_lumis,
         pileup_min_fraction=settings.pileup_min_fraction,
     )
     return PlanningInput(dag, work, limits, blocks_open(workflow_id=workflow.pk), sizing.bytes_per_event), sizing, ledger

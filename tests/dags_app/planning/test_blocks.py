@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dags_app.planning.blocks import assign_blocks
-from dags_app.planning.specs import WorkUnitSpec
+from dags_app.planning.specs import Generate, JobSpec, WorkUnitSpec
 from outputs_app.values import OpenBlock
 
 A, B = "/Prim/Era-v1/GEN-SIM", "/Prim/Era-v1/RECO"
@@ -29,6 +30,19 @@ def test_a_block_that_is_open_from_an_earlier_round_is_filled_first_and_ordinals
     plan = assign_blocks(units({A: 3}, {A: 3}), known=known, target_bytes=10)
     assert [(a.dataset, a.block_index) for a in plan.assignments] == [(A, 2), (A, 3)]
     assert [unit.block_index for unit in plan.units] == [2, 3]
+
+
+def test_a_block_ends_before_its_lumis_pass_the_limit_also_those_of_an_earlier_round() -> None:
+    """Of generated events, of masks, and of whole files as the catalogue counts them."""
+    jobs = (
+        JobSpec(10, frozenset(), generate=Generate(1, 1, 10, 1, 4, 3)), JobSpec(10, frozenset(), mask={1: ((1, 3), (7, 7))}),
+        JobSpec(10, frozenset(), file_lumis=4),
+    )  # fmt: skip
+    each = [replace(unit, jobs=(job,)) for unit, job in zip(units({A: 1}, {A: 1}, {A: 1}), jobs, strict=True)]
+    known = {A: OpenBlock(blocks=1, open_index=0, planned_bytes=1, lumis=2)}
+    for most, indexes in ((100, [0, 0, 0]), (14, [0, 0, 0]), (13, [0, 0, 1]), (8, [0, 1, 1]), (5, [1, 2, 3]), (1, [1, 2, 3])):
+        plan = assign_blocks(each, known=known, target_bytes=1000, most_lumis=most)
+        assert [a.block_index for a in plan.assignments] == indexes, most
 
 
 def test_each_dataset_has_its_own_blocks_and_a_units_priority_follows_the_oldest() -> None:

@@ -41,7 +41,7 @@ def test_files_whose_registration_waits_for_two_weeks(dag: DAG, state: EffectSta
     effect = Effect.objects.create(request=request, kind=EffectKind.RUCIO_FILES, key="k", state=state, payload={"units": [1, 2]})
     Effect.objects.update(created_at=days(age), last_error="Rucio says no")
     assert dark_files_look() == int(told)
-    assert (code() == "files_unknown") is told
+    assert (code() == "dark_files") is told
     if told:
         message = Event.objects.get(kind="alert").data["message"]
         assert "2 work units" in message and "Rucio says no" in message
