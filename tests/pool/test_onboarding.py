@@ -10,6 +10,7 @@ import pytest
 
 from dags_app.services.onboarding import onboardings_tend, schedd_check
 from deploy.htcondor.sites import SITES
+from deploy.stack import paths
 from sites_app.models import Onboarding, OnboardingState, Pool, PoolSite, Schedd, ScheddState, Site, SiteStatus
 from sites_app.pools import pool_add, pools_refresh
 from sites_app.schedds import adapter
@@ -50,7 +51,26 @@ def checked(schedd: Schedd) -> Onboarding:
     return row
 
 
-def test_a_schedd_that_its_collector_names_runs_a_canary_and_is_enabled(schedd: Schedd, second_pool: SecondPool) -> None:
+@pytest.fixture
+def as_asked(second_pool: SecondPool) -> Iterator[None]:
+    """The schedd with our example of a configuration, behind a pool's own that removes and holds what is not WMAgent's."""
+    own, ours = (second_pool.directory / f"config.d/{name}.conf" for name in ("94-pool", "95-wms2"))
+    own.write_text("SYSTEM_PERIODIC_REMOVE = JobUniverse == 7\nSYSTEM_PERIODIC_HOLD = true\nPERIODIC_EXPR_INTERVAL = 1\n")
+    ours.write_text((paths.checkout() / "deploy/htcondor/schedd.conf.example").read_text())
+    second_pool.run("condor_reconfig")
+    told = ("condor_status", "-schedd", "-af", "CMSGWMS_Type")
+    until(lambda: (second_pool.run(*told) or "").strip() == "prodschedd", "the schedd says what it is", seconds=60)
+    yield
+    own.unlink()
+    ours.unlink()
+    second_pool.run("condor_reconfig")
+
+
+def test_a_schedd_that_its_collector_names_runs_a_canary_and_is_enabled(
+    schedd: Schedd, second_pool: SecondPool, as_asked: None
+) -> None:
+    facts = adapter(schedd).facts()
+    assert (facts.jobs_per_owner, facts.dagmans_per_owner, facts.dagmans) == (200_000, 3200, 3200)
     assert (schedd.name, schedd.state) == (second_pool.schedd_name, ScheddState.DISCOVERED)
     assert PoolSite.objects.filter(pool="second", total_slots__gt=0).count() >= len(SITES)
     with pytest.raises(InvalidTransition, match="nobody has asked for them"):
@@ -58,7 +78,7 @@ def test_a_schedd_that_its_collector_names_runs_a_canary_and_is_enabled(schedd: 
     row = checked(schedd)
     assert row.state == OnboardingState.PASSED, row.checks
     assert [check["check"] for check in row.checks] == [
-        "reachable", "version", "credential", "submit directory", "limits", "sites", "canary DAG",
+        "reachable", "version", "credential", "submit directory", "limits", "sites", "Rucio account", "canary DAG",
     ]  # fmt: skip
     assert not Path(row.directory).exists()
     found = adapter(schedd).find_dag(str(row.pk), row.created_at)
