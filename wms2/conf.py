@@ -54,6 +54,9 @@ class Conf(BaseModel):
     dbs_tiers_with_digits: bool = Field(False, description="whether that DBS takes datasets of tiers like L1NANO")
     cric_url: str = Field(pattern=r"^https?://")
     site_status_url: str = Field("", pattern=r"^(https?://.*)?$", description="empty: the status of sites is operators' alone")
+    mspileup_url: str = Field(
+        "", pattern=r"^(https?://.*[^/])?$", description="says where pileup is kept; empty: Rucio alone does"
+    )
     rucio_home: Path
     rucio_account: str
     rucio_scope: str = "cms"
@@ -368,7 +371,8 @@ class Conf(BaseModel):
             raise ValueError("WMS2_JOB_CREDENTIAL_PATH: it is set when WMS2_JOB_CREDENTIAL is proxy or token, and only then")
         if self.job_credential_stop_seconds > self.job_credential_margin_seconds:
             raise ValueError("WMS2_JOB_CREDENTIAL_STOP_SECONDS: what is submitted would be stopped at once; at most the margin")
-        for name in ("reqmgr2_url", "wmstats_url", "dbs_reader_url", "dbs_writer_url", "cric_url", "site_status_url"):
+        services = "reqmgr2 wmstats dbs_reader dbs_writer cric site_status mspileup"
+        for name in (f"{service}_url" for service in services.split()):
             if self.service_token and getattr(self, name) and not getattr(self, name).startswith("https://"):
                 raise ValueError(f"WMS2_SERVICE_TOKEN: it would be sent in the clear to WMS2_{name.upper()}, which is not https")
         return self

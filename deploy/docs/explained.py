@@ -50,6 +50,8 @@ SETTINGS: dict[str, dict[str, str]] = {
         "site_status_url": "Feed of the Site Status Board: a JSON list of objects with `name` (or `site`) and `prod_status` (or"
         " `status`): `enabled`, `drain`, `test` or `disabled`. Read every ten minutes as actor `ssb`; what an operator has"
         " decided of a site stands until *Follow SSB*. Empty: sites are enabled until an operator says otherwise.",
+        "mspileup_url": "Base of MSPileup, `https://cmsweb.cern.ch/ms-pileup/data`: pileup is read only where it is kept on"
+        " purpose, and of that what its `customName` holds. Empty: wherever Rucio has whole blocks on disk.",
         "rucio_home": "Directory with `etc/rucio.cfg` for the Rucio client.",
         "rucio_account": "Rucio account that owns the rules.",
         "rucio_scope": "Scope of all datasets, blocks and files.",

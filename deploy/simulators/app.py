@@ -43,6 +43,7 @@ class Application:
         self.dbs = DbsService(state_dir / "dbs.sqlite", bulkblocks_mode)
         self.cric = CricService(state_dir / "cric.sqlite")
         self.dqm = DqmService(state_dir / "dqm")
+        self.pileups: dict[str, dict[str, Any]] = {}  # MSPileup's documents by name; a restart forgets them
         around = Surroundings(
             find_config=lambda identifier: self.couch.find(DEFAULT_DATABASE, identifier),
             dataset_exists=self.dbs.dataset_exists,
@@ -70,6 +71,9 @@ class Application:
                 return self.cric.handle_sites(request)
             case ["api", "accounts", "user", "query"]:
                 return self.cric.handle_people(request)
+            case ["ms-pileup", "data", "pileup"]:
+                found = self.pileups.get(dict(request.query).get("pileupName", ""))
+                return json_response({"result": [found] if found else []})
             case ["dqm", server, *rest]:
                 return self.dqm.handle(request, server, rest)
             case ["healthz"]:
@@ -86,14 +90,17 @@ class Application:
                 return text_response(f"no simulated service at {request.path}\n", status=404)
 
     def _seed(self, seed: Any) -> dict[str, Any]:
-        """POST /admin/seed: ``{dbs: {datasets: [{dataset, generate}]}, cric: {table: rows}, reqmgr2: {requests: [doc]}}``."""
-        if not isinstance(seed, dict) or set(seed) - {"dbs", "cric", "reqmgr2"}:
-            raise ValueError("expected an object with some of: dbs, cric, reqmgr2")
+        """POST /admin/seed: ``{dbs: {datasets: [{dataset, generate}]}, cric: {table: rows}, mspileup: [doc], reqmgr2: …}``."""
+        if not isinstance(seed, dict) or set(seed) - {"dbs", "cric", "mspileup", "reqmgr2"}:
+            raise ValueError("expected an object with some of: dbs, cric, mspileup, reqmgr2")
         done: dict[str, Any] = {}
         for record in seed.get("dbs", {}).get("datasets", []):
             done.setdefault("dbs", {})[record["dataset"]] = self.dbs.seed_generated(record)
         if "cric" in seed:
             done["cric"] = self.cric.replace_rows(seed["cric"])
+        for document in seed.get("mspileup", []):
+            self.pileups[document["pileupName"]] = document
+            done["mspileup"] = done.get("mspileup", 0) + 1
         for document in seed.get("reqmgr2", {}).get("requests", []):
             self.reqmgr2.store.put({**document, "_id": document["RequestName"]})
             done["reqmgr2"] = done.get("reqmgr2", 0) + 1

@@ -25,6 +25,8 @@ from wms2.conf import conf
 from wms2.errors import PlanningRefused
 
 log = structlog.get_logger(__name__)
+#: Of containers with the part of a pileup that MSPileup keeps.
+CUSTOM_SCOPE = "group.wmcore"
 
 
 def pileup_resolve(spec: specs.WorkflowSpec) -> tuple[specs.PileupDataset, ...]:
@@ -66,8 +68,21 @@ def _blocks(known: PileupDataset) -> QuerySet[PileupBlock]:
 def _still_valid(known: PileupDataset) -> bool:
     """Whether DBS has every file as valid that is to be mixed: asked before each round, by one call."""
     _refuse_unusable(known.name)
+    _kept(known.name)  # refuses it too
     valid = set(factory.dbs().valid_lfns(known.name))
     return all(valid.issuperset(files) for files in _blocks(known).values_list("files", flat=True).iterator(chunk_size=200))
+
+
+def _kept(name: str) -> tuple[frozenset[str], frozenset[str] | None] | None:
+    """RSEs at which MSPileup keeps it, and the blocks, None for all; None without MSPileup. Others only wait to be removed."""
+    mspileup = factory.mspileup()
+    if mspileup is None:
+        return None
+    found, then = mspileup.placement(name), "have it activated in MSPileup, then release the request"
+    if found is None or not found.is_active:
+        raise PlanningRefused(f"pileup {name}: {'MSPileup does not know it' if found is None else 'it is not active'}; {then}")
+    custom = factory.rucio().blocks_in(found.custom_name, CUSTOM_SCOPE) if found.custom_name else None
+    return frozenset(found.rses), None if custom is None else frozenset(custom)
 
 
 def _refuse_unusable(name: str) -> None:
@@ -83,10 +98,13 @@ def _read(name: str) -> PileupDataset:
     """Read a dataset from DBS and Rucio into the cache; the reading counts once all its blocks are there."""
     reading = uuid.uuid4()
     _refuse_unusable(name)
+    kept = _kept(name)
     dataset, _ = PileupDataset.objects.get_or_create(pk=name)
     files, blocks = 0, 0
     valid, counts = dict[str, int](), dict[str, int]()
     for block in factory.dbs().blocks(name):
+        if kept is not None and kept[1] is not None and block.block_name not in kept[1]:
+            continue
         listed, locations = read_steadily(block.block_name, partial(_read_block, block.block_name))
         valid[block.block_name], counts[block.block_name] = len(listed), block.file_count
         if not listed:
@@ -97,7 +115,7 @@ def _read(name: str) -> PileupDataset:
             name=block.block_name,
             events=sum(events for _, events in listed),
             files=[lfn for lfn, _ in listed],
-            rses=sorted(rse for rse, complete in locations.items() if complete),
+            rses=sorted(rse for rse, complete in locations.items() if complete and (kept is None or rse in kept[0])),
         )
         files, blocks = files + len(listed), blocks + 1
     _refuse_unusable(name)

@@ -18,6 +18,8 @@ from wms2.adapters.cric import Cric
 from wms2.adapters.dbs import Dbs
 from wms2.adapters.htcondor import HtcondorAdapter
 from wms2.adapters.http import Credentials, FaultParser, HttpService, plain_fault
+from wms2.adapters.mspileup import SERVICE as MSPILEUP
+from wms2.adapters.mspileup import MSPileup
 from wms2.adapters.reqmgr2 import SERVICE as REQMGR2
 from wms2.adapters.reqmgr2 import ReqMgr2, reqmgr2_fault
 from wms2.adapters.rucio import RucioAdapter
@@ -78,6 +80,12 @@ def cric() -> Cric:
 def ssb() -> Ssb:
     """The Site Status Board's feed at ``site_status_url``."""
     return Ssb(_http(SSB, conf().site_status_url, plain_fault))
+
+
+@cache
+def mspileup() -> MSPileup | None:
+    """MSPileup at ``mspileup_url``; None without one."""
+    return MSPileup(_http(MSPILEUP, conf().mspileup_url, plain_fault)) if conf().mspileup_url else None
 
 
 @cache

@@ -165,6 +165,11 @@ class RucioAdapter(RucioRules):
             held[block] = HeldBlock(is_open[block], there)
         return held
 
+    def blocks_in(self, container: str, scope: str) -> set[str]:
+        """Blocks of a container of another scope. Raises NotFoundInService: there is none."""
+        rows = self._session.rows(CONTENT, "blocks_in", lambda client: client.list_content(scope, container))
+        return {row.name for row in rows}
+
     def close_block(self, block: str) -> None:
         """The block takes no more files. A closed one stays closed. Raises NotFoundInService: there is no such block."""
         closed = self._session.call_unless(UnsupportedOperation, "close_block", lambda client: client.close(self.scope, block))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -20,9 +20,11 @@ from requests_app.work import pileup, planner
 from requests_app.work.pileup import pileup_resolve
 from requests_app.work.planner import round_plan
 from sites_app.models import Site, SiteRse
+from tests.support import simulator_world
 from tests.support.rows import generation_spec, workflow_row
 from wms2.adapters import factory
 from wms2.adapters.types import BlockInfo, DatasetInfo, DbsFileInfo
+from wms2.conf import conf
 from wms2.errors import PlanningRefused, ServiceUnavailable
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -44,6 +46,7 @@ class Catalogues:
         }
         self.readings = 0
         self.access_type, self.invalid = "VALID", set[str]()
+        self.custom: dict[tuple[str, str], set[str]] = {}
         self.breaks_at: str | None = None
 
     def dataset(self, name: str) -> DatasetInfo | None:
@@ -62,6 +65,9 @@ class Catalogues:
 
     def valid_lfns(self, name: str) -> Iterator[str]:
         return (file.lfn for block in self.blocks_of[name] for file in self.files(block) if file.is_valid)
+
+    def blocks_in(self, container: str, scope: str) -> set[str]:
+        return self.custom[scope, container]
 
     def block_locations(self, blocks: list[str]) -> dict[str, dict[str, bool]]:
         if self.breaks_at in blocks:
@@ -93,6 +99,43 @@ def test_a_dataset_is_resolved_to_the_blocks_that_lie_on_disk_whole() -> None:
         (f"{PREMIX}#b", ("T1_US_FNAL",), 20),
     ]
     assert found.blocks[1].files == ("/store/mc/b0.root", "/store/mc/b1.root")
+
+
+@pytest.fixture
+def mspileup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """MSPileup, and what it says of the dataset."""
+    found, server = simulator_world.start(tmp_path / "simulators")
+    monkeypatch.setenv("WMS2_MSPILEUP_URL", f"{found.url}/ms-pileup/data")
+    conf.cache_clear()
+    factory.mspileup.cache_clear()
+    document = {"pileupName": PREMIX, "pileupType": "premix", "active": True, "currentRSEs": [], "customName": ""}
+    yield lambda **said: found.application.pileups.update({PREMIX: document | said})
+    simulator_world.stop(found, server)
+    factory.mspileup.cache_clear()
+
+
+def test_it_is_mixed_only_where_mspileup_keeps_it(mspileup) -> None:
+    mspileup(currentRSEs=["T2_CH_CERN", "T1_US_FNAL_Tape"])
+    (found,) = pileup_resolve(mixing())
+    assert [(block.name, block.sites) for block in found.blocks] == [(f"{PREMIX}#a", ("T2_CH_CERN",))]
+
+
+def test_of_a_part_that_is_kept_no_other_block_is_mixed(mspileup, catalogues: Catalogues) -> None:
+    """What is not in it lies about until its room is needed."""
+    catalogues.custom = {("group.wmcore", f"{PREMIX}-V1"): {f"{PREMIX}#b"}}
+    mspileup(currentRSEs=["T1_US_FNAL_Disk"], customName=f"{PREMIX}-V1")
+    (found,) = pileup_resolve(mixing())
+    assert [(block.name, block.sites) for block in found.blocks] == [(f"{PREMIX}#b", ("T1_US_FNAL",))]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_pileup_that_nobody_keeps_is_refused_also_when_it_was_read_before(mspileup, known: bool) -> None:
+    if known:
+        mspileup(currentRSEs=["T1_US_FNAL_Disk"])
+        pileup_resolve(mixing())
+        mspileup(currentRSEs=["T1_US_FNAL_Disk"], active=False)
+    with pytest.raises(PlanningRefused, match="it is not active; have it" if known else "MSPileup does not know it; have it"):
+        pileup_resolve(mixing())
 
 
 def test_a_request_without_pileup_asks_nobody(catalogues: Catalogues) -> None:

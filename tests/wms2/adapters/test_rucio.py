@@ -63,6 +63,7 @@ def test_a_block_is_made_in_its_container_once(rucio: RucioAdapter, client: Any,
         rucio.ensure_block(names.dataset, block)
         rucio.ensure_block(names.dataset, other)
     assert content(client, names.dataset) == sorted([block, other])
+    assert rucio.blocks_in(names.dataset, SCOPE) == {block, other}
     assert client.get_did(SCOPE, block)["type"] == "DATASET"
     assert client.get_did(SCOPE, block)["open"] is True
 
