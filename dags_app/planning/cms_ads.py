@@ -82,7 +82,6 @@ def cms_lines(spec: DagSpec, role: NodeRole, task: int = FIRST_TASK) -> str:
         f'My.CMS_CampaignName = "{plain(workflow.campaign, "campaign")}"',
         TOOL_LINES.rstrip(),
         f'My.WMAgent_AgentName = "{plain(spec.instance, "instance")}"',
-        f"My.Requestioslots = {int(role in (NodeRole.MERGE, NodeRole.CLEANUP))}",
         f'My.WMAgent_RequestName = "{request}"',
         f'My.WMAgent_SubTaskName = "/{request}/{_task_path(workflow, role, task)}"',
     ]

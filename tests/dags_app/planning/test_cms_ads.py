@@ -139,7 +139,7 @@ def test_monitoring_finds_what_it_reads_of_wmagents_jobs() -> None:
         assert job["My.CMSSW_Versions"] == f'"{STEP.cmssw_version}"'
         assert job["My.CMS_extendedJobType"] == job["My.CMS_JobType"]
         assert job["My.ExtDESIRED_Sites"] == job["My.DESIRED_Sites"]
-    assert [job["My.Requestioslots"] for job in jobs.values()] == ["0", "0", "1", "1"]
+        assert "My.Requestioslots" not in job, "HTCondor would demand such slots of every machine; only CMS's pilots have them"
     assert [job["My.CMS_Type"] for job in jobs.values()] == ['"DONOTMONIT"', '"test"', '"test"', '"test"']
     site = attributes(site_job_submit("T2_CH_CERN", SiteSlot(10), held_seconds=60, accounting=AccountingSpec(production=True)))
     assert (site["My.CMS_Type"], site["My.CMS_WMTool"]) == ('"DONOTMONIT"', '"WMS2"')
