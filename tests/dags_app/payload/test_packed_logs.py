@@ -116,6 +116,7 @@ def test_a_job_packs_its_report_its_environment_and_why_it_failed(one_step: Work
     one_step.variables.update(
         CMSSIM_FAIL="exitCode=8001", SITECONF_TOKEN="secret", X509_USER_PROXY="/tmp/x509up", CMS_PATH="/cvmfs/x"
     )
+    one_step.beside["x509up"] = "not a certificate"
     one_step.run("job", "proc_000000")
     found = {each.name: each.text for each in packed.read_logs(one_step.logs("proc_000000"))}
     assert {"job.ad", "machine.ad", "environment.txt", "report.json", "wrapper.log", "step1_Gen/PSet.py"} <= found.keys()

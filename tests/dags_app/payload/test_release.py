@@ -75,6 +75,8 @@ def on(
     (place / ".machine.ad").write_text(ad)
     (place / "os-release").write_text(os_release)
     monkeypatch.setenv("_CONDOR_MACHINE_AD", str(place / ".machine.ad"))
+    (place / ".job.ad").touch()
+    monkeypatch.setenv("_CONDOR_JOB_AD", str(place / ".job.ad"))
     monkeypatch.setattr(platform, "machine", lambda: machine)
     monkeypatch.setattr(slot, "_OS_RELEASE", place / "os-release")
     monkeypatch.setattr(slot, "_REDHAT_RELEASE", place / "nothing")
