@@ -58,7 +58,7 @@ def _lumis(block: ProcessingBlock) -> int:
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT COALESCE(sum(jsonb_array_length(run.value)), 0) FROM output_files file, jsonb_each(file.lumis) run"
-            " WHERE file.block_id = %s",
+            " WHERE file.block_id = %s AND run.key ~ '^[0-9]+$'",
             [block.pk],
         )
         return int(cursor.fetchone()[0])
@@ -217,7 +217,7 @@ class _Timed(NamedTuple):
 _TIMED = """
 SELECT id, changes, due_at, changes AND id = ANY(%(filled)s) AND COALESCE((
   SELECT count(*) >= %(max_files)s OR sum(events) >= %(max_events)s OR sum(
-    (SELECT sum(jsonb_array_length(run.value)) FROM jsonb_each(file.lumis) run)) >= %(max_lumis)s
+    (SELECT sum(jsonb_array_length(run.value)) FROM jsonb_each(file.lumis) run WHERE run.key ~ '^[0-9]+$')) >= %(max_lumis)s
   FROM output_files file WHERE file.block_id = b.id), false)
 FROM (
   SELECT id, CASE WHEN sealed_at IS NULL THEN first_file_at + %(wait)s ELSE greatest(sealed_at, first_file_at) + %(patience)s END

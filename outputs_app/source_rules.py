@@ -22,7 +22,6 @@ from outputs_app.effects.handler import comment_of
 from outputs_app.models import BlockStatus, Effect, EffectKind, ProcessingBlock
 from wms2 import clock
 from wms2.adapters import factory
-from wms2.adapters.rucio import TAPE
 from wms2.conf import conf
 from wms2.errors import ServiceUnavailable
 from wms2.passes import row_by_itself
@@ -77,7 +76,7 @@ def _others_look() -> set[uuid.UUID]:
         return set()
     try:
         rucio = factory.rucio()
-        kept, tapes = rucio.blocks_kept(list(blocks)), rucio.rses(TAPE)
+        kept, tapes = rucio.blocks_kept(list(blocks)), rucio.tapes()
     except ServiceUnavailable as error:
         log.warning("rules of others not looked at", error=str(error))
         return set()

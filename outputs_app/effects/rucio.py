@@ -13,7 +13,6 @@ from outputs_app.states import blocks_become
 from outputs_app.turns import Turn
 from wms2 import clock
 from wms2.adapters import factory
-from wms2.adapters.rucio import TAPE
 from wms2.adapters.rucio_types import Placed, RucioFile, RuleInfo, RuleState
 from wms2.conf import conf
 from wms2.errors import AwaitsPerson
@@ -23,6 +22,8 @@ from wms2.words import counted
 _PORTION = 50
 #: A rule on disk may have a lifetime of days; one that ends sooner was deleted, or is over: it keeps nothing.
 _DYING = timedelta(days=1)
+#: Whose rules on input end with the request that reads it.
+_TRANSFEROR = "wmcore_transferor"
 
 
 @handles(EffectKind.RUCIO_BLOCK)
@@ -169,15 +170,17 @@ def _rucio_unprotect(effect: Effect) -> Result:
 def _rules_of_others(block: ProcessingBlock) -> list[str]:
     """Without a tape rule of ours: whatever else keeps the block, on tape first; on disk where that is enough by setting."""
     locks = factory.rucio().blocks_kept([block.dbs_block_name])[block.dbs_block_name]
-    tapes, disk = factory.rucio().rses(TAPE), block.dataset.disk_rule_id
+    tapes, disk = factory.rucio().tapes(), block.dataset.disk_rule_id
     enough = conf().source_rule_days_without_tape
     found = {lock.rule_id: None for lock in sorted(locks, key=lambda lock: lock.rse not in tapes) if enough or lock.rse in tapes}
-    found |= {disk: None} if disk else {}
+    found |= {disk: None} if disk and enough else {}
     return [rule for rule in found if rule != block.source_rule_id]
 
 
 def _why_not(block: ProcessingBlock, rule: RuleInfo) -> str:
     """Why the rule is not enough to end those at the source, in words; empty if it is."""
+    if rule.account == _TRANSFEROR:
+        return "is MSTransferor's, which ends with the request that reads the block"
     may_end = rule.rule_id == block.dataset.disk_rule_id  # it was given a lifetime by an operator
     if rule.expires_at is not None and not (may_end and rule.expires_at > clock.now() + _DYING):
         return f"ends at {rule.expires_at:%F %T}"

@@ -90,7 +90,7 @@ FURTHER = 50
 #: Whose wakes the triggers of migration 0043 write: nobody's, for all of the queue.
 ADMISSION = uuid.UUID(int=0)
 #: What such wakes say where sites were opened or closed, or bans made or lifted.
-_SITES = ("admission: sites", "admission: site_bans")
+_SITES = ("admission: sites", "admission: site_bans", "admission: workflows")
 #: Of one that somebody else has, or has changed.
 _CHANGED = "what has changed of it just now"
 #: How the words begin for which all wait while too many jobs do.
@@ -271,6 +271,8 @@ def _start_some(
     rows = list(queue.select_for_update(skip_locked=True, no_key=True)[skipped : skipped + size])
     by_key = {request.pk: request for request in rows}
     room, rescued, before = Room.now(), dags_to_rescue(rows), dags_before(rows)
+    planning = [request for request in rows if not request.complete_early]  # who plans nothing more needs no site
+    workflows = {each.request_id: each for each in Workflow.objects.filter(request__in=planning).only("spec", "request_id")}
     share = share_of(limits.idle_job_budget, running, sharers=state.used + min(free, len(rows)))
     started, refused = [], []
 
@@ -291,9 +293,9 @@ def _start_some(
         decision = place(rescued.get(request.pk), room, Wanted.of(request, before.get(request.pk), limits, share), reserved=None)
         if decision.schedd is None:
             return decision.waits_for
-        for workflow in Workflow.objects.filter(request=request).only("spec"):
-            if why := no_site(workflow):
-                return why
+        workflow = workflows.get(request.request_name)
+        if workflow is not None and (why := no_site(workflow)):
+            return why
         if not _start(request, decision):
             return _CHANGED
         room.take(decision.schedd, decision.slots)

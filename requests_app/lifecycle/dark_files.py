@@ -29,8 +29,10 @@ def dark_files_look() -> int:
     for unit in units.select_related("workflow__request"):
         told[unit.workflow.request].append(f"{unit.name}, done but unaccounted: {unit.problem}")
     held = Request.objects.filter(status=RequestStatus.HELD, status_since__lte=long_ago)
-    for dag in DAG.objects.filter(workflow__request__in=held).select_related("workflow__request"):
-        done = int(dag.observed.get("nodes_done") or 0) - dag.units_done
+    dags = DAG.objects.filter(workflow__request__in=held, round__closed_at__isnull=True).select_related("workflow__request")
+    for dag in dags.defer("workflow__request__request_data"):
+        accounted = WorkUnit.objects.filter(round_id=dag.round_id, state=WorkUnitState.DONE).count()  # by its rescues perhaps
+        done = int(dag.observed.get("nodes_done") or 0) - accounted
         if done > 0:
             told[dag.workflow.request].append(f"{counted(done, 'work unit')} of DAG {dag.pk}, held before it was accounted")
     for request, why in told.items():

@@ -8,7 +8,7 @@ from outputs_app.account import account_problems
 from requests_app.models import Lease
 from requests_app.selectors.lifecycle import RUCIO_ACCOUNT
 from wms2 import clock
-from wms2.errors import ServiceError
+from wms2.errors import ServiceRejected, ServiceUnavailable
 
 log = structlog.get_logger(__name__)
 
@@ -17,7 +17,9 @@ def rucio_account_look() -> None:
     """What a Rucio that does not answer would have said stays as it was."""
     try:
         problems = account_problems()
-    except ServiceError as error:
+    except ServiceRejected as error:  # there is no such account, or it may not even be read
+        problems = [str(error)]
+    except ServiceUnavailable as error:
         log.warning("rights of the Rucio account not looked at, again later", error=str(error))
         return
     if problems:

@@ -22,7 +22,7 @@ from requests_app.feed import tell
 from requests_app.lease import Evaluation
 from requests_app.lifecycle.cleaner import rounds_unneeded
 from requests_app.lifecycle.finish import registrations
-from requests_app.models import HoldCode, ReqMgr2Request, Request, RequestStatus, Round, Workflow
+from requests_app.models import UNWANTED, HoldCode, ReqMgr2Request, Request, RequestStatus, Round, Workflow
 from requests_app.services.invalidation import previous_superseded
 from requests_app.work.cutting import cases_settle
 from requests_app.work.groups import siblings_missing
@@ -212,7 +212,8 @@ def _valid_when_announced(request: Request) -> bool:
     """Whether whoever announces the request in ReqMgr2 makes its datasets VALID, as for WMCore's; nobody announces others."""
     if conf().datasets_valid_at == "completion":
         return False
-    return bool(ReqMgr2Request.objects.filter(request=request).exclude(name=None).exists())
+    there = ReqMgr2Request.objects.filter(request=request).exclude(name=None).exclude(status__in=UNWANTED)
+    return conf().reqmgr2_report and there.exists()
 
 
 def _complete(evaluation: Evaluation, removed: dict[str, Any], stays: str) -> None:

@@ -10,4 +10,13 @@ row = import_module("requests_app.migrations.0043_admission_wakes").row
 class Migration(migrations.Migration):
     dependencies = [("requests_app", "0047_event_by_kind"), ("sites_app", "0013_owner")]
 
-    operations = [row("sites", "status"), row("site_bans", "removed_at expires_at workflow_id")]
+    operations = [
+        row("sites", "status status_reason status_actor drain_until"),
+        row("site_bans", "removed_at expires_at workflow_id"),
+        row("workflows", "spec", new="false", old="false"),  # its site lists
+        migrations.RunSQL(
+            "CREATE TRIGGER requests_admission_complete AFTER UPDATE ON requests FOR EACH ROW"
+            " WHEN (OLD.complete_early IS DISTINCT FROM NEW.complete_early) EXECUTE FUNCTION admission_woken()",
+            "DROP TRIGGER requests_admission_complete ON requests",
+        ),
+    ]

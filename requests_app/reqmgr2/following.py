@@ -77,6 +77,7 @@ def requests_follow() -> None:
     names = [*followed, *map(str, ended.order_by("compared_at").values_list("name", flat=True)[:_MOST_OVER])]
     rows, seen = ReqMgr2Request.objects.filter(name__in=names), factory.reqmgr2().seen(names)
     elsewhere = factory.reqmgr2().queued_elsewhere(followed, conf().team)
+    rows.filter(over=True).exclude(name__in=seen).update(compared_at=asked_at)  # gone there: the others have their turn
     for row in rows.filter(name__in=seen).select_related("request").defer("request__request_data"):
         if row.request is not None and row.name is not None:
             with row_by_itself("reqmgr2", row.name, partial(_broke, row)):

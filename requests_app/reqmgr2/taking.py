@@ -8,7 +8,7 @@ are found again. Where it is not certain that nobody else runs it, it is importe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import partial
@@ -48,13 +48,19 @@ def team_take() -> None:
     staged, acquired = reqmgr2.names_of_team(team, "staged"), reqmgr2.names_of_team(team, "acquired")
     here = set(ReqMgr2Request.objects.filter(name__in=acquired, request__isnull=False).values_list("name", flat=True))
     staging = reqmgr2.names_of_team(team, "staging") if conf().reqmgr2_take_staging else []
-    batch = {} if no_new_work() else _acquire(staged) | _acquire(list(_placed(staging)))
+    batch = {} if no_new_work() else _acquire(staged)
     # what is acquired already must be stored here, or nobody would ever run it
-    for name in [*batch, *(name for name in acquired if name not in here)]:
-        with bound_contextvars(request_name=name), row_by_itself("reqmgr2", name, partial(_broke, name)):
-            _take(name, batch.get(name))
+    _take_all([*batch, *(name for name in acquired if name not in here)], batch)
+    placed = {} if no_new_work() else _acquire(list(_placed(staging)))  # which takes a call and more for each of them
+    _take_all(placed, placed)
     # neither ours nor to be had any more
     ReqMgr2Request.objects.filter(request=None).exclude(name__in=[*staged, *staging, *acquired]).delete()
+
+
+def _take_all(names: Iterable[str], acquired: Mapping[str, _Acquired]) -> None:
+    for name in names:
+        with bound_contextvars(request_name=name), row_by_itself("reqmgr2", name, partial(_broke, name)):
+            _take(name, acquired.get(name))
 
 
 def _broke(name: str, problem: str) -> None:

@@ -173,7 +173,7 @@ def request_keep(*, request: Request, actor: str, reason: str) -> None:
     """Keep what it made although it was rejected in ReqMgr2 after it had completed here."""
     with acting(request, actor, "request_keep", reason):
         if applies(request, keep_refused):
-            ReqMgr2Request.objects.filter(request=request).update(over=True, problem="")
+            ReqMgr2Request.objects.filter(request=request).update(over=True, problem="", compared_at=clock.now())
 
 
 def keep_refused(request: Request) -> str:

@@ -36,6 +36,7 @@ from outputs_app.services import effect_retry
 from outputs_app.values import BlockLimits, Membership, MergedFile, UnitOutputs
 from requests_app.models import Workflow
 from tests.support.rows import dag_row, unit_register, unit_row, workflow_row
+from tests.support.scripted.later_keys import KEY, VALUE
 from wms2.errors import LedgerViolation
 
 pytestmark = pytest.mark.django_db
@@ -251,6 +252,8 @@ def test_a_block_with_enough_files_or_events_is_sealed_and_registered_without_th
     assert tend(workflow, **limit) == 0
     more = join(workflow, 0)[0]
     done(workflow, more, "/store/b.root")
+    for file in OutputFile.objects.all():
+        OutputFile.objects.filter(pk=file.pk).update(lumis=file.lumis | {KEY: VALUE})
     assert tend(workflow, **limit) == 1
     advance(workflow)
     assert indexes(workflow, BlockStatus.COMPLETE) == [0]

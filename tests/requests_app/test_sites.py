@@ -12,7 +12,7 @@ from django.utils import timezone
 from dags_app.models import WorkUnitState
 from requests_app.lifecycle.active import sites_judge
 from requests_app.models import Event, Request, RequestStatus
-from requests_app.services import request_abort
+from requests_app.services import request_abort, request_complete, request_stop
 from sites_app.bans import SiteFailures, bans_active
 from sites_app.models import Site, SiteBan, SiteStatus
 from sites_app.services import (
@@ -66,6 +66,22 @@ def test_a_request_none_of_whose_sites_is_open_waits_in_the_queue_and_says_for_w
         site_change_status(site=site, status=SiteStatus.ENABLED, actor="olga", reason="power is back")
     world.cycle()
     assert fresh(request).status == S.ACTIVE
+
+
+def test_a_request_that_plans_nothing_more_needs_no_site(world: World) -> None:
+    request = world.request(documents.generation(100))
+    world.cycle()
+    close_all()
+    request_stop(request=fresh(request), actor="olga", reason="the site goes away")
+    for job in world.schedd.live:
+        world.schedd.end(job, End.REMOVED)
+    for _ in range(3):
+        world.cycle()
+    assert fresh(request).waiting_for.startswith("a site: ")
+    request_complete(request=fresh(request), actor="olga", reason="enough")
+    for _ in range(3):
+        world.cycle()
+    assert fresh(request).status not in (S.QUEUED, S.PLANNING)
 
 
 def test_a_request_that_waits_for_a_site_can_be_aborted(world: World) -> None:

@@ -204,8 +204,8 @@ class ReqMgr2:
         except ServiceError as error:
             refusal = error
         document = self.request(name)
-        if document.get("RequestStatus") == "staged":
-            raise refusal or ServiceUnavailable(SERVICE, "acquire", f"{name} is staged still, although it was acquired")
+        if (still := document.get("RequestStatus")) in ("staging", "staged"):
+            raise refusal or ServiceUnavailable(SERVICE, "acquire", f"{name} is {still} still, although it was acquired")
         return document, isinstance(refusal, ServiceRejected)
 
     def set_status(self, name: str, status: str, **more: object) -> str:

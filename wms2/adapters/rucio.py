@@ -202,11 +202,15 @@ class RucioAdapter(RucioRules):
     def tape_rules_there(self, *names: str) -> list[RuleInfo]:
         """Rules of anybody on these blocks and containers that stay, and keep them on tape alone; not yet OK perhaps."""
         found = [rule for name in names for rule in self._rules_on(name) if rule.expires_at is None]
-        tapes = self.rses(TAPE) if found else set()
+        tapes = self.tapes() if found else set()
         return [rule for rule in found if (rses := self._rses_now(rule.rse_expression)) and rses <= tapes]
 
     def _rules_on(self, name: str) -> list[RuleInfo]:
         return self._session.rows(RULES, "tape_rules_there", lambda client: client.list_did_rules(self.scope, name))
+
+    def tapes(self) -> set[str]:
+        """All RSEs on tape; none where there is none."""
+        return self._rses_now(TAPE)
 
     def _rses_now(self, expression: str) -> set[str]:
         """None where the expression of a rule gives no RSE any more."""

@@ -33,8 +33,8 @@ MERGED_FILE = "merged.root"
 _MERGED_MODULE = "Merged"  # of merge_pset.py
 _ERROR_LINES = 40
 _READER = "plain_content.py"
-#: The Python of a release that has ROOT: python3, or python in releases of before.
-_WITH_ROOT = """python3 -c 'import ROOT' 2>/dev/null && exec python3 "$0" "$@"; exec python "$0" "$@\""""
+#: The Python of a release that has ROOT: python3, or python in older ones. CMS's containers put a command in single quotes.
+_WITH_ROOT = 'python3 -c "import ROOT" 2>/dev/null && exec python3 "$0" "$@"; exec python "$0" "$@"'
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,9 @@ def _by_cmsrun(task: MergeTask) -> MergeRun:
 
 
 def _failed(program: str, finished: Finished, directory: Path) -> PayloadError:
-    """Of a program whose statuses mean nothing: only that a signal ended it."""
+    """Of a program whose statuses mean nothing: only that a signal ended it, or that it went over a bound of the job."""
+    if finished.over is not None:
+        return finished.over
     tail = files.tail_text(directory / f"{Path(program).name}.stderr", _ERROR_LINES)
     code = finished.exit_code if finished.exit_code > codes.SIGNAL_BASE else codes.MERGE_FAILED
     return PayloadError(code, f"{program} ended with {finished.exit_code}\n{tail}")

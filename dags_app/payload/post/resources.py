@@ -52,9 +52,9 @@ def raise_memory(directory: Path, node: str, memory_mb: int) -> None:
 
 
 def raise_wall(directory: Path, node: str) -> None:
-    """Let it ask for twice as much wall time; the submit file has the most that there is."""
+    """Let it ask for four times as much wall time; the submit file has the most that there is, which three retries reach."""
     with files.locked(directory / _LOCK):
-        _raise(directory, WALL_MACRO, node, 2 * (_raised(directory, WALL_MACRO, node) or WALL_FACTOR))
+        _raise(directory, WALL_MACRO, node, 4 * (_raised(directory, WALL_MACRO, node) or WALL_FACTOR))
 
 
 def _raise(directory: Path, macro: str, node: str, value: int) -> None:

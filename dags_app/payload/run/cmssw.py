@@ -59,7 +59,9 @@ def run_in_release(
         scratch = work / "tmp" / directory.name
         scratch.mkdir(parents=True, exist_ok=True)
         # HOME: what some libraries of CMSSW need; PYTHONPATH: what leads this Python here leads cmsRun's astray
-        environment = {"HOME": str(work), **os.environ, **variables, "TMPDIR": str(scratch), "PYTHONPATH": ""}
+        environment = {"HOME": str(work), **os.environ, **variables, "TMPDIR": str(scratch)}
+        if from_cvmfs:  # scram sets it anew; elsewhere it is part of a release that is set up already
+            environment["PYTHONPATH"] = ""
         commands.append(Command(command, directory, environment, directory / Path(program).name))
     finished = processes.run_measured(commands, read_bounds())
     for problem in (directory / _NO_RELEASE for directory in directories):
@@ -73,6 +75,7 @@ def _architecture(release: str, scram_arch: tuple[str, ...]) -> str:
     """Of the request's architectures the newest that this machine runs: in this system, else in a container."""
     system = read_system()
     able = [arch for arch in scram_arch if runs_on(arch, platform.machine()) and (CVMFS / arch).is_dir()]
+    able = [arch for arch in able if _has(arch, release)] or able
     here = [arch for arch in able if system in ("", system_of(arch))]
     others = [arch for arch in able if _enter(arch).is_file()]
     if not (here or others):
@@ -82,7 +85,7 @@ def _architecture(release: str, scram_arch: tuple[str, ...]) -> str:
         )
         text = f"{release} is there for {offered}; here is {here_is}, and {CVMFS} has no container for another"
         raise PayloadError(codes.CMSSW_SETUP_FAILED, text)
-    return max(here or others, key=lambda arch: (_has(arch, release), system_of(arch), compiler_of(arch)))
+    return max(here or others, key=lambda arch: (int(system_of(arch)[4:] or 0), compiler_of(arch)))
 
 
 def _has(arch: str, release: str) -> bool:

@@ -38,7 +38,7 @@ def find(directory: Path) -> None:
         inside = directory / Path(os.environ.get(name, "")).name
         if os.environ.get(name) and not _named(name) and inside.exists():
             os.environ[name] = str(inside)
-    if os.environ.get(TOKEN) or _named(TOKEN_FILE):
+    if os.environ.get(TOKEN) or _named(TOKEN_FILE) or _job().get("x509userproxy"):  # with its own it needs no token of others
         return
     service, user = Path(os.environ.get(_SERVICE) or directory / ".condor_creds"), f"bt_u{os.geteuid()}"
     places = [service / "cms.use", *sorted(service.glob("*.use")), Path(os.environ.get("XDG_RUNTIME_DIR") or "/tmp") / user]  # noqa: S108
@@ -67,19 +67,17 @@ def check(seconds: float) -> None:
     job = _job()
     bearer, file, proxy = token(), _named(TOKEN_FILE), _named(PROXY)
     sent = TOKEN_FILE in job.get("Environment", "") + job.get("Env", "")
-    lost = [f"{name}={os.environ[name]}" for name in (TOKEN_FILE, PROXY) if os.environ.get(name) and not _named(name)]
-    if lost and not (bearer or (proxy and not sent)):  # a pilot's own may be named as well, and is not needed
+    ours = ((TOKEN_FILE, sent), (PROXY, "x509userproxy" in job))  # a pilot's own may be named as well, and is not needed
+    lost = [f"{name}={os.environ[name]}" for name, came in ours if came and os.environ.get(name) and not _named(name)]
+    if lost and not (bearer or (proxy and not sent)):
         text = f"{', '.join(lost)} is not there, nor is a file of that name in the job's directory: its credential did not come"
         raise PayloadError(codes.CREDENTIAL_UNUSABLE, text)
-    if bearer:
+    if bearer and (sent or not proxy):
         renewed = file is not None and file.parent.name == Path(os.environ.get(_SERVICE) or ".condor_creds").name
         _last("token", _token_ends_at(bearer), 0 if renewed else seconds)
-    if proxy:
-        _last(
-            "proxy",
-            _proxy_ends_at(proxy.read_text(encoding="ascii", errors="replace")),
-            0 if job.get("x509userproxy") else seconds,
-        )
+    if proxy and ("x509userproxy" in job or not bearer):
+        ends_at = _proxy_ends_at(proxy.read_text(encoding="ascii", errors="replace"))
+        _last("proxy", ends_at, 0 if job.get("x509userproxy") else seconds)
 
 
 def _job() -> dict[str, str]:

@@ -11,6 +11,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -101,7 +102,11 @@ def stop_requests_as_errors() -> Iterator[None]:
         asked.append(PayloadError(codes.TERMINATED, text))
         raise _StopRequest
 
-    handlers = {signal.SIGTERM: stop, signal.SIGINT: stop, signal.SIGALRM: lambda *_: None}
+    def remind(_number: int, _frame: FrameType | None) -> None:
+        if asked and sys.exc_info()[0] is None:  # lost on the way, as in a destructor, and nothing is being cleaned up
+            raise _StopRequest
+
+    handlers = {signal.SIGTERM: stop, signal.SIGINT: stop, signal.SIGALRM: remind}
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     signal.setitimer(signal.ITIMER_REAL, _ALARM_SECONDS, _ALARM_SECONDS)
     try:
@@ -303,7 +308,8 @@ def group_pss_bytes(groups: Iterable[int]) -> dict[int, int]:
     total = dict.fromkeys(groups, 0)
     for process, group, rss_bytes in _processes(total):
         try:
-            found = _PSS.findall((process / "smaps").read_bytes())
+            rollup = process / "smaps_rollup"  # older kernels have none
+            found = _PSS.findall((rollup if rollup.exists() else process / "smaps").read_bytes())
         except OSError:
             found = []
         total[group] += 1024 * sum(map(int, found)) if found else rss_bytes

@@ -111,6 +111,8 @@ def test_what_htcondor_renews_while_the_job_runs_need_only_be_good_now(
 
 def test_a_token_that_did_not_come_with_the_job_is_told_with_the_place_where_it_should_be(contained: Workbench) -> None:
     contained.variables["BEARER_TOKEN_FILE"] = f"{OUTSIDE}/token"
+    assert contained.run("job", "proc_000001").report["exit_code"] == 0, "a pilot's; the job was sent none"
+    contained.job_ad = f'Environment = "BEARER_TOKEN_FILE={OUTSIDE}/token"\n'
     done = contained.run("job", "proc_000000")
     assert done.report["exit_code"] == 95009
     assert f"BEARER_TOKEN_FILE={OUTSIDE}/token is not there" in done.report["error_message"]
@@ -118,9 +120,14 @@ def test_a_token_that_did_not_come_with_the_job_is_told_with_the_place_where_it_
     assert contained.read("proc_000000.post.json")["classification"]["rule"] == "wms2-95009"
 
 
-def test_a_token_of_the_pilot_is_not_missed_by_a_job_with_a_proxy(contained: Workbench, authority: Authority) -> None:
+def test_a_token_of_the_pilot_is_not_missed_by_a_job_with_a_proxy(
+    contained: Workbench, authority: Authority, tmp_path: Path
+) -> None:
     contained.variables |= {"BEARER_TOKEN_FILE": f"{OUTSIDE}/pilots", "X509_USER_PROXY": f"{OUTSIDE}/proxy"}
     contained.beside["proxy"] = authority.proxy("robot", HOUR_SECONDS).read_text()
     contained.process("job", "proc_000000")
     contained.job_ad = f'Environment = "BEARER_TOKEN_FILE={OUTSIDE}/pilots"\n'
     assert contained.run("job", "proc_000001").report["exit_code"] == 95009, "its own"
+    contained.job_ad = f'MaxWallTimeMins = 960\nx509userproxy = "{OUTSIDE}/proxy"\n'
+    contained.beside["pilots"] = text_of(tmp_path, 600)
+    assert contained.run("job", "proc_000002").report["exit_code"] == 0, "one that ends sooner than the job"

@@ -108,6 +108,17 @@ def test_a_request_to_stop_is_never_lost(body: Callable[[], None]) -> None:
         body()
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_request_to_stop_that_was_lost_ends_what_runs_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "_ALARM_SECONDS", 0.05)
+    went_on = []
+    with pytest.raises(PayloadError, match="told to stop by SIGTERM"), processes.stop_requests_as_errors():
+        _Destroyed()
+        time.sleep(5)
+        went_on.append(True)
+    assert not went_on
+
+
 @dataclass(frozen=True)
 class Reader:
     """Runs a node that reads."""
@@ -323,7 +334,7 @@ def test_shortly_before_the_wall_time_it_asked_for_a_job_ends_itself_and_reports
     assert "0.05 minutes of wall time" in done.report["error_message"]
     assert not processes_in(done.scratch)
     assert one_step.post(done) == 1
-    assert (one_step.place / "memory.inc").read_text() == "WALL_proc_000000 = 4\n", "twice as much as the submit file's 2"
+    assert (one_step.place / "memory.inc").read_text() == "WALL_proc_000000 = 8\n", "four times as much as the submit file's 2"
 
 
 def test_memory_is_measured_where_processes_of_others_cannot_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from dags_app.payload.contract.codes import OVER_MEMORY, PayloadError
+from dags_app.payload.merge import tools
+from dags_app.payload.run.processes import Finished
 from tests.support.payload_schemas import validate
 from tests.support.payload_workbench import Workbench
 
@@ -253,3 +256,8 @@ def test_a_merge_of_another_set_of_reports_is_refused(unit: Workbench) -> None:
     (unit.place / "merge_input.json").write_text(json.dumps({**document, "reports": document["reports"][:1]}))
     report = unit.run("merge", "merge").report
     assert report["exit_code"] == 95001 and "no report of ['proc_000001']" in report["error_message"]
+
+
+def test_a_merge_of_plain_files_that_went_over_its_memory_says_so(tmp_path: Path) -> None:
+    over = PayloadError(OVER_MEMORY, "the job used 5000 MB")
+    assert tools._failed("hadd", Finished(143, 1.0, 1.0, 5000.0, over=over), tmp_path).code == 50660

@@ -474,10 +474,10 @@ def test_a_job_that_did_well_after_evictions_has_them_counted(dag: Dag) -> None:
     assert (dag.record()["job"]["starts"], dag.record()["job"]["evictions"]) == (3, 2)
 
 
-def test_wall_time_that_was_not_enough_is_doubled_each_time(dag: Dag) -> None:
+def test_wall_time_that_was_not_enough_is_four_times_as_much_each_time(dag: Dag) -> None:
     assert dag.fails(50664, attempt=0) == [44, 1]
     assert dag.fails(50664, attempt=1) == [44, 44, 1]
-    assert (dag.unit() / "memory.inc").read_text() == "WALL_proc_000000 = 8\n"
+    assert (dag.unit() / "memory.inc").read_text() == "WALL_proc_000000 = 32\n"
 
 
 def test_a_job_that_a_person_removed_from_hold_is_merely_removed(dag: Dag) -> None:

@@ -113,6 +113,8 @@ def test_an_older_compiler_is_taken_where_only_that_has_the_release(
     on(monkeypatch, tmp_path, "x86_64", REQUIRED_8)
     (cvmfs / "el8_amd64_gcc10/cms/cmssw-patch/CMSSW_12_4_14_patch3").mkdir(parents=True)
     assert cmssw._architecture("CMSSW_12_4_14_patch3", ("el8_amd64_gcc10", NEW)) == "el8_amd64_gcc10"
+    (cvmfs / OLD / "cms/cmssw/CMSSW_10_6_0").mkdir(parents=True)
+    assert cmssw._architecture("CMSSW_10_6_0", (OLD, NEW)) == OLD, "in a container"
 
 
 @pytest.mark.parametrize(
