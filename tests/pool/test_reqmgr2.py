@@ -52,6 +52,7 @@ def team() -> str:
 
 def following(team: str, **more: str) -> Any:
     settings = {"WMS2_TEAM": team, "WMS2_REQMGR2_FOLLOW": "1", "WMS2_REQMGR2_REPORT": "1", "WMS2_REQMGR2_POLL_SECONDS": "1"}
+    settings["WMS2_OUTPUT_PLACEMENT"] = "wms2"
     return worker(**settings, **more)
 
 

@@ -34,7 +34,7 @@ def _plain_account() -> Any:
     """A client of an account of its own that has no attributes."""
     home: Path = rucio_home()
     admin, name, password = plain_client(home.parent / "admin"), f"t{uuid.uuid4().hex[:10]}", secrets.token_hex(16)
-    admin.add_account(name, "USER", f"{name}@localhost")
+    admin.add_account(name, "SERVICE", f"{name}@localhost")
     admin.add_identity(account=name, identity=name, authtype="USERPASS", email=f"{name}@localhost", password=password)
     admin.set_local_account_limit(name, CERN, 10**12)
     admin.set_local_account_limit(name, KIT_TAPE, 10**12)
