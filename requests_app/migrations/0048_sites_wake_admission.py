@@ -13,7 +13,7 @@ class Migration(migrations.Migration):
     operations = [
         row("sites", "status status_reason status_actor drain_until"),
         row("site_bans", "removed_at expires_at workflow_id"),
-        row("workflows", "spec", new="false", old="false"),  # its site lists
+        row("workflows", "config_data", new="false", old="false"),  # its site lists
         migrations.RunSQL(
             "CREATE TRIGGER requests_admission_complete AFTER UPDATE ON requests FOR EACH ROW"
             " WHEN (OLD.complete_early IS DISTINCT FROM NEW.complete_early) EXECUTE FUNCTION admission_woken()",

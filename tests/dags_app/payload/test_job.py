@@ -71,7 +71,7 @@ def test_cmsrun_finds_the_environment_that_cms_gives_it(one_step: Workbench) -> 
     done = one_step.run("job", "proc_000000")
     assert done.value == 0
     found = dict(line.split("=", 1) for line in (directory / "env").read_text().splitlines() if "=" in line)
-    assert (found["PYTHONPATH"], found["FRONTIER_ID"]) == ("", "wms2_request_1")
+    assert (found["PYTHONPATH"], found["FRONTIER_ID"]) == ("/cvmfs/of/another/python", "wms2_request_1"), "of the release on PATH"
     for name in ("HOME", "TMPDIR"):
         assert found[name].startswith(str(done.scratch)), f"{name}: the container's own may be anywhere, or nowhere"
     one_step.variables["HOME"] = "/home/of/the/pilot"

@@ -135,11 +135,12 @@ def test_steps_without_a_common_system_run_in_containers_of_their_own_where_the_
     cvmfs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on(monkeypatch, tmp_path, "x86_64", REQUIRED_8)
+    monkeypatch.setenv("PYTHONPATH", "/of/the/payload/alone")
 
     def run(arch: str) -> tuple[int, str]:
         place = tmp_path / arch
         place.mkdir(exist_ok=True)
-        words = ["sh", "-c", "echo $SCRAM_ARCH $RELEASE_IS"]
+        words = ["sh", "-c", "echo $SCRAM_ARCH $RELEASE_IS$PYTHONPATH"]
         (finished,) = cmssw.run_in_release(words, "CMSSW_14_0_0", (arch,), [place], tmp_path / "work", {})
         return finished.exit_code, (place / "sh.stdout").read_text()
 
