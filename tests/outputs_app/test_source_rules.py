@@ -38,7 +38,7 @@ def _rucio(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
             raise ServiceUnavailable("rucio", "blocks_kept", "no answer")
         return {block: [LockRow(name=block, rse=rse, rule_id=rule, state="OK") for rse, rule in said.locks] for block in blocks}
 
-    answers = {"block_rules_ok": block_rules_ok, "blocks_kept": blocks_kept, "rses": lambda _: {"T1_X_Tape"}}
+    answers = {"block_rules_ok": block_rules_ok, "blocks_kept": blocks_kept, "tapes": lambda: {"T1_X_Tape"}}
     monkeypatch.setattr(factory, "rucio", lambda: SimpleNamespace(**answers))
     monkeypatch.setenv("WMS2_SOURCE_RULE_DAYS", "0")
     monkeypatch.setenv("WMS2_SOURCE_RULE_DAYS_WITHOUT_TAPE", "0")
@@ -147,7 +147,7 @@ class RuleOfNames:
     def blocks_kept(self, blocks: list[str]) -> dict[str, list[LockRow]]:
         return {block: [] for block in blocks}
 
-    def rses(self, _: str) -> set[str]:
+    def tapes(self) -> set[str]:
         return set()
 
     def rule(self, _: str) -> SimpleNamespace:
@@ -240,6 +240,10 @@ def test_on_disk_alone_they_end_by_what_that_rule_keeps_of_the_block(monkeypatch
     rucio.told.expires_at = ends_in and NOW() + ends_in
     monkeypatch.setattr(factory, "rucio", lambda: rucio)
     effect = new_effect(block, EffectKind.RUCIO_UNPROTECT)
+    with pytest.raises(AwaitsPerson, match="no rule keeps its files elsewhere"):
+        HANDLERS[EffectKind.RUCIO_UNPROTECT].call(effect)
+    monkeypatch.setenv("WMS2_SOURCE_RULE_DAYS_WITHOUT_TAPE", "1")
+    conf.cache_clear()
     if why:
         with pytest.raises(AwaitsPerson, match=why):
             HANDLERS[EffectKind.RUCIO_UNPROTECT].call(effect)

@@ -62,7 +62,8 @@ def test_units_without_an_account(dag: DAG, age: int, told: bool) -> None:
 
 @pytest.mark.parametrize(("status", "age", "told"), [("held", 15, True), ("held", 13, False), ("active", 15, False)])
 def test_a_request_that_stands_before_its_account(dag: DAG, status: str, age: int, told: bool) -> None:
-    DAG.objects.update(observed={"nodes_done": 3}, units_done=1)
+    DAG.objects.update(observed={"nodes_done": 3}, units_done=0)
+    unit_row(dag, 7, state=WorkUnitState.DONE, manifest_sha256="x", fence=1, done_at=days(age))  # by the DAG or its rescue
     Request.objects.update(
         status=status, status_since=days(age), **({"hold_code": "operator", "hold_reason": "x"} if status == "held" else {})
     )

@@ -338,6 +338,9 @@ class ScriptedRucio:
     def rses(self, expression: str) -> set[str]:
         return self.script.call("rses", lambda: {"T1_US_FNAL_Tape"})
 
+    def tapes(self) -> set[str]:
+        return self.rses("rse_type=TAPE")
+
     def tape_rules_there(self, *names: str) -> list[Any]:
         def act() -> list[Any]:
             return [self._told(ids[0], *key) for key, ids in self.rules.items() if key[0] in names and key[1].endswith("_Tape")]
