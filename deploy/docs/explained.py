@@ -300,7 +300,7 @@ SETTINGS: dict[str, dict[str, str]] = {
         "effect_lease_seconds": "A registration whose worker has not renewed its claim for so long is made again.",
         "source_rule_cleanup": "What becomes of the rules that protect files where they were made: `expire` ends them when"
         " something else keeps the files, `keep` never.",
-        "source_rule_days": "So many days after the later of a tape rule's OK, whoever made it, and the block's"
+        "source_rule_days": "So many days after the later of a tape rule's OK, of any account, and the block's"
         " validation they end.",
         "source_rule_days_without_tape": "So many days after its validation they end for a block that a rule on disk keeps, and"
         " none on tape; 0: never. They never end by days alone: some other rule has to keep every file.",
@@ -319,7 +319,7 @@ SETTINGS: dict[str, dict[str, str]] = {
         "integrity_reminder_hours": "So often each site with open cases is told of in the log and counted as an alert. 0: never.",
         "primary_ds_type": "Type in DBS of the primary datasets of generated events.",
         "datasets_valid_at": "When datasets of requests that came from ReqMgr2 become VALID: at `completion`, by WMS2; or at"
-        " `announcement`, by whoever announces them there, as for WMCore's; WMS2 leaves them PRODUCTION then. Others:"
+        " `announcement`, when they are announced there, as for WMCore's; WMS2 leaves them PRODUCTION then. Others:"
         " at completion.",
         "physics_group": "Physics group of output datasets in DBS.",
     },
