@@ -15,9 +15,10 @@ def account_problems() -> list[str]:
     Raises:
         ServiceUnavailable: Rucio did not answer.
     """
-    rucio, placements = factory.rucio(), list(Placement.objects.exclude(disk_expression=""))
-    if conf().msoutput_places:  # then none of them counts
-        placements = []
+    rucio = factory.rucio()
+    placements = (
+        [] if conf().msoutput_places else list(Placement.objects.exclude(disk_expression=""))
+    )  # MSOutput asks none of them
     found = rucio.account_problems()
     for activity in sorted({conf().rule_activity, *(row.disk_activity for row in placements)} - ACTIVITIES - {""}):
         found.append(f"activity {activity!r} is not one of CMS's: rules with it are refused ({', '.join(sorted(ACTIVITIES))})")

@@ -99,14 +99,12 @@ def _enter(arch: str) -> Path:
 
 def _container(arch: str, work: Path) -> list[str]:
     """The words before a command that is to run in a container; none where the architecture's system is this one."""
-    if read_system() in ("", system_of(arch)):
+    if (system := read_system()) in ("", system_of(arch)):
         return []
     words = [str(_enter(arch)), "-B", str(work.resolve().parent), "--"]  # the scratch directory: credentials lie there
     answer = processes.run_limited([*words, "/bin/true"], _CONTAINER_SECONDS, os.environ)
     if answer.status != 0:
         said = (answer.stderr + answer.stdout).strip()[-1000:]
-        text = (
-            f"{arch} needs a container here, in {read_system()}: {' '.join(words)} /bin/true ended with {answer.status}: {said}"
-        )
+        text = f"{arch} needs a container here, in {system}: {' '.join(words)} /bin/true ended with {answer.status}: {said}"
         raise PayloadError(codes.CMSSW_SETUP_FAILED, text)
     return words

@@ -2,7 +2,7 @@
 
 HTCondor names what it has put beside a job by paths of the host. In a container the scratch directory lies elsewhere, and only
 some of these variables are translated; here all of them are, for this process and its children. What a credential holds is never
-told.
+printed.
 """
 
 from __future__ import annotations
