@@ -16,9 +16,8 @@ def account_problems() -> list[str]:
         ServiceUnavailable: Rucio did not answer.
     """
     rucio = factory.rucio()
-    placements = (
-        [] if conf().msoutput_places else list(Placement.objects.exclude(disk_expression=""))
-    )  # MSOutput asks none of them
+    # MSOutput goes by none of them
+    placements = [] if conf().msoutput_places else list(Placement.objects.exclude(disk_expression=""))
     found = rucio.account_problems()
     for activity in sorted({conf().rule_activity, *(row.disk_activity for row in placements)} - ACTIVITIES - {""}):
         found.append(f"activity {activity!r} is not one of CMS's: rules with it are refused ({', '.join(sorted(ACTIVITIES))})")
