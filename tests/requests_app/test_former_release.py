@@ -164,8 +164,8 @@ def _without_words(definition: str) -> str:
 @pytest.mark.parametrize(
     ("change", "found_by"),
     [
-        ("ALTER TABLE sites DROP COLUMN status_reason", test_no_table_or_column_is_gone_and_none_became_narrower),
-        ("ALTER TABLE sites ALTER status_reason TYPE varchar(9)", test_no_table_or_column_is_gone_and_none_became_narrower),
+        ("ALTER TABLE sites DROP COLUMN slots_seen_at", test_no_table_or_column_is_gone_and_none_became_narrower),
+        ("ALTER TABLE site_rses ALTER rse TYPE varchar(9)", test_no_table_or_column_is_gone_and_none_became_narrower),
         ("ALTER TABLE sites ALTER drain_until SET NOT NULL", test_no_table_or_column_is_gone_and_none_became_narrower),
         ("ALTER TABLE sites ADD zone integer NOT NULL", test_what_was_added_to_a_table_may_be_left_out_of_an_insert),
         ("ALTER TABLE sites ADD CHECK (total_slots < 9)", test_no_rule_refuses_what_the_former_release_writes),
