@@ -64,15 +64,25 @@ def tables_verify() -> None:
     Raises:
         TablesOlder: this release reads what is not there yet.
     """
-    if lacking := _newest_migrations() - MigrationRecorder(connection).applied_migrations().keys():
+    applied = MigrationRecorder(connection).applied_migrations().keys()
+    newest, folded = _newest_migrations()
+    if lacking := newest - applied:
         names = ", ".join(sorted(f"{app} {name}" for app, name in lacking))
-        raise TablesOlder(f"the database's tables are older than this release (without {names}); run: manage.py migrate")
+        older = f"the database's tables are older than this release (without {names})"
+        if folded & applied and (before := folded - applied):
+            app, name = max(before)
+            raise TablesOlder(
+                f"{older}, and this release begins after {app} {name}: run manage.py migrate of the release that has it"
+            )
+        raise TablesOlder(f"{older}; run: manage.py migrate")
 
 
 @cache
-def _newest_migrations() -> frozenset[tuple[str, str]]:
-    """Of each app, as this release has them."""
-    return frozenset(MigrationLoader(None).graph.leaf_nodes())
+def _newest_migrations() -> tuple[frozenset[tuple[str, str]], frozenset[tuple[str, str]]]:
+    """Of each app, as this release has them; and those that its first ones replace."""
+    loader = MigrationLoader(None)
+    folded = (name for migration in loader.disk_migrations.values() for name in migration.replaces)
+    return frozenset(loader.graph.leaf_nodes()), frozenset(folded)
 
 
 def clock_verify() -> None:
