@@ -180,6 +180,7 @@ def _task(job: SiteJob) -> HarvestTask | None:
         scram_arch=step.scram_arch,
         global_tag=step.global_tag,
         upload_urls=(conf().dqm_upload_url,) if conf().dqm_upload_url else harvest.upload_urls,
+        upload_pauses_seconds=conf().stage_out_pauses,
     )
 
 

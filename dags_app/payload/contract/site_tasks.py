@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Optional, Union
 
 from . import layout
 from .convert import Json, read
+from .documents import STAGE_OUT_PAUSES
 from .reading import load_document
 
 
@@ -106,6 +107,7 @@ class HarvestTask:
     """DQM files of one dataset to be harvested at ``site``, and the servers that the result goes to (ADR 0088).
 
     ``runs``: the one whose monitoring elements are read, or with ``together`` the first and the last of all.
+    ``upload_pauses_seconds``: before each further try of an upload.
     """
 
     SCHEMA: ClassVar[str] = layout.HARVEST_TASK_SCHEMA
@@ -121,6 +123,7 @@ class HarvestTask:
     scram_arch: tuple[str, ...]
     global_tag: str
     upload_urls: tuple[str, ...]
+    upload_pauses_seconds: Annotated[tuple[float, ...], Json(absent=STAGE_OUT_PAUSES)] = STAGE_OUT_PAUSES
 
 
 @dataclass(frozen=True)

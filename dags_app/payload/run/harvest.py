@@ -14,7 +14,7 @@ import ssl
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ def harvest(directory: Path, task: HarvestTask) -> tuple[Uploaded, ...]:
         saved = sorted(place.glob(_SAVED))
         if not saved:
             raise PayloadError(codes.OUTPUT_NOT_FOUND, f"cmsRun ended well, but saved no {_SAVED}")
-        uploads = tuple(_upload(path, url) for path in saved for url in task.upload_urls)
+        uploads = tuple(_upload(path, url, task.upload_pauses_seconds) for path in saved for url in task.upload_urls)
     shutil.rmtree(work, ignore_errors=True)
     return uploads
 
@@ -75,14 +75,14 @@ def _tweak(task: HarvestTask) -> dict[str, Any]:
     }
 
 
-def _upload(path: Path, url: str) -> Uploaded:
-    """Send a file, again after each of the pauses of stage-out; PayloadError with the last answer."""
+def _upload(path: Path, url: str, pauses_seconds: Sequence[float]) -> Uploaded:
+    """Send a file, again after each of the pauses; PayloadError with the last answer."""
     md5 = hashlib.md5(usedforsecurity=False)
     with path.open("rb") as stream:
         for chunk in iter(lambda: stream.read(_CHUNK_BYTES), b""):
             md5.update(chunk)
     size, problem = path.stat().st_size, ""
-    for wait in (0.0, *storage.pauses()):
+    for wait in (0.0, *storage.pauses(pauses_seconds)):
         time.sleep(wait)
         try:
             answer = _sent(path, url, {"size": str(size), "checksum": f"md5:{md5.hexdigest()}"})

@@ -31,7 +31,7 @@ from tests.support.payload_psets import pset
 from tests.support.payload_workbench import SITES
 from tests.support.rows import dag_row, generation_spec, output_spec, request_row, schedd_row, unit_row, workflow_row
 from tests.support.simulator_world import World
-from tests.support.site_jobs import SiteSchedd, write_sites
+from tests.support.site_jobs import ENVIRONMENT, SiteSchedd, write_sites
 from wms2.errors import InvalidTransition, ServiceUnavailable
 
 pytestmark = pytest.mark.django_db
@@ -174,8 +174,11 @@ def test_every_server_that_is_named_gets_it(place: Place) -> None:
     assert len(place.served("dev")) == len(place.served("relval-test")) == 1
 
 
-def test_a_server_that_is_down_is_tried_again_with_growing_pauses_and_then_an_operator_is_needed(place: Place) -> None:
-    place.settings(submit_root=place.root / "submit", harvest_max_attempts=2)
+def test_a_server_that_is_down_is_tried_again_with_growing_pauses_and_then_an_operator_is_needed(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.settings(submit_root=place.root / "submit", harvest_max_attempts=2, stage_out_pauses=(0, 0))
+    monkeypatch.delitem(ENVIRONMENT, "WMS2_STAGE_OUT_PAUSES")  # it is the job's own setting that counts
     place.completed(together=True)
     place.world.application.dqm.down = True
     run()
