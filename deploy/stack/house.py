@@ -1,0 +1,124 @@
+"""How large the code is: a table of lines and concepts, and limits beyond which it does not grow without a decision.
+
+    python -m deploy.stack.house      prints the table; ends with 1 where a limit is passed
+
+A line of code is neither blank, nor a comment, nor in a docstring or an import. What is decided stands in ``LIMITS``.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+PRODUCT = ("wms2", "requests_app", "dags_app", "outputs_app", "sites_app")
+#: More than these fails the check; less is written down here by whoever brought it down.
+LIMITS: Mapping[str, int] = {}
+_ROOT = Path(__file__).resolve().parents[2]
+_Function = (ast.FunctionDef, ast.AsyncFunctionDef)
+_SHORT_LINES = 3
+
+
+def measure() -> dict[str, int]:
+    """The table: what is counted, and its number."""
+    product = [(path, ast.parse(path.read_text(encoding="utf-8"))) for path in _files(*PRODUCT) if "migrations" not in path.parts]
+    trees = [tree for _, tree in product]
+    return {
+        "product, lines of code": sum(len(_lines_of_code(path, tree)) for path, tree in product),
+        "product, physical lines without migrations": sum(_physical(path) for path, _ in product),
+        "migrations, files": len([path for path in _files(*PRODUCT) if path.parent.name == "migrations" and path.stem[0] == "0"]),
+        "deploy, physical lines": sum(map(_physical, _files("deploy"))),
+        "tests, physical lines": sum(map(_physical, _files("tests"))),
+        "settings": len(re.findall(r"^    \w+: .* = Field\(", (_ROOT / "wms2/conf.py").read_text(), re.MULTILINE)),
+        "serializers written by hand": sum(_is_serializer(node) for tree in trees for node in ast.walk(tree)),
+        "dataclasses built at one place at most": _built_once(trees),
+        f"functions of at most {_SHORT_LINES} lines with one caller": _called_once(trees),
+        "functions of cyclomatic complexity above 20": _complex(20),
+        "functions of cyclomatic complexity above 10": _complex(10),
+        "loose modules in wms2": len(list((_ROOT / "wms2").glob("[a-z]*.py"))),
+        "ADRs": len(list((_ROOT / "docs/adr").glob("[0-9]*.md"))),
+    }
+
+
+def main() -> int:
+    """Print the table; 1 where a limit is passed."""
+    passed = []
+    for name, number in measure().items():
+        limit = LIMITS.get(name)
+        print(f"{name:<52} {number:8,}" + (f"   at most {limit:,}" if limit is not None else ""))
+        if limit is not None and number > limit:
+            passed.append(name)
+    if passed:
+        print(f"more than deploy/stack/house.py allows: {', '.join(passed)}", file=sys.stderr)
+    return 1 if passed else 0
+
+
+def _files(*roots: str) -> Iterator[Path]:
+    for root in roots:
+        yield from sorted((_ROOT / root).rglob("*.py"))
+
+
+def _physical(path: Path) -> int:
+    return len(path.read_text(encoding="utf-8").splitlines())
+
+
+def _lines_of_code(path: Path, tree: ast.Module) -> set[int]:
+    left_out: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom) or (isinstance(node, ast.Expr) and _is_text(node.value)):
+            left_out.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    lines = enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+    return {number for number, text in lines if text.strip() and not text.lstrip().startswith("#")} - left_out
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _is_serializer(node: ast.AST) -> bool:
+    return isinstance(node, ast.ClassDef) and any(ast.unparse(base).endswith("Serializer") for base in node.bases)
+
+
+def _names_used(trees: list[ast.Module]) -> Counter[str]:
+    used = (
+        node.id if isinstance(node, ast.Name) else node.attr
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name | ast.Attribute)
+    )
+    return Counter(used)
+
+
+def _built_once(trees: list[ast.Module]) -> int:
+    calls = (node.func for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call))
+    built = Counter(ast.unparse(function).rpartition(".")[2] for function in calls)
+    classes = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    made = [node.name for node in classes if any("dataclass" in ast.unparse(each) for each in node.decorator_list)]
+    return sum(built[name] <= 1 for name in made)
+
+
+def _called_once(trees: list[ast.Module]) -> int:
+    used = _names_used(trees)
+    functions = (node for tree in trees for node in tree.body if isinstance(node, _Function) and not node.decorator_list)
+    return sum(used[node.name] == 1 and _body_lines(node) <= _SHORT_LINES for node in functions)
+
+
+def _body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    body = function.body[1:] if ast.get_docstring(function) is not None else function.body
+    return (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
+
+
+def _complex(most: int) -> int:
+    command = ("ruff", "check", "--isolated", "--select", "C901", "--output-format", "concise", "--exit-zero", "--quiet")
+    limit = ("--config", f"lint.mccabe.max-complexity={most}")
+    program = str(Path(sys.executable).parent / command[0])
+    result = subprocess.run([program, *command[1:], *limit, *PRODUCT], cwd=_ROOT, capture_output=True, text=True, check=True)
+    return sum("C901" in line for line in result.stdout.splitlines())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
