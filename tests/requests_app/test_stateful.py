@@ -34,19 +34,17 @@ LEAST_SERVICES = 5
 
 
 @pytest.mark.dear("anything in any order: what no other test thought of")
-def test_nothing_that_happens_to_requests_loses_work_or_leaves_them_stuck(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    live(FEW, tmp_path, monkeypatch)
+def test_nothing_that_happens_to_requests_loses_work_or_leaves_them_stuck(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    live(FEW, place, monkeypatch)
 
 
 @pytest.mark.deep(f"{HERE}::test_nothing_that_happens_to_requests_loses_work_or_leaves_them_stuck")
-def test_nor_in_many_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    live(int(os.environ.get(LONG, MANY)), tmp_path, monkeypatch)
+def test_nor_in_many_lives(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    live(int(os.environ.get(LONG, MANY)), place, monkeypatch)
 
 
-def live(lives_asked: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(tmp_path, monkeypatch, MAX_VERSIONS="3")
+def live(lives_asked: int, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(place, monkeypatch, MAX_VERSIONS="3")
     world.sweep_every = 1
     lives = type("LivesHere", (Lives,), {"world": world})
     run_state_machine_as_test(lives, settings=settings(PROFILE, max_examples=lives_asked))

@@ -21,15 +21,19 @@ def cheaply() -> None:
     DatabaseOperations.sql_flush = _sql_flush  # type: ignore[method-assign]
 
 
+def filled_sql(tables: Sequence[str]) -> str:
+    """A query for those of them that have rows."""
+    return " UNION ALL ".join(f"SELECT '{table}' WHERE EXISTS (SELECT FROM \"{table}\")" for table in tables)
+
+
 def _sql_flush(
     operations: Any, style: Any, tables: Sequence[str], *, reset_sequences: bool = False, allow_cascade: bool = False
 ) -> list[str]:
-    quoted = {name: operations.quote_name(name) for name in sorted(tables) if name not in _KEPT}
-    asked = " UNION ALL ".join(f"SELECT '{name}' WHERE EXISTS (SELECT FROM {table})" for name, table in quoted.items())
+    emptied = [name for name in sorted(tables) if name not in _KEPT]
     with operations.connection.cursor() as cursor:
-        cursor.execute(f"SELECT current_setting('is_superuser') UNION ALL {asked}")
+        cursor.execute(f"SELECT current_setting('is_superuser') UNION ALL {filled_sql(emptied)}")
         (superuser,), *rows = cursor.fetchall()
-    filled = [quoted[name] for (name,) in rows]
+    filled = [operations.quote_name(name) for (name,) in rows]
     if not filled:
         return []
     if superuser == "on" and not reset_sequences:

@@ -18,8 +18,8 @@ OLD, NEW = "CMSSW_14_0_0", "CMSSW_14_0_22"
 
 
 @pytest.fixture(name="world")
-def _world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    world = World(tmp_path, monkeypatch)
+def _world(place: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    world = World(place, monkeypatch)
     world.furnish()
     return world
 

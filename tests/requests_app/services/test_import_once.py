@@ -26,8 +26,8 @@ CONFIGURATIONS = 2  # of the document: one for each of its steps
 
 
 @pytest.fixture(name="world")
-def _world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    world = World(tmp_path, monkeypatch)
+def _world(place: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    world = World(place, monkeypatch)
     world.furnish()
     return world
 

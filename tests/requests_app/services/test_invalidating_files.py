@@ -41,7 +41,7 @@ from tests.support.html import text
 from tests.support.rest_clients import reader
 from tests.support.rows import new_effect, request_row
 from tests.support.scripted.faults import Mode
-from tests.support.scripted.progress import fresh, run_on, started
+from tests.support.scripted.progress import completed, fresh, started
 from tests.support.scripted.world import World
 from tests.support.web_clients import reader as page_reader
 from wms2 import clock
@@ -55,9 +55,7 @@ BY: dict[str, Any] = {"actor": "olga", "reason": "wrong bytes"}
 
 @pytest.fixture(name="completed")
 def _completed(world: World) -> Request:
-    request, _ = started(world)
-    assert run_on(world, request) == S.COMPLETED
-    return fresh(request)
+    return completed(world)
 
 
 def files_of(request: Request) -> list[OutputFile]:
@@ -144,9 +142,7 @@ def test_what_is_not_its_own_not_registered_or_still_wanted_is_refused(world: Wo
 def test_all_outputs_are_taken_back_in_portions_side_by_side_and_each_is_told(
     world: World, reader: APIClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    request, _ = started(world)
-    assert run_on(world, request) == S.COMPLETED
-    Request.objects.filter(pk=request.pk).update(status=S.FAILED)
+    request = failed(completed(world))
     monkeypatch.setattr(turns, "TURN_SECONDS", 0.0)
     monkeypatch.setattr(taking_back, "_PORTION", 2)
     monkeypatch.setattr(handler, "LEAST_SHARE", 1)
@@ -171,9 +167,7 @@ def test_all_outputs_are_taken_back_in_portions_side_by_side_and_each_is_told(
 
 @pytest.mark.parametrize("known", [True, False], ids=["recorded", "answer lost"])
 def test_rules_on_whole_blocks_and_containers_are_listed_and_deleted_too(world: World, reader: APIClient, known: bool) -> None:
-    request, _ = started(world)
-    assert run_on(world, request) == S.COMPLETED
-    Request.objects.filter(pk=request.pk).update(status=S.FAILED)
+    request = failed(completed(world))
     block = ProcessingBlock.objects.filter(workflow__request=request)[0]
     world.rucio.rules |= {(block.dbs_block_name, "T2_A"): ["source"], (block.dataset_name, "rse_type=DISK"): ["disk"]}
     if known:

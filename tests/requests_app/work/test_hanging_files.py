@@ -40,9 +40,9 @@ def release(mode: ReleaseMode) -> Callable[..., object]:
     ],
 )
 def test_a_verb_that_waits_for_a_file_keeps_no_row_locked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, verb: Callable[..., object]
+    place: Path, monkeypatch: pytest.MonkeyPatch, file: str, verb: Callable[..., object]
 ) -> None:
-    world = World(tmp_path, monkeypatch)
+    world = World(place, monkeypatch)
     world.furnish()
     request = world.request(documents.generation(300))
     world.cycle()

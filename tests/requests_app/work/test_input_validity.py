@@ -29,8 +29,8 @@ SPLITS = ({"files_per_job": 1}, {"events_per_job": 100}, {"lumis_per_job": 1})
 
 
 @pytest.fixture(name="world")
-def _world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    world = World(tmp_path, monkeypatch, INPUT_REREAD_SECONDS="300")
+def _world(place: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    world = World(place, monkeypatch, INPUT_REREAD_SECONDS="300")
     world.furnish()
     world.sources[DATASET] = Source()
     for number, name in enumerate("abcd"):

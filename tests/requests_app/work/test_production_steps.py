@@ -181,9 +181,9 @@ def test_steps_that_are_changed_later_say_how_whole_units_meet_them(world: World
 
 @pytest.mark.django_db(transaction=True)
 def test_a_step_passed_at_the_end_of_a_round_is_taken_there_and_costs_no_submission(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World(tmp_path, monkeypatch, MAX_WORK_UNITS_PER_DAG="5")
+    world = World(place, monkeypatch, MAX_WORK_UNITS_PER_DAG="5")
     world.furnish()
     request, job = started(world, [{"fraction": 0.4, "priority": 7}])
     world.schedd.end(job, End.FINISHED)
@@ -297,8 +297,8 @@ def test_steps_are_passed_from_the_first_on() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_share_is_of_the_whole_request_and_not_of_the_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(tmp_path, monkeypatch, MAX_WORK_UNITS_PER_DAG="5")
+def test_the_share_is_of_the_whole_request_and_not_of_the_round(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(place, monkeypatch, MAX_WORK_UNITS_PER_DAG="5")
     world.furnish()
     request, job = started(world, [{"fraction": 0.4, "priority": 7}])
     finish_units(world, job, 2)

@@ -27,9 +27,9 @@ HOURS = 3600
 
 
 @pytest.fixture(name="world")
-def _world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+def _world(place: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     world = World(
-        tmp_path, monkeypatch, INPUT_LOCATIONS_SECONDS="3600", UNREADABLE_APART_SECONDS=str(4 * HOURS), ERROR_HOLD_THRESHOLD="1"
+        place, monkeypatch, INPUT_LOCATIONS_SECONDS="3600", UNREADABLE_APART_SECONDS=str(4 * HOURS), ERROR_HOLD_THRESHOLD="1"
     )
     world.furnish()
     world.sources[DATASET] = Source()

@@ -19,13 +19,13 @@ from requests_app.services.intake import Received, request_receive
 from sites_app.models import Site
 from tests.support.scripted import aftermath, documents, failures, invariants, losses, verbs
 from tests.support.scripted.asking import REFUSALS, Verb, ask
+from tests.support.scripted.branching import wipe
 from tests.support.scripted.dagman import Account
 from tests.support.scripted.faults import Mode
 from tests.support.scripted.later_keys import later_keys_of
 from tests.support.scripted.rest import bring_to_rest
 from tests.support.scripted.scenes import SCENES
 from tests.support.scripted.schedd import End, Job
-from tests.support.scripted.snapshot import wipe
 from tests.support.scripted.world import World
 from wms2.errors import ServiceError
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from requests_app.models import HoldCode, Request, RequestStatus
 from tests.support.scripted import documents
+from tests.support.scripted.branching import once
 from tests.support.scripted.invariants import check
 from tests.support.scripted.schedd import End, Job
 from tests.support.scripted.world import World
@@ -17,6 +18,7 @@ def fresh(request: Request) -> Request:
     return request
 
 
+@once
 def started(world: World, events: int = 300) -> tuple[Request, Job]:
     """A generation whose DAG runs: one unit for each 100 events, three at most."""
     request = world.request(documents.generation(events))
@@ -37,6 +39,15 @@ def run_on(world: World, request: Request, cycles: int = 12) -> RequestStatus:
     return RequestStatus(request.status)
 
 
+@once
+def completed(world: World, events: int = 300) -> Request:
+    """A generation that is complete."""
+    request, _ = started(world, events)
+    assert run_on(world, request) == S.COMPLETED
+    return request
+
+
+@once
 def held(world: World, events: int = 300, failed: tuple[str, ...] = ("mg_000001", "mg_000002")) -> Request:
     """Held over the threshold, one unit done, the others failed."""
     request, job = started(world, events)

@@ -24,11 +24,11 @@ from requests_app.services.intake import Received, request_receive
 from sites_app.models import Schedd, Site
 from tests.support.scripted import aftermath, documents, invariants, losses, verbs
 from tests.support.scripted.asking import ask
+from tests.support.scripted.branching import wipe
 from tests.support.scripted.catalogues import SourceFile
 from tests.support.scripted.faults import Mode
 from tests.support.scripted.rest import bring_to_rest
 from tests.support.scripted.schedd import End, Job
-from tests.support.scripted.snapshot import wipe
 from tests.support.scripted.world import World
 from wms2 import clock
 from wms2.conf import conf

@@ -40,6 +40,7 @@ from sites_app.submit_roots import root_mark
 from tests.support.rows import schedd_row
 from tests.support.scripted import dagman
 from tests.support.scripted.asking import Tally
+from tests.support.scripted.branching import Stand, once
 from tests.support.scripted.catalogues import ScriptedConfigCache, ScriptedDbs, ScriptedRucio, Source, SourceFile
 from tests.support.scripted.clock import Clock
 from tests.support.scripted.documents import SITES
@@ -73,6 +74,8 @@ SETTINGS = {
     "INPUT_LOCATIONS_SECONDS": "600",
     "UNREADABLE_APART_SECONDS": "1200",
 }
+#: Of a world's attributes.
+_NOT_OUTSIDE = {"clock", "root", "patch", "own_patches", "stand"}
 _SPACE = {"REQMGR2_URL": "http://scripted", "DBS_READER_URL": "http://scripted", "DBS_WRITER_URL": "http://scripted",
           "CRIC_URL": "http://scripted", "RUCIO_HOME": "/scripted", "RUCIO_ACCOUNT": "wms2", "SCHEDD_NAME": "schedd@test",
           "COLLECTOR": "scripted:1"}  # fmt: skip
@@ -96,13 +99,18 @@ class World:
         self.clock = Clock()
         self.clock.install(patch)
         self.tally = Tally()
-        self._patch = patch
+        self.root = root
+        self.patch = patch
         self.reset()
         self._install(patch)
+        #: what comes after these is a test's own
+        self.own_patches = len(patch._setattr)
 
     def reset(self) -> None:
         """A world in which nothing has happened."""
         self.clock.ahead *= 0
+        #: where it stands, while nothing has changed there
+        self.stand: Stand | None = None
         known_rules.cache_clear()  # of another world with the same names
         self.sources: dict[str, Source] = {}
         dagman.sources = self.sources
@@ -173,8 +181,19 @@ class World:
         held = (self.schedd.script, self.dbs.script, self.rucio.script, self.configcache.script)
         return {script.service: script for script in held}
 
+    def outside(self) -> dict[str, Any]:
+        """All that is outside of WMS2."""
+        return {name: value for name, value in vars(self).items() if name not in _NOT_OUTSIDE}
+
+    def outside_is(self, outside: dict[str, Any]) -> None:
+        """From now on it is this."""
+        vars(self).update(outside)
+        known_rules.cache_clear()
+        dagman.sources = self.sources
+
     # --- what an installation has
 
+    @once
     def furnish(self) -> None:
         """Sites and the schedd, as ``wms2_init`` leaves them."""
         conf().submit_root.mkdir(parents=True, exist_ok=True)
@@ -244,7 +263,7 @@ class World:
         after so many statuses.
         """
         whole = steps == evaluator.MAX_STEPS
-        with self.process(), self._patch.context() as patch:
+        with self.process(), self.patch.context() as patch:
             patch.setattr(evaluator, "MAX_STEPS", steps)
             evaluator.evaluate_one(request.pk)
             if whole and admit_if_changed():

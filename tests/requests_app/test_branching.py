@@ -1,0 +1,98 @@
+"""What tests of the life cycle begin with is put back as it was, and only where it would come about again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import pytest
+
+from outputs_app import turns
+from sites_app.models import Site
+from tests.support.scripted import branching
+from tests.support.scripted.branching import once
+from tests.support.scripted.invariants import check
+from tests.support.scripted.progress import started
+from tests.support.scripted.world import World
+
+pytestmark = pytest.mark.django_db(transaction=True)
+Worlds = Callable[[], AbstractContextManager[World]]
+#: How often the scenario of these tests has run.
+runs: list[int] = []
+
+
+@pytest.fixture(name="another_world")
+def _another_world(place: Path, monkeypatch: pytest.MonkeyPatch) -> Worlds:
+    """As the next test has it."""
+    monkeypatch.setattr(branching, "_points", {})
+    runs.clear()
+    empty = branching._rows()
+
+    @contextmanager
+    def another() -> Iterator[World]:
+        branching._replace(branching._rows(), empty)
+        branching._write(place, {})
+        with pytest.MonkeyPatch.context() as patch:
+            world = World(place, patch)
+            world.furnish()
+            yield world
+
+    return another
+
+
+def everything(world: World) -> tuple[object, ...]:
+    schedd, dbs, rucio = world.schedd, world.dbs, world.rucio
+    asked = [(script.calls, script.answered) for script in world.scripts.values()]
+    outside = (schedd.jobs, schedd.fences, dbs.registered, rucio.held, rucio.rules, world.sources, world.nudges, world.cycles)
+    return branching._rows(), branching._read(world.root), repr((asked, outside))
+
+
+@once
+def counted(world: World, number: int) -> int:
+    runs.append(number)
+    return number
+
+
+def test_it_is_put_back_as_it_was_and_what_a_test_does_to_it_is_gone(another_world: Worlds) -> None:
+    with another_world() as world:
+        request, job = started(world)
+        then, at = everything(world), world.clock.now()
+        world.schedd.unit_done(job, "mg_000000")
+        world.cycle()
+        world.source("Another", 1)
+        (job.directory / "workflow.dag").unlink()
+        world.clock.advance(3600)
+    with another_world() as world:
+        again, job_again = started(world)
+        assert abs((world.clock.now() - at).total_seconds()) < 60
+        assert everything(world) == then
+        assert (again, again.status) == (request, request.status)
+        assert job_again is world.job_of(again) and job_again is not job
+        assert world.schedd.script.judge.__self__ is world  # type: ignore[attr-defined]
+        world.cycle()
+        check(world)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda world: Site.objects.update(total_slots=7),
+        lambda world: (world.root / "new").touch(),
+        lambda world: world.source("Another", 1),
+        lambda world: world.clock.advance(1),
+        lambda world: world.patch.setenv("WMS2_MAX_ACTIVE_DAGS", "1"),
+        lambda world: world.patch.setattr(turns, "TURN_SECONDS", 0.0),
+        lambda world: world.patch.setattr(turns, "TURN_SECONDS", lambda: 0),
+        lambda world: setattr(world.schedd, "named", lambda *_: world.schedd),
+        lambda world: counted(world, 2),
+    ],
+    ids=["row", "file", "outside", "clock", "setting", "patch", "code", "code outside", "another scenario"],
+)
+def test_where_anything_is_another_it_runs(another_world: Worlds, change: Callable[[World], object]) -> None:
+    for changes in (False, False, True):
+        with another_world() as world:
+            if changes:
+                change(world)
+            assert counted(world, 1) == 1
+    assert runs.count(1) == 2
