@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import os
 import resource
 import uuid
@@ -13,6 +12,8 @@ from .configuration import Output, Plan
 from .errors import CmsException
 from .profile import Taken
 from .sources import InputRead
+
+_ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
 
 _BRANCHES = ("EventAuxiliary", "simulatedPayload_simulation__SIM.")
 
@@ -87,7 +88,7 @@ def _output_file(file: WrittenFile, inputs: tuple[InputRead, ...]) -> str:
 
 
 def _tags(**texts: str | int) -> str:
-    return "".join(f"<{name}>{html.escape(str(text))}</{name}>\n" for name, text in texts.items())
+    return "".join(f"<{name}>{str(text).translate(_ESCAPED)}</{name}>\n" for name, text in texts.items())
 
 
 def _branches() -> str:
@@ -147,7 +148,7 @@ def _summary(name: str, metrics: dict[str, str]) -> str:
 
 
 def _quoted(text: str) -> str:
-    return f'"{html.escape(text)}"'
+    return f'"{text.translate(_ESCAPED)}"'
 
 
 def write_report(path: Path, text: str) -> None:

@@ -14,10 +14,11 @@ PROGRAMS = {"cmsRun": "cmsrun", "hadd": "hadd"}
 
 _ROOT = Path(__file__).resolve().parents[3]
 _LAUNCHER = """#!/bin/sh
-# Simulated {program}. PYTHONPATH leads to the simulator; cmssim.env beside this file may set its CMSSIM_ variables.
+# Simulated {program}. PYTHONPATH leads to the simulator; cmssim.env beside this file may set its CMSSIM_ variables. The others
+# keep numpy from starting threads and setuptools from loading at each start.
 unset PYTHONHOME
 if [ -f '{directory}/cmssim.env' ]; then set -a; . '{directory}/cmssim.env'; set +a; fi
-export PYTHONPATH='{root}'
+export PYTHONPATH='{root}' OPENBLAS_NUM_THREADS=1 SETUPTOOLS_USE_DISTUTILS=stdlib
 exec '{python}' {bytecode}-s -m deploy.simulators.worker.start {module} "$@"
 """
 

@@ -28,7 +28,7 @@ of the process's name, else of ``*``, goes before the configuration.
 on node, step, process and seed alone, so that a repeated attempt takes the same.
 
 The loop really takes its wall time and burns its share of one core in it. It really holds memory, up to
-``CMSSIM_MEMORY_LIMIT_MB`` (64), so that many jobs fit on one machine. ``CMSSIM_SPEED`` divides all times. With
+``CMSSIM_MEMORY_LIMIT_MB`` (16), so that many jobs fit on one machine. ``CMSSIM_SPEED`` divides all times. With
 ``CMSSIM_CLOCK=simulated`` the loop only sleeps, and the report names the times of the formulas, undivided. With
 ``CMSSIM_KILL_OVER_MEMORY`` set, processes that together have more memory than the machine ad are killed, as by the system.
 """
@@ -201,7 +201,7 @@ def environment_number(name: str, default: float) -> float:
 
 def hold_memory(profile: Profile) -> bytes:
     """Memory that is really resident: keep the result until the job ends."""
-    return b"\x01" * int(min(profile.memory_mb, environment_number("CMSSIM_MEMORY_LIMIT_MB", 64.0)) * _MB)
+    return b"\x01" * int(min(profile.memory_mb, environment_number("CMSSIM_MEMORY_LIMIT_MB", 16.0)) * _MB)
 
 
 def run_loop(wanted: Demand, threads: int) -> Taken:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -44,10 +45,7 @@ class EventTable:
 
     def lumi_counts(self) -> dict[tuple[int, int], int]:
         """Events by (run, lumi)."""
-        if not len(self):
-            return {}
-        pairs, counts = np.unique(np.stack([self.run.astype("u8"), self.lumi.astype("u8")]), axis=1, return_counts=True)
-        return {(int(run), int(lumi)): int(n) for run, lumi, n in zip(pairs[0], pairs[1], counts, strict=True)}
+        return dict(sorted(Counter(zip(self.run.tolist(), self.lumi.tolist(), strict=True)).items()))
 
 
 def concatenate(tables: list[EventTable]) -> EventTable:

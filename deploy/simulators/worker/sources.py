@@ -70,7 +70,7 @@ def _generate(plan: Plan) -> Given:
     per_lumi = source.events_per_lumi or max(1, count)
     lumi = (position // np.uint64(per_lumi) + np.uint64(source.first_lumi)).astype("u4")
     run = np.full(count, source.first_run, "u4")
-    lumis = tuple((source.first_run, int(number)) for number in np.unique(lumi))
+    lumis = tuple((source.first_run, int(number)) for number in sorted(set(lumi.tolist())))
     return Given(EventTable(run, lumi, event), lumis)
 
 

@@ -1,12 +1,13 @@
 """``python -m deploy.simulators.worker.start PROGRAM [ARGUMENT ...]``: runs a simulated program without what it never uses.
 
-uproot imports packages that take longer than all that a simulated job does: awkward for jagged data, fsspec and asyncio for files
-of other machines, the versions of installed packages. The flat trees written here are numpy's, and the files are local. In their
-place there are names that nothing is an instance of.
+uproot and numpy import packages that take longer than all that a simulated job does: awkward for jagged data, what reads files of
+other machines, the versions of installed packages, masked arrays, docstrings. The flat trees written here are numpy's, and the
+files are local. In their place there are names that nothing is an instance of. Nor is there garbage worth looking for.
 """
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -15,7 +16,10 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-ABSENT = ("awkward", "fsspec", "asyncio", "importlib.metadata")
+ABSENT = (
+    "awkward", "fsspec", "asyncio", "concurrent", "http", "email", "ssl", "importlib.metadata", "importlib.resources",
+    "numpy.ma", "numpy._core._add_newdocs", "numpy._core._add_newdocs_scalars",
+)  # fmt: skip
 
 
 class _Absent(ModuleType):
@@ -47,6 +51,7 @@ class _Finder(MetaPathFinder, Loader):
 
 def main() -> int:
     """The program's own exit code."""
+    gc.disable()
     sys.meta_path.insert(0, _Finder())
     program = sys.argv.pop(1)
     return int(import_module(f".{program}", __package__).main())
