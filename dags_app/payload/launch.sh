@@ -1,7 +1,8 @@
 #!/bin/sh
 # The head of the payload's file: finds a Python that runs the zipapp behind these lines, and becomes it. First those on PATH;
 # then, where CMS's agents look, COMP's on CVMFS, and those that come with releases for this system. They need libraries of
-# their own, which the payload takes away from its children again (cli.py). Without one: CMS's exit code 11004, whose low byte is 252.
+# their own, which the payload takes away from its children again (cli.py). It needs nothing but the standard library: what else is
+# installed is not looked for (-S). Without one: CMS's exit code 11004, whose low byte is 252.
 looked=
 runs() {
     [ -x "$1" ] || return 1
@@ -15,7 +16,7 @@ sys.exit(sys.version_info < (3, 9))' 2>/dev/null) && return
 IFS=:
 for directory in ${PATH:-/usr/bin:/bin}; do
     for python in "$directory/python3" "$directory/python3.9" "$directory"/python3.[1-9][0-9]; do
-        runs "$python" "${LD_LIBRARY_PATH-}" && exec "$python" -E -s "$0" "$@"
+        runs "$python" "${LD_LIBRARY_PATH-}" && exec "$python" -E -s -S "$0" "$@"
     done
 done
 unset IFS
@@ -34,7 +35,7 @@ for root in "${VO_CMS_SW_DIR-}" "${OSG_APP:+$OSG_APP/cmssoft/cms}" "${CVMFS-}" "
         libraries=$(. "$place/etc/profile.d/init.sh" >/dev/null 2>&1; echo "${LD_LIBRARY_PATH-}")
         if runs "$place/bin/python3" "$libraries"; then
             export _WMS2_LD_LIBRARY_PATH="${LD_LIBRARY_PATH-}" LD_LIBRARY_PATH="$libraries"
-            exec "$place/bin/python3" -E -s "$0" "$@"
+            exec "$place/bin/python3" -E -s -S "$0" "$@"
         fi
     done
 done

@@ -18,7 +18,7 @@ from ..contract.codes import PayloadError
 from ..contract.convert import to_json
 from ..contract.layout import KEPT_LOGS_FILE, RULES_FILE
 from ..contract.packed import KeptLogs, read_kept
-from ..contract.rules import LogLimits, load_rules
+from ..contract.rules import LogLimits, load_log_limits
 
 #: Of each kind of error (code and step), so many of the DAG's first are kept.
 FIRST_OF_A_KIND = 3
@@ -90,6 +90,6 @@ def _is_of_share(logs: KeptLogs, share: float) -> bool:
 
 def _limits(dag: Path) -> LogLimits:
     try:
-        return load_rules(dag / RULES_FILE).limits.logs
+        return load_log_limits(dag / RULES_FILE)
     except PayloadError:  # a success needs no rules, and stays one
         return LogLimits()
