@@ -64,7 +64,7 @@ def _heard(pool: Pool, said: PoolAnswer) -> None:
         "jobs_idle": sum(ad.jobs_idle for ad in said.schedds),
         "jobs_running": sum(ad.jobs_running for ad in said.schedds),
     }
-    Pool.objects.filter(pk=pool.pk).update(answered_at=clock.now(), silent_since=None, last_error="", **jobs)
+    Pool.objects.filter(pk=pool.pk).update(answered_at=clock.now(), silent_since=None, last_error=said.unread, **jobs)
 
 
 def pool_ask(*, pool: Pool, actor: str, reason: str) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import structlog
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from sites_app.models import Pool, Schedd, ScheddState, Site, SiteRse, SiteStatus
@@ -13,8 +15,9 @@ from sites_app.schedds import as_configured
 from sites_app.services import FED, SSB, site_change_status
 from sites_app.submit_roots import root_mark
 from wms2.adapters import factory
+from wms2.adapters.cric import PSN
 from wms2.conf import conf
-from wms2.errors import ServiceRejected
+from wms2.errors import RowsUnread, ServiceRejected
 from wms2.passes import row_by_itself
 
 log = structlog.get_logger(__name__)
@@ -30,13 +33,17 @@ _STATUSES = {
 def sites_sync() -> tuple[int, int]:
     """Take sites and their RSEs from CRIC; returns (sites, pairs). A person's status is never undone, nothing is deleted empty.
 
+    A row that cannot be read takes no storage away: of the site that it names, or of all if it names none that is known.
+
     Raises:
         ServiceUnavailable: CRIC did not answer.
+        RowsUnread: all others are taken over.
         ServiceRejected: sites or RSEs are none, or less than half of what is known: not believed.
     """
     cric = factory.cric()
-    names = {row.alias for row in cric.site_names() if row.type == "psn"}
-    pairs = {(pair.psn, pair.rse) for pair in cric.processing_pairs()}
+    sites, storage = cric.site_names(), cric.processing_pairs()
+    names = {row.alias for row in sites.read if row.type == PSN}
+    pairs = {(pair.psn, pair.rse) for pair in storage.read}
     _refuse_shrunk("sites", len(names), Site.objects.count())
     _refuse_shrunk("pairs of site and RSE", len(pairs), SiteRse.objects.count())
     now = timezone.now()
@@ -45,8 +52,9 @@ def sites_sync() -> tuple[int, int]:
             Site.objects.update_or_create(name=name, defaults={"cric_seen_at": now})
         for psn, rse in sorted(pairs):
             SiteRse.objects.update_or_create(site_id=psn, rse=rse, defaults={"seen_at": now})
-        SiteRse.objects.filter(seen_at__lt=now).delete()
+        SiteRse.objects.filter(seen_at__lt=now).exclude(site__in=_doubtful(storage.unread)).delete()
     log.info("sites synced from CRIC", sites=len(names), pairs=len(pairs))
+    _tell_unread("cric", "sites_sync", sites.problem, storage.problem)
     return len(names), len(pairs)
 
 
@@ -56,9 +64,11 @@ def site_statuses_sync() -> int:
 
     Raises:
         ServiceUnavailable: it did not answer.
+        RowsUnread: all others are taken over.
         ServiceRejected: it is empty, or would stop half of the sites that are enabled: not believed.
     """
-    told, changes = factory.ssb().production_statuses(), list[tuple[Site, SiteStatus]]()
+    rows, changes, broken = factory.ssb().production_statuses(), list[tuple[Site, SiteStatus]](), list[str]()
+    told = {row.site: row.status for row in rows.read}
     for site in Site.objects.filter(name__in=told, status_actor__in=FED):
         status = _STATUSES.get(told[site.name].lower())
         if status is None:
@@ -74,9 +84,23 @@ def site_statuses_sync() -> int:
         what = f"{len(stopped)} of {enabled} enabled sites would be stopped, e.g. {stopped[0]}; not believed"
         raise ServiceRejected("ssb", "site_statuses_sync", what)
     for site, status in changes:
-        with row_by_itself("site_statuses", site.name, lambda problem: None):
+        with row_by_itself("site_statuses", site.name, broken.append):
             site_change_status(site=site, status=status, actor=SSB, reason=f"production status {told[site.name]} in SSB")
+    _tell_unread("ssb", "site_statuses_sync", rows.problem, *broken)
     return len(changes)
+
+
+def _doubtful(rows: Sequence[object]) -> QuerySet[Site]:
+    """Of which these rows may be; all, where one of them names no site that is known."""
+    known = set(Site.objects.values_list("name", flat=True))
+    named = [{str(each) for each in row} & known if isinstance(row, list) else set[str]() for row in rows]
+    return Site.objects.filter(name__in=set().union(*named)) if all(named) else Site.objects.all()
+
+
+def _tell_unread(service: str, operation: str, *problems: str) -> None:
+    """The task has failed, as far as its row tells operators; what could be read is taken over."""
+    if any(problems):
+        raise RowsUnread(service, operation, "; ".join(filter(None, problems)))
 
 
 def _refuse_shrunk(what: str, number: int, known: int) -> None:

@@ -43,6 +43,10 @@ class CircuitOpen(ServiceUnavailable):
     """Not tried: the service failed repeatedly a moment ago."""
 
 
+class RowsUnread(ServiceUnavailable):
+    """Some rows of an answer cannot be read; all others were taken over."""
+
+
 class NotNow(ServiceUnavailable):
     """The service is well and puts off this one thing, e.g. because a storage element is blocked. Nothing was changed."""
 

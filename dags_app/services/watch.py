@@ -11,9 +11,9 @@ from __future__ import annotations
 import json
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -32,7 +32,7 @@ from sites_app.models import QueueChange, Schedd
 from sites_app.schedds import Ours, adapter, schedd_answered, schedd_silent
 from wms2 import clock
 from wms2.adapters.htcondor import HtcondorAdapter
-from wms2.adapters.types import JOB_RUNNING, JOB_STATES, DagmanAd, DagStatus, JobGroup, JobStatus, ScheddAd
+from wms2.adapters.types import JOB_RUNNING, JOB_STATES, DagmanAd, DagStatus, JobGroup, JobStatus, ScheddAd, Unread
 from wms2.conf import conf
 from wms2.crash import crash_point
 from wms2.errors import ServiceUnavailable, StaleState
@@ -58,6 +58,7 @@ class Said:
     about: ScheddAd | None
     ads: tuple[DagmanAd, ...] = ()
     jobs: tuple[JobGroup, ...] = ()
+    unread: Mapping[int, Unread] = field(default_factory=dict)
     error: str = ""
     collector_says: str = ""
 
@@ -85,10 +86,10 @@ class Look:
     def _ask(self, instance: str) -> Said:
         condor = adapter(self.schedd)
         try:
-            about, ads, jobs = condor.watch(instance)
+            watched = condor.watch(instance)
         except ServiceUnavailable as error:
             return Said(None, error=str(error), collector_says=_collector_says(condor))
-        return Said(about, tuple(ads), tuple(jobs))
+        return Said(watched.about, tuple(watched.dagmans), tuple(watched.jobs), watched.unread)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,17 +153,22 @@ def schedd_heard(
         if dag.pk in mine
     ]
     changed = {dag.pk: now for dag, now in seen if _differs(dag, now)}
-    missing = [dag for dag in look.live if dag.pk not in mine and (dag.missing_since is None or dag.unanswered_since)]
+    unread = {dag.pk: said.unread[cluster] for dag in look.live if (cluster := int(dag.dagman_cluster_id)) in said.unread}
+    absent = [dag for dag in look.live if dag.pk not in mine and dag.pk not in unread]  # one that cannot be read is there
+    missing = [dag for dag in absent if dag.missing_since is None or dag.unanswered_since]
     with fenced():
         change = schedd_answered(schedd=look.schedd, ad=said.about, ours=ours, now=look.at)
         free = _free({*changed, *(dag.pk for dag in missing)})
         _miss([dag for dag in missing if dag.pk in free], look)
         _observe_all([dag for dag in look.live if dag.pk in changed and dag.pk in free], changed, look, by_itself)
-        lost_settle(look.schedd, {ad.dag_id for ad in outer}, look.at)
+        lost_settle(look.schedd, {ad.dag_id for ad in outer} | {job.dag_id for job in said.unread.values()}, look.at)
     for dag in look.live:
         if dag.pk in mine and (dag.pk in free or dag.pk not in changed):
             with by_itself(dag.pk):
                 _follow(dag, mine[dag.pk], fenced)
+    for pk, job in unread.items():
+        with by_itself(pk):
+            raise ServiceUnavailable("htcondor", "watch", f"its DAGMan job is in the queue, and stays as it was: {job.problem}")
     crash_point("poll.recorded")
     return Observed(answered=True, change=change, orphans=orphans_among(outer))
 

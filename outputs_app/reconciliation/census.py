@@ -30,6 +30,7 @@ from outputs_app.reconciliation.compare import MOST_WORDS, Finding
 from outputs_app.reconciliation.rows import blocks_standing, requests_busy, rule_there
 from wms2.adapters import factory
 from wms2.adapters.rucio_types import RuleInfo, RuleState
+from wms2.adapters.wire import Rows
 
 K = DriftKind
 #: What rules are counted by, in the metric too.
@@ -43,11 +44,13 @@ _NAMES_AT_ONCE = 5000
 
 @dataclass(frozen=True, slots=True)
 class Census:
-    """``findings`` are all that stand among the rows of ``seen``; ``rules``: how many, by what is wrong with them."""
+    """``findings`` are all that stand among the rows of ``seen``; ``rules``: how many, by what is wrong with them; ``problem``:
+    what is wrong with rows of Rucio's that cannot be read."""
 
     findings: Sequence[Finding]
     seen: Q
     rules: Mapping[str, int]
+    problem: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +79,14 @@ def census(since: str | None) -> Census:
     rucio = factory.rucio()
     first = Effect.objects.aggregate(first=Min("created_at"))["first"]
     after = datetime.fromisoformat(since) - _OVERLAP if since else first
-    trouble = _ours(rucio.rules_in_trouble())
-    made = _ours(rucio.rules_made_since(after)) if after else []
+    listed = [rucio.rules_in_trouble(), rucio.rules_made_since(after) if after else Rows[RuleInfo]([], [], "")]
+    trouble, made = (_ours(rows.read) for rows in listed)
     stood = Drift.objects.filter(kind=K.RULE_UNKNOWN, state__in=STANDING_DRIFT)
-    stood = stood.exclude(rule_id__in={rule.rule_id for rule in made})
+    unread = {str(row.get("id")) for each in listed for row in each.unread if isinstance(row, dict)}  # these stand as they do
+    stood = stood.exclude(rule_id__in={rule.rule_id for rule in made} | unread)
     made += [rule for rule_id in stood.values_list("rule_id", flat=True) if (rule := rule_there(rule_id)) is not None]
-    there = {rule.rule_id for rule in rucio.rules_on_blocks()}
+    on_blocks = rucio.rules_on_blocks()
+    there = {rule.rule_id for rule in on_blocks.read}
     gone = [*_gone(there), *_gone_from_disk(there)]
     busy = requests_busy()  # before our rows: a rule that is recorded by then is known
     places = _places([*trouble, *made])
@@ -97,7 +102,9 @@ def census(since: str | None) -> Census:
     seen = Q(kind=K.RULE_TROUBLE) | (Q(kind=K.RULE_UNKNOWN) | Q(kind=K.RULE_GONE, block=None)) & ~Q(request_id__in=busy)
     # that a block's rule is there again is seen by the comparison of its dataset
     seen |= Q(kind=K.RULE_GONE, rule_id__in=[finding.rule_id for finding in gone])
-    return Census([*troubled, *unknown, *gone], seen, {name: numbers[name] for name in COUNTED})
+    problem = "; ".join(filter(None, (*(rows.problem for rows in listed), on_blocks.problem)))
+    counts = {name: numbers[name] for name in COUNTED}
+    return Census([*troubled, *unknown, *gone], seen & ~Q(rule_id__in=unread), counts, problem)
 
 
 def _ours(rules: Iterable[RuleInfo]) -> list[RuleInfo]:

@@ -110,15 +110,17 @@ class Run:
             self._result = {"blocks": 0, "files": 0, "in_flight": 0, "begun": 0, "ended": 0}
             with self._recording(begun_at=comparison.begun_at, up_to_block=None):
                 pass
+        problem = ""
         if comparison.dataset is None:
             found = census(comparison.result.get("since"))
             with self._recording():
                 self._record(Drift.objects.filter(found.seen), found.findings)
                 self._result |= {"rules": found.rules, "since": comparison.begun_at.isoformat()}
+            problem = found.problem
         elif not self._compare(comparison.dataset, is_over):
             self._mine().update(claim_expires_at=None)
             return
-        self._end()
+        self._end(problem)
 
     def put_off(self, error: str) -> None:
         """Go on later after the last portion that was recorded."""
@@ -229,7 +231,7 @@ class Run:
             yield
             self._mine().update(**changes, result=self._result, last_error="", claim_expires_at=lease_end())
 
-    def _end(self) -> None:
+    def _end(self, problem: str) -> None:
         """Once more after the interval, as long as blocks of the dataset change; at once if it was asked for meanwhile."""
         comparison, now, settings = self._comparison, clock.now(), conf()
         goes_on = comparison.dataset is None or (
@@ -238,7 +240,7 @@ class Run:
             ).exists()
         )
         due_at = now + timedelta(hours=settings.reconcile_hours) if settings.reconcile_hours and goes_on else None
-        ended = {"begun_at": None, "ended_at": now, "claim_expires_at": None}
+        ended = {"begun_at": None, "ended_at": now, "claim_expires_at": None, "last_error": problem}
         if not self._mine().filter(asked_at__gt=comparison.begun_at).update(**ended, due_at=now):
             self._mine().update(**ended, due_at=due_at)
         log.info("comparison ended", comparison=str(comparison), **self._result)

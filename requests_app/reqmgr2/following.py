@@ -53,7 +53,7 @@ def reqmgr2_poll(*, force: bool = False) -> bool:
     if not conf().reqmgr2_follow or (just_now.exists() and not force):
         return False
     try:
-        team_take()
+        problem = team_take()
         requests_follow()
     except ServiceError as error:
         log.warning("ReqMgr2 cannot be followed, again with the next poll", error=str(error))
@@ -61,7 +61,7 @@ def reqmgr2_poll(*, force: bool = False) -> bool:
         Lease.objects.update_or_create(name=POLL, defaults=told, create_defaults=told | {"acquired_at": began})
         task_failed(POLL_REQMGR2, error)
         return False
-    Lease.objects.update_or_create(name=POLL, defaults={"heartbeat_at": began, "data": {}})
+    Lease.objects.update_or_create(name=POLL, defaults={"heartbeat_at": began, "data": {"error": problem} if problem else {}})
     return True
 
 

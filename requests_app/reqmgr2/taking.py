@@ -37,17 +37,18 @@ _FOREIGN = "it is acquired, but not by this installation"
 log = structlog.get_logger(__name__)
 
 
-def team_take() -> None:
+def team_take() -> str:
     """One look at what is staged for our team, and at what was acquired and never imported. The whole batch is acquired first:
-    whatever takes longer follows when no other can take it any more.
+    whatever takes longer follows when no other can take it any more. Returns what is wrong with names that cannot be read.
 
     Raises:
         ServiceError: ReqMgr2 did not say which requests there are; nothing was done.
     """
     reqmgr2, team = factory.reqmgr2(), conf().team
-    staged, acquired = reqmgr2.names_of_team(team, "staged"), reqmgr2.names_of_team(team, "acquired")
+    asked = ("staged", "acquired", *(["staging"] if conf().reqmgr2_take_staging else []))
+    named = {status: reqmgr2.names_of_team(team, status) for status in asked}
+    staged, acquired, staging = (named[each].read if each in named else [] for each in ("staged", "acquired", "staging"))
     here = set(ReqMgr2Request.objects.filter(name__in=acquired, request__isnull=False).values_list("name", flat=True))
-    staging = reqmgr2.names_of_team(team, "staging") if conf().reqmgr2_take_staging else []
     batch = {} if no_new_work() else _acquire(staged)
     # what is acquired already must be stored here, or nobody would ever run it
     _take_all([*batch, *(name for name in acquired if name not in here)], batch)
@@ -55,6 +56,7 @@ def team_take() -> None:
     _take_all(placed, placed)
     # neither ours nor to be had any more
     ReqMgr2Request.objects.filter(request=None).exclude(name__in=[*staged, *staging, *acquired]).delete()
+    return "; ".join(f"{status}: {rows.problem}" for status, rows in named.items() if rows.problem)
 
 
 def _take_all(names: Iterable[str], acquired: Mapping[str, _Acquired]) -> None:

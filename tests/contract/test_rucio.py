@@ -173,10 +173,10 @@ def test_rules_are_listed_by_comment_and_by_when_they_were_made(place: Place) ->
     (rule_id,) = place.rucio.protect_files(place.disk, [files[0].lfn], place.comment).values()
     assert rule_id in {rule.rule_id for rule in place.rucio.rules_with_comment(place.comment)}
     assert place.rucio.rules_with_comment(f"{place.comment} nobody's") == []
-    assert rule_id in {rule.rule_id for rule in place.rucio.rules_made_since(begun)}
-    assert rule_id not in {rule.rule_id for rule in place.rucio.rules_made_since(datetime.now(UTC) + timedelta(hours=1))}
-    assert rule_id not in {rule.rule_id for rule in place.rucio.rules_in_trouble()}
-    assert all(rule.did_type in ("DATASET", "CONTAINER") for rule in place.rucio.rules_on_blocks())
+    assert rule_id in {rule.rule_id for rule in place.rucio.rules_made_since(begun).read}
+    assert rule_id not in {rule.rule_id for rule in place.rucio.rules_made_since(datetime.now(UTC) + timedelta(hours=1)).read}
+    assert rule_id not in {rule.rule_id for rule in place.rucio.rules_in_trouble().read}
+    assert all(rule.did_type in ("DATASET", "CONTAINER") for rule in place.rucio.rules_on_blocks().read)
 
 
 def test_replicas_of_blocks_are_told_in_one_answer_and_unknown_blocks_are_left_out(place: Place) -> None:

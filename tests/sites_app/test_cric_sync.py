@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from pytest_httpserver import HTTPServer
@@ -15,7 +16,8 @@ from sites_app.sync import sites_sync
 from sites_app.tasks import sync_sites
 from tests.support.adapters import adapters_forget
 from wms2.conf import conf
-from wms2.errors import ServiceError, ServiceRejected, ServiceUnavailable
+from wms2.errors import RowsUnread, ServiceError, ServiceRejected, ServiceUnavailable
+from wms2.models import FailingTask
 
 pytestmark = pytest.mark.django_db
 NAMES = ("T1_US_FNAL", "T2_CH_CERN", "T2_DE_DESY", "T2_US_Purdue")
@@ -23,7 +25,7 @@ SITES = {name: ["T1_US_FNAL_Disk" if name == "T1_US_FNAL" else name] for name in
 Answer = Callable[..., None]
 
 
-def table(columns: list[str], rows: list[list[str]]) -> str:
+def table(columns: list[str], rows: list[Any]) -> str:
     return json.dumps({"desc": {"columns": columns}, "result": rows})
 
 
@@ -122,6 +124,48 @@ def test_an_answer_that_is_empty_or_cut_off_changes_nothing(
     assert known() == before
     sync_sites()  # the task tells it and goes on living
     assert known() == before
+
+
+BAD_PAIRS = (
+    ["T2_DE_DESY", None],
+    ["", "T2_DE_DESY"],
+    [" ", "T2_DE_DESY"],
+    ["T2,x", "T2_DE_DESY"],
+    ["x" * 101, "T2_DE_DESY"],
+    [7, "T2_DE_DESY"],
+)
+
+
+@pytest.mark.parametrize("bad", [*BAD_PAIRS, ["T3_US_UMD"], "T2_CH_CERN", None])
+def test_one_storage_that_cannot_be_read_enters_nothing_and_stops_no_other(cric: Answer, bad: Any) -> None:
+    cric(names_of(SITES), pairs_of(SITES))
+    sites_sync()
+    before = known()
+    new = SITES | {"T2_US_MIT": ["T2_US_MIT"], "T2_CH_CERN": ["T2_CH_CERN_2"]}
+    del new["T2_DE_DESY"]
+    rows = [bad, *([rse, name] for name, rses in new.items() for rse in rses)]
+    cric(names_of(SITES), table(["phedex_name", "psn_name"], rows))
+    with pytest.raises(RowsUnread, match="1 of 5 rows cannot be read"):
+        sites_sync()
+    sites, pairs = known()
+    assert sites == sorted([*SITES, "T2_US_MIT"])
+    assert {("T2_US_MIT", "T2_US_MIT"), ("T2_CH_CERN", "T2_CH_CERN_2"), ("T2_DE_DESY", "T2_DE_DESY")} <= set(pairs)
+    named = isinstance(bad, list) and "T2_DE_DESY" in bad
+    assert (("T2_CH_CERN", "T2_CH_CERN") in pairs) is not named, "a row that may be any site's takes no storage away"
+    assert set(pairs) <= {*before[1], ("T2_US_MIT", "T2_US_MIT"), ("T2_CH_CERN", "T2_CH_CERN_2")}
+    sync_sites()
+    assert "1 of 5 rows cannot be read" in FailingTask.objects.get().last_error
+
+
+def test_a_name_that_cannot_be_one_becomes_no_site(cric: Answer) -> None:
+    rows = [["psn", name, name] for name in (*SITES, "", "T2 X", "T2,Y", "é" * 200)] + [
+        ["psn", "x", None],
+        ["lcg", "IASA", "HG 02"],
+    ]
+    cric(table(["type", "site_name", "alias"], rows), pairs_of(SITES))
+    with pytest.raises(RowsUnread, match="5 of 10 rows cannot be read"):
+        sites_sync()
+    assert known()[0] == sorted(SITES)
 
 
 def test_an_empty_answer_is_not_believed_even_at_the_first_time(cric: Answer) -> None:

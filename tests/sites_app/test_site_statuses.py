@@ -17,7 +17,7 @@ from sites_app.tasks import sync_site_statuses
 from tests.support.adapters import adapters_forget
 from wms2 import clock
 from wms2.conf import conf
-from wms2.errors import InvalidTransition, ServiceRejected
+from wms2.errors import InvalidTransition, RowsUnread, ServiceRejected
 from wms2.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
@@ -108,6 +108,15 @@ def test_a_list_that_is_empty_or_no_list_changes_nothing(board: Board, httpserve
     with pytest.raises(ServiceRejected, match="empty"):
         site_statuses_sync()
     assert status("T2_DE_DESY") == (SiteStatus.DRAINING, "ssb")
+
+
+@pytest.mark.parametrize("bad", [None, "T2_DE_DESY", {"name": "T2_DE_DESY", "prod_status": None}, {"prod_status": "drain"}, {}])
+def test_one_row_that_cannot_be_read_stops_no_other(board: Board, httpserver: HTTPServer, bad: Any) -> None:
+    rows = [bad, {"name": "T2_US_MIT", "prod_status": "drain"}]
+    httpserver.expect_request("/sts15min.json").respond_with_json(rows)
+    with pytest.raises(RowsUnread, match="1 of 2 rows cannot be read"):
+        site_statuses_sync()
+    assert (status("T2_US_MIT")[0], status("T2_DE_DESY")[0]) == (SiteStatus.DRAINING, SiteStatus.ENABLED)
 
 
 def test_without_an_address_no_board_is_asked() -> None:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+
 from pydantic import TypeAdapter
 
 from wms2.adapters import wire
 from wms2.adapters.http import HttpService
 from wms2.adapters.types import ProcessingPair, SiteRow
-from wms2.errors import ServiceRejected, ServiceUnavailable
+from wms2.errors import ServiceRejected
 
 SERVICE = "cric"
+#: The type of the names of processing sites.
+PSN = "psn"
 _TABLE = TypeAdapter(wire.CricTable)
+#: Names of sites and storage stand in submit files, in lists with commas, and in columns of so many characters.
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 
 
 class Cric:
@@ -19,17 +26,15 @@ class Cric:
     def __init__(self, http: HttpService) -> None:
         self._http = http
 
-    def site_names(self) -> list[SiteRow]:
+    def site_names(self) -> wire.Rows[SiteRow]:
         """All names of all sites."""
-        rows = self._table("site-names", ("site_name", "alias", "type"), "site_names")
-        return [SiteRow(*row) for row in rows]
+        return self._table("site-names", ("site_name", "alias", "type"), "site_names", _site)
 
-    def processing_pairs(self) -> list[ProcessingPair]:
+    def processing_pairs(self) -> wire.Rows[ProcessingPair]:
         """``(rse, psn)``: the storage that each processing site reads; many-to-many."""
-        rows = self._table("data-processing", ("phedex_name", "psn_name"), "processing_pairs")
-        return [ProcessingPair(*row) for row in rows]
+        return self._table("data-processing", ("phedex_name", "psn_name"), "processing_pairs", _pair)
 
-    def _table(self, preset: str, columns: tuple[str, ...], operation: str) -> list[tuple[str, ...]]:
+    def _table(self, preset: str, columns: tuple[str, ...], operation: str, made: Callable[..., wire.T]) -> wire.Rows[wire.T]:
         # "json" is a flag, it has no value.
         path = f"/api/cms/site/query/?json&preset={preset}&rcsite_state=ANY"
         table = self._http.get_json(_TABLE, path, operation=operation)
@@ -39,11 +44,26 @@ class Cric:
         if not table.result:
             raise ServiceRejected(SERVICE, operation, f"preset {preset} is empty; not taken for the truth")
         places = [table.desc.columns.index(column) for column in columns]
-        return [self._row(row, places, len(table.desc.columns), operation) for row in table.result]
+        width = len(table.desc.columns)
 
-    @staticmethod
-    def _row(row: list[object], places: list[int], width: int, operation: str) -> tuple[str, ...]:
-        values = tuple(row[place] for place in places) if len(row) == width else ()
-        if not values or not all(isinstance(value, str) for value in values):
-            raise ServiceUnavailable(SERVICE, operation, f"row does not fit its {width} columns: {str(row)[:200]}")
-        return tuple(str(value) for value in values)
+        def read(row: object) -> wire.T:
+            values = [row[place] for place in places] if isinstance(row, list) and len(row) == width else []
+            if not values or not all(isinstance(value, str) for value in values):
+                raise ValueError(f"{str(row)[:200]} is no row of texts for {', '.join(columns)}")
+            return made(*values)
+
+        return wire.readable(table.result, read, service=SERVICE, operation=operation)
+
+
+def _site(site_name: str, alias: str, kind: str) -> SiteRow:
+    return SiteRow(site_name, _name(alias) if kind == PSN else alias, kind)
+
+
+def _pair(rse: str, psn: str) -> ProcessingPair:
+    return ProcessingPair(_name(rse), _name(psn))
+
+
+def _name(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise ValueError(f"{text!r} is no name of a site or of a storage")
+    return text

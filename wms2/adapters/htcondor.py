@@ -154,7 +154,8 @@ class HtcondorAdapter:
         itself = {"op": "schedd_ad", "projection": ads.SCHEDD_PROJECTION}
         schedd, heard, rows, groups = self._ask([itself, self._in_collector(), call, count], "watch", tries=1)
         about = replace(ads.schedd_ad(schedd, heard), owner=owner)
-        return Watched(about, ads.dagman_ads(rows, instance), ads.job_groups(groups))
+        dagmans, unread = ads.dagman_ads_readable(rows, instance)
+        return Watched(about, dagmans, ads.job_groups(groups), unread)
 
     def history(self, cluster: int, dag_id: str = "", since: datetime | None = None) -> HistoryAd | None:
         """How an outer DAGMan job ended; None when the history has no such job of ours (also: not yet).
@@ -198,7 +199,7 @@ class HtcondorAdapter:
         asked again every minute."""
         schedds = {"op": "collector_ad", "constraint": "true", "projection": ads.SCHEDD_PROJECTION}
         found, slots = self._ask([schedds, {"op": "slots", "projection": ads.SLOT_PROJECTION}], "pool", tries=1)
-        return PoolAnswer(tuple(ads.schedd_ad(ad, (ad,)) for ad in found), tuple(ads.site_slots(slots)))
+        return ads.pool_answer(found, slots)
 
     def facts(self) -> ScheddFacts:
         """What the schedd itself says now, its limits and whose our jobs are there among it."""

@@ -21,11 +21,14 @@ from wms2.adapters.types import (
     JobGroup,
     JobStatus,
     OrphanJobs,
+    PoolAnswer,
     ScheddAd,
     ScheddFacts,
     SiteSlots,
     Submission,
+    Unread,
 )
+from wms2.adapters.wire import readable
 from wms2.errors import ServiceRejected, ServiceUnavailable
 
 SERVICE = "htcondor"
@@ -66,6 +69,8 @@ SLOT_PROJECTION = ["Name", SITE_ATTRIBUTE, "State", "SlotType", "Cpus", "TotalSl
 # The schedd's clock may differ from ours, and a job may take a while from its end to the history.
 _HISTORY_MARGIN_SECONDS = 3600
 _MAX_REASON = 500
+#: Of a machine; and a schedd's name has at most so many characters.
+_MOST_CPUS, _LONGEST_NAME = 1_000_000, 255
 _ATTRIBUTE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 Ad = Mapping[str, Any]
@@ -170,11 +175,11 @@ def job_groups(ads: Iterable[Ad]) -> list[JobGroup]:
     """Node jobs as the schedd groups them; those on their way out are not counted. Elected, a unit's jobs have one site."""
     found = Counter[tuple[str, str, str, str]]()
     for ad in ads:
-        state = _COUNTED_AS.get(_needed(ad, "JobStatus"))
-        if state is not None:
+        state = _COUNTED_AS.get(ad.get("JobStatus"))  # type: ignore[arg-type]
+        if state is not None and _number(ad.get("JobCount")) is not None:
             sites = str(ad.get("DESIRED_Sites") or "")
             site = "" if "," in sites else sites.strip()
-            found[str(ad.get(DAG_ID) or ""), str(ad.get("WMS2_Role") or ""), state, site] += int(_needed(ad, "JobCount"))
+            found[str(ad.get(DAG_ID) or ""), str(ad.get("WMS2_Role") or ""), state, site] += int(ad["JobCount"])
     return [JobGroup(*of, jobs) for of, jobs in sorted(found.items())]
 
 
@@ -214,15 +219,28 @@ def jobs_held_by_people(job: Submission, instance: str, owner: str) -> str:
 
 
 def dagman_ads(ads: Iterable[Ad], instance: str) -> list[DagmanAd]:
-    """Outer DAGMans of the instance and the inner ones under them; inner ones are given what they do not carry themselves."""
-    rows = list(ads)
-    outer = {int(ad["ClusterId"]): ad for ad in rows if ad.get("DAGManJobId") is None and ad.get(INSTANCE) == instance}
-    found = [_dagman_ad(ad, ad, None) for ad in outer.values()]
-    for ad in rows:
-        parent = _number(ad.get("DAGManJobId"))
-        if parent in outer:
-            found.append(_dagman_ad(ad, outer[parent], parent))
+    """Outer DAGMans of the instance and the inner ones under them; inner ones are given what they do not carry themselves. Raises
+    ServiceUnavailable: one of them lacks what each has."""
+    found, unread = dagman_ads_readable(ads, instance)
+    for job in unread.values():
+        raise ServiceUnavailable(SERVICE, "answer", job.problem)
     return found
+
+
+def dagman_ads_readable(ads: Iterable[Ad], instance: str) -> tuple[list[DagmanAd], dict[int, Unread]]:
+    """The same, and the outer ones, by cluster, that cannot be read, or an inner one under them: these are left out whole."""
+    rows = list(ads)
+    outer = {int(_needed(ad, "ClusterId")): ad for ad in rows if ad.get("DAGManJobId") is None and ad.get(INSTANCE) == instance}
+    found, unread = list[DagmanAd](), dict[int, Unread]()
+    for ad in sorted(rows, key=lambda ad: ad.get("DAGManJobId") is not None):
+        parent = _number(ad.get("DAGManJobId"))
+        cluster = int(_needed(ad, "ClusterId")) if parent is None else parent
+        if cluster in outer:
+            try:
+                found.append(_dagman_ad(ad, outer[cluster], parent))
+            except (ServiceUnavailable, ValueError, TypeError) as error:
+                unread[cluster] = Unread(str(outer[cluster].get(DAG_ID) or ""), str(error))
+    return [ad for ad in found if (ad.parent_cluster or ad.cluster) not in unread], unread
 
 
 def _needed(ad: Ad, name: str) -> Any:
@@ -272,6 +290,8 @@ def _job(ad: Ad, stamped: Ad) -> dict[str, Any]:
 def schedd_ad(ad: Ad, heard: Iterable[Ad] = ()) -> ScheddAd:
     """A schedd's own ad; ``heard``: the collector's copies, which tell when it heard of the schedd last."""
     duty, accepting = ad.get("RecentDaemonCoreDutyCycle"), ad.get("StartSchedulerUniverse")
+    if not 0 < len(str(_needed(ad, "Name"))) <= _LONGEST_NAME:
+        raise ServiceUnavailable(SERVICE, "answer", f"{str(ad['Name'])[:80]!r} is no name of a schedd")
     return ScheddAd(
         name=str(_needed(ad, "Name")),
         version=version_of(str(ad.get("CondorVersion") or "")),
@@ -299,25 +319,35 @@ def version_of(text: str) -> str:
     return match.group(0) if match else text
 
 
-def site_slots(ads: Iterable[Ad]) -> list[SiteSlots]:
+def pool_answer(schedds: Iterable[Ad], slots: Iterable[Ad]) -> PoolAnswer:
+    """What its collector has of schedds and slots; an ad that cannot be read hides none of the others."""
+    schedd_rows = readable(schedds, lambda ad: schedd_ad(ad, (ad,)), service=SERVICE, operation="pool_schedds")
+    slot_rows = readable((ad for ad in slots if ad.get("SlotType") != "Dynamic"), _slot, service=SERVICE, operation="pool_slots")
+    problems = "; ".join(filter(None, (schedd_rows.problem, slot_rows.problem)))
+    return PoolAnswer(tuple(schedd_rows.read), tuple(site_slots(slot_rows.read)), problems)
+
+
+def site_slots(slots: Iterable[SiteSlots]) -> list[SiteSlots]:
     """Totals per site. Dynamic slots are parts of a partitionable one, whose ``Cpus`` are what is left."""
     totals, unused = Counter[str](), Counter[str]()
-    for ad in ads:
-        if ad.get("SlotType") == "Dynamic":
-            continue
-        site, free = str(ad.get(SITE_ATTRIBUTE) or UNKNOWN_SITE), _amount(ad, "Cpus")
-        totals[site] += _amount(ad, "TotalSlotCpus", free)
-        if ad.get("SlotType") == "Partitionable" or ad.get("State") == "Unclaimed":
-            unused[site] += free
+    for slot in slots:
+        totals[slot.site] += slot.cpus
+        unused[slot.site] += slot.free_cpus
     return [SiteSlots(site, cpus, unused[site]) for site, cpus in sorted(totals.items())]
+
+
+def _slot(ad: Ad) -> SiteSlots:
+    site, free = str(ad.get(SITE_ATTRIBUTE) or UNKNOWN_SITE), _amount(ad, "Cpus")
+    cpus = _amount(ad, "TotalSlotCpus", free)
+    return SiteSlots(site, cpus, free if ad.get("SlotType") == "Partitionable" or ad.get("State") == "Unclaimed" else 0)
 
 
 def _amount(ad: Ad, attribute: str, default: int | None = None) -> int:
     number = _number(ad.get(attribute))
     if number is None:
         number = default
-    if number is None:
-        raise ServiceUnavailable(SERVICE, "slots", f"slot {ad.get('Name')} has no {attribute}")
+    if number is None or not 0 <= number <= _MOST_CPUS:
+        raise ServiceUnavailable(SERVICE, "slots", f"slot {ad.get('Name')} has no {attribute} that can be: {ad.get(attribute)}")
     return number
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ T = TypeVar("T")
 _ELEMENT = "WMCore.WorkQueue.DataStructs.WorkQueueElement.WorkQueueElement"
 #: Names in one address, which front ends cut at 8 KB.
 _NAMES = 40
+_NAME = re.compile(r"[!-~]{1,255}")
 _FOLLOWED = ("RequestName", "RequestStatus", "RequestTransition", "RequestPriority", "SiteWhitelist", "SiteBlacklist")
 #: As they are sent, and as the document has their sums.
 STATISTICS = {
@@ -127,11 +129,11 @@ class ReqMgr2:
             found |= self._documents("requests", name=names[first : first + _NAMES])
         return found
 
-    def names_of_team(self, team: str, status: str) -> list[str]:
+    def names_of_team(self, team: str, status: str) -> wire.Rows[str]:
         """The requests of a team that are in a status."""
         params = {"status": status, "team": team, "detail": "false"}
         answer = self._http.get_json(_ANSWER, "/request", operation="names_of_team", params=params)
-        return [str(name) for name in answer.result]
+        return wire.readable(answer.result, _name, service=SERVICE, operation="names_of_team")
 
     def seen(self, names: Sequence[str]) -> dict[str, Document]:
         """What ``Seen`` is made of, each by itself; names that ReqMgr2 does not know are left out."""
@@ -145,7 +147,7 @@ class ReqMgr2:
         request becomes acquired. True: it may run them. False: it has only elements for ``team`` that no agent has pulled; these
         are inert where no agent pulls the team's work, and the answer is another one once one does."""
         inbox = [row for row in self._queue("workqueue_inbox/_all_docs", names) if "id" in row]
-        teams = {row["key"]: _element(row).get("TeamName") for row in inbox if not (row.get("value") or {}).get("deleted")}
+        teams = {row["key"]: _element(row).get("TeamName") for row in inbox if not _part(row.get("value")).get("deleted")}
         inert = {name for name, of in teams.items() if of == team != ""}
         for row in self._queue("workqueue/_design/WorkQueue/_view/elementsByWorkflow", sorted(inert), reduce="false"):
             element = _element(row)
@@ -165,7 +167,8 @@ class ReqMgr2:
         params = {"include_docs": "true", **params}
         body = {"keys": list(names)}
         answer = self._couch.send_json("POST", f"/{view}", operation="queued_elsewhere", body=body, params=params, tries=TRIES)
-        return wire.parse(_COUCH, answer, service=SERVICE, operation="queued_elsewhere").rows
+        rows = wire.parse(_COUCH, answer, service=SERVICE, operation="queued_elsewhere").rows
+        return wire.readable(rows, _keyed, service=SERVICE, operation="queued_elsewhere").read
 
     def is_placed(self, name: str) -> bool:
         """Whether the input of a request that is ``staging`` is where it is wanted, by MSMonitor's rule: it has a transfer
@@ -294,9 +297,25 @@ class ReqMgr2:
         self._http.send_json("PUT", f"/request/{quote(name, safe='')}", operation=operation, body=dict(changes))
 
 
-def _element(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = (row.get("doc") or {}).get(_ELEMENT) or {}
+def _name(name: object) -> str:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ValueError(f"{str(name)[:300]!r} is no name of a request")
+    return name
+
+
+def _keyed(row: object) -> dict[str, Any]:
+    found = dict(_part(row))
+    _name(found.get("key"))
     return found
+
+
+def _element(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Of one that cannot be read it is not known that no agent pulls it."""
+    return _part(_part(row.get("doc")).get(_ELEMENT))
+
+
+def _part(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _steps(present: str, wanted: str, table: Mapping[str, str]) -> list[str] | None:

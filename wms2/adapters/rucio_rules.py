@@ -11,16 +11,18 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import islice
-from typing import Any
+from itertools import chain, islice
+from typing import Any, TypeVar
 
+from pydantic import TypeAdapter
 from rucio.common.exception import DuplicateRule, RuleNotFound, UnsupportedOperation
 
 from wms2.adapters.rucio_session import SERVICE, RucioSession
-from wms2.adapters.rucio_types import RSES, RULE, RULES, Placed, RuleInfo, RuleState
-from wms2.adapters.wire import parse
+from wms2.adapters.rucio_types import RSES, RULE, RULE_ID, RULES, Placed, RuleId, RuleInfo, RuleState
+from wms2.adapters.wire import Rows, parse, readable
 from wms2.errors import AwaitsPerson, ServiceRejected, ServiceUnavailable
 
+T = TypeVar("T")
 PRODUCTION_OUTPUT = "Production Output"
 """The activity CMS gives rules on outputs; it decides the transfer share."""
 
@@ -143,24 +145,20 @@ class RucioRules:
         filters = {"account": self._session.account, "comments": comment, "state": "O", "did_type": "D"}
         return {row.rule_id for row in self._list("block_rules_ok", filters) if row.expires_at is None}
 
-    def rules_in_trouble(self) -> list[RuleInfo]:
+    def rules_in_trouble(self) -> Rows[RuleInfo]:
         """The account's rules that are STUCK, SUSPENDED or WAITING_APPROVAL; one call for each state."""
-        account, found = self._session.account, list[RuleInfo]()
-        for letter in _IN_TROUBLE:
-            found += self._list("rules_in_trouble", {"account": account, "state": letter})
-        return found
+        account = self._session.account
+        return self._each("rules_in_trouble", [{"account": account, "state": letter} for letter in _IN_TROUBLE], RULE)
 
-    def rules_on_blocks(self) -> list[RuleInfo]:
+    def rules_on_blocks(self) -> Rows[RuleId]:
         """The account's rules on blocks and containers, in one call each."""
-        account, found = self._session.account, list[RuleInfo]()
-        for letter in _ON_BLOCKS:
-            found += self._list("rules_on_blocks", {"account": account, "did_type": letter})
-        return found
+        account = self._session.account
+        return self._each("rules_on_blocks", [{"account": account, "did_type": letter} for letter in _ON_BLOCKS], RULE_ID)
 
-    def rules_made_since(self, moment: datetime) -> list[RuleInfo]:
+    def rules_made_since(self, moment: datetime) -> Rows[RuleInfo]:
         """The account's rules that were made at this moment or later, in one call."""
         after = moment.astimezone(UTC).strftime("%a, %d %b %Y %H:%M:%S UTC")
-        return self._list("rules_made_since", {"account": self._session.account, "created_after": after})
+        return self._each("rules_made_since", [{"account": self._session.account, "created_after": after}], RULE)
 
     def delete_rule(self, rule_id: str, purge: bool = False) -> bool:
         """Delete a rule, unlocking it if needed; False when it was gone already.
@@ -267,6 +265,15 @@ class RucioRules:
         return self._session.call_unless(
             RuleNotFound, request.operation, lambda client: client.update_replication_rule(rule_id, options)
         )
+
+    def _each(self, operation: str, asked: Sequence[dict[str, str]], shape: TypeAdapter[T]) -> Rows[T]:
+        """Of several lists, each row by itself: the account may be used by others too."""
+
+        def read(client: Any) -> Rows[T]:
+            rows = chain.from_iterable(client.list_replication_rules(filters=filters) for filters in asked)
+            return readable(rows, shape.validate_python, service=SERVICE, operation=operation)
+
+        return self._session.call(operation, read)
 
     def _list(self, operation: str, filters: dict[str, str]) -> list[RuleInfo]:
         def read(client: Any) -> list[RuleInfo]:

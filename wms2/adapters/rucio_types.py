@@ -95,6 +95,13 @@ class RuleInfo:
     error: Text
 
 
+class RuleId(Wire):
+    """Of a rule that need only be there."""
+
+    rule_id: str = Field(alias="id", min_length=1)
+    did_type: Text = ""
+
+
 class ContentRow(Wire):
     """A file in a block."""
 
@@ -137,6 +144,7 @@ class RseRow(Wire):
 
 
 RULE = TypeAdapter(RuleInfo)
+RULE_ID = TypeAdapter(RuleId)
 RULES = TypeAdapter(list[RuleInfo])
 CONTENT = TypeAdapter(list[ContentRow])
 BLOCKS = TypeAdapter(list[BlockRow])

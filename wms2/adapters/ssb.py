@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import TypeAdapter
 
 from wms2.adapters import wire
@@ -9,7 +11,7 @@ from wms2.adapters.http import HttpService
 from wms2.errors import ServiceRejected
 
 SERVICE = "ssb"
-_ROWS = TypeAdapter(list[wire.SsbRow])
+_ROWS, _ROW = TypeAdapter(list[Any]), TypeAdapter(wire.SsbRow)
 
 
 class Ssb:
@@ -18,9 +20,9 @@ class Ssb:
     def __init__(self, http: HttpService) -> None:
         self._http = http
 
-    def production_statuses(self) -> dict[str, str]:
-        """By site's name."""
+    def production_statuses(self) -> wire.Rows[wire.SsbRow]:
+        """A row for each site."""
         rows = self._http.get_json(_ROWS, "", operation="production_statuses")
         if not rows:
             raise ServiceRejected(SERVICE, "production_statuses", "the list is empty; not taken for the truth")
-        return {row.site: row.status for row in rows}
+        return wire.readable(rows, _ROW.validate_python, service=SERVICE, operation="production_statuses")

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import BeforeValidator, Field
@@ -347,12 +348,21 @@ class JobGroup:
     jobs: int
 
 
+class Unread(NamedTuple):
+    """A DAGMan job whose ad cannot be read: its DAG, as far as it says so, and what is wrong."""
+
+    dag_id: str
+    problem: str
+
+
 class Watched(NamedTuple):
-    """A schedd's answer: what it says about itself, the DAGMan jobs in its queue, and the node jobs, counted."""
+    """A schedd's answer: what it says about itself, the DAGMan jobs in its queue, and the node jobs, counted; ``unread``:
+    outer DAGMan jobs, by cluster, that are there and cannot be read, or a unit's of theirs."""
 
     about: ScheddAd
     dagmans: list[DagmanAd]
     jobs: list[JobGroup]
+    unread: Mapping[int, Unread] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,10 +386,12 @@ class SiteSlots:
 
 @dataclass(frozen=True, slots=True)
 class PoolAnswer:
-    """What a pool's collector says: its schedds' ads, with the jobs of all owners, and slots by site."""
+    """What a pool's collector says: its schedds' ads, with the jobs of all owners, and slots by site; ``unread``: what is wrong
+    with ads that are left out."""
 
     schedds: tuple[ScheddAd, ...]
     slots: tuple[SiteSlots, ...]
+    unread: str = ""
 
 
 @dataclass(frozen=True, slots=True)

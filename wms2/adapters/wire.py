@@ -1,22 +1,30 @@
 """Foreign JSON as pydantic models: the services' own spelling stays in here. Unknown keys are ignored, types are not guessed.
 
-``parse`` and ``parse_json`` turn a misfit into ``ServiceUnavailable``: an answer of another shape says nothing.
+``parse`` and ``parse_json`` turn a misfit into ``ServiceUnavailable``: an answer of another shape says nothing. Where the rows
+of an answer are of independent things, ``readable`` takes those that can be read; never where a missing row means something.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import (
     Any,
+    Generic,
+    NamedTuple,
     NotRequired,  # pydantic reads no other before Python 3.12
     TypeVar,
 )
 
+import structlog
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StrictStr, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from wms2.errors import ServiceUnavailable
+from wms2.metrics import ROWS_BROKEN_TOTAL
 
 T = TypeVar("T")
+log = structlog.get_logger(__name__)
+_MOST_SHOWN = 200
 
 
 class Wire(BaseModel):
@@ -41,10 +49,35 @@ def parse_json(adapter: TypeAdapter[T], text: bytes, *, service: str, operation:
         raise _misfit(error, service, operation) from error
 
 
+class Rows(NamedTuple, Generic[T]):
+    """Those that can be read, the others as they came, and what is wrong with the first of these."""
+
+    read: list[T]
+    unread: list[Any]
+    problem: str
+
+
+def readable(rows: Iterable[Any], read: Callable[[Any], T], *, service: str, operation: str) -> Rows[T]:
+    """Each row by itself; one that cannot be read is logged and counted, and keeps no other from being read."""
+    good, bad, problem = list[T](), list[Any](), ""
+    for row in rows:
+        try:
+            good.append(read(row))
+        except (ServiceUnavailable, ValueError, TypeError) as error:
+            bad.append(row)
+            detail = _misfit(error, service, operation).detail if isinstance(error, ValidationError) else str(error)
+            problem = problem or detail
+    if bad:
+        ROWS_BROKEN_TOTAL.labels(f"{service} {operation}").inc(len(bad))
+        problem = f"{len(bad)} of {len(bad) + len(good)} rows cannot be read, the others count: {problem}"
+        log.warning("rows of an answer cannot be read", service=service, operation=operation, problem=problem)
+    return Rows(good, bad, problem)
+
+
 def _misfit(error: ValidationError, service: str, operation: str) -> ServiceUnavailable:
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"]) or "answer"
-    shown = repr(first["input"])[:200]
+    shown = repr(first["input"])[:_MOST_SHOWN]
     return ServiceUnavailable(service, operation, f"answer has an unexpected shape at {place}: {first['msg']} (got {shown})")
 
 
@@ -121,7 +154,7 @@ class Campaign(Wire):
 class CouchRows(Wire):
     """What CouchDB answers to ``_all_docs``."""
 
-    rows: list[dict[str, Any]]
+    rows: list[Any]
 
 
 class SsbRow(Wire):
@@ -171,4 +204,4 @@ class CricTable(Wire):
     """A CRIC preset: rows of values in the order of ``desc.columns``."""
 
     desc: CricDescription
-    result: list[list[Any]]
+    result: list[Any]

@@ -9,8 +9,9 @@ from django.core.management.base import BaseCommand, CommandError
 
 from dags_app.failure_rules import failure_rules_load
 from requests_app.installation import installation_claim
+from sites_app.models import Site, SiteRse
 from sites_app.sync import schedd_ensure_configured, sites_sync
-from wms2.errors import Wms2Error
+from wms2.errors import RowsUnread, Wms2Error
 
 
 class Command(BaseCommand):
@@ -24,7 +25,11 @@ class Command(BaseCommand):
             installation = installation_claim()
             schedd = schedd_ensure_configured()
             changed, kept = failure_rules_load()
-            sites, pairs = sites_sync()
+            try:
+                sites, pairs = sites_sync()
+            except RowsUnread as error:
+                self.stderr.write(str(error))
+                sites, pairs = Site.objects.count(), SiteRse.objects.count()
         except Wms2Error as error:
             raise CommandError(str(error)) from error
         self.stdout.write(

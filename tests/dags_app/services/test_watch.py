@@ -21,7 +21,8 @@ from sites_app.models import Schedd, Site
 from tests.support.locking import paused
 from tests.support.rows import dag_row, request_row, schedd_row, unit_row, workflow_row
 from tests.support.statements import statements
-from wms2.adapters.types import DagmanAd, DagStatus, JobGroup, JobStatus, ScheddAd
+from wms2 import clock
+from wms2.adapters.types import DagmanAd, DagStatus, JobGroup, JobStatus, ScheddAd, Unread
 from wms2.errors import ServiceRejected
 from wms2.models import Wake
 
@@ -298,6 +299,19 @@ def test_one_dag_that_cannot_be_written_keeps_no_other_from_being_seen(schedd: S
     assert (seen(good).nodes_done, seen(bad).observed_at) == (3, None)
     assert Schedd.objects.get(pk=schedd.pk).last_answer_at == look.at
     assert "NUL" in seen(bad).workflow.request.last_error or "u0000" in seen(bad).workflow.request.last_error
+
+
+def test_a_dagman_that_cannot_be_read_is_not_gone_and_is_told_on_its_request(schedd: Schedd) -> None:
+    bad, good, gone = running(schedd, 7), running(schedd, 8), running(schedd, 9)
+    lost = running(schedd, 10, lost_confirmed_at=clock.now())
+    DAG.objects.filter(pk=lost.pk).update(status=DAGStatus.FAILED)
+    (look,) = looks([Schedd.objects.get(pk=schedd.pk)])
+    unread = {7: Unread(str(bad.pk), "an ad without QDate"), 10: Unread(str(lost.pk), "an ad without QDate")}
+    said = Said(ABOUT, (ad(good, nodes_done=3),), (), unread)
+    schedd_heard(look=look, said=said, fenced=transaction.atomic, by_itself=watching.dag_by_itself)
+    assert (seen(good).nodes_done, seen(gone).missing_since) == (3, look.at)
+    assert (seen(bad).missing_since, seen(bad).unanswered_since, seen(lost).lost_settled_at) == (None, None, None)
+    assert "stays as it was: an ad without QDate" in seen(bad).workflow.request.waiting_for
 
 
 def test_a_schedd_whose_answer_breaks_has_not_answered(schedd: Schedd, monkeypatch: pytest.MonkeyPatch) -> None:

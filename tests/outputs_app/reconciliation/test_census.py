@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -33,7 +33,7 @@ from tests.support.calls import overdue
 from tests.support.registered import made_block, run_effects
 from tests.support.rows import new_effect
 from tests.support.rucio import plain_client, rucio_home
-from wms2.adapters import factory
+from wms2.adapters import factory, rucio_rules
 from wms2.errors import InvalidTransition
 
 pytestmark = [pytest.mark.django_db, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.xdist_group("rules in Rucio")]
@@ -90,6 +90,25 @@ def test_rules_in_trouble_are_told_once_each(block: ProcessingBlock, admin: Any)
     admin.update_replication_rule(block.tape_rule_id, {"state": "STUCK"})
     assert counted() == {"STUCK": 1}
     assert [found.split()[0] for _, _, found in standing()] == ["STUCK"]
+
+
+def test_rows_of_rules_that_cannot_be_read_hide_no_other_and_what_they_are_of_stays(
+    block: ProcessingBlock, admin: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin.update_replication_rule(block.tape_rule_id, {"state": "SUSPENDED"})
+    counted()
+    real = rucio_rules.readable
+
+    def with_bad_rows(rows: Iterable[Any], read: Any, **of: str) -> Any:
+        torn = [None, {"id": 7}, *({**row, "copies": None} if row["id"] == block.tape_rule_id else row for row in rows)]
+        return real(torn, read, **of)
+
+    monkeypatch.setattr(rucio_rules, "readable", with_bad_rows)
+    comparisons_begin()
+    Comparison.objects.filter(dataset=None).update(due_at=overdue())
+    comparisons_run()
+    assert "rows cannot be read, the others count" in Comparison.objects.get(dataset=None).last_error
+    assert [kind for kind, _, _ in standing()] == [K.RULE_TROUBLE], "nothing is known of it, so it stands"
 
 
 def test_a_rule_on_a_block_that_is_gone_is_told(block: ProcessingBlock) -> None:

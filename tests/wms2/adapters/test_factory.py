@@ -48,7 +48,7 @@ def test_each_service_is_asked_at_its_own_url(environment: pytest.MonkeyPatch, h
     assert factory.reqmgr2().request("r") == {"RequestName": "r"}
     assert factory.dbs().dataset("/P/E-v1/TIER") is None
     assert factory.dbs().block_files("/P/E-v1/TIER#1") == []
-    assert len(factory.cric().processing_pairs()) == 1
+    assert len(factory.cric().processing_pairs().read) == 1
     with pytest.raises(ServiceUnavailable, match=r"HTTP 500, GET .*/couchdb/db/id"):
         factory.configcache().config("https://elsewhere.invalid/couchdb", "db", "id")
 

@@ -178,17 +178,23 @@ def test_slots_are_summed_per_site_without_counting_parts_twice() -> None:
     part = whole | {"SlotType": "Dynamic", "State": "Claimed", "Cpus": 3, "TotalSlotCpus": 3, "Memory": 7000}
     busy = {"Name": "s", "GLIDEIN_CMSSite": "T1_US_FNAL", "SlotType": "Static", "State": "Claimed", "Cpus": 1, "Memory": 2000}
     nameless = {"Name": "s", "SlotType": "Static", "State": "Unclaimed", "Cpus": 1, "Memory": 2000}
-    rows = ads.site_slots([whole, part, busy, nameless])
-    assert [(r.site, r.cpus, r.free_cpus) for r in rows] == [
+    found = ads.pool_answer([], [whole, part, busy, nameless])
+    assert found.unread == ""
+    assert [(r.site, r.cpus, r.free_cpus) for r in found.slots] == [
         ("T1_US_FNAL", 1, 0),
         ("T2_CH_CERN", 8, 5),
         ("Unknown", 1, 1),
     ]
 
 
-def test_a_slot_without_cpus_is_not_counted_as_none() -> None:
-    with pytest.raises(ServiceUnavailable, match="slot broken has no Cpus"):
-        ads.site_slots([{"Name": "broken", "SlotType": "Static", "Memory": 1}])
+@pytest.mark.parametrize("cpus", [{}, {"Cpus": "eight"}, {"Cpus": -1}, {"Cpus": 10**12}, {"Cpus": True}])
+def test_a_slot_without_cpus_is_told_and_hides_no_other(cpus: dict[str, Any]) -> None:
+    good = {"Name": "s", "GLIDEIN_CMSSite": "T1_US_FNAL", "SlotType": "Static", "State": "Claimed", "Cpus": 1}
+    found = ads.pool_answer([{"Name": ""}, {}, {"Name": "schedd@a"}], [{"Name": "broken", "SlotType": "Static", **cpus}, good])
+    assert [(r.site, r.cpus) for r in found.slots] == [("T1_US_FNAL", 1)]
+    assert [ad.name for ad in found.schedds] == ["schedd@a"]
+    assert "slot broken has no Cpus" in found.unread
+    assert "2 of 3 rows cannot be read" in found.unread
 
 
 def test_versions_are_read_from_condors_own_line() -> None:
@@ -204,6 +210,22 @@ def test_a_reason_keeps_its_words(reason: str, kept: str) -> None:
 def test_an_ad_that_lacks_what_every_job_has_is_no_answer(name: str) -> None:
     with pytest.raises(ServiceUnavailable, match=f"without {name}"):
         ads.dagman_ads([{key: value for key, value in OUTER.items() if key != name}], "demo-1")
+
+
+@pytest.mark.parametrize("wrong", [{"QDate": None}, {"JobStatus": "idle"}, {"EnteredCurrentStatus": None}])
+@pytest.mark.parametrize("inner", [False, True])
+def test_a_job_that_cannot_be_read_hides_no_other_and_is_not_taken_for_gone(wrong: dict[str, Any], inner: bool) -> None:
+    other = OUTER | {"ClusterId": 60, "WMS2_DagID": "b00c"}
+    rows = [OUTER, INNER | wrong, other] if inner else [OUTER | wrong, INNER, other]
+    found, unread = ads.dagman_ads_readable(rows, "demo-1")
+    assert [ad.cluster for ad in found] == [60]
+    assert [(cluster, job.dag_id) for cluster, job in unread.items()] == [(4, "9f1c")]
+
+
+def test_groups_of_jobs_that_cannot_be_read_hide_no_other() -> None:
+    good = {"JobStatus": 2, "JobCount": 3, "WMS2_DagID": "9f1c", "WMS2_Role": "processing", "DESIRED_Sites": "T2_CH_CERN"}
+    rows = [{"JobCount": 3}, {**good, "JobCount": None}, {**good, "JobStatus": "run"}, good]
+    assert [(group.dag_id, group.jobs) for group in ads.job_groups(rows)] == [("9f1c", 3)]
 
 
 def test_jobs_and_slots_name_their_site_by_one_attribute() -> None:
