@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from re import _parser  # type: ignore[attr-defined]  # the tree of an expression
 from typing import Any
 
 from django.db import transaction
@@ -17,13 +18,21 @@ from dags_app.models import FailureRule, FailureSample
 from dags_app.payload.contract.convert import read, to_json
 from dags_app.payload.contract.reading import Value
 from dags_app.payload.contract.rules import Evidence, Limits, LogLimits, Rule, RuleBook
-from dags_app.payload.post.classify import Classification, policy
+from dags_app.payload.post.classify import Classification
+from dags_app.rule_trial import tried as tried_by
 from wms2.conf import Conf
 
 SHIPPED_FILE = Path(__file__).parent / "data/failure_rules.json"
 SHIPPED_SCHEMA = "wms2.shipped_rules/1"
 #: Recorded failures that one trial looks at: the newest.
 MOST_SAMPLES = 300
+#: Of processor time on one of them: a part of what a submit host spends on it.
+_PROBE_SECONDS = 1.0
+#: Messages on which an expression that goes back and forth shows it.
+PROBES = (
+    "Fatal exception while reading the file of the site that", "a" * 60 + "!", "a " * 40 + "!", "0" * 60 + "!", "1 2 3 " * 12,
+    "/store/data/Run2026A/" * 20, "=" * 200, "Error: " * 300, "\n" * 4000 + "x", " " * 8000, "x" * 8000, "9" * 8000,
+)  # fmt: skip
 #: Shipped rules by which a file may be lost, or its servers down: what a redirector does not know, and skips without a word.
 NOT_SURE = frozenset({"file-on-no-server", "wms2-95003"})
 _PATTERNS = ("message", "step", "site")
@@ -126,20 +135,49 @@ class Trial:
         return (group.rule, group.category) != (self.verdict.rule or "", self.verdict.category)
 
 
-def rules_try(settings: Conf, *, tried: FailureRule | None = None) -> tuple[Trial, ...]:
+class Trials(tuple[Trial, ...]):
+    """``given_up``: expressions that took too long, whose rules held for nothing, as they would on a submit host."""
+
+    given_up: tuple[str, ...] = ()
+
+
+def rules_try(settings: Conf, *, tried: FailureRule | None = None) -> Trials:
     """The newest recorded failures under the rules in force, with ``tried`` among them as if it were enabled.
 
     With ``tried`` only failures that it would decide, or that it decided then, are told.
+
+    Raises:
+        ConfigurationError: it takes too long.
     """
     book = rules_in_force(settings)
     if tried is not None:
         book = _with(book, tried)
     samples = FailureSample.objects.select_related("group", "group__workflow__request", "dag").order_by("-id")
     lean = samples.defer("group__workflow__spec", "group__workflow__psets", "group__workflow__request__request_data")
-    trials = tuple(Trial(sample, policy(_evidence(sample), book)) for sample in lean[:MOST_SAMPLES])
-    if tried is None:
-        return trials
-    return tuple(trial for trial in trials if tried.name in (trial.verdict.rule, trial.sample.group.rule))
+    rows = list(lean[:MOST_SAMPLES])
+    done = tried_by(book, [_evidence(sample) for sample in rows])
+    trials = map(Trial, rows, done.verdicts)
+    found = Trials(each for each in trials if tried is None or tried.name in (each.verdict.rule, each.sample.group.rule))
+    found.given_up = done.given_up
+    return found
+
+
+def pattern_refused(text: str) -> str:
+    """Why an expression may not stand in a rule; empty if it may. Whether it is one was asked before."""
+    if _is_newer(_parser.parse(text)):
+        return f"{text!r} has an atomic group or a possessive quantifier, which submit hosts with Python before 3.11 do not know"
+    limits = Limits(0, 0, 0)
+    rule = Rule("tried", "transient", "retry", message=text)
+    if tried_by(RuleBook((rule,), limits), [Evidence(1, each) for each in PROBES], _PROBE_SECONDS).given_up:
+        return f"{text!r} takes too long on messages that do not match: have nothing repeated inside of what is repeated"
+    return ""
+
+
+def _is_newer(found: Any) -> bool:
+    """Whether a parsed expression has in any place what only later versions know."""
+    if isinstance(found, _parser.SubPattern | list | tuple):
+        return any(_is_newer(each) for each in found)
+    return str(found) in ("ATOMIC_GROUP", "POSSESSIVE_REPEAT")
 
 
 def _evidence(sample: FailureSample) -> Evidence:

@@ -10,7 +10,7 @@ from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 
-from dags_app.failure_rules import MOST_SAMPLES, rules_try
+from dags_app.failure_rules import MOST_SAMPLES, Trials, rules_try
 from dags_app.models import (
     FailedInputFile,
     FailureGroup,
@@ -23,6 +23,7 @@ from wms2.admin import OF_REQUEST, ReadOnlyAdmin, badge_column, link_column, row
 from wms2.admin.filters import recent_values
 from wms2.admin.shown import list_url
 from wms2.conf import conf
+from wms2.errors import ConfigurationError
 
 
 @admin.register(FailureRule)
@@ -65,13 +66,18 @@ class FailureRuleAdmin(ReadOnlyAdmin):
     def try_view(self, request: HttpRequest, rule_id: int | None = None) -> HttpResponse:
         """Which recorded failures the rules, or this rule, would decide, and what would change."""
         rule = get_object_or_404(FailureRule, pk=rule_id) if rule_id is not None else None
-        trials = rules_try(conf(), tried=rule)
+        trials, problem = Trials(), ""
+        try:
+            trials = rules_try(conf(), tried=rule)
+        except ConfigurationError as error:
+            problem = str(error)
         context = {
             **self.admin_site.each_context(request),
             "title": f"Try {rule.name} on recorded failures" if rule else "Try all rules on recorded failures",
             "opts": self.opts,
             "rule": rule,
             "trials": trials,
+            "problem": problem,
             "changed": sum(trial.changed for trial in trials),
             "most": MOST_SAMPLES,
             "media": self.media,

@@ -12,7 +12,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.forms.models import model_to_dict
 
-from dags_app.failure_rules import failure_rules_load, rule_of
+from dags_app.failure_rules import failure_rules_load, pattern_refused, rule_of
 from dags_app.models import FailureRule
 from dags_app.payload.contract.rules import pattern_problem
 from wms2.audit import audit, audited
@@ -32,7 +32,8 @@ def failure_rule_problem(row: FailureRule) -> str:
     except ValidationError as error:
         return "; ".join(f"{field}: {' '.join(texts)}" for field, texts in error.message_dict.items())
     for field in ("message", "step", "site"):
-        if problem := pattern_problem(getattr(row, field)):
+        text = getattr(row, field)
+        if problem := pattern_problem(text) or (text and row.enabled and pattern_refused(text)):
             return f"{field}: {problem}"
     return rule_of(row).problem()
 

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
+from re import Match
 from types import FrameType
-from typing import Annotated, ClassVar, Optional
+from typing import Annotated, Callable, ClassVar, Optional
 
 from .convert import Json, one_of, read
 from .layout import RULES_SCHEMA
@@ -48,13 +49,29 @@ class Evidence:
     bad_files: tuple[str, ...] = ()
 
 
+#: Expressions that this process has given up on; they are not tried again, so that each costs its time once.
+GIVEN_UP: set[str] = set()
+
+
 def pattern_problem(text: str) -> str:
     """Why a text is no regular expression; empty when it is one."""
     try:
         re.compile(text)
-    except re.error as error:
-        return f"{text!r} is no regular expression: {error}"
+    except (re.error, OverflowError, RecursionError) as error:
+        return f"{text[:200]!r} is no regular expression: {error}"
     return ""
+
+
+def searched(pattern: str, text: str, how: Callable[..., Optional[Match[str]]] = re.search) -> Optional[Match[str]]:
+    """Where an expression that others wrote is found in a text; nowhere, if that takes too long."""
+    if pattern in GIVEN_UP:
+        return None
+    try:
+        with _time_limit():
+            return how(pattern, text[:SEARCHED_CHARACTERS])
+    except _TooLong:
+        GIVEN_UP.add(pattern)
+        return None
 
 
 def _read_pattern(value: Value) -> str:
@@ -169,13 +186,8 @@ def first_match(rules: Iterable[Rule], evidence: Evidence) -> Rule | None:
 
 
 def _found(pattern: str | None, text: str) -> bool:
-    if pattern is None:
-        return True
-    try:
-        with _time_limit():
-            return re.search(pattern, text[:SEARCHED_CHARACTERS]) is not None
-    except _TooLong:  # such a rule holds for nothing, and the next ones decide
-        return False
+    """A rule whose expression takes too long holds for nothing, and the next ones decide."""
+    return pattern is None or searched(pattern, text) is not None
 
 
 class _TooLong(Exception):
@@ -184,16 +196,15 @@ class _TooLong(Exception):
 
 @contextmanager
 def _time_limit() -> Iterator[None]:
-    """Inside, an expression is given up after ``SEARCH_SECONDS`` of processor time. Signals come to the main thread alone; in
-    another, as of a web process, there is no limit.
+    """Inside, an expression is given up after ``SEARCH_SECONDS`` of processor time. Signals come to the main thread alone: what
+    searches in another, as of a web process, would have no limit, and is a defect.
     """
 
     def stop(number: int, frame: Optional[FrameType]) -> None:
         raise _TooLong
 
     if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+        raise RuntimeError("expressions are searched for in a main thread alone, where a time limit holds (dags_app.rule_trial)")
     before = signal.signal(signal.SIGVTALRM, stop)
     signal.setitimer(signal.ITIMER_VIRTUAL, SEARCH_SECONDS)
     try:

@@ -13,7 +13,7 @@ from typing import Optional
 
 from ..contract import codes, rules
 from ..contract.layout import SUCCESS_CATEGORY
-from ..contract.rules import SEARCHED_CHARACTERS, Evidence, Rule, RuleBook, first_match
+from ..contract.rules import Evidence, Rule, RuleBook, first_match, searched
 
 DONE = "done"
 _EXCEPTION = re.compile(r"An exception of category '([^'\n]+)' occurred")
@@ -176,7 +176,7 @@ def _category(message: str) -> str:
 
 def _answer(evidence: Evidence, rule: Rule | None) -> str:
     """The words that the rule went by, or what a storage said of a file that was not read."""
-    found = re.search(rule.message, evidence.message[:SEARCHED_CHARACTERS]) if rule is not None and rule.message else None
+    found = searched(rule.message, evidence.message) if rule is not None and rule.message else None
     if found is None and evidence.code not in codes.UNREAD:
         return ""
     start = evidence.message.rfind("\n", 0, found.start()) + 1 if found else 0

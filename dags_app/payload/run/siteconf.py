@@ -20,6 +20,7 @@ from ..contract import codes, files
 from ..contract.codes import PayloadError
 from ..contract.convert import Json, read
 from ..contract.reading import Value
+from ..contract.rules import pattern_problem, searched
 
 CVMFS = Path("/cvmfs/cms.cern.ch")
 _GROUP = re.compile(r"\$(\d)")
@@ -44,15 +45,14 @@ class Rule:
 
     def problem(self) -> str:
         """What is wrong with it."""
-        try:
-            groups = re.compile(self.pattern).groups
-        except re.error as error:
-            return f"lfn is no regular expression: {error}"
+        if problem := pattern_problem(self.pattern):
+            return f"lfn: {problem}"
+        groups = re.compile(self.pattern).groups
         return next((f"lfn has no group ${used}" for used in _GROUP.findall(self.pfn) if int(used) > groups), "")
 
     def applied_to(self, name: str) -> str | None:
         """What becomes of a name; None when it does not match."""
-        match = re.fullmatch(self.pattern, name)
+        match = searched(self.pattern, name, re.fullmatch)
         return _GROUP.sub(lambda group: match[int(group[1])] or "", self.pfn) if match else None
 
 
@@ -109,7 +109,7 @@ class Description:
                 raise StorageProblem(codes.STORAGE_UNUSABLE, text)
             if protocol.prefix is not None:
                 return protocol.prefix + name
-            for rule in (rule for rule in protocol.rules if re.fullmatch(rule.pattern, name)):
+            for rule in (rule for rule in protocol.rules if searched(rule.pattern, name, re.fullmatch)):
                 before = (*through, protocol.name)
                 chained = self._translated(self.named(rule.chain), name, before) if rule.chain else name
                 found = None if chained is None else rule.applied_to(chained)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from dags_app.payload.contract.rules import (
     Rule,
     RuleBook,
     first_match,
+    matches,
 )
 from dags_app.payload.post.classify import Situation, classify, policy
 from tests.support.payload_schemas import validate
@@ -224,3 +226,21 @@ def test_a_careless_expression_does_not_occupy_a_submit_host(monkeypatch: pytest
     careless = Rule("careless", "permanent", "abort_dag", message=r"(\w+\s?)+: fatal")
     failure = Evidence(8001, "Fatal exception while reading the file of the site that")
     assert classify(failure, replace(BOOK, rules=(careless, *BOOK.rules)), at()).rule == "cms-8001"
+    monkeypatch.setattr("dags_app.payload.contract.rules.SEARCH_SECONDS", 1000.0)
+    assert not matches(careless, failure), "it is not tried again"
+
+
+def test_no_thread_without_a_time_limit_searches() -> None:
+    """As of a web process."""
+    told: list[Exception] = []
+
+    def search() -> None:
+        try:
+            matches(Rule("r", "transient", "retry", message="fatal"), Evidence(1, "fatal"))
+        except RuntimeError as error:
+            told.append(error)
+
+    thread = Thread(target=search)
+    thread.start()
+    thread.join()
+    assert "main thread" in str(told[0])

@@ -189,7 +189,7 @@ def test_what_is_mounted_needs_no_command(sites: Path) -> None:
         ([volume(SITE, CHAINED, rse=None)], "", "no DISK volume with an RSE"),
         ([volume(SITE, CHAINED, "TAPE")], "", "no DISK volume with an RSE"),
         ([volume(SITE, [{"protocol": "x", "access": "site-rw"}])], "", "neither prefix nor rules"),
-        ([volume(SITE, [{"protocol": "x", "rules": [{"lfn": "(", "pfn": "/a"}]}])], "", "lfn is no regular expression"),
+        ([volume(SITE, [{"protocol": "x", "rules": [{"lfn": "(", "pfn": "/a"}]}])], "", "lfn: '\\(' is no regular expression"),
         ([volume(SITE, [{"protocol": "x", "rules": [{"lfn": "/(.*)", "pfn": "/$2"}]}])], "", "lfn has no group \\$2"),
         ([volume(SITE, CHAINED)], '<method volume="Y" protocol="XRootD"/>', "no volume 'Y' with an RSE and protocol 'XRootD'"),
         ([volume(SITE, CHAINED)], '<method volume="T2_DE_DESY_DISK" protocol="XRootD" command="dccp"/>', "by dccp; known are"),

@@ -11,7 +11,7 @@ import pytest
 from django.core.management import CommandError, call_command, load_command_class
 
 from dags_app.failure_rules import failure_rules_load, rules_try
-from dags_app.models import DAG, FailureRule
+from dags_app.models import DAG, FailureRule, FailureSample
 from dags_app.services import failure_rules as services
 from dags_app.services.failures import failures_sweep
 from requests_app.models import RequestStatus
@@ -91,6 +91,49 @@ def test_a_rule_that_cannot_be_used_is_refused_and_the_refusal_audited(
         services.failure_rule_add(values=VALUES | changes, actor="olga", reason="r")
     assert FailureRule.objects.count() == count
     assert last_audit().outcome == "refused"
+
+
+CARELESS = (r"(\w+\s?)+: fatal", r"(x+x+)+y", r"([0-9]+)*#")
+
+
+@pytest.mark.parametrize("text", CARELESS)
+def test_an_expression_that_goes_back_and_forth_is_refused(rules: None, text: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"message: .* takes too long on messages that do not match"):
+        services.failure_rule_add(values=VALUES | {"message": text}, actor="olga", reason="r")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (r"(?>ab)c", "Python before 3.11"), (r"[+*]a*+b", "Python before 3.11"), (r"(x(?:a++))", "Python before 3.11"),
+        ("a{99999999999999999999}", "no regular expression"),
+    ],
+)  # fmt: skip
+def test_an_expression_that_submit_hosts_cannot_read_is_refused(rules: None, text: str, problem: str) -> None:
+    with pytest.raises(ConfigurationError, match=problem):
+        services.failure_rule_add(values=VALUES | {"message": text}, actor="olga", reason="r")
+
+
+def test_an_expression_of_good_will_is_taken(rules: None) -> None:
+    services.failure_rule_add(values=VALUES | {"message": r"[+*]\+[*+]+ (?i:fatal) .*: (?=x)"}, actor="olga", reason="it is none")
+
+
+def test_a_careless_rule_of_a_former_release_ends_no_trial_and_can_be_switched_off(recorded: DAG) -> None:
+    FailureSample.objects.update(message="Fatal exception while reading the file of the site that")
+    row = services.failure_rule_add(values=VALUES | {"site": ""}, actor="olga", reason="r")
+    FailureRule.objects.filter(pk=row.pk).update(message=CARELESS[0], order=1)
+    found = rules_try(conf())
+    assert (len(found), found.given_up) == (3, (CARELESS[0],))
+    row.refresh_from_db()
+    services.failure_rule_enable(row=row, enabled=False, actor="olga", reason="it takes too long")
+    with pytest.raises(ConfigurationError, match="takes too long"):
+        services.failure_rule_enable(row=row, enabled=True, actor="olga", reason="again")
+
+
+def test_a_trial_that_takes_too_long_as_a_whole_is_given_up(recorded: DAG, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dags_app.rule_trial.TRIAL_SECONDS", 0.001)
+    with pytest.raises(ConfigurationError, match="given up"):
+        rules_try(conf())
 
 
 def test_a_rule_is_switched_off_and_on_and_only_ours_are_taken_back(rules: None) -> None:
