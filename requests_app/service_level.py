@@ -30,6 +30,7 @@ from wms2.metrics import ALERTS_TOTAL
 from wms2.models import Wake
 from wms2.shedding import database_seconds
 from wms2.verbs import Already
+from wms2.work.workers import pool_problems
 
 ACTOR = "lifecycle"
 #: At its limit a signal strains; at so many times its limit it closes.
@@ -45,6 +46,8 @@ STRAINED_CYCLES = 2.0
 MOST_TROUBLE = 8
 #: The host's clock was set, or it slept, if it moved by so much against the database's between two cycles (seconds).
 CLOCK_JUMP_SECONDS = 2.0
+#: Signals that rise when nothing takes what is due.
+_WORKERS = frozenset({"evaluations", "effects"})
 _RANKS = (Level.NORMAL, Level.STRAINED, Level.CLOSED)
 log = structlog.get_logger(__name__)
 
@@ -153,9 +156,12 @@ def _busy_share() -> float:
     """Of the schedds that may get DAGs, those that cannot keep up: all of them strain, and never close by themselves. One that
     has as many DAGs as it may is as it should be.
     """
-    most = conf().schedd_max_duty_cycle
-    rows = Schedd.objects.filter(state=ScheddState.ENABLED).values_list("health", "duty_cycle")
-    return sum(health == Health.BUSY and (duty_cycle or 0.0) > most for health, duty_cycle in rows) / max(len(rows), 1)
+    return len(_busy()) / max(Schedd.objects.filter(state=ScheddState.ENABLED).count(), 1)
+
+
+def _busy() -> dict[str, str]:
+    busy = Schedd.objects.filter(state=ScheddState.ENABLED, health=Health.BUSY, duty_cycle__gt=conf().schedd_max_duty_cycle)
+    return dict(busy.values_list("name", "health_reason"))
 
 
 def _age(since: datetime | None, now: datetime) -> float:
@@ -173,13 +179,21 @@ def service_judge(measured: Mapping[str, float], *, late_cycles: float, jump_sec
         row.trouble_reason = "; ".join(why) or (row.trouble_reason if row.trouble else "")
         row.level, row.looks, row.updated_at = said.level, said.looks, now
         row.signals = {name: round(value, 3) for name, value in measured.items()}
+        row.reason = "" if said.level is Level.NORMAL else _cause(measured) or row.reason
         if said.level is not old:
-            worst = sorted((name for name, value in measured.items() if value >= EASED), key=lambda name: -measured[name])
-            told = ", ".join(f"{name} at {measured[name]:.1f} times its limit" for name in worst)
-            row.since, row.reason = now, "" if said.level is Level.NORMAL else told or row.reason
+            row.since = now
             _tell(old, said.level, row)
         row.save()
     return said.level
+
+
+def _cause(measured: Mapping[str, float]) -> str:
+    """The worst signals, with what is behind them where that is known: pools that are stopped or have no workers, schedds."""
+    worst = sorted((name for name, value in measured.items() if value >= EASED), key=lambda name: -measured[name])
+    told = ", ".join(f"{name} at {measured[name]:.1f} times its limit" for name in worst)
+    behind = [f"worker pool {each.queue}: {each}" for each in pool_problems()] if _WORKERS.intersection(worst) else []
+    behind += [f"schedd {name}: {reason}" for name, reason in _busy().items()] if "schedds" in worst else []
+    return f"{told} ({'; '.join(behind)})" if behind else told
 
 
 def _tell(old: Level, new: Level, row: ServiceLevel) -> None:

@@ -79,7 +79,7 @@ rows_admin(
 
 rows_admin(HealthChange, "=at", "schedd", badge_column("old"), badge_column("new"), "reason", filters=("new",))
 
-rows_admin(SystemicAlert, "began_at", "=ended_at", "holds", "reason", "=calm_since")
+rows_admin(SystemicAlert, "began_at", "=ended_at", "pool", "holds", "reason", "=calm_since")
 
 rows_admin(
     QueueChange, "=seen_at", "schedd", "old_birthdate", "new_birthdate", since_column("old_answered_at", "old one answered"),

@@ -1,19 +1,21 @@
-"""When most schedds, or most sites, turn bad at once, the fault is hardly theirs: then nothing is done to them (ADR 0091).
+"""When most schedds or sites of a pool turn bad at once, the fault is hardly theirs: then nothing is done to them (ADR 0091).
 
-Owns the one alert about it, which ends by itself, and what automatic bans ask before they ban. Does not own who is admitted.
+Owns the alerts about it, one a pool, which end by themselves, and what automatic bans ask before they ban. Does not own who is
+admitted.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import structlog
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from sites_app.bans import AUTOMATIC, BAN
-from sites_app.models import BAD_HEALTH, Schedd, ScheddState, Site, SystemicAlert
+from sites_app.models import BAD_HEALTH, PoolSite, PoolState, Schedd, ScheddState, Site, SystemicAlert
 from wms2 import clock
 from wms2.audit import audit
 from wms2.conf import conf
@@ -25,6 +27,9 @@ from wms2.words import counted
 log = structlog.get_logger(__name__)
 #: Of so few nothing can be said by comparing them: a person is asked.
 FEW = 2
+#: The pool of what concerns all of them.
+EVERYWHERE = ""
+_OBSERVED = (ScheddState.ENABLED, ScheddState.DRAINING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,29 +58,50 @@ class Turned:
         return f"{len(self.bad)} of {counted(self.observed, self.kind)}: {', '.join(sorted(self.bad)[:5])}"
 
 
+_NO_SCHEDD, _NO_SITE = (Turned(kind, 0, frozenset()) for kind in ("schedd", "site"))
+
+
 def alert_open() -> SystemicAlert | None:
-    """The alert that goes on."""
-    return SystemicAlert.objects.filter(ended_at=None).first()
+    """One that goes on, of these one that holds new work."""
+    return alerts_open().first()
+
+
+def alerts_open() -> QuerySet[SystemicAlert]:
+    """Those that go on, one a pool at most, those that hold new work first."""
+    return SystemicAlert.objects.filter(ended_at=None).order_by("-holds", "pool")
+
+
+def systemic_troubles() -> dict[str, str]:
+    """Pool -> why nothing new is submitted there; ``EVERYWHERE`` for all. One query."""
+    rows = alerts_open().filter(holds=True)
+    return {alert.pool: f"the end of trouble that is not theirs: {alert.reason}" for alert in rows}
 
 
 def systemic_trouble() -> str:
-    """Why nothing new is submitted and nothing banned by itself; empty otherwise. One query."""
-    alert = alert_open()
-    return f"the end of trouble that is not theirs: {alert.reason}" if alert is not None and alert.holds else ""
+    """Why nothing new is submitted anywhere; empty where a pool that is in use may take some. Two queries at most."""
+    found = systemic_troubles()
+    if not found or EVERYWHERE in found:
+        return found.get(EVERYWHERE, "")
+    used = Schedd.objects.filter(state=ScheddState.ENABLED, pool__state=PoolState.ENABLED).values_list("pool", flat=True)
+    return next(iter(found.values())) if found.keys() >= set(used) else ""
 
 
 def guard_look(fenced: Fenced, unread: str = "") -> None:
-    """Look at all schedds and sites together; begin, change or end the alert. Once a cycle, when they have been looked at.
+    """Look at the schedds and sites of each pool; begin, change or end its alert. Once a cycle, when they have been looked at.
     ``unread``: input files that fail to be read in a wave, in words."""
     now = clock.now()
     with fenced():
-        alert = alert_open()
-        holds, reason = guard_judge(_schedds(now), _sites(now), lasting=alert is not None and alert.holds)
-        reason = "; ".join(each for each in (reason, unread) if each)
-        if reason:
-            _go_on(alert, holds, reason, now)
-        elif alert is not None:
-            _calm(alert, now)
+        alerts = {alert.pool: alert for alert in alerts_open()}
+        schedds, sites = _schedds(now), _sites(now)
+        for pool in sorted({EVERYWHERE, *alerts, *schedds, *sites}):
+            alert = alerts.get(pool)
+            lasting = alert is not None and alert.holds
+            holds, reason = guard_judge(schedds.get(pool, _NO_SCHEDD), sites.get(pool, _NO_SITE), lasting=lasting)
+            reason = "; ".join(each for each in (reason, unread if pool == EVERYWHERE else "") if each)
+            if reason:
+                _go_on(alert, pool, holds, reason, now)
+            elif alert is not None:
+                _calm(alert, now)
 
 
 def guard_judge(schedds: Turned, sites: Turned, *, lasting: bool) -> tuple[bool, str]:
@@ -90,8 +116,10 @@ def guard_judge(schedds: Turned, sites: Turned, *, lasting: bool) -> tuple[bool,
 
 def ban_objection(failing: Collection[str], candidates: Collection[str]) -> str:
     """Why none of the sites that fail is banned by itself; empty when they may be. ``candidates``: where the work may run."""
-    if trouble := systemic_trouble():
-        return f"waits for {trouble}"
+    pools = _pools_of(failing)
+    for pool, trouble in systemic_troubles().items():
+        if pool in pools or not pools or pool == EVERYWHERE:
+            return f"waits for {trouble}"
     lately = _failing(clock.now()).union(failing).intersection(candidates)
     if len(candidates) <= FEW:
         return f"it may run at {counted(len(candidates), 'site')} only; an operator decides"
@@ -100,17 +128,35 @@ def ban_objection(failing: Collection[str], candidates: Collection[str]) -> str:
     return ""
 
 
-def _schedds(now: datetime) -> Turned:
-    observed = Schedd.objects.filter(state__in=(ScheddState.ENABLED, ScheddState.DRAINING), asked_at__isnull=False)
-    bad = dict(observed.filter(health__in=BAD_HEALTH).values_list("name", "health_since"))
-    lately = frozenset(name for name, since in bad.items() if since is not None and since >= _window(now))
-    return Turned("schedd", observed.count(), frozenset(bad), lately)
+def _schedds(now: datetime) -> dict[str, Turned]:
+    """By pool. Pools with so few that they tell nothing are looked at together, without those that are well."""
+    rows: defaultdict[str, list[Schedd]] = defaultdict(list)
+    for schedd in Schedd.objects.filter(state__in=_OBSERVED, asked_at__isnull=False):
+        rows[schedd.pool_id].append(schedd)
+    small = [pool for pool, here in rows.items() if len(here) <= FEW and any(each.health in BAD_HEALTH for each in here)]
+    together = [schedd for pool in small for schedd in rows[pool]]
+    return {pool: _turned(together if pool in small else here, now) for pool, here in rows.items()}
 
 
-def _sites(now: datetime) -> Turned:
-    failing = _failing(now)
-    used = Q(jobs_running__gt=0) | Q(jobs_idle__gt=0) | Q(jobs_held__gt=0) | Q(name__in=failing)
-    return Turned("site", Site.objects.filter(used).count(), failing, failing)
+def _turned(schedds: Collection[Schedd], now: datetime) -> Turned:
+    bad = [each for each in schedds if each.health in BAD_HEALTH]
+    lately = frozenset(each.name for each in bad if each.health_since is not None and each.health_since >= _window(now))
+    return Turned("schedd", len(schedds), frozenset(each.name for each in bad), lately)
+
+
+def _sites(now: datetime) -> dict[str, Turned]:
+    """Those where jobs of ours are, or that fail, by each pool that they are in; those of no pool stand for all."""
+    failing, found = _failing(now), defaultdict[str, set[str]](set)
+    used = Q(jobs_running__gt=0) | Q(jobs_idle__gt=0) | Q(jobs_held__gt=0)
+    for pool, name in PoolSite.objects.filter(used | Q(site__in=failing)).values_list("pool", "site"):
+        found[pool].add(name)
+    of_none = Site.objects.filter(used | Q(name__in=failing)).exclude(pools__isnull=False)
+    found[EVERYWHERE] = set(of_none.values_list("name", flat=True))
+    return {pool: Turned("site", len(names), failing & names, failing & names) for pool, names in found.items()}
+
+
+def _pools_of(sites: Collection[str]) -> set[str]:
+    return set(PoolSite.objects.filter(site__in=sites).values_list("pool", flat=True))
 
 
 def _failing(now: datetime) -> frozenset[str]:
@@ -123,17 +169,17 @@ def _window(now: datetime) -> datetime:
     return now - timedelta(seconds=conf().systemic_window_seconds)
 
 
-def _go_on(alert: SystemicAlert | None, holds: bool, reason: str, now: datetime) -> None:
+def _go_on(alert: SystemicAlert | None, pool: str, holds: bool, reason: str, now: datetime) -> None:
     told = {"holds": holds, "reason": reason, "calm_since": None}
     if alert is not None:
         SystemicAlert.objects.filter(pk=alert.pk).update(**told)
         if alert.holds or not holds:
             return
     else:
-        SystemicAlert.objects.create(**told, began_at=now)
+        SystemicAlert.objects.create(**told, pool=pool, began_at=now)
     ALERTS_TOTAL.labels("systemic").inc()
-    audit(actor=AUTOMATIC, action="systemic_alert", target_type="installation", reason=reason, holds=holds)
-    log.error("systemic trouble", why=reason, new_work_held=holds)
+    audit(actor=AUTOMATIC, action="systemic_alert", target=pool, target_type=_target(pool), reason=reason, holds=holds)
+    log.error("systemic trouble", pool=pool, why=reason, new_work_held=holds)
 
 
 def _calm(alert: SystemicAlert, now: datetime) -> None:
@@ -141,5 +187,11 @@ def _calm(alert: SystemicAlert, now: datetime) -> None:
         SystemicAlert.objects.filter(pk=alert.pk).update(calm_since=now)
     elif alert.calm_since <= _window(now):
         SystemicAlert.objects.filter(pk=alert.pk).update(ended_at=now)
-        audit(actor=AUTOMATIC, action="systemic_alert_end", target_type="installation", reason=alert.reason)
-        log.info("systemic trouble over", was=alert.reason)
+        audit(
+            actor=AUTOMATIC, action="systemic_alert_end", target=alert.pool, target_type=_target(alert.pool), reason=alert.reason
+        )  # fmt: skip
+        log.info("systemic trouble over", pool=alert.pool, was=alert.reason)
+
+
+def _target(pool: str) -> str:
+    return "installation" if pool == EVERYWHERE else "pool"

@@ -319,10 +319,11 @@ class HealthChange(models.Model):
 
 
 class SystemicAlert(models.Model):
-    """More goes wrong at once than can be the fault of what it goes wrong at (``sites_app.guard``); at most one goes on."""
+    """More goes wrong at once than can be its own fault (``sites_app.guard``); at most one a pool goes on."""
 
     id = models.BigAutoField(primary_key=True)
-    holds = models.BooleanField(help_text="nothing new is submitted while it lasts; otherwise nothing is done by itself")
+    pool = models.CharField(max_length=100, blank=True, default="", db_default="", help_text="concerned; empty: all")
+    holds = models.BooleanField(help_text="nothing new is submitted there while it lasts; otherwise nothing is done by itself")
     reason = models.TextField()
     began_at = models.DateTimeField()
     calm_since = models.DateTimeField(null=True, blank=True, help_text="it is over when this has lasted for the window")
@@ -331,7 +332,9 @@ class SystemicAlert(models.Model):
     class Meta:
         db_table = "systemic_alerts"
         ordering = ("-id",)
-        constraints = (models.UniqueConstraint(fields=("ended_at",), nulls_distinct=False, name="one_systemic_alert_goes_on"),)
+        constraints = (
+            models.UniqueConstraint(fields=("pool", "ended_at"), nulls_distinct=False, name="one_systemic_alert_a_pool"),
+        )
 
     def __str__(self) -> str:
         return f"{self.began_at:%Y-%m-%d %H:%M} {self.reason[:60]}"

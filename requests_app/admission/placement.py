@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import uuid
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -28,7 +28,7 @@ from requests_app.alerts import tell_broken
 from requests_app.limits import limits_now
 from requests_app.models import Request, RequestStatus
 from requests_app.work.overrides import overrides_of, throttles_of
-from sites_app.guard import systemic_trouble
+from sites_app.guard import EVERYWHERE, systemic_trouble, systemic_troubles
 from sites_app.models import Health, Schedd, ScheddState
 from wms2.conf import Conf
 from wms2.locks import Fenced, LockKey, transaction_lock
@@ -310,11 +310,12 @@ class Room:
 
     schedds: list[Schedd]
     used: defaultdict[int, _Used] = field(default_factory=lambda: defaultdict(_Used))
+    held: Mapping[str, str] = field(default_factory=dict)  # pools that take nothing new, and why
 
     @classmethod
     def now(cls, *, apart_from: Request | None = None) -> Room:
         """As it is; ``apart_from`` a request whose own reservation does not stand in its way."""
-        room = cls(list(Schedd.objects.order_by("pk")))
+        room = cls(list(Schedd.objects.order_by("pk")), held=systemic_troubles())
         there = DAG.objects.filter(status__in=LIVE_DAG, schedd__isnull=False)
         dags = there.order_by().values_list("schedd").annotate(n=Count("pk"), slots=Sum(1 + F("merge_groups")))
         coming = Request.objects.filter(status__in=TAKING_SLOT, reserved_schedd__isnull=False)
@@ -348,6 +349,8 @@ class Room:
             return f"state {schedd.state}"
         if schedd.unusable:
             return schedd.unusable
+        if needed.least and (why := self.held.get(schedd.pool_id) or self.held.get(EVERYWHERE)):
+            return f"waits for {why}"
         if needed.least and self.left(schedd) < needed.least:
             return f"{self.load(schedd)}, {needed.least} more are needed"
         return ""

@@ -127,11 +127,13 @@ class LifecycleSerializer(LifecycleBriefSerializer):
     last_cycle = LastCycleSerializer(source="*")
     credentials = CredentialSerializer(many=True, help_text="the first to end comes first")
     schedds = serializers.SerializerMethodField()
-    systemic_trouble = serializers.SerializerMethodField(help_text="the alert that goes on; null: none")
+    systemic_trouble = serializers.SerializerMethodField(
+        help_text="an alert that goes on, one that holds new work first; null: none"
+    )
 
     @extend_schema_field(SystemicAlertSerializer(allow_null=True))
     def get_systemic_trouble(self, standing: Any) -> Any:
-        """At most one goes on."""
+        """All are among the systemic alerts."""
         alert = alert_open()
         return SystemicAlertSerializer(alert).data if alert is not None else None
 
@@ -168,6 +170,8 @@ class SummarySerializer(serializers.Serializer):
     lifecycle = LifecycleBriefSerializer()
     reqmgr2 = ReqMgr2StateSerializer()
     service = ServiceLevelSerializer(help_text="level of the service, and whether new work may start")
+    worker_pools = serializers.DictField(child=serializers.CharField(), help_text="those whose tasks wait, and why")
+    dead_letters = serializers.DictField(child=serializers.IntegerField(), help_text="by kind; see dead-letters")
 
 
 class LifecycleView(ApiView):

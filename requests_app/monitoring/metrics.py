@@ -39,11 +39,11 @@ from requests_app.admission.placement import slots_used
 from requests_app.lease import evaluations_due
 from requests_app.lifecycle.timeouts import HELD_AFTER
 from requests_app.limits import limits_now
-from requests_app.models import TERMINAL, DeadLetter, LetterKind, Request, RequestStatus
+from requests_app.models import TERMINAL, LetterKind, Request, RequestStatus
 from requests_app.selectors.lifecycle import lifecycle_state
 from requests_app.selectors.parts import harvests_open, leftovers_open
 from requests_app.selectors.reqmgr2 import reqmgr2_state
-from requests_app.selectors.summary import KeptCounts, kept_counts, longest_in_status
+from requests_app.selectors.summary import KeptCounts, dead_letter_counts, kept_counts, longest_in_status
 from requests_app.service_level import service, stretch_of
 from sites_app.bans import bans_active
 from sites_app.guard import alert_open
@@ -290,8 +290,7 @@ def _work() -> Iterator[Metric]:
     units = list(Resource.objects.values_list("name", "units"))
     yield _family("wms2_resource_units", "Units of a resource that must not be oversubscribed", "resource", units)
     yield _family("wms2_resource_units_taken", "Of these, leased", "resource", [(name, used.get(name, 0)) for name, _ in units])
-    letters = dict.fromkeys(LetterKind.values, 0)
-    letters |= dict(DeadLetter.objects.order_by().values_list("kind").annotate(n=Count("pk")))
+    letters = dict.fromkeys(LetterKind.values, 0) | dead_letter_counts()
     yield _family("wms2_dead_letters", "What no retry brings on any more, by kind", "kind", letters.items())
 
 

@@ -6,7 +6,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import BooleanField, Case, Count, Exists, F, Func, OuterRef, Q, QuerySet, TextChoices, Value, When
@@ -16,15 +16,18 @@ from dags_app.models import WorkUnit, WorkUnitState
 from dags_app.selectors import schedds_counted
 from outputs_app.models import CaseState, Drift, DriftState, Effect, IntegrityCase
 from outputs_app.selectors import STUCK
-from requests_app.models import EVALUATED, Harvest, HarvestState, HoldCode, Request, RequestStatus
+from requests_app.models import EVALUATED, Harvest, HarvestState, HoldCode, LetterKind, Request, RequestStatus
 from requests_app.pages.explain import Explanation, explain
 from requests_app.selectors.lifecycle import rucio_account_problems
 from requests_app.selectors.reqmgr2 import ReqMgr2State, reqmgr2_state
 from requests_app.selectors.requests import requests_listed
-from sites_app.guard import alert_open
+from requests_app.selectors.summary import dead_letter_counts
+from requests_app.services.letters import ADVICE
+from sites_app.guard import alerts_open
 from sites_app.models import Health, Schedd, SystemicAlert
 from sites_app.services import sites_avoided
 from wms2.words import word
+from wms2.work.workers import PoolProblem, pool_problems
 
 #: Requests that are shown as needing an operator; with more, something larger is wrong.
 MOST = 50
@@ -74,6 +77,14 @@ class Needing(Line):
     cases: int
 
 
+class DeadLetters(NamedTuple):
+    """What no retry brings on any more, of one kind, and what to do."""
+
+    kind: LetterKind
+    number: int
+    advice: str
+
+
 @dataclass(frozen=True, slots=True)
 class Attention:
     """What needs a person, longest waiting first; ``more``: there are further requests than shown."""
@@ -84,9 +95,11 @@ class Attention:
     degraded_schedds: tuple[Schedd, ...]
     stray_schedds: tuple[Schedd, ...]
     closed_sites: Sequence[tuple[str, str]]
-    systemic: SystemicAlert | None
+    systemic: Sequence[SystemicAlert]
     reqmgr2: ReqMgr2State
     rucio_account: list[str]
+    worker_pools: list[PoolProblem]
+    dead_letters: list[DeadLetters]
 
     @property
     def request_ids(self) -> list[uuid.UUID]:
@@ -95,7 +108,7 @@ class Attention:
 
 
 def attention() -> Attention:
-    """Eleven queries, whatever there is."""
+    """Fourteen queries, whatever there is."""
     rows: list[Any] = list(requests_needing()[: MOST + 1])
     shown = rows[:MOST]
     effects = _stuck_effects([row.pk for row in shown])
@@ -114,10 +127,17 @@ def attention() -> Attention:
         degraded_schedds=tuple(row for row in used if row.health == Health.DEGRADED and row.unreachable_since is None),
         stray_schedds=tuple(row for row in schedds if row.orphans_told),
         closed_sites=sorted(sites_avoided(None).items()),
-        systemic=alert_open(),
+        systemic=list(alerts_open()),
         reqmgr2=reqmgr2_state(),
         rucio_account=rucio_account_problems(),
+        worker_pools=pool_problems(),
+        dead_letters=_dead_letters(),
     )
+
+
+def _dead_letters() -> list[DeadLetters]:
+    numbers = dead_letter_counts()
+    return [DeadLetters(kind, numbers[kind], ADVICE[kind]) for kind in LetterKind if kind in numbers]
 
 
 def requests_needing() -> QuerySet[Request]:

@@ -20,7 +20,7 @@ from dags_app.attempts import logs_kept
 from dags_app.models import DAG
 from dags_app.packs import is_there
 from dags_app.selectors import dags_shown
-from requests_app.models import RequestGroup
+from requests_app.models import TERMINAL, RequestGroup
 from requests_app.pages.board import installation, lines
 from requests_app.pages.board_query import BoardQuery
 from requests_app.pages.cases import cases_page
@@ -35,6 +35,7 @@ from wms2.adapters.types import JobStatus
 from wms2.admin.verbs import Button, buttons
 from wms2.api.permissions import is_operator
 from wms2.shedding import Call, asked_for
+from wms2.work.workers import pool_problems
 
 PART = "X-Wms2-Part"
 
@@ -71,6 +72,7 @@ def request_detail(request: HttpRequest, request_name: str) -> HttpResponse:
     context = {
         "page": page,
         "lifecycle": lifecycle_state(),
+        "worker_pools": [] if row.status in TERMINAL else pool_problems(),
         "verbs": buttons(row, row.get_absolute_url()) if acts else [],
         "dag_verbs": _dag_buttons(dag, row.get_absolute_url()) if acts and dag is not None else [],
     }

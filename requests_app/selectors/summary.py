@@ -12,7 +12,7 @@ from django.db.models import Count
 
 from dags_app.models import DAG, LIVE_DAG
 from outputs_app.models import OPEN_EFFECT, BlockStatus, Effect
-from requests_app.models import HoldCode, RequestStatus, ServiceLevel, WorkflowStatus
+from requests_app.models import DeadLetter, HoldCode, LetterKind, RequestStatus, ServiceLevel, WorkflowStatus
 from requests_app.selectors.admission import AdmissionState, admission_state
 from requests_app.selectors.lifecycle import LifecycleState, lifecycle_state
 from requests_app.selectors.reqmgr2 import ReqMgr2State, reqmgr2_state
@@ -21,6 +21,7 @@ from requests_app.work.groups import PARENTS, SIBLINGS
 from sites_app.models import Site, SiteStatus
 from wms2.conf import conf
 from wms2.row_counts import row_counts
+from wms2.work.workers import pool_problems
 
 _LONGEST = """
 SELECT status, (
@@ -53,6 +54,8 @@ class SystemSummary(KeptCounts):
     lifecycle: LifecycleState
     reqmgr2: ReqMgr2State
     service: ServiceLevel
+    worker_pools: dict[str, str]
+    dead_letters: dict[str, int]
 
 
 def kept_counts() -> KeptCounts:
@@ -85,6 +88,11 @@ def longest_in_status(statuses: Sequence[str]) -> dict[str, datetime | None]:
         return dict(cursor.fetchall())
 
 
+def dead_letter_counts() -> dict[str, int]:
+    """By kind, those that there are; one query."""
+    return dict(DeadLetter.objects.order_by().values_list("kind").annotate(number=Count("pk")))
+
+
 def system_summary() -> SystemSummary:
     """A fixed number of queries."""
     kept = kept_counts()
@@ -101,4 +109,6 @@ def system_summary() -> SystemSummary:
         lifecycle=lifecycle_state(),
         reqmgr2=reqmgr2_state(),
         service=service(),
+        worker_pools={each.queue: str(each) for each in pool_problems()},
+        dead_letters=_of_all(LetterKind.values, dead_letter_counts()),
     )

@@ -105,7 +105,7 @@ class SystemicAlertSerializer(serializers.ModelSerializer):
 
     class Meta:
         model = SystemicAlert
-        fields: tuple[str, ...] = ("id", "holds", "reason", "began_at", "calm_since", "ended_at")
+        fields: tuple[str, ...] = ("id", "pool", "holds", "reason", "began_at", "calm_since", "ended_at")
 
 
 class ScheddLineSerializer(serializers.ModelSerializer):

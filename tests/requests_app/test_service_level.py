@@ -38,7 +38,7 @@ from wms2 import clock, levels
 from wms2.celery import CAN_WAIT, app
 from wms2.conf import conf
 from wms2.levels import Known, Level
-from wms2.models import AuditEntry, Wake
+from wms2.models import AuditEntry, Wake, WorkerPool
 
 QUEUED = RequestStatus.QUEUED
 CALM = {"cycle": 0.1, "evaluations": 0.0, "effects": 0.0, "database": 0.1, "broker": 0.0, "schedds": 0.0}
@@ -149,6 +149,24 @@ def test_an_overload_closes_and_opens_again_by_itself() -> None:
     assert [(each.data["from"], each.data["to"]) for each in changes] == [
         ("normal", "closed"), ("closed", "strained"), ("strained", "normal"),
     ]  # fmt: skip
+
+
+@pytest.mark.django_db
+def test_strained_names_what_is_behind_it_and_follows_that() -> None:
+    now = clock.now()
+
+    def judged(**measured: float) -> str:
+        for _ in range(RISES):
+            service_judge(CALM | measured, late_cycles=0, jump_seconds=0, fenced=transaction.atomic)
+        return read().why
+
+    WorkerPool.objects.filter(queue="effects").update(state="stopped", since=now, reason="eva: the database moves")
+    why = judged(effects=1.5)
+    assert why.startswith("effects at 1.5 times its limit (worker pool effects: stopped since ")
+    assert why.endswith("it takes no tasks until it is resumed (eva: the database moves))")
+    schedd_row(name="full", health="busy", health_reason="duty cycle 0.99", duty_cycle=0.99)
+    assert judged(schedds=1.0) == "schedds at 1.0 times its limit (schedd full: duty cycle 0.99)", "the cause is another now"
+    assert judged(schedds=1.0, database=2.0).startswith("database at 2.0 times its limit, schedds at 1.0")
 
 
 @pytest.mark.django_db

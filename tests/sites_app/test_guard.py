@@ -9,15 +9,16 @@ from django.db import transaction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from requests_app.admission.queue import admit
+from requests_app.admission.queue import admit, admit_if_changed
 from requests_app.lifecycle.active import sites_judge
-from requests_app.models import Event, RequestStatus
+from requests_app.models import Event, Request, RequestStatus
 from sites_app import guard
-from sites_app.bans import SiteFailures
-from sites_app.guard import Turned, guard_judge, guard_look, systemic_trouble
-from sites_app.models import Health, Schedd, ScheddState, Site, SystemicAlert
+from sites_app.bans import AUTOMATIC, BAN, SiteFailures
+from sites_app.guard import Turned, ban_objection, guard_judge, guard_look, systemic_trouble
+from sites_app.models import Health, PoolSite, Schedd, ScheddState, Site, SystemicAlert
 from tests.support.rows import request_row, schedd_row, workflow_row
 from wms2 import clock
+from wms2.audit import audit
 from wms2.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
@@ -76,6 +77,65 @@ def test_a_schedd_that_an_operator_disables_counts_no_more() -> None:
     look()
     Schedd.objects.filter(pk__in=[rows[0].pk, rows[1].pk]).update(state=ScheddState.DISABLED)
     assert look(10) is not None and look(131) is None
+
+
+def in_pool(pool: str, *health: Health) -> list[Schedd]:
+    now = clock.now()
+    rows = [(f"{pool}{n}", each) for n, each in enumerate(health)]
+    return [schedd_row(name, pool=pool, health=each, health_since=now, asked_at=now) for name, each in rows]
+
+
+BAD, WELL = Health.UNREACHABLE, Health.HEALTHY
+
+
+def test_four_schedds_in_two_pools_with_three_dead_hold_their_pool_and_the_other_one_admits() -> None:
+    dead, (well,) = in_pool("A", BAD, BAD, BAD), in_pool("B", WELL)
+    first, only_there = request_row(RequestStatus.QUEUED, priority=2), request_row(RequestStatus.QUEUED, priority=1)
+    Request.objects.filter(pk=only_there.pk).update(overrides={"pools": ["A"]})
+    alert = look()
+    assert alert is not None and (alert.pool, alert.holds) == ("A", True)
+    assert systemic_trouble() == "" and admit() == 1
+    first.refresh_from_db(), only_there.refresh_from_db()
+    assert (first.status, first.reserved_schedd) == (RequestStatus.PLANNING, well)
+    Schedd.objects.filter(pk=dead[0].pk).update(health=WELL)
+    admit()
+    only_there.refresh_from_db()
+    assert "A0: waits for the end of trouble that is not theirs: bad at once are 3 of 3 schedds" in only_there.waiting_for
+    Schedd.objects.filter(pk__in=[dead[1].pk, dead[2].pk]).update(health=WELL)
+    look(10), look(131)
+    assert admit_if_changed() == 1, "the end of the alert wakes admission"
+
+
+@pytest.mark.parametrize(
+    ("pools", "held"),
+    [
+        ({"A": (BAD, BAD, BAD, WELL), "B": (WELL,)}, ["A"]),
+        ({"A": (BAD, BAD, BAD, WELL), "B": (BAD, WELL, WELL)}, ["A"]),
+        ({"A": (BAD, BAD), "B": (BAD, WELL)}, ["A", "B"]),  # too few in each to tell; together most are bad
+        ({"A": (BAD, BAD), "B": (BAD, WELL), "C": (WELL,)}, ["A", "B"]),
+        ({"A": (BAD, BAD), "B": (WELL, WELL)}, []),
+        ({"A": (BAD, BAD, BAD), "B": (BAD, BAD, BAD)}, ["A", "B"]),
+    ],
+)
+def test_each_pool_is_judged_by_itself_and_those_with_few_together(pools: dict[str, tuple[Health, ...]], held: list[str]) -> None:
+    for pool, health in pools.items():
+        in_pool(pool, *health)
+    look()
+    assert sorted(SystemicAlert.objects.filter(holds=True).values_list("pool", flat=True)) == held
+    assert bool(systemic_trouble()) == (held == list(pools))
+
+
+def test_sites_that_fail_in_one_pool_hold_that_one_and_keep_no_ban_from_another() -> None:
+    in_pool("A", WELL), in_pool("B", WELL)
+    for pool, names in (("A", "UVW"), ("B", "XYZ")):
+        for name in names:
+            PoolSite.objects.create(pool_id=pool, site=Site.objects.create(name=name), jobs_running=3, seen_at=clock.now())
+    for name in "UV":
+        audit(actor=AUTOMATIC, action=BAN, target=name, target_type="site", reason="fails")
+    look()
+    assert SystemicAlert.objects.get().pool == "A" and admit() == 0
+    assert "trouble that is not theirs" in ban_objection(["W"], "WXYZ")
+    assert ban_objection(["X"], "WXYZ") == ""
 
 
 @pytest.mark.parametrize("others", [(), (Health.HEALTHY,), (Health.UNREACHABLE,)])

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
+from typing import NamedTuple
 
 import structlog
 from celery import current_task
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Max
+from django.utils import timezone
 from kombu.exceptions import OperationalError as BrokerError
 
 from wms2 import clock
@@ -26,6 +28,7 @@ from wms2.errors import InvalidTransition, StaleState
 from wms2.locks import Fenced
 from wms2.metrics import ALERTS_TOTAL
 from wms2.models import Worker, WorkerPool, WorkerPoolState
+from wms2.words import counted, exact
 from wms2.work.resources import leases_drop, leases_expire
 
 log = structlog.get_logger(__name__)
@@ -56,6 +59,34 @@ def last_heartbeat_at(queue: str) -> datetime | None:
     """The newest of a pool's workers, dead ones included."""
     last: datetime | None = Worker.objects.filter(queues__contains=[queue]).aggregate(last=Max("heartbeat_at"))["last"]
     return last
+
+
+class PoolProblem(NamedTuple):
+    """Why what a worker pool should do waits; ``by``: who stopped it and why, which is not for everybody."""
+
+    queue: str
+    words: str
+    by: str
+
+    def __str__(self) -> str:
+        return f"{self.words} ({self.by})" if self.by else self.words
+
+
+def pool_problems() -> list[PoolProblem]:
+    """Pools that take no tasks, or of which too few workers are alive for longer than that is an alert. Two queries."""
+    now, rows, found = timezone.now(), list(Worker.objects.all()), []
+    for pool in WorkerPool.objects.all():
+        beats = [worker.heartbeat_at for worker in rows if pool.queue in worker.queues]
+        alive = sum((now - beat).total_seconds() < _MISSED * conf().worker_heartbeat_seconds for beat in beats)
+        since = pool.short_since or max(beats, default=now)
+        stopped, why = pool.state not in TAKING, []
+        if stopped:
+            why.append(f"{pool.get_state_display().lower()} since {exact(pool.since)}; it takes no tasks until it is resumed")
+        if alive < pool.desired and (now - since).total_seconds() >= conf().worker_missing_seconds:
+            why.append(f"{alive} of {counted(pool.desired, 'worker')} alive since {exact(since)}; start what is missing")
+        if why:
+            found.append(PoolProblem(pool.queue, "; ".join(why), pool.reason if stopped else ""))
+    return found
 
 
 def may_take(queue: str) -> bool:

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from dags_app.models import WorkUnitState
 from outputs_app.models import Drift, DriftState, Effect, EffectKind, EffectState
-from requests_app.models import HoldCode, Lease, ReqMgr2Request, Request, RequestStatus
+from requests_app.models import HoldCode, Installation, Lease, ReqMgr2Request, Request, RequestStatus
 from sites_app.models import Schedd, ScheddState, Site, SiteStatus
 from sites_app.services import site_ban_by_operator, site_change_status
 from tests.support.html import links, text
@@ -21,12 +21,13 @@ from tests.support.rows import dag_row, drift_row, new_block, request_row, unit_
 from tests.support.scene import Scene
 from wms2 import levels
 from wms2.conf import conf
+from wms2.models import FailingTask, Worker, WorkerPool, WorkerPoolState
 
 pytestmark = pytest.mark.django_db
 S = RequestStatus
 #: session, user; counts; slots in use (2), limit; lease; needing, their effects, differences, cases, units, schedds; ReqMgr2 (2);
-#: the page, its units
-BOARD_QUERIES = 21
+#: worker pools, workers, dead letters; the page, its units
+BOARD_QUERIES = 24
 
 
 def shown(client: Client, path: str = "/", part: str | None = None) -> str:
@@ -162,6 +163,41 @@ def test_every_page_says_that_no_new_work_starts_and_why(reader: Client, built: 
         assert shown(reader, path).count(said) == 1, path
     levels.use(lambda: levels.Known(levels.Level.STRAINED, "effects at 1.2 times its limit"))
     assert "The service is strained; what can wait is put off. Effects at 1.2 times its limit." in shown(reader)
+
+
+def test_pools_that_are_stopped_and_workers_that_are_gone_are_on_board_request_page_readiness_and_status(
+    operator: Client, reader: Client, built: Scene
+) -> None:
+    now = timezone.now()
+    Installation.objects.create(instance=conf().instance, environment=conf().environment)
+    WorkerPool.objects.update(state=WorkerPoolState.STOPPED, since=now - timedelta(hours=6), reason="eva: the database moves")
+    Worker.objects.create(
+        name="one", queues=["celery"], started_at=now - timedelta(days=1), heartbeat_at=now - timedelta(hours=5)
+    )
+    stopped, gone = "Worker pool celery does not do its work: stopped since", "0 of 1 worker alive since"
+    for said in (shown(reader, part="part-needs"), shown(reader, built.active.get_absolute_url())):
+        assert stopped in said and gone in said and "eva: the database moves" in said
+    assert "Worker pool effects does not do its work" in shown(reader, part="part-needs")
+    assert "/admin/wms2/workerpool/celery/change/" in links(operator.get("/").content.decode(), "part-needs")
+    ready = reader.get("/readyz").json()["warnings"]["worker pool celery"]
+    assert ready.startswith("stopped since") and gone in ready and "eva" not in ready, "anybody may ask"
+    told = reader.get("/api/v1/status").json()["worker_pools"]
+    assert set(told) == set(WorkerPool.objects.values_list("queue", flat=True)) and "eva: the database moves" in told["celery"]
+    WorkerPool.objects.update(state=WorkerPoolState.RUNNING)
+    assert gone in shown(reader, part="part-needs"), "nobody stopped it, and its worker is gone all the same"
+    Worker.objects.update(heartbeat_at=now)
+    assert "Worker pool" not in shown(reader)
+
+
+def test_dead_letters_of_every_kind_are_among_what_needs_somebody(reader: Client, operator: Client) -> None:
+    now = timezone.now()
+    FailingTask.objects.create(name="sites_app.tasks.sync", failures=5, since=now, last_at=now, next_at=now, last_error="no CRIC")
+    effect(request_row(S.ACTIVE), EffectState.DEAD, last_error="503 for three days")
+    said = shown(reader, part="part-needs")
+    assert "1 dead letter: Registration." in said and "1 dead letter: Task of the schedule." in said
+    assert "Nothing needs you." not in said
+    link = next(each for each in links(operator.get("/").content.decode(), "part-needs") if each.endswith("kind__exact=task"))
+    assert "sites_app.tasks.sync" in operator.get(link).content.decode()
 
 
 def test_the_rest_does_not_repeat_what_stands_above_until_one_filters(reader: Client, built: Scene) -> None:
