@@ -8,8 +8,9 @@
     seconds     optional: how long its DAG holds its slot; without it 2 hours and 20 s a job, two days at most
 
 The order and the limits are those that the life cycle applies (``requests_app.admission.ordering``), once with bands, limits
-and aging, and once with plain priority, then time. A pass every five minutes; nothing sleeps, and no database is asked. That
-limits are kept is counted from starts and ends, not believed. Without a file the sample is taken, made from ``SEED``;
+and aging, once with the same limits, all hard, and once with plain priority, then time. A pass in each minute in which
+something changes; nothing sleeps, and no database is asked. That limits are kept over each day, and how many slots are idle
+while somebody waits, is counted from starts and ends, not believed. Without a file the sample is taken, made from ``SEED``;
 ``BENCH_WRITE=F`` writes it there. ``BENCH_SLOTS`` (50) and ``BENCH_AGING`` (200 points an hour) change the policy.
 """
 
@@ -29,12 +30,13 @@ from pathlib import Path
 from statistics import quantiles
 from typing import Any
 
-from requests_app.admission.ordering import URGENT, Cap, Group, Policy, State, Waiting, order
+from requests_app.admission.ordering import URGENT, Cap, Group, Policy, State, Waiting, opens_at, order
 
 SEED = 20261123
 SLOTS, AGING = 50, 200.0
-PASS = timedelta(minutes=5)
+PASS = timedelta(minutes=1)
 BEGIN = datetime(2026, 1, 5, tzinfo=UTC)
+OVER_A_DAY = 0.1
 BANDS = (("high", 110_000), ("normal", 80_000), ("low", 0))
 
 
@@ -57,7 +59,7 @@ class Run:
 
 
 def main() -> None:
-    """Print both runs."""
+    """Print all runs."""
     path = os.environ.get("BENCH_FILE", "")
     arrivals = read(Path(path)) if path else sample(SEED)
     if target := os.environ.get("BENCH_WRITE"):
@@ -68,7 +70,8 @@ def main() -> None:
     span = max(each.waiting.queued_at for each in arrivals) - min(each.waiting.queued_at for each in arrivals)
     print(f"{len(arrivals)} requests in {span.days} days, {held / (span.total_seconds() * slots):.2f} of {slots} slots' time")
     plain = replace(policy, aging_per_hour=0.0, caps={})
-    for name, each in (("bands, limits and aging", policy), ("priority, then time", plain)):
+    hard = replace(policy, caps={group: replace(cap, hard=True) for group, cap in policy.caps.items()})
+    for name, each in (("bands, limits and aging", policy), ("hard limits", hard), ("priority, then time", plain)):
         run = simulate(arrivals, each)
         print(f"\n{name}")
         for line in report(arrivals, run, policy):
@@ -87,7 +90,7 @@ def policy_of(slots: int, aging: float) -> Policy:
 
 
 def simulate(arrivals: Sequence[Arrival], policy: Policy) -> Run:
-    """A pass every five minutes until all have had their slot, or for as long again as requests came."""
+    """A pass whenever something has changed until all have had their slot, or for as long again as requests came."""
     coming = sorted(arrivals, key=lambda each: each.waiting.queued_at, reverse=True)
     now, last = coming[-1].waiting.queued_at, coming[0].waiting.queued_at
     until = last + (last - now) + timedelta(days=2)
@@ -110,7 +113,8 @@ def simulate(arrivals: Sequence[Arrival], policy: Policy) -> Run:
                     key = row.waiting.key
                     began[key], ended[key] = now, now + queue.pop(key).lasts
                     heapq.heappush(ends, (ended[key], len(began), row.groups))
-        now += PASS
+        moments = [coming[-1].waiting.queued_at if coming else None, ends[0][0] if ends else None, opens_at(state, policy)]
+        now = max(min((at for at in moments if at is not None), default=until), now + PASS)
     return Run(began, ended, [each.waiting for each in queue.values()], now)
 
 
@@ -128,39 +132,91 @@ def report(arrivals: Sequence[Arrival], run: Run, policy: Policy) -> Iterator[st
             yield f"{band:10}{len(found):9}{cuts[9]:9.1f}{cuts[18]:9.1f}{max(found):9.1f}"
     yield f"longest wait {max(map(max, hours.values())):.1f} h; without a slot to the end: {len(run.left)}"
     over = [f"{group[0]} {group[1]} {much}" for group, much in passed(arrivals, run, policy)]
-    yield f"limits passed: {', '.join(over) or 'none'}"
+    yield f"limits passed over a day, while others within theirs waited: {', '.join(over) or 'none'}"
+    idle, waited = idle_slots(arrivals, run, policy.slots)
+    mean = f"{idle / waited:.1f} of {policy.slots} slots in the mean" if waited else "nobody waited"
+    yield f"idle while somebody waits: {idle:.0f} slot-hours in {waited:.0f} h, {mean}"
     yield "slots' time while requests came: " + ", ".join(f"{name} {part:.0%}" for name, part in shares(arrivals, run))
 
 
-def passed(arrivals: Sequence[Arrival], run: Run, policy: Policy) -> Iterator[tuple[Group, str]]:
-    """Groups that had more than their limits, by their starts and ends alone."""
-    times: defaultdict[Group, list[tuple[datetime, datetime]]] = defaultdict(list)
+@dataclass(slots=True)
+class _Standing:
+    """How things stood between two moments: who ran, and who waited, by the groups they belong to."""
+
+    running: Counter[Group]
+    waiting: Counter[tuple[Group, ...]]
+    used: int = 0
+
+    def within_waits(self, policy: Policy) -> bool:
+        """Whether somebody waits none of whose groups has all its DAGs."""
+
+        def full(group: Group) -> bool:
+            cap = policy.cap(group)
+            return cap is not None and cap.most is not None and self.running[group] >= cap.most
+
+        return any(number and not any(map(full, groups)) for groups, number in self.waiting.items())
+
+
+def _standings(arrivals: Sequence[Arrival], run: Run, policy: Policy) -> Iterator[tuple[datetime, float, _Standing]]:
+    """Each time in which nothing changed: its begin, its hours, and how things stood."""
+    changes: list[tuple[datetime, int, tuple[Group, ...]]] = []
     for each in arrivals:
-        if each.waiting.key in run.began:
-            for group in each.waiting.groups(policy):
-                times[group].append((run.began[each.waiting.key], run.ended[each.waiting.key]))
-    for group, spans in sorted(times.items()):
+        key, groups = each.waiting.key, each.waiting.groups(policy)
+        moments = (each.waiting.queued_at, run.began.get(key), run.ended.get(key))
+        changes += [(at, what, groups) for what, at in enumerate(moments) if at is not None]
+    changes.sort(key=lambda change: change[:2])
+    now = _Standing(Counter(), Counter())
+    for (at, what, groups), following in pairwise([*changes, (run.at, 0, ())]):
+        now.waiting[groups] += (1, -1, 0)[what]
+        now.used += (0, 1, -1)[what]
+        now.running.update(dict.fromkeys(groups, (0, 1, -1)[what]))
+        if following[0] > at:
+            yield at, (following[0] - at).total_seconds() / 3600, now
+
+
+def idle_slots(arrivals: Sequence[Arrival], run: Run, slots: int) -> tuple[float, float]:
+    """Slot-hours that were idle while somebody waited, and the hours in which somebody did."""
+    idle = waited = 0.0
+    for _, hours, now in _standings(arrivals, run, Policy(slots)):
+        if now.waiting.total():
+            idle, waited = idle + hours * (slots - now.used), waited + hours
+    return idle, waited
+
+
+def passed(arrivals: Sequence[Arrival], run: Run, policy: Policy) -> Iterator[tuple[Group, str]]:
+    """Groups that had more than their limits over a day, by starts and ends alone. Slots that nobody else wanted count for
+    nothing: what a group has above its limit counts while somebody within his limits waits, in parts of what the limit gives
+    in a day; as a DAG that was lent a slot ends when it ends, ``OVER_A_DAY`` of that is none.
+    """
+    above: Counter[tuple[Group, int]] = Counter()  # slot-seconds, by day
+    for at, hours, now in _standings(arrivals, run, policy):
+        if now.within_waits(policy):
+            for group, number in now.running.items():
+                cap = policy.cap(group)
+                if cap is not None and cap.most is not None and number > cap.most:
+                    above[group, (at - BEGIN).days] += round((number - cap.most) * hours * 3600)
+    worst: dict[Group, float] = {}
+    for (group, _), seconds in above.items():
+        worst[group] = max(worst.get(group, 0.0), seconds / 86_400)
+    for group, more in sorted(worst.items()):
+        most = (policy.cap(group) or Cap()).most or 0
+        if more > OVER_A_DAY * most:
+            yield group, f"{most + more:.1f} of {most} DAGs"
+    yield from _too_many_starts(arrivals, run, policy)
+
+
+def _too_many_starts(arrivals: Sequence[Arrival], run: Run, policy: Policy) -> Iterator[tuple[Group, str]]:
+    """Of a rate: more in a day than it gives."""
+    starts: defaultdict[Group, list[datetime]] = defaultdict(list)
+    for each in arrivals:
+        for group in each.waiting.groups(policy) if each.waiting.key in run.began else ():
+            starts[group].append(run.began[each.waiting.key])
+    for group, moments in sorted(starts.items()):
         cap = policy.cap(group)
-        if cap is None:
-            continue
-        changes = sorted([(end, -1) for _, end in spans] + [(begin, 1) for begin, _ in spans])
-        live = most = 0
-        for _, change in changes:
-            live += change
-            most = max(most, live)
-        if cap.most is not None and most > cap.most:
-            yield group, f"{most} of {cap.most} DAGs"
-        if cap.per_hour is not None and (worst := _over(sorted(begin for begin, _ in spans), cap)) > 0:
-            yield group, f"{worst:.0f} starts too many"
-
-
-def _over(starts: Sequence[datetime], cap: Cap) -> float:
-    """How many more starts than a bucket gives: the bucket is filled and emptied again, below nothing if need be."""
-    level = worst = float(cap.burst) - 1
-    for before, now in pairwise(starts):
-        level = min(level + (now - before).total_seconds() / 3600 * (cap.per_hour or 0), cap.burst) - 1
-        worst = min(worst, level)
-    return max(-worst - 1e-6, 0.0)
+        if cap is not None and cap.per_hour is not None:
+            most = max(Counter((moment - BEGIN).days for moment in moments).values())
+            if most > (gives := cap.burst + 24 * cap.per_hour):
+                yield group, f"{most} of {gives:.0f} starts"
 
 
 def shares(arrivals: Sequence[Arrival], run: Run) -> list[tuple[str, float]]:
@@ -222,7 +278,8 @@ def write(path: Path, arrivals: Sequence[Arrival]) -> None:
 
 def sample(seed: int) -> list[Arrival]:
     """A week: a steady stream, more of it of high priority by day than slots can run; a campaign that asks for 200
-    requests within an hour, twice; low priorities all along; one in fifty urgent.
+    requests within an hour, twice; low priorities all along; one in fifty urgent. Then, when that is done, two days in which one
+    campaign of normal priority alone asks for all that the slots can run.
     """
     chance = random.Random(seed)  # noqa: S311  a sample
     found: list[Arrival] = []
@@ -255,4 +312,6 @@ def sample(seed: int) -> list[Arrival]:
     for hours in (30.0, 100.0):
         for _ in range(200):
             add(hours + chance.random(), 115_000, "Flood", "flooder")
+    for _ in range(520):
+        add(24 * 12 + chance.uniform(0, 48), chance.choice((80_000, 90_000)), "Alone", "prod")
     return sorted(found, key=lambda each: each.waiting.queued_at)

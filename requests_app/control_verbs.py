@@ -105,6 +105,7 @@ STARTS = (
     Field("max_dags", Kind.WHOLE, "DAGs live at once; empty: any number", least=0, most=100_000),
     Field("rate_per_hour", Kind.NUMBER, "starts an hour; empty: any number", least=0.001, most=100_000),
     Field("burst", Kind.WHOLE, "starts that may be made at once after a quiet time; empty: 1", least=1, most=100_000),
+    Field("hard", Kind.FLAG, "holds also while slots are free; else these are lent to whom it keeps"),
     Field("least_priority", Kind.WHOLE, "of a band alone: it goes up to the next higher band's", least=0, most=MAX_PRIORITY),
 )
 
@@ -112,7 +113,7 @@ STARTS = (
 declare(
     Noun(
         AdmissionLimit, "admission-limit", "limit", lambda key: AdmissionLimit.objects.filter(pk=key),
-        lambda limit: (f"{limit.max_dags} {limit.rate_per_hour} {limit.burst} {limit.least_priority}",) * 2,
+        lambda limit: (f"{limit.max_dags} {limit.rate_per_hour} {limit.burst} {limit.least_priority} {limit.hard}",) * 2,
         "admission/limits/<int:pk>",
     ),
     Verb(

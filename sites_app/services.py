@@ -13,12 +13,12 @@ from types import MappingProxyType
 from typing import Any
 
 import structlog
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from sites_app.bans import AUTOMATIC, bans_active, site_ban
 from sites_app.models import Pool, Schedd, ScheddState, Site, SiteBan, SiteStatus
 from sites_app.schedds import state_refused
-from sites_app.selectors import candidate_sites
+from sites_app.selectors import candidate_sites, known_site_names
 from wms2 import clock
 from wms2.audit import audit, audited
 from wms2.conf import conf
@@ -70,13 +70,25 @@ def sites_drained(fenced: Fenced) -> list[str]:
 
 def sites_avoided(workflow_id: object) -> dict[str, str]:
     """Sites where a DAG that is submitted now must not land -> why."""
+    return _avoided([workflow_id])[workflow_id]
+
+
+def _avoided(workflow_ids: Collection[object]) -> dict[object, dict[str, str]]:
+    """For each workflow; two statements for all of them."""
     closed = Site.objects.exclude(status=SiteStatus.ENABLED).exclude(status=SiteStatus.DRAINING, drain_until__lte=clock.in_sql())
-    found = {}
-    for site in closed.only("name", "status", "status_reason", "status_actor", "drain_until"):
-        found[site.name] = f"{site.get_status_display().lower()}{_by(site.status_actor, site.drain_until)}: {site.status_reason}"
-    for ban in bans_active().filter(Q(workflow__isnull=True) | Q(workflow_id=workflow_id)):
-        scope = "banned for all" if ban.workflow_id is None else "banned for this request"
-        found[ban.site_id] = f"{scope}{_by(ban.created_by, ban.expires_at)}: {ban.reason}"
+    common = {
+        site.name: f"{site.get_status_display().lower()}{_by(site.status_actor, site.drain_until)}: {site.status_reason}"
+        for site in closed.only("name", "status", "status_reason", "status_actor", "drain_until")
+    }
+    found = {workflow_id: dict(common) for workflow_id in workflow_ids}
+    ours = Q(workflow__in=[workflow_id for workflow_id in workflow_ids if workflow_id is not None])
+    for ban in bans_active().filter(Q(workflow__isnull=True) | ours):
+        why = f"{_by(ban.created_by, ban.expires_at)}: {ban.reason}"
+        if ban.workflow_id is not None:
+            found[ban.workflow_id][ban.site_id] = f"banned for this request{why}"
+            continue
+        for avoided in found.values():
+            avoided[ban.site_id] = f"banned for all{why}"
     return found
 
 
@@ -84,11 +96,25 @@ def _by(actor: str, until: datetime | None) -> str:
     return f"{actor and f' by {actor}'}{f' until {until:%Y-%m-%d %H:%M} UTC' if until else ''}"
 
 
-def no_site(workflow: Any) -> str:
-    """Why none of the sites that a workflow may run at takes new work now, each with its reason; empty when one does."""
-    avoided = sites_avoided(workflow.pk)
-    named = candidate_sites(workflow) if avoided else frozenset[str]()
-    return f"{NO_SITE}{in_words(avoided, named)}" if named and named <= avoided.keys() else ""
+def without_site(workflows: QuerySet[Any]) -> dict[str, str]:
+    """Request -> why none of the sites that it may run at takes new work now, each with its reason; those alone of which that is
+    so. Four statements at most, whatever their number, and of their specifications the lists of sites alone."""
+    lists = list(workflows.values_list("request_id", "pk", "spec__site_whitelist", "spec__site_blacklist"))
+    avoided = _avoided([pk for _, pk, *_ in lists])
+    if not any(avoided.values()):
+        return {}
+    every = known_site_names() if not all(_names(named) for _, _, named, _ in lists) else frozenset[str]()
+    found = {}
+    for name, pk, named, excluded in lists:
+        candidates = (_names(named) or every) - _names(excluded)
+        if candidates and candidates <= avoided[pk].keys():
+            found[name] = f"{NO_SITE}{in_words(avoided[pk], candidates)}"
+    return found
+
+
+def _names(listed: object) -> frozenset[str]:
+    """A list in a specification that cannot be read names nothing here; its request's own evaluation says what is wrong."""
+    return frozenset(map(str, listed)) if isinstance(listed, list) else frozenset()
 
 
 def in_words(avoided: Mapping[str, str], named: Collection[str]) -> str:

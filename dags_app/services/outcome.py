@@ -134,7 +134,7 @@ def _against_completion(found: Sources) -> str:
         return f"DAGMan ended with exit code 0, its metrics file has {metrics.nodes_done} of {metrics.nodes_total} nodes done"
     if found.history is not None and found.history.nodes_failed:
         return f"DAGMan ended with exit code 0, the job history has {found.history.nodes_failed} failed nodes"
-    if status is not None and not status.all_done:
+    if status is not None and not status.all_done and (status.final or not _is_frozen(found)):
         return f"DAGMan says all done, its status file {len(status.done_nodes())} of {len(status.nodes)}"
     if found.rescue_name:
         return f"DAGMan says all done, and has written {found.rescue_name}, which it does only when something is left"
@@ -204,7 +204,8 @@ def _units(found: Sources) -> dict[str, int]:
 def _is_frozen(found: Sources) -> bool:
     """Whether the status file tells of a time before the end: DAGMan could not write it any more (a full disk, a crash).
 
-    Metrics and rescue file say together that more had ended; without a rescue file, nodes that still run are enough.
+    Metrics and rescue file say together that more had ended; without a rescue file, nodes that still run are enough, and where
+    the metrics have everything done, that a further update was announced.
     """
     metrics, status, rescue = found.metrics, found.status, found.rescue
     if metrics is None or status is None:
@@ -214,6 +215,8 @@ def _is_frozen(found: Sources) -> bool:
         return False
     if rescue is not None:
         return told == (len(rescue.done), len(rescue.failed))
+    if metrics.nodes_done == metrics.nodes_total:
+        return not status.final
     return any(node.state in _UNDER_WAY for node in status.nodes)
 
 

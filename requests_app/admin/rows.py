@@ -139,7 +139,7 @@ rows_admin(models.KeptAccount, "workflow_id", "summary", "violation", "counted_a
 rows_admin(models.ServiceLevel, "name", "level", "reason", "=since", "stopped_by", "stopped_reason", "trouble", "=updated_at")
 
 rows_admin(
-    models.AdmissionLimit, "kind", "name", "least_priority", "max_dags", "rate_per_hour", "burst", "reason", "actor",
+    models.AdmissionLimit, "kind", "name", "least_priority", "max_dags", "rate_per_hour", "burst", "hard", "reason", "actor",
     "updated_at", filters=("kind",), parts=("name",), order=("kind", "name"),
 )  # fmt: skip
 

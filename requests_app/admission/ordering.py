@@ -1,7 +1,8 @@
 """Who starts next, and what each of the others waits for (spec 4.4; ADR 0094). Pure: no rows, no clock.
 
 Urgent requests go first, then by priority, which rises while a request waits, then by time of queueing. Limits shut a *group* of
-requests (those of a band of priorities, of a campaign, of a requester): they are passed over and keep nobody else waiting.
+requests (those of a band of priorities, of a campaign, of a requester): they are passed over and keep nobody else waiting. A slot
+that nobody within the limits can take is lent to them, unless their limit is hard.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ URGENT = "urgent"
 #: How the words begin for what a limit keeps, and for what only waits its turn; all others name what it needs to be placed.
 LIMIT, TURN = "limit of", "its turn"
 _HOUR = 3600.0
+#: Starts above a rate keep their group behind all others for so long at most.
+LENT_AT_MOST = timedelta(days=1)
 
 
 class GroupKind(StrEnum):
@@ -39,11 +42,13 @@ class Cap:
     """Limits of a group: DAGs live at once, and a bucket of ``burst`` starts that fills with ``per_hour``; None: no limit.
 
     A bucket is kept as the moment at which it is full (``full_at``); None, or a moment that has passed: it is full.
+    A limit that is not ``hard`` bends while a slot is free; none at all (``most`` 0) never does.
     """
 
     most: int | None = None
     per_hour: float | None = None
     burst: int = 1
+    hard: bool = False
 
     def tokens(self, full_at: datetime | None, now: datetime) -> float:
         """Starts that may be made now."""
@@ -57,8 +62,9 @@ class Cap:
         return full_at + timedelta(hours=(ahead - self.burst + 1) / self.per_hour)
 
     def taken(self, full_at: datetime | None, now: datetime) -> datetime:
-        """``full_at`` after one more start."""
-        return max(full_at or now, now) + timedelta(hours=1 / (self.per_hour or math.inf))
+        """``full_at`` after one more start. What was lent is made up for within a day."""
+        rate = self.per_hour or math.inf
+        return min(max(full_at or now, now) + timedelta(hours=1 / rate), now + timedelta(hours=self.burst / rate) + LENT_AT_MOST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +87,11 @@ class Policy:
     def cap(self, group: Group) -> Cap | None:
         """The limits of a group: its own, else those of its kind."""
         return self.caps.get(group) or self.caps.get((group[0], ""))
+
+    def bent(self) -> Policy:
+        """With the hard limits alone: what holds for slots that nobody within the limits can take."""
+        caps = {group: cap if cap.hard or cap.most == 0 else Cap() for group, cap in self.caps.items()}
+        return replace(self, caps=caps)
 
     def groups(self, *, urgent: bool, priority: int, campaign: str, requester: str) -> tuple[Group, ...]:
         """To which a request belongs."""
@@ -133,7 +144,7 @@ class State:
 class Ranked:
     """A queued request in its place (from 1), with the priority to which it has risen. ``waits_for``: empty when it starts now.
 
-    ``kept``: by a limit, or with all others, and not by those before it or for want of room.
+    ``kept``: by a limit, or with all others, and not by those before it or for want of room. ``lent``: it starts above a limit.
     """
 
     waiting: Waiting
@@ -142,6 +153,7 @@ class Ranked:
     groups: tuple[Group, ...]
     waits_for: str = ""
     kept: bool = False
+    lent: bool = False
 
 
 def risen(waiting: Waiting, now: datetime, aging_per_hour: float) -> float:
@@ -185,12 +197,23 @@ def its_turn(policy: Policy) -> str:
 def order(
     queue: Iterable[Waiting], state: State, policy: Policy, fits: Callable[[Waiting], str] = lambda waiting: ""
 ) -> list[Ranked]:
-    """The queue in its order, with what each waits for.
+    """The whole queue in its order, with what each waits for; slots that nobody within the limits can take are lent.
 
     Args:
         fits: asked for each that may start, in order: why it cannot be placed, or empty when it has its place. Who is refused
             takes neither a slot nor a part of a limit.
     """
+    found = order_within(queue, state, policy, fits)
+    for row in found:
+        if not row.waits_for:
+            state = state.after(row.groups, policy)
+    return lend(found, state, policy, fits)
+
+
+def order_within(
+    queue: Iterable[Waiting], state: State, policy: Policy, fits: Callable[[Waiting], str] = lambda waiting: ""
+) -> list[Ranked]:
+    """As ``order``, with nothing lent: for a part of the queue, behind which others within the limits may wait."""
     closed, turn = shut(state, policy), its_turn(policy)
     rows = [(risen(waiting, state.now, policy.aging_per_hour), waiting) for waiting in queue]
     rows.sort(key=lambda row: (not row[1].urgent, -row[0], row[1].queued_at, str(row[1].key)))
@@ -204,6 +227,21 @@ def order(
             told = ((group, obstacle(group, state, policy)) for group in groups)
             closed.update((group, words) for group, words in told if words)
         found.append(Ranked(waiting, place, priority, groups, why, kept=bool(kept)))
+    return found
+
+
+def lend(ranked: Iterable[Ranked], state: State, policy: Policy, fits: Callable[[Waiting], str]) -> list[Ranked]:
+    """Give the slots that are left to those whom a limit keeps that is not hard, in order; ``state``: after all other starts."""
+    found, bent = [], policy.bent()
+    closed = shut(state, bent)
+    for row in ranked:
+        if row.kept and not state.stopped and state.used < policy.slots and closed.keys().isdisjoint(row.groups):
+            why = fits(row.waiting)
+            row = replace(row, waits_for=why, kept=bool(why), lent=not why)
+            if not why:
+                state = state.after(row.groups, policy)
+                closed = shut(state, bent)
+        found.append(row)
     return found
 
 

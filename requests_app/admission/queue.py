@@ -2,7 +2,8 @@
 
 One pass looks at as many requests as slots are free and some more, in the order of ``admission.ordering``; the others are not
 touched, but for what they wait for, written where it has changed by one statement. Those that a limit keeps are left out by the
-query, and where all that it looked at cannot be placed the next pass goes on behind them (ADR 0094). While nothing changes that
+query, and where all that it looked at cannot be placed the next pass goes on behind them (ADR 0094). What then is left of the
+slots is lent to those whose limit is not hard. While nothing changes that
 a pass rests on, which triggers tell, none is made (ADR 0098). Counts live DAG rows, never statuses. A request that pauses
 carries ``next_attempt_at`` and is passed over until its own evaluation has taken that off. One advisory lock keeps two passes
 from taking the same last slot. Where a request's DAG goes, ``admission.placement`` says.
@@ -12,10 +13,10 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter, defaultdict, deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import reduce
+from functools import cached_property, reduce
 from operator import attrgetter, or_
 from typing import Any
 
@@ -40,7 +41,7 @@ from django.db.models.lookups import GreaterThan, LessThan
 
 from dags_app.models import DAG, LIVE_DAG
 from dags_app.services.submit import credential_obstacle
-from requests_app.admission.fair_share import share_of
+from requests_app.admission.fair_share import Share, share_of
 from requests_app.admission.ordering import (
     LIMIT,
     TOP,
@@ -50,12 +51,14 @@ from requests_app.admission.ordering import (
     Group,
     GroupKind,
     Policy,
+    Ranked,
     State,
     Waiting,
     has_flooded,
     its_turn,
     opens_at,
     order,
+    order_within,
     shut,
 )
 from requests_app.admission.placement import (
@@ -74,7 +77,7 @@ from requests_app.models import AdmissionBucket, AdmissionLimit, AdmissionState,
 from requests_app.service_level import no_new_work
 from requests_app.states import transition
 from sites_app.guard import systemic_trouble
-from sites_app.services import NO_SITE, no_site
+from sites_app.services import NO_SITE, without_site
 from wms2 import clock
 from wms2.conf import Conf, conf
 from wms2.errors import StaleState
@@ -158,7 +161,7 @@ def with_limits(policy: Policy, rows: Iterable[AdmissionLimit]) -> Policy:
     """With these limits and bands alone, each the only one of its kind and name."""
     rows = list(rows)
     bands = sorted(((row.least_priority, row.name) for row in rows if row.least_priority is not None), reverse=True)
-    caps = {(row.kind, row.name): Cap(row.max_dags, row.rate_per_hour, row.burst) for row in rows}
+    caps = {(row.kind, row.name): Cap(row.max_dags, row.rate_per_hour, row.burst, row.hard) for row in rows}
     return replace(policy, bands=tuple((name, least) for least, name in bands), caps=caps)
 
 
@@ -265,53 +268,83 @@ def _start_some(
     free, running = policy.slots - state.used, running_now(limits)
     if stopped := _flooded(remembered, state.now, policy, sum(each.taken for each in running), limits.idle_job_budget):
         return replace(state, stopped=stopped), [], {}, False
-    size, skipped = free + FURTHER, remembered.passed_over
+    room, started, refused = Room.now(), list[Request](), list[Request]()
     # one that somebody keeps locked must not stop the others: the next pass comes to it
-    queue = in_order(open_groups(eligible(), policy, state), policy, state.now).defer("request_data", "prepared")
-    rows = list(queue.select_for_update(skip_locked=True, no_key=True)[skipped : skipped + size])
-    by_key = {request.pk: request for request in rows}
-    room, rescued, before = Room.now(), dags_to_rescue(rows), dags_before(rows)
-    planning = [request for request in rows if not request.complete_early]  # who plans nothing more needs no site
-    workflows = {each.request_id: each for each in Workflow.objects.filter(request__in=planning).only("spec", "request_id")}
-    share = share_of(limits.idle_job_budget, running, sharers=state.used + min(free, len(rows)))
-    started, refused = [], []
+    queue = in_order(open_groups(eligible(), policy, state), policy, state.now)
+    size, skipped = free + FURTHER, remembered.passed_over
 
-    def fits(waiting: Waiting) -> str:
-        request, told = by_key[waiting.key], list[str]()
+    def pick(queue: QuerySet[Request], first: int, rank: Callable[..., list[Ranked]]) -> list[Ranked]:
+        """Those who start of a part of the queue, with their slots taken."""
+        nonlocal state
+        left = policy.slots - state.used
+        rows = list(
+            queue.select_for_update(skip_locked=True, no_key=True).defer("request_data", "prepared")[
+                first : first + left + FURTHER
+            ]
+        )
+        share = share_of(limits.idle_job_budget, running, sharers=state.used + min(left, len(rows)))
+        look = _Look(rows, room, limits, share)
+        ranked = rank((waiting_of(attrgetter(*WAITING)(request), state.now) for request in rows), state, policy, look.fits)
+        for row in ranked:
+            if not row.waits_for:
+                state = state.after(row.groups, policy)
+        started.extend(look.started)
+        refused.extend(look.refused)
+        return ranked
+
+    ranked = pick(queue, skipped, order_within)
+    # fewer were looked at than there are where the window was full, or somebody keeps one locked
+    further = len(started) < free and queue.count() > skipped + len(ranked) - len(started)
+    remembered.passed_over = skipped + len(refused) if further and len(ranked) == size else 0
+    closed = shut(state, policy)
+    if closed and not further and state.used < policy.slots:
+        kept = open_groups(eligible().filter(of_groups(closed, policy)), policy.bent(), state)
+        ranked += pick(in_order(kept, policy, state.now), 0, order)
+    _take_tokens(policy, state, {group for row in ranked if not row.waits_for for group in row.groups})
+    return state, started, {row.waiting.key: row.waits_for for row in ranked if row.waits_for}, further
+
+
+class _Look:
+    """A part of the queue that is looked at: what was read of it, once for all, and who started or was refused."""
+
+    def __init__(self, rows: list[Request], room: Room, limits: Conf, share: Share) -> None:
+        self._by_key = {request.pk: request for request in rows}
+        self._room, self._limits, self._share = room, limits, share
+        self._rescued, self._before = dags_to_rescue(rows), dags_before(rows)
+        self.started: list[Request] = []
+        self.refused: list[Request] = []
+
+    @cached_property
+    def _without_site(self) -> Mapping[str, str]:
+        """Read when the first one would start. Who plans nothing more needs no site."""
+        return without_site(Workflow.objects.filter(request__in=[row for row in self._by_key.values() if not row.complete_early]))
+
+    def fits(self, waiting: Waiting) -> str:
+        """Start it; else why it cannot be placed."""
+        request, told = self._by_key[waiting.key], list[str]()
 
         def tell(what: str) -> None:
             told.append(f"{BROKEN} {what}")
             tell_broken(what, pk=request.pk)
 
         with row_by_itself("admission", request, tell):
-            told.append(starts(request))
+            told.append(self._starts(request))
         if told != [""]:
-            refused.append(request)
+            self.refused.append(request)
         return told[0] if told else _CHANGED
 
-    def starts(request: Request) -> str:
-        decision = place(rescued.get(request.pk), room, Wanted.of(request, before.get(request.pk), limits, share), reserved=None)
+    def _starts(self, request: Request) -> str:
+        wanted = Wanted.of(request, self._before.get(request.pk), self._limits, self._share)
+        decision = place(self._rescued.get(request.pk), self._room, wanted, reserved=None)
         if decision.schedd is None:
             return decision.waits_for
-        workflow = workflows.get(request.request_name)
-        if workflow is not None and (why := no_site(workflow)):
+        if why := self._without_site.get(request.request_name):
             return why
         if not _start(request, decision):
             return _CHANGED
-        room.take(decision.schedd, decision.slots)
-        started.append(request)
+        self._room.take(decision.schedd, decision.slots)
+        self.started.append(request)
         return ""
-
-    columns = attrgetter(*WAITING)
-    ranked = order((waiting_of(columns(request), state.now) for request in rows), state, policy, fits)
-    for row in ranked:
-        if not row.waits_for:
-            state = state.after(row.groups, policy)
-    _take_tokens(policy, state, {group for row in ranked if not row.waits_for for group in row.groups})
-    # fewer were looked at than there are where the window was full, or somebody keeps one locked
-    further = len(started) < free and queue.count() > skipped + len(rows) - len(started)
-    remembered.passed_over = skipped + len(refused) if further and len(rows) == size else 0
-    return state, started, {row.waiting.key: row.waits_for for row in ranked if row.waits_for}, further
 
 
 def _flooded(remembered: AdmissionState, now: datetime, policy: Policy, jobs: int, budget: int) -> str:

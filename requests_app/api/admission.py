@@ -207,7 +207,7 @@ class AdmissionLimitSerializer(serializers.ModelSerializer):
     class Meta:
         model = AdmissionLimit
         fields: tuple[str, ...] = (
-            "id", "kind", "name", "least_priority", "max_dags", "rate_per_hour", "burst", "in_use", "reason", "actor",
+            "id", "kind", "name", "least_priority", "max_dags", "rate_per_hour", "burst", "hard", "in_use", "reason", "actor",
             "updated_at",
         )  # fmt: skip
 

@@ -220,6 +220,7 @@ class AdmissionLimit(models.Model):
     max_dags = models.PositiveIntegerField(null=True, blank=True, help_text="DAGs live at once; empty: any number")
     rate_per_hour = models.FloatField(null=True, blank=True, help_text="starts an hour; empty: any number")
     burst = models.PositiveIntegerField(default=1, help_text="starts that may be made at once after a quiet time")
+    hard = models.BooleanField(default=False, db_default=False, help_text="holds also while slots are free; else these are lent")
     reason = models.TextField(blank=True)
     actor = models.CharField(max_length=100, blank=True)
     updated_at = models.DateTimeField(auto_now=True)

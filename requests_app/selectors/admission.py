@@ -254,7 +254,7 @@ def queued_row(request: Request) -> QueuedRow | None:
     starting, used_up = _starting(policy, state)
     groups, closed = waiting.groups(policy), shut(state, policy)
     further = (of_group(group, policy) & Q(comes_after(last)) for group, last in used_up.items())
-    kept = reduce(or_, further, of_groups(closed, policy))
+    kept = reduce(or_, further, of_groups(closed, policy)) & ~Q(pk__in=starting)  # to whom a slot is lent
     limited = {f"ahead_{index}": group for index, group in enumerate(groups) if (policy.cap(group) or Cap()) != Cap()}
     numbers = {name: Count("pk", filter=of_group(group, policy)) for name, group in limited.items()}
     ahead_of_it = rows.filter(comes_before(key)).exclude(pk=request.pk)  # whose own key may differ from ours in the last bit
@@ -283,8 +283,9 @@ def _starting(policy: Policy, state: State) -> tuple[set[Any], dict[Group, Key]]
     """Who would start now, as ``order`` has it, and who is the last one for which each limit is open that they use up."""
     placeable = Q(waiting_for="") | Q(waiting_for__startswith=LIMIT) | Q(waiting_for__startswith=TURN)
     starting, used_up = set[Any](), dict[Group, Key]()
+    rules, within = policy, used_up  # whom a limit keeps is said by the first round alone
     while not state.stopped and state.used < policy.slots:
-        rows = open_groups(eligible().filter(placeable).exclude(pk__in=starting), policy, state)
+        rows = open_groups(eligible().filter(placeable).exclude(pk__in=starting), rules, state)
         found = list(in_order(rows, policy, state.now).values_list(*KEY, *WAITING)[: policy.slots - state.used])
         for values in found:
             key, waiting = key_of(*values[: len(KEY)]), waiting_of(values[len(KEY) :], state.now)
@@ -292,10 +293,12 @@ def _starting(policy: Policy, state: State) -> tuple[set[Any], dict[Group, Key]]
             if used_up.keys().isdisjoint(groups):
                 starting.add(waiting.key)
                 state = state.after(groups, policy)
-                used_up |= {group: key for group in groups if obstacle(group, state, policy)}
-        if not found:
+                used_up |= {group: key for group in groups if obstacle(group, state, rules)}
+        if not found and rules is not policy:
             break
-    return starting, used_up
+        if not found:  # what is left is lent
+            rules, used_up = policy.bent(), {}
+    return starting, within
 
 
 def _pausing() -> Any:

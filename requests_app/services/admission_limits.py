@@ -11,7 +11,7 @@ from wms2.errors import FieldRefused, InvalidTransition
 from wms2.locks import LockKey, transaction_lock
 
 #: What a limit says; what is not given is no limit.
-_NONE = {"least_priority": None, "max_dags": None, "rate_per_hour": None, "burst": 1}
+_NONE = {"least_priority": None, "max_dags": None, "rate_per_hour": None, "burst": 1, "hard": False}
 
 
 def admission_limit_change(*, limit: AdmissionLimit, actor: str, reason: str, **given: Any) -> AdmissionLimit:

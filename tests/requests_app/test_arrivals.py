@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from statistics import median
 
 import pytest
 
-from bench.arrivals import SEED, passed, policy_of, read, report, sample, simulate, write
+from bench.arrivals import BEGIN, SEED, Arrival, idle_slots, passed, policy_of, read, report, sample, simulate, write
+from requests_app.admission.ordering import Waiting
 
 
 def test_limits_are_kept_and_low_priorities_go_on_where_plain_priority_lets_them_wait() -> None:
@@ -20,6 +22,30 @@ def test_limits_are_kept_and_low_priorities_go_on_where_plain_priority_lets_them
     plain = simulate(arrivals, replace(policy, aging_per_hour=0.0, caps={}))
     assert [group for group, _ in passed(arrivals, plain, policy)] != []
     assert any(line.startswith("low") for line in report(arrivals, run, policy))
+
+
+def test_a_campaign_that_asks_alone_has_the_slots_that_nobody_else_wants_and_gives_them_back() -> None:
+    """As recorded: nearly all of one campaign. With limits that do not bend it waits for hours, and 38 of 50 slots are idle."""
+    at, policy = BEGIN, policy_of(50, 200.0)
+    alone = [
+        Arrival(Waiting(n, 85_000, at + n * timedelta(minutes=5), campaign="Alone", requester="prod"), timedelta(hours=3.5))
+        for n in range(250)
+    ]
+    others = [
+        Arrival(Waiting(1000 + n, 80_000, at + timedelta(hours=12), campaign=f"MC{n % 4}", requester=f"r{n}"), timedelta(hours=3))
+        for n in range(20)
+    ]
+    arrivals = alone + others
+    run = simulate(arrivals, policy)
+    waits = [(run.began[each.waiting.key] - each.waiting.queued_at).total_seconds() / 3600 for each in alone]
+    idle, hours = idle_slots(arrivals, run, policy.slots)
+    assert median(waits) <= 0.1 and idle <= 2 * hours
+    assert list(passed(arrivals, run, policy)) == []
+    hard = replace(policy, caps={group: replace(cap, hard=True) for group, cap in policy.caps.items()})
+    run = simulate(arrivals, hard)
+    waits = [(run.began[each.waiting.key] - each.waiting.queued_at).total_seconds() / 3600 for each in alone]
+    idle, hours = idle_slots(arrivals, run, policy.slots)
+    assert median(waits) > 8 and idle > 30 * hours
 
 
 def test_a_sample_comes_back_as_it_was_written_and_json_lines_are_read_too(tmp_path: Path) -> None:

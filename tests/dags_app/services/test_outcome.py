@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -282,3 +283,23 @@ def test_a_status_file_that_was_written_before_the_end_is_not_counted(states: tu
     assert (outcome.status, outcome.why) == (DAGStatus.PARTIAL, "nodes_failed: 1 of 3 units failed")
     assert outcome.evidence["units"] == {"done": 2, "failed": 1, "removed": 0, "total": 3}
     assert "older than the end" in outcome.evidence["status_file"]
+
+
+@pytest.mark.parametrize(
+    "states", [(D, D, NodeState.POSTRUN), (D, NodeState.SUBMITTED, NodeState.READY), (D, NodeState.READY, E)]
+)
+@pytest.mark.parametrize("of_history", ["completed", "absent"])
+def test_an_old_status_file_contradicts_no_end_with_everything_done(of_history: str, states: tuple[NodeState, ...]) -> None:
+    """A further update was announced, and never written; that there is no rescue file agrees with the metrics."""
+    nodes = tuple(NodeStatus(f"mg_{n:06d}", state, "", 0, 0, 0) for n, state in enumerate(states))
+    counts = DagmanCounts(UNITS, states.count(D), 0, 0, 0, 0, 0, states.count(E), 0, 0, 0)
+    frozen = DagStatusFile(1900, counts, nodes, final=False)
+    outcome = judge(Sources(history(of_history), metrics("completed"), frozen), stopped=False)
+    assert (outcome.status, outcome.why) == (DAGStatus.COMPLETED, "all units done")
+    assert outcome.evidence["units"] == {"done": 3, "failed": 0, "removed": 0, "total": 3}
+    assert "older than the end" in outcome.evidence["status_file"]
+    name, contents = rescue("two done")
+    assert judge(Sources(history(of_history), metrics("completed"), frozen, name, contents), stopped=False).status is None
+    assert judge(Sources(history("completed"), None, frozen), stopped=False).status is None, "one source against one"
+    last = replace(frozen, final=True)
+    assert judge(Sources(history(of_history), metrics("completed"), last), stopped=False).status is None

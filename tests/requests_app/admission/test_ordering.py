@@ -15,7 +15,9 @@ from requests_app.admission.ordering import TOP, URGENT, Cap, Policy, State, Wai
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 BANDS = (("high", 100_000), ("normal", 50_000))
-caps = st.builds(Cap, st.none() | st.integers(1, 4), st.none() | st.floats(0.1, 100, allow_nan=False), st.integers(1, 4))
+caps = st.builds(
+    Cap, st.none() | st.integers(1, 4), st.none() | st.floats(0.1, 100, allow_nan=False), st.integers(1, 4), st.booleans()
+)
 names = st.sampled_from(["", "a", "b", "c"])
 
 
@@ -40,24 +42,52 @@ def test_limits_are_kept_whatever_the_queue_and_nothing_that_may_start_is_left(
     ranked = order(queue, state, policy)
     started = [row for row in ranked if not row.waits_for]
     assert len(started) <= max(policy.slots - used, 0)
-    running = Counter(state.running)
-    starts: Counter[tuple[str, str]] = Counter()
-    for row in started:
-        running.update(row.groups)
-        starts.update(row.groups)
-    for group in running:
-        cap = policy.cap(group)
-        if cap is not None and starts[group]:
+    for rows, rules in (([row for row in started if not row.lent], policy), (started, policy.bent())):
+        running, starts = Counter(state.running), Counter[tuple[str, str]]()
+        for row in rows:
+            running.update(row.groups)
+            starts.update(row.groups)
+        for group, number in starts.items():
+            cap = rules.cap(group) or Cap()
             assert cap.most is None or running[group] <= cap.most
-            assert cap.per_hour is None or starts[group] <= cap.burst
+            assert cap.per_hour is None or number <= cap.burst
     left = len(started) < policy.slots - used
-    after = state
+    within = after = state
     for row in started:
         after = after.after(row.groups, policy)
+        within = within if row.lent else within.after(row.groups, policy)
     for row in ranked:
         if row.waits_for:
-            assert not left or any(group in shut(after, policy) for group in row.groups), "a slot was left for it"
+            assert not left or any(group in shut(after, policy.bent()) for group in row.groups), "a slot was left for it"
+            lent = any(each.lent for each in started)
+            assert not lent or any(group in shut(within, policy) for group in row.groups), "one within the limits comes first"
     assert sorted(row.place for row in ranked) == list(range(1, len(queue) + 1))
+
+
+def test_what_nobody_within_the_limits_can_take_is_lent_and_given_back_at_the_next_pass() -> None:
+    policy = Policy(
+        6, caps={("campaign", "a"): Cap(most=2), ("campaign", "b"): Cap(most=1, hard=True), ("campaign", "z"): Cap(most=0)}
+    )
+    rows = [Waiting(f"{name}{n}", 9, NOW, campaign=name) for name in "abz" for n in range(4)]
+    state, ranked = State(NOW), order(rows, State(NOW), policy)
+    assert [row.waiting.key for row in ranked if not row.waits_for] == ["a0", "a1", "a2", "a3", "b0"]
+    assert [row.waiting.key for row in ranked if row.lent] == ["a2", "a3"]
+    for row in ranked:
+        state = state if row.waits_for else state.after(row.groups, policy)
+    more = [Waiting("a9", 9, NOW, campaign="a"), Waiting("c0", 1, NOW, campaign="c")]
+    told = {row.waiting.key: row.waits_for for row in order(more, state, policy)}
+    assert told == {"a9": "limit of campaign a: 4 of 2 DAGs", "c0": ""}, "the one within the limits has the slot"
+    refused = {row.waiting.key: row.waits_for for row in order(more[:1], state, policy, lambda waiting: "no room")}
+    assert refused == {"a9": "no room"}
+
+
+def test_what_was_lent_of_a_rate_is_made_up_for_within_a_day() -> None:
+    cap = Cap(per_hour=2, burst=3)
+    state, policy = State(NOW), Policy(1000, caps={("requester", "r"): cap})
+    for row in order([Waiting(n, 1, NOW, requester="r") for n in range(500)], state, policy):
+        assert not row.waits_for
+        state = state.after(row.groups, policy)
+    assert state.full_at["requester", "r"] == NOW + 24 * HOUR + 1.5 * HOUR
 
 
 @given(queues(), policies(), st.randoms())
@@ -131,7 +161,7 @@ def test_a_stream_of_urgent_requests_leaves_what_its_limit_leaves() -> None:
 
 
 def test_a_bucket_gives_its_burst_and_then_its_rate() -> None:
-    cap = Cap(per_hour=2, burst=3)
+    cap = Cap(per_hour=2, burst=3, hard=True)
     policy, full_at, starts = Policy(100, caps={("campaign", ""): cap}), {}, []
     for minute in range(0, 180, 10):
         now = NOW + timedelta(minutes=minute)
@@ -148,7 +178,7 @@ def test_a_bucket_gives_its_burst_and_then_its_rate() -> None:
 
 
 def test_what_each_waits_for_is_said() -> None:
-    policy = Policy(3, bands=BANDS, caps={("campaign", "a"): Cap(most=5), ("band", "high"): Cap(most=1)})
+    policy = Policy(3, bands=BANDS, caps={("campaign", "a"): Cap(most=5), ("band", "high"): Cap(most=1, hard=True)})
     state = State(NOW, used=2, running={("campaign", "a"): 5})
     rows = (
         Waiting("full", 90_000, NOW, campaign="a"), Waiting("first", 200_000, NOW), Waiting("second", 150_000, NOW),

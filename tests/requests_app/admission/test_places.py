@@ -27,7 +27,9 @@ def queue(random: Random) -> list[Request]:
     """Few that differ little, so that much is equal; limits that are used up, and some that those who start use up."""
     for name, value in (("max_active_dags", random.randint(1, 8)), ("admission_aging_per_hour", random.choice((0, 100)))):
         limit_set(name=name, value=value, actor="t", reason="t")
-    AdmissionLimit.objects.update_or_create(kind="campaign", name="", defaults={"max_dags": random.choice((None, 1, 2))})
+    AdmissionLimit.objects.update_or_create(
+        kind="campaign", name="", defaults={"max_dags": random.choice((None, 1, 2)), "hard": random.random() < 0.3}
+    )
     limits = [
         ("campaign", "a", None),
         ("requester", "rita", None),
@@ -39,8 +41,9 @@ def queue(random: Random) -> list[Request]:
         rate = random.choice((None, 2.0))
         most = None if rate else random.randint(0, 3)
         AdmissionLimit.objects.create(
-            kind=kind, name=name, least_priority=least, max_dags=most, rate_per_hour=rate, burst=random.randint(1, 2)
-        )
+            kind=kind, name=name, least_priority=least, max_dags=most, rate_per_hour=rate, burst=random.randint(1, 2),
+            hard=random.random() < 0.5,
+        )  # fmt: skip
         if rate and random.random() < 0.5:
             AdmissionBucket.objects.create(kind=kind, name=name, full_at=NOW + timedelta(minutes=random.choice((10, 50, 90))))
     if random.random() < 0.2:

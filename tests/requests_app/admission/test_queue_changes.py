@@ -55,7 +55,7 @@ def running(**fields: Any) -> DAG:
 
 
 def limited(kind: str, name: str, **values: Any) -> AdmissionLimit:
-    return AdmissionLimit.objects.create(kind=kind, name=name, **values)
+    return AdmissionLimit.objects.create(kind=kind, name=name, hard=True, **values)
 
 
 def all_slots_taken() -> None:

@@ -89,7 +89,7 @@ def test_the_row_of_a_whole_kind_stays_and_cannot_stop_all(operator: APIClient) 
 
 def test_a_campaign_at_its_limit_waits_and_another_starts(operator: APIClient) -> None:
     schedd_row()
-    own(operator, "campaign", "Run3", max_dags=1)
+    own(operator, "campaign", "Run3", max_dags=1, hard=True)
     running("Run3")
     first, second = request_row(S.QUEUED, campaign="Run3", priority=900), request_row(S.QUEUED, campaign="Run2", priority=1)
     assert admit() == 1
@@ -104,9 +104,26 @@ def test_a_campaign_at_its_limit_waits_and_another_starts(operator: APIClient) -
     assert told["expected_basis"] == "1 slots of campaign Run3 became free in the last 24 hours, 0 before it"
 
 
+def test_a_slot_that_nobody_within_the_limits_wants_is_lent_and_goes_to_another_at_the_next_pass(operator: APIClient) -> None:
+    schedd_row()
+    limit_set(name="max_active_dags", value=3, actor="t", reason="t")
+    own(operator, "campaign", "Run3", max_dags=1)
+    own(operator, "campaign", "Closed", max_dags=0)
+    running("Run3")
+    lent, closed = request_row(S.QUEUED, campaign="Run3", priority=9), request_row(S.QUEUED, campaign="Closed", priority=900)
+    assert operator.get(f"/api/v1/requests/{lent.request_name}").json()["queue"]["expected_basis"].startswith("a slot is free")
+    assert admit() == 1
+    lent.refresh_from_db(), closed.refresh_from_db()
+    assert (lent.status, closed.waiting_for) == (S.PLANNING, "limit of campaign Closed: 0 of 0 DAGs")
+    above, within = request_row(S.QUEUED, campaign="Run3", priority=900), request_row(S.QUEUED, campaign="Run2", priority=1)
+    assert admit() == 1
+    above.refresh_from_db(), within.refresh_from_db()
+    assert (above.waiting_for, within.status) == ("limit of campaign Run3: 2 of 1 DAGs", S.PLANNING)
+
+
 def test_starts_are_taken_from_a_bucket_that_fills_by_the_clock_of_the_database(operator: APIClient) -> None:
     schedd_row()
-    own(operator, "requester", "rita", rate_per_hour=2, burst=2)
+    own(operator, "requester", "rita", rate_per_hour=2, burst=2, hard=True)
     rows = [request_row(S.QUEUED, requestor="rita", priority=priority) for priority in (3, 2, 1)]
     assert admit() == 2
     assert admit() == 0
