@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("requests_app", "0049_failed_elsewhere")]
+    dependencies = [("requests_app", "0003_base_triggers")]
 
     operations = [
         migrations.AddField(

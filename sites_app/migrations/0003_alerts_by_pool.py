@@ -4,11 +4,11 @@ from importlib import import_module
 
 from django.db import migrations, models
 
-row = import_module("requests_app.migrations.0043_admission_wakes").row
+row = import_module("requests_app.migrations.0003_base_triggers").row
 
 
 class Migration(migrations.Migration):
-    dependencies = [("sites_app", "0013_owner"), ("requests_app", "0048_sites_wake_admission")]
+    dependencies = [("sites_app", "0002_base_bans"), ("requests_app", "0003_base_triggers")]
 
     operations = [
         migrations.AddField(
