@@ -3,7 +3,8 @@
 Whoever finds a staged request may run it, WMCore's agents too; so all that are staged are acquired before the first is imported,
 and what is read back afterwards proves it. A document that cannot be taken is left as it is and shown with its problems. Killed
 anywhere, the next poll goes on: the claim is committed before the call, and acquired requests of our team that nobody imported
-are found again. Where it is not certain that nobody else runs it, it is imported HELD.
+are found again. Where it is not certain that nobody else runs it, it is imported HELD. ReqMgr2's lists may be from before the
+last change: they give names, the documents say what is so.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import NamedTuple
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from requests_app.models import TERMINAL, ReqMgr2Request, Request, RequestStatus
+from requests_app.models import TERMINAL, UNWANTED, ReqMgr2Request, Request, RequestStatus
 from requests_app.service_level import no_new_work
 from requests_app.services.intake import Received, reqmgr2_seen, request_read, request_receive
 from wms2 import clock
@@ -45,18 +46,25 @@ def team_take() -> str:
         ServiceError: ReqMgr2 did not say which requests there are; nothing was done.
     """
     reqmgr2, team = factory.reqmgr2(), conf().team
-    asked = ("staged", "acquired", *(["staging"] if conf().reqmgr2_take_staging else []))
-    named = {status: reqmgr2.names_of_team(team, status) for status in asked}
-    staged, acquired, staging = (named[each].read if each in named else [] for each in ("staged", "acquired", "staging"))
-    here = set(ReqMgr2Request.objects.filter(name__in=acquired, request__isnull=False).values_list("name", flat=True))
+    wanted = ("staged", "acquired", *(("staging",) if conf().reqmgr2_take_staging else ()))
+    listed = {status: reqmgr2.names_of_team(team, status) for status in wanted}
+    rows = ReqMgr2Request.objects.exclude(name=None).values_list("name", flat=True)
+    here = set(rows.filter(name__in=listed["acquired"].read, request__isnull=False))
+    waiting = [str(name) for name in rows.filter(request=None)]
+    listed_names = [name for found in listed.values() for name in found.read]
+    names = dict.fromkeys(name for name in (*listed_names, *waiting) if name not in here)
+    there = reqmgr2.seen(list(names))
+    ours = {name: document["RequestStatus"] for name, document in there.items() if document.get("Team") == team}
+    staged, acquired, staging = ([name for name in ours if ours[name] == status] for status in ("staged", "acquired", "staging"))
     batch = {} if no_new_work() else _acquire(staged)
     # what is acquired already must be stored here, or nobody would ever run it
-    _take_all([*batch, *(name for name in acquired if name not in here)], batch)
-    placed = {} if no_new_work() else _acquire(list(_placed(staging)))  # which takes a call and more for each of them
+    _take_all([*batch, *acquired], batch)
+    to_place = staging if "staging" in wanted else []
+    placed = {} if no_new_work() else _acquire(list(_placed(to_place)))  # which takes a call and more for each of them
     _take_all(placed, placed)
     # neither ours nor to be had any more
     ReqMgr2Request.objects.filter(request=None).exclude(name__in=[*staged, *staging, *acquired]).delete()
-    return "; ".join(f"{status}: {rows.problem}" for status, rows in named.items() if rows.problem)
+    return "; ".join(f"{status}: {found.problem}" for status, found in listed.items() if found.problem)
 
 
 def _take_all(names: Iterable[str], acquired: Mapping[str, _Acquired]) -> None:
@@ -101,8 +109,10 @@ def _acquire(staged: Sequence[str]) -> dict[str, _Acquired]:
             request = rows[name].request or Request.objects.filter(request_name=name).first()
             if request is not None:
                 _take_known(name, request)
-            elif name in documents:
-                taken[name] = _acquire_one(rows[name], name, documents[name])
+            elif documents.get(name, {}).get("RequestStatus") in ("staged", "staging"):
+                found = _acquire_one(rows[name], name, documents[name])
+                if found.document["RequestStatus"] not in UNWANTED:  # ended there at the same moment
+                    taken[name] = found
     return taken
 
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from html import unescape
 from http import HTTPStatus
 from typing import TypeVar
 
@@ -34,6 +36,8 @@ MAX_ANSWER_BYTES = 256 * 1024 * 1024
 _CHUNK_BYTES = 64 * 1024
 _CONNECT_SECONDS = 10.0
 _MAX_DETAIL = 500
+_MAX_PAGE_BYTES = 16 * 1024
+_WORDS, _TAG = re.compile(r"<(h[1-6]|p)\b[^>]*>(.*?)</\1>", re.IGNORECASE | re.DOTALL), re.compile(r"<[^>]*>")
 # Answers that say "not now" although they are 4xx.
 _TRY_LATER = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS}
 
@@ -62,9 +66,11 @@ class Credentials:
 
 
 def plain_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
-    """The first line of the body as the detail; for services without an error format."""
-    lines = body.decode("utf-8", "replace").strip().splitlines()
-    return Fault(lines[0] if lines else "no message")
+    """The first line of the body as the detail, of a page its headings and paragraphs; for services without an error format."""
+    text = body[:_MAX_PAGE_BYTES].decode("utf-8", "replace").strip()
+    parts = (" ".join(unescape(_TAG.sub(" ", part)).split()) for _, part in _WORDS.findall(text))
+    lines = [part for part in parts if part] if text.startswith("<") else text.splitlines()[:1]
+    return Fault(": ".join(lines) or (text.splitlines() or ["no message"])[0])
 
 
 class HttpService:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from http import HTTPStatus
 from math import inf
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -34,7 +36,9 @@ _ELEMENT = "WMCore.WorkQueue.DataStructs.WorkQueueElement.WorkQueueElement"
 #: Names in one address, which front ends cut at 8 KB.
 _NAMES = 40
 _NAME = re.compile(r"[!-~]{1,255}")
-_FOLLOWED = ("RequestName", "RequestStatus", "RequestTransition", "RequestPriority", "SiteWhitelist", "SiteBlacklist")
+#: Between two questions to a view whose first answer may be from before the last change (``stale=update_after``).
+VIEW_SECONDS = 5.0
+_FOLLOWED = ("RequestName", "Team", "RequestStatus", "RequestTransition", "RequestPriority", "SiteWhitelist", "SiteBlacklist")
 #: As they are sent, and as the document has their sums.
 STATISTICS = {
     "total_jobs": "TotalEstimatedJobs",
@@ -42,6 +46,11 @@ STATISTICS = {
     "input_events": "TotalInputEvents",
     "input_num_files": "TotalInputFiles",
 }
+
+_ROLE = (
+    "the certificate of WMS2 lacks a role in CRIC: acquired, running-open, running-closed, completed, failed and"
+    " aborted-completed need web-service of facops, everything else that is written needs ops"
+)
 
 # Steps the system that runs a request takes; people and other services take the rest.
 _OUR_STEPS: dict[str, str] = {
@@ -68,21 +77,22 @@ _LATER: dict[str, tuple[str, ...]] = {
     "completed": ("closed-out", "rejected"),
     "closed-out": ("announced", "rejected"),
     "announced": ("normal-archived", "rejected"),
+    "failed": ("rejected",),
     "normal-archived": ("rejected-archived",),
     "rejected": ("rejected-archived",),
     "aborted": ("aborted-completed",),
     "aborted-completed": ("aborted-archived",),
 }
 _GONE = frozenset({"aborted", "aborted-completed", "aborted-archived", "rejected", "rejected-archived"})
-_ENDED = frozenset({"completed", "closed-out", "announced"})
+_ENDED = frozenset({"completed", "closed-out", "announced", "failed"})
 
 
 def reqmgr2_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
-    """ReqMgr2 says what is wrong in ``X-Error-*`` headers; the body is HTML or empty."""
+    """ReqMgr2 says what is wrong in ``X-Error-*`` headers; the body is HTML or empty. A missing role and what MSTransferor did
+    not take have no such headers."""
     words = [text for text in (headers.get("X-Error-Detail"), headers.get("X-Error-Info")) if text]
-    if not words:
-        return plain_fault(status, headers, body)
-    return Fault(": ".join(words), headers.get("X-REST-Status"))
+    fault = Fault(": ".join(words), headers.get("X-REST-Status")) if words else plain_fault(status, headers, body)
+    return replace(fault, detail=f"{_ROLE}: {fault.detail}") if status == HTTPStatus.FORBIDDEN else fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +140,7 @@ class ReqMgr2:
         return found
 
     def names_of_team(self, team: str, status: str) -> wire.Rows[str]:
-        """The requests of a team that are in a status."""
+        """The requests of a team that are in a status, or were: the list may be from before the last change, ``seen`` is not."""
         params = {"status": status, "team": team, "detail": "false"}
         answer = self._http.get_json(_ANSWER, "/request", operation="names_of_team", params=params)
         return wire.readable(answer.result, _name, service=SERVICE, operation="names_of_team")
@@ -278,10 +288,12 @@ class ReqMgr2:
         NotFoundInService: no such request."""
         original = self.request(name)
         field, key = ("PrepID", "prep_id") if original.get("PrepID") else ("Campaign", "campaign")
-        like = self._documents("clone", **{key: str(original.get(field)), "mask": ("RequestName", "Comments")})
-        for known, document in like.items():
-            if mark in str(document.get("Comments")):
-                return known
+        for pause_seconds in (0.0, VIEW_SECONDS):  # the first question brings the view up to date
+            time.sleep(pause_seconds)
+            like = self._documents("clone", **{key: str(original.get(field)), "mask": ("RequestName", "Comments")})
+            for known, document in like.items():
+                if mark in str(document.get("Comments")):
+                    return known
         path, body = f"/request/clone/{quote(name, safe='')}", {"Comments": mark}
         answer = self._http.send_json("POST", path, operation="clone", body=body)
         result = wire.parse(_ANSWER, answer, service=SERVICE, operation="clone").result

@@ -58,7 +58,7 @@ class Habits:
             ("force-complete", "completed", self.settle_seconds),
             ("completed", "closed-out", self.close_seconds),
         ):
-            for name, document in store.by_view("bystatus", [before]).items() if seconds is not None else ():
+            for name, document in store.in_statuses([before]).items() if seconds is not None else ():
                 history = document.get("RequestTransition") or [{}]
                 if time.time() - history[-1].get("UpdateTime", 0) < (seconds or 0):
                     continue

@@ -39,7 +39,7 @@ _METHODS = {
 
 @dataclass(eq=False)
 class RestError(Exception):
-    """A refusal with the four headers ReqMgr2 sends; ``app_code`` is its X-REST-Status."""
+    """A refusal with the four headers ReqMgr2 sends; ``app_code`` is its X-REST-Status, 0 where it sends a page alone."""
 
     status: int
     app_code: int
@@ -67,7 +67,7 @@ class ReqMgr2Service:
     def protected_lfns(self) -> list[str]:
         """Of WMStats: directories of all requests that are active; MSUnmerged deletes the others."""
         self.move_on()
-        documents = self.store.by_view("bystatus", PROTECTED).values()
+        documents = self.store.in_statuses(PROTECTED).values()
         return sorted({base for document in documents for base in document.get("OutputModulesLFNBases") or []})
 
     def handle(self, request: Request, parts: list[str]) -> Response:
@@ -161,11 +161,11 @@ class ReqMgr2Service:
             if "RequestName" not in arguments:
                 raise InvalidSpec("'RequestName'")
             if self.habits.forbids(_requestor(request).login, arguments.get("RequestStatus")):
-                raise RestError(403, 102, "You are not allowed to access this resource.")
+                raise RestError(403, 0, "You are not allowed to access this resource.")
             answers.append(self._update(arguments.pop("RequestName"), arguments, request, error_id))
             if self.habits.lost_answers:
                 self.habits = replace(self.habits, lost_answers=self.habits.lost_answers - 1)
-                raise RestError(500, 401, "Server error")
+                raise RestError(500, 0, "Failed to notify MSTransferor")
         return answers
 
     def _update(self, name: str, arguments: dict[str, Any], request: Request, error_id: str) -> dict[str, str]:
@@ -243,6 +243,8 @@ def _error_response(error: RestError, error_id: str) -> Response:
     title = f"{error.status} {HTTPStatus(error.status).phrase}"
     body = f"<h2>{title}</h2><p>{html.escape(error.detail)}</p>"
     page = f"<!DOCTYPE html>\n<html><head><title>{title}</title></head><body>{body}</body></html>\n"
+    if not error.app_code:
+        return Response(status=error.status, body=page.encode(), headers={"Content-Type": "text/html;charset=utf-8"})
     headers = {
         "Content-Type": "text/html;charset=utf-8",
         "X-REST-Status": str(error.app_code),

@@ -1,4 +1,8 @@
-"""Request documents in SQLite, with the look-up tables that stand for ReqMgr2's couch views."""
+"""Request documents in SQLite, with the look-up tables that stand for ReqMgr2's couch views.
+
+An answer of a view is as old as the question before, to any view (CouchDB's ``stale=update_after``), with the documents as they
+are now; what is asked for by name is never old.
+"""
 
 import json
 import sqlite3
@@ -15,6 +19,7 @@ CREATE TABLE IF NOT EXISTS requests (name TEXT PRIMARY KEY, document TEXT NOT NU
 CREATE TABLE IF NOT EXISTS views (
   view TEXT NOT NULL, key TEXT NOT NULL, name TEXT NOT NULL REFERENCES requests, PRIMARY KEY (view, key, name)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS views_of_request ON views (name);
+CREATE TABLE IF NOT EXISTS unindexed (name TEXT PRIMARY KEY) WITHOUT ROWID;
 """
 
 Document = dict[str, Any]
@@ -39,9 +44,10 @@ class RequestStore:
         return taken is None
 
     def put(self, document: Document) -> None:
-        """Store a document as it is, in whatever status (seeding)."""
+        """Store a document as it is, in whatever status (seeding); the views have it."""
         with self.storage.writing() as db:
             _save(db, document)
+            _index(db, document)
 
     @contextmanager
     def changing(self, name: str) -> Iterator[Document]:
@@ -66,13 +72,26 @@ class RequestStore:
         )
         return {row["name"]: json.loads(row["document"]) for row in rows}
 
+    def in_statuses(self, statuses: Iterable[str]) -> dict[str, Document]:
+        """The requests that are in one of these statuses now; for what ReqMgr2's own tasks do."""
+        rows = self.storage.rows(
+            "SELECT name, document FROM requests"
+            " WHERE document ->> 'RequestStatus' IN (SELECT value FROM json_each(?)) ORDER BY name",
+            (json.dumps(list(statuses)),),
+        )
+        return {row["name"]: json.loads(row["document"]) for row in rows}
+
     def by_view(self, view: str, keys: Iterable[Any]) -> dict[str, Document]:
-        """The requests that ``view`` lists under one of ``keys``."""
+        """The requests that ``view`` listed under one of ``keys`` when a view was last asked; then all views are brought up to
+        date."""
         rows = self.storage.rows(
             "SELECT DISTINCT r.name, r.document FROM views v JOIN requests r USING (name)"
             " WHERE v.view = ? AND v.key IN (SELECT value FROM json_each(?)) ORDER BY r.name",
             (view, json.dumps([json.dumps(key) for key in keys])),
         )
+        with self.storage.writing() as db:
+            for row in db.execute("SELECT r.document FROM unindexed JOIN requests r USING (name)").fetchall():
+                _index(db, json.loads(row["document"]))
         return {row["name"]: json.loads(row["document"]) for row in rows}
 
 
@@ -82,6 +101,12 @@ def _save(db: sqlite3.Connection, document: Document) -> None:
         "INSERT INTO requests VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET document = excluded.document",
         (name, json.dumps(document)),
     )
+    db.execute("INSERT OR IGNORE INTO unindexed VALUES (?)", (name,))
+
+
+def _index(db: sqlite3.Connection, document: Document) -> None:
+    name = document["RequestName"]
+    db.execute("DELETE FROM unindexed WHERE name = ?", (name,))
     db.execute("DELETE FROM views WHERE name = ?", (name,))
     db.executemany(
         "INSERT OR IGNORE INTO views VALUES (?, ?, ?)", [(view, json.dumps(key), name) for view, key in _view_keys(document)]

@@ -29,6 +29,7 @@ def test_nobody_else_acts_until_it_is_set(world: World) -> None:
 def test_agents_take_what_is_staged_for_any_team_and_have_it_in_their_queue(world: World) -> None:
     name = put_in_store(world, "staged", Team="somebody")
     assert habits(world, agents_seconds=0).json()["agents_seconds"] == 0
+    world.reqmgr2("GET", "request?status=staged&detail=false")
     assert world.reqmgr2("GET", "request?status=staged&detail=false").json()["result"] == []
     assert world.request(name)["RequestStatus"] == "acquired"
     rows = world.couch("POST", "workqueue_inbox/_all_docs", json={"keys": [name, "other"]}).json()["rows"]
@@ -49,7 +50,10 @@ def test_ends_move_on_where_no_queue_has_elements(world: World, before: str, aft
 def test_without_the_role_only_what_people_set_is_taken(world: World) -> None:
     habits(world, admins=["robot"])
     name = put_in_store(world, "staged")
-    assert world.reqmgr2("PUT", f"request/{name}", {"RequestStatus": "acquired"}).status_code == 403
+    refused = world.reqmgr2("PUT", f"request/{name}", {"RequestStatus": "acquired"})
+    assert refused.status_code == 403
+    assert "<p>You are not allowed to access this resource.</p>" in refused.text
+    assert not [header for header in refused.headers if header.startswith("X-")]
     robot = {"Cms-Authn-Login": "robot"}
     assert world.reqmgr2("PUT", f"request/{name}", {"RequestStatus": "acquired"}, headers=robot).status_code == 200
     assert world.reqmgr2("PUT", f"request/{name}", {"RequestStatus": "aborted"}).status_code == 200
@@ -61,6 +65,16 @@ def test_an_answer_is_lost_after_it_took_effect(world: World) -> None:
     assert world.reqmgr2("PUT", f"request/{name}", {"RequestStatus": "acquired"}).status_code == 500
     assert world.request(name)["RequestStatus"] == "acquired"
     assert world.reqmgr2("PUT", f"request/{name}", {"RequestStatus": "running-open"}).status_code == 200
+
+
+def test_a_list_is_as_old_as_the_last_question_and_a_document_is_not(world: World) -> None:
+    name = put_in_store(world, "staged", Team="wms2")
+    assert world.reqmgr2("PUT", f"request/{name}", {"RequestStatus": "aborted"}).status_code == 200
+    lists = [
+        world.reqmgr2("GET", f"request?status={status}&team=wms2").json()["result"] for status in ("staged", "staged", "aborted")
+    ]
+    assert [[*found[0]] if found else [] for found in lists] == [[name], [], [name]]
+    assert lists[0][0][name]["RequestStatus"] == world.request(name)["RequestStatus"] == "aborted"
 
 
 def test_a_habit_that_does_not_exist_is_refused(world: World) -> None:

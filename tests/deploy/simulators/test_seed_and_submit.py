@@ -71,6 +71,7 @@ def test_the_stepchain_of_the_demo_is_submitted_and_staged(prepared: World, caps
         3200,
     )
     assert step["RequestNumEvents"] / step["EventsPerJob"] == 32
+    prepared.reqmgr2("GET", "request?status=staged")  # a list is as old as the question before
     found = prepared.reqmgr2("GET", "request?status=staged&team=elsewhere&detail=false").json()["result"]
     assert found == [name]
     assert cli.main(["submit", "--url", prepared.url, "--file", str(file), "--once"]) == 0

@@ -290,7 +290,7 @@ def test_a_request_that_is_held_elsewhere_goes_on_after_its_release(world: World
 
 @pytest.mark.parametrize("point", ["claimed", "called", "recorded"])
 def test_a_restart_clones_in_reqmgr2_once_though_it_is_killed_and_the_clone_is_ours_alone(
-    world: World, outside: Outside, point: str
+    world: World, outside: Outside, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
     from tests.support.simulator_world import put_config
 
@@ -304,6 +304,7 @@ def test_a_restart_clones_in_reqmgr2_once_though_it_is_killed_and_the_clone_is_o
         outside.simulators.dbs("POST", "datatiers", {"data_tier_name": tier})
     world.cycle()
     new = request_restart(request=fresh(request), **BY)
+    monkeypatch.setattr("wms2.adapters.reqmgr2.VIEW_SECONDS", 0.0)
     world.crash_at = f"{EffectKind.REQMGR2_CLONE}.{point}"
     for _ in range(4):
         world.cycle()
@@ -317,6 +318,7 @@ def test_a_restart_clones_in_reqmgr2_once_though_it_is_killed_and_the_clone_is_o
     assert outside.status(old) == "aborted"
     assert outside.status(row.name) == "completed", Effect.objects.exclude(state=EffectState.DONE).values("key", "last_error")
     assert outside.simulators.request(row.name)["Team"] == "wms2"
+    outside.simulators.reqmgr2("GET", "request?status=completed")
     there = outside.simulators.reqmgr2("GET", "request?status=completed&status=aborted&detail=false").json()
     assert sorted(there["result"]) == sorted([old, row.name]), "one clone"
     assert Request.objects.count() == 2

@@ -55,6 +55,7 @@ def test_agents_find_none_of_ours_staged(world: World, outside: Outside) -> None
     name, other = outside.stage(), outside.stage(Team="production")
     taken(name)
     outside.habits(agents_seconds=0.0)
+    outside.simulators.reqmgr2("GET", "request?status=staged&detail=false")
     staged = outside.simulators.reqmgr2("GET", "request?status=staged&detail=false").json()["result"]
     assert staged == [], "the agents have taken the other one"
     assert outside.steps(other) == ["staged", "acquired"]
@@ -241,6 +242,43 @@ def test_what_somebody_else_acquired_for_our_team_is_imported_held(world: World,
     assert "not by this installation" in request.hold_reason
 
 
+@pytest.mark.parametrize("status", ["aborted", "force-complete"])
+def test_what_ended_just_before_the_poll_is_not_taken_though_a_list_still_has_it(
+    world: World, outside: Outside, status: str
+) -> None:
+    name = outside.stage("staged" if status == "aborted" else "running-open")
+    outside.simulators.reqmgr2("GET", "request?status=staged&team=wms2")
+    outside.put(name, RequestStatus=status)
+    for _ in range(2):
+        reqmgr2_poll(force=True)
+    assert (Request.objects.count(), ReqMgr2Request.objects.count()) == (0, 0)
+
+
+def test_what_is_aborted_while_it_is_acquired_is_not_taken(
+    world: World, outside: Outside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = outside.stage()
+    acquire = ReqMgr2.acquire
+
+    def late(self: ReqMgr2, name: str) -> Any:
+        outside.put(name, RequestStatus="aborted")
+        return acquire(self, name)
+
+    monkeypatch.setattr(ReqMgr2, "acquire", late)
+    for _ in range(2):
+        reqmgr2_poll(force=True)
+    assert (Request.objects.count(), ReqMgr2Request.objects.count()) == (0, 0)
+    assert outside.steps(name) == ["staged", "aborted"]
+
+
+def test_one_that_another_team_has_by_now_is_left_to_it(world: World, outside: Outside) -> None:
+    name = outside.stage()
+    with outside.simulators.application.reqmgr2.store.changing(name) as document:  # failed, assigned and staged anew meanwhile
+        document["Team"] = "production"
+    reqmgr2_poll(force=True)
+    assert (Request.objects.count(), outside.status(name)) == (0, "staged")
+
+
 def test_a_document_that_cannot_be_run_is_not_acquired_and_is_told(world: World, outside: Outside) -> None:
     name = outside.stage(Memory=900_000)
     reqmgr2_poll(force=True)
@@ -256,7 +294,9 @@ def test_without_the_role_the_refusal_is_told_and_the_next_poll_takes_it(world: 
     outside.habits(admins=())
     name = outside.stage()
     reqmgr2_poll(force=True)
-    assert "not allowed" in ReqMgr2Request.objects.get(name=name).problem
+    problem = ReqMgr2Request.objects.get(name=name).problem
+    assert "not allowed" in problem
+    assert "web-service of facops" in problem
     outside.habits(admins=None)
     world.clock.advance(900)
     assert taken(name).status == S.SUBMITTED

@@ -143,10 +143,11 @@ def test_names_and_elements_that_cannot_be_read_hide_no_other(httpserver: HTTPSe
     assert elsewhere == {"odd", "good"}, "of an element that cannot be read it is not known that WMCore does not run it"
 
 
-def test_a_clone_is_found_again_by_its_mark(httpserver: HTTPServer) -> None:
+def test_a_clone_is_found_again_by_its_mark(httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wms2.adapters.reqmgr2.VIEW_SECONDS", 0.0)
     old = {"old": {"RequestName": "old", "PrepID": "P-1"}}
     other = {"other": {"Comments": {"WorkFlowDesc": ["x"]}}}
-    for answer in (old, other):
+    for answer in (old, other, other):
         httpserver.expect_ordered_request("/request").respond_with_json({"result": [answer]})
     httpserver.expect_ordered_request("/request/clone/old", method="POST").respond_with_data("", status=502)
     for answer in (old, other | {"new": {"Comments": "wms2: v2"}}):
@@ -195,12 +196,29 @@ def test_the_work_queue_tells_what_agents_have_taken(reqmgr2: ReqMgr2, simulator
         ("completed", "aborted", "completed"),
         ("aborted-completed", "failed", "aborted-completed"),
         ("force-complete", "aborted", "force-complete"),
+        ("failed", "rejected", "rejected"),
+        ("failed", "aborted", "failed"),
+        ("failed", "failed", "failed"),
     ],
 )
 def test_an_end_is_set_as_the_table_allows(reqmgr2: ReqMgr2, seed: Seed, present: str, wanted: str, then: str) -> None:
     name = seed(present)
     assert reqmgr2.give_up(name, wanted) == then
     assert reqmgr2.request(name)["RequestStatus"] == then
+
+
+def test_a_missing_role_and_a_page_alone_are_reported_as_what_they_are(
+    reqmgr2: ReqMgr2, simulators: Simulators, seed: Seed
+) -> None:
+    name = seed()
+    simulators.call("POST", "/admin/reqmgr2", {"admins": []})
+    with pytest.raises(ServiceRejected, match=r"lacks a role .* web-service of facops.*You are not allowed") as caught:
+        reqmgr2.acquire(name)
+    assert "<" not in str(caught.value)
+    simulators.call("POST", "/admin/reqmgr2", {"admins": None, "lost_answers": 1})
+    with pytest.raises(ServiceUnavailable, match="500 Internal Server Error: Failed to notify MSTransferor"):
+        reqmgr2._put(name, {"RequestStatus": "acquired"}, "any")
+    assert reqmgr2.request(name)["RequestStatus"] == "acquired"
 
 
 @pytest.mark.parametrize("answer", [{"rows": []}, {"result": {}}, []])
