@@ -28,7 +28,7 @@ from django.db.models.expressions import RawSQL
 from structlog.contextvars import bound_contextvars
 
 from outputs_app.effects import HANDLERS, Result
-from outputs_app.invalidation import TAKING_BACK, former_settle, manifest_renew
+from outputs_app.invalidation import KEPT, TAKING_BACK, former_settle, former_waiting_end, manifest_renew
 from outputs_app.models import (
     AFTERWARDS,
     REPORTS,
@@ -100,17 +100,22 @@ SELECT (SELECT min(next_attempt_at) FROM effects WHERE state = '{EffectState.PEN
   OR (SELECT min(claim_expires_at) FROM effects WHERE state = '{EffectState.CLAIMED}') < {{now}}"""  # noqa: S608  (only constants, here and below)
 #: Of the request's present epoch, with every dependency settled; one at a time per block: DBS's guards look before they write
 #: (``wms2.adapters.dbs``). Blocks that are busy are few and read once, whatever waits.
-_DUE = f"""{_FREE}
-AND EXISTS (SELECT FROM requests WHERE requests.id = effects.request_id AND requests.epoch = effects.epoch)
+_READY = f"""
+EXISTS (SELECT FROM requests WHERE requests.id = effects.request_id AND requests.epoch = effects.epoch)
 AND NOT EXISTS (
   SELECT FROM effects_depends_on JOIN effects first ON first.id = to_effect_id
   WHERE from_effect_id = effects.id AND first.state NOT IN ({", ".join(f"'{state}'" for state in SETTLED_EFFECT)}))
 AND (effects.block_id IS NULL OR effects.block_id NOT IN (
   SELECT busy.block_id FROM effects busy
   WHERE busy.block_id IS NOT NULL AND busy.state = '{EffectState.CLAIMED}' AND busy.claim_expires_at >= {{now}}))"""  # noqa: S608
+_DUE = f"{_FREE} AND {_READY}"
+#: What waits under a former epoch of its request, though it is wanted no more. It would be read by each claim.
+_FORMER = f"""effects.state = '{EffectState.PENDING}' AND effects.kind NOT IN ({", ".join(f"'{kind}'" for kind in KEPT)})
+AND EXISTS (SELECT FROM requests WHERE requests.id = effects.request_id AND requests.epoch > effects.epoch)"""
 _OLDEST = f"""
-SELECT id, block_id FROM effects WHERE kind = ANY(%(kinds)s) AND id <> ALL(%(passed)s)
-AND (block_id IS NULL OR block_id <> ALL(%(locked)s)) AND {_DUE} ORDER BY next_attempt_at, id LIMIT {LOOKED_AT}
+SELECT id, block_id, CASE WHEN {_FORMER} THEN request_id END FROM effects
+WHERE kind = ANY(%(kinds)s) AND id <> ALL(%(passed)s) AND (block_id IS NULL OR block_id <> ALL(%(locked)s))
+AND {_FREE} AND ({_FORMER} OR {_READY}) ORDER BY next_attempt_at, id LIMIT {LOOKED_AT}
 """  # noqa: S608
 #: Looked at again under the locks: two claims of one block may have been chosen at the same moment.
 _TAKE = f"""
@@ -153,7 +158,11 @@ def _oldest(most: int, passed: Collection[int], locked: Collection[uuid.UUID]) -
     if _rows(_ANY, {}) != [(True,)]:
         return {}
     oldest: dict[object, tuple[int, uuid.UUID | None]] = {}
-    for pk, block_id in _rows(_OLDEST, {"kinds": list(HANDLERS), "passed": list(passed), "locked": list(locked)}):
+    found = _rows(_OLDEST, {"kinds": list(HANDLERS), "passed": list(passed), "locked": list(locked)})
+    if former := {request_id for *_, request_id in found if request_id is not None}:
+        former_waiting_end(request_ids=former)
+        return _oldest(most, passed, locked)
+    for pk, block_id, _ in found:
         oldest.setdefault(block_id or pk, (pk, block_id))
     return dict(islice(oldest.values(), most))
 

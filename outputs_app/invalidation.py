@@ -87,6 +87,8 @@ def invalidation_asked(*, request_id: uuid.UUID, request_epoch: int) -> bool:
     return Effect.objects.filter(request_id=request_id, epoch=request_epoch, kind=EffectKind.RUCIO_RELEASE).exists()
 
 
+#: Of a former epoch, and asked for again under the new one.
+KEPT = (*TAKING_BACK, *REPORTS)
 NOT_WANTED = "The outputs of its request are taken back."
 
 
@@ -95,10 +97,16 @@ def former_end(*, request_id: uuid.UUID, request_epoch: int) -> None:
     nobody, however long their workers were paused. What runs goes on to the end of its call and is waited for; what takes
     outputs back, and what is only told, is asked for again under the new epoch."""
     former = Effect.objects.filter(request_id=request_id, epoch__lt=request_epoch)
-    told = {"state": EffectState.DISCARDED, "done_at": clock.now(), "last_error": NOT_WANTED}
-    former.filter(state=EffectState.PENDING).exclude(kind__in=(*TAKING_BACK, *REPORTS)).update(**told)
+    former_waiting_end(request_ids=[request_id])
     run_out = former.filter(state=EffectState.CLAIMED, claim_expires_at__lt=clock.in_sql())
     run_out.update(claim_epoch=F("claim_epoch") + 1)
+
+
+def former_waiting_end(*, request_ids: Collection[uuid.UUID]) -> None:
+    """Discard what waits under former epochs of these requests; not what is asked for again under the new one."""
+    rows = Effect.objects.filter(request_id__in=request_ids, epoch__lt=F("request__epoch"), state=EffectState.PENDING)
+    told = {"state": EffectState.DISCARDED, "done_at": clock.now(), "last_error": NOT_WANTED}
+    rows.exclude(kind__in=KEPT).update(**told)
 
 
 def former_settle(effect: Effect) -> None:

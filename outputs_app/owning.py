@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
+from django.db import connection
 from django.db.models import Max
 
 from outputs_app.models import DatasetOwner, OutputDataset, OutputFile, OwnedDataset, Validity
@@ -123,6 +125,21 @@ def names_lock(names: Collection[str]) -> list[OwnedDataset]:
     return list(OwnedDataset.objects.select_for_update().filter(name__in=names).order_by("name"))
 
 
+#: The dataset may have 100,000 files: what they hold is compared where they are.
+_TWICE = """
+SELECT file.lfn, workflow.request_name, (array_agg(held.run ORDER BY held.run, held.lumi))[1],
+  (array_agg(held.lumi ORDER BY held.run, held.lumi))[1], count(*)
+FROM output_datasets dataset JOIN output_files file ON file.dataset_id = dataset.id
+JOIN workflows workflow ON workflow.id = dataset.workflow_id
+CROSS JOIN LATERAL (
+  SELECT run, (pair ->> 0)::bigint AS lumi FROM jsonb_each(file.lumis) of_run(run, pairs), jsonb_array_elements(pairs) pair
+) held
+JOIN unnest(%(runs)s::text[], %(lumis)s::bigint[]) AS new(run, lumi) ON new.run = held.run AND new.lumi = held.lumi
+WHERE dataset.name = %(name)s AND dataset.id <> %(dataset)s AND file.validity = %(valid)s AND file.lumis ?| %(each_run)s
+GROUP BY file.id, workflow.request_name ORDER BY file.id LIMIT 1
+"""
+
+
 def lumis_refuse_twice(*, dataset_id: int, name: str, lumis: Sequence[Lumis]) -> None:
     """New files may bring no lumi that a valid file of another request has in the same dataset.
 
@@ -132,15 +149,16 @@ def lumis_refuse_twice(*, dataset_id: int, name: str, lumis: Sequence[Lumis]) ->
         LedgerViolation: names the lumi and the file.
     """
     new = {(run, lumi) for file in lumis for run, pairs in file.items() for lumi, _ in pairs}
-    runs = sorted({run for run, _ in new})
-    others = OutputFile.objects.filter(dataset__name=name, validity=Validity.VALID).exclude(dataset=dataset_id)
-    for lfn, held, owner in (
-        others.filter(lumis__has_any_keys=runs).values_list("lfn", "lumis", "dataset__workflow__request_id").iterator(2000)
-    ):
-        twice = sorted((run, lumi) for run in runs for lumi, _ in held.get(run, ()) if (run, lumi) in new)
-        if twice:
-            run, lumi = twice[0]
-            raise LedgerViolation(
-                f"{name}: {run}:{lumi} is valid already in {lfn} of {owner}; {len(twice)} lumis of that file would be"
-                " there twice: invalidate the outputs of one of the two requests, or abort this one"
-            )
+    values: dict[str, Any] = {
+        "dataset": dataset_id, "name": name, "valid": Validity.VALID, "each_run": sorted({run for run, _ in new}),
+        "runs": [run for run, _ in new], "lumis": [lumi for _, lumi in new],
+    }  # fmt: skip
+    with connection.cursor() as cursor:
+        cursor.execute(_TWICE, values)
+        twice = cursor.fetchone()
+    if twice is not None:
+        lfn, owner, run, lumi, count = twice
+        raise LedgerViolation(
+            f"{name}: {run}:{lumi} is valid already in {lfn} of {owner}; {count} lumis of that file would be"
+            " there twice: invalidate the outputs of one of the two requests, or abort this one"
+        )

@@ -105,18 +105,34 @@ class _Known:
 
     members: Mapping[int, Mapping[str, Member]]  # unit -> name of the dataset -> its place there
     files: dict[str, Content]
+    twice: frozenset[str]  # shared datasets that have lumis of some of the units already
 
 
 def _known(outputs: Sequence[UnitOutputs]) -> _Known:
     members: dict[int, dict[str, Member]] = {unit.unit_id: {} for unit in outputs}
     for member in members_of(members):
         members[member.unit_id][member.dataset] = member
-    if shared := {member.dataset for places in members.values() for member in places.values() if member.shared}:
+    shared = {member.dataset: member.dataset_id for places in members.values() for member in places.values() if member.shared}
+    if shared:
         names_lock(shared)
     with connection.cursor() as cursor:
         lfns = [file.lfn for unit in outputs for file in unit.files]
         cursor.execute("SELECT lfn, unit_id, size_bytes, adler32, events FROM output_files WHERE lfn = ANY(%s)", [lfns])
-        return _Known(members, {row[0]: row[1:] for row in cursor.fetchall()})
+        files = {row[0]: row[1:] for row in cursor.fetchall()}
+    return _Known(members, files, frozenset(name for name, dataset_id in shared.items() if _twice(outputs, dataset_id, name)))
+
+
+def _twice(outputs: Sequence[UnitOutputs], dataset_id: int, name: str) -> str:
+    """Why lumis of these units in a shared dataset are refused; empty if they are not."""
+    try:
+        lumis_refuse_twice(
+            dataset_id=dataset_id,
+            name=name,
+            lumis=[file.lumis for unit in outputs for file in unit.files if file.dataset == name],
+        )
+    except LedgerViolation as error:
+        return str(error)
+    return ""
 
 
 def _refuse(unit: UnitOutputs, known: _Known) -> None:
@@ -128,8 +144,8 @@ def _refuse(unit: UnitOutputs, known: _Known) -> None:
         if known.files.get(lfn, content) != content:
             raise LedgerViolation(f"{unit.unit_name}: {lfn} is already known with other content")
     for name, member in members.items():
-        if member.shared:
-            lumis_refuse_twice(dataset_id=member.dataset_id, name=name, lumis=[f.lumis for f in unit.files if f.dataset == name])
+        if name in known.twice and (why := _twice([unit], member.dataset_id, name)):
+            raise LedgerViolation(why)
     _refuse_circular_parents(unit)
     for member in members.values():  # DBS takes files for a block that is registered, and leaves its counts as they were
         if member.told and not member.done:

@@ -523,3 +523,19 @@ def test_rules_are_stored_for_the_files_of_the_units_that_an_effect_names(named:
     HANDLERS[EffectKind.RUCIO_PROTECT].record(row, {"rules": {file.lfn: f"rule of {file.lfn}" for file in handled}})
     stored = {file.lfn: file.rule_id for file in OutputFile.objects.filter(block=block)}
     assert stored == {file.lfn: f"rule of {file.lfn}" if file in handled else "" for file in files}
+
+
+def test_what_waits_under_a_former_epoch_is_discarded_where_a_claim_meets_it(block: ProcessingBlock) -> None:
+    """Or it would be read by each claim, for ever."""
+    request = Request.objects.get(workflow=block.workflow)
+    past = timezone.now() - timedelta(days=1)
+    for number in range(executor.LOOKED_AT + 1):
+        effect(block, f"old{number}", next_attempt_at=past)
+    kept = effect(block, "manifest", next_attempt_at=past)
+    Effect.objects.filter(pk=kept.pk).update(kind=EffectKind.INVALIDATION_MANIFEST)
+    Request.objects.filter(pk=request.pk).update(epoch=2)
+    new = effect(block, "new")
+    assert executor.effects_claim(owner="x", most=10) == [new]
+    states = dict(Effect.objects.values_list("key", "state"))
+    assert (states.pop(kept.key), states.pop(new.key)) == (EffectState.PENDING, EffectState.CLAIMED)
+    assert set(states.values()) == {EffectState.DISCARDED}
