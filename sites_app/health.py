@@ -38,7 +38,8 @@ class Signals:
         accepting: whether it starts further DAGMans by its own rule.
         duty_cycle: share of its time that it works, 0 to 1.
         dagmans: everybody's that run, of at most ``dagmans_most``; ``ours`` of these, of at most ``ours_most``.
-        jobs_running: ours; ``jobs_ended``: everybody's since it started.
+        jobs_running: ours; ``jobs_ended``: ours that ended, of the DAGMans there; another number is progress, a smaller one too,
+            since those that end leave.
         longest_seconds: what our longest job there is expected to take.
         new_queue: that its queue is another one than at the look before; empty when it is not.
     """

@@ -51,10 +51,12 @@ def state_refused(schedd: Schedd, state: ScheddState) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Ours:
-    """What of ours an answer had: DAGMans and node jobs that run; the longest job there should take so long."""
+    """What of ours an answer had: DAGMans and node jobs that run, node jobs that ended by the counts of the DAGMans that are
+    there (None where none has counted yet); the longest job there should take so long."""
 
     dagmans: int = 0
     jobs_running: int = 0
+    jobs_ended: int | None = None
     longest_seconds: float = 0.0
 
 
@@ -81,7 +83,7 @@ def schedd_answered(*, schedd: Schedd, ad: ScheddAd, ours: Ours, now: datetime) 
             ours=ours.dagmans,
             ours_most=ad.owner_dagmans,
             jobs_running=ours.jobs_running,
-            jobs_ended=ad.jobs_ended,
+            jobs_ended=ours.jobs_ended,
             longest_seconds=ours.longest_seconds,
             new_queue=f"its job queue is another one than before, of {birthdate_text(new)}" if change else "",
         )

@@ -142,9 +142,11 @@ def schedd_heard(
     counted = _jobs_by_dag(said.jobs)
     jobs = {(ad.dag_id, ad.cluster): ad for ad in outer}
     mine = {dag.pk: ad for dag in look.live if (ad := jobs.get((str(dag.pk), int(dag.dagman_cluster_id))))}
+    ended = [ad.jobs_completed for ad in said.ads if ad.jobs_completed is not None]
     ours = Ours(
         dagmans=sum(ad.job_status == JobStatus.RUNNING for ad in said.ads),
         jobs_running=sum(group.jobs for group in said.jobs if group.state == JOB_RUNNING),
+        jobs_ended=sum(ended) if ended else None,
         longest_seconds=look.longest_seconds,
     )
     seen = [

@@ -13,7 +13,7 @@ from wms2 import clock
 from wms2.adapters.types import ScheddAd
 
 pytestmark = pytest.mark.django_db
-AD = ScheddAd("schedd@test", "25.14.1", 1, duty_cycle=0.2, dagmans=90, owner_dagmans=400, jobs_ended=5)
+AD = ScheddAd("schedd@test", "25.14.1", 1, duty_cycle=0.2, dagmans=90, owner_dagmans=400)
 
 
 def looks(schedd: Schedd, *answers: ScheddAd | None) -> Schedd:

@@ -59,7 +59,7 @@ _COUNTED_AS = {
 }
 SCHEDD_PROJECTION = [
     "Name", "CondorVersion", "JobQueueBirthdate", "LastHeardFrom", "TotalIdleJobs", "TotalRunningJobs", "StartSchedulerUniverse",
-    "RecentDaemonCoreDutyCycle", "TotalSchedulerJobsRunning", "MaxRunningSchedulerJobsPerOwner", "JobsExited",
+    "RecentDaemonCoreDutyCycle", "TotalSchedulerJobsRunning", "MaxRunningSchedulerJobsPerOwner",
 ]  # fmt: skip
 #: The schedd's own bounds: jobs of one owner, DAGMans of one that run, and DAGMans of all (by default 100,000, 200 and 500).
 LIMITS = ("MAX_JOBS_PER_OWNER", "MAX_RUNNING_SCHEDULER_JOBS_PER_OWNER", "START_SCHEDULER_UNIVERSE")
@@ -190,6 +190,16 @@ def orphans(instance: str, owner: str, known_dag_ids: Iterable[str]) -> str:
     return f"{mine} && JobStatus != {JobStatus.REMOVED.value} && JobStatus != {JobStatus.COMPLETED.value}"
 
 
+def naming_dag(dag_id: str, instance: str, owner: str) -> str:
+    """Constraint: jobs of ours that name this DAG, or none where it is empty."""
+    return f'{ours(instance, owner)} && ({DAG_ID} ?: "") =?= {literal(dag_id)}'
+
+
+def dagmans_naming(dag_id: str, instance: str, owner: str) -> str:
+    """Constraint: the DAGMans among these."""
+    return f"{naming_dag(dag_id, instance, owner)} && {_DAGMAN}"
+
+
 def orphan_jobs(ads: Iterable[Ad]) -> list[OrphanJobs]:
     """Jobs by the DAG id that they carry."""
     found: dict[str, list[Ad]] = {}
@@ -303,7 +313,6 @@ def schedd_ad(ad: Ad, heard: Iterable[Ad] = ()) -> ScheddAd:
         duty_cycle=float(duty) if duty is not None else None,
         dagmans=_number(ad.get("TotalSchedulerJobsRunning")),
         owner_dagmans=_number(ad.get("MaxRunningSchedulerJobsPerOwner")),
-        jobs_ended=_number(ad.get("JobsExited")),
     )
 
 

@@ -325,7 +325,6 @@ class ScheddAd:
     duty_cycle: float | None = None
     dagmans: int | None = None
     owner_dagmans: int | None = None
-    jobs_ended: int | None = None
     owner: str = ""
 
 

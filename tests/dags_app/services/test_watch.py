@@ -324,3 +324,16 @@ def test_a_schedd_whose_answer_breaks_has_not_answered(schedd: Schedd, monkeypat
     said = look.ask("instance")
     assert said.about is None
     assert "may not read" in said.error
+
+
+def test_what_of_ours_has_ended_there_is_progress_whatever_others_do(schedd: Schedd) -> None:
+    dag = running(schedd)
+    running_jobs = group(dag, "processing", "running", "T2_A", 2)
+    for completed in (None, 4, 4):
+        hear(schedd, ad(dag, jobs_completed=completed), jobs=(running_jobs,))
+    (memory,) = Schedd.objects.values_list("health_memory", flat=True)
+    assert memory["jobs_ended"] == 4
+    moved = memory["moved_at"]
+    hear(schedd, ad(dag, jobs_completed=5), jobs=(running_jobs,))
+    (memory,) = Schedd.objects.values_list("health_memory", flat=True)
+    assert (memory["jobs_ended"], memory["moved_at"] > moved) == (5, True)
