@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from wms2.adapters.caller import TRIES, pause
 from wms2.adapters.dbs_names import SERVICE, VALIDATION_CODE, check_name
-from wms2.adapters.dbs_payloads import block_payload, differences, stored_otherwise, validate_block
+from wms2.adapters.dbs_payloads import block_payload, differences, is_in_part, stored_otherwise, validate_block
 from wms2.adapters.dbs_queries import DbsQueries, dbs_fault
 from wms2.adapters.http import Credentials, HttpService, Params
 from wms2.adapters.types import BlockSpec, DbsFile, DbsFileInfo
@@ -101,17 +101,21 @@ class Dbs(DbsQueries):
 
     def _registered(self, block: BlockSpec, operation: str) -> tuple[str, ...] | None:
         """What DBS stores otherwise of the block, None if it does not have it; closed, if it was begun open. Raises
-        ServiceRejected: it has it with other contents."""
+        ServiceRejected: it has it with other contents; ServiceUnavailable: it has a part of it."""
         known = self.outputs.block(block.block_name)
         if known is None:
             return None
         files = list(self.outputs.files(block.block_name, valid_only=False, operation=operation))
         # all files of a block are stored with the same list of configurations: one tells for all
         configs = self.outputs.configs_of_file(block.files[0].lfn)
-        found = differences(block, known, files, self.outputs.file_lumis(block.block_name), configs)
+        lumis = list(self.outputs.file_lumis(block.block_name))
+        found = differences(block, known, files, lumis, configs)
         if found:
             there = {file.lfn for file in files}
             self._refuse_files_of_other_blocks(block, [file for file in block.files if file.lfn not in there], operation)
+            if is_in_part(block, known, files, lumis, configs):
+                detail = f"{block.block_name} is there in part, as of a call that is still carried out: {'; '.join(found)}"
+                raise ServiceUnavailable(SERVICE, operation, detail)
             detail = f"{block.block_name} is registered, and not as it should be: {'; '.join(found)}; nothing is added to it"
             raise ServiceRejected(SERVICE, operation, detail)
         if known.is_open:

@@ -177,6 +177,28 @@ def differences(
     return tuple(found)
 
 
+def is_in_part(
+    wanted: BlockSpec,
+    known: BlockInfo,
+    files: Sequence[DbsFileInfo],
+    lumis: Sequence[FileLumi],
+    configs: Sequence[OutputConfig],
+) -> bool:
+    """Whether what is there is as it should be, and the rest is announced by the block's counts, which DBS stores first: a call
+    that timed out may still be carried out."""
+    there, done = {file.lfn for file in files}, {lfn for lfn, *_ in lumis}
+    part = tuple(file for file in wanted.files if file.lfn in there and (file.lfn in done or not file.lumis))
+    announced = (known.file_count, known.size_bytes) == (len(wanted.files), wanted.size_bytes)
+    if not announced or len(part) == len(wanted.files) or there - {file.lfn for file in wanted.files}:
+        return False
+    if not part:
+        return True
+    only, lfns = replace(wanted, files=part), {file.lfn for file in part}
+    counts = replace(known, file_count=len(part), size_bytes=only.size_bytes)
+    known_configs = configs if part[0] is wanted.files[0] else [part[0].output_config]
+    return not differences(only, counts, [file for file in files if file.lfn in lfns], lumis, known_configs)
+
+
 def stored_otherwise(wanted: BlockSpec, configs: Sequence[OutputConfig]) -> tuple[str, ...]:
     """What DBS could not store as it was sent, and cannot tell apart either, in words: the release of the block's files.
 

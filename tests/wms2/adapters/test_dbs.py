@@ -292,6 +292,20 @@ def test_wrong_counts_of_a_block_are_seen(server: Server, simulator: Simulators,
         dbs.register_block(block)
 
 
+@pytest.mark.parametrize("size_bytes", [None, 999], ids=["the rest comes", "what is there is wrong"])
+def test_a_block_of_which_a_part_is_there_is_asked_for_again_later_unless_the_part_is_wrong(
+    simulator: Simulators, dbs: Dbs, primary: str, size_bytes: int | None
+) -> None:
+    """A call that timed out is still carried out: the block and its counts are stored first."""
+    block = block_of(primary, 0, 1, 2)
+    body: Any = block_payload(block, "test")
+    body["files"], body["file_conf_list"] = body["files"][:1], body["file_conf_list"][:1]
+    body["files"][0] |= {"file_size": size_bytes} if size_bytes else {}
+    simulator.call("POST", f"{WRITER}/bulkblocks", body)
+    with pytest.raises(ServiceRejected if size_bytes else ServiceUnavailable, match="it lacks 2 files, first"):
+        dbs.register_block(block)
+
+
 def test_a_file_that_lies_in_another_block_is_refused_with_its_place(dbs: Dbs, primary: str) -> None:
     """One mode of DBS stores the other files and says 200, the other says only that there was a concurrency error."""
     first = block_of(primary, 0)
