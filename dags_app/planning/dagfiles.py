@@ -34,16 +34,13 @@ from wms2.credentials import Credential
 INNER_ABORT = 2
 OUTER_ABORT = 1
 
-#: Highest ``PRIORITY`` of a unit, and what its nodes behind the first task have beyond it; with a request's priority times 1000
-#: the sums of different requests never cross.
-TOP_UNIT_PRIORITY = 998
-_ENDING_FIRST = 1
-
 _MERGE_GROUP, _PROCESSING = "MergeGroup", "Processing"
 
 #: How often an inner DAGMan writes its status file, which pages show, and its job ad, whose done and failed nodes are shown: each
 #: update is a transaction of the schedd (ADR 0072).
 _INNER_STATUS_SECONDS, _INNER_AD_SECONDS = 5, 60
+#: Of nodes that are ready those that became so last are submitted first: unmerged files wait for them.
+_LATER_TASKS_FIRST = "DAGMAN_SUBMIT_DEPTH_FIRST = True\n"
 
 
 class RenderedFile(NamedTuple):  # a tuple: there are two for each unit
@@ -65,7 +62,7 @@ def render(spec: DagSpec) -> Iterator[RenderedFile]:
     yield RenderedFile(layout.OUTER_DAG, outer_dag(spec))
     scan, status = spec.limits.log_scan_interval_seconds, spec.limits.status_interval_seconds
     yield RenderedFile(layout.DAGMAN_CONFIG, dagman_config(scan, status))
-    yield RenderedFile(layout.UNITS_CONFIG, dagman_config(scan, _INNER_AD_SECONDS))
+    yield RenderedFile(layout.UNITS_CONFIG, dagman_config(scan, _INNER_AD_SECONDS) + _LATER_TASKS_FIRST)
     yield RenderedFile("landing.sub", landing_submit(spec))
     for task in (FIRST_TASK, *(each.number for each in later_tasks(spec.workflow))):
         yield RenderedFile(layout.task_submit(task), processing_submit(spec, task))
@@ -91,6 +88,7 @@ def render(spec: DagSpec) -> Iterator[RenderedFile]:
 def outer_dag(spec: DagSpec) -> str:
     """``workflow.dag``.
 
+    Units start in their order, which is that of their blocks: ``PRIORITY`` of a unit would be added to ``JobPrio`` of its jobs.
     Scripts of a node with DIR run there (measured on both versions), so ``env -C ..``
     takes ``reelect`` back to the DAG's directory.
     """
@@ -110,7 +108,6 @@ def outer_dag(spec: DagSpec) -> str:
             f"RETRY {name} 1",
             f"ABORT-DAG-ON {name} {INNER_ABORT} RETURN {OUTER_ABORT}",
             f"CATEGORY {name} {_MERGE_GROUP}",
-            f"PRIORITY {name} {TOP_UNIT_PRIORITY - min(unit.block_index, TOP_UNIT_PRIORITY)}",
         ]
     lines += [f"INCLUDE {layout.LIMITS_INCLUDE}", f"INCLUDE {layout.FENCE_INCLUDE}"]
     return _text(lines)
@@ -133,6 +130,7 @@ def group_dags(spec: DagSpec) -> Iterator[str]:
         between = (f"PARENT {' '.join(reads)} CHILD {name}\n" for level in unit.levels for name, reads in upstream_names(level))
         yield template % {
             "unit": unit.name,
+            "order": -unit.block_index,
             "jobs": unit.processing_nodes,
             "events": unit.events,
             "sites": site_list(unit.sites),
@@ -162,19 +160,16 @@ def _group_template(spec: DagSpec) -> str:
         f"VARS {layout.MERGE} %(merge)s",
         f"SCRIPT PRE {layout.MERGE} ../{layout.PAYLOAD} collect",
         *_guarded(layout.MERGE, limits.merge_retries, limits.cooloff_seconds),
-        # On top of the unit's own: what ends a unit goes before the jobs of others, else all units end together at the very end.
-        f"PRIORITY {layout.MERGE} {_ENDING_FIRST}",
         f"JOB {layout.CLEANUP} ../cleanup.sub",
         f"VARS {layout.CLEANUP} {_vars(CLEANUP_REQUEST)}",
         # Files left behind are the unmerged-file cleaner's; they never fail a unit whose merged output is in place.
         f"SCRIPT POST {layout.CLEANUP} /bin/true",
         f"RETRY {layout.CLEANUP} {limits.cleanup_retries}",
-        f"PRIORITY {layout.CLEANUP} {_ENDING_FIRST}",
         f"PARENT {layout.LANDING} CHILD %(first)s",
         f"%(between)sPARENT %(last)s CHILD {layout.MERGE}",
         f"PARENT {layout.MERGE} CHILD {layout.CLEANUP}",
         f"INCLUDE ../{layout.UNITS_LIMITS_INCLUDE}",
-        'VARS ALL_NODES wms2_unit="%(unit)s"',
+        'VARS ALL_NODES wms2_unit="%(unit)s" wms2_order="%(order)s"',
         f"INCLUDE ../{layout.FENCE_INCLUDE}",
     ]
     return _text(lines)
@@ -187,8 +182,8 @@ def _node_template(spec: DagSpec, task: int) -> tuple[ResourceSpec, list[str], l
     """
     limits, name = spec.limits, "%"
     after = [*_guarded(name, limits.processing_retries, limits.cooloff_seconds), f"CATEGORY {name} {_PROCESSING}"]
-    if task != FIRST_TASK:  # what waits for them is unmerged files of a unit that has begun
-        after = [f"SCRIPT PRE {name} ../{layout.PAYLOAD} gather {name}", *after, f"PRIORITY {name} {_ENDING_FIRST}"]
+    if task != FIRST_TASK:
+        after = [f"SCRIPT PRE {name} ../{layout.PAYLOAD} gather {name}", *after]
     before = f"JOB {name} ../{layout.task_submit(task)}\nVARS {name} "
     return task_resources(spec.workflow, task), before.split(name), "\n".join(["", *after]).split(name)
 

@@ -2,7 +2,7 @@
 
 They are read when a node is submitted, with the unit's directory as the current one: ``site.inc``, ``avoid.inc`` and
 ``memory.inc`` are the unit's, ``../`` is the DAG's directory, with ``sizes.inc`` and ``credential.inc``. What differs between
-nodes comes by ``VARS``: ``wms2_unit`` (all), ``sites`` (landing), ``disk_kb`` and ``wall_minutes`` (the others).
+nodes comes by ``VARS``: ``wms2_unit`` and ``wms2_order`` (all), ``sites`` (landing), ``disk_kb`` and ``wall_minutes`` (the others).
 Measured on HTCondor 23.9 and 25, with direct submission and with condor_submit.
 """
 
@@ -63,7 +63,7 @@ ulog_execute_attrs = {layout.SITE_ATTRIBUTE}
 include : ../{layout.AVOID_INCLUDE}
 include : {layout.AVOID_INCLUDE}
 {_sites("$(sites)")}\
-My.WMS2_Avoid = "$({layout.DAG_AVOID_MACRO}),$({layout.UNIT_AVOID_MACRO})"
+{_order_lines(goes_on=False)}My.WMS2_Avoid = "$({layout.DAG_AVOID_MACRO}),$({layout.UNIT_AVOID_MACRO})"
 My.MaxWallTimeMins = {MIN_WALL_MINUTES}
 {platform_lines(spec.workflow.steps)}{cms_lines(spec, NodeRole.LANDING)}{_stamps(spec, "landing")}\
 {watchdog_lines(spec.max_wall_seconds, spec.limits)}\
@@ -106,8 +106,8 @@ def cleanup_submit(spec: DagSpec) -> str:
     return _payload_submit(spec, NodeRole.CLEANUP, "cleanup", cores=1, memory=str(CLEANUP_MEMORY_MB), inputs=inputs)
 
 
-#: Above every node of a DAG (a request's priority times 1000, and what its nodes add): requests wait for these few jobs, and
-#: at a site that is never idle nothing below would ever start.
+#: Above every node of a DAG (its request's priority): requests wait for these few jobs, and at a site that is never idle nothing
+#: below would ever start.
 _SITE_JOB_PRIORITY = 2_000_000_000
 
 
@@ -182,6 +182,7 @@ def _payload_submit(
     step of the workflow wrote, and runs where all of them do.
     """
     platform = steps or spec.workflow.steps
+    goes_on = role is not NodeRole.PROCESSING or task != FIRST_TASK
     return f"""\
 universe = vanilla
 executable = ../{layout.PAYLOAD}
@@ -202,11 +203,17 @@ notification = never
 ulog_execute_attrs = {layout.SITE_ATTRIBUTE}
 include : {layout.SITE_INCLUDE}
 {_sites(f"$({layout.SITE_MACRO})")}\
-{wall_lines(spec.max_wall_seconds)}{platform_lines(platform)}{cms_lines(spec, role, task)}{_stamps(spec, role.lower())}\
+{_order_lines(goes_on=goes_on)}{wall_lines(spec.max_wall_seconds)}{platform_lines(platform)}{cms_lines(spec, role, task)}{_stamps(spec, role.lower())}\
 {watchdog_lines(spec.max_wall_seconds, spec.limits, pinned=True)}\
 requirements = {_AT_OUR_SITE}{platform_requirement(platform)}{extra}
 queue
 """
+
+
+def _order_lines(*, goes_on: bool) -> str:
+    """What HTCondor compares among jobs of one ``JobPrio``, which is the request's priority alone: earlier blocks first, and of a
+    block what ``goes_on`` with a unit that has begun before what begins others; else all units end together at the very end."""
+    return f"order = $(wms2_order) + {int(goes_on)}\nMy.PostJobPrio1 = $INT(order)\n"
 
 
 def wall_lines(max_wall_seconds: int) -> str:

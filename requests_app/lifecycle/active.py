@@ -27,7 +27,6 @@ from requests_app.lifecycle.lost_queue import end_lost, stop_fenced_off, tell_ob
 from requests_app.lifecycle.steps import step_begin
 from requests_app.models import HoldCode, Request, RequestStatus, StopIntent
 from requests_app.work.accounting import account, account_final, progress_words, unaccounted
-from requests_app.work.rounds import job_priority
 from requests_app.work.unmerged import unmerged_watch
 from sites_app.bans import AUTOMATIC, BAN, SiteFailures, problem_sites, site_ban, site_promote
 from sites_app.guard import ban_objection
@@ -84,7 +83,7 @@ def _pass_priority(evaluation: Evaluation, dag: DAG) -> None:
 
     One that is changed back is passed once: the jobs that DAGMan adds have the DAG's own.
     """
-    wanted = job_priority(evaluation)
+    wanted = evaluation.request.priority
     if dag.schedd is None or dag.unanswered_since is not None:
         return
     passed = dag.passed_priority

@@ -48,7 +48,6 @@ from requests_app.work.overrides import with_retries
 from requests_app.work.pileup import pileup_resolve
 from requests_app.work.production_steps import steps_of, steps_rounded, work_to_step
 from requests_app.work.releases import steps_with_levels
-from requests_app.work.rounds import job_priority
 from requests_app.work.sizing import round_sizing, sizing_kept
 from requests_app.work.spec import spec_of
 from wms2.conf import conf
@@ -282,7 +281,7 @@ def _record(
             round_id=round_.pk,
             workflow_number=workflow.number,
             files=files,
-            priority=job_priority(evaluation),
+            priority=evaluation.request.priority,
             decisions=sizing.decisions,
         )
         with evaluation.fenced():  # blocks and workflow are locked after the request, as verbs do it

@@ -125,7 +125,7 @@ def rescue_prepare(evaluation: Evaluation) -> DAG | None:
             failed=last,
             kind=kind,
             rescue_file=str(file),
-            priority=job_priority(evaluation),
+            priority=evaluation.request.priority,
             sizes=sizes_of(sizing.workflow, sizing.profile),
             decisions=sizing.decisions,
         )
@@ -144,11 +144,6 @@ def failure_rescues(evaluation: Evaluation, round_: Round) -> int:
     )
     rescues = DAG.objects.filter(round=round_, kind=DAGKind.FAILURE_RESCUE, submitted_at__isnull=False)
     return rescues.filter(created_at__gt=released.at).count() if released else rescues.count()
-
-
-def job_priority(evaluation: Evaluation) -> int:
-    """DAGMan's ``-Priority``: the request's priority times 1000; block priorities add below 1000."""
-    return evaluation.request.priority * 1000
 
 
 def _close(evaluation: Evaluation, round_: Round, reason: str) -> None:

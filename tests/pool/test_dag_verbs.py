@@ -266,14 +266,14 @@ def test_a_changed_priority_reaches_every_job_in_the_queue_and_those_that_come_l
     request_set_priority(request=request, priority=4242, **WHO)
 
     def passed_on() -> bool:
-        priorities = {job["JobPrio"] // 1000 for job in in_queue(request) if job["JobUniverse"] != DAGMAN}
+        priorities = {job["JobPrio"] for job in in_queue(request) if job["JobUniverse"] != DAGMAN}
         return priorities == {4242}
 
     wide.wait(passed_on, seconds=60)
     merges: list[int] = []
 
     def merge_seen() -> bool:
-        merges.extend(job["JobPrio"] // 1000 for job in in_queue(request) if job.get("WMS2_Role") in ("merge", "cleanup"))
+        merges.extend(job["JobPrio"] for job in in_queue(request) if job.get("WMS2_Role") in ("merge", "cleanup"))
         return 4242 in merges or ended(request)
 
     wide.wait(merge_seen, seconds=240)

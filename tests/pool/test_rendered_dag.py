@@ -77,7 +77,7 @@ def test_all_units_run_to_the_end_pinned_to_the_site_they_landed_at(new_dag: Cal
     write_avoid(dag.directory, [FNAL, CERN])
     dag.plan("mg_000000", "proc_000001", "once exit 7")
 
-    cluster = dag.submit(1, "-Priority", "5000")
+    cluster = dag.submit(1, "-Priority", "110000")
     condor.wait_gone(cluster, seconds=180)
 
     assert dag.outer(cluster) == (4, 0, 0)
@@ -91,7 +91,8 @@ def test_all_units_run_to_the_end_pinned_to_the_site_they_landed_at(new_dag: Cal
     assert sorted(ad["WMS2_Role"] for ad in jobs) == ["cleanup"] * 2 + ["landing"] * 2 + ["merge"] * 2 + ["processing"] * 5
     for ad in jobs:
         ends_unit = ad["WMS2_Role"] in ("merge", "cleanup")
-        assert (ad["WMS2_Instance"], ad["WMS2_Fence"], ad["JobPrio"]) == ("test-1", 1, 5998 + ends_unit)
+        assert (ad["WMS2_Instance"], ad["WMS2_Fence"]) == ("test-1", 1)
+        assert (ad["JobPrio"], ad["PostJobPrio1"]) == (110_000, int(ends_unit)), "the request's priority alone, as WMCore's"
         assert ad["WMS2_Unit"] == Path(ad["Iwd"]).name
         assert ad["WMS2_Node"] == ad["DAGNodeName"]
     inner = dag.ads("JobUniverse == 7 && DAGNodeName =!= undefined")

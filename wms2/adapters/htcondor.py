@@ -22,7 +22,6 @@ from wms2.errors import ServiceRejected, ServiceUnavailable
 
 # A DAG is submitted again at most a few times under the same id; more would be a fault that must show, not a longer list.
 _MAX_SUBMISSIONS = 20
-_PRIORITY_PARTS = 1000
 #: The collector is asked about a silent schedd only to tell a person; a cycle does not wait long for that.
 _COLLECTOR_SECONDS = 10.0
 
@@ -264,22 +263,14 @@ class HtcondorAdapter:
         return bool(found)
 
     def set_priority(self, directory_id: str, fence: int, value: int) -> int:
-        """Give the node jobs of one submission of a DAG's directory another base priority; returns how many were changed.
+        """Give the node jobs of one submission of a DAG's directory another priority; returns how many were changed.
 
-        ``value`` is what ``-Priority`` would be (request priority × 1000); what DAGMan added for the unit (0..999) stays. DAGMan
-        itself goes on with the old value until the next submission: call again each cycle.
+        Their order among each other (``PostJobPrio1``) stays. DAGMan itself goes on with the old value until the next submission:
+        call again each cycle.
         """
-        if value % _PRIORITY_PARTS:
-            raise ValueError(f"priority {value} is not a multiple of {_PRIORITY_PARTS}: the rest belongs to the units")
-        jobs = ads.node_jobs(directory_id, self._instance, self._owner(), fence)
-        (rows,) = self._ask([{"op": "query", "constraint": jobs, "projection": ["JobPrio"]}], "set_priority")
-        parts = {row["JobPrio"] % _PRIORITY_PARTS for row in rows if row["JobPrio"] // _PRIORITY_PARTS * _PRIORITY_PARTS != value}
-        changed = 0
-        for part in sorted(parts):
-            wanted = value + part
-            constraint = f"{jobs} && JobPrio % {_PRIORITY_PARTS} == {part} && JobPrio != {wanted}"
-            changed += self._edit(constraint, "JobPrio", wanted, "set_priority")
-        return changed
+        jobs = f"{ads.node_jobs(directory_id, self._instance, self._owner(), fence)} && JobPrio =!= {value}"
+        (there,) = self._ask([{"op": "query", "constraint": jobs, "projection": ["ClusterId"]}], "set_priority")
+        return self._edit(jobs, "JobPrio", value, "set_priority") if there else 0
 
     def set_units_at_once(self, cluster: int, dag_id: str, units: int) -> int:
         """Have the DAGMan of a DAG run so many units at once from now on; those that run go on. Within seconds, until it starts

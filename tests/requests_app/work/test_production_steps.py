@@ -85,7 +85,7 @@ def test_at_each_step_the_request_stops_without_loss_and_goes_on_with_less_prior
 
     dags = DAG.objects.filter(workflow__request=request).order_by("fence")
     assert [(dag.kind, dag.job_priority) for dag in dags] == [
-        (DAGKind.FRESH, 100_000_000), (DAGKind.STOP_RESCUE, 80_000_000), (DAGKind.STOP_RESCUE, 50_000_000),
+        (DAGKind.FRESH, 100_000), (DAGKind.STOP_RESCUE, 80_000), (DAGKind.STOP_RESCUE, 50_000),
     ]  # fmt: skip
     told = RequestTransition.objects.filter(request=request, to_status=S.STOPPING).order_by("id").values_list("reason", flat=True)
     assert list(told) == [
@@ -203,7 +203,7 @@ def test_a_step_passed_when_units_failed_is_taken_with_their_rescue(world: World
     world.schedd.end(job, End.FINISHED)
     cycles(world, 2)
     assert (status(request), request.priority, request.production_steps) == (S.ACTIVE, 80_000, [])
-    assert DAG.objects.get(pk=world.job_of(request).dag_id).job_priority == 80_000_000
+    assert DAG.objects.get(pk=world.job_of(request).dag_id).job_priority == 80_000
     assert len(world.schedd.jobs) == 2
 
 

@@ -174,7 +174,7 @@ class Lives(RuleBasedStateMachine):
     def a_quiet_cycle(self) -> None:
         """The jobs in the queue then have their requests' priorities."""
         self.world.cycle()
-        wanted = {request.request_name: request.priority * 1000 for request in Request.objects.filter(status=S.ACTIVE)}
+        wanted = {request.request_name: request.priority for request in Request.objects.filter(status=S.ACTIVE)}
         jobs = [job for job in losses.followed(self.world) if job.request_name in wanted]
         assert all(job.priority == wanted[job.request_name] for job in jobs), f"{wanted}: {[j.priority for j in jobs]}"
 
