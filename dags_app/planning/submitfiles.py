@@ -2,7 +2,8 @@
 
 They are read when a node is submitted, with the unit's directory as the current one: ``site.inc``, ``avoid.inc`` and
 ``memory.inc`` are the unit's, ``../`` is the DAG's directory, with ``sizes.inc`` and ``credential.inc``. What differs between
-nodes comes by ``VARS``: ``wms2_unit`` and ``wms2_order`` (all), ``sites`` (landing), ``disk_kb`` and ``wall_minutes`` (the others).
+nodes comes by ``VARS``: ``wms2_unit`` and ``wms2_order`` (all), ``sites`` (landing), ``disk_kb`` and ``wall_minutes`` (the
+others).
 Measured on HTCondor 23.9 and 25, with direct submission and with condor_submit.
 """
 
@@ -203,7 +204,8 @@ notification = never
 ulog_execute_attrs = {layout.SITE_ATTRIBUTE}
 include : {layout.SITE_INCLUDE}
 {_sites(f"$({layout.SITE_MACRO})")}\
-{_order_lines(goes_on=goes_on)}{wall_lines(spec.max_wall_seconds)}{platform_lines(platform)}{cms_lines(spec, role, task)}{_stamps(spec, role.lower())}\
+{_order_lines(goes_on=goes_on)}{wall_lines(spec.max_wall_seconds)}\
+{platform_lines(platform)}{cms_lines(spec, role, task)}{_stamps(spec, role.lower())}\
 {watchdog_lines(spec.max_wall_seconds, spec.limits, pinned=True)}\
 requirements = {_AT_OUR_SITE}{platform_requirement(platform)}{extra}
 queue
