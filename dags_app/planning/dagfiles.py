@@ -70,7 +70,7 @@ def render(spec: DagSpec) -> Iterator[RenderedFile]:
     yield RenderedFile("cleanup.sub", cleanup_submit(spec))
     yield RenderedFile(layout.JOB_FILE, job_document(spec))
     if spec.pileup:
-        yield RenderedFile(layout.PILEUP_FILE, pileup_document(spec.pileup))
+        yield RenderedFile(layout.PILEUP_FILE, pileup_document(spec.pileup), mutable=True)
     yield RenderedFile(layout.AVOID_INCLUDE, avoid_inc(frozenset()), mutable=True)
     yield RenderedFile(layout.CREDENTIAL_INCLUDE, credential_inc(None), mutable=True)
     yield RenderedFile(layout.FENCE_INCLUDE, fence_inc(0), mutable=True)

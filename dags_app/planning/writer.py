@@ -235,6 +235,12 @@ def write_avoid(directory: Path, sites: Iterable[str]) -> None:
     _replace(directory / layout.AVOID_INCLUDE, avoid_inc(frozenset(sites)))
 
 
+def write_pileup(directory: Path, text: str) -> None:
+    """Which pileup jobs read from the next submission on; inside ``held_by``. A former release has it among what never changes."""
+    if f"  {layout.PILEUP_FILE}\n" not in read_text(directory / layout.SUMS):
+        _replace(directory / layout.PILEUP_FILE, text)
+
+
 def write_credential(directory: Path, carried: Credential | None) -> None:
     """What jobs carry from the next submission on; inside ``held_by``."""
     _replace(directory / layout.CREDENTIAL_INCLUDE, credential_inc(carried))

@@ -75,8 +75,13 @@ class NotYet:
     reason: str
 
 
-def dag_submit(*, dag: DAG, request_name: str, priority: int, fenced: Fenced) -> Submitted | NotYet:
+def dag_submit(
+    *, dag: DAG, request_name: str, priority: int, fenced: Fenced, pileup: tuple[str, frozenset[str] | None] | None = None
+) -> Submitted | NotYet:
     """Bring a READY DAG to its schedd, at most once.
+
+    Args:
+        pileup: of one that is submitted again: ``pileup.json``, and the sites that have it (None: any).
 
     Raises:
         ServiceUnavailable: the schedd did not answer the look-up, or the jobs' credential ends too soon; nothing was sent.
@@ -101,10 +106,10 @@ def dag_submit(*, dag: DAG, request_name: str, priority: int, fenced: Fenced) ->
     _refuse_changed_files(dag)
     if why := credential_obstacle():
         raise ServiceUnavailable("htcondor", "submit", f"waits for {why}", "credential")
-    avoided = _avoid(dag)
+    avoided = _avoid(dag, pileup[1] if pileup is not None else None)
     _open_intent(dag, fenced)
     crash_point("submit.claimed")
-    _write_files(dag, avoided)
+    _write_files(dag, avoided, pileup[0] if pileup is not None else "")
     begun = since_boot()  # before the moment that the grace counts from: who is paused in between has no time left to submit
     _still_ours(dag, fenced)
     try:
@@ -232,8 +237,9 @@ def _schedd_of(dag: DAG) -> Schedd:
     return dag.schedd
 
 
-def _avoid(dag: DAG) -> Avoided:
-    """Keep new work of a DAG away from banned, draining and closed sites (error-handling 6.5; ``avoid.inc``).
+def _avoid(dag: DAG, pileup_at: frozenset[str] | None) -> Avoided:
+    """Keep new work of a DAG away from banned, draining and closed sites (error-handling 6.5; ``avoid.inc``), and from those that
+    have its pileup no more.
 
     What is in the queue already goes on. A DAG none of whose open units has a site left is not submitted: it would only stand in
     the queue, with nobody knowing why.
@@ -243,8 +249,11 @@ def _avoid(dag: DAG) -> Avoided:
     """
     avoided = sites_avoided(dag.workflow_id)
     open_units = WorkUnit.objects.filter(round_id=dag.round_id).exclude(state=WorkUnitState.DONE)
-    names = sorted(open_units.values_list("name", flat=True)) if avoided else []
-    stranded = tuple(name for name in names if not _landing_sites(Path(dag.submit_dir), name) - avoided.keys())
+    names = sorted(open_units.values_list("name", flat=True)) if avoided or pileup_at is not None else []
+    lands = {name: _landing_sites(Path(dag.submit_dir), name) for name in names}
+    if pileup_at is not None:
+        avoided = dict.fromkeys(frozenset().union(*lands.values()) - pileup_at, "short of its pileup by now") | avoided
+    stranded = tuple(name for name in names if not lands[name] - avoided.keys())
     found = Avoided(avoided, stranded)
     if stranded and len(stranded) == len(names):
         raise NoSite(f"{NO_SITE}{found}")
@@ -271,7 +280,7 @@ def _refuse_changed_files(dag: DAG) -> None:
         raise PlanningRefused(f"{len(changed)} files in {dag.submit_dir} are not as they were rendered, e.g. {changed[0]}")
 
 
-def _write_files(dag: DAG, avoided: Avoided) -> None:
+def _write_files(dag: DAG, avoided: Avoided, pileup: str) -> None:
     """What this submission reads, only while no later one has the directory: one who was replaced writes nothing over it.
 
     Raises:
@@ -283,6 +292,8 @@ def _write_files(dag: DAG, avoided: Avoided) -> None:
         halt_file(dag).unlink(missing_ok=True)  # after the fence was raised: a drain of the one before cannot put it back
         writer.write_avoid(directory, avoided.reasons)
         writer.write_credential(directory, factory.job_credential())
+        if pileup:
+            writer.write_pileup(directory, pileup)
         if dag.throttles:  # what was rendered before includes no such file
             limits = Throttles.of(dag.throttles)  # more than it begins with: how many that are may change while it runs
             most = max(limits.most_units(jobs_per_unit(dag)), dag.merge_groups)

@@ -34,8 +34,10 @@ from requests_app.work.expected_lumis import lumis_expected
 from requests_app.work.groups import PARENTS, parents_missing
 from requests_app.work.input_reading import input_open
 from requests_app.work.ledger import Ledger, ledger_of
+from requests_app.work.pileup import pileup_now
 from requests_app.work.planner import planning_mb, round_plan, round_plan_leftovers
 from requests_app.work.rounds import dag_discard, rescue_prepare
+from requests_app.work.spec import spec_of
 from requests_app.work.unmerged import unmerged_watch
 from wms2 import clock
 from wms2.crash import crash_point
@@ -128,7 +130,11 @@ def _submit(evaluation: Evaluation, dag: DAG) -> None:
         _place(evaluation, dag)
     unmerged_watch(evaluation)
     request = evaluation.request
-    outcome = dag_submit(dag=dag, request_name=request.request_name, priority=dag.job_priority, fenced=evaluation.fenced)
+    again = dag.parent_dag_id is not None or dag.attempt  # the first goes right after its planning
+    pileup = pileup_now(spec_of(request.workflow)) if again and dag.submit_intent_at is None else None
+    outcome = dag_submit(
+        dag=dag, request_name=request.request_name, priority=dag.job_priority, fenced=evaluation.fenced, pileup=pileup
+    )
     if isinstance(outcome, NotYet):
         evaluation.note(waiting_for=outcome.reason)
     else:

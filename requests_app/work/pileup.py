@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from datetime import timedelta
 from functools import partial
+from typing import NamedTuple
 
 import structlog
 from django.db import transaction
@@ -16,6 +17,7 @@ from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from dags_app.planning import specs
+from dags_app.planning.pileup import pileup_document, pileup_sites
 from requests_app.models import PileupBlock, PileupDataset
 from requests_app.work.input_validity import blocks_short, read_steadily
 from sites_app.selectors import sites_by_rse
@@ -41,6 +43,21 @@ def pileup_resolve(spec: specs.WorkflowSpec) -> tuple[specs.PileupDataset, ...]:
         return ()
     sites = sites_by_rse()
     return tuple(_resolved(name, kinds[name], sites) for name in sorted(kinds))
+
+
+class PileupNow(NamedTuple):
+    """For a DAG that is submitted again: its ``pileup.json``, and the sites that have enough of all of it; None: any."""
+
+    text: str
+    sites: frozenset[str] | None
+
+
+def pileup_now(spec: specs.WorkflowSpec) -> PileupNow | None:
+    """As it lies now; None for a request without pileup. Errors as ``pileup_resolve``, and PlanningRefused: no site has it."""
+    found = pileup_resolve(spec)
+    if not found:
+        return None
+    return PileupNow(pileup_document(found), pileup_sites(spec, found, least_fraction=conf().pileup_min_fraction))
 
 
 def _resolved(name: str, kind: str, sites: dict[str, tuple[str, ...]]) -> specs.PileupDataset:
@@ -85,6 +102,16 @@ def _kept(name: str) -> tuple[frozenset[str], frozenset[str] | None] | None:
     return frozenset(found.rses), None if custom is None else frozenset(custom)
 
 
+def _ruled(name: str, blocks: list[str]) -> dict[str, set[str]] | None:
+    """RSEs at which rules of anybody keep the blocks: other copies only wait to be removed. None where no block has a rule, so
+    that rules say nothing of it."""
+    ruled = {block: {lock.rse for lock in locks} for block, locks in factory.rucio().blocks_kept(blocks).items()}
+    if not any(ruled.values()):
+        log.warning("no rule keeps this pileup: every copy on disk counts, and may be removed at any time", dataset=name)
+        return None
+    return ruled
+
+
 def _refuse_unusable(name: str) -> None:
     dataset = factory.dbs().dataset(name)
     if dataset is None:
@@ -102,9 +129,9 @@ def _read(name: str) -> PileupDataset:
     dataset, _ = PileupDataset.objects.get_or_create(pk=name)
     files, blocks = 0, 0
     valid, counts = dict[str, int](), dict[str, int]()
-    for block in factory.dbs().blocks(name):
-        if kept is not None and kept[1] is not None and block.block_name not in kept[1]:
-            continue
+    listing = [block for block in factory.dbs().blocks(name) if kept is None or kept[1] is None or block.block_name in kept[1]]
+    ruled = _ruled(name, [block.block_name for block in listing]) if kept is None else None
+    for block in listing:
         listed, locations = read_steadily(block.block_name, partial(_read_block, block.block_name))
         valid[block.block_name], counts[block.block_name] = len(listed), block.file_count
         if not listed:
@@ -115,7 +142,11 @@ def _read(name: str) -> PileupDataset:
             name=block.block_name,
             events=sum(events for _, events in listed),
             files=[lfn for lfn, _ in listed],
-            rses=sorted(rse for rse, complete in locations.items() if complete and (kept is None or rse in kept[0])),
+            rses=sorted(
+                rse
+                for rse, complete in locations.items()
+                if complete and (kept is None or rse in kept[0]) and (ruled is None or rse in ruled[block.block_name])
+            ),
         )
         files, blocks = files + len(listed), blocks + 1
     _refuse_unusable(name)

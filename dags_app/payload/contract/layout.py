@@ -32,7 +32,6 @@ DAGMAN_CONFIG = "dagman.config"
 UNITS_CONFIG = "units.config"
 JOB_FILE = "job.json"
 UNIT_FILE = "unit.json"
-PILEUP_FILE = "pileup.json"
 RULES_FILE = "rules.json"
 SANDBOX_FILE = "sandbox.tar.gz"
 PAYLOAD = "bin/wms2_payload.pyz"
@@ -58,6 +57,8 @@ SIZES_INCLUDE = "sizes.inc"
 #: Also of the whole DAG: which file the jobs carry that says who they are.
 CREDENTIAL_INCLUDE = "credential.inc"
 STEP_PROFILE_FILE = "step_profile.json"
+#: Where a request mixes pileup: as it lies at each submission.
+PILEUP_FILE = "pileup.json"
 #: What they define.
 SITE_MACRO = "ELECTED_SITE"
 DAG_AVOID_MACRO = "DAG_AVOID"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -349,3 +350,37 @@ def test_a_failure_rescue_goes_on_in_the_pools_that_were_chosen_while_it_ran(
     newest = chain(request)[-1]
     assert (newest.kind, newest.total_work_units) == ((DAGKind.FAILURE_RESCUE, UNITS) if near else (DAGKind.FRESH, 1))
     assert run_on(world, request) is S.COMPLETED
+
+
+def test_a_rescue_mixes_pileup_where_it_lies_by_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MSPileup moves it while a DAG runs for weeks. One that a former release has rendered keeps its list."""
+    world = make_world(tmp_path, monkeypatch, ERROR_MAX_RESCUE_ATTEMPTS="9", PILEUP_CACHE_SECONDS="0")
+    pileup = world.source("Premix", 100, 100, 100, 100)
+    first, second = world.sources[pileup].blocks
+    document = documents.generation(100 * UNITS)
+    request = world.request({**document, "Step2": {**document["Step2"], "MCPileup": pileup}})
+    world.cycle()
+    job = world.job_of(request)
+
+    def read() -> dict[str, list[str]]:
+        blocks = json.loads((job.directory / "pileup.json").read_text())["datasets"][pileup]["blocks"]
+        return {name: block["sites"] for name, block in blocks.items()}
+
+    assert read() == {first: ["T1_US_FNAL"], second: ["T2_CH_CERN"]}
+    world.sources[pileup].locations = {first: ("T2_CH_CERN",), second: ("T2_CH_CERN",)}
+    end_with_failures(world, job, 1)
+    assert read() == {first: ["T2_CH_CERN"], second: ["T2_CH_CERN"]}
+    assert (job.directory / "avoid.inc").read_text() == "DAG_AVOID = T1_US_FNAL\n"
+    assert status(request) is S.ACTIVE and DAG.objects.get(status__in=LIVE_DAG).kind == DAGKind.FAILURE_RESCUE
+    world.sources[pileup].locations = dict.fromkeys((first, second), ("T2_US_Purdue",))
+    end_with_failures(world, world.job_of(request), 1)
+    assert status(request) is S.QUEUED
+    assert "T2_CH_CERN is short of its pileup by now" in request.last_error
+    world.sources[pileup].locations = dict.fromkeys((first, second), ("T2_CH_CERN",))
+    sums = job.directory / "SHA256SUMS"
+    digest = hashlib.sha256((job.directory / "pileup.json").read_bytes()).hexdigest()
+    sums.write_text(f"{sums.read_text()}{digest}  pileup.json\n")
+    before = (job.directory / "pileup.json").read_text()
+    world.clock.advance(7200)
+    cycles(world)
+    assert (status(request), (job.directory / "pileup.json").read_text()) == (S.ACTIVE, before)

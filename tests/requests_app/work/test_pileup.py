@@ -23,6 +23,7 @@ from sites_app.models import Site, SiteRse
 from tests.support import simulator_world
 from tests.support.rows import generation_spec, workflow_row
 from wms2.adapters import factory
+from wms2.adapters.rucio_types import LockRow
 from wms2.adapters.types import BlockInfo, DatasetInfo, DbsFileInfo
 from wms2.conf import conf
 from wms2.errors import PlanningRefused, ServiceUnavailable
@@ -48,6 +49,11 @@ class Catalogues:
         self.access_type, self.invalid = "VALID", set[str]()
         self.custom: dict[tuple[str, str], set[str]] = {}
         self.breaks_at: str | None = None
+        self.ruled: dict[str, list[str]] = {}  # block -> RSEs at which rules keep it
+
+    def blocks_kept(self, blocks: list[str]) -> dict[str, list[LockRow]]:
+        rows = {name: self.ruled.get(name, []) for name in blocks}
+        return {name: [LockRow(name=name, rse=rse, rule_id="1", state="OK") for rse in rses] for name, rses in rows.items()}
 
     def dataset(self, name: str) -> DatasetInfo | None:
         return DatasetInfo(name, self.access_type, "mc") if name in self.blocks_of else None
@@ -116,6 +122,13 @@ def mspileup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
 
 def test_it_is_mixed_only_where_mspileup_keeps_it(mspileup) -> None:
     mspileup(currentRSEs=["T2_CH_CERN", "T1_US_FNAL_Tape"])
+    (found,) = pileup_resolve(mixing())
+    assert [(block.name, block.sites) for block in found.blocks] == [(f"{PREMIX}#a", ("T2_CH_CERN",))]
+
+
+def test_without_mspileup_only_copies_count_that_a_rule_keeps(catalogues: Catalogues) -> None:
+    """Others only wait to be removed; where no rule says anything, as in a test's Rucio, every copy counts."""
+    catalogues.ruled = {f"{PREMIX}#a": ["T2_CH_CERN"], f"{PREMIX}#b": ["T1_US_FNAL_Tape"], f"{PREMIX}#tape": ["T2_CH_CERN"]}
     (found,) = pileup_resolve(mixing())
     assert [(block.name, block.sites) for block in found.blocks] == [(f"{PREMIX}#a", ("T2_CH_CERN",))]
 
@@ -267,7 +280,7 @@ def test_a_planned_dag_has_the_files_and_lands_where_they_are(
 
     document = json.loads((directory / "pileup.json").read_text())
     assert sorted(document["datasets"][PREMIX]["blocks"]) == [f"{PREMIX}#a", f"{PREMIX}#b"]
-    assert "pileup.json" in (directory / "SHA256SUMS").read_text()
+    assert "pileup.json" not in (directory / "SHA256SUMS").read_text(), "it is written anew with each submission"
     assert 'VARS landing sites="T1_US_FNAL"' in (directory / "mg_000000" / "group.dag").read_text()
 
 
