@@ -22,6 +22,7 @@ from outputs_app.models import (
     ProcessingBlock,
     StorageCheck,
 )
+from outputs_app.placements import placements_idle
 from wms2.admin import BY_REQUEST, OF_REQUEST, rows_admin, since_column
 from wms2.admin.filters import recent_values
 from wms2.admin.shown import EMPTY, aged
@@ -53,6 +54,7 @@ rows_admin(DatasetOwner, "dataset", "request", "since", search={"dataset__name":
 # Which outputs go to tape, and whose containers WMS2 places on disk, by campaign and tier; changed by verbs.
 rows_admin(
     Placement, "__str__", "tape", "disk_expression", "disk_copies", "disk_days", "disk_activity", order=("campaign", "tier"),
+    above=placements_idle,
 )  # fmt: skip
 
 

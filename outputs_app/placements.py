@@ -28,6 +28,14 @@ def placement_of(block: ProcessingBlock) -> Placement:
     return rows.order_by("-campaign", "-tier").first() or Placement()
 
 
+def placements_idle() -> str:
+    """Why none of them counts; empty where they do."""
+    if not conf().msoutput_places:
+        return ""
+    why = "" if conf().output_placement else " is not set, and ReqMgr2 is followed"
+    return f"MSOutput places outputs (WMS2_OUTPUT_PLACEMENT{why}): placements count only when WMS2 does."
+
+
 def placement_set(*, row: Placement, actor: str, reason: str, campaign: str = "", tier: str = "", **values: Any) -> Placement:
     """Change the decision for ``campaign`` and ``tier``, or add it; ``row``: what it begins with where values are missing.
     Returns it.

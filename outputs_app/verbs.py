@@ -7,7 +7,7 @@ from typing import Any
 
 from outputs_app.cases import case_accept, case_recovered, case_register, cases_shown, decided_refused, register_refused
 from outputs_app.models import Drift, DriftKind, Effect, EffectKind, EffectState, IntegrityCase, OutputDataset, Placement
-from outputs_app.placements import FIELDS, placement_remove, placement_set, remove_refused
+from outputs_app.placements import FIELDS, placement_remove, placement_set, placements_idle, remove_refused
 from outputs_app.reconciliation.remedies import REMEDIES
 from outputs_app.reconciliation.services import accept_refused, dataset_compare, drift_accept, drift_repair, repair_refused
 from outputs_app.selectors import datasets_shown, drift_shown, effects_shown
@@ -19,7 +19,6 @@ from outputs_app.services import (
     effects_discarded_with,
     gives_block_up,
 )
-from wms2.conf import conf
 from wms2.verbs import Field, Kind, Noun, Verb, declare, told_of_each
 from wms2.words import counted
 
@@ -103,8 +102,10 @@ def _change(row: Placement, actor: str, reason: str, **values: Any) -> None:
 
 def _then(row: Placement) -> list[str]:
     """When it counts."""
-    idle = ["MSOutput places outputs (WMS2_OUTPUT_PLACEMENT): this counts only when WMS2 does."] if conf().msoutput_places else []
-    return [*idle, "It holds for blocks that become complete from now on, and for containers without a rule."]
+    return [
+        *filter(None, [placements_idle()]),
+        "It holds for blocks that become complete from now on, and for containers without a rule.",
+    ]
 
 
 _THEN = told_of_each(_then)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.test import Client
 
 from outputs_app.blocks import blocks_advance, blocks_seal
 from outputs_app.effects import HANDLERS
@@ -12,6 +13,8 @@ from outputs_app.models import BlockStatus, Effect, EffectKind, Placement, Proce
 from outputs_app.placements import placement_of, placement_remove, placement_set
 from requests_app.models import Request
 from tests.support.rows import new_block
+from wms2.checks import check_configuration
+from wms2.conf import conf
 from wms2.errors import InvalidTransition
 from wms2.models import AuditEntry
 
@@ -97,3 +100,22 @@ def test_decisions_are_audited_and_the_last_one_for_all_stays(block: ProcessingB
         placement_set(row=Placement.objects.get(campaign="Run3Winter"), **BY)
     with pytest.raises(InvalidTransition, match="greater than or equal to 1"):
         decide(disk_copies=0)
+
+
+@pytest.mark.parametrize(
+    ("follows", "chosen", "warned"), [("1", "", True), ("1", "msoutput", False), ("1", "wms2", False), ("", "", False)]
+)
+def test_who_follows_reqmgr2_and_has_not_chosen_who_places_is_warned(
+    monkeypatch: pytest.MonkeyPatch, admin_client: Client, follows: str, chosen: str, warned: bool
+) -> None:
+    """With this release such an installation makes no tape and disk rules any more."""
+    for name, value in {"REQMGR2_FOLLOW": follows, "TEAM": "wms2", "OUTPUT_PLACEMENT": chosen}.items():
+        monkeypatch.setenv(f"WMS2_{name}", value)
+    conf.cache_clear()
+    assert ("wms2.W003" in {message.id for message in check_configuration()}) is warned
+    decide()
+    row = Placement.objects.get()
+    for page in ("/admin/outputs_app/placement/", f"/admin/outputs_app/placement/{row.pk}/change/"):
+        shown = admin_client.get(page).content.decode()
+        assert ("MSOutput places outputs (WMS2_OUTPUT_PLACEMENT" in shown) is (warned or chosen == "msoutput"), page
+        assert ("is not set, and ReqMgr2 is followed" in shown) is warned

@@ -162,17 +162,19 @@ def rows_admin(
     order: Sequence[str] = ("-pk",),
     links: Sequence[tuple[str, type[models.Model], str]] = (),
     in_words: Mapping[str, Callable[[Any], Any]] = MappingProxyType({}),
+    above: Callable[[], str] = lambda: "",
 ) -> None:
     """Have the rows of a model looked at that need nothing of their own.
 
     Args:
         columns: names are shown as their fields are: links, ages, badges; ``=name`` as it stands.
         filters, search, parts, order: ``list_filter``, ``exact_search``, ``search_fields``, ``ordering``.
-        links, in_words: as ``VerbsAdmin`` and ``ReadOnlyAdmin`` have them; the latter for a column of the list, too.
+        links, in_words, above: as ``VerbsAdmin`` and ``ReadOnlyAdmin`` have them; words for a column of the list, too.
     """
     members = {
         "list_display": tuple(_column(model, each, in_words) for each in columns), "list_filter": filters, "exact_search": search,
         "search_fields": parts, "ordering": order, "links": links, "in_words": in_words, "__doc__": model.__doc__,
+        "above": staticmethod(above),
     }  # fmt: skip
     admin.site.register(model, type(f"{model.__name__}Admin", (ReadOnlyAdmin,), members))
 

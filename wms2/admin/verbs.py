@@ -10,7 +10,7 @@ What verbs there are is declared in the apps' ``verbs`` (``wms2.verbs``).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -82,6 +82,8 @@ class VerbsAdmin(ModelAdmin):
 
     #: (text, model, by which of its lookups) of lists of what belongs to a row.
     links: Sequence[tuple[str, type[Model], str]] = ()
+    #: A warning above the list and each row; empty: none.
+    above: Callable[[], str] = staticmethod(lambda: "")
 
     def get_urls(self) -> list[URLPattern]:
         """The page of confirmation beside the usual ones."""
@@ -105,6 +107,7 @@ class VerbsAdmin(ModelAdmin):
             wrong = True
         if wrong:
             return HttpResponseRedirect(f"{request.path}?{ERROR_FLAG}=1")
+        self._warn(request)
         return super().changelist_view(request, extra_context)
 
     def change_view(
@@ -114,12 +117,17 @@ class VerbsAdmin(ModelAdmin):
         row = None if "\0" in object_id else self.get_object(request, unquote(object_id))
         if row is None:  # also for keys that PostgreSQL would not take
             return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[attr-defined, no-any-return]
+        self._warn(request)
         own = {
             "verb_buttons": buttons(row) if is_operator(request.user) else [],
             "row_links": self.row_links(row),
             "row_standing": standing_of(row),
         }
         return super().change_view(request, object_id, form_url, {**(extra_context or {}), **own})
+
+    def _warn(self, request: HttpRequest) -> None:
+        if request.method == "GET" and (warning := self.above()):
+            messages.warning(request, warning)
 
     def row_links(self, row: Any) -> list[tuple[str, str]]:
         """(text, address) of further buttons on a row's page: its live page, if it has one, and lists."""
