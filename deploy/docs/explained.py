@@ -226,7 +226,8 @@ SETTINGS: dict[str, dict[str, str]] = {
         "error_same_units": "So many work units that fail with one error, while nothing else ends, abort their DAG; 0: never.",
         "job_no_cpu_seconds": "A job that runs so long and has used less than 1 % of a core is ended.",
         "stage_out_pauses": "Seconds between the tries of a job to stage out a file to one volume, separated by commas, before it"
-        " goes to the next, and of an upload to a DQM server; of DAGs planned from now on. A worker node may have a variable of this name of its own, with spaces.",
+        " goes to the next, and of an upload to a DQM server; of DAGs planned from now on."
+        " A worker node may have a variable of this name of its own, with spaces.",
         "job_max_starts": "A job that was started so often and evicted each time is removed; its unit goes elsewhere.",
         "job_idle_seconds": "A job that waits so long for the site of its work unit is removed; the unit lands elsewhere.",
         "job_held_seconds": "A job that HTCondor put on hold is removed after this, its node tried again; a person's hold stays.",

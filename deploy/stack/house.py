@@ -113,7 +113,18 @@ def _body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def _complex(most: int) -> int:
-    command = ("ruff", "check", "--isolated", "--select", "C901", "--output-format", "concise", "--exit-zero", "--quiet")
+    command = (
+        "ruff",
+        "check",
+        "--isolated",
+        "--select",
+        "C901",
+        "--output-format",
+        "concise",
+        "--exit-zero",
+        "--quiet",
+        "--no-cache",
+    )
     limit = ("--config", f"lint.mccabe.max-complexity={most}")
     program = str(Path(sys.executable).parent / command[0])
     result = subprocess.run([program, *command[1:], *limit, *PRODUCT], cwd=_ROOT, capture_output=True, text=True, check=True)
