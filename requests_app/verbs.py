@@ -21,6 +21,7 @@ from requests_app.models import (
     InputFile,
     Request,
     RequestGroup,
+    RequestStatus,
 )
 from requests_app.selectors.drains import drain_progress
 from requests_app.selectors.parts import harvests_shown
@@ -50,7 +51,7 @@ from requests_app.services.verbs import (
 )
 from requests_app.work.groups import group_standing
 from requests_app.work.harvesting import harvest_decide, harvest_refused
-from requests_app.work.overrides import PINS, THROTTLES, Overrides, read_layouts, read_pools, read_task_sizes
+from requests_app.work.overrides import ERROR_LIMITS, PINS, THROTTLES, Overrides, read_layouts, read_pools, read_task_sizes
 from sites_app.models import Schedd
 from wms2.errors import FieldRefused, NotFoundInService
 from wms2.verbs import Field, Kind, Noun, Told, Verb, declare, extend, field_of, told_of_each
@@ -196,7 +197,10 @@ declare(
     Verb(
         "sites", "Change sites", "Replace a request's site lists. Jobs that run go on.", services.request_set_sites,
         told_of_each(
-            lambda request: ["Further rounds are planned for these sites; a rescue leaves out those that are not among them."]
+            lambda request: [
+                "Further rounds are planned for these sites; a rescue leaves out those that are not among them.",
+                "Work units of a DAG that runs land there no more, those whose landing job waits for a slot included.",
+            ]
         ),
         (
             Field("site_whitelist", Kind.TEXTS, "where it may run, separated by spaces", True, length=100, most_items=500),
@@ -252,6 +256,19 @@ declare(
         ]),
         tuple(map(_override, THROTTLES)),
         initial=lambda request: {name: request.overrides.get(name) for name in THROTTLES}, path="throttle", single=True,
+        refused=priority_refused, seen=lambda request: (f"{request.status} {request.overrides}", request.get_status_display()),
+    ),
+    Verb(
+        "error-limits", "Change error limits",
+        "Say how much of a request may fail and how often it is tried again, in place of what was said before, while it runs too."
+        " What is left empty is as configured.",
+        services.request_set_error_limits,
+        told_of_each(lambda request: [
+            "Threshold, rescues and shares hold from now on; retries, which are written into DAGs, from its next round on.",
+            *(["It stays held until it is released."] if request.status == RequestStatus.HELD else []),
+        ]),
+        tuple(map(_override, ERROR_LIMITS)),
+        initial=lambda request: {name: request.overrides.get(name) for name in ERROR_LIMITS}, path="error-limits", single=True,
         refused=priority_refused, seen=lambda request: (f"{request.status} {request.overrides}", request.get_status_display()),
     ),
     Verb(

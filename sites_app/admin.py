@@ -6,7 +6,12 @@ from functools import partial
 from typing import Any
 
 from django.contrib import admin
+from django.db.models import Prefetch
+from django.urls import reverse
+from django.utils.html import format_html_join
+from django.utils.safestring import mark_safe
 
+from sites_app.bans import bans_active
 from sites_app.models import (
     HealthChange,
     Onboarding,
@@ -17,9 +22,11 @@ from sites_app.models import (
     Site,
     SiteBan,
     SiteRse,
+    SiteStatus,
     SystemicAlert,
 )
 from sites_app.schedds import birthdate_text
+from sites_app.services import by_whom
 from wms2.admin import badge_column, rows_admin, since_column
 from wms2.admin.shown import EMPTY
 from wms2.words import number
@@ -39,10 +46,26 @@ def dagmans(row: Schedd) -> str:
     return f"{row.dagmans_running} of {row.max_dagman_slots}"
 
 
+@admin.display(description="gets no new work")
+def closed(site: Any) -> Any:
+    """By a status or a ban, by whom, why and until when; with what opens it again."""
+    lines = []
+    if site.status != SiteStatus.ENABLED:
+        words = f"{site.get_status_display().lower()}{by_whom(site.status_actor, site.drain_until)}: {site.status_reason}"
+        lines.append((words, reverse("admin:sites_app_site_verb", args=["enable"]), site.pk, "Enable"))
+    for ban in site.active_bans:
+        whom = "for all" if ban.workflow is None else f"for {ban.workflow.request_id}"
+        words = f"banned {whom}{by_whom(ban.created_by, ban.expires_at)}: {ban.reason}"
+        lines.append((words, reverse("admin:sites_app_siteban_verb", args=["lift"]), ban.pk, "Lift"))
+    return format_html_join(mark_safe("<br>"), '{} <a href="{}?id={}">{} …</a>', lines) if lines else EMPTY
+
+
+_BANS = bans_active().select_related("workflow").order_by("expires_at")
+_SHOWN = ("site", "workflow__request", "reason", "created_by", "expires_at")
 rows_admin(
-    Site, "name", "status", "status_reason", "total_slots", "running_slots", "jobs_idle", "jobs_running", "jobs_held",
+    Site, "name", "status", closed, "total_slots", "running_slots", "jobs_idle", "jobs_running", "jobs_held",
     "jobs_done", "jobs_failed", "jobs_counted_at", since_column("cric_seen_at", "seen in CRIC"), filters=("status",),
-    parts=("name",), order=("name",),
+    parts=("name",), order=("name",), first=(closed,), prefetched=(Prefetch("bans", _BANS.only(*_SHOWN), to_attr="active_bans"),),
 )  # fmt: skip
 
 rows_admin(SiteRse, "rse", "site", since_column("seen_at", "seen in CRIC"), parts=("rse", "site__name"), order=("rse", "id"))

@@ -77,13 +77,13 @@ def _avoided(workflow_ids: Collection[object]) -> dict[object, dict[str, str]]:
     """For each workflow; two statements for all of them."""
     closed = Site.objects.exclude(status=SiteStatus.ENABLED).exclude(status=SiteStatus.DRAINING, drain_until__lte=clock.in_sql())
     common = {
-        site.name: f"{site.get_status_display().lower()}{_by(site.status_actor, site.drain_until)}: {site.status_reason}"
+        site.name: f"{site.get_status_display().lower()}{by_whom(site.status_actor, site.drain_until)}: {site.status_reason}"
         for site in closed.only("name", "status", "status_reason", "status_actor", "drain_until")
     }
     found = {workflow_id: dict(common) for workflow_id in workflow_ids}
     ours = Q(workflow__in=[workflow_id for workflow_id in workflow_ids if workflow_id is not None])
     for ban in bans_active().filter(Q(workflow__isnull=True) | ours):
-        why = f"{_by(ban.created_by, ban.expires_at)}: {ban.reason}"
+        why = f"{by_whom(ban.created_by, ban.expires_at)}: {ban.reason}"
         if ban.workflow_id is not None:
             found[ban.workflow_id][ban.site_id] = f"banned for this request{why}"
             continue
@@ -92,7 +92,7 @@ def _avoided(workflow_ids: Collection[object]) -> dict[object, dict[str, str]]:
     return found
 
 
-def _by(actor: str, until: datetime | None) -> str:
+def by_whom(actor: str, until: datetime | None) -> str:
     return f"{actor and f' by {actor}'}{f' until {until:%Y-%m-%d %H:%M} UTC' if until else ''}"
 
 

@@ -224,6 +224,7 @@ class TaskSpec:
     algorithm: SplittingAlgo = SplittingAlgo.EVENT_AWARE_LUMI_BASED
     lumis_per_job: int = 8
     files_per_job: int = 1
+    extra_requirements: str = ""  # its own, in place of the workflow's
 
 
 @dataclass(frozen=True, slots=True)

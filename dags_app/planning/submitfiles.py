@@ -9,6 +9,7 @@ Measured on HTCondor 23.9 and 25, with direct submission and with condor_submit.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dags_app.payload.contract import layout
@@ -68,7 +69,7 @@ include : {layout.AVOID_INCLUDE}
 My.MaxWallTimeMins = {MIN_WALL_MINUTES}
 {platform_lines(spec.workflow.steps)}{cms_lines(spec, NodeRole.LANDING)}{_stamps(spec, "landing")}\
 {watchdog_lines(spec.max_wall_seconds, spec.limits)}\
-requirements = {_AT_OUR_SITE}{platform_requirement(spec.workflow.steps)} && {_NOT_AVOIDED}{_extra(spec)}
+requirements = {_AT_OUR_SITE}{platform_requirement(spec.workflow.steps)} && {_NOT_AVOIDED}{_extra(_requirements(spec))}
 queue
 """
 
@@ -91,7 +92,7 @@ def processing_submit(spec: DagSpec, task: int = FIRST_TASK) -> str:
         memory=f"$({memory_macro(task)})",
         inputs=tuple(inputs),
         devices=gpu_lines(resources.gpu),
-        extra=_extra(spec),
+        extra=_extra(_requirements(spec, task)),
     )
 
 
@@ -156,10 +157,17 @@ def _sites(sites: str) -> str:
     return "".join(f'My.{name} = "{sites}"\n' for name in ("DESIRED_Sites", "ExtDESIRED_Sites", layout.JOB_SITE_ATTRIBUTE))
 
 
-def _extra(spec: DagSpec) -> str:
-    """The requester's own expression; intake has seen to it that it is one whole expression."""
-    extra = spec.workflow.extra_requirements
-    return f" && ({extra})" if extra else ""
+def _requirements(spec: DagSpec, task: int | None = None) -> list[str]:
+    """The requester's own expressions, each once: of one task, or of all of them, which a unit's site must be able to run."""
+    workflow = spec.workflow
+    tasks = [each for each in workflow.tasks if task in (None, each.number)]
+    found = [each.extra_requirements or workflow.extra_requirements for each in tasks] or [workflow.extra_requirements]
+    return [extra for extra in dict.fromkeys(found) if extra]
+
+
+def _extra(expressions: Iterable[str]) -> str:
+    """Behind what WMS2 asks for itself; intake has seen to it that each is one whole expression."""
+    return "".join(f" && ({extra})" for extra in expressions)
 
 
 def _payload_submit(

@@ -241,6 +241,12 @@ def write_pileup(directory: Path, text: str) -> None:
         _replace(directory / layout.PILEUP_FILE, text)
 
 
+def avoid_more(directory: Path, sites: Iterable[str]) -> None:
+    """Add to the DAG's banned sites, while it runs; inside ``held_by``."""
+    here = read_text(directory / layout.AVOID_INCLUDE).partition("=")[2].strip().split(",")
+    write_avoid(directory, {*filter(None, here), *sites})
+
+
 def write_credential(directory: Path, carried: Credential | None) -> None:
     """What jobs carry from the next submission on; inside ``held_by``."""
     _replace(directory / layout.CREDENTIAL_INCLUDE, credential_inc(carried))

@@ -9,6 +9,7 @@ A schedd that does not answer before an intent is open costs nothing: the reques
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -262,6 +263,19 @@ def _avoid(dag: DAG, pileup_at: frozenset[str] | None) -> Avoided:
             dag, "avoids", detail={"sites": avoided, "without_site": list(stranded[:20]), "units_without_site": len(stranded)}
         )
     return found
+
+
+def dag_avoid(dag: DAG, sites: Collection[str]) -> int:
+    """Have a DAG that is in a queue land at none of these sites any more: units to come by their file, landing jobs that wait for
+    a slot in the queue. Returns how many of these were changed; to be asked again while there are any.
+
+    Raises:
+        StaleState: a later submission has the directory. ServiceUnavailable, ServiceRejected: the schedd.
+    """
+    directory = Path(dag.submit_dir)
+    with writer.held_by(directory, dag.fence):
+        writer.avoid_more(directory, sites)
+    return adapter(_schedd_of(dag)).avoid_sites(str(dag.directory_id), dag.fence, sites)
 
 
 def _landing_sites(directory: Path, unit: str) -> frozenset[str]:

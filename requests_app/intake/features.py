@@ -13,6 +13,7 @@ from requests_app.intake.known import (
     GENERATION_ONLY,
     IRRELEVANT,
     IRRELEVANT_STEP,
+    ONE_JOB_FEATURES,
     PLAN_ONLY,
     STEP_FEATURES,
     USED_STEP,
@@ -36,7 +37,7 @@ def sweep_all_features(document: Part) -> None:
         if key.startswith("Skim") and is_set(value):
             document.later(key, "skims")
     for part in parts:
-        _sweep(part, STEP_FEATURES)
+        _sweep(part, STEP_FEATURES if part.prefix.startswith("Task") else {**STEP_FEATURES, **ONE_JOB_FEATURES})
 
 
 def _parts(document: Part) -> Iterator[Part]:
@@ -59,7 +60,7 @@ def sweep_fields(document: Part, steps: Collection[Part]) -> None:
     _sweep_level(document, known | {key for key, _ in sub_documents(document.own)})
     for step in (step for step in steps if step.prefix):
         used = USED_TASK if step.is_task else USED_STEP
-        _sweep_level(step, used | set(IRRELEVANT_STEP) | set(FEATURES) | set(STEP_FEATURES))
+        _sweep_level(step, used | set(IRRELEVANT_STEP) | set(FEATURES) | set(STEP_FEATURES) | set(ONE_JOB_FEATURES))
         if step.number == 1:
             for key, text in misplaced_work(step):
                 document.problem(key, text)

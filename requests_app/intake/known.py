@@ -50,7 +50,7 @@ USED_TOP = frozenset(PER_STEP) | {
 
 _USED_PART = frozenset(PER_STEP) | {"InputFromOutputModule", "PrimaryDataset", *WORK, *ANYWHERE}
 USED_STEP = _USED_PART | {"StepName", "InputStep"}
-USED_TASK = _USED_PART | {"TaskName", "InputTask", "TimePerEvent", "SizePerEvent"}
+USED_TASK = _USED_PART | {"TaskName", "InputTask", "TimePerEvent", "SizePerEvent", "JobExtraMatchRequirements"}
 
 _BOOKKEEPING = "ReqMgr2's own bookkeeping"
 _MONITORING = "a label of the old monitoring"
@@ -127,6 +127,9 @@ STEP_FEATURES: Mapping[str, Feature] = {
     "SiteWhitelist": Feature("site lists per step", is_set),
     "SiteBlacklist": Feature("site lists per step", is_set),
     "OpenRunningTimeout": Feature("input that grows (OpenRunningTimeout) of one step", _positive),
+}
+#: The same of a step of one job; a task may ask for its own.
+ONE_JOB_FEATURES: Mapping[str, Feature] = {
     "JobExtraMatchRequirements": Feature("extra matchmaking requirements of one step", is_set),
 }
 

@@ -13,6 +13,7 @@ from dags_app.planning.specs import TaskSpec
 from dags_app.planning.splitters.rounding import round_to_lumis
 from requests_app.intake.chain import Part
 from requests_app.intake.draft import MemoryWindow, StepDraft
+from requests_app.intake.requirements import requirements
 from requests_app.intake.resources import fit_memory, read_resources
 from requests_app.intake.work import read_splitting
 
@@ -35,6 +36,7 @@ def _read_task(part: Part, step: StepDraft, window: MemoryWindow) -> TaskSpec:
         input_task=step.spec.input_step,
         input_step=step.spec.input_step,
         input_module=step.spec.input_module,
+        extra_requirements=part.read("JobExtraMatchRequirements", requirements, ""),
     )
     return task if part.number == 1 else with_splitting(task, part)
 

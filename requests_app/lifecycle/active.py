@@ -17,6 +17,7 @@ from dags_app.selectors import dag_live, units_done_at
 from dags_app.services.failures import failures_without_success, site_failures
 from dags_app.services.lost_queue import dag_fenced_off
 from dags_app.services.outcome import Outcome, dag_outcome, dispute_note
+from dags_app.services.submit import dag_avoid
 from dags_app.states import dag_transition, history
 from requests_app.alerts import alert, alert_over
 from requests_app.feed import tell
@@ -26,22 +27,25 @@ from requests_app.lifecycle.finish import finish
 from requests_app.lifecycle.lost_queue import end_lost, stop_fenced_off, tell_obstacle, tell_suspicion
 from requests_app.lifecycle.steps import step_begin
 from requests_app.models import HoldCode, Request, RequestStatus, StopIntent
+from requests_app.services.verbs import LEFT
 from requests_app.work.accounting import account, account_final, progress_words, unaccounted
 from requests_app.work.unmerged import unmerged_watch
-from sites_app.bans import AUTOMATIC, BAN, SiteFailures, problem_sites, site_ban, site_promote
+from sites_app.bans import AUTOMATIC, BAN, SiteFailures, bans_active, problem_sites, site_ban, site_promote
 from sites_app.guard import ban_objection
 from sites_app.models import Site
 from sites_app.schedds import adapter
 from sites_app.selectors import candidate_sites
 from wms2.audit import audit
 from wms2.conf import conf
-from wms2.errors import InvalidTransition, LedgerViolation, ServiceRejected, ServiceUnavailable
+from wms2.errors import InvalidTransition, LedgerViolation, ServiceRejected, ServiceUnavailable, StaleState
 from wms2.words import counted
 
 log = structlog.get_logger(__name__)
 S = RequestStatus
 #: Event type in DAGHistory: jobs in the queue got another priority.
 PRIORITY_PASSED = "priority_passed"
+#: Units still to land avoid sites that were taken off the lists.
+SITES_PASSED = "sites_passed"
 
 
 def handle_active(evaluation: Evaluation) -> None:
@@ -64,6 +68,7 @@ def handle_active(evaluation: Evaluation) -> None:
             if stop_for_credential(evaluation, dag) or step_begin(evaluation, dag):
                 return
             _pass_priority(evaluation, dag)
+            _pass_sites(evaluation, dag)
             unmerged_watch(evaluation)
             _tell(evaluation, dag)
         if dag is not None and dag.missing_since is not None:
@@ -101,6 +106,31 @@ def _pass_priority(evaluation: Evaluation, dag: DAG) -> None:
             history(dag, PRIORITY_PASSED, detail={"priority": wanted})
     if changed:
         log.info("priority passed on", request_name=evaluation.request.request_name, dag_id=str(dag.pk), jobs=changed)
+
+
+def _pass_sites(evaluation: Evaluation, dag: DAG) -> None:
+    """Sites taken off the request's lists: what is still to land of a DAG that runs goes to none of them."""
+    if dag.schedd is None or dag.unanswered_since is not None or dag.submitted_at is None:
+        return
+    bans = bans_active().filter(workflow_id=dag.workflow_id, reason__startswith=LEFT, created_at__gt=dag.submitted_at)
+    gone = set(bans.values_list("site_id", flat=True))
+    if not gone:
+        return
+    for passed in dag.history.filter(event_type=SITES_PASSED).values_list("detail__sites", flat=True):
+        gone -= set(passed)
+    if not gone:
+        return
+    evaluation.again_next_cycle()
+    try:
+        changed = dag_avoid(dag, gone)
+    except (ServiceUnavailable, ServiceRejected, StaleState, OSError) as error:
+        log.warning("sites not passed on", request_name=evaluation.request.request_name, dag_id=str(dag.pk), error=str(error))
+        return
+    if changed:  # DAGMan may have submitted another one meanwhile: it is asked again
+        log.info("sites passed on", request_name=evaluation.request.request_name, dag_id=str(dag.pk), jobs=changed)
+        return
+    with evaluation.fenced():
+        history(dag, SITES_PASSED, detail={"sites": sorted(gone)})
 
 
 def _tell(evaluation: Evaluation, dag: DAG) -> None:

@@ -24,6 +24,7 @@ from requests_app.services.verbs import (
     request_note,
     request_pin,
     request_set_adaptive,
+    request_set_error_limits,
     request_set_pools,
     request_set_priority,
     request_set_retries,

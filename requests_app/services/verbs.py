@@ -42,7 +42,7 @@ from requests_app.services.stopping import ended_follow_up
 from requests_app.states import hold_changes
 from requests_app.work.groups import related_move
 from requests_app.work.ledger import Ledger, ledger_of
-from requests_app.work.overrides import PINS, THROTTLES, check_pins, overrides_of
+from requests_app.work.overrides import ERROR_LIMITS, PINS, THROTTLES, check_pins, overrides_of
 from requests_app.work.production_steps import (
     of_steps,
     share_done,
@@ -284,6 +284,17 @@ def request_throttle(*, request: Request, actor: str, reason: str, **limits: int
     """
     wanted = {name: limits.get(name) for name in THROTTLES}
     _override(request, actor, "request_throttle", reason, priority_refused, **wanted)
+
+
+def request_set_error_limits(*, request: Request, actor: str, reason: str, **limits: float) -> None:
+    """How much of it may fail, and how often it is tried again, in place of what was said before (``ERROR_LIMITS``); what is left
+    out is as configured. Also while it runs.
+
+    Raises:
+        InvalidTransition: the request is over.
+    """
+    wanted = {name: limits.get(name) for name in ERROR_LIMITS}
+    _override(request, actor, "request_set_error_limits", reason, priority_refused, **wanted)
 
 
 def _override(

@@ -80,6 +80,12 @@ class Overrides(BaseModel):
 #: Those that limit what runs at the same time.
 THROTTLES = ("max_merge_groups", "max_processing", "max_merge", "max_cleanup")
 
+#: Those that say how much may fail, and how often it is tried again.
+ERROR_LIMITS = (
+    "error_hold_threshold", "error_max_rescue_attempts", "retry_processing", "retry_merge", "max_excluded_fraction",
+    "pass_fraction",
+)  # fmt: skip
+
 #: Those that fix what a round is sized with.
 PINS = (
     "memory_mb", "cores", "layouts", "events_per_job", "lumis_per_job", "files_per_job", "task_sizes", "jobs_per_work_unit",

@@ -12,7 +12,7 @@ from django.utils import timezone
 from dags_app.models import WorkUnitState
 from requests_app.lifecycle.active import sites_judge
 from requests_app.models import Event, Request, RequestStatus
-from requests_app.services import request_abort, request_complete, request_stop
+from requests_app.services import request_abort, request_complete, request_set_sites, request_stop
 from sites_app.bans import SiteFailures, bans_active
 from sites_app.models import Site, SiteBan, SiteStatus
 from sites_app.services import (
@@ -27,6 +27,7 @@ from tests.support.rows import dag_row, request_row, unit_row, workflow_row
 from tests.support.scripted import documents
 from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
+from wms2.errors import ServiceUnavailable
 from wms2.models import AuditEntry
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -66,6 +67,33 @@ def test_a_request_none_of_whose_sites_is_open_waits_in_the_queue_and_says_for_w
         site_change_status(site=site, status=SiteStatus.ENABLED, actor="olga", reason="power is back")
     world.cycle()
     assert fresh(request).status == S.ACTIVE
+
+
+def test_a_site_taken_off_the_lists_is_left_by_what_is_still_to_land_of_a_running_dag(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = world.request(documents.generation(100))
+    world.cycle()
+    (job,) = world.schedd.live
+    names = sorted(Site.objects.values_list("name", flat=True))
+    asked: list[set[str]] = []
+    avoid_sites = world.schedd.avoid_sites
+
+    def silent_at_first(directory_id: str, fence: int, sites: set[str]) -> int:
+        asked.append(sites)
+        if len(asked) == 1:
+            raise ServiceUnavailable("htcondor", "avoid_sites", "silent", "timeout")
+        return avoid_sites(directory_id, fence, sites)
+
+    monkeypatch.setattr(world.schedd, "avoid_sites", silent_at_first)
+    request_set_sites(request=fresh(request), site_whitelist=names[1:], actor="olga", reason="its disk is full")
+    for _ in range(4):
+        world.cycle()
+    assert job.avoids == {names[0]} and job.live, "its landing jobs that wait do not start there"
+    assert (job.directory / "avoid.inc").read_text() == f"DAG_AVOID = {names[0]}\n", "nor do those that come"
+    dag = request.workflow.dags.get()
+    assert [each.detail for each in dag.history.filter(event_type="sites_passed")] == [{"sites": [names[0]]}]
+    assert asked == [{names[0]}] * 3, "until the schedd answers, and there are none any more"
 
 
 def test_a_request_that_plans_nothing_more_needs_no_site(world: World) -> None:

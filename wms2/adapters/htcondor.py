@@ -272,6 +272,19 @@ class HtcondorAdapter:
         (there,) = self._ask([{"op": "query", "constraint": jobs, "projection": ["ClusterId"]}], "set_priority")
         return self._edit(jobs, "JobPrio", value, "set_priority") if there else 0
 
+    def avoid_sites(self, directory_id: str, fence: int, sites: Collection[str]) -> int:
+        """Have the landing jobs of one submission of a DAG's directory that wait for a slot land at none of these sites, beside
+        those that they avoid already; returns how many were changed."""
+        jobs = ads.waiting_landings(directory_id, self._instance, self._owner(), fence)
+        (rows,) = self._ask([{"op": "query", "constraint": jobs, "projection": [ads.AVOID]}], "avoid_sites")
+        changed = 0
+        for old in sorted({str(row[ads.AVOID]) for row in rows if ads.AVOID in row}):
+            avoided = list(filter(None, old.split(",")))
+            if more := sorted(set(sites) - set(avoided)):
+                new = ads.literal(",".join([*avoided, *more]))
+                changed += self._edit(f"{jobs} && {ads.AVOID} =?= {ads.literal(old)}", ads.AVOID, new, "avoid_sites")
+        return changed
+
     def set_units_at_once(self, cluster: int, dag_id: str, units: int) -> int:
         """Have the DAGMan of a DAG run so many units at once from now on; those that run go on. Within seconds, until it starts
         anew (a release, a restart of the schedd): look what it says and call again. Returns 1, or 0 when it is not there."""
@@ -292,7 +305,7 @@ class HtcondorAdapter:
             )
         return int(totals.get("TotalSuccess") or 0)
 
-    def _edit(self, constraint: str, attribute: str, value: int, operation: str) -> int:
+    def _edit(self, constraint: str, attribute: str, value: int | str, operation: str) -> int:
         call = {"op": "edit", "constraint": constraint, "attribute": attribute, "value": str(value)}
         try:
             (changed,) = self._ask([call], operation)

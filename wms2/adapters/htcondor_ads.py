@@ -49,6 +49,8 @@ DAGMAN_PROJECTION = [*_COMMON, "DAGManJobId", "DAGNodeName", "HoldReason", "NumJ
 HISTORY_PROJECTION = [*_COMMON, "ExitCode", "ExitBySignal", "RemoveReason", "JobCurrentStartDate"]
 ORPHAN_PROJECTION = ["JobUniverse", DAG_ID, REQUEST]
 #: What node jobs are counted by. The schedd holds the constraint against its groups, so what that names must be among these.
+#: Sites at which a landing job does not start, separated by commas.
+AVOID = "WMS2_Avoid"
 JOB_GROUPS = ["Owner", INSTANCE, "JobUniverse", DAG_ID, "WMS2_Role", "JobStatus", "DESIRED_Sites"]
 _COUNTED_AS = {
     JobStatus.IDLE: JOB_IDLE,
@@ -219,6 +221,11 @@ def orphan_jobs(ads: Iterable[Ad]) -> list[OrphanJobs]:
 def waiting_jobs(job: Submission, instance: str, owner: str) -> str:
     """Constraint: node jobs of a submission that wait for a slot."""
     return f"{node_jobs(job.directory_id, instance, owner, job.fence)} && JobStatus == {JobStatus.IDLE.value}"
+
+
+def waiting_landings(dag_id: str, instance: str, owner: str, fence: int) -> str:
+    """Constraint: landing jobs of one submission of a DAG's directory that wait for a slot."""
+    return f'{node_jobs(dag_id, instance, owner, fence)} && WMS2_Role =?= "landing" && JobStatus == {JobStatus.IDLE.value}'
 
 
 def jobs_held_by_people(job: Submission, instance: str, owner: str) -> str:

@@ -11,7 +11,7 @@ from django.contrib import admin
 from django.core.exceptions import ValidationError
 from django.core.paginator import Paginator
 from django.db import models
-from django.db.models import JSONField, QuerySet
+from django.db.models import JSONField, Prefetch, QuerySet
 from django.http import HttpRequest
 
 from wms2.admin.shown import badge_column, json_field, link_column, plain_column, since_column, worded
@@ -68,6 +68,9 @@ class ReadOnlyAdmin(VerbsAdmin):
     #: Lookups and what they are called, tried one after the other with the whole text that is searched for, each over an index;
     #: the first with rows counts. Several in one condition (``search_fields``) would read whole tables where they join.
     exact_search: ClassVar[Mapping[str, str]] = {}
+    #: What a row's page says first, beside its columns, and what has to be read for that.
+    first: ClassVar[Sequence[Callable[[Any], Any]]] = ()
+    prefetched: ClassVar[Sequence[Prefetch]] = ()
     #: Columns that a row's page does not show as they are stored, and what it says of a row instead.
     in_words: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
 
@@ -80,7 +83,7 @@ class ReadOnlyAdmin(VerbsAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Rows with the rows they point to, large columns left in the database until asked for."""
-        rows = super().get_queryset(request)
+        rows = super().get_queryset(request).prefetch_related(*self.prefetched)
         relations = [field.name for field in self.opts.concrete_fields if field.is_relation]
         match = request.resolver_match
         if match is not None and match.url_name is not None and match.url_name.endswith("_change"):
@@ -95,7 +98,7 @@ class ReadOnlyAdmin(VerbsAdmin):
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         """All columns, in readable form."""
-        return list(self._readable.values())
+        return [*self.first, *self._readable.values()]
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         """As declared, in readable form."""
@@ -163,18 +166,21 @@ def rows_admin(
     links: Sequence[tuple[str, type[models.Model], str]] = (),
     in_words: Mapping[str, Callable[[Any], Any]] = MappingProxyType({}),
     above: Callable[[], str] = lambda: "",
+    first: Sequence[Callable[[Any], Any]] = (),
+    prefetched: Sequence[Prefetch] = (),
 ) -> None:
     """Have the rows of a model looked at that need nothing of their own.
 
     Args:
         columns: names are shown as their fields are: links, ages, badges; ``=name`` as it stands.
         filters, search, parts, order: ``list_filter``, ``exact_search``, ``search_fields``, ``ordering``.
-        links, in_words, above: as ``VerbsAdmin`` and ``ReadOnlyAdmin`` have them; words for a column of the list, too.
+        links, in_words, above, first, prefetched: as ``VerbsAdmin`` and ``ReadOnlyAdmin`` have them; ``in_words`` for a column of the
+            list, too.
     """
     members = {
         "list_display": tuple(_column(model, each, in_words) for each in columns), "list_filter": filters, "exact_search": search,
-        "search_fields": parts, "ordering": order, "links": links, "in_words": in_words, "__doc__": model.__doc__,
-        "above": staticmethod(above),
+        "search_fields": parts, "ordering": order, "links": links, "in_words": in_words, "first": first,
+        "prefetched": prefetched, "above": staticmethod(above), "__doc__": model.__doc__,
     }  # fmt: skip
     admin.site.register(model, type(f"{model.__name__}Admin", (ReadOnlyAdmin,), members))
 

@@ -18,7 +18,7 @@ from requests_app.lease import evaluating
 from requests_app.lifecycle.planning import handle_queued
 from requests_app.limits import limit_set
 from requests_app.models import Request, RequestStatus, RequestTransition, Round
-from sites_app.models import Schedd, ScheddState
+from sites_app.models import Schedd, ScheddState, Site
 from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
 from wms2.models import Wake
 
@@ -79,6 +79,25 @@ def test_a_pass_that_admits_nobody_takes_as_many_statements_whatever_the_length_
     assert len([query for query in asked if "clock_timestamp" not in query["sql"]]) == 27
     writes = [query["sql"] for query in asked if query["sql"].startswith(("UPDATE", "INSERT"))]
     assert len(writes) <= 2, "one for each thing that is waited for, which finds no row"
+
+
+@pytest.mark.parametrize("length", [2, 9])
+def test_a_pass_reads_closed_sites_and_bans_once_and_no_specification(length: int) -> None:
+    schedd_row()
+    Site.objects.create(name="T2_OPEN"), Site.objects.create(name="T2_SHUT", status="disabled")
+    for _ in range(length):
+        workflow = workflow_row(request_row(QUEUED))
+        workflow.spec |= {"site_whitelist": ["T2_OPEN"]}
+        workflow.save(update_fields=["spec"])
+    shut = workflow_row(request_row(QUEUED, priority=1))
+    shut.spec |= {"site_whitelist": ["T2_SHUT"]}
+    shut.save(update_fields=["spec"])
+    with CaptureQueriesContext(connection) as asked:
+        assert admit() == length
+    read = [query["sql"] for query in asked if query["sql"].startswith("SELECT")]
+    assert [sum(f'FROM "{table}"' in sql for sql in read) for table in ("sites", "site_bans", "workflows")] == [1, 1, 1]
+    assert not [sql for sql in read if '"workflows"."spec",' in sql or '"workflows"."spec" FROM' in sql]
+    assert waits(shut.request).startswith("a site: T2_SHUT is disabled")
 
 
 def test_held_and_ended_requests_hold_no_slot_and_planning_ones_do() -> None:

@@ -10,6 +10,7 @@ from rest_framework.test import APIClient
 from requests_app import services, states
 from requests_app.models import Request, RequestStatus, RequestTransition, StopIntent
 from requests_app.services import verbs
+from requests_app.work.overrides import hold_threshold, max_excluded, max_rescues, pass_fraction
 from tests.support.problems import problem
 from tests.support.rows import request_row, workflow_row
 from wms2.errors import StaleState
@@ -266,3 +267,19 @@ def test_a_body_beside_the_query_of_an_abort_is_read_too(operator: APIClient) ->
     problem(operator.delete(url(request) + "?reason=r", {"reason": "s"}), 400, "invalid", field="reason")
     assert fresh(request).status == S.QUEUED
     assert operator.delete(url(request) + "?reason=r", {"reason": "r"}).status_code == 202
+
+
+def test_error_limits_are_changed_while_it_runs_and_hold_from_then_on(operator: APIClient) -> None:
+    request = workflow_row(request_row(S.ACTIVE)).request
+    url = f"/api/v1/requests/{request.request_name}/error-limits"
+    limits = {"error_hold_threshold": 0.5, "error_max_rescue_attempts": 7, "retry_processing": 2, "pass_fraction": 0.9}
+    assert operator.post(url, {**limits, "reason": "half of the sites are down"}).status_code == 202
+    request.refresh_from_db()
+    assert (request.status, request.overrides) == (S.ACTIVE, limits)
+    assert (hold_threshold(request), max_rescues(request), pass_fraction(request, "AOD")) == (0.5, 7, 0.9)
+    assert operator.post(url, {"max_excluded_fraction": 0.1, "reason": "only that"}).status_code == 202
+    request.refresh_from_db()
+    assert (request.overrides, max_excluded(request)) == ({"max_excluded_fraction": 0.1}, 0.1)
+    problem(operator.post(url, {"error_hold_threshold": 1.5, "reason": "x"}), 400, "invalid", field="error_hold_threshold")
+    Request.objects.filter(pk=request.pk).update(status=S.ABORTED)
+    problem(operator.post(url, {"pass_fraction": 0.5, "reason": "x"}), 409, "invalid_transition")

@@ -141,5 +141,15 @@ def test_an_extra_requirement_that_could_change_the_submit_file_is_refused(expre
     assert set(problems(chain(JobExtraMatchRequirements=expression))) == {"JobExtraMatchRequirements"}
 
 
+def test_a_task_may_have_an_extra_requirement_of_its_own_in_place_of_the_documents() -> None:
+    """As the GPU validation of releases asks: one task on certain GPUs, the others anywhere."""
+    gpu, cpus = 'regexp("^NVIDIA L40S$", GPUs_DeviceName)', "TotalCpus >= 8"
+    spec = typed(with_task(2, JobExtraMatchRequirements=gpu))
+    assert [task.extra_requirements for task in spec.tasks] == ["", gpu, ""]
+    both = typed(with_task(2, tasks(JobExtraMatchRequirements=cpus), JobExtraMatchRequirements=gpu))
+    assert (both.extra_requirements, [task.extra_requirements for task in both.tasks]) == (cpus, ["", gpu, ""])
+    assert set(problems(with_task(2, JobExtraMatchRequirements="true) || (true"))) == {"Task2.JobExtraMatchRequirements"}
+
+
 def test_dropped_modules_of_a_reprocessing_are_not_merged() -> None:
     assert [output.module for output in typed(reprocessing(TransientOutputModules=["AODoutput"])).outputs] == ["MINIAODoutput"]

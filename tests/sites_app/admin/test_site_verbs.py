@@ -10,6 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from sites_app.models import Site, SiteBan, SiteStatus
+from sites_app.services import site_ban_by_operator, site_change_status
 from tests.support.html import links, text
 from tests.support.rows import request_row, workflow_row
 from wms2.models import AuditEntry
@@ -64,6 +65,23 @@ def test_a_sites_page_reached_from_the_list_has_its_buttons(operator: Client) ->
     page = next(link for link in links(operator.get(f"{SITES}/").content.decode()) if "CERN" in link)
     buttons = [link for link in links(operator.get(page).content.decode()) if "/verb/" in link]
     assert f"{SITES}/verb/drain/?id=T2_CH_CERN" in buttons
+
+
+def test_list_and_page_of_sites_say_who_closed_one_why_until_when_and_how_it_is_opened(operator: Client) -> None:
+    workflow = workflow_row(request_row())
+    for site, of in (("T1_US_FNAL", None), ("T2_CH_CERN", workflow)):
+        site_ban_by_operator(site=Site.objects.get(pk=site), actor="igor", reason="disk full", workflow=of, insist=True)
+    site_change_status(site=Site.objects.get(pk="T2_US_Purdue"), status=SiteStatus.DRAINING, actor="olga", reason="downtime")
+    ban = SiteBan.objects.get(workflow=None)
+    until = f"{ban.expires_at:%Y-%m-%d %H:%M} UTC"
+    listed = operator.get(f"{SITES}/").content.decode()
+    for html in (listed, operator.get(f"{SITES}/T1_US_FNAL/change/").content.decode()):
+        assert f"banned for all by igor until {until}: disk full" in text(html)
+        assert f"{BANS}/verb/lift/?id={ban.pk}" in links(html)
+    assert f"banned for {workflow.request_id} by igor" in text(listed)
+    assert "draining by olga: downtime" in text(operator.get(f"{SITES}/T2_US_Purdue/change/").content.decode())
+    assert do(operator, "lift", ban.pk, "None", BANS).status_code == 302
+    assert "banned for all" not in text(operator.get(f"{SITES}/").content.decode())
 
 
 def test_a_site_is_drained_until_a_moment(operator: Client) -> None:

@@ -95,6 +95,8 @@ class Job:
     put_back: bool = False
     #: the schedd that has it
     at: str = ""
+    #: sites at which its landing jobs that wait do not start
+    avoids: set[str] = field(default_factory=set)
 
     def count(self, state: NodeState) -> int:
         """Nodes in a state."""
@@ -285,6 +287,16 @@ class ScriptedSchedd:
             return len(mine) + self._touch("set_priority", lambda *us: ads.node_jobs(directory_id, *us, fence))
 
         return self._ask("set_priority", act)
+
+    def avoid_sites(self, directory_id: str, fence: int, sites: Collection[str]) -> int:
+        def act() -> int:
+            mine = [job for job in self.live if (job.directory.name, job.fence) == (directory_id, fence)]
+            changed = [job for job in mine if not job.avoids.issuperset(sites)]
+            for job in changed:
+                job.avoids.update(sites)
+            return len(changed) + self._touch("avoid_sites", lambda *us: ads.waiting_landings(directory_id, *us, fence))
+
+        return self._ask("avoid_sites", act)
 
     def ping(self) -> ScheddAd:
         return self._ask("ping", self._about)

@@ -148,6 +148,7 @@ ON_REQUESTS: Mapping[str, Verb] = {
         _verb("pin", services.request_pin, verbs.priority_refused, memory_mb=2500, jobs_per_work_unit=1),
         _verb("retry time", services.request_set_retries, effect_max_retry_seconds=3600),
         _verb("throttle", services.request_throttle, max_merge_groups=1),
+        _verb("error limits", services.request_set_error_limits, verbs.priority_refused, error_max_rescue_attempts=2),
         _verb("unpin", services.request_pin, verbs.priority_refused),
         _verb("adaptive", verbs.request_set_adaptive, verbs.priority_refused, adaptive=True),
         _verb("not adaptive", verbs.request_set_adaptive, verbs.priority_refused, adaptive=False),
