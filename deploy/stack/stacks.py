@@ -170,9 +170,20 @@ def assemble(layout: Layout, kind: str) -> Stack:
     )
 
 
+#: HTCondor's own command line needs its Python modules, which come with the bindings in WMS2's environment, whatever series runs.
+_HTCONDOR = """\
+#!/bin/sh
+exec python3 -c 'import sys; from htcondor_cli.cli import main; sys.exit(main())' "$@"
+"""
+
+
 def write_env_file(stack: Stack) -> None:
-    """Let a person source the stack's settings."""
-    environment.write_env_file(stack.directory, {"PATH": stack.environment["PATH"], **stack.settings})
+    """Let a person source the stack's settings, with a command ``htcondor`` that works."""
+    programs = stack.directory / "bin"
+    programs.mkdir(exist_ok=True)
+    (programs / "htcondor").write_text(_HTCONDOR)
+    (programs / "htcondor").chmod(0o755)
+    environment.write_env_file(stack.directory, {"PATH": f"{programs}:{stack.environment['PATH']}", **stack.settings})
 
 
 def start_backends(stack: Stack, supervisor: Supervisor) -> None:

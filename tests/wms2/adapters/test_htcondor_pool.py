@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -164,6 +165,28 @@ def test_one_query_tells_of_the_dag_its_running_units_and_their_counts(pool: Poo
     assert (outer.nodes_total, outer.nodes_done, outer.dag_status) == (1, 0, 0)
     assert (inner.parent_cluster, inner.node, inner.dag_id, inner.fence) == (cluster, "mg_000000", dag.dag_id, 5)
     assert (inner.nodes_total, inner.nodes_done) == (2, 1)
+    shell = f'set -a; . "{os.environ["WMS2_STATE_DIR"]}/env"; htcondor dag status {cluster}'
+    told = subprocess.run(["sh", "-c", shell], env={"PATH": os.defpath}, capture_output=True, text=True, check=False)
+    assert "has been running for" in told.stdout + told.stderr, "HTCondor's own command line works in the stack's shell"
+
+
+def test_landing_jobs_that_wait_are_kept_from_sites_beside_those_that_they_avoid_already(
+    pool: Pool, adapter: HtcondorAdapter
+) -> None:
+    directory, job_id = pool.dag(), uuid.uuid4().hex
+    job = 'executable = /bin/true\nrequirements = false\nMy.WMS2_Avoid = "{}"\nMy.WMS2_Role = "{}"\n'
+    stamps = {"WMS2_Instance": pool.instance, "WMS2_DagID": job_id, "WMS2_Fence": 3}
+    of = [("T2_A,", "landing"), (",", "landing"), ("T2_A,", "merge")]
+    clusters = [adapter.submit_job(directory.directory, job.format(*each), stamps, since_boot()) for each in of]
+    assert adapter.avoid_sites(job_id, 2, ["T2_B"]) == 0, "not of this submission"
+    assert adapter.avoid_sites(job_id, 3, ["T2_B"]) == 2
+    assert adapter.avoid_sites(job_id, 3, ["T2_B", "T2_A"]) == 1
+    assert adapter.avoid_sites(job_id, 3, ["T2_B"]) == 0
+    ads = ask_queue(pool, f'WMS2_DagID == "{job_id}"', ["ClusterId", "WMS2_Avoid"])
+    avoided = {ad["ClusterId"]: ad["WMS2_Avoid"] for ad in ads}
+    assert [avoided[cluster] for cluster in clusters] == ["T2_A,T2_B", "T2_B,T2_A", "T2_A,"]
+    for cluster in clusters:
+        adapter.remove_job(cluster, job_id, "end of test")
 
 
 def test_a_new_priority_is_given_to_the_jobs_of_one_submission(pool: Pool, adapter: HtcondorAdapter) -> None:
