@@ -174,8 +174,8 @@ def rows_admin(
     Args:
         columns: names are shown as their fields are: links, ages, badges; ``=name`` as it stands.
         filters, search, parts, order: ``list_filter``, ``exact_search``, ``search_fields``, ``ordering``.
-        links, in_words, above, first, prefetched: as ``VerbsAdmin`` and ``ReadOnlyAdmin`` have them; ``in_words`` for a column of the
-            list, too.
+        links, in_words, above, first, prefetched: as ``VerbsAdmin`` and ``ReadOnlyAdmin`` have them; ``in_words`` for a column of
+            the list, too.
     """
     members = {
         "list_display": tuple(_column(model, each, in_words) for each in columns), "list_filter": filters, "exact_search": search,
