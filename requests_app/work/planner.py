@@ -26,7 +26,7 @@ from dags_app.planning.measured import Sizing
 from dags_app.planning.pileup import mixed_after
 from dags_app.planning.plan import LeftOut, Plan, PlanLimits, PlanningInput, plan
 from dags_app.planning.sizing import Sizes, after, sizes_from_json
-from dags_app.planning.specs import DagLimits, DagSpec, WorkflowSpec
+from dags_app.planning.specs import DagLimits, DagSpec, WorkflowSpec, WorkUnitSpec
 from dags_app.planning.work_units import EXTRA_NODES, work_of
 from dags_app.sandbox import payload_bytes, sandbox_pack
 from dags_app.services.plan import dag_record_ready
@@ -50,9 +50,10 @@ from requests_app.work.production_steps import steps_of, steps_rounded, work_to_
 from requests_app.work.releases import steps_with_levels
 from requests_app.work.sizing import round_sizing, sizing_kept
 from requests_app.work.spec import spec_of
+from sites_app.services import NO_SITE, in_words, sites_avoided
 from wms2.conf import conf
 from wms2.crash import crash_point
-from wms2.errors import PlanningRefused
+from wms2.errors import NoSite, PlanningRefused
 from wms2.in_force import in_force
 from wms2.locks import Fenced
 from wms2.stored import numbered
@@ -70,6 +71,7 @@ def round_plan(evaluation: Evaluation) -> DAG | None:
     Raises:
         PlanningRefused: it cannot be planned as asked.
         LedgerViolation: the account is wrong, or the work is claimed already.
+        NoSite: every site of every unit is closed or banned now; nothing is written.
         StaleState: another request of the family took the same lumis meanwhile; nothing is recorded.
         ServiceUnavailable: a service needed for planning did not answer.
     """
@@ -85,6 +87,7 @@ def round_plan(evaluation: Evaluation) -> DAG | None:
         return None
     if planned.too_long is not None:
         raise PlanningRefused(planned.too_long)
+    _refuse_stranded(evaluation.request.workflow, planned.dag.units)
     crash_point("plan.claimed")
     written = _write(evaluation, planned.dag)
     crash_point("plan.called")
@@ -100,6 +103,13 @@ def round_plan(evaluation: Evaluation) -> DAG | None:
         more=planned.more,
     )
     return dag
+
+
+def _refuse_stranded(workflow: Workflow, units: Sequence[WorkUnitSpec]) -> None:
+    """As the submission would, before anything is written: every site of every unit is closed or banned now. Raises NoSite."""
+    avoided = sites_avoided(workflow.pk)
+    if avoided and all(unit.sites <= avoided.keys() for unit in units):
+        raise NoSite(f"{NO_SITE}{in_words(avoided, frozenset().union(*(unit.sites for unit in units)))}")
 
 
 def round_preview(request: Request) -> Plan | None:

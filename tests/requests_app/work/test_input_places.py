@@ -9,11 +9,13 @@ import pytest
 
 from requests_app.models import Event, InputFile, Request, RequestStatus, RequestTransition
 from requests_app.work.ledger import ledger_check, ledger_of
+from sites_app.models import Site, SiteStatus
+from sites_app.services import site_change_status
 from tests.support.faults import fault
 from tests.support.scripted import documents
 from tests.support.scripted.catalogues import Source, SourceFile
 from tests.support.scripted.faults import Mode
-from tests.support.scripted.progress import run_on
+from tests.support.scripted.progress import fresh, run_on
 from tests.support.scripted.world import World
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -156,4 +158,16 @@ def test_a_silent_rucio_leaves_what_waits_as_it_is(world: World) -> None:
     world.rucio.script.heal()
     world.sources[DATASET].locations[f"{DATASET}#a"] = (CERN,)
     world.clock.advance(7200)
+    assert run_on(world, request) is S.COMPLETED
+
+
+def test_while_every_site_of_each_unit_is_closed_nothing_is_planned_and_no_row_is_left(world: World) -> None:
+    block(world, "a", "a1")  # at CERN alone, and other sites are open
+    request = ask(world)
+    site = Site.objects.get(pk="T2_CH_CERN")
+    site_change_status(site=site, status=SiteStatus.DISABLED, actor="olga", reason="power cut")
+    assert run_on(world, request, cycles=4) is S.QUEUED
+    assert "a site: T2_CH_CERN is disabled by olga: power cut" in fresh(request).last_error
+    assert (request.workflow.dags.count(), request.workflow.rounds.count()) == (0, 0)
+    site_change_status(site=site, status=SiteStatus.ENABLED, actor="olga", reason="power is back")
     assert run_on(world, request) is S.COMPLETED
