@@ -22,6 +22,7 @@ from dags_app.services.failure_rules import (
 )
 from dags_app.services.lost_queue import lost_queue_of, schedd_confirm_lost
 from dags_app.services.onboarding import schedd_check
+from dags_app.services.orphans import schedd_remove_strays, strays_refused, strays_words
 from dags_app.services.stop import dag_hold, dag_release, steer_refused
 from sites_app.models import Schedd, Site
 from wms2.adapters.types import JobStatus
@@ -57,6 +58,16 @@ def _lost_seen(schedd: Schedd) -> tuple[str, str]:
     return " ".join(sorted(str(row.dag.pk) for row in affected)), f"{counted(len(affected), 'DAG')} suspected lost"
 
 
+def _strays(schedd: Schedd) -> list[str]:
+    kept = "What they wrote stays where it is. Look first whether a database that was restored lacks their DAGs."
+    return [*strays_words(schedd), f"They are removed and cannot be brought back. {kept}"]
+
+
+def _strays_seen(schedd: Schedd) -> tuple[str, str]:
+    found = [each["dag_id"] for each in schedd.orphans_told]
+    return " ".join(sorted(found)), f"jobs of {counted(len(found), 'unknown DAG')}"
+
+
 extend(
     Schedd,
     Verb(
@@ -65,6 +76,12 @@ extend(
         " requests are held; answers with what was confirmed.",
         schedd_confirm_lost, told_of_each(_lost), refused=lambda schedd: lost_queue_of(schedd).refusal, seen=_lost_seen,
         path="confirm-lost", dangerous=True, stops=True,
+    ),
+    Verb(
+        "remove-strays", "Remove strays",
+        "Remove the jobs of ours there that no live DAG knows, as two looks have found them; DAGMans first.",
+        schedd_remove_strays, told_of_each(_strays), refused=strays_refused, seen=_strays_seen, path="remove-strays",
+        dangerous=True, stops=True, outside=True,
     ),
     Verb(
         "check", "Check", "Have its checks and a canary DAG run; they must pass before it is enabled. Repeatable.",

@@ -1,7 +1,8 @@
 """DAGMan jobs of DAGs that have ended: a queue that was given up has come back, or a submission turned up after its grace.
 
 Owns recognizing them, and noticing that a lost DAG's job is proved gone. Removing them is the cycle's. Also: jobs of ours that
-name a DAG nobody runs (no row knows it, or its outer DAGMan has died and left the others), which are told and left to people.
+name a DAG nobody runs (no row knows it, or its outer DAGMan has died and left the others): those are shown, and removed only when
+an operator says so.
 """
 
 from __future__ import annotations
@@ -12,15 +13,19 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 
 import structlog
+from django.db import transaction
 
 from dags_app.models import DAG, LIVE_DAG, LIVE_SITE_JOB, SiteJob
 from sites_app.models import Schedd
 from sites_app.schedds import adapter
+from wms2 import clock
 from wms2.adapters.types import DagmanAd, JobStatus, OrphanJobs
+from wms2.audit import audited
 from wms2.conf import conf
-from wms2.errors import ServiceUnavailable
+from wms2.errors import InvalidTransition, ServiceUnavailable
 from wms2.locks import Fenced
 from wms2.wakes import wake
+from wms2.words import counted
 
 log = structlog.get_logger(__name__)
 #: Why jobs are orphans.
@@ -108,6 +113,44 @@ def orphans_tell(*, schedd: Schedd, found: Iterable[OrphanJobs], now: datetime, 
     with fenced():
         Schedd.objects.filter(pk=schedd.pk).update(orphans=seen, orphans_asked_at=now)
     schedd.orphans, schedd.orphans_asked_at = seen, now
+
+
+def strays_words(schedd: Schedd) -> list[str]:
+    """What would be removed, a line each."""
+    return [
+        f"DAG {each['dag_id'] or 'without an id'} of {each['request_name'] or 'an unknown request'}:"
+        f" {counted(each['dagmans'], 'DAGMan')}, {counted(each['jobs'], 'job')}, since {each['since'][:16]} UTC: {each['why']}"
+        for each in schedd.orphans_told
+    ]
+
+
+def strays_refused(schedd: Schedd) -> str:
+    """Why there is nothing to remove; empty if there is."""
+    return "" if schedd.orphans_told else "Two looks in a row have found no job there that no live DAG knows."
+
+
+def schedd_remove_strays(*, schedd: Schedd, actor: str, reason: str) -> None:
+    """Remove the jobs of ours there that no live DAG knows, as two looks have found them, and look again.
+
+    Raises:
+        InvalidTransition: there are none.
+        ServiceUnavailable, ServiceRejected: some may have been removed; the next look says which are left.
+    """
+    if why := strays_refused(schedd):
+        raise InvalidTransition(why)
+    known = orphans_known(schedd, clock.now())  # a DAG may have been adopted since the last look
+    wanted = [each["dag_id"] for each in schedd.orphans_told if each["dag_id"] not in known]
+    with audited(
+        actor=actor, action="schedd_remove_strays", target=schedd.name, target_type="schedd", reason=reason, dag_ids=wanted
+    ):
+        pass
+    condor = adapter(schedd)
+    for dag_id in wanted:
+        jobs = condor.remove_orphans(dag_id, f"removed by {actor}: {reason}")
+        log.warning("jobs that no live DAG knows are removed", schedd=schedd.name, dag_id=dag_id, jobs=jobs)
+    found = orphans_ask(schedd, known)
+    if found is not None:
+        orphans_tell(schedd=schedd, found=found, now=clock.now(), fenced=transaction.atomic)
 
 
 def _is_uuid(text: str) -> bool:

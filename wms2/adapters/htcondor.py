@@ -228,6 +228,13 @@ class HtcondorAdapter:
         mine = ads.of_clusters(dag_ids, self._instance, self._owner(tries=1))
         return self._act(mine, "Remove", clusters, reason, "remove_all", tries=1)
 
+    def remove_orphans(self, dag_id: str, reason: str) -> int:
+        """Remove all jobs of ours that name this DAG, the DAGMans first, which end their jobs; returns how many. Repeatable."""
+        owner, removed = self._owner(), 0
+        for constraint in (ads.dagmans_naming(dag_id, self._instance, owner), ads.naming_dag(dag_id, self._instance, owner)):
+            removed += self._act(constraint, "Remove", f"of DAG {dag_id or 'without an id'}", reason, "remove_orphans")
+        return removed
+
     def remove_job(self, cluster: int, job_id: str, reason: str) -> int:
         """Remove a job that is no DAG's; returns 1, or 0 when it is not in the queue. Repeatable."""
         return self._act(ads.node_jobs(job_id, self._instance, self._owner()), "Remove", cluster, reason, "remove_job")

@@ -11,13 +11,23 @@ import pytest
 from django.utils import timezone
 
 from dags_app.models import DAGStatus
-from dags_app.services.orphans import ENDED, UNKNOWN, orphans_among, orphans_ask, orphans_known, orphans_tell
+from dags_app.services.orphans import (
+    ENDED,
+    UNKNOWN,
+    orphans_among,
+    orphans_ask,
+    orphans_known,
+    orphans_tell,
+    schedd_remove_strays,
+    strays_words,
+)
 from requests_app.pages.attention import attention
 from sites_app.models import Schedd
 from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
 from wms2.adapters import factory
 from wms2.adapters.types import DagmanAd, JobStatus, OrphanJobs
-from wms2.errors import ServiceUnavailable
+from wms2.errors import InvalidTransition, ServiceUnavailable
+from wms2.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
 
@@ -101,3 +111,24 @@ def test_jobs_that_no_live_dag_knows_are_told_at_the_second_look(monkeypatch: py
     assert [row.name for row in attention().stray_schedds] == ["schedd@a"]
     look(schedd, now + timedelta(minutes=20))
     assert [each["dag_id"] for each in schedd.orphans_told] == [nobody]
+
+
+def test_an_operator_has_them_removed_after_a_preview_but_not_what_a_live_dag_has_by_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, schedd = timezone.now(), schedd_row("schedd@a")
+    stray, adopted = str(uuid.uuid4()), uuid.uuid4()
+    left, removed = [OrphanJobs(stray, "r", 1, 20), OrphanJobs(str(adopted), "r", 1, 5)], list[str]()
+    queue = Queue(left, left, [])
+    queue.remove_orphans = lambda dag_id, why: removed.append(f"{dag_id} {why}") or 21  # type: ignore[attr-defined,func-returns-value]
+    monkeypatch.setattr(factory, "htcondor", lambda *_: queue)
+    look(schedd, now)
+    with pytest.raises(InvalidTransition, match="Two looks"):
+        schedd_remove_strays(schedd=schedd, actor="olga", reason="killed by hand")
+    look(schedd, now + timedelta(minutes=10))
+    assert [line.partition(", since")[0] for line in strays_words(schedd)] == [
+        f"DAG {stray} of r: 1 DAGMan, 20 jobs", f"DAG {adopted} of r: 1 DAGMan, 5 jobs",
+    ]  # fmt: skip
+    dag_row(workflow_row(), DAGStatus.RUNNING, schedd=schedd, id=adopted)
+    schedd_remove_strays(schedd=schedd, actor="olga", reason="killed by hand")
+    assert removed == [f"{stray} removed by olga: killed by hand"]
+    assert Schedd.objects.get().orphans == []
+    assert AuditEntry.objects.get(action="schedd_remove_strays").target == "schedd@a"

@@ -102,6 +102,9 @@ NODE_JOB = {"JobUniverse": 5, "ClusterId": 9, "WMS2_DagID": "aaaa"}
         (ads.waiting_jobs(JOB, *US), NODE_JOB),
         (ads.jobs_held_by_people(JOB, *US), NODE_JOB | {"JobStatus": 5, "HoldReasonCode": 1}),
         (ads.orphans(*US, []), NODE_JOB),
+        (ads.naming_dag("aaaa", *US), NODE_JOB),
+        (ads.naming_dag("", *US), {"JobUniverse": 5, "ClusterId": 9}),
+        (ads.dagmans_naming("aaaa", *US), OUTER_JOB | {"WMS2_DagID": "aaaa"}),
         (ads.ended_before(10**6, *US), OUTER_JOB | {"JobStatus": 4, "CompletionDate": 1}),
     ],
 )

@@ -89,8 +89,9 @@ def test_jobs_of_no_known_dag_are_counted_with_their_dagmans(pool: Pool, adapter
     (found,) = adapter.orphans([known.dag_id])
     assert (found.dag_id, found.request_name, found.dagmans, found.jobs) == (dag.dag_id, "user_Task_1", 1, 1)
     assert adapter.orphans([dag.dag_id, known.dag_id]) == []
-    adapter.remove(cluster, "end of test")
+    assert adapter.remove_orphans(dag.dag_id, "end of test") >= 1
     until(lambda: adapter.orphans([known.dag_id]) == [])
+    until(lambda: adapter.history(cluster, dag.dag_id) is not None)
 
 
 def test_several_dags_are_removed_by_one_call_each_only_by_its_own_id(pool: Pool, adapter: HtcondorAdapter) -> None:
