@@ -41,7 +41,6 @@ from wms2 import clock
 from wms2.audit import audited
 from wms2.conf import conf
 from wms2.errors import InvalidTransition
-from wms2.metrics import ALERTS_TOTAL
 from wms2.wakes import wake
 from wms2.words import counted, duration
 
@@ -242,14 +241,14 @@ def case_of(file: OutputFile, prognosis: Prognosis, found: str) -> IntegrityCase
     )  # fmt: skip
 
 
-def cases_remind() -> int:
-    """Every so often tell of each site with open cases: how many, how old. Returns of how many sites it was told.
+def cases_remind() -> dict[str, str]:
+    """Every so often what there is to say of each site with open cases: how many, how old; site -> words.
 
-    A site is told of when one of its cases has been open, or was last told of, for so long.
+    A site is due when one of its cases has been open, or was last reported, for so long.
     """
     hours, now = conf().integrity_reminder_hours, clock.now()
     if not hours:
-        return 0
+        return {}
     rows = IntegrityCase.objects.filter(state__in=OPEN_CASE)
     late = Q(reminded_at__lte=now - timedelta(hours=hours)) | Q(reminded_at=None, created_at__lte=now - timedelta(hours=hours))
     due = list(rows.filter(late).values_list("site", flat=True).distinct().order_by("site"))
@@ -258,10 +257,11 @@ def cases_remind() -> int:
     for site, prognosis, number, first in cases_open_counts("site", "prognosis"):
         told[site][prognosis] = number
         since[site] = min(since.get(site, first), first)
+    words: dict[str, str] = {}
     for site in due:
         number = counted(sum(told[site].values()), "integrity case")
         oldest = duration((now - since[site]).total_seconds())
         log.warning("integrity cases wait", site=site or "none", cases=number, prognoses=told[site], oldest=oldest)
-        ALERTS_TOTAL.labels("integrity_cases").inc()
+        words[site] = f"{number} at {site or 'no site'}, the oldest open for {oldest}"
     rows.filter(site__in=due).update(reminded_at=now)
-    return len(due)
+    return words

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from outputs_app.cases import cases_remind
 from outputs_app.executor import effects_run_due
 from outputs_app.reconciliation.run import comparisons_run
 from outputs_app.source_rules import source_rules_look
@@ -28,9 +27,3 @@ def look_at_source_rules() -> None:
 def reconcile() -> None:
     """Compare what is due with DBS and Rucio, for about a minute."""
     comparisons_run()
-
-
-@shared_task(name="outputs_app.tasks.remind_of_cases", ignore_result=True)
-def remind_of_cases() -> None:
-    """Tell of the sites whose integrity cases wait for long."""
-    cases_remind()

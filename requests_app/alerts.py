@@ -38,6 +38,14 @@ def alert(request: Request, code: str, message: str) -> None:
     log.error("alert", alert=code, request_name=request.request_name, message=message)
 
 
+def remind(request: Request, code: str, message: str) -> None:
+    """Raise an alert again each time that it is due, as long as its cause stays."""
+    Request.objects.filter(pk=request.pk).update(alert_code=code, alerted_at=timezone.now())
+    tell(RAISED, request, code=code, message=message)
+    ALERTS_TOTAL.labels(code).inc()
+    log.error("alert", alert=code, request_name=request.request_name, message=message)
+
+
 def alert_over(evaluation: Evaluation, *codes: str) -> None:
     """Take the request's alert off if it is one of these, whose cause is gone; the next time it is raised as a new one."""
     if (code := evaluation.request.alert_code) in codes:

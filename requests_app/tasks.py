@@ -18,7 +18,7 @@ from requests_app.lifecycle.cycle import run_cycle
 from requests_app.lifecycle.dark_files import dark_files_look
 from requests_app.lifecycle.packing import dags_pack, requests_archive
 from requests_app.lifecycle.rucio_account import rucio_account_look
-from requests_app.lifecycle.storage_checks import storage_checks_run
+from requests_app.lifecycle.storage_checks import cases_alert, storage_checks_run
 from requests_app.reqmgr2.following import reqmgr2_poll
 from requests_app.work.harvesting import harvests_run
 from wms2.errors import ConfigurationError
@@ -64,6 +64,7 @@ pack_dags = _task(name=PACK_DAGS)(dags_pack)
 archive_requests = _task(name="requests_app.tasks.archive_requests")(requests_archive)
 remove_leftovers = _task(name=REMOVE_LEFTOVERS)(leftovers_remove)
 check_storage = _task(name=CHECK_STORAGE)(storage_checks_run)
+remind_of_cases = _task(name="outputs_app.tasks.remind_of_cases")(cases_alert)
 harvest = _task(name="requests_app.tasks.harvest")(harvests_run)
 look_for_dark_files = _task(name="requests_app.tasks.look_for_dark_files")(dark_files_look)
 look_at_rucio_account = _task(name="requests_app.tasks.look_at_rucio_account")(rucio_account_look)

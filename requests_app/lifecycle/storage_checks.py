@@ -17,11 +17,11 @@ from django.db.models import QuerySet
 from dags_app.models import LIVE_SITE_JOB, SiteJob, SiteJobPurpose
 from dags_app.payload.contract.site_tasks import Listed, ListedFile, Listing, ListingTask, SiteResult, WrongFile
 from dags_app.services.site_jobs import Work, site_job_begin, site_jobs_tend
-from outputs_app.cases import cases_open, repaired_look
-from outputs_app.models import CaseState, EffectKind, IntegrityCase, OutputFile, Prognosis, StorageCheck, Validity
+from outputs_app.cases import cases_open, cases_remind, repaired_look
+from outputs_app.models import OPEN_CASE, CaseState, EffectKind, IntegrityCase, OutputFile, Prognosis, StorageCheck, Validity
 from outputs_app.validation import FileFinding, validation_tend
 from outputs_app.validation.tending import KEPT, blocks_mark_validated, blocks_unvalidated
-from requests_app.alerts import tell_broken
+from requests_app.alerts import remind, tell_broken
 from requests_app.models import Request, RequestStatus
 from wms2 import clock
 from wms2.conf import conf
@@ -170,3 +170,12 @@ def _finding(file: OutputFile, wrong: WrongFile, rse: str) -> FileFinding:
         return FileFinding(file.lfn, Prognosis.SIZE_MISMATCH, f"{file.size_bytes} bytes", f"{wrong.size_bytes} bytes at {rse}")
     found = f"adler32 {wrong.adler32} at {rse}"
     return FileFinding(file.lfn, Prognosis.CHECKSUM_MISMATCH, f"adler32 {file.adler32}", found)
+
+
+def cases_alert() -> None:
+    """Alert on the requests with open cases at sites that are due for a reminder."""
+    with transaction.atomic():
+        for site, words in cases_remind().items():
+            open_there = IntegrityCase.objects.filter(state__in=OPEN_CASE, site=site).values("request")
+            for request in Request.objects.filter(pk__in=open_there).defer("request_data").order_by("request_name"):
+                remind(request, "cases_wait", f"integrity cases wait: {words}")

@@ -11,7 +11,7 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 from structlog.testing import capture_logs
 
-from outputs_app.cases import cases_open, cases_remind, repaired_look
+from outputs_app.cases import cases_open, repaired_look
 from outputs_app.models import (
     BlockValidation,
     CaseAction,
@@ -26,7 +26,8 @@ from outputs_app.models import (
     Validity,
 )
 from outputs_app.validation import FileFinding
-from requests_app.models import HoldCode, Request, RequestStatus
+from requests_app.lifecycle.storage_checks import cases_alert
+from requests_app.models import Event, HoldCode, Request, RequestStatus
 from requests_app.states import transition
 from tests.support.html import text
 from tests.support.problems import problem
@@ -180,14 +181,18 @@ def test_sites_are_told_of_once_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
     case(block, site="T1_US_FNAL")
     IntegrityCase.objects.filter(pk=old.pk).update(created_at=timezone.now() - timedelta(hours=30))
     with capture_logs() as logs:
-        assert cases_remind() == 1
-        assert cases_remind() == 0
+        cases_alert()
+        cases_alert()
+    (alerted,) = Event.objects.filter(kind="alert", data__code="cases_wait")
+    assert alerted.request is not None and alerted.request.alert_code == "cases_wait"
+    assert "2 integrity cases at T2_CH_CERN, the oldest open for 1 d 6 h" in alerted.data["message"]
     (line,) = [line for line in logs if line["event"] == "integrity cases wait"]
     assert (line["site"], line["cases"], line["oldest"]) == ("T2_CH_CERN", "2 integrity cases", "1 d 6 h")
     late.refresh_from_db()
     assert late.reminded_at is not None
     IntegrityCase.objects.filter(site="T2_CH_CERN").update(reminded_at=timezone.now() - timedelta(hours=25))
-    assert cases_remind() == 1
+    cases_alert()
+    assert Event.objects.filter(data__code="cases_wait").count() == 2, "again, a day later"
 
 
 def test_the_page_groups_cases_and_takes_filters(client: Client, django_user_model: Any) -> None:
