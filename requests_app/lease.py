@@ -87,7 +87,8 @@ class Evaluation:
     read once after leases were taken, for all of them. ``dag``: what the handler has read as the live one. ``fence``: inside
     ``fenced``.
     ``swept``: nothing but a sweep made the request due. ``written``: what the evaluation has changed, in words. ``unexplained``:
-    what a sweep has done before, and no wake has come for since; ``found``: the same of this one, for the next.
+    what a sweep has done before, and no wake has come for since; ``found``: the same of this one, for the next. ``failed``: it
+    has noted an error.
     """
 
     request: Request
@@ -102,6 +103,7 @@ class Evaluation:
     due_at: datetime | None = None
     fence: bool = False
     written: list[str] = field(default_factory=list)
+    failed: bool = False
 
     @contextmanager
     def fenced(self) -> Iterator[None]:
@@ -140,6 +142,7 @@ class Evaluation:
 
     def note(self, **fields: Any) -> None:
         """Update explaining fields (``waiting_for``, ``last_error``, ...) of the request, fenced; long texts are cut."""
+        self.failed = self.failed or bool(fields.get("last_error"))
         words = {name: str(fields[name])[:MOST_WORDS] for name in ("waiting_for", "last_error") if name in fields}
         changed = {name: value for name, value in (fields | words).items() if getattr(self.request, name) != value}
         if not changed:

@@ -236,8 +236,10 @@ def _defaults(old: RequestStatus, to: RequestStatus, now: Any) -> dict[str, Any]
         values |= {"prepared": None}
     if old is S.SUBMITTED or to in (S.ACTIVE, S.HELD, S.VALIDATING_OUTPUTS, S.FAILED, S.ABORTED, S.CLEANING):
         values |= {"next_attempt_at": None, "failed_attempts": 0}
+        if to not in (S.HELD, S.FAILED, S.ABORTED):  # it was overcome
+            values |= {"last_error": ""}
     if old is S.STOPPING:
-        values |= {"stop_intent": ""}
+        values |= {"stop_intent": "", "last_error": ""}
     if to is S.COMPLETED:
         values |= {"completed_at": now}
     return values

@@ -33,7 +33,7 @@ from requests_app.lifecycle.leader import Leadership, leading
 from requests_app.lifecycle.progress import progress_sample
 from requests_app.lifecycle.retention import rows_expire
 from requests_app.lifecycle.watching import dags_follow, schedds_watch
-from requests_app.models import EVALUATED, LEADER_LEASE, Lease
+from requests_app.models import EVALUATED, LEADER_LEASE, Lease, RequestStatus
 from requests_app.service_level import SHORT_CYCLE_SECONDS, cycle_pause_seconds, level, service_judge, signals
 from requests_app.services.invalidation import superseded_take_back
 from requests_app.services.reconciling import reconciling
@@ -58,6 +58,8 @@ _MOVES = Moves()
 _SKEWS: deque[float] = deque(maxlen=1)
 #: So many workers at most are called at a time; each takes a batch of requests after the other.
 MOST_HINTS = 8
+#: Statuses in which a forgotten wake costs ten minutes at most, with the cycle and the workers behind this.
+_SOON_SWEPT, _SOON_SWEPT_AFTER = [RequestStatus.SUBMITTED.value, RequestStatus.ACTIVE.value], timedelta(minutes=8)
 _GIVE_LEASES = """
 INSERT INTO evaluation_leases (request_id, due_at, sweep, found, owner, epoch)
 SELECT id, NULL, false, '', '', 0 FROM requests
@@ -67,7 +69,8 @@ ON CONFLICT DO NOTHING
 _SWEEP = """
 UPDATE evaluation_leases lease SET due_at = %(now)s, sweep = true FROM requests
 WHERE requests.id = lease.request_id AND requests.status = ANY(%(evaluated)s)
-  AND (lease.evaluated_at IS NULL OR lease.evaluated_at < %(long_ago)s OR requests.status = ANY(%(in_steps)s))
+  AND (lease.evaluated_at IS NULL OR lease.evaluated_at < %(long_ago)s OR requests.status = ANY(%(in_steps)s)
+    OR lease.evaluated_at < %(a_while_ago)s AND requests.status = ANY(%(soon_swept)s))
   AND lease.expires_at IS NULL
   AND (lease.due_at IS NULL OR lease.due_at > %(soon)s)
 """
@@ -212,7 +215,8 @@ def _tell_moves(leadership: Leadership) -> None:
 
 
 def sweep(fenced: Fenced, seconds: float | None = None) -> int:
-    """Have what was not evaluated for so long (``sweep_seconds``) looked at, although nothing says that it is due; how many.
+    """Have what was not evaluated for so long (``sweep_seconds``; less in statuses in which much happens) looked at, although
+    nothing says that it is due; how many.
 
     Due within a cycle is not forgotten; a request whose lease is missing is, and one in the middle of a step, which each cycle
     evaluates: rows of a restored database may say another time.
@@ -222,6 +226,8 @@ def sweep(fenced: Fenced, seconds: float | None = None) -> int:
         values: dict[str, Any] = {
             "now": now,
             "long_ago": now - timedelta(seconds=conf().sweep_seconds if seconds is None else seconds),
+            "a_while_ago": now - _SOON_SWEPT_AFTER,
+            "soon_swept": _SOON_SWEPT,
             "soon": now + timedelta(seconds=conf().cycle_seconds),
             "evaluated": list(EVALUATED),
             "in_steps": list(IN_STEPS),

@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 
-from requests_app.alerts import BROKEN, tell_broken, tell_stuck_effects
+from requests_app.alerts import BROKEN, alert, tell_broken, tell_stuck_effects
 from requests_app.lease import QUEUE, Evaluation, evaluating, evaluating_due
 from requests_app.lifecycle.active import handle_active
 from requests_app.lifecycle.cleaning import handle_cleaning
@@ -145,6 +145,7 @@ def _tell_forgotten(evaluation: Evaluation) -> None:
     if evaluation.unexplained:
         FORGOTTEN_TOTAL.inc()
         log.error("forgotten request: nothing woke it, and there was something to do", did=evaluation.unexplained)
+        alert(evaluation.request, "forgotten", f"nothing woke it, and a sweep found something to do: {evaluation.unexplained}")
     if evaluation.swept and evaluation.written:
         evaluation.found = "; ".join(evaluation.written)[:4000]
         evaluation.again_in(max(EXPLAINED_SECONDS, 2 * conf().cycle_seconds + conf().poll_seconds))
@@ -162,9 +163,14 @@ def _tell(evaluation: Evaluation, error: Exception) -> None:
 
 
 def _works_again(evaluation: Evaluation) -> None:
-    """What a broken evaluation has said stands no longer, where the step that works says nothing itself."""
-    if evaluation.request.waiting_for.startswith(BROKEN):
-        evaluation.note(waiting_for="")
+    """What a broken evaluation or a failed attempt has said stands no longer, where the step that works says nothing itself. The
+    attempt of a queued one is admission's to make."""
+    request = evaluation.request
+    if request.waiting_for.startswith(BROKEN):
+        evaluation.note(waiting_for="", last_error="")
+    paused = request.next_attempt_at is not None and request.next_attempt_at > clock.now()
+    if request.failed_attempts and request.status != RequestStatus.QUEUED and not evaluation.failed and not paused:
+        evaluation.note(last_error="", failed_attempts=0, next_attempt_at=None)
 
 
 HANDLERS: dict[str, Callable[[Evaluation], None]] = {

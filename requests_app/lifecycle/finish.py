@@ -21,7 +21,7 @@ from dags_app.services.failures import failure_summary
 from outputs_app.blocks import blocks_advance, blocks_seal
 from outputs_app.models import OPEN_EFFECT, REPORTS, BlockStatus, Effect, EffectState, ProcessingBlock
 from outputs_app.selectors import STUCK
-from requests_app.alerts import alert
+from requests_app.alerts import alert, alert_over
 from requests_app.lease import Evaluation
 from requests_app.lifecycle.missing import hold_over_exclusions, wait_for_locations
 from requests_app.lifecycle.steps import step_evidence, step_taken
@@ -198,7 +198,11 @@ def look_for_input(evaluation: Evaluation) -> Looked:
     if wanted is None or clock.now() < _next_reading(workflow, wanted):
         return Looked()
     try:
-        return Looked(inputs_reread(workflow=workflow, fenced=evaluation.fenced))
+        looked = Looked(inputs_reread(workflow=workflow, fenced=evaluation.fenced))
+        if not evaluation.request.failed_attempts:  # else it is of a step that paused
+            evaluation.note(last_error="")
+        alert_over(evaluation, "input_unreadable")
+        return looked
     except (ServiceUnavailable, ServiceRejected) as error:
         log.warning("input not read again", request_name=workflow.request_id, error=str(error))
         evaluation.note(last_error=str(error))

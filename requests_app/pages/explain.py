@@ -107,6 +107,8 @@ _ALERTS: dict[str, tuple[str, str]] = {
         "Look at its errors; if it is enough, complete it early, or hold it and release it with another pass fraction.",
     ),
     "leftovers_stay": ("Unmerged files of it could not be removed.", "See which and why; the cleaner goes on trying."),
+    "cases_wait": ("Integrity cases of it wait for a decision.", "Decide them on the page Cases."),
+    "forgotten": ("There was something to do, and nothing woke it; it goes on now.", "Report it: a defect of WMS2."),
     "slow_queued": ("It has been queued for very long.", "See what it waits for."),
     "slow_dispatch": ("No job of its DAG has begun for very long.", "See why its jobs match no slot."),
     "slow_active": ("It has been active for very long.", "See whether its work units still advance."),

@@ -15,7 +15,8 @@ from requests_app.lease import due_now, evaluating
 from requests_app.lifecycle import evaluator
 from requests_app.lifecycle.cycle import run_cycle, sweep
 from requests_app.lifecycle.watching import schedds_to_watch
-from requests_app.models import EvaluationLease, Request, RequestStatus
+from requests_app.models import EvaluationLease, Event, HoldCode, Request, RequestStatus
+from requests_app.states import hold_changes, transition
 from sites_app.models import ScheddState
 from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
 from tests.support.statements import statements
@@ -83,6 +84,15 @@ def test_a_sweep_has_looked_at_what_nothing_wakes_and_lets_alone_what_will_be_lo
     assert set(due_now(10)) == {forgotten.pk, later.pk, without.pk}
 
 
+def test_what_is_submitted_or_runs_is_swept_within_ten_minutes() -> None:
+    nine, seven = (timezone.now() - timedelta(minutes=minutes) for minutes in (9, 7))
+    soon = {lease_row(status, evaluated_at=nine).pk for status in (S.SUBMITTED, S.ACTIVE)}
+    for status, at in ((S.SUBMITTED, seven), (S.ACTIVE, seven), (S.HELD, nine), (S.QUEUED, nine)):
+        lease_row(status, evaluated_at=at)
+    assert sweep(transaction.atomic, 3600.0) == 2
+    assert set(due_now(10)) == soon
+
+
 @pytest.mark.parametrize("explained", [True, False])
 def test_what_a_sweep_finds_and_no_wake_explains_was_forgotten(explained: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
@@ -101,6 +111,8 @@ def test_what_a_sweep_finds_and_no_wake_explains_was_forgotten(explained: bool, 
     for _ in range(2):
         evaluator.evaluate_one(request.pk)
     assert len([event for event in told if "forgotten" in event]) == (0 if explained else 1)
+    codes = Event.objects.filter(request=request, kind="alert").values_list("data__code", flat=True)
+    assert ("forgotten" in codes) is not explained
 
 
 def test_a_request_that_is_woken_before_its_sweep_was_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,3 +182,25 @@ def test_schedds_are_watched_once_each_while_they_may_get_dags_have_some_or_lost
             fields = fields | ({"dagman_cluster_id": str(number)} if fields else {})
             dag_row(workflow_row(), status, schedd=schedd, schedd_name=name, **fields)
     assert sorted(schedd.name for schedd in schedds_to_watch()) == ["enabled", "live", "lost"]
+
+
+@pytest.mark.parametrize(
+    ("status", "minutes", "left"), [(S.ACTIVE, -1, ""), (S.ACTIVE, 9, "dbs: silent"), (S.QUEUED, -1, "dbs: silent")]
+)
+def test_the_last_error_goes_when_the_step_works_that_had_failed(status: S, minutes: int, left: str) -> None:
+    again = timezone.now() + timedelta(minutes=minutes)
+    request = lease_row(status)
+    Request.objects.filter(pk=request.pk).update(last_error="dbs: silent", failed_attempts=2, next_attempt_at=again)
+    with evaluating(request.pk, owner="a") as evaluation:
+        assert evaluation is not None
+        evaluator._works_again(evaluation)
+    row = Request.objects.get(pk=request.pk)
+    assert (row.last_error, row.failed_attempts) == (left, 2 if left else 0)
+
+
+def test_the_last_error_of_an_attempt_ends_with_the_status_in_which_it_was_overcome() -> None:
+    for old, to, left in ((S.PLANNING, S.ACTIVE, ""), (S.PLANNING, S.HELD, "dbs: silent"), (S.STOPPING, S.QUEUED, "")):
+        request = request_row(old, last_error="dbs: silent", failed_attempts=1)
+        why = hold_changes(HoldCode.OPERATOR, "test") if to is S.HELD else {}
+        transition(request, to, actor="test", reason="test", **why)
+        assert Request.objects.get(pk=request.pk).last_error == left
