@@ -37,6 +37,8 @@ GROUPS = {
 }  # fmt: skip
 CHANGEABLE = frozenset(name for names in GROUPS.values() for name in names)
 
+#: Fewer reads than a page and its parts take would leave no page to change this on.
+_FEWEST_READS = 10
 _TIMEOUTS = {"timeout_queued_seconds": RequestStatus.QUEUED, "timeout_active_seconds": RequestStatus.ACTIVE}
 
 
@@ -60,6 +62,8 @@ def limit_set(*, name: str, value: float, actor: str, reason: str) -> Limit:
         checked = TypeAdapter(Conf.model_fields[name].rebuild_annotation()).validate_python(value)
     except ValidationError as error:
         raise ConfigurationError(f"{name}: {error.errors()[0]['msg']}") from error
+    if name == "rate_limit_read" and 0 < checked < _FEWEST_READS:
+        raise ConfigurationError(f"{name}: 0 for no limit, or at least {_FEWEST_READS}, which a page and its parts take")
     with transaction_lock(LockKey.LIMITS):  # who compares versions of all limits first sees no other change in between
         old = Limit.objects.filter(name=name).values_list("value", flat=True).first()
         row, _ = Limit.objects.update_or_create(name=name, defaults={"value": checked, "actor": actor, "reason": reason})

@@ -73,13 +73,17 @@ def _status_verb(name: str, label: str, status: SiteStatus, does: str, told: str
     )
 
 
+#: Their landing jobs have the sites they were rendered with.
+_STILL = "DAGs that run already may still begin work units there, and what runs there goes on"
+
+
 def _ban_preview(site: Site) -> list[str]:
     days = in_force().site_ban_duration_days
     who = "No new submission of any request, or of the one named, sends work there,"
-    return [f"{who} for {days:g} days or until the time given.", "What runs there goes on."]
+    return [f"{_STILL}.", f"{who} for {days:g} days or until the time given."]
 
 
-_CLOSED = "No new submission sends work there until a person enables it; what runs there goes on."
+_CLOSED = f"{_STILL}; no new submission sends work there until a person enables it."
 
 declare(
     Noun(Site, "site", "site", lambda name: Site.objects.filter(pk=name), _site_seen, "sites/<name:pk>"),
@@ -90,7 +94,7 @@ declare(
     ),
     _status_verb(
         "drain", "Drain", SiteStatus.DRAINING, "No new work for the site, for good or until a time; what runs there goes on.",
-        "No new submission sends work there; what runs there goes on.", UNTIL, path="drain",
+        f"{_STILL}; no new submission sends work there.", UNTIL, path="drain",
     ),
     _status_verb(
         "disable", "Disable", SiteStatus.DISABLED,

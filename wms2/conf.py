@@ -179,7 +179,7 @@ class Conf(BaseModel):
     # --- planning
     jobs_per_work_unit: int = Field(8, ge=1, le=10_000, description="Processing jobs that are merged together in the first round")
     block_target_bytes: int = Field(
-        10**12, ge=1, le=10**16, description="A processing block takes work units until the next one would pass this size"
+        10**12, ge=10**6, le=10**16, description="A processing block takes work units until the next one would pass this size"
     )
     block_max_files: int = Field(500, ge=1)
     block_max_events: int = Field(25_000_000, ge=1)
@@ -191,10 +191,10 @@ class Conf(BaseModel):
     max_nodes_per_dag: int = Field(50_000, ge=4)
     max_work_units_per_dag: int = Field(5_000, ge=1)
     default_memory_per_core_mb: int = Field(
-        2000, ge=1, le=10**6, description="Memory per core that jobs are given at least, in MB; of requests read from now on"
+        2000, ge=100, le=10**6, description="Memory per core that jobs are given at least, in MB; of requests read from now on"
     )
     max_memory_per_core_mb: int = Field(
-        3000, ge=1, le=10**6, description="Memory per core that jobs may ask for at most, in MB; of requests read from now on"
+        3000, ge=100, le=10**6, description="Memory per core that jobs may ask for at most, in MB; of requests read from now on"
     )
     max_wall_seconds: int = 48 * 3600
     adaptive_default: bool = False

@@ -35,6 +35,7 @@ _ADVICE: dict[str, str] = {
     " without them.",
     FailureCategory.INFRASTRUCTURE: "Tell the site; release with it under site bans, or wait until it is repaired and release.",
 }
+_NO_INPUT = "It has no input dataset whose files could be left out: read the log, have what it names repaired, then release."
 _NO_FILE = "No report names the input file: read the logs, find the file, then release with it as excluded file."
 
 
@@ -73,13 +74,13 @@ def errors_on_page(request: Request, workflow: Workflow) -> ErrorsOnPage | None:
     return ErrorsOnPage(
         found=found,
         counts=tuple((name, counts[:MOST_COUNTS]) for name, counts in by),
-        kinds=tuple(_kinds(found.groups)),
+        kinds=tuple(_kinds(found.groups, bool(workflow.input_dataset))),
         bad_files=tuple(_files(workflow, found.bad_files)),
         can_release=request.status == RequestStatus.HELD,
     )
 
 
-def _kinds(groups: Iterable[FailureGroup]) -> Iterable[Kind]:
+def _kinds(groups: Iterable[FailureGroup], has_input: bool) -> Iterable[Kind]:
     rows = list(groups)
     rules = {rule.name: rule for rule in FailureRule.objects.filter(name__in={group.rule for group in rows})}
     for group in rows:
@@ -89,7 +90,7 @@ def _kinds(groups: Iterable[FailureGroup]) -> Iterable[Kind]:
             samples=tuple((s, logs_size(s.dag, s.unit, s.node, s.attempt, s.job_id)) for s in group.samples.all()),
             meaning=rule.note if rule else "",
             done="; ".join(_done(group)),
-            todo=_todo(group) if group.given_up else "",
+            todo=_todo(group, has_input) if group.given_up else "",
         )
 
 
@@ -98,7 +99,9 @@ def _done(group: FailureGroup) -> Iterable[str]:
     return (f"{counted(number, 'time')} {_DONE.get(action, action)}" for action, number in actions)
 
 
-def _todo(group: FailureGroup) -> str:
+def _todo(group: FailureGroup, has_input: bool) -> str:
+    if group.category == FailureCategory.DATA and not has_input:
+        return _NO_INPUT
     named = group.category != FailureCategory.DATA or any(sample.bad_files for sample in group.samples.all())
     return _ADVICE.get(group.category, "") if named else _NO_FILE
 

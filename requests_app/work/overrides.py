@@ -44,7 +44,7 @@ class Overrides(BaseModel):
     pass_fraction: float | None = Field(
         None, ge=0, le=1, description="share of the events asked for that is enough in DBS, of each of its datasets"
     )
-    memory_mb: int | None = Field(None, ge=1, le=10**7, description="of a processing job, all its cores together")
+    memory_mb: int | None = Field(None, ge=100, le=10**7, description="of a processing job, all its cores together")
     cores: int | None = Field(None, ge=1, le=1024, description="of a processing job")
     events_per_job: int | None = Field(None, ge=1, le=10**12, description="of the first task, where it is split by events")
     lumis_per_job: int | None = Field(None, ge=1, le=10**6, description="of the first task, where it is split by lumis")

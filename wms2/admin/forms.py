@@ -7,6 +7,7 @@ from typing import Any
 
 from django import forms
 
+from wms2.api.converters import name_validator
 from wms2.verbs import Field, Kind, Verb
 
 _FIELDS: dict[Kind, type[forms.Field]] = {
@@ -75,4 +76,5 @@ def form_field(one: Field) -> forms.Field:
             return _FIELDS[one.kind](min_value=one.least, max_value=one.most, **named)  # type: ignore[call-arg]
         case Kind.FLAG | Kind.MOMENT:
             return _FIELDS[one.kind](**named)
-    return forms.CharField(max_length=one.length, **named)
+    validators = [name_validator] if one.kind is Kind.NAME else []
+    return forms.CharField(max_length=one.length, validators=validators, **named)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.core.validators import RegexValidator
 from django.urls import register_converter
 from django.urls.converters import StringConverter
 
@@ -24,6 +25,7 @@ class PoolConverter(NameConverter):
     regex = "[A-Za-z0-9][A-Za-z0-9._:@-]{0,99}"
 
 
+name_validator = RegexValidator(rf"^{NameConverter.regex}\Z", "Letters, digits, '.', '_' and '-', a letter or digit first.")
 register_converter(NameConverter, "name")
 register_converter(PoolConverter, "pool")
 register_converter(ScheddConverter, "schedd")

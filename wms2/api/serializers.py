@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, NoReturn
 
-from django.core.validators import RegexValidator
 from django.utils.text import Truncator
 from rest_framework import serializers
 
-from wms2.api.converters import NameConverter
+from wms2.api.converters import name_validator
 
 MAX_REASON = 2000
 #: Intake's rule for request names.
@@ -72,7 +71,7 @@ class NameField(TextField):
     """A request's name."""
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(max_length=MAX_NAME, validators=[RegexValidator(rf"^{NameConverter.regex}\Z")], **kwargs)
+        super().__init__(max_length=MAX_NAME, validators=[name_validator], **kwargs)
 
 
 class ReasonSerializer(StrictSerializer):

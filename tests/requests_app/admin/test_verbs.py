@@ -11,7 +11,7 @@ from django.test import Client
 from dags_app.models import WorkUnitState
 from outputs_app.models import Effect, EffectKind, EffectState
 from requests_app.limits import limits_now
-from requests_app.models import HoldCode, Limit, Request, RequestStatus, RequestTransition
+from requests_app.models import HoldCode, Limit, Request, RequestGroup, RequestStatus, RequestTransition
 from sites_app.models import ScheddState
 from tests.support.html import links, text
 from tests.support.rows import dag_row, request_row, schedd_row, unit_row, workflow_row
@@ -79,6 +79,14 @@ def test_without_a_reason_nothing_happens(operator: Client) -> None:
         assert "Nothing was done" in text(response.content.decode())
     assert fresh(request).status == S.ACTIVE
     assert audited(request.request_name) == []
+
+
+def test_a_group_has_a_name_that_can_stand_in_an_address(operator: Client) -> None:
+    request = running()
+    response = do(operator, "group", request, "active", in_group="a b/c")
+    assert response.status_code != 302
+    assert "a letter or digit first" in text(response.content.decode())
+    assert not RequestGroup.objects.exists()
 
 
 def test_a_request_that_changed_since_one_was_asked_is_not_touched(operator: Client) -> None:
@@ -254,6 +262,14 @@ def test_after_a_verb_one_lands_where_one_came_from(operator: Client) -> None:
     assert live in links(operator.get(button).content.decode()), "the way back without doing anything"
     response = do(operator, "hold", request, "active", back=live)
     assert (response.status_code, response["Location"]) == (302, live)
+
+
+def test_the_message_after_a_verb_is_on_the_page_where_one_lands_and_on_no_other(operator: Client) -> None:
+    request, other = running(), request_row(S.ACTIVE)
+    page = request.get_absolute_url()
+    assert do(operator, "hold", request, "active", back=page)["Location"] == page
+    assert f"Hold: {request.request_name}." in text(operator.get(page).content.decode())
+    assert "Hold:" not in ask(operator, "abort", other)
 
 
 @pytest.mark.parametrize("elsewhere", ["https://evil.example/", "//evil.example/", "javascript:alert(1)"])
