@@ -138,8 +138,8 @@ SETTINGS: dict[str, dict[str, str]] = {
         " an operator may confirm that it is lost. A DAG that its schedd does not know for longer is suspected lost.",
         "schedd_max_duty_cycle": "A schedd whose duty cycle (the share of its time that it works) is above this is *busy*: a new"
         " DAG goes there only when no other has room.",
-        "schedd_stalled_seconds": "A schedd where jobs of ours run and no job has ended for so long, and for twice the time that"
-        " the longest should take, is *degraded*: it gets no new DAG.",
+        "schedd_stalled_seconds": "A schedd where jobs of ours run and none of ours has ended for so long, and for twice the time"
+        " that the longest should take, is *degraded*: it gets no new DAG.",
         "systemic_window_seconds": "When more than half of the schedds, or of the sites where jobs are, turn bad within this,"
         " nothing new is submitted and no site is banned by itself, until that has been over for as long.",
         "overload_evaluations_seconds": "A request that is due and waits longer to be evaluated strains the service: what can"

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from math import prod
+from typing import Any
 
 import pytest
+import yaml
 
 from deploy.stack import paths
 from outputs_app.models import EffectState
@@ -12,6 +15,16 @@ from requests_app.lifecycle import timeouts
 from requests_app.models import HoldCode, RequestStatus, ShownStatus
 
 ROOT = paths.checkout()
+RULES: dict[str, dict[str, Any]] = {
+    rule["alert"]: rule
+    for group in yaml.safe_load((ROOT / "deploy/run/prometheus/rules.yml").read_text())["groups"]
+    for rule in group["rules"]
+}
+SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+SPELLED = {
+    "a quarter of an hour": 900, "half an hour": 1800, "an hour": 3600, "six hours": 21_600, "a day": 86_400,
+    "two days": 172_800, "three days": 259_200,
+}  # fmt: skip
 
 
 def sections() -> dict[str, dict[str, str]]:
@@ -28,8 +41,8 @@ def alert_codes() -> set[str]:
     """Codes that the code raises; those that it makes up of a status or state are made up here too."""
     written, made = set(), set()
     for path in (ROOT / "requests_app").rglob("*.py"):
-        for code in re.findall(r"\balert\(\s*[\w.]+,\s*(f?\"[^\"]+\")", path.read_text()):
-            (made if code.startswith("f") else written).add(code.strip('f"'))
+        for code in re.findall(r"\b(?:alert|remind)\(\s*[\w.]+,\s*(f?\"[^\"]+\")", path.read_text()):
+            (made if code.startswith("f") else written).add(code.removeprefix("f").strip('"'))
     assert made == {"stuck_{status.value}", "slow_{status.value}", "effect_{stuck.state}"}
     stuck = {f"stuck_{status.value}" for status in timeouts.HELD_AFTER}
     slow = {f"slow_{status.value}" for status in timeouts.ALERT_AFTER}
@@ -67,3 +80,38 @@ def test_statuses_that_no_code_enters_are_marked_as_reserved():
         entered = any(re.search(rf"(?:\bS|RequestStatus)\.{status.name}\b", text) for text in texts)
         reserved = sections()["Statuses"][status.value].strip().startswith("Reserved")
         assert reserved != entered, status
+
+
+def stated(text: str) -> set[float]:
+    """Times in a text, in seconds."""
+    found = {float(number) * SECONDS[unit if unit == "ms" else unit[0]] for number, unit in re.findall(TIME, text)}
+    for words, seconds in SPELLED.items():
+        if words in text:
+            found.add(seconds)
+            text = text.replace(words, "")
+    return found
+
+
+TIME = r"\b([\d.]+) (ms|second|minute|hour|day)s?\b"
+
+
+def times_of(rule: dict[str, Any]) -> set[float]:
+    """Those that a rule has: for how long, over which range, and what it compares with."""
+    ranges = " ".join(re.findall(r"\[(\w+)\]", rule["expr"]))
+    written = re.findall(r"(\d+)([smhd])\b", f"{rule.get('for', '')} {ranges}")
+    compared = re.findall(r"[<>]\s*([\d.]+(?: \* [\d.]+)*)", rule["expr"])
+    return {int(number) * SECONDS[unit] for number, unit in written} | {prod(map(float, c.split(" * "))) for c in compared}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_rule_says_what_it_means_and_its_times_and_leads_to_its_entry(name: str) -> None:
+    rule, entries = RULES[name], sections()["Alerts of Prometheus"]
+    told = rule["annotations"]
+    assert all(told[key].strip() for key in ("summary", "impact", "description"))
+    assert told["runbook_url"].endswith(f"/docs/runbook.md#{name.lower()}")
+    assert name in entries
+    has = times_of(rule)
+    assert stated(told["description"]) <= has
+    assert stated(entries[name].partition("**Do:**")[0].partition(".")[0]) <= has
+    if "for" in rule:
+        assert times_of({"for": rule["for"], "expr": ""}) <= stated(told["description"])
