@@ -75,6 +75,7 @@ class Conf(BaseModel):
     condor_token_dir: str = ""
     accounting_group: str = Field("", pattern=r"^[A-Za-z0-9_.-]*$", description="HTCondor's accounting group of all jobs")
     accounting_group_user: str = Field("", pattern=r"^[A-Za-z0-9_.@-]*$", description="its user; the jobs' owner when empty")
+    io_slots: bool = Field(False, description="merge and cleanup jobs ask for an I/O slot, which only CMS's pilots have")
     flower_url: str = Field("", pattern=r"^(https?://.*)?$", description="the pages link to it when set")
     service_timeout_seconds: float = Field(30.0, gt=0)
     database_lock_seconds: float = Field(10.0, ge=0.1)

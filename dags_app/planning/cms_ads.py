@@ -11,12 +11,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 
+from dags_app.payload.contract import layout
 from dags_app.payload.contract.platforms import ARCHITECTURES, SYSTEMS
 from dags_app.planning.levels import FIRST_TASK
 from dags_app.planning.quoting import plain
 from dags_app.planning.specs import DagSpec, StepSpec, WorkflowSpec
 
-_ANY = "any"
+_ANY, _ELSEWHERE = "any", "Unknown"
 _PRODUCTION = "production"
 #: ``CMS_Type`` of jobs that are no production work: dashboards and accounting leave them out.
 UNMONITORED = "DONOTMONIT"
@@ -87,8 +88,17 @@ def cms_lines(spec: DagSpec, role: NodeRole, task: int = FIRST_TASK) -> str:
     ]
     if group := _GROUP.match(request):
         lines.append(f'My.CMSGroups = "{group.group(1)}"')
+    if workflow.request_type:
+        lines.append(f'My.CMS_RequestType = "{plain(workflow.request_type, "request type")}"')
     if workflow.input is not None and role is NodeRole.PROCESSING and task == FIRST_TASK:
+        # with TrustSitelists nobody has asked where it lies: monitoring is to take the job for one that reads from afar
+        where = _ELSEWHERE if workflow.trust_sitelists else f"$({layout.SITE_MACRO})"
         lines.append(f'My.DESIRED_CMSDataset = "{plain(workflow.input.dataset, "input dataset")}"')
+        lines.append(f'My.DESIRED_CMSDataLocations = "{where}"')
+    if role is NodeRole.PROCESSING and (mixed := sorted({each.dataset for step in workflow.steps for each in step.pileup})):
+        lines.append(f'My.DESIRED_CMSPileups = "{",".join(plain(each, "pileup dataset") for each in mixed)}"')
+    if accounting.io_slots:
+        lines.append(f"My.Requestioslots = {int(role in (NodeRole.MERGE, NodeRole.CLEANUP))}")
     if accounting.group:
         lines.append(f"accounting_group = {plain(accounting.group, 'accounting group')}")
     if accounting.user:

@@ -55,9 +55,12 @@ def gpu_lines(gpu: GpuSpec | None) -> str:
         lines += [f"My.{name} = {gpu.memory_mb}" for name in ("GPUMemoryMB", "DESIRED_GPUMemoryMB")]
     if gpu.capabilities:
         listed = ",".join(sorted(plain(one, "CUDA capability") for one in gpu.capabilities))
-        lines += [f'My.CUDACapability = "{listed}"', f"My.DESIRED_GPUMinimumCapability = {_two_parts(gpu.capabilities[0])}"]
+        lines.append(f'My.CUDACapability = "{listed}"')
+        bounds = (("Minimum", gpu.capabilities[0]), ("Maximum", gpu.capabilities[-1]))
+        lines += [f"My.DESIRED_GPU{which}Capability = {_two_parts(one)}" for which, one in bounds]
     if gpu.runtime:
         lines.append(f'My.CUDARuntime = "{plain(gpu.runtime, "CUDA runtime")}"')
+        lines.append(f"My.DESIRED_GPURuntime = {_two_parts(gpu.runtime)}")
     if gpu.driver_version:
         lines.append(f'My.CUDADriverVersion = "{plain(gpu.driver_version, "CUDA driver version")}"')
     return "\n".join(lines) + "\n"

@@ -271,6 +271,7 @@ class WorkflowSpec:
     block_closing: BlockClosing = BlockClosing()
     harvest: HarvestSpec | None = None
     warnings: tuple[str, ...] = ()  # accepted with these, shown on the request for ever
+    request_type: str = ""  # as ReqMgr2 has it; of a request that a former release imported it is not stored
 
 
 class InputFileSpec(NamedTuple):  # a tuple, as InputFile
@@ -464,6 +465,7 @@ class AccountingSpec:
     group: str = ""
     user: str = ""
     production: bool = False
+    io_slots: bool = False  # merge and cleanup jobs ask for such a slot
 
 
 @dataclass(frozen=True, slots=True)

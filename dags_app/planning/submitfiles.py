@@ -205,6 +205,9 @@ include : ../{layout.SIZES_INCLUDE}
 include : {layout.MEMORY_INCLUDE}
 request_memory = $(MEMORY_$(JOB):{memory})
 request_disk = $(disk_kb)
+My.OriginalCpus = {cores}
+My.OriginalMemory = {memory}
+My.OriginalMaxWallTimeMins = $(wall_minutes)
 {devices}output = $(JOB).$(RETRY).out
 error = {layout.stderr_name("$(JOB)", "$(RETRY)")}
 log = {layout.CLUSTER_LOG}

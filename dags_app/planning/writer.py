@@ -236,7 +236,7 @@ def write_avoid(directory: Path, sites: Iterable[str]) -> None:
 
 
 def write_pileup(directory: Path, text: str) -> None:
-    """Which pileup jobs read from the next submission on; inside ``held_by``. In DAGs of a former release it never changes."""
+    """Which pileup jobs read from the next submission on; inside ``held_by``. A former release lists it among what is fixed."""
     if f"  {layout.PILEUP_FILE}\n" not in read_text(directory / layout.SUMS):
         _replace(directory / layout.PILEUP_FILE, text)
 

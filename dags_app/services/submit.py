@@ -169,7 +169,9 @@ def dag_adopt(*, dag: DAG, fenced: Fenced) -> Submitted | None:
 def accounting() -> AccountingSpec:
     """To whom jobs that are submitted now are counted."""
     settings = conf()
-    return AccountingSpec(settings.accounting_group, settings.accounting_group_user, settings.environment == "production")
+    return AccountingSpec(
+        settings.accounting_group, settings.accounting_group_user, settings.environment == "production", settings.io_slots
+    )
 
 
 def credential_obstacle() -> str:

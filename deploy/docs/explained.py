@@ -76,6 +76,8 @@ SETTINGS: dict[str, dict[str, str]] = {
         "condor_token_dir": "Directory of IDTOKENs for the schedd; empty for the HTCondor configuration's own methods.",
         "accounting_group": "HTCondor's accounting group of all jobs, in CMS `production`; empty for none.",
         "accounting_group_user": "The user that the group's jobs are counted to, in CMS `cmsdataops`; empty for their owner.",
+        "io_slots": "Merge and cleanup jobs ask for an I/O slot of their pilot (`Requestioslots`), as WMAgent's, and take no CPU"
+        " slot. HTCondor then demands such slots of every machine: only where all sites run CMS's pilots.",
         "flower_url": "Where Flower shows the Celery workers. The pages link to it for superusers, since it asks for a login of"
         " its own; empty: there is no link.",
         "service_timeout_seconds": "Limit of one call to an outside service, for each try.",

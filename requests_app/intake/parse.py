@@ -153,6 +153,7 @@ def _draft(document: Part, named: str, request_type: str, parts: tuple[Part, ...
         max_merge_events=max_events,
         block_closing=read_block_closing(document),
         harvest=read_harvest(document),
+        request_type=request_type,
     )
     draft = Draft(
         spec=spec,

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from dags_app.payload.contract.documents import Pileup
 from dags_app.planning.cms_ads import platform_lines, platform_requirement
 from dags_app.planning.releases import read_levels, with_levels
 from dags_app.planning.specs import AccountingSpec, SplittingAlgo
@@ -140,9 +141,26 @@ def test_monitoring_finds_what_it_reads_of_wmagents_jobs() -> None:
         assert job["My.CMS_extendedJobType"] == job["My.CMS_JobType"]
         assert job["My.ExtDESIRED_Sites"] == job["My.DESIRED_Sites"]
         assert "My.Requestioslots" not in job, "HTCondor would demand such slots of every machine; only CMS's pilots have them"
+        assert "My.CMS_RequestType" not in job, "of a former release's request it is not known"
     assert [job["My.CMS_Type"] for job in jobs.values()] == ['"DONOTMONIT"', '"test"', '"test"', '"test"']
     site = attributes(site_job_submit("T2_CH_CERN", SiteSlot(10), held_seconds=60, accounting=AccountingSpec(production=True)))
     assert (site["My.CMS_Type"], site["My.CMS_WMTool"]) == ('"DONOTMONIT"', '"WMS2"')
+
+
+def test_monitoring_finds_where_the_input_lies_what_is_mixed_and_what_was_asked_for() -> None:
+    spec = dag_spec(input_workflow(SplittingAlgo.FILE_BASED, request_type="ReReco"))
+    job, merge = attributes(processing_submit(spec)), attributes(merge_submit(spec))
+    assert job["My.CMS_RequestType"] == merge["My.CMS_RequestType"] == '"ReReco"'
+    assert job["My.DESIRED_CMSDataLocations"] == '"$(ELECTED_SITE)"' and "My.DESIRED_CMSDataLocations" not in merge
+    assert (job["My.OriginalCpus"], job["My.OriginalMaxWallTimeMins"]) == (job["request_cpus"], "$(wall_minutes)")
+    assert job["My.OriginalMemory"] in job["request_memory"] and merge["My.OriginalMemory"].isdigit()
+    afar = dag_spec(input_workflow(SplittingAlgo.FILE_BASED, trust_sitelists=True))
+    assert attributes(processing_submit(afar))["My.DESIRED_CMSDataLocations"] == '"Unknown"', "not onsite"
+    mixing = replace(spec.workflow.steps[0], pileup=(Pileup("mc", "/B/Era-v1/PREMIX"), Pileup("data", "/A/Era-v1/RAW")))
+    mixed = replace(spec, workflow=replace(spec.workflow, steps=(mixing,)))
+    assert attributes(processing_submit(mixed))["My.DESIRED_CMSPileups"] == '"/A/Era-v1/RAW,/B/Era-v1/PREMIX"'
+    slots = replace(spec, accounting=AccountingSpec(io_slots=True))
+    assert [attributes(submit(slots))["My.Requestioslots"] for submit in ROLES] == ["0", "0", "1", "1"]
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,9 @@ def test_a_required_gpu_is_asked_of_htcondor_and_told_to_the_pool() -> None:
         "My.DESIRED_GPUMemoryMB = 8000",
         'My.CUDACapability = "10.0,7.5,8.0"',
         "My.DESIRED_GPUMinimumCapability = 7.5",
+        "My.DESIRED_GPUMaximumCapability = 10.0",
         'My.CUDARuntime = "11.2"',
+        "My.DESIRED_GPURuntime = 11.2",
         'My.CUDADriverVersion = "12.2"',
     ]
 
