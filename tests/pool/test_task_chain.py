@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from dags_app.models import DAG
+from dags_app.payload.run.chirp import EXIT_CODE
 from outputs_app.models import OutputFile
 from requests_app.models import Request
 from requests_app.services import request_import
+from tests.pool import condor
 from tests.support.outcomes import assert_completed_once, ended
 from tests.support.stack import ROOT, worker
 from wms2.adapters import factory
@@ -77,6 +79,9 @@ def test_a_task_chain_completes_with_every_kept_dataset_registered_and_nothing_l
     dag = workflow.dags.get()
     assert nodes_done(dag) == {"proc": 3, "t2": 2, "t3": 3, "t4": 6}, "Reco's first file is read by two, each GenSim file by two"
     assert dag.node_counts["Processing"] == 14
+
+    jobs = condor.history(f'WMS2_DagID == "{dag.directory_id}" && JobUniverse == 5 && WMS2_Role =!= "landing"')
+    assert {(ad[EXIT_CODE], ad["JobPrio"]) for ad in jobs} == {(0, request.priority)}, "what monitoring reads, by Chirp"
 
     names = ("GenSim", "Reco", "Branch")
     files = {name: list(OutputFile.objects.filter(dataset__step=name, dataset__workflow=workflow)) for name in names}

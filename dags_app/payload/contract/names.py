@@ -24,6 +24,7 @@ _GUID = re.compile(GUID)
 #: Releases that compare names with GUIDs: of these cycles from this one on, of later cycles all. Others refuse the parameter.
 _COMPARING = {(8, 0): 34, (9, 3): 17, (9, 4): 16, (10, 2): 20, (10, 6): 8}
 _ALL_COMPARE, _COMPARING_PATCHES = (11, 0), ("CMSSW_7_1_45_patch3",)
+_FIRST_TO_TELL = (7, 6, 0)
 
 
 def directory_number(unit: UnitDocument) -> str:
@@ -71,11 +72,21 @@ def guid_of(name: str) -> str:
 
 def are_compared(lfns: Iterable[str], release: str) -> bool:
     """Whether cmsRun of ``release`` is to compare the names of these EDM files with the GUIDs inside them."""
-    major, middle, minor = [*(int(word) for word in release.split("_")[1:4] if word.isdigit()), 0, 0, 0][:3]
+    major, middle, minor = _numbers(release)
     first = _COMPARING.get((major, middle), minor if (major, middle) >= _ALL_COMPARE else minor + 1)
     able = minor >= first or release in _COMPARING_PATCHES
     found = [guid_of(lfn) for lfn in lfns]
     return able and bool(found) and all(found)
+
+
+def tells_progress(release: str) -> bool:
+    """Whether cmsRun of ``release`` has the service that tells HTCondor how far it is."""
+    return _numbers(release) >= _FIRST_TO_TELL
+
+
+def _numbers(release: str) -> tuple[int, int, int]:
+    major, middle, minor = [*(int(word) for word in release.split("_")[1:4] if word.isdigit()), 0, 0, 0][:3]
+    return major, middle, minor
 
 
 def journals_lfn(job: JobDocument, unit: UnitDocument, role: str) -> str:

@@ -37,7 +37,7 @@ def load_process(config, tweak_file):
     _set_seeds(process, tweak["seed"])
     if tweak.get("dqm_saver"):
         _set_dqm_saver(process, tweak["dqm_saver"])
-    _add_reports(process)
+    _add_reports(process, tweak.get("status_tag"))
     return process
 
 
@@ -159,8 +159,11 @@ def _set_dqm_saver(process, saver):
         process.dqmSaver.forceRunNumber = cms.untracked.int32(saver["run"])
 
 
-def _add_reports(process):
-    """Services that put memory, CPU and time into the framework job report."""
+def _add_reports(process, status_tag):
+    """Services that put memory, CPU and time into the framework job report; and one that tells HTCondor events and their rate, in
+    attributes with this tag, where it finds condor_chirp."""
+    if status_tag and not hasattr(process, "CondorStatusService"):
+        process.add_(cms.Service("CondorStatusService", tag=cms.untracked.string(str(status_tag))))
     if not hasattr(process, "SimpleMemoryCheck"):
         process.add_(cms.Service("SimpleMemoryCheck", jobReportOutputOnly=cms.untracked.bool(True)))
     if not hasattr(process, "CPU"):

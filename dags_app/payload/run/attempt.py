@@ -20,7 +20,7 @@ from ..contract.codes import PayloadError, exit_status
 from ..contract.convert import to_json
 from ..contract.layout import CLEANUP, REPORT_SCHEMA, logs_name, report_name, utc_now
 from ..contract.reports import OutputRecord, Processed, Slot, StepRecord
-from . import credentials, slot
+from . import chirp, credentials, slot
 from .processes import stop_requests_as_errors, temporary_files_in
 
 #: Below HTCondor's scratch directory: HTCondor brings back every new file at the top of that.
@@ -116,4 +116,5 @@ def attempt_of(directory: Path, node: str, attempt: int, role: str) -> Iterator[
         report.exit_code, report.error_message = error.code, error.message
     finally:
         report.write(failure)
+        chirp.set_number(chirp.EXIT_CODE, report.exit_code)
         shutil.rmtree(work, ignore_errors=True)

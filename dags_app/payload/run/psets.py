@@ -54,6 +54,7 @@ def write_step(directory: Path, sandbox: Path, step: Step, work: Work, settings:
                 {**to_json(each), "compare_guids": names.are_compared(each.files, step.cmssw_version)} for each in settings.mixing
             ],
             "compare_guids": names.are_compared((*(tweak["files"] or ()), *tweak["secondary_files"]), step.cmssw_version),
+            "status_tag": f"_cmsRun{step.number}_" if names.tells_progress(step.cmssw_version) else "",
         }
     )
     write_configuration(directory, original.read_bytes(), tweak)
