@@ -69,8 +69,7 @@ def tables_verify() -> None:
     if lacking := newest - applied:
         names = ", ".join(sorted(f"{app} {name}" for app, name in lacking))
         older = f"the database's tables are older than this release (without {names})"
-        if folded & applied and (before := folded - applied):
-            app, name = max(before)
+        for app, name in (max(replaced - applied) for replaced in folded if replaced & applied and replaced - applied):
             raise TablesOlder(
                 f"{older}, and this release begins after {app} {name}: run manage.py migrate of the release that has it"
             )
@@ -78,11 +77,11 @@ def tables_verify() -> None:
 
 
 @cache
-def _newest_migrations() -> tuple[frozenset[tuple[str, str]], frozenset[tuple[str, str]]]:
-    """Of each app, as this release has them; and those that its first ones replace."""
+def _newest_migrations() -> tuple[frozenset[tuple[str, str]], tuple[frozenset[tuple[str, str]], ...]]:
+    """Of each app, as this release has them; and for each of its first ones those that it replaces."""
     loader = MigrationLoader(None)
-    folded = (name for migration in loader.disk_migrations.values() for name in migration.replaces)
-    return frozenset(loader.graph.leaf_nodes()), frozenset(folded)
+    folded = (frozenset(each.replaces) for each in loader.disk_migrations.values() if each.replaces)
+    return frozenset(loader.graph.leaf_nodes()), tuple(folded)
 
 
 def clock_verify() -> None:

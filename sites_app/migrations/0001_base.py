@@ -8,7 +8,20 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
 
-    replaces = [('sites_app', '0001_initial'), ('sites_app', '0002_names'), ('sites_app', '0003_lost_queues'), ('sites_app', '0004_strays'), ('sites_app', '0005_unwritten_columns'), ('sites_app', '0006_words'), ('sites_app', '0007_counted'), ('sites_app', '0008_pools'), ('sites_app', '0009_drains'), ('sites_app', '0010_onboarding'), ('sites_app', '0011_health'), ('sites_app', '0012_jobs_ended'), ('sites_app', '0013_owner')]
+    replaces = [
+        ("sites_app", "0001_initial"),
+        ("sites_app", "0002_names"),
+        ("sites_app", "0003_lost_queues"),
+        ("sites_app", "0004_strays"),
+        ("sites_app", "0005_unwritten_columns"),
+        ("sites_app", "0006_words"),
+        ("sites_app", "0007_counted"),
+        ("sites_app", "0008_pools"),
+        ("sites_app", "0009_drains"),
+        ("sites_app", "0010_onboarding"),
+        ("sites_app", "0011_health"),
+        ("sites_app", "0012_jobs_ended"),
+    ]
 
     initial = True
 
