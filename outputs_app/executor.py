@@ -100,22 +100,22 @@ SELECT (SELECT min(next_attempt_at) FROM effects WHERE state = '{EffectState.PEN
   OR (SELECT min(claim_expires_at) FROM effects WHERE state = '{EffectState.CLAIMED}') < {{now}}"""  # noqa: S608  (only constants, here and below)
 #: Of the request's present epoch, with every dependency settled; one at a time per block: DBS's guards look before they write
 #: (``wms2.adapters.dbs``). Blocks that are busy are few and read once, whatever waits.
-_READY = f"""
-EXISTS (SELECT FROM requests WHERE requests.id = effects.request_id AND requests.epoch = effects.epoch)
+_DUE = f"""{_FREE}
+AND EXISTS (SELECT FROM requests WHERE requests.id = effects.request_id AND requests.epoch = effects.epoch)
 AND NOT EXISTS (
   SELECT FROM effects_depends_on JOIN effects first ON first.id = to_effect_id
   WHERE from_effect_id = effects.id AND first.state NOT IN ({", ".join(f"'{state}'" for state in SETTLED_EFFECT)}))
 AND (effects.block_id IS NULL OR effects.block_id NOT IN (
   SELECT busy.block_id FROM effects busy
   WHERE busy.block_id IS NOT NULL AND busy.state = '{EffectState.CLAIMED}' AND busy.claim_expires_at >= {{now}}))"""  # noqa: S608
-_DUE = f"{_FREE} AND {_READY}"
-#: What waits under a former epoch of its request, though it is wanted no more. It would be read by each claim.
-_FORMER = f"""effects.state = '{EffectState.PENDING}' AND effects.kind NOT IN ({", ".join(f"'{kind}'" for kind in KEPT)})
-AND EXISTS (SELECT FROM requests WHERE requests.id = effects.request_id AND requests.epoch > effects.epoch)"""
 _OLDEST = f"""
-SELECT id, block_id, CASE WHEN {_FORMER} THEN request_id END FROM effects
-WHERE kind = ANY(%(kinds)s) AND id <> ALL(%(passed)s) AND (block_id IS NULL OR block_id <> ALL(%(locked)s))
-AND {_FREE} AND ({_FORMER} OR {_READY}) ORDER BY next_attempt_at, id LIMIT {LOOKED_AT}
+SELECT id, block_id FROM effects WHERE kind = ANY(%(kinds)s) AND id <> ALL(%(passed)s)
+AND (block_id IS NULL OR block_id <> ALL(%(locked)s)) AND {_DUE} ORDER BY next_attempt_at, id LIMIT {LOOKED_AT}
+"""  # noqa: S608
+#: Requests of which something waits under a former epoch, and is not wanted any more: each claim would read it.
+_FORMER = f"""
+SELECT DISTINCT request_id FROM effects JOIN requests ON requests.id = effects.request_id AND requests.epoch > effects.epoch
+WHERE effects.state = '{EffectState.PENDING}' AND effects.next_attempt_at <= {{now}} AND kind <> ALL(%(kept)s)
 """  # noqa: S608
 #: Looked at again under the locks: two claims of one block may have been chosen at the same moment.
 _TAKE = f"""
@@ -159,10 +159,9 @@ def _oldest(most: int, passed: Collection[int], locked: Collection[uuid.UUID]) -
         return {}
     oldest: dict[object, tuple[int, uuid.UUID | None]] = {}
     found = _rows(_OLDEST, {"kinds": list(HANDLERS), "passed": list(passed), "locked": list(locked)})
-    if former := {request_id for *_, request_id in found if request_id is not None}:
-        former_waiting_end(request_ids=former)
-        return _oldest(most, passed, locked)
-    for pk, block_id, _ in found:
+    if len(found) < LOOKED_AT and (former := _rows(_FORMER, {"kept": list(KEPT)})):
+        former_waiting_end(request_ids=[request_id for (request_id,) in former])
+    for pk, block_id in found:
         oldest.setdefault(block_id or pk, (pk, block_id))
     return dict(islice(oldest.values(), most))
 
