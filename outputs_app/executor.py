@@ -154,7 +154,7 @@ def effects_claim(*, owner: str, most: int) -> list[Effect]:
 
 
 def _oldest(most: int, passed: Collection[int], locked: Collection[uuid.UUID]) -> dict[int, uuid.UUID | None]:
-    """So many effects with their blocks, of each block one. Mostly nothing is to be done at all, and that is told at once."""
+    """So many effects with their blocks, of each block one. Mostly nothing is to be done at all, which one question says."""
     if _rows(_ANY, {}) != [(True,)]:
         return {}
     oldest: dict[object, tuple[int, uuid.UUID | None]] = {}
@@ -321,6 +321,10 @@ def _defect(effect: Effect, error: Exception) -> ServiceUnavailable:
     return ServiceUnavailable("wms2", effect.kind, f"{type(error).__name__}: {error}")
 
 
+#: Of calls to ReqMgr2, until a clone whose answer was lost is looked for again.
+_CLONE_TIMEOUTS = 4
+
+
 def _record_failure(effect: Effect, error: ServiceUnavailable) -> None:
     now = clock.now()
     first = effect.first_failed_at or now
@@ -330,6 +334,8 @@ def _record_failure(effect: Effect, error: ServiceUnavailable) -> None:
     else:
         pauses, most = conf().effect_backoff_seconds, in_force().effect_max_pause_seconds
         pause = min(pauses[min(effect.attempts - 1, len(pauses) - 1)], most) * random.uniform(0.0, 1.0)  # noqa: S311  "full jitter"
+        if effect.kind == EffectKind.REQMGR2_CLONE:  # what was sent may still be carried out, and is found only then
+            pause = max(pause, _CLONE_TIMEOUTS * conf().service_timeout_seconds)
         state, next_at = EffectState.PENDING, min(now + timedelta(seconds=pause), until)  # the last try is at the limit
     with transaction.atomic():
         if _close_claim(effect, state=state, last_error=str(error), first_failed_at=first, next_attempt_at=next_at):

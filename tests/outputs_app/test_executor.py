@@ -120,6 +120,18 @@ def test_operators_shorten_the_pauses_while_it_runs(block, outside, monkeypatch:
         assert before < row.next_attempt_at <= timezone.now() + timedelta(seconds=5)
 
 
+def test_a_clone_whose_answer_was_lost_is_looked_for_when_it_must_have_been_made(
+    block, outside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executor.random, "uniform", lambda low, high: low)
+    outside(ServiceUnavailable("reqmgr2", "clone", "timed out"))
+    row = effect(block)
+    Effect.objects.update(kind=EffectKind.REQMGR2_CLONE)
+    run()
+    row.refresh_from_db()
+    assert row.next_attempt_at - timezone.now() > timedelta(seconds=3 * conf().service_timeout_seconds)
+
+
 def test_unavailability_is_retried_on_the_schedule_and_given_up_after_days_with_the_block_failed(
     block, outside, monkeypatch: pytest.MonkeyPatch
 ) -> None:

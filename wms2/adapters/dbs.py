@@ -87,7 +87,12 @@ class Dbs(DbsQueries):
                 self._bulk.send_json("POST", "/bulkblocks", operation=operation, body=body)
             except (ServiceUnavailable, ServiceRejected) as caught:
                 error = caught
-            stored = self._registered(block, operation)
+            try:
+                stored = self._registered(block, operation)
+            except ServiceUnavailable as there:
+                if isinstance(error, ServiceRejected):  # which may be why it is there in part
+                    raise ServiceUnavailable(SERVICE, operation, f"{there.detail}; DBS refused it: {error.detail}") from there
+                raise
             if stored is not None:
                 return stored
             if error is None:

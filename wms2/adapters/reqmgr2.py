@@ -52,6 +52,9 @@ _ROLE = (
     " aborted-completed need web-service of facops, everything else that is written needs ops"
 )
 
+#: A front end refuses with 403 as well, for other reasons.
+_NO_ROLE = b"You are not allowed to access this resource"
+
 # Steps the system that runs a request takes; people and other services take the rest.
 _OUR_STEPS: dict[str, str] = {
     "staged": "acquired",
@@ -92,7 +95,8 @@ def reqmgr2_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault
     not take have no such headers."""
     words = [text for text in (headers.get("X-Error-Detail"), headers.get("X-Error-Info")) if text]
     fault = Fault(": ".join(words), headers.get("X-REST-Status")) if words else plain_fault(status, headers, body)
-    return replace(fault, detail=f"{_ROLE}: {fault.detail}") if status == HTTPStatus.FORBIDDEN else fault
+    is_role = status == HTTPStatus.FORBIDDEN and _NO_ROLE in body
+    return replace(fault, detail=f"{_ROLE}: {fault.detail}") if is_role else fault
 
 
 @dataclass(frozen=True, slots=True)

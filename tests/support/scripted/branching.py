@@ -129,7 +129,7 @@ def _begun(world: World) -> str:
         except (pickle.PicklingError, AttributeError, TypeError):  # a test has put code of its own into it
             return ""
         return now.key if now == world.stand else ""
-    if any(world.root.iterdir()):
+    if world.root.is_dir() and any(world.root.iterdir()):
         return ""
     return f"{world.root} {[(table, rows.count(10)) for table, rows in _rows().items()]}"
 

@@ -306,6 +306,22 @@ def test_a_block_of_which_a_part_is_there_is_asked_for_again_later_unless_the_pa
         dbs.register_block(block)
 
 
+def test_what_dbs_refused_is_said_also_where_a_part_is_there(dbs: Dbs, primary: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = iter([None, ServiceUnavailable("dbs", "register_block", "is there in part")])
+
+    def registered(block: BlockSpec, operation: str) -> None:
+        if (answer := next(seen)) is not None:
+            raise answer
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise ServiceRejected("dbs", "register_block", "no such era")
+
+    monkeypatch.setattr(dbs, "_registered", registered)
+    monkeypatch.setattr(dbs._bulk, "send_json", refuse)
+    with pytest.raises(ServiceUnavailable, match="in part; DBS refused it: no such era"):
+        dbs.register_block(block_of(primary, 0, 1))
+
+
 def test_a_file_that_lies_in_another_block_is_refused_with_its_place(dbs: Dbs, primary: str) -> None:
     """One mode of DBS stores the other files and says 200, the other says only that there was a concurrency error."""
     first = block_of(primary, 0)
