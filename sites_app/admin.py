@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils.html import format_html_join
 from django.utils.safestring import mark_safe
 
-from sites_app.bans import bans_active
+from sites_app.bans import bans_active, by_whom
 from sites_app.models import (
     HealthChange,
     Onboarding,
@@ -26,7 +26,6 @@ from sites_app.models import (
     SystemicAlert,
 )
 from sites_app.schedds import birthdate_text
-from sites_app.services import by_whom
 from wms2.admin import badge_column, rows_admin, since_column
 from wms2.admin.shown import EMPTY
 from wms2.words import number

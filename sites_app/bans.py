@@ -47,6 +47,11 @@ def bans_active(site: str | None = None) -> QuerySet[SiteBan]:
     return rows if site is None else rows.filter(site_id=site)
 
 
+def by_whom(actor: str, until: datetime | None) -> str:
+    """In words, behind what was done."""
+    return f"{actor and f' by {actor}'}{f' until {until:%Y-%m-%d %H:%M} UTC' if until else ''}"
+
+
 def site_ban(
     *,
     site: Site,

@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 from django.db.models import Q, QuerySet
 
-from sites_app.bans import AUTOMATIC, bans_active, site_ban
+from sites_app.bans import AUTOMATIC, bans_active, by_whom, site_ban
 from sites_app.models import Pool, Schedd, ScheddState, Site, SiteBan, SiteStatus
 from sites_app.schedds import state_refused
 from sites_app.selectors import candidate_sites, known_site_names
@@ -90,10 +90,6 @@ def _avoided(workflow_ids: Collection[object]) -> dict[object, dict[str, str]]:
         for avoided in found.values():
             avoided[ban.site_id] = f"banned for all{why}"
     return found
-
-
-def by_whom(actor: str, until: datetime | None) -> str:
-    return f"{actor and f' by {actor}'}{f' until {until:%Y-%m-%d %H:%M} UTC' if until else ''}"
 
 
 def without_site(workflows: QuerySet[Any]) -> dict[str, str]:

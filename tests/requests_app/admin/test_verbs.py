@@ -244,6 +244,7 @@ def test_a_rows_page_has_buttons_for_what_applies(operator: Client) -> None:
         "retry-time",
         "pools",
         "throttle",
+        "error-limits",
         "note",
         "group",
         "depend",

@@ -205,7 +205,19 @@ def test_buttons_lead_to_the_admins_confirmation_for_operators_only(
 ) -> None:
     path = f"/requests/{built.held.request_name}/"
     verbs = [link for link in links(operator.get(path).content.decode(), "part-head") if "/verb/" in link]
-    offered = ("release", "complete", "sites", "priority", "pin", "retry-time", "pools", "throttle", "note", "group")
+    offered = (
+        "release",
+        "complete",
+        "sites",
+        "priority",
+        "pin",
+        "retry-time",
+        "pools",
+        "throttle",
+        "error-limits",
+        "note",
+        "group",
+    )
     offered += ("restart", "derive", "fail", "abort", "clean")
     back = urlencode({"back": path})
     assert verbs == [f"/admin/requests_app/request/verb/{verb}/?id={built.held.pk}&{back}" for verb in offered]
