@@ -12,9 +12,10 @@ from typing import Any
 
 from tests.support.scripted.documents import CONFIGS
 from tests.support.scripted.faults import Script
+from wms2 import clock
 from wms2.adapters.dbs_payloads import stored_otherwise
 from wms2.adapters.rucio import AVAILABLE
-from wms2.adapters.rucio_types import HeldBlock, HeldFile, RucioFile, RuleState
+from wms2.adapters.rucio_types import HeldBlock, HeldFile, LockRow, RucioFile, RuleState
 from wms2.adapters.types import (
     BlockInfo,
     BlockSpec,
@@ -264,8 +265,20 @@ class _RucioBlock:
     open: bool = True
 
 
+@dataclass
+class OthersRule:
+    """A rule of another account on a block or container at one RSE. ``locks``: files of it that are there."""
+
+    rule_id: str
+    account: str
+    name: str
+    rse: str
+    locks: set[str] = field(default_factory=set)
+    ends: bool = False
+
+
 class ScriptedRucio:
-    """Blocks with files, and rules: (name, RSE) -> ids."""
+    """Blocks with files, and rules of ours: (name, RSE) -> ids; and of ``others``."""
 
     def __init__(self, script: Script, sources: dict[str, Source]) -> None:
         self.script, self.sources = script, sources
@@ -273,6 +286,8 @@ class ScriptedRucio:
         self.held: dict[str, _RucioBlock] = {}
         self.replicas: dict[str, set[str]] = {}
         self.rules: dict[tuple[str, str], list[str]] = {}
+        self.others: dict[str, OthersRule] = {}
+        self.ruled: set[tuple[str, str]] = set()  # copies of files that have had a rule: without one they may go
         self.made = 0
 
     def block_locations(self, blocks: Sequence[str]) -> dict[str, dict[str, bool]]:
@@ -343,9 +358,73 @@ class ScriptedRucio:
 
     def tape_rules_there(self, *names: str) -> list[Any]:
         def act() -> list[Any]:
-            return [self._told(ids[0], *key) for key, ids in self.rules.items() if key[0] in names and key[1].endswith("_Tape")]
+            ours = [self._told(ids[0], *key) for key, ids in self.rules.items() if key[0] in names and key[1].endswith("_Tape")]
+            others = [rule for rule in self.others.values() if rule.name in names and rule.rse.endswith("_Tape")]
+            return ours + [self._told_of(rule) for rule in others if not rule.ends]
 
         return self.script.call("tape_rules_there", act)
+
+    def block_rules_ok(self, comment: str) -> set[str]:
+        return {rule.rule_id for rule in self.rules_with_comment(comment)}
+
+    def blocks_kept(self, blocks: Sequence[str]) -> dict[str, list[LockRow]]:
+        def act() -> dict[str, list[LockRow]]:
+            kept: dict[str, list[LockRow]] = {block: [] for block in blocks}
+            ours = [(name, rse, ids[0], set(self.held[name].files)) for (name, rse), ids in self.rules.items() if name in kept]
+            for name, rse, rule_id, locks in [*ours, *((r.name, r.rse, r.rule_id, r.locks) for r in self.others.values())]:
+                for block in kept.keys() & self.blocks_under(name):
+                    if self.held[block].files.keys() <= locks:
+                        kept[block].append(LockRow(name=block, rse=rse, rule_id=rule_id, state="OK"))
+            return kept
+
+        return self.script.call("blocks_kept", act)
+
+    def files_kept(self, block: str, rule: Any) -> set[str]:
+        def act() -> set[str]:
+            others = self.others.get(rule.rule_id)
+            inside = set(self.held[block].files) if block in self.blocks_under(rule.name) else set()
+            return inside & others.locks if others else inside
+
+        return self.script.call("files_kept", act)
+
+    def blocks_under(self, name: str) -> set[str]:
+        """The blocks of a container, or the block itself."""
+        return {name} & self.held.keys() if "#" in name else self.containers.get(name, set()) & self.held.keys()
+
+    # --- what others do: neighbours with accounts of their own, Rucio's daemons
+
+    def rule_of_others(self, account: str, name: str, rse: str) -> str:
+        """A rule is found again by account, name and expression; its files are there once they were transferred."""
+        known = [rule.rule_id for rule in self.others.values() if (rule.account, rule.name, rule.rse) == (account, name, rse)]
+        rule_id = known[0] if known else f"{account}-{len(self.others)}"
+        self.others.setdefault(rule_id, OthersRule(rule_id, account, name, rse))
+        return rule_id
+
+    def transfer(self) -> None:
+        """What rules of others want arrives, where there is a copy to take it from."""
+        for rule in self.others.values():
+            for lfn in (lfn for block in self.blocks_under(rule.name) for lfn in self.held[block].files):
+                if self.replicas.get(lfn) and not rule.ends:
+                    rule.locks.add(lfn)
+                    self.replicas[lfn].add(rule.rse)
+                    self.ruled.add((lfn, rule.rse))
+
+    def clean(self) -> list[tuple[str, str]]:
+        """Rules that end are gone, and copies that had a rule and have none are deleted at once; which copies."""
+        for rule_id in [rule_id for rule_id, rule in self.others.items() if rule.ends]:
+            del self.others[rule_id]
+        kept = {(lfn, rule.rse) for rule in self.others.values() for lfn in rule.locks}
+        for name, rse in self.rules:
+            kept |= (
+                {(lfn, rse) for block in self.blocks_under(name) for lfn in self.held[block].files}
+                if "#" in name
+                else {(name, rse)}
+            )
+        self.ruled |= kept
+        gone = [(lfn, rse) for lfn, rses in self.replicas.items() for rse in rses if (lfn, rse) in self.ruled - kept]
+        for lfn, rse in gone:
+            self.replicas[lfn].discard(rse)
+        return gone
 
     def tape_rule(self, block: str, rse: str, comment: str, activity: str = "") -> str:
         return self.script.call("tape_rule", lambda: self._rule(block, rse), block)
@@ -361,6 +440,8 @@ class ScriptedRucio:
             for (name, rse), ids in self.rules.items():
                 if ids[0] == rule_id:
                     return self._told(rule_id, name, rse)
+            if rule_id in self.others:
+                return self._told_of(self.others[rule_id])
             raise NotFoundInService("rucio", "rule", f"{rule_id} does not exist")
 
         return self.script.call("rule", act)
@@ -376,6 +457,13 @@ class ScriptedRucio:
             expires_at=None,
             locks_stuck=0,
         )
+
+    def _told_of(self, rule: OthersRule) -> Any:
+        state = RuleState.OK if all(rule.locks >= self.held[b].files.keys() for b in self.blocks_under(rule.name)) else None
+        ends_at = clock.now() if rule.ends else None
+        told = vars(self._told(rule.rule_id, rule.name, rule.rse))
+        changed = {"account": rule.account, "state": state or RuleState.REPLICATING, "expires_at": ends_at}
+        return SimpleNamespace(**{**told, **changed})
 
     def blocks_held(self, places: Mapping[str, Collection[str]]) -> dict[str, HeldBlock]:
         def held(block: _RucioBlock) -> HeldBlock:
