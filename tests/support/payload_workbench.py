@@ -341,7 +341,7 @@ class Attempt:
         shutil.rmtree(self.scratch)
 
 
-def chain(bench: Workbench, nodes: int, events: int, per_lumi: int) -> None:
+def chain(bench: Workbench, nodes: int, events: int, per_lumi: int, max_bytes: int = 130_000) -> None:
     """A unit of a chain of three steps whose middle output is not kept and whose last step has two outputs."""
     steps = [
         step(1, "GenSim", ["FEVTDEBUGoutput"]),
@@ -358,7 +358,7 @@ def chain(bench: Workbench, nodes: int, events: int, per_lumi: int) -> None:
         "step2_Digi.py": pset("HLT", READ, {"FEVTDEBUGHLToutput": "GEN-SIM-DIGI"}),
         "step3_Reco.py": pset("RECO", READ, {"AODSIMoutput": "AODSIM", "MINIAODSIMoutput": "MINIAODSIM"}),
     }
-    job = job_document(steps, outputs, min_bytes=2_000, max_bytes=130_000)
+    job = job_document(steps, outputs, min_bytes=2_000, max_bytes=max_bytes)
     bench.prepare(job, [generating_node(index, events, per_lumi, 2**32 - 100, 7) for index in range(nodes)], psets)
 
 

@@ -40,6 +40,21 @@ def bench(tmp_path: Path, payload: Path, programs: Path) -> Workbench:
     return Workbench(tmp_path, payload, programs)
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, payload: Path, programs: Path) -> Workbench:
+    """Without a filter, up to the merge."""
+    bench = Workbench(tmp_path_factory.mktemp("whole"), payload, programs)
+    chain(bench)
+    run(bench)
+    return bench
+
+
+@pytest.fixture
+def collected(whole: Workbench, tmp_path: Path) -> Workbench:
+    """A copy of it for this test."""
+    return whole.copy_to(tmp_path)
+
+
 def merged(bench: Workbench) -> dict[str, list[Any]]:
     bench.process("merge", "merge")
     manifest = bench.read("merge_output.json")
@@ -49,19 +64,21 @@ def merged(bench: Workbench) -> dict[str, list[Any]]:
     }
 
 
-def test_nodes_that_share_a_file_read_each_of_its_events_once_by_lumis_and_by_events(bench: Workbench) -> None:
-    chain(bench)
-    reports = run(bench)
+def test_nodes_that_share_a_file_read_each_of_its_events_once_by_lumis_and_by_events(collected: Workbench) -> None:
+    reports = {node: collected.read(f"{node}.0.report.json") for node in (*DIGI, *RECO)}
     lumis = [reports[node]["processed"]["lumis"] for node in DIGI]
     assert lumis == [{"1": [[1, 2]]}, {"1": [[3, 3]]}, {"1": [[4, 5]]}]
     assert [reports[node]["processed"]["events"] for node in (*DIGI, *RECO)] == [8, 4, 8, 4, 4]
     (first,), (second,) = (reports[node]["processed"]["files"] for node in RECO)
     assert (first["first_event"], first["last_event"], second["first_event"], second["last_event"]) == (0, 3, 4, 7)
     assert first["lfn"] == second["lfn"] == reports[DIGI[0]]["outputs"][0]["lfn"]
-    (sim,), (aod,) = merged(bench).values()
+    (sim,), (aod,) = merged(collected).values()
     assert sorted(aod) == sorted(sim) and len(set(sim)) == EVENTS
 
 
+@pytest.mark.deep(
+    "tests/dags_app/payload/test_step_profile.py::test_later_tasks_read_what_several_processes_left_and_divide_it_again"
+)
 def test_a_filter_that_leaves_fewer_events_than_expected_changes_the_shares_and_loses_nothing(bench: Workbench) -> None:
     chain(bench, HALF)
     reports = run(bench)
@@ -88,14 +105,12 @@ def test_a_node_with_nothing_to_read_ends_well_and_leaves_nothing_to_merge(bench
     assert bench.run("cleanup", "cleanup").value == 0
 
 
-def test_a_level_that_did_not_read_all_that_was_left_to_it_is_not_merged(bench: Workbench) -> None:
-    chain(bench)
-    run(bench)
-    document = bench.read("merge_input.json")
+def test_a_level_that_did_not_read_all_that_was_left_to_it_is_not_merged(collected: Workbench) -> None:
+    document = collected.read("merge_input.json")
     (report,) = [each for each in document["reports"] if each["node"] == DIGI[1]]
     report["processed"]["files"][0]["events"] -= 1
-    (bench.place / "merge_input.json").write_text(json.dumps(document))
-    done = bench.run("merge", "merge")
+    (collected.place / "merge_input.json").write_text(json.dumps(document))
+    done = collected.run("merge", "merge")
     assert done.report["exit_code"] == 95002
     assert "the jobs of task 2 read 19 events of" in done.report["error_message"]
 

@@ -1,4 +1,4 @@
-"""A whole work unit as processes: eight generating jobs of a three-step chain, collect, merge, cleanup."""
+"""A whole work unit as processes: four generating jobs of a three-step chain, collect, merge, cleanup."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.payload_psets import pset
 from tests.support.payload_schemas import validate
 from tests.support.payload_workbench import Workbench, chain, event_numbers, generating_node, job_document, output, step
 
-NODES, EVENTS, PER_LUMI = 8, 30, 10
+NODES, EVENTS, PER_LUMI = 4, 30, 10
 FIRST_EVENT = 2**32 - 100  # the numbers of the jobs cross the 32-bit border
 
 pytestmark = pytest.mark.slow
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 def unit(tmp_path_factory: pytest.TempPathFactory, payload: Path, programs: Path) -> Workbench:
     """The unit after its processing nodes and collect."""
     bench = Workbench(tmp_path_factory.mktemp("unit"), payload, programs)
-    chain(bench, NODES, EVENTS, PER_LUMI)
+    chain(bench, NODES, EVENTS, PER_LUMI, max_bytes=50_000)
     for index in range(NODES):
         bench.process("job", f"proc_{index:06d}")
     assert bench.script("collect") == 0
