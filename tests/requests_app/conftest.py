@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.scripted.branching import _of_this_process, place
+from tests.support.scripted.branching import _of_this_process, world_root
 from tests.support.scripted.world import World
 
-__all__ = ["_of_this_process", "place"]
+__all__ = ["_of_this_process", "world_root"]
 
 
 @pytest.fixture
-def world(request: pytest.FixtureRequest, place: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+def world(request: pytest.FixtureRequest, world_root: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """Furnished; ``WORLD`` in a test's module changes its settings, ``SWEEP_EVERY`` how often it looks for what was forgotten."""
-    made = World(place, monkeypatch, **getattr(request.module, "WORLD", {}))
+    made = World(world_root, monkeypatch, **getattr(request.module, "WORLD", {}))
     made.sweep_every = getattr(request.module, "SWEEP_EVERY", made.sweep_every)
     made.furnish()
     return made

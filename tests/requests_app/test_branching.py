@@ -23,7 +23,7 @@ runs: list[int] = []
 
 
 @pytest.fixture(name="another_world")
-def _another_world(place: Path, monkeypatch: pytest.MonkeyPatch) -> Worlds:
+def _another_world(world_root: Path, monkeypatch: pytest.MonkeyPatch) -> Worlds:
     """As the next test has it."""
     monkeypatch.setattr(branching, "_points", {})
     runs.clear()
@@ -32,9 +32,9 @@ def _another_world(place: Path, monkeypatch: pytest.MonkeyPatch) -> Worlds:
     @contextmanager
     def another() -> Iterator[World]:
         branching._replace(branching._rows(), empty)
-        branching._write(place, {})
+        branching._write(world_root, {})
         with pytest.MonkeyPatch.context() as patch:
-            world = World(place, patch)
+            world = World(world_root, patch)
             world.furnish()
             yield world
 
@@ -42,10 +42,13 @@ def _another_world(place: Path, monkeypatch: pytest.MonkeyPatch) -> Worlds:
 
 
 def everything(world: World) -> tuple[object, ...]:
+    """Without moments, which are later by what has passed meanwhile."""
     schedd, dbs, rucio = world.schedd, world.dbs, world.rucio
     asked = [(script.calls, script.answered) for script in world.scripts.values()]
     outside = (schedd.jobs, schedd.fences, dbs.registered, rucio.held, rucio.rules, world.sources, world.nudges, world.cycles)
-    return branching._rows(), branching._read(world.root), repr((asked, outside))
+    rows = {table: branching._MOMENT.sub(b"", content) for table, content in branching._rows().items()}
+    files = {name: (mode, content) for name, (mode, _, content) in branching._read(world.root).items()}
+    return rows, files, repr((asked, outside))
 
 
 @once
@@ -57,7 +60,8 @@ def counted(world: World, number: int) -> int:
 def test_it_is_put_back_as_it_was_and_what_a_test_does_to_it_is_gone(another_world: Worlds) -> None:
     with another_world() as world:
         request, job = started(world)
-        then, at = everything(world), world.clock.now()
+        then, age = everything(world), world.clock.now() - request.created_at
+        written = world.clock.now().timestamp() - (job.directory / "workflow.dag").stat().st_mtime
         world.schedd.unit_done(job, "mg_000000")
         world.cycle()
         world.source("Another", 1)
@@ -65,7 +69,10 @@ def test_it_is_put_back_as_it_was_and_what_a_test_does_to_it_is_gone(another_wor
         world.clock.advance(3600)
     with another_world() as world:
         again, job_again = started(world)
-        assert abs((world.clock.now() - at).total_seconds()) < 60
+        again.refresh_from_db()
+        assert abs((world.clock.now() - again.created_at - age).total_seconds()) < 10
+        age_again = world.clock.now().timestamp() - (job_again.directory / "workflow.dag").stat().st_mtime
+        assert abs(age_again - written) < 10
         assert everything(world) == then
         assert (again, again.status) == (request, request.status)
         assert job_again is world.job_of(again) and job_again is not job

@@ -34,17 +34,19 @@ LEAST_SERVICES = 5
 
 
 @pytest.mark.dear("anything in any order: what no other test thought of")
-def test_nothing_that_happens_to_requests_loses_work_or_leaves_them_stuck(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    live(FEW, place, monkeypatch)
+def test_nothing_that_happens_to_requests_loses_work_or_leaves_them_stuck(
+    world_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live(FEW, world_root, monkeypatch)
 
 
 @pytest.mark.deep(f"{HERE}::test_nothing_that_happens_to_requests_loses_work_or_leaves_them_stuck")
-def test_nor_in_many_lives(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    live(int(os.environ.get(LONG, MANY)), place, monkeypatch)
+def test_nor_in_many_lives(world_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    live(int(os.environ.get(LONG, MANY)), world_root, monkeypatch)
 
 
-def live(lives_asked: int, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(place, monkeypatch, MAX_VERSIONS="3")
+def live(lives_asked: int, world_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(world_root, monkeypatch, MAX_VERSIONS="3")
     world.sweep_every = 1
     lives = type("LivesHere", (Lives,), {"world": world})
     run_state_machine_as_test(lives, settings=settings(PROFILE, max_examples=lives_asked))

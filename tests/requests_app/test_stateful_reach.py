@@ -78,8 +78,8 @@ def test_a_status_that_gets_a_handler_becomes_part_of_the_lives() -> None:
 
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
-def test_each_scene_that_a_life_begins_with_comes_about(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(place, monkeypatch, MAX_VERSIONS="3")
+def test_each_scene_that_a_life_begins_with_comes_about(world_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(world_root, monkeypatch, MAX_VERSIONS="3")
     for scene in SCENES.values():
         lives.fresh(world)
         scene(world)  # each asserts what it is for
@@ -87,8 +87,8 @@ def test_each_scene_that_a_life_begins_with_comes_about(place: Path, monkeypatch
 
 @pytest.mark.deep("tests/requests_app/test_stateful.py::test_nothing_that_happens_to_requests_loses_work_or_leaves_them_stuck")
 @pytest.mark.django_db(transaction=True)
-def test_a_fixed_tour_takes_every_edge_and_has_every_verb_accepted(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(place, monkeypatch, MAX_VERSIONS="3")
+def test_a_fixed_tour_takes_every_edge_and_has_every_verb_accepted(world_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(world_root, monkeypatch, MAX_VERSIONS="3")
     world.sweep_every = 1
     tour.go(world)
     tally = world.tally

@@ -34,6 +34,7 @@ from requests_app.work.overrides import Overrides
 from tests.support.faults import fault
 from tests.support.rows import dag_row, generation_spec, input_spec, new_effect, request_row, unit_row, workflow_row
 from tests.support.scripted import documents
+from tests.support.scripted.branching import once
 from tests.support.scripted.progress import fresh, run_on
 from tests.support.scripted.schedd import End
 from tests.support.scripted.tour import until
@@ -46,6 +47,7 @@ S = RequestStatus
 BY: dict[str, Any] = {"actor": "olga", "reason": "looked at it"}
 
 
+@once
 def validated(world: World, events: int = 200) -> Request:
     """All its blocks are validated, and it is not yet counted again."""
     request = world.request(documents.generation(events))
@@ -266,11 +268,11 @@ def test_what_stays_too_long_in_a_status_is_told_and_goes_on(world: World, statu
 # --- archived
 
 
-def complete(place: Path, days: float = 8.0) -> DAG:
+def complete(days: float = 8.0) -> DAG:
     """The DAG of a request that has been complete for so long."""
     request = request_row(S.COMPLETED, status_since=timezone.now() - timedelta(days=days))
     dag = dag_row(workflow_row(request), status="completed")
-    directory = place / "submit" / request.request_name / str(dag.pk)
+    directory = conf().submit_root / request.request_name / str(dag.pk)
     directory.mkdir(parents=True)
     (directory / "workflow.dag").write_text("JOB a b\n")
     dag.submit_dir = str(directory)
@@ -291,8 +293,8 @@ def archived(dag: DAG) -> bool:
     return True
 
 
-def test_its_packs_are_moved_and_read_from_the_archive(world: World, tmp_path: Path) -> None:
-    dag = complete(tmp_path)
+def test_its_packs_are_moved_and_read_from_the_archive(world: World) -> None:
+    dag = complete()
     former = Path(dag.submit_dir)
     assert requests_archive() == 0, "its directory is not packed"
     assert dags_pack() == 1
@@ -304,9 +306,9 @@ def test_its_packs_are_moved_and_read_from_the_archive(world: World, tmp_path: P
 
 @pytest.mark.parametrize("why", ["young", "owes", "case", "never"])
 def test_it_is_not_archived_before_its_time_or_while_something_is_owed(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+    world: World, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
-    dag = complete(tmp_path, days=6.0 if why == "young" else 8.0)
+    dag = complete(days=6.0 if why == "young" else 8.0)
     packs.pack(Path(dag.submit_dir))
     DAG.objects.update(packed_at=timezone.now())
     if why == "owes":
@@ -338,9 +340,9 @@ class Killed(BaseException):
 )
 @pytest.mark.parametrize("point", ["archive.called", "archive.recorded"])
 def test_a_kill_between_copy_row_and_removal_is_repaired_by_the_next_pass(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
+    world: World, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
-    dag = complete(tmp_path)
+    dag = complete()
     former = pack_path(Path(dag.submit_dir))
     dags_pack()
 

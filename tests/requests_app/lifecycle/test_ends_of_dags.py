@@ -13,24 +13,13 @@ from requests_app.services import StopMode, request_abort, request_hold, request
 from requests_app.services.release import ReleaseMode, release_plan
 from requests_app.work.ledger import ledger_of
 from tests.support.scripted.dagman import Account
-from tests.support.scripted.progress import cycles, started, status
+from tests.support.scripted.progress import cycles, run_on, started, status
 from tests.support.scripted.schedd import End, Job
 from tests.support.scripted.world import World
 from wms2.conf import conf
 
 pytestmark = pytest.mark.django_db(transaction=True)
 S = RequestStatus
-
-
-def run_on(world: World, request: Request) -> RequestStatus:
-    for _ in range(12):
-        cycles(world, 1)
-        for job in world.schedd.live:
-            world.schedd.end(job, End.FINISHED)
-        world.clock.advance(60)
-        if status(request) in (S.COMPLETED, S.HELD):
-            break
-    return status(request)
 
 
 def kinds(request: Request) -> list[str]:

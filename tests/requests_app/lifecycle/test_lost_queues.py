@@ -24,6 +24,7 @@ from requests_app.services.release import ReleaseMode, release_plan
 from sites_app.models import QueueChange, Schedd, ScheddState
 from tests.support.rest_clients import client_of
 from tests.support.scripted import dagman, documents
+from tests.support.scripted.branching import once
 from tests.support.scripted.dagman import Account
 from tests.support.scripted.faults import Mode
 from tests.support.scripted.invariants import check
@@ -54,6 +55,7 @@ def window(world: World) -> None:
     world.clock.advance(conf().schedd_suspicion_seconds + 1)
 
 
+@once
 def started(world: World, events: int = 300) -> tuple[Request, Job]:
     """A generation whose DAG runs: one unit for each 100 events."""
     request = world.request(documents.generation(events))
@@ -63,6 +65,7 @@ def started(world: World, events: int = 300) -> tuple[Request, Job]:
     return request, world.job_of(request)
 
 
+@once
 def suspected(world: World, events: int = 300) -> tuple[Request, Job]:
     """The queue was lost while one of the units was done, and the window is over."""
     request, job = started(world, events)

@@ -24,6 +24,7 @@ from requests_app.services.release import ReleaseMode
 from sites_app.models import Site
 from sites_app.services import site_ban_by_operator
 from tests.support.scripted import documents
+from tests.support.scripted.branching import once
 from tests.support.scripted.faults import Mode
 from tests.support.scripted.invariants import check
 from tests.support.scripted.progress import fresh
@@ -40,6 +41,7 @@ WORLD = {"ERROR_HOLD_THRESHOLD": "1"}
 SWEEP_EVERY = 1
 
 
+@once
 def started(world: World, events: int = 100) -> Request:
     request = world.request(documents.generation(events))
     world.cycle()
@@ -127,6 +129,7 @@ def rules_listed(request: Request) -> set[str]:
     return {rule["id"] for dataset in manifest["datasets"] for block in dataset["blocks"] for rule in block["rules"]}
 
 
+@once
 def unaccounted(world: World) -> tuple[Request, Path, str]:
     """A DAG that has ended, the manifest of its unit not there yet; its place and what will stand in it."""
     request = started(world)

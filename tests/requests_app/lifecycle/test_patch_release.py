@@ -18,8 +18,8 @@ OLD, NEW = "CMSSW_14_0_0", "CMSSW_14_0_22"
 
 
 @pytest.fixture(name="world")
-def _world(place: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    world = World(place, monkeypatch)
+def _world(world_root: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    world = World(world_root, monkeypatch)
     world.furnish()
     return world
 

@@ -18,7 +18,8 @@ from sites_app.models import Schedd, ScheddState
 from tests.support.rows import pool_row, request_row, schedd_row
 from tests.support.scene_failures import line
 from tests.support.scripted import documents
-from tests.support.scripted.progress import cycles, status
+from tests.support.scripted.branching import once
+from tests.support.scripted.progress import cycles, run_on, status
 from tests.support.scripted.schedd import OTHER, End, Job
 from tests.support.scripted.world import World
 from wms2.errors import InvalidTransition
@@ -28,18 +29,19 @@ S = RequestStatus
 UNITS = 5
 
 
-def make_world(place: Path, monkeypatch: pytest.MonkeyPatch, **settings: str) -> World:
-    made = World(place, monkeypatch, MAX_WORK_UNITS_PER_DAG=str(UNITS), **settings)
+def make_world(world_root: Path, monkeypatch: pytest.MonkeyPatch, **settings: str) -> World:
+    made = World(world_root, monkeypatch, MAX_WORK_UNITS_PER_DAG=str(UNITS), **settings)
     made.furnish()
     return made
 
 
 @pytest.fixture(name="world")
-def _world(place: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+def _world(world_root: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """The threshold and the limit that WMS2 ships: 20 %, three rescues; five units a DAG."""
-    return make_world(place, monkeypatch, ERROR_HOLD_THRESHOLD="0.2", ERROR_MAX_RESCUE_ATTEMPTS="3")
+    return make_world(world_root, monkeypatch, ERROR_HOLD_THRESHOLD="0.2", ERROR_MAX_RESCUE_ATTEMPTS="3")
 
 
+@once
 def started(world: World, events: int = 100 * UNITS) -> tuple[Request, Job]:
     request = world.request(documents.generation(events))
     world.cycle()
@@ -55,17 +57,6 @@ def end_with_failures(world: World, job: Job, failed: int) -> None:
     cycles(world)
 
 
-def run_on(world: World, request: Request) -> RequestStatus:
-    for _ in range(12):
-        cycles(world, 1)
-        for job in world.schedd.live:
-            world.schedd.end(job, End.FINISHED)
-        world.clock.advance(60)
-        if status(request) in (S.COMPLETED, S.HELD):
-            break
-    return status(request)
-
-
 def chain(request: Request) -> list[DAG]:
     return list(DAG.objects.filter(workflow__request=request, submitted_at__isnull=False).order_by("fence"))
 
@@ -78,9 +69,9 @@ def chain(request: Request) -> list[DAG]:
     [("0.2", 0, False), ("0.2", 1, True), ("0.21", 1, False), ("0.4", 2, True), ("1.0", 4, False), ("1.0", 5, True)],
 )
 def test_the_share_of_failed_units_holds_at_the_threshold_and_is_rescued_below_it(
-    place: Path, monkeypatch: pytest.MonkeyPatch, threshold: str, failed: int, held: bool
+    world_root: Path, monkeypatch: pytest.MonkeyPatch, threshold: str, failed: int, held: bool
 ) -> None:
-    world = make_world(place, monkeypatch, ERROR_HOLD_THRESHOLD=threshold, ERROR_MAX_RESCUE_ATTEMPTS="3")
+    world = make_world(world_root, monkeypatch, ERROR_HOLD_THRESHOLD=threshold, ERROR_MAX_RESCUE_ATTEMPTS="3")
     request, job = started(world)
     end_with_failures(world, job, failed)
     if not failed:
@@ -93,10 +84,10 @@ def test_the_share_of_failed_units_holds_at_the_threshold_and_is_rescued_below_i
 
 
 def test_one_unit_of_a_small_adaptive_round_is_rescued_before_it_holds_the_request(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+    world_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of few units each is above the threshold, and a first round has one."""
-    world = make_world(place, monkeypatch, ERROR_HOLD_THRESHOLD="0.1", ERROR_MAX_RESCUE_ATTEMPTS="3")
+    world = make_world(world_root, monkeypatch, ERROR_HOLD_THRESHOLD="0.1", ERROR_MAX_RESCUE_ATTEMPTS="3")
     request, job = started(world)
     Request.objects.filter(pk=request.pk).update(adaptive=True)
     end_with_failures(world, job, 1)
@@ -109,10 +100,10 @@ def test_one_unit_of_a_small_adaptive_round_is_rescued_before_it_holds_the_reque
 
 
 def test_what_a_rescue_has_brought_to_its_end_does_not_count_as_failed_any_more(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+    world_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The share is of the round's units, and only those that are still not done count."""
-    world = make_world(place, monkeypatch, ERROR_HOLD_THRESHOLD="0.5", ERROR_MAX_RESCUE_ATTEMPTS="3")
+    world = make_world(world_root, monkeypatch, ERROR_HOLD_THRESHOLD="0.5", ERROR_MAX_RESCUE_ATTEMPTS="3")
     request, job = started(world)
     end_with_failures(world, job, 2)
     end_with_failures(world, world.job_of(request), 2)
@@ -121,8 +112,8 @@ def test_what_a_rescue_has_brought_to_its_end_does_not_count_as_failed_any_more(
     assert status(request) is S.ACTIVE
 
 
-def test_after_the_last_rescue_the_request_is_held_however_few_failed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = make_world(place, monkeypatch, ERROR_HOLD_THRESHOLD="0.9", ERROR_MAX_RESCUE_ATTEMPTS="3")
+def test_after_the_last_rescue_the_request_is_held_however_few_failed(world_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = make_world(world_root, monkeypatch, ERROR_HOLD_THRESHOLD="0.9", ERROR_MAX_RESCUE_ATTEMPTS="3")
     request, job = started(world)
     for _ in range(3):
         end_with_failures(world, job, 1)
@@ -143,9 +134,9 @@ def test_with_everything_failed_the_request_is_held_and_never_failed_by_itself(w
 # --- 3.3 and 7
 
 
-def test_stops_and_failures_make_one_chain_of_rescues_in_one_directory(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stops_and_failures_make_one_chain_of_rescues_in_one_directory(world_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The example of error-handling 7.3, with one rescue allowed: the stop does not use it up."""
-    world = make_world(place, monkeypatch, ERROR_HOLD_THRESHOLD="0.9", ERROR_MAX_RESCUE_ATTEMPTS="1")
+    world = make_world(world_root, monkeypatch, ERROR_HOLD_THRESHOLD="0.9", ERROR_MAX_RESCUE_ATTEMPTS="1")
     request, job = started(world)
     for unit in job.open_nodes[:2]:
         world.schedd.unit_done(job, unit)
@@ -331,9 +322,9 @@ def test_a_bad_file_is_excluded_its_neighbours_are_done_later_and_the_request_co
 
 @pytest.mark.parametrize("near", [True, False], ids=["seen there", "planned anew"])
 def test_a_failure_rescue_goes_on_in_the_pools_that_were_chosen_while_it_ran(
-    near: bool, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    near: bool, world_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = make_world(place, monkeypatch, ERROR_HOLD_THRESHOLD="0.5")
+    world = make_world(world_root, monkeypatch, ERROR_HOLD_THRESHOLD="0.5")
     request, job = started(world)
     world.furnish_another()
     first, other = Schedd.objects.exclude(name=OTHER).get(), Schedd.objects.get(name=OTHER)

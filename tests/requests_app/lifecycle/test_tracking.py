@@ -24,9 +24,9 @@ def told(what: str) -> float:
 
 
 def test_the_wait_for_a_slot_of_a_unit_s_cleanup_is_not_taken_for_a_late_account(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+    world_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World(place, monkeypatch)
+    world = World(world_root, monkeypatch)
     world.furnish()
     request = world.request(documents.generation(300))
     world.cycle()
@@ -47,9 +47,9 @@ def test_the_wait_for_a_slot_of_a_unit_s_cleanup_is_not_taken_for_a_late_account
 
 
 def test_a_unit_is_accounted_when_dagman_has_logged_it_before_the_schedd_is_asked_again(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+    world_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World(place, monkeypatch)
+    world = World(world_root, monkeypatch)
     world.furnish()
     request = world.request(documents.generation(300))
     world.cycle()

@@ -10,6 +10,7 @@ from outputs_app.models import OPEN_EFFECT, Effect, EffectState
 from outputs_app.services import effect_retry_now
 from requests_app.models import Request, RequestStatus
 from tests.support.scripted import documents
+from tests.support.scripted.branching import once
 from tests.support.scripted.faults import Mode
 from tests.support.scripted.progress import fresh
 from tests.support.scripted.schedd import End
@@ -20,6 +21,7 @@ from wms2.models import Wake
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
+@once
 def owing(world: World) -> Request:
     """All that is left of it is to be registered."""
     request = world.request(documents.generation(300))

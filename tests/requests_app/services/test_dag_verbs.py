@@ -16,6 +16,7 @@ from requests_app.services import StopMode, request_hold, request_stop
 from tests.support.html import links, text
 from tests.support.problems import problem
 from tests.support.scripted import documents
+from tests.support.scripted.branching import once
 from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
 from wms2.models import AuditEntry
@@ -45,6 +46,7 @@ def _browser(olga: User) -> Client:
     return client
 
 
+@once
 def running(world: World) -> DAG:
     request = world.request(documents.generation(200))
     world.cycle()

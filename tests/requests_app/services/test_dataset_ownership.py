@@ -15,6 +15,7 @@ from requests_app.services.intake import Received, request_receive
 from requests_app.services.invalidation import superseded_take_back
 from tests.support.rows import request_row
 from tests.support.scripted import documents
+from tests.support.scripted.branching import once
 from tests.support.scripted.progress import DAY_SECONDS, fresh, held, run_on, started
 from tests.support.scripted.world import World
 from wms2.conf import conf
@@ -131,10 +132,18 @@ def registered(world: World) -> None:
         world.cycle()
 
 
-def taken_back(world: World) -> Request:
-    """One that has failed and whose registered outputs were invalidated."""
+@once
+def partly_registered(world: World) -> Request:
+    """Held, what is done of it registered."""
     request = held(world)
     registered(world)
+    return request
+
+
+@once
+def taken_back(world: World) -> Request:
+    """One that has failed and whose registered outputs were invalidated."""
+    request = partly_registered(world)
     request_fail(request=fresh(request), **BY)
     request_invalidate(request=fresh(request), **BY)
     cycles(world)
@@ -142,8 +151,7 @@ def taken_back(world: World) -> Request:
 
 
 def test_a_clone_that_keeps_its_version_goes_on_numbering_and_survives_the_clean_up_of_the_old_outputs(world: World) -> None:
-    old = held(world)
-    registered(world)
+    old = partly_registered(world)
     new = request_restart(request=old, request_name="tester_clone", document=again(old, "tester_clone"), **BY)
     assert run_on(world, new) == S.COMPLETED
     assert names_of(old) == names_of(new)
@@ -184,8 +192,7 @@ def test_an_operator_declares_that_a_request_writes_into_the_datasets_of_another
 
 
 def test_a_dataset_becomes_invalid_when_the_last_valid_file_of_anybody_is_taken_back(world: World) -> None:
-    old = held(world)
-    registered(world)
+    old = partly_registered(world)
     new = request_restart(request=old, request_name="tester_clone", document=again(old, "tester_clone"), **BY)
     for _ in range(3):
         world.cycle()
@@ -218,8 +225,7 @@ def test_a_call_that_comes_late_does_not_leave_the_next_requests_dataset_invalid
     world: World, monkeypatch: pytest.MonkeyPatch, completed: bool
 ) -> None:
     """Its worker was paused in it; another has taken the effect over, and the name was written anew."""
-    first = held(world)
-    registered(world)
+    first = partly_registered(world)
     request_fail(request=fresh(first), **BY)
     call, second = world.dbs.set_dataset_access_type, list[Request]()
 
@@ -266,8 +272,7 @@ def test_a_dataset_that_somebody_else_makes_invalid_while_it_is_written_stays_so
 
 
 def test_valid_files_that_only_dbs_knows_keep_a_dataset(world: World) -> None:
-    request = held(world)
-    registered(world)
+    request = partly_registered(world)
     request_fail(request=fresh(request), **BY)
     name = min(names_of(request))
     world.dbs.foreign_files[name] = "/store/mc/foreign.root"

@@ -26,8 +26,8 @@ CONFIGURATIONS = 2  # of the document: one for each of its steps
 
 
 @pytest.fixture(name="world")
-def _world(place: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    world = World(place, monkeypatch)
+def _world(world_root: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    world = World(world_root, monkeypatch)
     world.furnish()
     return world
 

@@ -43,6 +43,7 @@ from requests_app.work.overrides import Overrides
 from sites_app.bans import bans_active
 from sites_app.models import Schedd, ScheddState
 from tests.support.scripted import documents
+from tests.support.scripted.branching import once
 from tests.support.scripted.invariants import check
 from tests.support.scripted.progress import DAY_SECONDS, fresh, held, run_on, started
 from tests.support.scripted.schedd import End
@@ -160,6 +161,7 @@ def test_used_up_rescues_go_on_with_the_next_round(world: World) -> None:
     assert run_on(world, request) is S.COMPLETED
 
 
+@once
 def _rescues_used_up(world: World) -> Request:
     request, job = started(world)
     for _ in range(2):

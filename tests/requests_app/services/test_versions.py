@@ -13,6 +13,7 @@ from requests_app.models import CleanupPolicy, Request, RequestStatus
 from requests_app.services import request_fail, request_hold, request_invalidate, request_restart, request_submit
 from requests_app.services.invalidation import superseded_take_back
 from tests.support.scripted import aftermath
+from tests.support.scripted.branching import once
 from tests.support.scripted.progress import fresh, held, run_on, started
 from tests.support.scripted.world import World
 from wms2.conf import conf
@@ -27,6 +28,7 @@ def fates(request: Request) -> set[str]:
     return set(OutputDataset.objects.filter(workflow__request=request).values_list("state", flat=True))
 
 
+@once
 def third_version(world: World, first_policy: CleanupPolicy, second_policy: CleanupPolicy) -> tuple[Request, Request, Request]:
     """A first version with outputs, a second that is held and replaced as well, and the third."""
     first = held(world)

@@ -49,6 +49,7 @@ from requests_app.work.ledger import Ledger, ledger_check, ledger_of
 from requests_app.work.recount import recount
 from tests.support.html import text
 from tests.support.scripted import dagman, documents
+from tests.support.scripted.branching import once
 from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
 from wms2.conf import conf
@@ -59,7 +60,6 @@ HERE = "tests/requests_app/work/test_cutting.py"
 #: For the long run.
 DEEP = pytest.mark.deep(f"{HERE}::test_whatever_is_lost_every_piece_is_in_one_valid_file_of_each_output")
 AFTER = pytest.mark.deep(f"{HERE}::test_a_file_lost_after_the_end_is_made_again_and_nothing_else")
-MORE = [pytest.param(seed, marks=DEEP) for seed in [1]]
 pytestmark = pytest.mark.django_db(transaction=True)
 S = RequestStatus
 BY: dict[str, Any] = {"actor": "olga", "reason": "the disk is gone"}
@@ -75,18 +75,18 @@ POINTS = (
 class Merges:
     """Deals the jobs of each unit out to merged files by chance, for each output anew, and says so in the manifest."""
 
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.chance, self.tells, self._write = random.Random(0), True, dagman.write_manifest
-        patch.setattr(dagman, "write_manifest", self.write)
+    def __init__(self) -> None:
+        self.seed, self.tells = 0, True
 
     def write(self, directory: Path, unit: str, fence: int, account: dagman.Account) -> None:
-        self._write(directory, unit, fence, account)
+        _write_manifest(directory, unit, fence, account)
         path = directory / unit / layout.MANIFEST_FILE
         manifest, asked = json.loads(path.read_text()), json.loads((directory / unit / layout.UNIT_FILE).read_text())
+        chance = random.Random(f"{self.seed} {json.loads((directory / layout.JOB_FILE).read_text())['round']} {unit}")
         before: list[tuple[str, set[str]]] = []
         for output in manifest["outputs"]:
             (whole,) = output["files"]
-            dealt = self._deal([job["node"] for job in manifest["jobs"]])
+            dealt = self._deal(chance, [job["node"] for job in manifest["jobs"]])
             output["files"] = []
             for number, nodes in enumerate(dealt):
                 jobs = [job["processed"] for job in manifest["jobs"] if job["node"] in nodes]
@@ -100,10 +100,10 @@ class Merges:
                     del file["pieces"]
         path.write_text(json.dumps(manifest | {"schema": "wms2.manifest/1.1" if self.tells else "wms2.manifest/1"}))
 
-    def _deal(self, nodes: list[str]) -> list[list[str]]:
-        left, files = self.chance.sample(nodes, len(nodes)), []
+    def _deal(self, chance: random.Random, nodes: list[str]) -> list[list[str]]:
+        left, files = chance.sample(nodes, len(nodes)), []
         while left:
-            size = self.chance.randint(1, len(left))
+            size = chance.randint(1, len(left))
             files.append(left[:size])
             left = left[size:]
         return files
@@ -122,14 +122,22 @@ class Merges:
         }  # fmt: skip
 
 
-@pytest.fixture
-def merges(world: World, monkeypatch: pytest.MonkeyPatch) -> Merges:
-    return Merges(monkeypatch)
+_write_manifest = dagman.write_manifest
+_merges = Merges()
 
 
-def document(world: World, way: str, seed: int) -> dict[str, Any]:
+def _dealt(directory: Path, unit: str, fence: int, account: dagman.Account) -> None:
+    _merges.write(directory, unit, fence, account)
+
+
+@pytest.fixture(autouse=True)
+def _by_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dagman, "write_manifest", _dealt)
+
+
+def document(world: World, way: str, seed: int, events: int) -> dict[str, Any]:
     """Two kept outputs, from scratch or over an input."""
-    chain = documents.generation(1100)
+    chain = documents.generation(events)
     if way == "generated":
         return chain
     chance = random.Random(seed)
@@ -156,6 +164,18 @@ def completed(world: World, request: Request) -> Request:
         if fresh(request).status == S.COMPLETED:
             return fresh(request)
     raise AssertionError((fresh(request).status, fresh(request).hold_reason, fresh(request).waiting_for, world.errors[:1]))
+
+
+def made(world: World, way: str = "generated", *, seed: int = 0, events: int = 400, tells: bool = True) -> Request:
+    """One that is complete."""
+    _merges.seed, _merges.tells = seed, tells
+    return _made(world, way, seed, events, tells)
+
+
+@once
+def _made(world: World, way: str, seed: int, events: int, tells: bool) -> Request:
+    assert (_merges.seed, _merges.tells) == (seed, tells)
+    return completed(world, world.request(document(world, way, seed, events)))
 
 
 def waiting(request: Request) -> Request:
@@ -245,18 +265,21 @@ def assert_whole(world: World, request: Request) -> None:
         assert ledger.done_lumis == ledger.all_lumis
 
 
-@pytest.mark.parametrize("way", ["generated", "events", "lumis", "files"])
-@pytest.mark.parametrize("seed", [0, *MORE])
-def test_whatever_is_lost_every_piece_is_in_one_valid_file_of_each_output(
-    world: World, merges: Merges, way: str, seed: int
-) -> None:
-    merges.chance = random.Random(seed)
-    request = completed(world, world.request(document(world, way, seed)))
+@pytest.mark.parametrize(
+    ("way", "seed", "times"),
+    [
+        ("generated", 0, 1), ("events", 0, 1), ("lumis", 0, 2), ("files", 0, 1),
+        *(pytest.param(way, 1, 2, marks=DEEP) for way in ("generated", "events", "lumis", "files")),
+    ],
+)  # fmt: skip
+def test_whatever_is_lost_every_piece_is_in_one_valid_file_of_each_output(world: World, way: str, seed: int, times: int) -> None:
+    chance = random.Random(seed)
+    request = made(world, way, seed=seed, events=1100)
     assert_whole(world, request)
     sealed = set(ProcessingBlock.objects.filter(workflow__request=request).values_list("pk", flat=True))
-    for _ in range(2):
+    for _ in range(times):
         before, request = account(request), waiting(request)
-        lost = merges.chance.sample(valid(request), 2)
+        lost = chance.sample(valid(request), 2)
         for file in lost:
             case_remove(case=case(file), **BY)
         assert account(request) == before, "nothing is given back before it is INVALID outside"
@@ -279,8 +302,8 @@ def test_whatever_is_lost_every_piece_is_in_one_valid_file_of_each_output(
 
 
 @pytest.mark.parametrize("point", [pytest.param(point, marks=AFTER) for point in POINTS])
-def test_killed_on_the_way_back_a_completed_request_makes_what_was_lost_once(world: World, merges: Merges, point: str) -> None:
-    request = completed(world, world.request(document(world, "lumis", 1)))
+def test_killed_on_the_way_back_a_completed_request_makes_what_was_lost_once(world: World, point: str) -> None:
+    request = made(world, "lumis", events=1100)
     lost = [valid(request)[0].lfn]
     world.crash_at = point
     lost_files_make_again(lfns=lost, confirm=lost_files_plan(lost).confirm, **BY)
@@ -310,13 +333,13 @@ def archived(request: Request, monkeypatch: pytest.MonkeyPatch, root: Path) -> R
     ],
 )
 def test_a_file_lost_after_the_end_is_made_again_and_nothing_else(
-    world: World, merges: Merges, way: str, end: RequestStatus, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    world: World, way: str, end: RequestStatus, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    request = completed(world, world.request(document(world, way, 2)))
+    request = made(world, way, events=1100)
     if end == S.ARCHIVED:
         request = archived(request, monkeypatch, tmp_path / "archive")
     before, all_before = account(request), valid(request)
-    lost = merges.chance.sample(all_before, 2)
+    lost = random.Random(2).sample(all_before, 2)
     plan = lost_files_plan([file.lfn for file in lost])
     (each,) = plan.requests
     assert {lfn for lfn, why in each.files.items() if not why} == {file.lfn for file in lost}
@@ -344,9 +367,8 @@ def test_a_file_lost_after_the_end_is_made_again_and_nothing_else(
     assert fresh(request).status == S.COMPLETED
 
 
-def test_of_units_whose_manifests_tell_no_pieces_everything_is_removed(world: World, merges: Merges) -> None:
-    merges.tells = False
-    request = waiting(completed(world, world.request(documents.generation(800))))
+def test_of_units_whose_manifests_tell_no_pieces_everything_is_removed(world: World) -> None:
+    request = waiting(made(world, tells=False))
     file = valid(request)[0]
     case_remove(case=case(file), **BY)
     world.effects()
@@ -357,13 +379,11 @@ def test_of_units_whose_manifests_tell_no_pieces_everything_is_removed(world: Wo
     file.unit.refresh_from_db()
     assert (file.unit.state, file.unit.events) == (WorkUnitState.DONE, 0)
     assert again(world, request).status == S.COMPLETED
-    assert account(request).done_events == 800
+    assert account(request).done_events == 400
 
 
 @pytest.mark.parametrize("way", ["generated", "lumis"])
-def test_killed_once_at_every_step_of_a_removal_its_work_is_given_back_once(
-    world: World, merges: Merges, way: str, tmp_path: Path
-) -> None:
+def test_killed_once_at_every_step_of_a_removal_its_work_is_given_back_once(world: World, way: str, tmp_path: Path) -> None:
     mark = tmp_path / "killed"
     killed_while_removed(world, way, ",".join(POINTS), mark)
     assert set(mark.read_text().split()) == set(POINTS)
@@ -372,13 +392,13 @@ def test_killed_once_at_every_step_of_a_removal_its_work_is_given_back_once(
 @pytest.mark.deep(f"{HERE}::test_killed_once_at_every_step_of_a_removal_its_work_is_given_back_once")
 @pytest.mark.parametrize("way", ["generated", "lumis"])
 @pytest.mark.parametrize("point", POINTS)
-def test_killed_at_one_step_of_a_removal_its_work_is_given_back_once(world: World, merges: Merges, way: str, point: str) -> None:
+def test_killed_at_one_step_of_a_removal_its_work_is_given_back_once(world: World, way: str, point: str) -> None:
     killed_while_removed(world, way, point, None)
     assert world.deaths == 1
 
 
 def killed_while_removed(world: World, way: str, points: str, mark: Path | None) -> None:
-    request = waiting(completed(world, world.request(document(world, way, 1))))
+    request = waiting(made(world, way, events=1100))
     before, world.crash_at, world.crash_mark = account(request), points, str(mark or "")
     case_remove(case=case(valid(request)[0]), **BY)
     for _ in range(8 + points.count(",")):
@@ -394,8 +414,8 @@ def killed_while_removed(world: World, way: str, points: str, mark: Path | None)
     assert_whole(world, again(world, request))
 
 
-def test_the_preview_says_what_goes_with_a_file_and_what_is_planned_again(world: World, merges: Merges) -> None:
-    request = waiting(completed(world, world.request(documents.generation(400))))
+def test_the_preview_says_what_goes_with_a_file_and_what_is_planned_again(world: World) -> None:
+    request = waiting(made(world))
     unit = WorkUnit.objects.get(workflow__request=request)
     row = case(OutputFile.objects.filter(unit=unit).order_by("lfn")[0])
     (told,) = removal_told([row]).values()
@@ -410,11 +430,8 @@ def test_the_preview_says_what_goes_with_a_file_and_what_is_planned_again(world:
     assert {(one.prognosis, one.state, one.cut["with"]) for one in drawn} <= {("drawn_in", "in_progress", row.pk)}
 
 
-def test_two_files_of_a_unit_are_removed_at_once_though_the_first_draws_the_second_in(
-    world: World, merges: Merges, admin_client: Client
-) -> None:
-    merges.tells = False
-    request = waiting(completed(world, world.request(documents.generation(800))))
+def test_two_files_of_a_unit_are_removed_at_once_though_the_first_draws_the_second_in(world: World, admin_client: Client) -> None:
+    request = waiting(made(world, tells=False))
     unit = WorkUnit.objects.filter(workflow__request=request).order_by("pk")[0]
     files = list(OutputFile.objects.filter(unit=unit).order_by("lfn"))
     assert len(files) > 2
@@ -438,33 +455,33 @@ def test_two_files_of_a_unit_are_removed_at_once_though_the_first_draws_the_seco
     assert settle(world, request) == 0
     assert Event.objects.filter(kind="work_unit.cut").count() == 1
     assert again(world, request).status == S.COMPLETED
-    assert account(request).done_events == 800
+    assert account(request).done_events == 400
 
 
-def test_what_was_made_of_removed_files_gets_cases_of_its_own(world: World, merges: Merges) -> None:
-    request = completed(world, world.request(documents.generation(400)))
+def test_what_was_made_of_removed_files_gets_cases_of_its_own(world: World) -> None:
+    request = made(world)
     file = OutputFile.objects.filter(block__workflow__request=request, dataset__tier="GEN-SIM").order_by("lfn")[0]
     child = completed(world, world.request(documents.reprocessing(world.source("Child", 100), events_per_job=100)))
-    made, other = valid(child)[0], valid(child)[-1]
+    child_file, other = valid(child)[0], valid(child)[-1]
     Workflow.objects.filter(request=child).update(input_dataset=file.dataset.name)
     InputFile.objects.filter(workflow__request=child).update(lfn=file.lfn)
-    OutputFile.objects.filter(pk=made.pk).update(parents=[file.lfn])
+    OutputFile.objects.filter(pk=child_file.pk).update(parents=[file.lfn])
     case_remove(case=case(OutputFile.objects.get(pk=waiting(request) and file.pk)), **BY)
     (row,) = IntegrityCase.objects.filter(request=child)
-    assert (row.name, row.prognosis, row.state) == (made.lfn, Prognosis.PARENT_MISSING, CaseState.NEW)
-    assert other.lfn == made.lfn or not IntegrityCase.objects.filter(name=other.lfn).exists()
+    assert (row.name, row.prognosis, row.state) == (child_file.lfn, Prognosis.PARENT_MISSING, CaseState.NEW)
+    assert other.lfn == child_file.lfn or not IntegrityCase.objects.filter(name=other.lfn).exists()
     assert settle(world, request) > 0
     Request.objects.filter(pk=child.pk, status=S.COMPLETED).update(status=S.FAILED)
     case_remove(case=IntegrityCase.objects.get(pk=row.pk), **BY)
     row.refresh_from_db()
     assert (row.state, row.cut) == (CaseState.REMOVED, {}), "of a failed request nothing is planned again"
     world.effects()
-    assert made.lfn in world.dbs.invalid
+    assert child_file.lfn in world.dbs.invalid
     assert not account(child).work_left
 
 
-def test_a_removal_that_was_discarded_waits_for_another_decision(world: World, merges: Merges) -> None:
-    request = waiting(completed(world, world.request(documents.generation(400))))
+def test_a_removal_that_was_discarded_waits_for_another_decision(world: World) -> None:
+    request = waiting(made(world))
     row = case(valid(request)[0])
     case_remove(case=row, **BY)
     before = account(request)
@@ -480,8 +497,8 @@ def test_a_removal_that_was_discarded_waits_for_another_decision(world: World, m
     assert_whole(world, again(world, request))
 
 
-def test_a_file_whose_manifest_is_another_by_now_is_not_removed(world: World, merges: Merges) -> None:
-    request = waiting(completed(world, world.request(documents.generation(400))))
+def test_a_file_whose_manifest_is_another_by_now_is_not_removed(world: World) -> None:
+    request = waiting(made(world))
     row = case(valid(request)[0])
     WorkUnit.objects.update(manifest_sha256="f" * 64)
     with pytest.raises(InvalidTransition, match="no longer the one that was accounted"):
@@ -489,10 +506,9 @@ def test_a_file_whose_manifest_is_another_by_now_is_not_removed(world: World, me
     assert not Effect.objects.filter(kind=EffectKind.FILES_INVALIDATE).exists()
 
 
-def test_a_removal_that_was_discarded_in_part_is_decided_anew_only_when_the_rest_is_done(world: World, merges: Merges) -> None:
+def test_a_removal_that_was_discarded_in_part_is_decided_anew_only_when_the_rest_is_done(world: World) -> None:
     """Accepted while the rest is still taken back, its work would be in no valid file and never given back."""
-    merges.chance = random.Random(3)
-    request = waiting(completed(world, world.request(documents.generation(400))))
+    request = waiting(made(world))
     case_remove(case=case(valid(request)[0]), **BY)
     discarded, *rest = Effect.objects.filter(kind=EffectKind.FILES_INVALIDATE).order_by("id")
     assert rest
@@ -511,8 +527,8 @@ def test_a_removal_that_was_discarded_in_part_is_decided_anew_only_when_the_rest
     assert_whole(world, again(world, request))
 
 
-def test_a_file_goes_also_where_a_sibling_is_in_a_block_that_was_given_up(world: World, merges: Merges) -> None:
-    request = waiting(completed(world, world.request(documents.generation(400))))
+def test_a_file_goes_also_where_a_sibling_is_in_a_block_that_was_given_up(world: World) -> None:
+    request = waiting(made(world))
     file, sibling = (OutputFile.objects.filter(dataset=each).first() for each in request.workflow.output_datasets.order_by("pk"))
     assert file is not None and sibling is not None and sibling.unit_id == file.unit_id
     given_up = ProcessingBlock.objects.filter(dataset=sibling.dataset)

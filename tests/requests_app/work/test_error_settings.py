@@ -35,8 +35,8 @@ def test_codes_of_post_scripts_are_those_of_the_specification() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_configured_retries_and_cool_off_are_rendered(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(place, monkeypatch, RETRY_PROCESSING="5", RETRY_MERGE="4", COOLOFF_BASE_SECONDS="7")
+def test_configured_retries_and_cool_off_are_rendered(world_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(world_root, monkeypatch, RETRY_PROCESSING="5", RETRY_MERGE="4", COOLOFF_BASE_SECONDS="7")
     world.furnish()
     request = world.request(documents.generation(100))
     world.cycle()

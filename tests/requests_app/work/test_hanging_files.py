@@ -40,9 +40,9 @@ def release(mode: ReleaseMode) -> Callable[..., object]:
     ],
 )
 def test_a_verb_that_waits_for_a_file_keeps_no_row_locked(
-    place: Path, monkeypatch: pytest.MonkeyPatch, file: str, verb: Callable[..., object]
+    world_root: Path, monkeypatch: pytest.MonkeyPatch, file: str, verb: Callable[..., object]
 ) -> None:
-    world = World(place, monkeypatch)
+    world = World(world_root, monkeypatch)
     world.furnish()
     request = world.request(documents.generation(300))
     world.cycle()

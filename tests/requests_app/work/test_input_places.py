@@ -26,8 +26,8 @@ SPLITS = [{"files_per_job": 1}, {"files_per_job": 0, "lumis_per_job": 1}]
 
 
 @pytest.fixture(name="world")
-def _world(place: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    world = World(place, monkeypatch, INPUT_LOCATIONS_SECONDS="3600", INPUT_MISSING_ALERT_SECONDS="86400")
+def _world(world_root: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    world = World(world_root, monkeypatch, INPUT_LOCATIONS_SECONDS="3600", INPUT_MISSING_ALERT_SECONDS="86400")
     world.furnish()
     world.sources[DATASET] = Source()
     return world

@@ -30,8 +30,8 @@ DATASET = "/Read/Era-v1/RAW"
 
 
 @pytest.fixture(name="world")
-def _world(place: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    world = World(place, monkeypatch, INPUT_REREAD_SECONDS="300")
+def _world(world_root: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    world = World(world_root, monkeypatch, INPUT_REREAD_SECONDS="300")
     world.furnish()
     world.sources[DATASET] = Source()
     return world

@@ -16,7 +16,7 @@ from requests_app.services import input_files_restore, request_release
 from requests_app.work.ledger import ledger_check, ledger_of
 from tests.support.scripted import documents
 from tests.support.scripted.catalogues import ScriptedDbs, Source, SourceFile
-from tests.support.scripted.progress import run_on, status
+from tests.support.scripted.progress import all_planned, run_on, status
 from tests.support.scripted.world import World
 from wms2.adapters.types import BlockInfo
 from wms2.conf import conf
@@ -29,8 +29,8 @@ SPLITS = ({"files_per_job": 1}, {"events_per_job": 100}, {"lumis_per_job": 1})
 
 
 @pytest.fixture(name="world")
-def _world(place: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    world = World(place, monkeypatch, INPUT_REREAD_SECONDS="300")
+def _world(world_root: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    world = World(world_root, monkeypatch, INPUT_REREAD_SECONDS="300")
     world.furnish()
     world.sources[DATASET] = Source()
     for number, name in enumerate("abcd"):
@@ -107,7 +107,7 @@ def test_a_file_that_became_invalid_between_two_rounds(world: World, monkeypatch
     world.sources[DATASET].invalid.clear()
     input_files_restore(request=request, lfns=[gone], actor="olga", reason="it is valid again")
     request_release(request=request, actor="olga", reason="it is valid again")
-    assert run_on(world, request) is S.COMPLETED
+    assert all_planned(world, request)
     assert claimed(request) == {lfn(name) for name in "abcd"}
 
 
@@ -148,7 +148,7 @@ def test_a_file_that_becomes_invalid_between_two_calls_of_one_import(
         world.dbs, monkeypatch, operation, lambda name: world.sources[DATASET].invalid.update({lfn("d")} if "#d" in name else ())
     )
     request = ask(world)
-    assert run_on(world, request) is S.COMPLETED
+    assert all_planned(world, request)
     assert claimed(request) == {lfn(name) for name in ("a", "b", "c", "d2")}
     (warning,) = [each for each in request.warnings if "fewer files are valid" in each]
     assert f"{DATASET}#d (1 of 2)" in warning
@@ -187,7 +187,7 @@ def test_half_a_dataset_is_never_taken_for_the_whole(world: World, monkeypatch: 
     assert f"{DATASET} is INVALID in DBS" in request.hold_reason
     source.access_type = "VALID"
     request_release(request=request, actor="olga", reason="it is valid again")
-    assert run_on(world, request) is S.COMPLETED
+    assert all_planned(world, request)
     assert claimed(request) == {lfn(name) for name in "abcd"}
 
 
@@ -199,7 +199,7 @@ def test_a_dataset_that_stops_being_live_after_its_import_holds_the_request(worl
     assert (request.hold_code, claimed(request), excluded(request)) == (HoldCode.REFUSED, set(), {})
     world.sources[DATASET].access_type = "VALID"
     request_release(request=request, actor="olga", reason="it is valid again")
-    assert run_on(world, request) is S.COMPLETED
+    assert all_planned(world, request)
 
 
 def test_an_open_input_that_is_not_live_is_neither_read_nor_closed(world: World) -> None:
@@ -238,7 +238,7 @@ def test_a_block_with_fewer_valid_files_than_dbs_counts_is_named(world: World, m
 
     monkeypatch.setattr(world.dbs, "blocks", with_counts)
     request = ask(world)
-    assert run_on(world, request) is S.COMPLETED
+    assert all_planned(world, request)
     assert [each for each in request.warnings if f"{DATASET}#b (1 of 3)" in each]
 
 

@@ -18,10 +18,10 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def test_a_twin_of_a_recorded_directory_goes_when_its_planner_died_before_that(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+    world_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One planner dies before the rows, what it rests on changes, and the next one dies after the rows: the twin stays."""
-    world = World(place, monkeypatch)
+    world = World(world_root, monkeypatch)
     world.furnish()
     request = world.request(documents.generation(100))
     place = conf().submit_root / request.request_name

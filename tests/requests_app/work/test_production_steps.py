@@ -24,6 +24,7 @@ from requests_app.work.ledger import ledger_of
 from requests_app.work.production_steps import ProductionStep, share_done, steps_passed, steps_read
 from tests.support.rows import request_row
 from tests.support.scripted import documents
+from tests.support.scripted.branching import once
 from tests.support.scripted.progress import cycles, fresh, status
 from tests.support.scripted.schedd import End, Job
 from tests.support.scripted.world import World
@@ -39,6 +40,7 @@ UNITS = 10
 WORLD = {"MAX_WORK_UNITS_PER_DAG": str(UNITS)}
 
 
+@once
 def started(world: World, steps: list[dict[str, Any]]) -> tuple[Request, Job]:
     """Ten units run, at priority 100,000."""
     request = request_import(
@@ -181,9 +183,9 @@ def test_steps_that_are_changed_later_say_how_whole_units_meet_them(world: World
 
 @pytest.mark.django_db(transaction=True)
 def test_a_step_passed_at_the_end_of_a_round_is_taken_there_and_costs_no_submission(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+    world_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World(place, monkeypatch, MAX_WORK_UNITS_PER_DAG="5")
+    world = World(world_root, monkeypatch, MAX_WORK_UNITS_PER_DAG="5")
     world.furnish()
     request, job = started(world, [{"fraction": 0.4, "priority": 7}])
     world.schedd.end(job, End.FINISHED)
@@ -297,8 +299,8 @@ def test_steps_are_passed_from_the_first_on() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_share_is_of_the_whole_request_and_not_of_the_round(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(place, monkeypatch, MAX_WORK_UNITS_PER_DAG="5")
+def test_the_share_is_of_the_whole_request_and_not_of_the_round(world_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(world_root, monkeypatch, MAX_WORK_UNITS_PER_DAG="5")
     world.furnish()
     request, job = started(world, [{"fraction": 0.4, "priority": 7}])
     finish_units(world, job, 2)

@@ -27,9 +27,9 @@ HOURS = 3600
 
 
 @pytest.fixture(name="world")
-def _world(place: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+def _world(world_root: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     world = World(
-        place, monkeypatch, INPUT_LOCATIONS_SECONDS="3600", UNREADABLE_APART_SECONDS=str(4 * HOURS), ERROR_HOLD_THRESHOLD="1"
+        world_root, monkeypatch, INPUT_LOCATIONS_SECONDS="3600", UNREADABLE_APART_SECONDS=str(4 * HOURS), ERROR_HOLD_THRESHOLD="1"
     )
     world.furnish()
     world.sources[DATASET] = Source()

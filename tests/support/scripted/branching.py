@@ -1,13 +1,13 @@
 """Scenarios that many tests begin with: brought about once by a process, put back for every further test that asks for them.
 
 A function of a world that is marked ``once`` runs when it is asked for the first time. All that it has led to is kept then: rows,
-files, what stands outside, the moment by the world's clock, what it returned. Asked for again in a world that stands where it
-began that time, with the same settings, patches and arguments, it is put back, at a twentieth of what it costs to run. In any
-other world it runs.
+files, what stands outside, the world's clock, what it returned. Asked for again in a world that stands where it began that time,
+with the same settings, patches and arguments, it is put back as if it had run just now, at a twentieth of what it costs to run:
+all moments are later by the time that has passed meanwhile. In any other world it runs.
 
-So a world stands at a branching point from ``World.furnish`` on, and no longer when a test has changed anything. It is compared
-with what was kept: rows, files, what is outside, settings, patches and clock; not with what a test changes in the process
-without ``monkeypatch``.
+So a world stands at a branching point from ``World.furnish`` on, until a test has changed anything or was handed out a part of
+it: a scenario that returns something is the last that is put back. Compared are rows, files, what is outside, settings, patches
+and clock; not what a test changes in the process without ``monkeypatch``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import hashlib
 import io
 import os
 import pickle
+import re
 import shutil
 import stat
 import threading
@@ -28,9 +29,11 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import pytest
 from django.db import connection, transaction
+from django.utils import timezone
 
 from tests.support.flushing import filled_sql
 from tests.support.scripted.snapshot import tables
+from wms2 import levels
 from wms2.work.resources import resources_ensure
 from wms2.work.workers import pools_ensure
 
@@ -43,6 +46,10 @@ T = TypeVar("T")
 Rows = dict[str, bytes]
 #: Path below a world's directory -> mode, time of modification in ns, content; a directory has none, a link where it leads to.
 Files = dict[str, tuple[int, int, bytes]]
+_NAME = "place-of-worlds"
+_MOMENT = re.compile(rb"\d{4}-\d\d-\d\d([ T])\d\d:\d\d:\d\d(?:\.\d+)?\+00(?::00)?\b")
+#: No scenario takes longer by the clock of its processor. What is older than that is no moment of it.
+_LONGEST = timedelta(minutes=5)
 _PLAIN = (str, int, float, bool, type(None), tuple, frozenset)
 
 
@@ -54,7 +61,8 @@ class Point:
     rows: Rows
     files: Files
     outside: bytes
-    at: datetime
+    ahead: timedelta
+    kept_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +83,11 @@ _contents: dict[bytes, bytes] = {}
 
 @pytest.fixture(scope="session", name="_only_place")
 def _of_this_process(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("world")
+    return tmp_path_factory.mktemp(_NAME)
 
 
 @pytest.fixture
-def place(_only_place: Path) -> Path:
+def world_root(_only_place: Path) -> Path:
     """An empty directory for a world: the same for all tests of a process, since rows and files hold its path."""
     _write(_only_place, {})
     return _only_place
@@ -98,8 +106,9 @@ def once(scenario: Callable[Concatenate[World, P], T]) -> Callable[Concatenate[W
             return scenario(world, *args, **kwargs)
         if key not in _points:
             result = scenario(world, *args, **kwargs)
-            _points[key] = Point(key, _rows(), _read(world.root), _pickled(world, result), world.clock.now())
-            world.stand = _stand(world, key, _points[key].rows)
+            outside, ahead = _pickled(world, result), world.clock.ahead
+            _points[key] = Point(key, _rows(), _read(world.root), outside, ahead, timezone.now() - ahead)
+            _stands(world, _points[key].rows, key, result)
             return result
         return _put_back(world, _points[key])  # type: ignore[no-any-return]
 
@@ -121,7 +130,7 @@ def wipe() -> None:
 
 def _begun(world: World) -> str:
     """What a scenario begins with; empty where that is not known, or cannot be put back."""
-    if not _superuser() or _patches(world) is None:
+    if not world.root.name.startswith(_NAME) or not _superuser() or _patches(world) is None:
         return ""
     if world.stand is not None:
         try:
@@ -134,12 +143,19 @@ def _begun(world: World) -> str:
     return f"{world.root} {[(table, rows.count(10)) for table, rows in _rows().items()]}"
 
 
+def _stands(world: World, rows: Rows, key: str, result: object) -> None:
+    """Nothing is put in the place of what a test has been handed out: it would go on with what is no more there."""
+    world.stand = _stand(world, key, rows) if result is None else None
+
+
 def _stand(world: World, key: str, rows: Rows) -> Stand:
     return Stand(key, rows, _seen(world.root), _pickled(world, None), world.clock.ahead)
 
 
 def _settings() -> list[tuple[str, str]]:
-    return sorted((name, value) for name, value in os.environ.items() if name.startswith("WMS2_"))
+    """And how much the machine has to do."""
+    ours = [(name, value) for name, value in os.environ.items() if name.startswith("WMS2_")]
+    return [("", str(levels.known())), *sorted(ours)]
 
 
 def _patches(world: World) -> list[tuple[str, str, str]] | None:
@@ -147,9 +163,10 @@ def _patches(world: World) -> list[tuple[str, str, str]] | None:
     found = []
     for number, (target, name, _) in enumerate(world.patch._setattr):
         value = getattr(target, name, None)
-        if not isinstance(value, _PLAIN) and number >= world.own_patches:
+        told = repr(value) if isinstance(value, _PLAIN) else getattr(value, "__qualname__", "")
+        if number >= world.own_patches and (not told or "<" in told):  # code that may hold anything
             return None
-        found.append((str(target), name, repr(value) if isinstance(value, _PLAIN) else type(value).__qualname__))
+        found.append((str(target), name, told))
     return found
 
 
@@ -187,6 +204,22 @@ def _replace(there: Rows, wanted: Rows) -> None:
                     rows.write(wanted[table])
 
 
+def _later(rows: bytes, since: datetime, passed: timedelta) -> bytes:
+    """The same, all moments since then so much later: those of columns, and of JSON in them."""
+
+    def moved(found: re.Match[bytes]) -> bytes:
+        at = datetime.fromisoformat(found[0].decode())
+        if at < since:
+            return found[0]
+        later = at + passed
+        if found[1] == b"T":
+            return later.isoformat().encode()
+        fraction = f".{later.microsecond:06}".rstrip("0") if later.microsecond else ""
+        return f"{later:%Y-%m-%d %H:%M:%S}{fraction}+00".encode()
+
+    return _MOMENT.sub(moved, rows)
+
+
 # --- files
 
 
@@ -214,8 +247,8 @@ def _read(root: Path) -> Files:
     return found
 
 
-def _write(root: Path, files: Files) -> None:
-    """These and no others."""
+def _write(root: Path, files: Files, passed: timedelta = timedelta()) -> None:
+    """These and no others, written so much later."""
     for entry in root.iterdir():
         shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
     for name, (mode, _, content) in files.items():  # a directory comes before what is in it
@@ -229,25 +262,33 @@ def _write(root: Path, files: Files) -> None:
             path.chmod(stat.S_IMODE(mode))
     for name, (mode, modified, _) in reversed(files.items()):
         if not stat.S_ISLNK(mode):
-            os.utime(name, ns=(modified, modified))
+            at = modified + passed // timedelta(microseconds=1) * 1000
+            os.utime(name, ns=(at, at))
 
 
 # --- what stands outside
 
 
 class _Pickler(pickle.Pickler):
-    def persistent_id(self, found: Any) -> str | None:
+    def persistent_id(self, found: Any) -> object:
         from tests.support.scripted.world import World
 
         if isinstance(found, World):
             return "world"
-        return "thread" if isinstance(found, threading.Thread) else None  # one that has ended
+        if isinstance(found, threading.Thread):  # one that has ended
+            return "thread"
+        return ("at", str(found)) if isinstance(found, datetime) else None
 
 
 class _Unpickler(pickle.Unpickler):
     world: World
+    since: datetime
+    passed: timedelta
 
-    def persistent_load(self, name: str) -> World | None:
+    def persistent_load(self, name: Any) -> Any:
+        if isinstance(name, tuple):
+            at = datetime.fromisoformat(name[1])
+            return at + self.passed if at > self.since else at
         return self.world if name == "world" else None
 
 
@@ -258,12 +299,16 @@ def _pickled(world: World, result: object) -> bytes:
 
 
 def _put_back(world: World, point: Point) -> Any:
-    _replace(world.stand.rows if world.stand is not None else _rows(), point.rows)
-    _write(world.root, point.files)
+    world.clock.ahead = timedelta()
+    passed = timezone.now() - point.kept_at
+    since = point.kept_at - _LONGEST
+    rows = {table: _later(content, since, passed) for table, content in point.rows.items()}
+    _replace(world.stand.rows if world.stand is not None else _rows(), rows)
+    _write(world.root, point.files, passed)
     reader = _Unpickler(io.BytesIO(point.outside))
-    reader.world = world
+    reader.world, reader.since, reader.passed = world, since, passed
     outside, result = reader.load()
     world.outside_is(outside)
-    world.clock.set(point.at)
-    world.stand = _stand(world, point.key, point.rows)
+    world.clock.ahead = point.ahead
+    _stands(world, rows, point.key, result)
     return result

@@ -31,10 +31,6 @@ class Clock:
         """Time passes."""
         self.ahead += timedelta(seconds=seconds)
 
-    def set(self, now: datetime) -> None:
-        """Go on from this moment."""
-        self.ahead = now - _real_now()
-
     def install(self, patch: pytest.MonkeyPatch) -> None:
         """Let all of WMS2 use this clock."""
         patch.setattr(timezone, "now", self.now)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dags_app.models import WorkUnit
 from requests_app.models import HoldCode, Request, RequestStatus
+from requests_app.work.ledger import ledger_of
 from tests.support.scripted import documents
 from tests.support.scripted.branching import once
 from tests.support.scripted.invariants import check
@@ -27,16 +29,35 @@ def started(world: World, events: int = 300) -> tuple[Request, Job]:
     return request, world.job_of(request)
 
 
-def run_on(world: World, request: Request, cycles: int = 12) -> RequestStatus:
+def run_on(world: World, request: Request, cycles: int = 12, seconds: float = 60) -> RequestStatus:
+    """To its end, or until it is held. What must always hold is looked at where its status has become another."""
+    looked = ""
     for _ in range(cycles):
         world.cycle()
-        check(world)
+        if looked != fresh(request).status:
+            looked = request.status
+            check(world)
+        for job in world.schedd.live:
+            world.schedd.end(job, End.FINISHED)
+        world.clock.advance(seconds)
+        if request.status in (S.COMPLETED, S.HELD, S.ABORTED, S.FAILED):
+            break
+    return RequestStatus(request.status)
+
+
+def all_planned(world: World, request: Request, cycles: int = 8) -> bool:
+    """Whether all of its work comes to be planned, while every DAG finishes; what then follows is not looked at."""
+    for _ in range(cycles):
+        world.cycle()
+        planned = WorkUnit.objects.filter(workflow__request=request).exists()
+        if planned and not ledger_of(request.workflow).work_left:
+            check(world)
+            fresh(request)
+            return True
         for job in world.schedd.live:
             world.schedd.end(job, End.FINISHED)
         world.clock.advance(60)
-        if fresh(request).status in (S.COMPLETED, S.HELD, S.ABORTED, S.FAILED):
-            break
-    return RequestStatus(request.status)
+    return False
 
 
 @once
@@ -68,4 +89,4 @@ def status(request: Request) -> RequestStatus:
 def cycles(world: World, number: int = 4) -> None:
     for _ in range(number):
         world.cycle()
-        check(world)
+    check(world)
