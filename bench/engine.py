@@ -34,7 +34,7 @@ def main() -> None:
 
     from django.core.management import call_command
 
-    from tests.support.scripted.branching import wipe
+    from tests.support.scripted.snapshot import wipe
 
     logging.disable(logging.CRITICAL)
     call_command("migrate", verbosity=0)

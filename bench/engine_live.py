@@ -117,7 +117,7 @@ def schedds_there(pool: Running) -> set[str]:
 
 
 def _run(pool: Running, base: Path, names: Sequence[str], size: Mapping[str, int]) -> None:
-    from tests.support.scripted.branching import wipe
+    from tests.support.scripted.snapshot import wipe
 
     wipe()
     begun = time.monotonic()

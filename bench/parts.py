@@ -29,7 +29,7 @@ def main() -> None:
     import django
 
     django.setup()
-    from tests.support.scripted.branching import wipe
+    from tests.support.scripted.snapshot import wipe
 
     base = Path(os.environ["WMS2_STATE_DIR"]) / "parts"
     shutil.rmtree(base, ignore_errors=True)

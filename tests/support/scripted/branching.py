@@ -32,10 +32,9 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from tests.support.flushing import filled_sql
+from tests.support.scripted import snapshot
 from tests.support.scripted.snapshot import tables
 from wms2 import levels
-from wms2.work.resources import resources_ensure
-from wms2.work.workers import pools_ensure
 
 if TYPE_CHECKING:
     from tests.support.scripted.world import World
@@ -118,11 +117,7 @@ def once(scenario: Callable[Concatenate[World, P], T]) -> Callable[Concatenate[W
 def wipe() -> None:
     """A database as it is after its migrations. What was kept is of no use any more, since the numbers of rows begin anew."""
     _points.clear()
-    names = ", ".join(f'"{table}"' for table in tables())
-    with connection.cursor() as cursor:
-        cursor.execute(f"TRUNCATE {names} RESTART IDENTITY CASCADE")
-    resources_ensure()
-    pools_ensure()
+    snapshot.wipe()
 
 
 # --- where a world stands

@@ -7,6 +7,9 @@ from collections.abc import Collection
 from django.apps import apps
 from django.db import connection
 
+from wms2.work.resources import resources_ensure
+from wms2.work.workers import pools_ensure
+
 OURS = ("wms2", "requests_app", "dags_app", "outputs_app", "sites_app")
 #: Written by every verb, refused or not; and by every verb that is not refused, also where there is nothing to do.
 AUDIT, WAKES = "audit_entries", "wakes"
@@ -40,3 +43,12 @@ def changed(before: dict[str, str], *, but: Collection[str] = ()) -> list[str]:
     """Tables whose rows have changed since."""
     now = snapshot()
     return [table for table in before if now[table] != before[table] and table not in but]
+
+
+def wipe() -> None:
+    """A database as it is after its migrations."""
+    names = ", ".join(f'"{table}"' for table in tables())
+    with connection.cursor() as cursor:
+        cursor.execute(f"TRUNCATE {names} RESTART IDENTITY CASCADE")
+    resources_ensure()
+    pools_ensure()
