@@ -73,8 +73,8 @@ rows_admin(SiteBan, "id", "site", "workflow", "reason", "expires_at", "=removed_
 
 
 rows_admin(
-    Pool, "name", "state", "collector", "file_system", "jobs_running", "jobs_idle", "answered_at", "silent_since", "last_error",
-    filters=("state",), parts=("name", "collector"), order=("name",),
+    Pool, "name", "state", "collector", "file_system", "jobs_running", "jobs_idle", "spreads", "answered_at", "silent_since",
+    "last_error", filters=("state",), parts=("name", "collector"), order=("name",),
     links=(("Schedds", Schedd, "pool"), ("Sites", PoolSite, "pool")),
 )  # fmt: skip
 

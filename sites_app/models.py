@@ -133,6 +133,11 @@ class Pool(models.Model):
         default=0, db_default=0, help_text="of all owners, over its schedds, as they tell the collector"
     )
     jobs_running = models.PositiveIntegerField(default=0, db_default=0)
+    spreads = models.BooleanField(
+        null=True,
+        blank=True,
+        help_text="whether its negotiator spreads jobs of one moment over sites, by the last canary",
+    )
     updated_at = models.DateTimeField(auto_now=True)
 
     class Meta:

@@ -261,6 +261,9 @@ class Conf(BaseModel):
     job_held_seconds: int = Field(300, ge=0, description="a job on hold, but not by a person, is removed after this")
     job_max_starts: int = Field(5, ge=1, description="a job that was started so often, and evicted each time, is removed")
     job_idle_seconds: int = Field(5 * 86400, ge=60, description="a job that waits so long for its unit's site is removed")
+    unit_unbegun_seconds: int = Field(
+        6 * 3600, ge=0, description="Units without a job that began at their site land elsewhere if others began; 0: never"
+    )
     site_ban_duration_days: float = Field(
         7.0, gt=0, le=3650, description="How long a site is banned, when nobody says for how long"
     )

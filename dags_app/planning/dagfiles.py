@@ -74,6 +74,7 @@ def render(spec: DagSpec) -> Iterator[RenderedFile]:
     yield RenderedFile(layout.AVOID_INCLUDE, avoid_inc(frozenset()), mutable=True)
     yield RenderedFile(layout.CREDENTIAL_INCLUDE, credential_inc(None), mutable=True)
     yield RenderedFile(layout.FENCE_INCLUDE, fence_inc(0), mutable=True)
+    yield RenderedFile(layout.SPREAD_FILE, "{}\n", mutable=True)
     for name, text in sizes_of(spec.workflow, spec.profile).files().items():
         yield RenderedFile(name, text, mutable=True)
     at_once = min(len(spec.units), spec.limits.max_merge_groups)

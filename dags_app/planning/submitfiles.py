@@ -23,8 +23,10 @@ from dags_app.planning.specs import AccountingSpec, DagLimits, DagSpec, StepSpec
 #: Requirements rest on an attribute of our own: ``DESIRED_Sites`` is for frontends, and job routers of CMS's schedds rewrite it.
 _AT_OUR_SITE = f"stringListMember(TARGET.{layout.SITE_ATTRIBUTE}, MY.{layout.JOB_SITE_ATTRIBUTE})"
 _NOT_AVOIDED = f"!stringListMember(TARGET.{layout.SITE_ATTRIBUTE}, MY.WMS2_Avoid)"
-
-
+#: A landing looks at one site first, where WMS2 spreads them; a site without a free slot keeps it for a while only.
+_FIRST_THERE = (
+    f'(MY.WMS2_First == "" || TARGET.{layout.SITE_ATTRIBUTE} == MY.WMS2_First || time() - QDate > {layout.FIRST_SECONDS})'
+)
 #: HoldReasonCode of a hold by a person (1) and by ``periodic_hold`` (3); JobStatus.
 _BY_A_PERSON, _BY_PERIODIC_HOLD = 1, 3
 _IDLE, _RUNNING, _HELD = 1, 2, 5
@@ -51,6 +53,7 @@ def landing_submit(spec: DagSpec) -> str:
 
     It asks for what narrows the choice of a site for any job of the unit: GPUs, and the requester's own requirements.
     """
+    steps = spec.workflow.steps
     return f"""\
 universe = vanilla
 executable = /bin/true
@@ -64,12 +67,14 @@ notification = never
 ulog_execute_attrs = {layout.SITE_ATTRIBUTE}
 include : ../{layout.AVOID_INCLUDE}
 include : {layout.AVOID_INCLUDE}
+include : {layout.FIRST_INCLUDE}
 {_sites("$(sites)")}\
-{_order_lines(goes_on=False)}My.WMS2_Avoid = "$({layout.DAG_AVOID_MACRO}),$({layout.UNIT_AVOID_MACRO})"
+{_order_lines(goes_on=False)}My.WMS2_First = "$({layout.FIRST_MACRO})"
+My.WMS2_Avoid = "$({layout.DAG_AVOID_MACRO}),$({layout.UNIT_AVOID_MACRO})"
 My.MaxWallTimeMins = {MIN_WALL_MINUTES}
 {platform_lines(spec.workflow.steps)}{cms_lines(spec, NodeRole.LANDING)}{_stamps(spec, "landing")}\
 {watchdog_lines(spec.max_wall_seconds, spec.limits)}\
-requirements = {_AT_OUR_SITE}{platform_requirement(spec.workflow.steps)} && {_NOT_AVOIDED}{_extra(_requirements(spec))}
+requirements = {_AT_OUR_SITE}{platform_requirement(steps)} && {_NOT_AVOIDED} && {_FIRST_THERE}{_extra(_requirements(spec))}
 queue
 """
 
@@ -244,11 +249,11 @@ My.MaxWallTimeMins = $INT(asked_minutes)
 def watchdog_lines(max_wall_seconds: int, limits: DagLimits, *, pinned: bool = False) -> str:
     """Jobs that never end: lines by which HTCondor itself catches them.
 
-    A job that runs too long, runs without using its CPU, or is evicted again and again, is put on hold with a reason that begins
-    with ``WMS2:``; so is one that is pinned to a site and waits there for days. A job that is on hold, for this or any other
-    reason but a person's, is removed, so that DAGMan goes on and the POST script sees why. The
-    failure rules know these reasons (``dags_app/data/failure_rules.json``): changing a text here needs the rule changed with it.
-    Only attributes that the schedd and the shadow keep themselves are read.
+    A job that runs too long, runs without using its CPU, or is evicted again and again, is put on hold with a reason of
+    ``WMS2:``; so is one that is pinned to a site and waits there for days, or has never begun and is to wait no longer. A job
+    that is on hold, for this or any other reason but a person's, is removed, so that DAGMan goes on and the POST script sees why.
+    The failure rules know these reasons (``dags_app/data/failure_rules.json``): changing a text here needs the rule changed with
+    it. Only attributes that the schedd and the shadow keep themselves, or that WMS2 edits, are read.
 
     Args:
         max_wall_seconds: longest run of any job.
@@ -267,14 +272,18 @@ def watchdog_lines(max_wall_seconds: int, limits: DagLimits, *, pinned: bool = F
         ),
     ]
     if pinned:
-        idle = f"JobStatus == {_IDLE} && time() - EnteredCurrentStatus > {int(limits.idle_seconds)}"
-        found.append((idle, f"{layout.IDLE_TOO_LONG} {int(limits.idle_seconds)} s"))
-    reasons = f'"WMS2: {found[-1][1]}"'
-    for condition, reason in reversed(found[:-1]):
+        days = int(limits.idle_seconds)
+        least = f"ifThenElse((NumJobStarts ?: 0) == 0, {layout.IDLE_ATTRIBUTE} ?: {days}, {days})"
+        idle = f"JobStatus == {_IDLE} && time() - EnteredCurrentStatus > {least}"
+        reasons = f'strcat("WMS2: {layout.IDLE_TOO_LONG} ", {least}, " s")'
+    else:
+        *found, (idle, reason) = found
+        reasons = f'"WMS2: {reason}"'
+    for condition, reason in reversed(found):
         reasons = f'ifThenElse({condition}, "WMS2: {reason}", {reasons})'
     waited = f"(HoldReasonCode == {_BY_PERIODIC_HOLD} || time() - EnteredCurrentStatus > {int(limits.held_seconds)})"
     return f"""\
-periodic_hold = {" || ".join(f"({condition})" for condition, _ in found)}
+periodic_hold = {" || ".join(f"({condition})" for condition in (*(each for each, _ in found), idle))}
 periodic_hold_reason = {reasons}
 periodic_remove = JobStatus == {_HELD} && HoldReasonCode =!= {_BY_A_PERSON} && {waited}
 """

@@ -11,12 +11,13 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import hashlib
+import json
 import os
 import re
 import shutil
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +34,7 @@ from wms2.errors import ServiceUnavailable, StaleState, Wms2Error
 AGAIN = "again-"
 _LIBC = ctypes.CDLL(None, use_errno=True)
 #: The mutable files, and the sums.
-_NOT_SUMMED = 8
+_NOT_SUMMED = 9
 _LOCK_TRIES, _LOCK_PAUSE_SECONDS = 20, 0.1
 
 
@@ -245,6 +246,11 @@ def avoid_more(directory: Path, sites: Iterable[str]) -> None:
     """Add to the DAG's banned sites, while it runs; inside ``held_by``."""
     here = read_text(directory / layout.AVOID_INCLUDE).partition("=")[2].strip().split(",")
     write_avoid(directory, {*filter(None, here), *sites})
+
+
+def write_spread(directory: Path, slots: Mapping[str, int]) -> None:
+    """By what the units' landings are spread over sites; nothing where the pool does. Inside ``held_by``."""
+    _replace(directory / layout.SPREAD_FILE, json.dumps(slots, sort_keys=True) + "\n")
 
 
 def write_credential(directory: Path, carried: Credential | None) -> None:

@@ -8,6 +8,7 @@ schedd that is silent meanwhile changes nothing until the time is over.
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 from functools import cache, partial
@@ -21,12 +22,13 @@ from django.db.models import Q
 from dags_app.models import DAG, LIVE_DAG, LIVE_SITE_JOB, SiteJob
 from dags_app.payload.build import build_payload
 from dags_app.payload.contract.files import tail_text
-from dags_app.payload.contract.layout import SCRIPTS_LOG
-from dags_app.planning.canary import ANSWER, OUTER, PAYLOAD, canary_files
+from dags_app.payload.contract.layout import SCRIPTS_LOG, SITE_ATTRIBUTE
+from dags_app.payload.post.eventlog import EXECUTE, attribute, read_events
+from dags_app.planning.canary import ANSWER, LANDINGS, NODES_LOG, OUTER, PAYLOAD, canary_files
 from dags_app.services.site_jobs import proved_absent
 from dags_app.services.submit import accounting, credential_obstacle
 from sites_app.bans import AUTOMATIC
-from sites_app.models import Onboarding, OnboardingState, PoolSite, Schedd, SiteStatus
+from sites_app.models import Onboarding, OnboardingState, Pool, PoolSite, Schedd, SiteStatus
 from sites_app.schedds import adapter, schedd_broke
 from sites_app.submit_roots import CANARIES, MARKER, RESERVED, root_instance, root_mark, root_refused
 from wms2 import clock
@@ -47,6 +49,8 @@ S = OnboardingState
 #: What the files of DAGs and the ads are known to be right for (docs/design/htcondor.md).
 OLDEST_HTCONDOR = (23, 9)
 _CANARY = "canary DAG"
+#: A negotiator that spreads has no more than this share of equal jobs at one of several sites.
+_FEWEST_SITES, _MOST_AT_ONE_SITE = 2, 0.7
 
 
 class CheckFailed(Wms2Error):
@@ -282,6 +286,7 @@ def _read(row: Onboarding, found: FoundDag) -> None:
     seen_here = (place / f"{OUTER}.metrics").is_file()
     if history is not None and history.exit_code == 0 and seen_here and tail_text(place / ANSWER, 1).strip() == str(row.pk):
         root_mark(Path(row.schedd.submit_root))
+        row.checks = [*row.checks, _told("spread of landings", True, _spread(row, place))]
         _end(row, "")
         shutil.rmtree(place, ignore_errors=True)
         return
@@ -293,6 +298,23 @@ def _read(row: Onboarding, found: FoundDag) -> None:
     elif said := tail_text(place / SCRIPTS_LOG, 1):
         why += f": {said}"
     _end(row, f"{why}; {place} is kept")
+
+
+def _spread(row: Onboarding, place: Path) -> str:
+    """What came of the jobs that were submitted at once. Written to the pool: where it does not spread them, WMS2 does."""
+    events = [event for event in read_events(place / NODES_LOG) if event.number == EXECUTE]
+    ran = {event.job_id: site for event in events if (site := attribute(event, SITE_ATTRIBUTE))}  # each where it ran last
+    found, sites = Counter(ran.values()), len(_sites_of(row.schedd))
+    if found.total() < LANDINGS or sites < _FEWEST_SITES:
+        return f"{found.total()} of {LANDINGS} jobs ran, {sites} sites have slots: how its negotiator spreads is not known"
+    site, most = found.most_common(1)[0]
+    spreads = most <= _MOST_AT_ONE_SITE * found.total()
+    Pool.objects.filter(pk=row.schedd.pool_id).update(spreads=spreads)
+    told = f"of {found.total()} jobs at once {most} ran at {site}, with {sites} sites to choose from"
+    if spreads:
+        return f"{told}: its negotiator spreads landings"
+    advice = "set NEGOTIATOR_PRE_JOB_RANK = Cpus at its negotiator to have it choose by free slots, then check again"
+    return f"{told}: its negotiator fills one site after the other, so WMS2 spreads landings by slots; {advice}"
 
 
 def _end(row: Onboarding, problem: str, checks: list[dict[str, Any]] | None = None) -> None:

@@ -28,7 +28,7 @@ from dags_app.planning.throttles import Throttles
 from dags_app.services import dag_files
 from dags_app.services.stop import halt_file
 from dags_app.states import dag_transition, history
-from sites_app.models import Schedd, ScheddState
+from sites_app.models import PoolSite, Schedd, ScheddState
 from sites_app.schedds import adapter
 from sites_app.services import NO_SITE, in_words, sites_avoided
 from wms2 import clock
@@ -307,6 +307,7 @@ def _write_files(dag: DAG, avoided: Avoided, pileup: str) -> None:
     with writer.held_by(directory, dag.fence):
         halt_file(dag).unlink(missing_ok=True)  # after the fence was raised: a drain of the one before cannot put it back
         writer.write_avoid(directory, avoided.reasons)
+        writer.write_spread(directory, _spread(dag))
         writer.write_credential(directory, factory.job_credential())
         if pileup:
             writer.write_pileup(directory, pileup)
@@ -314,6 +315,12 @@ def _write_files(dag: DAG, avoided: Avoided, pileup: str) -> None:
             limits = Throttles.of(dag.throttles)  # more than it begins with: how many that are may change while it runs
             most = max(limits.most_units(jobs_per_unit(dag)), dag.merge_groups)
             writer.write_limits(directory, most, limits.processing_in_unit(most))
+
+
+def _spread(dag: DAG) -> dict[str, int]:
+    """Slots by site, for the first look of each landing; none where the pool spreads them (ADR 0099)."""
+    here = PoolSite.objects.filter(pool=_schedd_of(dag).pool, total_slots__gt=0).exclude(pool__spreads=True)
+    return dict(here.values_list("site_id", "total_slots"))
 
 
 def _open_intent(dag: DAG, fenced: Fenced) -> None:

@@ -32,7 +32,7 @@ from sites_app.models import QueueChange, Schedd
 from sites_app.schedds import Ours, adapter, schedd_answered, schedd_silent
 from wms2 import clock
 from wms2.adapters.htcondor import HtcondorAdapter
-from wms2.adapters.types import JOB_RUNNING, JOB_STATES, DagmanAd, DagStatus, JobGroup, JobStatus, ScheddAd, Unread
+from wms2.adapters.types import JOB_IDLE, JOB_RUNNING, JOB_STATES, DagmanAd, DagStatus, JobGroup, JobStatus, ScheddAd, Unread
 from wms2.conf import conf
 from wms2.crash import crash_point
 from wms2.errors import ServiceUnavailable, StaleState
@@ -265,6 +265,15 @@ def _jobs_by_dag(groups: Iterable[JobGroup]) -> defaultdict[str, dict[str, Any]]
     return found
 
 
+def sites_quiet(jobs: Mapping[str, Any]) -> set[str]:
+    """Of a DAG's jobs as its row has them, sites where some wait and none runs; none as long as nothing runs anywhere: then there
+    is no room at all."""
+    sites: Mapping[str, Mapping[str, int]] = jobs.get("sites", {})
+    if not any(states.get(JOB_RUNNING) for states in sites.values()):
+        return set()
+    return {site for site, states in sites.items() if states.get(JOB_IDLE) and not states.get(JOB_RUNNING)}
+
+
 def _differs(dag: DAG, now: Seen) -> bool:
     return dag.observed != now.observed or dag.jobs != now.jobs or _was_away(dag) or dag.observed_at is None
 
@@ -310,11 +319,12 @@ def _observe(dags: list[DAG], seen: dict[Any, Seen], now: datetime) -> None:
         cursor.execute(_OBSERVE, [now, [dag.pk for dag in dags], *texts, *numbers, began])
     woken = set()
     for dag, each in zip(dags, values, strict=True):
-        before, dag.observed, dag.jobs = dag.observed, each.observed, each.jobs
+        before, quiet, dag.observed, dag.jobs = dag.observed, sites_quiet(dag.jobs), each.observed, each.jobs
         dag.nodes_done, dag.nodes_failed = dag.observed["nodes_done"] or 0, dag.observed["nodes_failed"] or 0
         dag.nodes_running = each.number(JOB_RUNNING)
         first = each.begun and dag.began_at is None
-        if first or _was_away(dag) or any(before.get(name) != dag.observed[name] for name in _ACTED_ON):
+        moved = quiet != sites_quiet(dag.jobs) or any(before.get(name) != dag.observed[name] for name in _ACTED_ON)
+        if first or _was_away(dag) or moved:
             woken.add(dag.workflow.request.pk)
         if dag.suspected_at is not None or dag.lost_confirmed_at is not None:
             history(dag, "seen_again", detail={"suspected": str(dag.suspected_at), "confirmed": dag.lost_confirmation})

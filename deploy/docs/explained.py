@@ -232,6 +232,8 @@ SETTINGS: dict[str, dict[str, str]] = {
         " A worker node may have a variable of this name of its own, with spaces.",
         "job_max_starts": "A job that was started so often and evicted each time is removed; its unit goes elsewhere.",
         "job_idle_seconds": "A job that waits so long for the site of its work unit is removed; the unit lands elsewhere.",
+        "unit_unbegun_seconds": "A work unit of which no job has begun at its site so long after it landed, while others of its"
+        " DAG began elsewhere, lands at another site, once in each submission (alert `site_starts_nothing`); 0: never.",
         "job_held_seconds": "A job that HTCondor put on hold is removed after this, its node tried again; a person's hold stays.",
         "site_ban_duration_days": "Days that a ban of a site holds, when nobody says otherwise.",
         "site_ban_promotion_threshold": "A site that so many requests ban, each for itself, is banned for all.",

@@ -26,6 +26,7 @@ from requests_app.lifecycle.credentials import stop_for_credential
 from requests_app.lifecycle.finish import finish
 from requests_app.lifecycle.lost_queue import end_lost, stop_fenced_off, tell_obstacle, tell_suspicion
 from requests_app.lifecycle.steps import step_begin
+from requests_app.lifecycle.unbegun import unbegun_watch
 from requests_app.models import HoldCode, Request, RequestStatus, StopIntent
 from requests_app.services.verbs import LEFT
 from requests_app.work.accounting import account, account_final, progress_words, unaccounted
@@ -69,6 +70,7 @@ def handle_active(evaluation: Evaluation) -> None:
                 return
             _pass_priority(evaluation, dag)
             _pass_sites(evaluation, dag)
+            unbegun_watch(evaluation, dag)
             unmerged_watch(evaluation)
             _tell(evaluation, dag)
         if dag is not None and dag.missing_since is not None:

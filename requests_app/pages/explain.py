@@ -76,6 +76,10 @@ _ALERTS: dict[str, tuple[str, str]] = {
     "units_unaccounted": ("Work units are done, their manifests are missing or wrong.", "Look at the units' merge_output.json."),
     "sites_unavailable": ("Some of its work units have no site left.", "Lift a ban, or enable a site, and stop it to resume."),
     "all_failing": ("No job of its DAG has done well yet.", "Look at its errors: one cause? Hold it, or let the rescues go on."),
+    "site_starts_nothing": (
+        "A site has started none of its jobs, while others did.",
+        "Units of which nothing has begun land elsewhere by themselves; ban the site, or have it looked at.",
+    ),
     "dagman_held": ("Its DAGMan job is held; nothing of its DAG goes on.", "Remove the cause, then release the DAG."),
     "ledger_violation": ("The account of its work does not hold.", "It is being stopped; report it."),
     "input_unreadable": ("Whether its input has grown cannot be read.", "See whether the dataset exists and may be read."),

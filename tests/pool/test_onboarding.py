@@ -78,8 +78,11 @@ def test_a_schedd_that_its_collector_names_runs_a_canary_and_is_enabled(
     row = checked(schedd)
     assert row.state == OnboardingState.PASSED, row.checks
     assert [check["check"] for check in row.checks] == [
-        "reachable", "version", "credential", "submit directory", "limits", "sites", "Rucio account", "canary DAG",
+        "reachable", "version", "credential", "submit directory", "limits", "sites", "Rucio account",
+        "spread of landings", "canary DAG",
     ]  # fmt: skip
+    told = next(check["told"] for check in row.checks if check["check"] == "spread of landings")
+    assert Pool.objects.get(pk=schedd.pool_id).spreads is not None or "jobs ran" in told, told
     assert not Path(row.directory).exists()
     found = adapter(schedd).find_dag(str(row.pk), row.created_at)
     assert found is not None

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dags_app.payload.contract.layout import SITE_ATTRIBUTE
+from dags_app.payload.contract.layout import IDLE_ATTRIBUTE, SITE_ATTRIBUTE
 from dags_app.payload.contract.rules import RuleBook
 from dags_app.payload.post.attempts import AttemptFacts, PostCall, evidence_of
 from dags_app.payload.post.classify import policy
@@ -133,6 +133,24 @@ def test_a_job_that_waits_too_long_for_its_site_is_removed_with_that_reason(plac
     history = ended(place, job)
     assert history.hold_reason is not None and "WMS2: idle for 5 s" in history.hold_reason
     assert (history.starts, verdict(place, job, history)) == (0, ("infrastructure", "held-idle"))
+
+
+@fault(
+    "a site that starts nothing",
+    done="a job that never began at its site is told to wait no longer, as WMS2 does",
+    spec="DD-3",
+    afterwards="held and removed within a minute, so that its unit lands elsewhere; one that began before stays",
+)
+def test_a_job_that_never_began_waits_no_longer_when_it_is_told_so(place: Path) -> None:
+    job = submit(place, SLEEP, extra="requirements = False")
+    began = submit(place, SLEEP, extra="requirements = False\nMy.NumJobStarts = 1")
+    for each in (job, began):
+        condor.run("condor_qedit", each.partition(".")[0], IDLE_ATTRIBUTE, "0")
+    history = ended(place, job)
+    assert history.hold_reason is not None and "WMS2: idle for 0 s" in history.hold_reason
+    assert (history.starts, verdict(place, job, history)) == (0, ("infrastructure", "held-idle"))
+    assert condor.run("condor_q", "-all", began.partition(".")[0], "-af", "JobStatus").strip() == "1"
+    condor.run("condor_rm", began.partition(".")[0])
 
 
 @fault(

@@ -17,7 +17,17 @@ from typing import Any
 from wms2.adapters import htcondor_ads as ads
 from wms2.adapters.caller import TRIES, Caller, observed
 from wms2.adapters.htcondor_process import SERVICE, Place, ask, ask_apart
-from wms2.adapters.types import FoundDag, HistoryAd, OrphanJobs, PoolAnswer, ScheddAd, ScheddFacts, Submission, Watched
+from wms2.adapters.types import (
+    FoundDag,
+    HistoryAd,
+    OrphanJobs,
+    PoolAnswer,
+    ScheddAd,
+    ScheddFacts,
+    Submission,
+    UnbegunUnit,
+    Watched,
+)
 from wms2.errors import ServiceRejected, ServiceUnavailable
 
 # A DAG is submitted again at most a few times under the same id; more would be a fault that must show, not a longer list.
@@ -291,6 +301,18 @@ class HtcondorAdapter:
                 new = ads.literal(",".join([*avoided, *more]))
                 changed += self._edit(f"{jobs} && {ads.AVOID} =?= {ads.literal(old)}", ads.AVOID, new, "avoid_sites")
         return changed
+
+    def unbegun_units(self, directory_id: str, fence: int) -> dict[str, UnbegunUnit]:
+        """Work units of one submission none of whose jobs in the queue has begun, all waiting at one site."""
+        jobs = ads.node_jobs(directory_id, self._instance, self._owner(), fence)
+        (rows,) = self._ask([{"op": "query", "constraint": jobs, "projection": ads.UNBEGUN_PROJECTION}], "unbegun_units")
+        return ads.unbegun_units(rows)
+
+    def leave_site(self, directory_id: str, fence: int, units: Collection[str]) -> int:
+        """Have these units land elsewhere: jobs of theirs that never began wait no longer, as after ``job_idle_seconds``. The
+        schedd itself looks at each, so one that begins at this moment goes on. Returns how many; 0 when it was said before."""
+        jobs = ads.unbegun_jobs(directory_id, self._instance, self._owner(), fence, units)
+        return self._edit(jobs, ads.IDLE_ATTRIBUTE, 0, "leave_site")
 
     def set_units_at_once(self, cluster: int, dag_id: str, units: int) -> int:
         """Have the DAGMan of a DAG run so many units at once from now on; those that run go on. Within seconds, until it starts

@@ -26,6 +26,7 @@ from wms2.adapters.types import (
     ScheddFacts,
     SiteSlots,
     Submission,
+    UnbegunUnit,
     Unread,
 )
 from wms2.adapters.wire import readable
@@ -34,6 +35,8 @@ from wms2.errors import ServiceRejected, ServiceUnavailable
 SERVICE = "htcondor"
 INSTANCE, REQUEST, DAG_ID, FENCE = "WMS2_Instance", "WMS2_Request", "WMS2_DagID", "WMS2_Fence"
 STAMPS = (INSTANCE, REQUEST, DAG_ID, FENCE)
+UNIT, IDLE_ATTRIBUTE = "WMS2_Unit", "WMS2_IdleSeconds"
+UNBEGUN_PROJECTION = [UNIT, "WMS2_Role", "JobStatus", "NumJobStarts", "QDate", "DESIRED_Sites"]
 SITE_ATTRIBUTE = "GLIDEIN_CMSSite"
 UNKNOWN_SITE = "Unknown"
 # DAGMan jobs run in the scheduler universe; an inner one knows its outer's cluster.
@@ -183,6 +186,29 @@ def job_groups(ads: Iterable[Ad]) -> list[JobGroup]:
             site = "" if "," in sites else sites.strip()
             found[str(ad.get(DAG_ID) or ""), str(ad.get("WMS2_Role") or ""), state, site] += int(ad["JobCount"])
     return [JobGroup(*of, jobs) for of, jobs in sorted(found.items())]
+
+
+def unbegun_jobs(directory_id: str, instance: str, owner: str, fence: int, units: Iterable[str]) -> str:
+    """Constraint: jobs of these units of a submission that wait for a slot, never had one, and may wait as long as any."""
+    mine = f"{node_jobs(directory_id, instance, owner, fence)} && JobStatus == {JobStatus.IDLE.value}"
+    named = f'stringListMember({UNIT}, {literal(",".join(sorted(units)))}, ",")'
+    return f"{mine} && (NumJobStarts ?: 0) == 0 && {IDLE_ATTRIBUTE} =?= undefined && {named}"
+
+
+def unbegun_units(ads: Iterable[Ad]) -> dict[str, UnbegunUnit]:
+    """Of a submission's node jobs: units all of whose jobs are processing jobs that wait at one site and never began, by name."""
+    found, begun = dict[str, UnbegunUnit](), set[str]()
+    for ad in ads:
+        unit, site, since = str(ad.get(UNIT) or ""), str(ad.get("DESIRED_Sites") or ""), _number(ad.get("QDate"))
+        waits = ad.get("JobStatus") == JobStatus.IDLE and not _number(ad.get("NumJobStarts"))
+        if not waits or ad.get("WMS2_Role") != "processing" or since is None or "," in site:
+            begun.add(unit)
+            continue
+        known = found.get(unit)
+        if known is not None and known.site != site:
+            begun.add(unit)
+        found[unit] = UnbegunUnit(site, max(since, known.since_seconds if known else 0))
+    return {unit: each for unit, each in found.items() if unit not in begun}
 
 
 def orphans(instance: str, owner: str, known_dag_ids: Iterable[str]) -> str:

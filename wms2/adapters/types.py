@@ -347,6 +347,13 @@ class JobGroup:
     jobs: int
 
 
+class UnbegunUnit(NamedTuple):
+    """A work unit none of whose jobs has begun: the site at which they wait, since the newest was submitted."""
+
+    site: str
+    since_seconds: int
+
+
 class Unread(NamedTuple):
     """A DAGMan job whose ad cannot be read: its DAG, as far as it says so, and what is wrong."""
 

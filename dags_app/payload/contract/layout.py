@@ -51,6 +51,8 @@ AVOID_INCLUDE = "avoid.inc"
 FENCE_INCLUDE = "fence.dag.inc"
 LIMITS_INCLUDE, UNITS_LIMITS_INCLUDE = "limits.dag.inc", "units.dag.inc"
 SITE_INCLUDE = "site.inc"
+#: Where a landing is to look first, and of the whole DAG what that is chosen by: slots by site, none where the pool spreads.
+FIRST_INCLUDE, SPREAD_FILE = "first.inc", "spread.json"
 MEMORY_INCLUDE = "memory.inc"
 #: Of the whole DAG: what it asks for by default, and how its steps run; both replaced with a rescue that knows better.
 SIZES_INCLUDE = "sizes.inc"
@@ -63,6 +65,9 @@ PILEUP_FILE = "pileup.json"
 SITE_MACRO = "ELECTED_SITE"
 DAG_AVOID_MACRO = "DAG_AVOID"
 UNIT_AVOID_MACRO = "UNIT_AVOID"
+FIRST_MACRO = "FIRST_SITE"
+#: After so long a landing takes any of its sites.
+FIRST_SECONDS = 1800
 CREDENTIAL_MACRO = "CREDENTIAL_FILES"
 MEMORY_MACRO, WALL_MACRO = "MEMORY", "WALL"
 #: How many times the expected wall time a job asks for at first; doubled when it was not enough.
@@ -94,6 +99,8 @@ UNIT_ATTRIBUTE = "WMS2_Unit"
 
 #: What hold reasons of the submit files' own begin with, after ``WMS2:``, where the job has waited for this site long enough.
 STARTED_TOO_OFTEN, IDLE_TOO_LONG = "started", "idle for"
+#: In the ad of a job that never began: it need not wait for its site any longer than this.
+IDLE_ATTRIBUTE = "WMS2_IdleSeconds"
 
 #: ``classification.category`` of a ``post.json`` whose attempt ended well.
 SUCCESS_CATEGORY = "success"

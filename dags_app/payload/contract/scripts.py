@@ -18,7 +18,8 @@ _FENCE = re.compile(rf"My\.{layout.FENCE_ATTRIBUTE}\s*=\s*\"?(\d+)")
 
 def ensure_includes(unit_directory: Path) -> None:
     """Create the unit's include files that the submit files always read, where they are absent."""
-    for name, text in ((layout.AVOID_INCLUDE, f"{layout.UNIT_AVOID_MACRO} =\n"), (layout.MEMORY_INCLUDE, "")):
+    texts = {layout.AVOID_INCLUDE: f"{layout.UNIT_AVOID_MACRO} =\n", layout.FIRST_INCLUDE: "", layout.MEMORY_INCLUDE: ""}
+    for name, text in texts.items():
         if not (unit_directory / name).exists():
             files.write_atomic(unit_directory / name, text)
 
@@ -27,6 +28,11 @@ def write_elected_site(unit_directory: Path, site: str) -> None:
     """Pin the unit to ``site`` and remember that it was elected."""
     files.write_atomic(unit_directory / layout.SITE_INCLUDE, f"{layout.SITE_MACRO} = {site}\n")
     files.append_line(unit_directory / layout.ELECTED_LOG, f"{layout.utc_now()} {site}")
+
+
+def write_first_site(unit_directory: Path, site: str) -> None:
+    """Where the unit's next landing looks first; "": anywhere."""
+    files.write_atomic(unit_directory / layout.FIRST_INCLUDE, f"{layout.FIRST_MACRO} = {site}\n")
 
 
 def elected_site(unit_directory: Path) -> str | None:

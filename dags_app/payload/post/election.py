@@ -8,14 +8,30 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_right
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from ..contract import codes, documents, files, names, scripts
 from ..contract.codes import PayloadError
-from ..contract.layout import ELECTED_LOG, INNER_DAG, MERGE, ORPHANS_FILE, PROCESSING, SITE_ATTRIBUTE, SITE_INCLUDE, rescue_glob
+from ..contract.layout import (
+    ELECTED_LOG,
+    INNER_DAG,
+    MERGE,
+    ORPHANS_FILE,
+    PROCESSING,
+    SITE_ATTRIBUTE,
+    SITE_INCLUDE,
+    SPREAD_FILE,
+    rescue_glob,
+)
 from . import eventlog, script_failures
+from .resources import landing_sites
 
+#: Multiples of it are spread over the unit interval as evenly as any (golden ratio).
+_GOLDEN = 0.6180339887498949
 _MERGE_DONE = re.compile(rf"^DONE {MERGE}\s*$", re.MULTILINE)
 
 
@@ -46,8 +62,10 @@ def reelect(directory: Path, unit: str, retry: int) -> int:
     scripts.ensure_includes(place)
     site = scripts.elected_site(place)
     if site is None:
+        scripts.write_first_site(place, first_site(place))
         return 0
     if site in scripts.avoided_sites(place) and not _merge_is_done(place):
+        scripts.write_first_site(place, first_site(place))
         _leave_site(place, site)
         scripts.log(place, f"reelect: left {site}, which is to be avoided")
         return 0
@@ -57,6 +75,25 @@ def reelect(directory: Path, unit: str, retry: int) -> int:
         )
         return 1
     return 0
+
+
+def first_site(place: Path) -> str:
+    """Where the unit's landing is to look first, so that a DAG's units are at sites by their slots; "" where the pool does it.
+
+    Units in a row, and a unit's elections, go through the sites as evenly as can be; where they begin is each DAG's own.
+    """
+    try:
+        slots = json.loads(files.read_text(place.parent / SPREAD_FILE) or "{}")
+    except ValueError as error:
+        scripts.log(place, f"reelect: {SPREAD_FILE} cannot be read, the landing takes any site: {error}")
+        return ""
+    sites = sorted(landing_sites(place) - scripts.avoided_sites(place)) if slots else []
+    bounds = list(accumulate(int(slots.get(site, 0)) + 1 for site in sites))
+    if not bounds:
+        return ""
+    elections = len(files.tail_text(place / ELECTED_LOG, 1000).splitlines())
+    number = crc32(place.parent.name.encode()) + int(re.sub(r"\D", "", place.name) or 0) + elections
+    return sites[bisect_right(bounds, number * _GOLDEN % 1 * bounds[-1])]
 
 
 def _rescues(place: Path) -> list[Path]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from dags_app.payload.contract.failure_log import read_failures
+from dags_app.payload.post import election
 from tests.support.payload_schemas import validate
 from tests.support.payload_workbench import EXECUTE_EVENT, Workbench
 from tests.support.places import ROOT
@@ -150,3 +152,42 @@ def test_a_torn_report_does_not_keep_the_unit_from_leaving(one_step: Workbench) 
     ban(one_step.dag, "DAG_AVOID", "T1_US_FNAL")
     assert reelect(one_step) == 0 and elected(one_step) is None
     assert "proc_000000.0.report.json cannot be read" in (one_step.place / "scripts.log").read_text()
+
+
+def firsts(bench: Workbench, units: int, sites: str, **slots: int) -> Counter[str]:
+    """Where so many units look first."""
+    dag = bench.place.parent
+    (dag / "spread.json").write_text(json.dumps(slots))
+    found = Counter[str]()
+    for number in range(units):
+        place = dag / f"mg_{number:06d}"
+        place.mkdir(exist_ok=True)
+        (place / "group.dag").write_text(f'JOB landing ../landing.sub\nVARS landing sites="{sites}"\n')
+        for name in ("site.inc", "elected.log"):
+            (place / name).unlink(missing_ok=True)
+        assert election.reelect(dag, place.name, 0) == 0
+        found[(place / "first.inc").read_text().partition("=")[2].strip()] += 1
+    return found
+
+
+def test_units_look_first_at_sites_by_their_slots_where_the_pool_does_not_spread_them(unit: Workbench) -> None:
+    names = ("T2_A", "T2_B", "T2_C", "T2_D")
+    assert set(firsts(unit, 200, ",".join(names), **dict.fromkeys(names, 100)).values()) <= set(range(48, 53))
+    found = firsts(unit, 100, "T2_A,T2_B", T2_A=300, T2_B=100)
+    assert 72 <= found["T2_A"] <= 78
+    assert firsts(unit, 5, "T2_A,T2_Empty", T2_B=5).total() == 5, "sites without slots yet are sites too"
+    ban(unit.place.parent, "DAG_AVOID", "T2_A", "T2_B")
+    assert set(firsts(unit, 20, ",".join(names), T2_A=1)) == {"T2_C", "T2_D"}
+    assert set(firsts(unit, 3, ",".join(names))) == {""}, "the pool spreads them"
+    (unit.place.parent / "spread.json").write_text("{")
+    assert election.first_site(unit.place) == ""
+
+
+def test_a_unit_that_leaves_looks_first_elsewhere(unit: Workbench) -> None:
+    firsts(unit, 1, "T2_A,T2_B", T2_A=1, T2_B=1)
+    place = unit.place.parent / "mg_000000"
+    (place / "site.inc").write_text("ELECTED_SITE = T2_A\n")
+    (place / "elected.log").write_text("2026-11-26T00:00:00Z T2_A\n")
+    ban(place, "UNIT_AVOID", "T2_A")
+    assert election.reelect(unit.place.parent, "mg_000000", 1) == 0
+    assert (place / "first.inc").read_text() == "FIRST_SITE = T2_B\n"

@@ -52,6 +52,7 @@ def test_the_directory_holds_everything_and_its_sums_name_every_immutable_file(t
         "units.dag.inc",
         "sizes.inc",
         "step_profile.json",
+        "spread.json",
     }
     assert files.keys() - listed.keys() == changing
     assert all(hashlib.sha256(files[path]).hexdigest() == digest for path, digest in listed.items())

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from dags_app.models import DAGStatus, SiteJobPurpose
 from dags_app.payload.contract.codes import exit_status
-from dags_app.planning.canary import ANSWER, OUTER
+from dags_app.planning.canary import ANSWER, NODES_LOG, OUTER
 from dags_app.services import onboarding
 from dags_app.services.onboarding import onboardings_tend, schedd_check
 from dags_app.services.orphans import orphans_known
@@ -24,6 +24,7 @@ from sites_app.models import Onboarding, OnboardingState, PoolSite, Schedd, Sche
 from sites_app.schedds import adapter
 from sites_app.submit_roots import CANARIES, MARKER, SITE_JOBS, root_refused
 from tests.support.calls import stopping
+from tests.support.payload_workbench import EXECUTE_EVENT
 from tests.support.pythons import THIS, path_with
 from tests.support.rows import dag_row, schedd_row, workflow_row
 from wms2.adapters import factory
@@ -240,6 +241,31 @@ def test_a_worker_that_is_stopped_before_it_submits_the_canary_sends_none_and_it
         tended(schedd)
     assert queue.submitted == []
     assert tended(schedd).state == S.CANARY and len(queue.submitted) == 1
+
+
+@pytest.mark.parametrize(
+    ("ran", "spreads", "told"),
+    [
+        ([6, 6], True, "6 ran at .*: its negotiator spreads landings"),
+        ([11, 1], False, "11 ran at .*so WMS2 spreads landings by slots; set NEGOTIATOR_PRE_JOB_RANK = Cpus"),
+        ([3, 3], None, "6 of 12 jobs ran"),
+    ],
+)
+def test_the_canary_tells_whether_the_negotiator_spreads_landings(
+    queue: Queue, schedd: Schedd, ran: list[int], spreads: bool | None, told: str
+) -> None:
+    PoolSite.objects.create(pool=schedd.pool, site=Site.objects.create(name="T2_B"), total_slots=9, seen_at=timezone.now())
+    schedd_check(schedd=schedd, **WHO)
+    row = tended(schedd)
+    answered(row)
+    sites = ["T2_CH_CERN"] * ran[0] + ["T2_B"] * ran[1]
+    log = "".join(EXECUTE_EVENT.format(cluster=number, site=site) for number, site in enumerate(sites, 50))
+    (Path(row.directory) / NODES_LOG).write_text(log)
+    queue.end(0)
+    row = tended(schedd)
+    (check,) = [each for each in row.checks if each["check"] == "spread of landings"]
+    assert re.search(told, check["told"])
+    assert (row.state, schedd.pool.spreads) == (S.PASSED, spreads)
 
 
 def test_a_canary_that_is_not_seen_here_or_has_no_answer_does_not_count(queue: Queue, schedd: Schedd) -> None:

@@ -25,6 +25,7 @@ from tests.support.scripted.dagman import Account
 from tests.support.scripted.faults import Script
 from wms2.adapters import htcondor_ads as ads
 from wms2.adapters.types import (
+    JOB_IDLE,
     JOB_RUNNING,
     DagmanAd,
     DagStatus,
@@ -36,6 +37,7 @@ from wms2.adapters.types import (
     PoolAnswer,
     ScheddAd,
     Submission,
+    UnbegunUnit,
     Watched,
 )
 from wms2.errors import ServiceRejected, ServiceUnavailable
@@ -163,6 +165,8 @@ class ScriptedSchedd:
     #: whose our jobs are, and of whom the adapter asks
     owner: str = OWNER
     asked_owner: str = ""
+    #: node jobs of the DAG that wait beside those that run, as the schedd has them
+    waiting: list[dict[str, Any]] = field(default_factory=list)
     strangers: list[Stranger] = field(default_factory=list)
 
     # --- what WMS2 calls
@@ -228,6 +232,8 @@ class ScriptedSchedd:
             live = [job for job in self._there if job.live]
             units = [(job.directory.name, job.count(NodeState.SUBMITTED)) for job in live]
             running = [JobGroup(dag_id, "processing", JOB_RUNNING, "T2_CH_CERN", number) for dag_id, number in units]
+            idle = [(job.directory.name, ad["DESIRED_Sites"]) for job in live for ad in self.waiting]
+            running += [JobGroup(dag_id, "processing", JOB_IDLE, site, 1) for dag_id, site in idle]
             theirs = ads.dagman_ads([each.ad for each in self._theirs(ads.all_dagmans)], instance)
             others = ads.job_groups([each.ad for each in self._theirs(ads.all_node_jobs)])
             return Watched(self._about(), [*map(self._ad, live), *theirs], [*running, *others])
@@ -297,6 +303,19 @@ class ScriptedSchedd:
             return len(changed) + self._touch("avoid_sites", lambda *us: ads.waiting_landings(directory_id, *us, fence))
 
         return self._ask("avoid_sites", act)
+
+    def unbegun_units(self, directory_id: str, fence: int) -> dict[str, UnbegunUnit]:
+        return self._ask("unbegun_units", lambda: ads.unbegun_units(self.waiting))
+
+    def leave_site(self, directory_id: str, fence: int, units: Collection[str]) -> int:
+        def act() -> int:
+            idle = [ad for ad in self.waiting if ad["WMS2_Unit"] in units and not ad.get("NumJobStarts")]
+            mine = [ad for ad in idle if ads.IDLE_ATTRIBUTE not in ad]
+            for ad in mine:
+                ad[ads.IDLE_ATTRIBUTE] = "0"
+            return len(mine)
+
+        return self._ask("leave_site", act)
 
     def ping(self) -> ScheddAd:
         return self._ask("ping", self._about)
