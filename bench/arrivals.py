@@ -1,4 +1,4 @@
-"""Recorded arrivals through the rules of admission, in simulated time: who waits how long, whether somebody starves, limits.
+"""Recorded arrivals through the rules of admission, in simulated time: how long each waits, whether one starves, limits.
 
 ``make bench ARGS="arrivals --file F"``. F is CSV with a header or JSON lines, in any order of time:
 
@@ -10,7 +10,7 @@
 The order and the limits are those that the life cycle applies (``requests_app.admission.ordering``), once with bands, limits
 and aging, once with the same limits, all hard, and once with plain priority, then time. A pass in each minute in which
 something changes; nothing sleeps, and no database is asked. That limits are kept over each day, and how many slots are idle
-while somebody waits, is counted from starts and ends, not believed. Without a file the sample is taken, made from ``SEED``;
+while a request waits, is counted from starts and ends, not believed. Without a file the sample is taken, made from ``SEED``;
 ``BENCH_WRITE=F`` writes it there. ``BENCH_SLOTS`` (50) and ``BENCH_AGING`` (200 points an hour) change the policy.
 """
 
@@ -23,14 +23,14 @@ import os
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from statistics import quantiles
 from typing import Any
 
-from requests_app.admission.ordering import URGENT, Cap, Group, Policy, State, Waiting, opens_at, order
+from requests_app.admission.ordering import URGENT, Cap, Group, Policy, State, Waiting, obstacle, opens_at, order
 
 SEED = 20261123
 SLOTS, AGING = 50, 200.0
@@ -50,7 +50,7 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """From when to when each had its slot; who had none at the end."""
+    """From when to when each had its slot; which had none at the end."""
 
     began: Mapping[Any, datetime]
     ended: Mapping[Any, datetime]
@@ -109,7 +109,7 @@ def simulate(arrivals: Sequence[Arrival], policy: Policy) -> Run:
         if queue and len(ends) < policy.slots:
             for row in order((each.waiting for each in queue.values()), state, policy):
                 if not row.waits_for:
-                    state = state.after(row.groups, policy)
+                    state = state.after(row.groups, policy, lent=row.lent)
                     key = row.waiting.key
                     began[key], ended[key] = now, now + queue.pop(key).lasts
                     heapq.heappush(ends, (ended[key], len(began), row.groups))
@@ -134,27 +134,36 @@ def report(arrivals: Sequence[Arrival], run: Run, policy: Policy) -> Iterator[st
     over = [f"{group[0]} {group[1]} {much}" for group, much in passed(arrivals, run, policy)]
     yield f"limits passed over a day, while others within theirs waited: {', '.join(over) or 'none'}"
     idle, waited = idle_slots(arrivals, run, policy.slots)
-    mean = f"{idle / waited:.1f} of {policy.slots} slots in the mean" if waited else "nobody waited"
-    yield f"idle while somebody waits: {idle:.0f} slot-hours in {waited:.0f} h, {mean}"
+    mean = f"{idle / waited:.1f} of {policy.slots} slots in the mean" if waited else "none waited"
+    yield f"idle while a request waits: {idle:.0f} slot-hours in {waited:.0f} h, {mean}"
     yield "slots' time while requests came: " + ", ".join(f"{name} {part:.0%}" for name, part in shares(arrivals, run))
 
 
 @dataclass(slots=True)
 class _Standing:
-    """How things stood between two moments: who ran, and who waited, by the groups they belong to."""
+    """How things stood between two moments: who ran, and who waited, by the groups they belong to; ``full_at``: buckets, if all
+    starts had been taken from them, at most to the last one.
+    """
 
     running: Counter[Group]
     waiting: Counter[tuple[Group, ...]]
+    full_at: dict[Group, datetime] = field(default_factory=dict)
     used: int = 0
 
-    def within_waits(self, policy: Policy) -> bool:
-        """Whether somebody waits none of whose groups has all its DAGs."""
-
-        def full(group: Group) -> bool:
+    def starts(self, groups: tuple[Group, ...], policy: Policy, at: datetime) -> None:
+        """One more start."""
+        for group in groups:
             cap = policy.cap(group)
-            return cap is not None and cap.most is not None and self.running[group] >= cap.most
+            if cap is not None and cap.per_hour is not None:
+                empty = at + timedelta(hours=cap.burst / cap.per_hour)
+                self.full_at[group] = min(cap.taken(self.full_at.get(group), at), empty)
 
-        return any(number and not any(map(full, groups)) for groups, number in self.waiting.items())
+    def within_waits(self, policy: Policy, at: datetime) -> bool:
+        """Whether a request waits none of whose groups is at its limit."""
+        state = State(at, running=self.running, full_at=self.full_at)
+        return any(
+            number and not any(obstacle(group, state, policy) for group in groups) for groups, number in self.waiting.items()
+        )
 
 
 def _standings(arrivals: Sequence[Arrival], run: Run, policy: Policy) -> Iterator[tuple[datetime, float, _Standing]]:
@@ -169,13 +178,15 @@ def _standings(arrivals: Sequence[Arrival], run: Run, policy: Policy) -> Iterato
     for (at, what, groups), following in pairwise([*changes, (run.at, 0, ())]):
         now.waiting[groups] += (1, -1, 0)[what]
         now.used += (0, 1, -1)[what]
+        if what == 1:
+            now.starts(groups, policy, at)
         now.running.update(dict.fromkeys(groups, (0, 1, -1)[what]))
         if following[0] > at:
             yield at, (following[0] - at).total_seconds() / 3600, now
 
 
 def idle_slots(arrivals: Sequence[Arrival], run: Run, slots: int) -> tuple[float, float]:
-    """Slot-hours that were idle while somebody waited, and the hours in which somebody did."""
+    """Slot-hours that were idle while a request waited, and the hours in which one did."""
     idle = waited = 0.0
     for _, hours, now in _standings(arrivals, run, Policy(slots)):
         if now.waiting.total():
@@ -184,13 +195,13 @@ def idle_slots(arrivals: Sequence[Arrival], run: Run, slots: int) -> tuple[float
 
 
 def passed(arrivals: Sequence[Arrival], run: Run, policy: Policy) -> Iterator[tuple[Group, str]]:
-    """Groups that had more than their limits over a day, by starts and ends alone. Slots that nobody else wanted count for
-    nothing: what a group has above its limit counts while somebody within his limits waits, in parts of what the limit gives
+    """Groups that had more than their limits over a day, by starts and ends alone. Slots that no other wanted count for
+    nothing: what a group has above its limit counts while another within its limits waits, in parts of what the limit gives
     in a day; as a DAG that was lent a slot ends when it ends, ``OVER_A_DAY`` of that is none.
     """
     above: Counter[tuple[Group, int]] = Counter()  # slot-seconds, by day
     for at, hours, now in _standings(arrivals, run, policy):
-        if now.within_waits(policy):
+        if now.within_waits(policy, at):
             for group, number in now.running.items():
                 cap = policy.cap(group)
                 if cap is not None and cap.most is not None and number > cap.most:
@@ -206,17 +217,23 @@ def passed(arrivals: Sequence[Arrival], run: Run, policy: Policy) -> Iterator[tu
 
 
 def _too_many_starts(arrivals: Sequence[Arrival], run: Run, policy: Policy) -> Iterator[tuple[Group, str]]:
-    """Of a rate: more in a day than it gives."""
-    starts: defaultdict[Group, list[datetime]] = defaultdict(list)
+    """Of a rate: more starts in a day than it gives, while another within its limits waited."""
+    starts: defaultdict[datetime, Counter[Group]] = defaultdict(Counter)
     for each in arrivals:
-        for group in each.waiting.groups(policy) if each.waiting.key in run.began else ():
-            starts[group].append(run.began[each.waiting.key])
-    for group, moments in sorted(starts.items()):
+        if each.waiting.key in run.began:
+            starts[run.began[each.waiting.key]].update(each.waiting.groups(policy))
+    by_day: Counter[tuple[Group, int]] = Counter()
+    for at, _, now in _standings(arrivals, run, policy):
+        if at in starts and now.within_waits(policy, at):
+            for group, number in starts[at].items():
+                by_day[group, (at - BEGIN).days] += number
+    most: dict[Group, int] = {}
+    for (group, _), number in by_day.items():
+        most[group] = max(most.get(group, 0), number)
+    for group, number in sorted(most.items()):
         cap = policy.cap(group)
-        if cap is not None and cap.per_hour is not None:
-            most = max(Counter((moment - BEGIN).days for moment in moments).values())
-            if most > (gives := cap.burst + 24 * cap.per_hour):
-                yield group, f"{most} of {gives:.0f} starts"
+        if cap is not None and cap.per_hour is not None and number > (gives := cap.burst + 24 * cap.per_hour):
+            yield group, f"{number} of {gives:.0f} starts"
 
 
 def shares(arrivals: Sequence[Arrival], run: Run) -> list[tuple[str, float]]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from requests_app.admission.ordering import Group, Policy, Ranked, State
+from requests_app.admission.ordering import ABOVE, Group, Policy, Ranked, State
 
 #: All requests, as a group.
 ALL: Group = ("", "")
@@ -31,7 +31,7 @@ class Ended:
 
 
 def expected_starts(ranked: Iterable[Ranked], state: State, policy: Policy, ended: Ended) -> dict[Any, Expected]:
-    """Of each by its key: the latest of what the slots, each of its limits and its buckets allow, at the rate of late.
+    """Of each by its key: the latest of what the slots, each of its hard limits and its buckets allow, at the rate of late.
 
     Those behind a limit that keeps others take no part before them; what comes meanwhile, urgent or by priority, may go before.
     """
@@ -52,12 +52,18 @@ def expected_start(row: Ranked, ahead: Mapping[Group, int], state: State, policy
     free = max(policy.slots - state.used, 0)
     needed = ahead.get(ALL, 0) + 1 - free
     limits = [_by_slots(ALL, needed if row.kept else max(needed, 1), ahead, state, ended)]
-    for group in row.groups:
-        cap, before = policy.cap(group), ahead.get(group, 0)
-        if cap is not None and cap.most is not None:
+    caps = [(group, cap) for group in row.groups if (cap := policy.cap(group)) is not None]
+    if row.kept and any(cap.bends for _, cap in caps):  # all before it go first, and those within their limits
+        lent = _by_slots(ALL, max(row.place - free, 1), {ALL: row.place - 1}, state, ended)
+        limits = [replace(lent, basis=f"{ABOVE}: {lent.basis}")]
+    for group, cap in caps:
+        if cap.bends:
+            continue
+        before = ahead.get(group, 0)
+        if cap.most is not None:
             left = max(cap.most - state.running.get(group, 0), 0)
             limits.append(_by_slots(group, before + 1 - left, ahead, state, ended))
-        if cap is not None and cap.per_hour is not None:
+        if cap.per_hour is not None:
             at = cap.next_at(state.full_at.get(group, state.now), before) or state.now
             words = f"{cap.per_hour:g} starts an hour of {group[0]} {group[1]}, {before} before it"
             limits.append(Expected(max(at, state.now), words))

@@ -20,9 +20,9 @@ TOP = 999_999
 URGENT = "urgent"
 #: How the words begin for what a limit keeps, and for what only waits its turn; all others name what it needs to be placed.
 LIMIT, TURN = "limit of", "its turn"
+#: What a request gets whose limit bends.
+ABOVE = "above its limit it gets what others leave"
 _HOUR = 3600.0
-#: Starts above a rate keep their group behind all others for so long at most.
-LENT_AT_MOST = timedelta(days=1)
 
 
 class GroupKind(StrEnum):
@@ -50,6 +50,11 @@ class Cap:
     burst: int = 1
     hard: bool = False
 
+    @property
+    def bends(self) -> bool:
+        """Whether slots above it are lent."""
+        return not self.hard and self.most != 0 and (self.most or self.per_hour) is not None
+
     def tokens(self, full_at: datetime | None, now: datetime) -> float:
         """Starts that may be made now."""
         missing = max((full_at - now).total_seconds(), 0.0) * (self.per_hour or 0) / _HOUR if full_at else 0.0
@@ -62,9 +67,8 @@ class Cap:
         return full_at + timedelta(hours=(ahead - self.burst + 1) / self.per_hour)
 
     def taken(self, full_at: datetime | None, now: datetime) -> datetime:
-        """``full_at`` after one more start. What was lent is made up for within a day."""
-        rate = self.per_hour or math.inf
-        return min(max(full_at or now, now) + timedelta(hours=1 / rate), now + timedelta(hours=self.burst / rate) + LENT_AT_MOST)
+        """``full_at`` after one more start."""
+        return max(full_at or now, now) + timedelta(hours=1 / (self.per_hour or math.inf))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +94,7 @@ class Policy:
 
     def bent(self) -> Policy:
         """With the hard limits alone: what holds for slots that nobody within the limits can take."""
-        caps = {group: cap if cap.hard or cap.most == 0 else Cap() for group, cap in self.caps.items()}
+        caps = {group: Cap() if cap.bends else cap for group, cap in self.caps.items()}
         return replace(self, caps=caps)
 
     def groups(self, *, urgent: bool, priority: int, campaign: str, requester: str) -> tuple[Group, ...]:
@@ -129,13 +133,13 @@ class State:
     full_at: Mapping[Group, datetime] = field(default_factory=dict)
     stopped: str = ""
 
-    def after(self, groups: Iterable[Group], policy: Policy) -> State:
-        """With one more start, of somebody who belongs to these groups."""
+    def after(self, groups: Iterable[Group], policy: Policy, *, lent: bool = False) -> State:
+        """With one more start, of a request in these groups; one that is ``lent`` its slot takes from hard rates alone."""
         groups, running, full_at = list(groups), dict(self.running), dict(self.full_at)
         for group in groups:
             running[group] = running.get(group, 0) + 1
             cap = policy.cap(group)
-            if cap is not None and cap.per_hour is not None:
+            if cap is not None and cap.per_hour is not None and not (lent and cap.bends):
                 full_at[group] = cap.taken(full_at.get(group), self.now)
         return replace(self, used=self.used + 1, running=running, full_at=full_at)
 
@@ -167,12 +171,12 @@ def obstacle(group: Group, state: State, policy: Policy) -> str:
     cap, running = policy.cap(group), state.running.get(group, 0)
     if cap is None:
         return ""
-    words = f"{LIMIT} {group[0]} {group[1]}"
+    words, above = f"{LIMIT} {group[0]} {group[1]}", f"; {ABOVE}" if cap.bends else ""
     if cap.most is not None and running >= cap.most:
-        return f"{words}: {running} of {cap.most} DAGs"
+        return f"{words}: {running} of {cap.most} DAGs{above}"
     at = cap.next_at(state.full_at.get(group))
     if at is not None and at > state.now:
-        return f"{words}: {cap.per_hour:g} starts an hour, the next at {at:%Y-%m-%d %H:%M:%S} UTC"
+        return f"{words}: {cap.per_hour:g} starts an hour, the next at {at:%Y-%m-%d %H:%M:%S} UTC{above}"
     return ""
 
 
@@ -239,7 +243,7 @@ def lend(ranked: Iterable[Ranked], state: State, policy: Policy, fits: Callable[
             why = fits(row.waiting)
             row = replace(row, waits_for=why, kept=bool(why), lent=not why)
             if not why:
-                state = state.after(row.groups, policy)
+                state = state.after(row.groups, policy, lent=True)
                 closed = shut(state, bent)
         found.append(row)
     return found

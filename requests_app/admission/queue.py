@@ -3,7 +3,7 @@
 One pass looks at as many requests as slots are free and some more, in the order of ``admission.ordering``; the others are not
 touched, but for what they wait for, written where it has changed by one statement. Those that a limit keeps are left out by the
 query, and where all that it looked at cannot be placed the next pass goes on behind them (ADR 0094). What then is left of the
-slots is lent to those whose limit is not hard. While nothing changes that
+slots is lent, in the same way, to those whose limit is not hard. While nothing changes that
 a pass rests on, which triggers tell, none is made (ADR 0098). Counts live DAG rows, never statuses. A request that pauses
 carries ``next_attempt_at`` and is passed over until its own evaluation has taken that off. One advisory lock keeps two passes
 from taking the same last slot. Where a request's DAG goes, ``admission.placement`` says.
@@ -287,7 +287,7 @@ def _start_some(
         ranked = rank((waiting_of(attrgetter(*WAITING)(request), state.now) for request in rows), state, policy, look.fits)
         for row in ranked:
             if not row.waits_for:
-                state = state.after(row.groups, policy)
+                state = state.after(row.groups, policy, lent=row.lent)
         started.extend(look.started)
         refused.extend(look.refused)
         return ranked
@@ -299,7 +299,13 @@ def _start_some(
     closed = shut(state, policy)
     if closed and not further and state.used < policy.slots:
         kept = open_groups(eligible().filter(of_groups(closed, policy)), policy.bent(), state)
-        ranked += pick(in_order(kept, policy, state.now), 0, order)
+        before, size = len(refused), policy.slots - state.used + FURTHER
+        within = open_groups(eligible(), policy, state).count() if skipped or kept.count() > size else 0
+        behind = max(skipped - within, 0)
+        lent = pick(in_order(kept, policy, state.now), behind, order)
+        further = len(lent) == size and state.used < policy.slots
+        remembered.passed_over = within + behind + len(refused) - before if further else 0
+        ranked += lent
     _take_tokens(policy, state, {group for row in ranked if not row.waits_for for group in row.groups})
     return state, started, {row.waiting.key: row.waits_for for row in ranked if row.waits_for}, further
 

@@ -292,7 +292,7 @@ def _starting(policy: Policy, state: State) -> tuple[set[Any], dict[Group, Key]]
             groups = waiting.groups(policy)
             if used_up.keys().isdisjoint(groups):
                 starting.add(waiting.key)
-                state = state.after(groups, policy)
+                state = state.after(groups, policy, lent=rules is not policy)
                 used_up |= {group: key for group in groups if obstacle(group, state, rules)}
         if not found and rules is not policy:
             break

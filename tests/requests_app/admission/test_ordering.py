@@ -54,7 +54,7 @@ def test_limits_are_kept_whatever_the_queue_and_nothing_that_may_start_is_left(
     left = len(started) < policy.slots - used
     within = after = state
     for row in started:
-        after = after.after(row.groups, policy)
+        after = after.after(row.groups, policy, lent=row.lent)
         within = within if row.lent else within.after(row.groups, policy)
     for row in ranked:
         if row.waits_for:
@@ -76,18 +76,26 @@ def test_what_nobody_within_the_limits_can_take_is_lent_and_given_back_at_the_ne
         state = state if row.waits_for else state.after(row.groups, policy)
     more = [Waiting("a9", 9, NOW, campaign="a"), Waiting("c0", 1, NOW, campaign="c")]
     told = {row.waiting.key: row.waits_for for row in order(more, state, policy)}
-    assert told == {"a9": "limit of campaign a: 4 of 2 DAGs", "c0": ""}, "the one within the limits has the slot"
+    kept = "limit of campaign a: 4 of 2 DAGs; above its limit it gets what others leave"
+    assert told == {"a9": kept, "c0": ""}, "the one within the limits has the slot"
     refused = {row.waiting.key: row.waits_for for row in order(more[:1], state, policy, lambda waiting: "no room")}
     assert refused == {"a9": "no room"}
 
 
-def test_what_was_lent_of_a_rate_is_made_up_for_within_a_day() -> None:
-    cap = Cap(per_hour=2, burst=3)
-    state, policy = State(NOW), Policy(1000, caps={("requester", "r"): cap})
-    for row in order([Waiting(n, 1, NOW, requester="r") for n in range(500)], state, policy):
-        assert not row.waits_for
-        state = state.after(row.groups, policy)
-    assert state.full_at["requester", "r"] == NOW + 24 * HOUR + 1.5 * HOUR
+def test_what_is_lent_takes_nothing_of_a_rate_that_bends_and_its_group_opens_at_its_ordinary_moment() -> None:
+    policy = Policy(
+        9, caps={("requester", "r"): Cap(per_hour=2, burst=3), ("campaign", "h"): Cap(per_hour=1, burst=5, hard=True)}
+    )
+    state = State(NOW)
+    for row in order([Waiting(n, 1, NOW, requester="r", campaign="h" if n > 6 else "") for n in range(9)], state, policy):
+        assert not row.waits_for and row.lent == (row.place > 3)
+        state = state.after(row.groups, policy, lent=row.lent)
+    assert state.full_at["requester", "r"] == NOW + 1.5 * HOUR
+    assert state.full_at["campaign", "h"] == NOW + 2 * HOUR, "a hard one counts what another limit lent"
+    assert (state.used, state.running["requester", "r"]) == (9, 9)
+    later = replace(state, now=NOW + HOUR / 2, used=8)
+    rows = [Waiting("r", 9, NOW, requester="r"), Waiting("low", 1, NOW)]
+    assert [row.waiting.key for row in order(rows, later, policy) if not row.waits_for] == ["r"], "half an hour gives a start"
 
 
 @given(queues(), policies(), st.randoms())
@@ -188,7 +196,7 @@ def test_what_each_waits_for_is_said() -> None:
     assert told == {
         "first": "",
         "second": "limit of band high: 1 of 1 DAGs",
-        "full": "limit of campaign a: 5 of 5 DAGs",
+        "full": "limit of campaign a: 5 of 5 DAGs; above its limit it gets what others leave",
         "last": "its turn for one of 3 DAG slots",
     }
 
@@ -203,7 +211,8 @@ def test_watermarks_have_a_gap_between_them() -> None:
 
 
 def test_an_expected_start_follows_from_slots_that_became_free_limits_and_buckets() -> None:
-    policy = Policy(2, caps={("campaign", "a"): Cap(most=1), ("requester", "r"): Cap(per_hour=0.5, burst=1)})
+    rate = Cap(per_hour=0.5, burst=1, hard=True)
+    policy = Policy(2, caps={("campaign", "a"): Cap(most=1, hard=True), ("requester", "r"): rate})
     state = State(NOW, used=2, running={("campaign", "a"): 1}, full_at={("requester", "r"): NOW + HOUR})
     rows = [
         Waiting(1, 9, NOW), Waiting(2, 8, NOW, campaign="a"), Waiting(3, 7, NOW), Waiting(4, 6, NOW, requester="r"),
@@ -221,6 +230,19 @@ def test_an_expected_start_follows_from_slots_that_became_free_limits_and_bucket
     assert found[2].basis == "4 slots of campaign a became free in the last 24 hours, 0 before it"
     unknown = expected_starts(order(rows, state, policy), state, policy, Ended(24, {}))[1]
     assert (unknown.at, unknown.basis) == (None, "not known: no slot in all became free in the last 24 hours")
+
+
+def test_above_a_limit_that_bends_a_start_follows_from_the_slots_that_become_free_alone() -> None:
+    policy = Policy(2, caps={("campaign", "a"): Cap(most=1), ("requester", "r"): Cap(per_hour=0.001)})
+    state = State(NOW, used=2, running={("campaign", "a"): 2}, full_at={("requester", "r"): NOW + 1000 * HOUR})
+    rows = [Waiting(1, 9, NOW), Waiting(2, 8, NOW, campaign="a"), Waiting(3, 7, NOW, requester="r"), Waiting(4, 6, NOW)]
+    found = expected_starts(order(rows, state, policy), state, policy, Ended(24, {ALL: 48}))
+    assert [found[key].at for key in (1, 2, 3, 4)] == [NOW + HOUR / 2, NOW + HOUR, NOW + 1.5 * HOUR, NOW + HOUR]
+    assert found[3].basis == (
+        "above its limit it gets what others leave: 48 slots in all became free in the last 24 hours, 2 before it"
+    )
+    unknown = expected_starts(order(rows, state, policy), state, policy, Ended(24, {}))[2]
+    assert unknown.at is None and unknown.basis.startswith("above its limit it gets what others leave: not known")
 
 
 def test_who_starts_now_is_expected_now_and_nobody_while_all_are_stopped() -> None:

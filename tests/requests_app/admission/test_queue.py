@@ -13,11 +13,11 @@ from dags_app.models import DAG, DAGKind, DAGStatus
 from dags_app.planning.sizing import Sizes
 from dags_app.services.plan import dag_record_rescue
 from requests_app.admission.placement import schedd_for, slots_used, units_follow
-from requests_app.admission.queue import admit, eligible, in_order, policy_now
+from requests_app.admission.queue import admit, admit_if_changed, eligible, in_order, policy_now
 from requests_app.lease import evaluating
 from requests_app.lifecycle.planning import handle_queued
 from requests_app.limits import limit_set
-from requests_app.models import Request, RequestStatus, RequestTransition, Round
+from requests_app.models import AdmissionLimit, Request, RequestStatus, RequestTransition, Round
 from sites_app.models import Schedd, ScheddState, Site
 from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
 from wms2.models import Wake
@@ -159,6 +159,32 @@ def test_those_who_cannot_be_placed_keep_nobody_behind_them_however_many_they_ar
     assert admit() == 1
     heads[-1].refresh_from_db()
     assert heads[-1].status == PLANNING, "once slots were taken the next pass begins with the first"
+
+
+def test_those_above_their_limit_who_cannot_be_placed_hide_no_other_from_the_slots_that_are_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("requests_app.admission.queue.FURTHER", 2)
+    limit("max_active_dags", 3)
+    schedd_row("there")
+    gone = schedd_row("gone", state=ScheddState.DISABLED, submit_root="/of/gone")
+    AdmissionLimit.objects.create(kind="campaign", name="Run3", max_dags=1)
+    dag_row(workflow_row(request_row(RequestStatus.ACTIVE, campaign="Run3")), DAGStatus.RUNNING)
+    heads = [request_row(QUEUED, priority=900 + n, campaign="Run3" if n % 2 else "") for n in range(13)]
+    for head in heads:
+        rescue_of(head, gone)
+    behind = [request_row(QUEUED, priority=n, campaign="Run3") for n in (1, 2)]
+    passes = 0
+    while Request.objects.filter(pk__in=[each.pk for each in behind], status=QUEUED).exists():
+        admit_if_changed()
+        passes += 1
+        assert passes <= 8
+    assert {request.status for request in heads} == {QUEUED}
+    for _ in range(9):
+        admit_if_changed()
+    with CaptureQueriesContext(connection) as asked:
+        assert admit_if_changed() == 0
+    assert len(asked) < 9, "once all were looked at no further pass is made"
 
 
 def test_admission_stops_and_begins_again_with_a_gap_between() -> None:
