@@ -29,6 +29,8 @@ log = structlog.get_logger(__name__)
 FEW = 2
 #: The pool of what concerns all of them.
 EVERYWHERE = ""
+#: Where jobs of ours are.
+_USED = Q(jobs_running__gt=0) | Q(jobs_idle__gt=0) | Q(jobs_held__gt=0)
 _OBSERVED = (ScheddState.ENABLED, ScheddState.DRAINING)
 
 
@@ -145,18 +147,30 @@ def _turned(schedds: Collection[Schedd], now: datetime) -> Turned:
 
 
 def _sites(now: datetime) -> dict[str, Turned]:
-    """Those where jobs of ours are, or that fail, by each pool that they are in; those of no pool stand for all."""
-    failing, found = _failing(now), defaultdict[str, set[str]](set)
-    used = Q(jobs_running__gt=0) | Q(jobs_idle__gt=0) | Q(jobs_held__gt=0)
-    for pool, name in PoolSite.objects.filter(used | Q(site__in=failing)).values_list("pool", "site"):
-        found[pool].add(name)
-    of_none = Site.objects.filter(used | Q(name__in=failing)).exclude(pools__isnull=False)
+    """Those where jobs of ours are, or that fail, by pool; those of no pool stand for all."""
+    failing = _failing(now)
+    found = _in_pools(failing)
+    of_none = Site.objects.filter(_USED | Q(name__in=failing)).exclude(pools__isnull=False)
     found[EVERYWHERE] = set(of_none.values_list("name", flat=True))
     return {pool: Turned("site", len(names), failing & names, failing & names) for pool, names in found.items()}
 
 
+def _in_pools(failing: Collection[str]) -> defaultdict[str, set[str]]:
+    """By enabled pool the sites where jobs of ours are. Those that fail and have none in any pool count in each pool that knows
+    them and has jobs of ours, and where no pool has jobs in each that knows them.
+    """
+    rows, found = PoolSite.objects.filter(pool__state=PoolState.ENABLED), defaultdict[str, set[str]](set)
+    for pool, name in rows.filter(_USED).values_list("pool", "site"):
+        found[pool].add(name)
+    busy, unused = set(found), set(failing).difference(*found.values())
+    for pool, name in rows.filter(site__in=unused).values_list("pool", "site"):
+        if pool in busy or not busy:
+            found[pool].add(name)
+    return found
+
+
 def _pools_of(sites: Collection[str]) -> set[str]:
-    return set(PoolSite.objects.filter(site__in=sites).values_list("pool", flat=True))
+    return {pool for pool, names in _in_pools(sites).items() if not names.isdisjoint(sites)}
 
 
 def _failing(now: datetime) -> frozenset[str]:

@@ -15,7 +15,7 @@ from requests_app.models import Event, Request, RequestStatus
 from sites_app import guard
 from sites_app.bans import AUTOMATIC, BAN, SiteFailures
 from sites_app.guard import Turned, ban_objection, guard_judge, guard_look, systemic_trouble
-from sites_app.models import Health, PoolSite, Schedd, ScheddState, Site, SystemicAlert
+from sites_app.models import Health, Pool, PoolSite, Schedd, ScheddState, Site, SystemicAlert
 from tests.support.rows import request_row, schedd_row, workflow_row
 from wms2 import clock
 from wms2.audit import audit
@@ -136,6 +136,29 @@ def test_sites_that_fail_in_one_pool_hold_that_one_and_keep_no_ban_from_another(
     assert SystemicAlert.objects.get().pool == "A" and admit() == 0
     assert "trouble that is not theirs" in ban_objection(["W"], "WXYZ")
     assert ban_objection(["X"], "WXYZ") == ""
+
+
+def test_sites_of_one_list_that_fail_count_only_in_the_pools_where_work_of_ours_uses_them() -> None:
+    """A new pool and one that is disabled know the same sites."""
+    for name in "UVW":
+        Site.objects.create(name=name)
+    for pool, state, jobs in (("A", "enabled", 3), ("new", "enabled", 0), ("off", "disabled", 3)):
+        schedd_row(f"of_{pool}", pool=pool, asked_at=clock.now())
+        Pool.objects.filter(pk=pool).update(state=state)
+        for name in "UVW":
+            PoolSite.objects.create(pool_id=pool, site_id=name, jobs_running=jobs, seen_at=clock.now())
+    for name in "UV":
+        audit(actor=AUTOMATIC, action=BAN, target=name, target_type="site", reason="fails")
+    look()
+    assert list(SystemicAlert.objects.values_list("pool", "holds")) == [("A", True)]
+    request_row(RequestStatus.QUEUED)
+    assert admit() == 1
+    PoolSite.objects.filter(pool="A", site__in="UV").update(jobs_running=0)
+    look(10)
+    assert list(SystemicAlert.objects.values_list("pool", "holds")) == [("A", True)], "only W is in use, and in A alone"
+    PoolSite.objects.filter(pool="new", site="U").update(jobs_running=1)
+    assert ban_objection(["U"], "UVWXYZ") == "", "in use in the pool without trouble alone"
+    assert "trouble that is not theirs" in ban_objection(["W"], "UVWXYZ")
 
 
 @pytest.mark.parametrize("others", [(), (Health.HEALTHY,), (Health.UNREACHABLE,)])
