@@ -24,7 +24,7 @@ from wms2 import clock
 from wms2.audit import audit, audited
 from wms2.celery import broker_answers
 from wms2.conf import conf
-from wms2.levels import Known, Level
+from wms2.levels import CLOSES_AT, EASED, Known, Level
 from wms2.locks import Fenced
 from wms2.metrics import ALERTS_TOTAL
 from wms2.models import Wake
@@ -33,10 +33,6 @@ from wms2.verbs import Already
 from wms2.work.workers import pool_problems
 
 ACTOR = "lifecycle"
-#: At its limit a signal strains; at so many times its limit it closes.
-CLOSES_AT = 5.0
-#: A level is left only when its signals are below this share of what led to it.
-EASED = 0.7
 #: Cycles in a row that must speak for more, or for less: more at once, less one level at a time.
 RISES, FALLS = 2, 3
 #: Where cycles are short, one that takes so long is no trouble (seconds).

@@ -15,6 +15,10 @@ from django.db import DatabaseError, models
 log = structlog.get_logger(__name__)
 #: One question in so many seconds and process; what is told is that much behind at most.
 KEPT_SECONDS = 2.0
+#: At its limit a signal strains; at so many times its limit it closes.
+CLOSES_AT = 5.0
+#: A level is left only when its signals are below this share of what led to it.
+EASED = 0.7
 
 
 class Level(models.TextChoices):

@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models import Q
 
 from requests_app.admission.ordering import GroupKind
-from wms2.levels import Level
+from wms2.levels import CLOSES_AT, EASED, Level
 from wms2.words import exact
 
 #: The right to run the life cycle's cycle.
@@ -141,10 +141,12 @@ class ServiceLevel(models.Model):
 
     @property
     def no_new_work(self) -> str:
-        """Why nothing new starts; empty when it may."""
+        """Why nothing new starts; empty when it may. All that is queued says it: no number that changes with each cycle."""
         if self.stopped_by:
             return f"new work is switched off by {self.stopped_by}: {self.stopped_reason}"
-        return f"the service is overloaded and closed for new work: {self.reason}" if self.level == Level.CLOSED else ""
+        closing = " and ".join(name for name, value in self.pressures.items() if value >= CLOSES_AT * EASED)
+        closed = f"the service is overloaded and closed for new work: {closing or 'all signals ease'}"
+        return closed if self.level == Level.CLOSED else ""
 
 
 class EvaluationLease(models.Model):

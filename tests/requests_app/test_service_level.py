@@ -12,12 +12,10 @@ from hypothesis import strategies as st
 
 from outputs_app.models import EffectState
 from requests_app import service_level
-from requests_app.admission.queue import admit
+from requests_app.admission.queue import admit, admit_if_changed
 from requests_app.lifecycle.cycle import run_cycle
-from requests_app.models import EvaluationLease, Event, Lease, RequestStatus, ServiceLevel
+from requests_app.models import EvaluationLease, Event, Lease, Request, RequestStatus, ServiceLevel
 from requests_app.service_level import (
-    CLOSES_AT,
-    EASED,
     FALLS,
     RISES,
     SHORT_CYCLE_SECONDS,
@@ -33,11 +31,12 @@ from requests_app.service_level import (
     stretch_of,
     troubled,
 )
+from sites_app.models import Schedd
 from tests.support.rows import new_effect, request_row, schedd_row
 from wms2 import clock, levels
 from wms2.celery import CAN_WAIT, app
 from wms2.conf import conf
-from wms2.levels import Known, Level
+from wms2.levels import CLOSES_AT, EASED, Known, Level
 from wms2.models import AuditEntry, Wake, WorkerPool
 
 QUEUED = RequestStatus.QUEUED
@@ -138,7 +137,7 @@ def test_an_overload_closes_and_opens_again_by_itself() -> None:
 
     cycles(RISES)
     assert level() is Level.CLOSED
-    assert no_new_work() == "the service is overloaded and closed for new work: evaluations at 12.0 times its limit"
+    assert no_new_work() == "the service is overloaded and closed for new work: evaluations"
     assert admit() == 0
     EvaluationLease.objects.filter(pk=lease.pk).update(due_at=None)
     cycles(2 * FALLS)
@@ -149,6 +148,28 @@ def test_an_overload_closes_and_opens_again_by_itself() -> None:
     assert [(each.data["from"], each.data["to"]) for each in changes] == [
         ("normal", "closed"), ("closed", "strained"), ("strained", "normal"),
     ]  # fmt: skip
+
+
+@pytest.mark.django_db
+def test_while_closed_a_cycle_with_other_numbers_writes_no_row_of_the_queue() -> None:
+    schedd_row(name="full", health="busy", health_reason="duty cycle 0.99", duty_cycle=0.99)
+
+    def cycle(**measured: float) -> list[tuple[str, Any]]:
+        service_judge(CALM | measured, late_cycles=0, jump_seconds=0, fenced=transaction.atomic)
+        admit_if_changed()
+        return list(Request.objects.order_by("pk").values_list("waiting_for", "updated_at"))
+
+    for _ in range(RISES):
+        cycle(evaluations=12.0)
+    request_row(QUEUED), request_row(QUEUED)
+    first = cycle(evaluations=12.0, schedds=1.0)
+    assert {words for words, _ in first} == {"the service is overloaded and closed for new work: evaluations"}
+    Schedd.objects.update(health_reason="duty cycle 1.0")
+    assert cycle(evaluations=12.4, effects=0.8, schedds=0.9) == first
+    assert "evaluations at 12.4 times its limit" in ServiceLevel.objects.get().reason
+    assert {words for words, _ in cycle(evaluations=12.0, effects=6.0)} == {
+        "the service is overloaded and closed for new work: evaluations and effects"
+    }
 
 
 @pytest.mark.django_db
