@@ -46,7 +46,7 @@ from requests_app.selectors.reqmgr2 import reqmgr2_state
 from requests_app.selectors.summary import KeptCounts, dead_letter_counts, kept_counts, longest_in_status
 from requests_app.service_level import service, stretch_of
 from sites_app.bans import bans_active
-from sites_app.guard import alert_open
+from sites_app.guard import EVERYWHERE, alerts_open
 from sites_app.models import Health, Pool, PoolState, ScheddState, Site, SiteStatus
 from wms2 import clock
 from wms2.adapters.types import JOB_STATES
@@ -164,10 +164,14 @@ def _dags() -> Iterator[Metric]:
     yield _family("wms2_schedd_drain_seconds", "Since a drain began that goes on; 0: none does", "schedd", drains.items())
     classes = ((name, health_class, health_class in health[name]) for name, health_class in itertools.product(health, Health))
     yield _family("wms2_schedd_health", "1 for the class of a schedd's health", "schedd health", classes)
-    alert = alert_open()
-    told = "" if alert is None else "new work is held" if alert.holds else "an operator is asked"
-    trouble = [(what, float(what == told)) for what in ("new work is held", "an operator is asked")]
-    yield _family("wms2_systemic_trouble", "Whether schedds or sites turned bad together", "what", trouble)
+    open_now = {alert.pool: "new work is held" if alert.holds else "an operator is asked" for alert in alerts_open()}
+    trouble = [
+        (what, pool, float(what == open_now.get(pool)))
+        for pool in sorted({EVERYWHERE, *open_now})
+        for what in ("new work is held", "an operator is asked")
+    ]
+    told = "Whether schedds or sites of a pool turned bad together; no pool: those of all"
+    yield _family("wms2_systemic_trouble", told, "what pool", trouble)
     sums = DAG.objects.filter(status__in=LIVE_DAG).exclude(schedd_name="").order_by().values_list("schedd_name")
     numbers = {state: Sum(f"nodes_{state}") for state in JOB_STATES}
     rows = list(sums.annotate(done=Sum("units_done"), total=Sum("total_work_units"), seen=Min(seen_at()), **numbers))

@@ -21,7 +21,7 @@ from requests_app.models import Lease, ReqMgr2Request, RequestStatus
 from requests_app.monitoring import metrics as gauges
 from requests_app.selectors.reqmgr2 import POLL
 from requests_app.work.groups import PARENTS
-from sites_app.models import Health, PoolSite, ScheddState, Site
+from sites_app.models import Health, PoolSite, ScheddState, Site, SystemicAlert
 from tests.support.places import ROOT
 from tests.support.rows import dag_row, drift_row, new_block, pool_row, request_row, schedd_row, workflow_row
 from tests.support.scraping import scrape, value
@@ -254,6 +254,19 @@ def test_pools_tell_slots_and_jobs_as_their_collectors_did(reader: APIClient) ->
     slots = [value(found, "wms2_pool_slots", pool="first", state=state) for state in ("running", "free")]
     jobs = [value(found, "wms2_pool_jobs", pool="first", state=state) for state in ("running", "idle")]
     assert (slots, jobs) == ([8, 22], [5, 7])
+
+
+def test_trouble_of_each_pool_is_told_by_its_name(reader: APIClient) -> None:
+    for pool, holds in (("A", True), ("B", True), ("C", False)):
+        SystemicAlert.objects.create(pool=pool, holds=holds, reason="bad at once", began_at=timezone.now())
+
+    found = scrape(reader)
+
+    def held(pool: str) -> float:
+        return value(found, "wms2_systemic_trouble", what="new work is held", pool=pool)
+
+    assert [held(pool) for pool in ("", "A", "B", "C")] == [0, 1, 1, 0]
+    assert value(found, "wms2_systemic_trouble", what="an operator is asked", pool="C") == 1
 
 
 def test_drains_that_go_on_and_requests_that_a_limit_keeps_are_told(reader: APIClient) -> None:
