@@ -105,7 +105,7 @@ STARTS = (
     Field("max_dags", Kind.WHOLE, "DAGs live at once; empty: any number", least=0, most=100_000),
     Field("rate_per_hour", Kind.NUMBER, "starts an hour; empty: any number", least=0.001, most=100_000),
     Field("burst", Kind.WHOLE, "starts that may be made at once after a quiet time; empty: 1", least=1, most=100_000),
-    Field("hard", Kind.FLAG, "holds also while slots are free; else these are lent to whom it keeps"),
+    Field("hard", Kind.FLAG, "holds also while slots are free; else these are lent to whom it keeps", blank=None),
     Field("least_priority", Kind.WHOLE, "of a band alone: it goes up to the next higher band's", least=0, most=MAX_PRIORITY),
 )
 
@@ -117,9 +117,9 @@ declare(
         "admission/limits/<int:pk>",
     ),
     Verb(
-        "set", "Set", "Set what a limit of admission says; what is not given is no limit.",
+        "set", "Set", "Set what a limit of admission says; what is not given is no limit, `hard` stays as it is.",
         admission_limits.admission_limit_change,
-        told_of_each(lambda limit: [f"{limit}: nobody who runs is stopped; who waits is told with the next pass."]), STARTS,
+        told_of_each(lambda limit: [f"{limit}: nothing that runs is stopped; what each waits for is shown anew."]), STARTS,
         refused=admission_limits.change_refused, path="set",
         initial=lambda limit: {field.name: getattr(limit, field.name) for field in STARTS},
     ),

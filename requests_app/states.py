@@ -65,7 +65,7 @@ TRANSITIONS: dict[RequestStatus, dict[RequestStatus, str]] = {
         S.HELD: "DAG removed from outside, aborted by 43, queue lost and confirmed",
     },
     S.PARTIAL: {
-        S.PLANNING: "failure rescue; keeps its slot",
+        S.PLANNING: "failure rescue; keeps its slot, also one that was lent",
         S.HELD: "threshold, rescues used up, 43",
         S.FAILED: "operator",
         S.ABORTED: "operator",

@@ -10,8 +10,8 @@ from wms2.audit import audited
 from wms2.errors import FieldRefused, InvalidTransition
 from wms2.locks import LockKey, transaction_lock
 
-#: What a limit says; what is not given is no limit.
-_NONE = {"least_priority": None, "max_dags": None, "rate_per_hour": None, "burst": 1, "hard": False}
+#: What a limit says; what is not given is no limit; a ``hard`` of None: as it was.
+_NONE = {"least_priority": None, "max_dags": None, "rate_per_hour": None, "burst": 1, "hard": None}
 
 
 def admission_limit_change(*, limit: AdmissionLimit, actor: str, reason: str, **given: Any) -> AdmissionLimit:
@@ -75,6 +75,8 @@ def limit_problem(limit: AdmissionLimit) -> tuple[str, str]:
 def _set(limit: AdmissionLimit, action: str, actor: str, reason: str, given: dict[str, Any], refusal: str) -> AdmissionLimit:
     old = {name: getattr(limit, name) for name in _NONE}
     new = _NONE | given
+    if new["hard"] is None:
+        new["hard"] = limit.hard
     with audited(actor=actor, action=action, target=str(limit), target_type="admission limit", reason=reason, old=old, new=new):
         if refusal:
             raise InvalidTransition(refusal)

@@ -193,7 +193,8 @@ def serializer_field(one: Field) -> Any:
     """The serializer's field of a declared one."""
     named: dict[str, Any] = {"required": one.required, "help_text": one.help or None}
     if one.kind is Kind.FLAG:
-        return serializers.BooleanField(default=False, help_text=one.help)
+        said: dict[str, Any] = {"required": False} if one.blank is None else {"default": False}
+        return serializers.BooleanField(**said, help_text=one.help)
     if one.kind is Kind.CHOICE:
         if one.default is not None:
             named = {"default": one.default}

@@ -24,6 +24,7 @@ from wms2.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
 S = RequestStatus
+ABOVE = "above its limit it gets what others leave"
 LIMITS, WHAT_IF, QUEUE = "/api/v1/admission/limits", "/api/v1/admission/what-if", "/api/v1/admission/queue"
 
 
@@ -87,6 +88,14 @@ def test_the_row_of_a_whole_kind_stays_and_cannot_stop_all(operator: APIClient) 
     problem(operator.post(f"{LIMITS}/{whole('band').pk}/set", {"max_dags": 1, "reason": "test"}), 409, "invalid_transition")
 
 
+def test_a_limit_that_is_set_anew_stays_hard_until_it_is_said_otherwise(operator: APIClient) -> None:
+    row = AdmissionLimit.objects.get(pk=own(operator, "band", "urgent", max_dags=3, hard=True)["id"])
+    for says, hard in (({"max_dags": 4}, True), ({"max_dags": 4, "hard": False}, False), ({"max_dags": 5}, False)):
+        assert operator.post(f"{LIMITS}/{row.pk}/set", {**says, "reason": "test"}).status_code == 202
+        row.refresh_from_db()
+        assert (row.max_dags, row.hard) == (says["max_dags"], hard)
+
+
 def test_a_campaign_at_its_limit_waits_and_another_starts(operator: APIClient) -> None:
     schedd_row()
     own(operator, "campaign", "Run3", max_dags=1, hard=True)
@@ -118,7 +127,7 @@ def test_a_slot_that_nobody_within_the_limits_wants_is_lent_and_goes_to_another_
     above, within = request_row(S.QUEUED, campaign="Run3", priority=900), request_row(S.QUEUED, campaign="Run2", priority=1)
     assert admit() == 1
     above.refresh_from_db(), within.refresh_from_db()
-    assert (above.waiting_for, within.status) == ("limit of campaign Run3: 2 of 1 DAGs", S.PLANNING)
+    assert (above.waiting_for, within.status) == (f"limit of campaign Run3: 2 of 1 DAGs; {ABOVE}", S.PLANNING)
 
 
 def test_starts_are_taken_from_a_bucket_that_fills_by_the_clock_of_the_database(operator: APIClient) -> None:
@@ -213,8 +222,8 @@ def test_what_if_tells_who_would_start_and_who_would_move_and_changes_nothing(op
     moved = {row["request_name"]: (row["place_before"], row["place"], row["waits_for"]) for row in told["moved"]}
     assert moved == {
         third.request_name: (3, 1, ""),
-        first.request_name: (1, 2, "limit of campaign Run3: 2 of 2 DAGs"),
-        second.request_name: (2, 3, "limit of campaign Run3: 2 of 2 DAGs"),
+        first.request_name: (1, 2, f"limit of campaign Run3: 2 of 2 DAGs; {ABOVE}"),
+        second.request_name: (2, 3, f"limit of campaign Run3: 2 of 2 DAGs; {ABOVE}"),
         "new": (None, 4, ""),
     }
     assert (Request.objects.filter(status=S.QUEUED).count(), AdmissionLimit.objects.filter(name="Run3").count()) == (3, 0)
