@@ -33,8 +33,6 @@ from wms2.errors import ServiceUnavailable, StaleState, Wms2Error
 #: Directories below a request's that hold a DAG planned once more, where another attempt's directory stands in its place.
 AGAIN = "again-"
 _LIBC = ctypes.CDLL(None, use_errno=True)
-#: The mutable files, and the sums.
-_NOT_SUMMED = 9
 _LOCK_TRIES, _LOCK_PAUSE_SECONDS = 20, 0.1
 
 
@@ -78,9 +76,10 @@ def write_dag_directory(spec: DagSpec, programs: Programs, *, parent: Path) -> W
     parent.mkdir(parents=True, exist_ok=True)
     temporary.mkdir()
     with _opened(temporary) as place:
-        sums = _write_files(place, spec, programs)
+        sums, mutable = _write_files(place, spec, programs)
         text = "".join(f"{digest}  {path}\n" for path, digest in sorted(sums.items()))
-        written = WrittenDag(final, final / layout.OUTER_DAG, hashlib.sha256(text.encode()).hexdigest(), len(sums) + _NOT_SUMMED)
+        files = len(sums) + mutable + 1
+        written = WrittenDag(final, final / layout.OUTER_DAG, hashlib.sha256(text.encode()).hexdigest(), files)
         if not final.exists():
             _write(place, layout.SUMS, text.encode())
             sync_filesystem(place)  # one for all: an fsync per file costs milliseconds each, also for those on disk already
@@ -117,15 +116,17 @@ def _opened(directory: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _write_files(place: int, spec: DagSpec, programs: Programs) -> dict[str, str]:
-    """Write everything but the sums; path -> sha256 of what is immutable."""
-    sums: dict[str, str] = {}
+def _write_files(place: int, spec: DagSpec, programs: Programs) -> tuple[dict[str, str], int]:
+    """Write everything but the sums; path -> sha256 of what is immutable, and how many files may change."""
+    sums, changing = dict[str, str](), 0
     for name in (layout.PAYLOAD.partition("/")[0], *(unit.name for unit in spec.units)):
         os.mkdir(name, dir_fd=place)
     for path, text, mutable in render(spec):
         data = text.encode()
         _write(place, path, data)
-        if not mutable:
+        if mutable:
+            changing += 1
+        else:
             sums[path] = hashlib.sha256(data).hexdigest()
     for path, data, mode in (
         (layout.SANDBOX_FILE, programs.sandbox, 0o644),
@@ -135,7 +136,7 @@ def _write_files(place: int, spec: DagSpec, programs: Programs) -> dict[str, str
         _write(place, path, data)
         os.chmod(path, mode, dir_fd=place)
         sums[path] = hashlib.sha256(data).hexdigest()
-    return sums
+    return sums, changing
 
 
 def _write(place: int, path: str, data: bytes) -> None:

@@ -167,7 +167,7 @@ def test_a_dag_with_pileup_has_the_document_and_gives_it_to_the_jobs() -> None:
     )
     files = {file.path: file for file in render(spec)}
 
-    assert not files[layout.PILEUP_FILE].mutable
+    assert files[layout.PILEUP_FILE].mutable, "it is written anew with each submission"
     assert f"../{layout.PILEUP_FILE}" in files["proc.sub"].text
     assert layout.PILEUP_FILE not in files["merge.sub"].text
     job = json.loads(files[layout.JOB_FILE].text)

@@ -13,7 +13,7 @@ import pytest
 from dags_app.payload.contract.step_profile import StepProfile, StepRun, read_step_profile
 from dags_app.planning import writer
 from dags_app.planning.sizing import Sizes
-from dags_app.planning.specs import GenerationSpec
+from dags_app.planning.specs import GenerationSpec, PileupBlock, PileupDataset
 from dags_app.planning.writer import (
     DagDirectoryConflict,
     Programs,
@@ -33,6 +33,16 @@ PROGRAMS = Programs(payload=b"#!/usr/bin/env python3\n", sandbox=b"sandbox", rul
 
 def snapshot(directory: Path) -> dict[str, bytes]:
     return {path.relative_to(directory).as_posix(): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def test_pileup_is_counted_among_the_files_and_may_change(tmp_path: Path) -> None:
+    mixed = PileupDataset(
+        "/A/Premix-v1/PREMIX", "mc", (PileupBlock("/A/Premix-v1/PREMIX#1", (FNAL,), 10, ("/store/mc/1.root",)),)
+    )
+    written = write_dag_directory(dag_spec(pileup=(mixed,)), PROGRAMS, parent=tmp_path)
+    files = snapshot(written.directory)
+    assert written.files == len(files)
+    assert b"pileup.json" not in files["SHA256SUMS"]
 
 
 def test_the_directory_holds_everything_and_its_sums_name_every_immutable_file(tmp_path: Path) -> None:
