@@ -103,9 +103,11 @@ def _kept(name: str) -> tuple[frozenset[str], frozenset[str] | None] | None:
 
 
 def _ruled(name: str, blocks: list[str]) -> dict[str, set[str]] | None:
-    """RSEs at which rules of anybody keep the blocks: other copies only wait to be removed. None where no block has a rule, so
-    that rules say nothing of it."""
-    ruled = {block: {lock.rse for lock in locks} for block, locks in factory.rucio().blocks_kept(blocks).items()}
+    """RSEs on disk at which rules of anybody keep the blocks: other copies only wait to be removed. None where no block has such
+    a rule (one that keeps it on tape says nothing of its copies on disk)."""
+    rucio = factory.rucio()
+    tapes = rucio.tapes()
+    ruled = {block: {lock.rse for lock in locks} - tapes for block, locks in rucio.blocks_kept(blocks).items()}
     if not any(ruled.values()):
         log.warning("no rule keeps this pileup: every copy on disk counts, and may be removed at any time", dataset=name)
         return None
@@ -121,6 +123,17 @@ def _refuse_unusable(name: str) -> None:
         raise PlanningRefused(f"{told}; make it VALID there and release, or correct MCPileup or DataPileup in a new request")
 
 
+def _refuse_unkept(name: str, counted: set[str], unkept: set[str]) -> None:
+    """When no copy on disk counts, and there are some that do not. Where there are none, planning says so."""
+    sites = sites_by_rse()
+    where = sorted({site for rse in unkept for site in sites.get(rse, ())})
+    if where and not any(sites.get(rse) for rse in counted):
+        why = "no rule keeps it there; have one made in Rucio"
+        if factory.mspileup() is not None:
+            why = "MSPileup does not keep it there; have its sites changed in MSPileup"
+        raise PlanningRefused(f"pileup {name}: on disk at {', '.join(where)}, but {why}, then release the request")
+
+
 def _read(name: str) -> PileupDataset:
     """Read a dataset from DBS and Rucio into the cache; the reading counts once all its blocks are there."""
     reading = uuid.uuid4()
@@ -128,7 +141,7 @@ def _read(name: str) -> PileupDataset:
     kept = _kept(name)
     dataset, _ = PileupDataset.objects.get_or_create(pk=name)
     files, blocks = 0, 0
-    valid, counts = dict[str, int](), dict[str, int]()
+    valid, counts, counted, unkept = dict[str, int](), dict[str, int](), set[str](), set[str]()
     listing = [block for block in factory.dbs().blocks(name) if kept is None or kept[1] is None or block.block_name in kept[1]]
     ruled = _ruled(name, [block.block_name for block in listing]) if kept is None else None
     for block in listing:
@@ -136,22 +149,22 @@ def _read(name: str) -> PileupDataset:
         valid[block.block_name], counts[block.block_name] = len(listed), block.file_count
         if not listed:
             continue
+        whole = {rse for rse, complete in locations.items() if complete}
+        rses = whole & (kept[0] if kept is not None else ruled[block.block_name] if ruled is not None else whole)
+        counted, unkept = counted | rses, unkept | whole - rses
         PileupBlock.objects.create(
             dataset=dataset,
             reading=reading,
             name=block.block_name,
             events=sum(events for _, events in listed),
             files=[lfn for lfn, _ in listed],
-            rses=sorted(
-                rse
-                for rse, complete in locations.items()
-                if complete and (kept is None or rse in kept[0]) and (ruled is None or rse in ruled[block.block_name])
-            ),
+            rses=sorted(rses),
         )
         files, blocks = files + len(listed), blocks + 1
     _refuse_unusable(name)
     if not files:
         raise PlanningRefused(f"pileup {name}: DBS has no valid file of it; correct MCPileup or DataPileup in a new request")
+    _refuse_unkept(name, counted, unkept)
     _make_current(dataset, reading, blocks)
     log.info("pileup read", dataset=name, files=files)
     if told := blocks_short(valid, counts):

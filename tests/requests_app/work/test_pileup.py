@@ -55,6 +55,9 @@ class Catalogues:
         rows = {name: self.ruled.get(name, []) for name in blocks}
         return {name: [LockRow(name=name, rse=rse, rule_id="1", state="OK") for rse in rses] for name, rses in rows.items()}
 
+    def tapes(self) -> set[str]:
+        return {"T1_US_FNAL_Tape"}
+
     def dataset(self, name: str) -> DatasetInfo | None:
         return DatasetInfo(name, self.access_type, "mc") if name in self.blocks_of else None
 
@@ -131,6 +134,28 @@ def test_without_mspileup_only_copies_count_that_a_rule_keeps(catalogues: Catalo
     catalogues.ruled = {f"{PREMIX}#a": ["T2_CH_CERN"], f"{PREMIX}#b": ["T1_US_FNAL_Tape"], f"{PREMIX}#tape": ["T2_CH_CERN"]}
     (found,) = pileup_resolve(mixing())
     assert [(block.name, block.sites) for block in found.blocks] == [(f"{PREMIX}#a", ("T2_CH_CERN",))]
+
+
+def test_a_rule_that_keeps_it_on_tape_says_nothing_of_its_copies_on_disk(catalogues: Catalogues) -> None:
+    catalogues.ruled = {f"{PREMIX}#tape": ["T1_US_FNAL_Tape"]}
+    (found,) = pileup_resolve(mixing())
+    assert [(block.name, block.sites) for block in found.blocks] == [
+        (f"{PREMIX}#a", ("T1_US_FNAL", "T2_CH_CERN")),
+        (f"{PREMIX}#b", ("T1_US_FNAL",)),
+    ]
+
+
+def test_copies_on_disk_that_no_rule_keeps_are_named_in_the_refusal(catalogues: Catalogues) -> None:
+    """The one rule there is keeps a copy that is not whole."""
+    catalogues.ruled = {f"{PREMIX}#tape": ["T2_CH_CERN"]}
+    with pytest.raises(PlanningRefused, match="on disk at T1_US_FNAL, T2_CH_CERN, but no rule keeps it there; have one made"):
+        pileup_resolve(mixing())
+
+
+def test_copies_on_disk_that_mspileup_does_not_keep_are_named_in_the_refusal(mspileup) -> None:
+    mspileup(currentRSEs=["T1_US_FNAL_Tape"])
+    with pytest.raises(PlanningRefused, match="on disk at T1_US_FNAL, T2_CH_CERN, but MSPileup does not keep it there; have its"):
+        pileup_resolve(mixing())
 
 
 def test_of_a_part_that_is_kept_no_other_block_is_mixed(mspileup, catalogues: Catalogues) -> None:
