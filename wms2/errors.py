@@ -103,6 +103,10 @@ class NoSite(Wms2Error):
     """Every site that the work may go to is banned, draining or closed; wait, or lift a ban."""
 
 
+class NoPileup(Wms2Error):
+    """The pileup of a DAG that is submitted again has left the sites that its work was planned for: it must be planned anew."""
+
+
 class ShortOfEvents(PlanningRefused):
     """Round after round loses its events; planning more would pass the limit."""
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from dags_app.payload.contract.layout import PILEUP_SCHEMA
 from dags_app.planning.levels import FIRST_TASK, node_name
-from dags_app.planning.specs import DagSpec, JobSpec, LevelNode, PileupDataset, WorkflowSpec, WorkUnitSpec
+from dags_app.planning.specs import DagSpec, JobSpec, LevelNode, PileupBlock, PileupDataset, WorkflowSpec, WorkUnitSpec
 from dags_app.planning.splitters.rounding import round_to_lumis
 from wms2.errors import PlanningRefused
 
@@ -31,6 +31,21 @@ def pileup_document(datasets: Sequence[PileupDataset]) -> str:
         parts.append(f'{json.dumps(dataset.dataset)}: {{"kind": {json.dumps(dataset.kind)}, "blocks": {{\n{blocks}\n}}}}')
     listed = ",\n".join(parts)
     return f'{{"schema": "{PILEUP_SCHEMA}", "datasets": {{\n{listed}\n}}}}\n'
+
+
+def pileup_of(text: str) -> tuple[PileupDataset, ...]:
+    """What ``pileup_document`` was made of."""
+    return tuple(
+        PileupDataset(
+            name,
+            found["kind"],
+            tuple(
+                PileupBlock(block, tuple(held["sites"]), held["events"], tuple(held["files"]))
+                for block, held in found["blocks"].items()
+            ),
+        )
+        for name, found in json.loads(text)["datasets"].items()
+    )
 
 
 def sites_holding(dataset: PileupDataset, *, least_fraction: float) -> dict[str, float]:

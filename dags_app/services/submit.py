@@ -9,7 +9,7 @@ A schedd that does not answer before an intent is open costs nothing: the reques
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -37,7 +37,7 @@ from wms2.adapters.htcondor_process import since_boot
 from wms2.conf import conf
 from wms2.crash import crash_point
 from wms2.credentials import CredentialUnusable
-from wms2.errors import NoSite, PlanningRefused, ServiceRejected, ServiceUnavailable, StaleState
+from wms2.errors import NoPileup, NoSite, PlanningRefused, ServiceRejected, ServiceUnavailable, StaleState
 from wms2.locks import Fenced
 
 log = structlog.get_logger(__name__)
@@ -51,10 +51,12 @@ _SITES = re.compile(rf'^VARS {layout.LANDING} sites="([^"]*)"$', re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Avoided:
-    """Sites that a submission avoids, with the reasons, and the open units that have no site left."""
+    """Sites that a submission avoids, with the reasons, and the open units that have no site left; of these the ones that have
+    none because of their pileup, whatever is opened again."""
 
     reasons: dict[str, str]
     stranded: tuple[str, ...]
+    short_of_pileup: tuple[str, ...]
 
     def __str__(self) -> str:
         return in_words(self.reasons, self.reasons)
@@ -77,17 +79,24 @@ class NotYet:
 
 
 def dag_submit(
-    *, dag: DAG, request_name: str, priority: int, fenced: Fenced, pileup: tuple[str, frozenset[str] | None] | None = None
+    *,
+    dag: DAG,
+    request_name: str,
+    priority: int,
+    fenced: Fenced,
+    pileup: Callable[[], tuple[str, frozenset[str] | None] | None] = lambda: None,
 ) -> Submitted | NotYet:
     """Bring a READY DAG to its schedd, at most once.
 
     Args:
-        pileup: of one that is submitted again: ``pileup.json``, and the sites that have it (None: any).
+        pileup: asked once it is certain that this call submits: ``pileup.json`` to write, and the sites that have it (None:
+            any). Its errors: nothing was sent.
 
     Raises:
         ServiceUnavailable: the schedd did not answer the look-up, or the jobs' credential ends too soon; nothing was sent.
         ServiceRejected: the schedd refused; the intent is closed, nothing runs.
         NoSite: every site of every open unit is banned, draining or closed; nothing was sent.
+        NoPileup: for some of them, because their pileup is elsewhere by now.
     """
     adopted = dag_adopt(dag=dag, fenced=fenced)
     if adopted is not None:
@@ -107,10 +116,11 @@ def dag_submit(
     _refuse_changed_files(dag)
     if why := credential_obstacle():
         raise ServiceUnavailable("htcondor", "submit", f"waits for {why}", "credential")
-    avoided = _avoid(dag, pileup[1] if pileup is not None else None)
+    text, pileup_at = pileup() or ("", None)
+    avoided = _avoid(dag, pileup_at)
     _open_intent(dag, fenced)
     crash_point("submit.claimed")
-    _write_files(dag, avoided, pileup[0] if pileup is not None else "")
+    _write_files(dag, avoided, text)
     begun = since_boot()  # before the moment that the grace counts from: who is paused in between has no time left to submit
     _still_ours(dag, fenced)
     try:
@@ -248,18 +258,19 @@ def _avoid(dag: DAG, pileup_at: frozenset[str] | None) -> Avoided:
     the queue, with nobody knowing why.
 
     Raises:
-        NoSite: no open unit has a site left; nothing was written.
+        NoSite, NoPileup: no open unit has a site left; nothing was written.
     """
-    avoided = sites_avoided(dag.workflow_id)
+    avoided = closed = sites_avoided(dag.workflow_id)
     open_units = WorkUnit.objects.filter(round_id=dag.round_id).exclude(state=WorkUnitState.DONE)
     names = sorted(open_units.values_list("name", flat=True)) if avoided or pileup_at is not None else []
     lands = {name: _landing_sites(Path(dag.submit_dir), name) for name in names}
     if pileup_at is not None:
         avoided = dict.fromkeys(frozenset().union(*lands.values()) - pileup_at, "short of its pileup by now") | avoided
     stranded = tuple(name for name in names if not lands[name] - avoided.keys())
-    found = Avoided(avoided, stranded)
+    short = [name for name in stranded if pileup_at is not None and (lands[name] - closed.keys() or not lands[name] & pileup_at)]
+    found = Avoided(avoided, stranded, tuple(short))
     if stranded and len(stranded) == len(names):
-        raise NoSite(f"{NO_SITE}{found}")
+        raise NoPileup(f"{found}") if short else NoSite(f"{NO_SITE}{found}")
     if avoided:
         history(
             dag, "avoids", detail={"sites": avoided, "without_site": list(stranded[:20]), "units_without_site": len(stranded)}

@@ -7,6 +7,7 @@ may have happened, the request stays until queue and history have told.
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 from dags_app.models import DAG, DAGKind
@@ -36,7 +37,7 @@ from requests_app.work.input_reading import input_open
 from requests_app.work.ledger import Ledger, ledger_of
 from requests_app.work.pileup import pileup_now
 from requests_app.work.planner import planning_mb, round_plan, round_plan_leftovers
-from requests_app.work.rounds import dag_discard, rescue_prepare
+from requests_app.work.rounds import dag_discard, rescue_prepare, round_plan_anew
 from requests_app.work.spec import spec_of
 from requests_app.work.unmerged import unmerged_watch
 from wms2 import clock
@@ -45,6 +46,7 @@ from wms2.errors import (
     DocumentRefused,
     LedgerViolation,
     NoneFree,
+    NoPileup,
     NoSite,
     ParentEnded,
     PlanningRefused,
@@ -73,7 +75,11 @@ def handle_planning(evaluation: Evaluation) -> None:
         if dag.lost_confirmed_at is not None:
             end_lost(evaluation, dag)
             return
-        _submit(evaluation, dag)
+        try:
+            _submit(evaluation, dag)
+        except NoPileup as error:
+            round_plan_anew(evaluation, dag, f"its pileup is at none of its sites: {error}"[:4000])
+            handle_planning(evaluation)
     except NoneFree as error:
         evaluation.note(waiting_for=f"{error}")
         evaluation.again_in(random.uniform(0.5, 1.0) * NONE_FREE_SECONDS)  # noqa: S311
@@ -111,9 +117,13 @@ def record_submission(evaluation: Evaluation, dag: DAG, submitted: Submitted) ->
         if ledger is not None:
             _report_round(evaluation.request, dag, ledger, lumis)
     crash_point("submit.recorded")
-    if submitted.avoided is not None and submitted.avoided.stranded:
-        many = counted(len(submitted.avoided.stranded), "work unit")
-        alert(evaluation.request, "sites_unavailable", f"{many} without a site: {submitted.avoided}"[:4000])
+    avoided = submitted.avoided
+    if avoided is not None and avoided.short_of_pileup:
+        many = counted(len(avoided.short_of_pileup), "work unit")
+        alert(evaluation.request, "pileup_elsewhere", f"{many} without a site that has the pileup: {avoided}"[:4000])
+    elif avoided is not None and avoided.stranded:
+        many = counted(len(avoided.stranded), "work unit")
+        alert(evaluation.request, "sites_unavailable", f"{many} without a site: {avoided}"[:4000])
 
 
 def _report_round(request: Request, dag: DAG, ledger: Ledger, lumis: int) -> None:
@@ -130,10 +140,13 @@ def _submit(evaluation: Evaluation, dag: DAG) -> None:
         _place(evaluation, dag)
     unmerged_watch(evaluation)
     request = evaluation.request
-    again = dag.parent_dag_id is not None or dag.attempt  # the first goes right after its planning
-    pileup = pileup_now(spec_of(request.workflow)) if again and dag.submit_intent_at is None else None
+    again = dag.parent_dag_id is not None or dag.attempt > 0  # the first goes right after its planning
     outcome = dag_submit(
-        dag=dag, request_name=request.request_name, priority=dag.job_priority, fenced=evaluation.fenced, pileup=pileup
+        dag=dag,
+        request_name=request.request_name,
+        priority=dag.job_priority,
+        fenced=evaluation.fenced,
+        pileup=lambda: pileup_now(spec_of(request.workflow), Path(dag.submit_dir)) if again else None,
     )
     if isinstance(outcome, NotYet):
         evaluation.note(waiting_for=outcome.reason)

@@ -75,6 +75,10 @@ _ALERTS: dict[str, tuple[str, str]] = {
     ),
     "units_unaccounted": ("Work units are done, their manifests are missing or wrong.", "Look at the units' merge_output.json."),
     "sites_unavailable": ("Some of its work units have no site left.", "Lift a ban, or enable a site, and stop it to resume."),
+    "pileup_elsewhere": (
+        "The pileup has left all sites of some of its work units.",
+        "Have it placed there again and stop the request to resume; or stop it when the others are done: they are planned anew.",
+    ),
     "all_failing": ("No job of its DAG has done well yet.", "Look at its errors: one cause? Hold it, or let the rescues go on."),
     "site_starts_nothing": (
         "A site has started none of its jobs, while others did.",
@@ -101,8 +105,8 @@ _ALERTS: dict[str, tuple[str, str]] = {
     ),
     "stop_unanswered": ("The stop cannot be proved: the schedd does not answer.", "Bring the schedd back."),
     "numbers_abandoned": (
-        "Work units that had not failed were given up, because no rescue file can be run; as many events are made anew.",
-        "Find out why DAGMan left no rescue file.",
+        "Work units that had not failed were given up, because no rescue can be run; as many events are made anew.",
+        "See why: pileup that has moved needs nothing; find out why DAGMan left no rescue file.",
     ),
     "effect_refused": ("DBS or Rucio refused a registration.", "Repair the cause, then retry it, or discard it."),
     "effect_dead": ("A registration failed for too long.", "Repair the cause, then retry it, or discard it."),

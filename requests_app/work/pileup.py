@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import structlog
@@ -16,15 +17,17 @@ from django.db import transaction
 from django.db.models import F, QuerySet
 from django.utils import timezone
 
+from dags_app.payload.contract.files import read_text
+from dags_app.payload.contract.layout import PILEUP_FILE
 from dags_app.planning import specs
-from dags_app.planning.pileup import pileup_document, pileup_sites
+from dags_app.planning.pileup import pileup_document, pileup_of, pileup_sites
 from requests_app.models import PileupBlock, PileupDataset
 from requests_app.work.input_validity import blocks_short, read_steadily
 from sites_app.selectors import sites_by_rse
 from wms2.adapters import factory
 from wms2.adapters.types import DbsFileInfo
 from wms2.conf import conf
-from wms2.errors import PlanningRefused
+from wms2.errors import PlanningRefused, ServiceUnavailable
 
 log = structlog.get_logger(__name__)
 #: Of containers with the part of a pileup that MSPileup keeps.
@@ -52,9 +55,19 @@ class PileupNow(NamedTuple):
     sites: frozenset[str] | None
 
 
-def pileup_now(spec: specs.WorkflowSpec) -> PileupNow | None:
-    """As it lies now; None for a request without pileup. Errors as ``pileup_resolve``, and PlanningRefused: no site has it."""
-    found = pileup_resolve(spec)
+def pileup_now(spec: specs.WorkflowSpec, directory: Path) -> PileupNow | None:
+    """As it lies now, or, while a service does not answer, as the DAG's directory has it; None for a request without pileup.
+
+    Raises:
+        PlanningRefused: as ``pileup_resolve``; no site has it.
+    """
+    try:
+        found = pileup_resolve(spec)
+    except ServiceUnavailable as error:  # what is submitted again needs no service outside
+        if not (written := read_text(directory / PILEUP_FILE)):
+            raise
+        log.warning("pileup stays as it was written", directory=str(directory), error=str(error))
+        found = pileup_of(written)
     if not found:
         return None
     return PileupNow(pileup_document(found), pileup_sites(spec, found, least_fraction=conf().pileup_min_fraction))

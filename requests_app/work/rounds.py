@@ -131,6 +131,15 @@ def rescue_prepare(evaluation: Evaluation) -> DAG | None:
         )
 
 
+def round_plan_anew(evaluation: Evaluation, ready: DAG, why: str) -> None:
+    """End the round of a DAG that is READY and certainly in no queue, so that what is left is planned anew. Stopped in between,
+    the next evaluation finds that no rescue is possible once more."""
+    with evaluation.fenced():
+        dag_discard(dag=ready, reason=why)
+    if (round_ := round_open(evaluation.request.workflow)) is not None:
+        _close(evaluation, round_, f"no rescue is possible: {why}")
+
+
 def rescue_kind(last: DAG) -> DAGKind:
     """A DAG that was stopped or removed did not fail: its rescue does not count against the limit (error-handling 7.2)."""
     stopped = last.status in (DAGStatus.STOPPED, DAGStatus.REMOVED) or last.stop_requested_at is not None

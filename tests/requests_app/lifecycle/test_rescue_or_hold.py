@@ -10,7 +10,7 @@ import pytest
 
 from dags_app.models import DAG, LIVE_DAG, DAGKind, DAGStatus, WorkUnit, WorkUnitClaim
 from outputs_app.models import BlockStatus, OutputFile, ProcessingBlock
-from requests_app.models import HoldCode, InputFile, Request, RequestStatus, RequestTransition, Round
+from requests_app.models import Event, HoldCode, InputFile, Request, RequestStatus, RequestTransition, Round
 from requests_app.services import StopMode, request_hold, request_release, request_set_pools, request_stop
 from requests_app.services.release import Changes, ReleaseMode
 from requests_app.work.ledger import ledger_check, ledger_of
@@ -19,9 +19,11 @@ from tests.support.rows import pool_row, request_row, schedd_row
 from tests.support.scene_failures import line
 from tests.support.scripted import documents
 from tests.support.scripted.branching import once
+from tests.support.scripted.faults import Mode
 from tests.support.scripted.progress import cycles, run_on, status
 from tests.support.scripted.schedd import OTHER, End, Job
 from tests.support.scripted.world import World
+from wms2.conf import conf
 from wms2.errors import InvalidTransition
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -343,35 +345,124 @@ def test_a_failure_rescue_goes_on_in_the_pools_that_were_chosen_while_it_ran(
     assert run_on(world, request) is S.COMPLETED
 
 
-def test_a_rescue_mixes_pileup_where_it_lies_by_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """MSPileup moves it while a DAG runs for weeks. One that a former release has rendered keeps its list."""
-    world = make_world(tmp_path, monkeypatch, ERROR_MAX_RESCUE_ATTEMPTS="9", PILEUP_CACHE_SECONDS="0")
-    pileup = world.source("Premix", 100, 100, 100, 100)
-    first, second = world.sources[pileup].blocks
-    document = documents.generation(100 * UNITS)
-    request = world.request({**document, "Step2": {**document["Step2"], "MCPileup": pileup}})
-    world.cycle()
-    job = world.job_of(request)
+# --- pileup, which MSPileup moves while a DAG runs for weeks
 
-    def read() -> dict[str, list[str]]:
-        blocks = json.loads((job.directory / "pileup.json").read_text())["datasets"][pileup]["blocks"]
-        return {name: block["sites"] for name, block in blocks.items()}
 
-    assert read() == {first: ["T1_US_FNAL"], second: ["T2_CH_CERN"]}
-    world.sources[pileup].locations = {first: ("T2_CH_CERN",), second: ("T2_CH_CERN",)}
-    end_with_failures(world, job, 1)
-    assert read() == {first: ["T2_CH_CERN"], second: ["T2_CH_CERN"]}
-    assert (job.directory / "avoid.inc").read_text() == "DAG_AVOID = T1_US_FNAL\n"
-    assert status(request) is S.ACTIVE and DAG.objects.get(status__in=LIVE_DAG).kind == DAGKind.FAILURE_RESCUE
-    world.sources[pileup].locations = dict.fromkeys((first, second), ("T2_US_Purdue",))
-    end_with_failures(world, world.job_of(request), 1)
-    assert status(request) is S.QUEUED
-    assert "T2_CH_CERN is short of its pileup by now" in request.last_error
-    world.sources[pileup].locations = dict.fromkeys((first, second), ("T2_CH_CERN",))
-    sums = job.directory / "SHA256SUMS"
-    digest = hashlib.sha256((job.directory / "pileup.json").read_bytes()).hexdigest()
-    sums.write_text(f"{sums.read_text()}{digest}  pileup.json\n")
-    before = (job.directory / "pileup.json").read_text()
-    world.clock.advance(7200)
-    cycles(world)
-    assert (status(request), (job.directory / "pileup.json").read_text()) == (S.ACTIVE, before)
+class Mixed:
+    """A generation that mixes a pileup of two blocks, at FNAL and at CERN, and its first DAG that runs."""
+
+    def __init__(self, world: World) -> None:
+        self.name = world.source("Premix", *[100] * 4)
+        self.source = world.sources[self.name]
+        self.first, self.second = self.source.blocks
+        document = documents.generation(100 * UNITS)
+        self.request = world.request({**document, "Step2": {**document["Step2"], "MCPileup": self.name}})
+        world.cycle()
+        self.job = world.job_of(self.request)
+        assert (self.read(), self.avoided) == ({self.first: ["T1_US_FNAL"], self.second: ["T2_CH_CERN"]}, "")
+
+    def move(self, rse: str) -> None:
+        self.source.locations = dict.fromkeys(self.source.blocks, (rse,))
+
+    def read(self, job: Job | None = None) -> dict[str, list[str]]:
+        """The sites of each block, as jobs are told."""
+        document = json.loads(((job or self.job).directory / "pileup.json").read_text())
+        return {name: block["sites"] for name, block in document["datasets"][self.name]["blocks"].items()}
+
+    def at(self, site: str) -> dict[str, list[str]]:
+        return {block: [site] for block in self.source.blocks}
+
+    @property
+    def avoided(self) -> str:
+        return (self.job.directory / "avoid.inc").read_text().partition("=")[2].strip()
+
+
+@pytest.fixture(name="mixes")
+def _mixes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    return make_world(tmp_path, monkeypatch, ERROR_HOLD_THRESHOLD="1.0", ERROR_MAX_RESCUE_ATTEMPTS="9", PILEUP_CACHE_SECONDS="0")
+
+
+def test_a_rescue_mixes_pileup_where_it_lies_by_then(mixes: World) -> None:
+    mixed = Mixed(mixes)
+    mixed.move("T2_CH_CERN")
+    end_with_failures(mixes, mixed.job, 2)
+    assert (status(mixed.request), chain(mixed.request)[-1].kind) == (S.ACTIVE, DAGKind.FAILURE_RESCUE)
+    assert (mixed.read(), mixed.avoided) == (mixed.at("T2_CH_CERN"), "T1_US_FNAL")
+    assert run_on(mixes, mixed.request) is S.COMPLETED
+
+
+def test_a_rescue_of_a_dag_that_a_former_release_has_rendered_keeps_its_list(mixes: World) -> None:
+    mixed = Mixed(mixes)
+    sums, written = mixed.job.directory / "SHA256SUMS", mixed.job.directory / "pileup.json"
+    sums.write_text(f"{sums.read_text()}{hashlib.sha256(written.read_bytes()).hexdigest()}  pileup.json\n")
+    before = written.read_text()
+    mixed.move("T2_CH_CERN")
+    end_with_failures(mixes, mixed.job, 2)
+    assert (status(mixed.request), written.read_text(), mixed.avoided) == (S.ACTIVE, before, "T1_US_FNAL")
+
+
+def test_what_is_left_is_planned_anew_when_the_pileup_has_left_all_sites_of_a_rescue(mixes: World) -> None:
+    """Its landing sites are those of its planning: it would wait for ever."""
+    mixed = Mixed(mixes)
+    mixed.move("T2_US_Purdue")
+    end_with_failures(mixes, mixed.job, 2)
+    assert [(dag.kind, dag.total_work_units) for dag in chain(mixed.request)] == [(DAGKind.FRESH, UNITS), (DAGKind.FRESH, 2)]
+    (discarded,) = DAG.objects.filter(workflow__request=mixed.request, submitted_at__isnull=True)
+    assert (discarded.kind, discarded.status) == (DAGKind.FAILURE_RESCUE, DAGStatus.REMOVED)
+    assert "T2_CH_CERN is short of its pileup by now" in discarded.history.get(event_type="discarded").detail["reason"]
+    job = mixes.job_of(mixed.request)
+    assert (status(mixed.request), mixed.read(job)) == (S.ACTIVE, mixed.at("T2_US_Purdue"))
+    assert 'sites="T2_US_Purdue"' in (job.directory / job.open_nodes[0] / "group.dag").read_text()
+    assert run_on(mixes, mixed.request) is S.COMPLETED
+    ledger_check(ledger_of(mixed.request.workflow))
+
+
+def test_a_submission_that_never_arrived_is_repeated_with_the_pileup_of_then(mixes: World) -> None:
+    """By the call that proves it absent."""
+    mixed = Mixed(mixes)
+    mixes.crash_at = "submit.claimed"
+    end_with_failures(mixes, mixed.job, 2)
+    assert DAG.objects.get(status=DAGStatus.READY).submit_intent_at is not None
+    mixed.move("T2_CH_CERN")
+    mixes.clock.advance(conf().submit_timeout_seconds + conf().submit_unknown_grace_seconds + conf().lease_seconds + 1)
+    cycles(mixes)
+    assert (status(mixed.request), chain(mixed.request)[-1].attempt) == (S.ACTIVE, 2)
+    assert (mixed.read(), mixed.avoided) == (mixed.at("T2_CH_CERN"), "T1_US_FNAL")
+
+
+@pytest.mark.parametrize("away", ["dbs", "rucio"])
+def test_a_rescue_keeps_the_pileup_it_has_while_a_service_does_not_answer(mixes: World, away: str) -> None:
+    mixed = Mixed(mixes)
+    mixed.move("T2_CH_CERN")
+    end_with_failures(mixes, mixed.job, 3)
+    mixed.move("T2_US_Purdue")
+    mixes.scripts[away].arm(Mode.DOWN, 5000)
+    end_with_failures(mixes, mixes.job_of(mixed.request), 2)
+    assert (status(mixed.request), len(chain(mixed.request))) == (S.ACTIVE, 3)
+    assert (mixed.read(), mixed.avoided) == (mixed.at("T2_CH_CERN"), "T1_US_FNAL")
+
+
+def test_units_that_lost_their_pileup_are_an_alert_of_its_own_and_planned_anew_at_the_end(mixes: World) -> None:
+    """Input of three blocks, each at a site of its own."""
+    pileup, dataset = mixes.source("Premix", *[100] * 9), mixes.source("Some", *[100] * 9)
+    request = mixes.request(documents.reprocessing(dataset, files_per_job=3, MCPileup=pileup))
+    mixes.cycle()
+    mixes.sources[pileup].locations = dict.fromkeys(mixes.sources[pileup].blocks, ("T2_CH_CERN",))
+    request_stop(request=request, actor="olga", reason="maintenance")
+    cycles(mixes, 6)
+    assert (status(request), request.alert_code) == (S.ACTIVE, "pileup_elsewhere")
+    told = Event.objects.get(request=request, kind="alert", data__code="pileup_elsewhere").data["message"]
+    assert told.startswith("2 work units without a site that has the pileup: T1_US_FNAL is short of its pileup by now")
+    job = mixes.job_of(request)
+    (there,) = [unit for unit in job.open_nodes if 'sites="T2_CH_CERN"' in (job.directory / unit / "group.dag").read_text()]
+    mixes.schedd.unit_done(job, there)
+    mixes.sources[pileup].locations = dict.fromkeys(mixes.sources[pileup].blocks, ("T1_US_FNAL_Disk", "T2_US_Purdue"))
+    request_stop(request=request, actor="olga", reason="it is placed there again")
+    cycles(mixes, 6)
+    assert (status(request), request.alert_code, chain(request)[-1].kind) == (S.ACTIVE, "", DAGKind.STOP_RESCUE)
+    mixes.sources[pileup].locations = dict.fromkeys(mixes.sources[pileup].blocks, ("T2_CH_CERN",))
+    request_stop(request=request, actor="olga", reason="it has moved again")
+    cycles(mixes, 6)
+    assert status(request) is S.HELD
+    assert "input and pileup are at different sites" in request.hold_reason
+    assert Round.objects.get(workflow=request.workflow).closed_at is not None

@@ -15,11 +15,13 @@ from requests_app.models import EvaluationLease, Request, RequestStatus, Workflo
 from requests_app.services import request_abort, request_hold, request_stop
 from sites_app.models import Schedd, ScheddState
 from tests.support.scripted import documents
+from tests.support.scripted.faults import Mode
 from tests.support.scripted.progress import started, status
 from tests.support.scripted.schedd import End
 from tests.support.scripted.snapshot import tables
 from tests.support.scripted.world import World
 from wms2 import clock
+from wms2.conf import conf
 
 pytestmark = pytest.mark.django_db(transaction=True)
 S = RequestStatus
@@ -63,6 +65,23 @@ def test_a_dag_that_runs_is_not_given_up_for_one_that_was_never_submitted(world:
     assert status(request) == {"silence": S.ACTIVE, "stop": S.ACTIVE, "hold": S.HELD, "abort": S.ABORTED}[meanwhile]
     assert WorkUnit.objects.get(name="mg_000000").state == "done"
     assert not world.errors
+
+
+def test_a_rescue_that_runs_is_adopted_while_nothing_is_known_of_its_pileup(world: World) -> None:
+    pileup, document = world.source("Premix", 100), documents.generation(300)
+    request = world.request({**document, "Step2": {**document["Step2"], "MCPileup": pileup}})
+    world.cycle()
+    request_stop(request=request, **ASKED)
+    for _ in range(6):
+        world.cycle()
+    job = world.job_of(request)
+    forget_submission(DAG.objects.get(status__in=IN_QUEUE).pk, fence=1)
+    world.clock.advance(10 * conf().pileup_cache_seconds)
+    for service in ("dbs", "rucio"):
+        world.scripts[service].arm(Mode.DOWN, 5000)
+    world.evaluate(request)
+    assert (status(request), DAG.objects.get(fence=job.fence).dagman_cluster_id) == (S.ACTIVE, str(job.cluster))
+    assert world.schedd.live == [job]
 
 
 @pytest.mark.parametrize("meanwhile", ["nothing", "silence", "stop"])

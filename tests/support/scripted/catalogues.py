@@ -296,6 +296,21 @@ class ScriptedRucio:
 
         return self.script.call("block_locations", act)
 
+    def blocks_kept(self, blocks: Sequence[str]) -> dict[str, list[LockRow]]:
+        """Of a source: a rule of somebody keeps every whole copy; and what our rules keep."""
+
+        def act() -> dict[str, list[LockRow]]:
+            found: dict[str, list[LockRow]] = {}
+            for block in blocks:
+                dataset = block.partition("#")[0]
+                whole = self.sources[dataset].rses(block).items() if dataset in self.sources else ()
+                rules = [(rse, ids[0]) for (name, rse), ids in self.rules.items() if name in (block, dataset)]
+                kept = [*((rse, "another's") for rse, complete in whole if complete), *rules]
+                found[block] = [LockRow(name=block, rse=rse, rule_id=rule, state="OK") for rse, rule in kept]
+            return found
+
+        return self.script.call("blocks_kept", act)
+
     def file_replicas(self, lfns: Sequence[str]) -> dict[str, list[str]]:
         def act() -> dict[str, list[str]]:
             known = dict(pair for source in self.sources.values() for pair in source.replicas())
