@@ -296,21 +296,6 @@ class ScriptedRucio:
 
         return self.script.call("block_locations", act)
 
-    def blocks_kept(self, blocks: Sequence[str]) -> dict[str, list[LockRow]]:
-        """Of a source: a rule of somebody keeps every whole copy; and what our rules keep."""
-
-        def act() -> dict[str, list[LockRow]]:
-            found: dict[str, list[LockRow]] = {}
-            for block in blocks:
-                dataset = block.partition("#")[0]
-                whole = self.sources[dataset].rses(block).items() if dataset in self.sources else ()
-                rules = [(rse, ids[0]) for (name, rse), ids in self.rules.items() if name in (block, dataset)]
-                kept = [*((rse, "another's") for rse, complete in whole if complete), *rules]
-                found[block] = [LockRow(name=block, rse=rse, rule_id=rule, state="OK") for rse, rule in kept]
-            return found
-
-        return self.script.call("blocks_kept", act)
-
     def file_replicas(self, lfns: Sequence[str]) -> dict[str, list[str]]:
         def act() -> dict[str, list[str]]:
             known = dict(pair for source in self.sources.values() for pair in source.replicas())
@@ -383,9 +368,22 @@ class ScriptedRucio:
         return {rule.rule_id for rule in self.rules_with_comment(comment)}
 
     def blocks_kept(self, blocks: Sequence[str]) -> dict[str, list[LockRow]]:
+        """Of a source a rule of another account keeps every whole copy."""
+
         def act() -> dict[str, list[LockRow]]:
             kept: dict[str, list[LockRow]] = {block: [] for block in blocks}
-            ours = [(name, rse, ids[0], set(self.held[name].files)) for (name, rse), ids in self.rules.items() if name in kept]
+            for block in blocks:
+                dataset = block.partition("#")[0]
+                whole = self.sources[dataset].rses(block).items() if dataset in self.sources else ()
+                rules = [
+                    (rse, ids[0])
+                    for (name, rse), ids in self.rules.items()
+                    if dataset in self.sources and name in (block, dataset)
+                ]
+                found = [*((rse, "another's") for rse, complete in whole if complete), *rules]
+                kept[block] += [LockRow(name=block, rse=rse, rule_id=rule, state="OK") for rse, rule in found]
+            held = {(name, rse): ids for (name, rse), ids in self.rules.items() if name in kept and name in self.held}
+            ours = [(name, rse, ids[0], set(self.held[name].files)) for (name, rse), ids in held.items()]
             for name, rse, rule_id, locks in [*ours, *((r.name, r.rse, r.rule_id, r.locks) for r in self.others.values())]:
                 for block in kept.keys() & self.blocks_under(name):
                     if self.held[block].files.keys() <= locks:
