@@ -160,7 +160,7 @@ class ReqMgr2:
         """Those that WMCore's work queue has taken in: the document of its inbox has the request's name, and is there before the
         request becomes acquired. True: it may run them. False: it has only elements for ``team`` that no agent has pulled; these
         are inert where no agent pulls the team's work, and the answer is another one once one does."""
-        inbox = [row for row in self._queue("workqueue_inbox/_all_docs", names) if "id" in row]
+        inbox = [row for row in self._queue("workqueue_inbox/_all_docs", names) if row.get("error") != "not_found"]
         teams = {row["key"]: _element(row).get("TeamName") for row in inbox if not _part(row.get("value")).get("deleted")}
         inert = {name for name, of in teams.items() if of == team != ""}
         for row in self._queue("workqueue/_design/WorkQueue/_view/elementsByWorkflow", sorted(inert), reduce="false"):
@@ -182,7 +182,7 @@ class ReqMgr2:
         body = {"keys": list(names)}
         answer = self._couch.send_json("POST", f"/{view}", operation="queued_elsewhere", body=body, params=params, tries=TRIES)
         rows = wire.parse(_COUCH, answer, service=SERVICE, operation="queued_elsewhere").rows
-        return wire.readable(rows, _keyed, service=SERVICE, operation="queued_elsewhere").read
+        return [_keyed(row, names) for row in rows]
 
     def is_placed(self, name: str) -> bool:
         """Whether the input of a request that is ``staging`` is where it is wanted, by MSMonitor's rule: it has a transfer
@@ -319,10 +319,15 @@ def _name(name: object) -> str:
     return name
 
 
-def _keyed(row: object) -> dict[str, Any]:
+def _keyed(row: object, names: Sequence[str]) -> dict[str, Any]:
+    """A row of CouchDB, with the name it was asked by as its ``key``; in the inbox that is its ``id`` too. Raises
+    ServiceUnavailable: it may be of any of them, and what it is of would be run twice."""
     found = dict(_part(row))
-    _name(found.get("key"))
-    return found
+    name = next((each for each in (found.get("key"), found.get("id")) if each in names), None)
+    if name is None:
+        detail = f"the work queue has a row that is of none of the requests asked for: {str(row)[:300]}"
+        raise ServiceUnavailable(SERVICE, "queued_elsewhere", detail)
+    return found | {"key": name}
 
 
 def _element(row: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -127,20 +127,24 @@ def test_statistics_are_added_once_even_when_the_answer_is_lost(reqmgr2: ReqMgr2
         reqmgr2.add_statistics(name, {"total_jobs": 8})
 
 
-def test_names_and_elements_that_cannot_be_read_hide_no_other(httpserver: HTTPServer) -> None:
+def test_names_that_cannot_be_read_hide_no_other(httpserver: HTTPServer) -> None:
     httpserver.expect_request("/request").respond_with_json({"result": ["good", None, "", "a b", "x" * 300, {"x": 1}]})
     found = reqmgr2_at(httpserver.url_for("").rstrip("/")).names_of_team("wms2", "staged")
     assert (found.read, found.problem[:27]) == (["good"], "5 of 6 rows cannot be read,")
-    rows = [
-        None,
-        {"id": "x"},
-        {"id": "y", "key": 7},
-        {"id": "odd", "key": "odd", "doc": 7, "value": "?"},
-        {"id": "good", "key": "good", "doc": {}},
-    ]
-    httpserver.expect_request("/couchdb/workqueue_inbox/_all_docs", method="POST").respond_with_json({"rows": rows})
-    elsewhere = reqmgr2_at(httpserver.url_for("").rstrip("/")).queued_elsewhere(["odd", "good", "other"], "wms2")
-    assert elsewhere == {"odd", "good"}, "of an element that cannot be read it is not known that WMCore does not run it"
+
+
+@pytest.mark.parametrize("bad", [None, 7, {}, {"key": 7}, {"id": "x", "key": None}, {"id": ["other"], "key": {}}])
+def test_an_element_that_may_be_of_any_request_says_nothing_of_the_queue(httpserver: HTTPServer, bad: object) -> None:
+    reqmgr2, inbox = reqmgr2_at(httpserver.url_for("").rstrip("/")), "/couchdb/workqueue_inbox/_all_docs"
+    free = {"key": "free", "error": "not_found"}
+    rows = [{"id": "odd", "key": "odd", "doc": 7, "value": "?"}, {"id": "good", "key": 7}, {"key": "bare"}, free]
+    asked = ["odd", "good", "bare", "free"]
+    httpserver.expect_oneshot_request(inbox, method="POST").respond_with_json({"rows": rows})
+    elsewhere = reqmgr2.queued_elsewhere(asked, "wms2")
+    assert elsewhere == {"odd", "good", "bare"}, "of an element that cannot be read it is not known that WMCore does not run it"
+    httpserver.expect_oneshot_request(inbox, method="POST").respond_with_json({"rows": [*rows, bad]})
+    with pytest.raises(ServiceUnavailable, match="of none of the requests asked for"):
+        reqmgr2.queued_elsewhere(asked, "wms2")
 
 
 def test_a_clone_is_found_again_by_its_mark(httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch) -> None:
