@@ -20,7 +20,7 @@ from ..contract import codes, files
 from ..contract.codes import PayloadError
 from ..contract.convert import Json, read
 from ..contract.reading import Value
-from ..contract.rules import pattern_problem, searched
+from ..contract.rules import GIVEN_UP, pattern_problem, searched
 
 CVMFS = Path("/cvmfs/cms.cern.ch")
 _GROUP = re.compile(r"\$(\d)")
@@ -50,9 +50,18 @@ class Rule:
         groups = re.compile(self.pattern).groups
         return next((f"lfn has no group ${used}" for used in _GROUP.findall(self.pfn) if int(used) > groups), "")
 
+    def match(self, name: str) -> re.Match[str] | None:
+        """Of a name as a whole. StorageProblem: it takes too long, and the next rule may make a name that is not the file's."""
+        match = searched(self.pattern, name, re.fullmatch)
+        if match is None and self.pattern in GIVEN_UP:
+            raise StorageProblem(
+                codes.STORAGE_UNUSABLE, f"the rule {self.pattern[:200]!r} of storage.json takes too long on {name}"
+            )
+        return match
+
     def applied_to(self, name: str) -> str | None:
         """What becomes of a name; None when it does not match."""
-        match = searched(self.pattern, name, re.fullmatch)
+        match = self.match(name)
         return _GROUP.sub(lambda group: match[int(group[1])] or "", self.pfn) if match else None
 
 
@@ -109,7 +118,7 @@ class Description:
                 raise StorageProblem(codes.STORAGE_UNUSABLE, text)
             if protocol.prefix is not None:
                 return protocol.prefix + name
-            for rule in (rule for rule in protocol.rules if searched(rule.pattern, name, re.fullmatch)):
+            for rule in (rule for rule in protocol.rules if rule.match(name)):
                 before = (*through, protocol.name)
                 chained = self._translated(self.named(rule.chain), name, before) if rule.chain else name
                 found = None if chained is None else rule.applied_to(chained)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dags_app.payload.contract import codes
+from dags_app.payload.contract import codes, rules
 from dags_app.payload.contract.codes import PayloadError
 from dags_app.payload.run import siteconf, storage
 from dags_app.payload.run.doors import FileSystem, Gfal, XRootD
@@ -100,6 +100,22 @@ def test_a_chain_that_comes_back_to_itself_is_told() -> None:
     one, two = (Protocol(a, "", None, (Rule("(.*)", "$1", b),)) for a, b in (("one", "two"), ("two", "one")))
     with pytest.raises(StorageProblem, match="the chain one -> two -> one has no end"):
         Description(SITE, "", "DISK", SITE, (one, two)).pfn(one, "/store/a")
+
+
+def test_a_rule_that_takes_too_long_gives_no_name_to_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules, "SEARCH_SECONDS", 0.05)
+    slow, any_name = Rule("/(a+)+b", "/slow/$1", None), Rule("/+(.*)", "/disk/$1", None)
+    described = Protocol("pnfs", "virtual", None, (slow, any_name))
+    chained = Protocol("WebDAV", "", None, (Rule("/+(.*)", "davs://door/$1", "pnfs"), any_name))
+    after = Protocol("XRootD", "", None, (Rule("/+(.*)", "root://door/$1", "late"), any_name))
+    late = Protocol("late", "virtual", None, (Rule("/(.*)", "/$1", None),))
+    description = Description(SITE, "", "DISK", SITE, (described, chained, after, late))
+    for protocol in (described, chained):
+        for _ in range(2):  # it is given up once, and refused ever after
+            with pytest.raises(StorageProblem, match="takes too long"):
+                description.pfn(protocol, f"/{'a' * 40}")
+    assert description.pfn(after, "/store/x") == "root://door/store/x"
+    rules.GIVEN_UP.clear()
 
 
 def test_names_as_cms_sites_describe_them(sites: Path) -> None:
