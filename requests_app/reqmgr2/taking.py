@@ -40,7 +40,8 @@ log = structlog.get_logger(__name__)
 
 def team_take() -> str:
     """One look at what is staged for our team, and at what was acquired and never imported. The whole batch is acquired first:
-    whatever takes longer follows when no other can take it any more. Returns what is wrong with names that cannot be read.
+    whatever takes longer follows when no other can take it any more. Returns what is wrong with names and documents that
+    cannot be read.
 
     Raises:
         ServiceError: ReqMgr2 did not say which requests there are; nothing was done.
@@ -54,7 +55,8 @@ def team_take() -> str:
     listed_names = [name for found in listed.values() for name in found.read]
     names = dict.fromkeys(name for name in (*listed_names, *waiting) if name not in here)
     there = reqmgr2.seen(list(names))
-    ours = {name: document["RequestStatus"] for name, document in there.items() if document.get("Team") == team}
+    ours = {name: document.get("RequestStatus") for name, document in there.items() if document.get("Team") == team}
+    unread = [name for name, document in there.items() if not document.get("RequestStatus")]  # nothing is known of these
     staged, acquired, staging = ([name for name in ours if ours[name] == status] for status in ("staged", "acquired", "staging"))
     batch = {} if no_new_work() else _acquire(staged)
     # what is acquired already must be stored here, or nobody would ever run it
@@ -63,8 +65,9 @@ def team_take() -> str:
     placed = {} if no_new_work() else _acquire(list(_placed(to_place)))  # which takes a call and more for each of them
     _take_all(placed, placed)
     # neither ours nor to be had any more
-    ReqMgr2Request.objects.filter(request=None).exclude(name__in=[*staged, *staging, *acquired]).delete()
-    return "; ".join(f"{status}: {found.problem}" for status, found in listed.items() if found.problem)
+    ReqMgr2Request.objects.filter(request=None).exclude(name__in=[*staged, *staging, *acquired, *unread]).delete()
+    problems = [f"{status}: {found.problem}" for status, found in listed.items() if found.problem]
+    return "; ".join([*problems, *(f"{name}: ReqMgr2 has no status of it" for name in unread)])
 
 
 def _take_all(names: Iterable[str], acquired: Mapping[str, _Acquired]) -> None:

@@ -113,10 +113,10 @@ class Seen:
 
     @classmethod
     def of(cls, document: Document) -> Seen:
-        """As a document says it."""
+        """As a document says it. Raises ServiceUnavailable: it has no status, so the rest says nothing either."""
         priority, lists = document.get("RequestPriority"), (document.get("SiteWhitelist"), document.get("SiteBlacklist"))
         white, black = (tuple(sorted([each] if isinstance(each, str) else each or ())) for each in lists)
-        status, history = str(document.get("RequestStatus")), document.get("RequestTransition") or [{}]
+        status, history = _status(document), document.get("RequestTransition") or [{}]
         step: Document = next((each for each in reversed(history) if each.get("Status") == status), {})
         since = datetime.fromtimestamp(step["UpdateTime"], UTC) if step.get("UpdateTime") else None
         return cls(status, None if priority is None else int(priority), white, black, since, str(step.get("DN") or ""))
@@ -130,10 +130,11 @@ class ReqMgr2:
         self._http, self._couch = http, couch
 
     def request(self, name: str) -> Document:
-        """The raw document. Raises NotFoundInService: ReqMgr2 has no such request."""
+        """The raw document. Raises NotFoundInService: ReqMgr2 has no such request; ServiceUnavailable: it has no status."""
         found = self._documents("request", name=name)
         if name not in found:
             raise NotFoundInService(SERVICE, "request", f"no request {name!r}")
+        _status(found[name])
         return found[name]
 
     def requests(self, names: Sequence[str]) -> dict[str, Document]:
@@ -307,7 +308,8 @@ class ReqMgr2:
 
     def _documents(self, operation: str, **params: str | Sequence[str]) -> dict[str, Document]:
         answer = self._http.get_json(_ANSWER, "/request", operation=operation, params=params)
-        return {name: document for found in answer.result if isinstance(found, dict) for name, document in found.items()}
+        found = (each for rows in answer.result if isinstance(rows, dict) for each in rows.items())
+        return {name: document if isinstance(document, dict) else {} for name, document in found}  # it is there, whatever it says
 
     def _put(self, name: str, changes: Mapping[str, object], operation: str) -> None:
         self._http.send_json("PUT", f"/request/{quote(name, safe='')}", operation=operation, body=dict(changes))
@@ -317,6 +319,12 @@ def _name(name: object) -> str:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ValueError(f"{str(name)[:300]!r} is no name of a request")
     return name
+
+
+def _status(document: Document) -> str:
+    if not (status := document.get("RequestStatus")):
+        raise ServiceUnavailable(SERVICE, "request", f"a document without RequestStatus: {str(document)[:200]}")
+    return str(status)
 
 
 def _keyed(row: object, names: Sequence[str]) -> dict[str, Any]:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from deploy.simulators.configcache import ELEMENT
-from requests_app.models import HoldCode, ReqMgr2Request, Request, RequestStatus
+from requests_app.models import HoldCode, Lease, ReqMgr2Request, Request, RequestStatus
 from requests_app.reqmgr2 import taking
-from requests_app.reqmgr2.following import reqmgr2_poll
+from requests_app.reqmgr2.following import POLL, reqmgr2_poll
 from requests_app.service_level import new_work_allow, new_work_stop, service_rows
 from requests_app.services import request_abort, request_release
 from requests_app.services.intake import Received, request_receive
@@ -252,6 +252,24 @@ def test_what_ended_just_before_the_poll_is_not_taken_though_a_list_still_has_it
     for _ in range(2):
         reqmgr2_poll(force=True)
     assert (Request.objects.count(), ReqMgr2Request.objects.count()) == (0, 0)
+
+
+def test_a_document_without_a_status_stops_no_other_and_its_claim_stays(world: World, outside: Outside) -> None:
+    odd = outside.stage()
+    world.crash_at = "reqmgr2_take.claimed"
+    with world.process():
+        reqmgr2_poll(force=True)
+    store = outside.simulators.application.reqmgr2.store
+    with store.changing(odd) as document:
+        del document["RequestStatus"]
+    for _ in range(2):
+        assert taken(outside.stage()).status == S.SUBMITTED
+        assert ReqMgr2Request.objects.get(name=odd).claimed_at is not None
+        assert f"{odd}: ReqMgr2 has no status of it" in Lease.objects.get(name=POLL).data["error"]
+    with store.changing(odd) as document:
+        document["RequestStatus"] = "acquired"
+    request = taken(odd)
+    assert (request.status, request.hold_reason) == (S.SUBMITTED, ""), "the claim says that it is ours"
 
 
 def test_what_is_aborted_while_it_is_acquired_is_not_taken(

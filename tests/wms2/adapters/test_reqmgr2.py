@@ -147,9 +147,20 @@ def test_an_element_that_may_be_of_any_request_says_nothing_of_the_queue(httpser
         reqmgr2.queued_elsewhere(asked, "wms2")
 
 
+@pytest.mark.parametrize("odd", [None, 7, "x", [], {}, {"RequestPriority": 1}])
+def test_a_request_whose_document_has_no_status_is_there_and_unknown(httpserver: HTTPServer, odd: object) -> None:
+    httpserver.expect_request("/request").respond_with_json({"result": [{"odd": odd, "good": {"RequestStatus": "new"}}]})
+    reqmgr2 = reqmgr2_at(httpserver.url_for(""))
+    seen = reqmgr2.seen(["odd", "good"])
+    assert (set(seen), Seen.of(seen["good"]).status) == ({"odd", "good"}, "new")
+    for asked in (lambda: Seen.of(seen["odd"]), lambda: reqmgr2.request("odd")):
+        with pytest.raises(ServiceUnavailable, match="without RequestStatus"):
+            asked()
+
+
 def test_a_clone_is_found_again_by_its_mark(httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wms2.adapters.reqmgr2.VIEW_SECONDS", 0.0)
-    old = {"old": {"RequestName": "old", "PrepID": "P-1"}}
+    old = {"old": {"RequestName": "old", "PrepID": "P-1", "RequestStatus": "aborted"}}
     other = {"other": {"Comments": {"WorkFlowDesc": ["x"]}}}
     for answer in (old, other, other):
         httpserver.expect_ordered_request("/request").respond_with_json({"result": [answer]})
