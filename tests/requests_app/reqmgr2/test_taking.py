@@ -243,12 +243,14 @@ def test_what_somebody_else_acquired_for_our_team_is_imported_held(world: World,
 
 
 @pytest.mark.parametrize("status", ["aborted", "force-complete"])
+@pytest.mark.parametrize("listed", ["staged", "acquired"])
 def test_what_ended_just_before_the_poll_is_not_taken_though_a_list_still_has_it(
-    world: World, outside: Outside, status: str
+    world: World, outside: Outside, listed: str, status: str
 ) -> None:
-    name = outside.stage("staged" if status == "aborted" else "running-open")
-    outside.simulators.reqmgr2("GET", "request?status=staged&team=wms2")
-    outside.put(name, RequestStatus=status)
+    name, store = outside.stage(listed), outside.simulators.application.reqmgr2.store
+    assert name in store.by_view("byteamandstatus", [["wms2", listed]])
+    with store.changing(name) as document:
+        document["RequestStatus"] = status
     for _ in range(2):
         reqmgr2_poll(force=True)
     assert (Request.objects.count(), ReqMgr2Request.objects.count()) == (0, 0)
