@@ -90,11 +90,10 @@ def site_statuses_sync() -> int:
     return len(changes)
 
 
-def _doubtful(rows: Sequence[object]) -> QuerySet[Site]:
-    """Of which these rows may be; all, where one of them names no site that is known."""
-    known = set(Site.objects.values_list("name", flat=True))
-    named = [{str(each) for each in row} & known if isinstance(row, list) else set[str]() for row in rows]
-    return Site.objects.filter(name__in=set().union(*named)) if all(named) else Site.objects.all()
+def _doubtful(names: Sequence[object]) -> QuerySet[Site]:
+    """The sites of rows that cannot be read; all, where one of them names none that is known."""
+    named, known = set(map(str, names)), set(Site.objects.values_list("name", flat=True))
+    return Site.objects.filter(name__in=named) if named <= known else Site.objects.all()
 
 
 def _tell_unread(service: str, operation: str, *problems: str) -> None:

@@ -31,10 +31,11 @@ class Cric:
         return self._table("site-names", ("site_name", "alias", "type"), "site_names", _site)
 
     def processing_pairs(self) -> wire.Rows[ProcessingPair]:
-        """``(rse, psn)``: the storage that each processing site reads; many-to-many."""
+        """``(rse, psn)``: the storage that each processing site reads; many-to-many. Of a row that cannot be read its psn."""
         return self._table("data-processing", ("phedex_name", "psn_name"), "processing_pairs", _pair)
 
     def _table(self, preset: str, columns: tuple[str, ...], operation: str, made: Callable[..., wire.T]) -> wire.Rows[wire.T]:
+        """A row that cannot be read comes as what its last column has, None where that is not known."""
         # "json" is a flag, it has no value.
         path = f"/api/cms/site/query/?json&preset={preset}&rcsite_state=ANY"
         table = self._http.get_json(_TABLE, path, operation=operation)
@@ -52,7 +53,9 @@ class Cric:
                 raise ValueError(f"{str(row)[:200]} is no row of texts for {', '.join(columns)}")
             return made(*values)
 
-        return wire.readable(table.result, read, service=SERVICE, operation=operation)
+        rows = wire.readable(table.result, read, service=SERVICE, operation=operation)
+        last = [row[places[-1]] if isinstance(row, list) and len(row) == width else None for row in rows.unread]
+        return rows._replace(unread=last)
 
 
 def _site(site_name: str, alias: str, kind: str) -> SiteRow:
