@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
+from math import isfinite
 from typing import Any
 
 from wms2.adapters.types import (
@@ -74,8 +75,8 @@ SLOT_PROJECTION = ["Name", SITE_ATTRIBUTE, "State", "SlotType", "Cpus", "TotalSl
 # The schedd's clock may differ from ours, and a job may take a while from its end to the history.
 _HISTORY_MARGIN_SECONDS = 3600
 _MAX_REASON = 500
-#: Of a machine; and a schedd's name has at most so many characters.
-_MOST_CPUS, _LONGEST_NAME = 1_000_000, 255
+#: Of a machine, and of a schedd, whose name has at most so many characters.
+_MOST_CPUS, _MOST_JOBS, _LONGEST_NAME = 1_000_000, 10_000_000, 255
 _ATTRIBUTE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 Ad = Mapping[str, Any]
@@ -179,13 +180,20 @@ def all_node_jobs(instance: str, owner: str) -> str:
 def job_groups(ads: Iterable[Ad]) -> list[JobGroup]:
     """Node jobs as the schedd groups them; those on their way out are not counted. Elected, a unit's jobs have one site."""
     found = Counter[tuple[str, str, str, str]]()
-    for ad in ads:
-        state = _COUNTED_AS.get(ad.get("JobStatus"))  # type: ignore[arg-type]
-        if state is not None and _number(ad.get("JobCount")) is not None:
-            sites = str(ad.get("DESIRED_Sites") or "")
-            site = "" if "," in sites else sites.strip()
-            found[str(ad.get(DAG_ID) or ""), str(ad.get("WMS2_Role") or ""), state, site] += int(ad["JobCount"])
+    for of, jobs in readable(ads, _job_group, service=SERVICE, operation="job_groups").read:
+        if of is not None:
+            found[of] += jobs
     return [JobGroup(*of, jobs) for of, jobs in sorted(found.items())]
+
+
+def _job_group(ad: Ad) -> tuple[tuple[str, str, str, str] | None, int]:
+    """What they are counted as, None for nothing, and how many they are."""
+    status, jobs = _number(ad.get("JobStatus")), _jobs(ad, "JobCount")
+    if status is None or jobs is None:
+        raise ServiceUnavailable(SERVICE, "answer", f"jobs without JobStatus or JobCount: {str(dict(ad))[:200]}")
+    state, sites = _COUNTED_AS.get(JobStatus(status)), str(ad.get("DESIRED_Sites") or "")
+    site = "" if "," in sites else sites.strip()
+    return (str(ad.get(DAG_ID) or ""), str(ad.get("WMS2_Role") or ""), state, site) if state is not None else None, jobs
 
 
 def unbegun_jobs(directory_id: str, instance: str, owner: str, fence: int, units: Iterable[str]) -> str:
@@ -339,8 +347,8 @@ def schedd_ad(ad: Ad, heard: Iterable[Ad] = ()) -> ScheddAd:
         name=str(_needed(ad, "Name")),
         version=version_of(str(ad.get("CondorVersion") or "")),
         job_queue_birthdate_seconds=_number(ad.get("JobQueueBirthdate")),
-        jobs_idle=_number(ad.get("TotalIdleJobs")) or 0,
-        jobs_running=_number(ad.get("TotalRunningJobs")) or 0,
+        jobs_idle=_jobs(ad, "TotalIdleJobs") or 0,
+        jobs_running=_jobs(ad, "TotalRunningJobs") or 0,
         heard_at_seconds=max((_number(each.get("LastHeardFrom")) or 0 for each in heard), default=None),
         accepting=bool(accepting) if accepting is not None else None,
         duty_cycle=float(duty) if duty is not None else None,
@@ -393,6 +401,13 @@ def _amount(ad: Ad, attribute: str, default: int | None = None) -> int:
     return number
 
 
+def _jobs(ad: Ad, attribute: str) -> int | None:
+    number = _number(ad.get(attribute))
+    if number is not None and not 0 <= number <= _MOST_JOBS:
+        raise ServiceUnavailable(SERVICE, "answer", f"{ad.get('Name', 'an ad')} has {attribute} {number}, which cannot be")
+    return number
+
+
 def _number(value: object) -> int | None:
-    # bool is an int to Python but not a count.
-    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    # bool is an int to Python but not a count; a ClassAd's real may be infinite.
+    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) else None

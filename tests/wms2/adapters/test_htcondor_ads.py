@@ -15,6 +15,7 @@ from dags_app.payload.contract import layout
 from wms2.adapters import htcondor_ads as ads
 from wms2.adapters.types import Submission
 from wms2.errors import ServiceRejected, ServiceUnavailable
+from wms2.metrics import ROWS_BROKEN_TOTAL
 
 OUTER = {
     "ClusterId": 4,
@@ -200,6 +201,13 @@ def test_a_slot_without_cpus_is_told_and_hides_no_other(cpus: dict[str, Any]) ->
     assert "2 of 3 rows cannot be read" in found.unread
 
 
+@pytest.mark.parametrize("name", ["TotalIdleJobs", "TotalRunningJobs"])
+@pytest.mark.parametrize("number", [-1, 10**12])
+def test_a_schedd_with_a_number_of_jobs_that_cannot_be_hides_no_other(name: str, number: int) -> None:
+    found = ads.pool_answer([{"Name": "schedd@bad", name: number}, {"Name": "schedd@a", name: 3}], [])
+    assert ([ad.name for ad in found.schedds], f"schedd@bad has {name} {number}" in found.unread) == (["schedd@a"], True)
+
+
 def test_versions_are_read_from_condors_own_line() -> None:
     assert ads.version_of("$CondorVersion: 23.9.6 2024-08-08 BuildID: Debian $") == "23.9.6"
 
@@ -227,8 +235,13 @@ def test_a_job_that_cannot_be_read_hides_no_other_and_is_not_taken_for_gone(wron
 
 def test_groups_of_jobs_that_cannot_be_read_hide_no_other() -> None:
     good = {"JobStatus": 2, "JobCount": 3, "WMS2_DagID": "9f1c", "WMS2_Role": "processing", "DESIRED_Sites": "T2_CH_CERN"}
-    rows = [{"JobCount": 3}, {**good, "JobCount": None}, {**good, "JobStatus": "run"}, good]
+    counts = [{**good, "JobCount": count} for count in (None, -1, 10**12, float("inf"), "3")]
+    states = [{**good, "JobStatus": state} for state in ("run", [2], {}, 99, None)]
+    broken = ROWS_BROKEN_TOTAL.labels("htcondor job_groups")._value
+    before = broken.get()
+    rows = [{"JobCount": 3}, *counts, *states, {**good, "JobStatus": 3}, good]
     assert [(group.dag_id, group.jobs) for group in ads.job_groups(rows)] == [("9f1c", 3)]
+    assert broken.get() == before + 11, "one that is on its way out can be read, and is not counted"
 
 
 def test_jobs_and_slots_name_their_site_by_one_attribute() -> None:
