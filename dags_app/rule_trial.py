@@ -37,18 +37,22 @@ def tried(book: RuleBook, failures: Sequence[Evidence], search_seconds: float = 
     """What the rules make of these failures; an expression that takes so long on one is given up.
 
     Raises:
-        ConfigurationError: all of it takes too long.
+        ConfigurationError: all of it takes too long, or breaks.
     """
     asked = json.dumps({"book": to_json(book), "failures": [asdict(each) for each in failures], "seconds": search_seconds})
     try:
         done = subprocess.run(
-            [sys.executable, "-m", __name__], input=asked, capture_output=True, text=True, check=True, cwd=_ROOT,
+            [sys.executable, "-m", __name__], input=asked, capture_output=True, text=True, check=False, cwd=_ROOT,
             timeout=TRIAL_SECONDS,
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         what = f"the rules were tried for {TRIAL_SECONDS:g} s and given up: simplify their expressions"
         raise ConfigurationError(what) from error
-    answer = json.loads(done.stdout)
+    try:
+        answer = json.loads(done.stdout)
+    except ValueError as error:
+        last = done.stderr.strip().rpartition("\n")[2][:500] or f"exit status {done.returncode}"
+        raise ConfigurationError(f"the rules could not be tried: {last}") from error
     verdicts = [each | {"bad_input_files": tuple(each["bad_input_files"])} for each in answer["verdicts"]]
     return Tried(tuple(Classification(**each) for each in verdicts), tuple(answer["given_up"]))
 

@@ -136,6 +136,26 @@ def test_a_trial_that_takes_too_long_as_a_whole_is_given_up(recorded: DAG, monke
         rules_try(conf())
 
 
+@pytest.mark.parametrize(
+    ("does", "told"),
+    [
+        ("echo at line 7 >&2; echo MemoryError >&2; exit 1", "MemoryError"),
+        ("kill -9 $$", "exit status -9"),
+        ("echo '{\"verdicts\": ['", "exit status 0"),
+    ],
+    ids=["error", "killed", "cut-off"],
+)
+def test_a_trial_that_breaks_is_told(
+    recorded: DAG, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, does: str, told: str
+) -> None:
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\n{does}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr("dags_app.rule_trial.sys.executable", str(program))
+    with pytest.raises(ConfigurationError, match=f"could not be tried: {told}"):
+        rules_try(conf())
+
+
 def test_a_rule_is_switched_off_and_on_and_only_ours_are_taken_back(rules: None) -> None:
     row = FailureRule.objects.get(name="cms-8021")
     with pytest.raises(InvalidTransition, match="as shipped"):
