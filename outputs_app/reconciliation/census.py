@@ -82,7 +82,7 @@ def census(since: str | None) -> Census:
     listed = [rucio.rules_in_trouble(), rucio.rules_made_since(after) if after else Rows[RuleInfo]([], [], "")]
     trouble, made = (_ours(rows.read) for rows in listed)
     stood = Drift.objects.filter(kind=K.RULE_UNKNOWN, state__in=STANDING_DRIFT)
-    unread = {str(row.get("id")) for each in listed for row in each.unread if isinstance(row, dict)}  # these stand as they do
+    unread = {_id(row) for each in listed for row in each.unread} - {""}  # these stand as they do
     stood = stood.exclude(rule_id__in={rule.rule_id for rule in made} | unread)
     made += [rule for rule_id in stood.values_list("rule_id", flat=True) if (rule := rule_there(rule_id)) is not None]
     on_blocks = rucio.rules_on_blocks()
@@ -99,12 +99,21 @@ def census(since: str | None) -> Census:
                 place.finding(K.RULE_UNKNOWN, rule, f"rule {' or '.join(filter(None, place.rules)) or 'none'}", _words(rule))
             )
     numbers = Counter(rule.state.value for rule in trouble) + Counter(unknown=len(unknown), gone=len(gone))
-    seen = Q(kind=K.RULE_TROUBLE) | (Q(kind=K.RULE_UNKNOWN) | Q(kind=K.RULE_GONE, block=None)) & ~Q(request_id__in=busy)
+    # one that does not say which it is may be any of those that are not listed
+    listed_still = Q(rule_id__in=[rule.rule_id for rule in trouble]) if "" in map(_id, listed[0].unread) else Q()
+    seen = Q(kind=K.RULE_TROUBLE) & listed_still | (Q(kind=K.RULE_UNKNOWN) | Q(kind=K.RULE_GONE, block=None)) & ~Q(
+        request_id__in=busy
+    )
     # that a block's rule is there again is seen by the comparison of its dataset
     seen |= Q(kind=K.RULE_GONE, rule_id__in=[finding.rule_id for finding in gone])
     problem = "; ".join(filter(None, (*(rows.problem for rows in listed), on_blocks.problem)))
     counts = {name: numbers[name] for name in COUNTED}
     return Census([*troubled, *unknown, *gone], seen & ~Q(rule_id__in=unread), counts, problem)
+
+
+def _id(row: object) -> str:
+    found = row.get("id") if isinstance(row, dict) else None
+    return found if isinstance(found, str) else ""
 
 
 def _ours(rules: Iterable[RuleInfo]) -> list[RuleInfo]:

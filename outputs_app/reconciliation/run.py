@@ -115,7 +115,9 @@ class Run:
             found = census(comparison.result.get("since"))
             with self._recording():
                 self._record(Drift.objects.filter(found.seen), found.findings)
-                self._result |= {"rules": found.rules, "since": comparison.begun_at.isoformat()}
+                # what could not be read is listed again by the next census
+                since = comparison.result.get("since") if found.problem else comparison.begun_at.isoformat()
+                self._result |= {"rules": found.rules, "since": since}
             problem = found.problem
         elif not self._compare(comparison.dataset, is_over):
             self._mine().update(claim_expires_at=None)

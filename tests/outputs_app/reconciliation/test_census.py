@@ -92,22 +92,26 @@ def test_rules_in_trouble_are_told_once_each(block: ProcessingBlock, admin: Any)
     assert [found.split()[0] for _, _, found in standing()] == ["STUCK"]
 
 
+@pytest.mark.parametrize("named", [True, False])
 def test_rows_of_rules_that_cannot_be_read_hide_no_other_and_what_they_are_of_stays(
-    block: ProcessingBlock, admin: Any, monkeypatch: pytest.MonkeyPatch
+    block: ProcessingBlock, admin: Any, monkeypatch: pytest.MonkeyPatch, named: bool
 ) -> None:
     admin.update_replication_rule(block.tape_rule_id, {"state": "SUSPENDED"})
     counted()
-    real = rucio_rules.readable
+    since, real = Comparison.objects.get(dataset=None).result["since"], rucio_rules.readable
+    bad = {"copies": None} if named else {"id": 7}
 
     def with_bad_rows(rows: Iterable[Any], read: Any, **of: str) -> Any:
-        torn = [None, {"id": 7}, *({**row, "copies": None} if row["id"] == block.tape_rule_id else row for row in rows)]
-        return real(torn, read, **of)
+        others = [] if named else [None, {"id": None}]
+        return real([*others, *(row | bad if row["id"] == block.tape_rule_id else row for row in rows)], read, **of)
 
     monkeypatch.setattr(rucio_rules, "readable", with_bad_rows)
     comparisons_begin()
     Comparison.objects.filter(dataset=None).update(due_at=overdue())
     comparisons_run()
-    assert "rows cannot be read, the others count" in Comparison.objects.get(dataset=None).last_error
+    row = Comparison.objects.get(dataset=None)
+    assert "rows cannot be read, the others count" in row.last_error
+    assert row.result["since"] == since, "what was made since is listed again"
     assert [kind for kind, _, _ in standing()] == [K.RULE_TROUBLE], "nothing is known of it, so it stands"
 
 
