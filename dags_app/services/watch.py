@@ -155,7 +155,8 @@ def schedd_heard(
         if dag.pk in mine
     ]
     changed = {dag.pk: now for dag, now in seen if _differs(dag, now)}
-    unread = {dag.pk: said.unread[cluster] for dag in look.live if (cluster := int(dag.dagman_cluster_id)) in said.unread}
+    unread = {dag.pk: job for dag in look.live if (job := _unread(dag, said)) is not None}
+    changed |= {dag.pk: Seen(dag.observed, dag.jobs) for dag in look.live if dag.pk in unread and _was_away(dag)}
     absent = [dag for dag in look.live if dag.pk not in mine and dag.pk not in unread]  # one that cannot be read is there
     missing = [dag for dag in absent if dag.missing_since is None or dag.unanswered_since]
     with fenced():
@@ -170,9 +171,15 @@ def schedd_heard(
                 _follow(dag, mine[dag.pk], fenced)
     for pk, job in unread.items():
         with by_itself(pk):
-            raise ServiceUnavailable("htcondor", "watch", f"its DAGMan job is in the queue, and stays as it was: {job.problem}")
+            raise ValueError(f"its DAGMan job is in the queue and cannot be read, so the DAG stays as it was: {job.problem}")
     crash_point("poll.recorded")
     return Observed(answered=True, change=change, orphans=orphans_among(outer))
+
+
+def _unread(dag: DAG, said: Said) -> Unread | None:
+    """Its job that cannot be read; one that does not say whose it is goes by its number."""
+    job = said.unread.get(int(dag.dagman_cluster_id))
+    return job if job is not None and job.dag_id in ("", str(dag.pk)) else None
 
 
 def _collector_says(condor: HtcondorAdapter) -> str:
@@ -320,10 +327,10 @@ def _observe(dags: list[DAG], seen: dict[Any, Seen], now: datetime) -> None:
     woken = set()
     for dag, each in zip(dags, values, strict=True):
         before, quiet, dag.observed, dag.jobs = dag.observed, sites_quiet(dag.jobs), each.observed, each.jobs
-        dag.nodes_done, dag.nodes_failed = dag.observed["nodes_done"] or 0, dag.observed["nodes_failed"] or 0
+        dag.nodes_done, dag.nodes_failed = dag.observed.get("nodes_done") or 0, dag.observed.get("nodes_failed") or 0
         dag.nodes_running = each.number(JOB_RUNNING)
         first = each.begun and dag.began_at is None
-        moved = quiet != sites_quiet(dag.jobs) or any(before.get(name) != dag.observed[name] for name in _ACTED_ON)
+        moved = quiet != sites_quiet(dag.jobs) or any(before.get(name) != dag.observed.get(name) for name in _ACTED_ON)
         if first or _was_away(dag) or moved:
             woken.add(dag.workflow.request.pk)
         if dag.suspected_at is not None or dag.lost_confirmed_at is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -24,6 +25,7 @@ from tests.support.statements import statements
 from wms2 import clock
 from wms2.adapters.types import DagmanAd, DagStatus, JobGroup, JobStatus, ScheddAd, Unread
 from wms2.errors import ServiceRejected
+from wms2.metrics import ROWS_BROKEN_TOTAL
 from wms2.models import Wake
 
 DONE = {"state": WorkUnitState.DONE, "manifest_sha256": "a", "fence": 1}
@@ -312,6 +314,29 @@ def test_a_dagman_that_cannot_be_read_is_not_gone_and_is_told_on_its_request(sch
     assert (seen(good).nodes_done, seen(gone).missing_since) == (3, look.at)
     assert (seen(bad).missing_since, seen(bad).unanswered_since, seen(lost).lost_settled_at) == (None, None, None)
     assert "stays as it was: an ad without QDate" in seen(bad).workflow.request.waiting_for
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["seen before", "never seen"])
+def test_a_dagman_that_was_away_and_cannot_be_read_is_there_again(schedd: Schedd, known: bool) -> None:
+    away = {"missing_since": clock.now(), "unanswered_since": clock.now(), "suspected_at": clock.now()}
+    bad, nameless, other = running(schedd, 7, **away), running(schedd, 8, **away), running(schedd, 9)
+    if known:
+        hear(schedd, *map(ad, (bad, nameless, other)))
+        DAG.objects.filter(pk__in=(bad.pk, nameless.pk)).update(**away)
+    woken()
+    before, step = [seen(dag).observed for dag in (bad, nameless)], ROWS_BROKEN_TOTAL.labels("schedds")._value
+    broken = step.get()
+    (look,) = looks([Schedd.objects.get(pk=schedd.pk)])
+    unread = {7: Unread(str(bad.pk), "no QDate"), 8: Unread("", "no QDate"), 9: Unread(str(uuid.uuid4()), "no QDate")}
+    said = Said(ABOUT, unread=unread)
+    schedd_heard(look=look, said=said, fenced=transaction.atomic, by_itself=watching.dag_by_itself)
+    for dag in (seen(bad), seen(nameless)):
+        assert (dag.missing_since, dag.unanswered_since, dag.suspected_at) == (None, None, None)
+        assert DAGHistory.objects.filter(dag=dag, event_type="seen_again").exists()
+    assert [seen(dag).observed for dag in (bad, nameless)] == before
+    assert seen(other).missing_since == look.at, "that number is another DAG's by now"
+    assert step.get() == broken + 2
+    assert woken() >= {dag.workflow.request.pk for dag in (bad, nameless, other)}
 
 
 def test_a_schedd_whose_answer_breaks_has_not_answered(schedd: Schedd, monkeypatch: pytest.MonkeyPatch) -> None:
