@@ -136,7 +136,9 @@ def round_plan_anew(evaluation: Evaluation, ready: DAG, why: str) -> None:
     the next evaluation finds that no rescue is possible once more."""
     with evaluation.fenced():
         dag_discard(dag=ready, reason=why)
-    if (round_ := round_open(evaluation.request.workflow)) is not None:
+    workflow = evaluation.request.workflow
+    workflow.refresh_from_db(fields=["next_first_event", "next_first_lumi"])  # it may have given its numbers back
+    if (round_ := round_open(workflow)) is not None:
         _close(evaluation, round_, f"no rescue is possible: {why}")
 
 

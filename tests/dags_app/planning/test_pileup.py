@@ -10,7 +10,7 @@ import pytest
 from dags_app.payload.contract import layout
 from dags_app.payload.contract.documents import InputFile, Pileup
 from dags_app.planning.dagfiles import render
-from dags_app.planning.pileup import jobs_at, mixed_after, pileup_document, pileup_sites, sites_holding
+from dags_app.planning.pileup import jobs_at, mixed_after, pileup_document, pileup_of, pileup_sites, sites_holding
 from dags_app.planning.specs import DagSpec, JobSpec, PileupBlock, PileupDataset, SplittingAlgo, WorkflowSpec
 from tests.support.planning import CERN, FNAL, PURDUE, dag_spec, generation_workflow, input_file, input_workflow, task_tree
 from wms2.errors import PlanningRefused
@@ -154,6 +154,11 @@ def test_nodes_of_later_tasks_that_share_a_file_mix_other_events_and_generation_
     found = places(spec)
     assert found.keys() == {"t4"}
     assert found["t4"] == sorted(set(found["t4"])) and len(found["t4"]) == sum(len(unit.levels[2].nodes) for unit in spec.units)
+
+
+def test_the_document_can_be_read_back() -> None:
+    found = (dataset(((FNAL, CERN), 2), ((PURDUE,), 1)), replace(dataset(((CERN,), 1), name="/Other/PU-v1/RAW"), kind="data"))
+    assert pileup_of(pileup_document(found)) == found
 
 
 def test_a_dag_with_pileup_has_the_document_and_gives_it_to_the_jobs() -> None:

@@ -430,6 +430,21 @@ def test_a_submission_that_never_arrived_is_repeated_with_the_pileup_of_then(mix
     assert (mixed.read(), mixed.avoided) == (mixed.at("T2_CH_CERN"), "T1_US_FNAL")
 
 
+def test_a_first_submission_that_never_arrived_is_planned_anew_where_its_pileup_is_by_then(mixes: World) -> None:
+    """Nobody can have used its numbers: they are given back."""
+    pileup, document = mixes.source("Premix", 100), documents.generation(100 * UNITS)
+    request = mixes.request({**document, "Step2": {**document["Step2"], "MCPileup": pileup}})
+    mixes.crash_at = "submit.claimed"
+    mixes.cycle()
+    mixes.sources[pileup].locations = dict.fromkeys(mixes.sources[pileup].blocks, ("T2_US_Purdue",))
+    mixes.clock.advance(conf().submit_timeout_seconds + conf().submit_unknown_grace_seconds + conf().lease_seconds + 1)
+    cycles(mixes)
+    assert (status(request), [dag.kind for dag in chain(request)]) == (S.ACTIVE, [DAGKind.FRESH])
+    assert 'sites="T2_US_Purdue"' in (mixes.job_of(request).directory / "mg_000000" / "group.dag").read_text()
+    assert WorkUnitClaim.objects.filter(kind=WorkUnitClaim.KIND_GENERATED).earliest("first").first == 1
+    assert run_on(mixes, request) is S.COMPLETED
+
+
 @pytest.mark.parametrize("away", ["dbs", "rucio"])
 def test_a_rescue_keeps_the_pileup_it_has_while_a_service_does_not_answer(mixes: World, away: str) -> None:
     mixed = Mixed(mixes)
