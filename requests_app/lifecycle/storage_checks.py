@@ -178,4 +178,5 @@ def cases_alert() -> None:
         for site, words in cases_remind().items():
             open_there = IntegrityCase.objects.filter(state__in=OPEN_CASE, site=site).values("request")
             for request in Request.objects.filter(pk__in=open_there).defer("request_data").order_by("request_name"):
-                remind(request, "cases_wait", f"integrity cases wait: {words}")
+                with row_by_itself("cases", request, partial(tell_broken, pk=request.pk)), transaction.atomic():
+                    remind(request, "cases_wait", f"integrity cases wait: {words}")
