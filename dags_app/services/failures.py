@@ -20,7 +20,7 @@ from django.db import transaction
 from django.db.models import Count, Sum
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from dags_app.failure_rules import NOT_SURE
+from dags_app.failure_rules import NEVER_RAN, NOT_SURE
 from dags_app.models import (
     DAG,
     FailedInputFile,
@@ -295,11 +295,13 @@ def site_failures(dag: DAG) -> dict[str, SiteFailures]:
     """Attempts by site in one submission, and those that speak against the site (error-handling 6.1).
 
     Failed attempts are the failure log's; those that did well are the jobs of the units that were done in this submission. A job
-    that could not be submitted was at no site; a data failure that names no input file is the request's own.
+    that could not be submitted was at no site, one that waited too long for its site has not failed there; a data failure that
+    names no input file is the request's own.
     """
     failed: dict[str, list[bool]] = {}
     for line in read_failures(Path(dag.submit_dir) / FAILURES_FILE):
-        if line.get("fence") == dag.fence and line.get("site") and line.get("code") != NOT_SUBMITTED:
+        ran = line.get("code") != NOT_SUBMITTED and line.get("rule") != NEVER_RAN
+        if line.get("fence") == dag.fence and line.get("site") and ran:
             names_file = line.get("category") == DATA and bool(line.get("bad_input_files"))
             failed.setdefault(str(line["site"]), []).append(names_file or line.get("category") == INFRASTRUCTURE)
     done = WorkUnit.objects.filter(round_id=dag.round_id, fence=dag.fence, state=WorkUnitState.DONE, site__in=failed)

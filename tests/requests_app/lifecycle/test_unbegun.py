@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from dags_app.models import DAGHistory
+from dags_app.models import DAGHistory, DAGStatus
 from requests_app.lifecycle.unbegun import CODE, UNITS_LEAVE
+from sites_app.models import SiteBan
+from tests.support.scene_failures import line
 from tests.support.scripted.progress import fresh, started
-from tests.support.scripted.schedd import Job
+from tests.support.scripted.schedd import End, Job
 from tests.support.scripted.world import World
 from wms2 import clock
 from wms2.adapters.htcondor_ads import IDLE_ATTRIBUTE
@@ -57,6 +60,19 @@ def test_units_of_which_nothing_has_begun_leave_a_site_that_starts_nothing(world
     world.schedd.waiting = []
     look(world)
     assert fresh(request).alert_code == ""
+
+
+def test_a_site_that_units_leave_is_not_banned_for_it(world: World) -> None:
+    request, job = started(world)
+    away = {"category": "infrastructure", "code": 95103, "rule": "held-idle", "fence": job.fence}
+    lines = [line(site=DEAF, message=f"held: WMS2: idle for {seconds} s", **away) for seconds in (*[0] * 9, 432_000)]
+    (job.directory / "failures.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))
+    world.schedd.unit_failed(job, job.open_nodes[0])
+    world.schedd.end(job, End.FINISHED)
+    for _ in range(3):
+        world.cycle()
+    assert request.workflow.dags.order_by("created_at").first().status == DAGStatus.PARTIAL
+    assert not SiteBan.objects.exists(), "nothing has failed there"
 
 
 @pytest.mark.parametrize(

@@ -217,6 +217,7 @@ def test_attempts_of_one_submission_are_counted_by_site(dag: DAG) -> None:
         line(category="data", code=8021),
         line(),
         line(category="infrastructure", code=95010, site="T1_US_FNAL"),
+        line(category="infrastructure", code=95103, site="T2_DE_DESY", rule="held-idle"),
         line(category="infrastructure", fence=7),
         line(category="permanent", site="T2_CH_CERN"),
     ]
