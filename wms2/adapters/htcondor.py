@@ -302,11 +302,18 @@ class HtcondorAdapter:
                 changed += self._edit(f"{jobs} && {ads.AVOID} =?= {ads.literal(old)}", ads.AVOID, new, "avoid_sites")
         return changed
 
-    def unbegun_units(self, directory_id: str, fence: int) -> dict[str, UnbegunUnit]:
-        """Work units of one submission none of whose jobs in the queue has begun, all waiting at one site."""
-        jobs = ads.node_jobs(directory_id, self._instance, self._owner(), fence)
+    def unbegun_units(self, directory_id: str, fence: int, sites: Collection[str], moment_seconds: int) -> dict[str, UnbegunUnit]:
+        """Work units of one submission none of whose jobs in the queue has begun, all waiting at one of these sites since before
+        this moment. Only where there is such a job is the schedd asked for all of the submission."""
+        us = directory_id, self._instance, self._owner(), fence
+        waiting = ads.unbegun_since(*us, sites, moment_seconds)
+        (rows,) = self._ask([{"op": "query", "constraint": waiting, "projection": [ads.UNIT]}], "unbegun_units")
+        if not rows:
+            return {}
+        jobs = ads.node_jobs(*us)
         (rows,) = self._ask([{"op": "query", "constraint": jobs, "projection": ads.UNBEGUN_PROJECTION}], "unbegun_units")
-        return ads.unbegun_units(rows)
+        found = ads.unbegun_units(rows).items()
+        return {name: unit for name, unit in found if unit.site in sites and unit.since_seconds <= moment_seconds}
 
     def leave_site(self, directory_id: str, fence: int, units: Collection[str]) -> int:
         """Have these units land elsewhere: jobs of theirs that never began wait no longer, as after ``job_idle_seconds``. The

@@ -37,7 +37,9 @@ SERVICE = "htcondor"
 INSTANCE, REQUEST, DAG_ID, FENCE = "WMS2_Instance", "WMS2_Request", "WMS2_DagID", "WMS2_Fence"
 STAMPS = (INSTANCE, REQUEST, DAG_ID, FENCE)
 UNIT, IDLE_ATTRIBUTE = "WMS2_Unit", "WMS2_IdleSeconds"
-UNBEGUN_PROJECTION = [UNIT, "WMS2_Role", "JobStatus", "NumJobStarts", "QDate", "DESIRED_Sites"]
+#: Sites that a job's requirements allow; ``DESIRED_Sites``, which job routers rewrite, where a job rendered before has no such.
+JOB_SITE, ROUTED_SITES = "WMS2_Site", "DESIRED_Sites"
+UNBEGUN_PROJECTION = [UNIT, "WMS2_Role", "JobStatus", "NumJobStarts", "QDate", JOB_SITE]
 SITE_ATTRIBUTE = "GLIDEIN_CMSSite"
 UNKNOWN_SITE = "Unknown"
 # DAGMan jobs run in the scheduler universe; an inner one knows its outer's cluster.
@@ -55,7 +57,7 @@ ORPHAN_PROJECTION = ["JobUniverse", DAG_ID, REQUEST]
 #: What node jobs are counted by. The schedd holds the constraint against its groups, so what that names must be among these.
 #: Sites at which a landing job does not start, separated by commas.
 AVOID = "WMS2_Avoid"
-JOB_GROUPS = ["Owner", INSTANCE, "JobUniverse", DAG_ID, "WMS2_Role", "JobStatus", "DESIRED_Sites"]
+JOB_GROUPS = ["Owner", INSTANCE, "JobUniverse", DAG_ID, "WMS2_Role", "JobStatus", JOB_SITE, ROUTED_SITES]
 _COUNTED_AS = {
     JobStatus.IDLE: JOB_IDLE,
     JobStatus.RUNNING: JOB_RUNNING,
@@ -191,25 +193,36 @@ def _job_group(ad: Ad) -> tuple[tuple[str, str, str, str] | None, int]:
     status, jobs = _number(ad.get("JobStatus")), _jobs(ad, "JobCount")
     if status is None or jobs is None:
         raise ServiceUnavailable(SERVICE, "answer", f"jobs without JobStatus or JobCount: {str(dict(ad))[:200]}")
-    state, sites = _COUNTED_AS.get(JobStatus(status)), str(ad.get("DESIRED_Sites") or "")
+    state, sites = _COUNTED_AS.get(JobStatus(status)), str(ad.get(JOB_SITE) or ad.get(ROUTED_SITES) or "")
     site = "" if "," in sites else sites.strip()
     return (str(ad.get(DAG_ID) or ""), str(ad.get("WMS2_Role") or ""), state, site) if state is not None else None, jobs
 
 
 def unbegun_jobs(directory_id: str, instance: str, owner: str, fence: int, units: Iterable[str]) -> str:
     """Constraint: jobs of these units of a submission that wait for a slot, never had one, and may wait as long as any."""
-    mine = f"{node_jobs(directory_id, instance, owner, fence)} && JobStatus == {JobStatus.IDLE.value}"
     named = f'stringListMember({UNIT}, {literal(",".join(sorted(units)))}, ",")'
-    return f"{mine} && (NumJobStarts ?: 0) == 0 && {IDLE_ATTRIBUTE} =?= undefined && {named}"
+    mine = _never_began(directory_id, instance, owner, fence)
+    return f"{mine} && {IDLE_ATTRIBUTE} =?= undefined && {named}"
+
+
+def unbegun_since(directory_id: str, instance: str, owner: str, fence: int, sites: Iterable[str], moment_seconds: int) -> str:
+    """Constraint: jobs of a submission that wait at one of these sites since before this moment, and never had a slot."""
+    there = f"stringListMember({JOB_SITE}, {literal(','.join(sorted(sites)))})"
+    return f"{_never_began(directory_id, instance, owner, fence)} && QDate <= {int(moment_seconds)} && {there}"
+
+
+def _never_began(directory_id: str, instance: str, owner: str, fence: int) -> str:
+    mine = f"{node_jobs(directory_id, instance, owner, fence)} && JobStatus == {JobStatus.IDLE.value}"
+    return f"{mine} && (NumJobStarts ?: 0) == 0"
 
 
 def unbegun_units(ads: Iterable[Ad]) -> dict[str, UnbegunUnit]:
     """Of a submission's node jobs: units all of whose jobs are processing jobs that wait at one site and never began, by name."""
     found, begun = dict[str, UnbegunUnit](), set[str]()
     for ad in ads:
-        unit, site, since = str(ad.get(UNIT) or ""), str(ad.get("DESIRED_Sites") or ""), _number(ad.get("QDate"))
+        unit, site, since = str(ad.get(UNIT) or ""), str(ad.get(JOB_SITE) or ""), _number(ad.get("QDate"))
         waits = ad.get("JobStatus") == JobStatus.IDLE and not _number(ad.get("NumJobStarts"))
-        if not waits or ad.get("WMS2_Role") != "processing" or since is None or "," in site:
+        if not waits or ad.get("WMS2_Role") != "processing" or since is None or "," in site or not site:
             begun.add(unit)
             continue
         known = found.get(unit)

@@ -7,19 +7,30 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import transaction
 
 from dags_app.models import DAGHistory, DAGStatus
+from dags_app.payload.contract.layout import OUTER_STATUS, PROCESSING_SUBMIT
 from requests_app.lifecycle.unbegun import CODE, UNITS_LEAVE
+from requests_app.models import Event, Request
 from sites_app.models import SiteBan
 from tests.support.scene_failures import line
+from tests.support.scripted import dagman
 from tests.support.scripted.progress import fresh, started
 from tests.support.scripted.schedd import End, Job
 from tests.support.scripted.world import World
 from wms2 import clock
 from wms2.adapters.htcondor_ads import IDLE_ATTRIBUTE
+from wms2.wakes import wake
 
 pytestmark = pytest.mark.django_db(transaction=True)
 DEAF, HOURS = "T1_US_FNAL", 3600
+
+
+@pytest.fixture(autouse=True)
+def not_looked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DAGs of different tests have one id."""
+    monkeypatch.setattr("requests_app.lifecycle.unbegun._LOOKED", {})
 
 
 def land(job: Job, unit: str, site: str, at: str = "") -> None:
@@ -32,14 +43,26 @@ def land(job: Job, unit: str, site: str, at: str = "") -> None:
 def waiting(unit: str, hours: float, site: str = DEAF, **more: Any) -> dict[str, Any]:
     """A node job's ad, in the queue for so long."""
     queued = int((clock.now() - timedelta(hours=hours)).timestamp())
-    return {"WMS2_Unit": unit, "WMS2_Role": "processing", "JobStatus": 1, "QDate": queued, "DESIRED_Sites": site, **more}
+    return {"WMS2_Unit": unit, "WMS2_Role": "processing", "JobStatus": 1, "QDate": queued, "WMS2_Site": site, **more}
 
 
 def left(world: World) -> set[str]:
     return {ad["WMS2_Unit"] for ad in world.schedd.waiting if IDLE_ATTRIBUTE in ad}
 
 
+def write_status(job: Job, *, retries: int = 0) -> None:
+    """What DAGMan writes each minute."""
+    dagman.write_status(job.directory, job.nodes, final=False, written_at=int(clock.now().timestamp()), retries=retries)
+
+
+def request_wake(request: Request) -> None:
+    with transaction.atomic():
+        wake({request.pk}, "test")
+
+
 def look(world: World) -> None:
+    for job in world.schedd.live:
+        write_status(job)
     world.cycle()
     world.clock.advance(2 * HOURS)
     world.cycle()
@@ -80,10 +103,10 @@ def test_a_site_that_units_leave_is_not_banned_for_it(world: World) -> None:
     [
         [("mg_000000", 1.0, {})],
         [("mg_000000", 7.0, {"JobStatus": 2})],
-        [("mg_000000", 7.0, {}), ("mg_000000", 7.0, {"JobStatus": 2, "DESIRED_Sites": "T2_CH_CERN"})],
+        [("mg_000000", 7.0, {}), ("mg_000000", 7.0, {"JobStatus": 2, "WMS2_Site": "T2_CH_CERN"})],
         [("mg_000000", 7.0, {"NumJobStarts": 1})],
         [("mg_000000", 7.0, {"WMS2_Role": "merge"})],
-        [("mg_000000", 7.0, {"DESIRED_Sites": "T2_CH_CERN"})],
+        [("mg_000000", 7.0, {"WMS2_Site": "T2_CH_CERN", "DESIRED_Sites": DEAF})],
     ],
     ids=["not for long", "it runs", "one of the unit runs", "it was evicted", "its merge", "a site that starts others"],
 )
@@ -104,19 +127,75 @@ def test_a_unit_of_which_a_job_has_ended_there_stays_and_is_alerted_on(world: Wo
     assert (left(world), fresh(request).alert_code) == (set(), CODE)
 
 
-def test_a_unit_leaves_once_in_a_submission_and_only_where_it_has_another_site(world: World) -> None:
+@pytest.mark.parametrize(
+    ("retries", "age_hours", "leaves"),
+    [(0, 0, True), (1, 0, False), (0, 12, False), (0, None, False)],
+    ids=["not used", "used", "written before it was queued", "torn"],
+)
+def test_a_unit_leaves_only_while_its_retry_is_known_to_be_left(
+    world: World, retries: int, age_hours: int | None, leaves: bool
+) -> None:
     request, job = started(world)
-    world.clock.advance(60)
-    for _ in range(2):  # it has left one since
-        land(job, "mg_000000", DEAF)
-    land(job, "mg_000001", DEAF, at="2020-01-01T00:00:00Z")  # that was an earlier submission
-    land(job, "mg_000001", DEAF)
+    land(job, "mg_000000", DEAF)
+    world.schedd.waiting = [waiting("mg_000000", 7)]
+    written_at = int(clock.now().timestamp()) - 3600 * (age_hours or 0)
+    dagman.write_status(job.directory, job.nodes, final=False, written_at=written_at, retries=retries)
+    if age_hours is None:
+        (job.directory / OUTER_STATUS).write_text("[")
+    world.cycle()
+    assert (bool(left(world)), fresh(request).alert_code) == (leaves, CODE)
+
+
+def test_a_unit_leaves_only_where_it_has_another_site_whatever_its_log_says(world: World) -> None:
+    request, job = started(world)
+    for torn in ("2026-11-2", "2026-11-26", "2026-11-26T10:00:00", "no time"):
+        land(job, "mg_000001", DEAF, at=torn)
     (job.directory / "mg_000002/avoid.inc").write_text("UNIT_AVOID = T2_CH_CERN,T2_US_Purdue,T2_DE_DESY\n")
     land(job, "mg_000002", DEAF)
-    world.schedd.waiting = [waiting(f"mg_{n:06d}", 7) for n in range(3)]
+    world.schedd.waiting = [waiting(f"mg_{n:06d}", 7) for n in range(1, 3)]
     look(world)
     assert left(world) == {"mg_000001"}
-    assert fresh(request).alert_code == CODE
+    assert (fresh(request).alert_code, fresh(request).last_error) == (CODE, "")
+
+
+def test_a_dag_of_a_former_release_is_told_to_stay(world: World) -> None:
+    request, job = started(world)
+    land(job, "mg_000000", DEAF)
+    submit = job.directory / PROCESSING_SUBMIT
+    submit.write_text(submit.read_text().replace(IDLE_ATTRIBUTE, "Other"))
+    world.schedd.waiting = [waiting("mg_000000", 7)]
+    look(world)
+    assert (left(world), fresh(request).alert_code) == (set(), CODE)
+    told = Event.objects.get(request=request, kind="alert").data["message"]
+    assert "they stay, since the DAG was rendered by a former release" in told and "land elsewhere" not in told
+    assert not DAGHistory.objects.filter(event_type=UNITS_LEAVE).exists()
+
+
+def test_a_silent_schedd_takes_no_alert_off(world: World) -> None:
+    request, job = started(world)
+    land(job, "mg_000000", DEAF)
+    world.schedd.waiting = [waiting("mg_000000", 7)]
+    look(world)
+    world.schedd.silent = True
+    world.cycle()
+    request_wake(request)
+    world.cycle()
+    assert fresh(request).workflow.dags.get().unanswered_since is not None
+    assert not Event.objects.filter(request=request, kind="alert_over", data__code=CODE).exists()
+
+
+def test_the_schedd_is_asked_four_times_in_the_time_however_often_the_request_is_evaluated(world: World) -> None:
+    request, job = started(world)
+    land(job, "mg_000000", DEAF)
+    world.schedd.waiting = [waiting("mg_000000", 1)]
+    for _ in range(4):
+        world.cycle()
+        request_wake(request)
+        world.clock.advance(600)
+    assert world.schedd.unbegun_asked == 1
+    world.clock.advance(1.5 * HOURS)
+    world.cycle()
+    assert world.schedd.unbegun_asked == 2
 
 
 def test_where_nothing_runs_anywhere_there_is_no_room_and_no_reason(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

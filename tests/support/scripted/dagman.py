@@ -36,7 +36,7 @@ def units_in(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.glob("mg_*") if path.is_dir())
 
 
-def write_status(directory: Path, nodes: Nodes, *, final: bool) -> None:
+def write_status(directory: Path, nodes: Nodes, *, final: bool, written_at: int = 1795187247, retries: int = 0) -> None:
     """The outer status file."""
     states = list(nodes.values())
     counts = {
@@ -52,10 +52,10 @@ def write_status(directory: Path, nodes: Nodes, *, final: bool) -> None:
         "JobProcsHeld": 0,
         "JobProcsIdle": 0,
     }
-    lines = ['[\n  Type = "DagStatus";', "  Timestamp = 1795187247;", *(f"  {k} = {v};" for k, v in counts.items()), "]"]
+    lines = ['[\n  Type = "DagStatus";', f"  Timestamp = {written_at};", *(f"  {k} = {v};" for k, v in counts.items()), "]"]
     for name, state in nodes.items():
         lines += ['[\n  Type = "NodeStatus";', f'  Node = "{name}";', f"  NodeStatus = {int(state)};", '  StatusDetails = "";']
-        lines += ["  RetryCount = 0;", "  JobProcsQueued = 0;", "  JobProcsHeld = 0;\n]"]
+        lines += [f"  RetryCount = {retries};", "  JobProcsQueued = 0;", "  JobProcsHeld = 0;\n]"]
     lines += ['[\n  Type = "StatusEnd";', "  EndTime = 1795187247;", f"  NextUpdate = {0 if final else 1795187248};", "]"]
     (directory / layout.OUTER_STATUS).write_text("\n".join(lines) + "\n")
 

@@ -25,7 +25,6 @@ from tests.support.scripted.dagman import Account
 from tests.support.scripted.faults import Script
 from wms2.adapters import htcondor_ads as ads
 from wms2.adapters.types import (
-    JOB_IDLE,
     JOB_RUNNING,
     DagmanAd,
     DagStatus,
@@ -167,6 +166,8 @@ class ScriptedSchedd:
     asked_owner: str = ""
     #: node jobs of the DAG that wait beside those that run, as the schedd has them
     waiting: list[dict[str, Any]] = field(default_factory=list)
+    #: how often it was asked which units of them never began
+    unbegun_asked: int = 0
     strangers: list[Stranger] = field(default_factory=list)
 
     # --- what WMS2 calls
@@ -232,8 +233,8 @@ class ScriptedSchedd:
             live = [job for job in self._there if job.live]
             units = [(job.directory.name, job.count(NodeState.SUBMITTED)) for job in live]
             running = [JobGroup(dag_id, "processing", JOB_RUNNING, "T2_CH_CERN", number) for dag_id, number in units]
-            idle = [(job.directory.name, ad["DESIRED_Sites"]) for job in live for ad in self.waiting]
-            running += [JobGroup(dag_id, "processing", JOB_IDLE, site, 1) for dag_id, site in idle]
+            named = [ad | {"JobCount": 1, ads.DAG_ID: job.directory.name} for job in live for ad in self.waiting]
+            running += ads.job_groups(named)
             theirs = ads.dagman_ads([each.ad for each in self._theirs(ads.all_dagmans)], instance)
             others = ads.job_groups([each.ad for each in self._theirs(ads.all_node_jobs)])
             return Watched(self._about(), [*map(self._ad, live), *theirs], [*running, *others])
@@ -304,8 +305,13 @@ class ScriptedSchedd:
 
         return self._ask("avoid_sites", act)
 
-    def unbegun_units(self, directory_id: str, fence: int) -> dict[str, UnbegunUnit]:
-        return self._ask("unbegun_units", lambda: ads.unbegun_units(self.waiting))
+    def unbegun_units(self, directory_id: str, fence: int, sites: Collection[str], moment_seconds: int) -> dict[str, UnbegunUnit]:
+        def act() -> dict[str, UnbegunUnit]:
+            self.unbegun_asked += 1
+            found = ads.unbegun_units(self.waiting).items()
+            return {name: unit for name, unit in found if unit.site in sites and unit.since_seconds <= moment_seconds}
+
+        return self._ask("unbegun_units", act)
 
     def leave_site(self, directory_id: str, fence: int, units: Collection[str]) -> int:
         def act() -> int:

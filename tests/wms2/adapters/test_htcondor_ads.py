@@ -245,5 +245,20 @@ def test_groups_of_jobs_that_cannot_be_read_hide_no_other() -> None:
 
 
 def test_jobs_and_slots_name_their_site_by_one_attribute() -> None:
-    """The payload may not import this package, nor this package the payload: the name stands in both."""
+    """The payload may not import this package, nor this package the payload: the names stand in both."""
     assert ads.SITE_ATTRIBUTE == layout.SITE_ATTRIBUTE
+    assert (ads.JOB_SITE, ads.IDLE_ATTRIBUTE) == (layout.JOB_SITE_ATTRIBUTE, layout.IDLE_ATTRIBUTE)
+
+
+def test_a_job_is_at_the_site_of_its_requirements_whatever_a_router_makes_of_its_list() -> None:
+    job = {"JobStatus": 1, "WMS2_DagID": "9f1c", "WMS2_Role": "processing", "WMS2_Unit": "mg_000000", "QDate": 5}
+    routed = job | {"WMS2_Site": "T2_CH_CERN", "DESIRED_Sites": "T2_CH_CERN,T1_US_FNAL"}
+    assert [each.site for each in ads.job_groups([routed | {"JobCount": 1}])] == ["T2_CH_CERN"]
+    assert [each.site for each in ads.job_groups([job | {"DESIRED_Sites": "T2_B", "JobCount": 1}])] == ["T2_B"], "rendered before"
+    assert ads.unbegun_units([routed]) == {"mg_000000": ("T2_CH_CERN", 5)}
+    us = ("9f1c", "demo-1", "wms2", 3)
+    there = classad2.ExprTree(ads.unbegun_since(*us, ["T1_US_FNAL", "T2_CH_CERN"], 6))
+    ours = {"Owner": "wms2", "WMS2_Instance": "demo-1", "WMS2_Fence": 3, "JobUniverse": 5, **routed}
+    assert there.eval(classad2.ClassAd(ours)) is True
+    for other in ({"QDate": 7}, {"NumJobStarts": 1}, {"JobStatus": 2}, {"WMS2_Site": "T2_B"}, {"WMS2_Fence": 2}):
+        assert there.eval(classad2.ClassAd(ours | other)) is False
