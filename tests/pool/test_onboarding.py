@@ -82,7 +82,8 @@ def test_a_schedd_that_its_collector_names_runs_a_canary_and_is_enabled(
         "spread of landings", "canary DAG",
     ]  # fmt: skip
     told = next(check["told"] for check in row.checks if check["check"] == "spread of landings")
-    assert Pool.objects.get(pk=schedd.pool_id).spreads is not None or "jobs ran" in told, told
+    rank = (second_pool.run("condor_config_val", "NEGOTIATOR_PRE_JOB_RANK") or "").strip()
+    assert (rank, Pool.objects.get(pk=schedd.pool_id).spreads) == ("Cpus", True), told
     assert not Path(row.directory).exists()
     found = adapter(schedd).find_dag(str(row.pk), row.created_at)
     assert found is not None
