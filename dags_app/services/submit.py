@@ -329,8 +329,8 @@ def _write_files(dag: DAG, avoided: Avoided, pileup: str) -> None:
 
 
 def _spread(dag: DAG) -> dict[str, int]:
-    """Slots by site, for the first look of each landing; none where the pool spreads them (ADR 0099)."""
-    here = PoolSite.objects.filter(pool=_schedd_of(dag).pool, total_slots__gt=0).exclude(pool__spreads=True)
+    """Slots by site, for the first look of each landing; none unless a check saw that the pool does not spread (ADR 0099)."""
+    here = PoolSite.objects.filter(pool=_schedd_of(dag).pool, pool__spreads=False, total_slots__gt=0)
     return dict(here.values_list("site_id", "total_slots"))
 
 

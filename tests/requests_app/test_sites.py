@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from requests_app.lifecycle.active import sites_judge
 from requests_app.models import Event, Request, RequestStatus
 from requests_app.services import request_abort, request_complete, request_set_sites, request_stop
 from sites_app.bans import SiteFailures, bans_active
-from sites_app.models import Site, SiteBan, SiteStatus
+from sites_app.models import Pool, PoolSite, Site, SiteBan, SiteStatus
 from sites_app.services import (
     site_ban_by_operator,
     site_bans_expire,
@@ -51,6 +52,20 @@ def test_a_submission_avoids_what_is_banned_and_closed_then(world: World) -> Non
     assert fresh(request).status == S.ACTIVE
     directory = Path(request.workflow.dags.get().submit_dir)
     assert (directory / "avoid.inc").read_text() == f"DAG_AVOID = {names[0]}\n"
+
+
+@pytest.mark.parametrize(("spreads", "slots"), [(False, {"T2_CH_CERN": 9}), (True, {}), (None, {})])
+def test_a_submission_spreads_landings_only_where_the_pool_is_known_not_to(
+    world: World, spreads: bool | None, slots: dict[str, int]
+) -> None:
+    (pool,) = Pool.objects.all()
+    for name, total in (("T2_CH_CERN", 9), ("T1_US_FNAL", 0)):
+        PoolSite.objects.update_or_create(pool=pool, site_id=name, defaults={"total_slots": total, "seen_at": timezone.now()})
+    Pool.objects.update(spreads=spreads)
+    request = world.request(documents.generation(100))
+    world.cycle()
+    directory = Path(request.workflow.dags.get().submit_dir)
+    assert json.loads((directory / "spread.json").read_text()) == slots
 
 
 def test_a_request_none_of_whose_sites_is_open_waits_in_the_queue_and_says_for_what(world: World) -> None:

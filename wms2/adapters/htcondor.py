@@ -291,10 +291,12 @@ class HtcondorAdapter:
 
     def avoid_sites(self, directory_id: str, fence: int, sites: Collection[str]) -> int:
         """Have the landing jobs of one submission of a DAG's directory that wait for a slot land at none of these sites, beside
-        those that they avoid already; returns how many were changed."""
+        those that they avoid already, and look first at none of them; returns how many avoid more than before."""
         jobs = ads.waiting_landings(directory_id, self._instance, self._owner(), fence)
-        (rows,) = self._ask([{"op": "query", "constraint": jobs, "projection": [ads.AVOID]}], "avoid_sites")
+        (rows,) = self._ask([{"op": "query", "constraint": jobs, "projection": [ads.AVOID, ads.FIRST]}], "avoid_sites")
         changed = 0
+        for first in sorted({str(row.get(ads.FIRST)) for row in rows} & set(sites)):
+            self._edit(f"{jobs} && {ads.FIRST} =?= {ads.literal(first)}", ads.FIRST, ads.literal(""), "avoid_sites")
         for old in sorted({str(row[ads.AVOID]) for row in rows if ads.AVOID in row}):
             avoided = list(filter(None, old.split(",")))
             if more := sorted(set(sites) - set(avoided)):

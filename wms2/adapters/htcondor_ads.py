@@ -57,6 +57,8 @@ ORPHAN_PROJECTION = ["JobUniverse", DAG_ID, REQUEST]
 #: What node jobs are counted by. The schedd holds the constraint against its groups, so what that names must be among these.
 #: Sites at which a landing job does not start, separated by commas.
 AVOID = "WMS2_Avoid"
+#: The one where it looks first, "" for any.
+FIRST = "WMS2_First"
 JOB_GROUPS = ["Owner", INSTANCE, "JobUniverse", DAG_ID, "WMS2_Role", "JobStatus", JOB_SITE, ROUTED_SITES]
 _COUNTED_AS = {
     JobStatus.IDLE: JOB_IDLE,

@@ -88,7 +88,8 @@ def first_site(place: Path) -> str:
         scripts.log(place, f"reelect: {SPREAD_FILE} cannot be read, the landing takes any site: {error}")
         return ""
     sites = sorted(landing_sites(place) - scripts.avoided_sites(place)) if slots else []
-    bounds = list(accumulate(int(slots.get(site, 0)) + 1 for site in sites))
+    shares = [int(slots.get(site, 0)) for site in sites]
+    bounds = list(accumulate(shares if any(shares) else [1] * len(sites)))  # without any slots all are alike
     if not bounds:
         return ""
     elections = len(files.tail_text(place / ELECTED_LOG, 1000).splitlines())

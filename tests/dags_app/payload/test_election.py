@@ -175,7 +175,8 @@ def test_units_look_first_at_sites_by_their_slots_where_the_pool_does_not_spread
     assert set(firsts(unit, 200, ",".join(names), **dict.fromkeys(names, 100)).values()) <= set(range(48, 53))
     found = firsts(unit, 100, "T2_A,T2_B", T2_A=300, T2_B=100)
     assert 72 <= found["T2_A"] <= 78
-    assert firsts(unit, 5, "T2_A,T2_Empty", T2_B=5).total() == 5, "sites without slots yet are sites too"
+    assert firsts(unit, 50, "T2_A,T2_Empty,T2_None", T2_A=1, T2_None=0) == {"T2_A": 50}, "none waits for a site without slots"
+    assert set(firsts(unit, 5, "T2_A,T2_Empty", T2_B=5)) == {"T2_A", "T2_Empty"}, "where none has any they are alike"
     ban(unit.place.parent, "DAG_AVOID", "T2_A", "T2_B")
     assert set(firsts(unit, 20, ",".join(names), T2_A=1)) == {"T2_C", "T2_D"}
     assert set(firsts(unit, 3, ",".join(names))) == {""}, "the pool spreads them"

@@ -175,17 +175,19 @@ def test_landing_jobs_that_wait_are_kept_from_sites_beside_those_that_they_avoid
     pool: Pool, adapter: HtcondorAdapter
 ) -> None:
     directory, job_id = pool.dag(), uuid.uuid4().hex
-    job = 'executable = /bin/true\nrequirements = false\nMy.WMS2_Avoid = "{}"\nMy.WMS2_Role = "{}"\n'
+    job = 'executable = /bin/true\nrequirements = false\nMy.WMS2_Avoid = "{}"\nMy.WMS2_Role = "{}"\nMy.WMS2_First = "{}"\n'
     stamps = {"WMS2_Instance": pool.instance, "WMS2_DagID": job_id, "WMS2_Fence": 3}
-    of = [("T2_A,", "landing"), (",", "landing"), ("T2_A,", "merge")]
+    of = [("T2_A,", "landing", "T2_B"), (",", "landing", "T2_C"), ("T2_A,", "merge", "T2_B")]
     clusters = [adapter.submit_job(directory.directory, job.format(*each), stamps, since_boot()) for each in of]
     assert adapter.avoid_sites(job_id, 2, ["T2_B"]) == 0, "not of this submission"
     assert adapter.avoid_sites(job_id, 3, ["T2_B"]) == 2
     assert adapter.avoid_sites(job_id, 3, ["T2_B", "T2_A"]) == 1
     assert adapter.avoid_sites(job_id, 3, ["T2_B"]) == 0
-    ads = ask_queue(pool, f'WMS2_DagID == "{job_id}"', ["ClusterId", "WMS2_Avoid"])
+    ads = ask_queue(pool, f'WMS2_DagID == "{job_id}"', ["ClusterId", "WMS2_Avoid", "WMS2_First"])
     avoided = {ad["ClusterId"]: ad["WMS2_Avoid"] for ad in ads}
     assert [avoided[cluster] for cluster in clusters] == ["T2_A,T2_B", "T2_B,T2_A", "T2_A,"]
+    first = {ad["ClusterId"]: ad["WMS2_First"] for ad in ads}
+    assert [first[cluster] for cluster in clusters] == ["", "T2_C", "T2_B"], "it would wait there for half an hour"
     for cluster in clusters:
         adapter.remove_job(cluster, job_id, "end of test")
 
