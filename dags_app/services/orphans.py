@@ -11,18 +11,20 @@ import uuid
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 import structlog
 from django.db import transaction
+from django.db.models import Max, Q, QuerySet
 
 from dags_app.models import DAG, LIVE_DAG, LIVE_SITE_JOB, SiteJob
 from sites_app.models import Schedd
 from sites_app.schedds import adapter
 from wms2 import clock
 from wms2.adapters.types import DagmanAd, JobStatus, OrphanJobs
-from wms2.audit import audited
+from wms2.audit import audit
 from wms2.conf import conf
-from wms2.errors import InvalidTransition, ServiceUnavailable
+from wms2.errors import InvalidTransition, ServiceError, ServiceUnavailable
 from wms2.locks import Fenced
 from wms2.wakes import wake
 from wms2.words import counted
@@ -101,7 +103,9 @@ def orphans_ask(schedd: Schedd, known: Collection[str]) -> list[OrphanJobs] | No
 def orphans_tell(*, schedd: Schedd, found: Iterable[OrphanJobs], now: datetime, fenced: Fenced) -> None:
     """Write down what a schedd has answered."""
     found = list(found)
-    rows = DAG.objects.filter(directory_id__in=[each.dag_id for each in found if _is_uuid(each.dag_id)])
+    unplaced = _unplaced(each.dag_id for each in found)
+    found = [each for each in found if each.dag_id not in unplaced]
+    rows = _of(DAG.objects.all(), (each.dag_id for each in found))
     ended = {str(key) for keys in rows.values_list("pk", "directory_id") for key in keys}
     before = {each["dag_id"]: each for each in schedd.orphans}
     seen = []
@@ -136,21 +140,38 @@ def schedd_remove_strays(*, schedd: Schedd, actor: str, reason: str) -> None:
         InvalidTransition: there are none.
         ServiceUnavailable, ServiceRejected: some may have been removed; the next look says which are left.
     """
+    told = partial(audit, actor=actor, action="schedd_remove_strays", target=schedd.name, target_type="schedd", reason=reason)
     if why := strays_refused(schedd):
+        told(refused=True, why=why)
         raise InvalidTransition(why)
-    known = orphans_known(schedd, clock.now())  # a DAG may have been adopted since the last look
-    wanted = [each["dag_id"] for each in schedd.orphans_told if each["dag_id"] not in known]
-    with audited(
-        actor=actor, action="schedd_remove_strays", target=schedd.name, target_type="schedd", reason=reason, dag_ids=wanted
-    ):
-        pass
     condor = adapter(schedd)
-    for dag_id in wanted:
-        jobs = condor.remove_orphans(dag_id, f"removed by {actor}: {reason}")
+    for dag_id in [each["dag_id"] for each in schedd.orphans_told]:
+        # read before it is asked who knows the id: what is submitted in the directory from now on has a higher one
+        fence = _of(DAG.objects.all(), [dag_id]).aggregate(Max("fence"))["fence__max"]
+        if dag_id in orphans_known(schedd, clock.now()) or _unplaced([dag_id]):
+            continue  # adopted or submitted again since the last look
+        try:
+            jobs = condor.remove_orphans(dag_id, f"removed by {actor}: {reason}", fence)
+        except ServiceError as error:
+            told(refused=True, dag_id=dag_id, why=str(error))
+            raise
+        told(dag_id=dag_id, jobs=jobs)
         log.warning("jobs that no live DAG knows are removed", schedd=schedd.name, dag_id=dag_id, jobs=jobs)
-    found = orphans_ask(schedd, known)
+    found = orphans_ask(schedd, orphans_known(schedd, clock.now()))
     if found is not None:
         orphans_tell(schedd=schedd, found=found, now=clock.now(), fenced=transaction.atomic)
+
+
+def _of(dags: QuerySet[DAG], ids: Iterable[str]) -> QuerySet[DAG]:
+    """Those whose jobs, at either level, name one of these ids."""
+    keys = [each for each in ids if _is_uuid(each)]
+    return dags.filter(Q(pk__in=keys) | Q(directory_id__in=keys))
+
+
+def _unplaced(ids: Iterable[str]) -> set[str]:
+    """What jobs of live DAGs name, of these ids, where the row does not say at which schedd: they may be adopted at any."""
+    rows = _of(DAG.objects.filter(schedd=None, status__in=LIVE_DAG), ids)
+    return {str(key) for keys in rows.values_list("pk", "directory_id") for key in keys}
 
 
 def _is_uuid(text: str) -> bool:

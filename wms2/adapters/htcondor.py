@@ -238,10 +238,11 @@ class HtcondorAdapter:
         mine = ads.of_clusters(dag_ids, self._instance, self._owner(tries=1))
         return self._act(mine, "Remove", clusters, reason, "remove_all", tries=1)
 
-    def remove_orphans(self, dag_id: str, reason: str) -> int:
-        """Remove all jobs of ours that name this DAG, the DAGMans first, which end their jobs; returns how many. Repeatable."""
-        owner, removed = self._owner(), 0
-        for constraint in (ads.dagmans_naming(dag_id, self._instance, owner), ads.naming_dag(dag_id, self._instance, owner)):
+    def remove_orphans(self, dag_id: str, reason: str, fence: int | None = None) -> int:
+        """Remove all jobs of ours that name this DAG, the DAGMans first, which end their jobs; returns how many. Repeatable. With
+        ``fence`` none of a later submission."""
+        of, removed = (dag_id, self._instance, self._owner(), fence), 0
+        for constraint in (ads.dagmans_naming(*of), ads.naming_dag(*of)):
             removed += self._act(constraint, "Remove", f"of DAG {dag_id or 'without an id'}", reason, "remove_orphans")
         return removed
 

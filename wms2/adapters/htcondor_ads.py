@@ -241,14 +241,15 @@ def orphans(instance: str, owner: str, known_dag_ids: Iterable[str]) -> str:
     return f"{mine} && JobStatus != {JobStatus.REMOVED.value} && JobStatus != {JobStatus.COMPLETED.value}"
 
 
-def naming_dag(dag_id: str, instance: str, owner: str) -> str:
-    """Constraint: jobs of ours that name this DAG, or none where it is empty."""
-    return f'{ours(instance, owner)} && ({DAG_ID} ?: "") =?= {literal(dag_id)}'
+def naming_dag(dag_id: str, instance: str, owner: str, fence: int | None = None) -> str:
+    """Constraint: jobs of ours that name this DAG, or none where it is empty; with ``fence`` those of no later submission."""
+    mine = f'{ours(instance, owner)} && ({DAG_ID} ?: "") =?= {literal(dag_id)}'
+    return mine if fence is None else f"{mine} && ({FENCE} ?: 0) <= {int(fence)}"
 
 
-def dagmans_naming(dag_id: str, instance: str, owner: str) -> str:
+def dagmans_naming(dag_id: str, instance: str, owner: str, fence: int | None = None) -> str:
     """Constraint: the DAGMans among these."""
-    return f"{naming_dag(dag_id, instance, owner)} && {_DAGMAN}"
+    return f"{naming_dag(dag_id, instance, owner, fence)} && {_DAGMAN}"
 
 
 def orphan_jobs(ads: Iterable[Ad]) -> list[OrphanJobs]:

@@ -26,7 +26,7 @@ from sites_app.models import Schedd
 from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
 from wms2.adapters import factory
 from wms2.adapters.types import DagmanAd, JobStatus, OrphanJobs
-from wms2.errors import InvalidTransition, ServiceUnavailable
+from wms2.errors import InvalidTransition, ServiceRejected, ServiceUnavailable
 from wms2.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
@@ -118,7 +118,7 @@ def test_an_operator_has_them_removed_after_a_preview_but_not_what_a_live_dag_ha
     stray, adopted = str(uuid.uuid4()), uuid.uuid4()
     left, removed = [OrphanJobs(stray, "r", 1, 20), OrphanJobs(str(adopted), "r", 1, 5)], list[str]()
     queue = Queue(left, left, [])
-    queue.remove_orphans = lambda dag_id, why: removed.append(f"{dag_id} {why}") or 21  # type: ignore[attr-defined,func-returns-value]
+    queue.remove_orphans = lambda dag_id, why, fence: removed.append(f"{dag_id} {why}") or 21  # type: ignore[attr-defined,func-returns-value]
     monkeypatch.setattr(factory, "htcondor", lambda *_: queue)
     look(schedd, now)
     with pytest.raises(InvalidTransition, match="Two looks"):
@@ -131,4 +131,46 @@ def test_an_operator_has_them_removed_after_a_preview_but_not_what_a_live_dag_ha
     schedd_remove_strays(schedd=schedd, actor="olga", reason="killed by hand")
     assert removed == [f"{stray} removed by olga: killed by hand"]
     assert Schedd.objects.get().orphans == []
-    assert AuditEntry.objects.get(action="schedd_remove_strays").target == "schedd@a"
+    entries = AuditEntry.objects.filter(action="schedd_remove_strays").order_by("pk")
+    assert list(entries.values_list("target", "outcome")) == [("schedd@a", "refused"), ("schedd@a", "done")]
+
+
+def test_what_is_submitted_while_strays_are_removed_stays_and_only_what_was_done_is_audited_as_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Between two of them an operator releases the requests: one submits in the directory at once, one while it is asked."""
+    now, schedd = timezone.now(), schedd_row("schedd@a")
+    flows = [workflow_row(request_row()) for _ in range(3)]
+    ended = [dag_row(flow, DAGStatus.REMOVED, schedd=schedd, fence=4) for flow in flows]
+    found = [OrphanJobs(str(dag.directory_id), dag.workflow.request_id, 0, 5) for dag in ended] + [OrphanJobs("", "", 0, 1)]
+    queue, removed = Queue(found, found), list[tuple[str, int | None]]()
+
+    def remove(dag_id: str, why: str, fence: int | None = None) -> int:
+        if not removed:
+            dag_row(flows[1], DAGStatus.READY, schedd=schedd, directory_id=ended[1].directory_id, fence=5)
+        if not dag_id:
+            raise ServiceRejected("htcondor", "remove_orphans", "not authorized")
+        removed.append((dag_id, fence))
+        return 5
+
+    queue.remove_orphans = remove  # type: ignore[attr-defined]
+    monkeypatch.setattr(factory, "htcondor", lambda *_: queue)
+    look(schedd, now)
+    look(schedd, now + timedelta(minutes=10))
+    with pytest.raises(ServiceRejected):
+        schedd_remove_strays(schedd=schedd, actor="olga", reason="killed by hand")
+    assert removed == [(str(ended[0].directory_id), 4), (str(ended[2].directory_id), 4)]
+    entries = AuditEntry.objects.filter(action="schedd_remove_strays").order_by("pk")
+    assert [(each.outcome, each.evidence["dag_id"]) for each in entries] == [
+        ("done", str(ended[0].directory_id)), ("done", str(ended[2].directory_id)), ("refused", ""),
+    ]  # fmt: skip
+
+
+def test_jobs_of_a_live_dag_whose_row_says_no_schedd_are_no_strays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A database restored from before its submission: it is adopted wherever it is found."""
+    now, schedd = timezone.now(), schedd_row("schedd@a")
+    dag = dag_row(workflow_row(request_row()), DAGStatus.READY, directory_id=uuid.uuid4())
+    left = [OrphanJobs(str(dag.pk), "r", 1, 0), OrphanJobs(str(dag.directory_id), "r", 0, 20)]
+    monkeypatch.setattr(factory, "htcondor", lambda *_: Queue(left))
+    look(schedd, now)
+    assert schedd.orphans == []

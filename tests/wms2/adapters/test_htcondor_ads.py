@@ -125,6 +125,8 @@ def test_every_constraint_selects_our_job_and_not_the_same_one_of_another_owner(
         (ads.node_jobs("aaaa", *US, 7), NODE_JOB),
         (ads.waiting_jobs(JOB, *US), NODE_JOB),
         (ads.jobs_held_by_people(JOB, *US), NODE_JOB | {"JobStatus": 5, "HoldReasonCode": 1}),
+        (ads.naming_dag("aaaa", *US, 7), NODE_JOB),
+        (ads.dagmans_naming("9f1c", *US, 7), OUTER_JOB),
     ],
 )
 def test_what_is_sent_for_one_submission_does_not_select_the_next_of_its_directory(constraint: str, job: dict[str, Any]) -> None:
