@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import fields, replace
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dags_app.planning.levels import FIRST_TASK, all_tasks
 from dags_app.planning.measured import CUTS, OF_A_TASK, Pins
@@ -96,8 +96,16 @@ _TASK_SIZE = re.compile(rf"([1-9]\d?):({'|'.join(OF_A_TASK)})=([1-9]\d{{0,11}})"
 
 
 def overrides_of(request: Request) -> Overrides:
-    """The overrides in force for a request."""
-    return Overrides.model_validate(known(Overrides, request.overrides))
+    """The overrides in force for a request. What another release stored beyond the bounds of this one counts as the bound."""
+    stored = known(Overrides, request.overrides)
+    try:
+        return Overrides.model_validate(stored)
+    except ValidationError as error:
+        beyond = [each for each in error.errors() if each["type"] in ("greater_than_equal", "less_than_equal")]
+        bounds = {str(each["loc"][0]): next(iter(each["ctx"].values())) for each in beyond}
+        if not bounds:
+            raise
+        return Overrides.model_validate(stored | bounds)
 
 
 def check_pins(changed: Overrides, spec: WorkflowSpec) -> None:

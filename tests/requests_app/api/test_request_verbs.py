@@ -10,7 +10,7 @@ from rest_framework.test import APIClient
 from requests_app import services, states
 from requests_app.models import Request, RequestStatus, RequestTransition, StopIntent
 from requests_app.services import verbs
-from requests_app.work.overrides import hold_threshold, max_excluded, max_rescues, pass_fraction
+from requests_app.work.overrides import hold_threshold, max_excluded, max_rescues, overrides_of, pass_fraction, pins_of
 from tests.support.problems import problem
 from tests.support.rows import request_row, workflow_row
 from wms2.errors import StaleState
@@ -283,3 +283,13 @@ def test_error_limits_are_changed_while_it_runs_and_hold_from_then_on(operator: 
     problem(operator.post(url, {"error_hold_threshold": 1.5, "reason": "x"}), 400, "invalid", field="error_hold_threshold")
     Request.objects.filter(pk=request.pk).update(status=S.ABORTED)
     problem(operator.post(url, {"pass_fraction": 0.5, "reason": "x"}), 409, "invalid_transition")
+
+
+def test_a_pin_below_the_bound_of_this_release_counts_as_the_bound_and_can_be_changed(operator: APIClient) -> None:
+    request = workflow_row(request_row(S.ACTIVE, overrides={"memory_mb": 50, "max_merge": 3})).request
+    assert (pins_of(request).memory_mb, overrides_of(request).max_merge) == (100, 3)
+    url = f"/api/v1/requests/{request.request_name}"
+    problem(operator.post(f"{url}/pin", {"memory_mb": 99, "reason": "less"}), 400, "invalid", field="memory_mb")
+    assert operator.post(f"{url}/throttle", {"max_merge": 4, "reason": "more"}).status_code == 202
+    assert operator.post(f"{url}/pin", {"memory_mb": 1900, "reason": "as measured"}).status_code == 202
+    assert pins_of(fresh(request)).memory_mb == 1900
