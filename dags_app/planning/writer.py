@@ -245,8 +245,12 @@ def write_pileup(directory: Path, text: str) -> None:
 
 def avoid_more(directory: Path, sites: Iterable[str]) -> None:
     """Add to the DAG's banned sites, while it runs; inside ``held_by``."""
-    here = read_text(directory / layout.AVOID_INCLUDE).partition("=")[2].strip().split(",")
-    write_avoid(directory, {*filter(None, here), *sites})
+    write_avoid(directory, avoided(directory).union(sites))
+
+
+def avoided(directory: Path) -> frozenset[str]:
+    """The DAG's banned sites."""
+    return frozenset(filter(None, read_text(directory / layout.AVOID_INCLUDE).partition("=")[2].strip().split(",")))
 
 
 def write_spread(directory: Path, slots: Mapping[str, int]) -> None:

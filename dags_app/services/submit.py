@@ -21,6 +21,7 @@ from django.db.models.functions import Greatest
 from dags_app.counts import jobs_per_unit
 from dags_app.models import DAG, DAGHistory, DAGStatus, WorkUnit, WorkUnitState
 from dags_app.payload.contract import layout
+from dags_app.payload.contract.scripts import elected_site
 from dags_app.planning import writer
 from dags_app.planning.sizing import sizes_from_json
 from dags_app.planning.specs import AccountingSpec
@@ -289,6 +290,14 @@ def dag_avoid(dag: DAG, sites: Collection[str]) -> int:
     with writer.held_by(directory, dag.fence):
         writer.avoid_more(directory, sites)
     return adapter(_schedd_of(dag)).avoid_sites(str(dag.directory_id), dag.fence, sites)
+
+
+def units_stranded(dag: DAG) -> int:
+    """How many units of a DAG that is in a queue can land nowhere any more: not landed yet, each of their sites avoided."""
+    directory = Path(dag.submit_dir)
+    avoided, planned = writer.avoided(directory), WorkUnit.objects.filter(round_id=dag.round_id, state=WorkUnitState.PLANNED)
+    names = planned.values_list("name", flat=True)
+    return sum(not _landing_sites(directory, name) - avoided for name in names if not elected_site(directory / name))
 
 
 def _landing_sites(directory: Path, unit: str) -> frozenset[str]:

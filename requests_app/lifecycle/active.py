@@ -5,6 +5,7 @@ With the end come the bans that its failures have earned (error-handling 6.1, 6.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
@@ -17,7 +18,7 @@ from dags_app.selectors import dag_live, units_done_at
 from dags_app.services.failures import failures_without_success, site_failures
 from dags_app.services.lost_queue import dag_fenced_off
 from dags_app.services.outcome import Outcome, dag_outcome, dispute_note
-from dags_app.services.submit import dag_avoid
+from dags_app.services.submit import dag_avoid, units_stranded
 from dags_app.states import dag_transition, history
 from requests_app.alerts import alert, alert_over
 from requests_app.feed import tell
@@ -47,6 +48,8 @@ S = RequestStatus
 PRIORITY_PASSED = "priority_passed"
 #: Units still to land avoid sites that were taken off the lists.
 SITES_PASSED = "sites_passed"
+#: So many looks, a cycle apart, find no landing job that waits for them: DAGMan may be submitting one at the first.
+PASSED_TIMES = 2
 
 
 def handle_active(evaluation: Evaluation) -> None:
@@ -111,15 +114,17 @@ def _pass_priority(evaluation: Evaluation, dag: DAG) -> None:
 
 
 def _pass_sites(evaluation: Evaluation, dag: DAG) -> None:
-    """Sites taken off the request's lists: what is still to land of a DAG that runs goes to none of them."""
+    """Sites taken off the request's lists: what is still to land of a DAG that runs goes to none of them. That its files name a
+    site already says nothing of the jobs in the queue, nor does the time of a ban: the bans were read before it was submitted."""
     if dag.schedd is None or dag.unanswered_since is not None or dag.submitted_at is None:
         return
-    bans = bans_active().filter(workflow_id=dag.workflow_id, reason__startswith=LEFT, created_at__gt=dag.submitted_at)
+    bans = bans_active().filter(workflow_id=dag.workflow_id, reason__startswith=LEFT)
     gone = set(bans.values_list("site_id", flat=True))
     if not gone:
         return
-    for passed in dag.history.filter(event_type=SITES_PASSED).values_list("detail__sites", flat=True):
-        gone -= set(passed)
+    passed = dag.history.filter(event_type=SITES_PASSED).values_list("detail__sites", flat=True)
+    times = Counter(site for sites in passed for site in sites)
+    gone = {site for site in gone if times[site] < PASSED_TIMES}
     if not gone:
         return
     evaluation.again_next_cycle()
@@ -131,8 +136,12 @@ def _pass_sites(evaluation: Evaluation, dag: DAG) -> None:
     if changed:  # DAGMan may have submitted another one meanwhile: it is asked again
         log.info("sites passed on", request_name=evaluation.request.request_name, dag_id=str(dag.pk), jobs=changed)
         return
+    stranded = units_stranded(dag)
     with evaluation.fenced():
-        history(dag, SITES_PASSED, detail={"sites": sorted(gone)})
+        history(dag, SITES_PASSED, detail={"sites": sorted(gone), "units_without_site": stranded})
+    if stranded:
+        sites = ", ".join(sorted(gone))
+        alert(evaluation.request, "sites_unavailable", f"{counted(stranded, 'work unit')} without a site: {LEFT}: {sites}"[:4000])
 
 
 def _tell(evaluation: Evaluation, dag: DAG) -> None:

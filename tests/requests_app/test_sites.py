@@ -11,6 +11,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from dags_app.models import WorkUnitState
+from dags_app.payload.contract.scripts import write_elected_site
 from requests_app.lifecycle.active import sites_judge
 from requests_app.models import Event, Request, RequestStatus
 from requests_app.services import request_abort, request_complete, request_set_sites, request_stop
@@ -102,13 +103,40 @@ def test_a_site_taken_off_the_lists_is_left_by_what_is_still_to_land_of_a_runnin
 
     monkeypatch.setattr(world.schedd, "avoid_sites", silent_at_first)
     request_set_sites(request=fresh(request), site_whitelist=names[1:], actor="olga", reason="its disk is full")
-    for _ in range(4):
+    # adopted: recorded after that, while its files were written before
+    request.workflow.dags.update(submitted_at=timezone.now() + timedelta(hours=1))
+    for _ in range(6):
         world.cycle()
     assert job.avoids == {names[0]} and job.live, "its landing jobs that wait do not start there"
     assert (job.directory / "avoid.inc").read_text() == f"DAG_AVOID = {names[0]}\n", "nor do those that come"
     dag = request.workflow.dags.get()
-    assert [each.detail for each in dag.history.filter(event_type="sites_passed")] == [{"sites": [names[0]]}]
-    assert asked == [{names[0]}] * 3, "until the schedd answers, and there are none any more"
+    assert [each.detail for each in dag.history.filter(event_type="sites_passed")] == [
+        {"sites": [names[0]], "units_without_site": 0}
+    ] * 2
+    assert asked == [{names[0]}] * 4, "until the schedd answers, and two looks find none: DAGMan may just be submitting one"
+    assert fresh(request).alert_code == ""
+
+
+def test_a_site_list_that_leaves_units_of_a_running_dag_without_a_site_is_an_alert(world: World) -> None:
+    names = sorted(Site.objects.values_list("name", flat=True))
+    request = world.request(documents.generation(100) | {"SiteWhitelist": names[:1]})
+    world.cycle()
+    (job,) = world.schedd.live
+    units = list(request.workflow.work_units.values_list("name", flat=True))
+    write_elected_site(job.directory / units[0], names[0])  # goes on where it is
+    request_set_sites(request=fresh(request), site_whitelist=names[1:], actor="olga", reason="its disk is full")
+    for _ in range(4):
+        world.cycle()
+    assert fresh(request).alert_code == ("sites_unavailable" if len(units) > 1 else "")
+    (job.directory / units[0] / "site.inc").unlink()
+    passed = request.workflow.dags.get().history.filter(event_type="sites_passed")
+    assert passed.first().detail == {"sites": names[:1], "units_without_site": len(units) - 1}
+    passed.delete()
+    for _ in range(4):
+        world.cycle()
+    assert fresh(request).alert_code == "sites_unavailable"
+    told = Event.objects.get(request=request, kind="alert").data["message"]
+    assert "without a site: no longer on the request's site lists" in told and names[0] in told
 
 
 def test_a_request_that_plans_nothing_more_needs_no_site(world: World) -> None:
