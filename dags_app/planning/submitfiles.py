@@ -9,7 +9,6 @@ Measured on HTCondor 23.9 and 25, with direct submission and with condor_submit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dags_app.payload.contract import layout
@@ -162,17 +161,18 @@ def _sites(sites: str) -> str:
     return "".join(f'My.{name} = "{sites}"\n' for name in ("DESIRED_Sites", "ExtDESIRED_Sites", layout.JOB_SITE_ATTRIBUTE))
 
 
-def _requirements(spec: DagSpec, task: int | None = None) -> list[str]:
-    """The requester's own expressions, each once: of one task, or of all of them, which a unit's site must be able to run."""
+def _requirements(spec: DagSpec, task: int | None = None) -> str:
+    """The requester's own expression: of one task, or the one that all of them have. A unit's tasks may need slots of several
+    kinds, so its landing asks for no more."""
     workflow = spec.workflow
     tasks = [each for each in workflow.tasks if task in (None, each.number)]
-    found = [each.extra_requirements or workflow.extra_requirements for each in tasks] or [workflow.extra_requirements]
-    return [extra for extra in dict.fromkeys(found) if extra]
+    found = {each.extra_requirements or workflow.extra_requirements for each in tasks} or {workflow.extra_requirements}
+    return found.pop() if len(found) == 1 else ""
 
 
-def _extra(expressions: Iterable[str]) -> str:
-    """Behind what WMS2 asks for itself; intake has seen to it that each is one whole expression."""
-    return "".join(f" && ({extra})" for extra in expressions)
+def _extra(expression: str) -> str:
+    """Behind what WMS2 asks for itself; intake has seen to it that it is one whole expression."""
+    return f" && ({expression})" if expression else ""
 
 
 def _payload_submit(

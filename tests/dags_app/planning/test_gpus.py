@@ -52,7 +52,7 @@ def test_a_makers_driver_release_is_told_but_not_compared_with_cuda_versions() -
     assert 'My.CUDADriverVersion = "535.104"' in lines
 
 
-def test_a_tasks_own_requirement_is_its_jobs_alone_and_a_unit_lands_where_all_tasks_can_run() -> None:
+def test_a_tasks_own_requirement_is_its_jobs_alone_and_a_landing_asks_for_what_all_tasks_share() -> None:
     gpu, cpus = 'regexp("^NVIDIA L40S$", GPUs_DeviceName)', "TotalCpus >= 8"
     resources = dag_spec().workflow.resources
     tasks = tuple(TaskSpec(n, f"T{n}", (), resources, extra_requirements=own) for n, own in ((1, ""), (2, gpu), (3, "")))
@@ -61,8 +61,10 @@ def test_a_tasks_own_requirement_is_its_jobs_alone_and_a_unit_lands_where_all_ta
         spec = _with(None, tasks=tasks, extra_requirements=above)
         texts = [landing_submit(spec), *(processing_submit(spec, n) for n in (1, 2, 3)), merge_submit(spec)]
         asked[above] = [[each for each in (cpus, gpu) if f" && ({each})" in text] for text in texts]
-    assert asked[""] == [[gpu], [], [gpu], [], []]
-    assert asked[cpus] == [[cpus, gpu], [cpus], [gpu], [cpus], []]
+    assert asked[""] == [[], [], [gpu], [], []]
+    assert asked[cpus] == [[], [cpus], [gpu], [cpus], []], "no slot need meet what two tasks ask for"
+    same = _with(None, tasks=tuple(replace(each, extra_requirements=gpu) for each in tasks), extra_requirements=cpus)
+    assert f" && ({gpu})\n" in landing_submit(same)
 
 
 def test_a_gpu_without_parameters_is_any() -> None:
