@@ -6,13 +6,13 @@ Most readers take it from ``wms2.in_force``, a few seconds old and without a que
 from __future__ import annotations
 
 from django.db import transaction
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from requests_app.models import Limit, Request, RequestStatus
 from wms2.audit import audit
 from wms2.conf import Conf, conf
 from wms2.errors import ConfigurationError
-from wms2.in_force import forget
+from wms2.in_force import checked, forget, over
 from wms2.locks import LockKey, transaction_lock
 from wms2.wakes import wake
 
@@ -44,8 +44,7 @@ _TIMEOUTS = {"timeout_queued_seconds": RequestStatus.QUEUED, "timeout_active_sec
 
 def limits_now() -> Conf:
     """All settings as they are in force at this moment; one query."""
-    base, changed = conf(), Limit.objects.filter(name__in=CHANGEABLE).values_list("name", "value")
-    return base.model_copy(update={name: type(getattr(base, name))(value) for name, value in changed})
+    return over(conf(), dict(Limit.objects.filter(name__in=CHANGEABLE).values_list("name", "value")))[0]
 
 
 def limit_set(*, name: str, value: float, actor: str, reason: str) -> Limit:
@@ -59,17 +58,17 @@ def limit_set(*, name: str, value: float, actor: str, reason: str) -> Limit:
             f"{name} is not a limit that can be changed at run time; one of: {', '.join(sorted(CHANGEABLE))}"
         )
     try:
-        checked = TypeAdapter(Conf.model_fields[name].rebuild_annotation()).validate_python(value)
+        wanted = checked(name, value)
     except ValidationError as error:
         raise ConfigurationError(f"{name}: {error.errors()[0]['msg']}") from error
-    if name == "rate_limit_read" and 0 < checked < _FEWEST_READS:
+    if name == "rate_limit_read" and 0 < wanted < _FEWEST_READS:
         raise ConfigurationError(f"{name}: 0 for no limit, or at least {_FEWEST_READS}, which a page and its parts take")
     with transaction_lock(LockKey.LIMITS):  # who compares versions of all limits first sees no other change in between
         old = Limit.objects.filter(name=name).values_list("value", flat=True).first()
-        row, _ = Limit.objects.update_or_create(name=name, defaults={"value": checked, "actor": actor, "reason": reason})
+        row, _ = Limit.objects.update_or_create(name=name, defaults={"value": wanted, "actor": actor, "reason": reason})
         status = _TIMEOUTS.get(name)
         if status is not None:  # they come back at a moment that was counted with the old one
             wake(Request.objects.filter(status=status).values_list("pk", flat=True), "limit changed")
         transaction.on_commit(forget)
-        audit(actor=actor, action="limit_set", target=name, target_type="limit", reason=reason, old=old, new=checked)
+        audit(actor=actor, action="limit_set", target=name, target_type="limit", reason=reason, old=old, new=wanted)
     return row

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
+from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import structlog
 from django.db import connection
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from wms2.conf import Conf, conf
 
@@ -29,13 +31,37 @@ def in_force() -> Conf:
     for settings, of, until in tuple(_known):
         if of is base and time.monotonic() < until:
             return settings
-    try:
-        settings = Conf.model_validate({**dict(base), **_changed()})
-    except ValidationError as error:  # of a release with other bounds
-        log.error("limits are not those of this release, defaults hold", error=str(error))
-        settings = base
+    settings, refused = over(base, _changed())
+    if refused:
+        log.error("limits are not those of this release, their defaults hold", **refused)
     _known.append((settings, base, time.monotonic() + KEPT_SECONDS))
     return settings
+
+
+def over(base: Conf, changed: Mapping[str, Any]) -> tuple[Conf, dict[str, str]]:
+    """Settings with these changes, but those that this release refuses (another had other bounds): by name, why."""
+    kept, refused = dict[str, Any](), dict[str, str]()
+    for name, value in changed.items():
+        try:
+            kept[name] = checked(name, value)
+        except ValidationError as error:
+            refused[name] = error.errors()[0]["msg"]
+    return base.model_copy(update=kept), refused
+
+
+def checked(name: str, value: object) -> Any:
+    """The value as this setting has it. Raises pydantic.ValidationError: it may not have that."""
+    return _adapter(name).validate_python(value)
+
+
+@cache
+def _adapter(name: str) -> TypeAdapter[Any]:
+    return TypeAdapter(Conf.model_fields[name].rebuild_annotation())
+
+
+def limits_refused() -> dict[str, str]:
+    """What operators changed and this release refuses: by name, why. The default holds until it is changed again."""
+    return over(conf(), _changed())[1]
 
 
 def forget() -> None:

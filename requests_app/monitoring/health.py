@@ -25,6 +25,7 @@ from wms2.api.views import METHODS
 from wms2.celery import broker_answers
 from wms2.conf import conf
 from wms2.errors import ConfigurationError
+from wms2.in_force import limits_refused
 from wms2.shedding import Call
 from wms2.work.workers import pool_problems
 
@@ -39,7 +40,7 @@ class LiveSerializer(serializers.Serializer[Any]):
 
 class ReadySerializer(serializers.Serializer[Any]):
     """``reasons`` says what is missing, by part; ``warnings`` which credentials end soon or have ended, what our account in
-    Rucio may not do, and which worker pools are stopped or have no workers."""
+    Rucio may not do, which worker pools are stopped or have no workers, and which changed limits this release refuses."""
 
     status = serializers.ChoiceField(choices=["ok", "unavailable"])
     reasons = serializers.DictField(child=serializers.CharField())
@@ -88,11 +89,12 @@ def not_ready() -> dict[str, str]:
 
 
 def warnings_told() -> dict[str, str]:
-    """Credentials that end, what Rucio refuses us, pools whose tasks wait. No reason to take the pages away that say what to do
-    about it, nor to restart what drives the life cycle."""
+    """Credentials that end, what Rucio refuses us, pools whose tasks wait, limits out of bounds. No reason to take the pages away
+    that say what to do about it, nor to restart what drives the life cycle."""
     found = {each.name: each.ends_at for each in lifecycle_state().credentials_ending}
     ends = {name: f"ends at {at:%Y-%m-%d %H:%M:%S} UTC" if at else "cannot be used" for name, at in found.items()}
     ends |= {f"worker pool {each.queue}": each.words for each in pool_problems()}
+    ends |= {f"limit {name}": f"{why}; its default holds until it is changed" for name, why in limits_refused().items()}
     return ends | ({RUCIO_ACCOUNT: "; ".join(problems)} if (problems := rucio_account_problems()) else {})
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from requests_app.limits import limit_set
+from requests_app.limits import limit_set, limits_now
 from requests_app.models import Limit
+from requests_app.monitoring.health import warnings_told
 from sites_app.bans import SiteFailures, problem_sites, site_ban
 from sites_app.models import Site
 from wms2 import clock, in_force
@@ -68,3 +69,14 @@ def test_bounds_are_those_of_the_setting_and_what_a_release_does_not_take_is_pas
             change(**{name: value})
     Limit.objects.create(name="retry_merge", value=1000, actor="olga", reason="of a release with other bounds")
     assert in_force.in_force() == conf()
+
+
+def test_one_limit_beyond_the_bounds_of_this_release_is_told_and_leaves_the_others_in_force() -> None:
+    for name, value in {"default_memory_per_core_mb": 50, "jobs_per_work_unit": 3}.items():
+        Limit.objects.create(name=name, value=value, actor="olga", reason="of a release with other bounds")
+    for settings in (in_force.in_force(), limits_now()):
+        assert (settings.jobs_per_work_unit, settings.default_memory_per_core_mb) == (3, conf().default_memory_per_core_mb)
+    told = "Input should be greater than or equal to 100; its default holds until it is changed"
+    assert warnings_told()["limit default_memory_per_core_mb"] == told
+    change(default_memory_per_core_mb=1500)
+    assert "limit default_memory_per_core_mb" not in warnings_told()
