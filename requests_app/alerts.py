@@ -51,7 +51,6 @@ def alert_over(evaluation: Evaluation, *codes: str) -> None:
     if (code := evaluation.request.alert_code) in codes:
         with evaluation.fenced():
             alert_off(evaluation.request, code)
-        evaluation.written.append(f"alert over: {code}")
 
 
 def alert_off(request: Request, code: str) -> None:

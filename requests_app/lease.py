@@ -86,7 +86,7 @@ class Evaluation:
     ``dag_id``: of the live DAG, for logs; ``stuck``: an effect waits for a person; both as of the lease. ``limits``: in force,
     read once after leases were taken, for all of them. ``dag``: what the handler has read as the live one. ``fence``: inside
     ``fenced``.
-    ``swept``: nothing but a sweep made the request due. ``written``: what the evaluation has changed, in words. ``unexplained``:
+    ``swept``: nothing but a sweep made the request due. ``written``: what it has done, in words, without alerts. ``unexplained``:
     what a sweep has done before, and no wake has come for since; ``found``: the same of this one, for the next. ``failed``: it
     has noted an error.
     """
@@ -152,7 +152,8 @@ class Evaluation:
             Request.objects.filter(pk=self.request.pk).update(updated_at=timezone.now(), **changed)
         for name, value in changed.items():
             setattr(self.request, name, value)
-        self.written += [f"{name}: {value}" for name, value in changed.items()]
+        if "waiting_for" in changed:
+            self.written.append(f"waiting_for: {changed['waiting_for']}")
 
     def paused(self, error: Wms2Error) -> dict[str, Any]:
         """Fields of a request whose step failed for an outside reason: it is passed over for a while, each time twice as long."""

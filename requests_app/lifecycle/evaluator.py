@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 
-from requests_app.alerts import BROKEN, alert, tell_broken, tell_stuck_effects
+from requests_app.alerts import BROKEN, alert, alert_over, tell_broken, tell_stuck_effects
 from requests_app.lease import QUEUE, Evaluation, evaluating, evaluating_due
 from requests_app.lifecycle.active import handle_active
 from requests_app.lifecycle.cleaning import handle_cleaning
@@ -83,6 +83,7 @@ def look(evaluation: Evaluation, left_out: Collection[str] = ()) -> None:
     with structlog.contextvars.bound_contextvars(request_name=request.request_name, dag_id=evaluation.dag_id):
         try:
             _steps(evaluation, left_out)
+            _tell_forgotten(evaluation)
         except StaleState as error:
             EVALUATIONS_TOTAL.labels(request.status, "stale").inc()
             log.info("evaluation gave way", why=str(error))
@@ -99,7 +100,6 @@ def look(evaluation: Evaluation, left_out: Collection[str] = ()) -> None:
             EVALUATIONS_TOTAL.labels(request.status, "error").inc()
             log.exception("evaluation failed", status=request.status)
             _tell(evaluation, error)
-        _tell_forgotten(evaluation)
 
 
 def _steps(evaluation: Evaluation, left_out: Collection[str]) -> None:
@@ -140,12 +140,14 @@ def _tell_forgotten(evaluation: Evaluation) -> None:
     """A sweep that finds something to do has found a request that would have stood still: a defect of WMS2.
 
     Unless it only came before the poll or the answer of a schedd that would have woken it just then: that shows within two
-    cycles.
+    cycles. The alert is over with the next evaluation that something has woken, or whose sweep finds nothing.
     """
     if evaluation.unexplained:
         FORGOTTEN_TOTAL.inc()
         log.error("forgotten request: nothing woke it, and there was something to do", did=evaluation.unexplained)
         alert(evaluation.request, "forgotten", f"nothing woke it, and a sweep found something to do: {evaluation.unexplained}")
+    elif not (evaluation.swept and evaluation.written):
+        alert_over(evaluation, "forgotten")
     if evaluation.swept and evaluation.written:
         evaluation.found = "; ".join(evaluation.written)[:4000]
         evaluation.again_in(max(EXPLAINED_SECONDS, 2 * conf().cycle_seconds + conf().poll_seconds))

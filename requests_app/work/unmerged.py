@@ -24,6 +24,8 @@ _CLONED_WITHIN = timedelta(days=1)
 #: MSUnmerged cuts names behind ``/store/unmerged/<era>/<primary>/<tier>/<processing>``.
 _DEPTH = 7
 _KEPT = timedelta(minutes=5)
+#: What is protected wakes no request; MSUnmerged runs every few hours.
+_AGAIN = timedelta(hours=1)
 #: What this process was answered last.
 _KNOWN: dict[WMStats, tuple[datetime, frozenset[str]]] = {}
 
@@ -31,7 +33,10 @@ _KNOWN: dict[WMStats, tuple[datetime, frozenset[str]]] = {}
 def unmerged_watch(evaluation: Evaluation) -> None:
     """Alert on directories that are not protected, until they are. Nothing waits for it."""
     request = evaluation.request
-    if not conf().wmstats_url or request.alert_code not in ("", UNPROTECTED):
+    if not conf().wmstats_url:
+        return
+    evaluation.again_in(_AGAIN.total_seconds())
+    if request.alert_code not in ("", UNPROTECTED):
         return
     if request.previous_version_request_id is not None and clock.now() - request.created_at < _CLONED_WITHIN:
         return

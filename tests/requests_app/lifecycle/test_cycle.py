@@ -6,11 +6,13 @@ from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
+from psycopg.errors import LockNotAvailable
 
 from dags_app.models import DAG, DAGStatus
+from requests_app.alerts import alert_over
 from requests_app.lease import due_now, evaluating
 from requests_app.lifecycle import evaluator
 from requests_app.lifecycle.cycle import run_cycle, sweep
@@ -113,6 +115,45 @@ def test_what_a_sweep_finds_and_no_wake_explains_was_forgotten(explained: bool, 
     assert len([event for event in told if "forgotten" in event]) == (0 if explained else 1)
     codes = Event.objects.filter(request=request, kind="alert").values_list("data__code", flat=True)
     assert ("forgotten" in codes) is not explained
+
+
+def test_an_alert_that_a_sweep_finds_over_was_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    past = timezone.now() - timedelta(seconds=1)
+    request = lease_row(S.ACTIVE, due_at=past, sweep=True)
+    Request.objects.update(alert_code="all_failing", alerted_at=past)
+    monkeypatch.setattr(evaluator, "evaluate", lambda evaluation: alert_over(evaluation, "all_failing"))
+    evaluator.evaluate_one(request.pk)
+    lease = EvaluationLease.objects.get()
+    assert (Request.objects.get().alert_code, lease.found, lease.due_at) == ("", "", None)
+
+
+def test_the_alert_of_a_forgotten_request_is_over_with_the_next_that_is_woken(monkeypatch: pytest.MonkeyPatch) -> None:
+    past = timezone.now() - timedelta(seconds=1)
+    request = lease_row(S.ACTIVE, due_at=past, found="status active")
+    monkeypatch.setattr(evaluator, "evaluate", lambda evaluation: None)
+    evaluator.evaluate_one(request.pk)
+    assert Request.objects.get().alert_code == "forgotten"
+    EvaluationLease.objects.update(due_at=past, sweep=True)
+    monkeypatch.setattr(evaluator, "evaluate", lambda evaluation: evaluation.note(waiting_for="another job"))
+    evaluator.evaluate_one(request.pk)
+    assert Request.objects.get().alert_code == "forgotten", "a sweep has found something to do again"
+    wake([request.pk], "DAG observed")
+    evaluator.evaluate_one(request.pk)
+    assert Request.objects.get().alert_code == ""
+    assert Event.objects.filter(kind="alert_over", data__code="forgotten").exists()
+
+
+def test_a_forgotten_request_whose_row_is_locked_takes_no_other_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    def locked(*_: object) -> None:
+        raise OperationalError("canceling statement due to lock timeout") from LockNotAvailable()
+
+    past = timezone.now() - timedelta(seconds=2)
+    lease_row(S.ACTIVE, due_at=past, found="status active")
+    other = lease_row(S.ACTIVE, due_at=timezone.now() - timedelta(seconds=1))
+    monkeypatch.setattr(evaluator, "evaluate", lambda evaluation: None)
+    monkeypatch.setattr(evaluator, "alert", locked)
+    assert evaluator.evaluate_due(seconds=1) == 2
+    assert EvaluationLease.objects.get(request=other).evaluated_at is not None
 
 
 def test_a_request_that_is_woken_before_its_sweep_was_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

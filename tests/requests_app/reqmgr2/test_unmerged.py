@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
-from requests_app.models import Request, RequestStatus
+from requests_app.models import EvaluationLease, Request, RequestStatus
 from requests_app.work.spec import spec_of
 from tests.support.reqmgr2_world import Outside, taken
 from tests.support.scripted import documents
@@ -39,6 +41,8 @@ def test_a_request_of_a_document_is_alerted_on_and_runs(world: World) -> None:
     request = world.request(documents.generation(300))
     cycles(world, 2)
     assert (fresh(request).status, request.alert_code) == (S.ACTIVE, ALERT)
+    due_at = EvaluationLease.objects.get(request=request).due_at
+    assert due_at is not None and due_at <= world.clock.now() + timedelta(hours=1), "nothing wakes it when that ends"
 
 
 def test_one_that_reqmgr2_has_as_active_is_protected_until_it_ends_there(world: World, outside: Outside) -> None:
