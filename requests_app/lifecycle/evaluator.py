@@ -166,12 +166,13 @@ def _tell(evaluation: Evaluation, error: Exception) -> None:
 
 def _works_again(evaluation: Evaluation) -> None:
     """What a broken evaluation or a failed attempt has said stands no longer, where the step that works says nothing itself. The
-    attempt of a queued one is admission's to make."""
+    attempt of a queued one is admission's to make, and that of one in planning ends with a transition."""
     request = evaluation.request
     if request.waiting_for.startswith(BROKEN):
         evaluation.note(waiting_for="", last_error="")
     paused = request.next_attempt_at is not None and request.next_attempt_at > clock.now()
-    if request.failed_attempts and request.status != RequestStatus.QUEUED and not evaluation.failed and not paused:
+    attempted = request.status not in (RequestStatus.QUEUED, RequestStatus.PLANNING)
+    if request.failed_attempts and attempted and not evaluation.failed and not paused:
         evaluation.note(last_error="", failed_attempts=0, next_attempt_at=None)
 
 

@@ -226,7 +226,8 @@ def test_schedds_are_watched_once_each_while_they_may_get_dags_have_some_or_lost
 
 
 @pytest.mark.parametrize(
-    ("status", "minutes", "left"), [(S.ACTIVE, -1, ""), (S.ACTIVE, 9, "dbs: silent"), (S.QUEUED, -1, "dbs: silent")]
+    ("status", "minutes", "left"),
+    [(S.ACTIVE, -1, ""), (S.ACTIVE, 9, "dbs: silent"), (S.QUEUED, -1, "dbs: silent"), (S.PLANNING, -1, "dbs: silent")],
 )
 def test_the_last_error_goes_when_the_step_works_that_had_failed(status: S, minutes: int, left: str) -> None:
     again = timezone.now() + timedelta(minutes=minutes)
