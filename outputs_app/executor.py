@@ -28,7 +28,7 @@ from django.db.models.expressions import RawSQL
 from structlog.contextvars import bound_contextvars
 
 from outputs_app.effects import HANDLERS, Result
-from outputs_app.invalidation import KEPT, TAKING_BACK, former_settle, former_waiting_end, manifest_renew
+from outputs_app.invalidation import ENDED, TAKING_BACK, former_settle, former_waiting_end, manifest_renew
 from outputs_app.models import (
     AFTERWARDS,
     REPORTS,
@@ -115,7 +115,7 @@ AND (block_id IS NULL OR block_id <> ALL(%(locked)s)) AND {_DUE} ORDER BY next_a
 #: Requests of which something waits under a former epoch, and is not wanted any more: each claim would read it.
 _FORMER = f"""
 SELECT DISTINCT request_id FROM effects JOIN requests ON requests.id = effects.request_id AND requests.epoch > effects.epoch
-WHERE effects.state = '{EffectState.PENDING}' AND effects.next_attempt_at <= {{now}} AND kind <> ALL(%(kept)s)
+WHERE effects.state = '{EffectState.PENDING}' AND effects.next_attempt_at <= {{now}} AND kind = ANY(%(ended)s)
 """  # noqa: S608
 #: Looked at again under the locks: two claims of one block may have been chosen at the same moment.
 _TAKE = f"""
@@ -159,7 +159,7 @@ def _oldest(most: int, passed: Collection[int], locked: Collection[uuid.UUID]) -
         return {}
     oldest: dict[object, tuple[int, uuid.UUID | None]] = {}
     found = _rows(_OLDEST, {"kinds": list(HANDLERS), "passed": list(passed), "locked": list(locked)})
-    if len(found) < LOOKED_AT and (former := _rows(_FORMER, {"kept": list(KEPT)})):
+    if len(found) < LOOKED_AT and (former := _rows(_FORMER, {"ended": list(ENDED)})):
         former_waiting_end(request_ids=[request_id for (request_id,) in former])
     for pk, block_id in found:
         oldest.setdefault(block_id or pk, (pk, block_id))

@@ -89,6 +89,8 @@ def invalidation_asked(*, request_id: uuid.UUID, request_epoch: int) -> bool:
 
 #: Of a former epoch, and asked for again under the new one.
 KEPT = (*TAKING_BACK, *REPORTS)
+#: The others. Kinds of a later release are left to its workers: it may keep them.
+ENDED = tuple(kind for kind in EffectKind if kind not in KEPT)
 NOT_WANTED = "The outputs of its request are taken back."
 
 
@@ -106,7 +108,7 @@ def former_waiting_end(*, request_ids: Collection[uuid.UUID]) -> None:
     """Discard what waits under former epochs of these requests; not what is asked for again under the new one."""
     rows = Effect.objects.filter(request_id__in=request_ids, epoch__lt=F("request__epoch"), state=EffectState.PENDING)
     told = {"state": EffectState.DISCARDED, "done_at": clock.now(), "last_error": NOT_WANTED}
-    rows.exclude(kind__in=KEPT).update(**told)
+    rows.filter(kind__in=ENDED).update(**told)
 
 
 def former_settle(effect: Effect) -> None:

@@ -13,6 +13,7 @@ from django.urls import get_resolver, reverse
 
 from outputs_app import executor
 from outputs_app.cases import cases_remind
+from outputs_app.invalidation import former_end
 from outputs_app.models import Effect, EffectKind, EffectState
 from outputs_app.reconciliation.run import comparisons_run
 from requests_app.admission.queue import admit
@@ -182,6 +183,11 @@ def test_effects_of_a_later_kind_are_left_to_workers_that_know_them(built: Scene
     executor.effects_run_due(owner="this release")
     effect.refresh_from_db()
     assert (effect.state, effect.attempts) == (EffectState.PENDING, effect.attempts)
+    Request.objects.filter(pk=effect.request_id).update(epoch=effect.epoch + 1)
+    executor.effects_run_due(owner="this release")
+    former_end(request_id=effect.request_id, request_epoch=effect.epoch + 1)
+    effect.refresh_from_db()
+    assert effect.state == EffectState.PENDING, "a later release may ask for it again under the new epoch"
 
 
 @pytest.mark.django_db(transaction=True)
