@@ -241,17 +241,20 @@ def case_of(file: OutputFile, prognosis: Prognosis, found: str) -> IntegrityCase
     )  # fmt: skip
 
 
-def cases_remind() -> dict[str, str]:
-    """Every so often what there is to say of each site with open cases: how many, how old; site -> words.
-
-    A site is due when one of its cases has been open, or was last reported, for so long.
-    """
-    hours, now = conf().integrity_reminder_hours, clock.now()
+def cases_late() -> QuerySet[IntegrityCase]:
+    """Open ones that have been open, or were last reported, for as long as is between two reminders."""
+    hours, rows = conf().integrity_reminder_hours, IntegrityCase.objects.filter(state__in=OPEN_CASE)
     if not hours:
+        return rows.none()
+    before = clock.now() - timedelta(hours=hours)
+    return rows.filter(Q(reminded_at__lte=before) | Q(reminded_at=None, created_at__lte=before))
+
+
+def cases_remind() -> dict[str, str]:
+    """What there is to say of each site with late cases: how many are open there, how old; site -> words."""
+    now, due = clock.now(), list(cases_late().values_list("site", flat=True).distinct().order_by("site"))
+    if not due:
         return {}
-    rows = IntegrityCase.objects.filter(state__in=OPEN_CASE)
-    late = Q(reminded_at__lte=now - timedelta(hours=hours)) | Q(reminded_at=None, created_at__lte=now - timedelta(hours=hours))
-    due = list(rows.filter(late).values_list("site", flat=True).distinct().order_by("site"))
     told: dict[str, dict[str, int]] = defaultdict(dict)
     since: dict[str, datetime] = {}
     for site, prognosis, number, first in cases_open_counts("site", "prognosis"):
@@ -263,5 +266,12 @@ def cases_remind() -> dict[str, str]:
         oldest = duration((now - since[site]).total_seconds())
         log.warning("integrity cases wait", site=site or "none", cases=number, prognoses=told[site], oldest=oldest)
         words[site] = f"{number} at {site or 'no site'}, the oldest open for {oldest}"
-    rows.filter(site__in=due).update(reminded_at=now)
     return words
+
+
+def case_reminded(*, site: str, request_id: uuid.UUID) -> bool:
+    """Its cases there are reported, in the caller's transaction; False if another has just done it."""
+    if not cases_late().filter(site=site, request=request_id).update(reminded_at=clock.now()):
+        return False
+    IntegrityCase.objects.filter(state__in=OPEN_CASE, site=site, request=request_id).update(reminded_at=clock.now())
+    return True

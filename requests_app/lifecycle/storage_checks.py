@@ -12,16 +12,16 @@ from functools import partial
 
 import structlog
 from django.db import IntegrityError, transaction
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
 
 from dags_app.models import LIVE_SITE_JOB, SiteJob, SiteJobPurpose
 from dags_app.payload.contract.site_tasks import Listed, ListedFile, Listing, ListingTask, SiteResult, WrongFile
 from dags_app.services.site_jobs import Work, site_job_begin, site_jobs_tend
-from outputs_app.cases import cases_open, cases_remind, repaired_look
+from outputs_app.cases import case_reminded, cases_late, cases_open, cases_remind, repaired_look
 from outputs_app.models import OPEN_CASE, CaseState, EffectKind, IntegrityCase, OutputFile, Prognosis, StorageCheck, Validity
 from outputs_app.validation import FileFinding, validation_tend
 from outputs_app.validation.tending import KEPT, blocks_mark_validated, blocks_unvalidated
-from requests_app.alerts import remind, tell_broken
+from requests_app.alerts import alert_off, remind, tell_broken
 from requests_app.models import Request, RequestStatus
 from wms2 import clock
 from wms2.conf import conf
@@ -33,6 +33,7 @@ log = structlog.get_logger(__name__)
 #: Files that one job looks at: at 0.1 s a size, and one in a hundred read whole in 30 s, what ``site_job_run_seconds`` (an hour)
 #: has time for; a job that is slower ends by that, and the next goes on. Its task is 2 MB, and so is what is read for it.
 PORTION = 9000
+CASES_WAIT = "cases_wait"
 _ENDED = (RequestStatus.COMPLETED, RequestStatus.FAILED, RequestStatus.ABORTED)
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(minutes=10), timedelta(days=1)
 
@@ -51,6 +52,7 @@ def storage_checks_run() -> None:
     if begun:  # what follows a job that has just ended does not wait for the next pass
         site_jobs_tend(purpose=SiteJobPurpose.LIST, work=work)
     _ended_tend()
+    _cases_alert_over()
     with transaction.atomic():
         wake(blocks_mark_validated(), "block validated")
 
@@ -173,10 +175,19 @@ def _finding(file: OutputFile, wrong: WrongFile, rse: str) -> FileFinding:
 
 
 def cases_alert() -> None:
-    """Alert on the requests with open cases at sites that are due for a reminder."""
-    with transaction.atomic():
-        for site, words in cases_remind().items():
-            open_there = IntegrityCase.objects.filter(state__in=OPEN_CASE, site=site).values("request")
-            for request in Request.objects.filter(pk__in=open_there).defer("request_data").order_by("request_name"):
-                with row_by_itself("cases", request, partial(tell_broken, pk=request.pk)), transaction.atomic():
-                    remind(request, "cases_wait", f"integrity cases wait: {words}")
+    """Alert on the requests with open cases that are due for a reminder."""
+    for site, words in cases_remind().items():
+        late = Request.objects.filter(pk__in=cases_late().filter(site=site).values("request"))
+        for request in late.defer("request_data").order_by("pk"):
+            with row_by_itself("cases", request, partial(tell_broken, pk=request.pk)), transaction.atomic():
+                if case_reminded(site=site, request_id=request.pk):
+                    remind(request, CASES_WAIT, f"integrity cases wait: {words}")
+
+
+def _cases_alert_over() -> None:
+    """However the last open case of a request has ended, and whether it is evaluated still."""
+    standing = IntegrityCase.objects.filter(request=OuterRef("pk"), state__in=OPEN_CASE)
+    over = Request.objects.filter(~Exists(standing), alert_code=CASES_WAIT)
+    for request in over.defer("request_data").order_by("pk"):
+        with row_by_itself("cases", request, partial(tell_broken, pk=request.pk)), transaction.atomic():
+            alert_off(request, CASES_WAIT)

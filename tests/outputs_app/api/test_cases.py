@@ -6,12 +6,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import OperationalError
 from django.test import Client
 from django.utils import timezone
+from psycopg.errors import LockNotAvailable
 from rest_framework.test import APIClient
 from structlog.testing import capture_logs
 
-from outputs_app.cases import cases_open, repaired_look
+from outputs_app.cases import case_accept, cases_open, repaired_look
 from outputs_app.models import (
     BlockValidation,
     CaseAction,
@@ -26,7 +28,8 @@ from outputs_app.models import (
     Validity,
 )
 from outputs_app.validation import FileFinding
-from requests_app.lifecycle.storage_checks import cases_alert
+from requests_app.lifecycle import storage_checks
+from requests_app.lifecycle.storage_checks import cases_alert, storage_checks_run
 from requests_app.models import Event, HoldCode, Request, RequestStatus
 from requests_app.states import transition
 from tests.support.html import text
@@ -193,6 +196,42 @@ def test_sites_are_told_of_once_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
     IntegrityCase.objects.filter(site="T2_CH_CERN").update(reminded_at=timezone.now() - timedelta(hours=25))
     cases_alert()
     assert Event.objects.filter(data__code="cases_wait").count() == 2, "again, a day later"
+
+
+def test_the_reminder_is_over_with_the_last_open_case_also_after_the_requests_end() -> None:
+    block = block_with_files(2)
+    rows = [case(block), case(block, Prognosis.SIZE_MISMATCH)]
+    IntegrityCase.objects.update(created_at=timezone.now() - timedelta(hours=30))
+    Request.objects.update(status=RequestStatus.COMPLETED)
+    cases_alert()
+    case_accept(case=rows[0], actor="olga", reason="so be it")
+    storage_checks_run()
+    assert Request.objects.get().alert_code == "cases_wait"
+    case_accept(case=rows[1], actor="olga", reason="so be it")
+    storage_checks_run()
+    assert Request.objects.get().alert_code == ""
+    assert Event.objects.filter(kind="alert_over", data__code="cases_wait").count() == 1
+
+
+def test_a_locked_request_keeps_no_other_from_its_reminder(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = [block_with_files(), block_with_files()]
+    cases = [case(block) for block in blocks]
+    IntegrityCase.objects.update(created_at=timezone.now() - timedelta(hours=30))
+    first, last = sorted((row.request for row in cases), key=lambda request: request.pk)
+    does = storage_checks.remind
+
+    def locked(request: Request, code: str, message: str) -> None:
+        if request == first:
+            raise OperationalError("canceling statement due to lock timeout") from LockNotAvailable()
+        does(request, code, message)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(storage_checks, "remind", locked)
+        cases_alert()
+    assert list(Request.objects.filter(alert_code="cases_wait")) == [last]
+    cases_alert()
+    assert Event.objects.filter(kind="alert", data__code="cases_wait").count() == 2, "each once"
+    assert {request.alert_code for request in Request.objects.filter(pk__in=[first.pk, last.pk])} == {"cases_wait"}
 
 
 def test_the_page_groups_cases_and_takes_filters(client: Client, django_user_model: Any) -> None:
