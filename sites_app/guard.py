@@ -63,11 +63,6 @@ class Turned:
 _NO_SCHEDD, _NO_SITE = (Turned(kind, 0, frozenset()) for kind in ("schedd", "site"))
 
 
-def alert_open() -> SystemicAlert | None:
-    """One that goes on, of these one that holds new work."""
-    return alerts_open().first()
-
-
 def alerts_open() -> QuerySet[SystemicAlert]:
     """Those that go on, one a pool at most, those that hold new work first."""
     return SystemicAlert.objects.filter(ended_at=None).order_by("-holds", "pool")

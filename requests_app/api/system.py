@@ -24,7 +24,7 @@ from requests_app.selectors.summary import system_summary
 from requests_app.service_level import service_rows, stretch_of
 from requests_app.services.reconciling import reconcile
 from sites_app.api.serializers import SystemicAlertSerializer
-from sites_app.guard import alert_open
+from sites_app.guard import alerts_open
 from sites_app.models import Health
 from wms2.api.serializers import ReasonSerializer
 from wms2.api.shown import shown
@@ -127,15 +127,21 @@ class LifecycleSerializer(LifecycleBriefSerializer):
     last_cycle = LastCycleSerializer(source="*")
     credentials = CredentialSerializer(many=True, help_text="the first to end comes first")
     schedds = serializers.SerializerMethodField()
-    systemic_trouble = serializers.SerializerMethodField(
-        help_text="an alert that goes on, one that holds new work first; null: none"
+    systemic_trouble = serializers.SerializerMethodField(help_text="the first of systemic_troubles; null: none")
+    systemic_troubles = serializers.SerializerMethodField(
+        help_text="systemic alerts that go on, one a pool at most, those that hold new work first"
     )
 
     @extend_schema_field(SystemicAlertSerializer(allow_null=True))
     def get_systemic_trouble(self, standing: Any) -> Any:
-        """All are among the systemic alerts."""
-        alert = alert_open()
+        """Of one pool, or of all."""
+        alert = alerts_open().first()
         return SystemicAlertSerializer(alert).data if alert is not None else None
+
+    @extend_schema_field(SystemicAlertSerializer(many=True))
+    def get_systemic_troubles(self, standing: Any) -> Any:
+        """Those that are over are among the systemic alerts."""
+        return SystemicAlertSerializer(alerts_open(), many=True).data
 
     @extend_schema_field(ScheddSerializer(many=True))
     def get_schedds(self, standing: Any) -> Any:
