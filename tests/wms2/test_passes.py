@@ -22,7 +22,7 @@ ONE_BY_NATURE = {
     "outputs_app.invalidation.parts_of", "outputs_app.invalidation.parts_ask", "outputs_app.reconciliation.rows.blocks_believed",
     "requests_app.lifecycle.cleaner._write_down", "requests_app.lifecycle.dark_files.dark_files_look",
     "requests_app.lifecycle.packing._archive", "requests_app.lifecycle.storage_checks._task", "sites_app.pools._slots_heard",
-    "sites_app.guard._schedds", "sites_app.guard._sites", "sites_app.selectors.sites_by_rse", "sites_app.selectors.rses_of",
+    "sites_app.guard._schedds", "sites_app.selectors.sites_by_rse", "sites_app.selectors.rses_of",
     "sites_app.sync.site_statuses_sync", "wms2.work.workers.pool_problems", "wms2.work.workers.pools_reconcile",
 }  # fmt: skip
 PASSES = ("requests_app", "requests_app/lifecycle", "requests_app/reqmgr2", "requests_app/admission", "outputs_app", "sites_app",
