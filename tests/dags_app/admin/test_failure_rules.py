@@ -16,7 +16,7 @@ from dags_app.failure_rules import failure_rules_load
 from dags_app.models import DAG, FailureRule
 from dags_app.services.failure_rules import FIELDS
 from dags_app.services.failures import failures_sweep
-from requests_app.models import InputFile, Request, RequestStatus
+from requests_app.models import InputFile, Request, RequestStatus, Workflow
 from tests.support.html import links, text
 from tests.support.rows import dag_row, request_row, workflow_row
 from tests.support.scene_failures import line
@@ -141,6 +141,7 @@ def test_each_kind_of_failure_says_what_it_is_what_wms2_did_and_what_one_can_do(
     Request.objects.filter(pk=request.pk).update(
         status=RequestStatus.HELD, hold_code="threshold", hold_reason="half of it failed"
     )
+    Workflow.objects.filter(pk=dag.workflow_id).update(input_dataset="/A/Era-v1/RAW")
     html = operator.get(f"/requests/{request.request_name}/").content.decode()
     part = text(html, "part-errors")
     assert "A part of the input file is missing." in part, "what it is"

@@ -39,13 +39,14 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, httpserver: HTT
 
 
 def test_each_service_is_asked_at_its_own_url(environment: pytest.MonkeyPatch, httpserver: HTTPServer) -> None:
-    httpserver.expect_request("/reqmgr2/data/request").respond_with_json({"result": [{"r": {"RequestName": "r"}}]})
+    document = {"RequestName": "r", "RequestStatus": "new"}
+    httpserver.expect_request("/reqmgr2/data/request").respond_with_json({"result": [{"r": document}]})
     httpserver.expect_request("/reader/datasets").respond_with_json([])
     httpserver.expect_request("/writer/files").respond_with_json([])
     httpserver.expect_request("/api/cms/site/query/").respond_with_json(
         {"desc": {"columns": ["phedex_name", "psn_name"]}, "result": [["T2", "T2"]]}
     )
-    assert factory.reqmgr2().request("r") == {"RequestName": "r"}
+    assert factory.reqmgr2().request("r") == document
     assert factory.dbs().dataset("/P/E-v1/TIER") is None
     assert factory.dbs().block_files("/P/E-v1/TIER#1") == []
     assert len(factory.cric().processing_pairs().read) == 1
