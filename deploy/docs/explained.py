@@ -51,7 +51,8 @@ SETTINGS: dict[str, dict[str, str]] = {
         " `status`): `enabled`, `drain`, `test` or `disabled`. Read every ten minutes as actor `ssb`; what an operator has"
         " decided of a site stands until *Follow SSB*. Empty: sites are enabled until an operator says otherwise.",
         "mspileup_url": "Base of MSPileup, `https://cmsweb.cern.ch/ms-pileup/data`: pileup is read only where it is kept on"
-        " purpose, and of that what its `customName` holds. Empty: wherever Rucio has whole blocks on disk.",
+        " purpose, and of that what its `customName` holds. Empty: where rules in Rucio keep whole blocks on disk;"
+        " every whole copy if no rule keeps any there.",
         "rucio_home": "Directory with `etc/rucio.cfg` for the Rucio client.",
         "rucio_account": "Rucio account that owns the rules.",
         "rucio_scope": "Scope of all datasets, blocks and files.",
