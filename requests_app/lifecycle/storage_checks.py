@@ -181,7 +181,7 @@ def cases_alert() -> None:
         for request in late.defer("request_data").order_by("pk"):
             with row_by_itself("cases", request, partial(tell_broken, pk=request.pk)), transaction.atomic():
                 if case_reminded(site=site, request_id=request.pk):
-                    remind(request, CASES_WAIT, f"integrity cases wait: {words}")
+                    remind(request, "cases_wait", f"integrity cases wait: {words}")
 
 
 def _cases_alert_over() -> None:

@@ -23,7 +23,7 @@ LISTS = (
     ("outputs_app/processingblock", "Rucio last error"),
     ("outputs_app/effect", "Last error"),
     ("requests_app/lease", "Heartbeat"),
-    ("sites_app/site", "Status reason"),
+    ("sites_app/site", "Gets no new work"),
 )
 #: Column -> its right edge, below the list's own edge.
 EDGES = """() => {

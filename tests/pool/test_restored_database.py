@@ -88,6 +88,9 @@ def test_with_a_database_of_some_minutes_ago_nothing_is_submitted_or_registered_
         forgotten = imported()
         running.wait(lambda: submitted(later, forgotten), seconds=120)
         running.kill()
+        dags = DAG.objects.filter(workflow__request__in=(later, forgotten))
+        for cluster in dags.values_list("dagman_cluster_id", flat=True):  # they stay in the queue, however quick their jobs are
+            subprocess.run(["condor_hold", cluster], check=True, capture_output=True, timeout=60)
     with services.postgres_restored(tmp_path / "dump"):
         assert not Request.objects.filter(pk=forgotten.pk).exists()
         assert [status(request) for request in (later, early, between)] == [S.HELD, S.ACTIVE, S.PLANNING]

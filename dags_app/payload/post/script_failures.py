@@ -5,6 +5,8 @@ DAGMan repeats these by itself, so nothing is decided here; without a line in th
 
 from __future__ import annotations
 
+import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +35,11 @@ def tell_landing(unit: Path, job_id: str, return_value: int, site: str) -> None:
 def tell_script(unit: Path, command: str, node: str, error: PayloadError) -> None:
     """A script before a node, or the one that elects the site, could not do its work."""
     evidence = Evidence(error.code, f"{command}: {error.message}", step=command)
-    try:
-        rule = first_match(load_rules(unit.parent / RULES_FILE).rules, evidence)
-    except PayloadError:  # what went wrong is told all the same, without a rule's name for it
-        rule = None
+    rule = None
+    # a script that hangs says so from another thread, where no search has a limit
+    if threading.current_thread() is threading.main_thread():
+        with suppress(PayloadError):  # what went wrong is said all the same, without a rule's name for it
+            rule = first_match(load_rules(unit.parent / RULES_FILE).rules, evidence)
     role = LANDING if node == LANDING else MERGE if node == MERGE else PROCESSING
     _tell(unit, node, role, NO_JOB, evidence, rule.category if rule else TRANSIENT, rule.name if rule else None)
 

@@ -8,8 +8,9 @@ import os
 import subprocess
 import sys
 import tarfile
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -175,7 +176,7 @@ def test_scripts_of_one_attempt_side_by_side_record_it_once(dag: Dag) -> None:
     for path in (*dag.unit().glob("*.jsonl"), *dag.unit().glob("*.post.json"), dag.root / "failures.jsonl"):
         path.unlink()
     (dag.unit() / "memory.inc").write_text("")
-    with ThreadPoolExecutor() as pool:
+    with ProcessPoolExecutor(3, get_context("fork")) as pool:
         asked = [pool.submit(dag.post, dag.unit(), "proc_000000", 50660 & 0xFF, 0, f"{dag.jobs}.0") for _ in range(3)]
     assert [each.result() for each in asked] == [[1]] * 3
     assert (attempts(dag), len(dag.failures()), raised(dag)) == ([0], 1, "MEMORY_proc_000000 = 3000")

@@ -136,7 +136,7 @@ def test_a_late_priority_is_not_given_to_the_next_submission(world: World, monke
 
     paused_at(monkeypatch, world.schedd, "set_priority", others)
     world.evaluate(request)
-    assert world.job_of(request).priority == 5000
+    assert world.job_of(request).priority == 5
 
 
 def test_one_who_stands_still_before_submitting_writes_nothing_over_the_next_submissions_files(

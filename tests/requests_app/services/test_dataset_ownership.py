@@ -29,7 +29,7 @@ BY: dict[str, Any] = {"actor": "olga", "reason": "because"}
 
 def again(request: Request, name: str) -> dict[str, Any]:
     """The same document under a second name."""
-    return {**request.request_data, "RequestName": name}
+    return {**request.request_data, "RequestName": name, "RequestStatus": "new"}
 
 
 def received(document: dict[str, Any], **more: Any) -> Request:

@@ -142,6 +142,7 @@ class Month:
 
     def _documents(self, *statuses: str) -> dict[str, dict[str, Any]]:
         self._service.move_on()
+        self._service.store.by_view("bystatus", statuses)  # a view answers as of the question before
         return self._service.store.by_view("bystatus", statuses)
 
     def _status(self, name: str) -> str:
