@@ -69,7 +69,8 @@ def tables_verify() -> None:
     if lacking := newest - applied:
         names = ", ".join(sorted(f"{app} {name}" for app, name in lacking))
         older = f"the database's tables are older than this release (without {names})"
-        for app, name in (max(replaced - applied) for replaced in folded if replaced & applied and replaced - applied):
+        if in_part := [replaced - applied for replaced in folded if replaced & applied and replaced - applied]:
+            app, name = max(in_part[0])
             raise TablesOlder(
                 f"{older}, and this release begins after {app} {name}: run manage.py migrate of the release that has it"
             )

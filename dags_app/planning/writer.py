@@ -24,6 +24,7 @@ from pathlib import Path
 
 from dags_app.payload.contract import layout
 from dags_app.payload.contract.files import read_text, sync_directory, write_atomic
+from dags_app.payload.contract.scripts import listed_sites
 from dags_app.planning.dagfiles import avoid_inc, credential_inc, fence_inc, limits_inc, render, units_limits_inc
 from dags_app.planning.sizing import Sizes
 from dags_app.planning.specs import DagSpec
@@ -245,12 +246,7 @@ def write_pileup(directory: Path, text: str) -> None:
 
 def avoid_more(directory: Path, sites: Iterable[str]) -> None:
     """Add to the DAG's banned sites, while it runs; inside ``held_by``."""
-    write_avoid(directory, avoided(directory).union(sites))
-
-
-def avoided(directory: Path) -> frozenset[str]:
-    """The DAG's banned sites."""
-    return frozenset(filter(None, read_text(directory / layout.AVOID_INCLUDE).partition("=")[2].strip().split(",")))
+    write_avoid(directory, listed_sites(directory / layout.AVOID_INCLUDE).union(sites))
 
 
 def write_spread(directory: Path, slots: Mapping[str, int]) -> None:

@@ -21,7 +21,7 @@ from django.db.models.functions import Greatest
 from dags_app.counts import jobs_per_unit
 from dags_app.models import DAG, DAGHistory, DAGStatus, WorkUnit, WorkUnitState
 from dags_app.payload.contract import layout
-from dags_app.payload.contract.scripts import elected_site
+from dags_app.payload.contract.scripts import elected_site, listed_sites
 from dags_app.planning import writer
 from dags_app.planning.sizing import sizes_from_json
 from dags_app.planning.specs import AccountingSpec
@@ -295,7 +295,8 @@ def dag_avoid(dag: DAG, sites: Collection[str]) -> int:
 def units_stranded(dag: DAG) -> int:
     """How many units of a DAG that is in a queue can land nowhere any more: not landed yet, each of their sites avoided."""
     directory = Path(dag.submit_dir)
-    avoided, planned = writer.avoided(directory), WorkUnit.objects.filter(round_id=dag.round_id, state=WorkUnitState.PLANNED)
+    avoided = listed_sites(directory / layout.AVOID_INCLUDE)
+    planned = WorkUnit.objects.filter(round_id=dag.round_id, state=WorkUnitState.PLANNED)
     names = planned.values_list("name", flat=True)
     return sum(not _landing_sites(directory, name) - avoided for name in names if not elected_site(directory / name))
 

@@ -43,17 +43,18 @@ def elected_site(unit_directory: Path) -> str | None:
 
 def avoided_sites(unit_directory: Path) -> set[str]:
     """Sites that the ``avoid.inc`` of the DAG or of the unit lists."""
-    return _listed(unit_directory.parent / layout.AVOID_INCLUDE) | _listed(unit_directory / layout.AVOID_INCLUDE)
+    return listed_sites(unit_directory.parent / layout.AVOID_INCLUDE) | listed_sites(unit_directory / layout.AVOID_INCLUDE)
 
 
-def _listed(path: Path) -> set[str]:
+def listed_sites(path: Path) -> set[str]:
+    """Sites that one ``avoid.inc`` lists; none where there is none."""
     return {site for line in _AVOID.findall(files.read_text(path)) for site in re.split(r"[,\s]+", line) if site}
 
 
 def avoid_site(unit_directory: Path, site: str) -> None:
     """Add a site to those where this unit may not land again."""
     path = unit_directory / layout.AVOID_INCLUDE
-    files.write_atomic(path, f"{layout.UNIT_AVOID_MACRO} = {','.join(sorted(_listed(path) | {site}))}\n")
+    files.write_atomic(path, f"{layout.UNIT_AVOID_MACRO} = {','.join(sorted(listed_sites(path) | {site}))}\n")
 
 
 def submission_fence(unit_directory: Path) -> int | None:
