@@ -118,7 +118,8 @@ def test_a_job_that_is_evicted_each_time_is_removed_with_that_reason(place: Path
         time.sleep(0.5)
     history = ended(place, job)
     assert history.hold_reason is not None and "WMS2: started 2 times" in history.hold_reason
-    assert history.evictions in (2, 3) and history.starts in (2, 3), "the schedd looks now and then: the third may have begun"
+    # the schedd looks now and then: the third may have begun; one vacated before its payload began is no start in the log
+    assert 1 <= history.evictions <= history.starts <= 3 and history.starts >= 2
     assert verdict(place, job, history) == ("infrastructure", "held-started-too-often")
 
 

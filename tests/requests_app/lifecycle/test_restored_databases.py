@@ -120,13 +120,12 @@ def test_where_the_schedd_was_forgotten_too_the_job_is_looked_for_at_all(world: 
 
 
 def test_where_nobody_has_the_job_any_more_an_operator_decides_and_no_number_is_used_again(world: World) -> None:
-    request, job = started(
-        world, 299
-    )  # run, not put back: what is due by the status that it is set to counts from its own moments
+    request, job = started(world)
     numbers = Workflow.objects.get(request=request).next_first_event
     forget_submission(job.dag_id, fence=0)
     world.schedd.end(job, End.FINISHED)
     world.schedd.history_lags = True  # cut off
+    sweep(transaction.atomic)  # rows were put in place: nothing woke what they say
     for _ in range(3):
         world.cycle()
     assert (status(request), len(world.schedd.jobs)) == (S.PLANNING, 1)
