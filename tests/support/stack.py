@@ -23,7 +23,7 @@ from tests.support.side_by_side import PATIENCE
 NEEDED = ("WMS2_COLLECTOR", "CONDOR_CONFIG", "WMS2_RUCIO_HOME", "WMS2_REQMGR2_URL", "WMS2_SUBMIT_ROOT")
 #: Quick and strict, so that a test sees in seconds what an operator sees in minutes.
 SETTINGS = {
-    "WMS2_CYCLE_SECONDS": "1",
+    "WMS2_CYCLE_SECONDS": "4",  # every second poll: a cycle costs as much CPU as ten polls
     "WMS2_SWEEP_SECONDS": "8",  # what nothing wakes is looked at often, and must have nothing to do
     "WMS2_LEASE_SECONDS": "3",
     "WMS2_SUBMIT_TIMEOUT_SECONDS": "20",
