@@ -20,6 +20,7 @@ from dags_app.services.failure_rules import (
     switch_refused,
     take_back_refused,
 )
+from dags_app.services.leaving import dag_leave_sites, leave_preview, leave_refused
 from dags_app.services.lost_queue import lost_queue_of, schedd_confirm_lost
 from dags_app.services.onboarding import schedd_check
 from dags_app.services.orphans import schedd_remove_strays, strays_refused, strays_words
@@ -124,6 +125,18 @@ declare(
     Verb(
         "release", "Release", "Let a paused DAG go on.", dag_release, told_of_each(_release), refused=steer_refused,
         path="release",
+    ),
+    Verb(
+        "leave-sites", "Leave sites",
+        "Have work units of which no job has begun land at other sites of theirs, now. A unit of which one runs or ended stays.",
+        dag_leave_sites, told_of_each(leave_preview),
+        (
+            Field(
+                "sites", Kind.TEXTS, "those to leave, separated by spaces; without any: those at which jobs wait and none runs",
+                length=100, most_items=200,
+            ),
+        ),
+        refused=leave_refused, path="leave-sites",
     ),
 )  # fmt: skip
 

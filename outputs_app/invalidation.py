@@ -119,14 +119,14 @@ def former_settle(effect: Effect) -> None:
 
 def former_run_out(*, request_id: uuid.UUID, request_epoch: int) -> bool:
     """Whether nothing of a former epoch is under way any more: no claim, nor a call that may have begun just before its claim ran
-    out and still be carried out. Such claims are discarded."""
+    out and still be carried out. Such claims are discarded; those of a later release's kinds are left to its workers."""
     rows = Effect.objects.filter(request_id=request_id, epoch__lt=request_epoch, state=EffectState.CLAIMED)
     last = rows.aggregate(last=Max("claim_expires_at"))["last"]
     if last is None:
         return True
     if clock.now() <= last + timedelta(seconds=conf().service_timeout_seconds):
         return False
-    _discard_claimed(rows)
+    _discard_claimed(rows.filter(kind__in=EffectKind.values))
     return True
 
 

@@ -196,12 +196,7 @@ declare(
     ),
     Verb(
         "sites", "Change sites", "Replace a request's site lists. Jobs that run go on.", services.request_set_sites,
-        told_of_each(
-            lambda request: [
-                "Further rounds are planned for these sites; a rescue leaves out those that are not among them.",
-                "Work units of a DAG that runs land there no more, those whose landing job waits for a slot included.",
-            ]
-        ),
+        preview.sites,
         (
             Field("site_whitelist", Kind.TEXTS, "where it may run, separated by spaces", True, length=100, most_items=500),
             Field("site_blacklist", Kind.TEXTS, "where it may not run", length=100, most_items=500),

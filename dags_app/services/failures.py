@@ -284,11 +284,13 @@ def unread_waves() -> UnreadWaves:
 
 
 def failures_without_success(dag: DAG) -> int:
-    """Failed attempts of this submission; 0 when a node has done well in it. Reads files, the failure log only until then."""
+    """Attempts of this submission that began and failed; 0 when a node has done well in it. Reads files, the failure log only
+    until then."""
     directory = Path(dag.submit_dir)
     if did_well(directory, dag.fence):
         return 0
-    return sum(line.get("fence") == dag.fence for line in read_failures(directory / FAILURES_FILE))
+    lines = read_failures(directory / FAILURES_FILE)
+    return sum(line.get("fence") == dag.fence and line.get("rule") != NEVER_RAN for line in lines)
 
 
 def site_failures(dag: DAG) -> dict[str, SiteFailures]:

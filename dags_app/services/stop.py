@@ -143,7 +143,7 @@ def steer_refused(dag: DAG) -> str:
 def _steer(action: str, dag: DAG, actor: str, reason: str, steer: _Steer, becomes: JobStatus) -> int:
     told = partial(audit, actor=actor, action=action, target=dag.pk, target_type="dag", reason=reason)
     try:
-        condor = _condor(dag)
+        condor = condor_of(dag)
         count = steer(condor)(_submission(dag), f"{actor}: {reason}")
     except (InvalidTransition, ServiceError) as error:
         told(refused=True, why=str(error))
@@ -162,7 +162,8 @@ def _observe(dag: DAG, becomes: JobStatus, reason: str) -> None:
     DAG.objects.filter(pk=dag.pk).update(observed=dag.observed)
 
 
-def _condor(dag: DAG) -> HtcondorAdapter:
+def condor_of(dag: DAG) -> HtcondorAdapter:
+    """The schedd that has it in its queue. Raises InvalidTransition: none, as far as is known."""
     if why := steer_refused(dag):
         raise InvalidTransition(f"DAG {dag.pk}: {why}")
     if dag.missing_since is not None:  # by now its number may be another job's, in another queue

@@ -9,6 +9,7 @@ A schedd that does not answer before an intent is open costs nothing: the reques
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import timedelta
@@ -292,13 +293,13 @@ def dag_avoid(dag: DAG, sites: Collection[str]) -> int:
     return adapter(_schedd_of(dag)).avoid_sites(str(dag.directory_id), dag.fence, sites)
 
 
-def units_stranded(dag: DAG) -> int:
-    """How many units of a DAG that is in a queue can land nowhere any more: not landed yet, each of their sites avoided."""
+def units_to_land(dag: DAG) -> Counter[frozenset[str]]:
+    """How many units of a DAG that is in a queue have not landed yet, by the sites where they still may."""
     directory = Path(dag.submit_dir)
     avoided = listed_sites(directory / layout.AVOID_INCLUDE)
     planned = WorkUnit.objects.filter(round_id=dag.round_id, state=WorkUnitState.PLANNED)
-    names = planned.values_list("name", flat=True)
-    return sum(not _landing_sites(directory, name) - avoided for name in names if not elected_site(directory / name))
+    names = [name for name in planned.values_list("name", flat=True) if not elected_site(directory / name)]
+    return Counter(_landing_sites(directory, name) - avoided for name in names)
 
 
 def _landing_sites(directory: Path, unit: str) -> frozenset[str]:

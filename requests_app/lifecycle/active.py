@@ -18,7 +18,7 @@ from dags_app.selectors import dag_live, units_done_at
 from dags_app.services.failures import failures_without_success, site_failures
 from dags_app.services.lost_queue import dag_fenced_off
 from dags_app.services.outcome import Outcome, dag_outcome, dispute_note
-from dags_app.services.submit import dag_avoid, units_stranded
+from dags_app.services.submit import dag_avoid, units_to_land
 from dags_app.states import dag_transition, history
 from requests_app.alerts import alert, alert_over
 from requests_app.feed import tell
@@ -136,7 +136,7 @@ def _pass_sites(evaluation: Evaluation, dag: DAG) -> None:
     if changed:  # DAGMan may have submitted another one meanwhile: it is asked again
         log.info("sites passed on", request_name=evaluation.request.request_name, dag_id=str(dag.pk), jobs=changed)
         return
-    stranded = units_stranded(dag)
+    stranded = units_to_land(dag)[frozenset()]
     with evaluation.fenced():
         history(dag, SITES_PASSED, detail={"sites": sorted(gone), "units_without_site": stranded})
     if stranded:

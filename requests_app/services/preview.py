@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from dags_app.counts import UnitCounts, unit_counts
-from dags_app.models import DAG, LIVE_DAG
+from dags_app.models import DAG, IN_QUEUE, LIVE_DAG
+from dags_app.services.submit import units_to_land
 from outputs_app.invalidation import outputs_counted
 from requests_app.models import CleanupPolicy, Request, RequestStatus, Workflow
 from requests_app.selectors.admission import queue_now
@@ -114,6 +115,27 @@ def _way(request: Request, mode: ReleaseMode) -> str:
     if mode is ReleaseMode.RESCUE:
         return f"Rescue: {again} run again in the same DAG, each from where it stood."
     return f"Next round: what {again} had to do is planned anew, under the settings in force then."
+
+
+@with_facts
+def sites(request: Request, facts: Facts) -> list[str]:
+    """What the DAG that runs needs of the new list, too."""
+    return [
+        "Further rounds are planned for these sites; a rescue leaves out those that are not among them.",
+        "Work units of a DAG that runs land there no more, those whose landing job waits for a slot included.",
+        *(_to_land(facts.dag) if facts.dag is not None and facts.dag.status in IN_QUEUE else []),
+    ]
+
+
+def _to_land(dag: DAG) -> list[str]:
+    try:
+        found = sorted(units_to_land(dag).items(), key=lambda each: (len(each[0]), *sorted(each[0])))
+    except OSError as error:
+        return [f"Where its units that have not landed may land cannot be read here: {error}"]
+    need = [f"{counted(n, 'work unit')}: {' or '.join(sorted(where)) or 'none is left'}" for where, n in found[:_PLACES]]
+    rest = sum(n for _, n in found[_PLACES:])
+    more = f"; {counted(rest, 'other')} may land at more" if rest else ""
+    return [f"Not landed yet, and without a site if none of these is on the list: {'; '.join(need)}{more}."] if need else []
 
 
 @with_facts

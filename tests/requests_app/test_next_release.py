@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from django.urls import get_resolver, reverse
 
 from outputs_app import executor
 from outputs_app.cases import cases_remind
-from outputs_app.invalidation import former_end
+from outputs_app.invalidation import former_end, former_run_out
 from outputs_app.models import Effect, EffectKind, EffectState
 from outputs_app.reconciliation.run import comparisons_run
 from requests_app.admission.queue import admit
@@ -33,6 +34,7 @@ from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
 from tests.support.stack import celery_worker, worker
 from tests.support.web_clients import built, operator  # noqa: F401
+from wms2 import clock
 from wms2.celery import app
 from wms2.metrics import ROWS_BROKEN_TOTAL
 from wms2.nudge import EVALUATE_DUE
@@ -188,6 +190,11 @@ def test_effects_of_a_later_kind_are_left_to_workers_that_know_them(built: Scene
     former_end(request_id=effect.request_id, request_epoch=effect.epoch + 1)
     effect.refresh_from_db()
     assert effect.state == EffectState.PENDING, "a later release may ask for it again under the new epoch"
+    run_out = clock.now() - timedelta(days=1)
+    Effect.objects.update(state=EffectState.CLAIMED, claimed_by="the later one", claim_expires_at=run_out)
+    assert former_run_out(request_id=effect.request_id, request_epoch=effect.epoch + 1)
+    effect.refresh_from_db()
+    assert (effect.state, effect.claimed_by) == (EffectState.CLAIMED, "the later one")
 
 
 @pytest.mark.django_db(transaction=True)

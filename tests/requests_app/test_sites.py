@@ -14,7 +14,7 @@ from dags_app.models import WorkUnitState
 from dags_app.payload.contract.scripts import write_elected_site
 from requests_app.lifecycle.active import sites_judge
 from requests_app.models import Event, Request, RequestStatus
-from requests_app.services import request_abort, request_complete, request_set_sites, request_stop
+from requests_app.services import preview, request_abort, request_complete, request_set_sites, request_stop
 from sites_app.bans import SiteFailures, bans_active
 from sites_app.models import Pool, PoolSite, Site, SiteBan, SiteStatus
 from sites_app.services import (
@@ -31,6 +31,7 @@ from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
 from wms2.errors import ServiceUnavailable
 from wms2.models import AuditEntry
+from wms2.words import counted
 
 pytestmark = pytest.mark.django_db(transaction=True)
 S = RequestStatus
@@ -123,6 +124,8 @@ def test_a_site_list_that_leaves_units_of_a_running_dag_without_a_site_is_an_ale
     world.cycle()
     (job,) = world.schedd.live
     units = list(request.workflow.work_units.values_list("name", flat=True))
+    need = f"if none of these is on the list: {counted(len(units), 'work unit')}: {names[0]}."
+    assert need in preview.sites([fresh(request)])[request.pk][-1]
     write_elected_site(job.directory / units[0], names[0])  # goes on where it is
     request_set_sites(request=fresh(request), site_whitelist=names[1:], actor="olga", reason="its disk is full")
     for _ in range(4):

@@ -10,7 +10,7 @@ import pytest
 
 from dags_app.models import DAG, FailedInputFile, FailureGroup, FailureLog, FailureSample, WorkUnit
 from dags_app.services import failures
-from dags_app.services.failures import failures_sweep
+from dags_app.services.failures import failures_sweep, failures_without_success
 from dags_app.services.units import units_fail
 from requests_app.models import RequestStatus
 from tests.support.rows import dag_row, request_row, unit_row, workflow_row
@@ -162,3 +162,8 @@ def test_more_kinds_of_failures_than_are_kept_apart_are_counted_together(dag: DA
     write(dag, *(line(step=f"Step{number}") for number in range(6)))
     failures_sweep(dag)
     assert [group[3:5] for group in groups()] == [("Step0", 1), ("Step1", 1), ("Step2", 1), ("", 3)]
+
+
+def test_attempts_that_only_waited_are_no_failures_of_all(dag: DAG) -> None:
+    write(dag, line(category="infrastructure", code=95103, rule="held-idle"), line(), line(fence=2))
+    assert failures_without_success(dag) == 1

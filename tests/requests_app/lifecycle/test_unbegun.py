@@ -7,13 +7,18 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.db import transaction
+from django.test import Client
+from rest_framework.test import APIClient
 
 from dags_app.models import DAGHistory, DAGStatus
 from dags_app.payload.contract.layout import OUTER_STATUS, PROCESSING_SUBMIT
-from requests_app.lifecycle.unbegun import CODE, UNITS_LEAVE
+from dags_app.services.leaving import UNITS_LEAVE, dag_leave_sites, leave_preview
+from requests_app.lifecycle.unbegun import CODE
 from requests_app.models import Event, Request
 from sites_app.models import SiteBan
+from tests.support.html import text
 from tests.support.scene_failures import line
 from tests.support.scripted import dagman
 from tests.support.scripted.progress import fresh, started
@@ -21,16 +26,12 @@ from tests.support.scripted.schedd import End, Job
 from tests.support.scripted.world import World
 from wms2 import clock
 from wms2.adapters.htcondor_ads import IDLE_ATTRIBUTE
+from wms2.errors import InvalidTransition, ServiceUnavailable
+from wms2.models import AuditEntry
 from wms2.wakes import wake
 
 pytestmark = pytest.mark.django_db(transaction=True)
 DEAF, HOURS = "T1_US_FNAL", 3600
-
-
-@pytest.fixture(autouse=True)
-def not_looked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """DAGs of different tests have one id."""
-    monkeypatch.setattr("requests_app.lifecycle.unbegun._LOOKED", {})
 
 
 def land(job: Job, unit: str, site: str, at: str = "") -> None:
@@ -60,12 +61,16 @@ def request_wake(request: Request) -> None:
         wake({request.pk}, "test")
 
 
+def look_once(world: World) -> None:
+    world.clock.advance(2 * HOURS)
+    world.cycle()
+
+
 def look(world: World) -> None:
     for job in world.schedd.live:
         write_status(job)
     world.cycle()
-    world.clock.advance(2 * HOURS)
-    world.cycle()
+    look_once(world)
 
 
 def test_units_of_which_nothing_has_begun_leave_a_site_that_starts_nothing(world: World) -> None:
@@ -114,7 +119,7 @@ def test_units_that_have_begun_or_wait_with_reason_stay(world: World, ads: list[
     request, job = started(world)
     land(job, "mg_000000", DEAF)
     world.schedd.waiting = [waiting(unit, hours) | more for unit, hours, more in ads]
-    world.cycle()
+    look_once(world)
     assert (left(world), fresh(request).alert_code) == (set(), "")
 
 
@@ -138,11 +143,11 @@ def test_a_unit_leaves_only_while_its_retry_is_known_to_be_left(
     request, job = started(world)
     land(job, "mg_000000", DEAF)
     world.schedd.waiting = [waiting("mg_000000", 7)]
-    written_at = int(clock.now().timestamp()) - 3600 * (age_hours or 0)
+    written_at = int(clock.now().timestamp()) + 2 * HOURS - 3600 * (age_hours or 0)
     dagman.write_status(job.directory, job.nodes, final=False, written_at=written_at, retries=retries)
     if age_hours is None:
         (job.directory / OUTER_STATUS).write_text("[")
-    world.cycle()
+    look_once(world)
     assert (bool(left(world)), fresh(request).alert_code) == (leaves, CODE)
 
 
@@ -188,14 +193,36 @@ def test_the_schedd_is_asked_four_times_in_the_time_however_often_the_request_is
     request, job = started(world)
     land(job, "mg_000000", DEAF)
     world.schedd.waiting = [waiting("mg_000000", 1)]
-    for _ in range(4):
-        world.cycle()
+    for _ in range(12):
+        world.clock.advance(HOURS / 2)
         request_wake(request)
-        world.clock.advance(600)
-    assert world.schedd.unbegun_asked == 1
-    world.clock.advance(1.5 * HOURS)
+        world.cycle()
+    assert world.schedd.unbegun_asked == 4
+
+
+def test_what_was_throttled_follows_its_unit_within_minutes(world: World) -> None:
+    """Of its jobs one was in the queue; DAGMan submits the next at the same site when that has left."""
+    request, job = started(world)
+    land(job, "mg_000000", DEAF)
+    world.schedd.waiting = [waiting("mg_000000", 7)]
+    look(world)
+    place = job.directory / "mg_000000"
+    (place / "proc_000000.post.json").write_text('{"reason": "held: WMS2: idle for 0 s"}')
+    (place / "avoid.inc").write_text(f"UNIT_AVOID = {DEAF}\n")
+    world.schedd.waiting = [waiting("mg_000000", 0), waiting("mg_000001", 0)]
+    world.clock.advance(120)
+    write_status(job)
+    request_wake(request)
     world.cycle()
-    assert world.schedd.unbegun_asked == 2
+    assert left(world) == {"mg_000000"}
+    (place / "site.inc").unlink()
+    land(job, "mg_000000", "T2_CH_CERN")
+    asked = world.schedd.unbegun_asked
+    for _ in range(3):
+        world.clock.advance(120)
+        request_wake(request)
+        world.cycle()
+    assert world.schedd.unbegun_asked <= asked + 1, "it has left"
 
 
 def test_where_nothing_runs_anywhere_there_is_no_room_and_no_reason(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,5 +231,54 @@ def test_where_nothing_runs_anywhere_there_is_no_room_and_no_reason(world: World
         land(job, name, DEAF)
     monkeypatch.setattr(Job, "count", lambda self, state: 0)
     world.schedd.waiting = [waiting(name, 7) for name in job.nodes]
-    world.cycle()
+    look_once(world)
     assert (left(world), fresh(request).alert_code) == (set(), "")
+
+
+def test_an_operator_has_units_leave_now_over_rest_after_a_preview(world: World) -> None:
+    request, job = started(world)
+    for unit in job.nodes:
+        land(job, unit, DEAF)
+    (job.directory / "mg_000001/proc_000000.post.json").write_text('{"job": {"exit_code": 0}}')
+    world.schedd.waiting = [waiting(unit, 0.1) for unit in ("mg_000000", "mg_000001", "mg_000002")]
+    world.schedd.waiting += [waiting("mg_000002", 0.1, JobStatus=2, WMS2_Site="T2_CH_CERN")]
+    world.cycle()
+    write_status(job)
+    dag = request.workflow.dags.get()
+    olga = User.objects.create_superuser("olga")
+    rest, browser = APIClient(), Client()
+    rest.force_authenticate(olga)
+    browser.force_login(olga)
+    page = text(browser.get("/admin/dags_app/dag/verb/leave-sites/", {"id": dag.pk}).content.decode())
+    assert f"1 work unit at {DEAF}: nothing has begun" in page and "1 unit like that stay" in page
+    assert left(world) == set(), "asking does nothing"
+    url = f"/api/v1/dags/{dag.pk}/leave-sites"
+    for _ in range(2):
+        assert rest.post(url, {"reason": "it is down"}, format="json").status_code == 202
+    assert left(world) == {"mg_000000"}
+    told = DAGHistory.objects.get(event_type=UNITS_LEAVE).detail
+    assert (told["units"], told["jobs"], told["why"]) == (["mg_000000"], 1, f"olga: it is down; 1 work unit at {DEAF}")
+    refused = rest.post(url, {"reason": "full", "sites": ["T2_CH_CERN"]}, format="json")
+    assert refused.status_code == 409 and "no unit of which nothing has begun" in refused.content.decode()
+    rows = AuditEntry.objects.filter(action="dag_leave_sites", target=str(dag.pk)).order_by("pk")
+    assert list(rows.values_list("actor", "outcome")) == [("olga", "done"), ("olga", "done"), ("olga", "refused")]
+
+
+@pytest.mark.parametrize("what", ["silent", "former", "gone"])
+def test_what_cannot_be_known_is_said_and_nothing_leaves(world: World, what: str) -> None:
+    request, job = started(world)
+    land(job, "mg_000000", DEAF)
+    world.schedd.waiting = [waiting("mg_000000", 0.1)]
+    world.cycle()
+    write_status(job)
+    dag = request.workflow.dags.get()
+    world.schedd.silent = what == "silent"
+    if what == "former":
+        (job.directory / PROCESSING_SUBMIT).write_text("queue\n")
+    if what == "gone":
+        dag.missing_since = clock.now()
+    assert leave_preview(dag)[0].startswith("Which units those are is not known")
+    with pytest.raises((InvalidTransition, ServiceUnavailable)):
+        dag_leave_sites(dag=dag, actor="olga", reason="it is down")
+    assert left(world) == set()
+    assert AuditEntry.objects.get(action="dag_leave_sites").outcome == "refused"
