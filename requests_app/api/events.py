@@ -27,6 +27,8 @@ from wms2.shedding import Call
 MOST, MOST_WAIT_SECONDS = 500, 60
 #: A stream ends after this, and its reader comes back with the last id that it has: a web process can stop, a sign-in be judged.
 STREAM_SECONDS = 600.0
+#: A reader that takes nothing for so long has gone: its thread would wait for it for ever.
+SEND_SECONDS = 60.0
 #: Something is written so often, so that what stands between does not take the stream for dead, nor WMS2 a reader for alive.
 HEARTBEAT_SECONDS = 15.0
 _MAX_ID = 2**63 - 1
@@ -107,6 +109,8 @@ class EventStreamView(ApiView):
         wanted, last = _wanted(request), request.headers.get("Last-Event-ID")
         after = _after(request.query_params.get("after"), "after") if last is None else _after(last, "Last-Event-ID")
         page = read(wanted, newest() if after is None else after)
+        if (taken_by := request.META.get("gunicorn.socket")) is not None:
+            taken_by.settimeout(SEND_SECONDS)
         waiting = ExitStack()
         lines = _lines(wanted, page, waiting.enter_context(listening()))
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}

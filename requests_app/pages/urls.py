@@ -6,14 +6,14 @@ from django.urls import path
 
 from dags_app.api.urls import JOB
 from requests_app.pages import views
-from wms2.api import converters  # noqa: F401  <name:...>
+from wms2.api import converters  # noqa: F401  <name:...>, <any-name:...>
 
 urlpatterns = [
     path("", views.board, name="board"),
     path("cases/", views.cases, name="cases"),
     path("requests/<name:request_name>/", views.request_detail, name="request-page"),
     path("requests/<name:request_name>/progress.svg", views.request_course, name="request-course"),
-    path("groups/<name:name>/", views.group_detail, name="group-page"),
+    path("groups/<any-name:name>/", views.group_detail, name="group-page"),
     path("dags/<uuid:pk>/logs/", views.kept_logs, name="kept-logs-page"),
     path(f"{JOB}/logs/", views.job_logs, name="logs-page"),
 ]

@@ -11,7 +11,10 @@ import re
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.db import DatabaseError, connection, transaction
+from django.db.migrations import AddConstraint, AddIndex
+from django.db.migrations.loader import MigrationLoader
 
 from tests.support import former_release
 from tests.support.former_release import Column
@@ -26,6 +29,8 @@ TABLES: dict[str, dict[str, Column]] = {
 KEPT_BY_THE_FORMER: dict[str, str] = {
     "schedds.schedds_pool_6778950c_fk_pools_name": "it adds schedds by wms2_init alone, which an upgrade runs as the new release",
 }
+#: Indexes and constraints that may be made at once, since their tables have few rows.
+OF_FEW_ROWS = {"one_systemic_alert_a_pool"}
 #: Tables whose rows the former release adds and removes, and never changes.
 NEVER_CHANGED = {"events"}
 #: What a type may become: it takes every value of the former, and gives it back as the same.
@@ -74,6 +79,19 @@ def test_no_rule_refuses_what_the_former_release_writes() -> None:
         and not _only_of_what_was_added(now[table], table, definition)
     ]
     assert refusing == [], "drop it, or add it to KEPT_BY_THE_FORMER with the reason why that release keeps it"
+
+
+def test_no_index_or_constraint_of_a_table_with_rows_is_made_under_a_long_lock() -> None:
+    """Of migrations after the folded ones: workers of the former release write meanwhile."""
+    found = []
+    for (app, name), migration in MigrationLoader(None).disk_migrations.items():
+        for step in migration.operations if "_base" not in name else []:
+            model = apps.all_models[app].get(str(getattr(step, "model_name", "")).lower())
+            if model is None or model._meta.db_table not in TABLES or type(step) not in (AddIndex, AddConstraint):
+                continue
+            made = step.index.name if isinstance(step, AddIndex) else step.constraint.name
+            found += [f"{app}.{name}: {made}"] if made not in OF_FEW_ROWS else []
+    assert found == [], "AddIndexConcurrently; AddConstraintNotValid, in the next release ValidateConstraint"
 
 
 def test_no_word_that_the_former_release_writes_is_unknown() -> None:

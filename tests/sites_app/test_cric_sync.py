@@ -15,6 +15,7 @@ from sites_app.services import site_ban_by_operator, site_change_status, site_no
 from sites_app.sync import sites_sync
 from sites_app.tasks import sync_sites
 from tests.support.adapters import adapters_forget
+from tests.support.faults import fault
 from wms2.conf import conf
 from wms2.errors import RowsUnread, ServiceError, ServiceRejected, ServiceUnavailable
 from wms2.models import FailingTask
@@ -136,6 +137,12 @@ BAD_PAIRS = (
 )
 
 
+@fault(
+    "bad rows in every poll: CRIC",
+    done="a storage in one row is null, empty, no name or no pair",
+    spec="issue: One bad row stops all others",
+    afterwards="it enters nothing; the other rows do",
+)
 @pytest.mark.parametrize("bad", [*BAD_PAIRS, ["T2_DE_DESY", ["x"]], ["T3_US_UMD"], "T2_CH_CERN", None])
 def test_one_storage_that_cannot_be_read_enters_nothing_and_stops_no_other(cric: Answer, bad: Any) -> None:
     cric(names_of(SITES), pairs_of(SITES))

@@ -15,6 +15,7 @@ from sites_app.services import site_change_status, site_follow, sites_drained
 from sites_app.sync import site_statuses_sync
 from sites_app.tasks import sync_site_statuses
 from tests.support.adapters import adapters_forget
+from tests.support.faults import fault
 from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import InvalidTransition, RowsUnread, ServiceRejected
@@ -110,6 +111,12 @@ def test_a_list_that_is_empty_or_no_list_changes_nothing(board: Board, httpserve
     assert status("T2_DE_DESY") == (SiteStatus.DRAINING, "ssb")
 
 
+@fault(
+    "bad rows in every poll: the Site Status Board",
+    done="a row that is null, no object or without its fields",
+    spec="issue: One bad row stops all others",
+    afterwards="the other sites have their status",
+)
 @pytest.mark.parametrize("bad", [None, "T2_DE_DESY", {"name": "T2_DE_DESY", "prod_status": None}, {"prod_status": "drain"}, {}])
 def test_one_row_that_cannot_be_read_stops_no_other(board: Board, httpserver: HTTPServer, bad: Any) -> None:
     rows = [bad, {"name": "T2_US_MIT", "prod_status": "drain"}]

@@ -13,6 +13,12 @@ class NameConverter(StringConverter):
     regex = "[A-Za-z0-9][A-Za-z0-9._-]{0,254}"
 
 
+class AnyNameConverter(NameConverter):
+    """Names that are stored already, whatever they are: groups had no rule once. For pages alone."""
+
+    regex = r"[\s\S]+"
+
+
 class ScheddConverter(NameConverter):
     """Names of schedds: a host, or a name before it (``schedd2@host``)."""
 
@@ -27,5 +33,6 @@ class PoolConverter(NameConverter):
 
 name_validator = RegexValidator(rf"^{NameConverter.regex}\Z", "Letters, digits, '.', '_' and '-', a letter or digit first.")
 register_converter(NameConverter, "name")
+register_converter(AnyNameConverter, "any-name")
 register_converter(PoolConverter, "pool")
 register_converter(ScheddConverter, "schedd")

@@ -108,11 +108,13 @@ class RateThrottle(BaseThrottle):
 
 
 class PageRateMiddleware(MiddlewareMixin):
-    """The same rates for the pages and the admin of whoever is signed in; before that the sign-in has a brake of its own."""
+    """The same rates for pages and admin: by user, and by address for who reads before signing in; the sign-in itself has a brake
+    of its own."""
 
     def process_view(self, request: HttpRequest, view: Any, args: Any, kwargs: Any) -> HttpResponse | None:
         """What REST serves is judged there, since tokens are read there."""
-        if request.path.startswith("/api/") or not request.user.is_authenticated:
+        signs_in = not request.user.is_authenticated and request.method not in ("GET", "HEAD")
+        if request.path.startswith("/api/") or signs_in:
             return None
         said = _counted(call_of(view, str(request.method)).rate, request.user, request)
         if said is None or not said.wait:

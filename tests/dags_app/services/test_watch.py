@@ -19,6 +19,7 @@ from requests_app.admission.queue import ADMISSION
 from requests_app.lifecycle import watching
 from requests_app.models import RequestStatus
 from sites_app.models import Schedd, Site
+from tests.support.faults import fault
 from tests.support.locking import paused
 from tests.support.rows import dag_row, request_row, schedd_row, unit_row, workflow_row
 from tests.support.statements import statements
@@ -303,6 +304,12 @@ def test_one_dag_that_cannot_be_written_keeps_no_other_from_being_seen(schedd: S
     assert "NUL" in seen(bad).workflow.request.last_error or "u0000" in seen(bad).workflow.request.last_error
 
 
+@fault(
+    "bad rows in every poll: a schedd's queue",
+    done="an ad of ours without QDate among others",
+    spec="issue: One bad row stops all others",
+    afterwards="the others are written; that DAG stays as it was, and its request says why",
+)
 def test_a_dagman_that_cannot_be_read_is_not_gone_and_is_told_on_its_request(schedd: Schedd) -> None:
     bad, good, gone = running(schedd, 7), running(schedd, 8), running(schedd, 9)
     lost = running(schedd, 10, lost_confirmed_at=clock.now())

@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.contrib.admin.utils import quote
 from django.contrib.messages import get_messages
 from django.test import Client
+from django.urls import reverse
 
 from dags_app.models import WorkUnitState
 from outputs_app.models import Effect, EffectKind, EffectState
 from requests_app.limits import limits_now
 from requests_app.models import HoldCode, Limit, Request, RequestGroup, RequestStatus, RequestTransition
+from requests_app.work.groups import group_standing
 from sites_app.models import ScheddState
 from tests.support.html import links, text
 from tests.support.rows import dag_row, request_row, schedd_row, unit_row, workflow_row
@@ -87,6 +90,19 @@ def test_a_group_has_a_name_that_can_stand_in_an_address(operator: Client) -> No
     assert response.status_code != 302
     assert "a letter or digit first" in text(response.content.decode())
     assert not RequestGroup.objects.exists()
+
+
+def test_a_group_that_has_another_name_already_is_shown_and_dissolved(operator: Client) -> None:
+    request, group = running(), RequestGroup.objects.create(name="a b/c?\n", created_by="olga")
+    Request.objects.filter(pk=request.pk).update(in_group=group)
+    own = reverse("admin:requests_app_requestgroup_change", args=[quote(group.pk)])
+    for page in (request.get_absolute_url(), group.get_absolute_url(), own, "/admin/requests_app/requestgroup/", "/"):
+        assert operator.get(page).status_code == 200, page
+    seen = group_standing(group).status
+    dissolved = operator.post(
+        "/admin/requests_app/requestgroup/verb/dissolve/", {"id": group.pk, "seen": seen, "reason": "its name"}
+    )
+    assert (dissolved.status_code, fresh(request).in_group_id) == (302, None)
 
 
 def test_a_request_that_changed_since_one_was_asked_is_not_touched(operator: Client) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from io import StringIO
@@ -110,6 +111,15 @@ def test_only_who_is_signed_in_reads_it(nobody: APIClient, reader: APIClient) ->
         assert nobody.get(path).status_code == 401
     assert nobody.get("/api/v1/events/stream", headers={"Accept": "text/event-stream"}).status_code == 401
     assert reader.get("/api/v1/events?request=nobody_knows_it").status_code == 404
+
+
+@pytest.mark.django_db
+def test_a_reader_that_takes_nothing_keeps_its_thread_a_minute_at_most(reader: APIClient) -> None:
+    """The web server's socket: what cannot be sent within that ends the stream."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        reader.get("/api/v1/events/stream", **{"gunicorn.socket": ours}).close()
+        assert ours.gettimeout() == api.SEND_SECONDS
 
 
 def test_a_reader_that_waits_is_answered_when_something_comes(address: str, session: requests.Session) -> None:

@@ -12,8 +12,9 @@ from requests_app.models import HoldCode, RequestStatus
 from requests_app.pages.attention import requests_needing
 from sites_app.models import SiteBan
 from tests.support.scene_failures import line
+from tests.support.scripted import documents
 from tests.support.scripted.invariants import check
-from tests.support.scripted.progress import started
+from tests.support.scripted.progress import fresh, run_on, started
 from tests.support.scripted.schedd import End, Job
 from tests.support.scripted.world import World
 
@@ -21,11 +22,11 @@ pytestmark = pytest.mark.django_db(transaction=True)
 SITE = "T2_CH_CERN"
 
 
-def fail(job: Job, *sites: str, category: str = "infrastructure") -> None:
+def fail(job: Job, *sites: str, category: str = "infrastructure", code: int = 60311) -> None:
     """Failed attempts at these sites, as POST scripts write them."""
     with (job.directory / "failures.jsonl").open("a") as log:
         for site in sites:
-            log.write(json.dumps(line(site=site, category=category, code=60311, fence=job.fence)) + "\n")
+            log.write(json.dumps(line(site=site, category=category, code=code, fence=job.fence)) + "\n")
 
 
 def test_failures_are_counted_while_the_dag_runs(world: World) -> None:
@@ -109,6 +110,25 @@ def test_a_dag_that_aborted_itself_holds_the_request_whatever_the_share_of_faile
     assert (request.status, request.hold_code) == (RequestStatus.HELD, HoldCode.ABORT_CODE)
     assert FailureGroup.objects.get().attempts == 1, "what was written last is counted too"
     check(world)
+
+
+def test_three_broken_requests_beside_a_healthy_one_ban_no_site(world: World) -> None:
+    """Nothing to read, every job 8021: that is the requests' own, and named there."""
+    healthy, _ = started(world)
+    for _ in range(3):
+        request = world.request(documents.generation(300))
+        world.cycle()
+        job = world.job_of(request)
+        fail(job, *[SITE] * 9, category="data", code=8021)
+        for unit in list(job.open_nodes):
+            world.schedd.unit_failed(job, unit)
+        world.schedd.end(job, End.FINISHED)
+        world.cycle()
+        world.cycle()
+        assert fresh(request).status == RequestStatus.HELD
+        assert list(request.workflow.failure_groups.values_list("code", flat=True)) == [8021]
+    assert not SiteBan.objects.exists()
+    assert run_on(world, healthy) == RequestStatus.COMPLETED
 
 
 def test_a_site_whose_faults_failed_most_attempts_is_banned_for_the_request_when_its_dag_ends(world: World) -> None:

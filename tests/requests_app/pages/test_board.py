@@ -16,6 +16,7 @@ from outputs_app.models import Drift, DriftState, Effect, EffectKind, EffectStat
 from requests_app.models import HoldCode, Installation, Lease, ReqMgr2Request, Request, RequestStatus
 from sites_app.models import Schedd, ScheddState, Site, SiteStatus
 from sites_app.services import site_ban_by_operator, site_change_status
+from tests.support.faults import fault
 from tests.support.html import links, text
 from tests.support.rows import dag_row, drift_row, new_block, request_row, unit_row, workflow_row
 from tests.support.scene import Scene
@@ -165,6 +166,12 @@ def test_every_page_says_that_no_new_work_starts_and_why(reader: Client, built: 
     assert "The service is strained; what can wait is put off. Effects at 1.2 times its limit." in shown(reader)
 
 
+@fault(
+    "all workers stopped",
+    done="every worker pool is stopped and no worker has beaten for hours",
+    spec="issue: Workers that are stopped or gone",
+    afterwards="board, request page, readiness and status say so, each with what is stopped, by whom and since when",
+)
 def test_pools_that_are_stopped_and_workers_that_are_gone_are_on_board_request_page_readiness_and_status(
     operator: Client, reader: Client, built: Scene
 ) -> None:

@@ -25,6 +25,7 @@ from requests_app.services import (
 from requests_app.services.lost_files import lost_files_make_again, lost_files_plan
 from requests_app.work.spec import spec_of
 from sites_app.bans import bans_active
+from tests.support.faults import fault
 from tests.support.reqmgr2_world import Outside, taken
 from tests.support.scripted import documents
 from tests.support.scripted.invariants import check
@@ -324,6 +325,12 @@ def test_a_restart_clones_in_reqmgr2_once_though_it_is_killed_and_the_clone_is_o
     assert Request.objects.count() == 2
 
 
+@fault(
+    "bad rows in every poll: ReqMgr2, following",
+    done="following one request breaks",
+    spec="issue: One bad row stops all others",
+    afterwards="the others are followed; the broken one says so",
+)
 def test_one_that_breaks_keeps_no_other_from_being_followed(
     world: World, outside: Outside, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ from requests_app.reqmgr2.following import POLL, reqmgr2_poll
 from requests_app.service_level import new_work_allow, new_work_stop, service_rows
 from requests_app.services import request_abort, request_release
 from requests_app.services.intake import Received, request_receive
+from tests.support.faults import fault
 from tests.support.reqmgr2_world import Outside, taken
 from tests.support.scripted import documents
 from tests.support.scripted.progress import fresh, run_on
@@ -256,6 +257,12 @@ def test_what_ended_just_before_the_poll_is_not_taken_though_a_list_still_has_it
     assert (Request.objects.count(), ReqMgr2Request.objects.count()) == (0, 0)
 
 
+@fault(
+    "bad rows in every poll: ReqMgr2, taking",
+    done="a document without a status in the list of assigned ones",
+    spec="issue: One bad row stops all others",
+    afterwards="the others are taken, and its claim stays",
+)
 def test_a_document_without_a_status_stops_no_other_and_its_claim_stays(world: World, outside: Outside) -> None:
     odd = outside.stage()
     world.crash_at = "reqmgr2_take.claimed"

@@ -131,7 +131,14 @@ def test_pages_count_as_reads_and_say_so_to_people(limits: RateLimits, monkeypat
     client.force_login(User.objects.create_user("rita"))
     assert [client.get("/").status_code, client.get("/").status_code] == [200, 429]
     assert b"Too much at once" in client.get("/").content
-    assert Client().get("/login/").status_code == 200
+    somebody = {"REMOTE_ADDR": "192.0.2.1"}
+    for page in ("/login/", "/admin/login/", "/admin/"):
+        rate_limits.use(RateLimits(Broker(settings.CELERY_BROKER_URL, f"{limits.broker.prefix}:{page}", "")))
+        assert Client().get(page, **somebody).status_code in (200, 302), "each address by itself"
+        assert Client().get(page, **somebody).status_code == 429
+        assert Client().get(page, REMOTE_ADDR="192.0.2.2").status_code in (200, 302)
+        assert Client().post(page, {"username": "rita", "password": "x"}, **somebody).status_code != 429, "it has its own brake"
+        assert Client().get("/livez", **somebody).status_code == 200
 
 
 @pytest.mark.django_db
