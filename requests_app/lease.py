@@ -45,6 +45,8 @@ QUEUE = "celery"
 MOST_WORDS = 4000
 #: Of requests taken together, those that are not begun within this go back: whoever is idle should have them.
 TURN_SECONDS = 1.0
+#: What reading the requests of the last leases has taken in this process.
+_reading_seconds = 0.0
 
 #: Whoever finds a row locked, the request's too, leaves it for later: a transaction that is paused must not hold up every worker.
 _TAKE = """
@@ -240,7 +242,10 @@ def evaluations_due() -> tuple[int, datetime | None]:
 @contextmanager
 def _each(taken: Sequence[_Held]) -> Iterator[Iterator[Evaluation]]:
     """One evaluation after the other; only the lease of the present one is kept alive."""
+    global _reading_seconds  # noqa: PLW0603
+    read_at = time.monotonic()
     requests = _requests().in_bulk([held.pk for held in taken]) if taken else {}
+    _reading_seconds = time.monotonic() - read_at
     began, limits = time.monotonic(), cache(limits_now)
 
     def each() -> Generator[Evaluation]:
@@ -273,8 +278,10 @@ def _requests() -> QuerySet[Any]:
 
 
 def _life_seconds(leases: int) -> float:
-    """Of several taken together those not begun must soon be free for others, should this process die or hang."""
-    return conf().lease_seconds if leases == 1 else min(conf().lease_seconds, 3 * TURN_SECONDS)
+    """Of several taken together those not begun must soon be free for others, should this process die or hang; not while their
+    requests are read, or workers take them from each other."""
+    longer = 2 * max(0.0, _reading_seconds - TURN_SECONDS)
+    return conf().lease_seconds if leases == 1 else min(conf().lease_seconds, 3 * TURN_SECONDS + longer)
 
 
 def _take(pks: Sequence[uuid.UUID], owner: str) -> list[_Held]:

@@ -82,7 +82,7 @@ _ALERTS: dict[str, tuple[str, str]] = {
     "all_failing": ("No job of its DAG has done well yet.", "Look at its errors: one cause? Hold it, or let the rescues go on."),
     "site_starts_nothing": (
         "A site has started none of its jobs, while others did.",
-        "Units of which nothing has begun land elsewhere by themselves; ban the site, or have it looked at.",
+        "Units of which nothing has begun leave by themselves, sooner by Leave sites of the DAG; ban the site, or ask it why.",
     ),
     "dagman_held": ("Its DAGMan job is held; nothing of its DAG goes on.", "Remove the cause, then release the DAG."),
     "ledger_violation": ("The account of its work does not hold.", "It is being stopped; report it."),

@@ -14,10 +14,12 @@ import pytest
 from dags_app.models import DAG, DAGKind, UnreadableInput, WorkUnit, WorkUnitState
 from dags_app.payload.contract import documents, names
 from outputs_app.models import OutputFile
-from requests_app.models import HoldCode, InputFile, Request, RequestStatus
+from requests_app.lifecycle.evaluator import evaluate_one
+from requests_app.models import HoldCode, InputFile, Request, RequestStatus, Workflow
 from requests_app.services import request_import, request_release
 from requests_app.services.release import Changes
 from requests_app.work.ledger import ledger_of
+from sites_app.models import SiteBan
 from tests.support.faults import fault
 from tests.support.inputs import RSES, seeded_input, small_reprocessing
 from tests.support.outcomes import assert_completed, assert_completed_once, ended, status
@@ -229,3 +231,28 @@ def finished(dag: DAG) -> bool:
 
 def waiting_for(request: Request) -> str:
     return Request.objects.values_list("waiting_for", flat=True).get(pk=request.pk)
+
+
+@pytest.mark.deep(
+    "tests/requests_app/lifecycle/test_failing_dags.py::test_three_broken_requests_beside_a_healthy_one_ban_no_site"
+)
+@fault(
+    "broken requests beside a healthy one",
+    done="every job of three requests without input ends with 8021, a fourth runs beside them; one failure is enough for a ban",
+    spec="error-handling 6.1",
+    afterwards="the three are HELD and name 8021, no site is banned for any of them, the fourth is COMPLETED",
+)
+def test_three_broken_requests_ban_no_site_for_a_healthy_one(ready: None) -> None:
+    healthy, *broken = (imported(small_request(events=20)) for _ in range(4))
+    for request in broken:
+        evaluate_one(request.pk)
+        request.refresh_from_db()
+        psets = request.workflow.psets
+        psets["GenSim"] += "\nprocess.simulation.failure = cms.untracked.PSet(exitCode=cms.untracked.int32(8021))\n"
+        Workflow.objects.filter(request=request).update(psets=psets)
+    with worker(WMS2_SITE_BAN_MIN_FAILURES="1", WMS2_SITE_BAN_FAILURE_RATIO="0.1") as running:
+        running.wait(lambda: all(ended(request) for request in (healthy, *broken)), seconds=600)
+    assert_completed(healthy)
+    assert {status(request) for request in broken} == {RequestStatus.HELD}
+    assert {code for request in broken for code in request.workflow.failure_groups.values_list("code", flat=True)} == {8021}
+    assert not SiteBan.objects.exists()

@@ -7,6 +7,7 @@ from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -150,6 +151,28 @@ def test_of_several_taken_together_each_has_its_own_lease(monkeypatch: pytest.Mo
         next(evaluations)
         stop(3 * lease.TURN_SECONDS)
         assert calls() == 0
+
+
+def test_workers_do_not_take_requests_from_each_other_while_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where that takes longer than the leases of several taken together live, it is waited for from the second time on."""
+    monkeypatch.setattr(lease, "TURN_SECONDS", 0.1)
+    monkeypatch.setattr(lease, "_reading_seconds", 0.0)
+    requests, read = [request_row(RequestStatus.QUEUED) for _ in range(2)], lease._requests
+    EvaluationLease.objects.bulk_create([EvaluationLease(request=request, due_at=overdue()) for request in requests])
+    taken = []
+
+    class Slow:
+        def in_bulk(self, pks: list[Any]) -> dict[Any, Request]:
+            time.sleep(0.4)
+            taken.append(lease._take([request.pk for request in requests], "another"))
+            return read().in_bulk(pks)
+
+    monkeypatch.setattr(lease, "_requests", Slow)
+    for _ in range(2):
+        with evaluating_due(owner="a", limit=20):
+            pass
+        EvaluationLease.objects.update(due_at=overdue(), expires_at=None)
+    assert [len(each) for each in taken] == [2, 0]
 
 
 def test_a_lease_that_has_run_out_is_not_renewed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,6 +47,7 @@ NOT_DRIVEN = {
     "block_validate": "looks at the outside and changes nothing there; tests/requests_app/services/test_validating_again.py",
     "request_validate": "the same of all blocks",
     "schedd_remove_strays": "no life leaves jobs that no row knows; tests/dags_app/services/test_orphans.py",
+    "dag_leave_sites": "no life has jobs that wait at a site; tests/requests_app/lifecycle/test_unbegun.py",
     "case_remove": "there is a case only where something was lost outside; tests/requests_app/work/test_cutting.py",
     "lost_files_make_again": "the same, by name; tests/requests_app/services/test_lost_files.py",
     "removal_begin": "what these two write on cases",
