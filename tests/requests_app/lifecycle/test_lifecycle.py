@@ -15,7 +15,7 @@ from tests.support.scripted import documents
 from tests.support.scripted.dagman import Account
 from tests.support.scripted.faults import Mode
 from tests.support.scripted.invariants import check
-from tests.support.scripted.progress import started, status
+from tests.support.scripted.progress import run_on, started, status
 from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
 from wms2.work.resources import lease_take
@@ -24,22 +24,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 S = RequestStatus
 
 
-def run_to_the_end(world: World, request: Request, cycles: int = 20) -> RequestStatus:
-    """Cycles in which every DAG finishes."""
-    for _ in range(cycles):
-        world.cycle()
-        check(world)
-        for job in world.schedd.live:
-            world.schedd.end(job, End.FINISHED)
-        world.clock.advance(60)
-        if status(request) in (S.COMPLETED, S.HELD, S.ABORTED):
-            break
-    return status(request)
-
-
 def test_a_generation_completes_over_two_rounds(world: World) -> None:
     request = world.request(documents.generation(400))
-    assert run_to_the_end(world, request) is S.COMPLETED
+    assert run_on(world, request) is S.COMPLETED
     assert len(world.schedd.jobs) == 2
 
 
@@ -62,14 +49,14 @@ def test_a_release_whose_work_is_done_waits_for_its_registrations_like_any_other
     world.evaluate(request)
     assert status(request) is S.ACTIVE
     assert "registration" in request.waiting_for
-    assert run_to_the_end(world, request) is S.COMPLETED
+    assert run_on(world, request) is S.COMPLETED
 
 
 @pytest.mark.parametrize("split", [{"files_per_job": 2}, {"events_per_job": 70}, {"lumis_per_job": 4}])
 def test_a_reprocessing_completes_with_every_file_once(world: World, split: dict[str, int]) -> None:
     dataset = world.source("Plain", 100, 30, 0, 200, 10)
     request = world.request(documents.reprocessing(dataset, **split))
-    assert run_to_the_end(world, request) is S.COMPLETED
+    assert run_on(world, request) is S.COMPLETED
 
 
 def units(request: Request) -> dict[str, WorkUnitState]:
@@ -91,7 +78,7 @@ def test_a_unit_that_violates_its_claim_holds_the_request_and_the_other_units_st
     assert units(request) == {"0/mg_000000": planned, "0/mg_000001": done, "0/mg_000002": done}
 
     request_release(request=request, actor="op", reason="look again")
-    assert run_to_the_end(world, request) is S.COMPLETED
+    assert run_on(world, request) is S.COMPLETED
     assert units(request)["0/mg_000000"] == WorkUnitState.FAILED
     assert units(request)["1/mg_000000"] == WorkUnitState.DONE, "its work was done by a unit of the next round"
 

@@ -21,6 +21,7 @@ from requests_app.work.ledger import ledger_of
 from tests.support.problems import problem
 from tests.support.rest_clients import operator
 from tests.support.scripted import documents
+from tests.support.scripted.branching import once
 from tests.support.scripted.catalogues import Source, SourceFile
 from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
@@ -67,6 +68,7 @@ def completed(world: World, *requests: Request) -> list[Request]:
     raise AssertionError([(row.status, row.hold_reason, row.waiting_for) for row in rows], world.errors[:1])
 
 
+@once
 def chain(world: World, *splits: dict[str, int]) -> list[Request]:
     """Requests of which each reads the one before; all are completed."""
     made = completed(world, world.request(documents.reprocessing(world.source("First", 60, 60, 60), lumis_per_job=3)))
@@ -103,6 +105,7 @@ def all_or_nothing(monkeypatch: pytest.MonkeyPatch, lost: str, confirm: str) -> 
     assert not Effect.objects.filter(kind=EffectKind.FILES_INVALIDATE).exists()
 
 
+@pytest.mark.dear("requests that read each other: what is lost of the first is made again down to the last, once")
 @pytest.mark.parametrize(
     "splits",
     [

@@ -15,14 +15,18 @@ from tests.support.faults import fault
 from tests.support.scripted import documents
 from tests.support.scripted.catalogues import Source, SourceFile
 from tests.support.scripted.faults import Mode
-from tests.support.scripted.progress import fresh, run_on
+from tests.support.scripted.progress import all_planned, fresh, run_on
 from tests.support.scripted.world import World
 
 pytestmark = pytest.mark.django_db(transaction=True)
+HERE = "tests/requests_app/work/test_input_places.py"
+#: For the long run.
+BY_LUMI = pytest.mark.deep(f"{HERE}::test_a_replica_that_is_lost_after_the_import")
 S = RequestStatus
 FNAL, CERN = "T1_US_FNAL_Disk", "T2_CH_CERN"
 DATASET = "/Places/Era-v1/RAW"
 SPLITS = [{"files_per_job": 1}, {"files_per_job": 0, "lumis_per_job": 1}]
+FIRST_SPLIT = [SPLITS[0], pytest.param(SPLITS[1], marks=BY_LUMI)]
 
 
 @pytest.fixture(name="world")
@@ -82,8 +86,8 @@ def test_a_replica_that_is_lost_after_the_import(world: World, split: dict[str, 
     assert not InputFile.objects.filter(excluded_at__isnull=False).exists()
 
     before = RequestTransition.objects.filter(request=request).count()
-    for _ in range(30):
-        world.clock.advance(3600)
+    for _ in range(6):
+        world.clock.advance(18_000)
         world.cycle()
     assert RequestTransition.objects.filter(request=request).count() == before, "who waits changes no status and takes no slot"
     request.refresh_from_db()
@@ -100,12 +104,12 @@ def test_a_replica_that_is_lost_after_the_import(world: World, split: dict[str, 
     assert not InputFile.objects.filter(waiting_since__isnull=False).exists()
 
 
-@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("split", FIRST_SPLIT)
 def test_a_block_that_is_whole_nowhere_is_read_file_by_file(world: World, split: dict[str, int]) -> None:
     block(world, "a", "a1", "a2", at=(FNAL, CERN))
     world.sources[DATASET].lost = {lfn("a1"): (FNAL,), lfn("a2"): (CERN,)}
     request = ask(world, **split)
-    assert run_on(world, request) is S.COMPLETED
+    assert all_planned(world, request)
     assert sorted(sites(world)) == ["T1_US_FNAL", "T2_CH_CERN"]
 
 
@@ -116,7 +120,7 @@ def test_with_trusted_site_lists_it_does_not_matter_where_a_file_is(world: World
     assert done(request) == {"a1"}
 
 
-@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("split", FIRST_SPLIT)
 def test_a_replica_at_a_site_that_the_lists_do_not_admit_is_waited_for_elsewhere(world: World, split: dict[str, int]) -> None:
     block(world, "a", "a1", at=(FNAL,))
     request = ask(world, SiteWhitelist=["T2_CH_CERN"], **split)
@@ -124,7 +128,7 @@ def test_a_replica_at_a_site_that_the_lists_do_not_admit_is_waited_for_elsewhere
     assert "the site lists admit none of these" in request.waiting_for
     world.sources[DATASET].locations[f"{DATASET}#a"] = (FNAL, CERN)
     world.clock.advance(3600)
-    assert run_on(world, request) is S.COMPLETED
+    assert all_planned(world, request)
 
 
 def test_a_lumi_waits_while_one_of_the_files_that_hold_it_does(world: World) -> None:
@@ -158,7 +162,7 @@ def test_a_silent_rucio_leaves_what_waits_as_it_is(world: World) -> None:
     world.rucio.script.heal()
     world.sources[DATASET].locations[f"{DATASET}#a"] = (CERN,)
     world.clock.advance(7200)
-    assert run_on(world, request) is S.COMPLETED
+    assert all_planned(world, request)
 
 
 def test_while_every_site_of_each_unit_is_closed_nothing_is_planned_and_no_row_is_left(world: World) -> None:
@@ -170,4 +174,4 @@ def test_while_every_site_of_each_unit_is_closed_nothing_is_planned_and_no_row_i
     assert "a site: T2_CH_CERN is disabled by olga: power cut" in fresh(request).last_error
     assert (request.workflow.dags.count(), request.workflow.rounds.count()) == (0, 0)
     site_change_status(site=site, status=SiteStatus.ENABLED, actor="olga", reason="power is back")
-    assert run_on(world, request) is S.COMPLETED
+    assert all_planned(world, request)

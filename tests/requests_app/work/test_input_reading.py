@@ -17,9 +17,7 @@ from requests_app.work.overrides import Overrides
 from tests.support.scripted import documents
 from tests.support.scripted.catalogues import Source, SourceFile
 from tests.support.scripted.faults import Mode
-from tests.support.scripted.invariants import check
-from tests.support.scripted.progress import status
-from tests.support.scripted.schedd import End
+from tests.support.scripted.progress import all_planned, run_on, status
 from tests.support.scripted.world import World
 from wms2.errors import InvalidTransition
 
@@ -51,19 +49,6 @@ def ask(world: World, **changes: Any) -> Request:
     return world.request(documents.reprocessing(DATASET, **({"files_per_job": 1} | changes)))
 
 
-def run(world: World, request: Request, cycles: int = 12, seconds: float = 60) -> RequestStatus:
-    """Cycles in which every DAG finishes."""
-    for _ in range(cycles):
-        world.cycle()
-        check(world)
-        for job in world.schedd.live:
-            world.schedd.end(job, End.FINISHED)
-        world.clock.advance(seconds)
-        if status(request) in (S.COMPLETED, S.HELD):
-            break
-    return status(request)
-
-
 def excluded(request: Request) -> dict[str, str]:
     rows = InputFile.objects.filter(workflow__request=request, excluded_at__isnull=False)
     return {row.lfn.rpartition("/")[2].removesuffix(".root"): row.excluded_reason for row in rows}
@@ -78,21 +63,21 @@ def test_block_lists_choose_the_blocks(world: World) -> None:
     for name in "abc":
         block(world, name, file(name))
     request = ask(world, BlockWhitelist=[f"{DATASET}#a", f"{DATASET}#b"], BlockBlacklist=[f"{DATASET}#b"])
-    assert run(world, request) is S.COMPLETED
+    assert all_planned(world, request)
     assert read(request) == {"a"}
 
 
 def test_a_white_listed_block_that_is_not_there_is_warned_of(world: World) -> None:
     block(world, "a", file("a"))
     request = ask(world, BlockWhitelist=[f"{DATASET}#a", f"{DATASET}#gone"])
-    assert run(world, request) is S.COMPLETED
+    assert all_planned(world, request)
     assert any("#gone" in warning for warning in request.warnings)
 
 
 def test_block_lists_that_leave_nothing_hold_the_request(world: World) -> None:
     block(world, "a", file("a"))
     request = ask(world, BlockBlacklist=[f"{DATASET}#a"])
-    assert run(world, request) is S.HELD
+    assert run_on(world, request) is S.HELD
     assert request.hold_code == HoldCode.REFUSED
     assert "block lists" in request.hold_reason
 
@@ -102,7 +87,7 @@ def test_files_without_a_wanted_lumi_are_excluded_and_the_others_read_by_their_m
     block(world, "a", file("cut", (1, 1), (1, 2), (2, 1)), file("out", (1, 9)), file("run", (3, 1)), file("whole", (2, 2)))
     request = ask(world, LumiList={"1": [[2, 5]], "2": [[1, 5]], "3": [[1, 1]]}, RunBlacklist=[3], **split)
     if "lumis_per_job" in split:
-        assert run(world, request) is S.COMPLETED
+        assert run_on(world, request) is S.COMPLETED
         ledger = ledger_of(request.workflow)
         ledger_check(ledger)
         assert (ledger.done_lumis, ledger.all_lumis) == (3, 3)
@@ -115,7 +100,7 @@ def test_files_without_a_wanted_lumi_are_excluded_and_the_others_read_by_their_m
 def test_files_without_lumis_are_left_out_by_name_and_accepted_and_empty_ones_are_read(world: World) -> None:
     block(world, "a", SourceFile("/store/data/bare.root", 100, 1, ()), file("empty", (1, 7), events=0), file("good", (1, 1)))
     request = ask(world, files_per_job=0, lumis_per_job=2)
-    assert run(world, request) is S.HELD
+    assert run_on(world, request) is S.HELD
     assert request.hold_code == HoldCode.EXCLUDED
     assert "1 of 3 input files" in request.hold_reason
     assert "/store/data/bare.root: the file has no lumis" in request.hold_reason
@@ -125,7 +110,7 @@ def test_files_without_lumis_are_left_out_by_name_and_accepted_and_empty_ones_ar
     with pytest.raises(InvalidTransition, match="accept_excluded"):
         request_release(request=request, actor="olga", reason="again")
     request_release(request=request, actor="olga", reason="not needed", changes=Changes(accept_excluded=True))
-    assert run(world, request) is S.COMPLETED
+    assert run_on(world, request) is S.COMPLETED
     assert "accepted by olga: not needed" in excluded(request)["bare"]
 
 
@@ -146,16 +131,16 @@ def test_the_account_of_files_that_a_mask_cuts_is_of_the_events_that_are_wanted(
 def test_a_request_may_complete_without_as_many_files_as_it_is_allowed(world: World) -> None:
     block(world, "a", SourceFile("/store/data/bare.root", 100, 1, ()), file("good", (1, 1)))
     request = ask(world, files_per_job=0, lumis_per_job=2)
-    assert run(world, request) is S.HELD
+    assert run_on(world, request) is S.HELD
     half = Changes(Overrides(max_excluded_fraction=0.5))
     request_release(request=request, actor="olga", reason="half is enough", changes=half)
-    assert run(world, request) is S.COMPLETED
+    assert all_planned(world, request)
 
 
 def test_refused_lumis_do_not_keep_the_rest_from_completing(world: World) -> None:
     block(world, "a", file("good", (1, 1), (1, 2), events=200), file("huge", (1, 5), events=10**7))
     request = ask(world, files_per_job=0, SplittingAlgo="EventAwareLumiBased", EventsPerJob=100)  # 0.1 s an event, 48 h a job
-    assert run(world, request) is S.COMPLETED
+    assert run_on(world, request) is S.COMPLETED
     ledger = ledger_of(request.workflow)
     assert (ledger.done_lumis, ledger.refused_lumis, ledger.all_lumis) == (2, 1, 3)
     (alert,) = Event.objects.filter(request=request, kind="alert", data__code="lumis_refused")
@@ -175,7 +160,7 @@ def test_jobs_with_parents_run_where_both_are(world: World, split: dict[str, int
         at=(FNAL,),
     )
     request = ask(world, IncludeParents=True, **split)
-    assert run(world, request, cycles=6) is S.QUEUED
+    assert run_on(world, request, cycles=6) is S.QUEUED
     assert excluded(request) == {}
     waiting = InputFile.objects.filter(workflow__request=request, waiting_since__isnull=False)
     assert {row.lfn.rpartition("/")[2] for row in waiting} == {"apart.root", "orphan.root"}
@@ -185,7 +170,7 @@ def test_jobs_with_parents_run_where_both_are(world: World, split: dict[str, int
     assert 'sites="T2_CH_CERN"' in (job.directory / "mg_000000/group.dag").read_text()
     world.sources[DATASET].parents |= {"/store/p2.root": (FNAL, CERN), "/store/p3.root": (FNAL,)}
     world.clock.advance(3600)
-    assert run(world, request) is S.COMPLETED
+    assert run_on(world, request) is S.COMPLETED
 
 
 def test_a_single_copy_beside_the_parents_is_found_although_the_block_is_whole_elsewhere(world: World) -> None:
@@ -193,7 +178,7 @@ def test_a_single_copy_beside_the_parents_is_found_although_the_block_is_whole_e
     block(world, "a", file("one", (1, 1), parents=("/store/p1.root",)), file("two", (1, 2)), at=(FNAL, CERN))
     world.sources[DATASET].lost = {file("two").lfn: (CERN,)}
     request = ask(world, IncludeParents=True)
-    assert run(world, request) is S.COMPLETED
+    assert all_planned(world, request)
     assert set(InputFile.objects.values_list("lfn", "rses__0")) == {(file("one").lfn, FNAL), (file("two").lfn, FNAL)}
     assert InputFile.objects.get(lfn=file("one").lfn).rses == [FNAL, CERN]
 
@@ -201,14 +186,14 @@ def test_a_single_copy_beside_the_parents_is_found_although_the_block_is_whole_e
 def test_a_request_stays_open_for_new_files_and_closes_when_none_comes(world: World) -> None:
     block(world, "a", file("a1", (1, 1)))
     request = ask(world, files_per_job=0, lumis_per_job=5, OpenRunningTimeout=1000)
-    run(world, request, cycles=4)
+    run_on(world, request, cycles=4)
     assert status(request) is S.ACTIVE
     assert "new files" in request.waiting_for
 
     block(world, "a", file("a2", (1, 1), (1, 2)))  # shares a lumi that is done already
     block(world, "b", file("b1", (1, 3)))
     world.clock.advance(300)
-    run(world, request, cycles=5)
+    run_on(world, request, cycles=5)
     assert status(request) is S.ACTIVE, request.waiting_for
     assert read(request) == {"a1", "a2", "b1"}
     ledger = ledger_of(request.workflow)
@@ -216,72 +201,72 @@ def test_a_request_stays_open_for_new_files_and_closes_when_none_comes(world: Wo
     assert any("a2.root came after its share of lumi 1:1 could be read" in warning for warning in request.warnings)
 
     world.clock.advance(1000)
-    assert run(world, request) is S.COMPLETED
+    assert run_on(world, request) is S.COMPLETED
     assert [event.data["files"] for event in Event.objects.filter(request=request, kind="input.grew")] == [2]
     assert WorkUnitClaim.objects.filter(unit__workflow=request.workflow, live=True).count() == 2
 
 
 def test_an_open_dataset_without_files_is_waited_for_without_a_slot(world: World) -> None:
     request = ask(world, OpenRunningTimeout=1000)
-    run(world, request, cycles=4)
+    run_on(world, request, cycles=4)
     assert status(request) is S.QUEUED
     assert "new files" in request.waiting_for
     block(world, "a", file("a1"))
     world.clock.advance(300)
-    run(world, request, cycles=6)
+    run_on(world, request, cycles=6)
     world.clock.advance(1000)
-    assert run(world, request) is S.COMPLETED
+    assert run_on(world, request) is S.COMPLETED
     assert read(request) == {"a1"}
 
 
 def test_an_open_dataset_that_stays_empty_is_held_at_the_end(world: World) -> None:
     request = ask(world, OpenRunningTimeout=1000)
-    assert run(world, request, cycles=30, seconds=100) is S.HELD
+    assert run_on(world, request, cycles=30, seconds=100) is S.HELD
     assert request.hold_code == HoldCode.REFUSED
 
 
 def test_a_silent_dbs_does_not_close_the_input(world: World) -> None:
     block(world, "a", file("a1"))
     request = ask(world, OpenRunningTimeout=600)
-    run(world, request, cycles=4)
+    run_on(world, request, cycles=4)
     world.dbs.script.arm(Mode.DOWN, 500)
     world.clock.advance(2000)
-    run(world, request, cycles=3)
+    run_on(world, request, cycles=3)
     assert status(request) is S.ACTIVE
     world.dbs.script.heal()
     block(world, "b", file("b1"))
-    run(world, request, cycles=8)
+    run_on(world, request, cycles=8)
     assert read(request) == {"a1", "b1"}, "what came before the last reading is taken"
 
 
 def test_a_file_of_which_every_lumi_was_done_before_it_came_is_left_out_by_name(world: World) -> None:
     block(world, "a", file("a1", (1, 1)))
     request = ask(world, files_per_job=0, lumis_per_job=5, OpenRunningTimeout=1000)
-    run(world, request, cycles=4)
+    run_on(world, request, cycles=4)
     block(world, "b", file("b1", (1, 1)))
     world.clock.advance(300)
-    run(world, request, cycles=3)
+    run_on(world, request, cycles=3)
     assert "that lumi is done, from other files" in excluded(request)["b1"]
     ledger = ledger_of(request.workflow)
     ledger_check(ledger)
     assert (ledger.done_files, ledger.excluded_files, ledger.all_lumis) == (1, 1, 1)
     world.clock.advance(1000)
-    assert run(world, request) is S.COMPLETED
+    assert run_on(world, request) is S.COMPLETED
 
 
 @pytest.mark.parametrize("mode", [Mode.DOWN, Mode.REFUSED])
 def test_a_catalogue_that_gives_no_new_files_is_what_an_open_request_says_it_waits_for(world: World, mode: Mode) -> None:
     block(world, "a", file("a1"))
     request = ask(world, OpenRunningTimeout=600)
-    run(world, request, cycles=4)
+    run_on(world, request, cycles=4)
     world.dbs.script.arm(mode, 500)
     world.clock.advance(2000)
-    run(world, request, cycles=2)
+    run_on(world, request, cycles=2)
     assert status(request) is S.ACTIVE
     assert "scripted" in request.waiting_for
     assert request.alert_code == ("input_unreadable" if mode is Mode.REFUSED else "")
     world.dbs.script.heal()
-    assert run(world, request) is S.COMPLETED
+    assert run_on(world, request) is S.COMPLETED
 
 
 def test_a_file_with_lumis_without_events_is_read_by_one_job_and_its_request_completes(world: World) -> None:
@@ -289,7 +274,7 @@ def test_a_file_with_lumis_without_events_is_read_by_one_job_and_its_request_com
     lumis = [(1, lumi) for lumi in range(1, 5)]
     block(world, "a", replace(file("thin", *lumis), counts=(50, None, 50, None)), file("plain", (1, 9), (1, 10)))
     request = ask(world, files_per_job=0, events_per_job=50)
-    assert run(world, request) is S.COMPLETED
+    assert run_on(world, request) is S.COMPLETED
     odd = InputFile.objects.get(lfn="/store/data/thin.root").odd_lumis
     assert [each for each in odd if not each[3]] == [[1, 2, 2, 0], [1, 4, 4, 0]]
     claims = WorkUnitClaim.objects.filter(unit__workflow__request=request).values_list("input_file__lfn", "first", "last")

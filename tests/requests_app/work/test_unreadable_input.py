@@ -55,7 +55,6 @@ def run(world: World, request: Request, *, broken: dict[str, str] | None = None,
     """Cycles in which every DAG ends; ``broken``: file -> site at which it cannot be read."""
     for _ in range(cycles):
         world.cycle()
-        check(world)
         for job in world.schedd.live:
             for unit in job.open_nodes:
                 for file, site in (broken or {}).items():
@@ -68,6 +67,7 @@ def run(world: World, request: Request, *, broken: dict[str, str] | None = None,
         request.refresh_from_db()
         if request.status in (S.COMPLETED, S.HELD) or (request.status == S.QUEUED and request.next_attempt_at):
             break
+    check(world)
     return S(request.status)
 
 
