@@ -268,20 +268,24 @@ def _start_some(
     free, running = policy.slots - state.used, running_now(limits)
     if stopped := _flooded(remembered, state.now, policy, sum(each.taken for each in running), limits.idle_job_budget):
         return replace(state, stopped=stopped), [], {}, False
-    room, started, refused = Room.now(), list[Request](), list[Request]()
+    room: Room | None = None  # read when somebody waits
+    started, refused = list[Request](), list[Request]()
     # one that somebody keeps locked must not stop the others: the next pass comes to it
     queue = in_order(open_groups(eligible(), policy, state), policy, state.now)
     size, skipped = free + FURTHER, remembered.passed_over
 
     def pick(queue: QuerySet[Request], first: int, rank: Callable[..., list[Ranked]]) -> list[Ranked]:
         """Those who start of a part of the queue, with their slots taken."""
-        nonlocal state
+        nonlocal state, room
         left = policy.slots - state.used
         rows = list(
             queue.select_for_update(skip_locked=True, no_key=True).defer("request_data", "prepared")[
                 first : first + left + FURTHER
             ]
         )
+        if not rows:
+            return []
+        room = room or Room.now()
         share = share_of(limits.idle_job_budget, running, sharers=state.used + min(left, len(rows)))
         look = _Look(rows, room, limits, share)
         ranked = rank((waiting_of(attrgetter(*WAITING)(request), state.now) for request in rows), state, policy, look.fits)

@@ -151,19 +151,18 @@ def files_left(workflow: Workflow) -> QuerySet[Any]:
 
 def _of_generation(workflow: Workflow, spec: WorkflowSpec) -> Ledger:
     claims = WorkUnitClaim.objects.filter(unit__workflow=workflow, kind=WorkUnitClaim.KIND_GENERATED)
-
-    def events(rows: QuerySet[WorkUnitClaim]) -> int:
-        return rows.aggregate(total=Sum("events"))["total"] or 0
-
-    done = events(claims.filter(live=True, unit__state=WorkUnitState.DONE))
-    planned = events(claims.filter(live=True, unit__state__in=_PLANNED))
+    sums = claims.aggregate(
+        done=Sum("events", filter=Q(live=True, unit__state=WorkUnitState.DONE), default=0),
+        planned=Sum("events", filter=Q(live=True, unit__state__in=_PLANNED), default=0),
+        lost=Sum("events", filter=Q(live=False), default=0),
+    )
     first = spec.generation.first_event if spec.generation else 1
     return Ledger(
         all_events=workflow.requested_events,
-        done_events=done,
-        planned_events=planned,
-        left_events=max(0, workflow.requested_events - done - planned),
-        lost_events=events(claims.filter(live=False)),
+        done_events=sums["done"],
+        planned_events=sums["planned"],
+        left_events=max(0, workflow.requested_events - sums["done"] - sums["planned"]),
+        lost_events=sums["lost"],
         taken_numbers=workflow.next_first_event - first,
         inherited_events=workflow.inherited_events,
     )
