@@ -110,6 +110,7 @@ def test_a_request_lives_its_life_on_tables_of_the_next_release(world: World) ->
         assert not world.errors
 
 
+@pytest.mark.dear("several whole lives, each JSON column with keys of later")
 @pytest.mark.django_db(transaction=True)
 def test_requests_live_their_lives_with_keys_of_the_next_release_in_every_json_column(
     world: World,

@@ -29,6 +29,8 @@ DIRECTORY_VARIABLE = "WMS2_TEST_COSTS"
 RECORDED = Path(__file__).with_name("recorded.json")
 _PROPERTY = "cost"
 _SHOWN = 20
+#: What costs more has a mark that says why (``marks.py``).
+_DEAR_SECONDS = 5.0
 #: Shorter units are begun in the order in which they stand.
 _LONG_SECONDS = 3.0
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -79,7 +81,8 @@ class Meter:
         of_session = session_cpu_now - (session_cpu if session_now == session else 0.0)
         spent = {"clock": round(now - clock, 4), "cpu": round(cpu_now - cpu + max(0.0, of_session), 4)}
         name = getattr(item, "unit_name", "")
-        report.user_properties = [*report.user_properties, (_PROPERTY, spent | {"unit": name})]
+        marked = any(item.get_closest_marker(mark) for mark in ("dear", "deep"))
+        report.user_properties = [*report.user_properties, (_PROPERTY, spent | {"unit": name, "marked": marked})]
         return report
 
     def _begin(self) -> None:
@@ -93,6 +96,7 @@ class Ledger:
         self._directory = directory
         self._costs: dict[str, Cost] = defaultdict(Cost)
         self._units: dict[str, str] = {}
+        self._marked: set[str] = set()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if isinstance(report, pytest.SubtestReport):  # its test's cost is told with the test
@@ -102,6 +106,8 @@ class Ledger:
                 test = report.nodeid.rpartition("@")[0] or report.nodeid
                 clock, cpu = float(value["clock"]), float(value["cpu"])
                 self._units[test] = str(value["unit"])
+                if value["marked"]:
+                    self._marked.add(test)
                 in_call = report.when == "call"
                 self._costs[test].add(Cost(clock, cpu) if in_call else Cost(clock, cpu, clock, cpu))
 
@@ -115,6 +121,11 @@ class Ledger:
         terminalreporter.write_sep("=", f"the {_SHOWN} that cost most (clock, processor; of these in set-up and teardown)")
         for test, cost in sorted(self._costs.items(), key=lambda entry: -entry[1].cpu)[:_SHOWN]:
             say(f"{cost.clock:7.1f} {cost.cpu:7.1f}   {cost.around_clock:6.1f} {cost.around_cpu:6.1f}   {test}")
+        dear = {test for test, cost in self._costs.items() if cost.cpu > _DEAR_SECONDS}
+        if unmarked := sorted(dear - self._marked):
+            terminalreporter.write_sep("=", f"more than {_DEAR_SECONDS:.0f} seconds of processor, and neither dear nor deep")
+            for test in unmarked:
+                say(test)
         if self._directory is not None:
             self._directory.mkdir(parents=True, exist_ok=True)
             rows = {test: asdict(cost) | {"unit": self._units[test]} for test, cost in self._costs.items()}

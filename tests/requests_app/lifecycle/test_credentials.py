@@ -28,6 +28,9 @@ from wms2.conf import conf
 __all__ = ["nobody", "reader"]
 
 pytestmark = pytest.mark.django_db(transaction=True)
+HERE = "tests/requests_app/lifecycle/test_credentials.py"
+#: For the long run.
+ENDED = pytest.mark.deep(f"{HERE}::test_nothing_starts_without_it_and_all_goes_on_by_itself")
 S = RequestStatus
 #: Below the margin, above the stop; below the stop.
 NOT_FOR_NEW_ONES, ENDS_NOW = 3600.0, 600.0
@@ -48,7 +51,14 @@ def actors(request: Request, to: RequestStatus) -> list[tuple[str, str]]:
     return list(request.transitions.filter(to_status=to).values_list("actor", "reason"))
 
 
-@pytest.mark.parametrize("seconds", [NOT_FOR_NEW_ONES, -60.0, None], ids=["ends soon", "has ended", "is missing"])
+@pytest.mark.parametrize(
+    "seconds",
+    [
+        pytest.param(NOT_FOR_NEW_ONES, id="ends soon"),
+        pytest.param(-60.0, id="has ended", marks=ENDED),
+        pytest.param(None, id="is missing"),
+    ],
+)
 def test_nothing_starts_without_it_and_all_goes_on_by_itself(world: World, carried: Path, seconds: float | None) -> None:
     token(carried, seconds) if seconds is not None else carried.unlink()
     request = world.request(documents.generation(300))

@@ -38,6 +38,9 @@ from wms2.errors import InvalidTransition
 from wms2.models import AuditEntry
 
 pytestmark = pytest.mark.django_db(transaction=True)
+HERE = "tests/requests_app/lifecycle/test_lost_queues.py"
+#: For the long run.
+OTHER_WORDS = pytest.mark.deep(f"{HERE}::test_a_silent_schedd_is_never_suspected_and_the_collectors_word_is_told")
 S = RequestStatus
 BY = {"actor": "olga", "reason": "its disk is gone"}
 
@@ -87,6 +90,8 @@ def completes(world: World, request: Request) -> None:
             world.schedd.end(job, End.FINISHED)
         world.cycle()
         world.clock.advance(60)
+        if fresh(request).status == S.COMPLETED:
+            break
     assert fresh(request).status == S.COMPLETED, fresh(request).waiting_for
     check(world)
 
@@ -96,7 +101,11 @@ def completes(world: World, request: Request) -> None:
 
 @pytest.mark.parametrize(
     ("has_ad", "words"),
-    [(True, "the collector has its ad"), (False, "the collector has no ad"), (None, "the collector does not answer either")],
+    [
+        (True, "the collector has its ad"),
+        (None, "the collector does not answer either"),
+        pytest.param(False, "the collector has no ad", marks=OTHER_WORDS),
+    ],
 )
 def test_a_silent_schedd_is_never_suspected_and_the_collectors_word_is_told(
     world: World, has_ad: bool | None, words: str

@@ -62,7 +62,7 @@ def test_a_block_whose_registration_died_goes_to_tape_and_completes_once_that_is
     world.observe()
     world.evaluate(request)
     world.dbs.script.arm(Mode.DOWN, 5000)
-    cycles(world, 40)
+    cycles(world, 20)
     statuses = {block.dataset.tier: block.status for block in ProcessingBlock.objects.select_related("dataset")}
     assert statuses == {"GEN-SIM": BlockStatus.FAILED, "AODSIM": BlockStatus.COMPLETE}, (
         "the second waits for its parents' dataset"

@@ -27,6 +27,9 @@ from wms2.conf import conf
 from wms2.errors import InvalidTransition
 
 pytestmark = pytest.mark.django_db(transaction=True)
+HERE = "tests/requests_app/lifecycle/test_rescue_or_hold.py"
+#: For the long run.
+MORE_SHARES = pytest.mark.deep(f"{HERE}::test_the_share_of_failed_units_holds_at_the_threshold_and_is_rescued_below_it")
 S = RequestStatus
 UNITS = 5
 
@@ -68,7 +71,14 @@ def chain(request: Request) -> list[DAG]:
 
 @pytest.mark.parametrize(
     ("threshold", "failed", "held"),
-    [("0.2", 0, False), ("0.2", 1, True), ("0.21", 1, False), ("0.4", 2, True), ("1.0", 4, False), ("1.0", 5, True)],
+    [
+        ("0.2", 1, True),
+        ("0.21", 1, False),
+        ("1.0", 4, False),
+        ("1.0", 5, True),
+        pytest.param("0.2", 0, False, marks=MORE_SHARES),
+        pytest.param("0.4", 2, True, marks=MORE_SHARES),
+    ],
 )
 def test_the_share_of_failed_units_holds_at_the_threshold_and_is_rescued_below_it(
     world_root: Path, monkeypatch: pytest.MonkeyPatch, threshold: str, failed: int, held: bool

@@ -24,6 +24,9 @@ from wms2 import clock
 from wms2.conf import conf
 
 pytestmark = pytest.mark.django_db(transaction=True)
+HERE = "tests/requests_app/lifecycle/test_restored_databases.py"
+#: For the long run.
+UNDISTURBED = pytest.mark.deep(f"{HERE}::test_what_was_registered_after_the_backup_is_not_registered_again")
 S = RequestStatus
 SWEEP_EVERY = 1
 ASKED = {"actor": "olga", "reason": "maintenance"}
@@ -84,7 +87,14 @@ def test_a_rescue_that_runs_is_adopted_while_nothing_is_known_of_its_pileup(worl
     assert world.schedd.live == [job]
 
 
-@pytest.mark.parametrize("meanwhile", ["nothing", "silence", "stop"])
+@pytest.mark.parametrize(
+    "meanwhile",
+    [
+        "silence",
+        "stop",
+        pytest.param("nothing", marks=UNDISTURBED),
+    ],
+)
 def test_what_was_registered_after_the_backup_is_not_registered_again(world: World, meanwhile: str) -> None:
     request = world.request(documents.generation(300))
     world.crash_at = "plan.recorded"

@@ -89,9 +89,12 @@ def test_force_complete_completes_with_what_is_done(world: World, outside: Outsi
     assert fresh(request).complete_early
     for _ in range(8):
         world.cycle()
-        check(world)
         world.clock.advance(60)
-    assert fresh(request).status == S.COMPLETED
+        if fresh(request).status == S.COMPLETED:
+            break
+    world.effects()
+    check(world)
+    assert request.status == S.COMPLETED
     states = WorkUnit.objects.filter(workflow__request=request).values_list("name", "state")
     assert sorted(name for name, state in states if state == WorkUnitState.DONE) == ["mg_000000"]
     assert not world.schedd.live

@@ -68,10 +68,10 @@ def test_of_a_generation_those_of_all_its_jobs(world: World, outside: Outside, d
 @pytest.mark.parametrize(
     "split",
     [
-        {"files_per_job": 3},
         {"events_per_job": 100},
         {"lumis_per_job": 15},
-        {"SplittingAlgo": "EventAwareLumiBased", "EventsPerJob": 150},
+        pytest.param({"files_per_job": 3}, marks=LONG_INPUT),
+        pytest.param({"SplittingAlgo": "EventAwareLumiBased", "EventsPerJob": 150}, marks=LONG_INPUT),
         pytest.param({"files_per_job": 1, "LumiList": {"1": [[3, 12], [25, 27]]}}, marks=LONG_INPUT),
         pytest.param({"lumis_per_job": 7, "LumiList": {"1": [[3, 12], [25, 27]]}}, marks=LONG_INPUT),
         pytest.param({"files_per_job": 1, "RunWhitelist": [1]}, marks=LONG_INPUT),

@@ -33,6 +33,7 @@ from requests_app.work.ledger import Ledger, ledger_check, ledger_of
 from requests_app.work.overrides import Overrides
 from requests_app.work.spec import spec_of
 from tests.support.scripted import documents
+from tests.support.scripted.branching import once
 from tests.support.scripted.catalogues import SourceFile
 from tests.support.scripted.faults import Mode
 from tests.support.scripted.invariants import check
@@ -41,8 +42,10 @@ from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
 from wms2.errors import DocumentRefused, InvalidTransition, RequestKnown
 
+HERE = "tests/requests_app/services/test_derived.py"
 #: For the long run.
-DEEP = pytest.mark.deep("tests/requests_app/services/test_derived.py::test_each_piece_of_work_is_done_once_by_one_of_the_two")
+RESUBMITTED = pytest.mark.deep(f"{HERE}::test_a_resubmission_does_what_its_original_has_given_up")
+DEEP = pytest.mark.deep(f"{HERE}::test_each_piece_of_work_is_done_once_by_one_of_the_two")
 MORE = [pytest.param(seed, marks=DEEP) for seed in range(1, 5)]
 pytestmark = pytest.mark.django_db(transaction=True)
 S = RequestStatus
@@ -51,7 +54,7 @@ FILES = (90, 0, 250, 40, 120, 1, 300, 75)
 KINDS: dict[str, dict[str, int]] = {
     "generation": {},
     "files": {"files_per_job": 1},
-    "events": {"events_per_job": 50},
+    "events": {"events_per_job": 100},
     "lumis": {"lumis_per_job": 5},
 }
 
@@ -79,7 +82,6 @@ def to_rest(world: World, *requests: Request) -> None:
     """All go on to their end; what is held is released."""
     for _ in range(60):
         world.cycle()
-        check(world)
         for job in world.schedd.live:
             world.schedd.end(job, End.FINISHED)
         for request in requests:
@@ -87,13 +89,15 @@ def to_rest(world: World, *requests: Request) -> None:
                 request_release(request=request, mode=ReleaseMode.NEXT_ROUND, **BY)
         world.clock.advance(60)
         if all(status(request) in (S.COMPLETED, S.FAILED, S.ABORTED) for request in requests):
+            check(world)
             return
     raise AssertionError([(r.request_name, r.status, r.waiting_for, r.hold_reason) for r in requests])
 
 
-def held(world: World, kind: str, dice: random.Random | None = None) -> Request:
+@once
+def held(world: World, kind: str, seed: int | str = 1) -> Request:
     """After some rounds, nothing pending."""
-    request, dice = ask(world, kind), dice or random.Random(1)
+    request, dice = ask(world, kind), random.Random(seed)
     for _ in range(dice.randint(1, 3)):
         step(world, request, dice)
     if status(request) is not S.HELD:
@@ -164,11 +168,11 @@ def events_read(requests: list[Request]) -> Counter[tuple[str, int]]:
     return found
 
 
+@pytest.mark.dear("work that is divided between two requests is neither lost nor doubled")
 @pytest.mark.parametrize("seed", [0, *MORE])
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_piece_of_work_is_done_once_by_one_of_the_two(world: World, kind: str, seed: int) -> None:
-    dice = random.Random(f"{kind}{seed}")
-    request = held(world, kind, dice)
+    request, dice = held(world, kind, f"{kind}{seed}"), random.Random(f"then {kind}{seed}")
     ends = dice.choice(["runs", "runs", "failed", "fails", "aborted"])
     if ends in ("fails", "aborted"):
         (request_fail if ends == "fails" else request_abort)(request=request, **BY)
@@ -239,6 +243,7 @@ def test_files_that_share_a_lumi_with_a_file_that_stays_stay_too(world: World) -
     assert (account(new).left_files, account(request).left_files) == (1, 1)
 
 
+@pytest.mark.dear("work that is divided twice is neither lost nor doubled")
 def test_derived_requests_can_be_derived_from(world: World) -> None:
     first = held(world, "generation")
     second = request_derive(request=first, **BY)
@@ -348,10 +353,17 @@ def acdc(original: Request, **more: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("end", ["held", "failed"])
-@pytest.mark.parametrize("kind", ["generation", "files", "lumis"])
+@pytest.mark.parametrize(
+    ("kind", "end"),
+    [
+        *((kind, "held") for kind in ("generation", "files", "lumis")),
+        ("files", "failed"),
+        ("lumis", "failed"),
+        pytest.param("generation", "failed", marks=RESUBMITTED),
+    ],
+)
 def test_a_resubmission_does_what_its_original_has_given_up(world: World, kind: str, end: str) -> None:
-    request = held(world, kind, random.Random(4))
+    request = held(world, kind, 4)
     if end == "failed":
         request_fail(request=request, **BY)
         quiet(world, request)

@@ -163,12 +163,11 @@ class World:
             return
         wrappers, connection.execute_wrappers = connection.execute_wrappers, []
         try:
-            row = Effect.objects.get(pk=self.running.pk)
+            state, epoch, until = Effect.objects.values_list("state", "claim_epoch", "claim_expires_at").get(pk=self.running.pk)
         finally:
             connection.execute_wrappers = wrappers
-        claim = (row.state, row.claim_epoch)
-        if claim != (EffectState.CLAIMED, self.running.claim_epoch) or row.claim_expires_at < self.clock.now():
-            self.errors.append(f"{call} is called under a claim of {row.key} that is over: it is {row.state} by now")
+        if (state, epoch) != (EffectState.CLAIMED, self.running.claim_epoch) or until is None or until < self.clock.now():
+            self.errors.append(f"{call} is called under a claim of {self.running.key} that is over: it is {state} by now")
 
     def _remember(self, event: str, **_: object) -> None:
         if self.cut_off is not None:
