@@ -153,7 +153,7 @@ def counts_agree(request: Request, dag: DAG, user: User) -> bool:
     )
 
 
-def test_a_held_dag_stands_still_at_both_levels_and_goes_on_after_its_release(wide: Worker) -> None:
+def test_a_held_dag_stands_still_at_both_levels_and_goes_on_after_its_release_with_another_priority(wide: Worker) -> None:
     user = User.objects.create_superuser("olga")
     request = imported()
     wide.wait(lambda: busy(request), seconds=180)
@@ -178,7 +178,18 @@ def test_a_held_dag_stands_still_at_both_levels_and_goes_on_after_its_release(wi
     assert told["nodes_held"] == states(jobs)[False, HELD] and told["nodes_running"] == 0
 
     assert dag_release(dag=dag, **WHO) == len(jobs)
+    request.refresh_from_db()
+    request_set_priority(request=request, priority=4242, **WHO)
+    wide.wait(lambda: {job["JobPrio"] for job in in_queue(request) if job["JobUniverse"] != DAGMAN} == {4242}, seconds=60)
     wide.wait(lambda: "work units done" in waiting_for(request), seconds=120)
+    merges: list[int] = []
+
+    def merge_seen() -> bool:
+        merges.extend(job["JobPrio"] for job in in_queue(request) if job.get("WMS2_Role") in ("merge", "cleanup"))
+        return 4242 in merges or ended(request)
+
+    wide.wait(merge_seen, seconds=240)
+    assert not merges or 4242 in merges, "jobs that come later have it, too"
     wide.wait(lambda: ended(request), seconds=240)
     assert_completed_once(request)
     assert_each_event_once(request)
@@ -220,17 +231,6 @@ def test_a_held_dag_that_is_removed_leaves_a_rescue_file_too(wide: Worker) -> No
     assert_rescued(request, first)
 
 
-def test_a_held_dag_that_is_aborted_leaves_nothing_in_the_queue(wide: Worker) -> None:
-    request = imported()
-    wide.wait(lambda: busy(request), seconds=180)
-    dag_hold(dag=live_dag(request), **WHO)
-    request.refresh_from_db()
-    request_abort(request=request, **WHO)
-    wide.wait(lambda: ended(request), seconds=120)
-    assert_aborted(request)
-    wide.wait(lambda: in_queue(request) == [], seconds=60)
-
-
 def assert_rescued(request: Request, first: DAG) -> None:
     """The second submission of the same directory did what the first had left, and nothing twice."""
     assert_completed_once(request, dags=2)
@@ -239,8 +239,8 @@ def assert_rescued(request: Request, first: DAG) -> None:
     assert (second.kind, second.status, second.submit_dir) == (DAGKind.STOP_RESCUE, DAGStatus.COMPLETED, first.submit_dir)
 
 
-def test_a_drain_lets_running_units_finish_starts_no_other_and_the_rescue_does_the_rest(running: Worker) -> None:
-    request = imported()
+def test_a_drain_finishes_what_runs_and_its_rescue_does_the_rest_while_a_held_dag_is_aborted(running: Worker) -> None:
+    request, aborted = imported(), imported()
     running.wait(lambda: busy(request), seconds=180)
     first = live_dag(request)
     begun = {job["WMS2_Unit"] for job in in_queue(request) if job.get("WMS2_Unit")}
@@ -248,6 +248,15 @@ def test_a_drain_lets_running_units_finish_starts_no_other_and_the_rescue_does_t
     request.refresh_from_db()
     request_stop(request=request, mode=StopMode.DRAIN, **WHO)
     running.wait(lambda: "to finish; DAGMan job" in waiting_for(request), seconds=60)
+
+    running.wait(lambda: busy(aborted), seconds=180)
+    dag_hold(dag=live_dag(aborted), **WHO)
+    aborted.refresh_from_db()
+    request_abort(request=aborted, **WHO)
+    running.wait(lambda: ended(aborted), seconds=120)
+    assert_aborted(aborted)
+    running.wait(lambda: in_queue(aborted) == [], seconds=60)
+
     running.wait(lambda: ended(request), seconds=300)
     assert_rescued(request, first)
     jobs = past(request)
@@ -257,28 +266,6 @@ def test_a_drain_lets_running_units_finish_starts_no_other_and_the_rescue_does_t
     first.refresh_from_db()
     assert first.outcome["history"]["exit_code"] == 1, "it ended by itself"
     assert (first.status, first.outcome["rescue"]) == (DAGStatus.STOPPED, "workflow.dag.rescue001")
-
-
-def test_a_changed_priority_reaches_every_job_in_the_queue_and_those_that_come_later(wide: Worker) -> None:
-    request = imported()
-    wide.wait(lambda: busy(request), seconds=180)
-    request.refresh_from_db()
-    request_set_priority(request=request, priority=4242, **WHO)
-
-    def passed_on() -> bool:
-        priorities = {job["JobPrio"] for job in in_queue(request) if job["JobUniverse"] != DAGMAN}
-        return priorities == {4242}
-
-    wide.wait(passed_on, seconds=60)
-    merges: list[int] = []
-
-    def merge_seen() -> bool:
-        merges.extend(job["JobPrio"] for job in in_queue(request) if job.get("WMS2_Role") in ("merge", "cleanup"))
-        return 4242 in merges or ended(request)
-
-    wide.wait(merge_seen, seconds=240)
-    wide.wait(lambda: ended(request), seconds=240)
-    assert_completed_once(request)
 
 
 @pytest.mark.deep(f"{VERBS}::test_a_site_that_the_release_bans_is_avoided_by_the_rescue")

@@ -111,43 +111,37 @@ def test_when_every_kind_of_call_fails_once_requests_complete_as_if_nothing_had_
     spec="docs/design/services.md, All",
     afterwards="waited for by name, nothing concluded, then COMPLETED once",
 )
-def test_services_that_are_away_are_waited_for_by_name_and_nothing_is_concluded(net: Network) -> None:
-    net.catalogues.arm(Fault.REFUSE)
-    request = generation()
-    with worker(**net.environment, **QUICK) as running:
-        running.wait(lambda: "configcache" in waiting_for(request), seconds=60)
-        assert status(request) == RequestStatus.SUBMITTED
-        net.catalogues.disarm()
-        net.catalogues.arm(Fault.REFUSE, path=WRITER)
-        net.rucio.arm(Fault.REFUSE)
-        running.wait(lambda: "registrations in DBS and Rucio" in waiting_for(request), seconds=120)
-        running.wait(lambda: failed_effects(request, "rucio"), seconds=60)
-        assert status(request) == RequestStatus.ACTIVE
-        net.rucio.disarm()  # DBS hears of a block when its files are in Rucio
-        running.wait(lambda: failed_effects(request, "dbs"), seconds=120)
-        assert status(request) == RequestStatus.ACTIVE
-        net.disarm()
-        running.wait(lambda: ended(request), seconds=120)
-    assert_completed_once(request)
-
-
 @fault(
     "refusals",
     done="ConfigCache, DBS and Rucio answer 400 once each",
     spec="docs/design/model.md, Effects",
     afterwards="HELD, or an alert with the answer; goes on at an operator's confirmation; COMPLETED once",
 )
-def test_what_a_service_refuses_is_told_and_goes_on_at_an_operators_word(net: Network) -> None:
-    net.catalogues.arm(Fault.ERROR_400, path="^/couchdb/", times=1)
-    net.catalogues.arm(Fault.ERROR_400, method="POST", path=f"^{WRITER}/bulkblocks$", times=1)
-    net.rucio.arm(Fault.ERROR_400, method="POST", path="^/rules/$", body="_Tape", times=1)
+def test_what_is_away_is_waited_for_by_name_and_what_is_refused_goes_on_at_an_operators_word(net: Network) -> None:
+    net.catalogues.arm(Fault.REFUSE)
     request = generation()
     with worker(**net.environment, **QUICK) as running:
+        running.wait(lambda: "configcache" in waiting_for(request), seconds=60)
+        assert status(request) == RequestStatus.SUBMITTED
+        net.catalogues.disarm()
+        net.catalogues.arm(Fault.ERROR_400, path="^/couchdb/", times=1)
         running.wait(lambda: ended(request), seconds=60)
         request.refresh_from_db()
         assert (request.status, request.hold_code) == (RequestStatus.HELD, HoldCode.REFUSED)
         assert "configcache" in request.hold_reason
+        away = net.catalogues.arm(Fault.REFUSE, path=WRITER)
+        net.rucio.arm(Fault.REFUSE)
         request_release(request=request, actor="tester", reason="repaired")
+
+        running.wait(lambda: "registrations in DBS and Rucio" in waiting_for(request), seconds=120)
+        running.wait(lambda: failed_effects(request, "rucio"), seconds=60)
+        assert status(request) == RequestStatus.ACTIVE
+        net.rucio.disarm()  # DBS hears of a block when its files are in Rucio
+        running.wait(lambda: failed_effects(request, "dbs"), seconds=120)
+        assert status(request) == RequestStatus.ACTIVE
+        net.catalogues.arm(Fault.ERROR_400, method="POST", path=f"^{WRITER}/bulkblocks$", times=1)
+        net.rucio.arm(Fault.ERROR_400, method="POST", path="^/rules/$", body="_Tape", times=1)
+        net.catalogues.armed.remove(away)
         refused_effects = Effect.objects.filter(request=request, state=EffectState.REFUSED)
         for kind in (EffectKind.DBS_BLOCK, EffectKind.RUCIO_TAPE):  # no block goes to tape before DBS has it and its parents
             running.wait(lambda wanted=kind: refused_effects.filter(kind=wanted).exists(), seconds=120)

@@ -10,23 +10,22 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
+from django.db.models import QuerySet
 
 from dags_app.models import DAG, DAGHistory
-from outputs_app.models import Effect, EffectState, OutputFile
+from outputs_app.models import Effect
 from requests_app.models import Request, RequestStatus, RequestTransition
 from requests_app.services import request_abort, request_import
 from tests.support import services
 from tests.support.faults import fault
-from tests.support.outcomes import assert_aborted, assert_completed_once, ended, status
+from tests.support.outcomes import assert_aborted, assert_completed_once, dagman_jobs, ended, status
 from tests.support.stack import Worker, celery_beat, celery_worker, small_request, worker
 from wms2.celery import app
 from wms2.models import AuditEntry
 from wms2.nudge import EVALUATE_REQUEST, RUN_EFFECTS
 
-AWAY = "tests/pool/test_restarts.py::test_while_a_schedd_is_away_nothing_is_concluded_and_afterwards_all_goes_on"
+AWAY = "tests/pool/test_restarts.py::test_while_a_schedd_refuses_dies_or_is_away_nothing_is_concluded_and_all_goes_on"
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.slow]
-#: Longer than every limit of a connection to the broker, and than a hint is worth anything (60 s).
-BROKER_SECONDS = 75.0
 CYCLE = "requests_app.tasks.run_lifecycle_cycle"
 #: A schedd that takes connections and says nothing is given up quickly. The grace must be longer than a submission.
 QUICK = {
@@ -36,53 +35,6 @@ QUICK = {
 
 def imported(**changes: int) -> Request:
     return request_import(document=small_request(**changes), request_name=None, actor="tester")
-
-
-@fault(
-    "PostgreSQL and Valkey crash",
-    done="PostgreSQL crashes three times, Valkey loses everything twice",
-    spec="docs/design/control.md, Truth",
-    afterwards="costs time and nothing else: COMPLETED once",
-)
-@pytest.mark.alone
-def test_database_and_broker_that_crash_again_and_again_cost_time_and_nothing_else(ready: None, tmp_path: Path) -> None:
-    requests = [imported(events=20), imported(events=20)]
-    moments: list[tuple[Callable[[], bool], Callable[[], None]]] = [
-        (lambda: status(requests[0]) != RequestStatus.SUBMITTED, services.postgres_crash),
-        (lambda: status(requests[0]) == RequestStatus.ACTIVE, services.valkey_lose_everything),
-        (OutputFile.objects.exists, services.postgres_crash),
-        (lambda: Effect.objects.filter(state=EffectState.DONE).exists(), services.valkey_lose_everything),
-        (lambda: Effect.objects.filter(state=EffectState.DONE).count() > 3, services.postgres_crash),
-    ]
-    with celery_worker("one") as running, celery_beat(tmp_path):
-        for reached, crash in moments:
-            running.wait(reached, seconds=120)
-            crash()
-        running.wait(lambda: all(ended(request) for request in requests), seconds=180)
-    for request in requests:
-        assert_completed_once(request)
-
-
-@fault(
-    "broker away under load",
-    done="nobody reaches Valkey for longer than every limit of a connection, while DAGs run and registrations are due",
-    spec="docs/design/control.md, Truth",
-    afterwards="DAGs run on; workers and beats come back by themselves: COMPLETED once",
-)
-@pytest.mark.alone
-def test_a_broker_that_is_away_for_minutes_costs_time_and_nothing_else(ready: None, tmp_path: Path) -> None:
-    requests = [imported(events=20), imported(events=20)]
-    with celery_worker("one") as running, celery_beat(tmp_path):
-        running.wait(lambda: status(requests[0]) == RequestStatus.ACTIVE, seconds=120)
-        with services.valkey_away():
-            requests.append(imported(events=20))
-            stay_away(running, seconds=BROKER_SECONDS)
-            assert not all(ended(request) for request in requests)
-        back = time.monotonic()
-        running.wait(lambda: all(ended(request) for request in requests), seconds=240)
-        print(f"away for {BROKER_SECONDS:g} s; all completed {time.monotonic() - back:.0f} s after it was back")
-    for request in requests:
-        assert_completed_once(request)
 
 
 @fault(
@@ -146,6 +98,18 @@ def everything_told(requests: list[Request]) -> list[tuple[int, ...]]:
 
 
 @fault(
+    "submission refused by the schedd",
+    done="the schedd takes no more jobs (MAX_JOBS_SUBMITTED) when a DAG is submitted",
+    spec="docs/design/control.md, Submission",
+    afterwards="unknown, so looked for and tried again only after the grace; then one DAGMan job, COMPLETED once",
+)
+@fault(
+    "schedd killed",
+    done="SIGKILL for the schedd while the units of DAGs run",
+    spec="docs/design/htcondor.md, Deaths; ADR 0020",
+    afterwards="the master starts it again; unreachable is not lost; the same one DAGMan job, COMPLETED once",
+)
+@fault(
     "schedd away",
     done="the schedd is frozen, or shut down, also in the middle of a submission",
     spec="docs/design/control.md, Submission; ADR 0020",
@@ -159,15 +123,23 @@ def everything_told(requests: list[Request]) -> list[tuple[int, ...]]:
         pytest.param(services.schedd_shut_down, id="it-is-shut-down", marks=pytest.mark.deep(AWAY)),
     ],
 )
-def test_while_a_schedd_is_away_nothing_is_concluded_and_afterwards_all_goes_on(
+def test_while_a_schedd_refuses_dies_or_is_away_nothing_is_concluded_and_all_goes_on(
     ready: None, taken_away: Callable[[], AbstractContextManager[None]]
 ) -> None:
-    going, stopped = imported(events=20), imported(events=20)
+    going = imported(events=20)
     with worker(WMS2_NODE="one", **QUICK) as running, worker(WMS2_NODE="two", **QUICK):
+        with services.schedd_takes_no_jobs():
+            running.wait(lambda: attempts_of(going).filter(attempt__gte=2).exists(), seconds=120)
+            running.wait(lambda: "submission attempt" in waiting_for(going), seconds=60)
+            assert status(going) == RequestStatus.PLANNING
+            assert dagman_jobs(going) == []
+        stopped = imported(events=20)
         running.wait(lambda: status(going) == status(stopped) == RequestStatus.ACTIVE, seconds=120)
+        unit = Path(attempts_of(going).get().submit_dir) / "mg_000000"
+        running.wait((unit / "site.inc").exists, seconds=120)
+        services.schedd_kill()
         submitting = imported(events=20)
-        attempts = DAG.objects.filter(workflow__request=submitting, submit_intent_at__isnull=False)
-        services.until(attempts.exists, "a submission begins")
+        services.until(attempts_of(submitting).exists, "a submission begins")
         with taken_away():
             request_abort(request=stopped, actor="tester", reason="for the test")
             late = imported(events=20)
@@ -178,12 +150,18 @@ def test_while_a_schedd_is_away_nothing_is_concluded_and_afterwards_all_goes_on(
             assert (status(going), status(stopped)) == (RequestStatus.ACTIVE, RequestStatus.STOPPING)
             assert status(late) in (RequestStatus.QUEUED, RequestStatus.PLANNING)
             assert status(submitting) in (RequestStatus.PLANNING, RequestStatus.ACTIVE), "it may have been submitted"
-            assert attempts.get().attempt == 1, "a silent schedd is not asked a second time"
+            assert attempts_of(submitting).get().attempt == 1, "a silent schedd is not asked a second time"
             assert not DAG.objects.filter(missing_since__isnull=False).exists(), "silent is not lost"
         running.wait(lambda: all(ended(request) for request in (going, stopped, submitting, late)), seconds=240)
     for request in (going, submitting, late):
         assert_completed_once(request)
+    assert DAG.objects.filter(workflow__request=going).count() == 1, "no rescue was needed"
     assert_aborted(stopped)
+
+
+def attempts_of(request: Request) -> QuerySet[DAG]:
+    """Its DAGs that were to be submitted."""
+    return DAG.objects.filter(workflow__request=request, submit_intent_at__isnull=False)
 
 
 def stay_away(running: Worker, *, seconds: float) -> None:

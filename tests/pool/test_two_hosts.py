@@ -6,12 +6,10 @@ it off: the stack's database and broker are reached by sockets of the file syste
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from os import environ
 from pathlib import Path
 
 import pytest
@@ -24,26 +22,29 @@ from tests.support import services
 from tests.support.faults import fault
 from tests.support.outcomes import assert_completed_once, ended, status
 from tests.support.side_by_side import PATIENCE
-from tests.support.stack import Worker, celery_beat, celery_worker, database_url, small_request
-from tests.support.stalling import Stalling, stalling, stalling_between
+from tests.support.stack import Worker, celery_beat, celery_worker, small_request
+from tests.support.stalling import Stalling, stalling_ways
 from wms2 import clock
 from wms2.conf import Conf
 from wms2.models import AuditEntry
 
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.slow]
-#: As in production; what others of the stack's settings make quicker stays so.
-DEFAULTS = {f"WMS2_{name.upper()}": str(Conf.model_fields[name].default) for name in ("lease_seconds", "service_timeout_seconds")}
+#: As in production; what others of the stack's settings make quicker stays so. A beat calls every two seconds, not every one.
+DEFAULTS = {
+    "WMS2_CYCLE_SECONDS": "2",
+    **{f"WMS2_{name.upper()}": str(Conf.model_fields[name].default) for name in ("lease_seconds", "service_timeout_seconds")},
+}
 PROMISED_SECONDS = 60.0
 LEADERS = "tests/requests_app/lifecycle/test_leader_faults.py"
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The processes of one, and its ways to database and broker."""
+    """The processes of one, and its ways to database and broker where it is to be cut off from them."""
 
     name: str
     processes: tuple[Worker, Worker]
-    ways: tuple[Stalling, Stalling]
+    ways: tuple[Stalling, ...]
 
     def killed(self) -> None:
         for process in self.processes:
@@ -67,25 +68,17 @@ class Host:
 
 
 @contextmanager
-def host(name: str, directory: Path) -> Iterator[Host]:
+def host(name: str, directory: Path, *, ways_of_its_own: bool) -> Iterator[Host]:
     """For the length of the block."""
-    broker = environ["WMS2_BROKER_URL"]
-    socket = re.search(r"//(/[^?]*)", broker)
-    assert socket is not None, "the stack's own broker has a socket"
     directory.mkdir()
-    settings = DEFAULTS | {
-        "WMS2_NODE": name,
-        "WMS2_DATABASE_URL": database_url(str(directory)),
-        "WMS2_BROKER_URL": broker.replace(socket[1], str(directory / "broker")),
-    }
+    settings, ways = DEFAULTS, tuple[Stalling, ...]()
     with ExitStack() as running:
-        to_database = running.enter_context(stalling(directory))
-        to_broker = running.enter_context(stalling_between(directory / "broker", socket[1]))
-        worker = running.enter_context(
-            celery_worker(name, **{key: value for key, value in settings.items() if key != "WMS2_NODE"})
-        )
-        beat = running.enter_context(celery_beat(directory, **settings))
-        made = Host(name, (worker, beat), (to_database, to_broker))
+        if ways_of_its_own:
+            *both, there = running.enter_context(stalling_ways(directory))
+            settings, ways = settings | there, tuple(both)
+        worker = running.enter_context(celery_worker(name, **settings))
+        beat = running.enter_context(celery_beat(directory, WMS2_NODE=name, **settings))
+        made = Host(name, (worker, beat), ways)
         running.callback(made.back)
         yield made
 
@@ -130,7 +123,8 @@ def test_when_the_host_that_leads_is_lost_the_other_leads_within_a_minute_and_no
 ) -> None:
     place = tmp_path_factory.mktemp("h")  # a socket's path must be short
     requests = [imported(), imported()]
-    with host("a", place / "a") as a, host("b", place / "b") as b:
+    cut = lost is Host.cut_off
+    with host("a", place / "a", ways_of_its_own=cut) as a, host("b", place / "b", ways_of_its_own=cut) as b:
         workers = {each.name: each for each in (a, b)}
         a.processes[0].wait(lambda: status(requests[0]) == RequestStatus.ACTIVE, seconds=180)
         requests.append(imported())

@@ -77,6 +77,9 @@ def all_complete(*requests: Request) -> Callable[[], bool]:
 
 
 @pytest.mark.alone
+@pytest.mark.deep(
+    "tests/pool/test_two_pools.py::test_a_pool_that_freezes_is_cut_off_or_dies_costs_the_requests_of_the_other_nothing"
+)
 def test_while_the_first_pool_is_frozen_cut_off_or_dies_the_second_serves_and_nothing_of_the_first_is_lost(
     here: Schedd, there: Schedd
 ) -> None:
@@ -101,7 +104,7 @@ def test_while_the_first_pool_is_frozen_cut_off_or_dies_the_second_serves_and_no
         assert DAG.objects.get(workflow__request=request).schedd == schedd, "it went on where it was"
 
 
-@pytest.mark.deep("tests/pool/test_onboarding.py::test_a_silent_pool_costs_the_other_nothing_and_its_numbers_stay")
+@pytest.mark.dear("the only one with two real pools of which one is lost")
 def test_a_pool_that_freezes_is_cut_off_or_dies_costs_the_requests_of_the_other_nothing(
     second_pool: SecondPool, here: Schedd, there: Schedd
 ) -> None:

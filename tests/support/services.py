@@ -33,10 +33,11 @@ def until(condition: Callable[[], bool], what: str, *, seconds: float = START_SE
     Raises:
         AssertionError: not reached in time.
     """
-    deadline = time.monotonic() + seconds * PATIENCE
+    began, pause = time.monotonic(), 0.02
     while not condition():
-        assert time.monotonic() < deadline, f"{what}: not within {seconds * PATIENCE:g} s"
-        time.sleep(0.02)
+        assert time.monotonic() < began + seconds * PATIENCE, f"{what}: not within {seconds * PATIENCE:g} s"
+        time.sleep(pause)
+        pause = min(pause * 1.2, 0.3)  # what takes long is not asked for all the time
 
 
 def postgres_crash() -> None:
@@ -125,35 +126,6 @@ def _broker() -> redis.Redis:
     database = re.search(r"virtual_host=(\d+)", os.environ["WMS2_BROKER_URL"])
     assert database is not None
     return redis.Redis(unix_socket_path=str(_state("valkey/valkey.sock")), db=int(database[1]))
-
-
-@contextmanager
-def valkey_away() -> Iterator[None]:
-    """For the length of the block nobody reaches the broker: who is connected is cut off, nobody else gets in."""
-    path = _state("valkey/valkey.sock")
-    with redis.Redis(unix_socket_path=str(path), single_connection_client=True) as client:
-        aside = path.rename(path.with_suffix(".aside"))
-        try:
-            for kind in ("normal", "pubsub"):
-                client.client_kill_filter(_type=kind, skipme=True)
-            yield
-        finally:
-            aside.rename(path)
-
-
-@contextmanager
-def postgres_away() -> Iterator[None]:
-    """For the length of the block nobody reaches the database: sessions are ended, nobody else gets in."""
-    parameters = connection.get_connection_params()
-    connection.close()
-    path = Path(parameters["host"]) / f".s.PGSQL.{parameters.get('port') or 5432}"
-    with psycopg.connect(host=parameters["host"], user=parameters["user"], dbname="postgres", autocommit=True) as session:
-        aside = path.rename(path.with_suffix(".aside"))
-        try:
-            session.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [parameters["dbname"]])
-            yield
-        finally:
-            aside.rename(path)
 
 
 @contextmanager

@@ -1,26 +1,29 @@
-"""A way to the database or the broker that can be cut without either end being told, and processes that go that way."""
+"""A way to the database or the broker that can be cut, with or without either end being told, and processes that go that way."""
 
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from django.db import connection
 
 from tests.support.places import ROOT
+from tests.support.stack import database_url
 
 
 class Stalling:
     """Passes bytes between the socket ``here`` and the server's, until ``stall``; after ``go_on`` again."""
 
     def __init__(self, here: Path, server: str) -> None:
-        self._server = server
+        self._here, self._server = here, server
+        self._connections: set[socket.socket] = set()
         self._open = threading.Event()
         self._open.set()
         self._listener = socket.socket(socket.AF_UNIX)
@@ -36,9 +39,24 @@ class Stalling:
         """What was kept back passes."""
         self._open.set()
 
+    @contextmanager
+    def gone(self) -> Iterator[None]:
+        """For the length of the block nobody gets through: who is connected is cut off and told so, nobody else gets in."""
+        aside = self._here.rename(self._here.with_suffix(".aside"))
+        try:
+            self._cut_off()
+            yield
+        finally:
+            aside.rename(self._here)
+
     def close(self) -> None:
         self._open.set()
         self._listener.close()
+
+    def _cut_off(self) -> None:
+        for each in tuple(self._connections):
+            with suppress(OSError):  # it was closed by its own end
+                each.shutdown(socket.SHUT_RDWR)
 
     def _accept(self) -> None:
         while True:
@@ -48,6 +66,9 @@ class Stalling:
                 return
             server = socket.socket(socket.AF_UNIX)
             server.connect(self._server)
+            self._connections |= {client, server}
+            if not self._here.exists():  # it was about to get in
+                self._cut_off()
             for source, sink in ((client, server), (server, client)):
                 threading.Thread(target=self._pass_on, args=(source, sink), daemon=True).start()
 
@@ -61,6 +82,7 @@ class Stalling:
         except OSError:
             source.close()
             sink.close()
+        self._connections -= {source}
 
 
 class Other:
@@ -119,11 +141,25 @@ def stalling(directory: Path) -> AbstractContextManager[Stalling]:
     """Such a way from a socket in ``directory`` to the test's PostgreSQL, for the length of the block."""
     parameters = connection.get_connection_params()
     socket_name = f".s.PGSQL.{parameters.get('port') or 5432}"
-    return stalling_between(directory / socket_name, f"{parameters['host']}/{socket_name}")
+    return _between(directory / socket_name, f"{parameters['host']}/{socket_name}")
 
 
 @contextmanager
-def stalling_between(here: Path, server: str) -> Iterator[Stalling]:
+def stalling_ways(directory: Path) -> Iterator[tuple[Stalling, Stalling, dict[str, str]]]:
+    """Such ways to the database and the broker, and the settings of processes that go them."""
+    broker = os.environ["WMS2_BROKER_URL"]
+    server = re.search(r"//(/[^?]*)", broker)
+    assert server is not None, "the stack's own broker has a socket"
+    with stalling(directory) as to_database, _between(directory / "broker", server[1]) as to_broker:
+        there = {
+            "WMS2_DATABASE_URL": database_url(str(directory)),
+            "WMS2_BROKER_URL": broker.replace(server[1], str(directory / "broker")),
+        }
+        yield to_database, to_broker, there
+
+
+@contextmanager
+def _between(here: Path, server: str) -> Iterator[Stalling]:
     """A way for the length of the block."""
     made = Stalling(here, server)
     try:
