@@ -1,10 +1,9 @@
-"""What runs a DAG dies, is removed or has no room, on the real stack: one DAGMan job at a time, all work done once."""
+"""A DAG has no room, what runs it dies or is removed, on the real stack: one DAGMan job at a time, all work done once."""
 
 from __future__ import annotations
 
 import resource
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -62,110 +61,50 @@ def test_a_unit_whose_dagman_is_removed_is_rescued_and_has_not_failed(ready: Non
     assert (judged.evidence["failed"], judged.evidence["removed"]) == (0, 1)
 
 
-@pytest.mark.parametrize(
-    "kill",
-    [
-        pytest.param(
-            lambda dag: services.dagman_kill(Path(dag.submit_dir)),
-            id="outer-dagman",
-            marks=fault(
-                "outer DAGMan killed",
-                done="SIGKILL for the DAG's DAGMan process while its units run",
-                spec="docs/design/htcondor.md, Deaths",
-                afterwards="the schedd starts it again, it recovers; the same one DAGMan job, nothing concluded, COMPLETED once",
-            ),
-        ),
-        pytest.param(
-            lambda dag: services.schedd_kill(),
-            id="schedd",
-            marks=(
-                pytest.mark.alone,
-                fault(
-                    "schedd killed",
-                    done="SIGKILL for the schedd while the DAG's units run",
-                    spec="docs/design/htcondor.md, Deaths; ADR 0020",
-                    afterwards="the master starts it again; unreachable is not lost; the same one DAGMan job, COMPLETED once",
-                ),
-            ),
-        ),
-    ],
-)
-def test_what_runs_the_dag_dies_and_goes_on_as_if_nothing_had_happened(ready: None, kill: Callable[[DAG], None]) -> None:
-    request = imported()
-    with worker(**ONE_JOB_A_UNIT, WMS2_SERVICE_TIMEOUT_SECONDS="3") as running:
-        dag = landed(running, request, "mg_000000")
-        kill(dag)
-        running.wait(lambda: ended(request), seconds=300)
-    assert_completed_once(request)
-    assert DAG.objects.filter(workflow__request=request).count() == 1, "no rescue was needed"
-
-
 @fault(
     "disk full while a DAG is written",
     done="WMS2's process may not write files as big as the payload (RLIMIT_FSIZE) until the error is told",
     spec="docs/errors.md, A full disk",
     afterwards="nothing is submitted, the request says why; with room again COMPLETED once, nothing half-written is left",
 )
-def test_a_dag_that_cannot_be_written_is_not_submitted_and_is_written_when_there_is_room(ready: None) -> None:
-    with worker(**ONE_JOB_A_UNIT) as running:
-        assert running.process is not None
-        before = resource.prlimit(running.process.pid, resource.RLIMIT_FSIZE)
-        resource.prlimit(running.process.pid, resource.RLIMIT_FSIZE, (len(payload_bytes()) - 1, before[1]))
-        request = imported()
-        running.wait(lambda: "File too large" in last_error(request), seconds=120)
-        assert status(request) == RequestStatus.PLANNING
-        assert dagman_jobs(request) == []
-        resource.prlimit(running.process.pid, resource.RLIMIT_FSIZE, before)
-        running.wait(lambda: ended(request), seconds=240)
-    assert_completed_once(request)
-    directory = Path(DAG.objects.get(workflow__request=request).submit_dir)
-    assert [path.name for path in directory.parent.iterdir()] == [directory.name]
-
-
 @fault(
     "submit directory not writable",
     done="the DAG's directory cannot be written to when the DAG is to be submitted",
     spec="docs/design/control.md, Submission",
     afterwards="nothing runs, the request says why and tries again; when it can be written to, COMPLETED once",
 )
-def test_a_submission_without_a_writable_directory_runs_nothing(ready: None, tmp_path: Path) -> None:
-    request = imported()
+@fault(
+    "outer DAGMan killed",
+    done="SIGKILL for the DAG's DAGMan process while its units run",
+    spec="docs/design/htcondor.md, Deaths",
+    afterwards="the schedd starts it again, it recovers; the same one DAGMan job, nothing concluded, COMPLETED once",
+)
+def test_a_dag_that_cannot_be_written_then_not_submitted_and_whose_dagman_dies_is_done_once(ready: None, tmp_path: Path) -> None:
     with worker(**ONE_JOB_A_UNIT, WMS2_CRASH_AT="plan.recorded", WMS2_CRASH_MARK=str(tmp_path / "mark")) as running:
+        assert running.process is not None
+        before = resource.prlimit(running.process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(running.process.pid, resource.RLIMIT_FSIZE, (len(payload_bytes()) // 2, before[1]))
+        request = imported()
+        running.wait(lambda: "File too large" in last_error(request), seconds=120)
+        assert status(request) == RequestStatus.PLANNING
+        assert dagman_jobs(request) == []
+
+        resource.prlimit(running.process.pid, resource.RLIMIT_FSIZE, before)
         running.wait(lambda: running.was_killed, seconds=120)
         place = Path(DAG.objects.get(workflow__request=request).submit_dir)
         place.chmod(0o500)
         running.start()
         running.wait(lambda: "Permission denied" in last_error(request), seconds=60)
         assert dagman_jobs(request) == []
+
         place.chmod(0o755)
-        running.wait(lambda: ended(request), seconds=240)
+        landed(running, request, "mg_000000")
+        services.dagman_kill(place)
+        running.wait(lambda: ended(request), seconds=300)
     assert_completed_once(request)
-
-
-@fault(
-    "submission refused by the schedd",
-    done="the schedd takes no more jobs (MAX_JOBS_SUBMITTED) when the DAG is submitted",
-    spec="docs/design/control.md, Submission",
-    afterwards="unknown, so looked for and tried again only after the grace; then one DAGMan job, COMPLETED once",
-)
-@pytest.mark.alone
-def test_a_submission_that_the_schedd_does_not_take_is_made_again(ready: None) -> None:
-    quick = {"WMS2_SUBMIT_TIMEOUT_SECONDS": "4", "WMS2_SUBMIT_UNKNOWN_GRACE_SECONDS": "6"}
-    with services.schedd_takes_no_jobs(), worker(**ONE_JOB_A_UNIT, **quick) as running:
-        request = imported()
-        attempts = DAG.objects.filter(workflow__request=request)
-        running.wait(lambda: attempts.filter(attempt__gte=2).exists(), seconds=120)
-        running.wait(lambda: "submission attempt" in waiting_for(request), seconds=60)
-        assert status(request) == RequestStatus.PLANNING
-        assert dagman_jobs(request) == []
-        services.schedd_takes_jobs_again()
-        running.wait(lambda: ended(request), seconds=240)
-    assert_completed_once(request)
+    assert DAG.objects.filter(workflow__request=request).count() == 1, "no rescue was needed"
+    assert [path.name for path in place.parent.iterdir()] == [place.name], "nothing half-written is left"
 
 
 def last_error(request: Request) -> str:
     return Request.objects.values_list("last_error", flat=True).get(pk=request.pk)
-
-
-def waiting_for(request: Request) -> str:
-    return Request.objects.values_list("waiting_for", flat=True).get(pk=request.pk)

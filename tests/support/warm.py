@@ -31,14 +31,19 @@ READ_AT_START = (
     "WMS2_DEBUG", "WMS2_ENVIRONMENT", "WMS2_INSTANCE", "WMS2_LOG_FORMAT", "WMS2_LOG_LEVEL", "WMS2_METRICS_ROOT",
     "WMS2_SECRET_KEY",
 )  # fmt: skip
-#: What a process of the life cycle imports only when it runs.
-_IMPORTED = ("requests_app.management.commands.lifecycle_tick", "wms2.urls")
+#: Celery's clock reads these at once, too.
+READ_BY_BEAT = ("WMS2_CYCLE_SECONDS", "WMS2_POLL_SECONDS", "WMS2_REQMGR2_POLL_SECONDS")
+#: What processes import only when they run.
+_IMPORTED = (
+    "requests_app.management.commands.lifecycle_tick", "wms2.urls", "celery.__main__", "celery.apps.beat", "celery.apps.worker",
+    "celery.bin.celery", "celery.concurrency.prefork",
+)  # fmt: skip
 _START_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A process to fork: ``manage.py`` and its arguments, all of its environment, and where it says what."""
+    """A process to fork: ``manage.py`` or ``-m celery`` and its arguments, all of its environment, and where it says what."""
 
     arguments: tuple[str, ...]
     environment: Mapping[str, str]
@@ -97,7 +102,7 @@ class Server:
     """The process that forks, as its client sees it."""
 
     def __init__(self, environment: Mapping[str, str], cwd: Path) -> None:
-        self._settings = _at_start(environment)
+        self._environment = dict(environment)
         self._directory = tempfile.TemporaryDirectory(prefix="wms2-warm-")
         self._path = f"{self._directory.name}/socket"
         argv = (sys.executable, "-m", "tests.support.warm", self._path)
@@ -107,9 +112,11 @@ class Server:
             assert self._process.poll() is None and time.monotonic() < deadline, "no process to fork from"
             time.sleep(0.02)
 
-    def fits(self, environment: Mapping[str, str]) -> bool:
-        """Whether a process with this environment can be had by forking."""
-        return self._process.poll() is None and _at_start(environment) == self._settings
+    def fits(self, order: Order) -> bool:
+        """Whether such a process can be had by forking."""
+        names = (*READ_AT_START, *(READ_BY_BEAT if "beat" in order.arguments else ()))
+        same = all(order.environment.get(name, "") == self._environment.get(name, "") for name in names)
+        return same and self._process.poll() is None
 
     def start(self, order: Order) -> Forked:
         """Fork a process."""
@@ -117,10 +124,6 @@ class Server:
         connection.connect(self._path)
         connection.sendall(json.dumps(asdict(order)).encode() + b"\n")
         return Forked(connection)
-
-
-def _at_start(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: environment.get(name, "") for name in READ_AT_START}
 
 
 def _serve(path: str) -> Order:
@@ -160,7 +163,7 @@ def _become(order: Order) -> None:
     os.environ.clear()
     os.environ.update(order.environment)
     os.chdir(order.cwd)
-    sys.argv = list(order.arguments)
+    sys.argv = [argument for argument in order.arguments if argument != "-m"]
 
 
 def main(path: str) -> None:
@@ -173,7 +176,10 @@ def main(path: str) -> None:
     gc.collect()
     gc.freeze()
     order = _serve(path)
-    runpy.run_path(order.arguments[0], run_name="__main__")
+    if order.arguments[0] == "-m":
+        runpy.run_module(order.arguments[1], run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(order.arguments[0], run_name="__main__")
 
 
 _server = SimpleNamespace(of=None)
@@ -181,11 +187,11 @@ _server = SimpleNamespace(of=None)
 
 def forked(order: Order) -> Forked | None:
     """A process of this order; None where it cannot be had by forking."""
-    if order.arguments[0] != "manage.py":
+    if order.arguments[0] != "manage.py" and order.arguments[:2] != ("-m", "celery"):
         return None
     if _server.of is None:
         _server.of = Server(order.environment, Path(order.cwd))
-    return _server.of.start(order) if _server.of.fits(order.environment) else None
+    return _server.of.start(order) if _server.of.fits(order) else None
 
 
 if __name__ == "__main__":
