@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 import classad2
+import htcondor2  # noqa: F401  (gives classad2 its functions of lists)
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
