@@ -55,6 +55,7 @@ def badge(desk: Window) -> Locator:
     return desk.page.locator("#part-head .standing .badge").first
 
 
+@pytest.mark.dear("the only request that a person follows in a browser from its import to COMPLETED")
 def test_a_request_is_followed_to_completed_without_the_page_being_loaded_again(
     ready: None, desk: Window, operator: User
 ) -> None:
@@ -85,6 +86,7 @@ def test_a_request_is_followed_to_completed_without_the_page_being_loaded_again(
     assert_completed_once(request)
 
 
+@pytest.mark.deep("tests/requests_app/admin/test_verbs.py::test_an_abort_with_a_reason_is_recorded_with_name_and_reason")
 def test_a_running_request_is_aborted_through_the_page_that_asks_for_confirmation(
     ready: None, desk: Window, operator: User
 ) -> None:

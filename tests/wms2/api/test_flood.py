@@ -29,7 +29,7 @@ from tests.support.simulators import Simulators
 from tests.support.stack import database_url
 
 pytestmark = pytest.mark.django_db(transaction=True)
-LIMIT, WINDOW_SECONDS, TRIES = 10, 4, 6
+LIMIT, WINDOW_SECONDS, TRIES = 4, 4, 6
 
 
 class Web:
@@ -81,6 +81,7 @@ def web(tmp_path: Path) -> Iterator[Web]:
     world.stop()
 
 
+@pytest.mark.dear("data: the only flood of imports against a web server of several processes")
 def test_no_request_of_a_flood_is_lost_or_stored_twice_and_others_are_served(web: Web) -> None:
     for name in ("T1_US_FNAL", "T2_CH_CERN", "T2_US_Purdue"):
         Site.objects.create(name=name)
