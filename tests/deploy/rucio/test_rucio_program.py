@@ -22,6 +22,9 @@ from tests.support.rucio import ACCOUNT, APPROVED_TAPE, DISKS, SCOPE, TAPES, Nam
 pytestmark = [pytest.mark.rucio, pytest.mark.slow]
 
 
+HERE_IS = "tests/deploy/rucio/test_rucio_program.py"
+
+
 def program(environment_variables: dict[str, str], command: str) -> subprocess.CompletedProcess[str]:
     base = {k: v for k, v in os.environ.items() if not k.startswith("WMS2_")}
     words = [sys.executable, "-I", str(HERE / "server.py"), command]
@@ -53,6 +56,7 @@ def settings_of(variables: dict[str, str]) -> Settings:
     return from_environment(variables)
 
 
+@pytest.mark.deep(f"{HERE_IS}::test_passwords_and_client_configurations_are_private_and_tokens_are_apart")
 def test_every_command_may_be_repeated(own_server: dict[str, str]) -> None:
     for command in ("setup", "start", "seed", "reset", "settle", "status", "env"):
         done = program(own_server, command)
@@ -89,6 +93,7 @@ def test_reset_removes_what_clients_registered_and_keeps_the_rses_and_the_login(
     assert own.add_replication_rule([did(block)], 1, "T1_DE_KIT_Tape", account=ACCOUNT)
 
 
+@pytest.mark.deep(f"{HERE_IS}::test_passwords_and_client_configurations_are_private_and_tokens_are_apart")
 def test_other_passwords_in_the_database_are_replaced_by_setup(own_server: dict[str, str]) -> None:
     settings = settings_of(own_server)
     settings.passwords_file.unlink()
@@ -102,6 +107,7 @@ def test_other_passwords_in_the_database_are_replaced_by_setup(own_server: dict[
     assert wrong.status_code == 401
 
 
+@pytest.mark.deep(f"{HERE_IS}::test_stop_leaves_no_process_and_status_says_so")
 def test_a_second_server_on_the_same_port_is_refused(own_server: dict[str, str], tmp_path: Path) -> None:
     other = own_server | {"STATE": str(tmp_path / "other")}
     assert program(other, "setup").returncode == 0

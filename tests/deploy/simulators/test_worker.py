@@ -17,6 +17,8 @@ from dags_app.payload.run.fjr import FrameworkReport, read_framework_report
 from deploy.simulators.worker.install import install
 from deploy.simulators.worker.rootfiles import EventTable, read_guid, write_events
 
+HERE = "tests/deploy/simulators/test_worker.py"
+SELECTS = pytest.mark.deep(f"{HERE}::test_reading_selects_lumis_and_events")
 CONFIGURATION = """
 import FWCore.ParameterSet.Config as cms
 process = cms.Process("TEST")
@@ -141,11 +143,11 @@ def test_lumis_without_events_are_read_on_the_way_and_not_behind_the_last_event(
 @pytest.mark.parametrize(
     ("parameters", "limit", "wanted", "lumis"),
     [
-        ("", -1, range(1, 26), {7, 8, 9}),
-        ('lumisToProcess = cms.untracked.VLuminosityBlockRange("1:8-1:9")', -1, range(11, 26), {8, 9}),
+        pytest.param("", -1, range(1, 26), {7, 8, 9}, marks=SELECTS),
+        pytest.param('lumisToProcess = cms.untracked.VLuminosityBlockRange("1:8-1:9")', -1, range(11, 26), {8, 9}, marks=SELECTS),
         ('lumisToProcess = cms.untracked.VLuminosityBlockRange("1:7", "1:9-1:9")', -1, [*range(1, 11), *range(21, 26)], {7, 9}),
         ("skipEvents = cms.untracked.uint32(5)", 8, range(6, 14), {7, 8}),
-        ("", 3, range(1, 4), {7}),
+        pytest.param("", 3, range(1, 4), {7}, marks=SELECTS),
     ],
     ids=["all", "lumis", "two ranges", "skip and limit", "limit"],
 )
@@ -232,6 +234,7 @@ def machine(programs: Programs, **values: int) -> dict[str, str]:
     return {"_CONDOR_MACHINE_AD": str(programs.here / "machine.ad")}
 
 
+@pytest.mark.deep(f"{HERE}::test_time_and_cpu_follow_the_profile_and_the_speed")
 def test_threads_divide_all_but_the_serial_part_and_the_cpu_time_stays(programs: Programs) -> None:
     profile = {"timePerEvent": 1000, "serialFraction": 0.2, "cpuEfficiency": 1.0}
     assert [measured(programs, profile, threads)[:2] for threads in (1, 4, 8)] == [
@@ -241,6 +244,7 @@ def test_threads_divide_all_but_the_serial_part_and_the_cpu_time_stays(programs:
     ]
 
 
+@pytest.mark.deep(f"{HERE}::test_time_and_cpu_follow_the_profile_and_the_speed")
 def test_more_threads_than_cores_gain_only_what_the_others_wait(programs: Programs) -> None:
     profile, slot = {"timePerEvent": 1000, "cpuEfficiency": 0.5}, machine(programs, Cpus=4)
     walls = [measured(programs, profile, threads, **slot)[0] for threads in (4, 8, 16)]
@@ -253,6 +257,7 @@ def test_memory_grows_with_threads_events_and_hours(programs: Programs) -> None:
     assert measured(programs, profile, 2)[2] == 500 + 2 * 100 + 25 * 2 + 10
 
 
+@pytest.mark.deep(f"{HERE}::test_memory_grows_with_threads_events_and_hours")
 def test_jobs_spread_and_each_is_the_same_again(programs: Programs) -> None:
     profile = {"timePerEvent": 100, "timeSpread": 0.3, "timeTailShare": 0.5, "memoryMB": 1000, "memorySpread": 0.2}
     runs = [[measured(programs, profile, WMS2_NODE=f"proc_{n}") for n in range(4)] for _ in range(2)]
@@ -307,6 +312,7 @@ def test_failures_are_chosen_by_attempt_node_and_step(programs: Programs, failur
     assert bool(report.errors) == (status != 0)
 
 
+@pytest.mark.deep(f"{HERE}::test_failures_are_chosen_by_attempt_node_and_step")
 def test_a_share_of_attempts_fails_and_the_same_ones_each_time(programs: Programs) -> None:
     text = configuration("failure = cms.untracked.PSet(probability = cms.untracked.double(0.5))")
     runs = [[programs.cmsrun(text, WMS2_NODE=f"proc_{n}")[0] for n in range(4)] for _ in range(2)]
