@@ -15,6 +15,14 @@ from dags_app.payload.run.processes import Finished
 from tests.support.payload_schemas import validate
 from tests.support.payload_workbench import Workbench
 
+#: Each way in which a merge fails; those at the same depth as another are for the long run.
+SAME_WAY = pytest.mark.deep("tests/dags_app/payload/test_merge.py::test_a_merge_that_does_not_do_its_work_leaves_no_manifest")
+PLAIN = pytest.mark.deep("tests/dags_app/payload/test_merge.py::test_plain_trees_are_merged_by_the_worker_nodes_command")
+PAST = pytest.mark.deep(
+    "tests/dags_app/payload/test_merge.py::test_a_file_beyond_the_largest_merged_one_is_copied_past_the_merge"
+)
+MEMORY = pytest.mark.deep("tests/dags_app/payload/test_merge.py::test_a_merge_that_is_killed_for_its_memory_gets_more")
+
 
 @pytest.fixture
 def unit(done_unit: Workbench) -> Workbench:
@@ -74,7 +82,7 @@ def test_dqmio_is_merged_by_run_and_lumi_and_holds_no_events(unit: Workbench) ->
     assert "<OutputModuleClass>DQMRootOutputModule<" in merge_report(unit)
 
 
-@pytest.mark.parametrize("kind", ["edm", "plain", "dqmio"])
+@pytest.mark.parametrize("kind", ["edm", pytest.param("plain", marks=PAST), "dqmio"])
 def test_a_file_beyond_the_largest_merged_one_is_copied_past_the_merge(unit: Workbench, kind: str) -> None:
     of_kind(unit, kind)
     largest(unit, 100)
@@ -132,7 +140,7 @@ exec "$REAL/cmsRun" "$@\"""",
     assert not (unit.place / "merge_output.json").exists()
 
 
-@pytest.mark.parametrize("command", ["hadd", "hadd -v 0"])
+@pytest.mark.parametrize("command", ["hadd -v 0", pytest.param("hadd", marks=PLAIN)])
 def test_plain_trees_are_merged_by_the_worker_nodes_command(unit: Workbench, command: str) -> None:
     of_kind(unit, "plain")
     unit.variables["WMS2_MERGE_COMMAND"] = command
@@ -169,16 +177,19 @@ ONE_INPUT = """sed -i 's/"file:[^"]*",//' merge.json; exec "$REAL/cmsRun" "$@\""
     ("kind", "program", "script", "code", "message"),
     [
         ("plain", "hadd", 'echo "disk full" >&2; exit 3', 95004, "ended with 3\ndisk full"),
-        ("plain", "hadd", "exit 0", 95004, "ended with 0"),
+        pytest.param("plain", "hadd", "exit 0", 95004, "ended with 0", marks=SAME_WAY),
         ("plain", "hadd", '"$REAL/hadd" "$1" "$2" "$3"', 95005, "holds 20 events, its inputs hold 40"),
-        ("plain", "hadd", "kill -9 $$", 137, "ended with 137"),
-        ("edm", "cmsRun", 'echo "disk full" >&2; exit 3', 3, "was not written\ndisk full"),
+        pytest.param("plain", "hadd", "kill -9 $$", 137, "ended with 137", marks=SAME_WAY),
+        pytest.param("edm", "cmsRun", 'echo "disk full" >&2; exit 3', 3, "was not written\ndisk full", marks=SAME_WAY),
         ("edm", "cmsRun", "echo cut > merged.root; echo '<FrameworkJobReport>' > FrameworkJobReport.xml", 50115, "cut off"),
-        ("edm", "cmsRun", '"$REAL/cmsRun" "$@"; rm merged.root', 95004, "ended with 0"),
+        pytest.param("edm", "cmsRun", '"$REAL/cmsRun" "$@"; rm merged.root', 95004, "ended with 0", marks=SAME_WAY),
         ("edm", "cmsRun", f"{ERROR.format(8033)} > FrameworkJobReport.xml; exit 97", 8033, "FileWriteError: no space left"),
-        ("nano", "cmsRun", f"{ERROR.format(8021)} > FrameworkJobReport.xml; exit 85", 8021, "FileWriteError: no space left"),
+        pytest.param(
+            "nano", "cmsRun", f"{ERROR.format(8021)} > FrameworkJobReport.xml; exit 85", 8021, "FileWriteError: no space left",
+            marks=SAME_WAY,
+        ),
         ("edm", "cmsRun", ONE_INPUT, 95005, "holds 20 events, its inputs hold 40"),
-        ("nano", "cmsRun", ONE_INPUT, 95005, "holds 20 events, its inputs hold 40"),
+        pytest.param("nano", "cmsRun", ONE_INPUT, 95005, "holds 20 events, its inputs hold 40", marks=SAME_WAY),
         ("dqmio", "cmsRun", ONE_INPUT, 95005, "missing 1:1-2"),
     ],
     ids=[
@@ -198,7 +209,7 @@ def test_a_merge_that_does_not_do_its_work_leaves_no_manifest(
     assert unit.post(done) == 1
 
 
-@pytest.mark.parametrize(("kind", "program"), [("edm", "cmsRun"), ("plain", "hadd")])
+@pytest.mark.parametrize(("kind", "program"), [("edm", "cmsRun"), pytest.param("plain", "hadd", marks=MEMORY)])
 def test_a_merge_that_is_killed_for_its_memory_gets_more(unit: Workbench, kind: str, program: str) -> None:
     of_kind(unit, kind)
     instead(unit, program, "kill -9 $$")

@@ -17,6 +17,7 @@ from tests.support.payload_psets import GENERATE, PREMIX, READ, pset
 from tests.support.payload_schemas import validate
 from tests.support.payload_workbench import Workbench, generating_node, job_document, output, step
 
+REFUSED = pytest.mark.deep("tests/dags_app/payload/test_pileup.py::test_a_configuration_that_mixes_nothing_is_refused")
 DATASET = "/Neutrino/Premix-v1/PREMIX"
 HERE, ELSEWHERE = "T1_US_FNAL", "T2_CH_CERN"
 FILES = {HERE: [f"/store/mc/premix/here{n}.root" for n in range(6)], ELSEWHERE: ["/store/mc/premix/elsewhere.root"]}
@@ -77,20 +78,13 @@ def _mixer(bench: Workbench, generated: Workbench) -> Mixer:
     return Mixer(bench)
 
 
-def test_a_job_mixes_exactly_the_files_at_its_site(mixer: Mixer) -> None:
+def test_a_job_mixes_exactly_the_files_at_its_site_which_are_neither_input_nor_parents(mixer: Mixer) -> None:
     mixer.prepare()
 
     report = mixer.bench.run("job", "proc_000000").report
 
     assert report["exit_code"] == 0, report["error_message"]
     assert sorted(mixer.opened("proc_000000")) == FILES[HERE]
-
-
-def test_mixed_files_are_neither_input_nor_parents(mixer: Mixer) -> None:
-    mixer.prepare()
-
-    report = mixer.bench.run("job", "proc_000000").report
-
     assert "<InputType>mixingFiles</InputType>" in mixer.framework_report("proc_000000")
     assert report["processed"] == {"events": 20, "lumis": {"1": [[1, 2]]}, "files": []}
     assert report["outputs"][0]["parents"] == []
@@ -172,7 +166,11 @@ def test_trusted_pileup_is_read_wherever_it_lies(mixer: Mixer) -> None:
 
 @pytest.mark.parametrize(
     ("module", "kind"),
-    [("", "mc"), (PREMIX, "data"), (PREMIX.replace("PreMixingModule", "DigiProducer"), "mc")],
+    [
+        pytest.param("", "mc", marks=REFUSED),
+        pytest.param(PREMIX, "data", marks=REFUSED),
+        (PREMIX.replace("PreMixingModule", "DigiProducer"), "mc"),
+    ],
     ids=["no module", "no module for data", "no mixing module"],
 )
 def test_a_configuration_that_mixes_nothing_is_refused(mixer: Mixer, module: str, kind: str) -> None:

@@ -139,7 +139,7 @@ def test_files_that_went_to_the_fallback_are_read_and_removed_there(one_step: Wo
 
 def test_the_scratch_of_a_merge_stays_under_twice_the_largest_merged_file(bench: Workbench, server: OwnServer) -> None:
     job = job_document([step(1, "Gen", ["GENoutput"])], [output("Gen", "GENoutput", "GEN")])
-    nodes = [generating_node(index, 20, 10) for index in range(4)]
+    nodes = [generating_node(index, 20, 10) for index in range(3)]
     bench.prepare(job, nodes, {"step1_Gen.py": pset("GEN", GENERATE, {"GENoutput": "GEN"})})
     at_server(bench, server, "XRootD")
     for node in nodes:

@@ -56,10 +56,20 @@ HERE = "tests/dags_app/payload/test_step_profile.py"
 CHAIN = pytest.mark.deep(f"{HERE}::test_a_chain_makes_every_event_once_however_its_steps_run")
 FILTERED = pytest.mark.deep(f"{HERE}::test_filtered_events_and_lumis_without_any_go_on_once")
 READ_ONCE = pytest.mark.deep(f"{HERE}::test_input_is_read_once_by_all_processes_together")
-LATER = pytest.mark.deep(f"{HERE}::test_later_tasks_read_what_several_processes_left_and_divide_it_again")
+DIVIDED = "tests/dags_app/payload/test_division.py"
+RANGE = pytest.mark.deep(f"{DIVIDED}::test_a_range_of_events_is_divided_into_ranges")
+WHOLE = pytest.mark.deep(f"{DIVIDED}::test_whole_files_stay_whole")
+ROOM = pytest.mark.deep(f"{DIVIDED}::test_no_more_processes_than_the_slot_has_room_for")
+LATER = (
+    "tests/dags_app/payload/test_task_shares.py::test_nodes_that_share_a_file_read_each_of_its_events_once_by_lumis_and_by_events"
+)
+ENDS = pytest.mark.deep(f"{HERE}::test_one_that_fails_ends_the_others_and_its_code_is_the_steps")
+PROOF = pytest.mark.deep(f"{HERE}::test_each_process_has_to_prove_its_part")
+NO_PROFILE = pytest.mark.deep(f"{HERE}::test_without_a_profile_a_step_is_one_process")
 
 
 @pytest.mark.slow
+@pytest.mark.dear("data: nothing is lost or made twice from the first process of a step to the merged file")
 @pytest.mark.parametrize(
     "processes", [(3, 1, 2), *(pytest.param(way, marks=CHAIN) for way in ((4, 1, 3), (2, 2, 2), (1, 3, 2), (3, 4, 1)))]
 )
@@ -98,7 +108,7 @@ def test_a_chain_makes_every_event_once_however_its_steps_run(bench: Workbench, 
 @pytest.mark.slow
 def test_each_further_attempt_runs_half_as_many_side_by_side(one: Workbench) -> None:
     one.profile(Gen=(4, 1))
-    for attempt, processes in enumerate((4, 2, 1)):
+    for attempt, processes in ((1, 2), (2, 1)):
         assert one.run("job", "proc_000000", attempt).value == 0
         report = one.read(f"proc_000000.{attempt}.report.json")
         assert (report["steps"][0]["processes"], report["steps"][0]["events_read"]) == (processes, 20)
@@ -127,7 +137,8 @@ def test_filtered_events_and_lumis_without_any_go_on_once(bench: Workbench, filt
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("filter_text", [HALF, pytest.param("", marks=LATER)])
+@pytest.mark.deep(LATER)
+@pytest.mark.parametrize("filter_text", [HALF, ""])
 def test_later_tasks_read_what_several_processes_left_and_divide_it_again(bench: Workbench, filter_text: str) -> None:
     chain_of_shares(bench, filter_text)
     bench.profile(GenSim=(3, 1), Digi=(2, 1), Reco=(2, 1))
@@ -157,8 +168,8 @@ LFNS = ["/store/data/Run/one.root", "/store/data/Run/two.root"]
     [
         pytest.param([(0, None, None), (1, None, None)], {"1": [[1, 4]]}, 4, range(1, 41), marks=READ_ONCE),
         ([(0, None, None), (1, None, None)], {"1": [[2, 4]]}, 2, range(11, 41)),
-        ([(1, 3, 16)], None, 3, range(24, 38)),
-        ([(0, None, None), (1, None, None)], None, 2, range(1, 41)),
+        pytest.param([(1, 3, 16)], None, 3, range(24, 38), marks=RANGE),
+        pytest.param([(0, None, None), (1, None, None)], None, 2, range(1, 41), marks=WHOLE),
     ],
     ids=["a lumi each", "a mask", "a range of events", "a file each"],
 )
@@ -229,8 +240,8 @@ def test_threads_are_as_told_also_more_than_cores_and_seeds_differ(one: Workbenc
     ("cores", "memory_mb", "fit", "why"),
     [
         (8, 2500, 2, "2 of 4 processes: the slot has 2500 MB, one takes 1000 MB"),
-        (3, 8000, 3, "3 of 4 processes: the slot has 3 cores"),
-        (8, 900, 1, "1 of 4 processes: the slot has 900 MB, one takes 1000 MB"),
+        pytest.param(3, 8000, 3, "3 of 4 processes: the slot has 3 cores", marks=ROOM),
+        pytest.param(8, 900, 1, "1 of 4 processes: the slot has 900 MB, one takes 1000 MB", marks=ROOM),
     ],
 )
 def test_a_smaller_slot_runs_fewer_processes_and_says_so(one: Workbench, cores: int, memory_mb: int, fit: int, why: str) -> None:
@@ -241,7 +252,10 @@ def test_a_smaller_slot_runs_fewer_processes_and_says_so(one: Workbench, cores: 
     assert (record["processes"], record["undivided"], record["events_read"]) == (fit, why, 20)
 
 
-@pytest.mark.parametrize("profile", [None, "", '{"schema": "wms2.step_profile/1", "version": 0, "steps": {}}'])
+@pytest.mark.parametrize(
+    "profile",
+    ["", *(pytest.param(e, marks=NO_PROFILE) for e in (None, '{"schema": "wms2.step_profile/1", "version": 0, "steps": {}}'))],
+)
 def test_without_a_profile_a_step_is_one_process(one: Workbench, profile: str | None) -> None:
     if profile is not None:
         (one.dag / "step_profile.json").write_text(profile)
@@ -274,7 +288,7 @@ def faulty(bench: Workbench, script: str) -> None:
     ("script", "code", "message"),
     [
         ('CMSSIM_FAIL=exitCode=8021 exec "$real" "$@"', 8021, "SimulatedFailure"),
-        ('CMSSIM_FAIL=kind=signal,signal=9 exec "$real" "$@"', 137, "cmsRun ended with 137"),
+        pytest.param('CMSSIM_FAIL=kind=signal,signal=9 exec "$real" "$@"', 137, "cmsRun ended with 137", marks=ENDS),
         ("exit 90", 7002, "cmsRun ended with 90"),
     ],
     ids=["exception", "killed for memory", "configuration"],
@@ -293,8 +307,8 @@ def test_one_that_fails_ends_the_others_and_its_code_is_the_steps(one: Workbench
     ("script", "code", "message"),
     [
         ("sed -i '/LumiSection ID=\"3\"/d' $2", 95002, "missing 1:3"),
-        ("rm GENoutput.root", 60302, "GENoutput.root of GENoutput is missing"),
-        ("rm $2", 50115, "FrameworkJobReport.xml was not written"),
+        pytest.param("rm GENoutput.root", 60302, "GENoutput.root of GENoutput is missing", marks=PROOF),
+        pytest.param("rm $2", 50115, "FrameworkJobReport.xml was not written", marks=PROOF),
         ("cp ../step1_Gen.0/FrameworkJobReport.xml $2", 95002, "processed other lumis"),
     ],
     ids=["missing lumi", "missing output", "no report", "the work of another"],

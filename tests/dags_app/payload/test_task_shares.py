@@ -14,11 +14,15 @@ from tests.support.payload_workbench import SHARING_DIGI as DIGI
 from tests.support.payload_workbench import SHARING_RECO as RECO
 from tests.support.payload_workbench import chain_of_shares as chain
 
+HERE = "tests/dags_app/payload/test_task_shares.py"
 EVENTS = 20
 
 NOTHING = HALF.replace("0.5", "0.0")
 
 pytestmark = pytest.mark.slow
+
+
+DATA = pytest.mark.dear("data: later nodes read everything of earlier ones once, through real files")
 
 
 def run(bench: Workbench) -> dict[str, Any]:
@@ -42,9 +46,10 @@ def bench(tmp_path: Path, payload: Path, programs: Path) -> Workbench:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory, payload: Path, programs: Path) -> Workbench:
-    """Without a filter, up to the merge."""
-    bench = Workbench(tmp_path_factory.mktemp("whole"), payload, programs)
+    """Without a filter, up to the merge; the first step leaves two files."""
+    bench = Workbench(tmp_path_factory.mktemp("whole"), payload, programs, cores=8)
     chain(bench)
+    bench.profile(GenSim=(2, 1))
     run(bench)
     return bench
 
@@ -64,6 +69,7 @@ def merged(bench: Workbench) -> dict[str, list[Any]]:
     }
 
 
+@DATA
 def test_nodes_that_share_a_file_read_each_of_its_events_once_by_lumis_and_by_events(collected: Workbench) -> None:
     reports = {node: collected.read(f"{node}.0.report.json") for node in (*DIGI, *RECO)}
     lumis = [reports[node]["processed"]["lumis"] for node in DIGI]
@@ -76,9 +82,7 @@ def test_nodes_that_share_a_file_read_each_of_its_events_once_by_lumis_and_by_ev
     assert sorted(aod) == sorted(sim) and len(set(sim)) == EVENTS
 
 
-@pytest.mark.deep(
-    "tests/dags_app/payload/test_step_profile.py::test_later_tasks_read_what_several_processes_left_and_divide_it_again"
-)
+@pytest.mark.deep(f"{HERE}::test_a_node_with_nothing_to_read_ends_well_and_leaves_nothing_to_merge")
 def test_a_filter_that_leaves_fewer_events_than_expected_changes_the_shares_and_loses_nothing(bench: Workbench) -> None:
     chain(bench, HALF)
     reports = run(bench)
@@ -94,6 +98,7 @@ def test_a_filter_that_leaves_fewer_events_than_expected_changes_the_shares_and_
     assert dealt == [1, 2, 3, 4, 5], "lumis without events, too"
 
 
+@DATA
 def test_a_node_with_nothing_to_read_ends_well_and_leaves_nothing_to_merge(bench: Workbench) -> None:
     chain(bench, NOTHING)
     reports = run(bench)
@@ -112,7 +117,7 @@ def test_a_level_that_did_not_read_all_that_was_left_to_it_is_not_merged(collect
     (collected.place / "merge_input.json").write_text(json.dumps(document))
     done = collected.run("merge", "merge")
     assert done.report["exit_code"] == 95002
-    assert "the jobs of task 2 read 19 events of" in done.report["error_message"]
+    assert "the jobs of task 2 read 11 events of" in done.report["error_message"]
 
 
 def test_a_share_that_is_none_is_refused(bench: Workbench) -> None:

@@ -1,4 +1,4 @@
-"""A whole work unit as processes: four generating jobs of a three-step chain, collect, merge, cleanup."""
+"""A whole work unit as processes: three generating jobs of a three-step chain, collect, merge, cleanup."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.payload_psets import pset
 from tests.support.payload_schemas import validate
 from tests.support.payload_workbench import Workbench, chain, event_numbers, generating_node, job_document, output, step
 
-NODES, EVENTS, PER_LUMI = 4, 30, 10
+NODES, EVENTS, PER_LUMI = 3, 40, 10
 FIRST_EVENT = 2**32 - 100  # the numbers of the jobs cross the 32-bit border
 
 pytestmark = pytest.mark.slow
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 def unit(tmp_path_factory: pytest.TempPathFactory, payload: Path, programs: Path) -> Workbench:
     """The unit after its processing nodes and collect."""
     bench = Workbench(tmp_path_factory.mktemp("unit"), payload, programs)
-    chain(bench, NODES, EVENTS, PER_LUMI, max_bytes=50_000)
+    chain(bench, NODES, EVENTS, PER_LUMI, max_bytes=110_000)
     for index in range(NODES):
         bench.process("job", f"proc_{index:06d}")
     assert bench.script("collect") == 0
@@ -35,6 +35,7 @@ def merged_files(bench: Workbench) -> dict[str, list[dict[str, Any]]]:
     return {output["tier"]: output["files"] for output in manifest["outputs"]}
 
 
+@pytest.mark.dear("data: the set-up of the unit that all of this file looks at")
 def test_every_report_follows_its_schema(unit: Workbench) -> None:
     for index in range(NODES):
         validate("report", unit.read(f"proc_{index:06d}.0.report.json"))
@@ -52,6 +53,7 @@ def test_only_kept_outputs_are_staged_out(unit: Workbench) -> None:
     assert not list(unit.storage().rglob("*.part"))
 
 
+@pytest.mark.dear("data: every event is in one merged file")
 def test_merging_is_exact_and_repeating_it_overwrites_nothing(unit: Workbench) -> None:
     unit.process("merge", "merge")
     first = merged_files(unit)
@@ -104,7 +106,7 @@ def test_each_merged_file_names_the_pieces_of_the_claim_it_was_made_from(unit: W
 def test_the_manifest_names_what_every_node_processed_and_what_the_steps_took(unit: Workbench) -> None:
     manifest = unit.read("merge_output.json")
     assert [job["processed"]["events"] for job in manifest["jobs"]] == [EVENTS] * NODES
-    assert manifest["jobs"][1]["processed"]["lumis"] == {"1": [[10, 12]]}
+    assert manifest["jobs"][1]["processed"]["lumis"] == {"1": [[11, 14]]}
     assert set(manifest["metrics"]["steps"]) == {"GenSim", "Digi", "Reco"}
     for name, metrics in manifest["metrics"]["steps"].items():
         assert [job["node"] for job in metrics["jobs"]] == [f"proc_{index:06d}" for index in range(NODES)], name
