@@ -138,6 +138,7 @@ def test_nothing_that_is_there_is_ever_overwritten(any_site: Site) -> None:
     assert any_site.left() == ["b.root"] and any_site.at().read_bytes() == b"accepted"
 
 
+@EACH_DOOR
 def test_what_comes_under_its_name_while_a_file_is_copied_is_this_starts_own(
     any_site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,6 +189,7 @@ def test_a_storage_tells_of_its_files(any_site: Site) -> None:
     assert storage.listed(volume, "/store/unmerged") == (["a"] if volume.pfn("").startswith("davs:") else [])
 
 
+@EACH_DOOR
 def test_a_directory_that_is_not_empty_is_never_removed(any_site: Site) -> None:
     storage.stage_out(any_site.source, any_site.volume, LFN)
     with suppress(StorageProblem):
