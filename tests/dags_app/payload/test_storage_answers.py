@@ -68,6 +68,8 @@ ACCESS = """
 {XRD}[3011] Plugin No such file or directory loading sec.protocol libXrdSeckrb5-5.so
 Secgsi: ErrParseBuffer: certificate chain verification failed: kXGS_cert
 Secgsi: no valid proxy found: No such file or directory: /tmp/x509up_u500
+BEARER_TOKEN_FILE /srv/token: No such file or directory
+/var/run/secrets/scitoken: No such file or directory
 sec_PM: libXrdSecztn.so: cannot open shared object file: No such file or directory
 Seckrb5: No or invalid credentials; cannot find KDC for realm "CERN.CH"
 krb5: No credentials cache found (filename: /tmp/krb5cc_1000)
@@ -291,6 +293,8 @@ GONE = """
 {XRD}[3011] No such file
 {XRD}[3011] Unable to open {LFN}; no such file or directory
 {XRD}[3011] Unable to open file /eos/cms{LFN}; No such file or directory
+{XRD}[3011] Unable to open file /srv/xrootd{LFN}; No such file or directory
+No such file or directory: /home/xrootd{LFN}
 {XRD}[3011] file does not exist
 {XRD}[3011] File not found
 {XRD}[3011] Unable to locate {LFN}; no such file or directory
