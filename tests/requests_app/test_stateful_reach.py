@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from requests_app.lifecycle.evaluator import HANDLERS
 from requests_app.models import HoldCode, RequestStatus
 from requests_app.states import TRANSITIONS
 from tests.support.scripted import lives, tour, verbs
+from tests.support.scripted.lives import Lives
 from tests.support.scripted.scenes import SCENES
 from tests.support.scripted.world import World
 
@@ -104,3 +106,65 @@ def test_a_fixed_tour_takes_every_edge_and_has_every_verb_accepted(world_root: P
     assert {"alert:queue_suspected", "alert:dag_returned"} - tally.reached.keys() == set()
     ends = {DAGStatus(new) for _, new in tally.dag_edges}
     assert set(dag_states.TRANSITIONS) - UNTOLD_DAG_EDGES - ends - {DAGStatus.READY} == set(), "DAG statuses never reached"
+
+
+def a_worker_is_cut_off(life: Lives) -> None:
+    SCENES["running"](life.world)
+    life.a_worker_is_cut_off_from_the_database("rucio", seconds=lives.PAUSE_SECONDS, cycles=1)
+    life.work_goes_on()
+
+
+def a_drain_is_late(life: Lives) -> None:
+    SCENES["draining"](life.world)
+    life.a_worker_is_paused("directory", which=0, verb="note", cycles=3, answered=False)
+    life.cycle()
+
+
+def a_stranger_is_found(life: Lives) -> None:
+    _queued(life)
+    life.a_stranger_has_our_stamps(which=0, idle_jobs=0, asked=True)
+    life.cycle()
+
+
+def strangers_wait(life: Lives) -> None:
+    SCENES["running"](life.world)
+    life.a_stranger_has_our_stamps(which=0, idle_jobs=lives.FLOOD, asked=False)
+    life.cycle()
+
+
+def a_later_release_writes(life: Lives) -> None:
+    _queued(life)
+    life.a_later_release_has_written(which=0)
+    life.cycle()
+
+
+def _queued(life: Lives) -> None:
+    life.ask_for_a_generation(100, submit=True)
+    life.evaluate(which=0, steps=1)
+    assert life.requests[0].status == S.QUEUED
+
+
+HEARTBEAT, REPLACED = "tests/wms2/test_heartbeat.py", "tests/requests_app/lifecycle/test_replaced_processes.py"
+#: Lives that faults of ``tests/planted`` must break, and the quick test that each of these breaks, too.
+BROKEN = {
+    a_worker_is_cut_off: f"{HEARTBEAT}::test_a_process_that_was_stopped_for_longer_than_its_lease_lasts_makes_no_call",
+    a_drain_is_late: f"{REPLACED}::test_a_late_drain_does_not_halt_the_submission_that_goes_on",
+    a_stranger_is_found: f"{REPLACED}::test_a_strangers_dagman_with_the_dags_id_is_not_taken_for_it",
+    strangers_wait: f"{REPLACED}::test_strangers_jobs_with_our_stamps_are_no_load_of_ours",
+    a_later_release_writes: "tests/requests_app/test_next_release.py::"
+    "test_one_request_with_keys_of_the_next_release_keeps_no_other_from_starting",
+}
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    "live", [pytest.param(live, marks=pytest.mark.deep(quick), id=live.__name__) for live, quick in BROKEN.items()]
+)
+def test_the_machines_rules_find_what_they_are_for(
+    live: Callable[[Lives], None], world_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lives, "event", lambda text: None)  # Hypothesis counts them within its own runs
+    world = World(world_root, monkeypatch, MAX_VERSIONS="3")
+    life = type("LivesHere", (Lives,), {"world": world})()
+    live(life)
+    life.all_is_in_order()

@@ -63,9 +63,7 @@ class Script:
         """Make a call, as the script wants it, and as adapters do: not under a lease that is lost."""
         assert not connection.in_atomic_block, f"{self.service} {operation} is called with a transaction open"
         self.calls += 1
-        if self.meanwhile is not None:
-            others, self.meanwhile = self.meanwhile, None
-            others()
+        self.before()
         try:
             caller._stop_if_lost()
         except LeaseLost:
@@ -80,15 +78,25 @@ class Script:
         if mode is Mode.DEATH_BEFORE:
             raise PowerCut
         result = act()
-        if self.afterwards is not None:
-            others, self.afterwards = self.afterwards, None
-            others()
+        self.after()
         if mode is Mode.LOST:
             raise ServiceUnavailable(self.service, operation, "scripted: the answer was lost", "timeout")
         if mode is Mode.DEATH_AFTER:
             raise PowerCut
         self.answered[operation, content] += 1
         return result
+
+    def before(self) -> None:
+        """Its caller is stopped here for as long as others are at work, where some wait for that."""
+        others, self.meanwhile = self.meanwhile, None
+        if others is not None:
+            others()
+
+    def after(self) -> None:
+        """The same when it has been done."""
+        others, self.afterwards = self.afterwards, None
+        if others is not None:
+            others()
 
     def _next(self, operation: str) -> Mode | None:
         if not self.waiting or (self.waiting[0] is Mode.REFUSED and self.refuses and operation not in self.refuses):

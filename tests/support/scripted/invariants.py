@@ -208,9 +208,13 @@ def _every_event_once(name: str, workflow: Workflow) -> None:
 
 
 def _schedd(world: World) -> None:
-    """One DAGMan job a request, and fences that only rise."""
-    double = [name for name, n in Counter(job.request_name for job in losses.followed(world)).items() if n > 1]
+    """One DAGMan job a request, halted only where it was to stop, and fences that only rise."""
+    jobs = losses.followed(world)
+    double = [name for name, n in Counter(job.request_name for job in jobs).items() if n > 1]
     assert not double, f"more than one DAGMan job of {double}"
+    halted = DAG.objects.filter(pk__in=[job.dag_id for job in jobs if job.halted])
+    unasked = halted.filter(stop_requested_at__isnull=True, lost_confirmed_at__isnull=True)
+    assert not unasked, f"halted, and was not to stop: {list(unasked)}"
     for name, fences in world.schedd.fences.items():
         assert fences == sorted(set(fences)), f"{name}: fences arrived as {fences}"
 

@@ -12,6 +12,7 @@ from hypothesis import event
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from dags_app.models import DAG
 from outputs_app.models import SETTLED_EFFECT, Effect, EffectKind
 from outputs_app.selectors import STUCK
 from requests_app.models import TERMINAL, Request, RequestStatus
@@ -33,6 +34,8 @@ S = RequestStatus
 MOST_REQUESTS = 3
 #: Longer than any lease lasts.
 PAUSE_SECONDS = 301
+#: Idle jobs, more than any budget of them.
+FLOOD = 10**6
 CRASH_POINTS = (
     "import.claimed", "import.called", "import.recorded", "plan.claimed", "plan.called", "plan.recorded",
     "submit.claimed", "submit.called", "submit.recorded", "poll.called", "poll.recorded", "register.claimed",
@@ -40,6 +43,8 @@ CRASH_POINTS = (
     *(f"{kind}.{point}" for kind in EffectKind.values for point in ("claimed", "called", "recorded")),
 )  # fmt: skip
 SERVICES = ("configcache", "dbs", "htcondor", "rucio")
+#: Before and after what a worker may be stopped: a call of a service, a write into a DAG's directory.
+PAUSES = (*SERVICES, "directory")
 T = TypeVar("T")
 which = st.integers(0, 10)
 twice = st.sampled_from([False, False, True])
@@ -288,12 +293,12 @@ class Lives(RuleBasedStateMachine):
 
     @precondition(lambda self: self.any_request)
     @rule(
-        service=st.sampled_from(SERVICES),
+        service=st.sampled_from(PAUSES),
         which=which,
         what=st.sampled_from([*sorted(verbs.ON_REQUESTS), "evaluate", "effects", "replace", "overtake"]),
     )
     def meanwhile(self, service: str, which: int, what: str) -> None:
-        """Something happens while a process is about to make its next call of a service."""
+        """Something happens while a process is about to make its next call of a service, or to write into a DAG's directory."""
         request, world = pick(self.requests, which), self.world
 
         def others() -> None:
@@ -313,15 +318,15 @@ class Lives(RuleBasedStateMachine):
 
     @precondition(lambda self: self.any_request)
     @rule(
-        service=st.sampled_from(SERVICES),
+        service=st.sampled_from(PAUSES),
         which=which,
         verb=st.sampled_from(["clean", "invalidate", *sorted(verbs.ON_REQUESTS)]),
         cycles=st.sampled_from([0, 1, 6, 12]),
         answered=st.booleans(),
     )
     def a_worker_is_paused(self, service: str, which: int, verb: str, cycles: int, answered: bool) -> None:
-        """Before its next call of a service, or when that is answered and not recorded, until its leases have run out; others act
-        meanwhile."""
+        """Before its next call of a service or write into a DAG's directory, or when that is done and not recorded, until its
+        leases have run out; others act meanwhile, and DAGs go on."""
         request = pick(self.requests, which)
 
         def others() -> None:
@@ -330,8 +335,8 @@ class Lives(RuleBasedStateMachine):
             self.world.clock.advance(PAUSE_SECONDS)
             if not answered:
                 self._ask(verbs.ON_REQUESTS[verb], request)
-            for _ in range(cycles):
-                self.world.cycle()
+            for number in range(cycles):
+                (self.cycle if number else self.work_goes_on)()
                 self.world.clock.advance(PAUSE_SECONDS)
             self.world.deaths += answered  # it was answered and cannot record that any more
 
@@ -350,12 +355,24 @@ class Lives(RuleBasedStateMachine):
 
         self.world.scripts[service].meanwhile = others
 
-    @precondition(lambda self: self.world.schedd.jobs)
-    @rule(which=which, idle_jobs=st.sampled_from([0, 0, 400]))
-    def a_stranger_has_our_stamps(self, which: int, idle_jobs: int) -> None:
-        """Another owner's DAGMan, or node jobs, in the queue, with the stamps of a DAG that there is."""
-        self.world.schedd.stranger(pick(self.world.schedd.jobs, which).dag_id, idle_jobs=idle_jobs)
-        self.world.tally.reached["stranger"] += 1
+    @precondition(lambda self: DAG.objects.exists())
+    @rule(which=which, idle_jobs=st.sampled_from([0, 0, FLOOD]), asked=st.booleans())
+    def a_stranger_has_our_stamps(self, which: int, idle_jobs: int, asked: bool) -> None:
+        """Another owner's DAGMan, or node jobs, in the queue, with the stamps of a DAG that there is; ``asked``: as the schedd is
+        asked next, with those of the DAG that was rendered last.
+        """
+
+        def comes() -> None:
+            dags = list(DAG.objects.order_by("created_at"))
+            dag = dags[-1] if asked else pick(dags, which)
+            stamps = (str(dag.directory_id), dag.fence) if idle_jobs else (str(dag.pk), 99)
+            self.world.schedd.stranger(stamps[0], fence=stamps[1], idle_jobs=idle_jobs)
+            self.world.tally.reached["stranger"] += 1
+
+        if asked:
+            self.world.schedd.script.meanwhile = comes
+        else:
+            comes()
 
     @precondition(lambda self: self.any_request)
     @rule(which=which)
@@ -376,6 +393,8 @@ class Lives(RuleBasedStateMachine):
         aftermath.check(self.world)
         touched = [each.touched for each in self.world.schedd.strangers if each.touched]
         assert not touched, f"done to jobs of another owner: {touched}"
+        counted = DAG.objects.filter(jobs__roles__processing__idle__gte=FLOOD) if self.world.schedd.strangers else ()
+        assert not counted, f"jobs of another owner are counted as those of {list(counted)}"
 
     def teardown(self) -> None:
         bring_to_rest(self.world)

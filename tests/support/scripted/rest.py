@@ -105,8 +105,9 @@ def _follow_the_runbook(world: World) -> None:
         assert ask(world.tally, verbs.ON_REQUESTS["clean: accept"], request), f"the rest of {request} cannot be accepted"
     for dag in DAG.objects.filter(status__in=LIVE_DAG, workflow__request__alert_code="dagman_held"):
         ask(world.tally, verbs.ON_DAGS["dag release"], dag)
-    if DAG.objects.filter(suspected_at__isnull=False, lost_confirmed_at__isnull=True, status__in=LIVE_DAG).exists():
-        assert ask(world.tally, verbs.SCHEDD_LOST, verbs.schedd_of_the_world()), "a suspected DAG cannot be given up"
+    suspected = DAG.objects.filter(suspected_at__isnull=False, lost_confirmed_at__isnull=True, status__in=LIVE_DAG)
+    for schedd in Schedd.objects.filter(dags__in=suspected).distinct():
+        assert ask(world.tally, verbs.SCHEDD_LOST, schedd), f"a suspected DAG of {schedd} cannot be given up"
     vanished = {job.request_name for job in world.schedd.jobs if job.ended is End.VANISHED}
     unknown = Request.objects.filter(status=S.ACTIVE, alert_code="outcome_unknown")
     for request in unknown.exclude(request_name__in=vanished):  # what vanished is suspected after the window

@@ -286,22 +286,25 @@ class ScriptedSchedd:
 
     def set_priority(self, directory_id: str, fence: int, value: int) -> int:
         def act() -> int:
-            mine = [
-                job for job in self.live if (job.directory.name, job.fence) == (directory_id, fence) and job.priority != value
-            ]
+            def selects(*us: str) -> str:
+                return ads.node_jobs(directory_id, *us, fence)
+
+            mine = [job for job in self._landings(selects) if job.priority != value]
             for job in mine:
                 job.priority = value
-            return len(mine) + self._touch("set_priority", lambda *us: ads.node_jobs(directory_id, *us, fence))
+            return len(mine) + self._touch("set_priority", selects)
 
         return self._ask("set_priority", act)
 
     def avoid_sites(self, directory_id: str, fence: int, sites: Collection[str]) -> int:
         def act() -> int:
-            mine = [job for job in self.live if (job.directory.name, job.fence) == (directory_id, fence)]
-            changed = [job for job in mine if not job.avoids.issuperset(sites)]
+            def selects(*us: str) -> str:
+                return ads.waiting_landings(directory_id, *us, fence)
+
+            changed = [job for job in self._landings(selects) if not job.avoids.issuperset(sites)]
             for job in changed:
                 job.avoids.update(sites)
-            return len(changed) + self._touch("avoid_sites", lambda *us: ads.waiting_landings(directory_id, *us, fence))
+            return len(changed) + self._touch("avoid_sites", selects)
 
         return self._ask("avoid_sites", act)
 
@@ -355,6 +358,18 @@ class ScriptedSchedd:
             return []
         selects = classad2.ExprTree(constraint(self.instance, self.asked_owner or self.owner))
         return [each for each in self.strangers if selects.eval(classad2.ClassAd(each.ad)) is True]
+
+    def _landings(self, constraint: Callable[..., str]) -> list[Job]:
+        """DAGMans of whose landing jobs, which wait for a slot, a constraint of WMS2 selects one."""
+        selects = classad2.ExprTree(constraint(self.instance, self.asked_owner or self.owner))
+        landing = {"Owner": self.owner, "JobUniverse": 5, "JobStatus": int(JobStatus.IDLE), "WMS2_Role": "landing"}
+        landing |= {ads.INSTANCE: self.instance}
+
+        def matches(job: Job) -> bool:
+            stamps = {ads.DAG_ID: job.directory.name, ads.FENCE: job.fence}
+            return selects.eval(classad2.ClassAd(landing | stamps)) is True
+
+        return [job for job in self.live if matches(job)]
 
     def _touch(self, operation: str, constraint: Callable[[str, str], str]) -> int:
         theirs = self._theirs(constraint)

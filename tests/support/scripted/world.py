@@ -6,7 +6,7 @@ import os
 import signal
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -129,6 +129,7 @@ class World:
         self.dbs = ScriptedDbs(Script("dbs"), self.sources)
         self.rucio = ScriptedRucio(Script("rucio"), self.sources)
         self.configcache = ScriptedConfigCache(Script("configcache"))
+        self.directories = Script("directory")  # what is written into DAGs' directories for one submission
         for script in self.scripts.values():
             script.judge = self._judge
 
@@ -143,6 +144,7 @@ class World:
         patch.setattr(wms2.nudge, "_send", lambda name, args: self.nudges.append((name, args)))
         patch.setattr(wms2.crash, "os", SimpleNamespace(environ=_CrashAt(self), getpid=os.getpid, kill=_die, fsync=os.fsync))
         patch.setattr(writer, "sync_directory", lambda path: None)  # power cuts of the disk are not scripted, and it is slow
+        patch.setattr(writer, "_locked", self._writing(writer._locked))
         for module in (evaluator, passes):
             patch.setattr(module.log, "exception", self._remember, raising=False)
         patch.setattr(executor, "_run", self._running(executor._run))
@@ -154,6 +156,18 @@ class World:
                 run(effect)
             finally:
                 self.running = before
+
+        return one
+
+    def _writing(self, locked: Callable[[Path], AbstractContextManager[None]]) -> Callable[[Path], AbstractContextManager[None]]:
+        """No lease is looked at before a write: who has waited for the directory's lock writes."""
+
+        @contextmanager
+        def one(path: Path) -> Iterator[None]:
+            self.directories.before()
+            with locked(path):
+                yield
+            self.directories.after()
 
         return one
 
@@ -177,7 +191,7 @@ class World:
     @property
     def scripts(self) -> dict[str, Script]:
         """By service."""
-        held = (self.schedd.script, self.dbs.script, self.rucio.script, self.configcache.script)
+        held = (self.schedd.script, self.dbs.script, self.rucio.script, self.configcache.script, self.directories)
         return {script.service: script for script in held}
 
     def outside(self) -> dict[str, Any]:
