@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import classad2
+import htcondor2  # noqa: F401  (with it come the functions of HTCondor's expressions, as stringListMember)
 
 from dags_app.dagman import NodeState, newest_rescue, read_rescue
 from dags_app.models import DAG
@@ -286,8 +287,8 @@ class ScriptedSchedd:
 
     def set_priority(self, directory_id: str, fence: int, value: int) -> int:
         def act() -> int:
-            def selects(*us: str) -> str:
-                return ads.node_jobs(directory_id, *us, fence)
+            def selects(instance: str, owner: str) -> str:
+                return ads.node_jobs(directory_id, instance, owner, fence)
 
             mine = [job for job in self._landings(selects) if job.priority != value]
             for job in mine:
@@ -298,8 +299,8 @@ class ScriptedSchedd:
 
     def avoid_sites(self, directory_id: str, fence: int, sites: Collection[str]) -> int:
         def act() -> int:
-            def selects(*us: str) -> str:
-                return ads.waiting_landings(directory_id, *us, fence)
+            def selects(instance: str, owner: str) -> str:
+                return ads.waiting_landings(directory_id, instance, owner, fence)
 
             changed = [job for job in self._landings(selects) if not job.avoids.issuperset(sites)]
             for job in changed:
@@ -354,22 +355,20 @@ class ScriptedSchedd:
 
     def _theirs(self, constraint: Callable[[str, str], str]) -> list[Stranger]:
         """Strangers that a constraint of WMS2 selects."""
-        if not self.strangers:
-            return []
-        selects = classad2.ExprTree(constraint(self.instance, self.asked_owner or self.owner))
-        return [each for each in self.strangers if selects.eval(classad2.ClassAd(each.ad)) is True]
+        return [each for each in self.strangers if self._selects(constraint, each.ad)]
 
-    def _landings(self, constraint: Callable[..., str]) -> list[Job]:
+    def _landings(self, constraint: Callable[[str, str], str]) -> list[Job]:
         """DAGMans of whose landing jobs, which wait for a slot, a constraint of WMS2 selects one."""
-        selects = classad2.ExprTree(constraint(self.instance, self.asked_owner or self.owner))
         landing = {"Owner": self.owner, "JobUniverse": 5, "JobStatus": int(JobStatus.IDLE), "WMS2_Role": "landing"}
         landing |= {ads.INSTANCE: self.instance}
+        stamps = ((job, {ads.DAG_ID: job.directory.name, ads.FENCE: job.fence}) for job in self.live)
+        return [job for job, stamp in stamps if self._selects(constraint, landing | stamp)]
 
-        def matches(job: Job) -> bool:
-            stamps = {ads.DAG_ID: job.directory.name, ads.FENCE: job.fence}
-            return selects.eval(classad2.ClassAd(landing | stamps)) is True
-
-        return [job for job in self.live if matches(job)]
+    def _selects(self, constraint: Callable[[str, str], str], ad: dict[str, Any]) -> bool:
+        tree = classad2.ExprTree(constraint(self.instance, self.asked_owner or self.owner))
+        selects = tree.eval(classad2.ClassAd(ad))
+        assert selects is not classad2.Value.Error, f"selects nothing anywhere: {tree}"
+        return selects is True
 
     def _touch(self, operation: str, constraint: Callable[[str, str], str]) -> int:
         theirs = self._theirs(constraint)
