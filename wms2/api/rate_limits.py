@@ -113,8 +113,9 @@ class PageRateMiddleware(MiddlewareMixin):
 
     def process_view(self, request: HttpRequest, view: Any, args: Any, kwargs: Any) -> HttpResponse | None:
         """What REST serves is judged there, since tokens are read there."""
-        signs_in = not request.user.is_authenticated and request.method not in ("GET", "HEAD")
-        if request.path.startswith("/api/") or signs_in:
+        if request.path.startswith("/api/"):  # who it is must not be asked here: a token is not read yet
+            return None
+        if not request.user.is_authenticated and request.method not in ("GET", "HEAD"):
             return None
         said = _counted(call_of(view, str(request.method)).rate, request.user, request)
         if said is None or not said.wait:
