@@ -85,9 +85,11 @@ def load_document(path: Path, *schemas: str) -> Value:
     try:
         with path.open(encoding="utf-8") as stream:
             document = Value(json.load(stream), path.name)
-    except FileNotFoundError:
-        raise PayloadError(codes.INVALID_DOCUMENT, f"{path.name}: no such file in {path.parent}") from None
-    except (OSError, ValueError, RecursionError) as error:
+    except FileNotFoundError:  # whole paths would be taken for what a storage says, by rules that search messages
+        raise PayloadError(codes.INVALID_DOCUMENT, f"{path.name}: no such file in {path.parent.name}") from None
+    except OSError as error:
+        raise PayloadError(codes.INVALID_DOCUMENT, f"{path.name}: cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
         raise PayloadError(codes.INVALID_DOCUMENT, f"{path.name}: cannot be read as JSON: {error}") from error
     check_schema(document, *schemas)
     return document
