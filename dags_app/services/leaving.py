@@ -51,15 +51,15 @@ def _elsewhere(place: Path, site: str) -> bool:
 
 
 def units_leaving(dag: DAG) -> set[str]:
-    """Units that were told to leave in this submission, avoid their site, and have not left it: DAGMan still submits jobs there
+    """Units made to leave in this submission that avoid their site and are still pinned to it: DAGMan still submits jobs there
     that were throttled meanwhile."""
-    told = dag.history.filter(event_type=UNITS_LEAVE).values_list("detail__units", flat=True)
-    places = {name: Path(dag.submit_dir) / name for units in told for name in units}
+    recorded = dag.history.filter(event_type=UNITS_LEAVE).values_list("detail__units", flat=True)
+    places = {name: Path(dag.submit_dir) / name for units in recorded for name in units}
     return {name for name, place in places.items() if elected_site(place) in listed_sites(place / AVOID_INCLUDE)}
 
 
 def of_former_release(dag: DAG) -> bool:
-    """Whether its jobs cannot be told to leave."""
+    """Whether its jobs were rendered without the attribute by which they leave."""
     return IDLE_ATTRIBUTE not in read_text(Path(dag.submit_dir) / PROCESSING_SUBMIT)
 
 
@@ -70,7 +70,7 @@ def units_at(stuck: Iterable[UnbegunUnit]) -> str:
 
 
 def leave_refused(dag: DAG) -> str:
-    """Why no unit of it can be told to leave its site, as far as its row says; empty if one may."""
+    """Why no unit of it can leave its site, as far as its row says; empty if one may."""
     if why := steer_refused(dag):
         return why
     return "" if _sites_waiting(dag) else "None of its jobs waits at a site at which none runs."
@@ -100,7 +100,7 @@ def dag_leave_sites(*, dag: DAG, actor: str, reason: str, sites: Collection[str]
         InvalidTransition: it is not in a queue, or there is no such unit.
         ServiceUnavailable, ServiceRejected: the schedd did not do it.
     """
-    told = partial(audit, actor=actor, action="dag_leave_sites", target=dag.pk, target_type="dag", reason=reason)
+    record = partial(audit, actor=actor, action="dag_leave_sites", target=dag.pk, target_type="dag", reason=reason)
     try:
         stuck, leave = _units(dag, sites or _sites_waiting(dag))
         if not leave:
@@ -108,13 +108,13 @@ def dag_leave_sites(*, dag: DAG, actor: str, reason: str, sites: Collection[str]
             raise InvalidTransition(f"DAG {dag.pk}: no unit of which nothing has begun can land elsewhere{where}")
         changed = condor_of(dag).leave_site(str(dag.directory_id), dag.fence, leave)
     except (InvalidTransition, ServiceError) as error:
-        told(refused=True, why=str(error))
+        record(refused=True, why=str(error))
         raise
     if changed:
         what = f"{actor}: {reason}; {units_at(stuck[name] for name in leave)}"
         history(dag, UNITS_LEAVE, detail={"units": sorted(leave)[:100], "jobs": changed, "why": what})
         wake_now(dag.workflow.request.pk, "dag_leave_sites")
-    told(units=len(leave), jobs=changed, request=dag.workflow.request_id)
+    record(units=len(leave), jobs=changed, request=dag.workflow.request_id)
 
 
 def _sites_waiting(dag: DAG) -> set[str]:

@@ -47,7 +47,7 @@ def avoided_sites(unit_directory: Path) -> set[str]:
 
 
 def listed_sites(path: Path) -> set[str]:
-    """Sites that one ``avoid.inc`` lists; none where there is none."""
+    """Sites that one ``avoid.inc`` lists; empty if the file is absent."""
     return {site for line in _AVOID.findall(files.read_text(path)) for site in re.split(r"[,\s]+", line) if site}
 
 
