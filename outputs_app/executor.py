@@ -52,7 +52,7 @@ from wms2.metrics import EFFECTS_TOTAL, POOL_WAIT_SECONDS
 from wms2.passes import row_by_itself
 from wms2.wakes import wake
 from wms2.work.resources import REGISTRATION, resource
-from wms2.work.workers import CLAIMS, may_take
+from wms2.work.workers import may_take
 
 log = structlog.get_logger(__name__)
 #: Effects of so many blocks are claimed at once, and so many due ones looked through for them.
@@ -184,21 +184,6 @@ def _give_back(effects: Sequence[Effect]) -> None:
     reduce(or_, map(still_claimed, effects)).update(
         state=EffectState.PENDING, attempts=F("attempts") - 1, claimed_by="", claim_expires_at=None
     )
-
-
-def effects_give_back(processes: Sequence[str]) -> list[str]:
-    """Of processes that are to have none any more, at once: what they write afterwards is of an older claim. Which had any."""
-    # what is of a former epoch is not claimed again: what takes the outputs back waits for its end
-    rows = Effect.objects.filter(state=EffectState.CLAIMED, claimed_by__in=processes, epoch=F("request__epoch"))
-    owners = list(rows.order_by().values_list("claimed_by", flat=True).distinct())
-    rows.update(
-        state=EffectState.PENDING, claim_epoch=F("claim_epoch") + 1, claimed_by="", claim_expires_at=None,
-        next_attempt_at=clock.now(),
-    )  # fmt: skip
-    return owners
-
-
-CLAIMS[QUEUE] = effects_give_back
 
 
 def _tell(effect: Effect, problem: str) -> None:

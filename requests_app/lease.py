@@ -19,7 +19,7 @@ from typing import Any
 
 import structlog
 from django.db import OperationalError, connection, transaction
-from django.db.models import Exists, F, OuterRef, QuerySet, Subquery
+from django.db.models import Exists, OuterRef, QuerySet, Subquery
 from django.utils import timezone
 
 from dags_app.models import DAG, LIVE_DAG
@@ -35,7 +35,6 @@ from wms2.heartbeat import kept_alive
 from wms2.in_force import in_force
 from wms2.locks import lock_refused
 from wms2.metrics import LOCKS_REFUSED_TOTAL, POOL_WAIT_SECONDS
-from wms2.work.workers import CLAIMS
 
 log = structlog.get_logger(__name__)
 ACTOR = "lifecycle"
@@ -325,14 +324,3 @@ def _renew(held: _Held) -> bool:
     until = clock.now() + timedelta(seconds=conf().lease_seconds)
     row = EvaluationLease.objects.filter(pk=held.pk, epoch=held.epoch, expires_at__gte=clock.in_sql())
     return row.update(expires_at=until, due_at=until) == 1
-
-
-def evaluations_give_back(processes: Sequence[str]) -> list[str]:
-    """Of processes that are to have none any more, at once: their writes compare an older epoch. Which had any."""
-    rows = EvaluationLease.objects.filter(owner__in=processes)
-    owners = list(rows.order_by().values_list("owner", flat=True).distinct())
-    rows.update(owner="", epoch=F("epoch") + 1, expires_at=None, due_at=clock.now())
-    return owners
-
-
-CLAIMS.update(dict.fromkeys((QUEUE, "verbs"), evaluations_give_back))

@@ -109,7 +109,7 @@ class Conf(BaseModel):
     sweep_seconds: float = Field(3600.0, gt=0, description="a request that nothing wakes is looked at after this all the same")
     lease_seconds: float = Field(30.0, gt=0, description="a leader or an evaluation that is silent for longer is replaced")
     worker_heartbeat_seconds: float = Field(10.0, gt=0, description="a worker that is silent three times as long counts as dead")
-    worker_missing_seconds: float = Field(300.0, ge=0, description="fewer workers than desired for longer alert")
+    worker_missing_seconds: float = Field(300.0, ge=0, description="a pool without a worker for longer alerts")
     timeout_submitted_seconds: int = 3600
     timeout_queued_seconds: int = Field(
         7 * 86400,

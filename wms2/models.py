@@ -65,7 +65,7 @@ class RowCount(models.Model):
 
 
 class WorkerPoolState(models.TextChoices):
-    """STARTING -> RUNNING -> DRAINING -> STOPPED; an operator resumes. EVICTED: what its workers had claimed was given back."""
+    """STARTING -> RUNNING -> DRAINING -> STOPPED; an operator resumes. EVICTED: as STOPPED, of a former release."""
 
     STARTING = "starting", "Starting"
     RUNNING = "running", "Running"
@@ -79,11 +79,9 @@ class WorkerPool(models.Model):
 
     queue = models.CharField(max_length=50, primary_key=True)
     state = models.CharField(max_length=10, choices=WorkerPoolState.choices, default=WorkerPoolState.STARTING)
-    desired = models.PositiveIntegerField(default=1, help_text="workers that should be alive; 0: none is missed")
-    processes = models.PositiveIntegerField(null=True, blank=True, help_text="of each worker; none: as it was started")
     since = models.DateTimeField(auto_now_add=True, help_text="in this state")
     reason = models.TextField(blank=True)
-    short_since = models.DateTimeField(null=True, blank=True, help_text="fewer are alive than are desired")
+    short_since = models.DateTimeField(null=True, blank=True, help_text="no worker is alive")
     alerted = models.BooleanField(default=False, help_text="that they are missing was told")
 
     class Meta:
@@ -139,7 +137,7 @@ class ResourceLease(models.Model):
     resource = models.ForeignKey(Resource, on_delete=models.PROTECT, related_name="leases")
     units = models.PositiveIntegerField()
     holder = models.CharField(max_length=300, help_text="what it is for")
-    process = models.CharField(max_length=200, help_text="who has it: a process of WMS2, or a user of the REST interface")
+    process = models.CharField(max_length=200, help_text="who has it: a process of WMS2")
     ttl_seconds = models.FloatField()
     taken_at = models.DateTimeField()
     heartbeat_at = models.DateTimeField()

@@ -121,7 +121,7 @@ SETTINGS: dict[str, dict[str, str]] = {
         " leader's is at least `service_timeout_seconds` and ten seconds: it may have to wait for a silent schedd.",
         "worker_heartbeat_seconds": "How often a worker tells of itself and reads what is wanted of it; after three times as"
         " long in silence it counts as dead.",
-        "worker_missing_seconds": "When fewer workers of a pool are alive than are desired for so long, that is an alert.",
+        "worker_missing_seconds": "A pool without a living worker for so long is an alert.",
         "timeout_submitted_seconds": "A request that is SUBMITTED for longer is held, with the last error as the reason.",
         "timeout_queued_seconds": limit("timeout_queued_seconds"),
         "timeout_planning_seconds": "A request that is PLANNING for longer is held, unless a submission may be under way.",

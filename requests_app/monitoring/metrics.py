@@ -281,15 +281,13 @@ def _work() -> Iterator[Metric]:
     yield _family("wms2_worker_pool_queue_depth", "What is due and nobody has taken, by worker pool", "pool", depth)
     ages = [(pool, _age(since, now)) for pool, (_, since) in waits.items()]
     yield _family("wms2_worker_pool_oldest_age_seconds", "How long the oldest of it has been due", "pool", ages)
-    desired = [(pool.queue, float(pool.desired)) for pool in pools]
-    yield _family("wms2_workers_desired", "Workers that should be alive", "pool", desired)
     workers = workers_alive()
     alive = [(pool.queue, float(sum(pool.queue in worker.queues for worker in workers))) for pool in pools]
     yield _family("wms2_workers_alive", "Workers that have told of themselves lately", "pool", alive)
     short = [(pool.queue, _age(pool.short_since, now)) for pool in pools]
-    yield _family("wms2_worker_pool_short_seconds", "Since when fewer are alive than desired; 0: enough are", "pool", short)
+    yield _family("wms2_worker_pool_short_seconds", "Since when no worker is alive; 0: one is", "pool", short)
     taking = [(pool.queue, float(pool.state in TAKING)) for pool in pools]
-    yield _family("wms2_worker_pool_taking", "Whether the pool takes tasks: not while it is drained or evicted", "pool", taking)
+    yield _family("wms2_worker_pool_taking", "Whether the pool takes tasks: not while it is drained", "pool", taking)
     used = dict(ResourceLease.objects.order_by().values_list("resource_id").annotate(n=Sum("units")))
     units = list(Resource.objects.values_list("name", "units"))
     yield _family("wms2_resource_units", "Units of a resource that must not be oversubscribed", "resource", units)

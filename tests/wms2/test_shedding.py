@@ -47,8 +47,6 @@ EXPECTED = {
     ("api/v1/service/<name:pk>/allow-new-work", "POST"): Call.ACT,
     ("api/v1/events", "GET"): Call.POLL,
     ("api/v1/events/stream", "GET"): Call.STREAM,
-    ("api/v1/leases/<uuid:token>/heartbeat", "POST"): Call.HEALTH,
-    ("api/v1/leases/<uuid:token>/release", "POST"): Call.HEALTH,
     ("api/v1/schema/", "GET"): Call.EXTRA,
     ("dags/<uuid:pk>/logs/", "GET"): Call.EXTRA,
     ("requests/<name:request_name>/", "GET"): Call.READ,

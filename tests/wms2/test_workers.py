@@ -1,4 +1,4 @@
-"""Worker pools: real Celery workers on a real broker, drained, resumed, evicted and restarted."""
+"""Worker pools: real Celery workers on a real broker, drained, resumed and restarted."""
 
 from __future__ import annotations
 
@@ -14,24 +14,11 @@ import pytest
 from django.db import InterfaceError, OperationalError, transaction
 from django.utils import timezone
 
-from outputs_app.blocks import blocks_advance, blocks_seal, units_join_blocks
-from outputs_app.executor import effects_claim
-from outputs_app.models import Effect, EffectKind, EffectState, ProcessingBlock
-from outputs_app.values import Membership, MergedFile, UnitOutputs
+from outputs_app.models import Effect, EffectKind
 from requests_app.installation import installation_claim
-from requests_app.models import EvaluationLease, RequestStatus
-from tests.support import services, simulator_world
-from tests.support.fault_proxy import Fault, FaultProxy
-from tests.support.faults import fault
+from tests.support import services
 from tests.support.rows import (
-    dag_row,
-    generation_spec,
     new_effect,
-    output_spec,
-    request_row,
-    unit_register,
-    unit_row,
-    workflow_row,
 )
 from tests.support.services import until
 from tests.support.stack import worker as process
@@ -131,101 +118,6 @@ def test_a_drained_pool_takes_nothing_also_after_a_restart_until_it_is_resumed(b
         running.wait(lambda: takes("one") == {"celery", "effects"}, seconds=20)
         running.wait(lambda: Effect.objects.get(pk=row.pk).attempts > 0, seconds=20)
         assert reconciled() == S.RUNNING
-
-
-def test_processes_of_a_worker_follow_the_pool(broker: None) -> None:
-    with started("one", "celery,effects") as running:
-        running.wait(lambda: _processes() == 2, seconds=60)
-        workers.pool_size(pool=pool("celery"), actor="olga", reason="more", processes=3)
-        running.wait(lambda: _processes() == 3, seconds=30)
-        workers.pool_size(pool=pool("celery"), actor="olga", reason="less", processes=1)
-        running.wait(lambda: _processes() == 1, seconds=30)
-
-
-def _processes() -> int:
-    return len(Worker.objects.values_list("processes", flat=True).first() or ())
-
-
-@pytest.fixture
-def dbs(tmp_path: Path) -> Iterator[simulator_world.World]:
-    world, server = simulator_world.start(tmp_path / "dbs")
-    yield world
-    simulator_world.stop(world, server)
-
-
-def block_to_register() -> ProcessingBlock:
-    """Complete, with all but its registration in DBS done."""
-    spec = output_spec()
-    workflow = workflow_row(request_row(RequestStatus.ACTIVE), generation_spec(outputs=(spec,)))
-    dataset, unit = workflow.output_datasets.get(), unit_row(dag_row(workflow))
-    units_join_blocks(workflow_id=workflow.pk, memberships=[Membership(unit.pk, dataset.name, 0, 1)])
-    file = MergedFile(dataset.name, f"{spec.merged_lfn_base}/00000/a.root", "T2_CH_CERN", 100, "0000000a", 10, {"1": ((1, 10),)})
-    unit_register(request_id=workflow.request.pk, request_epoch=1, outputs=UnitOutputs(unit.pk, unit.name, (file,)))
-    blocks_seal(workflow_id=workflow.pk)
-    blocks_advance(workflow_id=workflow.pk, request_id=workflow.request.pk, request_epoch=1)
-    Effect.objects.exclude(kind=EffectKind.DBS_BLOCK).update(state=EffectState.DONE, done_at=timezone.now())
-    return ProcessingBlock.objects.get(dataset=dataset)
-
-
-@fault(
-    "worker pool evicted in a registration",
-    done="while DBS registers a block its pool is evicted, and resumed; the answer of the first call comes late",
-    spec="docs/design/control.md, Worker pools",
-    afterwards="the claim is given back at once, the block is registered once, and the late answer changes nothing",
-)
-def test_a_pool_that_is_evicted_in_a_registration_loses_nothing_and_does_nothing_twice(
-    broker: None, dbs: simulator_world.World
-) -> None:
-    block = block_to_register()
-    with FaultProxy(dbs.url) as proxy:
-        slow = proxy.arm(Fault.DELAY, method="POST", path="bulkblocks", times=1, seconds=6)
-        base = f"{proxy.url}/dbs/prod/global"
-        there = {"WMS2_DBS_READER_URL": f"{base}/DBSReader", "WMS2_DBS_WRITER_URL": f"{base}/DBSWriter"}
-        with started("one", "effects", **there) as running:
-            running.wait(lambda: bool(takes("one")), seconds=60)
-            app.send_task("outputs_app.tasks.run_effects")
-            running.wait(lambda: slow.hits == 1, seconds=30)
-            first = Effect.objects.get(kind=EffectKind.DBS_BLOCK)
-            assert (first.state, first.claim_epoch) == (EffectState.CLAIMED, 1)
-
-            change(S.EVICTED)
-            given_back = Effect.objects.get(pk=first.pk)
-            assert (given_back.state, given_back.claim_epoch, given_back.claimed_by) == (EffectState.PENDING, 2, "")
-            running.wait(lambda: not takes("one"), seconds=20)
-
-            change(S.STARTING)
-            app.send_task("outputs_app.tasks.run_effects")
-            running.wait(lambda: Effect.objects.get(pk=first.pk).state == EffectState.DONE, seconds=30)
-            done = Effect.objects.get(pk=first.pk)
-            running.wait(lambda: "effect gave way" in running.tail(100_000), seconds=30)
-        proxy_calls = [call for call in proxy.log if call[0] == "POST" and "bulkblocks" in call[1]]
-    assert done.claim_epoch == 3
-    assert Effect.objects.get(pk=first.pk).done_at == done.done_at, "the late answer changed nothing"
-    (known,) = dbs.read("blocks", block_name=block.dbs_block_name, detail=1)
-    assert known["file_count"] == 1
-    assert len(proxy_calls) <= 2
-
-
-@pytest.mark.django_db
-def test_an_evicted_pools_claims_and_evaluations_are_free_at_once() -> None:
-    now = timezone.now() - timedelta(minutes=5)  # silent
-    Worker.objects.create(name="a@x", queues=["effects", "celery"], processes=["a:1"], started_at=now, heartbeat_at=now)
-    ours, theirs = new_effect(kind=EffectKind.BLOCK_VALIDATE), new_effect(kind=EffectKind.RUCIO_DISK, key="other")
-    assert {effect.pk for effect in effects_claim(owner="a:1", most=5)} == {ours.pk, theirs.pk}
-    Effect.objects.filter(pk=theirs.pk).update(claimed_by="b:1")
-    lease = EvaluationLease.objects.create(request=ours.request, owner="a:1", epoch=4, expires_at="2099-01-01T00:00:00Z")
-
-    change(S.EVICTED)
-    assert set(Effect.objects.values_list("pk", "state", "claim_epoch")) == {
-        (ours.pk, EffectState.PENDING, 2), (theirs.pk, EffectState.CLAIMED, 1),
-    }  # fmt: skip
-    lease.refresh_from_db()
-    assert lease.epoch == 4, "it is another pool's"
-
-    change(S.EVICTED, "celery")
-    lease.refresh_from_db()
-    assert (lease.epoch, lease.owner, lease.expires_at) == (5, "", None)
-    assert lease.due_at is not None
 
 
 @pytest.mark.django_db

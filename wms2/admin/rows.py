@@ -19,7 +19,7 @@ rows_admin(Wake, "=at", "request_id", "why", search={"request_id": "a request's 
 rows_admin(RowCount, "counted", "kind", "number")
 
 rows_admin(
-    WorkerPool, "queue", "state", "since", "desired", "processes", "short_since", "reason", order=("queue",),
+    WorkerPool, "queue", "state", "since", "short_since", "reason", order=("queue",),
 )  # fmt: skip
 
 # A worker that is silent for long is dead.

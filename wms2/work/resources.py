@@ -7,7 +7,7 @@ is a row that operators change at run time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import partial
@@ -95,11 +95,6 @@ def lease_release(*, lease: ResourceLease, actor: str, reason: str) -> None:
         ResourceLease.objects.filter(pk=lease.pk).delete()
 
 
-def leases_drop(processes: Sequence[str]) -> None:
-    """Those of processes that have been made to give back what they work at."""
-    ResourceLease.objects.filter(process__in=processes).delete()
-
-
 def leases_expire() -> None:
     """Take back what has run out, of all resources."""
     with transaction.atomic():
@@ -123,14 +118,3 @@ def resource_set(*, row: Resource, units: int, actor: str, reason: str) -> None:
     ):
         if Resource.objects.filter(pk=row.pk, units=row.units).update(units=units, reason=f"{actor}: {reason}") != 1:
             raise StaleState(f"{row.name} was changed meanwhile")
-
-
-def resource_add(*, row: Resource, name: str, units: int, actor: str, reason: str, unit: str = "") -> Resource:
-    """A further resource, for whoever takes leases of it over REST. Raises InvalidTransition: there is one of this name."""
-    with audited(actor=actor, action="resource_add", target=name, target_type="resource", reason=reason, units=units):
-        new, made = Resource.objects.get_or_create(
-            name=name, defaults={"units": units, "unit": unit, "reason": f"{actor}: {reason}"}
-        )
-        if not made:
-            raise InvalidTransition(f"there is a resource {name} already")
-    return new

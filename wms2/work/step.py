@@ -41,7 +41,7 @@ class Heartbeats(bootsteps.StartStopStep):  # type: ignore[misc]
         """Before anything is taken: what is drained is not."""
         selected = worker.app.amqp.queues
         self._queues = list(selected.consume_from)
-        selected.deselect([queue for queue, (taking, _) in self._wanted().items() if not taking])
+        selected.deselect([queue for queue, taking in self._wanted().items() if not taking])
         connections["default"].close()  # processes are forked after this
 
     def start(self, worker: Any) -> None:
@@ -79,21 +79,18 @@ class Heartbeats(bootsteps.StartStopStep):  # type: ignore[misc]
         }
         Worker.objects.update_or_create(name=worker.hostname, defaults=told)
 
-    def _wanted(self) -> dict[str, tuple[bool, int | None]]:
-        """Queue -> whether it is taken from, processes."""
-        rows = WorkerPool.objects.filter(queue__in=self._queues).values_list("queue", "state", "processes")
-        return {queue: (state in TAKING, processes) for queue, state, processes in rows}
+    def _wanted(self) -> dict[str, bool]:
+        """Queue -> whether it is taken from."""
+        rows = WorkerPool.objects.filter(queue__in=self._queues).values_list("queue", "state")
+        return {queue: state in TAKING for queue, state in rows}
 
     def _steer(self, worker: Any) -> None:
         consumer, wanted = worker.consumer, self._wanted()
         if consumer is None or getattr(consumer, "task_consumer", None) is None:
             return
-        for queue, (taking, _) in wanted.items():
+        for queue, taking in wanted.items():
             if taking != (queue in worker.app.amqp.queues.consume_from):
                 consumer.call_soon(partial(_tried, consumer.add_task_queue if taking else consumer.cancel_task_queue, queue))
-        processes = max((number for _, number in wanted.values() if number), default=0)
-        if processes and hasattr(worker.pool, "grow") and (more := processes - worker.pool.num_processes):
-            consumer.call_soon(partial(_tried, partial(_resize, consumer), more))
 
 
 @contextmanager
@@ -106,11 +103,6 @@ def _tried_again(failed: str) -> Iterator[None]:
             connections["default"].close()  # a process that is forked must not find it open
     except Exception as error:
         log.warning(failed, error=str(error).partition("\n")[0], exc_info=True)
-
-
-def _resize(consumer: Any, more: int) -> None:
-    (consumer.pool.grow if more > 0 else consumer.pool.shrink)(abs(more))
-    consumer._update_prefetch_count(more)
 
 
 def _tried(change: Any, what: Any) -> None:

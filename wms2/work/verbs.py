@@ -6,14 +6,14 @@ from functools import partial
 
 from wms2.models import Resource, ResourceLease, Worker, WorkerPool, WorkerPoolState
 from wms2.verbs import Field, Kind, Noun, Verb, declare, told_of_each
-from wms2.work.resources import lease_release, resource_add, resource_set
-from wms2.work.workers import pool_change, pool_change_refused, pool_size, worker_shutdown
+from wms2.work.resources import lease_release, resource_set
+from wms2.work.workers import pool_change, pool_change_refused, worker_shutdown
 
 
-def _pool_verb(name: str, label: str, state: WorkerPoolState, does: str, *, dangerous: bool = False) -> Verb:
+def _pool_verb(name: str, label: str, state: WorkerPoolState, does: str) -> Verb:
     return Verb(
         name, label, does, partial(pool_change, state=state), told_of_each(lambda pool: [does]),
-        refused=partial(pool_change_refused, state=state), path=name, dangerous=dangerous,
+        refused=partial(pool_change_refused, state=state), path=name,
     )  # fmt: skip
 
 
@@ -27,23 +27,6 @@ declare(
         "Its workers take no more tasks and finish those they have; then it is stopped, also for workers that start.",
     ),
     _pool_verb("resume", "Resume", WorkerPoolState.STARTING, "Its workers take tasks again."),
-    _pool_verb(
-        "evict", "Evict", WorkerPoolState.EVICTED,
-        "Its workers take no more tasks, and what they have claimed is given back at once, for others to do; what they still"
-        " write of it does not count.",
-        dangerous=True,
-    ),
-    Verb(
-        "size", "Size", "Say how many workers should be alive, and how many processes each should have.", pool_size,
-        told_of_each(
-            lambda pool: ["Their supervisor or autoscaler starts and ends workers; processes follow with the next heartbeat."]
-        ),
-        (
-            Field("desired", Kind.WHOLE, "workers that should be alive; 0: none is missed", least=0, most=10_000),
-            Field("processes", Kind.WHOLE, "of each worker that has several", least=1, most=1_000),
-        ),
-        initial=lambda pool: {"desired": pool.desired, "processes": pool.processes}, path="size",
-    ),
 )  # fmt: skip
 
 declare(
@@ -57,7 +40,6 @@ declare(
     ),
 )  # fmt: skip
 
-_UNITS = Field("units", Kind.WHOLE, "how many there are in all", required=True, least=0, most=10**9)
 declare(
     Noun(
         Resource, "resource", "row", lambda name: Resource.objects.filter(pk=name), lambda row: (str(row.units), str(row.units)),
@@ -66,16 +48,8 @@ declare(
     Verb(
         "units", "Change", "Say how many units of a resource there are.", resource_set,
         told_of_each(lambda row: ["Leases that are out stay; with fewer units than they have, nobody gets any until it fits."]),
-        (_UNITS,), initial=lambda row: {"units": row.units}, path="units", single=True,
-    ),
-    Verb(
-        "add-resource", "Add another", "Add a resource, for whoever takes leases of it over REST.", resource_add,
-        told_of_each(lambda row: ["WMS2 itself takes none of it."]),
-        (
-            Field("name", help="of the new resource: letters, digits, . _ -", required=True, length=100), _UNITS,
-            Field("unit", help="what is counted", length=50),
-        ),
-        path="add", single=True,
+        (Field("units", Kind.WHOLE, "how many there are in all", required=True, least=0, most=10**9),),
+        initial=lambda row: {"units": row.units}, path="units", single=True,
     ),
 )  # fmt: skip
 

@@ -2,12 +2,11 @@
 
 What is wanted are rows, which every worker reads with its heartbeat and at its start (``wms2.work.step``): a silent broker
 hides no worker, and a restart brings no drained pool back. Celery's remote control only makes it quick. Starting and ending
-workers is the supervisor's or the autoscaler's; here it is told when fewer are alive than are desired.
+workers is the supervisor's or the autoscaler's; an alert says when none is alive.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import NamedTuple
@@ -28,8 +27,8 @@ from wms2.errors import InvalidTransition, StaleState
 from wms2.locks import Fenced
 from wms2.metrics import ALERTS_TOTAL
 from wms2.models import Worker, WorkerPool, WorkerPoolState
-from wms2.words import counted, exact
-from wms2.work.resources import leases_drop, leases_expire
+from wms2.words import exact
+from wms2.work.resources import leases_expire
 
 log = structlog.get_logger(__name__)
 S = WorkerPoolState
@@ -39,8 +38,6 @@ TAKING = (S.STARTING, S.RUNNING)
 _DEAD_SHOWN = timedelta(days=1)
 #: Heartbeats that a worker may miss.
 _MISSED = 3
-#: Queue -> takes back, by a newer epoch, what these processes have claimed of its work, and says which had any.
-CLAIMS: dict[str, Callable[[Sequence[str]], Sequence[str]]] = {}
 
 
 def pools_ensure(**_: object) -> None:
@@ -73,7 +70,7 @@ class PoolProblem(NamedTuple):
 
 
 def pool_problems() -> list[PoolProblem]:
-    """Pools that take no tasks, or of which too few workers are alive for longer than that is an alert. Two queries."""
+    """Pools that take no tasks, or of which no worker has been alive for longer than is an alert. Two queries."""
     now, rows, found = timezone.now(), list(Worker.objects.all()), []
     for pool in WorkerPool.objects.all():
         beats = [worker.heartbeat_at for worker in rows if pool.queue in worker.queues]
@@ -82,8 +79,8 @@ def pool_problems() -> list[PoolProblem]:
         stopped, why = pool.state not in TAKING, []
         if stopped:
             why.append(f"{pool.get_state_display().lower()} since {exact(pool.since)}; it takes no tasks until it is resumed")
-        if alive < pool.desired and (now - since).total_seconds() >= conf().worker_missing_seconds:
-            why.append(f"{alive} of {counted(pool.desired, 'worker')} alive since {exact(since)}; start what is missing")
+        if not alive and (now - since).total_seconds() >= conf().worker_missing_seconds:
+            why.append(f"no worker alive since {exact(since)}; start one")
         if why:
             found.append(PoolProblem(pool.queue, "; ".join(why), pool.reason if stopped else ""))
     return found
@@ -95,16 +92,14 @@ def may_take(queue: str) -> bool:
 
 
 def pool_change_refused(pool: WorkerPool, state: WorkerPoolState) -> str:
-    """Why a pool cannot be drained, evicted or resumed; empty if it can."""
+    """Why a pool cannot be drained or resumed; empty if it can."""
     if state is S.STARTING:
         return "" if pool.state not in TAKING else "It takes tasks already."
-    if state is S.DRAINING:
-        return "" if pool.state in TAKING else "It takes no tasks already."
-    return "It is evicted already." if pool.state == state else ""
+    return "" if pool.state in TAKING else "It takes no tasks already."
 
 
 def pool_change(*, pool: WorkerPool, state: WorkerPoolState, actor: str, reason: str) -> None:
-    """Drain, evict or resume a pool. Raises InvalidTransition: it is so already; StaleState: somebody else has changed it since
+    """Drain or resume a pool. Raises InvalidTransition: it is so already; StaleState: somebody else has changed it since
     it was read."""
     with audited(actor=actor, action=f"pool_{state}", target=pool.queue, target_type="pool", reason=reason, old=pool.state):
         if why := pool_change_refused(pool, state):
@@ -113,17 +108,8 @@ def pool_change(*, pool: WorkerPool, state: WorkerPoolState, actor: str, reason:
         if WorkerPool.objects.filter(pk=pool.pk, state=pool.state).update(**changes) != 1:
             raise StaleState(f"{pool.queue} is no longer {pool.get_state_display().lower()}")
         workers = workers_alive(pool.queue)
-        if state is S.EVICTED:
-            _claims_back(pool.queue)
         transaction.on_commit(partial(_steer, pool.queue, [worker.name for worker in workers], state in TAKING))
         log.info("worker pool", pool=pool.queue, state=state.value, workers=len(workers), actor=actor, reason=reason)
-
-
-def _claims_back(queue: str) -> None:
-    """Of silent workers too: they may go on."""
-    take_back, workers = CLAIMS.get(queue), Worker.objects.filter(queues__contains=[queue])
-    if take_back is not None:
-        leases_drop(take_back([process for worker in workers for process in worker.processes]))
 
 
 def _steer(queue: str, workers: list[str], taking: bool) -> None:
@@ -133,16 +119,6 @@ def _steer(queue: str, workers: list[str], taking: bool) -> None:
         (app.control.add_consumer if taking else app.control.cancel_consumer)(queue, destination=workers)
     except (BrokerError, OSError) as error:
         log.warning("workers not told, they read it with their next heartbeat", pool=queue, error=str(error))
-
-
-def pool_size(*, pool: WorkerPool, actor: str, reason: str, desired: int | None = None, processes: int | None = None) -> None:
-    """Say how many workers should be alive, and how many processes each has; what is not said stays."""
-    asked = {"desired": desired, "processes": processes}
-    changes = {name: value for name, value in asked.items() if value is not None}
-    with audited(actor=actor, action="pool_size", target=pool.queue, target_type="pool", reason=reason, **changes):
-        if not changes:
-            raise InvalidTransition(f"{pool.queue}: give desired or processes")
-        WorkerPool.objects.filter(pk=pool.pk).update(**changes)
 
 
 def worker_shutdown(*, worker: Worker, actor: str, reason: str) -> None:
@@ -164,16 +140,16 @@ def pools_reconcile(fenced: Fenced) -> None:
                 pool.state, pool.since = S.RUNNING, now
             elif pool.state == S.DRAINING and not taking and not any(worker.busy.get(pool.queue) for worker in ours):
                 pool.state, pool.since = S.STOPPED, now
-            _watch(pool, len(ours), now)
+            _watch(pool, bool(ours), now)
             pool.save()
 
 
-def _watch(pool: WorkerPool, alive: int, now: datetime) -> None:
-    if alive >= pool.desired:
+def _watch(pool: WorkerPool, alive: bool, now: datetime) -> None:
+    if alive:
         pool.short_since, pool.alerted = None, False
         return
     pool.short_since = pool.short_since or now
     if not pool.alerted and now - pool.short_since >= timedelta(seconds=conf().worker_missing_seconds):
         pool.alerted = True
         ALERTS_TOTAL.labels("workers_missing").inc()
-        log.error("alert", alert="workers_missing", pool=pool.queue, alive=alive, desired=pool.desired)
+        log.error("alert", alert="workers_missing", pool=pool.queue)

@@ -17,8 +17,7 @@ from tests.support.rest_clients import client_of
 from tests.support.rows import request_row
 from wms2 import idempotency
 from wms2.api.permissions import OPERATORS
-from wms2.models import AuditEntry, KeptAnswer, Resource
-from wms2.work.resources import resource
+from wms2.models import AuditEntry, KeptAnswer
 
 pytestmark = pytest.mark.django_db
 API = "/api/v1"
@@ -26,18 +25,18 @@ WHY = {"reason": "r"}
 KEY = {"HTTP_IDEMPOTENCY_KEY": "3b6d1d4e"}
 
 
-def lease(client: APIClient, **headers: Any) -> Any:
-    return client.post(f"{API}/leases", {"resource": "registration", "holder": "a script"}, **headers)
+def change(client: APIClient, value: int = 7, **headers: Any) -> Any:
+    return client.patch(f"{API}/admission/config", {"max_active_dags": value, "reason": "r"}, **headers)
 
 
 def test_the_same_call_again_is_answered_as_the_first_and_done_once(operator: APIClient) -> None:
-    first, again = lease(operator, **KEY), lease(operator, **KEY)
-    assert (first.status_code, again.status_code) == (201, 201)
+    first, again = change(operator, **KEY), change(operator, **KEY)
+    assert (first.status_code, again.status_code) == (200, 200)
     assert first.json() == again.json()
     assert "Idempotency-Replayed" not in first
     assert again["Idempotency-Replayed"] == "true"
-    assert AuditEntry.objects.filter(action="lease_take").count() == 1
-    assert lease(operator).json()["token"] != first.json()["token"]
+    assert AuditEntry.objects.filter(action="limit_set").count() == 1
+    assert change(operator).json() != first.json(), "without a key it is done again"
 
 
 def test_a_refusal_is_kept_too_with_its_audit_entry(operator: APIClient) -> None:
@@ -52,14 +51,13 @@ def test_a_refusal_is_kept_too_with_its_audit_entry(operator: APIClient) -> None
 
 
 def test_a_key_is_for_one_thing_of_one_user(operator: APIClient, django_user_model: Any) -> None:
-    lease(operator, **KEY)
-    other = operator.post(f"{API}/leases", {"resource": "registration", "holder": "another"}, **KEY)
-    problem(other, 422, "idempotency_key_reused")
+    change(operator, **KEY)
+    problem(change(operator, 8, **KEY), 422, "idempotency_key_reused")
     row = request_row(RequestStatus.QUEUED)
     problem(operator.post(f"{API}/requests/{row.request_name}/hold", WHY, **KEY), 422, "idempotency_key_reused")
     olaf = django_user_model.objects.create_user("olaf")
     olaf.groups.add(*django_user_model.objects.get(username="olga").groups.filter(name=OPERATORS))
-    assert "Idempotency-Replayed" not in lease(client_of(olaf), **KEY)
+    assert "Idempotency-Replayed" not in change(client_of(olaf), **KEY)
 
 
 def test_what_is_demanded_of_the_version_is_part_of_the_call(operator: APIClient) -> None:
@@ -73,46 +71,38 @@ def test_what_is_demanded_of_the_version_is_part_of_the_call(operator: APIClient
 
 
 def test_while_the_first_lasts_the_second_is_told_to_come_back(operator: APIClient) -> None:
-    lease(operator, **KEY)
+    change(operator, **KEY)
     KeptAnswer.objects.update(status=None, body=None)
-    busy = lease(operator, **KEY)
+    busy = change(operator, **KEY)
     problem(busy, 409, "in_flight")
     assert int(busy["Retry-After"]) > 0
     KeptAnswer.objects.update(at=timezone.now() - idempotency._BROKEN_OFF - timedelta(seconds=1))
-    assert lease(operator, **KEY).status_code == 201, "it was broken off, and nothing had been done"
+    assert change(operator, **KEY).status_code == 200, "it was broken off, and nothing had been done"
 
 
 def test_what_was_not_done_may_be_asked_again_with_the_same_key(operator: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    from wms2.work import api as work
+    from requests_app.api import admission
 
     def silent(**_: Any) -> None:
         Limit.objects.create(name="max_active_dags", value=1, reason="half done", actor="x")
         raise OperationalError("the server closed the connection")
 
     with monkeypatch.context() as patch:
-        patch.setattr(work, "lease_take", silent)
-        assert lease(operator, **KEY).status_code == 503
+        patch.setattr(admission, "limit_set", silent)
+        answer = change(operator, **KEY)
+        assert (answer.status_code, int(answer["Retry-After"]) > 0) == (503, True)
     assert not Limit.objects.exists(), "nothing of it stays"
-    assert lease(operator, **KEY).status_code == 201
-
-
-def test_what_is_to_be_asked_again_is_asked_again_with_the_same_key(operator: APIClient) -> None:
-    Resource.objects.filter(pk="registration").update(units=1)
-    with resource("registration", 1, "another"):
-        busy = lease(operator, **KEY)
-    problem(busy, 409, "none_free")
-    assert int(busy["Retry-After"]) > 0
-    assert lease(operator, **KEY).status_code == 201
+    assert change(operator, **KEY).status_code == 200
 
 
 def test_it_is_no_key_and_not_allowed(operator: APIClient, reader: APIClient) -> None:
-    assert "200 visible" in problem(lease(operator, HTTP_IDEMPOTENCY_KEY="a b"), 400, "invalid")["detail"]
-    assert lease(reader, **KEY).status_code == 403
-    assert operator.get(f"{API}/leases", **KEY).status_code == 200
+    assert "200 visible" in problem(change(operator, HTTP_IDEMPOTENCY_KEY="a b"), 400, "invalid")["detail"]
+    assert change(reader, **KEY).status_code == 403
+    assert operator.get(f"{API}/admission/config", **KEY).status_code == 200
     assert not KeptAnswer.objects.exists()
 
 
 def test_answers_are_not_kept_for_ever(operator: APIClient) -> None:
-    lease(operator, **KEY)
+    change(operator, **KEY)
     later = timezone.now() + timedelta(days=2)
     assert [rows.count() for rows in expired(later) if rows.model is KeptAnswer] == [1]
