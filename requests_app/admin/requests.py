@@ -16,8 +16,8 @@ from outputs_app.models import Effect, ProcessingBlock
 from requests_app.admin.importing import import_view
 from requests_app.models import EvaluationLease, Event, InputFile, Request, RequestTransition, Workflow
 from requests_app.models import RequestStatus as S
-from requests_app.pages.explain import explain
 from requests_app.selectors.admission import queued_rows
+from requests_app.selectors.explain import explain
 from wms2.admin import ReadOnlyAdmin, badge_column
 from wms2.admin.shown import EMPTY, admin_url, badge, list_url
 from wms2.api.permissions import is_operator

@@ -228,9 +228,19 @@ class RemovingSerializer(serializers.Serializer):
     unanswered_since = serializers.DateTimeField(allow_null=True, help_text="the schedd is silent: nothing is proved")
 
 
+class ExplanationSerializer(serializers.Serializer):
+    """Where a request stands, in sentences; each may be empty."""
+
+    why = serializers.CharField(help_text="what holds it where it is")
+    alert = serializers.CharField(help_text="what its alert says")
+    next = serializers.CharField(help_text="what happens by itself")
+    todo = serializers.CharField(help_text="what a person should do")
+
+
 class RequestSerializer(serializers.Serializer):
     """One request with all that is known of it; made of a ``RequestPicture``."""
 
+    explanation = ExplanationSerializer()
     warnings = serializers.ListField(source="request.warnings", child=serializers.CharField())
     output_datasets = serializers.ListField(child=serializers.CharField())
     splitting_params = serializers.DictField(source="request.splitting_params")

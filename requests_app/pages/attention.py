@@ -17,7 +17,7 @@ from dags_app.selectors import schedds_counted
 from outputs_app.models import CaseState, Drift, DriftState, Effect, IntegrityCase
 from outputs_app.selectors import STUCK
 from requests_app.models import EVALUATED, Harvest, HarvestState, HoldCode, LetterKind, Request, RequestStatus
-from requests_app.pages.explain import Explanation, explain
+from requests_app.selectors.explain import Explanation, explain
 from requests_app.selectors.lifecycle import rucio_account_problems
 from requests_app.selectors.reqmgr2 import ReqMgr2State, reqmgr2_state
 from requests_app.selectors.requests import requests_listed

@@ -29,10 +29,10 @@ from outputs_app.selectors import STUCK, drift_unsettled
 from outputs_app.validation.tending import ValidationProgress, unvalidated, validation_progress
 from requests_app.models import Harvest, KeptAccount, Request, RequestStatus, RequestTransition, Workflow
 from requests_app.pages.errors import ErrorsOnPage, errors_on_page
-from requests_app.pages.explain import Explanation, explain
 from requests_app.pages.rounds import RoundsOnPage, rounds_on_page
 from requests_app.selectors.account import account_of
 from requests_app.selectors.admission import QueuedRow, queued_row
+from requests_app.selectors.explain import Explanation, explain
 from requests_app.selectors.parts import SiteLeftovers, TroubledInput, harvests_of, leftovers_by_site, troubled_input
 from requests_app.selectors.requests import names_about, workflow_of
 from requests_app.selectors.workflows import WorkflowProgress, workflow_progress

@@ -16,6 +16,7 @@ from outputs_app.selectors import effects_open_counts
 from requests_app.models import KeptAccount, Request, RequestGroup, RequestStatus, RequestTransition, Workflow
 from requests_app.selectors.account import account_of
 from requests_app.selectors.admission import QueuedRow, queued_row
+from requests_app.selectors.explain import Explanation, explain
 
 #: Transitions that one answer carries, newest kept; a request that was held and released for years has more.
 MAX_TRANSITIONS = 500
@@ -63,6 +64,11 @@ class RequestPicture:
     depends_on: list[str]
     dependents: list[str]
     turn: QueuedRow | None
+
+    @property
+    def explanation(self) -> Explanation:
+        """Where it stands, in sentences."""
+        return explain(self.request, dag=self.dag)
 
     @property
     def removing(self) -> list[DAG]:

@@ -1,6 +1,6 @@
 """Where a request stands, in sentences: what its status means for it now, what happens next, and what a person should do.
 
-For the pages and the admin; shift instructions at length are in docs/runbook.md. Pure functions over rows already read.
+For REST, the pages and the admin; shift instructions at length are in docs/runbook.md. Pure functions over rows already read.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from dags_app.models import DAG, DAGStatus, WorkUnitState
 from dags_app.services.stop import StopMode
 from deploy.stack import paths
 from requests_app.models import HoldCode, Request, RequestStatus, StopIntent
-from requests_app.pages.explain import explain
+from requests_app.selectors.explain import explain
 from requests_app.services import preview, request_abort, request_hold, request_release, request_submit
 from requests_app.services.release import release_refused
 from requests_app.services.verbs import abort_refused, hold_refused, submit_refused
