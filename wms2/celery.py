@@ -46,6 +46,7 @@ _SITE_SECONDS = min(_CYCLE_SECONDS, 60.0)
 _SCHEDULE = {
     "lifecycle": ("requests_app.tasks.run_lifecycle_cycle", _TICK_SECONDS),
     "effects": ("outputs_app.tasks.run_effects", _EFFECTS_SECONDS),
+    "bulk": ("wms2.tasks.run_bulk", _EFFECTS_SECONDS),
     "source-rules": ("outputs_app.tasks.look_at_source_rules", 3600.0),
     # how often a dataset is compared is WMS2_RECONCILE_HOURS; this is how soon what is due is noticed
     "reconcile": ("outputs_app.tasks.reconcile", 300.0),

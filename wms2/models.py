@@ -171,6 +171,66 @@ class FailingTask(models.Model):
         return self.name
 
 
+class BulkResult(models.TextChoices):
+    """What became of one row of a bulk run. BROKEN: an error of WMS2's own, which the log has."""
+
+    WAITING = "waiting", "Waiting"
+    DONE = "done", "Done"
+    REFUSED = "refused", "Refused"
+    BROKEN = "broken", "Broken"
+
+
+class BulkRun(models.Model):
+    """One operation asked of many rows at once; workers do it in portions (``wms2.work.bulk``)."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    resource = models.CharField(max_length=50, help_text="whose rows, as on the command line")
+    operation = models.CharField(max_length=50)
+    data = models.JSONField(help_text="the operation's input as it came")
+    actor = models.CharField(max_length=100)
+    reason = models.TextField()
+    total = models.PositiveIntegerField(help_text="rows")
+    created_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True, blank=True)
+    cancelled = models.TextField(blank=True, help_text="who cancelled it, and why")
+
+    class Meta:
+        db_table = "bulk_runs"
+        ordering = ("-created_at",)
+        indexes = (
+            models.Index(fields=("created_at",), name="idx_bulk_runs_open", condition=models.Q(ended_at=None)),
+            models.Index(fields=("created_at", "id"), name="idx_bulk_runs_at"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.operation} of {self.total} ({self.resource}) by {self.actor}"
+
+
+class BulkItem(models.Model):
+    """One row of a bulk run."""
+
+    run = models.ForeignKey(BulkRun, on_delete=models.CASCADE, related_name="items")
+    position = models.PositiveIntegerField()
+    key = models.CharField(max_length=200, help_text="the row's primary key")
+    name = models.CharField(max_length=300)
+    seen = models.CharField(max_length=300, help_text="where the row stood when the run was asked for")
+    result = models.CharField(max_length=10, choices=BulkResult.choices, default=BulkResult.WAITING)
+    message = models.TextField(blank=True, help_text="why not")
+    at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        db_table = "bulk_items"
+        ordering = ("run", "position")
+        constraints = (
+            models.UniqueConstraint(fields=("run", "position"), name="bulk_item_once"),
+            models.CheckConstraint(condition=models.Q(result__in=BulkResult.values), name="bulk_result_known"),
+        )
+        indexes = (models.Index(fields=("run", "position"), name="idx_bulk_items_waiting", condition=models.Q(result="waiting")),)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.result}"
+
+
 class KeptAnswer(models.Model):
     """What a call with an ``Idempotency-Key`` was answered; without a ``status`` it is still under way, or was broken off."""
 

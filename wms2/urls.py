@@ -17,6 +17,7 @@ from wms2.api.docs import DocsView, SchemaView
 from wms2.api.verbs import rows_urls
 from wms2.api.views import METHODS
 from wms2.work import api as work
+from wms2.work.bulk_api import bulk_urls
 
 
 class NothingHereView(APIView):
@@ -41,6 +42,7 @@ api_v1: list[URLPattern | URLResolver] = [
     *rows_urls("workers", "worker", work.WorkerViewSet),
     *rows_urls("resources", "resource", work.ResourceViewSet),
     path("leases", work.LeasesViewSet.as_view({"get": "list"}), name="lease-list"),
+    *bulk_urls(),
     path("metrics", MetricsView.as_view(), name="metrics"),
     path("health", ReadyView.as_view(), name="health"),
     path("schema/", SchemaView.as_view(), name="api-schema"),

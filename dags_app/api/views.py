@@ -20,7 +20,7 @@ from dags_app.selectors import dags_shown, failed_nodes, seen_at
 from wms2.api.pagination import PAGE_PARAMETERS, NumberedPages, whole_number, whole_number_parameter
 from wms2.api.preconditions import etag_of
 from wms2.api.problems import bad_field
-from wms2.api.verbs import Resource
+from wms2.api.verbs import LISTED, Resource
 from wms2.api.views import ExtraView, RowsViewSet
 
 STATES = {state.name.lower(): state for state in NodeState}
@@ -37,6 +37,7 @@ def dag_etag(dag: DAG) -> str:
 
 #: Not locked while its version is compared: a schedd is asked next, and each of these verbs may be done twice.
 DAGS = Resource(DAG, DagSerializer, lambda: dags_shown().prefetch_related("history"), etag=dag_etag, locks=False)
+LISTED["dags"] = DAGS, DagFilters
 
 
 class DagViewSet(RowsViewSet):

@@ -13,13 +13,14 @@ from rest_framework.response import Response
 
 import requests_app.verbs  # noqa: F401  declares them
 from dags_app.services.stop import StopMode
+from requests_app.api.filters import RequestFilters
 from requests_app.api.serializers import RemovingSerializer, RequestSerializer
 from requests_app.models import Request
 from requests_app.selectors.requests import request_changed, requests_stored
 from requests_app.services.release import ReleaseMode, release_plan
 from wms2.api.preconditions import etag_of
 from wms2.api.problems import bad_field
-from wms2.api.verbs import Resource, VerbView, verb_method, verb_urls
+from wms2.api.verbs import LISTED, Resource, VerbView, verb_method, verb_urls
 
 
 def request_etag(row: Request) -> str:
@@ -68,6 +69,7 @@ def _stopped(row: Request, before: str, given: Mapping[str, Any]) -> dict[str, A
 
 #: All but the release, which has a view with its preview.
 VERBS = verb_urls(REQUESTS, "release", answers={"stop": (StoppedSerializer, _stopped)})
+LISTED["requests"] = REQUESTS, RequestFilters
 
 
 class ReleasePlanSerializer(serializers.Serializer):

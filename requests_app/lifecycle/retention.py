@@ -21,7 +21,7 @@ from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import Wms2Error
 from wms2.metrics import ROWS_EXPIRED_TOTAL
-from wms2.models import AuditEntry, KeptAnswer
+from wms2.models import AuditEntry, BulkRun, KeptAnswer
 from wms2.passes import row_by_itself
 
 log = structlog.get_logger(__name__)
@@ -82,6 +82,7 @@ def expired(now: datetime) -> list[QuerySet[Any]]:
         found.append(AuditEntry.objects.filter(at__lt=now - timedelta(days=ours.keep_audit_days)).order_by("at"))
     if ours.keep_history_days:  # few rows, read whole
         before = now - timedelta(days=ours.keep_history_days)
+        found.append(BulkRun.objects.filter(ended_at__lt=before))
         found += [HealthChange.objects.filter(at__lt=before), QueueChange.objects.filter(seen_at__lt=before)]
         found += [SystemicAlert.objects.filter(ended_at__lt=before), Reconciliation.objects.filter(ended_at__lt=before)]
         found.append(SiteBan.objects.filter(Q(expires_at__lt=before) | Q(removed_at__lt=before)))

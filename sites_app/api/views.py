@@ -28,7 +28,7 @@ from sites_app.verbs import POOL_ADD
 from wms2 import clock
 from wms2.api.preconditions import etag_of
 from wms2.api.serializers import ReasonSerializer, WordField
-from wms2.api.verbs import Resource, actor_of, input_serializer
+from wms2.api.verbs import LISTED, Resource, actor_of, input_serializer
 from wms2.api.views import ApiView, RowsViewSet
 from wms2.verbs import arguments
 
@@ -40,6 +40,7 @@ def site_etag(site: Any) -> str:
 
 
 SITES = Resource(Site, SiteSerializer, sites_shown, etag=site_etag)
+LISTED["sites"] = SITES, SiteFilters
 
 
 class SiteViewSet(RowsViewSet):

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from wms2.admin.filters import recent_values
 from wms2.admin.readonly import rows_admin
-from wms2.models import AuditEntry, FailingTask, KeptAnswer, Resource, ResourceLease, RowCount, Wake, Worker, WorkerPool
+from wms2.models import (
+    AuditEntry,
+    BulkItem,
+    BulkRun,
+    FailingTask,
+    KeptAnswer,
+    Resource,
+    ResourceLease,
+    RowCount,
+    Wake,
+    Worker,
+    WorkerPool,
+)
 
 rows_admin(
     AuditEntry, "=at", "actor", "action", "target", "outcome", "reason",
@@ -36,4 +48,12 @@ rows_admin(FailingTask, "name", "failures", "since", "last_at", "=next_at", "las
 # Calls of the REST interface with an Idempotency-Key.
 rows_admin(
     KeptAnswer, "identity", "method", "path", "=status", "at", "key", search={"key": "a whole key", "identity": "a user's name"},
+)  # fmt: skip
+
+rows_admin(BulkRun, "=created_at", "resource", "operation", "total", "actor", "reason", "ended_at", "cancelled")
+
+rows_admin(
+    BulkItem, "run", "position", "name", "result", "message", "at",
+    filters=(recent_values("result"),), order=("-run", "position"),
+    search={"name": "a row's name"},
 )  # fmt: skip

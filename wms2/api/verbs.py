@@ -28,6 +28,8 @@ from wms2.shedding import Call
 from wms2.verbs import Field, Kind, Verb, arguments, noun_of, nouns, perform
 
 TRIES = 3
+#: Addresses of lists, below ``/api/v1/``, whose rows have verbs -> how the rows are found, and the list's filters.
+LISTED: dict[str, tuple[Resource, Any]] = {}
 _REASON = OpenApiParameter(
     "reason",
     {"type": "string", "minLength": 1, "maxLength": MAX_REASON, "pattern": r"\S"},
@@ -175,7 +177,9 @@ def rows_urls(
     ]
     serializer: Any = view.serializer_class
     if any(noun.model is rows.model for noun in nouns()):
-        found += verb_urls(Resource(rows.model, serializer, rows.all), answers=answers)
+        resource = Resource(rows.model, serializer, rows.all)
+        LISTED[address] = resource, view.filterset_class
+        found += verb_urls(resource, answers=answers)
     return found
 
 

@@ -153,6 +153,7 @@ CELERY_TASK_ROUTES = {
     "requests_app.tasks.harvest": {"queue": "effects"},
     "requests_app.tasks.look_*": {"queue": "effects"},
     "requests_app.tasks.poll_reqmgr2": {"queue": "effects"},
+    "wms2.tasks.run_bulk": {"queue": "effects"},
     "sites_app.tasks.*": {"queue": "effects"},
     "outputs_app.tasks.*": {"queue": "effects"},
 }

@@ -1,11 +1,12 @@
-"""Verbs on worker pools and workers, on shared resources and their leases."""
+"""Verbs on worker pools and workers, on shared resources and their leases, on bulk runs."""
 
 from __future__ import annotations
 
 from functools import partial
 
-from wms2.models import Resource, ResourceLease, Worker, WorkerPool, WorkerPoolState
+from wms2.models import BulkRun, Resource, ResourceLease, Worker, WorkerPool, WorkerPoolState
 from wms2.verbs import Field, Kind, Noun, Verb, declare, told_of_each
+from wms2.work.bulk import bulk_cancel, bulk_end_refused
 from wms2.work.resources import lease_release, resource_set
 from wms2.work.workers import pool_change, pool_change_refused, worker_shutdown
 
@@ -61,5 +62,17 @@ declare(
     Verb(
         "release", "Take back", "Take a lease away from whoever has it.", lease_release,
         told_of_each(lambda lease: [f"{lease.process} has it for {lease.holder}, and goes on without."]), dangerous=True,
+    ),
+)  # fmt: skip
+
+declare(
+    Noun(
+        BulkRun, "bulk-run", "run", lambda key: BulkRun.objects.filter(pk=key),
+        lambda run: (str(run.ended_at), "ended" if run.ended_at else "running"), "bulk-runs/<uuid:pk>",
+    ),
+    Verb(
+        "cancel", "Cancel", "Do nothing more of a bulk run. What was done stays.", bulk_cancel,
+        told_of_each(lambda run: ["Rows that are still waiting are left as they are."]), refused=bulk_end_refused, path="cancel",
+        stops=True,
     ),
 )  # fmt: skip

@@ -50,9 +50,11 @@ def test_transitions_are_told_from_rows_in_order_with_who_why_and_on_what_eviden
     assert (body["status"], body["hold_code"], body["hold_reason"]) == ("held", "operator", "wait")
     assert body["warnings"] == ["Memory is rounded"]
     assert body["explanation"] == {
-        "why": "Held by an operator: wait", "alert": "", "next": "Nothing, until an operator releases or aborts it. What is done stays registered.",
+        "why": "Held by an operator: wait",
+        "alert": "",
+        "next": "Nothing, until an operator releases or aborts it. What is done stays registered.",
         "todo": "Ask whoever held it; then release.",
-    }  # fmt: skip
+    }
 
 
 def test_a_generation_shows_its_account_units_dag_datasets_and_open_effects(reader: APIClient) -> None:

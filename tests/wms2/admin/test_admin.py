@@ -71,7 +71,7 @@ from tests.support.rows import dag_row, drift_row, request_row, workflow_row
 from tests.support.scene import Scene
 from tests.support.web_clients import client_of
 from wms2.admin import readonly
-from wms2.models import AuditEntry, FailingTask, KeptAnswer, Worker
+from wms2.models import AuditEntry, BulkItem, BulkRun, FailingTask, KeptAnswer, Worker
 from wms2.wakes import wake
 from wms2.work.resources import lease_take
 
@@ -199,6 +199,8 @@ def some(module_rows: None, tmp_path_factory: pytest.TempPathFactory) -> Scene:
     times = dict.fromkeys(("since", "last_at", "next_at"), job.created_at)
     FailingTask.objects.create(name="sites_app.tasks.sync_sites", failures=3, last_error="e", **times)
     KeptAnswer.objects.create(identity="olga", key="k", method="POST", path="/", at=job.created_at)
+    bulk = BulkRun.objects.create(resource="request", operation="hold", data={}, actor="olga", total=1, created_at=job.created_at)
+    BulkItem.objects.create(run=bulk, position=0, key="1", name="r")
     return built
 
 

@@ -1,0 +1,206 @@
+"""One operation over many rows: asked once, done by workers in portions, with a result for each row (ADR 0060).
+
+A run and its items are rows, so a run goes on after any crash, can be left and come back to, and is cancelled by its row. Each
+item is done in one transaction with its result: at most once, by as many workers as are free. A row that has changed since the
+run was asked for is left alone, as on the admin's page of confirmation.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any, NamedTuple
+
+import structlog
+from django.core.exceptions import ObjectDoesNotExist
+from django.db import OperationalError, transaction
+from django.db.models import Count, JSONField, QuerySet
+
+from wms2 import clock
+from wms2.api.problems import flattened, several
+from wms2.api.verbs import input_serializer
+from wms2.audit import audit, audited
+from wms2.errors import InvalidTransition
+from wms2.locks import lock_refused
+from wms2.models import BulkItem, BulkResult, BulkRun
+from wms2.nudge import RUN_BULK, nudge
+from wms2.passes import MOST_CHARACTERS
+from wms2.verbs import REFUSALS, Noun, Verb, arguments, nouns, perform, stands
+from wms2.work.workers import may_take
+
+log = structlog.get_logger(__name__)
+QUEUE = "effects"
+#: Rows of one run.
+MOST_ROWS = 10_000
+_PORTION = 500
+_ENDED = "It has ended."
+#: Reasons that a preview lists.
+_MOST_REASONS = 20
+
+
+class BulkPreview(NamedTuple):
+    """What a run would do, as far as can be said before."""
+
+    rows: int
+    acting: int
+    refused: Mapping[str, int]
+
+
+def bulk_verbs(noun: Noun) -> tuple[Verb, ...]:
+    """Those of a noun that may be asked of many rows at once."""
+    return tuple(verb for verb in noun.verbs if not verb.single and not verb.outside and verb.path is not None)
+
+
+def bulk_preview(verb: Verb, rows: QuerySet[Any]) -> BulkPreview:
+    """How many rows there are, to how many the verb applies now, and why not to the others (reason -> rows)."""
+    reasons = Counter(str(verb.refused(row)) for row in _light(rows).iterator(_PORTION))
+    total, acting = reasons.total(), reasons.pop("", 0)
+    return BulkPreview(total, acting, dict(reasons.most_common(_MOST_REASONS)))
+
+
+def bulk_begin(
+    *, noun: Noun, verb: Verb, rows: QuerySet[Any], data: Mapping[str, Any], expected: int | None, actor: str
+) -> BulkRun:
+    """Write a run down, and have workers begin.
+
+    Args:
+        data: the verb's input as it came, already validated.
+        expected: rows that the caller has seen; None: any number.
+
+    Raises:
+        InvalidTransition: there are no rows, too many, or others than were expected.
+    """
+    reason = str(data["reason"])
+    with audited(
+        actor=actor, action=f"bulk_{verb.name}", target=noun.name, target_type="bulk", reason=reason, expected=expected
+    ):  # fmt: skip
+        found = [(str(row.pk), str(row), stands(verb, row)[0]) for row in islice(_light(rows).iterator(_PORTION), MOST_ROWS + 1)]
+        if not found:
+            raise InvalidTransition("no row is meant")
+        if len(found) > MOST_ROWS:
+            raise InvalidTransition(f"more than {MOST_ROWS:,} rows are meant; narrow the filter")
+        if expected is not None and len(found) != expected:
+            raise InvalidTransition(f"{len(found):,} rows are meant by now, not {expected:,}; look again")
+        run = BulkRun.objects.create(
+            resource=noun.name, operation=verb.name, data=dict(data), actor=actor, reason=reason, created_at=clock.now(),
+            total=len(found),
+        )  # fmt: skip
+        BulkItem.objects.bulk_create(
+            (
+                BulkItem(run=run, position=position, key=key, name=name[:300], seen=seen[:300])
+                for position, (key, name, seen) in enumerate(found)
+            ),
+            batch_size=1000,
+        )
+        nudge(RUN_BULK)
+    return run
+
+
+def bulk_cancel(*, run: BulkRun, actor: str, reason: str) -> None:
+    """Do nothing more of a run; what was done stays. Raises InvalidTransition: it has ended."""
+    with audited(actor=actor, action="bulk_cancel", target=run.pk, target_type="bulk", reason=reason):
+        if BulkRun.objects.filter(pk=run.pk, ended_at=None).update(ended_at=clock.now(), cancelled=f"{actor}: {reason}") != 1:
+            raise InvalidTransition(_ENDED)
+
+
+def bulk_end_refused(run: BulkRun) -> str:
+    """Why a run cannot be cancelled; empty if it can."""
+    return _ENDED if run.ended_at else ""
+
+
+def bulk_counts(runs: list[Any]) -> dict[Any, dict[str, int]]:
+    """Run -> result -> items, of all results. One query."""
+    found = {run: dict.fromkeys(BulkResult.values, 0) for run in runs}
+    rows = BulkItem.objects.filter(run__in=runs).order_by().values_list("run", "result").annotate(n=Count("pk"))
+    for run, result, number in rows:
+        found[run][result] = number
+    return found
+
+
+def bulk_go_on(seconds: float) -> None:
+    """Do what waits, the oldest run first, for some time."""
+    ends = time.monotonic() + seconds
+    for run in BulkRun.objects.filter(ended_at=None).order_by("created_at"):
+        _go_on(run, ends)
+
+
+def _go_on(run: BulkRun, ends: float) -> None:
+    try:
+        noun, verb = _declared(run)
+        given = _given(verb, run)
+    except REFUSALS as error:
+        run.items.filter(result=BulkResult.WAITING).update(result=BulkResult.REFUSED, message=str(error), at=clock.now())
+    else:
+        while time.monotonic() < ends and may_take(QUEUE) and _next(run, noun, verb, given):
+            pass
+    if not run.items.filter(result=BulkResult.WAITING).exists():
+        _end(run)
+
+
+def _declared(run: BulkRun) -> tuple[Noun, Verb]:
+    for noun in nouns():
+        for verb in bulk_verbs(noun):
+            if (noun.name, verb.name) == (run.resource, run.operation):
+                return noun, verb
+    raise InvalidTransition(f"this release has no {run.operation} of many ({run.resource})")
+
+
+def _given(verb: Verb, run: BulkRun) -> dict[str, Any]:
+    serializer = input_serializer(verb)(data=run.data)
+    if not serializer.is_valid():
+        raise InvalidTransition(several(tuple(flattened(serializer.errors))))
+    return arguments(verb, serializer.validated_data)
+
+
+def _next(run: BulkRun, noun: Noun, verb: Verb, given: Mapping[str, Any]) -> bool:
+    """One item, with its result; False: none is left, others are at all of them, or the run was cancelled."""
+    with transaction.atomic():
+        # asked for each item, so that a run which is cancelled meanwhile begins no further one
+        waiting = run.items.select_for_update(skip_locked=True, of=("self",)).filter(result="waiting", run__ended_at=None)
+        item = waiting.order_by("position").first()
+        if item is None:
+            return False
+        try:
+            with transaction.atomic():
+                item.result, item.message = _do(item, noun, verb, run, given)
+        except OperationalError as error:
+            if not lock_refused(error):
+                raise
+            return False  # tried again with the next portion
+        except Exception as error:
+            log.exception("an item of a bulk run broke, the others go on", run=str(run.pk), row=item.name)
+            item.result, item.message = BulkResult.BROKEN, f"{type(error).__name__}: {error}".replace("\0", "")[:MOST_CHARACTERS]
+        item.at = clock.now()
+        item.save(update_fields=("result", "message", "at"))
+    return True
+
+
+def _do(item: BulkItem, noun: Noun, verb: Verb, run: BulkRun, given: Mapping[str, Any]) -> tuple[BulkResult, str]:
+    try:
+        row = noun.model._default_manager.get(pk=item.key)
+    except ObjectDoesNotExist:
+        return BulkResult.REFUSED, "It is gone."
+    value, label = stands(verb, row)
+    if value[:300] != item.seen:
+        return BulkResult.REFUSED, f"It has changed since it was selected: it is {label} now."
+    if verb.repeated(row, run.actor, given):
+        return BulkResult.DONE, ""
+    try:
+        perform(verb, row, run.actor, given)
+    except REFUSALS as error:
+        return BulkResult.REFUSED, str(error)
+    return BulkResult.DONE, ""
+
+
+def _end(run: BulkRun) -> None:
+    if BulkRun.objects.filter(pk=run.pk, ended_at=None).update(ended_at=clock.now()):
+        counts = bulk_counts([run.pk])[run.pk]
+        audit(actor=run.actor, action="bulk_ended", target=run.pk, target_type="bulk", reason=run.reason, rows=counts)
+        log.info("bulk run ended", run=str(run.pk), resource=run.resource, operation=run.operation, **counts)
+
+
+def _light(rows: QuerySet[Any]) -> QuerySet[Any]:
+    """Without documents, which are large and seldom what a verb looks at."""
+    return rows.defer(*(field.name for field in rows.model._meta.fields if isinstance(field, JSONField)))
