@@ -16,8 +16,8 @@ from wms2.api import converters  # noqa: F401  <schedd:...>
 from wms2.api.docs import DocsView, SchemaView
 from wms2.api.verbs import rows_urls
 from wms2.api.views import METHODS
-from wms2.work import api as work
-from wms2.work.bulk_api import bulk_urls
+from wms2.work.api import workers as work
+from wms2.work.api.bulk import bulk_urls
 
 
 class NothingHereView(APIView):

@@ -14,7 +14,7 @@ from rest_framework.test import APIClient
 from tests.support.places import ROOT
 from wms2 import idempotency, shedding
 from wms2.api import exceptions, preconditions, problems, rate_limits, tokens, views
-from wms2.work import api as work
+from wms2.work.api import workers as work
 
 GUIDE = (ROOT / "docs/api.md").read_text()
 

@@ -1,0 +1,1 @@
+"""REST of workers, shared resources and bulk runs."""
