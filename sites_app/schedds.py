@@ -63,7 +63,7 @@ class Ours:
 def schedd_answered(*, schedd: Schedd, ad: ScheddAd, ours: Ours, now: datetime) -> QueueChange | None:
     """Write down an answer, and judge its health. Another birthdate of its queue than before becomes a row of evidence, which is
     returned."""
-    with transaction.atomic():
+    with transaction.atomic(savepoint=False):
         row = Schedd.objects.select_for_update(no_key=True, of=("self",)).get(pk=schedd.pk)
         old, new = row.job_queue_birthdate, ad.job_queue_birthdate_seconds
         change = None
@@ -108,7 +108,7 @@ def schedd_answered(*, schedd: Schedd, ad: ScheddAd, ours: Ours, now: datetime) 
 def schedd_silent(*, schedd: Schedd, error: str, collector_says: str, now: datetime) -> None:
     """Write down that it did not answer; that concludes nothing of what it runs, and several times in a row something of its
     health."""
-    with transaction.atomic():
+    with transaction.atomic(savepoint=False):
         row = Schedd.objects.select_for_update(no_key=True, of=("self",)).get(pk=schedd.pk)
         Schedd.objects.filter(pk=row.pk).update(
             asked_at=now,

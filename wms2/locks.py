@@ -43,10 +43,19 @@ BEING_CHANGED = "it is being changed just now, and nothing was done; try again i
 def transaction_lock(key: LockKey) -> Iterator[None]:
     """A transaction that waits for the lock, not for long, and holds it until commit. Raises django.db.OperationalError: not
     given in time (``lock_refused``), or the database does not answer."""
-    with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("SELECT set_config('lock_timeout', %s, true)", [f"{PATIENCE_SECONDS * 1000:.0f}ms"])
-        cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", (NAMESPACE, int(key)))
+    with transaction.atomic():
+        lock_until_commit(key)
         yield
+
+
+def lock_until_commit(key: LockKey) -> None:
+    """The same in the caller's transaction, which is over where the lock is not given: whoever goes on after that takes
+    ``transaction_lock``."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT set_config('lock_timeout', %s, true); SELECT pg_advisory_xact_lock(%s, %s)",
+            [f"{PATIENCE_SECONDS * 1000:.0f}ms", NAMESPACE, int(key)],
+        )
 
 
 def lock_refused(error: BaseException) -> bool:

@@ -307,6 +307,8 @@ def _observe_all(
     dags: list[DAG], seen: dict[Any, Seen], look: Look, by_itself: Callable[[uuid.UUID], AbstractContextManager[Any]]
 ) -> None:
     """Together; where that breaks, one by one."""
+    if not dags:
+        return
     broken: list[str] = []
     with row_by_itself("schedds", look.schedd.name, broken.append), transaction.atomic():
         _observe(dags, seen, look.at)
@@ -316,8 +318,6 @@ def _observe_all(
 
 
 def _observe(dags: list[DAG], seen: dict[Any, Seen], now: datetime) -> None:
-    if not dags:
-        return
     values = [seen[dag.pk] for dag in dags]
     numbers = [[each.number(state) for each in values] for state in JOB_STATES]
     texts = [[json.dumps(each.observed) for each in values], [json.dumps(each.jobs) for each in values]]

@@ -31,7 +31,7 @@ from requests_app.work.overrides import overrides_of, throttles_of
 from sites_app.guard import EVERYWHERE, systemic_trouble, systemic_troubles
 from sites_app.models import Health, Schedd, ScheddState
 from wms2.conf import Conf
-from wms2.locks import Fenced, LockKey, transaction_lock
+from wms2.locks import Fenced, LockKey, lock_until_commit
 from wms2.passes import row_by_itself
 
 log = structlog.get_logger(__name__)
@@ -130,7 +130,8 @@ def units_follow(fenced: Fenced) -> list[DAG]:
     running = DAG.objects.filter(status=DAGStatus.RUNNING, observed__max_jobs__gt=0, missing_since=None, unanswered_since=None)
     if not running.exists():
         return []
-    with fenced(), transaction_lock(LockKey.ADMISSION):
+    with fenced():
+        lock_until_commit(LockKey.ADMISSION)
         limits, room = limits_now(), Room.now()
         share = share_of(limits.idle_job_budget, running_now(limits), sharers=slots_used())
         rows = running.select_related("schedd__pool", "workflow__request").defer("workflow__psets")

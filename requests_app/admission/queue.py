@@ -21,7 +21,7 @@ from operator import attrgetter, or_
 from typing import Any
 
 import structlog
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import (
     BooleanField,
     Case,
@@ -81,7 +81,7 @@ from sites_app.services import NO_SITE, without_site
 from wms2 import clock
 from wms2.conf import Conf, conf
 from wms2.errors import StaleState
-from wms2.locks import Fenced, LockKey, transaction_lock
+from wms2.locks import Fenced, LockKey, lock_until_commit
 from wms2.metrics import FORGOTTEN_TOTAL
 from wms2.models import Wake
 from wms2.passes import row_by_itself
@@ -199,22 +199,37 @@ def of_groups(groups: Iterable[Group], policy: Policy) -> Q:
 
 def admit_if_changed(*, fenced: Fenced = transaction.atomic) -> int:
     """A pass if something has changed that the last one rested on; else a few statements, however long the queue is."""
-    return admit(fenced=fenced) if _has_changed(_remembered(), stopped_by(), clock.now()) else 0
+    return admit(fenced=fenced) if _has_changed(_remembered(), stopped_by, clock.now()) else 0
 
 
-def _has_changed(remembered: AdmissionState, stopped: str, now: datetime) -> bool:
+def _has_changed(remembered: Any, stopped: Callable[[], str], now: datetime) -> bool:
     """What triggers tell, what stops all, this process's settings; or the moment is there that the last pass named."""
     before = "" if remembered.stopped.startswith(_FLOOD) else remembered.stopped
     is_time = remembered.again_at is not None and remembered.again_at <= now
-    return is_time or stopped != before or conf() not in _settings or _wakes().exists()
+    return is_time or remembered.woken or conf() not in _settings or stopped() != before
 
 
-def _wakes() -> QuerySet[Wake]:
-    return Wake.objects.filter(request_id=ADMISSION)
+#: The one row, or as it is before there is one, and whether triggers have told of something since the last pass.
+_REMEMBERED = """
+SELECT id, coalesce(stopped, '') AS stopped, flooded_since, coalesce(passed_over, 0) AS passed_over, again_at,
+  EXISTS (SELECT FROM wakes WHERE request_id = %s) AS woken
+FROM (VALUES (1)) AS one (id) LEFT JOIN admission_state USING (id)
+"""
 
 
-def _remembered() -> AdmissionState:
-    return AdmissionState.objects.first() or AdmissionState()
+def _remembered() -> Any:
+    return AdmissionState.objects.raw(_REMEMBERED, [ADMISSION])[0]
+
+
+def _wakes_read() -> set[str]:
+    return set(Wake.objects.filter(request_id=ADMISSION).values_list("why", flat=True))
+
+
+def _wakes_take() -> set[str]:
+    """Those that are taken off are those that are told, however many come meanwhile."""
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM wakes WHERE request_id = %s RETURNING why", [ADMISSION])
+        return {why for (why,) in cursor.fetchall()}
 
 
 def admit(*, fenced: Fenced = transaction.atomic) -> int:
@@ -228,35 +243,47 @@ def admit(*, fenced: Fenced = transaction.atomic) -> int:
         How many were admitted.
     """
     stopped, settings = stopped_by(), conf()
-    with fenced(), transaction_lock(LockKey.ADMISSION):
+    with fenced():
+        lock_until_commit(LockKey.ADMISSION)
         remembered = _remembered()
-        before, expected = dict(vars(remembered)), _has_changed(remembered, stopped, clock.now())
+        before, expected = dict(vars(remembered)), _has_changed(remembered, lambda: stopped, clock.now())
         # first of all: what is committed later is there at the next; and passes that go on have not looked at all yet
-        if _wakes().filter(why__in=_SITES).exists():  # one of those that they wait for may be open again
+        whys = _wakes_read() if remembered.passed_over else _wakes_take()
+        if not whys.isdisjoint(_SITES):  # one of those that they wait for may be open again
             paused = Request.objects.filter(status=RequestStatus.QUEUED, last_error__startswith=NO_SITE)
             expected |= (
                 paused.exclude(next_attempt_at=None).update(next_attempt_at=None, waiting_for="", updated_at=clock.now()) > 0
             )
-        expected |= not remembered.passed_over and bool(_wakes().delete()[0])
-        limits = limits_now()
-        policy = policy_now(limits)
-        state = state_now(policy, clock.now(), stopped=stopped)
-        started: list[Request] = []
-        waits: dict[uuid.UUID, str] = {}
-        further = False
-        if not stopped and state.used < policy.slots:
-            state, started, waits, further = _start_some(policy, limits, state, remembered)
-        told = _tell(policy, state, waits, remembered.stopped)
-        remembered.stopped, remembered.passed_over = state.stopped, remembered.passed_over if further else 0
-        remembered.again_at = state.now if further else opens_at(state, policy)
+        expected |= not remembered.passed_over and bool(whys)
+        started, told = list[Request](), 0
+        if remembered.flooded_since is not None or eligible().exists():
+            started, told = _pass(remembered, stopped)
+        else:  # whoever comes wakes
+            remembered.stopped, remembered.passed_over, remembered.again_at = stopped, 0, None
         if vars(remembered) != before:
             remembered.save()
         wake([request.pk for request in started], "admitted")
-        if (started or told) and not expected and not _wakes().exists():
+        if (started or told) and not expected and not _wakes_read():
             FORGOTTEN_TOTAL.inc()
             log.error("forgotten request: admission was not woken", admitted=len(started), told=told)
     _settings.append(settings)
     return len(started)
+
+
+def _pass(remembered: AdmissionState, stopped: str) -> tuple[list[Request], int]:
+    """Who started, and how many are told something new; what the next pass has to know is in ``remembered``."""
+    limits = limits_now()
+    policy = policy_now(limits)
+    state = state_now(policy, clock.now(), stopped=stopped)
+    started: list[Request] = []
+    waits: dict[uuid.UUID, str] = {}
+    further = False
+    if not stopped and state.used < policy.slots:
+        state, started, waits, further = _start_some(policy, limits, state, remembered)
+    told = _tell(policy, state, waits, remembered.stopped)
+    remembered.stopped, remembered.passed_over = state.stopped, remembered.passed_over if further else 0
+    remembered.again_at = state.now if further else opens_at(state, policy)
+    return started, told
 
 
 def _start_some(

@@ -7,15 +7,18 @@ session is ended, since a transaction that it left open would hold up others. Fo
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import structlog
 from django.db import DatabaseError, OperationalError, connection, transaction
+from django.db.models.expressions import RawSQL
 
 from requests_app.models import LEADER_LEASE, Lease
 from wms2 import clock
@@ -33,6 +36,8 @@ FLAPPING_CHANGES, FLAPPING_SECONDS = 4, 60
 MARGIN_SECONDS = 10.0
 #: What a session needs to end after it was told to.
 _ENDING_SECONDS = 0.5
+#: Number and start of the database's sessions of this process.
+_sessions = WeakKeyDictionary[Any, tuple[int, datetime]]()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +49,15 @@ class Leadership:
     lease: HeldLease = field(compare=False, repr=False)
 
     @contextmanager
-    def fenced(self) -> Iterator[None]:
-        """A transaction in which this process leads, and nobody can take over; renews the lease.
+    def fenced(self, **data: Any) -> Iterator[None]:
+        """A transaction in which this process leads, and nobody can take over; renews the lease. ``data`` is told with it.
 
         Raises:
             LeaseLost: somebody else leads by now; stop writing.
         """
         asked = caller.since_boot()
         with transaction.atomic():
-            self._keep()
+            self._keep(data)
             yield
         self.lease.renewed(asked + lease_life().total_seconds())
 
@@ -62,15 +67,14 @@ class Leadership:
         Raises:
             LeaseLost: somebody else leads by now; stop writing.
         """
-        with self.fenced():
-            if data:
-                row = Lease.objects.get(name=LEADER_LEASE)
-                Lease.objects.filter(name=LEADER_LEASE).update(data=row.data | data)
+        with self.fenced(**data):
+            pass
 
-    def _keep(self) -> None:
+    def _keep(self, data: Mapping[str, Any]) -> None:
         now = clock.now()
         rows = Lease.objects.filter(name=LEADER_LEASE, process=self.process, epoch=self.epoch)
-        if rows.update(heartbeat_at=now, expires_at=now + lease_life()) != 1:
+        told = {"data": RawSQL("data || %s::jsonb", [json.dumps(data)])} if data else {}
+        if rows.update(heartbeat_at=now, expires_at=now + lease_life(), **told) != 1:
             row = Lease.objects.get(name=LEADER_LEASE)
             raise LeaseLost(f"the life cycle is led by {row.process or row.owner} with epoch {row.epoch}")
 
@@ -103,10 +107,9 @@ def leading() -> Iterator[Leadership | None]:
 
 def _take() -> Leadership | None:
     node, process, asked = node_name(), process_name(), caller.since_boot()
-    Lease.objects.get_or_create(name=LEADER_LEASE)
     try:
         with transaction.atomic():
-            row = Lease.objects.select_for_update(nowait=True).get(name=LEADER_LEASE)
+            row, _ = Lease.objects.select_for_update(nowait=True).get_or_create(name=LEADER_LEASE)
             now = clock.now()
             former = row.process
             if not _is_free(row, node, now) or not _is_calm(row, node, now):
@@ -179,10 +182,12 @@ def _end_whoever_holds_the_row() -> bool:
 
 
 def _own_session() -> tuple[int, datetime]:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()")
-        pid, started_at = cursor.fetchone()
-    return pid, started_at
+    """Asked once in each session."""
+    if connection.connection not in _sessions:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()")
+            _sessions[connection.connection] = cursor.fetchone()
+    return _sessions[connection.connection]
 
 
 def _session_lives(pid: int | None, started_at: datetime | None) -> bool:

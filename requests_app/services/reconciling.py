@@ -13,7 +13,7 @@ from requests_app.models import LEADER_LEASE, Event, Lease, Reconciliation, Requ
 from sites_app.models import Schedd
 from wms2 import clock
 from wms2.audit import audit
-from wms2.locks import Fenced, LockKey, transaction_lock
+from wms2.locks import Fenced, LockKey, lock_until_commit, transaction_lock
 from wms2.nudge import RUN_CYCLE, nudge
 
 
@@ -36,7 +36,8 @@ def reconciling(fenced: Fenced) -> Iterator[bool]:
         yield False
         return
     rows, began = Reconciliation.objects.filter(pk__in=waiting), clock.now()
-    with fenced(), transaction_lock(LockKey.RECONCILE):  # nobody joins one that has begun
+    with fenced():
+        lock_until_commit(LockKey.RECONCILE)  # nobody joins one that has begun
         rows.update(begun_at=began)
         Schedd.objects.update(orphans_asked_at=None)  # all are searched for jobs that nobody knows
     try:
