@@ -22,7 +22,7 @@ from requests_app.services.dags import dag_remove, dag_rescue
 from requests_app.services.release import Changes, ReleaseMode
 from sites_app.models import Site
 from sites_app.pools import pools_refresh
-from tests.support.outcomes import assert_aborted, assert_completed_once, assert_held, ended, status
+from tests.support.outcomes import assert_aborted, assert_completed_once, assert_held, ended, status, waiting_for
 from tests.support.stack import Worker, small_request, worker
 
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow, pytest.mark.alone]
@@ -110,10 +110,6 @@ def assert_each_event_once(request: Request) -> None:
             lumis.update((int(run), lumi) for run, pairs in file.lumis.items() for lumi, _ in pairs)
         assert events == EVENTS, dataset
         assert set(lumis.values()) == {1}, dataset
-
-
-def waiting_for(request: Request) -> str:
-    return Request.objects.values_list("waiting_for", flat=True).get(pk=request.pk)
 
 
 def paused(request: Request) -> bool:

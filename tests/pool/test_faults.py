@@ -22,7 +22,7 @@ from tests.support.fault_proxy import Armed, Fault
 from tests.support.faults import fault
 from tests.support.inputs import seeded_input, small_reprocessing
 from tests.support.network import Kind, Network, arm_each, network
-from tests.support.outcomes import assert_completed_once, ended, status
+from tests.support.outcomes import assert_completed_once, ended, status, waiting_for
 from tests.support.stack import small_request, worker
 from wms2.errors import NotFoundInService, ServiceUnavailable
 
@@ -206,10 +206,6 @@ def pointed_at(net: Network, monkeypatch: pytest.MonkeyPatch) -> None:
 def _adapters_of_the_test_process() -> Iterator[None]:
     yield
     adapters_forget()
-
-
-def waiting_for(request: Request) -> str:
-    return Request.objects.values_list("waiting_for", flat=True).get(pk=request.pk)
 
 
 def failed_effects(request: Request, service: str) -> bool:

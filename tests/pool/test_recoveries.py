@@ -22,7 +22,7 @@ from requests_app.work.ledger import ledger_of
 from sites_app.models import SiteBan
 from tests.support.faults import fault
 from tests.support.inputs import RSES, seeded_input, small_reprocessing
-from tests.support.outcomes import assert_completed, assert_completed_once, ended, status
+from tests.support.outcomes import assert_completed, assert_completed_once, ended, status, waiting_for
 from tests.support.stack import Worker, small_request, worker
 from wms2.conf import conf
 
@@ -227,10 +227,6 @@ def without_a_file(text: str) -> str:
 
 def finished(dag: DAG) -> bool:
     return Path(f"{dag.dag_file_path}.metrics").exists()
-
-
-def waiting_for(request: Request) -> str:
-    return Request.objects.values_list("waiting_for", flat=True).get(pk=request.pk)
 
 
 @pytest.mark.deep(

@@ -18,7 +18,7 @@ from requests_app.models import Request, RequestStatus, RequestTransition
 from requests_app.services import request_abort, request_import
 from tests.support import services
 from tests.support.faults import fault
-from tests.support.outcomes import assert_aborted, assert_completed_once, dagman_jobs, ended, status
+from tests.support.outcomes import assert_aborted, assert_completed_once, dagman_jobs, ended, status, waiting_for
 from tests.support.stack import Worker, celery_beat, celery_worker, small_request, worker
 from wms2.celery import app
 from wms2.models import AuditEntry
@@ -168,7 +168,3 @@ def stay_away(running: Worker, *, seconds: float) -> None:
     """Longer than every grace there is."""
     deadline = time.monotonic() + seconds
     running.wait(lambda: time.monotonic() > deadline, seconds=seconds + 5)
-
-
-def waiting_for(request: Request) -> str:
-    return Request.objects.values_list("waiting_for", flat=True).get(pk=request.pk)

@@ -30,6 +30,11 @@ def status(request: Request) -> str:
     return Request.objects.values_list("status", flat=True).get(pk=request.pk)
 
 
+def waiting_for(request: Request) -> str:
+    """What it waits for now."""
+    return Request.objects.values_list("waiting_for", flat=True).get(pk=request.pk)
+
+
 def ended(request: Request) -> bool:
     """Whether it has come to rest."""
     return status(request) in (RequestStatus.COMPLETED, RequestStatus.HELD, RequestStatus.ABORTED, RequestStatus.FAILED)
