@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import structlog
-from django.db.models import Q, QuerySet
+from django.db.models import Q, QuerySet, Value
 
 from sites_app.bans import AUTOMATIC, BAN
 from sites_app.models import BAD_HEALTH, PoolSite, PoolState, Schedd, ScheddState, Site, SystemicAlert
@@ -87,6 +87,8 @@ def guard_look(fenced: Fenced, unread: str = "") -> None:
     """Look at the schedds and sites of each pool; begin, change or end its alert. Once a cycle, when they have been looked at.
     ``unread``: input files that fail to be read in a wave, in words."""
     now = clock.now()
+    if not unread and _all_well(now):
+        return
     with fenced():
         alerts = {alert.pool: alert for alert in alerts_open()}
         schedds, sites = _schedds(now), _sites(now)
@@ -99,6 +101,13 @@ def guard_look(fenced: Fenced, unread: str = "") -> None:
                 _go_on(alert, pool, holds, reason, now)
             elif alert is not None:
                 _calm(alert, now)
+
+
+def _all_well(now: datetime) -> bool:
+    """Whether no alert goes on, and neither a schedd nor a site is bad: mostly so, which one query tells."""
+    bad, one = _observed().filter(health__in=BAD_HEALTH), Value(1)
+    found = (rows.order_by().values(one=one) for rows in (bad, _spoken_against(now)))
+    return not alerts_open().order_by().values(one=one).union(*found, all=True).exists()
 
 
 def guard_judge(schedds: Turned, sites: Turned, *, lasting: bool) -> tuple[bool, str]:
@@ -128,11 +137,15 @@ def ban_objection(failing: Collection[str], candidates: Collection[str]) -> str:
 def _schedds(now: datetime) -> dict[str, Turned]:
     """By pool. Pools with so few that they tell nothing are looked at together, without those that are well."""
     rows: defaultdict[str, list[Schedd]] = defaultdict(list)
-    for schedd in Schedd.objects.filter(state__in=_OBSERVED, asked_at__isnull=False):
+    for schedd in _observed():
         rows[schedd.pool_id].append(schedd)
     small = [pool for pool, here in rows.items() if len(here) <= FEW and any(each.health in BAD_HEALTH for each in here)]
     together = [schedd for pool in small for schedd in rows[pool]]
     return {pool: _turned(together if pool in small else here, now) for pool, here in rows.items()}
+
+
+def _observed() -> QuerySet[Schedd]:
+    return Schedd.objects.filter(state__in=_OBSERVED, asked_at__isnull=False)
 
 
 def _turned(schedds: Collection[Schedd], now: datetime) -> Turned:
@@ -170,8 +183,11 @@ def _pools_of(sites: Collection[str]) -> set[str]:
 
 def _failing(now: datetime) -> frozenset[str]:
     """Sites that failures spoke against within the window, banned or not."""
-    judged = AuditEntry.objects.filter(at__gte=_window(now), action=BAN, actor=AUTOMATIC, target_type="site")
-    return frozenset(judged.order_by().values_list("target", flat=True).distinct())
+    return frozenset(_spoken_against(now).order_by().values_list("target", flat=True).distinct())
+
+
+def _spoken_against(now: datetime) -> QuerySet[AuditEntry]:
+    return AuditEntry.objects.filter(at__gte=_window(now), action=BAN, actor=AUTOMATIC, target_type="site")
 
 
 def _window(now: datetime) -> datetime:

@@ -19,7 +19,7 @@ from typing import Any
 
 import structlog
 from django.db import connection, transaction
-from django.db.models import Case, DateTimeField, F, FloatField, Max, Value, When
+from django.db.models import Case, DateTimeField, F, FloatField, Value, When
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, Coalesce, Greatest
 from structlog.contextvars import bound_contextvars
@@ -105,11 +105,11 @@ def looks(schedds: Iterable[Schedd]) -> list[Look]:
     """What is known of the schedds, before they are asked."""
     schedds = list(schedds)
     rows = DAG.objects.filter(schedd__in=schedds, status__in=IN_QUEUE).select_related("workflow__request")
-    live = defaultdict[int | None, list[DAG]](list)
-    for dag in rows.only(*_READ):
-        live[dag.schedd_id].append(dag)
     wall = Coalesce(Cast(KeyTextTransform(LONGEST_WALL, "round__sizing"), FloatField()), float(conf().max_wall_seconds))
-    longest = dict(rows.select_related(None).order_by().values_list("schedd").annotate(longest=Max(wall)))
+    live, longest = defaultdict[int | None, list[DAG]](list), dict[int | None, float]()
+    for dag in rows.only(*_READ).annotate(wall=wall):
+        live[dag.schedd_id].append(dag)
+        longest[dag.schedd_id] = max(dag.wall, longest.get(dag.schedd_id, 0.0))
     now = clock.now()
     return [Look(schedd, tuple(live[schedd.pk]), now, longest.get(schedd.pk, 0.0)) for schedd in schedds]
 

@@ -81,6 +81,7 @@ from sites_app.services import NO_SITE, without_site
 from wms2 import clock
 from wms2.conf import Conf, conf
 from wms2.errors import StaleState
+from wms2.levels import Level
 from wms2.locks import Fenced, LockKey, lock_until_commit
 from wms2.metrics import FORGOTTEN_TOTAL
 from wms2.models import Wake
@@ -182,9 +183,10 @@ def in_groups(policy: Policy, rows: Iterable[tuple[Any, ...]]) -> Counter[Group]
     return found
 
 
-def stopped_by() -> str:
+def _stopped_by(remembered: Any) -> str:
     """Why nobody at all may start; empty: who has his turn may."""
-    return no_new_work() or systemic_trouble() or credential_obstacle()
+    told = no_new_work() or systemic_trouble() if remembered.restrained else ""
+    return told or credential_obstacle()
 
 
 def open_groups(rows: QuerySet[Request], policy: Policy, state: State) -> QuerySet[Request]:
@@ -199,22 +201,25 @@ def of_groups(groups: Iterable[Group], policy: Policy) -> Q:
 
 def admit_if_changed(*, fenced: Fenced = transaction.atomic) -> int:
     """A pass if something has changed that the last one rested on; else a few statements, however long the queue is."""
-    return admit(fenced=fenced) if _has_changed(_remembered(), stopped_by, clock.now()) else 0
+    return admit(fenced=fenced) if _has_changed(_remembered(), _stopped_by, clock.now()) else 0
 
 
-def _has_changed(remembered: Any, stopped: Callable[[], str], now: datetime) -> bool:
+def _has_changed(remembered: Any, stopped_by: Callable[[Any], str], now: datetime) -> bool:
     """What triggers tell, what stops all, this process's settings; or the moment is there that the last pass named."""
     before = "" if remembered.stopped.startswith(_FLOOD) else remembered.stopped
     is_time = remembered.again_at is not None and remembered.again_at <= now
-    return is_time or remembered.woken or conf() not in _settings or stopped() != before
+    return is_time or remembered.woken or conf() not in _settings or stopped_by(remembered) != before
 
 
-#: The one row, or as it is before there is one, and whether triggers have told of something since the last pass.
-_REMEMBERED = """
+#: The one row, or as it is before there is one; whether triggers have told of something since the last pass, and whether there is
+#: anything that may keep all from starting: mostly there is not, and why is not asked.
+_REMEMBERED = f"""
 SELECT id, coalesce(stopped, '') AS stopped, flooded_since, coalesce(passed_over, 0) AS passed_over, again_at,
-  EXISTS (SELECT FROM wakes WHERE request_id = %s) AS woken
+  EXISTS (SELECT FROM wakes WHERE request_id = %s) AS woken,
+  EXISTS (SELECT FROM service_levels WHERE stopped_by <> '' OR level <> '{Level.NORMAL}')
+  OR EXISTS (SELECT FROM systemic_alerts WHERE ended_at IS NULL AND holds) AS restrained
 FROM (VALUES (1)) AS one (id) LEFT JOIN admission_state USING (id)
-"""
+"""  # noqa: S608  (only a constant)
 
 
 def _remembered() -> Any:
@@ -242,11 +247,12 @@ def admit(*, fenced: Fenced = transaction.atomic) -> int:
     Returns:
         How many were admitted.
     """
-    stopped, settings = stopped_by(), conf()
+    settings = conf()
     with fenced():
         lock_until_commit(LockKey.ADMISSION)
         remembered = _remembered()
-        before, expected = dict(vars(remembered)), _has_changed(remembered, lambda: stopped, clock.now())
+        stopped = _stopped_by(remembered)
+        before, expected = dict(vars(remembered)), _has_changed(remembered, lambda _: stopped, clock.now())
         # first of all: what is committed later is there at the next; and passes that go on have not looked at all yet
         whys = _wakes_read() if remembered.passed_over else _wakes_take()
         if not whys.isdisjoint(_SITES):  # one of those that they wait for may be open again

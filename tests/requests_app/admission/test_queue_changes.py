@@ -161,7 +161,7 @@ def test_while_nothing_changes_nothing_of_the_queue_is_read_and_each_change_admi
     rest()
     with CaptureQueriesContext(connection) as asked:
         assert admit_if_changed() == 0
-    assert len(statements(asked)) <= 4
+    assert len(statements(asked)) <= 3
     assert not any(table in each for each in statements(asked) for table in ('"requests"', '"dags"', "INSERT", "UPDATE"))
     change()
     assert admit_if_changed() == 1, list(Request.objects.values_list("status", "waiting_for"))
