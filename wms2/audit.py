@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -39,10 +39,16 @@ def audit(
 def audited(*, actor: str, action: str, target: object, target_type: str, reason: str, **evidence: Any) -> Iterator[None]:
     """Do what is inside in one transaction with its entry; refusals get theirs too, and go on."""
     entry = partial(audit, actor=actor, action=action, target=target, target_type=target_type, reason=reason, **evidence)
+    with refusals_told(entry, InvalidTransition, StaleState), transaction.atomic():
+        yield
+        entry()
+
+
+@contextmanager
+def refusals_told(entry: Callable[..., None], *kinds: type[Exception]) -> Iterator[None]:
+    """Errors of these kinds get their entry as a refusal, and go on. ``entry``: ``audit`` of who does what to which."""
     try:
-        with transaction.atomic():
-            yield
-            entry()
-    except (InvalidTransition, StaleState) as error:
+        yield
+    except kinds as error:
         entry(refused=True, why=str(error))
         raise

@@ -21,7 +21,7 @@ from dags_app.services.stop import condor_of, steer_refused
 from dags_app.states import history
 from wms2 import clock
 from wms2.adapters.types import JOB_IDLE, JOB_RUNNING, UnbegunUnit
-from wms2.audit import audit
+from wms2.audit import audit, refusals_told
 from wms2.errors import InvalidTransition, ServiceError
 from wms2.wakes import wake_now
 from wms2.words import counted
@@ -101,15 +101,12 @@ def dag_leave_sites(*, dag: DAG, actor: str, reason: str, sites: Collection[str]
         ServiceUnavailable, ServiceRejected: the schedd did not do it.
     """
     record = partial(audit, actor=actor, action="dag_leave_sites", target=dag.pk, target_type="dag", reason=reason)
-    try:
+    with refusals_told(record, InvalidTransition, ServiceError):
         stuck, leave = _units(dag, sites or _sites_waiting(dag))
         if not leave:
             where = f"; {units_at(stuck.values())} stay: {STAY}" if stuck else ""
             raise InvalidTransition(f"DAG {dag.pk}: no unit of which nothing has begun can land elsewhere{where}")
         changed = condor_of(dag).leave_site(str(dag.directory_id), dag.fence, leave)
-    except (InvalidTransition, ServiceError) as error:
-        record(refused=True, why=str(error))
-        raise
     if changed:
         what = f"{actor}: {reason}; {units_at(stuck[name] for name in leave)}"
         history(dag, UNITS_LEAVE, detail={"units": sorted(leave)[:100], "jobs": changed, "why": what})

@@ -21,7 +21,7 @@ from sites_app.schedds import adapter
 from wms2 import clock
 from wms2.adapters.htcondor import HtcondorAdapter
 from wms2.adapters.types import JobStatus, Submission
-from wms2.audit import audit
+from wms2.audit import audit, refusals_told
 from wms2.crash import crash_point
 from wms2.errors import InvalidTransition, ServiceError
 from wms2.wakes import wake_now
@@ -142,12 +142,8 @@ def steer_refused(dag: DAG) -> str:
 
 def _steer(action: str, dag: DAG, actor: str, reason: str, steer: _Steer, becomes: JobStatus) -> int:
     told = partial(audit, actor=actor, action=action, target=dag.pk, target_type="dag", reason=reason)
-    try:
-        condor = condor_of(dag)
-        count = steer(condor)(_submission(dag), f"{actor}: {reason}")
-    except (InvalidTransition, ServiceError) as error:
-        told(refused=True, why=str(error))
-        raise
+    with refusals_told(told, InvalidTransition, ServiceError):
+        count = steer(condor_of(dag))(_submission(dag), f"{actor}: {reason}")
     _observe(dag, becomes, f"{actor}: {reason}")
     wake_now(dag.workflow.request.pk, action)
     history(dag, action, detail={"actor": actor, "reason": reason, "jobs": count})
