@@ -183,10 +183,9 @@ def in_groups(policy: Policy, rows: Iterable[tuple[Any, ...]]) -> Counter[Group]
     return found
 
 
-def _stopped_by(remembered: Any) -> str:
-    """Why nobody at all may start; empty: who has his turn may."""
-    told = no_new_work() or systemic_trouble() if remembered.restrained else ""
-    return told or credential_obstacle()
+def _restraint(remembered: Any) -> str:
+    """Why nobody at all may start, but for the credential; empty: who has his turn may."""
+    return no_new_work() or systemic_trouble() if remembered.restrained else ""
 
 
 def open_groups(rows: QuerySet[Request], policy: Policy, state: State) -> QuerySet[Request]:
@@ -201,14 +200,16 @@ def of_groups(groups: Iterable[Group], policy: Policy) -> Q:
 
 def admit_if_changed(*, fenced: Fenced = transaction.atomic) -> int:
     """A pass if something has changed that the last one rested on; else a few statements, however long the queue is."""
-    return admit(fenced=fenced) if _has_changed(_remembered(), _stopped_by, clock.now()) else 0
+    remembered = _remembered()
+    changed = _has_changed(remembered, lambda: _restraint(remembered) or credential_obstacle(), clock.now())
+    return admit(fenced=fenced) if changed else 0
 
 
-def _has_changed(remembered: Any, stopped_by: Callable[[Any], str], now: datetime) -> bool:
+def _has_changed(remembered: Any, stopped: Callable[[], str], now: datetime) -> bool:
     """What triggers tell, what stops all, this process's settings; or the moment is there that the last pass named."""
     before = "" if remembered.stopped.startswith(_FLOOD) else remembered.stopped
     is_time = remembered.again_at is not None and remembered.again_at <= now
-    return is_time or remembered.woken or conf() not in _settings or stopped_by(remembered) != before
+    return is_time or remembered.woken or conf() not in _settings or stopped() != before
 
 
 #: The one row, or as it is before there is one; whether triggers have told of something since the last pass, and whether there is
@@ -247,12 +248,12 @@ def admit(*, fenced: Fenced = transaction.atomic) -> int:
     Returns:
         How many were admitted.
     """
-    settings = conf()
+    settings, credential = conf(), credential_obstacle()  # read while no lock is held
     with fenced():
         lock_until_commit(LockKey.ADMISSION)
         remembered = _remembered()
-        stopped = _stopped_by(remembered)
-        before, expected = dict(vars(remembered)), _has_changed(remembered, lambda _: stopped, clock.now())
+        stopped = _restraint(remembered) or credential
+        before, expected = dict(vars(remembered)), _has_changed(remembered, lambda: stopped, clock.now())
         # first of all: what is committed later is there at the next; and passes that go on have not looked at all yet
         whys = _wakes_read() if remembered.passed_over else _wakes_take()
         if not whys.isdisjoint(_SITES):  # one of those that they wait for may be open again
