@@ -13,7 +13,7 @@ from requests_app.services import StopMode, request_abort, request_hold, request
 from requests_app.services.release import ReleaseMode, release_plan
 from requests_app.work.ledger import ledger_of
 from tests.support.scripted.dagman import Account
-from tests.support.scripted.progress import cycles, run_on, started, status
+from tests.support.scripted.progress import cycles, run_on, started, status, work_done
 from tests.support.scripted.schedd import End, Job
 from tests.support.scripted.world import World
 from wms2.conf import conf
@@ -96,7 +96,7 @@ def test_files_that_are_cut_off_leave_it_to_the_history(world: World) -> None:
     for name in ("workflow.dag.metrics", "workflow.dag.status"):
         path = job.directory / name
         path.write_text(path.read_text()[:40])
-    assert run_on(world, request) is S.COMPLETED
+    assert work_done(world, request)
 
 
 # --- what counts as failed
@@ -120,7 +120,7 @@ def test_units_whose_dagman_was_removed_are_no_failures(world: World) -> None:
     told = RequestTransition.objects.get(request=request, from_status=S.PARTIAL)
     assert told.to_status == S.PLANNING
     assert told.reason == "rescue 1 of 1: 0 of 3 work units failed, 2 were removed from the queue"
-    assert run_on(world, request) is S.COMPLETED
+    assert work_done(world, request)
 
 
 def test_the_same_units_hold_the_request_when_they_failed(world: World) -> None:
@@ -142,7 +142,7 @@ def test_units_that_only_lack_their_account_are_no_failures(world: World) -> Non
     reason = RequestTransition.objects.get(request=request, from_status=S.PARTIAL).reason
     assert reason == "rescue 1 of 1: 1 of 3 work units failed"
     world.schedd.repair()
-    assert run_on(world, request) is S.COMPLETED
+    assert work_done(world, request)
 
 
 # --- which rescue file
@@ -159,7 +159,7 @@ def test_a_rescue_file_that_forgets_done_units_is_not_run(world: World, rescue: 
     path = job.directory / "workflow.dag.rescue001"
     text = path.read_text()
     path.write_text(text.replace("DONE mg_000001\n", "") if rescue == "an old one" else text[:30])
-    assert run_on(world, request) is S.COMPLETED
+    assert work_done(world, request)
     assert kinds(request) == [DAGKind.FRESH, DAGKind.FRESH]
     states = WorkUnit.objects.filter(workflow__request=request, round__index=0).order_by("index").values_list("state", flat=True)
     assert list(states) == [WorkUnitState.DONE, WorkUnitState.DONE, WorkUnitState.FAILED]
@@ -201,7 +201,7 @@ def test_a_stop_to_go_on_whose_end_nobody_can_prove_holds_the_request(world: Wor
     assert told in request.hold_reason
     assert DAG.objects.filter(workflow__request=request).count() == 1, "nothing was planned or submitted without a word"
     request_release(request=request, actor="olga", reason="its jobs are gone, I looked")
-    assert run_on(world, request) is S.COMPLETED
+    assert work_done(world, request)
 
 
 def test_a_release_says_why_a_rescue_file_cannot_be_run(world: World) -> None:
@@ -217,7 +217,7 @@ def test_a_release_says_why_a_rescue_file_cannot_be_run(world: World) -> None:
     assert (plan.mode, plan.units_done, plan.units_again) == (ReleaseMode.NEXT_ROUND, 1, 2)
     assert "does not know of 1 work units that are done, e.g. mg_000000" in plan.why
     request_release(request=request, actor="olga", reason="go on")
-    assert run_on(world, request) is S.COMPLETED
+    assert work_done(world, request)
 
 
 @pytest.mark.parametrize("decision", ["release", "abort", "abort while it runs"])
@@ -249,7 +249,7 @@ def test_a_dag_that_ended_with_failures_while_it_was_stopped_is_a_stop_rescue(wo
     world.cycle()
     world.schedd.unit_failed(job, "mg_000001")
     world.schedd.end(job, End.FINISHED)
-    assert run_on(world, request) is S.COMPLETED
+    assert work_done(world, request)
     assert kinds(request) == [DAGKind.FRESH, DAGKind.STOP_RESCUE]
 
 

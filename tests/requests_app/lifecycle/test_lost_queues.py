@@ -28,7 +28,7 @@ from tests.support.scripted.branching import once
 from tests.support.scripted.dagman import Account
 from tests.support.scripted.faults import Mode
 from tests.support.scripted.invariants import check
-from tests.support.scripted.progress import cycles, status
+from tests.support.scripted.progress import cycles, status, work_done
 from tests.support.scripted.schedd import End, Job
 from tests.support.scripted.world import World
 from wms2 import clock, levels
@@ -129,7 +129,7 @@ def test_a_silent_schedd_is_never_suspected_and_the_collectors_word_is_told(
 
     world.schedd.silent = False
     world.schedd.end(job, End.FINISHED)
-    completes(world, request)
+    assert work_done(world, request)
 
 
 def test_an_alert_is_over_when_its_cause_is_gone_and_the_next_time_is_a_new_one(world: World) -> None:
@@ -152,7 +152,7 @@ def test_an_alert_is_over_when_its_cause_is_gone_and_the_next_time_is_a_new_one(
     world.cycle()
     assert fresh(request).alert_code == ""
     world.schedd.end(job, End.FINISHED)
-    completes(world, request)
+    assert work_done(world, request)
 
 
 def test_a_suspicion_is_over_when_the_queue_is_put_back(world: World) -> None:
@@ -162,7 +162,7 @@ def test_a_suspicion_is_over_when_the_queue_is_put_back(world: World) -> None:
     world.cycle()
     assert fresh(request).alert_code == ""
     world.schedd.end(job, End.FINISHED)
-    completes(world, request)
+    assert work_done(world, request)
 
 
 def test_a_missing_dag_is_not_suspected_before_the_window_is_over(world: World) -> None:
@@ -241,7 +241,7 @@ def test_a_dag_that_is_in_the_queue_again_was_never_lost(world: World) -> None:
     assert DAGHistory.objects.filter(dag=dag, event_type="seen_again").count() == 1
     with pytest.raises(InvalidTransition, match="are in it"):
         schedd_confirm_lost(schedd=schedd(), **BY)
-    completes(world, request)
+    assert work_done(world, request)
 
 
 def test_a_dag_that_returns_after_a_worker_died_while_it_was_fenced_off_does_not_stand_still(world: World) -> None:
@@ -253,7 +253,7 @@ def test_a_dag_that_returns_after_a_worker_died_while_it_was_fenced_off_does_not
     world.cycle()
     dag = DAG.objects.get(pk=job.dag_id)
     assert (dag.lost_confirmed_at, fresh(request).status) == (None, S.STOPPING)
-    completes(world, request)
+    assert work_done(world, request)
     assert not halt_file(dag).exists()
     kinds = DAG.objects.filter(workflow__request=request).order_by("fence").values_list("kind", flat=True)
     assert list(kinds) == [DAGKind.FRESH, DAGKind.STOP_RESCUE]
@@ -270,7 +270,7 @@ def test_a_history_that_comes_late_proves_the_end_after_all(world: World) -> Non
     assert fresh(request).alert_code == "queue_suspected"
     schedd_confirm_lost(schedd=schedd(), **BY)
     world.schedd.history_lags = False
-    completes(world, request)
+    assert work_done(world, request)
     assert "lost" not in DAG.objects.get().outcome
 
 
@@ -291,7 +291,7 @@ def test_what_an_earlier_submission_left_proves_nothing_of_one_with_the_same_num
     dag = DAG.objects.get(pk=rescue.dag_id)
     assert (dag.status, fresh(request).alert_code) == (DAGStatus.SUBMITTED, "outcome_unknown")
     world.schedd.put_back_queue()
-    completes(world, request)
+    assert work_done(world, request)
 
 
 def test_a_contradiction_before_takes_nothing_from_an_operators_confirmation(world: World) -> None:

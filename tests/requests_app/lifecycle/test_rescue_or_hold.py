@@ -20,7 +20,7 @@ from tests.support.scene_failures import line
 from tests.support.scripted import documents
 from tests.support.scripted.branching import once
 from tests.support.scripted.faults import Mode
-from tests.support.scripted.progress import cycles, run_on, status
+from tests.support.scripted.progress import cycles, run_on, status, work_done
 from tests.support.scripted.schedd import OTHER, End, Job
 from tests.support.scripted.world import World
 from wms2.conf import conf
@@ -191,7 +191,7 @@ def test_a_rescue_may_run_at_another_schedd(world: World) -> None:
     schedd_row("other@test", pool="scripted")
     cycles(world, 6)
     assert [dag.schedd_name for dag in chain(request)] == ["schedd@test", "other@test"]
-    assert run_on(world, request) is S.COMPLETED
+    assert work_done(world, request)
 
 
 def test_a_clean_stop_goes_through_the_statuses_of_the_specification(world: World) -> None:
@@ -238,7 +238,7 @@ def test_a_round_is_over_before_the_next_one_is_planned(world: World) -> None:
     cycles(world, 3)
     assert (rounds.count(), chain(request)[-1].kind) == (1, DAGKind.FAILURE_RESCUE)
     assert DAG.objects.filter(workflow=request.workflow, status__in=LIVE_DAG).count() == 1
-    assert run_on(world, request) is S.COMPLETED
+    assert work_done(world, request)
     assert rounds.count() == 2
 
 
@@ -271,7 +271,7 @@ def test_numbers_of_failed_units_are_given_up_and_the_target_is_done_events(worl
     cycles(world, 2)
     end_with_failures(world, world.job_of(request), 2)
     request_release(request=request, actor="olga", reason="plan anew", mode=ReleaseMode.NEXT_ROUND)
-    assert run_on(world, request) is S.COMPLETED
+    assert work_done(world, request)
     claims = WorkUnitClaim.objects.filter(unit__workflow=request.workflow, kind=WorkUnitClaim.KIND_GENERATED)
     done = sorted((c.first, c.last) for c in claims.filter(unit__state="done"))
     lost = sorted((c.first, c.last) for c in claims.filter(unit__state="failed"))
@@ -352,7 +352,7 @@ def test_a_failure_rescue_goes_on_in_the_pools_that_were_chosen_while_it_ran(
     assert world.job_of(request).at == other.name
     newest = chain(request)[-1]
     assert (newest.kind, newest.total_work_units) == ((DAGKind.FAILURE_RESCUE, UNITS) if near else (DAGKind.FRESH, 1))
-    assert run_on(world, request) is S.COMPLETED
+    assert work_done(world, request)
 
 
 # --- pileup, which MSPileup moves while a DAG runs for weeks
@@ -398,7 +398,7 @@ def test_a_rescue_mixes_pileup_where_it_lies_by_then(mixes: World) -> None:
     end_with_failures(mixes, mixed.job, 2)
     assert (status(mixed.request), chain(mixed.request)[-1].kind) == (S.ACTIVE, DAGKind.FAILURE_RESCUE)
     assert (mixed.read(), mixed.avoided) == (mixed.at("T2_CH_CERN"), "T1_US_FNAL")
-    assert run_on(mixes, mixed.request) is S.COMPLETED
+    assert work_done(mixes, mixed.request)
 
 
 def test_a_rescue_of_a_dag_that_a_former_release_has_rendered_keeps_its_list(mixes: World) -> None:
@@ -423,7 +423,7 @@ def test_what_is_left_is_planned_anew_when_the_pileup_has_left_all_sites_of_a_re
     job = mixes.job_of(mixed.request)
     assert (status(mixed.request), mixed.read(job)) == (S.ACTIVE, mixed.at("T2_US_Purdue"))
     assert 'sites="T2_US_Purdue"' in (job.directory / job.open_nodes[0] / "group.dag").read_text()
-    assert run_on(mixes, mixed.request) is S.COMPLETED
+    assert work_done(mixes, mixed.request)
     ledger_check(ledger_of(mixed.request.workflow))
 
 
@@ -452,7 +452,7 @@ def test_a_first_submission_that_never_arrived_is_planned_anew_where_its_pileup_
     assert (status(request), [dag.kind for dag in chain(request)]) == (S.ACTIVE, [DAGKind.FRESH])
     assert 'sites="T2_US_Purdue"' in (mixes.job_of(request).directory / "mg_000000" / "group.dag").read_text()
     assert WorkUnitClaim.objects.filter(kind=WorkUnitClaim.KIND_GENERATED).earliest("first").first == 1
-    assert run_on(mixes, request) is S.COMPLETED
+    assert work_done(mixes, request)
 
 
 @pytest.mark.parametrize("away", ["dbs", "rucio"])

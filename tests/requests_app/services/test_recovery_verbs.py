@@ -45,7 +45,7 @@ from sites_app.models import Schedd, ScheddState
 from tests.support.scripted import documents
 from tests.support.scripted.branching import once
 from tests.support.scripted.invariants import check
-from tests.support.scripted.progress import DAY_SECONDS, fresh, held, run_on, started
+from tests.support.scripted.progress import DAY_SECONDS, fresh, held, run_on, started, work_done
 from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
 from wms2.conf import conf
@@ -88,7 +88,7 @@ def test_a_drain_halts_the_outer_dagman_removes_nothing_and_counts_what_finishes
     world.cycle()
     assert WorkUnit.objects.get(dag=dag, name="mg_000000").state == "done"
     world.schedd.end(job, End.DRAINED)
-    assert run_on(world, request) is S.COMPLETED
+    assert work_done(world, request)
     assert not halt_file(dag).exists()
 
 
@@ -139,14 +139,14 @@ def test_a_plain_release_below_the_rescue_limit_runs_only_what_failed_again(worl
     plan = release_plan(request)
     assert (plan.mode, plan.units_done, plan.units_again) == (ReleaseMode.RESCUE, 1, 2)
     request_release(request=request, **BY)
-    assert run_on(world, request) is S.COMPLETED
+    assert work_done(world, request)
     assert DAG.objects.filter(workflow__request=request, kind=DAGKind.FAILURE_RESCUE).count() == 1
 
 
 def test_a_release_for_the_next_round_counts_what_is_done_and_plans_the_rest_anew(world: World) -> None:
     request = held(world)
     request_release(request=request, mode=ReleaseMode.NEXT_ROUND, **BY)
-    assert run_on(world, request) is S.COMPLETED
+    assert work_done(world, request)
     workflow = request.workflow
     assert workflow.rounds.count() == 2
     done = WorkUnit.objects.filter(workflow=workflow, state="done").values_list("round__index", "events").order_by("pk")
@@ -188,7 +188,7 @@ def test_memory_and_retries_are_rendered_into_the_next_round(world: World) -> No
     directory = Path(DAG.objects.filter(workflow__request=request).order_by("-fence")[0].submit_dir)
     assert (directory / "sizes.inc").read_text() == "TASK_1_MEMORY_MB = 2900\n"
     assert "RETRY proc_000000 7 " in (directory / "mg_000000" / "group.dag").read_text()
-    assert run_on(world, request) is S.COMPLETED
+    assert work_done(world, request)
 
 
 def test_more_memory_than_the_window_is_refused_and_nothing_is_changed(world: World) -> None:
@@ -238,7 +238,7 @@ def test_files_that_the_release_excludes_are_read_by_nobody(world: World) -> Non
     with pytest.raises(InvalidTransition, match="not among its input files"):
         request_release(request=request, changes=Changes(excluded_files=("/store/none.root",)), **BY)
     request_release(request=request, changes=Changes(excluded_files=(bad.lfn,)), **BY)
-    assert run_on(world, request) is S.COMPLETED
+    assert work_done(world, request)
     bad.refresh_from_db()
     assert "excluded by olga: because" in bad.excluded_reason
     assert OutputFile.objects.filter(dataset__workflow=request.workflow).count() == 2
@@ -529,7 +529,7 @@ def test_a_removed_dag_holds_its_request_and_its_rescue_releases_it(world: World
     dag_rescue(dag=dag, **BY)
     with pytest.raises(InvalidTransition, match="not in the queue"):
         dag_remove(dag=dag, **BY)
-    assert run_on(world, request) is S.COMPLETED
+    assert work_done(world, request)
 
 
 def test_a_request_whose_dag_ended_nobody_knows_how_is_settled_by_a_hold_and_goes_on(world: World) -> None:

@@ -15,7 +15,7 @@ from tests.support.faults import fault
 from tests.support.scripted import documents
 from tests.support.scripted.catalogues import Source, SourceFile
 from tests.support.scripted.faults import Mode
-from tests.support.scripted.progress import all_planned, fresh, run_on
+from tests.support.scripted.progress import all_planned, fresh, run_on, work_done
 from tests.support.scripted.world import World
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -116,7 +116,7 @@ def test_a_block_that_is_whole_nowhere_is_read_file_by_file(world: World, split:
 def test_with_trusted_site_lists_it_does_not_matter_where_a_file_is(world: World) -> None:
     block(world, "a", "a1", at=())
     request = ask(world, TrustSitelists=True, SiteWhitelist=["T2_CH_CERN"])
-    assert run_on(world, request) is S.COMPLETED
+    assert work_done(world, request)
     assert done(request) == {"a1"}
 
 
@@ -147,7 +147,7 @@ def test_a_lumi_waits_while_one_of_the_files_that_hold_it_does(world: World) -> 
     assert ledger_of(request.workflow).done_lumis == 2
     source.locations[f"{DATASET}#gone.root"] = (FNAL, CERN)
     world.clock.advance(3600)
-    assert run_on(world, request) is S.COMPLETED
+    assert work_done(world, request)
     assert ledger_of(request.workflow).done_lumis == 3
 
 

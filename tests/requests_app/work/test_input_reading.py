@@ -17,7 +17,7 @@ from requests_app.work.overrides import Overrides
 from tests.support.scripted import documents
 from tests.support.scripted.catalogues import Source, SourceFile
 from tests.support.scripted.faults import Mode
-from tests.support.scripted.progress import all_planned, run_on, status
+from tests.support.scripted.progress import all_planned, run_on, status, work_done
 from tests.support.scripted.world import World
 from wms2.errors import InvalidTransition
 
@@ -87,7 +87,7 @@ def test_files_without_a_wanted_lumi_are_excluded_and_the_others_read_by_their_m
     block(world, "a", file("cut", (1, 1), (1, 2), (2, 1)), file("out", (1, 9)), file("run", (3, 1)), file("whole", (2, 2)))
     request = ask(world, LumiList={"1": [[2, 5]], "2": [[1, 5]], "3": [[1, 1]]}, RunBlacklist=[3], **split)
     if "lumis_per_job" in split:
-        assert run_on(world, request) is S.COMPLETED
+        assert work_done(world, request)
         ledger = ledger_of(request.workflow)
         ledger_check(ledger)
         assert (ledger.done_lumis, ledger.all_lumis) == (3, 3)
@@ -110,7 +110,7 @@ def test_files_without_lumis_are_left_out_by_name_and_accepted_and_empty_ones_ar
     with pytest.raises(InvalidTransition, match="accept_excluded"):
         request_release(request=request, actor="olga", reason="again")
     request_release(request=request, actor="olga", reason="not needed", changes=Changes(accept_excluded=True))
-    assert run_on(world, request) is S.COMPLETED
+    assert work_done(world, request)
     assert "accepted by olga: not needed" in excluded(request)["bare"]
 
 
@@ -140,7 +140,7 @@ def test_a_request_may_complete_without_as_many_files_as_it_is_allowed(world: Wo
 def test_refused_lumis_do_not_keep_the_rest_from_completing(world: World) -> None:
     block(world, "a", file("good", (1, 1), (1, 2), events=200), file("huge", (1, 5), events=10**7))
     request = ask(world, files_per_job=0, SplittingAlgo="EventAwareLumiBased", EventsPerJob=100)  # 0.1 s an event, 48 h a job
-    assert run_on(world, request) is S.COMPLETED
+    assert work_done(world, request)
     ledger = ledger_of(request.workflow)
     assert (ledger.done_lumis, ledger.refused_lumis, ledger.all_lumis) == (2, 1, 3)
     (alert,) = Event.objects.filter(request=request, kind="alert", data__code="lumis_refused")
@@ -170,7 +170,7 @@ def test_jobs_with_parents_run_where_both_are(world: World, split: dict[str, int
     assert 'sites="T2_CH_CERN"' in (job.directory / "mg_000000/group.dag").read_text()
     world.sources[DATASET].parents |= {"/store/p2.root": (FNAL, CERN), "/store/p3.root": (FNAL,)}
     world.clock.advance(3600)
-    assert run_on(world, request) is S.COMPLETED
+    assert work_done(world, request)
 
 
 def test_a_single_copy_beside_the_parents_is_found_although_the_block_is_whole_elsewhere(world: World) -> None:
@@ -215,7 +215,7 @@ def test_an_open_dataset_without_files_is_waited_for_without_a_slot(world: World
     world.clock.advance(300)
     run_on(world, request, cycles=6)
     world.clock.advance(1000)
-    assert run_on(world, request) is S.COMPLETED
+    assert work_done(world, request)
     assert read(request) == {"a1"}
 
 
@@ -251,7 +251,7 @@ def test_a_file_of_which_every_lumi_was_done_before_it_came_is_left_out_by_name(
     ledger_check(ledger)
     assert (ledger.done_files, ledger.excluded_files, ledger.all_lumis) == (1, 1, 1)
     world.clock.advance(1000)
-    assert run_on(world, request) is S.COMPLETED
+    assert work_done(world, request)
 
 
 @pytest.mark.parametrize("mode", [Mode.DOWN, Mode.REFUSED])
@@ -266,7 +266,7 @@ def test_a_catalogue_that_gives_no_new_files_is_what_an_open_request_says_it_wai
     assert "scripted" in request.waiting_for
     assert request.alert_code == ("input_unreadable" if mode is Mode.REFUSED else "")
     world.dbs.script.heal()
-    assert run_on(world, request) is S.COMPLETED
+    assert work_done(world, request)
 
 
 def test_a_file_with_lumis_without_events_is_read_by_one_job_and_its_request_completes(world: World) -> None:
