@@ -44,6 +44,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> PoolBes
     return PoolBesideTheRest(config, log) if config.getoption("dist") == "loadgroup" else None
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return (config.getoption("loadgroup", False) and side_by_side.is_for_others(collection_path, config.args)) or None
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     wrong = [text for item in items if (text := marks.problem(item, ROOT))]

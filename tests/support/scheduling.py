@@ -46,16 +46,19 @@ class PoolBesideTheRest(LoadScopeScheduling):
                 return Kind.POOL
             if any(not takes_pool_tests(other.gateway.id) for other in self.nodes):
                 return None
-        return Kind.REST if Kind.REST in left else None
+        reads_all = len(self.registered_collections[node]) == len(self.collection or ())
+        return Kind.REST if Kind.REST in left and reads_all else None
 
     def schedule(self) -> None:
         """Hand out the first units; later calls see to nodes that were added."""
         assert self.collection_is_completed
         if self.collection is None:
-            if not self._check_nodes_have_same_collection():
+            collections = self.registered_collections.values()
+            whole = max(collections, key=len)  # some have read tests of the pool alone
+            if not set(whole).issuperset(nodeid for each in collections for nodeid in each):
                 self.log("**Different tests collected, aborting run**")
                 return
-            self.collection = list(next(iter(self.registered_collections.values())))
+            self.collection = list(whole)
             units: OrderedDict[str, dict[str, bool]] = OrderedDict()
             for nodeid in self.collection:
                 units.setdefault(unit_of(nodeid), {})[nodeid] = False

@@ -13,6 +13,7 @@ import re
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 from _pytest.nodeid import coerce_node_id
@@ -26,6 +27,7 @@ POOL_PROCESSES = 5
 LONGEST = Path(__file__).with_name("longest.json")
 #: The fixture of the second pool, which is one process's alone.
 _SECOND_POOL = "second_pool"
+_ASKS_FOR_A_POOL = re.compile(rf"\bmark\.pool\b|\b{_SECOND_POOL}\b")
 _TESTS = Path(__file__).parents[1]
 _ONE_BY_ONE = _TESTS / "pool"
 
@@ -40,6 +42,27 @@ class Kind(StrEnum):
 def takes_pool_tests(process: str) -> bool:
     """Whether this process of xdist (``gw3``) takes tests of the pool."""
     return _number(process) < POOL_PROCESSES
+
+
+def is_for_others(path: Path, arguments: list[str]) -> bool:
+    """Whether this process need not read a file or directory: it is given tests of the pool alone, and there are none. Only where
+    whole directories are asked for.
+    """
+    process, processes = os.environ.get("PYTEST_XDIST_WORKER", ""), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0"))
+    if not process or not takes_pool_tests(process) or processes <= POOL_PROCESSES:
+        return False
+    return path not in _of_the_pool() and all(Path(each).is_dir() for each in arguments)
+
+
+@cache
+def _of_the_pool() -> set[Path]:
+    """Files with tests of the pool, and all directories that they are in."""
+    files = [
+        path
+        for path in _TESTS.rglob("test_*.py")
+        if _ONE_BY_ONE in path.parents or _ASKS_FOR_A_POOL.search(path.read_text(encoding="utf-8"))
+    ]
+    return {*files, *(directory for path in files for directory in path.parents)}
 
 
 def unit_of(nodeid: str) -> str:
@@ -78,11 +101,15 @@ def arrange(items: list[pytest.Item]) -> None:
 
     Each test of ``tests/pool`` goes to whoever is free, as far as its fixtures allow; all others stay with their file.
     """
+    unread = {item.path for item in items if _kind(item) is Kind.POOL} - _of_the_pool()
+    if unread:
+        raise pytest.UsageError(f"write the mark `pool` in the file itself, not by another's: {', '.join(map(str, unread))}")
     names, seconds = {item: name_of(item) for item in items}, _seconds()
     ordered = sorted(items, key=lambda item: -seconds.get(names[item], 0.0))  # of equal ones as they were
-    for number, item in enumerate(items):
+    for item in items:
         group = names[item]
-        # a test that is alone in its unit needs no name of it
+        # a test that is alone in its unit needs no name of it; its number is the same in every process
+        number = crc32(item.nodeid.encode())
         item._id = coerce_node_id(f"{item.nodeid}@{_kind(item)} {number if group == item.nodeid else group}")
     items[:] = ordered
 

@@ -10,6 +10,7 @@ from _pytest.mark.expression import Expression
 
 from deploy.stack import suite
 from tests.support.places import ROOT
+from tests.support.side_by_side import is_for_others
 
 STACK = ("pool", "rucio", "simulators")
 OTHERS = ("alone", "slow", "deep", "fault")
@@ -56,6 +57,15 @@ def test_files_of_a_part_are_found_by_the_marks_in_them() -> None:
 )
 def test_a_run_fails_when_a_part_failed_and_not_when_one_had_nothing_to_do(codes: list[int], expected: int) -> None:
     assert suite.outcome(codes) == expected
+
+
+def test_processes_of_the_pool_read_no_file_without_tests_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_XDIST_WORKER_COUNT", "7")
+    paths = ("pool", "pool/test_verbs.py", "wms2/adapters/test_htcondor_pool.py", "docs", "wms2/test_circuits.py")
+    for process, expected in (("gw0", [True, True, True, False, False]), ("gw6", [True] * 5)):
+        monkeypatch.setenv("PYTEST_XDIST_WORKER", process)
+        assert [not is_for_others(ROOT / "tests" / path, [str(ROOT / "tests")]) for path in paths] == expected
+        assert not is_for_others(ROOT / "tests/docs", [__file__]), "a file that was asked for"
 
 
 def test_tests_of_a_file_stay_in_one_process(request: pytest.FixtureRequest) -> None:
