@@ -31,7 +31,7 @@ FEW = 2
 EVERYWHERE = ""
 #: Where jobs of ours are.
 _USED = Q(jobs_running__gt=0) | Q(jobs_idle__gt=0) | Q(jobs_held__gt=0)
-_OBSERVED = (ScheddState.ENABLED, ScheddState.DRAINING)
+_OBSERVED = Q(state__in=(ScheddState.ENABLED, ScheddState.DRAINING), asked_at__isnull=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def guard_look(fenced: Fenced, unread: str = "") -> None:
 
 def _all_well(now: datetime) -> bool:
     """Whether no alert goes on, and neither a schedd nor a site is bad: mostly so, which one query tells."""
-    bad, one = _observed().filter(health__in=BAD_HEALTH), Value(1)
+    bad, one = Schedd.objects.filter(_OBSERVED, health__in=BAD_HEALTH), Value(1)
     found = (rows.order_by().values(one=one) for rows in (bad, _spoken_against(now)))
     return not alerts_open().order_by().values(one=one).union(*found, all=True).exists()
 
@@ -137,15 +137,11 @@ def ban_objection(failing: Collection[str], candidates: Collection[str]) -> str:
 def _schedds(now: datetime) -> dict[str, Turned]:
     """By pool. Pools with so few that they tell nothing are looked at together, without those that are well."""
     rows: defaultdict[str, list[Schedd]] = defaultdict(list)
-    for schedd in _observed():
+    for schedd in Schedd.objects.filter(_OBSERVED):
         rows[schedd.pool_id].append(schedd)
     small = [pool for pool, here in rows.items() if len(here) <= FEW and any(each.health in BAD_HEALTH for each in here)]
     together = [schedd for pool in small for schedd in rows[pool]]
     return {pool: _turned(together if pool in small else here, now) for pool, here in rows.items()}
-
-
-def _observed() -> QuerySet[Schedd]:
-    return Schedd.objects.filter(state__in=_OBSERVED, asked_at__isnull=False)
 
 
 def _turned(schedds: Collection[Schedd], now: datetime) -> Turned:
