@@ -60,11 +60,11 @@ def _lost_seen(schedd: Schedd) -> tuple[str, str]:
 
 
 def _strays(schedd: Schedd) -> list[str]:
-    kept = "What they wrote stays where it is. Look first whether a database that was restored lacks their DAGs."
+    kept = "What they wrote stays where it is. After a restored database adopt first what can be adopted."
     return [*strays_words(schedd), f"They are removed and cannot be brought back. {kept}"]
 
 
-def _strays_seen(schedd: Schedd) -> tuple[str, str]:
+def strays_seen(schedd: Schedd) -> tuple[str, str]:
     found = [each["dag_id"] for each in schedd.orphans_told]
     return " ".join(sorted(found)), f"jobs of {counted(len(found), 'unknown DAG')}"
 
@@ -81,7 +81,7 @@ extend(
     Verb(
         "remove-strays", "Remove strays",
         "Remove the jobs of ours there that no live DAG knows, as two looks have found them; DAGMans first.",
-        schedd_remove_strays, told_of_each(_strays), refused=strays_refused, seen=_strays_seen, path="remove-strays",
+        schedd_remove_strays, told_of_each(_strays), refused=strays_refused, seen=strays_seen, path="remove-strays",
         dangerous=True, stops=True, outside=True,
     ),
     Verb(
@@ -133,6 +133,10 @@ declare(
         (
             Field(
                 "sites", Kind.TEXTS, "those to leave, separated by spaces; without any: those at which jobs wait and none runs",
+                length=100, most_items=200,
+            ),
+            Field(
+                "units", Kind.TEXTS, "these alone, e.g. mg_000012, separated by spaces; also at sites where other jobs run",
                 length=100, most_items=200,
             ),
         ),

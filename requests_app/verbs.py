@@ -10,6 +10,7 @@ from typing import Any
 import dags_app.verbs  # noqa: F401  declares what is extended here
 from dags_app.models import DAG
 from dags_app.services.stop import StopMode, steer_refused
+from dags_app.verbs import strays_seen
 from outputs_app.models import IntegrityCase, ProcessingBlock
 from outputs_app.selectors import blocks_shown
 from outputs_app.verbs import COMPARED
@@ -27,6 +28,7 @@ from requests_app.selectors.drains import drain_progress
 from requests_app.selectors.parts import harvests_shown
 from requests_app.selectors.requests import names_about, release_repeated
 from requests_app.services import preview
+from requests_app.services.adopting import adopt_refused, adopt_words, schedd_adopt_strays
 from requests_app.services.cases import case_remove, removal_told, remove_refused
 from requests_app.services.cleaning import clean_refused
 from requests_app.services.dags import dag_move, dag_remove, dag_rescue, rescue_refused
@@ -466,7 +468,16 @@ def _drains(schedd: Schedd) -> list[str]:
     return drain_progress(schedd).words()
 
 
-extend(Schedd, told=_drains, of=("enable", "disable"), standing=_drains)
+extend(
+    Schedd,
+    Verb(
+        "adopt-strays", "Adopt strays",
+        "After a restored database: have the requests whose DAGs run there without a row planned now, which takes these up. What"
+        " cannot be adopted stays, with the reason.",
+        schedd_adopt_strays, told_of_each(adopt_words), refused=adopt_refused, seen=strays_seen, path="adopt-strays",
+    ),
+    told=_drains, of=("enable", "disable"), standing=_drains,
+)  # fmt: skip
 
 
 def _restore(file: InputFile, actor: str, reason: str) -> None:

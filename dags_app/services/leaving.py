@@ -73,7 +73,7 @@ def leave_refused(dag: DAG) -> str:
     """Why no unit of it can leave its site, as far as its row says; empty if one may."""
     if why := steer_refused(dag):
         return why
-    return "" if _sites_waiting(dag) else "None of its jobs waits at a site at which none runs."
+    return "" if _sites_waiting(dag, quiet=False) else "None of its jobs waits for a slot."
 
 
 def leave_preview(dag: DAG) -> list[str]:
@@ -92,9 +92,9 @@ def leave_preview(dag: DAG) -> list[str]:
     ]
 
 
-def dag_leave_sites(*, dag: DAG, actor: str, reason: str, sites: Collection[str] = ()) -> None:
+def dag_leave_sites(*, dag: DAG, actor: str, reason: str, sites: Collection[str] = (), units: Collection[str] = ()) -> None:
     """Have units of which nothing has begun land elsewhere, without waiting for ``unit_unbegun_seconds``: those at these sites,
-    else those at all sites at which jobs of the DAG wait and none runs. Done twice it is done once.
+    or with these names, else those at all sites at which jobs of the DAG wait and none runs. Done twice it is done once.
 
     Raises:
         InvalidTransition: it is not in a queue, or there is no such unit.
@@ -102,7 +102,8 @@ def dag_leave_sites(*, dag: DAG, actor: str, reason: str, sites: Collection[str]
     """
     record = partial(audit, actor=actor, action="dag_leave_sites", target=dag.pk, target_type="dag", reason=reason)
     with refusals_told(record, InvalidTransition, ServiceError):
-        stuck, leave = _units(dag, sites or _sites_waiting(dag))
+        stuck, leave = _units(dag, sites or _sites_waiting(dag, quiet=not units))
+        leave = [name for name in leave if not units or name in units]
         if not leave:
             where = f"; {units_at(stuck.values())} stay: {STAY}" if stuck else ""
             raise InvalidTransition(f"DAG {dag.pk}: no unit of which nothing has begun can land elsewhere{where}")
@@ -114,9 +115,10 @@ def dag_leave_sites(*, dag: DAG, actor: str, reason: str, sites: Collection[str]
     record(units=len(leave), jobs=changed, request=dag.workflow.request_id)
 
 
-def _sites_waiting(dag: DAG) -> set[str]:
+def _sites_waiting(dag: DAG, *, quiet: bool = True) -> set[str]:
+    """Where jobs of the DAG wait; ``quiet``: and none runs."""
     states = dag.jobs.get("sites", {})
-    return {site for site, jobs in states.items() if jobs.get(JOB_IDLE) and not jobs.get(JOB_RUNNING)}
+    return {site for site, jobs in states.items() if jobs.get(JOB_IDLE) and not (quiet and jobs.get(JOB_RUNNING))}
 
 
 def _units(dag: DAG, sites: Collection[str]) -> tuple[Mapping[str, UnbegunUnit], list[str]]:

@@ -118,6 +118,7 @@ def dag_record_rescue(
     """The row of a rescue: same directory, same units, linked to the DAG it rescues; its submission brings ``sizes``."""
     sizes = after(sizes_from_json(failed.sizes), sizes)
     dag = DAG.objects.create(
+        id=rescue_id(failed),
         kind=kind,
         rescue_dag_path=rescue_file,
         parent_dag=failed,
@@ -130,6 +131,11 @@ def dag_record_rescue(
     detail = {"parent": str(failed.pk), "rescue": rescue_file, "kind": kind, "sizes": dag.sizes}
     history(dag, "rescue_prepared", to_status=DAGStatus.READY, detail=detail)
     return dag
+
+
+def rescue_id(failed: DAG) -> uuid.UUID:
+    """Of the next DAG in its directory; with a database restored from before it, it is the same again, and its job is found."""
+    return uuid.uuid5(failed.directory_id, f"rescue {DAG.objects.filter(directory_id=failed.directory_id).count()}")
 
 
 def claims_record(rows: Iterable[ClaimRow]) -> None:

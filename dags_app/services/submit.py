@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import structlog
@@ -36,6 +36,7 @@ from sites_app.services import NO_SITE, in_words, sites_avoided
 from wms2 import clock
 from wms2.adapters import factory
 from wms2.adapters.htcondor_process import since_boot
+from wms2.adapters.types import FoundDag
 from wms2.conf import conf
 from wms2.crash import crash_point
 from wms2.credentials import CredentialUnusable
@@ -164,18 +165,32 @@ def dag_adopt(*, dag: DAG, fenced: Fenced) -> Submitted | None:
     Raises:
         ServiceUnavailable: a schedd did not answer; nothing may be concluded.
     """
-    for schedd in [dag.schedd] if dag.schedd is not None else Schedd.objects.exclude(state=ScheddState.DISCOVERED):
-        found = adapter(schedd).find_dag(str(dag.pk), dag.created_at)
-        if found is None:
-            continue
+    since = dag.workflow.created_at if fence_forgotten(dag) else dag.created_at
+    for schedd, found in _found_at([dag.schedd] if dag.schedd is not None else None, str(dag.pk), since):
         log.warning("DAGMan job adopted", dag_id=str(dag.pk), cluster=found.cluster, attempt=dag.attempt)
         if dag.schedd is None:
             with fenced():
                 dag_place(dag=dag, schedd=schedd, why={"adopted": found.cluster}, units=dag.merge_groups, throttles=dag.throttles)
         if found.fence is not None and found.fence > dag.fence:
-            _record_forgotten(dag, found.fence, fenced)
+            _record_forgotten(dag, found, fenced)
         return Submitted(cluster=found.cluster, adopted=True)
     return None
+
+
+def dag_in_queue(dag_id: str, since: datetime) -> str:
+    """A DAGMan job of this DAG in a queue, of any schedd, in words; empty: none has one.
+
+    Raises:
+        ServiceUnavailable: a schedd did not answer; nothing may be concluded.
+    """
+    live = (f"DAGMan job {one.cluster} at {schedd.name}" for schedd, one in _found_at(None, dag_id, since) if one.in_queue)
+    return next(live, "")
+
+
+def _found_at(schedds: Iterable[Schedd] | None, dag_id: str, since: datetime) -> Iterator[tuple[Schedd, FoundDag]]:
+    for schedd in schedds if schedds is not None else Schedd.objects.exclude(state=ScheddState.DISCOVERED):
+        if (found := adapter(schedd).find_dag(dag_id, since)) is not None:
+            yield schedd, found
 
 
 def accounting() -> AccountingSpec:
@@ -375,11 +390,14 @@ def _close_intent(dag: DAG, error: str, fenced: Fenced, *, event: str = "submit_
     dag.submit_intent_at = None
 
 
-def _record_forgotten(dag: DAG, fence: int, fenced: Fenced) -> None:
-    """The database was restored from before the submission: what carries its fence counts, and no later one gets the same."""
+def _record_forgotten(dag: DAG, found: FoundDag, fenced: Fenced) -> None:
+    """The database was restored from before the submission: what carries its fence counts, and no later one gets the same.
+    The row is not younger than its job, whose end is looked for since then."""
+    fence = dag.fence = found.fence or 0
+    if found.history is not None:
+        dag.created_at = min(dag.created_at, datetime.fromtimestamp(found.history.queued_at_seconds, UTC))
     with fenced():
         workflows = type(dag.workflow).objects.filter(pk=dag.workflow_id)
         workflows.update(fence_counter=Greatest("fence_counter", fence))
-        DAG.objects.filter(pk=dag.pk).update(fence=fence)
-        dag.fence = fence
+        DAG.objects.filter(pk=dag.pk).update(fence=fence, created_at=dag.created_at)
         history(dag, SUBMIT_INTENT, detail={"attempt": dag.attempt, "fence": fence, "schedd": dag.schedd_name})

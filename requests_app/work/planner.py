@@ -17,6 +17,7 @@ from pathlib import Path
 
 import structlog
 from django.db import transaction
+from django.db.models.functions import Greatest
 
 from dags_app.failure_rules import rules_in_force, rules_json
 from dags_app.models import DAG
@@ -30,7 +31,7 @@ from dags_app.planning.specs import DagLimits, DagSpec, WorkflowSpec, WorkUnitSp
 from dags_app.planning.work_units import EXTRA_NODES, work_of
 from dags_app.sandbox import payload_bytes, sandbox_pack
 from dags_app.services.plan import dag_record_ready
-from dags_app.services.submit import accounting
+from dags_app.services.submit import accounting, dag_in_queue
 from dags_app.services.watch import LONGEST_WALL
 from outputs_app.blocks import blocks_open, units_join_blocks
 from outputs_app.owning import lumis_take
@@ -48,8 +49,10 @@ from requests_app.work.overrides import with_retries
 from requests_app.work.pileup import pileup_resolve
 from requests_app.work.production_steps import steps_of, steps_rounded, work_to_step
 from requests_app.work.releases import steps_with_levels
+from requests_app.work.rounds import dag_discard
 from requests_app.work.sizing import round_sizing, sizing_kept
 from requests_app.work.spec import spec_of
+from sites_app.models import Schedd
 from sites_app.services import NO_SITE, in_words, sites_avoided
 from wms2.conf import conf
 from wms2.crash import crash_point
@@ -89,7 +92,14 @@ def round_plan(evaluation: Evaluation) -> DAG | None:
         raise PlanningRefused(planned.too_long)
     _refuse_stranded(evaluation.request.workflow, planned.dag.units)
     crash_point("plan.claimed")
-    written = _write(evaluation, planned.dag)
+    forgotten = submitted_before(evaluation.request, planned.dag.dag_id)
+    other = writer.other_work(forgotten, planned.dag) if forgotten is not None else ""
+    if other and (job := dag_in_queue(planned.dag.dag_id, evaluation.request.workflow.created_at)):
+        raise PlanningRefused(
+            f"{job} runs round {planned.dag.round_index}, of which the database, restored from before it, knows nothing, and"
+            f" does other work than is planned now: {other}. Remove strays there, then release: it is given up and planned anew"
+        )
+    written = _write(evaluation, planned.dag) if forgotten is None else writer.written_dag(forgotten)
     crash_point("plan.called")
     rounded = steps_rounded(steps_of(evaluation.request), ledger, [work_of(unit) for unit in planned.dag.units])
     dag = _record(evaluation, planned, sizing, written, given.work.rows, rounded)
@@ -102,6 +112,9 @@ def round_plan(evaluation: Evaluation) -> DAG | None:
         work_units=len(planned.dag.units),
         more=planned.more,
     )
+    if other and forgotten is not None:
+        _give_up(evaluation, dag, forgotten, other)
+        return round_plan(evaluation)
     return dag
 
 
@@ -267,6 +280,30 @@ def _tell_left_out(evaluation: Evaluation, planned: Plan) -> None:
             "lumis_refused",
             f"refused: {counted(len(refused), 'lumi')}, e.g. {first.run}:{first.lumi}: {first.reason}",
         )
+
+
+def submitted_before(request: Request, dag_id: str) -> Path | None:
+    """The directory of the DAG that is about to be planned, if it was submitted and the database restored from before that; also
+    below another schedd's root, where jobs of it were found."""
+    there = Schedd.objects.filter(orphans__contains=[{"dag_id": dag_id}]).values_list("submit_root", flat=True)
+    parents = {_parent(request), *(Path(root) / request.request_name for root in there)}
+    return writer.submitted_directory(dag_id, request.workflow.fence_counter, parents)
+
+
+def _give_up(evaluation: Evaluation, dag: DAG, forgotten: Path, other: str) -> None:
+    """End the round of a forgotten submission, which did other work and is in no queue; no number of it is used again."""
+    workflow = evaluation.request.workflow
+    event, lumi = writer.numbers_taken(forgotten)
+    with evaluation.fenced():
+        dag_discard(dag=dag, reason=f"a submission that the database does not know did other work under its id: {other}")
+        Workflow.objects.filter(pk=workflow.pk).update(
+            fence_counter=Greatest("fence_counter", writer.written_fence(forgotten)),
+            next_first_event=Greatest("next_first_event", event + 1),
+            next_first_lumi=Greatest("next_first_lumi", lumi + 1),
+        )
+        if lumi >= workflow.next_first_lumi:
+            lumis_take(request_id=evaluation.request.pk, first=workflow.next_first_lumi, after=lumi + 1)
+    workflow.refresh_from_db(fields=["fence_counter", "next_first_event", "next_first_lumi"])
 
 
 def _record(

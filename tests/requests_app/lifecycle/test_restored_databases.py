@@ -5,15 +5,23 @@ from __future__ import annotations
 
 import uuid
 from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
 from django.db import connection, transaction
+from django.db.models import Min
 
-from dags_app.models import DAG, IN_QUEUE, DAGHistory, DAGStatus, WorkUnit
+from dags_app.models import DAG, IN_QUEUE, DAGHistory, DAGStatus, WorkUnit, WorkUnitClaim
+from dags_app.services.orphans import orphans_ask, orphans_known, orphans_tell
 from requests_app.lifecycle.cycle import sweep
-from requests_app.models import EvaluationLease, Request, RequestStatus, Workflow
-from requests_app.services import request_abort, request_hold, request_stop
+from requests_app.models import EvaluationLease, HoldCode, Request, RequestStatus, Workflow
+from requests_app.service_level import new_work_allow, new_work_stop, service
+from requests_app.services import request_abort, request_hold, request_release, request_stop
+from requests_app.services.adopting import adopt_refused, adopt_words, schedd_adopt_strays
+from requests_app.work import planner
 from sites_app.models import Schedd, ScheddState
+from tests.support.rows import schedd_row
 from tests.support.scripted import documents
 from tests.support.scripted.faults import Mode
 from tests.support.scripted.progress import started, status
@@ -22,14 +30,18 @@ from tests.support.scripted.snapshot import tables
 from tests.support.scripted.world import World
 from wms2 import clock
 from wms2.conf import conf
+from wms2.errors import InvalidTransition
+from wms2.models import AuditEntry
 
 pytestmark = pytest.mark.django_db(transaction=True)
 HERE = "tests/requests_app/lifecycle/test_restored_databases.py"
 #: For the long run.
 UNDISTURBED = pytest.mark.deep(f"{HERE}::test_what_was_registered_after_the_backup_is_not_registered_again")
+OWN = pytest.mark.deep(f"{HERE}::test_a_dag_that_was_planned_after_the_backup_is_taken_up_and_never_run_beside")
+BY_VERB = pytest.mark.deep(f"{HERE}::test_what_runs_without_a_row_is_adopted_by_a_verb_or_it_says_why_not")
 S = RequestStatus
 SWEEP_EVERY = 1
-ASKED = {"actor": "olga", "reason": "maintenance"}
+ASKED: dict[str, Any] = {"actor": "olga", "reason": "maintenance"}
 
 
 def forget_submission(dag_id: uuid.UUID, *, fence: int) -> None:
@@ -80,8 +92,8 @@ def test_a_rescue_that_runs_is_adopted_while_nothing_is_known_of_its_pileup(worl
     job = world.job_of(request)
     forget_submission(DAG.objects.get(status__in=IN_QUEUE).pk, fence=1)
     world.clock.advance(10 * conf().pileup_cache_seconds)
-    for service in ("dbs", "rucio"):
-        world.scripts[service].arm(Mode.DOWN, 5000)
+    for name in ("dbs", "rucio"):
+        world.scripts[name].arm(Mode.DOWN, 5000)
     world.evaluate(request)
     assert (status(request), DAG.objects.get(fence=job.fence).dagman_cluster_id) == (S.ACTIVE, str(job.cluster))
     assert world.schedd.live == [job]
@@ -181,7 +193,162 @@ def test_metrics_of_before_prove_nothing_of_a_rescue_that_was_adopted(world: Wor
     assert DAG.objects.get(pk=rescue.dag_id).status in IN_QUEUE
 
 
+@pytest.mark.parametrize(
+    "since",
+    [
+        "rules, and it has ended",
+        "elsewhere",
+        "units",
+        pytest.param("nothing", marks=OWN),
+        pytest.param("units, and it has ended", marks=OWN),
+    ],
+)
+def test_a_dag_that_was_planned_after_the_backup_is_taken_up_and_never_run_beside(world: World, since: str) -> None:
+    """Its row is gone: planned again it has the same id, and the directory says what it runs."""
+    request = world.request(documents.generation(300))
+    world.crash_at = "plan.claimed"
+    world.cycle()
+    backup()
+    world.cycle()
+    job = world.job_of(request)
+    numbers = Workflow.objects.get(request=request).next_first_event
+    restore()
+    assert (status(request), DAG.objects.count()) == (S.PLANNING, 0)
+    if since.endswith("ended"):
+        world.schedd.end(job, End.FINISHED)
+        world.clock.advance(600)
+    if since.startswith("rules"):
+        world.patch.setattr(planner, "rules_json", lambda rules: b"[]")
+    elif since == "elsewhere":
+        another = schedd_row("other@test", pool="scripted", submit_root=str(world.root / "elsewhere"))
+        Request.objects.update(reserved_schedd=another)
+        strays(world, Schedd.objects.get(name=job.at))
+    elif since.startswith("units"):
+        world.patch.setenv("WMS2_MAX_WORK_UNITS_PER_DAG", "2")
+        conf.cache_clear()
+    for _ in range(3):
+        world.cycle()
+    if since == "units":
+        assert status(request) is S.HELD
+        assert f"{job.cluster}" in request.hold_reason and "Remove strays" in request.hold_reason
+        world.schedd.end(job, End.REMOVED)
+        world.cycle()
+        request_release(request=request, **ASKED)
+        for _ in range(2):
+            world.cycle()
+    dags = list(DAG.objects.order_by("created_at"))
+    if since.startswith("units"):
+        assert [dag.status for dag in dags] == [DAGStatus.REMOVED, DAGStatus.RUNNING]
+        assert str(dags[1].pk) != job.dag_id and dags[1].fence > job.fence
+        least = WorkUnitClaim.objects.filter(unit__dag=dags[1], kind=WorkUnitClaim.KIND_GENERATED).aggregate(Min("first"))
+        assert least["first__min"] >= numbers - 100, "no number of the one that was forgotten is used again"
+    else:
+        assert [(str(dag.pk), dag.fence, dag.dagman_cluster_id) for dag in dags] == [(job.dag_id, job.fence, str(job.cluster))]
+        assert Path(dags[0].submit_dir) == job.directory and dags[0].schedd_name == job.at
+        assert Workflow.objects.get(request=request).next_first_event == numbers
+    to_the_end(world, request)
+    assert status(request) is S.COMPLETED and not world.errors
+
+
+def test_one_that_was_removed_by_hand_before_its_row_was_planned_again_is_held_for_that(world: World) -> None:
+    """Its row is younger than the end of its job, to which the history was not read back: its outcome was unknown."""
+    request = world.request(documents.generation(300))
+    world.crash_at = "plan.claimed"
+    world.cycle()
+    backup()
+    world.cycle()
+    world.schedd.end(world.job_of(request), End.REMOVED)
+    world.clock.advance(600)
+    restore()
+    for _ in range(3):
+        world.cycle()
+    assert (status(request), request.hold_code, len(world.schedd.jobs)) == (S.HELD, HoldCode.REMOVED, 1), request.waiting_for
+
+
+@pytest.mark.parametrize(
+    "since",
+    [
+        "held",
+        "aborted",
+        "another",
+        "unseen",
+        pytest.param("queued", marks=BY_VERB),
+    ],
+)
+def test_what_runs_without_a_row_is_adopted_by_a_verb_or_it_says_why_not(world: World, since: str) -> None:
+    new_work_stop(service=service(), **ASKED)
+    request = world.request(documents.generation(300))
+    world.cycle()
+    assert status(request) is S.QUEUED
+    if since != "queued":
+        request_hold(request=request, **ASKED)
+    backup()
+    if since != "queued":
+        request_release(request=request, **ASKED)
+    new_work_allow(service=service(), **ASKED)
+    world.cycle()
+    job, schedd = world.job_of(request), Schedd.objects.get()
+    restore()
+    if since == "aborted":
+        request_abort(request=request, **ASKED)
+    elif since == "another":
+        job.dag_id = str(uuid.uuid4())
+    elif since == "unseen":
+        job.directory.rename(world.root / "not mounted")
+    strays(world, schedd)
+    (line,) = adopt_words(schedd)
+    if since in ("queued", "held"):
+        assert adopt_refused(schedd) == "" and f"Adopted: {request.request_name} is planned now" in line
+        schedd_adopt_strays(schedd=schedd, **ASKED)
+        assert status(request) is S.PLANNING, "whatever the queue"
+        world.cycle()
+        assert (status(request), world.schedd.live) == (S.ACTIVE, [job])
+        assert AuditEntry.objects.get(action="schedd_adopt_strays").evidence["request"] == request.request_name
+        to_the_end(world, request)
+        assert status(request) is S.COMPLETED and len(world.schedd.jobs) == 1
+        return
+    whys = {"aborted": "is Aborted", "another": "neither the next round", "unseen": "is not seen from here"}
+    assert whys[since] in line and "Remove it" in line
+    with pytest.raises(InvalidTransition, match=whys[since]):
+        schedd_adopt_strays(schedd=schedd, **ASKED)
+    assert world.schedd.live == [job] and AuditEntry.objects.get(action="schedd_adopt_strays").outcome == "refused"
+
+
+def test_a_rescue_that_was_submitted_after_the_backup_is_taken_up(world: World) -> None:
+    request, job = started(world)
+    world.schedd.unit_done(job, "mg_000000")
+    backup()
+    request_stop(request=request, **ASKED)
+    for _ in range(6):
+        world.cycle()
+    rescue = world.job_of(request)
+    assert rescue.fence > job.fence
+    restore()
+    for _ in range(4):
+        world.cycle()
+    assert (status(request), world.schedd.live) == (S.HELD, [rescue]), "who asked for the stop is forgotten"
+    schedd = Schedd.objects.get()
+    assert "Two looks" in adopt_refused(schedd)
+    strays(world, schedd)
+    assert f"Adopted: {request.request_name}" in adopt_words(schedd)[0]
+    schedd_adopt_strays(schedd=schedd, **ASKED)
+    for _ in range(2):
+        world.cycle()
+    assert (status(request), world.schedd.live) == (S.ACTIVE, [rescue])
+    dag = DAG.objects.get(status__in=IN_QUEUE)
+    assert (str(dag.pk), dag.fence, dag.dagman_cluster_id) == (rescue.dag_id, rescue.fence, str(rescue.cluster))
+    to_the_end(world, request)
+    assert status(request) is S.COMPLETED and not world.errors
+
+
 # --- the scene
+
+
+def strays(world: World, schedd: Schedd) -> None:
+    """Two looks at what no row knows."""
+    for _ in range(2):
+        found = orphans_ask(schedd, orphans_known(schedd, clock.now()))
+        orphans_tell(schedd=schedd, found=found or [], now=clock.now(), fenced=transaction.atomic)
 
 
 def to_the_end(world: World, request: Request) -> None:

@@ -259,9 +259,13 @@ def test_an_operator_has_units_leave_now_over_rest_after_a_preview(world: World)
     told = DAGHistory.objects.get(event_type=UNITS_LEAVE).detail
     assert (told["units"], told["jobs"], told["why"]) == (["mg_000000"], 1, f"olga: it is down; 1 work unit at {DEAF}")
     refused = rest.post(url, {"reason": "full", "sites": ["T2_CH_CERN"]}, format="json")
+    assert rest.post(url, {"reason": "this one", "units": ["mg_000000"]}, format="json").status_code == 202
+    assert rest.post(url, {"reason": "others", "units": ["mg_000001", "mg_000009"]}, format="json").status_code == 409
     assert refused.status_code == 409 and "no unit of which nothing has begun" in refused.content.decode()
     rows = AuditEntry.objects.filter(action="dag_leave_sites", target=str(dag.pk)).order_by("pk")
-    assert list(rows.values_list("actor", "outcome")) == [("olga", "done"), ("olga", "done"), ("olga", "refused")]
+    assert list(rows.values_list("actor", "outcome")) == [
+        ("olga", "done"), ("olga", "done"), ("olga", "refused"), ("olga", "done"), ("olga", "refused")
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("what", ["silent", "former", "gone"])

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import classad2
 import htcondor2  # noqa: F401  (with it come the functions of HTCondor's expressions, as stringListMember)
+from django.utils import timezone
 
 from dags_app.dagman import NodeState, newest_rescue, read_rescue
 from dags_app.models import DAG
@@ -97,6 +98,8 @@ class Job:
     put_back: bool = False
     #: the schedd that has it
     at: str = ""
+    queued_at: datetime = field(default_factory=lambda: timezone.now())  # noqa: PLW0108  # as the world has it
+    left_at: datetime | None = None
     #: sites at which its landing jobs that wait do not start
     avoids: set[str] = field(default_factory=set)
 
@@ -193,7 +196,7 @@ class ScriptedSchedd:
             live = sorted([*live, *((each.ad[ads.FENCE], each.ad["ClusterId"]) for each in theirs)])
             if live:
                 return FoundDag(live[-1][1], live[-1][0], JobStatus.RUNNING, tuple(cluster for _, cluster in live), None)
-            gone = [job for job in mine if self._shown(job) is not None]
+            gone = [job for job in mine if self._shown(job, since) is not None]
             if not gone or gone[-1].history is None:
                 return None
             return FoundDag(gone[-1].cluster, gone[-1].fence, gone[-1].history.job_status, (), gone[-1].history)
@@ -250,15 +253,16 @@ class ScriptedSchedd:
     def history(self, cluster: int, dag_id: str = "", since: datetime | None = None) -> HistoryAd | None:
         def act() -> HistoryAd | None:
             gone = [job for job in self._there if job.cluster == cluster and job.dag_id == dag_id and not job.live]
-            return self._shown(gone[-1]) if gone else None  # numbers begin again in a queue that was lost
+            return self._shown(gone[-1], since) if gone else None  # numbers begin again in a queue that was lost
 
         return self._ask("history", act)
 
     def orphans(self, known_dag_ids: Collection[str]) -> list[OrphanJobs]:
         def act() -> list[OrphanJobs]:
-            live = Counter(job.dag_id for job in self._there if job.live and job.dag_id not in known_dag_ids)
+            stray = [job for job in self._there if job.live and job.dag_id not in known_dag_ids]
+            live = Counter((job.dag_id, job.request_name) for job in stray)
             theirs = [each.ad for each in self._theirs(lambda *us: ads.orphans(*us, known_dag_ids))]
-            return [*(OrphanJobs(dag_id, "", number, 0) for dag_id, number in live.items()), *ads.orphan_jobs(theirs)]
+            return [*(OrphanJobs(*named, number, 0) for named, number in live.items()), *ads.orphan_jobs(theirs)]
 
         return self._ask("strays", act)
 
@@ -480,8 +484,8 @@ class ScriptedSchedd:
         self._leave(job, JobStatus.REMOVED, None, 4, rescue=not job.held_because)  # on hold there is no process to write one
 
     def _leave(self, job: Job, status: JobStatus, exit_code: int | None, dag_status: int, *, rescue: bool) -> None:
-        job.live = False
-        dagman.write_status(job.directory, job.nodes, final=True)
+        job.live, job.left_at = False, timezone.now()
+        dagman.write_status(job.directory, job.nodes, final=True, written_at=int(timezone.now().timestamp()))
         metrics_code = 2 if exit_code is None else exit_code
         dagman.write_metrics(job.directory, job.nodes, cluster=job.cluster, exit_code=metrics_code, dag_status=dag_status)
         if rescue:
@@ -494,14 +498,14 @@ class ScriptedSchedd:
             job_status=status,
             exit_code=exit_code,
             remove_reason=job.remove_reason if status is JobStatus.REMOVED else "",
-            queued_at_seconds=1,
+            queued_at_seconds=int(job.queued_at.timestamp()),
             dag_status=dag_status,
             **self._counters(job),
         )
 
     def _node(self, job: Job, unit: str, state: NodeState) -> None:
         job.nodes[unit] = state
-        dagman.write_status(job.directory, job.nodes, final=False)
+        dagman.write_status(job.directory, job.nodes, final=False, written_at=int(timezone.now().timestamp()))
 
     def _submit(self, submit_dir: Path, attributes: Mapping[str, str | int], priority: int) -> int:
         metrics = submit_dir / f"{layout.OUTER_DAG}.metrics"
@@ -521,7 +525,7 @@ class ScriptedSchedd:
         self.last_cluster += 1
         job = Job(self.last_cluster, dag_id, str(attributes["WMS2_Request"]), fence, submit_dir, nodes, priority)
         job.at = self.asked
-        dagman.write_status(submit_dir, nodes, final=False)
+        dagman.write_status(submit_dir, nodes, final=False, written_at=int(timezone.now().timestamp()))
         self.jobs.append(job)
         self.fences.setdefault(job.request_name, []).append(fence)
         return job.cluster
@@ -536,8 +540,9 @@ class ScriptedSchedd:
     def _about(self) -> ScheddAd:
         return ScheddAd("schedd@test", "25.14.1", self.birthdate, owner=self.owner)
 
-    def _shown(self, job: Job) -> HistoryAd | None:
-        return None if self.history_lags else job.history
+    def _shown(self, job: Job, since: datetime | None) -> HistoryAd | None:
+        cut = since is not None and job.left_at is not None and job.left_at < since  # read back to then, not to its beginning
+        return None if self.history_lags or cut else job.history
 
     @staticmethod
     def _counters(job: Job) -> dict[str, int]:

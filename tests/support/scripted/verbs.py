@@ -46,6 +46,7 @@ NOT_DRIVEN = {
     "request_set_sites": "input would wait for its site for ever; tests/requests_app/reqmgr2/test_following.py",
     "block_validate": "looks at the outside and changes nothing there; tests/requests_app/services/test_validating_again.py",
     "request_validate": "the same of all blocks",
+    "schedd_adopt_strays": "is there for a restored database; tests/requests_app/lifecycle/test_restored_databases.py",
     "schedd_remove_strays": "no life leaves jobs that no row knows; tests/dags_app/services/test_orphans.py",
     "dag_leave_sites": "no life has jobs that wait at a site; tests/requests_app/lifecycle/test_unbegun.py",
     "case_remove": "there is a case only where something was lost outside; tests/requests_app/work/test_cutting.py",
