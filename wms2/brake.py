@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from ipaddress import ip_address
 from typing import Any
 
 import structlog
@@ -27,6 +28,8 @@ from wms2.metrics import SIGN_INS_BRAKED_TOTAL
 log = structlog.get_logger(__name__)
 _WAITS = "_wms2_sign_in_waits_seconds"
 _attempts: Kept = Kept()
+#: Peers that named the addresses of others while no proxy is counted.
+_proxies_not_counted = set[str]()
 
 
 def use_attempts(kept: Kept) -> None:
@@ -40,9 +43,30 @@ def address_of(request: HttpRequest) -> str:
     proxies = conf().proxies_in_front
     peer = str(request.META.get("REMOTE_ADDR") or "")
     if not proxies:
+        if "HTTP_X_FORWARDED_FOR" in request.META and _is_near(peer):
+            _proxies_not_counted.add(peer)
         return peer
     hops = [hop.strip() for hop in str(request.META.get("HTTP_X_FORWARDED_FOR", "")).split(",") if hop.strip()]
     return hops[-proxies] if len(hops) >= proxies else peer
+
+
+def proxy_not_counted() -> str:
+    """What to do about a proxy in front of this process that ``proxies_in_front`` does not count; empty: it has seen none."""
+    if not _proxies_not_counted or conf().proxies_in_front:
+        return ""
+    return (
+        f"requests come through a proxy at {min(_proxies_not_counted)} and WMS2_PROXIES_IN_FRONT is 0: all who are not signed in"
+        " share its address and one rate. Set it to the number of proxies, or have the proxy send no X-Forwarded-For"
+    )
+
+
+def _is_near(peer: str) -> bool:
+    """Whether the address is of this host or a private network, as those of proxies are."""
+    try:
+        address = ip_address(peer)
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_private
 
 
 def password_tried(name: str, address: str) -> float:

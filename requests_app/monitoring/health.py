@@ -22,6 +22,7 @@ from requests_app.installation import TablesOlder, installation_verify, tables_v
 from requests_app.selectors.lifecycle import RUCIO_ACCOUNT, lifecycle_state, rucio_account_problems
 from wms2 import clock
 from wms2.api.views import METHODS
+from wms2.brake import proxy_not_counted
 from wms2.celery import broker_answers
 from wms2.conf import conf
 from wms2.errors import ConfigurationError
@@ -89,11 +90,12 @@ def not_ready() -> dict[str, str]:
 
 
 def warnings_told() -> dict[str, str]:
-    """Credentials that end, what Rucio refuses us, pools whose tasks wait, limits out of bounds. No reason to take the pages away
-    that say what to do about it, nor to restart what drives the life cycle."""
+    """Credentials that end, what Rucio refuses us, pools whose tasks wait, limits out of bounds, a proxy that is not counted. No
+    reason to take the pages away that say what to do about it, nor to restart what drives the life cycle."""
     found = {each.name: each.ends_at for each in lifecycle_state().credentials_ending}
     ends = {name: f"ends at {at:%Y-%m-%d %H:%M:%S} UTC" if at else "cannot be used" for name, at in found.items()}
     ends |= {f"worker pool {each.queue}": each.words for each in pool_problems()}
+    ends |= {"proxies_in_front": why} if (why := proxy_not_counted()) else {}
     ends |= {f"limit {name}": f"{why}; its default holds until it is changed" for name, why in limits_refused().items()}
     return ends | ({RUCIO_ACCOUNT: "; ".join(problems)} if (problems := rucio_account_problems()) else {})
 

@@ -12,9 +12,11 @@ from django.test import Client, RequestFactory
 from rest_framework.authtoken.models import Token
 from rest_framework.test import APIClient
 
+from requests_app.monitoring.health import warnings_told
 from tests.support.html import text
 from tests.support.problems import problem
-from wms2.brake import address_of, use_attempts
+from wms2 import brake
+from wms2.brake import address_of, proxy_not_counted, use_attempts
 from wms2.checks import check_configuration
 from wms2.conf import conf
 from wms2.kept import Broker, Kept
@@ -127,11 +129,15 @@ def test_a_silent_broker_locks_nobody_out_and_each_process_still_brakes(moment: 
 
 
 def test_behind_a_proxy_the_address_is_what_that_saw(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(brake, "_proxies_not_counted", set())
     request = RequestFactory().get("/", REMOTE_ADDR="127.0.0.1", HTTP_X_FORWARDED_FOR="6.6.6.6, 10.0.0.9")
+    far = RequestFactory().get("/", REMOTE_ADDR="188.184.1.1", HTTP_X_FORWARDED_FOR="6.6.6.6")
+    assert (address_of(far), proxy_not_counted()) == ("188.184.1.1", ""), "no proxy of ours: anybody may send the header"
     assert address_of(request) == "127.0.0.1"  # nobody in front: what the header says is anybody's word
+    assert "a proxy at 127.0.0.1 and WMS2_PROXIES_IN_FRONT is 0" in warnings_told()["proxies_in_front"]
     monkeypatch.setenv("WMS2_PROXIES_IN_FRONT", "1")
     conf.cache_clear()
-    assert address_of(request) == "10.0.0.9"
+    assert (address_of(request), proxy_not_counted()) == ("10.0.0.9", "")
 
 
 def test_production_without_a_known_proxy_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,6 +139,7 @@ CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 3600, "socket_timeout": 10, "socket_connect_timeout": 5}
 CELERY_TASK_PUBLISH_RETRY_POLICY = {"max_retries": 1, "interval_start": 0, "interval_step": 0.2, "interval_max": 0.5}
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_BEAT_SCHEDULER = "wms2.beat:Scheduler"
 CELERY_TIMEZONE = "UTC"
 # Ticks and verbs have workers of their own (deploy/run/process ticker, verbs), which nothing that lasts may keep busy. For
 # another that serves several queues the broker takes turns between them: effects never wait behind evaluations.
