@@ -181,11 +181,12 @@ def _tell(workflows: Q) -> None:
     ended = Workflow.objects.filter(workflows, request__status__in=_COMPLETE, inputs_removed_at__isnull=True)
     requests = Request.objects.filter(pk__in=ended.values("request__pk")).only("request_name", "alert_code").order_by("pk")
     for request in list(requests.select_for_update(no_key=True)):  # of two that settle the last at two sites, one sees both
-        rows = Leftover.objects.filter(unit__workflow__request=request, settled_at__isnull=True)
-        rounds = rounds_unneeded(clock.now()).filter(workflow__request=request, leftovers_at__isnull=True)
-        if not rows.exists() and not rounds.exists():
-            Workflow.objects.filter(request=request).update(inputs_removed_at=clock.now())
-            alert_off(request, "leftovers_stay")
+        with row_by_itself("leftovers", request, partial(tell_broken, pk=request.pk)), transaction.atomic():
+            rows = Leftover.objects.filter(unit__workflow__request=request, settled_at__isnull=True)
+            rounds = rounds_unneeded(clock.now()).filter(workflow__request=request, leftovers_at__isnull=True)
+            if not rows.exists() and not rounds.exists():
+                Workflow.objects.filter(request=request).update(inputs_removed_at=clock.now())
+                alert_off(request, "leftovers_stay")
 
 
 # --- removing
@@ -250,24 +251,37 @@ def _settle(job: SiteJob, result: SiteResult | None) -> None:
     told = {each.key: each for each in result.removals} if result is not None else {}
     rows = list(Leftover.objects.select_for_update().filter(job=job).order_by("id"))
     for row in rows:
-        each = told.get(row.pk)
-        if each is not None:
-            row.removed = [*row.removed, *each.removed]
-            row.removed_files = len(row.removed)
-        if each is not None and not each.number_of_problems:
-            row.settled_at, row.problem = now, ""
-        elif each is not None or result is None:
-            row.problem = "; ".join(each.problems) if each is not None else job.problem
-            row.next_try_at = now + clock.pause(FIRST_PAUSE, LONGEST_PAUSE, row.tries)
-            row.tries += 1
-        if row.settled_at is None:
-            row.job = None
-    _save(rows)
+        with row_by_itself("leftovers", row, partial(_stays, row)):
+            each = told.get(row.pk)
+            if each is not None:
+                row.removed = [*row.removed, *each.removed]
+                row.removed_files = len(row.removed)
+            if each is not None and not each.number_of_problems:
+                row.settled_at, row.problem = now, ""
+            elif each is not None or result is None:
+                row.problem = "; ".join(each.problems) if each is not None else job.problem
+                row.next_try_at = now + clock.pause(FIRST_PAUSE, LONGEST_PAUSE, row.tries)
+                row.tries += 1
+            if row.settled_at is None:
+                row.job = None
+    broken = list[str]()
+    with row_by_itself("leftovers", job.site, broken.append), transaction.atomic():
+        _save(rows)
+    for row in rows if broken else ():  # one that cannot be written keeps no other of the site
+        with row_by_itself("leftovers", row, partial(_stays, row)), transaction.atomic():
+            _save([row])
     _tell(Q(work_units__in=[row.unit_id for row in rows]))
     removed = sum(len(each.removed) for each in told.values())
     LEFTOVERS_REMOVED_TOTAL.labels(job.site).inc(removed)
     job.result = {**job.result, "removed": removed, "not_reached": len(rows) - len(told)}
     job.save(update_fields=["result"])
+
+
+def _stays(row: Leftover, problem: str) -> None:
+    """What came of it cannot be written down: it is tried again."""
+    row.job, row.settled_at, row.problem, row.tries = None, None, problem, row.tries + 1
+    row.next_try_at = clock.now() + LONGEST_PAUSE
+    row.save(update_fields=["job", "settled_at", "problem", "tries", "next_try_at"])
 
 
 def _save(rows: Iterable[Leftover]) -> None:

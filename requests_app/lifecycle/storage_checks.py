@@ -7,12 +7,12 @@ is asked again, after longer and longer pauses. ``dags_app.services.site_jobs`` 
 from __future__ import annotations
 
 import zlib
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 
 import structlog
 from django.db import IntegrityError, transaction
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, F, OuterRef, QuerySet
 
 from dags_app.models import LIVE_SITE_JOB, SiteJob, SiteJobPurpose
 from dags_app.payload.contract.site_tasks import Listed, ListedFile, Listing, ListingTask, SiteResult, WrongFile
@@ -139,23 +139,34 @@ def _settle(job: SiteJob, result: SiteResult | None) -> None:
     checks = list(StorageCheck.objects.select_for_update(of=("self",)).filter(job=job).select_related("validation__block"))
     for check in checks:
         each = told.get(check.pk) or Listed(check.pk, 0, check.up_to_file, 0, (), job.problem)
-        check.job, check.problem, check.next_try_at = None, each.obstacle, now
-        check.up_to_file = max(check.up_to_file, each.up_to)
-        check.looked_at, check.checksums = check.looked_at + each.files, check.checksums + each.checksums
-        if not _files(check).exists():
-            check.done_at, check.problem = now, ""
-        elif each.obstacle:
-            check.tries = 0 if each.files else check.tries + 1
-            check.next_try_at = now + clock.pause(FIRST_PAUSE, LONGEST_PAUSE, check.tries)
-        check.save()
-        if each.wrong:
-            cases_open(check.validation.block, _findings(check, each))
-        end = "findings" if each.wrong else "no answer" if each.obstacle else "fine"
-        VALIDATIONS_TOTAL.labels("storage", end).inc()
+        with row_by_itself("storage checks", check.pk, partial(_waits, check)), transaction.atomic():
+            _looked_at(check, each, now)
     totals = {"looked_at": sum(each.files for each in told.values()), "wrong": sum(len(each.wrong) for each in told.values())}
     SiteJob.objects.filter(pk=job.pk).update(result={**job.result, **totals})
     requests = StorageCheck.objects.filter(pk__in=[check.pk for check in checks])
     wake(set(requests.values_list("validation__block__workflow__request__pk", flat=True)), "storage looked at")
+
+
+def _looked_at(check: StorageCheck, each: Listed, now: datetime) -> None:
+    check.job, check.problem, check.next_try_at = None, each.obstacle, now
+    check.up_to_file = max(check.up_to_file, each.up_to)
+    check.looked_at, check.checksums = check.looked_at + each.files, check.checksums + each.checksums
+    if not _files(check).exists():
+        check.done_at, check.problem = now, ""
+    elif each.obstacle:
+        check.tries = 0 if each.files else check.tries + 1
+        check.next_try_at = now + clock.pause(FIRST_PAUSE, LONGEST_PAUSE, check.tries)
+    check.save()
+    if each.wrong:
+        cases_open(check.validation.block, _findings(check, each))
+    end = "findings" if each.wrong else "no answer" if each.obstacle else "fine"
+    VALIDATIONS_TOTAL.labels("storage", end).inc()
+
+
+def _waits(check: StorageCheck, problem: str) -> None:
+    """What came of it cannot be written down: the storage is asked again."""
+    again = {"job": None, "problem": problem, "tries": F("tries") + 1, "next_try_at": clock.now() + LONGEST_PAUSE}
+    StorageCheck.objects.filter(pk=check.pk).update(**again)
 
 
 def _findings(check: StorageCheck, each: Listed) -> list[FileFinding]:

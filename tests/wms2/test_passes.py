@@ -16,15 +16,28 @@ from wms2.metrics import LOCKS_REFUSED_TOTAL, ROWS_BROKEN_TOTAL
 from wms2.passes import row_by_itself
 
 ROOT = Path(__file__).parents[2]
-#: Loops over rows that are of one request, DAG or block, or that call nothing outside and write one statement.
+#: Loops over rows that are of one request, DAG, block or answer, or that make values of them and write nothing row by row.
 ONE_BY_NATURE = {
-    "dags_app.services.claims.claims_of", "dags_app.services.submit.dag_adopt", "outputs_app.blocks.blocks_open",
-    "outputs_app.invalidation.parts_of", "outputs_app.invalidation.parts_ask", "outputs_app.reconciliation.rows.blocks_believed",
-    "requests_app.lifecycle.cleaner._write_down", "requests_app.lifecycle.dark_files.dark_files_look",
-    "requests_app.lifecycle.packing._archive", "requests_app.lifecycle.storage_checks._task", "sites_app.pools._slots_heard",
-    "sites_app.guard._schedds", "sites_app.selectors.sites_by_rse", "sites_app.selectors.rses_of",
-    "sites_app.sync.site_statuses_sync", "wms2.work.workers.pool_problems", "wms2.work.workers.pools_reconcile",
+    "dags_app.services.moved._know", "dags_app.services.submit._found_at", "outputs_app.account.account_problems",
+    "outputs_app.blocks._move_on", "outputs_app.blocks.blocks_advance", "outputs_app.blocks.blocks_open",
+    "outputs_app.blocks.blocks_tend", "outputs_app.blocks.units_leave_blocks", "outputs_app.cases.cases_open",
+    "outputs_app.invalidation.invalidation_ask", "outputs_app.invalidation.parts_ask", "outputs_app.invalidation.parts_of",
+    "outputs_app.placements.placement_set", "outputs_app.reconciliation.census._gone",
+    "outputs_app.reconciliation.census._gone_from_disk", "outputs_app.reconciliation.census._places",
+    "outputs_app.reconciliation.run._compare_dataset", "outputs_app.source_rules.source_rules_look",
+    "outputs_app.validation.catalogues._others", "outputs_app.validation.catalogues.sources",
+    "outputs_app.validation.tending._checks_begin", "outputs_app.validation.tending._waiting_for",
+    "requests_app.admission.queue._start_some", "requests_app.admission.queue.pick",
+    "requests_app.lifecycle.cleaner._write_down", "requests_app.lifecycle.cleaning._tidy",
+    "requests_app.lifecycle.packing._archive", "requests_app.lifecycle.storage_checks._task",
+    "sites_app.pools._schedds_heard", "sites_app.pools._slots_heard", "sites_app.services._avoided",
+    "sites_app.services.site_bans_expire", "sites_app.sync.site_statuses_sync", "wms2.work.resources._reclaim",
+    "wms2.work.workers.pool_problems", "wms2.work.workers.pools_reconcile",
 }  # fmt: skip
+#: Calls that no row breaks.
+HARMLESS = {"add", "append", "extend", "get", "items", "keys", "len", "list", "max", "min", "pop", "set", "setdefault", "sorted",
+            "startswith", "str", "sum", "tuple", "union", "update", "values", "field"}  # fmt: skip
+ROWS = re.compile(r"\.objects\b|\.(filter|exclude|select_related|select_for_update)\(")
 PASSES = ("requests_app", "requests_app/lifecycle", "requests_app/reqmgr2", "requests_app/admission", "outputs_app", "sites_app",
           "outputs_app/reconciliation", "outputs_app/validation", "dags_app/services", "wms2/work")  # fmt: skip
 #: Answers that count as a whole: a file, lumi, lock or rule that is left out of one would be lost, doubled or deleted.
@@ -83,15 +96,49 @@ def test_where_it_cannot_be_said_the_others_are_done_all_the_same() -> None:
     assert (done, broken()) == ([1], before + 2)
 
 
+def loops_over_rows(module: ast.Module) -> set[str]:
+    """Functions with a loop over rows, also those that a name stands for, whose body calls what one bad row may break for all."""
+    found = set()
+    for function in (node for node in ast.walk(module) if isinstance(node, ast.FunctionDef)):
+        made: dict[str, ast.expr] = {}
+        for given in (node for node in ast.walk(function) if isinstance(node, ast.Assign)):
+            made |= {name.id: given.value for name in ast.walk(given.targets[0]) if isinstance(name, ast.Name)}
+        for loop in (node for node in ast.walk(function) if isinstance(node, ast.For)):
+            calls = [node.func for each in loop.body for node in ast.walk(each) if isinstance(node, ast.Call)]
+            names = {call.attr if isinstance(call, ast.Attribute) else getattr(call, "id", "") for call in calls}
+            apart = "by_itself" in "".join(map(ast.unparse, loop.body))
+            if not apart and names - HARMLESS and is_rows(loop.iter, made):
+                found.add(function.name)
+    return found
+
+
+def is_rows(expression: ast.expr, made: dict[str, ast.expr], depth: int = 3) -> bool:
+    if ROWS.search(ast.unparse(expression)):
+        return True
+    names = {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)} & made.keys()
+    return depth > 0 and any(is_rows(made[name], made, depth - 1) for name in names)
+
+
 def test_every_pass_over_rows_takes_each_by_itself() -> None:
     """One that is not listed above breaks for all at the first bad row: wrap its body in ``row_by_itself``."""
-    found = set()
-    for path in (each for folder in PASSES for each in (ROOT / folder).glob("*.py")):
-        functions = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)]
-        for function, loop in ((each, node) for each in functions for node in ast.walk(each) if isinstance(node, ast.For)):
-            if ".objects" in ast.unparse(loop.iter) and "by_itself" not in "".join(map(ast.unparse, loop.body)):
-                found.add(".".join((*path.relative_to(ROOT).with_suffix("").parts, function.name)))
+    paths = [path for folder in PASSES for path in (ROOT / folder).glob("*.py")]
+    places = {path: ".".join(path.relative_to(ROOT).with_suffix("").parts) for path in paths}
+    found = {f"{places[path]}.{name}" for path in paths for name in loops_over_rows(ast.parse(path.read_text()))}
     assert found == ONE_BY_NATURE
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        ("for row in Row.objects.all(): judge(row)", True),
+        ("rows = list(Row.objects.filter(job=job)); kept = rows\n    for row in kept: judge(row)", True),
+        ("for row in Row.objects.all():\n        with row_by_itself('rows', row, tell): judge(row)", False),
+        ("for row in Row.objects.all(): told.append(row.pk)", False),
+        ("for row in answer.rows: judge(row)", False),
+    ],
+)
+def test_a_new_loop_over_rows_is_found(lines: str, found: bool) -> None:
+    assert loops_over_rows(ast.parse(f"def look():\n    {lines}")) == ({"look"} if found else set())
 
 
 def test_every_list_that_a_service_answers_is_read_row_by_row_or_counts_as_a_whole() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from dags_app.models import DAG, DAGStatus, Leftover, SiteJob, SiteJobState, Wor
 from dags_app.payload.contract import names
 from dags_app.payload.contract.documents import JobDocument, UnitDocument
 from dags_app.payload.contract.documents import read_job as read_document
+from dags_app.payload.contract.site_tasks import SiteResult
 from dags_app.services import site_jobs
 from outputs_app.models import BlockWorkUnit, Effect, EffectKind, EffectState, OutputDataset, OutputFile, ProcessingBlock
 from requests_app.alerts import alert
@@ -304,6 +306,30 @@ def test_what_cannot_be_removed_is_told_and_tried_again_later(place: Place, roun
     Leftover.objects.update(next_try_at=LONG_AGO)
     clean()
     assert Leftover.objects.get().settled_at is not None
+
+
+def test_an_answer_of_one_unit_that_cannot_be_written_down_keeps_no_other_of_the_site(
+    place: Place, round_dag: DAG, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A storage may say anything, as a null character, which PostgreSQL takes in no text."""
+    units = [failed(round_dag, index) for index in range(2)]
+    left = [place.unmerged() for _ in units]
+    for unit, lfn in zip(units, left, strict=True):
+        place.journal(unit, "processing", [lfn])
+        place.ran_at(unit, FNAL)
+    read = site_jobs.read_result
+
+    def garbled(directory: Path) -> SiteResult:
+        result = read(directory)
+        bad, *others = result.removals
+        return replace(result, removals=(replace(bad, problems=("no \0 answer",), number_of_problems=1), *others))
+
+    monkeypatch.setattr(site_jobs, "read_result", garbled)
+    clean()
+    bad, good = Leftover.objects.order_by("pk")
+    assert (bad.settled_at, bad.job, bad.tries > 0, "NUL" in bad.problem) == (None, None, True, True), bad.problem
+    assert good.settled_at is not None and good.removed == [left[1]]
+    assert SiteJob.objects.get().state == SiteJobState.DONE
 
 
 def test_a_request_that_completed_with_files_left_is_told_of_no_more_when_the_last_is_gone(place: Place, round_dag: DAG) -> None:

@@ -51,6 +51,16 @@ def test_files_whose_registration_waits_for_two_weeks(dag: DAG, state: EffectSta
         assert (dark_files_look(), code()) == (0, "")
 
 
+def test_a_row_that_cannot_be_read_keeps_no_other_request_from_its_alert(dag: DAG) -> None:
+    """Of a later release, say."""
+    bad = request_row(RequestStatus.ACTIVE)
+    for request, payload in ((bad, ["later"]), (dag.workflow.request, {"units": [1]})):
+        Effect.objects.create(request=request, kind=EffectKind.RUCIO_FILES, key=request.request_name, payload=payload)
+    Effect.objects.update(created_at=days(15))
+    assert dark_files_look() == 1
+    assert Request.objects.get(alert_code="dark_files") == dag.workflow.request
+
+
 @pytest.mark.parametrize(("age", "told"), [(15, True), (13, False)])
 def test_units_without_an_account(dag: DAG, age: int, told: bool) -> None:
     unit = unit_row(dag, 0)

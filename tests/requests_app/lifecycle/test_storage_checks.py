@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from django.utils import timezone
 
 from dags_app.models import SiteJob, SiteJobPurpose, SiteJobState
+from dags_app.payload.contract.site_tasks import SiteResult
 from dags_app.services import site_jobs
 from outputs_app.cases import case_recovered
 from outputs_app.models import (
@@ -122,6 +124,28 @@ def test_everything_that_is_wrong_there_is_a_case(place: Place) -> None:
         CERN, CERN, "10 bytes", f"9 bytes at {CERN}"
     )  # fmt: skip
     assert (tended(block).validated, tended(block).open_cases) == (0, 3)
+
+
+def test_an_answer_of_one_block_that_cannot_be_written_down_keeps_no_other_of_the_site(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.block()
+    place.block()
+    read = site_jobs.read_result
+
+    def garbled(directory: Path) -> SiteResult:
+        result = read(directory)
+        bad, *others = result.listings
+        return replace(result, listings=(replace(bad, checksums=10**12), *others))
+
+    monkeypatch.setattr(site_jobs, "read_result", garbled)
+    for check in StorageCheck.objects.all():
+        place.path(check.validation.block.files.first()).unlink()
+    looked()
+    bad, good = StorageCheck.objects.order_by("pk")
+    assert (bad.done_at, bad.job, bad.tries, "out of range" in bad.problem) == (None, None, 1, True), bad.problem
+    assert good.done_at is not None and len(cases()) == 1
+    assert SiteJob.objects.get().state == SiteJobState.DONE
 
 
 def test_of_the_others_only_sizes_are_compared_unless_every_checksum_is_asked_for(
