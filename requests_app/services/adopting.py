@@ -92,6 +92,8 @@ def _judged(orphan: dict[str, object]) -> Stray:
         seen, mode = written_fence(Path(last.submit_dir)) > workflow.fence_counter, ReleaseMode.RESCUE
     elif key == next_round:
         seen, mode = submitted_before(request, key) is not None, None
+    elif last is not None and key == str(last.directory_id):
+        return Stray(key, None, None, f"Jobs in the directory of {name}'s last DAG: of its rescue, if that is listed.")
     else:
         return Stray(key, None, None, f"Not adopted: neither the next round of {name} nor a rescue of its last DAG. Remove it.")
     if not seen:
