@@ -16,6 +16,7 @@ from django.db import transaction
 from dags_app.models import DAG, DAGStatus
 from dags_app.selectors import dag_live, units_done_at
 from dags_app.services.failures import failures_without_success, site_failures
+from dags_app.services.leaving import of_former_release
 from dags_app.services.lost_queue import dag_fenced_off
 from dags_app.services.outcome import Outcome, dag_outcome, dispute_note
 from dags_app.services.submit import dag_avoid, units_to_land
@@ -91,13 +92,14 @@ def stop_for_ledger(evaluation: Evaluation, error: LedgerViolation) -> None:
 def _pass_priority(evaluation: Evaluation, dag: DAG) -> None:
     """A changed priority reaches the jobs in the queue now, again each cycle, and the DAG itself at its next submission.
 
-    One that is changed back is passed once: the jobs that DAGMan adds have the DAG's own.
+    One that is changed back is passed once: the jobs that DAGMan adds have the DAG's own. To that a DAG of a former release adds the
+    place of the unit, in its rescues too.
     """
     wanted = evaluation.request.priority
     if dag.schedd is None or dag.unanswered_since is not None:
         return
     passed = dag.passed_priority
-    if wanted == dag.job_priority and passed in (None, wanted):
+    if wanted == dag.job_priority and passed in (None, wanted) and not (dag.parent_dag_id and of_former_release(dag)):
         return
     evaluation.again_next_cycle()
     try:

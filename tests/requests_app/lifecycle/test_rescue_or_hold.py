@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dags_app.models import DAG, LIVE_DAG, DAGKind, DAGStatus, WorkUnit, WorkUnitClaim
+from dags_app.payload.contract.layout import PROCESSING_SUBMIT
 from outputs_app.models import BlockStatus, OutputFile, ProcessingBlock
 from requests_app.models import Event, HoldCode, InputFile, Request, RequestStatus, RequestTransition, Round
 from requests_app.services import StopMode, request_hold, request_release, request_set_pools, request_stop
@@ -23,6 +24,7 @@ from tests.support.scripted.faults import Mode
 from tests.support.scripted.progress import cycles, run_on, status, work_done
 from tests.support.scripted.schedd import OTHER, End, Job
 from tests.support.scripted.world import World
+from wms2.adapters.htcondor_ads import IDLE_ATTRIBUTE
 from wms2.conf import conf
 from wms2.errors import InvalidTransition
 
@@ -409,6 +411,23 @@ def test_a_rescue_of_a_dag_that_a_former_release_has_rendered_keeps_its_list(mix
     mixed.move("T2_CH_CERN")
     end_with_failures(mixes, mixed.job, 2)
     assert (status(mixed.request), written.read_text(), mixed.avoided) == (S.ACTIVE, before, "T1_US_FNAL")
+
+
+def test_jobs_of_a_rescue_that_a_former_release_has_rendered_have_the_requests_priority(
+    world_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its DAGMan adds up to 999 for the place of the unit; that of this release adds nothing."""
+    world = make_world(world_root, monkeypatch, ERROR_HOLD_THRESHOLD="0.5")
+    request, job = started(world)
+    end_with_failures(world, job, 1)
+    rescue, submit = world.job_of(request), job.directory / PROCESSING_SUBMIT
+    submit.write_text(submit.read_text().replace(IDLE_ATTRIBUTE, "Other"))
+    rescue.priority += 998
+    world.clock.advance(3600)
+    cycles(world, 2)
+    assert (rescue is job, rescue.priority) == (False, request.priority)
+    passed = DAG.objects.get(kind=DAGKind.FAILURE_RESCUE).history.filter(event_type="priority_passed")
+    assert [row.detail["priority"] for row in passed] == [request.priority], "told once"
 
 
 def test_what_is_left_is_planned_anew_when_the_pileup_has_left_all_sites_of_a_rescue(mixes: World) -> None:
