@@ -40,8 +40,11 @@ GENERATED_RUN = 1
 MIN_ROUNDS = 3
 
 
-#: What a request goes through in ReqMgr2 once it is staged.
-TOLD = ("staged", "acquired", "running-open", "running-closed", "completed")
+#: What a request goes through in ReqMgr2: others assign and stage it, WMS2 reports, others close it out, announce and archive it.
+TOLD = (
+    "assigned", "staging", "staged", "acquired", "running-open", "running-closed", "completed",
+    "closed-out", "announced", "normal-archived",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,7 +370,7 @@ def judge_request(request: RequestFacts, pool: PoolFacts) -> Iterator[Verdict]:
         yield verdict("rounds neither swing nor slow down", course, steady)
     if request.told:
         wrong = [] if request.told[-len(TOLD) :] == TOLD else [f"it is {' > '.join(request.told)} there"]
-        yield verdict("ReqMgr2 was told every step", " > ".join(TOLD), wrong)
+        yield verdict("ReqMgr2: assigned to archived", " > ".join(TOLD), wrong)
     if generated:
         problems = plan_as_asked(request.asked, request.planned, request.lost_numbers)
         yield verdict("the plan is the document's", f"{len(expected)} events", problems)

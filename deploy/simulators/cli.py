@@ -39,9 +39,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     serving.add_argument("--agents-seconds", type=float, help="agents of WMCore take requests that are staged for so long")
     serving.add_argument("--settle-seconds", type=float, help="aborted and forced requests move on after this by themselves")
-    serving.set_defaults(
-        run=lambda o: serve(o.state, o.host, o.port, o.log, o.dbs_bulkblocks, Habits(o.agents_seconds, o.settle_seconds))
+    serving.add_argument(
+        "--archive-seconds", type=float, help="what is completed is closed out, announced, archived, each after this"
     )
+    serving.set_defaults(run=_serve)
     seeding = commands.add_parser("seed", help="put documents, datasets and rows into the services; may be repeated")
     seeding.add_argument("--url", required=True)
     seeding.add_argument("--file", type=Path, required=True)
@@ -55,6 +56,12 @@ def _parser() -> argparse.ArgumentParser:
     submitting.add_argument("--once", action="store_true", help="only name the request, if there is one with its PrepID")
     submitting.set_defaults(run=_submit)
     return parser
+
+
+def _serve(options: argparse.Namespace) -> int:
+    seconds = {"agents_seconds": options.agents_seconds, "settle_seconds": options.settle_seconds}
+    habits = Habits(**seconds, close_seconds=options.archive_seconds, archive_seconds=options.archive_seconds)
+    return serve(options.state, options.host, options.port, options.log, options.dbs_bulkblocks, habits)
 
 
 def _seed(options: argparse.Namespace) -> int:

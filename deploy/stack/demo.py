@@ -24,9 +24,9 @@ RUNNABLE = "request.json"
 EXAMPLES = ("stepchain_pileup", "taskchain", "rereco_lumis")
 #: Of those that it runs, the one that goes on in rounds sized by what those before measured.
 ADAPTIVE = "stepchain_adaptive"
-#: The one that WMS2 finds in ReqMgr2 by itself; the others are imported.
-STAGED = "stepchain_scratch"
-REQUESTS = tuple(f"deploy/demo/requests/{name}.json" for name in (STAGED, "rereco_input", "rereco_root", ADAPTIVE))
+#: Those that are imported. The others are assigned in ReqMgr2, where WMS2 finds them by itself; REQUEST's too.
+IMPORTED = ("rereco_root", ADAPTIVE)
+REQUESTS = tuple(f"deploy/demo/requests/{name}.json" for name in ("stepchain_scratch", "rereco_input", *IMPORTED))
 
 
 def start(stack: Stack, supervisor: Supervisor) -> str:
@@ -99,9 +99,9 @@ def documents(stack: Stack) -> list[Path]:
 
 
 def import_request(stack: Stack, document: Path) -> None:
-    """Import one document, or stage it in ReqMgr2; one that an earlier run imported goes on where it was."""
+    """Import one document, or have it staged in ReqMgr2; one that an earlier run imported goes on where it was."""
     label = document.parent.name if document.name == RUNNABLE else document.stem  # the copy of one is named after the original
-    if label == STAGED and document.name != RUNNABLE:
+    if label not in IMPORTED:
         say(f"staged in ReqMgr2: {simulators.submit(stack, stack.ports['simulators'], document)}")
         return
     name, rounds = f"import-{label}", ("--adaptive",) if label == ADAPTIVE else ()

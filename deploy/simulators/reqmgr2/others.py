@@ -5,7 +5,7 @@ by ``serve`` or ``POST /admin/reqmgr2``.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -21,7 +21,8 @@ class Habits:
     """``agents_seconds``: the work queue takes a request that was staged for so long, whatever its team, and agents pull its
     elements, unless it is of a team in ``no_agents``; ``settle_seconds``: an aborted or
     forced one without queue elements moves on; ``close_seconds``: Unified closes out what is completed for so long, but never one
-    whose ``TotalInputLumis`` are 0, which waits for a person; ``cannot_split``: names in the work queue's old list of staged
+    whose ``TotalInputLumis`` are 0, which waits for a person; ``archive_seconds``: it announces what is closed out, and
+    MSRuleCleaner archives what is announced, after so long each; ``cannot_split``: names in the work queue's old list of staged
     requests that it sets ``failed`` without a look at their status, where ReqMgr2 lets it; ``admins``: logins that may set every
     status (None: all); ``lost_answers``: so many changes take effect and are answered 500."""
 
@@ -29,6 +30,7 @@ class Habits:
     no_agents: tuple[str, ...] = ()
     settle_seconds: float | None = None
     close_seconds: float | None = None
+    archive_seconds: float | None = None
     cannot_split: tuple[str, ...] = ()
     admins: tuple[str, ...] | None = None
     lost_answers: int = 0
@@ -52,11 +54,18 @@ class Habits:
         for name, document in store.by_names(self.cannot_split).items():
             if allowed(document["RequestStatus"], "failed"):
                 yield name, document["RequestStatus"], "failed"
+        waits: dict[str, Callable[[str, dict[str, Any]], bool]] = {
+            "completed": lambda _, document: not document.get("TotalInputLumis"),
+            "aborted": lambda name, _: name in queue,
+            "force-complete": lambda name, _: name in queue,
+        }
         for before, after, seconds in (
             ("staged", "acquired", self.agents_seconds),
             ("aborted", "aborted-completed", self.settle_seconds),
             ("force-complete", "completed", self.settle_seconds),
             ("completed", "closed-out", self.close_seconds),
+            ("closed-out", "announced", self.archive_seconds),
+            ("announced", "normal-archived", self.archive_seconds),
         ):
             for name, document in store.in_statuses([before]).items() if seconds is not None else ():
                 history = document.get("RequestTransition") or [{}]
@@ -65,7 +74,7 @@ class Habits:
                 if before == "staged":
                     team = str(document.get("Team"))
                     queue.add(name, team, pulled=team not in self.no_agents)
-                elif not document.get("TotalInputLumis") if before == "completed" else name in queue:
+                elif before in waits and waits[before](name, document):
                     continue
                 yield name, before, after
 

@@ -47,6 +47,17 @@ def test_ends_move_on_where_no_queue_has_elements(world: World, before: str, aft
     assert world.request(name)["RequestStatus"] == after
 
 
+def test_what_is_completed_is_closed_out_announced_and_archived_unless_it_has_no_lumis(world: World) -> None:
+    name = put_in_store(world, "completed", TotalInputLumis=3)
+    world.couch("PUT", f"workqueue_inbox/{name}", json={})
+    habits(world, close_seconds=0)
+    assert world.request(name)["RequestStatus"] == "closed-out"
+    habits(world, archive_seconds=0)
+    assert world.request(name)["RequestStatus"] == "normal-archived"
+    assert [step["Status"] for step in world.request(name)["RequestTransition"]] == ["closed-out", "announced", "normal-archived"]
+    assert world.request(put_in_store(world, "completed"))["RequestStatus"] == "completed"
+
+
 def test_without_the_role_only_what_people_set_is_taken(world: World) -> None:
     habits(world, admins=["robot"])
     name = put_in_store(world, "staged")
