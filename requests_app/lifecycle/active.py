@@ -92,8 +92,8 @@ def stop_for_ledger(evaluation: Evaluation, error: LedgerViolation) -> None:
 def _pass_priority(evaluation: Evaluation, dag: DAG) -> None:
     """A changed priority reaches the jobs in the queue now, again each cycle, and the DAG itself at its next submission.
 
-    One that is changed back is passed once: the jobs that DAGMan adds have the DAG's own. To that a DAG of a former release adds the
-    place of the unit, in its rescues too.
+    One that is changed back is passed once: the jobs that DAGMan adds have the DAG's own. To that a DAG of a former release adds
+    the unit's place, in its rescues too.
     """
     wanted = evaluation.request.priority
     if dag.schedd is None or dag.unanswered_since is not None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import structlog
 from django.db.models import Q
 
-from requests_app.models import DONE, TERMINAL, UNWANTED, HoldCode, Lease, ReqMgr2Request, Request, RequestStatus
+from requests_app.models import AFTER_WORK, DONE, TERMINAL, UNWANTED, HoldCode, Lease, ReqMgr2Request, Request, RequestStatus
 from requests_app.reqmgr2.taking import ACTOR, team_take
 from requests_app.selectors.reqmgr2 import POLL
 from requests_app.services import request_abort, request_complete, request_hold, request_set_priority, request_set_sites
@@ -35,6 +35,7 @@ S = RequestStatus
 _FAILED = "failed"
 _DONE = ("completed", "closed-out", "announced")
 _ENOUGH = ("force-complete", *_DONE, "normal-archived")
+_UNWANTED = {*UNWANTED} - {_FAILED}
 _OVER = {*UNWANTED, *_ENOUGH} - {"aborted", "force-complete"}  # ReqMgr2 moves these two on
 _AHEAD = {*_ENOUGH, "aborted-completed", "aborted-archived"} - {"force-complete"}
 _TWICE, _REFUSED = "the work queue of WMCore has it too: its work would be done twice", "not followed: "
@@ -96,8 +97,9 @@ def _follow(row: ReqMgr2Request, request: Request, seen: Seen, elsewhere: bool, 
     problem = row.problem if refused or seen.status == "staged" else ""  # of a staged one: why it is not acquired
     if hold is not None:
         waits = hold_refused(request)
-        if isinstance(waits, Already):
-            problem = f"{hold.reason}; it is held again for that when it is released"
+        if waits and request.status not in (*TERMINAL, *DONE, S.CLEANING):
+            when = "again for that when it is released" if isinstance(waits, Already) else f"for that once it can be: {waits}"
+            problem = f"{hold.reason}; it is held {when}"
             told["status"] = row.status if hold.code == HoldCode.FAILED_ELSEWHERE else seen.status
     for verb in _verbs(row, request, seen, hold if not waits else None):
         try:
@@ -139,6 +141,9 @@ def _beyond(request: Request, seen: Seen) -> str:
     """What others have done there that can have no consequence here, and that an operator must know."""
     if request.status in DONE and seen.status in UNWANTED:
         return f"it is {seen.status} in ReqMgr2 since it completed here: clean it, or keep what it made"
+    if request.status in AFTER_WORK and seen.status in _UNWANTED:
+        here = f"it is {seen.status} in ReqMgr2, and here it is {request.get_status_display()}"
+        return f"{here}: hold it, and it is aborted; else it completes, and is then to be cleaned or kept"
     if request.status in (*TERMINAL, *DONE, S.CLEANING) or request.is_recovering or seen.status not in _AHEAD:
         return ""
     hours = f"{(clock.now() - seen.since) // timedelta(hours=1)} hours" if seen.since else "an unknown time"
@@ -149,7 +154,7 @@ def _beyond(request: Request, seen: Seen) -> str:
 def _verbs(row: ReqMgr2Request, request: Request, seen: Seen, hold: _Hold | None) -> Iterator[Callable[[], None]]:
     """What is to be done here, if it can be."""
     why = f"ReqMgr2 has it as {seen.status}"
-    if seen.status in UNWANTED and seen.status != _FAILED:
+    if seen.status in _UNWANTED:
         if not abort_refused(request):
             yield lambda: request_abort(request=request, actor=ACTOR, reason=why)
         return

@@ -27,7 +27,7 @@ from sites_app.selectors import sites_by_rse
 from wms2.adapters import factory
 from wms2.adapters.types import DbsFileInfo
 from wms2.conf import conf
-from wms2.errors import PlanningRefused, ServiceUnavailable
+from wms2.errors import NotFoundInService, PlanningRefused, ServiceUnavailable
 
 log = structlog.get_logger(__name__)
 #: Of containers with the part of a pileup that MSPileup keeps.
@@ -111,7 +111,11 @@ def _kept(name: str) -> tuple[frozenset[str], frozenset[str] | None] | None:
     found, then = mspileup.placement(name), "have it activated in MSPileup, then release the request"
     if found is None or not found.is_active:
         raise PlanningRefused(f"pileup {name}: {'MSPileup does not know it' if found is None else 'it is not active'}; {then}")
-    custom = factory.rucio().blocks_in(found.custom_name, CUSTOM_SCOPE) if found.custom_name else None
+    try:
+        custom = factory.rucio().blocks_in(found.custom_name, CUSTOM_SCOPE) if found.custom_name else None
+    except NotFoundInService as error:  # MSPileup makes it within hours
+        what = f"{name}: Rucio does not have {found.custom_name} yet, the part that is kept"
+        raise ServiceUnavailable("mspileup", "placement", what) from error
     return frozenset(found.rses), None if custom is None else frozenset(custom)
 
 

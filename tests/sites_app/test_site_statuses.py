@@ -89,6 +89,9 @@ def test_an_operators_drain_that_came_to_its_end_decides_nothing_any_more(board:
 
 
 def test_a_list_that_would_stop_half_of_the_sites_is_not_believed(board: Board) -> None:
+    board(**dict.fromkeys(NAMES, "disabled"))
+    with pytest.raises(ServiceRejected, match="5 of 5 enabled sites would be stopped"):
+        site_statuses_sync()
     Site.objects.create(
         name="T2_EARLIER", status=SiteStatus.DISABLED, status_actor="ssb"
     )  # before its first answer all are enabled

@@ -119,7 +119,7 @@ class Seen:
         status, history = _status(document), document.get("RequestTransition") or [{}]
         step: Document = next((each for each in reversed(history) if each.get("Status") == status), {})
         since = datetime.fromtimestamp(step["UpdateTime"], UTC) if step.get("UpdateTime") else None
-        return cls(status, None if priority is None else int(priority), white, black, since, str(step.get("DN") or ""))
+        return cls(status, _whole(priority), white, black, since, str(step.get("DN") or ""))
 
 
 class ReqMgr2:
@@ -325,6 +325,14 @@ def _status(document: Document) -> str:
     if not (status := document.get("RequestStatus")):
         raise ServiceUnavailable(SERVICE, "request", f"a document without RequestStatus: {str(document)[:200]}")
     return str(status)
+
+
+def _whole(priority: object) -> int | None:
+    """Nothing is rounded: a request with another priority than people meant looks as if it were in order."""
+    try:
+        return None if priority is None else int(str(priority).removesuffix(".0"))
+    except ValueError:
+        raise ValueError(f"RequestPriority {str(priority)[:100]} is no whole number") from None
 
 
 def _keyed(row: object, names: Sequence[str]) -> dict[str, Any]:

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from pydantic import TypeAdapter
 
-from wms2.adapters import wire
 from wms2.adapters.http import HttpService
+from wms2.adapters.wire import Wire
+from wms2.errors import ServiceRejected
 
 SERVICE = "wmstats"
-_ANSWER = TypeAdapter(wire.ReqMgr2Answer)
+
+
+class _Answer(Wire):
+    result: list[str]
+
+
+_ANSWER = TypeAdapter(_Answer)
 
 
 class WMStats:
@@ -18,6 +25,8 @@ class WMStats:
         self._http = http
 
     def protected_lfns(self) -> frozenset[str]:
-        """Directories of all requests that ReqMgr2 has as active."""
+        """Directories of all requests that ReqMgr2 has as active. Raises ServiceRejected: none, as MSUnmerged has it."""
         answer = self._http.get_json(_ANSWER, "/protectedlfns", operation="protected_lfns")
-        return frozenset(map(str, answer.result))
+        if not answer.result:
+            raise ServiceRejected(SERVICE, "protected_lfns", "the list is empty; not taken for the truth")
+        return frozenset(answer.result)

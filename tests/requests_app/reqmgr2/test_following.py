@@ -21,6 +21,7 @@ from requests_app.services import (
     request_release,
     request_restart,
     request_set_priority,
+    request_submit,
 )
 from requests_app.services.lost_files import lost_files_make_again, lost_files_plan
 from requests_app.work.spec import spec_of
@@ -31,6 +32,7 @@ from tests.support.scripted import documents
 from tests.support.scripted.invariants import check
 from tests.support.scripted.progress import cycles, fresh, run_on
 from tests.support.scripted.schedd import End
+from tests.support.scripted.tour import until
 from tests.support.scripted.world import World
 from wms2.circuits import circuits
 from wms2.conf import conf
@@ -354,14 +356,14 @@ def test_one_that_breaks_keeps_no_other_from_being_followed(
         outside.put(request.request_name, RequestStatus="aborted")
     store = outside.simulators.application.reqmgr2.store
     document = {**outside.simulators.request(senseless.request_name), "_id": senseless.request_name}
-    store.put({**document, "RequestPriority": "high"})
+    store.put({**document, "RequestPriority": 1.5})
     with monkeypatch.context() as patch:
         patch.setattr(following, "request_abort", aborted)
         poll()
     assert fresh(good).status == S.ABORTED
     problems = dict(ReqMgr2Request.objects.values_list("name", "problem"))
     assert problems[unreadable.request_name].startswith("not yet: PermissionError")
-    assert problems[senseless.request_name].startswith("not yet: ValueError")
+    assert problems[senseless.request_name].startswith("not yet: ValueError: RequestPriority 1.5 is no whole number")
     assert problems[unforeseen.request_name].startswith("not yet: KeyError")
     assert not Lease.objects.get(name=POLL).data, "the poll itself has succeeded"
     store.put(document)
@@ -434,6 +436,31 @@ def test_one_that_fails_there_while_it_is_held_is_held_again_for_that(world: Wor
     outside.put(request.request_name, RequestStatus="rejected")
     poll()
     assert fresh(request).status == S.ABORTED, "that is a person's"
+
+
+def test_one_that_fails_there_before_it_can_be_held_is_held_for_that_later(world: World, outside: Outside) -> None:
+    request = taken(outside.stage())
+    Request.objects.update(status=S.NEW)
+    outside.habits(cannot_split=[request.request_name])
+    poll()
+    assert "It is New; that cannot be held" in ReqMgr2Request.objects.get().problem
+    request_submit(request=fresh(request), actor="olga")
+    poll()
+    assert (fresh(request).status, request.hold_code) == (S.HELD, HoldCode.FAILED_ELSEWHERE)
+
+
+def test_one_that_is_aborted_while_its_outputs_are_validated_is_told_until_it_is_held(world: World, outside: Outside) -> None:
+    request = running(world, outside)
+    world.schedd.end(world.job_of(request), End.FINISHED)
+    until(world, request, S.VALIDATING_OUTPUTS)
+    outside.put(request.request_name, RequestStatus="aborted")
+    poll()
+    (row,) = reqmgr2_state().problems
+    told = "it is aborted in ReqMgr2, and here it is Validating outputs: hold it, and it is aborted"
+    assert row.problem.startswith(told)
+    request_hold(request=fresh(request), **BY)
+    poll()
+    assert (fresh(request).status, list(reqmgr2_state().problems)) == (S.ABORTED, [])
 
 
 @pytest.mark.parametrize("decision", ["clean", "keep"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -25,6 +27,7 @@ def asks_wmstats(world: World, outside: Outside, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("WMS2_WMSTATS_URL", f"{outside.simulators.url}/wmstatsserver/data")
     conf.cache_clear()
     factory.wmstats.cache_clear()
+    outside.stage("assigned", Team="production", OutputModulesLFNBases=["/store/unmerged/Other/Primary/AOD/Theirs-v1"])
 
 
 def assigned(outside: Outside, request: Request, status: str | None = None) -> None:
@@ -63,8 +66,12 @@ def test_one_that_reqmgr2_has_as_active_is_protected_until_it_ends_there(world: 
     assert fresh(request).alert_code == ""
 
 
-def test_a_wmstats_that_does_not_answer_stops_nothing(world: World, outside: Outside, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outside.simulators.application.reqmgr2, "protected_lfns", lambda: 1 / 0)
+@pytest.mark.parametrize("answer", [lambda: 1 / 0, list, lambda: [None]], ids=["error", "empty", "no names"])
+def test_a_wmstats_that_does_not_answer_stops_nothing(
+    world: World, outside: Outside, monkeypatch: pytest.MonkeyPatch, answer: Callable[[], Any]
+) -> None:
+    """Of an empty list MSUnmerged deletes nothing either."""
+    monkeypatch.setattr(outside.simulators.application.reqmgr2, "protected_lfns", answer)
     request = world.request(documents.generation(300))
     cycles(world, 2)
     assert (fresh(request).status, request.alert_code) == (S.ACTIVE, "")

@@ -26,7 +26,7 @@ from wms2.adapters import factory
 from wms2.adapters.rucio_types import LockRow
 from wms2.adapters.types import BlockInfo, DatasetInfo, DbsFileInfo
 from wms2.conf import conf
-from wms2.errors import PlanningRefused, ServiceUnavailable
+from wms2.errors import NotFoundInService, PlanningRefused, ServiceUnavailable
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -76,6 +76,8 @@ class Catalogues:
         return (file.lfn for block in self.blocks_of[name] for file in self.files(block) if file.is_valid)
 
     def blocks_in(self, container: str, scope: str) -> set[str]:
+        if (scope, container) not in self.custom:
+            raise NotFoundInService("rucio", "blocks_in", f"no {container}")
         return self.custom[scope, container]
 
     def block_locations(self, blocks: list[str]) -> dict[str, dict[str, bool]]:
@@ -160,8 +162,10 @@ def test_copies_on_disk_that_mspileup_does_not_keep_are_named_in_the_refusal(msp
 
 def test_of_a_part_that_is_kept_no_other_block_is_mixed(mspileup, catalogues: Catalogues) -> None:
     """What is not in it lies about until its room is needed."""
-    catalogues.custom = {("group.wmcore", f"{PREMIX}-V1"): {f"{PREMIX}#b"}}
     mspileup(currentRSEs=["T1_US_FNAL_Disk"], customName=f"{PREMIX}-V1")
+    with pytest.raises(ServiceUnavailable, match=f"Rucio does not have {PREMIX}-V1 yet"):
+        pileup_resolve(mixing())
+    catalogues.custom = {("group.wmcore", f"{PREMIX}-V1"): {f"{PREMIX}#b"}}
     (found,) = pileup_resolve(mixing())
     assert [(block.name, block.sites) for block in found.blocks] == [(f"{PREMIX}#b", ("T1_US_FNAL",))]
 
