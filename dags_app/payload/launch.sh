@@ -23,6 +23,7 @@ unset IFS
 
 system=$(sed -n 's/^GLIDEIN_REQUIRED_OS = "rhel\([0-9]*\)"$/\1/p' "${_CONDOR_MACHINE_AD:-/dev/null}" 2>/dev/null)
 [ -n "$system" ] || system=$(sed -n 's/.* release \([0-9]*\).*/\1/p' /etc/redhat-release 2>/dev/null)
+[ -n "$system" ] || system='[0-9]*' # not known: what runs here shows itself
 machine=$(uname -m)
 comp="COMP/rhel${system}_$machine/external/python3"
 releases="[a-z]*${system}_$(echo "$machine" | sed 's/x86_64/amd64/')_*/external/python3"

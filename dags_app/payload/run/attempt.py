@@ -21,7 +21,7 @@ from ..contract.convert import to_json
 from ..contract.layout import CLEANUP, REPORT_SCHEMA, logs_name, report_name, utc_now
 from ..contract.reports import OutputRecord, Processed, Slot, StepRecord
 from . import chirp, credentials, slot
-from .processes import stop_requests_as_errors, temporary_files_in
+from .processes import stop_requests_as_errors, stop_requests_ignored, temporary_files_in
 
 #: Below HTCondor's scratch directory: HTCondor brings back every new file at the top of that.
 WORK = "work"
@@ -115,6 +115,7 @@ def attempt_of(directory: Path, node: str, attempt: int, role: str) -> Iterator[
             raise
         report.exit_code, report.error_message = error.code, error.message
     finally:
-        report.write(failure)
-        chirp.set_number(chirp.EXIT_CODE, report.exit_code)
-        shutil.rmtree(work, ignore_errors=True)
+        with stop_requests_ignored():
+            report.write(failure)
+            chirp.set_number(chirp.EXIT_CODE, report.exit_code)
+            shutil.rmtree(work, ignore_errors=True)

@@ -35,9 +35,10 @@ def find(directory: Path) -> None:
     if _SCRATCH in os.environ:
         os.environ[_SCRATCH] = str(directory)
     for name in (_JOB_AD, "_CONDOR_MACHINE_AD", _SERVICE, PROXY, TOKEN_FILE):
-        inside = directory / Path(os.environ.get(name, "")).name
-        if os.environ.get(name) and not _named(name) and inside.exists():
-            os.environ[name] = str(inside)
+        named = os.environ.get(name, "")
+        inside = directory / Path(named).name
+        if named and (_named(name) or inside.exists()):
+            os.environ[name] = str(directory / named if _named(name) else inside)  # children run in directories of their own
     if os.environ.get(TOKEN) or _named(TOKEN_FILE) or _job().get("x509userproxy"):  # with its own it needs no token of others
         return
     service, user = Path(os.environ.get(_SERVICE) or directory / ".condor_creds"), f"bt_u{os.geteuid()}"
@@ -50,7 +51,8 @@ def find(directory: Path) -> None:
 def token() -> str:
     """The bearer token; empty where there is none."""
     file = _named(TOKEN_FILE)
-    return os.environ.get(TOKEN) or (file.read_text(encoding="ascii", errors="replace").strip() if file else "")
+    held = file.read_text(encoding="ascii", errors="replace") if file and file.is_file() else ""
+    return (os.environ.get(TOKEN) or held).strip()
 
 
 def wall_seconds() -> float:
@@ -67,10 +69,11 @@ def check(seconds: float) -> None:
     job = _job()
     bearer, file, proxy = token(), _named(TOKEN_FILE), _named(PROXY)
     sent = TOKEN_FILE in job.get("Environment", "") + job.get("Env", "")
-    ours = ((TOKEN_FILE, sent), (PROXY, "x509userproxy" in job))  # a pilot's own may be named as well, and is not needed
-    lost = [f"{name}={os.environ[name]}" for name, came in ours if came and os.environ.get(name) and not _named(name)]
+    ours = ((TOKEN_FILE, sent, bearer), (PROXY, "x509userproxy" in job, proxy))  # a pilot's own is not needed
+    lost = [f"{name}={os.environ[name]}" for name, came, found in ours if came and os.environ.get(name) and not found]
     if lost and not (bearer or (proxy and not sent)):
-        text = f"{', '.join(lost)} is not there, nor is a file of that name in the job's directory: its credential did not come"
+        there = "is empty or no file" if any(map(_named, (TOKEN_FILE, PROXY))) else "is not there"
+        text = f"{', '.join(lost)} {there}, nor is a file of that name in the job's directory: its credential did not come"
         raise PayloadError(codes.CREDENTIAL_UNUSABLE, text)
     if bearer and (sent or not proxy):
         renewed = file is not None and file.parent.name == Path(os.environ.get(_SERVICE) or ".condor_creds").name
@@ -92,9 +95,9 @@ def _named(variable: str) -> Path | None:
 
 
 def _last(name: str, ends_at: float | None, seconds: float) -> None:
-    if ends_at is None or ends_at >= time.time() + seconds:
+    if ends_at is None or not ends_at < time.time() + seconds:  # one that is no number either
         return
-    ends = datetime.fromtimestamp(ends_at, timezone.utc)
+    ends = datetime.fromtimestamp(max(0.0, ends_at), timezone.utc)
     text = f"the job's {name} ends at {ends:%Y-%m-%d %H:%M:%S} UTC" + (
         f", the job asked for {seconds / 60:.0f} min" if seconds else ""
     )

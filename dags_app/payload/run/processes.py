@@ -97,7 +97,8 @@ def stop_requests_as_errors() -> Iterator[None]:
     asked: list[PayloadError] = []
 
     def stop(number: int, _frame: FrameType | None) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        for each in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(each, signal.SIG_IGN)
         text = f"told to stop by {signal.Signals(number).name} (removed, evicted or over a limit)"
         asked.append(PayloadError(codes.TERMINATED, text))
         raise _StopRequest
@@ -119,6 +120,17 @@ def stop_requests_as_errors() -> Iterator[None]:
             signal.signal(number, handler)
     if asked:  # lost on the way, as in a destructor
         raise asked[0]
+
+
+@contextmanager
+def stop_requests_ignored() -> Iterator[None]:
+    """Inside, SIGTERM and SIGINT change nothing: the job is over but for its report."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, NamedTuple, Optional
 from xml.etree import ElementTree
 
-from ..contract import codes, files
+from ..contract import codes
 from ..contract.codes import PayloadError
 from ..contract.convert import Json, read
 from ..contract.reading import Value
@@ -151,10 +151,10 @@ def methods(site: str) -> tuple[Method, ...]:
     or read, or when no way in it can be used; one of several that cannot is left out.
     """
     root = _root()
-    site, config = _job_config(root, site)
-    found = list(_configured(root, site, config)) if config is not None and config.find("stage-out") is not None else []
+    site, config, place = _job_config(root, site)
+    found = list(_configured(root, site, config, place)) if config is not None and config.find("stage-out") is not None else []
     if not found:
-        found = [*_described(root, site), *_old_fallback(config)]
+        found = [*_described(root, site, place), *_old_fallback(config)]
     ways = [each for each in found if isinstance(each, Method)]
     unusable = [each for each in found if isinstance(each, _Unusable)]
     own_lost = site in {each.site for each in unusable} and site not in {way.description.site for way in ways}
@@ -174,9 +174,9 @@ def methods_elsewhere(site: str) -> tuple[Method, ...]:
         try:
             config = _config_at(place)
             if config is not None and config.find("stage-out") is not None:
-                found += _configured(root, site, config)
-            elif place == root / site:
-                found += _described(root, site)
+                found += _configured(root, site, config, place)
+            elif place == root / site or _describes(place / "storage.json", site):
+                found += _described(root, site, place)
         except PayloadError:
             continue
     return tuple(each for each in found if isinstance(each, Method))
@@ -193,19 +193,22 @@ def _root() -> Path:
     if root:
         return Path(root)
     if given is not None and not CVMFS.is_dir():
-        return given.parent.parent if (given.parent / "storage.json").is_file() else given.parent
+        config = _config_at(given)
+        is_part = (given.parent / "storage.json").is_file() or (config is not None and config.find("subsite") is not None)
+        return given.parent.parent if is_part else given.parent
     if CVMFS.is_dir():
         return CVMFS / "SITECONF"
     text = f"SITECONF_ROOT is not set and {CVMFS} not mounted: the pool must give every job its directory of sites"
     raise PayloadError(codes.STORAGE_UNUSABLE, text)
 
 
-def _configured(root: Path, site: str, config: ElementTree.Element) -> Iterator[Method | _Unusable]:
-    """The methods of ``<stage-out>``, usable or not. Another site's storage may be described badly."""
+def _configured(root: Path, site: str, config: ElementTree.Element, place: Path) -> Iterator[Method | _Unusable]:
+    """The methods of ``<stage-out>`` of the JobConfig in ``place``, usable or not. Another site's storage may be described
+    badly."""
     for element in config.iterfind("stage-out/method"):
         at, volume = element.get("site", site), element.get("volume", "")
         try:
-            description = next((each for each in _descriptions(root, at) if each.volume == volume), None)
+            description = next((each for each in _descriptions(root, at, place) if each.volume == volume), None)
             protocols = description.named(element.get("protocol", "")) if description else []
             options = _options(element.get("option"))
         except PayloadError as error:
@@ -217,8 +220,8 @@ def _configured(root: Path, site: str, config: ElementTree.Element) -> Iterator[
             yield from (Method(description, protocol, element.get("command", ""), options) for protocol in protocols)
 
 
-def _described(root: Path, site: str) -> Iterator[Method]:
-    for description in _descriptions(root, site):
+def _described(root: Path, site: str, place: Path) -> Iterator[Method]:
+    for description in _descriptions(root, site, place):
         writable = [protocol for protocol in description.protocols if protocol.is_writable]
         if description.kind == "DISK" and description.rse and writable:
             yield from (Method(description, protocol) for protocol in writable)
@@ -249,38 +252,42 @@ def _given() -> Path | None:
     named = os.environ.get("SITECONFIG_PATH")
     if named and not Path(named).is_dir():
         raise PayloadError(codes.STORAGE_UNUSABLE, f"SITECONFIG_PATH={named} is not there: the pilot describes this site by it")
-    return Path(named) if named else None
+    return Path(named).resolve() if named else None  # what is above a part of a site is where a link to it leads
 
 
-def _descriptions(root: Path, site: str) -> list[Description]:
-    """The volumes of a site's ``storage.json``; on a worker node ``local`` may be all that is there of its own site."""
-    given = _given()
-    own = [] if given is None else [place for place in (given, given.parent) if _describes(place / "storage.json", site)]
-    places = [place / "storage.json" for place in (*own, root / site, root / "local", root / "local" / "..")]
-    path = next((place for place in places if place.is_file()), places[0])
-    try:
-        document = Value(json.loads(path.read_text(encoding="utf-8")), str(path))
-        return [read(item, Description) for item in document.items() if item["site"].text() == site]
-    except (OSError, ValueError, PayloadError) as error:
-        raise PayloadError(codes.STORAGE_UNUSABLE, f"storage description of {site} cannot be read: {path}: {error}") from error
+def _descriptions(root: Path, site: str, place: Path) -> Iterator[Description]:
+    """The volumes of a site, nearest first: in ``storage.json`` beside the JobConfig in ``place`` or above it, where a part of a
+    site may have its own; then the site's. On a worker node ``local`` may be all that is there of its own site."""
+    own = [each for each in (place, place / "..") if _describes(each / "storage.json", site)]
+    places = [each / "storage.json" for each in (*own, root / site, root / "local", root / "local" / "..")]
+    for path in [each for each in places if each.is_file()] or places[:1]:
+        try:
+            document = Value(json.loads(path.read_text(encoding="utf-8")), str(path))
+            yield from [read(item, Description) for item in document.items() if item["site"].text() == site]
+        except (OSError, ValueError, PayloadError) as error:
+            text = f"storage description of {site} cannot be read: {path}: {error}"
+            raise PayloadError(codes.STORAGE_UNUSABLE, text) from error
 
 
 def _describes(path: Path, site: str) -> bool:
-    return f'"{site}"' in files.read_text(path)
+    try:
+        return f'"{site}"'.encode() in path.read_bytes()
+    except OSError:
+        return False
 
 
-def _job_config(root: Path, site: str) -> tuple[str, ElementTree.Element | None]:
-    """``<site>`` of the ``site-local-config.xml`` that holds here, and its name: what a pilot names counts, whichever site that
-    is of; else that of the worker node, which may be of a subsite, or the site's."""
+def _job_config(root: Path, site: str) -> tuple[str, ElementTree.Element | None, Path]:
+    """``<site>`` of the ``site-local-config.xml`` that holds here, its name and its place: what a pilot names counts, whichever
+    site that is of; else that of the worker node, which may be of a subsite, or the site's."""
     given = _given()
     named = None if given is None else _config_at(given)
-    if named is not None:
-        return named.get("name", site), named
+    if given is not None and named is not None:
+        return named.get("name", site), named, given
     for place in (root / "local", root / site):
         element = _config_at(place)
         if element is not None and element.get("name") == site:
-            return site, element
-    return site, None
+            return site, element, place
+    return site, None, given or root / site
 
 
 def _config_at(place: Path) -> ElementTree.Element | None:

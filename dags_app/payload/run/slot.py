@@ -79,7 +79,7 @@ def read_system() -> str:
     text = files.read_text(_OS_RELEASE)
     here = {name: value.strip("\"'") for name, value in re.findall(r"(?m)^(\w+)=(.*)$", text)}
     number = here.get("VERSION_ID", "").partition(".")[0]
-    if re.search(r"\b(rhel|centos|fedora)\b", f"{here.get('ID')} {here.get('ID_LIKE')}"):
+    if number and re.search(r"\b(rhel|centos|fedora)\b", f"{here.get('ID')} {here.get('ID_LIKE')}"):
         return f"rhel{number}"
     old = re.search(r" release (\d+)", files.read_text(_REDHAT_RELEASE))  # of systems from before os-release
     old = old or re.match(r"(?i)(?:alma|centos|redhat|rocky|scientific|sl)[a-z]*(\d+)", machine.get("OpSysAndVer", ""))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import os
 from pathlib import Path
 
 import pytest
 
+from dags_app.payload.contract.codes import PayloadError
 from dags_app.payload.run import credentials
 from tests.support.credentials import Authority, token
 from tests.support.payload_workbench import Workbench
@@ -60,6 +62,7 @@ def test_children_find_the_token_that_came_with_the_job_into_the_container(conta
         ({"_CONDOR_CREDS": "{here}/others"}, "others/a.use"),
         ({"_CONDOR_CREDS": "/outside", "XDG_RUNTIME_DIR": "{here}"}, f"bt_u{os.geteuid()}"),
         ({"BEARER_TOKEN": "itself"}, None),
+        ({"BEARER_TOKEN_FILE": "carried"}, "carried"),
     ],
 )
 def test_a_token_is_looked_for_beside_the_job_at_credential_services_and_as_wlcg_says(
@@ -73,6 +76,7 @@ def test_a_token_is_looked_for_beside_the_job_at_credential_services_and_as_wlcg
         monkeypatch.delenv(name)
     for name, value in variables.items():
         monkeypatch.setenv(name, value.format(here=tmp_path))
+    monkeypatch.chdir(tmp_path)
     credentials.find(tmp_path)
     assert os.environ.get("BEARER_TOKEN_FILE") == (str(tmp_path / found) if found else None)
 
@@ -118,6 +122,27 @@ def test_a_token_that_did_not_come_with_the_job_is_told_with_the_place_where_it_
     assert f"BEARER_TOKEN_FILE={OUTSIDE}/token is not there" in done.report["error_message"]
     assert contained.post(done) == 1
     assert contained.read("proc_000000.post.json")["classification"]["rule"] == "wms2-95009"
+
+
+def test_a_token_that_came_empty_is_told(contained: Workbench) -> None:
+    contained.variables["BEARER_TOKEN_FILE"] = f"{OUTSIDE}/token"
+    contained.job_ad = f'Environment = "BEARER_TOKEN_FILE={OUTSIDE}/token"\n'
+    contained.beside["token"] = "\n"
+    done = contained.run("job", "proc_000000")
+    assert (done.report["exit_code"], done.report["steps"]) == (95009, [])
+    assert "/token is empty or no file" in done.report["error_message"]
+
+
+@pytest.mark.parametrize("claims", ['{"sub": "cms"}', '{"exp": NaN}', '{"exp": null}', '{"exp": 1e400}', "[]", "no JSON"])
+def test_a_token_that_does_not_say_when_it_ends_is_let_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claims: str) -> None:
+    for name in ("BEARER_TOKEN_FILE", "X509_USER_PROXY", "_CONDOR_CREDS", "_CONDOR_JOB_AD"):
+        monkeypatch.delenv(name, raising=False)
+    first, second = (base64.urlsafe_b64encode(each.encode()).decode().rstrip("=") for each in (claims, '{"exp": -1e300}'))
+    monkeypatch.setenv("BEARER_TOKEN", f" e30.{first}.s\n")
+    credentials.check(HOUR_SECONDS)
+    monkeypatch.setenv("BEARER_TOKEN", f"e30.{second}.s")
+    with pytest.raises(PayloadError, match="the job's token ends at 1970-01-01"):
+        credentials.check(HOUR_SECONDS)
 
 
 def test_a_token_of_the_pilot_is_not_missed_by_a_job_with_a_proxy(

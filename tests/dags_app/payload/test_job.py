@@ -297,6 +297,24 @@ def test_a_job_that_is_told_to_stop_ends_its_processes_and_still_reports(one_ste
     assert not processes_in(started.scratch), "cmsRun went with it"
 
 
+def test_a_job_that_is_told_to_stop_while_it_writes_its_report_ends_as_the_report_says(one_step: Workbench) -> None:
+    started = one_step.start("job", "proc_000000")
+    os.mkfifo(log := started.scratch / "_condor_stdout")  # of which the end is packed: it waits there, its report is written
+    deadline = time.monotonic() + 60
+    while not (started.scratch / "proc_000000.0.report.json").exists():
+        assert time.monotonic() < deadline and started.popen.poll() is None
+        time.sleep(0.02)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
+        started.popen.send_signal(number)
+    while started.popen.poll() is None:
+        with suppress(OSError):  # it does not wait there yet
+            os.close(os.open(log, os.O_WRONLY | os.O_NONBLOCK))
+            break
+    log.unlink()
+    started.finish()
+    assert (started.value, started.report["exit_code"]) == (0, 0), "else all is done again"
+
+
 @fault(
     "a memory hog without a cgroup",
     done="cmsRun takes more memory than its slot has, and nothing of the system ends it",

@@ -25,6 +25,10 @@ def environment_of(bench: Workbench, node: str) -> dict[str, str]:
     return dict(line.replace(": ", "=", 1).split("=", 1) for line in text.splitlines())
 
 
+#: What a machine ad says of the system that a job runs in.
+SYSTEMS = {"told": 'GLIDEIN_REQUIRED_OS = "rhel8"\n', "a choice": 'GLIDEIN_REQUIRED_OS = "rhel8,rhel9"\n', "unknown": ""}
+
+
 @pytest.mark.parametrize(("versions", "runs"), [(("3.6", THIS), THIS), (("3.9",), "3.9"), (("3.13",), "3.13")])
 def test_job_and_scripts_run_by_the_first_python_that_is_new_enough(
     one_step: Workbench, tmp_path: Path, versions: tuple[str, ...], runs: str
@@ -32,6 +36,18 @@ def test_job_and_scripts_run_by_the_first_python_that_is_new_enough(
     one_step.path = path_with(tmp_path / "container", *versions)
     one_step.process("job", "proc_000000")
     assert environment_of(one_step, "proc_000000")["python"].startswith(f"{runs}.")
+
+
+def test_a_python3_that_does_not_run_is_passed_over(one_step: Workbench, tmp_path: Path) -> None:
+    one_step.path = path_with(tmp_path / "container", THIS)
+    for name, script in (("fails", "exit 1"), ("killed", "kill -9 $$"), ("silent", ""), ("link", "")):
+        (tmp_path / name).mkdir()
+        program = tmp_path / name / "python3"
+        program.symlink_to("/nowhere") if name == "link" else program.write_text(f"#!/bin/sh\n{script or 'exit 127'}\n")
+        if name != "link":
+            program.chmod(0o755)
+        one_step.path = f"{tmp_path / name}:{one_step.path}"
+    one_step.process("job", "proc_000000")
 
 
 def test_a_job_in_a_container_with_python_3_6_alone_is_told_as_11004_with_what_was_looked_for(
@@ -62,8 +78,9 @@ def cvmfs(root: Path, **pythons: str) -> Path:
     return root
 
 
+@pytest.mark.parametrize("system", SYSTEMS)
 def test_on_cvmfs_it_is_looked_for_in_comp_then_at_the_releases_of_the_system_and_children_do_not_get_its_libraries(
-    one_step: Workbench, tmp_path: Path
+    one_step: Workbench, tmp_path: Path, system: str
 ) -> None:
     machine = {"x86_64": "amd64"}.get(os.uname().machine, os.uname().machine)
     places = {f"COMP__rhel8_{os.uname().machine}": "3.8", f"slc7_{machine}_gcc11": "3.7", f"el8_{machine}_gcc12": THIS}
@@ -72,7 +89,7 @@ def test_on_cvmfs_it_is_looked_for_in_comp_then_at_the_releases_of_the_system_an
         "VO_CMS_SW_DIR": str(cvmfs(tmp_path / "cvmfs", **places)),
         "LD_LIBRARY_PATH": "/site/lib",
     }
-    one_step.machine_ad = 'GLIDEIN_REQUIRED_OS = "rhel8"\n'
+    one_step.machine_ad = SYSTEMS[system]
     one_step.process("job", "proc_000000")
     seen = environment_of(one_step, "proc_000000")
     assert seen["python"].startswith(f"{THIS}.") and seen["LD_LIBRARY_PATH"] == "/site/lib"

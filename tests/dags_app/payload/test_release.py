@@ -41,7 +41,7 @@ def cvmfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     root = tmp_path / "cvmfs"
     for system, compilers in (("slc6", (472,)), ("slc7", (700, 820, 900, 10)), ("el8", (8, 10, 12)), ("el9", (11,))):
         for compiler in compilers:
-            for machine in ("amd64", "aarch64"):
+            for machine in ("amd64", "aarch64", "ppc64le"):
                 (root / f"{system}_{machine}_gcc{compiler}").mkdir(parents=True)
     (root / "common").mkdir()
     (root / "cmsset_default.sh").touch()
@@ -94,9 +94,11 @@ REQUIRED_8 = 'GLIDEIN_REQUIRED_OS = "rhel8"\n'
         ("x86_64", 'GLIDEIN_REQUIRED_OS = "any"\n', ALMA8, ("el9_amd64_gcc11", NEW, OLD), NEW),
         ("x86_64", 'GLIDEIN_REQUIRED_OS = "rhel7,rhel9"\n', ALMA9, (OLD, "el9_amd64_gcc11"), "el9_amd64_gcc11"),
         ("x86_64", 'OpSysAndVer = "CentOS7"\n', "", (NEW, "slc7_amd64_gcc900", "slc7_amd64_gcc10", OLD), "slc7_amd64_gcc10"),
+        ("x86_64", 'OpSysAndVer = "CentOS7"\n', "ID=centos\n", (NEW, OLD), OLD),
+        ("ppc64le", REQUIRED_8, ALMA8, (NEW, "el8_ppc64le_gcc10", "el8_aarch64_gcc10"), "el8_ppc64le_gcc10"),
         ("x86_64", "", "", (OLD, NEW), NEW),
     ],
-    ids=["the slot's", "another machine", "any", "one of a list", "by HTCondor", "unknown"],
+    ids=["the slot's", "another machine", "any", "one of a list", "by HTCondor", "no number", "a third machine", "unknown"],
 )
 def test_the_newest_architecture_that_machine_and_system_can_run_is_taken(
     cvmfs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: str, ad: str, os_release: str,

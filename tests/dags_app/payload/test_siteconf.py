@@ -289,6 +289,50 @@ def test_all_parts_of_a_site_are_read_and_cleaned_from_each(subsite: Path, sites
     assert [each.rse for each in storage.site_volumes(SITE)] == ["T2_DE_DESY_DISK"], "another part that is described badly"
 
 
+@pytest.fixture
+def parts(sites: Path) -> list[Path]:
+    """A site whose parts alone have storage, each its own, described beside what its jobs are told."""
+    places = [sites / SITE / name for name in ("Alps", "Baltic", "Coast")]
+    (sites / SITE / "storage.json").unlink()
+    for place in places:
+        method = f'<method volume="{place.name}" protocol="file"/>' if place.name != "Coast" else ""
+        configure(place, f'<subsite name="{place.name}"/>', f"<stage-out>{method}</stage-out>" if method else "")
+        listed = volume(SITE, [{"protocol": "file", "prefix": f"/{place.name}"}], volume=place.name, rse=f"{SITE}_{place.name}")
+        describe(sites / SITE, place.name, listed)
+    return places
+
+
+@pytest.mark.parametrize("at", ["SITECONF_ROOT", "nowhere", "a link"])
+def test_parts_of_a_site_without_a_storage_of_its_own_write_to_theirs_and_clean_all(
+    parts: list[Path], sites: Path, monkeypatch: pytest.MonkeyPatch, at: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    if at == "nowhere":
+        monkeypatch.delenv("SITECONF_ROOT")
+        monkeypatch.setattr(siteconf, "CVMFS", sites.parent / "no cvmfs")
+    everywhere = {f"{SITE}_{place.name}" for place in parts}
+    for place in parts:
+        named = place if at != "a link" else tmp_path_factory.mktemp("etc") / "local"
+        if named != place:
+            named.symlink_to(place)
+        monkeypatch.setenv("SITECONFIG_PATH", str(named))
+        assert written() == [f"{SITE}_{place.name}"]
+        assert {each.rse for each in storage.site_volumes(SITE)} == everywhere
+    fallback = f'<method volume="Alps" protocol="file"/><method site="{OTHER}" volume="{OTHER}_DISK" protocol="WebDAV"/>'
+    configure(parts[0], '<subsite name="Alps"/>', f"<stage-out>{fallback}</stage-out>")
+    monkeypatch.setenv("SITECONFIG_PATH", str(parts[0]))
+    assert written() == [f"{SITE}_Alps", f"{OTHER}_DISK"]
+
+
+def test_a_part_with_a_storage_of_its_own_may_write_to_the_sites_as_well(
+    subsite: Path, sites: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    describe(sites / SITE, SUBSITE, volume(SITE, [{"protocol": "file", "prefix": "/own"}], volume="OWN", rse="T2_DE_DESY_OWN"))
+    methods = '<method volume="OWN" protocol="file"/><method volume="T2_DE_DESY_DISK" protocol="XRootD"/>'
+    configure(subsite, f'<subsite name="{SUBSITE}"/><stage-out>{methods}</stage-out>')
+    monkeypatch.setenv("SITECONFIG_PATH", str(subsite))
+    assert written() == ["T2_DE_DESY_OWN", "T2_DE_DESY_DISK"]
+
+
 def test_a_pilot_in_a_cloud_may_name_another_sites_directory(sites: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     configure(sites / OTHER, f'<stage-out><method volume="{OTHER}_DISK" protocol="WebDAV"/></stage-out>', site=OTHER)
     monkeypatch.setenv("SITECONFIG_PATH", str(sites / OTHER))
