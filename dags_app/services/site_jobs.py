@@ -27,7 +27,7 @@ from dags_app.payload.contract import layout
 from dags_app.payload.contract.codes import PayloadError
 from dags_app.payload.contract.convert import to_json
 from dags_app.payload.contract.files import tail_text, write_json
-from dags_app.payload.contract.site_tasks import SiteResult, read_result
+from dags_app.payload.contract.site_tasks import HarvestTask, SiteResult, read_result
 from dags_app.planning.dagfiles import credential_inc
 from dags_app.planning.submitfiles import SiteSlot, site_job_submit
 from dags_app.services.submit import accounting, credential_obstacle
@@ -137,13 +137,14 @@ def _submit(condor: HtcondorAdapter, job: SiteJob, work: Work) -> None:
     if task is None:
         _end(job, work, S.DONE, None, "not submitted: nothing was left to do")
         return
-    if why := credential_obstacle():
-        raise ServiceUnavailable("htcondor", "submit", f"waits for {why}", "credential")
     settings, place = conf(), Path(job.directory)
     slot = work.slot(job)
+    slot = replace(slot, minutes=slot.minutes + _LAST_MINUTES)
+    if why := credential_obstacle(slot.minutes * 60 if isinstance(task, HarvestTask) else 0):  # others need it but now
+        raise ServiceUnavailable("htcondor", "submit", f"waits for {why}", "credential")
     text = credential_inc(factory.job_credential()) + site_job_submit(
         job.site,
-        replace(slot, minutes=slot.minutes + _LAST_MINUTES),
+        slot,
         held_seconds=settings.job_held_seconds,
         accounting=accounting(),
     )

@@ -29,6 +29,7 @@ from dags_app.planning.specs import AccountingSpec
 from dags_app.planning.throttles import Throttles
 from dags_app.services import dag_files
 from dags_app.services.stop import halt_file
+from dags_app.services.watch import LONGEST_WALL
 from dags_app.states import dag_transition, history
 from sites_app.models import PoolSite, Schedd, ScheddState
 from sites_app.schedds import adapter
@@ -117,7 +118,7 @@ def dag_submit(
         # proved absent: what follows may refuse the submission, and the request must not wait for an outcome then
         _close_intent(dag, f"attempt {dag.attempt} never arrived at {dag.schedd_name}", fenced, event="submit_absent")
     _refuse_changed_files(dag)
-    if why := credential_obstacle():
+    if why := credential_obstacle(_asked_seconds(dag)):
         raise ServiceUnavailable("htcondor", "submit", f"waits for {why}", "credential")
     text, pileup_at = pileup() or ("", None)
     avoided = _avoid(dag, pileup_at)
@@ -201,15 +202,26 @@ def accounting() -> AccountingSpec:
     )
 
 
-def credential_obstacle() -> str:
-    """What a submission waits for because of the credential that its jobs carry; empty when it may go."""
-    carried = factory.job_credential()
+def credential_obstacle(asked_seconds: float = 0) -> str:
+    """What a submission waits for because of the credential that its jobs carry; empty when it may go.
+
+    ``asked_seconds``: the wall time that they ask for. A token is to outlive that: HTCondor renews only proxies of jobs that run.
+    """
+    carried, margin_seconds, asked = factory.job_credential(), float(conf().job_credential_margin_seconds), ""
+    if carried is not None and carried.is_token and asked_seconds > margin_seconds:
+        margin_seconds, asked = asked_seconds, f" for the {asked_seconds / 3600:.1f} h that they ask for"
     try:
         if carried is not None:
-            carried.require(conf().job_credential_margin_seconds)
+            carried.require(margin_seconds)
     except CredentialUnusable as error:
-        return f"a credential that its jobs may carry: {error}"
+        return f"a credential that its jobs may carry{asked}: {error}"
     return ""
+
+
+def _asked_seconds(dag: DAG) -> float:
+    """The wall time that the DAG's longest job asks for at first."""
+    expected = dag.round.sizing.get(LONGEST_WALL, 0.0)
+    return float(min(layout.WALL_FACTOR * expected, conf().max_wall_seconds))
 
 
 def metrics_before(dag: DAG) -> float | None:

@@ -67,7 +67,8 @@ SETTINGS: dict[str, dict[str, str]] = {
         " counts for what is submitted from then on.",
         "job_credential_path": "Its file, absolute, at the schedds' hosts and here, readable for the jobs' owner alone.",
         "job_credential_margin_seconds": "No DAG is submitted whose jobs' credential ends sooner; requests wait in QUEUED and say"
-        " so. For tokens it should be longer than jobs run: HTCondor brings running jobs renewed proxies, but no tokens.",
+        " so. A token has to be good for the wall time that the DAG's jobs ask for as well: HTCondor renews only proxies of jobs"
+        " that run.",
         "job_credential_stop_seconds": "DAGs are stopped when their jobs' credential ends so soon, and go on from their rescue"
         " files when it has been renewed. At most the margin.",
         "credential_alert_seconds": "Credentials that end sooner are told under \"Needs you\", by `/readyz` and by `manage.py"

@@ -86,6 +86,18 @@ def test_a_dag_that_is_planned_when_it_ends_is_not_submitted(
     assert run_on(world, request) == S.COMPLETED
 
 
+def test_a_token_has_to_outlive_the_wall_time_that_jobs_ask_for(world: World, carried: Path) -> None:
+    token(carried, 3 * 3600.0)
+    jobs_of_two_hours = documents.generation(300) | {"TimePerEvent": 2 * 3600 / documents.EVENTS_PER_JOB}
+    short, long = world.request(documents.generation(300)), world.request(jobs_of_two_hours)
+    cycles(world)
+    assert (status(short), status(long)) == (S.ACTIVE, S.QUEUED)
+    assert "a credential that its jobs may carry for the 4.0 h that they ask for: " in long.last_error
+    token(carried, 5 * DAY_SECONDS)
+    world.clock.advance(7200)
+    assert run_on(world, long) == S.COMPLETED
+
+
 def test_a_running_dag_is_stopped_when_it_ends_and_resumed_with_the_renewed_one(world: World, carried: Path) -> None:
     request, job = started(world)
     world.schedd.unit_done(job, "mg_000000")
