@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import subprocess
+import time
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -99,13 +100,23 @@ def test_the_site_behind_a_server_says_how_files_are_staged_out(tmp_path: Path) 
     ]
 
 
+#: What a job at a site with containers is, for the tests of these.
+CONTAINED = """#!/bin/sh
+env >seen
+ls $BEARER_TOKEN_FILE 2>&1
+ls -a /tmp >tmp
+ls -d /proc/[0-9]* | wc -l >processes
+unshare -Ur true && touch nested
+python3 -V || pwd
+[ "$1" != waits ] || { trap 'exit 7' TERM; touch waiting; while :; do sleep 0.05; done; }
+"""
+
+
 def test_a_site_gives_jobs_what_a_glideins_container_is_to_them(tmp_path: Path) -> None:
     scratch = tmp_path / "execute/dir_1"
     scratch.mkdir(parents=True)
     (scratch / ".machine.ad").write_text('GLIDEIN_CMSSite = "T2_US_Purdue"\nGLIDEIN_REQUIRED_OS = "rhel8"\n')
-    (scratch / "job").write_text(
-        "#!/bin/sh\nenv >seen\nls -a / $_CONDOR_SCRATCH_DIR >>seen\nls $BEARER_TOKEN_FILE 2>&1\npython3 -V || pwd\n"
-    )
+    (scratch / "job").write_text(CONTAINED)
     (scratch / "job").chmod(0o755)
     pool.configure_node(tmp_path / "node")
     named = {"_CONDOR_MACHINE_AD": ".machine.ad", "_CONDOR_JOB_AD": ".job.ad", "BEARER_TOKEN_FILE": "token", "TMPDIR": "tmp"}
@@ -118,6 +129,15 @@ def test_a_site_gives_jobs_what_a_glideins_container_is_to_them(tmp_path: Path) 
     place = done.stdout.split()[-1]
     assert seen["_CONDOR_SCRATCH_DIR"] == place and seen["_CONDOR_JOB_AD"] == f"{place}/.job.ad"
     assert not Path(seen["BEARER_TOKEN_FILE"]).exists() or place == "/srv"
+    if place == "/srv":  # else this machine lets no user make mounts
+        assert (scratch / "nested").exists(), "a container in the container"
+        assert int((scratch / "processes").read_text()) < 9, "no processes but its own"
+        assert str(tmp_path).startswith("/tmp") or (scratch / "tmp").read_text().split() == [".", ".."]
+        with subprocess.Popen([*words[:2], "waits"], cwd=scratch, env=environment, stdout=subprocess.DEVNULL) as waiting:
+            while waiting.poll() is None and not (scratch / "waiting").exists():
+                time.sleep(0.05)
+            waiting.terminate()
+            assert waiting.wait(30) == 7, "it is told to stop"
     (scratch / ".machine.ad").write_text('GLIDEIN_CMSSite = "T2_CH_CERN"\n')
     subprocess.run(words, cwd=scratch, env=environment, capture_output=True, check=True)
     assert f"TMPDIR={scratch}/tmp" in (scratch / "seen").read_text().splitlines(), "other sites have no container"
