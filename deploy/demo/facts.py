@@ -117,6 +117,7 @@ class DatasetFacts:
     on_disk: tuple[RootFile, ...]
     unregistered: tuple[str, ...]  # files in the dataset's directories that Rucio does not know
     parents: frozenset[str] = frozenset()  # datasets it was made from, as DBS says
+    refused: str = ""  # why a job of WMCore's does not read it
 
 
 @dataclass(frozen=True, slots=True)

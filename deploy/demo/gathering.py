@@ -110,6 +110,7 @@ def _dataset(name: str, sources: Sources) -> DatasetFacts:
     dbs_blocks = sources.dbs.blocks(name)
     rucio_blocks = sources.rucio.blocks(name)
     rucio_files = sources.rucio.files(rucio_blocks)
+    on_disk = tuple(storage.open_pfn(file.lfn, rse, pfn) for file in rucio_files for rse, pfn in file.pfns.items())
     mine = {name, *(block.name for block in rucio_blocks), *(file.lfn for file in rucio_files)}
     return DatasetFacts(
         name=name,
@@ -119,9 +120,10 @@ def _dataset(name: str, sources: Sources) -> DatasetFacts:
         rucio_blocks=rucio_blocks,
         rucio_files=rucio_files,
         rules=tuple(rule for rule in sources.rules if rule.name in mine),
-        on_disk=tuple(storage.open_pfn(file.lfn, rse, pfn) for file in rucio_files for rse, pfn in file.pfns.items()),
+        on_disk=on_disk,
         unregistered=_unregistered(rucio_files, sources.roots),
         parents=sources.dbs.parents(name),
+        refused=storage.refused_by_wmcore(on_disk),
     )
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
+import sys
 import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
@@ -13,15 +15,20 @@ from urllib.parse import unquote, urlsplit
 
 import uproot
 
-from dags_app.payload.contract.names import guid_of
 from deploy.demo.facts import EventId, LumiId, RootFile
-from deploy.simulators.worker.rootfiles import read_guid
 
 OVER_ROOT = "root://"
 _CHUNK_BYTES = 1 << 20
 #: Tiers that are no EDM files.
 _WITHOUT_GUID = {"NANOAOD", "NANOAODSIM", "DQMIO"}
 _COPY_SECONDS = 120
+_WMCORE_JOB = """import FWCore.ParameterSet.Config as cms
+process = cms.Process("READ")
+process.source = cms.Source("PoolSource", fileNames=cms.untracked.vstring({names}))
+process.source.enforceGUIDInFileName = cms.untracked.bool(True)
+process.maxEvents = cms.untracked.PSet(input=cms.untracked.int32(-1))
+process.options = cms.untracked.PSet()
+"""
 #: Flags 0: read only.
 _READ = re.compile(r" ofs_open: 0-\d+ \(\d+\) fn=(\S+)")
 #: What reading a file that is no such ROOT file may raise.
@@ -53,15 +60,12 @@ def read_numbers(path: Path) -> tuple[tuple[EventId, ...], frozenset[LumiId]]:
 
 
 def open_file(lfn: str, rse: str, path: Path) -> RootFile:
-    """Everything the bytes tell; a file that cannot be read, or not by CMS's own jobs, has a ``problem`` instead."""
+    """Everything the bytes tell; a file that cannot be read has a ``problem`` instead."""
     try:
         size_bytes, checksum = path.stat().st_size, adler32(path)
         events, lumis = read_numbers(path)
-        guid = read_guid(path)
     except UNREADABLE as error:
         return RootFile(lfn, rse, str(path), problem=f"cannot be read at {path}: {error}")
-    if guid_of(lfn) not in ("", guid) and not _WITHOUT_GUID.intersection(lfn.split("/")):
-        return RootFile(lfn, rse, str(path), problem=f"jobs that compare names refuse it: the GUID inside is {guid}")
     return RootFile(lfn, rse, str(path), size_bytes, checksum, events, lumis)
 
 
@@ -76,6 +80,24 @@ def open_pfn(lfn: str, rse: str, pfn: str) -> RootFile:
         if done.returncode != 0:
             return RootFile(lfn, rse, pfn, problem=f"cannot be had from {pfn}: {done.stderr.strip()}")
         return replace(open_file(lfn, rse, copy), path=pfn)
+
+
+def refused_by_wmcore(files: Iterable[RootFile]) -> str:
+    """What cmsRun says in a job of WMCore's that reads these files, each of which has to be named by the GUID inside; empty: it
+    ends well."""
+    names = [
+        file.path if file.path.startswith(OVER_ROOT) else f"file:{file.path}"
+        for file in files
+        if not file.problem and not _WITHOUT_GUID.intersection(file.lfn.split("/"))
+    ]
+    if not names:
+        return ""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "CMSSIM_SPEED": "1e9"}
+    with tempfile.TemporaryDirectory() as directory:
+        (Path(directory) / "PSet.py").write_text(_WMCORE_JOB.format(names=names))
+        words = [sys.executable, "-m", "deploy.simulators.worker.cmsrun", "PSet.py"]
+        done = subprocess.run(words, cwd=directory, env=environment, capture_output=True, text=True, check=False)
+    return "" if done.returncode == 0 else f"cmsRun ended with {done.returncode}: {done.stderr.strip()}"
 
 
 def given_out(log: Path) -> frozenset[str]:

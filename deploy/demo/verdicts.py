@@ -399,6 +399,7 @@ def judge_dataset(
         ("every event once", f"{events} events in {files} files", events_once(expected, disk, share)),
         ("lumis as planned", f"{files} files", lumis_kept(lumis, disk)),
         ("bytes as declared", f"{size} bytes{over}", chain(bytes_as_declared(disk, rucio), unregistered)),
+        ("read by a job of WMCore's", f"{files} files", [dataset.refused] if dataset.refused else []),
         ("DBS as on disk", f"{len(dbs)} files", dbs_as_on_disk(disk, dbs)),
         ("blocks closed, the same in DBS and Rucio", f"{len(dataset.dbs_blocks)} blocks", blocks_agree(dataset)),
         ("files protected", f"{len(rucio)} files", files_protected(rucio, dataset.rules)),

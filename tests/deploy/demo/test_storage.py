@@ -33,13 +33,16 @@ def test_a_file_without_events_has_none(tmp_path):
     assert storage.read_numbers(path) == ((), frozenset({(1, 6)}))
 
 
-def test_a_file_that_jobs_of_cms_would_refuse_for_its_name_is_a_problem(tmp_path):
-    guid, none = "0f1e2d3c-4b5a-4968-8778-695a4b3c2d1e", np.empty(0, "u8")
-    for name, inside in (("a", guid), ("b", guid.upper())):
-        write_events(tmp_path / name, EventTable(none, none, none), [(1, 5)], 0, 1, inside)
-    lfns = [f"/store/mc/E/P/{tier}/S-v1/00000/{guid}.root" for tier in ("AODSIM", "NANOAODSIM")]
-    found = [storage.open_file(lfn, "T2_CH_CERN", tmp_path / name).problem for lfn in lfns for name in "ab"]
-    assert [bool(problem) for problem in found] == [False, True, False, False] and guid.upper() in found[1]
+def test_files_are_read_by_a_job_of_wmcore_unless_a_name_is_not_the_guid_inside(tmp_path):
+    guid = "0f1e2d3c-4b5a-4968-8778-695a4b3c2d1e"
+    path, events = tmp_path / f"{guid}.root", EventTable(*(np.array([n], f"u{size}") for n, size in ((1, 4), (5, 4), (7, 8))))
+    for inside, refused in ((guid, False), (guid.upper(), True)):
+        write_events(path, events, [(1, 5)], 0, 1, inside)
+        found = [storage.open_file(f"/store/mc/E/P/{tier}/S-v1/0/{guid}.root", "X", path) for tier in ("AODSIM", "NANOAODSIM")]
+        assert [file.problem for file in found] == ["", ""]
+        said = storage.refused_by_wmcore(found)
+        assert ("FileNameInconsistentWithGUID" in said and guid.upper() in said) if refused else said == ""
+        assert storage.refused_by_wmcore(found[1:]) == "", "no EDM file"
 
 
 def test_a_pfn_of_a_mock_site_is_a_path():

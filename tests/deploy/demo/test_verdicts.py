@@ -28,7 +28,7 @@ def doctored(request: RequestFacts, dataset: DatasetFacts) -> RequestFacts:
 
 def test_a_good_request_passes_every_check(good):
     assert failing(good) == {}
-    assert len(verdicts.judge([good], world.POOL)) == 5 + 2 * 7 + 5
+    assert len(verdicts.judge([good], world.POOL)) == 5 + 2 * 8 + 5
 
 
 def test_no_request_at_all_is_a_failure():
@@ -221,6 +221,11 @@ def test_a_file_that_is_gone_and_one_that_is_no_root_file_are_found(good):
     gone = storage.open_file(old.lfn, old.rse, Path(old.path))
     for file in (torn, gone):
         assert "cannot be read" in failing(doctored(good, world.with_file(good.datasets[0], 0, file)))["bytes as declared"]
+
+
+def test_a_dataset_that_jobs_of_wmcore_refuse_is_found(good):
+    refused = replace(good.datasets[0], refused="cmsRun ended with 98: FileNameInconsistentWithGUID")
+    assert set(failing(doctored(good, refused))) == {"read by a job of WMCore's"}
 
 
 def test_a_wrong_adler32_in_rucio_is_found(good):
