@@ -116,8 +116,16 @@ def a_worker_is_cut_off(life: Lives) -> None:
 
 def a_drain_is_late(life: Lives) -> None:
     SCENES["draining"](life.world)
-    life.a_worker_is_paused("directory", which=0, verb="note", cycles=3, answered=False)
+    life.a_worker_is_paused("directory", which=0, verb="note", cycles=3, answered=False, seconds=lives.PAUSE_SECONDS)
     life.cycle()
+
+
+def a_registration_is_slow(life: Lives) -> None:
+    """Its claim and its lease run on, so nothing but the wait of what takes outputs back guards it."""
+    SCENES["running"](life.world)
+    life.a_worker_is_paused("dbs", which=1, verb="clean", cycles=6, answered=False, seconds=0)
+    for _ in range(4):
+        life.work_goes_on()
 
 
 def a_stranger_is_found(life: Lives) -> None:
@@ -144,11 +152,13 @@ def _queued(life: Lives) -> None:
     assert life.requests[0].status == S.QUEUED
 
 
+CLEANING = "tests/requests_app/lifecycle/test_cleaning.py"
 HEARTBEAT, REPLACED = "tests/wms2/test_heartbeat.py", "tests/requests_app/lifecycle/test_replaced_processes.py"
 #: Lives that faults of ``tests/planted`` must break, and the quick test that each of these breaks, too.
 BROKEN = {
     a_worker_is_cut_off: f"{HEARTBEAT}::test_a_process_that_was_stopped_for_longer_than_its_lease_lasts_makes_no_call",
     a_drain_is_late: f"{REPLACED}::test_a_late_drain_does_not_halt_the_submission_that_goes_on",
+    a_registration_is_slow: f"{CLEANING}::test_a_worker_that_was_paused_before_its_call_brings_nothing_back",
     a_stranger_is_found: f"{REPLACED}::test_a_strangers_dagman_with_the_dags_id_is_not_taken_for_it",
     strangers_wait: f"{REPLACED}::test_strangers_jobs_with_our_stamps_are_no_load_of_ours",
     a_later_release_writes: "tests/requests_app/test_next_release.py::"

@@ -323,21 +323,25 @@ class Lives(RuleBasedStateMachine):
         verb=st.sampled_from(["clean", "invalidate", *sorted(verbs.ON_REQUESTS)]),
         cycles=st.sampled_from([0, 1, 6, 12]),
         answered=st.booleans(),
+        seconds=st.sampled_from([0, PAUSE_SECONDS, PAUSE_SECONDS]),
     )
-    def a_worker_is_paused(self, service: str, which: int, verb: str, cycles: int, answered: bool) -> None:
+    def a_worker_is_paused(self, service: str, which: int, verb: str, cycles: int, answered: bool, seconds: int) -> None:
         """Before its next call of a service or write into a DAG's directory, or when that is done and not recorded, until its
-        leases have run out; others act meanwhile, and DAGs go on."""
+        leases have run out or, with 0 ``seconds``, for as long as they last; others act meanwhile, and DAGs go on."""
         request = pick(self.requests, which)
 
         def others() -> None:
             if answered:  # the claim still runs at the verb, and is waited for
                 self._ask(verbs.ON_REQUESTS[verb], request)
-            self.world.clock.advance(PAUSE_SECONDS)
+            self.world.clock.advance(seconds)
             if not answered:
                 self._ask(verbs.ON_REQUESTS[verb], request)
             for number in range(cycles):
-                (self.cycle if number else self.work_goes_on)()
-                self.world.clock.advance(PAUSE_SECONDS)
+                if seconds:
+                    (self.cycle if number else self.work_goes_on)()
+                    self.world.clock.advance(seconds)
+                else:
+                    self.world.cycle()
             self.world.deaths += answered  # it was answered and cannot record that any more
 
         setattr(self.world.scripts[service], "afterwards" if answered else "meanwhile", others)
