@@ -113,8 +113,8 @@ def _not_its_own(place: Path, request_name: str) -> str:
     why = f"it is in no directory named {request_name}: look what it is, and remove it by hand"
     for within in (place.parent.parent, place.parent):
         if within.name == request_name:
-            if any(path.is_symlink() for path in {place, place.parent, within}):
-                return "a part of its path is a link: look what it is, and remove it by hand"
+            if ".." in place.parts or any(path.is_symlink() for path in {place, place.parent, within}):
+                return "a part of its path is a link, or '..': look what it is, and remove it by hand"
             why = "" if within.parent == archive_root() else root_refused(within.parent)
             if not why:
                 break

@@ -190,13 +190,14 @@ def _archive(request: Request) -> bool:
 def _move(dag: DAG, place: Path) -> int:
     """Bytes of the pack, which lies in the archive and nowhere else."""
     now, then = Path(dag.submit_dir), place / str(dag.pk)
+    target = packs.pack_path(then)
     if now != then:
-        packs.pack_copy(now, packs.pack_path(then))
+        packs.pack_copy(now, target)
         crash_point("archive.called")
         DAG.objects.filter(round_id=dag.round_id, directory_id=dag.directory_id).update(submit_dir=str(then))
         crash_point("archive.recorded")
-        packs.pack_path(now).unlink()
-    else:
-        for root in submit_roots():
-            packs.pack_path(root / dag.workflow.request_id / str(dag.pk)).unlink(missing_ok=True)
-    return packs.pack_path(then).stat().st_size
+    for former in (now, *(root / dag.workflow.request_id / str(dag.pk) for root in submit_roots())):
+        pack = packs.pack_path(former)
+        if pack.resolve() != target.resolve():  # the archive may be a submit root, under this or another path
+            pack.unlink(missing_ok=True)
+    return target.stat().st_size

@@ -304,6 +304,20 @@ def test_its_packs_are_moved_and_read_from_the_archive(world: World) -> None:
     assert requests_archive() == 0
 
 
+@pytest.mark.parametrize("linked", [False, True])
+def test_an_archive_that_is_a_submit_root_keeps_its_packs(
+    linked: bool, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dag, root = complete(), conf().submit_root
+    if linked:
+        root = tmp_path / "link"
+        root.symlink_to(conf().submit_root)
+    monkeypatch.setenv("WMS2_ARCHIVE_ROOT", str(root))
+    conf.cache_clear()
+    assert (dags_pack(), requests_archive()) == (1, 1)
+    assert archived(dag)
+
+
 @pytest.mark.parametrize("why", ["young", "owes", "case", "never"])
 def test_it_is_not_archived_before_its_time_or_while_something_is_owed(
     world: World, monkeypatch: pytest.MonkeyPatch, why: str

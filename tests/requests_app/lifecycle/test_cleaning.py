@@ -575,6 +575,9 @@ def test_a_row_that_names_another_directory_or_a_link_removes_nothing(world: Wor
     clean(request)
     assert to_the_end(world, request, 5) is S.CLEANING
     assert victim.exists() and "by hand" in request.waiting_for
+    DAG.objects.update(submit_dir=str(directory.parent / ".."))
+    assert to_the_end(world, request, 2) is S.CLEANING
+    assert victim.exists() and directory.is_dir() and "by hand" in request.waiting_for
     directory.parent.rename(tmp_path / "moved")
     directory.parent.symlink_to(tmp_path / "moved")
     DAG.objects.update(submit_dir=str(directory))
