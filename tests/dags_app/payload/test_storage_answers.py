@@ -285,6 +285,20 @@ SRM_NO_FREE_SPACE
 globus_ftp_client: the server responded with an error 451 General problem: host busy
 globus_ftp_client: the server responded with an error 550 Permission denied
 GridFTP: 500 End. authorization error
+{XRD}[3011] Unable to open file - no replica is online /eos/cms{LFN}
+XCache: [3011] Unable to open {LFN}; cache disk full
+pelican: no caches or origins found for the path; director returned 404
+NoSuchBucket: The specified bucket does not exist
+InvalidAccessKeyId: The AWS Access Key Id does not exist in our records
+HTTP signature checksum mismatch
+unexpected end of file from server
+Premature end of Content-Length delimited message body (expected: 300; received: 200)
+HTTP 200 but truncated response from proxy
+read truncated by connection loss
+the requested site does not exist in the catalogue
+user does not exist
+[ERROR] Local error: file not found
+Cannot open lock file: no such file or directory
 """
 
 #: The storage said that the file is not there, or what it holds is damaged.
