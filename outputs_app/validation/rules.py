@@ -187,8 +187,11 @@ def doubled(
         for lumi in file.lumis:
             holders[lumi].append(file)
     twice: dict[tuple[LumiFile, LumiFile], set[Lumi]] = defaultdict(set)
+    own: dict[Lumi, list[LumiFile]] = defaultdict(list)
     for other in chain(others, mine):
         for lumi in other.lumis & holders.keys():
+            if other.is_own:
+                own[lumi].append(other)
             for file in holders[lumi]:
                 if _may_not(file, other, declared):
                     twice[file, other].add(lumi)
@@ -197,7 +200,7 @@ def doubled(
     for (file, other), shared in twice.items():
         lumis = shared if declared.by_lumi else set[Lumi]()
         if not declared.by_lumi and made is not None:
-            lumis = {lumi for lumi in shared if _is_doubled(file, other, lumi, declared, made)}
+            lumis = {lumi for lumi in shared if _is_doubled(file, other, lumi, own[lumi], declared, made)}
         if lumis:
             found = f"{len(lumis)} are in {other.lfn} too, first {_first(frozenset(lumis))}"
             yield FileFinding(file.lfn, P.DUPLICATE_LUMI, "no lumi twice", found[:MOST_WORDS])
@@ -210,13 +213,13 @@ def _may_not(file: LumiFile, other: LumiFile, declared: Declared) -> bool:
     return not other.is_own or file.unit != other.unit or not declared.in_shares
 
 
-def _is_doubled(file: LumiFile, other: LumiFile, lumi: Lumi, declared: Declared, made: Made) -> bool:
+def _is_doubled(file: LumiFile, other: LumiFile, lumi: Lumi, own: Sequence[LumiFile], declared: Declared, made: Made) -> bool:
     """Of work that is not dealt by lumi: whether a lumi in two files must have been read twice.
 
     An input file is dealt whole to one unit, or to one request where it is divided by events: two files made from one that has
     the lumi have it twice. From different ones they have a share each. Where that is not known, a lumi that one input file alone
-    has tells. Files of one request that are divided by events may share it, and have no more events together than what they
-    were made from: of the lumi, or, where lumis are not counted, of the files.
+    has tells. Files of one request that are divided by events may share it (``own``), and have no more events together than what
+    they were made from: of the lumi, or, where lumis are not counted, of the files; the one that goes beyond is told of.
     """
     one, two = made.sources(file), made.sources(other)
     of_one, of_two = ({lfn for lfn, held in each.items() if lumi in held} for each in (one, two))
@@ -224,12 +227,18 @@ def _is_doubled(file: LumiFile, other: LumiFile, lumi: Lumi, declared: Declared,
         return bool(of_one & of_two) if of_one and of_two else made.files_with(lumi) <= 1
     if not of_one or not of_two:
         return False
-    mine, theirs = file.counts.get(lumi), other.counts.get(lumi)
-    there = _sum(made.events(lfn, lumi) for lfn in of_one | of_two)
-    if mine is not None and theirs is not None and there is not None:
-        return mine + theirs > there
-    whole = _sum(made.events(lfn) for lfn in one.keys() | two.keys())
-    return whole is not None and file.events + other.events > whole
+    beside = [each for each in own if each.pk <= file.pk and any(lumi in made.sources(each).get(lfn, ()) for lfn in of_one)]
+    return _has_more(lumi, (file, other), made) or _has_more(lumi, beside, made)
+
+
+def _has_more(lumi: Lumi, files: Sequence[LumiFile], made: Made) -> bool:
+    """Whether the files have more events of the lumi, or in all, than what they were made from."""
+    held = {lfn: lumis for each in files for lfn, lumis in made.sources(each).items()}
+    there = _sum(made.events(lfn, lumi) for lfn, lumis in held.items() if lumi in lumis)
+    written = _sum(each.counts.get(lumi) for each in files)
+    if there is None or written is None:
+        there, written = _sum(map(made.events, held)), sum(each.events for each in files)
+    return there is not None and written > there
 
 
 def _sum(numbers: Iterable[int | None]) -> int | None:

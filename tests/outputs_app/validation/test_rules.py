@@ -131,6 +131,19 @@ def test_work_by_events_without_counts_of_lumis_is_told_by_those_of_files() -> N
     assert told(made_from(2, "a", events=8), made_from(1, "a", events=7), EVENTS, made) == []
 
 
+@pytest.mark.parametrize("counted", [True, False])
+def test_a_small_part_of_the_events_that_was_read_twice_is_told_by_all_files_together(counted: bool) -> None:
+    """Of any two of them the input has enough events."""
+    made = Input({"a": {ONE: 100 if counted else None}, "b": {ONE: 100 if counted else None}}, {"a": 100, "b": 100})
+    first, rest, again, others = (
+        made_from(pk, lfn, events=n) for pk, lfn, n in ((1, "a", 40), (2, "a", 60), (3, "a", 40), (4, "b", 1))
+    )
+    found = doubled([first, rest, again, others], (), EVENTS, made)
+    assert {finding.name for finding in found} == {"file 3"}
+    assert {finding.name for finding in doubled([again], [first, rest, others], EVENTS, made)} == {"file 3"}
+    assert not list(doubled([first, rest, others], (), EVENTS, made))
+
+
 def test_another_requests_work_by_events_divides_no_file_with_this_one() -> None:
     assert told(made_from(2, "a", events=1), made_from(1, "a", own=False, events=1), EVENTS, SHARED) == ["file 2"]
     assert told(made_from(2, "a", events=1), made_from(1, "b", own=False, events=1), EVENTS, SHARED) == []
