@@ -67,6 +67,7 @@ def before_anything_runs(world: World) -> None:
         said(world, word, kept, S.QUEUED)
     said(world, "raise", kept)
     said(world, "lower", kept)
+    said(world, "error limits", kept)
     for word in ("note", "pin", "unpin", "throttle", "retry time", "adaptive", "not adaptive", "group", "ungroup", "group"):
         said(world, word, kept)
     world.tally.accepted[verbs.dissolve()] += 1
