@@ -19,7 +19,7 @@ from typing import Any
 
 from bench.costs import Cost, costs
 
-FILES, FILES_OF_UNIT, UNITS_OF_BLOCK, BATCH, CALL_MS, RSE = 100_000, 100, 5, 50, "5", "T1_US_FNAL_Disk"
+FILES, FILES_OF_UNIT, BATCH, CALL_MS, RSE = 100_000, 100, 50, "5", "T1_US_FNAL_Disk"
 
 
 class Services:
@@ -132,18 +132,15 @@ def _line(step: str, number: int, cost: Cost, clock: float, services: Services) 
 
 
 def _request(units: int) -> Any:
-    from outputs_app.blocks import units_join_blocks
-    from outputs_app.values import Membership
     from requests_app.models import RequestStatus
     from tests.support.rows import dag_row, generation_spec, output_spec, request_row, unit_row, workflow_row
 
     tag = uuid.uuid4().hex[:8]
     request = request_row(RequestStatus.ACTIVE, request_name=f"bench_outputs_{tag}")
     workflow = workflow_row(request, generation_spec(request.request_name, outputs=(output_spec(tag),)))
-    dag, dataset = dag_row(workflow, dagman_cluster_id=tag), workflow.output_datasets.get()
-    rows = [unit_row(dag, index) for index in range(units)]
-    places = [Membership(row.pk, dataset.name, row.index // UNITS_OF_BLOCK, 1) for row in rows]
-    units_join_blocks(workflow_id=workflow.pk, memberships=places)
+    dag = dag_row(workflow, dagman_cluster_id=tag)
+    for index in range(units):
+        unit_row(dag, index)
     return request
 
 
@@ -153,6 +150,7 @@ def _account(request: Any) -> None:
     from dags_app.models import WorkUnit
     from outputs_app.services import units_register
     from outputs_app.values import MergedFile, UnitOutputs
+    from tests.support.rows import LARGE
 
     dataset = request.workflow.output_datasets.get()
     rows = list(WorkUnit.objects.filter(workflow=request.workflow).order_by("index"))
@@ -166,7 +164,7 @@ def _account(request: Any) -> None:
             ]
             outputs.append(UnitOutputs(row.pk, row.name, tuple(files)))
         with transaction.atomic():
-            units_register(request_id=request.pk, request_epoch=request.epoch, outputs=outputs)
+            units_register(request_id=request.pk, request_epoch=request.epoch, outputs=outputs, limits=LARGE)
 
 
 def _run_effects(request: Any) -> None:

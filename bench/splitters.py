@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dags_app.planning import blocks, sizing, work_units, writer
+from dags_app.planning import sizing, work_units, writer
 from dags_app.planning.specs import (
     DagLimits,
     DagSpec,
@@ -153,13 +153,12 @@ def _measure(case: Case, parent: Path) -> float:
 
 
 def _write(spec: WorkflowSpec, units: tuple[WorkUnitSpec, ...], parent: Path) -> tuple[float, Path, int]:
-    """CPU time of dealing the units of one DAG out to blocks and writing it; its directory and number of files."""
+    """CPU time of writing one DAG; its directory and number of files."""
     programs = writer.Programs(payload=b"#!/usr/bin/env python3\n", sandbox=b"sandbox", rules=b"{}")
     made: list[writer.WrittenDag] = []
 
     def write() -> None:
-        placed = blocks.assign_blocks(units, known={}, target_bytes=10**12)
-        dag = DagSpec("bench-dag", WORKFLOW_ID, "bench", 0, spec, placed.units, DagLimits(), 172_800)
+        dag = DagSpec("bench-dag", WORKFLOW_ID, "bench", 0, spec, units, DagLimits(), 172_800)
         made.append(writer.write_dag_directory(dag, programs, parent=parent))
 
     return _cpu_seconds(write), made[0].directory, made[0].files

@@ -15,15 +15,16 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from django.db import connection
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
 
 from outputs_app.asking import Wish, effects_ask, effects_widen
-from outputs_app.blocks import Member, block_give_up, blocks_advance, members_done, members_of
+from outputs_app.blocks import Brought, block_give_up, blocks_advance, units_join_blocks
 from outputs_app.models import (
     AFTERWARDS,
     OPEN_EFFECT,
     SETTLED_EFFECT,
     BlockStatus,
+    BlockWorkUnit,
     Effect,
     EffectKind,
     EffectState,
@@ -32,7 +33,7 @@ from outputs_app.models import (
 )
 from outputs_app.owning import lumis_refuse_twice, names_lock
 from outputs_app.states import blocks_become
-from outputs_app.values import DatasetRecord, MergedFile, UnitOutputs
+from outputs_app.values import BlockLimits, DatasetRecord, MergedFile, UnitOutputs
 from wms2 import clock
 from wms2.audit import audited
 from wms2.conf import conf
@@ -54,44 +55,44 @@ def datasets_ensure(*, workflow_id: uuid.UUID, records: Iterable[DatasetRecord])
         )
 
 
-def units_register(*, request_id: uuid.UUID, request_epoch: int, outputs: Sequence[UnitOutputs]) -> Registered:
+def units_register(
+    *, request_id: uuid.UUID, request_epoch: int, outputs: Sequence[UnitOutputs], limits: BlockLimits
+) -> Registered:
     """Store the files of completed units and ask for their registration and protection, once per block (ADR 0064, 0073).
 
     The number of statements does not depend on the number of units.
     """
-    known = _known(outputs)
+    known = _known(request_id, outputs)
     refused: dict[int, LedgerViolation] = {}
-    done: list[tuple[Member, list[MergedFile]]] = []
+    brought: list[Brought] = []
     for unit in outputs:
-        members = known.members[unit.unit_id]
         try:
             _refuse(unit, known)
         except LedgerViolation as error:
             refused[unit.unit_id] = error
             continue
         known.files.update(_contents(unit))  # no other unit may bring them
-        done += [(member, [f for f in unit.files if f.dataset == name]) for name, member in members.items()]
-    units: dict[uuid.UUID, list[int]] = defaultdict(list)
-    for member, files in done:
-        if files and not member.done:
-            units[member.block_id].append(member.unit_id)
-    members_done(done)
+        places: dict[tuple[str, str], list[MergedFile]] = defaultdict(list)
+        for file in unit.files if unit.unit_id not in known.registered else ():
+            places[file.dataset, file.rse].append(file)
+        brought += [Brought(unit.unit_id, known.datasets[name], rse, files) for (name, rse), files in sorted(places.items())]
+    units = units_join_blocks(brought=brought, limits=limits) if brought else {}
     # after this, which locks the blocks
     widened = effects_widen(units=units, request_epoch=request_epoch) if units else ()
     wishes = _registrations({block_id: ids for block_id, ids in units.items() if block_id not in widened})
     asked = effects_ask(wishes=wishes, request_id=request_id, request_epoch=request_epoch)
     due = any(not wish.wait_seconds and asked[wish.key].state == EffectState.PENDING for wish in wishes)
-    return Registered(refused, frozenset(member.block_id for member, _ in done), due)
+    return Registered(refused, frozenset(units), due)
 
 
 @dataclass(frozen=True, slots=True)
 class Registered:
     """What became of the outputs of some units.
 
-    ``refused``: unit id -> why, for units of which nothing was written: a file for a dataset the unit does not belong to, a known
-    LFN with other content, files that are parents of each other, lumis that another request's valid file has in the dataset, or
-    a block that is registered already. ``blocks``: those of the others. ``due``: whether effects that were asked for are due
-    now; what is gathered is due later.
+    ``refused``: unit id -> why, for units of which nothing was written: a file for a dataset that the request does not write, a
+    known LFN with other content, one more than the unit was registered with, files that are parents of each other, or lumis that
+    another request's valid file has in the dataset. ``blocks``: those that the others' files have gone to. ``due``: whether
+    effects that were asked for are due now; what is gathered is due later.
     """
 
     refused: Mapping[int, LedgerViolation]
@@ -103,23 +104,32 @@ class Registered:
 class _Known:
     """What the outputs of some units are compared with."""
 
-    members: Mapping[int, Mapping[str, Member]]  # unit -> name of the dataset -> its place there
+    datasets: Mapping[str, int]  # of the request, by their names
+    registered: frozenset[int]  # units whose files are known
     files: dict[str, Content]
     twice: frozenset[str]  # shared datasets that have lumis of some of the units already
 
 
-def _known(outputs: Sequence[UnitOutputs]) -> _Known:
-    members: dict[int, dict[str, Member]] = {unit.unit_id: {} for unit in outputs}
-    for member in members_of(members):
-        members[member.unit_id][member.dataset] = member
-    shared = {member.dataset: member.dataset_id for places in members.values() for member in places.values() if member.shared}
+def _known(request_id: uuid.UUID, outputs: Sequence[UnitOutputs]) -> _Known:
+    others = OutputDataset.objects.filter(name=OuterRef("name")).exclude(pk=OuterRef("pk"))
+    rows = OutputDataset.objects.filter(workflow__request__pk=request_id).annotate(is_shared=Exists(others)).order_by("name")
+    datasets = {row.name: row for row in rows}
+    shared = {
+        file.dataset for unit in outputs for file in unit.files if file.dataset in datasets and datasets[file.dataset].is_shared
+    }
     if shared:
         names_lock(shared)
+    registered = BlockWorkUnit.objects.filter(unit__in=[unit.unit_id for unit in outputs], done=True)
     with connection.cursor() as cursor:
         lfns = [file.lfn for unit in outputs for file in unit.files]
         cursor.execute("SELECT lfn, unit_id, size_bytes, adler32, events FROM output_files WHERE lfn = ANY(%s)", [lfns])
         files = {row[0]: row[1:] for row in cursor.fetchall()}
-    return _Known(members, files, frozenset(name for name, dataset_id in shared.items() if _twice(outputs, dataset_id, name)))
+    return _Known(
+        {name: row.pk for name, row in datasets.items()},
+        frozenset(registered.values_list("unit_id", flat=True)),
+        files,
+        frozenset(name for name in shared if _twice(outputs, datasets[name].pk, name)),
+    )
 
 
 def _twice(outputs: Sequence[UnitOutputs], dataset_id: int, name: str) -> str:
@@ -136,20 +146,18 @@ def _twice(outputs: Sequence[UnitOutputs], dataset_id: int, name: str) -> str:
 
 
 def _refuse(unit: UnitOutputs, known: _Known) -> None:
-    members = known.members[unit.unit_id]
-    strangers = {f.dataset for f in unit.files} - members.keys()
-    if strangers:
+    names = {file.dataset for file in unit.files}
+    if strangers := names - known.datasets.keys():
         raise LedgerViolation(f"{unit.unit_name}: files for datasets it does not belong to: {sorted(strangers)}")
     for lfn, content in _contents(unit).items():
         if known.files.get(lfn, content) != content:
             raise LedgerViolation(f"{unit.unit_name}: {lfn} is already known with other content")
-    for name, member in members.items():
-        if name in known.twice and (why := _twice([unit], member.dataset_id, name)):
+        if unit.unit_id in known.registered and lfn not in known.files:
+            raise LedgerViolation(f"{unit.unit_name}: it is registered already, without {lfn}")
+    for name in sorted(names & known.twice):
+        if why := _twice([unit], known.datasets[name], name):
             raise LedgerViolation(why)
     _refuse_circular_parents(unit)
-    for member in members.values():  # DBS takes files for a block that is registered, and leaves its counts as they were
-        if member.told and not member.done:
-            raise LedgerViolation(f"{unit.unit_name}: its block {member.block} is registered already")
 
 
 def _contents(unit: UnitOutputs) -> dict[str, Content]:

@@ -29,13 +29,12 @@ class DatasetRecord:
 
 @dataclass(frozen=True, slots=True)
 class BlockLimits:
-    """When a block takes no more units, and how long one that is not done may keep a sealed block waiting."""
+    """When a block takes no more units."""
 
     max_bytes: int
     max_files: int
     max_events: int
     max_wait_seconds: float  # since its first file
-    unit_patience_seconds: float
     max_lumis: int = 100_000
 
 
@@ -49,26 +48,6 @@ class BlocksDue:
     def by(self, now: datetime) -> bool:
         """Whether it is so at this moment."""
         return self.changed or (self.first is not None and self.first <= now)
-
-
-@dataclass(frozen=True, slots=True)
-class OpenBlock:
-    """The blocks of one dataset: how many there are, and which still takes units."""
-
-    blocks: int
-    open_index: int | None
-    planned_bytes: int
-    lumis: int = 0  # of the files that it has
-
-
-@dataclass(frozen=True, slots=True)
-class Membership:
-    """A planned unit's place in one dataset's blocks."""
-
-    unit_id: int
-    dataset: str
-    block_index: int
-    estimated_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

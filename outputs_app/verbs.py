@@ -45,7 +45,7 @@ def _discard(effect: Effect) -> list[str]:
         told += [
             f"Block {block.dbs_block_name} is given up, with {counted(others, 'other effect')} that it is owed: its"
             f" {counted(block.files.count(), 'file')} are registered and protected no further; what is outside stays as it is."
-            " Work units of it that are not done go to another block.",
+            " What work units bring later goes to another block.",
             "Blocks with children of its files are refused by DBS, unless it has them already.",
         ]
     elif others:

@@ -186,9 +186,6 @@ class Conf(BaseModel):
     block_max_events: int = Field(25_000_000, ge=1)
     block_max_lumis: int = Field(100_000, ge=1)
     block_max_wait_seconds: float = Field(66_400.0, gt=0, description="since a block's first file")
-    block_unit_patience_seconds: float = Field(
-        86_400.0, gt=0, description="a unit that is not done may keep a sealed block waiting so long"
-    )
     max_nodes_per_dag: int = Field(50_000, ge=4)
     max_work_units_per_dag: int = Field(5_000, ge=1)
     default_memory_per_core_mb: int = Field(

@@ -1,4 +1,4 @@
-"""One round of a request, planned: what is left of its work becomes jobs, work units and blocks of one DAG (spec 4.5).
+"""One round of a request, planned: what is left of its work becomes jobs and work units of one DAG (spec 4.5).
 
 Pure: everything it rests on is in ``PlanningInput``, everything that follows in ``Plan``; the same input gives the same plan.
 Input files may come from an iterator: they are read as jobs are cut, no further than one DAG takes. Asking services, writing the
@@ -14,7 +14,6 @@ from itertools import chain
 
 from dags_app.payload.contract.documents import Generate
 from dags_app.planning import sizing
-from dags_app.planning.blocks import BlockAssignment, KnownBlocks, assign_blocks
 from dags_app.planning.levels import level_plans
 from dags_app.planning.pileup import jobs_at, pileup_sites
 from dags_app.planning.specs import (
@@ -66,8 +65,6 @@ class PlanLimits:
     max_work: int = sys.maxsize
     max_jobs: int | None = 2_000_000
     full_units: bool = False
-    block_bytes: int = sys.maxsize
-    block_lumis: int = sys.maxsize
     pileup_min_fraction: float = 0.0
 
 
@@ -77,14 +74,12 @@ class PlanningInput:
 
     Attributes:
         dag: the DAG but for its units.
-        blocks: what its datasets have by now.
         bytes_per_event: output dataset -> bytes per event of the first task's jobs, where it was measured.
     """
 
     dag: DagSpec
     work: WorkLeft
     limits: PlanLimits
-    blocks: Mapping[str, KnownBlocks] = field(default_factory=dict)
     bytes_per_event: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -124,7 +119,6 @@ class Plan:
 
     dag: DagSpec
     jobs: Sequence[JobSpec]
-    blocks: tuple[BlockAssignment, ...]
     left_out: LeftOut
     walls: tuple[sizing.LevelWalls, ...]
     more: bool
@@ -160,13 +154,11 @@ def plan(given: PlanningInput) -> Plan:
         units = (unit for unit in units if len(unit.jobs) == limits.jobs_per_work_unit)
     units = _few_enough(units, limits.max_jobs)
     filled = fill_dag(units, max_units=limits.max_units, max_nodes=limits.max_nodes, max_work=limits.max_work)
-    placed = assign_blocks(filled.units, known=given.blocks, target_bytes=limits.block_bytes, most_lumis=limits.block_lumis)
     return Plan(
-        dag=replace(given.dag, units=placed.units),
+        dag=replace(given.dag, units=filled.units),
         jobs=cut,
-        blocks=placed.assignments,
         left_out=left_out,
-        walls=sizing.level_walls(spec, placed.units, max_wall_seconds=given.dag.max_wall_seconds),
+        walls=sizing.level_walls(spec, filled.units, max_wall_seconds=given.dag.max_wall_seconds),
         more=filled.more,
     )
 

@@ -369,7 +369,6 @@ class WorkUnitSpec:
     claims: tuple[ClaimSpec, ...]
     events: int
     estimated_output_bytes: dict[str, int]  # dataset -> bytes
-    block_index: int = 0  # position of its block, for DAGMan priorities
     levels: tuple[LevelSpec, ...] = ()  # of later tasks, in their order
 
     @property

@@ -1,8 +1,7 @@
 """Groups jobs into work units and says what each unit takes from the ledger.
 
-Owns the first round's grouping (a fixed number of jobs that may run at the same sites), unit names and claims. Blocks are
-``blocks.py``, slots are ``sizing.py``, later tasks are ``levels.py``. Spec 4.5 (merge groups);
-docs/design/model.md, Sizes.
+Owns the first round's grouping (a fixed number of jobs that may run at the same sites), unit names and claims. Slots are
+``sizing.py``, later tasks are ``levels.py``. Spec 4.5 (merge groups); docs/design/model.md, Sizes.
 """
 
 from __future__ import annotations

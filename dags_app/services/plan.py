@@ -53,8 +53,8 @@ def dag_record_ready(
     files: Mapping[str, tuple[int, int]],
     priority: int,
     decisions: Sequence[Decision] = (),
-) -> tuple[DAG, list[int]]:
-    """The rows of a fresh DAG, READY, with its work claimed; and the keys of its units in their order.
+) -> DAG:
+    """The rows of a fresh DAG, READY, with its work claimed.
 
     Args:
         files: LFN -> (row id, events).
@@ -109,7 +109,7 @@ def dag_record_ready(
     claims_record(counted())
     decisions_record(dag=dag, decisions=decisions, profile_version=sizes.profile.version)
     history(dag, "planned", to_status=DAGStatus.READY, detail={"work_units": many, "claims": claims, "sizes": dag.sizes})
-    return dag, keys
+    return dag
 
 
 def dag_record_rescue(

@@ -174,10 +174,7 @@ SETTINGS: dict[str, dict[str, str]] = {
         " document's `BlockCloseMaxFiles` the smaller counts; `BlockCloseMaxSize` counts so beside `block_target_bytes`.",
         "block_max_events": "The same for its events (`BlockCloseMaxEvents`).",
         "block_max_lumis": "The same for its lumis: CRAB takes no blocks with more than 100,000 for tasks by lumis.",
-        "block_max_wait_seconds": "The same for the time since its first file (`BlockCloseMaxWaitTime`). Work units of it that"
-        " are not done go to another block.",
-        "block_unit_patience_seconds": "A work unit that is not done and keeps a sealed block waiting for longer goes to another"
-        " block, so that what is done of the first can be registered. When its DAG has ended with failures it goes at once.",
+        "block_max_wait_seconds": "The same for the time since its first file (`BlockCloseMaxWaitTime`).",
         "max_nodes_per_dag": "Jobs of one DAG, of all roles; more work waits for a further round.",
         "max_work_units_per_dag": "Work units of one DAG.",
         "default_memory_per_core_mb": "Memory of a job that asks for less.",

@@ -58,7 +58,7 @@ class BlockStatus(models.TextChoices):
 
 
 class ProcessingBlock(models.Model):
-    """A group of work units that is one DBS block and one tape rule. Stays OPEN over rounds until its target size."""
+    """Files of one dataset at one RSE that are one DBS block and one tape rule. Stays OPEN over rounds until its target size."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     workflow = models.ForeignKey("requests_app.Workflow", on_delete=models.PROTECT, related_name="blocks")
@@ -69,10 +69,10 @@ class ProcessingBlock(models.Model):
     dbs_block_open = models.BooleanField(default=False, help_text="known to DBS")
     dbs_block_closed = models.BooleanField(default=False, help_text="registered in DBS with all its files")
     total_work_units = models.PositiveIntegerField(default=0)
-    planned_bytes = models.BigIntegerField(default=0, help_text="estimates of planned members, measured bytes of done ones")
+    planned_bytes = models.BigIntegerField(default=0, help_text="of its files")
     sealed_at = models.DateTimeField(null=True, blank=True, help_text="takes no more units")
     first_file_at = models.DateTimeField(null=True, blank=True, help_text="of its members the first was accounted that has files")
-    origin_rse = models.CharField(max_length=100, blank=True, help_text="the RSE that holds most of its bytes")
+    origin_rse = models.CharField(max_length=100, blank=True, help_text="the RSE where its files lie")
     tape_rule_id = models.CharField(max_length=100, blank=True)
     tape_ok_at = models.DateTimeField(null=True, blank=True, help_text="when its tape rule was first seen to be OK")
     no_tape = models.TextField(blank=True, help_text="why it has no tape rule")
@@ -97,7 +97,7 @@ class ProcessingBlock(models.Model):
             models.UniqueConstraint(fields=("dataset", "block_index"), name="block_index_once_per_dataset"),
             models.UniqueConstraint(fields=("dbs_block_name",), name="dbs_block_name_once"),
             models.UniqueConstraint(
-                fields=("dataset",), condition=Q(sealed_at__isnull=True), name="one_unsealed_block_per_dataset"
+                fields=("dataset", "origin_rse"), condition=Q(sealed_at__isnull=True), name="one_unsealed_block_per_place"
             ),
             models.CheckConstraint(
                 condition=~Q(status=BlockStatus.ARCHIVED) | ~Q(tape_rule_id="") | ~Q(no_tape=""),
@@ -116,17 +116,17 @@ class ProcessingBlock(models.Model):
 
 
 class BlockWorkUnit(models.Model):
-    """A unit belongs to exactly one block per output dataset. Removed when the unit will not be done."""
+    """A unit that is done has brought files into the block."""
 
     block = models.ForeignKey(ProcessingBlock, on_delete=models.CASCADE, related_name="members")
-    unit = models.ForeignKey("dags_app.WorkUnit", on_delete=models.PROTECT, related_name="block_memberships")
+    unit = models.ForeignKey("dags_app.WorkUnit", on_delete=models.CASCADE, related_name="block_memberships")
     dataset = models.ForeignKey(OutputDataset, on_delete=models.PROTECT)
-    done = models.BooleanField(default=False)
-    size_bytes = models.BigIntegerField(default=0, help_text="estimate until done, then measured")
+    done = models.BooleanField(default=False, help_text="no: a former release planned it")
+    size_bytes = models.BigIntegerField(default=0, help_text="of the files")
 
     class Meta:
         db_table = "block_work_units"
-        constraints = (models.UniqueConstraint(fields=("unit", "dataset"), name="unit_in_one_block_per_dataset"),)
+        constraints = (models.UniqueConstraint(fields=("unit", "block"), name="unit_in_block_once"),)
         indexes = (models.Index(fields=("block",), name="block_members_open", condition=Q(done=False)),)
 
     def __str__(self) -> str:

@@ -28,7 +28,6 @@ from requests_app.lifecycle.steps import step_evidence, step_taken
 from requests_app.models import HoldCode, InputFile, InputLumis, LumiFate, RequestStatus, Round, Workflow
 from requests_app.selectors.account import ledger_kept
 from requests_app.work.accounting import account_again
-from requests_app.work.block_limits import blocks_let_failed_go
 from requests_app.work.exclusions import bad_input_read
 from requests_app.work.input_reading import input_open, inputs_reread
 from requests_app.work.ledger import Ledger, ledger_check, ledger_of
@@ -255,7 +254,6 @@ def handle_partial(evaluation: Evaluation) -> None:
 
     A unit that DAGMan finished and that only lacks its account has not failed; nor has one that somebody removed from the queue.
     """
-    blocks_let_failed_go(evaluation)
     workflow = evaluation.request.workflow
     round_ = round_open(workflow)
     units = WorkUnit.objects.filter(round=round_)

@@ -159,7 +159,8 @@ def _units_account(evaluation: Evaluation, dag: DAG, settled: Sequence[Settled])
     limits = block_limits(request.workflow)
     crash_point("register.claimed")
     with evaluation.fenced():
-        known = units_register(request_id=request.pk, request_epoch=request.epoch, outputs=[_outputs(row) for row in settled])
+        outputs = [_outputs(row) for row in settled]
+        known = units_register(request_id=request.pk, request_epoch=request.epoch, outputs=outputs, limits=limits)
         refused = known.refused
         done = [row for row in settled if row.unit.pk not in refused]
         if done:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from dags_app.planning.specs import BlockClosing
-from outputs_app.blocks import blocks_advance, blocks_let_go, blocks_look, blocks_tend
+from outputs_app.blocks import blocks_advance, blocks_look, blocks_tend
 from outputs_app.values import BlockLimits
 from requests_app.lease import Evaluation
 from requests_app.models import EVALUATED, RequestStatus, StopIntent, Workflow
@@ -30,12 +30,11 @@ def block_limits(workflow: Workflow) -> BlockLimits:
         max_events=int(least(settings.block_max_events, closing.max_events)),
         max_lumis=settings.block_max_lumis,
         max_wait_seconds=least(settings.block_max_wait_seconds, closing.max_wait_seconds),
-        unit_patience_seconds=settings.block_unit_patience_seconds,
     )
 
 
 def blocks_look_after(evaluation: Evaluation) -> None:
-    """Seal, register and empty blocks for which it is time, but of a request that is cleaned; says when it next is."""
+    """Seal and register blocks for which it is time, but of a request that is cleaned; says when it next is."""
     request = evaluation.request
     workflow: Workflow | None = getattr(request, "workflow", None)
     cleaned = request.status == RequestStatus.CLEANING or request.stop_intent == StopIntent.CLEAN
@@ -51,12 +50,3 @@ def blocks_look_after(evaluation: Evaluation) -> None:
         look = blocks_look(workflow_id=workflow.pk, limits=limits)
     if look.first is not None:
         evaluation.again_at(max(look.first, now + timedelta(seconds=conf().cycle_seconds)))
-
-
-def blocks_let_failed_go(evaluation: Evaluation) -> None:
-    """The DAG has ended and not all units are done: those do not keep sealed blocks waiting for the next attempt."""
-    request = evaluation.request
-    with evaluation.fenced():
-        if blocks_let_go(workflow_id=request.workflow.pk, limits=block_limits(request.workflow)):
-            blocks_advance(workflow_id=request.workflow.pk, request_id=request.pk, request_epoch=request.epoch)
-            nudge(RUN_EFFECTS)

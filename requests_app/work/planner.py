@@ -33,13 +33,10 @@ from dags_app.sandbox import payload_bytes, sandbox_pack
 from dags_app.services.plan import dag_record_ready
 from dags_app.services.submit import accounting, dag_in_queue
 from dags_app.services.watch import LONGEST_WALL
-from outputs_app.blocks import blocks_open, units_join_blocks
 from outputs_app.owning import lumis_take
-from outputs_app.values import Membership
 from requests_app.alerts import alert
 from requests_app.lease import Evaluation
 from requests_app.models import InputFile, Request, Round, Workflow
-from requests_app.work.block_limits import block_limits
 from requests_app.work.input_places import locations_refresh
 from requests_app.work.input_reading import input_open
 from requests_app.work.input_validity import validity_refresh
@@ -172,7 +169,7 @@ def _gathered(request: Request, refresh: Callable[..., bool], *, full_units: boo
     work = work_left(workflow, spec, ledger)
     if work is None:
         return None
-    settings, index, blocks = conf(), workflow.rounds.count(), block_limits(workflow)
+    settings, index = conf(), workflow.rounds.count()
     dag = DagSpec(
         dag_id=dag_id(workflow, index),
         workflow_id=str(workflow.pk),
@@ -194,11 +191,9 @@ def _gathered(request: Request, refresh: Callable[..., bool], *, full_units: boo
         max_work=(work_to_step(steps_of(request), ledger) if request.adaptive else None) or sys.maxsize,
         max_jobs=None,
         full_units=full_units,
-        block_bytes=blocks.max_bytes,
-        block_lumis=blocks.max_lumis,
         pileup_min_fraction=settings.pileup_min_fraction,
     )
-    return PlanningInput(dag, work, limits, blocks_open(workflow_id=workflow.pk), sizing.bytes_per_event), sizing, ledger
+    return PlanningInput(dag, work, limits, sizing.bytes_per_event), sizing, ledger
 
 
 def _profile(workflow: Workflow, sizing: Sizing) -> StepProfile:
@@ -322,7 +317,7 @@ def _record(
     with transaction.atomic():
         # The many rows first: a verb need not wait for them. What changed meanwhile takes all back when the request is locked.
         round_ = Round.objects.create(workflow=workflow, index=spec.round_index, sizing=planned_with)
-        dag, keys = dag_record_ready(
+        dag = dag_record_ready(
             spec=spec,
             written=written,
             round_id=round_.pk,
@@ -331,12 +326,7 @@ def _record(
             priority=evaluation.request.priority,
             decisions=sizing.decisions,
         )
-        with evaluation.fenced():  # blocks and workflow are locked after the request, as verbs do it
-            ids = {unit.index: key for unit, key in zip(spec.units, keys, strict=True)}
-            units_join_blocks(
-                workflow_id=workflow.pk,
-                memberships=[Membership(ids[a.unit_index], a.dataset, a.block_index, a.bytes) for a in planned.blocks],
-            )
+        with evaluation.fenced():  # the workflow is locked after the request, as verbs do it
             offsets = _move_offsets(workflow, planned)
             _warn(evaluation.request, warnings)
             evaluation.note(flush=False)

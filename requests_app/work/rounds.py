@@ -24,7 +24,6 @@ from dags_app.services.plan import dag_record_rescue
 from dags_app.services.submit import fence_forgotten
 from dags_app.services.units import unit_nodes_final, units_fail
 from dags_app.states import dag_transition
-from outputs_app.blocks import units_leave_blocks
 from outputs_app.owning import lumis_give_back
 from requests_app.alerts import alert
 from requests_app.lease import Evaluation
@@ -44,7 +43,7 @@ def round_open(workflow: Workflow) -> Round | None:
 
 
 def round_close(*, round_: Round, reason: str, bad_input: BadInput, abandoned: Collection[str] = ()) -> None:
-    """Credit what is done, give the rest back: units that are not done leave their blocks and their claims end. Input files
+    """Credit what is done, give the rest back: the claims of units that are not done end. Input files
     that their jobs gave up over are excluded, the others are tried again later.
 
     In the caller's transaction, ``bad_input`` as ``bad_input_read`` said before it. Units named in ``abandoned`` have not failed:
@@ -54,7 +53,6 @@ def round_close(*, round_: Round, reason: str, bad_input: BadInput, abandoned: C
     if lost:
         units_fail(units=[u for u in lost if u.name in abandoned], problem=reason, state=WorkUnitState.ABANDONED)
         units_fail(units=[u for u in lost if u.name not in abandoned], problem=reason)
-        units_leave_blocks(unit_ids=[u.pk for u in lost])
         bad_input_exclude(round_=round_, units=lost, named=bad_input)
     Round.objects.filter(pk=round_.pk, closed_at__isnull=True).update(closed_at=timezone.now())
     log.info("round closed", round=round_.index, given_up=len(lost), reason=reason)
@@ -72,7 +70,6 @@ def dag_discard(*, dag: DAG, reason: str) -> None:
     units = list(WorkUnit.objects.filter(dag=dag))
     if not fence_forgotten(dag):
         _give_numbers_back(dag)
-    units_leave_blocks(unit_ids=[u.pk for u in units])
     WorkUnit.objects.filter(pk__in=[u.pk for u in units]).delete()
     dag.round.closed_at = timezone.now()
     dag.round.save(update_fields=["closed_at"])

@@ -1,4 +1,4 @@
-"""Processing blocks: which units they hold, when they end, and what is never asked of DBS and Rucio."""
+"""Processing blocks: which files they hold, where, when they end, and what is never asked of DBS and Rucio."""
 
 from __future__ import annotations
 
@@ -8,20 +8,14 @@ from functools import partial
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.db.migrations import RunSQL
+from django.db.migrations.loader import MigrationLoader
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from dags_app.models import WorkUnit
-from outputs_app.blocks import (
-    block_give_up,
-    blocks_advance,
-    blocks_let_go,
-    blocks_look,
-    blocks_open,
-    blocks_seal,
-    blocks_tend,
-    units_join_blocks,
-    units_leave_blocks,
-)
+from outputs_app.blocks import block_give_up, blocks_advance, blocks_look, blocks_seal, blocks_tend
 from outputs_app.models import (
     BlockStatus,
     BlockWorkUnit,
@@ -32,8 +26,8 @@ from outputs_app.models import (
     OutputFile,
     ProcessingBlock,
 )
-from outputs_app.services import effect_retry
-from outputs_app.values import BlockLimits, Membership, MergedFile, UnitOutputs
+from outputs_app.services import effect_retry, units_register
+from outputs_app.values import BlockLimits, MergedFile, UnitOutputs
 from requests_app.models import Workflow
 from tests.support.rows import dag_row, unit_register, unit_row, workflow_row
 from tests.support.scripted.later_keys import KEY, VALUE
@@ -47,22 +41,33 @@ def _workflow() -> Workflow:
     return workflow_row()
 
 
-def join(workflow: Workflow, *block_indexes: int) -> list[WorkUnit]:
-    """New units, each in the block with that index of the workflow's only dataset."""
+CERN, DESY = "T2_CH_CERN", "T2_DE_DESY"
+
+
+def new_units(workflow: Workflow, number: int) -> list[WorkUnit]:
     dag = workflow.dags.first() or dag_row(workflow)
-    dataset = workflow.output_datasets.order_by("pk")[0].name
-    units = [unit_row(dag, WorkUnit.objects.filter(dag=dag).count()) for _ in block_indexes]
-    members = [Membership(unit.pk, dataset, index, 10) for unit, index in zip(units, block_indexes, strict=True)]
-    units_join_blocks(workflow_id=workflow.pk, memberships=members)
-    return units
+    first = WorkUnit.objects.filter(dag=dag).count()
+    return [unit_row(dag, first + index) for index in range(number)]
 
 
-def done(workflow: Workflow, unit: WorkUnit, *lfns: str) -> None:
-    """The unit brought these files."""
-    dataset = workflow.output_datasets.order_by("pk")[0].name
-    files = tuple(MergedFile(dataset, lfn, "T2_CH_CERN", 100, "0000000a", 10, {"1": ((1, 10),)}) for lfn in lfns)
+def file_at(workflow: Workflow, rse: str, lfn: str, dataset: str = "") -> MergedFile:
+    name = dataset or workflow.output_datasets.order_by("pk")[0].name
+    return MergedFile(name, lfn, rse, 100, "0000000a", 10, {"1": ((1, 10),)})
+
+
+def limits(**changes: float) -> BlockLimits:
+    values = {"max_bytes": 1000, "max_files": 500, "max_events": 10**9, "max_wait_seconds": 3600}
+    return BlockLimits(**(values | changes))  # type: ignore[arg-type]
+
+
+def brought(workflow: Workflow, unit: WorkUnit, *files: MergedFile, **most: float) -> None:
     outputs = UnitOutputs(unit.pk, unit.name, files)
-    unit_register(request_id=workflow.request.pk, request_epoch=1, outputs=outputs)
+    unit_register(request_id=workflow.request.pk, request_epoch=1, outputs=outputs, limits=limits(**most))
+
+
+def done(workflow: Workflow, unit: WorkUnit, *lfns: str, rse: str = CERN, **most: float) -> None:
+    """The unit brought these files."""
+    brought(workflow, unit, *(file_at(workflow, rse, lfn) for lfn in lfns), **most)
 
 
 def advance(workflow: Workflow) -> None:
@@ -73,10 +78,17 @@ def indexes(workflow: Workflow, status: BlockStatus) -> Sequence[int]:
     return sorted(ProcessingBlock.objects.filter(workflow=workflow, status=status).values_list("block_index", flat=True))
 
 
-def test_a_sealed_block_whose_units_are_all_done_is_closed_and_archived(workflow: Workflow) -> None:
-    first, second = join(workflow, 0, 1)
+def held() -> list[tuple[int, str, set[str]]]:
+    """The blocks in their order: index, RSE and files."""
+    rows = ProcessingBlock.objects.order_by("dataset_name", "block_index")
+    return [(row.block_index, row.origin_rse, set(row.files.values_list("lfn", flat=True))) for row in rows]
+
+
+def test_a_sealed_block_is_closed_and_archived(workflow: Workflow) -> None:
+    first, second, third = new_units(workflow, 3)
     done(workflow, first, "/store/a.root")
     done(workflow, second, "/store/b.root")
+    done(workflow, third, "/store/c.root", max_bytes=250)
     advance(workflow)
     assert indexes(workflow, BlockStatus.COMPLETE) == [0], "the second is not sealed yet"
     assert Effect.objects.filter(kind=EffectKind.DBS_BLOCK).count() == 1
@@ -85,35 +97,118 @@ def test_a_sealed_block_whose_units_are_all_done_is_closed_and_archived(workflow
     assert indexes(workflow, BlockStatus.COMPLETE) == [0, 1]
 
 
-def test_a_sealed_block_that_all_units_left_disappears_and_is_not_closed_anywhere(workflow: Workflow) -> None:
-    lost, kept = join(workflow, 0, 1)
-    units_leave_blocks(unit_ids=[lost.pk])
-    done(workflow, kept, "/store/b.root")
+def test_a_block_lies_where_its_units_have_brought_it_and_nowhere_else(workflow: Workflow) -> None:
+    at_cern, at_desy, again, moved = new_units(workflow, 4)
+    done(workflow, at_cern, "/store/a.root")
+    done(workflow, at_desy, "/store/b.root", rse=DESY)
+    done(workflow, again, "/store/c.root")
+    done(workflow, moved, "/store/d.root", rse=DESY)
+    assert held() == [(0, CERN, {"/store/a.root", "/store/c.root"}), (1, DESY, {"/store/b.root", "/store/d.root"})]
+    assert set(ProcessingBlock.objects.values_list("total_work_units", "planned_bytes")) == {(2, 200)}
+    blocks_seal(workflow_id=workflow.pk)
     advance(workflow)
-    assert not ProcessingBlock.objects.filter(workflow=workflow, block_index=0).exists()
-    assert not Effect.objects.filter(kind=EffectKind.DBS_BLOCK).exists()
+    assert [(index, rse) for index, rse, _ in held()] == [(0, CERN), (1, DESY)]
+    assert indexes(workflow, BlockStatus.COMPLETE) == [0, 1]
 
 
-def test_a_block_that_loses_a_unit_keeps_the_others(workflow: Workflow) -> None:
-    kept, lost = join(workflow, 0, 0)
-    done(workflow, kept, "/store/a.root")
-    units_leave_blocks(unit_ids=[kept.pk, lost.pk])
-    (block,) = ProcessingBlock.objects.filter(workflow=workflow)
-    assert (block.total_work_units, block.planned_bytes) == (1, 100), "a unit that is done does not leave"
+def test_a_unit_whose_files_lie_at_two_places_is_in_a_block_of_each(workflow: Workflow) -> None:
+    (unit,) = new_units(workflow, 1)
+    brought(workflow, unit, file_at(workflow, CERN, "/store/a.root"), file_at(workflow, DESY, "/store/b.root"))
+    assert held() == [(0, CERN, {"/store/a.root"}), (1, DESY, {"/store/b.root"})]
+    assert set(BlockWorkUnit.objects.values_list("unit_id", "done")) == {(unit.pk, True)}
+    told = Effect.objects.filter(kind=EffectKind.RUCIO_FILES).values_list("block__origin_rse", "payload")
+    assert sorted(told) == [(CERN, {"units": [unit.pk]}), (DESY, {"units": [unit.pk]})]
 
 
-def test_a_block_whose_units_brought_no_file_disappears(workflow: Workflow) -> None:
-    (unit,) = join(workflow, 0)
+def test_a_unit_that_brought_no_file_is_in_no_block(workflow: Workflow) -> None:
+    (unit,) = new_units(workflow, 1)
     done(workflow, unit)
     blocks_seal(workflow_id=workflow.pk)
     advance(workflow)
-    assert not ProcessingBlock.objects.exists()
-    assert not BlockWorkUnit.objects.exists()
-    assert not Effect.objects.exists()
+    assert not (ProcessingBlock.objects.exists() or BlockWorkUnit.objects.exists() or Effect.objects.exists())
+
+
+def test_what_is_told_twice_is_registered_once_and_no_file_comes_later(workflow: Workflow) -> None:
+    (unit,) = new_units(workflow, 1)
+    done(workflow, unit, "/store/a.root")
+    blocks_seal(workflow_id=workflow.pk)
+    done(workflow, unit, "/store/a.root")
+    with pytest.raises(LedgerViolation, match=r"registered already, without /store/b\.root"):
+        done(workflow, unit, "/store/a.root", "/store/b.root")
+    assert held() == [(0, CERN, {"/store/a.root"})]
+    assert ProcessingBlock.objects.get().total_work_units == 1
+
+
+@pytest.mark.parametrize("most", [{"max_bytes": 250}, {"max_files": 2}, {"max_events": 25}, {"max_lumis": 2}])
+def test_only_a_single_unit_passes_a_limit_also_when_many_are_done_at_once(workflow: Workflow, most: dict[str, float]) -> None:
+    units = new_units(workflow, 5)
+    files = [[file_at(workflow, CERN, f"/store/{n}.root")] for n in range(4)]
+    files.append([file_at(workflow, CERN, f"/store/large{n}.root") for n in range(3)])
+    outputs = [UnitOutputs(unit.pk, unit.name, tuple(each)) for unit, each in zip(units, files, strict=True)]
+    told = {"request_id": workflow.request.pk, "request_epoch": 1}
+    assert not units_register(**told, outputs=outputs, limits=limits(**most)).refused
+    assert [len(lfns) for _, _, lfns in held()] == [2, 2, 3]
+    assert blocks_look(workflow_id=workflow.pk, limits=limits(**most)).changed, "what is sealed is registered now"
+
+
+def test_how_many_statements_it_takes_does_not_depend_on_the_number_of_units(workflow: Workflow) -> None:
+    told = {"request_id": workflow.request.pk, "request_epoch": 1, "limits": limits(max_bytes=10**9)}
+    took = list[int]()
+    for number in (1, 1, 30):
+        outputs = [
+            UnitOutputs(unit.pk, unit.name, (file_at(workflow, CERN, f"/store/{unit.pk}.root"),))
+            for unit in new_units(workflow, number)
+        ]
+        with CaptureQueriesContext(connection) as made:
+            units_register(**told, outputs=outputs)
+        took.append(sum("clock_timestamp" not in each["sql"] for each in made))  # which is asked now and then
+    assert took[1] == took[2] <= 8
+
+
+def test_an_upgrade_takes_planned_places_away_and_seals_what_is_at_any_rse(workflow: Workflow) -> None:
+    (migration,) = (
+        each for (_, name), each in MigrationLoader(None).disk_migrations.items() if name.endswith("blocks_at_one_rse")
+    )
+    (forward,) = (each.sql for each in migration.operations if isinstance(each, RunSQL))
+    first, planned, alone = new_units(workflow, 3)
+    done(workflow, first, "/store/a.root")
+    block = ProcessingBlock.objects.get()
+    ProcessingBlock.objects.update(origin_rse="", total_work_units=2, planned_bytes=107)
+    empty = ProcessingBlock.objects.create(
+        workflow=workflow, dataset=block.dataset, dataset_name=block.dataset_name, dbs_block_name="/a/b/c#1", block_index=1,
+        sealed_at=timezone.now(),
+    )  # fmt: skip
+    for place, unit in ((block, planned), (empty, alone)):
+        BlockWorkUnit.objects.create(block=place, unit=unit, dataset=place.dataset, size_bytes=7)
+    with connection.cursor() as cursor:
+        cursor.execute(forward)
+    assert list(BlockWorkUnit.objects.values_list("unit", "block")) == [(first.pk, block.pk)]
+    (block,) = ProcessingBlock.objects.all()
+    assert (block.total_work_units, block.planned_bytes, block.sealed_at is None) == (1, 100, False)
+    advance(workflow)
+    assert held() == [(0, CERN, {"/store/a.root"})]
+
+
+def test_places_that_a_former_release_planned_hold_nothing_up(workflow: Workflow) -> None:
+    """Its processes run beside this one's for a while, and plan rounds."""
+    unit, other = new_units(workflow, 2)
+    dataset = workflow.output_datasets.get()
+    values = {"workflow": workflow, "dataset": dataset, "dataset_name": dataset.name, "total_work_units": 1}
+    for index, each in enumerate((unit, other)):
+        block = ProcessingBlock.objects.create(
+            block_index=index, dbs_block_name=f"{dataset.name}#{index}", sealed_at=None if index else timezone.now(), **values
+        )
+        BlockWorkUnit.objects.create(block=block, unit=each, dataset=dataset, size_bytes=7)
+    done(workflow, unit, "/store/a.root")
+    assert list(BlockWorkUnit.objects.filter(unit=unit).values_list("done", "size_bytes")) == [(True, 100)]
+    blocks_seal(workflow_id=workflow.pk)
+    advance(workflow)
+    assert held() == [(2, CERN, {"/store/a.root"})]
+    assert indexes(workflow, BlockStatus.COMPLETE) == [2]
 
 
 def test_a_block_that_failed_before_it_was_complete_is_closed_and_archived_once_its_effect_is_retried(workflow: Workflow) -> None:
-    first, second = join(workflow, 0, 0)
+    first, second = new_units(workflow, 2)
     done(workflow, first, "/store/a.root")
     dead = Effect.objects.get(kind=EffectKind.RUCIO_FILES)
     Effect.objects.filter(pk=dead.pk).update(state=EffectState.DEAD)
@@ -146,22 +241,19 @@ def registrations() -> dict[str, Effect]:
 
 
 def test_a_block_waits_for_the_blocks_that_hold_its_files_parents(workflow: Workflow) -> None:
-    (unit,) = join(workflow, 0)
+    (unit,) = new_units(workflow, 1)
     parent, child = two_datasets(workflow)
-    other = unit_row(workflow.dags.get(), 7)
-    members = [Membership(unit.pk, child.name, 0, 10), Membership(other.pk, parent.name, 0, 10)]
-    units_join_blocks(workflow_id=workflow.pk, memberships=members)
     files = (
         MergedFile(child.name, "/store/mc/child.root", "T2_CH_CERN", *CONTENT, parents=("/store/mc/parent.root",)),
         MergedFile(parent.name, "/store/mc/parent.root", "T2_CH_CERN", *CONTENT, parents=("/store/data/input.root",)),
     )
     register = partial(unit_register, request_id=workflow.request.pk, request_epoch=1)
     register(outputs=UnitOutputs(unit.pk, unit.name, files))
-    blocks_seal(workflow_id=workflow.pk)
+    ProcessingBlock.objects.filter(dataset=child).update(sealed_at=timezone.now())
     advance(workflow)
     assert registrations() == {}, "the child's block is whole, its parents' is not"
 
-    done(workflow, other)
+    blocks_seal(workflow_id=workflow.pk)
     advance(workflow)
     asked = registrations()
     assert asked[parent.name] in asked[child.name].depends_on.all()
@@ -169,10 +261,8 @@ def test_a_block_waits_for_the_blocks_that_hold_its_files_parents(workflow: Work
 
 
 def test_files_that_are_parents_of_each_other_are_refused(workflow: Workflow) -> None:
-    (unit,) = join(workflow, 0)
+    (unit,) = new_units(workflow, 1)
     parent, child = two_datasets(workflow)
-    members = [Membership(unit.pk, child.name, 0, 10)]
-    units_join_blocks(workflow_id=workflow.pk, memberships=members)
     files = (
         MergedFile(child.name, "/store/mc/child.root", "T2_CH_CERN", *CONTENT, parents=("/store/mc/parent.root",)),
         MergedFile(parent.name, "/store/mc/parent.root", "T2_CH_CERN", *CONTENT, parents=("/store/mc/child.root",)),
@@ -182,17 +272,14 @@ def test_files_that_are_parents_of_each_other_are_refused(workflow: Workflow) ->
 
 
 def test_a_dataset_that_names_its_parents_waits_for_the_first_block_of_each(workflow: Workflow) -> None:
-    (unit,) = join(workflow, 0)
+    (unit,) = new_units(workflow, 1)
     parent, child = two_datasets(workflow, parents=[workflow.output_datasets.get().name, "/In/Put-v1/RAW"])
-    late = unit_row(workflow.dags.get(), 7)
-    members = [Membership(late.pk, child.name, 0, 10)]
-    units_join_blocks(workflow_id=workflow.pk, memberships=members)
-    outputs = (MergedFile(child.name, "/store/mc/child.root", "T2_CH_CERN", *CONTENT),)
-    unit_register(request_id=workflow.request.pk, request_epoch=1, outputs=UnitOutputs(late.pk, late.name, outputs))
-    blocks_seal(workflow_id=workflow.pk)
+    names = {parent.name: "/store/mc/parent.root", child.name: "/store/mc/child.root"}
+    brought(workflow, unit, *(file_at(workflow, CERN, lfn, dataset) for dataset, lfn in names.items()))
+    ProcessingBlock.objects.filter(dataset=child).update(sealed_at=timezone.now())
     advance(workflow)
     assert registrations() == {}
-    done(workflow, unit, "/store/mc/parent.root")
+    blocks_seal(workflow_id=workflow.pk)
     advance(workflow)
     asked = registrations()
     assert list(asked[child.name].depends_on.filter(kind=EffectKind.DBS_BLOCK)) == [asked[parent.name]]
@@ -206,7 +293,7 @@ def test_a_dataset_that_names_its_parents_waits_for_the_first_block_of_each(work
 
 
 def test_a_block_is_registered_once_after_its_files_are_in_rucio_and_goes_to_tape_last(workflow: Workflow) -> None:
-    first, second = join(workflow, 0, 0)
+    first, second = new_units(workflow, 2)
     done(workflow, first, "/store/a.root")
     done(workflow, second, "/store/b.root")
     assert not Effect.objects.filter(kind__startswith="dbs").exists(), "nothing is told to DBS before the block is whole"
@@ -220,112 +307,49 @@ def test_a_block_is_registered_once_after_its_files_are_in_rucio_and_goes_to_tap
     assert set(tape.depends_on.values_list("kind", flat=True)) == {EffectKind.DBS_BLOCK, EffectKind.RUCIO_BLOCK_CLOSE}
 
 
-def limits(**changes: float) -> BlockLimits:
-    values = {"max_bytes": 1000, "max_files": 500, "max_events": 10**9, "max_wait_seconds": 3600, "unit_patience_seconds": 86400}
-    return BlockLimits(**(values | changes))  # type: ignore[arg-type]
-
-
 def age(**hours: float) -> None:
-    """Let the first block's files and seal be so old."""
-    block = ProcessingBlock.objects.get(block_index=0)
-    if "files" in hours:
-        ProcessingBlock.objects.filter(pk=block.pk).update(first_file_at=timezone.now() - timedelta(hours=hours["files"]))
-    if "seal" in hours:
-        ProcessingBlock.objects.filter(pk=block.pk).update(sealed_at=timezone.now() - timedelta(hours=hours["seal"]))
+    """Let the first block's first file be so old."""
+    ProcessingBlock.objects.filter(block_index=0).update(first_file_at=timezone.now() - timedelta(**hours))
 
 
 def tend(workflow: Workflow, **changes: float) -> int:
+    """How many are sealed by that."""
     due = blocks_look(workflow_id=workflow.pk, limits=limits(**changes)).by(timezone.now())
-    moved = blocks_tend(workflow_id=workflow.pk, limits=limits(**changes))
-    assert due or not moved or changes.keys() & {"max_files", "max_events", "max_lumis"}, (
-        "time alone must be seen without an account"
-    )
-    return moved
+    taking = ProcessingBlock.objects.filter(sealed_at=None)
+    before = taking.count()
+    blocks_tend(workflow_id=workflow.pk, limits=limits(**changes))
+    assert due or before == taking.count() or changes, "time alone must be seen without an account"
+    return before - taking.count()
 
 
-@pytest.mark.parametrize("limit", [{"max_files": 2}, {"max_events": 20}, {"max_lumis": 2}])
-def test_a_block_with_enough_files_or_events_is_sealed_and_registered_without_the_units_that_are_not_done(
-    workflow: Workflow, limit: dict[str, float]
-) -> None:
-    done_unit, open_unit = join(workflow, 0, 0)
-    done(workflow, done_unit, "/store/a.root")
+@pytest.mark.parametrize("limit", [{"max_bytes": 200}, {"max_files": 2}, {"max_events": 20}, {"max_lumis": 2}])
+def test_a_block_with_enough_files_or_events_is_sealed_and_registered(workflow: Workflow, limit: dict[str, float]) -> None:
+    first, second, third = new_units(workflow, 3)
+    done(workflow, first, "/store/a.root")
     assert tend(workflow, **limit) == 0
-    more = join(workflow, 0)[0]
-    done(workflow, more, "/store/b.root")
+    done(workflow, second, "/store/b.root")
     for file in OutputFile.objects.all():
         OutputFile.objects.filter(pk=file.pk).update(lumis=file.lumis | {KEY: VALUE})
     assert tend(workflow, **limit) == 1
     advance(workflow)
     assert indexes(workflow, BlockStatus.COMPLETE) == [0]
-    assert BlockWorkUnit.objects.get(unit=open_unit).block.block_index == 1
-    assert blocks_open(workflow_id=workflow.pk)[workflow.output_datasets.get().name].open_index == 1
+    done(workflow, third, "/store/c.root")
+    assert held()[1] == (1, CERN, {"/store/c.root"})
 
 
 def test_a_block_whose_first_file_is_old_is_sealed(workflow: Workflow) -> None:
-    done_unit, _ = join(workflow, 0, 0)
-    done(workflow, done_unit, "/store/a.root")
+    at_cern, at_desy = new_units(workflow, 2)
+    done(workflow, at_cern, "/store/a.root")
+    done(workflow, at_desy, "/store/b.root", rse=DESY)
     assert tend(workflow) == 0
-    age(files=1.1)
+    age(hours=1.1)
     assert tend(workflow) == 1
     advance(workflow)
     assert indexes(workflow, BlockStatus.COMPLETE) == [0]
-
-
-def test_a_unit_that_keeps_a_sealed_block_waiting_for_a_day_leaves_it_and_comes_with_a_later_one(workflow: Workflow) -> None:
-    done_unit, stuck, later = join(workflow, 0, 0, 1)
-    done(workflow, done_unit, "/store/a.root")
-    age(seal=23, files=23)
-    assert tend(workflow) == 0
-    age(seal=25, files=23)
-    assert tend(workflow) == 0, "sealed when it was planned, but its first file came later: nothing has waited for a day"
-    age(seal=25, files=25)
-    assert tend(workflow) == 1
-    advance(workflow)
-    assert indexes(workflow, BlockStatus.COMPLETE) == [0]
-    done(workflow, stuck, "/store/b.root")
-    done(workflow, later, "/store/c.root")
-    blocks_seal(workflow_id=workflow.pk)
-    advance(workflow)
-    assert indexes(workflow, BlockStatus.COMPLETE) == [0, 1]
-    assert set(OutputFile.objects.filter(block__block_index=1).values_list("lfn", flat=True)) == {
-        "/store/b.root",
-        "/store/c.root",
-    }
-
-
-def test_units_that_move_respect_the_target_size_of_the_next_block(workflow: Workflow) -> None:
-    done_unit, *stuck = join(workflow, 0, 0, 0, 0)
-    done(workflow, done_unit, "/store/a.root")
-    age(files=2)
-    assert tend(workflow, max_bytes=20) == 3
-    assert [BlockWorkUnit.objects.get(unit=unit).block.block_index for unit in stuck] == [1, 1, 2]
-
-
-def test_a_sealed_block_without_any_file_keeps_its_units(workflow: Workflow) -> None:
-    join(workflow, 0, 1)
-    age(seal=48)
-    assert tend(workflow) == 0
-    assert blocks_let_go(workflow_id=workflow.pk, limits=limits()) == 0
-
-
-def test_when_nothing_runs_units_that_are_not_done_leave_at_once(workflow: Workflow) -> None:
-    done_unit, _, _ = join(workflow, 0, 0, 1)
-    done(workflow, done_unit, "/store/a.root")
-    assert blocks_let_go(workflow_id=workflow.pk, limits=limits()) == 1
-    advance(workflow)
-    assert indexes(workflow, BlockStatus.COMPLETE) == [0]
-
-
-def test_no_unit_brings_files_to_a_block_that_is_registered(workflow: Workflow) -> None:
-    (unit,) = join(workflow, 0)
-    ProcessingBlock.objects.update(dbs_block_open=True, dbs_block_closed=True)
-    with pytest.raises(LedgerViolation, match="is registered already"):
-        done(workflow, unit, "/store/a.root")
-    assert not OutputFile.objects.exists()
 
 
 def test_an_archived_block_that_failed_afterwards_is_archived_again_once_its_effect_is_retried(workflow: Workflow) -> None:
-    (unit,) = join(workflow, 0)
+    (unit,) = new_units(workflow, 1)
     done(workflow, unit, "/store/a.root")
     blocks_seal(workflow_id=workflow.pk)
     advance(workflow)
@@ -345,30 +369,20 @@ def test_when_time_next_changes_a_block_is_known_beforehand(workflow: Workflow, 
         moment = blocks_look(workflow_id=workflow.pk, limits=limits()).first
         return None if moment is None else round((moment - timezone.now()).total_seconds() / 3600, 2)
 
-    done_unit, _ = join(workflow, 0, 0)
-    assert due_in() is None, "a block without files has time"
-    done(workflow, done_unit, "/store/a.root")
-    assert due_in() == 1, "an unsealed one takes units for so long after its first file"
-    age(files=2)
+    assert due_in() is None
+    done(workflow, new_units(workflow, 1)[0], "/store/a.root")
+    assert due_in() == 1, "it takes units for so long after its first file"
+    age(hours=2)
     assert due_in() == -1
     blocks_seal(workflow_id=workflow.pk)
-    age(seal=3)
-    assert due_in() == 22, "a sealed one waits for units for a day"
-    BlockWorkUnit.objects.update(done=True)
     assert due_in() is None, "one that is whole waits for nothing that time brings"
     with django_assert_num_queries(1):
         assert blocks_look(workflow_id=workflow.pk, limits=limits()).changed, "but it can be registered"
 
 
-@pytest.mark.parametrize("given_up", [0, 1], ids=["an older one", "the open one"])
-def test_a_block_that_is_given_up_while_a_round_is_planned_gets_none_of_its_units(workflow: Workflow, given_up: int) -> None:
-    first, second = join(workflow, 0, 1)
-    planned = blocks_open(workflow_id=workflow.pk)[workflow.output_datasets.get().name]
-    assert (planned.open_index, planned.blocks) == (1, 2), "what the plan rests on: its units go to 1, then to 2"
-    block_give_up(block=ProcessingBlock.objects.get(block_index=given_up), context={})
-    moved = BlockWorkUnit.objects.get(unit=(first, second)[given_up]).block
-    assert (moved.block_index, moved.sealed_at is None) == (2, False)
-    for unit in join(workflow, 1, 2, 3):
-        block = BlockWorkUnit.objects.get(unit=unit).block
-        assert block.pk != moved.pk and block.status == BlockStatus.OPEN
-    assert [block.sealed_at is None for block in ProcessingBlock.objects.order_by("block_index")].count(True) == 1
+def test_a_block_that_is_given_up_takes_no_more(workflow: Workflow) -> None:
+    first, second = new_units(workflow, 2)
+    done(workflow, first, "/store/a.root")
+    block_give_up(block=ProcessingBlock.objects.get(), context={})
+    done(workflow, second, "/store/b.root")
+    assert held() == [(0, CERN, {"/store/a.root"}), (1, CERN, {"/store/b.root"})]

@@ -9,11 +9,10 @@ import pytest
 from django.utils import timezone
 
 from outputs_app import executor
-from outputs_app.blocks import blocks_advance, blocks_seal, units_join_blocks
+from outputs_app.blocks import blocks_advance, blocks_seal
 from outputs_app.effects import Handler
 from outputs_app.models import (
     BlockStatus,
-    BlockWorkUnit,
     Effect,
     EffectKind,
     EffectState,
@@ -23,7 +22,7 @@ from outputs_app.models import (
 )
 from outputs_app.selectors import effects_open_counts
 from outputs_app.services import datasets_publish, effect_discard, effect_discard_refused, effect_retry_now
-from outputs_app.values import Membership, MergedFile, UnitOutputs
+from outputs_app.values import MergedFile, UnitOutputs
 from outputs_app.verbs import _discard
 from requests_app.models import Request, RequestStatus, Workflow
 from tests.support.rows import dag_row, request_row, unit_register, unit_row, workflow_row
@@ -42,16 +41,14 @@ def _workflow() -> Workflow:
 
 
 def whole(workflow: Workflow, *units: str, sealed: bool = True) -> ProcessingBlock:
-    """A block with a file for each name that ends with .root, and a unit that is not done for each other."""
+    """A block with a file for each of these units."""
     dataset, dag = workflow.output_datasets.get(), workflow.dags.first() or dag_row(workflow)
     index = dataset.blocks.count()
     rows = [unit_row(dag, index * 100 + number) for number, _ in enumerate(units)]
-    units_join_blocks(workflow_id=workflow.pk, memberships=[Membership(row.pk, dataset.name, index, 10) for row in rows])
     for row, lfn in zip(rows, units, strict=True):
-        if lfn.endswith(".root"):
-            file = MergedFile(dataset.name, lfn, "T2_CH_CERN", 100, "0000000a", 10, {"1": ((row.pk, 10),)})
-            outputs = UnitOutputs(row.pk, row.name, (file,))
-            unit_register(request_id=workflow.request.pk, request_epoch=1, outputs=outputs)
+        file = MergedFile(dataset.name, lfn, "T2_CH_CERN", 100, "0000000a", 10, {"1": ((row.pk, 10),)})
+        outputs = UnitOutputs(row.pk, row.name, (file,))
+        unit_register(request_id=workflow.request.pk, request_epoch=1, outputs=outputs)
     if sealed:
         blocks_seal(workflow_id=workflow.pk)
         advance(workflow)
@@ -111,18 +108,12 @@ def test_what_was_discarded_never_runs_and_is_not_tried_again(workflow: Workflow
             verb(effect=effect, **BY)
 
 
-def test_units_that_are_not_done_leave_a_block_that_is_given_up_and_are_registered_in_another(workflow: Workflow) -> None:
-    block = whole(workflow, "/store/a.root", "not done", sealed=False)
+def test_a_block_that_is_given_up_takes_no_more_and_what_comes_is_registered_in_another(workflow: Workflow) -> None:
+    block = whole(workflow, "/store/a.root", sealed=False)
     discard(K.RUCIO_FILES, block)
-    (other,) = ProcessingBlock.objects.exclude(pk=block.pk)
-    assert (block.total_work_units, other.total_work_units, other.status) == (1, 1, BlockStatus.OPEN)
-    member = BlockWorkUnit.objects.get(block=other)
-    file = MergedFile(other.dataset_name, "/store/b.root", "T2_CH_CERN", 100, "0000000a", 10, {"1": ((9, 10),)})
-    outputs = UnitOutputs(member.unit_id, "mg", (file,))
-    unit_register(request_id=workflow.request.pk, request_epoch=1, outputs=outputs)
-    advance(workflow)
-    other.refresh_from_db()
-    assert other.status == BlockStatus.COMPLETE
+    other = whole(workflow, "/store/b.root")
+    assert other != block and other.origin_rse == block.origin_rse
+    assert (block.total_work_units, other.total_work_units, other.status) == (1, 1, BlockStatus.COMPLETE)
     assert states(other)[K.DBS_BLOCK] == E.PENDING
 
 

@@ -14,20 +14,18 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from outputs_app import executor, turns
-from outputs_app.blocks import units_join_blocks
 from outputs_app.effects import HANDLERS, Handler
 from outputs_app.effects.handler import in_parallel
 from outputs_app.invalidation import former_run_out
 from outputs_app.models import BlockStatus, Effect, EffectKind, EffectState, OutputFile, ProcessingBlock
 from outputs_app.services import effect_retry, effect_retry_now
-from outputs_app.values import Membership
 from requests_app.admission.queue import ADMISSION
-from requests_app.models import Request, RequestStatus
+from requests_app.models import Request
 from requests_app.services.invalidation import epoch_raise
 from tests.support.calls import overdue, stopping
 from tests.support.faults import fault
 from tests.support.locking import paused
-from tests.support.rows import dag_row, new_block, request_row, unit_row, workflow_row
+from tests.support.rows import new_block
 from tests.support.services import until
 from tests.support.statements import statements
 from wms2 import clock, in_force
@@ -47,11 +45,7 @@ def _pauses_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(name="block")
 def _block() -> ProcessingBlock:
-    workflow = workflow_row(request_row(RequestStatus.ACTIVE))
-    unit = unit_row(dag_row(workflow))
-    dataset = workflow.output_datasets.get()
-    units_join_blocks(workflow_id=workflow.pk, memberships=[Membership(unit.pk, dataset.name, 0, 1)])
-    return ProcessingBlock.objects.get()
+    return new_block(units=1, done=0)
 
 
 @pytest.fixture(name="outside")

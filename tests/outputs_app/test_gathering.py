@@ -9,10 +9,10 @@ from django.utils import timezone
 
 from dags_app.models import WorkUnit
 from outputs_app import asking, executor
-from outputs_app.blocks import blocks_advance, blocks_seal, units_join_blocks
+from outputs_app.blocks import blocks_advance, blocks_seal
 from outputs_app.models import Effect, EffectKind, EffectState, OutputFile, ProcessingBlock
 from outputs_app.services import effect_discard
-from outputs_app.values import Membership, MergedFile, UnitOutputs
+from outputs_app.values import MergedFile, UnitOutputs
 from requests_app.models import RequestStatus, Workflow
 from tests.support.calls import overdue
 from tests.support.locking import paused
@@ -30,10 +30,8 @@ def _workflow() -> Workflow:
 @pytest.fixture(name="units")
 def _units(workflow: Workflow) -> list[WorkUnit]:
     """Five in one block."""
-    dag, dataset = dag_row(workflow), workflow.output_datasets.get()
-    units = [unit_row(dag, index) for index in range(5)]
-    units_join_blocks(workflow_id=workflow.pk, memberships=[Membership(unit.pk, dataset.name, 0, 1) for unit in units])
-    return units
+    dag = dag_row(workflow)
+    return [unit_row(dag, index) for index in range(5)]
 
 
 def done(workflow: Workflow, unit: WorkUnit, epoch: int = 1) -> None:

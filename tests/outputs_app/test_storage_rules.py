@@ -13,6 +13,7 @@ from rucio.common.exception import RequestNotFound
 
 from deploy.rucio.transfers import settle
 from outputs_app import turns
+from outputs_app.blocks import blocks_advance
 from outputs_app.effects import HANDLERS, taking_back
 from outputs_app.effects.handler import comment_of
 from outputs_app.executor import effects_claim, effects_run_due
@@ -155,26 +156,30 @@ def test_containers_and_blocks_say_which_project_they_are_of(
     assert did(block.dbs_block_name) in [{k: row[k] for k in ("scope", "name")} for row in admin.list_content(SCOPE, dataset)]
 
 
-def test_a_block_over_two_storage_elements_gets_file_rules_and_nothing_is_transferred(admin: Any) -> None:
-    """One unit of it was given up, and a repeated registration changes nothing."""
+def test_files_at_two_storage_elements_are_in_a_block_at_each_and_nothing_is_transferred(admin: Any) -> None:
+    """One unit was given up, and a repeated registration changes nothing."""
     adapters_forget()
-    block = complete(DISK, "T2_CH_CERN")
+    complete(DISK, "T2_CH_CERN")
     tape_at(TAPE)
     for kind in (EffectKind.RUCIO_FILES, EffectKind.RUCIO_PROTECT):
         done = run()
         Effect.objects.filter(kind=kind).update(state=EffectState.PENDING)
     assert set((done | run()).values()) == {"done"}
-    files = list(block.files.all())
-    assert {file.rse for file in files} == {DISK, "T2_CH_CERN"}
-    assert sorted(row["name"] for row in admin.list_content(SCOPE, block.dbs_block_name)) == sorted(file.lfn for file in files)
-    for file in files:
+    blocks = {block.origin_rse: block for block in ProcessingBlock.objects.all()}
+    assert blocks.keys() == {DISK, "T2_CH_CERN"}
+    for rse, block in blocks.items():
+        (file,) = block.files.all()
+        assert [row["name"] for row in admin.list_content(SCOPE, block.dbs_block_name)] == [file.lfn]
+        assert factory.rucio().block_locations([block.dbs_block_name]) == {block.dbs_block_name: {rse: True}}, (
+            "whole, and there alone"
+        )
         (rule,) = rules(admin, file.lfn)
-        assert (rule["id"], rule["state"], rule["rse_expression"], rule["locks_ok_cnt"]) == (file.rule_id, "OK", file.rse, 1)
-        for rse in (DISK, "T2_CH_CERN"):
+        assert (rule["id"], rule["state"], rule["rse_expression"], rule["locks_ok_cnt"]) == (file.rule_id, "OK", rse, 1)
+        for other in blocks:
             with pytest.raises(RequestNotFound):
-                admin.list_request_by_did(file.lfn, rse, SCOPE)
-    (tape,) = rules(admin, block.dbs_block_name)
-    assert tape["rse_expression"] == TAPE
+                admin.list_request_by_did(file.lfn, other, SCOPE)
+        (tape,) = rules(admin, block.dbs_block_name)
+        assert tape["rse_expression"] == TAPE
 
 
 @pytest.mark.parametrize("called", [False, True])
@@ -201,10 +206,28 @@ def test_one_rule_replaces_those_of_files_at_one_storage_element_also_when_its_w
     assert set(block.files.values_list("rule_id", flat=True)) == {""}
 
 
-def test_a_block_with_a_file_elsewhere_keeps_its_file_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_at_two_storage_elements_may_have_one_rule_at_each(admin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WMS2_SOURCE_BLOCK_RULE", "true")
     adapters_forget()
     complete(DISK, "T2_CH_CERN")
+    tape_at(TAPE)
+    assert set(run().values()) == {"done"}
+    for block in ProcessingBlock.objects.all():
+        assert {rule["rse_expression"] for rule in rules(admin, block.dbs_block_name)} == {block.origin_rse, TAPE}
+        assert [rules(admin, file.lfn) for file in block.files.all()] == [[]]
+
+
+def test_files_of_one_block_at_two_storage_elements_keep_their_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a former release has registered them."""
+    monkeypatch.setenv("WMS2_SOURCE_BLOCK_RULE", "true")
+    adapters_forget()
+    block = complete(DISK, DISK)
+    Effect.objects.all().delete()
+    OutputFile.objects.filter(pk=block.files.order_by("pk")[0].pk).update(rse="T2_CH_CERN", size_bytes=7)
+    ProcessingBlock.objects.update(status=BlockStatus.OPEN, origin_rse="")
+    blocks_advance(workflow_id=block.workflow_id, request_id=block.workflow.request.pk, request_epoch=1)
+    block.refresh_from_db()
+    assert (block.status, block.origin_rse) == (BlockStatus.COMPLETE, DISK), "where most of it lies"
     assert not Effect.objects.filter(kind=EffectKind.RUCIO_SOURCE_BLOCK).exists()
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from outputs_app.blocks import blocks_advance, blocks_seal, units_join_blocks, units_leave_blocks
+from outputs_app.blocks import blocks_advance, blocks_seal
 from outputs_app.executor import effects_run_due
 from outputs_app.models import Effect, EffectKind, EffectState, OutputDataset, ProcessingBlock
-from outputs_app.values import Membership, MergedFile, UnitOutputs
+from outputs_app.values import MergedFile, UnitOutputs
 from requests_app.models import RequestStatus
 from tests.support.calls import overdue
 from tests.support.rows import dag_row, request_row, unit_register, unit_row, workflow_row
@@ -19,22 +19,21 @@ RUCIO = [kind.value for kind in EffectKind if kind.value.startswith("rucio_")]
 
 
 def complete(*rses: str) -> ProcessingBlock:
-    """A complete block with a file of a unit at each of them, of a dataset of its own; one unit more was given up."""
+    """The complete block at the first of them, with a file of a unit for each time that it is named, of a dataset of its own;
+    those at the others are complete too, and one unit more was given up."""
     workflow, run = workflow_row(request_row(RequestStatus.ACTIVE)), uuid.uuid4().hex[:8]
     dag, dataset, request = dag_row(workflow), workflow.output_datasets.get(), workflow.request
     OutputDataset.objects.update(name=f"/Primary{run}/Era-Proc-v1/GEN-SIM")
     dataset.refresh_from_db()
     units = [unit_row(dag, index) for index in range(len(rses) + 1)]
-    units_join_blocks(workflow_id=workflow.pk, memberships=[Membership(unit.pk, dataset.name, 0, 1) for unit in units])
     for number, (unit, rse) in enumerate(zip(units, rses, strict=False)):
         lfn = f"/store/mc/Era/Primary{run}/GEN-SIM/Proc-v1/00000/{uuid.uuid4()}.root"
         file = MergedFile(dataset.name, lfn, rse, 100, "0000000a", 10, {"1": ((number + 1, 10),)})
         unit_register(request_id=request.pk, request_epoch=1, outputs=UnitOutputs(unit.pk, unit.name, (file,)))
-    units_leave_blocks(unit_ids=[unit.pk for unit in units])
     blocks_seal(workflow_id=workflow.pk)
     blocks_advance(workflow_id=workflow.pk, request_id=request.pk, request_epoch=1)
     Effect.objects.exclude(kind__in=RUCIO).update(state=EffectState.DONE)
-    return ProcessingBlock.objects.get()
+    return ProcessingBlock.objects.get(origin_rse=rses[0])
 
 
 def rules(admin: Any, name: str) -> list[Any]:

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 from dags_app.planning import lumis
-from dags_app.planning.blocks import assign_blocks
 from dags_app.planning.levels import level_plans
 from dags_app.planning.sizing import bytes_per_event
 from dags_app.planning.specs import (
@@ -142,14 +141,13 @@ def dag_spec(
         bytes_per_event=bytes_per_event(workflow),
         levels=level_plans(workflow),
     )
-    plan = assign_blocks(units, known={}, target_bytes=10**12)
     made = DagSpec(
         dag_id="3f0f5c1e-0000-4000-8000-000000000001",
         workflow_id="550e8400-e29b-41d4-a716-446655440000",
         instance="test-1",
         round_index=0,
         workflow=workflow,
-        units=plan.units,
+        units=tuple(units),
         limits=DagLimits(),
         max_wall_seconds=172_800,
     )

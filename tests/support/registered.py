@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import uuid
 
-from outputs_app.blocks import blocks_advance, blocks_seal, units_join_blocks
+from outputs_app.blocks import blocks_advance, blocks_seal
 from outputs_app.executor import effects_run_due
 from outputs_app.models import BlockStatus, Effect, EffectState, ProcessingBlock
-from outputs_app.values import Membership, MergedFile, UnitOutputs
+from outputs_app.values import MergedFile, UnitOutputs
 from requests_app.models import RequestStatus
 from tests.support.calls import overdue
 from tests.support.rows import dag_row, generation_spec, output_spec, request_row, unit_register, unit_row, workflow_row
@@ -21,7 +21,6 @@ def made_block(units: int = 2, name: str = "") -> ProcessingBlock:
     workflow = workflow_row(request_row(RequestStatus.ACTIVE), generation_spec(outputs=(spec,)))
     dataset, dag = workflow.output_datasets.get(), dag_row(workflow)
     rows = [unit_row(dag, index) for index in range(units)]
-    units_join_blocks(workflow_id=workflow.pk, memberships=[Membership(unit.pk, dataset.name, 0, 1) for unit in rows])
     for unit in rows:
         files = tuple(
             MergedFile(

@@ -32,7 +32,7 @@ from outputs_app.models import (
     ProcessingBlock,
 )
 from outputs_app.services import datasets_ensure, units_register
-from outputs_app.values import DatasetRecord, UnitOutputs
+from outputs_app.values import BlockLimits, DatasetRecord, UnitOutputs
 from requests_app.models import HoldCode, Request, RequestStatus, Round, StopIntent, Workflow
 from requests_app.work.spec import spec_to_json
 from sites_app.models import Pool, Schedd, ScheddState
@@ -228,7 +228,12 @@ def drift_row(block: ProcessingBlock, kind: DriftKind = DriftKind.DBS_FILE_INVAL
     return Drift.objects.create(kind=kind, **values | place | fields)
 
 
-def unit_register(*, request_id: uuid.UUID, request_epoch: int, outputs: UnitOutputs) -> None:
+#: That no test passes.
+LARGE = BlockLimits(max_bytes=10**12, max_files=500, max_events=10**9, max_wait_seconds=66_400)
+
+
+def unit_register(*, request_id: uuid.UUID, request_epoch: int, outputs: UnitOutputs, limits: BlockLimits = LARGE) -> None:
     """What one unit brought, alone; raises why it is refused."""
-    for error in units_register(request_id=request_id, request_epoch=request_epoch, outputs=[outputs]).refused.values():
+    told = units_register(request_id=request_id, request_epoch=request_epoch, outputs=[outputs], limits=limits)
+    for error in told.refused.values():
         raise error

@@ -108,7 +108,7 @@ class DbsFile:
 
 @dataclass(frozen=True, slots=True)
 class BlockSpec:
-    """A whole block to be registered: its dataset, where most of it lies (an RSE), all its files.
+    """A whole block to be registered: its dataset, where it lies (an RSE), all its files.
 
     ``dataset_parents`` or the files' own ``parents``, never both.
     """

@@ -19,7 +19,6 @@ from dags_app.planning.specs import (
     WaitingFile,
     WorkflowSpec,
 )
-from outputs_app.values import OpenBlock
 from tests.support.planning import CERN, FNAL, generation_workflow, input_file, input_workflow
 from wms2.errors import PlanningRefused
 
@@ -28,30 +27,25 @@ ENDLESS = PlanLimits(max_jobs=None)
 
 def planned(
     workflow: WorkflowSpec, work: WorkLeft, limits: PlanLimits = ENDLESS, *, pileup: Sequence[PileupDataset] = (),
-    blocks: dict[str, OpenBlock] | None = None,
 ) -> Plan:  # fmt: skip
     dag = DagSpec("dag", "workflow", "test", 3, workflow, (), DagLimits(), 172_800, pileup=tuple(pileup))
-    return plan(PlanningInput(dag, work, limits, blocks or {}))
+    return plan(PlanningInput(dag, work, limits))
 
 
 def lfns(made: Plan) -> list[str]:
     return [file.lfn for job in made.jobs for file in job.files]
 
 
-def test_a_generation_goes_on_where_it_is_left_and_takes_numbers_and_blocks() -> None:
+def test_a_generation_goes_on_where_it_is_left_and_takes_numbers() -> None:
     spec = generation_workflow()
-    dataset = spec.outputs[0].dataset
     made = planned(
         spec,
         WorkLeft(GenerationLeft(301, 7, 400)),
-        PlanLimits(jobs_per_work_unit=2, max_jobs=None, block_bytes=1),
-        blocks={dataset: OpenBlock(blocks=4, open_index=3, planned_bytes=9)},
+        PlanLimits(jobs_per_work_unit=2, max_jobs=None),
     )
     assert [(g.first_event, g.last_event, g.first_lumi, g.last_lumi) for g in made.generated] == [
         (301, 400, 7, 8), (401, 500, 9, 10), (501, 600, 11, 12), (601, 700, 13, 14),
     ]  # fmt: skip
-    assert [b.block_index for b in made.blocks if b.dataset == dataset] == [4, 5], "the open one is full"
-    assert [unit.block_index for unit in made.dag.units] == [0, 1], "the other dataset's are the oldest"
     assert (made.dag.round_index, made.more, bool(made.left_out), made.too_long) == (3, False, False, None)
 
 
@@ -105,4 +99,4 @@ def test_jobs_land_where_the_pileup_is_or_are_refused() -> None:
 def test_the_same_input_gives_the_same_plan() -> None:
     files = tuple(input_file(number) for number in range(9))
     first, second = (planned(input_workflow(files_per_job=2), WorkLeft(parts=(files,))) for _ in range(2))
-    assert (first.dag, first.blocks, first.left_out) == (second.dag, second.blocks, second.left_out)
+    assert (first.dag, first.left_out) == (second.dag, second.left_out)

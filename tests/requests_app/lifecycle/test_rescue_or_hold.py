@@ -252,6 +252,8 @@ def test_a_held_request_keeps_what_is_done_registers_it_and_takes_no_slot(world:
     end_with_failures(world, job, 2)
     assert status(request) is S.HELD
     cycles(world, 3)
+    world.clock.advance(conf().effect_gather_seconds + 1)
+    cycles(world, 3)
     files = OutputFile.objects.filter(dataset__workflow=request.workflow)
     assert files.count() == 3 * 2, "two datasets"
     assert all(file.rule_id for file in files), "protected while it is held"

@@ -16,7 +16,6 @@ from dags_app.payload.contract.documents import Pileup, read_job
 from dags_app.planning import writer
 from dags_app.planning.specs import DagSpec, PileupBlock, PileupDataset, SplittingAlgo, TaskSpec
 from dags_app.services.units import units_fail
-from outputs_app.models import BlockWorkUnit, ProcessingBlock
 from requests_app.lease import Evaluation, evaluating
 from requests_app.models import EvaluationLease, InputFile, Request, RequestStatus, Workflow
 from requests_app.work import planner, sizing
@@ -168,11 +167,10 @@ def test_rounds_that_lose_too_much_stop_at_a_multiple_of_the_request() -> None:
         plan(workflow)
 
 
-def test_a_discarded_dag_gives_everything_back_and_leaves_no_block_behind() -> None:
+def test_a_discarded_dag_gives_everything_back() -> None:
     workflow = workflow_row()
     dag = plan(workflow)
     assert dag is not None
-    assert BlockWorkUnit.objects.count() == 3
     with transaction.atomic():
         dag_discard(dag=dag, reason="test")
     workflow = Workflow.objects.get(pk=workflow.pk)
@@ -182,7 +180,6 @@ def test_a_discarded_dag_gives_everything_back_and_leaves_no_block_behind() -> N
     assert again is not None
     assert again.pk != dag.pk
     assert spans(again, WorkUnitClaim.KIND_GENERATED) == [(1, 800), (801, 1600), (1601, 2400)]
-    assert ProcessingBlock.objects.count() == 1, "the block goes on"
 
 
 def test_a_directory_left_by_a_killed_attempt_is_not_used_and_goes(tmp_path: Path) -> None:
@@ -190,7 +187,6 @@ def test_a_directory_left_by_a_killed_attempt_is_not_used_and_goes(tmp_path: Pat
     dag = plan(workflow)
     assert dag is not None
     directory = Path(dag.submit_dir)
-    BlockWorkUnit.objects.all().delete()
     WorkUnit.objects.all().delete()
     DAG.objects.all().delete()
     workflow.rounds.all().delete()
@@ -263,14 +259,3 @@ def test_files_of_failed_units_are_planned_after_the_fresh_ones() -> None:
     assert second is not None
     order = WorkUnitClaim.objects.filter(unit__dag=second).order_by("id").values_list("input_file__lfn", flat=True)
     assert list(order) == ["/store/data/9.root", *(f"/store/data/{n}.root" for n in range(4))]
-
-
-def test_blocks_stay_open_over_rounds_and_the_unit_order_follows_them() -> None:
-    workflow = workflow_row(spec=generation_spec(events=3200))
-    first = plan(workflow)
-    assert first is not None
-    end(first, WorkUnitState.DONE)
-    plan(workflow)
-    block = ProcessingBlock.objects.get()
-    assert block.sealed_at is None
-    assert block.total_work_units == 4

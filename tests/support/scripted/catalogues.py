@@ -89,6 +89,7 @@ class Source:
 class _Block:
     dataset: str
     files: dict[str, DbsFile] = field(default_factory=dict)
+    origin: str = ""
 
 
 class ScriptedDbs:
@@ -173,7 +174,7 @@ class ScriptedDbs:
                 raise ServiceRejected("dbs", "register_block", f"{block.dataset.dataset} exists as {self.access}")
             self.datasets.add(block.dataset.dataset)
             sent = {file.lfn: replace(file, is_valid=True) for file in block.files}
-            self.registered[block.block_name] = _Block(block.dataset.dataset, sent)
+            self.registered[block.block_name] = _Block(block.dataset.dataset, sent, block.origin_site)
             return stored_otherwise(block, [self._config_of_file(block.files[0].output_config)])
 
         return self.script.call("register_block", act, block.block_name)

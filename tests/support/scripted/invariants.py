@@ -230,6 +230,7 @@ def _outside(world: World) -> None:
         assert there.files.keys() <= ours[block], f"{block}: DBS has files that we have not"
         places.update(list(there.files))
     assert not [lfn for lfn, n in places.items() if n > 1]
+    _at_one_place(world)
     assert world.rucio.held.keys() <= ours.keys()
     for block, held in world.rucio.held.items():
         assert held.files.keys() <= ours[block], f"{block}: Rucio has files that we have not"
@@ -240,6 +241,18 @@ def _outside(world: World) -> None:
     wanted = Effect.objects.filter(state=EffectState.PENDING, epoch__lt=F("request__epoch")).exclude(kind__in=TAKING_BACK)
     assert not wanted.exists(), f"of a former epoch, and pending: {list(wanted)}"
     _once(world)
+
+
+def _at_one_place(world: World) -> None:
+    """Files of a block, and our rules on them, are at its RSE and nowhere else; DBS is told so. A file has one rule at most."""
+    elsewhere = OutputFile.objects.exclude(rse=F("block__origin_rse"))
+    assert not elsewhere.exists(), f"not where their blocks are: {list(elsewhere)}"
+    origins = dict(OutputFile.objects.values_list("lfn", "block__origin_rse"))
+    strayed = [(name, rse) for name, rse in world.rucio.rules if origins.get(name, rse) != rse]
+    assert not strayed, f"rules on files where they are not: {strayed}"
+    told = {name: block.origin for name, block in world.dbs.registered.items()}
+    wrong = ProcessingBlock.objects.filter(dbs_block_name__in=told)
+    assert all(told[name] == rse for name, rse in wrong.values_list("dbs_block_name", "origin_rse")), told
 
 
 def _once(world: World) -> None:
