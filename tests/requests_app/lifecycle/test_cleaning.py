@@ -323,7 +323,8 @@ def test_a_worker_that_was_paused_before_its_call_brings_nothing_back(
     valid = {lfn for block in world.dbs.registered.values() for lfn in block.files} - world.dbs.invalid
     assert not valid and not world.rucio.rules
     assert set(Effect.objects.values_list("state", flat=True)) <= {EffectState.DONE, EffectState.DISCARDED}
-    assert world.scripts["dbs"].lost + world.scripts["rucio"].lost == ran_out
+    lost = world.scripts["dbs"].lost + world.scripts["rucio"].lost
+    assert (lost > 0) == ran_out, "what was claimed together gives way together"
     check(world)
 
 
