@@ -131,6 +131,7 @@ def group_dags(spec: DagSpec) -> Iterator[str]:
         between = (f"PARENT {' '.join(reads)} CHILD {name}\n" for level in unit.levels for name, reads in upstream_names(level))
         yield template % {
             "unit": unit.name,
+            "place": unit.index,
             "jobs": unit.processing_nodes,
             "events": unit.events,
             "sites": site_list(unit.sites),
@@ -169,7 +170,7 @@ def _group_template(spec: DagSpec) -> str:
         f"%(between)sPARENT %(last)s CHILD {layout.MERGE}",
         f"PARENT {layout.MERGE} CHILD {layout.CLEANUP}",
         f"INCLUDE ../{layout.UNITS_LIMITS_INCLUDE}",
-        'VARS ALL_NODES wms2_unit="%(unit)s"',
+        'VARS ALL_NODES wms2_unit="%(unit)s" wms2_place="%(place)s"',
         f"INCLUDE ../{layout.FENCE_INCLUDE}",
     ]
     return _text(lines)

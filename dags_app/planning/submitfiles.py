@@ -2,7 +2,7 @@
 
 They are read when a node is submitted, with the unit's directory as the current one: ``site.inc``, ``avoid.inc`` and
 ``memory.inc`` are the unit's, ``../`` is the DAG's directory, with ``sizes.inc`` and ``credential.inc``. What differs between
-nodes comes by ``VARS``: ``wms2_unit`` (all), ``sites`` (landing), ``disk_kb`` and ``wall_minutes`` (the
+nodes comes by ``VARS``: ``wms2_unit`` and ``wms2_place`` (all), ``sites`` (landing), ``disk_kb`` and ``wall_minutes`` (the
 others).
 Measured on HTCondor 23.9 and 25, with direct submission and with condor_submit.
 """
@@ -231,8 +231,8 @@ queue
 
 def _order_lines(*, goes_on: bool) -> str:
     """What HTCondor compares among jobs of one ``JobPrio``, which is the request's priority alone: what ``goes_on`` with a unit
-    that has begun is before what begins others; else all units end together at the very end."""
-    return f"My.PostJobPrio1 = {int(goes_on)}\n"
+    that has begun is before what begins others, else all units end together at the very end; then the units' order."""
+    return f"place = -1 * $(wms2_place)\nMy.PostJobPrio1 = {int(goes_on)}\nMy.PostJobPrio2 = $INT(place)\n"
 
 
 def wall_lines(max_wall_seconds: int) -> str:

@@ -93,6 +93,7 @@ def test_all_units_run_to_the_end_pinned_to_the_site_they_landed_at(new_dag: Cal
         ends_unit = ad["WMS2_Role"] in ("merge", "cleanup")
         assert (ad["WMS2_Instance"], ad["WMS2_Fence"]) == ("test-1", 1)
         assert (ad["JobPrio"], ad["PostJobPrio1"]) == (110_000, int(ends_unit)), "the request's priority alone, as WMCore's"
+        assert ad["PostJobPrio2"] == -int(ad["WMS2_Unit"].removeprefix("mg_")), "then the order of units"
         assert ad["WMS2_Unit"] == Path(ad["Iwd"]).name
         assert ad["WMS2_Node"] == ad["DAGNodeName"]
     inner = dag.ads("JobUniverse == 7 && DAGNodeName =!= undefined")
