@@ -1,4 +1,4 @@
-"""One DAGMan per work unit against one per round, on a pool of its own (ADR 0067).
+"""One DAGMan per work unit against one per round, on a pool of its own (ADR 0003).
 
 The same work units, with landing job and election, in four shapes; their jobs sleep. Then what one DAGMan takes for many nodes,
 and what DAGMans that wait cost at several intervals. Memory is in MB: as the system counts it (RSS), with shared pages divided

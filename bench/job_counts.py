@@ -1,4 +1,4 @@
-"""What it costs to count the node jobs in a schedd's queue (ADR 0072), on the stack's own pool.
+"""What it costs to count the node jobs in a schedd's queue (ADR 0004), on the stack's own pool.
 
 The schedd counts (``groups``), or hands out an ad for each job (``query``), which a process of ours counts; CPU of the schedd's
 own thread, of its processes that answer, and of ours. ``BENCH_JOBS`` jobs on hold of 30 DAGs at 100 sites are in the queue, in

@@ -1,6 +1,6 @@
 """The errors of a request: groups of like failures with samples, counted by category, code, site and step; bad input files.
 
-From rows only (ADR 0034): a page costs the same however many jobs failed.
+From rows only (ADR 0012): a page costs the same however many jobs failed.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ PROBES = (
 )  # fmt: skip
 #: Shipped rules by which a file may be lost, or its servers down: what a redirector does not know, and skips without a word.
 NOT_SURE = frozenset({"file-on-no-server", "wms2-95003"})
-#: Shipped rule of jobs that waited too long for their site: nothing has failed there (ADR 0099).
+#: Shipped rule of jobs that waited too long for their site: nothing has failed there (ADR 0005).
 NEVER_RAN = "held-idle"
 _PATTERNS = ("message", "step", "site")
 #: Fields of a rule that are columns as they are.

@@ -1,7 +1,7 @@
 """Asking for effects: one row per kind and key, however often it is asked for; many in a few statements.
 
 What units of a block bring one after the other is gathered: an effect that nobody has ever claimed takes further units in (ADR
-0073).
+0015).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Processing blocks: which files are in them, and when they take no more (docs/design/model.md, Blocks).
 
 Only writes rows, inside its caller's transaction, which holds the request's row: one evaluation at a time changes blocks of a
-workflow. A block lies at one RSE and takes what units that are done have brought there (ADR 0100); DBS hears of it once, when it
-is sealed (ADR 0036).
+workflow. A block lies at one RSE and takes what units that are done have brought there (ADR 0016); DBS hears of it once, when it
+is sealed (ADR 0016).
 """
 
 from __future__ import annotations

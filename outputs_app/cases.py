@@ -1,4 +1,4 @@
-"""Integrity cases: opened for files that are not what they should be, and what an operator decides of them (ADR 0084).
+"""Integrity cases: opened for files that are not what they should be, and what an operator decides of them (ADR 0021).
 
 A block with an open case is not validated. What is said to be repaired is looked at again: only then the case ends, or a person
 is needed again. Removing a file cuts its unit's claim: ``requests_app.services.cases``.

@@ -4,7 +4,7 @@ Several are claimed at once, then called and recorded one by one. Safe in parall
 rising ``claim_epoch``, renewed while the call lasts; the result of one that has run out is dropped, and the call is made again.
 A claim of a former epoch of its request is not renewed and ends with its present call; what takes the outputs back waits for it.
 Retries follow the spec's schedule, spread by chance, and count from the first failure. What the life cycle has to know wakes the
-request in the transaction that records it (ADR 0064).
+request in the transaction that records it (ADR 0015).
 """
 
 from __future__ import annotations

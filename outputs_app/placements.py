@@ -1,4 +1,4 @@
-"""Where outputs go, as operators decided it: reading a decision, changing, adding and removing one, audited (ADR 0077)."""
+"""Where outputs go, as operators decided it: reading a decision, changing, adding and removing one, audited (ADR 0017)."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def datasets_ensure(*, workflow_id: uuid.UUID, records: Iterable[DatasetRecord])
 def units_register(
     *, request_id: uuid.UUID, request_epoch: int, outputs: Sequence[UnitOutputs], limits: BlockLimits
 ) -> Registered:
-    """Store the files of completed units and ask for their registration and protection, once per block (ADR 0064, 0073).
+    """Store the files of completed units and ask for their registration and protection, once per block (ADR 0015).
 
     The number of statements does not depend on the number of units.
     """
@@ -256,7 +256,7 @@ ESSENTIAL = (EffectKind.RUCIO_BLOCK, EffectKind.RUCIO_FILES, EffectKind.RUCIO_BL
 
 
 def effect_discard(*, effect: Effect, actor: str, reason: str) -> None:
-    """An operator gives an effect up: it never runs, and the request does not wait for it (ADR 0077).
+    """An operator gives an effect up: it never runs, and the request does not wait for it (ADR 0017).
 
     What a block's registration rests on gives the block up, with all that is open of it. Without its tape rule a block is
     archived and says so. What other blocks and datasets wait for goes on, and is told by the service what is missing.

@@ -1,4 +1,4 @@
-"""When the rules that protect files at their source end (ADR 0077): who else keeps the files is asked in bulk, then it is owed.
+"""When the rules that protect files at their source end (ADR 0017): who else keeps the files is asked in bulk, then it is owed.
 
 ``source_rule_cleanup`` "expire": ``source_rule_days`` after the later of a tape rule's OK, whoever made it, and the block's
 validation; where a rule on disk alone keeps it, ``source_rule_days_without_tape`` after its validation, or never. Never by days

@@ -1,4 +1,4 @@
-"""The event feed: telling, giving places, reading, waiting (ADR 0096).
+"""The event feed: telling, giving places, reading, waiting (ADR 0029).
 
 Ids of rows become visible out of order, since transactions commit out of order. So a reader goes by places: what is committed
 is given the next ones by whoever has the feed's row locked until its own commit, and no two do that at once. A place that can

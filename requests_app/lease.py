@@ -3,7 +3,7 @@
 Taking one raises its ``epoch``; every write of the evaluation compares that epoch, so a paused and replaced evaluation changes
 nothing when it wakes up. A killed process's lease simply expires, and its request is due then. Leases are taken, kept and given
 back many at a time. With them go the wakes seen by then: what is committed later has the request looked at once more (ADR
-0061).
+0013).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How much the service takes on (ADR 0095): levels by durable signals, the operators' switch, patience under own trouble.
+"""How much the service takes on (ADR 0028): levels by durable signals, the operators' switch, patience under own trouble.
 
 NORMAL, STRAINED (the cycle is stretched, ``wms2.celery.CAN_WAIT`` is skipped), CLOSED (nothing new starts; what runs is finished,
 stopped and registered). The leader's cycle judges; everybody reads the row. Not here: what a process sheds (``wms2.shedding``).

@@ -1,4 +1,4 @@
-"""When most schedds or sites of a pool turn bad at once, the fault is hardly theirs: then nothing is done to them (ADR 0091).
+"""When most schedds or sites of a pool turn bad at once, the fault is hardly theirs: then nothing is done to them (ADR 0026).
 
 Owns the alerts about it, one a pool, which end by themselves, and what automatic bans ask before they ban. Does not own who is
 admitted.

@@ -1,4 +1,4 @@
-"""Health of a schedd, from three signals that are kept apart: it is there, it can take more, its jobs get on (ADR 0091).
+"""Health of a schedd, from three signals that are kept apart: it is there, it can take more, its jobs get on (ADR 0026).
 
 Pure: what one look has found and how it stood before come in, how it stands now comes out. A verdict needs several looks that
 agree, so that neither a lost answer nor a lucky one changes where DAGs go.

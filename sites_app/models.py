@@ -1,6 +1,6 @@
 """Rows of sites_app: sites, their storage and bans; pools and their schedds. Knows nothing of requests or DAGs.
 
-Spec 3.1.5, error-handling 6 (bans); docs/design/control.md, Admission (pools, schedds); ADR 0090 (checks), 0091 (health).
+Spec 3.1.5, error-handling 6 (bans); docs/design/control.md, Admission (pools, schedds); ADR 0026 (checks, health).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the collectors of the pools say: schedds that are there, slots of the sites; operators' changes of pools (ADR 0090).
+"""What the collectors of the pools say: schedds that are there, slots of the sites; operators' changes of pools (ADR 0026).
 
 A collector that is silent costs the other pools nothing, and its numbers stay with their time. What a collector names no more is
 noted and never acted on.

@@ -1,4 +1,4 @@
-"""Submit roots: directories below which WMS2 writes, and may remove, directories of requests (ADR 0090).
+"""Submit roots: directories below which WMS2 writes, and may remove, directories of requests (ADR 0026).
 
 A root is WMS2's own when a marker file in it says so, with the instance. The check of a schedd writes it, and ``wms2_init`` into
 the configured root. Where it is missing, nothing is removed: a row of a schedd may name any directory.

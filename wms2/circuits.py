@@ -1,7 +1,7 @@
 """When calling a service stops for a while: circuit breakers over failures in a row, known to all processes.
 
 Owns: counting, the pause, the single probe after it. They are kept in the broker (``wms2.kept``), so that one worker's time-outs
-spare the others theirs; in the process while the broker is silent. Losing them costs a few calls, never work. ADR 0047.
+spare the others theirs; in the process while the broker is silent. Losing them costs a few calls, never work. ADR 0014.
 """
 
 from __future__ import annotations

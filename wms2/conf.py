@@ -95,7 +95,7 @@ class Conf(BaseModel):
         8, ge=0, le=1000, description="readers of the event feed that a web process lets wait, a thread each"
     )
 
-    # --- rates of each identity over REST (ADR 0095); 0: no limit
+    # --- rates of each identity over REST (ADR 0028); 0: no limit
     rate_limit_window_seconds: float = Field(10.0, ge=1, le=3600)
     rate_limit_submit: int = Field(50, ge=0, description="Imports of one user within the window; 0, as for the others: no limit")
     rate_limit_read: int = Field(100, ge=0, description="Reads, pages included")
@@ -147,7 +147,7 @@ class Conf(BaseModel):
         120.0, gt=0, description="more than half of the schedds or sites that turn bad within this are no fault of theirs"
     )
 
-    # --- levels of the service (ADR 0095); at its limit a signal strains it, at five times that it closes for new work
+    # --- levels of the service (ADR 0028); at its limit a signal strains it, at five times that it closes for new work
     overload_evaluations_seconds: float = Field(
         600.0, gt=0, description="how long a request that is due may wait to be looked at"
     )
@@ -270,7 +270,7 @@ class Conf(BaseModel):
     max_versions: int = Field(5, ge=1, description="a request may be restarted until this many versions of it exist")
     superseded_grace_days: float = Field(30.0, ge=0, description="replaced outputs are taken back after this; 0: only by hand")
 
-    # --- unmerged and rejected files (ADR 0079)
+    # --- unmerged and rejected files (ADR 0022)
     cleaner_enabled: bool = Field(True, description="remove files that nobody needs any more from sites' storage")
     cleaner_off_sites: tuple[str, ...] = Field((), description="sites at which nothing is removed")
     cleaner_grace_days: float = Field(3.0, ge=0, description="since the end of a round, until its units' leftovers are removed")
@@ -283,12 +283,12 @@ class Conf(BaseModel):
     site_job_timeout_seconds: int = Field(86_400, ge=60, description="a job at a site is given up after this, waiting included")
     site_job_run_seconds: int = Field(3600, ge=10, description="a job at a site that has begun ends after this")
 
-    # --- validation (ADR 0083)
+    # --- validation (ADR 0019)
     storage_checks_enabled: bool = Field(True, description="compare registered files with the storage itself")
     storage_check_off_sites: tuple[str, ...] = Field((), description="sites whose storage is not looked at")
     storage_checksum_fraction: float = Field(0.01, ge=0, le=1, description="of the files that are looked at, those read whole")
 
-    # --- DQM harvesting (ADR 0088)
+    # --- DQM harvesting (ADR 0020)
     harvest_enabled: bool = Field(True, description="harvest the DQM files of completed requests that ask for it")
     dqm_upload_url: str = Field("", pattern=r"^(https?://.*[^/])?$", description="replaces the document's DQMUploadUrl when set")
     dqm_upload_allowed_urls: tuple[str, ...] = Field(
@@ -301,7 +301,7 @@ class Conf(BaseModel):
         8, ge=1, le=1000, description="Failed attempts of one harvesting, after which it waits for an operator"
     )
 
-    # --- retention (ADR 0068); 0: for ever
+    # --- retention (ADR 0029); 0: for ever
     keep_events_days: float = Field(90.0, ge=0, description="events of the feed, once their request is at an end for so long")
     keep_history_days: float = Field(
         365.0, ge=0, description="the same for the history of DAGs and samples of failures; that of schedds and bans by age"

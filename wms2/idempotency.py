@@ -1,4 +1,4 @@
-"""``Idempotency-Key``: a call that is made again, because its answer was lost, is answered again and not done again (ADR 0093).
+"""``Idempotency-Key``: a call that is made again, because its answer was lost, is answered again and not done again (ADR 0028).
 
 The key is the caller's, for a day or so. What was done and its answer are committed together, save where a service is asked
 meanwhile: there the answer follows in a transaction of its own, and a call that was broken off in between is made again.

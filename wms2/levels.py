@@ -22,7 +22,7 @@ EASED = 0.7
 
 
 class Level(models.TextChoices):
-    """How much the service takes on (ADR 0095)."""
+    """How much the service takes on (ADR 0028)."""
 
     NORMAL = "normal", "Normal"
     STRAINED = "strained", "Strained: what can wait is put off"

@@ -75,7 +75,7 @@ class WorkerPoolState(models.TextChoices):
 
 
 class WorkerPool(models.Model):
-    """The workers of one Celery queue, as they are wanted (ADR 0093). They read it with each heartbeat, also at their start."""
+    """The workers of one Celery queue, as they are wanted (ADR 0028). They read it with each heartbeat, also at their start."""
 
     queue = models.CharField(max_length=50, primary_key=True)
     state = models.CharField(max_length=10, choices=WorkerPoolState.choices, default=WorkerPoolState.STARTING)

@@ -1,4 +1,4 @@
-"""What a call is for, and which calls a web process refuses while it has too much to do (ADR 0095).
+"""What a call is for, and which calls a web process refuses while it has too much to do (ADR 0028).
 
 Four classes: what stops, tells results or keeps the service going is never refused; what starts work late; reads earlier;
 listings of nodes, logs and the schema first. Views declare their calls, verbs whether they stop. Owns the load of this process;

@@ -1,4 +1,4 @@
-"""Telling the life cycle that a request has to be looked at: a row in the writer's own transaction (ADR 0061).
+"""Telling the life cycle that a request has to be looked at: a row in the writer's own transaction (ADR 0013).
 
 Rows are only ever added here, so nobody waits for a row that somebody else holds, whatever else his transaction has locked. An
 evaluation removes those it sees when it takes the request's lease; what is committed later is there afterwards and has the

@@ -20,7 +20,7 @@ _SPELLED = {
 
 
 class LaterWord(str):
-    """One that only a later release knows (ADR 0097): it is shown as it is."""
+    """One that only a later release knows (ADR 0030): it is shown as it is."""
 
     __slots__ = ()
     label = value = property(str)

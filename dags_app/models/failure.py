@@ -181,7 +181,7 @@ class UnreadableInput(models.Model):
     """That an input file could not be read at a site in one submission: evidence that outlives rescues and rounds.
 
     One row for each submission (``fence``), because only that several agree, or one again hours later, speaks against the file
-    and not against the site's storage (docs/adr/0040).
+    and not against the site's storage (docs/adr/0011).
     """
 
     id = models.BigAutoField(primary_key=True)

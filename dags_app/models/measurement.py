@@ -1,4 +1,4 @@
-"""What rounds measured of each step, and what was decided from it (docs/adr/0071). Jobs are no rows, their sums are."""
+"""What rounds measured of each step, and what was decided from it (docs/adr/0009). Jobs are no rows, their sums are."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """How a round or a rescue is sized from what earlier jobs measured: slots, splitting, work units, how steps run inside a slot.
 
 Pure: a sizing follows from the request's own figures and all measurements, never from the sizing before it. A task of which too
-few jobs were measured keeps the request's figures. ``step_model`` and ``task_model`` say what is expected. Spec 5; ADR 0070.
+few jobs were measured keeps the request's figures. ``step_model`` and ``task_model`` say what is expected. Spec 5; ADR 0009.
 """
 
 from __future__ import annotations

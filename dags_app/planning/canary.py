@@ -1,4 +1,4 @@
-"""The canary: a small real DAG that shows whether a schedd runs ours, at both levels and at a site (ADR 0090). Pure.
+"""The canary: a small real DAG that shows whether a schedd runs ours, at both levels and at a site (ADR 0026). Pure.
 
 It has no physics output: one ``SUBDAG EXTERNAL`` with one short job, which says its word at whichever of the sites has a slot,
 and some that do nothing, like the landings of a round, of which none need run.

@@ -1,4 +1,4 @@
-"""Which merged files of a unit go with lost ones, and which pieces of its claim go back with them (ADR 0084). Pure.
+"""Which merged files of a unit go with lost ones, and which pieces of its claim go back with them (ADR 0021). Pure.
 
 A merged file holds pieces of the claim whole or, where jobs of a later task divided them, in shares; each output of the unit
 holds all of them. What is planned again is made again for all outputs, so whatever valid file holds some of it has to go first.

@@ -37,7 +37,7 @@ OUTER_ABORT = 1
 _MERGE_GROUP, _PROCESSING = "MergeGroup", "Processing"
 
 #: How often an inner DAGMan writes its status file, which pages show, and its job ad, whose done and failed nodes are shown: each
-#: update is a transaction of the schedd (ADR 0072).
+#: update is a transaction of the schedd (ADR 0004).
 _INNER_STATUS_SECONDS, _INNER_AD_SECONDS = 5, 60
 #: Of nodes that are ready those that became so last are submitted first: unmerged files wait for them.
 _LATER_TASKS_FIRST = "DAGMAN_SUBMIT_DEPTH_FIRST = True\n"

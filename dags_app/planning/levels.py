@@ -2,7 +2,7 @@
 
 A level is what one task adds to one unit. Each of its nodes reads whole outputs of consecutive nodes of the task before it, or
 one of several parts of a single output; together they read each output once. Pure; names of nodes are here too, since a level's
-position is in them. docs/design/model.md, Tasks of a chain; ADR 0043.
+position is in them. docs/design/model.md, Tasks of a chain; ADR 0008.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """What jobs ask of a slot: the memory window (spec 5.2), estimates of wall time, disk and output bytes; and what each submission
-of a DAG brings anew: the memory its jobs ask for, and how their steps run (spec 5.3, 5.5; docs/adr/0071).
+of a DAG brings anew: the memory its jobs ask for, and how their steps run (spec 5.3, 5.5; docs/adr/0009).
 
 Pure arithmetic over the request's hints; measured sizes of earlier rounds come in as arguments. Memory in MB, disk in KB
 (what ``request_disk`` takes), wall time in whole minutes (what ``MaxWallTimeMins`` takes).

@@ -239,7 +239,7 @@ class BlockClosing:
 
 @dataclass(frozen=True, slots=True)
 class HarvestSpec:
-    """DQM harvesting of the DQMIO outputs of a request that has completed (ADR 0088)."""
+    """DQM harvesting of the DQMIO outputs of a request that has completed (ADR 0020)."""
 
     config_cache_id: str
     upload_urls: tuple[str, ...]
@@ -381,12 +381,12 @@ class ExclusionKind(StrEnum):
     """Why no job reads a file; what of it an operator must know of before a request completes without it."""
 
     UNWANTED = "unwanted"  # the request's own masks and lists leave it out
-    LATE = "late"  # it came when all its lumis were done from other files (docs/adr/0030)
+    LATE = "late"  # it came when all its lumis were done from other files (docs/adr/0007)
     UNUSABLE = "unusable"  # the way the request is split cannot take it
     LOST = "lost"  # it could not be read where it is
     OPERATOR = "operator"  # an operator left it out
     ACCEPTED = "accepted"  # an operator accepted that it is left out
-    INHERITED = "inherited"  # it is the business of the request that this one was derived from (docs/adr/0086)
+    INHERITED = "inherited"  # it is the business of the request that this one was derived from (docs/adr/0024)
     DERIVED = "derived"  # the request that was derived from this one has taken it over
 
 

@@ -1,7 +1,7 @@
 """What a step is expected to take in a slot, from what all rounds measured of it: busy cores, time and memory.
 
 Measured numbers of the very same layout (processes x threads) go before models; models carry them over to layouts and job lengths
-that have not run yet. Pure. Memory in MB, times in seconds. Spec 5.4 to 5.6; ADR 0070.
+that have not run yet. Pure. Memory in MB, times in seconds. Spec 5.4 to 5.6; ADR 0009.
 """
 
 from __future__ import annotations

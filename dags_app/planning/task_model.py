@@ -1,4 +1,4 @@
-"""What a task is expected to take: its steps' models together, with the limits and pins that it is sized by. Pure. ADR 0070."""
+"""What a task is expected to take: its steps' models together, with the limits and pins that it is sized by. Pure. ADR 0009."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """How many work units of a DAG run at once, and how many processing jobs of each (spec 3.1.2, 4.5). Pure.
 
 DAGMan holds a category's limit within one DAGMan only: the outer one's are units, an inner one's the jobs of its unit. A limit on
-the jobs of a whole workflow is therefore kept by the number of units that run at once, times what each may run (ADR 0072).
+the jobs of a whole workflow is therefore kept by the number of units that run at once, times what each may run (ADR 0004).
 """
 
 from __future__ import annotations

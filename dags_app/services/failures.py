@@ -238,7 +238,7 @@ def _note_unreadable(workflow_id: uuid.UUID, named: Iterable[tuple[str, FailureL
 
 @dataclass(frozen=True, slots=True)
 class UnreadWaves:
-    """Where input files fail to be read in such number that the cause is hardly theirs (docs/adr/0040): in all, by request and by
+    """Where input files fail to be read in such number that the cause is hardly theirs (docs/adr/0011): in all, by request and by
     site. ``words`` is empty when there is none."""
 
     all: bool = False

@@ -1,4 +1,4 @@
-"""What jobs measured, out of the manifests of units, added to their round's rows (docs/adr/0071).
+"""What jobs measured, out of the manifests of units, added to their round's rows (docs/adr/0009).
 
 In the transaction of the units' account, so that no job counts twice; a unit whose metrics are missing or damaged has none.
 """

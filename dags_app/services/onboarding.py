@@ -1,6 +1,6 @@
-"""Checks of a schedd before DAGs may go to it: questions first, then a canary DAG, submitted at most once (ADR 0090).
+"""Checks of a schedd before DAGs may go to it: questions first, then a canary DAG, submitted at most once (ADR 0026).
 
-A row is tended from any process until it ends. The canary follows the protocol of DAGs (ADR 0004), simpler because one is
+A row is tended from any process until it ends. The canary follows the protocol of DAGs (ADR 0002), simpler because one is
 submitted once or never: queue and history are searched, the intent is committed, it is submitted, and its outcome is read. A
 schedd that is silent meanwhile changes nothing until the time is over.
 """

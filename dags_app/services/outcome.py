@@ -1,4 +1,4 @@
-"""How a DAG ended: job history and ``.metrics`` say it, status and rescue file must agree (ADR 0020).
+"""How a DAG ended: job history and ``.metrics`` say it, status and rescue file must agree (ADR 0006).
 
 Where two of the four disagree, or neither of the first two is there, the outcome is unknown: the DAG stays as it is and an alert
 is raised. Unknown is never COMPLETED. Files of an earlier submission of the same directory are not asked.

@@ -1,4 +1,4 @@
-"""Recording a planned DAG: the DAG row, its units and their claims, in the caller's transaction (ADR 0013)."""
+"""Recording a planned DAG: the DAG row, its units and their claims, in the caller's transaction (ADR 0001)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Jobs at a site that are no nodes of a DAG: submitted at most once, found again after a crash, their results read (ADR 0079).
+"""Jobs at a site that are no nodes of a DAG: submitted at most once, found again after a crash, their results read (ADR 0022).
 
-The protocol is that of DAGs (ADR 0004), simpler because a row is submitted once or never: the intent is committed, the job is
+The protocol is that of DAGs (ADR 0002), simpler because a row is submitted once or never: the intent is committed, the job is
 submitted, the outcome recorded. An open intent is settled by looking in queue and history; a schedd that does not answer
 changes nothing. Whoever has work of a purpose begins jobs, and calls ``site_jobs_tend`` now and then, from any process.
 Does not own what a job is to do, nor what becomes of its result: that is ``Work``.

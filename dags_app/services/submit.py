@@ -367,7 +367,7 @@ def _write_files(dag: DAG, avoided: Avoided, pileup: str) -> None:
 
 
 def _spread(dag: DAG) -> dict[str, int]:
-    """Slots by site, for the first look of each landing; none unless a check saw that the pool does not spread (ADR 0099)."""
+    """Slots by site, for the first look of each landing; none unless a check saw that the pool does not spread (ADR 0005)."""
     here = PoolSite.objects.filter(pool=_schedd_of(dag).pool, pool__spreads=False, total_slots__gt=0)
     return dict(here.values_list("site_id", "total_slots"))
 

@@ -68,7 +68,7 @@ def record_of(dataset: OutputDataset) -> DatasetRecord:
 
 
 def unit_files(effect: Effect, validity: Collection[str] = (Validity.VALID,)) -> list[OutputFile]:
-    """Valid ones, if not said otherwise, of units accounted together; effects from before ADR 0064 name one, by their column."""
+    """Valid ones, if not said otherwise, of units accounted together; those of earlier releases name one, by their column."""
     units = effect.payload.get("units", [effect.unit_id])
     rows = OutputFile.objects.filter(block=block_of(effect), unit_id__in=units, validity__in=validity)
     return list(rows.order_by("lfn"))

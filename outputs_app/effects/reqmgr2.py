@@ -1,4 +1,4 @@
-"""What ReqMgr2 is told of a request that came from there: status, work of its rounds, its next version (ADR 0080).
+"""What ReqMgr2 is told of a request that came from there: status, work of its rounds, its next version (ADR 0023).
 
 Nothing here waits for these. People may have moved the request further: it never goes backwards.
 """

@@ -1,4 +1,4 @@
-"""Where DBS or Rucio hold something else than WMS2 believes, and how far the comparison of each dataset has come (ADR 0078)."""
+"""Where DBS or Rucio hold something else than WMS2 believes, and how far the comparison of each dataset has come (ADR 0019)."""
 
 from __future__ import annotations
 

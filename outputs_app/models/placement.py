@@ -1,4 +1,4 @@
-"""Which outputs go to tape, and whose containers WMS2 places on disk: what operators decide, by tier and campaign (ADR 0077)."""
+"""Which outputs go to tape, and whose containers WMS2 places on disk: what operators decide, by tier and campaign (ADR 0017)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether registered blocks are what they should be: evidence for each block, and a case for each file that is not (ADR 0082)."""
+"""Whether registered blocks are what they should be: evidence for each block, and a case for each file that is not (ADR 0020)."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Comparing what WMS2 believes with what DBS and Rucio hold, and what an operator does about a difference (ADR 0078)."""
+"""Comparing what WMS2 believes with what DBS and Rucio hold, and what an operator does about a difference (ADR 0019)."""

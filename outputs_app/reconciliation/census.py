@@ -1,5 +1,5 @@
 """A look over all our rules in Rucio, by a few calls whatever their number: those in trouble, those that are gone from blocks
-and containers, those that no row knows. Rules on files that are gone are found by the comparison of their dataset (ADR 0078).
+and containers, those that no row knows. Rules on files that are gone are found by the comparison of their dataset (ADR 0019).
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from outputs_app.validation.rules import Declared, FileFinding, Lumi, LumiFile, 
 from wms2.adapters import factory
 from wms2.stored import numbered
 
-#: Splittings of input by which a lumi goes whole, with all its files, to one unit (ADR 0030).
+#: Splittings of input by which a lumi goes whole, with all its files, to one unit (ADR 0007).
 _BY_LUMI = ("LumiBased", "EventAwareLumiBased")
 #: Files of other blocks that are read at a time.
 _AT_ONCE = 2000

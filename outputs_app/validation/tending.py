@@ -1,4 +1,4 @@
-"""Blocks of a request are validated: asked for, again where something has changed, and counted (ADR 0083).
+"""Blocks of a request are validated: asked for, again where something has changed, and counted (ADR 0019).
 
 A block is validated when the catalogues were compared whole, every storage check of this generation has ended, and no case of it
 is open. Only rows are written: ``outputs_app.effects.validate`` asks DBS and Rucio, jobs at the sites look at the storage.

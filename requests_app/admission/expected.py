@@ -1,4 +1,4 @@
-"""When a queued request may be expected to start, and from what that follows (ADR 0094). Pure."""
+"""When a queued request may be expected to start, and from what that follows (ADR 0025). Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A DAG's share of the jobs that may wait in the pool, and the units it may run at once for it (ADR 0072). Pure."""
+"""A DAG's share of the jobs that may wait in the pool, and the units it may run at once for it (ADR 0004). Pure."""
 
 from __future__ import annotations
 

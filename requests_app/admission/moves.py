@@ -1,4 +1,4 @@
-"""Where operators want a request's next DAG to go (ADR 0092): kept on the request until that DAG is submitted."""
+"""Where operators want a request's next DAG to go (ADR 0026): kept on the request until that DAG is submitted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who starts next, and what each of the others waits for (spec 4.4; ADR 0094). Pure: no rows, no clock.
+"""Who starts next, and what each of the others waits for (spec 4.4; ADR 0025). Pure: no rows, no clock.
 
 Urgent requests go first, then by priority, which rises while a request waits, then by time of queueing. Limits shut a *group* of
 requests (those of a band of priorities, of a campaign, of a requester): they are passed over and keep nobody else waiting. A slot

@@ -1,8 +1,8 @@
 """Where a DAG goes, and with how many units at once (spec 2.4; docs/design/control.md, Admission).
 
-How many units a DAG runs at once is its share of the jobs that may wait, divided by the jobs in a unit (ADR 0072): estimated at
+How many units a DAG runs at once is its share of the jobs that may wait, divided by the jobs in a unit (ADR 0004): estimated at
 admission, settled when its jobs are known and its schedd is chosen. A schedd is measured in DAGMan slots: an outer DAG and these
-units; what was admitted reserves its slots until its DAG is there (ADR 0048).
+units; what was admitted reserves its slots until its DAG is there (ADR 0004).
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _counted(dag: Any, limits: Conf) -> Running:
 
 
 def units_follow(fenced: Fenced) -> list[DAG]:
-    """Settle anew how many units at once the DAGs that run may have, as their shares are now; small changes are left (ADR 0089).
+    """Settle anew how many units at once the DAGs that run may have, as their shares are now; small changes are left (ADR 0004).
 
     Returns those whose DAGMan says another number and is to be told: a call may be lost, and a DAGMan that starts anew begins
     with its first.

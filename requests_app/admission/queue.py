@@ -2,9 +2,9 @@
 
 One pass looks at as many requests as slots are free and some more, in the order of ``admission.ordering``; the others are not
 touched, but for what they wait for, written where it has changed by one statement. Those that a limit keeps are left out by the
-query, and where all that it looked at cannot be placed the next pass goes on behind them (ADR 0094). What then is left of the
+query, and where all that it looked at cannot be placed the next pass goes on behind them (ADR 0025). What then is left of the
 slots is lent, in the same way, to those whose limit is not hard. While nothing changes that
-a pass rests on, which triggers tell, none is made (ADR 0098). Counts live DAG rows, never statuses. A request that pauses
+a pass rests on, which triggers tell, none is made (ADR 0025). Counts live DAG rows, never statuses. A request that pauses
 carries ``next_attempt_at`` and is passed over until its own evaluation has taken that off. One advisory lock keeps two passes
 from taking the same last slot. Where a request's DAG goes, ``admission.placement`` says.
 """

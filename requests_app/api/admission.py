@@ -1,4 +1,4 @@
-"""Admission: the queue, limits, and what would happen with others (spec 7.2; ADR 0094)."""
+"""Admission: the queue, limits, and what would happen with others (spec 7.2; ADR 0025)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The event feed by long poll and as server-sent events (ADR 0096)."""
+"""The event feed by long poll and as server-sent events (ADR 0029)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that were lost, by their LFNs, over any number of requests: what is concerned, and having it made again (ADR 0084)."""
+"""Files that were lost, by their LFNs, over any number of requests: what is concerned, and having it made again (ADR 0021)."""
 
 from __future__ import annotations
 

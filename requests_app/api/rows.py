@@ -1,4 +1,4 @@
-"""Lists of rows beside requests: groups (ADR 0087), DQM harvestings, dead letters. Verbs are made from the apps' declarations."""
+"""Lists of rows beside requests: groups (ADR 0024), DQM harvestings, dead letters. Verbs are made from the apps' declarations."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """DQM harvesting: what ``EnableHarvesting`` and the fields beside it ask for. Owns ReqMgr2's defaults of them.
 
-A configuration of ConfigCache is needed: what WMCore makes of ``Scenario`` and ``DQMSequences`` is refused (ADR 0088).
+A configuration of ConfigCache is needed: what WMCore makes of ``Scenario`` and ``DQMSequences`` is refused (ADR 0020).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ReqMgr2's ``Resubmission`` (ACDC): what of another request is missing is to be done (ADR 0086). Pure.
+"""ReqMgr2's ``Resubmission`` (ACDC): what of another request is missing is to be done (ADR 0024). Pure.
 
 Which failed jobs WMAgent has listed is not read: WMS2's own account of the original says what is missing. Its configuration and
 splitting are the original's too; of the document count name, priority, site lists and memory.

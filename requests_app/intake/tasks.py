@@ -1,7 +1,7 @@
 """The tasks of a TaskChain: a tree of jobs, each task with its own resources and splitting. Owns how a later task's input is cut.
 
 Later tasks read what the jobs of an earlier task of the same work unit left; masks, run lists and blocks belong to the first
-task. docs/design/model.md, Tasks of a chain; ADR 0043.
+task. docs/design/model.md, Tasks of a chain; ADR 0008.
 """
 
 from __future__ import annotations

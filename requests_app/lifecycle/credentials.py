@@ -1,4 +1,4 @@
-"""Credentials in the life cycle: what the leader sees of them, and DAGs whose jobs' one ends (ADR 0081)."""
+"""Credentials in the life cycle: what the leader sees of them, and DAGs whose jobs' one ends (ADR 0014)."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ A poll admits requests, if anything has changed for them, and hands out the eval
 schedd, polling while one is silent, looks at the queue whatever has changed, and looks after what is rare.
 
 Missed, doubled or late ticks are harmless: everything is re-read from rows, and each request's lease lets one evaluation in. What
-has not changed is not looked at; a sweep over what was not looked at for long counts what would have been forgotten (ADR 0061).
+has not changed is not looked at; a sweep over what was not looked at for long counts what would have been forgotten (ADR 0013).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One life cycle at a time (ADR 0045): a lease row that belongs to a process, with an epoch that fences it.
+"""One life cycle at a time (ADR 0013): a lease row that belongs to a process, with an epoch that fences it.
 
 Between cycles the lease keeps the life cycle at its node; during one it names the process and its database session. A process
 that renews no more, because it is paused, hangs or is cut off, is replaced when the lease has expired: the epoch rises, and its

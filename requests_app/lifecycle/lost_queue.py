@@ -1,4 +1,4 @@
-"""A DAG that does not get on for its schedd's sake: a silent schedd, a DAGMan on hold, a queue that is lost (ADR 0035).
+"""A DAG that does not get on for its schedd's sake: a silent schedd, a DAGMan on hold, a queue that is lost (ADR 0006).
 
 The loss of a queue is suspected here, and carried out once an operator has confirmed it.
 

@@ -1,5 +1,5 @@
-"""Packing the directories of DAGs that nothing may want any more (ADR 0068), then COMPLETED -> ARCHIVED: after a grace, with
-nothing owed, the packs of a request are moved, and read from there (ADR 0082).
+"""Packing the directories of DAGs that nothing may want any more (ADR 0029), then COMPLETED -> ARCHIVED: after a grace, with
+nothing owed, the packs of a request are moved, and read from there (ADR 0020).
 
 By beats of their own: no evaluation looks at a request at its end. Owns which directories those are; ``dags_app.packs`` packs.
 Copied, recorded, and only then removed where it was, a pack can be read at any moment; what a crash leaves is done by the next

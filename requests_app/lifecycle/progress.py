@@ -1,4 +1,4 @@
-"""Samples of how far requests are, at most one of each in a window, and what becomes of old ones (ADR 0096).
+"""Samples of how far requests are, at most one of each in a window, and what becomes of old ones (ADR 0029).
 
 Each step is one statement, done whole or not at all; repeated, it finds nothing to do.
 """

@@ -1,4 +1,4 @@
-"""Rows that nothing rests on any more go after a time, in portions (ADR 0068).
+"""Rows that nothing rests on any more go after a time, in portions (ADR 0029).
 
 Owns which rows those are, of the feed, the history of DAGs, schedds and bans, the samples of failures and the audit. What a
 request has been (its row, its transitions, work units, files) stays for ever.

@@ -1,4 +1,4 @@
-"""Registered files are compared with the storage itself, by jobs at its site (ADR 0083).
+"""Registered files are compared with the storage itself, by jobs at its site (ADR 0019).
 
 Owns which files a job looks at, and what its answer means for their blocks. A storage that does not answer has said nothing: it
 is asked again, after longer and longer pauses. ``dags_app.services.site_jobs`` has the jobs.

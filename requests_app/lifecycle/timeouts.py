@@ -1,6 +1,6 @@
 """Too long in one status: always an alert; SUBMITTED, PLANNING and RESUBMITTING are internal and held with the reason.
 
-While work advances there is more time first, each time half as much, then a warning (ADR 0095). An extension is a line of the
+While work advances there is more time first, each time half as much, then a warning (ADR 0028). An extension is a line of the
 request's history that leads from the status to itself. Until the first job of a DAG has begun another, shorter limit holds; that
 of ACTIVE counts from then on.
 """

@@ -1,4 +1,4 @@
-"""Work units whose site starts none of their jobs, while others of their DAG begin: they land elsewhere (ADR 0099).
+"""Work units whose site starts none of their jobs, while others of their DAG begin: they land elsewhere (ADR 0005).
 
 Only units of which nothing has begun leave, once in each submission, since it takes their retry, by what ends jobs that wait for
 days: the schedd puts those that never began on hold, and scripts of the DAG do the rest. Owns the decision, not how it leaves.

@@ -1,5 +1,5 @@
 """After the last job: outputs validated, counted again from the catalogue, what is left removed (docs/design/model.md, After the
-last job; ADR 0082).
+last job; ADR 0020).
 
 Nothing of a request runs here, and none fails by itself: what is not as it should be waits and says for what. Unmerged files stay
 until the outputs are validated (``UNMERGED_FROZEN``); only then the datasets become VALID in DBS.

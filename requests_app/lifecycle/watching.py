@@ -1,4 +1,4 @@
-"""The cycle's look at the schedds: all are asked side by side, and what one says is written as it comes (ADR 0062).
+"""The cycle's look at the schedds: all are asked side by side, and what one says is written as it comes (ADR 0014).
 
 A silent schedd keeps nobody waiting but the end of the cycle: the leader polls meanwhile. Threads only ask; rows are read before
 and written after by the leader's own, each schedd's in one transaction that proves that it still leads.
@@ -99,7 +99,7 @@ def dag_by_itself(dag_id: uuid.UUID) -> AbstractContextManager[None]:
 
 
 def dags_follow(leadership: Leadership, meanwhile: Callable[[], None] = lambda: None) -> None:
-    """The units that DAGs run at once follow their shares (ADR 0089); a DAGMan that could not be told is told by the next cycle.
+    """The units that DAGs run at once follow their shares (ADR 0004); a DAGMan that could not be told is told by the next cycle.
 
     Args:
         meanwhile: called every few seconds while a silent schedd is waited for.

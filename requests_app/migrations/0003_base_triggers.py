@@ -1,7 +1,7 @@
 """What the database does by itself: functions, triggers, a view, and the rows that every installation begins with.
 
-Events of the feed (ADR 0096), wakes of admission, claims that never overlap (ADR 0063), rows that are counted as they change
-(ADR 0066), dead letters, the index for searches.
+Events of the feed (ADR 0029), wakes of admission, claims that never overlap (ADR 0007), rows that are counted as they change
+(ADR 0029), dead letters, the index for searches.
 """
 
 from django.db import migrations
@@ -246,7 +246,7 @@ class Migration(migrations.Migration):
             " ALTER TABLE schedds ADD collector varchar(255) NOT NULL DEFAULT ''",
             "ALTER TABLE events DROP xid; ALTER TABLE schedds DROP collector",
         ),
-        # families of requests, and of datasets that they own, are the same (ADR 0037)
+        # families of requests, and of datasets that they own, are the same (ADR 0018)
         migrations.RunSQL(
             "ALTER TABLE dataset_owners ADD CONSTRAINT dataset_owner_of_the_family"
             " FOREIGN KEY (dataset_id, family) REFERENCES owned_datasets (id, family)",

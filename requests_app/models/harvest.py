@@ -1,4 +1,4 @@
-"""DQM harvestings of requests that have completed (ADR 0088)."""
+"""DQM harvestings of requests that have completed (ADR 0020)."""
 
 from __future__ import annotations
 

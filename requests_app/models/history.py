@@ -1,4 +1,4 @@
-"""What happened to requests: transitions, which stay; events, kept for a time (``lifecycle.retention``); progress (ADR 0096)."""
+"""What happened to requests: transitions, which stay; events, kept for a time (``lifecycle.retention``); progress (ADR 0029)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The request row, its group, what ReqMgr2 has of it (spec 3.1.1; docs/design/model.md, Request statuses; ADR 0080, 0087)."""
+"""The request row, its group, what ReqMgr2 has of it (spec 3.1.1; docs/design/model.md, Request statuses; ADR 0023, 0024)."""
 
 from __future__ import annotations
 

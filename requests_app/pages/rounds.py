@@ -1,6 +1,6 @@
 """The part *Rounds* of a request's page: round against round, why the newest DAG is sized as it is, and what steps measured.
 
-At a bounded cost: of the newest rounds, from their few rows of measurements (docs/adr/0071). Memory in MB, times in seconds.
+At a bounded cost: of the newest rounds, from their few rows of measurements (docs/adr/0009). Memory in MB, times in seconds.
 """
 
 from __future__ import annotations

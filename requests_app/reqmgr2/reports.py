@@ -1,4 +1,4 @@
-"""What ReqMgr2 is told of requests that came from there (spec 11; ADR 0080). Only asks for effects, in the caller's transaction.
+"""What ReqMgr2 is told of requests that came from there (spec 11; ADR 0023). Only asks for effects, in the caller's transaction.
 
 Of one that had completed and makes lost files again only its cleaning: in ReqMgr2 nothing leads back from there.
 Each is told once, in the order in which it came to be: an effect waits for those of its request that are still under way. One

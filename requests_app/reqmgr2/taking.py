@@ -1,4 +1,4 @@
-"""How staged requests of our team become ours (spec 11; ADR 0080): read, acquired, read back, checked, imported.
+"""How staged requests of our team become ours (spec 11; ADR 0023): read, acquired, read back, checked, imported.
 
 Whoever finds a staged request may run it, WMCore's agents too; so all that are staged are acquired before the first is imported,
 and what is read back afterwards proves it. A document that cannot be taken is left as it is and shown with its problems. Killed

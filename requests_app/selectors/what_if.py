@@ -1,4 +1,4 @@
-"""What admission would do with other limits, priorities or further requests; nothing is written (ADR 0094)."""
+"""What admission would do with other limits, priorities or further requests; nothing is written (ADR 0025)."""
 
 from __future__ import annotations
 

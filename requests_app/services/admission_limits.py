@@ -1,4 +1,4 @@
-"""Operators set limits of admission: of a band of priorities, a campaign or a requester, or of all that have none (ADR 0094)."""
+"""Operators set limits of admission: of a band of priorities, a campaign or a requester, or of all that have none (ADR 0025)."""
 
 from __future__ import annotations
 

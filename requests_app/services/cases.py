@@ -1,4 +1,4 @@
-"""Removing lost files: they and what holds pieces of the same work are invalidated, then the claim is cut (ADR 0084).
+"""Removing lost files: they and what holds pieces of the same work are invalidated, then the claim is cut (ADR 0021).
 
 Here is what is asked for, in one transaction; ``requests_app.work.cutting`` cuts when all of it is INVALID outside. Until then
 the pieces stay claimed, so that nobody plans them.

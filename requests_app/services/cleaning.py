@@ -1,4 +1,4 @@
-"""Clean: everything that a request has made goes, whatever its status (spec 15; ADR 0085). Writes rows only.
+"""Clean: everything that a request has made goes, whatever its status (spec 15; ADR 0022). Writes rows only.
 
 ``requests_app.lifecycle.cleaning`` follows it, ``lifecycle.cleaner`` removes files at sites, effects what DBS and Rucio have.
 """

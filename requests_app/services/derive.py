@@ -1,4 +1,4 @@
-"""Derived requests, and the flush of an input that may grow (spec: production status, Special States; ADR 0086).
+"""Derived requests, and the flush of an input that may grow (spec: production status, Special States; ADR 0024).
 
 Owns the verbs. How the work is divided is ``requests_app.work.derived``.
 """

@@ -1,4 +1,4 @@
-"""Who completes with whom, and who depends on whom: groups and dependencies of requests (ADR 0087).
+"""Who completes with whom, and who depends on whom: groups and dependencies of requests (ADR 0024).
 
 A group's row is locked for every change. Nobody waits for it while he holds a request: who finds it taken is told to try again.
 """

@@ -94,7 +94,7 @@ def _excluded(workflow: Workflow, lfns: Sequence[str]) -> list[InputFile]:
 
 
 def _refuse_late(workflow: Workflow, wanted: InputSpec, rows: Sequence[InputFile]) -> None:
-    """A lumi is dealt once, with all files that hold it (docs/adr/0030): a share of one that was dealt cannot be read later."""
+    """A lumi is dealt once, with all files that hold it (docs/adr/0007): a share of one that was dealt cannot be read later."""
     selection, dealt = WantedLumis(wanted), lumis_out_of_reach(workflow)
     for row in rows:
         shared = lumis.intersect(selection.among(lumis.from_json(row.lumis)), dealt)

@@ -297,7 +297,7 @@ def request_known_refuse(*, request_name: str) -> None:
 
 def request_receive(*, received: Received, actor: str, fetched: dict[str, Any] | None = None, doubt: str = "") -> Request:
     """Fetch if need be, check with everything the life cycle checks, store. What is fetched is HELD where the work queue of
-    WMCore has it too, or there is ``doubt`` that nobody else runs it (ADR 0080).
+    WMCore has it too, or there is ``doubt`` that nobody else runs it (ADR 0023).
 
     Args:
         fetched: the document, where ReqMgr2 has just given it.

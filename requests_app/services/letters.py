@@ -1,4 +1,4 @@
-"""Dead letters: what each kind means, and how it is retried or discarded, by its owner's service if there is one (ADR 0093)."""
+"""Dead letters: what each kind means, and how it is retried or discarded, by its owner's service if there is one (ADR 0028)."""
 
 from __future__ import annotations
 

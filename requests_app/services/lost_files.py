@@ -1,4 +1,4 @@
-"""Files that were lost, over any number of requests: what is concerned, and having it made again (ADR 0084).
+"""Files that were lost, over any number of requests: what is concerned, and having it made again (ADR 0021).
 
 A file takes with it what holds pieces of the same work, and everything that was made from any of these, in other requests too.
 ``lost_files_plan`` only looks; ``lost_files_make_again`` asks for all of it in one transaction, so that nothing is left half

@@ -1,4 +1,4 @@
-"""Moving a request's DAG to another schedd: stop, rescue, elsewhere (docs/design/control.md, Moving; ADR 0092).
+"""Moving a request's DAG to another schedd: stop, rescue, elsewhere (docs/design/control.md, Moving; ADR 0026).
 
 A move is the wish on the request, which placement reads, and a stop if a DAG runs. What becomes of the stop is the life cycle's.
 """

@@ -1,4 +1,4 @@
-"""The way back of a request that has completed, or was archived, and of which files were lost (ADR 0084).
+"""The way back of a request that has completed, or was archived, and of which files were lost (ADR 0021).
 
 Owns what it takes to begin again: its names, its marks of completion, its status. Which files and which work: ``cases`` and
 ``lost_files``. From WAITING_INTEGRITY on it goes the way of every request whose claims are cut, and completes again.

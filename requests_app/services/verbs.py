@@ -1,4 +1,4 @@
-"""The plain verbs: submit, abort, hold, priority, note, pins, production steps (spec 6.2.1), sites, validation (ADR 0083), and
+"""The plain verbs: submit, abort, hold, priority, note, pins, production steps (spec 6.2.1), sites, validation (ADR 0019), and
 several of them at once (PATCH).
 
 Each is idempotent, has an actor and a reason, and only records intent.

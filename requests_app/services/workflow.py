@@ -150,7 +150,7 @@ def _record(request: Request, spec: WorkflowSpec, output: OutputSpec, primary_ds
 def _dataset_parents(spec: WorkflowSpec, output: OutputSpec) -> tuple[str, ...]:
     """For a chain of steps in one job: what the step read, or the nearest kept output before it, at last the input dataset.
 
-    No file of such a step tells its parents (ADR 0036); tasks and single steps know them by file, and answer nothing here.
+    No file of such a step tells its parents (ADR 0016); tasks and single steps know them by file, and answer nothing here.
     """
     if spec.tasks or len(spec.steps) == 1:
         return ()

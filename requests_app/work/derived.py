@@ -1,4 +1,4 @@
-"""A request's work divided between it and the one that is derived from it (ADR 0086).
+"""A request's work divided between it and the one that is derived from it (ADR 0024).
 
 What the old one has ever claimed, or left out, stays its own and is inherited in the new one's account; what it has not used
 becomes the new one's and is excluded in the old one's. So each piece of work is left in one of the two at most. Rows only, in
@@ -69,7 +69,7 @@ def _excluded(kind: ExclusionKind, why: str) -> dict[str, object]:
 
 def _files_give(old: Workflow, new: Workflow, *, failed: bool) -> None:
     """Whole files: one of which anything is claimed stays, and so does one that shares a lumi with one that stays: two requests
-    may not write the same lumi into a dataset (ADR 0037)."""
+    may not write the same lumi into a dataset (ADR 0018)."""
     claims = WorkUnitClaim.objects.filter(input_file=OuterRef("pk"), **({"live": True} if failed else {}))
     rows = InputFile.objects.filter(workflow=old).exclude(excluded_kind=ExclusionKind.UNWANTED)
     unused: dict[int, LumiRanges] = {}

@@ -1,4 +1,4 @@
-"""Requests that hang together: children of a group complete together, dependents begin after their parents (ADR 0087).
+"""Requests that hang together: children of a group complete together, dependents begin after their parents (ADR 0024).
 
 Owns: where a group stands, the step of its children into REMOVING_FILES, what a dependent waits for and reads. Does not own: who
 belongs to whom (``services.groups``), whether a child has enough events (``lifecycle``).

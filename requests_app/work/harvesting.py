@@ -1,4 +1,4 @@
-"""DQM harvesting: what of a completed request is to be harvested, and the jobs that do it at sites (ADR 0088).
+"""DQM harvesting: what of a completed request is to be harvested, and the jobs that do it at sites (ADR 0020).
 
 A row for each run of each DQMIO output, or for all its runs, is made when the request completes, which waits for none of them.
 ``dags_app.services.site_jobs`` has the jobs; the payload's ``harvest`` runs cmsRun and uploads. A job whose end was not

@@ -1,4 +1,4 @@
-"""The input of a request split by lumi, as lumis: which it wants, which nobody can give, which are left (ADR 0032).
+"""The input of a request split by lumi, as lumis: which it wants, which nobody can give, which are left (ADR 0007).
 
 Owns the InputLumis rows. They are the union over files, so a lumi that lies in several files is one piece of work; everything
 is intervals, and costs go with the number of files and intervals, never of lumis. Counting is ``lumi_account.py``.

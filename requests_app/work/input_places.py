@@ -1,8 +1,8 @@
-"""Where input files are: read from Rucio at import, and again until the work is planned (ADR 0039).
+"""Where input files are: read from Rucio at import, and again until the work is planned (ADR 0011).
 
 Owns ``rses``, ``parent_rses``, ``located_at`` and what "waiting" means: no site that the request may use has the file as the
 catalogue is now. Such a file is planned later; it is never excluded for that. ``Unreadable`` is what jobs said of files that they
-could not read, where and when (ADR 0040); what they said before an operator let a file in again (``restored_at``) does not count.
+could not read, where and when (ADR 0011); what they said before an operator let a file in again (``restored_at``) does not count.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Places:
         return sites
 
     def lost(self, row: InputFile) -> str:
-        """What speaks for the loss of the file itself, in words; empty while it may be a site's storage (docs/adr/0040, 0052).
+        """What speaks for the loss of the file itself, in words; empty while it may be a site's storage (docs/adr/0011).
 
         All sites where jobs may read it, and these are two that looked into their own storage; or in two submissions far enough
         apart, when copies elsewhere were looked for in between. With TrustSitelists sites read from one storage, wherever it

@@ -210,7 +210,7 @@ def input_rows_write(workflow: Workflow, new: InputRows) -> int:
 
 
 def _name_late(workflow: Workflow, wanted: InputSpec, rows: Sequence[_Row]) -> None:
-    """Shares of lumis that were dealt before their file came are read by nobody (docs/adr/0030): told, never passed over.
+    """Shares of lumis that were dealt before their file came are read by nobody (docs/adr/0007): told, never passed over.
 
     A file with nothing else is excluded; rows are read between rounds, so what is dealt is done.
     """

@@ -31,7 +31,7 @@ class Ledger:
     Lumis are counted only where they are the unit of work (``by_lumi``): wanted ones, each once in however many files it
     lies; ``refused_lumis`` are beside, not among, ``excluded_lumis``. There events are estimates, files are done when all
     their wanted lumis are, and neither decides anything. Inherited work is of the request that this one was derived from; of a
-    generation it is beside ``all_events``. What a derived request has taken over is excluded (ADR 0086).
+    generation it is beside ``all_events``. What a derived request has taken over is excluded (ADR 0024).
     """
 
     all_events: int = 0

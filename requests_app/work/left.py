@@ -123,7 +123,7 @@ def file_specs(
 def lumi_specs(workflow: Workflow, places: Places, left: LumiRanges) -> Iterator[InputFileSpec | WaitingFile]:
     """Files that hold any of the lumis ``left``, LFNs ascending, each with those it holds.
 
-    A lumi is dealt once, with all files that hold it (docs/adr/0030): while one of them waits, the lumi waits.
+    A lumi is dealt once, with all files that hold it (docs/adr/0007): while one of them waits, the lumi waits.
     """
     rows = InputFile.objects.filter(workflow=workflow, excluded_at__isnull=True).order_by(BY_BYTES)
     specs: list[InputFileSpec] = []

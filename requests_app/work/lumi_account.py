@@ -1,4 +1,4 @@
-"""Counting the work of a request split by lumi: in lumis, exactly; in files; in events, estimated (ADR 0032).
+"""Counting the work of a request split by lumi: in lumis, exactly; in files; in events, estimated (ADR 0007).
 
 Owns the queries. PostgreSQL's multiranges do the set algebra of lumis, so that one in several files counts once; files are
 looked up in what comes out. Costs go with the number of files and intervals. A file is done when all its wanted lumis are.

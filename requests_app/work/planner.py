@@ -1,7 +1,7 @@
 """Planning the next round: gathered, planned, written, recorded (spec 4.5).
 
 What the ledger says is left and everything else that a round rests on is gathered into one value; ``dags_app.planning.plan``
-makes a DAG of it; then come the DAG's directory and, last and in one transaction, its rows (ADR 0013). No transaction is open
+makes a DAG of it; then come the DAG's directory and, last and in one transaction, its rows (ADR 0001). No transaction is open
 while services are asked and files are written. The same ledger gives the same DAG id, so a crash in between leaves a directory
 that the next attempt replaces.
 """

@@ -1,4 +1,4 @@
-"""Input files that were lost and made again under other names: the request that reads them reads those instead (ADR 0084).
+"""Input files that were lost and made again under other names: the request that reads them reads those instead (ADR 0021).
 
 Only what another request of ours has made again counts, and only of files of which nothing is claimed any more: what was made
 from them is removed with them. What else is new in the dataset stays out of a request whose input is closed.

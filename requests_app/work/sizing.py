@@ -3,7 +3,7 @@
 Owns where they come from (what was measured from all rounds, those of former versions too: spec 5.6), how large a round is, and
 the form of ``Round.sizing``. The rules are ``dags_app.planning.adaptive``.
 An adaptive request is sized whole; another keeps its splitting and cores, and gets measured memory, sizes and profile.
-See docs/design/model.md, Rounds and rescues; docs/adr/0071.
+See docs/design/model.md, Rounds and rescues; docs/adr/0009.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ def test_sources_outside_the_repository_go_by_the_names_that_the_design_pages_ex
         ("[x](design/model.md#claims)", False),
         ("[x](design/model.md#clams)", True),
         ("# as docs/design/model.md,\n# Claims say", False),
-        ("ADR 0004", False),
+        ("ADR 0002", False),
         ("ADR 4004", True),
     ],
 )

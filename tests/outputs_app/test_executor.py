@@ -252,7 +252,7 @@ def test_effects_of_a_cleaned_requests_older_epoch_never_run(block, outside) -> 
 @fault(
     "effect longer than its lease",
     done="the call of an effect lasts for several lives of its lease",
-    spec="ADR 0046",
+    spec="ADR 0015",
     afterwards="nobody else begins it, it is done once and recorded",
 )
 def test_an_effect_that_lasts_longer_than_its_lease_is_not_begun_again(block, monkeypatch: pytest.MonkeyPatch) -> None:

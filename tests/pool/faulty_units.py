@@ -329,7 +329,7 @@ UNIT_FAULTS = (
         _landed_again,
         before=_nowhere_to_land,
         meanwhile=_remove_landing,
-        spec="ADR 0015",
+        spec="ADR 0005",
     ),
     UnitFault(
         "landing fails",
@@ -337,7 +337,7 @@ UNIT_FAULTS = (
         "four landings, then the unit fails; no job of it ran",
         _never_landed,
         before=_no_room_for_the_election,
-        spec="ADR 0015",
+        spec="ADR 0005",
     ),
     UnitFault(
         "merge fails once",

@@ -74,7 +74,7 @@ class Flood:
 @fault(
     "flood and PostgreSQL crash",
     done="ten times as many imports as may be made come at once over HTTP; PostgreSQL crashes among them; DAGs run",
-    spec="docs/design/control.md, Truth; ADR 0095",
+    spec="docs/design/control.md, Truth; ADR 0028",
     afterwards="429 or 503 with the time to come again, every import stored once; the DAGs go on: COMPLETED once",
 )
 @fault(

@@ -97,7 +97,7 @@ def lumis_in_dbs(dataset: str) -> Counter[tuple[int, int]]:
     "output files lost after their registration",
     done="of five merged files one is removed at the storage, one gets longer, one has bits turned, one is made invalid in DBS by"
     " somebody else, of one somebody else registers the lumis again; an operator removes them",
-    spec="ADR 0084",
+    spec="ADR 0021",
     afterwards="each is a case; what held the same work is INVALID, it is done again: COMPLETED, each lumi once in each tier",
 )
 @pytest.mark.deep(

@@ -38,7 +38,7 @@ def owed(request: Request) -> bool:
 @fault(
     "outputs at two sites, one unit given up",
     done="of three units at three sites one cannot read its input, the merge of another fails once; the request is aborted",
-    spec="wms2-spec 4.7; ADR 0018, 0036, 0077",
+    spec="wms2-spec 4.7; ADR 0017, 0016",
     afterwards="no transfer for any source rule; one DBS block at each site with exactly the files done there; ARCHIVED",
 )
 def test_blocks_at_two_sites_without_a_unit_are_registered_once_and_nothing_is_copied(ready: None, tmp_path: Path) -> None:

@@ -106,13 +106,13 @@ def everything_told(requests: list[Request]) -> list[tuple[int, ...]]:
 @fault(
     "schedd killed",
     done="SIGKILL for the schedd while the units of DAGs run",
-    spec="docs/design/htcondor.md, Deaths; ADR 0020",
+    spec="docs/design/htcondor.md, Deaths; ADR 0006",
     afterwards="the master starts it again; unreachable is not lost; the same one DAGMan job, COMPLETED once",
 )
 @fault(
     "schedd away",
     done="the schedd is frozen, or shut down, also in the middle of a submission",
-    spec="docs/design/control.md, Submission; ADR 0020",
+    spec="docs/design/control.md, Submission; ADR 0006",
     afterwards="unreachable is not lost: nothing concluded, submitted once, new ones wait; then all go on",
 )
 @pytest.mark.alone

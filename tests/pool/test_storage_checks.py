@@ -24,7 +24,7 @@ SERVER_SITE = "T2_DE_DESY"
 @fault(
     "output files damaged after their validation",
     done="at a mounted storage and at one over root:// a file is removed, one cut, one has bits turned; all is validated again",
-    spec="ADR 0083",
+    spec="ADR 0019",
     afterwards="each is a case of its kind, no other file is one, and their blocks are not validated",
 )
 @pytest.mark.deep("tests/requests_app/lifecycle/test_storage_checks.py::test_everything_that_is_wrong_there_is_a_case")

@@ -96,7 +96,7 @@ def leads_since() -> datetime:
 @fault(
     "control host lost",
     done="all of the host that leads is killed, paused, or cut off from database and broker in the middle of a submission",
-    spec="docs/design/control.md, Leader; ADR 0045",
+    spec="docs/design/control.md, Leader; ADR 0013",
     afterwards="the other host leads within a minute; whatever the first one still does changes nothing; COMPLETED once",
 )
 @pytest.mark.dear("a host that goes on after it was replaced is what could do everything twice")

@@ -1,4 +1,4 @@
-"""This release on the next one's tables, and before its own are there (ADR 0097)."""
+"""This release on the next one's tables, and before its own are there (ADR 0030)."""
 
 from __future__ import annotations
 

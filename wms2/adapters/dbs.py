@@ -1,6 +1,6 @@
 """DBS: registration of outputs, one ``bulkblocks`` per block, and reading of inputs (docs/design/services.md, DBS).
 
-Nothing else creates datasets, blocks or files: the calls for one of them alone store wrong configurations (ADR 0036). DBS adds
+Nothing else creates datasets, blocks or files: the calls for one of them alone store wrong configurations (ADR 0016). DBS adds
 files to a block that is registered, passes over one that lies in another block, stores any counts, and takes a PUT of files
 without a name for one of all files: the guards against these are here. An answer is not believed: the block is read back and
 compared. One writer per block is the caller's duty (effects of a block are ordered).

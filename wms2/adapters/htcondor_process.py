@@ -2,7 +2,7 @@
 
 A child lives on for one place (schedd, collector, tokens) and answers one question at a time; while it is busy, another thread's
 question goes to a further one. It is ended when a question failed, and soon enough that it keeps neither old tokens and
-configuration nor the memory of a large answer. What must not be made twice has a process of its own (``ask_apart``). ADR 0062.
+configuration nor the memory of a large answer. What must not be made twice has a process of its own (``ask_apart``). ADR 0014.
 """
 
 from __future__ import annotations

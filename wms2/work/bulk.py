@@ -1,4 +1,4 @@
-"""One operation over many rows: asked once, done by workers in portions, with a result for each row (ADR 0060).
+"""One operation over many rows: asked once, done by workers in portions, with a result for each row (ADR 0027).
 
 A run and its items are rows, so a run goes on after any crash, can be left and come back to, and is cancelled by its row. Each
 item is done in one transaction with its result: at most once, by as many workers as are free. A row that has changed since the

@@ -1,4 +1,4 @@
-"""Tasks of the schedule that fail: a row each, from the first failure until the task works again (ADR 0093).
+"""Tasks of the schedule that fail: a row each, from the first failure until the task works again (ADR 0028).
 
 They belong to no request, so nothing else would show them. Owns the base class of all Celery tasks, not what they do.
 """

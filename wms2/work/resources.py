@@ -1,4 +1,4 @@
-"""Leases of what must not be oversubscribed: named resources with units, over all processes and hosts (ADR 0093).
+"""Leases of what must not be oversubscribed: named resources with units, over all processes and hosts (ADR 0028).
 
 A lease is a row with a token, judged by the database's clock: whoever has it reports, or it runs out, is taken away and audited.
 Nobody waits for one: who gets none (``NoneFree``) goes back to its queue, and says what it waits for. How many units there are

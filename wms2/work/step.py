@@ -1,4 +1,4 @@
-"""A part of every Celery worker: it tells of itself in a row, and does what the rows of its pools want (ADR 0093).
+"""A part of every Celery worker: it tells of itself in a row, and does what the rows of its pools want (ADR 0028).
 
 In a thread of its own, beside the worker's loop and whatever the broker does. Named to Celery by ``wms2.celery``.
 """

@@ -1,4 +1,4 @@
-"""Worker pools: the workers of each Celery queue, what operators want of them, and what they tell of themselves (ADR 0093).
+"""Worker pools: the workers of each Celery queue, what operators want of them, and what they tell of themselves (ADR 0028).
 
 What is wanted are rows, which every worker reads with its heartbeat and at its start (``wms2.work.step``): a silent broker
 hides no worker, and a restart brings no drained pool back. Celery's remote control only makes it quick. Starting and ending

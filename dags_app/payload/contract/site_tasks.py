@@ -70,7 +70,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class ListingTask:
-    """Files to be compared with what the storage of ``site`` says of them; nothing is changed there (ADR 0083)."""
+    """Files to be compared with what the storage of ``site`` says of them; nothing is changed there (ADR 0019)."""
 
     SCHEMA: ClassVar[str] = layout.LISTING_TASK_SCHEMA
 
@@ -104,7 +104,7 @@ class Listed:
 
 @dataclass(frozen=True)
 class HarvestTask:
-    """DQM files of one dataset to be harvested at ``site``, and the servers that the result goes to (ADR 0088).
+    """DQM files of one dataset to be harvested at ``site``, and the servers that the result goes to (ADR 0020).
 
     ``runs``: the one whose monitoring elements are read, or with ``together`` the first and the last of all.
     ``upload_pauses_seconds``: before each further try of an upload.

@@ -1,4 +1,4 @@
-"""Which attempts' packed logs stay in a DAG's directory (ADR 0076). Owns ``kept_logs.jsonl`` there, oldest first.
+"""Which attempts' packed logs stay in a DAG's directory (ADR 0012). Owns ``kept_logs.jsonl`` there, oldest first.
 
 Of failed attempts the first of each kind of error and the newest of each node, within the DAG's bounds; of those that did well a
 share. What goes is removed once the list no longer has it.

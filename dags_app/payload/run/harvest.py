@@ -1,4 +1,4 @@
-"""Harvesting DQM: one cmsRun over files of a DQMIO dataset, and the upload of what it saves to DQM servers (ADR 0088).
+"""Harvesting DQM: one cmsRun over files of a DQMIO dataset, and the upload of what it saves to DQM servers (ADR 0020).
 
 The servers take a form with ``size``, ``checksum`` and ``file`` at ``<url>/data/put``; headers of the answer tell if they took
 it (docs/design/services.md, DQM servers). Sent again it becomes another version. Owns both, and who the job says it is.

@@ -1,4 +1,4 @@
-"""Which part of upstream files a node of a later task reads, or one of several cmsRun. Pure; owns the dealing (ADR 0043, 0069).
+"""Which part of upstream files a node of a later task reads, or one of several cmsRun. Pure; owns the dealing (ADR 0008).
 
 The planner says only "part 2 of 3", because how many events and lumis an earlier task really leaves is known when it has run.
 Every node of the file computes all parts from the same accepted report, so each event is in exactly one.

@@ -1,4 +1,4 @@
-"""``manage.py events``: the event feed as lines of JSON (ADR 0096)."""
+"""``manage.py events``: the event feed as lines of JSON (ADR 0029)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``manage.py lost_files LIST``: what lost files concern, and, confirmed, having them made again (ADR 0084)."""
+"""``manage.py lost_files LIST``: what lost files concern, and, confirmed, having them made again (ADR 0021)."""
 
 from __future__ import annotations
 

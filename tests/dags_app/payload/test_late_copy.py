@@ -46,7 +46,7 @@ def stored(bench: Workbench, below: str) -> dict[Path, tuple[int, str]]:
     "a late copy",
     done="a processing job and a merge are cut off before their stage-out, started again by HTCondor under the same number, "
     "accepted and cleaned up; then the first starts come back and write",
-    spec="ADR 0042",
+    spec="ADR 0010",
     afterwards="accepted output is byte for byte what was accepted; what the late starts wrote has names of its own, in journals",
 )
 def test_a_copy_that_comes_back_after_the_unit_was_accepted_overwrites_nothing(one_step: Workbench) -> None:

@@ -313,7 +313,7 @@ def own_server(tmp_path: Path, remote: Site, monkeypatch: pytest.MonkeyPatch) ->
 @fault(
     "a door restarted for ten minutes",
     done="a storage's only door is away when a job stages out, and comes back after ten minutes (all times by 150)",
-    spec="ADR 0075",
+    spec="ADR 0010",
     afterwards="the file is at the site's own volume; nothing was computed again, and nothing went to the fallback",
 )
 def test_a_server_that_comes_back_costs_no_file(remote: Site, own_server: OwnServer, tmp_path: Path) -> None:

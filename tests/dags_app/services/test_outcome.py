@@ -1,7 +1,7 @@
 """How a DAG ended, told from job history, metrics, status and rescue files together: every combination of the four.
 
 What is safe: COMPLETED only when nothing speaks against it; where two disagree, and where neither history nor metrics say
-anything, the end is unknown. ADR 0020.
+anything, the end is unknown. ADR 0006.
 """
 
 from __future__ import annotations

@@ -349,7 +349,7 @@ class Killed(BaseException):
 @fault(
     "killed while packs move to the archive",
     done="whoever moves a request's packs is killed after the copy, or after the row and before the old pack is removed",
-    spec="ADR 0082",
+    spec="ADR 0020",
     afterwards="its files can be read all the time; the next pass archives it and leaves one pack",
 )
 @pytest.mark.parametrize("point", ["archive.called", "archive.recorded"])

@@ -38,7 +38,7 @@ def fresh(request: Request) -> Request:
 @fault(
     "transaction paused",
     done="a session locks a request's row, or the lock of admission, in a transaction and does nothing more",
-    spec="ADR 0045",
+    spec="ADR 0013",
     afterwards="evaluations of others go on at once, that request's is put off and counted, and goes on when the lock is gone",
 )
 def test_a_locked_request_is_left_for_the_next_cycle_and_the_others_go_on(world: World) -> None:
@@ -55,7 +55,7 @@ def test_a_locked_request_is_left_for_the_next_cycle_and_the_others_go_on(world:
 @fault(
     "transaction paused at admission",
     done="a session keeps the lock of admission in a transaction and does nothing more",
-    spec="ADR 0045",
+    spec="ADR 0013",
     afterwards="the poll's admission gives up soon, is counted, and admits when the lock is gone",
 )
 def test_a_kept_admission_lock_puts_the_admission_off(world: World) -> None:

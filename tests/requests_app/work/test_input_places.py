@@ -66,7 +66,7 @@ def sites(world: World) -> list[str]:
 @fault(
     "a replica lost after import",
     done="one of a block's two replicas of a file is lost after the input was read; then the other one too, and comes back",
-    spec="ADR 0039",
+    spec="ADR 0011",
     afterwards="planned where the file still is; it waits without a slot, told and alerted; done when it is back",
 )
 @pytest.mark.parametrize("split", SPLITS)

@@ -83,7 +83,7 @@ def excluded(request: Request) -> dict[str, str]:
 @fault(
     "a storage outage of one site",
     done="no file can be read at one site for hours; of some it has the only replica, of others another site has one",
-    spec="ADR 0040",
+    spec="ADR 0011",
     afterwards="what is elsewhere is read there at once, the rest hours later, without a rescue in vain; nothing is left out",
 )
 @pytest.mark.parametrize("split", [{"files_per_job": 1}, {"files_per_job": 0, "lumis_per_job": 1}])

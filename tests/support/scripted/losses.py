@@ -1,4 +1,4 @@
-"""What must hold of DAGs that an operator gave up as lost (ADR 0035), and which jobs of theirs may still run.
+"""What must hold of DAGs that an operator gave up as lost (ADR 0006), and which jobs of theirs may still run.
 
 A lost DAG is never followed again: what it had done for certain counts, once; what it does later never does.
 """
