@@ -208,7 +208,8 @@ def _configured(root: Path, site: str, config: ElementTree.Element, place: Path)
     for element in config.iterfind("stage-out/method"):
         at, volume = element.get("site", site), element.get("volume", "")
         try:
-            description = next((each for each in _descriptions(root, at, place) if each.volume == volume), None)
+            entry = next((each for each in _entries(root, at, place) if (each.raw.get("volume") or "") == volume), None)
+            description = _description(entry, at) if entry is not None else None
             protocols = description.named(element.get("protocol", "")) if description else []
             options = _options(element.get("option"))
         except PayloadError as error:
@@ -221,9 +222,12 @@ def _configured(root: Path, site: str, config: ElementTree.Element, place: Path)
 
 
 def _described(root: Path, site: str, place: Path) -> Iterator[Method]:
-    for description in _descriptions(root, site, place):
+    for entry in _entries(root, site, place):
+        if (entry.raw.get("type") or "DISK") != "DISK":
+            continue  # whatever else is wrong with it
+        description = _description(entry, site)
         writable = [protocol for protocol in description.protocols if protocol.is_writable]
-        if description.kind == "DISK" and description.rse and writable:
+        if description.rse and writable:
             yield from (Method(description, protocol) for protocol in writable)
             return
 
@@ -255,18 +259,27 @@ def _given() -> Path | None:
     return Path(named).resolve() if named else None  # what is above a part of a site is where a link to it leads
 
 
-def _descriptions(root: Path, site: str, place: Path) -> Iterator[Description]:
-    """The volumes of a site, nearest first: in ``storage.json`` beside the JobConfig in ``place`` or above it, where a part of a
-    site may have its own; then the site's. On a worker node ``local`` may be all that is there of its own site."""
+def _entries(root: Path, site: str, place: Path) -> Iterator[Value]:
+    """The volumes of a site as they are written, nearest first: in ``storage.json`` beside the JobConfig in ``place`` or above it,
+    where a part of a site may have its own; then the site's. On a worker node ``local`` may be all that is there of its own site."""
     own = [each for each in (place, place / "..") if _describes(each / "storage.json", site)]
     places = [each / "storage.json" for each in (*own, root / site, root / "local", root / "local" / "..")]
     for path in [each for each in places if each.is_file()] or places[:1]:
         try:
             document = Value(json.loads(path.read_text(encoding="utf-8")), str(path))
-            yield from [read(item, Description) for item in document.items() if item["site"].text() == site]
+            found = [item for item in document.items() if isinstance(item.raw, dict) and item.raw.get("site") == site]
         except (OSError, ValueError, PayloadError) as error:
             text = f"storage description of {site} cannot be read: {path}: {error}"
             raise PayloadError(codes.STORAGE_UNUSABLE, text) from error
+        yield from found
+
+
+def _description(entry: Value, site: str) -> Description:
+    try:
+        return read(entry, Description)
+    except PayloadError as error:
+        text = f"storage description of {site} cannot be read: {error}"
+        raise PayloadError(codes.STORAGE_UNUSABLE, text) from error
 
 
 def _describes(path: Path, site: str) -> bool:

@@ -220,6 +220,15 @@ def test_a_site_that_cannot_be_written_to_is_named(sites: Path, volumes: list[An
     assert error.value.code == codes.STORAGE_UNUSABLE and SITE in error.value.message
 
 
+@pytest.mark.parametrize("config", ["", '<method volume="T2_DE_DESY_DISK" protocol="XRootD"/>'])
+def test_what_is_wrong_with_volumes_that_are_not_written_to_costs_nothing(sites: Path, config: str) -> None:
+    tape, strangers = volume(SITE, [], "TAPE") | {"protocols": None}, [{"rse": "T2_XX_Nowhere"}, "none", None]
+    describe(sites, SITE, tape, *strangers, volume(SITE, CHAINED))  # type: ignore[arg-type]
+    if config:
+        configure(sites / SITE, f"<stage-out>{config}</stage-out>")
+    assert ("T2_DE_DESY_DISK", "XRootD") in ways()
+
+
 def test_a_site_without_a_description_is_named(sites: Path) -> None:
     with pytest.raises(PayloadError, match="storage description of T3_XX_Nowhere cannot be read"):
         storage.site_volumes("T3_XX_Nowhere")[0]
