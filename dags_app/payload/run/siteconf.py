@@ -260,8 +260,9 @@ def _given() -> Path | None:
 
 
 def _entries(root: Path, site: str, place: Path) -> Iterator[Value]:
-    """The volumes of a site as they are written, nearest first: in ``storage.json`` beside the JobConfig in ``place`` or above it,
-    where a part of a site may have its own; then the site's. On a worker node ``local`` may be all that is there of its own site."""
+    """The volumes of a site as they are written, nearest first: in ``storage.json`` beside the JobConfig in ``place`` or above
+    it, where a part of a site may have its own; then the site's. On a worker node ``local`` may be all that is there of its own
+    site."""
     own = [each for each in (place, place / "..") if _describes(each / "storage.json", site)]
     places = [each / "storage.json" for each in (*own, root / site, root / "local", root / "local" / "..")]
     for path in [each for each in places if each.is_file()] or places[:1]:
