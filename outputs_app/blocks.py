@@ -107,10 +107,13 @@ def _measured(files: Sequence[MergedFile]) -> tuple[int, ...]:
 
 
 def _block_begun(dataset: OutputDataset, rse: str) -> ProcessingBlock:
-    last: int | None = ProcessingBlock.objects.filter(dataset=dataset).aggregate(last=Max("block_index"))["last"]
+    """The next one there. Its name follows from that, so that a restored database has the names that DBS and Rucio know."""
+    blocks = ProcessingBlock.objects.filter(dataset=dataset)
+    last: int | None = blocks.aggregate(last=Max("block_index"))["last"]
+    name = uuid.uuid5(dataset.workflow_id, f"{dataset.name} {rse} {blocks.filter(origin_rse=rse).count()}")
     return ProcessingBlock.objects.create(
         dataset=dataset, block_index=0 if last is None else last + 1, origin_rse=rse, workflow_id=dataset.workflow_id,
-        dataset_name=dataset.name, dbs_block_name=f"{dataset.name}#{uuid.uuid4()}",
+        dataset_name=dataset.name, dbs_block_name=f"{dataset.name}#{name}",
     )  # fmt: skip
 
 

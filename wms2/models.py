@@ -193,6 +193,7 @@ class BulkRun(models.Model):
     created_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True, blank=True)
     cancelled = models.TextField(blank=True, help_text="who cancelled it, and why")
+    problem = models.TextField(blank=True, help_text="why it did not go on when it was last tried")
 
     class Meta:
         db_table = "bulk_runs"

@@ -19,8 +19,7 @@ ROOT = Path(__file__).parents[2]
 #: Loops over rows that are of one request, DAG, block or answer, or that make values of them and write nothing row by row.
 ONE_BY_NATURE = {
     "dags_app.services.moved._know", "dags_app.services.submit._found_at", "outputs_app.account.account_problems",
-    "outputs_app.blocks._move_on", "outputs_app.blocks.blocks_advance", "outputs_app.blocks.blocks_open",
-    "outputs_app.blocks.blocks_tend", "outputs_app.blocks.units_leave_blocks", "outputs_app.cases.cases_open",
+    "outputs_app.blocks.blocks_advance", "outputs_app.blocks.blocks_tend", "outputs_app.cases.cases_open",
     "outputs_app.invalidation.invalidation_ask", "outputs_app.invalidation.parts_ask", "outputs_app.invalidation.parts_of",
     "outputs_app.placements.placement_set", "outputs_app.reconciliation.census._gone",
     "outputs_app.reconciliation.census._gone_from_disk", "outputs_app.reconciliation.census._places",

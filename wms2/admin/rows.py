@@ -50,7 +50,7 @@ rows_admin(
     KeptAnswer, "identity", "method", "path", "=status", "at", "key", search={"key": "a whole key", "identity": "a user's name"},
 )  # fmt: skip
 
-rows_admin(BulkRun, "=created_at", "resource", "operation", "total", "actor", "reason", "ended_at", "cancelled")
+rows_admin(BulkRun, "=created_at", "resource", "operation", "total", "actor", "reason", "ended_at", "cancelled", "problem")
 
 rows_admin(
     BulkItem, "run", "position", "name", "result", "message", "at",

@@ -26,6 +26,7 @@ class Migration(migrations.Migration):
                 ('created_at', models.DateTimeField()),
                 ('ended_at', models.DateTimeField(blank=True, null=True)),
                 ('cancelled', models.TextField(blank=True, help_text='who cancelled it, and why')),
+                ('problem', models.TextField(blank=True, help_text='why it did not go on when it was last tried')),
             ],
             options={
                 'db_table': 'bulk_runs',

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -26,7 +27,7 @@ from wms2.errors import InvalidTransition
 from wms2.locks import lock_refused
 from wms2.models import BulkItem, BulkResult, BulkRun
 from wms2.nudge import RUN_BULK, nudge
-from wms2.passes import MOST_CHARACTERS
+from wms2.passes import MOST_CHARACTERS, row_by_itself
 from wms2.verbs import REFUSALS, Noun, Verb, arguments, nouns, perform, stands
 from wms2.work.workers import may_take
 
@@ -123,7 +124,12 @@ def bulk_go_on(seconds: float) -> None:
     """Do what waits, the oldest run first, for some time."""
     ends = time.monotonic() + seconds
     for run in BulkRun.objects.filter(ended_at=None).order_by("created_at"):
-        _go_on(run, ends)
+        with row_by_itself("bulk runs", run, partial(_tell, run)):
+            _go_on(run, ends)
+
+
+def _tell(run: BulkRun, problem: str) -> None:
+    BulkRun.objects.filter(pk=run.pk).update(problem=problem)
 
 
 def _go_on(run: BulkRun, ends: float) -> None:

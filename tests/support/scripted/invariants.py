@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
-from django.db.models import Count, F, Sum
+from django.db.models import Count, F, QuerySet, Sum
 
 from dags_app.models import DAG, LIVE_DAG, WorkUnit, WorkUnitState
+from dags_app.packs import files_of
 from dags_app.payload.contract import layout
 from dags_app.planning.specs import ExclusionKind
 from outputs_app.invalidation import TAKING_BACK
@@ -27,6 +27,7 @@ from outputs_app.models import (
     OutputDataset,
     OutputFile,
     ProcessingBlock,
+    Validity,
 )
 from requests_app.limits import limits_now
 from requests_app.models import (
@@ -159,7 +160,8 @@ def _completed(name: str, workflow: Workflow) -> None:
     ends = {BlockStatus.ARCHIVED} | ({BlockStatus.GIVEN_UP} if discarded.exists() else set())
     assert {block.status for block in blocks} <= ends, f"{name}: {[(b.block_index, b.status) for b in blocks]}"
     assert not WorkUnit.objects.filter(workflow=workflow, state=WorkUnitState.DONE_UNACCOUNTED).exists(), name
-    unprotected = OutputFile.objects.filter(dataset__workflow=workflow, rule_id="").exclude(block__in=discarded.values("block"))
+    valid = OutputFile.objects.filter(dataset__workflow=workflow, validity=Validity.VALID)  # lost ones are made again
+    unprotected = valid.filter(rule_id="").exclude(block__in=discarded.values("block"))
     unprotected = unprotected.exclude(block__effects__kind=EffectKind.RUCIO_UNPROTECT)  # what keeps them is others' by then
     assert not unprotected.exists(), f"{name}: {unprotected.count()} files without a rule"
 
@@ -167,8 +169,8 @@ def _completed(name: str, workflow: Workflow) -> None:
 def _every_lumi_once(name: str, workflow: Workflow) -> None:
     """By the manifests on disk of the units that count: the wanted lumis, none twice."""
     seen: Counter[tuple[int, int]] = Counter()
-    for unit in WorkUnit.objects.filter(workflow=workflow, state=WorkUnitState.DONE).select_related("dag"):
-        manifest = json.loads((Path(unit.dag.submit_dir) / unit.name / layout.MANIFEST_FILE).read_text())
+    for unit in _units_that_count(workflow):
+        manifest = _manifest(unit)
         for job in manifest["jobs"]:
             seen.update(_each(job["processed"]["lumis"]))
     wanted = set()
@@ -176,6 +178,20 @@ def _every_lumi_once(name: str, workflow: Workflow) -> None:
         wanted.update((row.run, lumi) for lumi in range(row.span.lower, row.span.upper))
     assert set(seen) == wanted, f"{name}: missing {wanted - set(seen)}, extra {set(seen) - wanted}"
     assert not [lumi for lumi, times in seen.items() if times > 1], f"{name}: {seen}"
+
+
+def _units_that_count(workflow: Workflow) -> QuerySet[WorkUnit]:
+    """But for those whose files were lost: all that they had done is made again."""
+    done = WorkUnit.objects.filter(workflow=workflow, state=WorkUnitState.DONE, claims__live=True)
+    return done.select_related("dag").distinct()
+
+
+def _manifest(unit: WorkUnit) -> dict[str, Any]:
+    """In the DAG's directory, or in the pack of it."""
+    name = f"{unit.name}/{layout.MANIFEST_FILE}"
+    with files_of(unit.dag.submit_dir, name) as place:
+        found: dict[str, Any] = json.loads((place / name).read_text())
+    return found
 
 
 def _each(ranges: dict[str, list[list[int]]]) -> list[tuple[int, int]]:
@@ -186,8 +202,8 @@ def _every_event_once(name: str, workflow: Workflow) -> None:
     """By the manifests on disk of the units that count: generated events in number, input files range by range."""
     seen: dict[str, list[tuple[int, int | None]]] = {}
     events = 0
-    for unit in WorkUnit.objects.filter(workflow=workflow, state=WorkUnitState.DONE).select_related("dag"):
-        manifest = json.loads((Path(unit.dag.submit_dir) / unit.name / layout.MANIFEST_FILE).read_text())
+    for unit in _units_that_count(workflow):
+        manifest = _manifest(unit)
         for job in manifest["jobs"]:
             events += job["processed"]["events"]
             for file in job["processed"]["files"]:
@@ -203,7 +219,7 @@ def _every_event_once(name: str, workflow: Workflow) -> None:
     wanted = workflow.requested_events - left_out
     assert events == wanted, f"{name}: {events} events of {wanted}"
     for dataset in workflow.output_datasets.all():
-        total = OutputFile.objects.filter(dataset=dataset).aggregate(total=Sum("events"))["total"]
+        total = OutputFile.objects.filter(dataset=dataset, validity=Validity.VALID).aggregate(total=Sum("events"))["total"]
         assert total == wanted, f"{name}: {dataset.name} has {total} events"
 
 

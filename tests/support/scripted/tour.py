@@ -21,6 +21,7 @@ from outputs_app.models import (
 from requests_app.lifecycle.packing import dags_pack, requests_archive
 from requests_app.models import Harvest, HarvestState, HoldCode, Request, RequestStatus
 from requests_app.services.intake import Received, request_receive
+from requests_app.services.lost_files import lost_files_make_again, lost_files_plan
 from sites_app.models import Schedd, Site
 from tests.support.scripted import aftermath, documents, invariants, losses, verbs
 from tests.support.scripted.asking import ask
@@ -387,6 +388,28 @@ def after_the_last_job(world: World) -> None:
     assert fresh(request).status == S.ARCHIVED
 
 
+def files_are_lost_afterwards(world: World) -> None:
+    """Of one that is archived and one that has completed: their work is made again, and both complete once more."""
+    archived = small(world)
+    world.schedd.end(runs(world, archived), End.FINISHED)
+    until(world, archived, S.COMPLETED)
+    world.clock.advance(8 * 86_400)
+    dags_pack()
+    assert requests_archive() == 1
+    completed = small(world)
+    world.schedd.end(runs(world, completed), End.FINISHED)
+    until(world, completed, S.COMPLETED)
+    for request, status in ((archived, S.ARCHIVED), (completed, S.COMPLETED)):
+        assert fresh(request).status == status, request.status
+        lost = list(OutputFile.objects.filter(dataset__workflow__request=request).values_list("lfn", flat=True))
+        confirm = lost_files_plan(lost).confirm
+        lost_files_make_again(lfns=lost, confirm=confirm, actor="op", reason="the disk is gone")
+        assert fresh(request).status == S.WAITING_INTEGRITY, request.status
+        invariants.check(world)
+        world.schedd.end(runs(world, request), End.FINISHED)
+        until(world, request, S.COMPLETED)
+
+
 def _case(request: Request) -> IntegrityCase:
     """As if its first file were not found at its storage."""
     file = OutputFile.objects.filter(dataset__workflow__request=request).order_by("pk")[0]
@@ -497,8 +520,8 @@ def cleaned(world: World) -> None:
 
 LIVES: tuple[Callable[[World], None], ...] = (
     before_anything_runs, while_planning, between_dags, done_early, over_the_threshold, the_schedd_plays_up, dags_are_moved,
-    sites_come_and_go, input_is_left_out, a_new_version, done_at_last, after_the_last_job, a_queue_is_lost,
-    a_schedd_is_silent_for_good, given_up_on_the_way, cleaned, divided,
+    sites_come_and_go, input_is_left_out, a_new_version, done_at_last, after_the_last_job, files_are_lost_afterwards,
+    a_queue_is_lost, a_schedd_is_silent_for_good, given_up_on_the_way, cleaned, divided,
 )  # fmt: skip
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import django_filters
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.urls import path
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -36,6 +35,7 @@ class BulkRunSerializer(serializers.ModelSerializer):
         model = BulkRun
         fields: tuple[str, ...] = (
             "id", "resource", "operation", "data", "actor", "reason", "total", "items", "created_at", "ended_at", "cancelled",
+            "problem",
         )  # fmt: skip
 
     def get_items(self, run: BulkRun) -> dict[str, int]:
@@ -174,13 +174,23 @@ def bulk_urls() -> list[Any]:
 
 
 def _bulk_url(address: str, resource: Resource, filters: Any, noun: Noun, verb: Verb) -> Any:
-    calls: Mapping[str, Call] = {"post": Call.STOP} if verb.stops else {}
-    params = frozenset(filters.base_filters) if filters else frozenset()
+    known = filters.base_filters if filters else {}
+    which = [OpenApiParameter(name, str, description=f"as of the list of {address}") for name in known]
+
+    @extend_schema(parameters=which, responses={200: BulkPreviewSerializer}, description="What it would do. Changes nothing.")
+    def get(self: BulkView, request: Request) -> Response:
+        return self.preview(request)
+
+    @extend_schema(
+        parameters=which, request=bulk_serializer(verb, noun.name), responses={202: BulkRunSerializer},
+        description=f"{verb.does} Of the rows of the filter, or of ``keys``.",
+    )  # fmt: skip
+    def post(self: BulkView, request: Request) -> Response:
+        return self.begin(request)
+
     members: dict[str, Any] = {
-        "resource": resource, "noun": noun, "verb": verb, "filters": filters, "query_params": params, "calls": calls,
-        "__doc__": f"{verb.does} Of many rows.",
-        "get": extend_schema(responses={200: BulkPreviewSerializer}, filters=False)(BulkView.preview),
-        "post": extend_schema(request=bulk_serializer(verb, noun.name), responses={202: BulkRunSerializer})(BulkView.begin),
+        "resource": resource, "noun": noun, "verb": verb, "filters": filters, "query_params": frozenset(known),
+        "calls": {"post": Call.STOP} if verb.stops else {}, "__doc__": verb.does, "get": get, "post": post,
     }  # fmt: skip
     name = f"{noun.name}_bulk_{verb.name}_view".title().replace("_", "").replace("-", "")
     view: Any = type(name, (BulkView,), members)
