@@ -116,6 +116,8 @@ STOP_MODES = (
     (StopMode.NOW.value, "Now: the DAG is removed, jobs that run are lost"),
     (StopMode.DRAIN.value, "Drain: work units that run finish first"),
 )
+#: How a held request goes on.
+RELEASE_MODES = ((ReleaseMode.RESCUE.value, "Rescue the DAG"), (ReleaseMode.NEXT_ROUND.value, "Plan what is left anew"))
 #: Where to, and how.
 _MOVE = (
     Field("to", help="the schedd, `name` or `name in pool`; without it the emptiest other one", length=400, convert=schedd_named),
@@ -154,7 +156,7 @@ declare(
                 "rescue: the same DAG, what failed again; next_round: what is done counts, the rest is planned anew."
                 " Without it: rescue where one is possible",
                 convert=ReleaseMode, blank_label="As described above",
-                choices=((ReleaseMode.RESCUE, "Rescue the DAG"), (ReleaseMode.NEXT_ROUND, "Plan what is left anew")),
+                choices=RELEASE_MODES,
             ),
             Field("site_bans", Kind.TEXTS, "sites it avoids from now on, separated by spaces", length=100, most_items=200),
             Field(

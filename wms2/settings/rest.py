@@ -44,6 +44,7 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
         "EffectKind": "outputs_app.models.EffectKind",
         "SiteStatus": "sites_app.models.SiteStatus",
         "StopMode": "requests_app.verbs.STOP_MODES",
+        "ReleaseMode": "requests_app.verbs.RELEASE_MODES",
         "Health": "sites_app.models.Health",
         "ScheddState": "sites_app.models.ScheddState",
         "PoolState": "sites_app.models.PoolState",
