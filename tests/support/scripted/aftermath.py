@@ -18,10 +18,12 @@ from dags_app.models import DAG, LIVE_DAG, DAGHistory, DAGKind, DAGStatus, WorkU
 from outputs_app.models import (
     SETTLED_EFFECT,
     BlockStatus,
+    CaseState,
     DatasetState,
     Effect,
     EffectKind,
     EffectState,
+    IntegrityCase,
     OutputDataset,
     OutputFile,
     ProcessingBlock,
@@ -127,12 +129,13 @@ def _true_code(world: World, request: Request, jobs: dict[tuple[str, str], Job])
 
 
 def _work(world: World) -> None:
-    """What is done stays done, and nobody takes its claims away."""
+    """What is done stays done and keeps its claims, unless its files were lost."""
     done = set(WorkUnit.objects.filter(state=WorkUnitState.DONE).values_list("pk", flat=True))
     lost = world.checked.get("done", set()) - done
     assert not lost, f"work units that were done are not any more: {lost}"
     world.checked["done"] = done
-    dropped = WorkUnitClaim.objects.filter(unit__state=WorkUnitState.DONE, live=False)
+    cut = {each["unit"] for case in IntegrityCase.objects.filter(state=CaseState.REMOVED) for each in case.cut["units"]}
+    dropped = WorkUnitClaim.objects.filter(unit__state=WorkUnitState.DONE, live=False).exclude(unit__in=cut)
     assert not dropped.exists(), f"claims of done units were given back: {list(dropped)}"
     kept = WorkUnitClaim.objects.filter(unit__state__in=(WorkUnitState.FAILED, WorkUnitState.ABANDONED), live=True)
     assert not kept.exists(), f"claims of failed units live on: {list(kept)}"
