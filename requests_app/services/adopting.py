@@ -21,7 +21,7 @@ from requests_app.services.release import ReleaseMode, request_release
 from requests_app.states import transition
 from requests_app.work.planner import dag_id, submitted_before
 from sites_app.models import Schedd
-from wms2.audit import audit
+from wms2.audit import audit, refusals_told
 from wms2.errors import InvalidTransition
 
 S = RequestStatus
@@ -64,9 +64,9 @@ def schedd_adopt_strays(*, schedd: Schedd, actor: str, reason: str) -> None:
     told_schedd = partial(
         audit, actor=actor, action="schedd_adopt_strays", target=schedd.name, target_type="schedd", reason=reason
     )
-    if why := adopt_refused(schedd):
-        told_schedd(refused=True, why=why)
-        raise InvalidTransition(why)
+    with refusals_told(told_schedd, InvalidTransition):
+        if why := adopt_refused(schedd):
+            raise InvalidTransition(why)
     for each in strays_judged(schedd):
         if (request := each.request) is None:
             continue

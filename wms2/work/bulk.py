@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import structlog
 from django.core.exceptions import ObjectDoesNotExist
-from django.db import OperationalError, transaction
+from django.db import transaction
 from django.db.models import Count, JSONField, QuerySet
 
 from wms2 import clock
@@ -24,10 +24,9 @@ from wms2.api.problems import flattened, several
 from wms2.api.verbs import input_serializer
 from wms2.audit import audit, audited
 from wms2.errors import InvalidTransition
-from wms2.locks import lock_refused
 from wms2.models import BulkItem, BulkResult, BulkRun
 from wms2.nudge import RUN_BULK, nudge
-from wms2.passes import MOST_CHARACTERS, row_by_itself
+from wms2.passes import row_by_itself
 from wms2.verbs import REFUSALS, Noun, Verb, arguments, nouns, perform, stands
 from wms2.work.workers import may_take
 
@@ -168,19 +167,17 @@ def _next(run: BulkRun, noun: Noun, verb: Verb, given: Mapping[str, Any]) -> boo
         item = waiting.order_by("position").first()
         if item is None:
             return False
-        try:
-            with transaction.atomic():
-                item.result, item.message = _do(item, noun, verb, run, given)
-        except OperationalError as error:
-            if not lock_refused(error):
-                raise
-            return False  # tried again with the next portion
-        except Exception as error:
-            log.exception("an item of a bulk run broke, the others go on", run=str(run.pk), row=item.name)
-            item.result, item.message = BulkResult.BROKEN, f"{type(error).__name__}: {error}".replace("\0", "")[:MOST_CHARACTERS]
+        with row_by_itself("items of bulk runs", item, partial(_broke, item)), transaction.atomic():
+            item.result, item.message = _do(item, noun, verb, run, given)
+        if item.result == BulkResult.WAITING:  # its row is locked: tried again with the next portion
+            return False
         item.at = clock.now()
         item.save(update_fields=("result", "message", "at"))
     return True
+
+
+def _broke(item: BulkItem, problem: str) -> None:
+    item.result, item.message = BulkResult.BROKEN, problem
 
 
 def _do(item: BulkItem, noun: Noun, verb: Verb, run: BulkRun, given: Mapping[str, Any]) -> tuple[BulkResult, str]:
