@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
 from django.http import Http404, HttpResponse
@@ -193,7 +192,7 @@ class DagKeptLogsView(ExtraView):
         """The newest first; of all submissions of the same directory."""
         dag = get_object_or_404(DAG, pk=pk)
         rows = [
-            {**asdict(each), "name": each.name, "logs": reverse("attempt-logs", (pk, *each.job), request=request)}
+            {**each._asdict(), "name": each.name, "logs": reverse("attempt-logs", (pk, *each.job), request=request)}
             for each in attempts.logs_kept(dag)
         ]
         problem = "" if is_there(dag.submit_dir) else f"{dag.submit_dir} cannot be read from this host, or is gone"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields
 from json.encoder import encode_basestring_ascii as _quoted
 from typing import Any, TypeVar
 from uuid import UUID
@@ -47,7 +46,7 @@ def job_document(spec: DagSpec) -> str:
 
 def _same(kind: type[_T], spec: object, **given: Any) -> _T:
     """A value of the payload's with the fields of the same names in a specification, and those ``given``."""
-    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    names: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]
     return kind(**{name: given[name] if name in given else getattr(spec, name) for name in names})
 
 

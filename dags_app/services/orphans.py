@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -112,7 +112,7 @@ def orphans_tell(*, schedd: Schedd, found: Iterable[OrphanJobs], now: datetime, 
     for each in found:
         last = before.get(each.dag_id, {"since": now.isoformat(), "looks": 0})
         why = ENDED if each.dag_id in ended else UNKNOWN
-        seen.append(asdict(each) | {"why": why, "since": last["since"], "looks": last["looks"] + 1})
+        seen.append(each._asdict() | {"why": why, "since": last["since"], "looks": last["looks"] + 1})
         log.error("jobs that no live DAG knows", schedd=schedd.name, **seen[-1])
     with fenced():
         Schedd.objects.filter(pk=schedd.pk).update(orphans=seen, orphans_asked_at=now)

@@ -79,7 +79,7 @@ def test_a_block_sent_again_changes_nothing_in_either_mode_of_the_server(dbs: Db
 def test_other_contents_of_a_known_block_are_refused_by_the_adapter(dbs: Dbs, area: Area) -> None:
     block = area.block()
     dbs.register_block(block)
-    changed = replace(block, files=(replace(block.files[0], size_bytes=7), *block.files[1:]))
+    changed = block._replace(files=(block.files[0]._replace(size_bytes=7), *block.files[1:]))
     with pytest.raises(ServiceRejected, match="not as it should be"):
         dbs.register_block(changed)
 
@@ -88,12 +88,12 @@ def test_a_file_of_another_block_is_refused(dbs: Dbs, area: Area) -> None:
     block = area.block()
     dbs.register_block(block)
     with pytest.raises(ServiceRejected, match="cannot change its block"):
-        dbs.register_block(replace(block, block_name=area.block_name(), files=block.files[:1]))
+        dbs.register_block(block._replace(block_name=area.block_name(), files=block.files[:1]))
 
 
 def test_a_parent_that_dbs_does_not_know_is_refused(dbs: Dbs, writer: str, area: Area) -> None:
     block = area.block(files=1)
-    orphan = replace(block, files=(replace(block.files[0], parents=(area.lfn(),)),))
+    orphan = block._replace(files=(block.files[0]._replace(parents=(area.lfn(),)),))
     status, _, _ = call(writer, "POST", "/bulkblocks", block_payload(orphan, "WMS2"))
     assert status == 400
     with pytest.raises(ServiceRejected):
@@ -105,9 +105,9 @@ def test_two_outputs_of_one_label_keep_their_configurations(dbs: Dbs, area: Area
     first = area.block(files=1)
     dbs.register_block(first)
     newer = replace(first.files[0].output_config, release_version="CMSSW_15_0_0", global_tag="150X_contract_v1")
-    file = replace(area.file(5), output_config=newer)
-    spec = replace(first.dataset, output_configs=(newer,))
-    assert dbs.register_block(replace(first, block_name=area.block_name(), dataset=spec, files=(file,))) == ()
+    file = area.file(5)._replace(output_config=newer)
+    spec = first.dataset._replace(output_configs=(newer,))
+    assert dbs.register_block(first._replace(block_name=area.block_name(), dataset=spec, files=(file,))) == ()
     assert dbs.outputs.configs_of_file(file.lfn) == [newer]
     assert dbs.outputs.configs_of_file(first.files[0].lfn) == [first.files[0].output_config]
 
@@ -117,9 +117,9 @@ def test_a_files_configuration_is_found_without_its_release_and_its_datasets_is_
     config = first.files[0].output_config
     dbs.register_block(first)
     patched = replace(config, release_version=f"{config.release_version}_patch1")
-    file = replace(area.file(5), output_config=patched)
-    spec = replace(first.dataset, output_configs=(patched,))
-    (told,) = dbs.register_block(replace(first, block_name=area.block_name(), dataset=spec, files=(file,)))
+    file = area.file(5)._replace(output_config=patched)
+    spec = first.dataset._replace(output_configs=(patched,))
+    (told,) = dbs.register_block(first._replace(block_name=area.block_name(), dataset=spec, files=(file,)))
     assert patched.release_version in told
     assert dbs.outputs.configs_of_file(file.lfn) != [patched]
     assert patched in dbs.outputs.configs_of_dataset(area.dataset)

@@ -193,7 +193,7 @@ def is_in_part(
         return False
     if not part:
         return True
-    only, lfns = replace(wanted, files=part), {file.lfn for file in part}
+    only, lfns = wanted._replace(files=part), {file.lfn for file in part}
     counts = replace(known, file_count=len(part), size_bytes=only.size_bytes)
     known_configs = configs if part[0] is wanted.files[0] else [part[0].output_config]
     return not differences(only, counts, [file for file in files if file.lfn in lfns], lumis, known_configs)

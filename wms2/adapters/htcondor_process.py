@@ -18,9 +18,8 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, NamedTuple, cast
 
 from wms2.adapters.caller import TIMEOUT_CODE, _stop_if_lost, since_boot
 from wms2.errors import ServiceRejected, ServiceUnavailable
@@ -38,8 +37,7 @@ _LAST_SECONDS = 5.0
 _MARGIN_SECONDS = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where the questions go: a schedd by name, its collector, and a directory of IDTOKENs or ""."""
 
     schedd: str

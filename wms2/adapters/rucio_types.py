@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import AfterValidator, Field, TypeAdapter
 
@@ -19,8 +19,7 @@ def _aware(moment: datetime | None) -> datetime | None:
     return None if moment is None else moment.replace(tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class RucioFile:
+class RucioFile(NamedTuple):
     """A file to be registered; ``adler32`` is 8 hexadecimal digits."""
 
     lfn: str
@@ -28,8 +27,7 @@ class RucioFile:
     adler32: str
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(NamedTuple):
     """How a container is placed: copies at RSEs of an expression; ``lifetime_seconds`` None: for ever."""
 
     expression: str
@@ -38,8 +36,7 @@ class Placed:
     activity: str
 
 
-@dataclass(frozen=True, slots=True)
-class HeldFile:
+class HeldFile(NamedTuple):
     """A file of a block as Rucio has it. ``copies``: RSE -> state; where the block is whole as it should be, those alone."""
 
     size_bytes: int | None
@@ -47,8 +44,7 @@ class HeldFile:
     copies: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class HeldBlock:
+class HeldBlock(NamedTuple):
     """A block as Rucio has it, with its files by LFN."""
 
     is_open: bool

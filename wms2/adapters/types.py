@@ -23,8 +23,7 @@ Number = Annotated[int, BeforeValidator(lambda value: 0 if value is None else va
 # --- ConfigCache
 
 
-@dataclass(frozen=True, slots=True)
-class OutputModule:
+class OutputModule(NamedTuple):
     """One output module of a PSet. ``data_tier`` and ``filter_name`` are "" when the PSet names none."""
 
     label: str
@@ -32,8 +31,7 @@ class OutputModule:
     filter_name: str
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigDocument:
+class ConfigDocument(NamedTuple):
     """A PSet as text with its hash (DBS ``pset_hash``) and its output modules."""
 
     pset: str
@@ -44,8 +42,7 @@ class ConfigDocument:
 # --- CRIC
 
 
-@dataclass(frozen=True, slots=True)
-class SiteRow:
+class SiteRow(NamedTuple):
     """A name in CRIC's site-names preset: the site CRIC calls ``site_name`` ("FNAL") is ``alias`` ("T1_US_FNAL") as ``type``.
 
     ``type`` is cms, lcg, phedex or psn; the names of the processing sites are the aliases of type psn.
@@ -56,8 +53,7 @@ class SiteRow:
     type: str
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessingPair:
+class ProcessingPair(NamedTuple):
     """Storage name (RSE, formerly PhEDEx node) and processing site that reads it; many-to-many."""
 
     rse: str
@@ -78,8 +74,7 @@ class OutputConfig:
     global_tag: Text = ""
 
 
-@dataclass(frozen=True, slots=True)
-class DatasetSpec:
+class DatasetSpec(NamedTuple):
     """A dataset to be created in DBS, as PRODUCTION. ``primary_ds_type``: mc, data, cosmic or test."""
 
     dataset: str
@@ -91,8 +86,7 @@ class DatasetSpec:
     prep_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class DbsFile:
+class DbsFile(NamedTuple):
     """A file to be registered. ``lumis``: run -> [(lumi, events or None)]; events for all lumis of the file or for none.
     ``is_valid`` False: it was taken back since, so DBS may have it either way."""
 
@@ -106,8 +100,7 @@ class DbsFile:
     is_valid: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class BlockSpec:
+class BlockSpec(NamedTuple):
     """A whole block to be registered: its dataset, where it lies (an RSE), all its files.
 
     ``dataset_parents`` or the files' own ``parents``, never both.
@@ -279,8 +272,7 @@ class HistoryAd(DagmanJob):
         return counted is not None and started is not None and counted < started
 
 
-@dataclass(frozen=True, slots=True)
-class FoundDag:
+class FoundDag(NamedTuple):
     """The DAGMan job of a DAG: the live one if there is one, else the latest by fence.
 
     ``history`` is set when it has left the queue. More than one cluster in ``in_queue`` is a double submission.
@@ -333,8 +325,7 @@ JOB_IDLE, JOB_RUNNING, JOB_HELD = "idle", "running", "held"
 JOB_STATES = (JOB_IDLE, JOB_RUNNING, JOB_HELD)
 
 
-@dataclass(frozen=True, slots=True)
-class JobGroup:
+class JobGroup(NamedTuple):
     """Node jobs in a queue that are alike: ``dag_id`` is that of their directory, ``role`` landing, processing, merge or cleanup.
 
     ``state`` is one of ``JOB_STATES``; ``site`` where they run or wait to, "" for landing jobs that may go to several.
@@ -371,8 +362,7 @@ class Watched(NamedTuple):
     unread: Mapping[int, Unread] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class OrphanJobs:
+class OrphanJobs(NamedTuple):
     """Jobs of ours in a queue that name a DAG nobody runs: ``dagmans`` of either level, and node ``jobs``."""
 
     dag_id: str
@@ -381,8 +371,7 @@ class OrphanJobs:
     jobs: int
 
 
-@dataclass(frozen=True, slots=True)
-class SiteSlots:
+class SiteSlots(NamedTuple):
     """A site's cores in the pool, summed over its partitionable and static slots (dynamic ones are parts of those)."""
 
     site: str
@@ -390,8 +379,7 @@ class SiteSlots:
     free_cpus: int
 
 
-@dataclass(frozen=True, slots=True)
-class PoolAnswer:
+class PoolAnswer(NamedTuple):
     """What a pool's collector says: its schedds' ads, with the jobs of all owners, and slots by site; ``unread``: what is wrong
     with ads that are left out."""
 
@@ -400,8 +388,7 @@ class PoolAnswer:
     unread: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ScheddFacts:
+class ScheddFacts(NamedTuple):
     """What a schedd itself says of itself, how many jobs and DAGMans it lets one owner have, and DAGMans all; None: no bound."""
 
     about: ScheddAd

@@ -34,16 +34,14 @@ def _read_id(value: Value) -> UUID:
         raise value.refuse("expected a UUID") from None
 
 
-@dataclass(frozen=True)
-class Pileup:
+class Pileup(NamedTuple):
     """A dataset that a step mixes in; its files are in ``pileup.json``."""
 
     kind: Annotated[str, one_of("mc", "data")]  # as in the PSet's mixing modules
     dataset: str
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """One cmsRun of the chain; ``input_step`` None reads the job's input or generates."""
 
     number: int
@@ -67,8 +65,7 @@ class Step:
         return () if self.pileup else ("pileup", "deterministic_pileup")
 
 
-@dataclass(frozen=True)
-class Output:
+class Output(NamedTuple):
     """A kept output of a step: the dataset its merged files belong to, and where files are named."""
 
     step: str
@@ -94,8 +91,7 @@ class Transient:
 Staged = Union[Output, Transient]
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(NamedTuple):
     """Steps that run in one job; the first step of a later task reads files that jobs of an earlier one staged out."""
 
     number: int  # from 1; a task comes after the one it reads
@@ -105,8 +101,7 @@ class Task:
     input_module: Optional[str]
 
 
-@dataclass(frozen=True)
-class MergeLimits:
+class MergeLimits(NamedTuple):
     """Sizes of merged files, in bytes and events."""
 
     min_bytes: int
@@ -197,8 +192,7 @@ class JobDocument:
         return next(task.number for task in self.tasks if step in task.steps)
 
 
-@dataclass(frozen=True)
-class Generate:
+class Generate(NamedTuple):
     """Event and lumi numbers one job generates, in one run."""
 
     run: int
@@ -237,8 +231,7 @@ class InputFile(NamedTuple):  # a tuple: there is one for each file of each job,
     parents: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Share:
+class Share(NamedTuple):
     """Part ``part`` (from 0) of ``parts`` of the one file that a node of a later task reads: whole lumis, or a range of events.
 
     What that is follows from what the file really holds.
@@ -261,8 +254,7 @@ Mask = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class UnitJob:
+class UnitJob(NamedTuple):
     """What one processing node does: generate, read files (under a lumi mask when ``mask`` is not None), or read what the
     nodes ``reads`` of an earlier task left, whole or a ``share`` of it."""
 
@@ -296,8 +288,7 @@ class UnitJob:
         return ""
 
 
-@dataclass(frozen=True)
-class Origins:
+class Origins(NamedTuple):
     """Nodes of the first task behind a file, in the unit's order; ``shared`` when other files hold other parts of their work."""
 
     nodes: tuple[str, ...]

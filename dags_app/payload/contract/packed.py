@@ -13,7 +13,6 @@ import re
 import tarfile
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -58,8 +57,7 @@ class LogFile(NamedTuple):
         return self.data.decode("utf-8", "replace")
 
 
-@dataclass(frozen=True)
-class KeptLogs:
+class KeptLogs(NamedTuple):
     """One archive that is kept. ``code`` is 0 of an attempt that did well."""
 
     unit: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any, NamedTuple, Optional
 
 from . import codes, lumis
 from .codes import PayloadError
@@ -23,8 +23,7 @@ _Seconds = Annotated[float, Json(write=partial(round, ndigits=3))]
 _Megabytes = Annotated[float, Json(write=partial(round, ndigits=1))]
 
 
-@dataclass(frozen=True)
-class Slot:
+class Slot(NamedTuple):
     """The slot and the HTCondor job of an attempt."""
 
     site: str
@@ -38,8 +37,7 @@ class Slot:
     execution: str
 
 
-@dataclass(frozen=True)
-class ReadFile:
+class ReadFile(NamedTuple):
     """An input file with the number of events read; a range (from 0) when the job was given only a part of it.
 
     ``last_event`` is None for a whole file, and for a part without events.
@@ -51,8 +49,7 @@ class ReadFile:
     last_event: Optional[int] = None
 
 
-@dataclass(frozen=True)
-class Processed:
+class Processed(NamedTuple):
     """What a step really read or generated. ``files`` is empty for generation."""
 
     events: int
@@ -122,8 +119,7 @@ class UnmergedFile(OutputRecord):
     node: str
 
 
-@dataclass(frozen=True)
-class NodeReport:
+class NodeReport(NamedTuple):
     """The report of a processing node that ended well. ``processed`` is kept as it was written."""
 
     node: str

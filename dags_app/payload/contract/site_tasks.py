@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Optional, Union
+from typing import Annotated, Any, ClassVar, NamedTuple, Optional, Union
 
 from . import layout
 from .convert import Json, read
@@ -12,8 +12,7 @@ from .documents import STAGE_OUT_PAUSES
 from .reading import load_document
 
 
-@dataclass(frozen=True)
-class Removal:
+class Removal(NamedTuple):
     """Files to be removed together: by name, and those that the journals in some directories name."""
 
     key: int
@@ -38,8 +37,7 @@ class RemovalTask:
     removals: tuple[Removal, ...]
 
 
-@dataclass(frozen=True)
-class Removed:
+class Removed(NamedTuple):
     """What became of a ``Removal``; without problems nothing is left of it."""
 
     key: int
@@ -48,8 +46,7 @@ class Removed:
     number_of_problems: int
 
 
-@dataclass(frozen=True)
-class ListedFile:
+class ListedFile(NamedTuple):
     """A file as it should be; ``whole``: its checksum is asked for too."""
 
     key: int
@@ -59,8 +56,7 @@ class ListedFile:
     whole: bool
 
 
-@dataclass(frozen=True)
-class Listing:
+class Listing(NamedTuple):
     """Files that should be in one volume, by its name in Rucio, in the order of their keys."""
 
     key: int
@@ -80,8 +76,7 @@ class ListingTask:
     listings: tuple[Listing, ...]
 
 
-@dataclass(frozen=True)
-class WrongFile:
+class WrongFile(NamedTuple):
     """A file that is not as it should be. ``size_bytes`` None: the storage has none; ``adler32`` empty: not asked for."""
 
     key: int
@@ -89,8 +84,7 @@ class WrongFile:
     adler32: str = ""
 
 
-@dataclass(frozen=True)
-class Listed:
+class Listed(NamedTuple):
     """What became of a ``Listing``: ``files`` were looked at, from the first ``up_to`` a key, ``checksums`` of them whole.
     ``obstacle``: why it ended there, if the storage does not answer."""
 
@@ -126,8 +120,7 @@ class HarvestTask:
     upload_pauses_seconds: Annotated[tuple[float, ...], Json(absent=STAGE_OUT_PAUSES)] = STAGE_OUT_PAUSES
 
 
-@dataclass(frozen=True)
-class Uploaded:
+class Uploaded(NamedTuple):
     """A file that a DQM server has taken, and the words in which it said so."""
 
     name: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..contract import codes, lumis
 from ..contract.codes import PayloadError
@@ -13,8 +14,7 @@ from ..contract.lumis import LumiCounts
 from ..contract.reports import NodeReport, UnmergedFile
 
 
-@dataclass(frozen=True)
-class Content:
+class Content(NamedTuple):
     """What a file holds."""
 
     events: int

@@ -8,8 +8,8 @@ lies is fetched for one merged file at a time, so that the scratch space never h
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from ..contract import codes, documents, files, names
 from ..contract.documents import DQMIO, EDM, JobDocument, Origins, Output, Step, UnitDocument
@@ -26,8 +26,7 @@ from .groups import Content, MergeGroup, Parentage
 from .tools import MERGED_FILE, MergeRun, MergeTask, run_merge
 
 
-@dataclass(frozen=True)
-class PlannedFile:
+class PlannedFile(NamedTuple):
     """A merged file to be written, the ``number``-th of its output."""
 
     output: Output
@@ -66,8 +65,7 @@ def _files_of(job: JobDocument, output: Output, reports: tuple[NodeReport, ...])
     return [file for report in reports if report.task == task for file in report.files_of(output.step, output.module)]
 
 
-@dataclass(frozen=True)
-class _Merge:
+class _Merge(NamedTuple):
     """One start of a unit's merge. ``parentage`` learns of each merged file."""
 
     job: JobDocument
@@ -118,7 +116,7 @@ class _Merge:
 def _copied(planned: PlannedFile, path: Path) -> MergeRun:
     """A file that is merged as it is: byte for byte what its job wrote, so it holds what that reported."""
     events = 0 if planned.output.merge == DQMIO else planned.group.content.events
-    return MergeRun(Finished(codes.SUCCESS, 0.0, 0.0, 0.0), path, replace(planned.group.content, events=events))
+    return MergeRun(Finished(codes.SUCCESS, 0.0, 0.0, 0.0), path, planned.group.content._replace(events=events))
 
 
 def _record(number: int, step: Step, finished: Finished, planned: PlannedFile, content: Content) -> StepRecord:

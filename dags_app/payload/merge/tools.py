@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ..contract import codes, files, lumis, names
 from ..contract.codes import PayloadError
@@ -37,8 +37,7 @@ _READER = "plain_content.py"
 _WITH_ROOT = 'python3 -c "import ROOT" 2>/dev/null && exec python3 "$0" "$@"; exec python "$0" "$@"'
 
 
-@dataclass(frozen=True)
-class MergeTask:
+class MergeTask(NamedTuple):
     """One merge: ``inputs`` of one kind become one file, in the environment of the step that wrote them.
 
     ``directory`` is its own; ``work`` is the job's.
@@ -56,8 +55,7 @@ class MergeTask:
         return run_in_release(command, step.cmssw_version, step.scram_arch, [self.directory], self.work, variables)[0]
 
 
-@dataclass(frozen=True)
-class MergeRun:
+class MergeRun(NamedTuple):
     """How a merge ended, the file it wrote, what that holds, and the GUID of an EDM file."""
 
     finished: Finished

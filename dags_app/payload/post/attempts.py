@@ -6,8 +6,9 @@ was told to stop; then HTCondor's reason for that counts. Without a report the p
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from ..contract import codes, files, packed
 from ..contract.codes import PayloadError
@@ -32,8 +33,7 @@ _LOST_REPORT_LINES, _ANSWER_LINES = 20, 2000
 _HELD_BY_A_PERSON = 1  # HoldReasonCode; such a job is out of the queue because a person removed it
 
 
-@dataclass(frozen=True)
-class PostCall:
+class PostCall(NamedTuple):
     """The macros DAGMan passes: $JOB $RETURN $RETRY $MAX_RETRIES $JOBID."""
 
     node: str
@@ -48,8 +48,7 @@ class PostCall:
         return not self.job_id.startswith("-")
 
 
-@dataclass(frozen=True)
-class AttemptFacts:
+class AttemptFacts(NamedTuple):
     """What was found of an attempt. ``report_problem`` and ``manifest_problem`` say why something is not usable."""
 
     report: Value | None

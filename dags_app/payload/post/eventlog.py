@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import NamedTuple
 
 EXECUTE, EVICTED, TERMINATED, IMAGE_SIZE, ABORTED, HELD = 1, 4, 5, 6, 9, 12
 
@@ -22,8 +22,7 @@ _HOLD_CODE = re.compile(r"^\s*Code (\d+) Subcode -?\d+", re.MULTILINE)
 _SIGNAL = re.compile(r"Abnormal termination \(signal (\d+)\)")
 
 
-@dataclass(frozen=True)
-class LogEvent:
+class LogEvent(NamedTuple):
     """One event: its number, job, time (UTC), first line and the lines below."""
 
     number: int
@@ -33,8 +32,7 @@ class LogEvent:
     body: str
 
 
-@dataclass(frozen=True)
-class JobHistory:
+class JobHistory(NamedTuple):
     """What the log tells of one job's last run, None where it says nothing; and how often it was started and evicted in all."""
 
     site: str | None = None

@@ -124,7 +124,7 @@ def _asked(directory: Path, call: PostCall, past: list[dict[str, Any]]) -> resou
     asked = resources.asked_by(directory, call.node)
     for line in past:
         if asked is not None and _is_of(line, call) and isinstance(line["job"].get("request_memory_mb"), int):
-            return replace(asked, memory_mb=line["job"]["request_memory_mb"])
+            return asked._replace(memory_mb=line["job"]["request_memory_mb"])
     return asked
 
 

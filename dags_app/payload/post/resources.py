@@ -7,8 +7,8 @@ their POST scripts run side by side. What is asked for by default may be a macro
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ..contract import files
 from ..contract.layout import INNER_DAG, LANDING, MEMORY_INCLUDE, MEMORY_MACRO, SIZES_INCLUDE, WALL_FACTOR, WALL_MACRO
@@ -21,8 +21,7 @@ _SIZE = re.compile(r"^(\w+) = (\d+)$", re.MULTILINE)
 _MACRO = re.compile(r"\$\((\w+)\)")
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(NamedTuple):
     """Memory in MB and cores of a node's next submission."""
 
     memory_mb: int

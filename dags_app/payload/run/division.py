@@ -6,7 +6,7 @@ Lumis stay whole wherever that is possible. What cannot be divided without losin
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ..contract.documents import DQMIO, Generate, InputFile, JobDocument, Step, UnitJob
 from ..contract.lumis import LumiCounts, compact, lumi_set
@@ -16,16 +16,14 @@ from .shares import Held, Part, parts_of
 from .slot import Granted
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(NamedTuple):
     """What a cmsRun does: what ``unit_job`` says, or read ``sources``, of each its ``part``, as files of an earlier step."""
 
     unit_job: UnitJob
     sources: tuple[GatheredFile, ...] = ()
 
 
-@dataclass(frozen=True)
-class Division:
+class Division(NamedTuple):
     """The work of each process; ``undivided`` is why there are fewer than asked for, empty when there are as many."""
 
     works: tuple[Work, ...]
@@ -71,18 +69,18 @@ def _parts(work: Work, wanted: int) -> tuple[list[Work], str]:
     """Up to ``wanted`` parts, and what there would have to be more of."""
     job = work.unit_job
     if work.sources:
-        return [replace(work, sources=each) for each in _of_sources(work.sources, wanted)], "too few events or lumis to read"
+        return [work._replace(sources=each) for each in _of_sources(work.sources, wanted)], "too few events or lumis to read"
     if job.generate is not None:
         parts = _of_generation(job.generate, wanted)
-        return [Work(replace(job, events=part.events, generate=part)) for part in parts], "too few events to generate"
+        return [Work(job._replace(events=part.events, generate=part)) for part in parts], "too few events to generate"
     if job.mask is not None:
         if any(file.first_event is not None for file in job.files):
             return [work], "a range of events under a mask"
-        return [Work(replace(job, mask=mask)) for mask in _of_mask(sorted(job.mask_lumis), wanted)], "too few lumis in the mask"
+        return [Work(job._replace(mask=mask)) for mask in _of_mask(sorted(job.mask_lumis), wanted)], "too few lumis in the mask"
     if len(job.files) == 1 and job.files[0].first_event is not None:
-        return [Work(replace(job, files=(part,))) for part in _of_range(job.files[0], wanted)], "too few events to read"
+        return [Work(job._replace(files=(part,))) for part in _of_range(job.files[0], wanted)], "too few events to read"
     # inside a whole file nobody knows its lumis: one without events would be lost where the file is cut
-    return [Work(replace(job, files=files)) for files in _of_files(job.files, wanted)], "whole input files are not cut"
+    return [Work(job._replace(files=files)) for files in _of_files(job.files, wanted)], "whole input files are not cut"
 
 
 def _of_generation(work: Generate, wanted: int) -> list[Generate]:
@@ -95,7 +93,7 @@ def _of_generation(work: Generate, wanted: int) -> list[Generate]:
         one = _generated(work, lumi, lumi + 1)
         share = wanted // lumis + (lumi < wanted % lumis)
         for first, last in _bounds(one.events, share):
-            found.append(replace(one, first_event=one.first_event + first, last_event=one.first_event + last))
+            found.append(one._replace(first_event=one.first_event + first, last_event=one.first_event + last))
     return found
 
 
@@ -103,8 +101,8 @@ def _generated(work: Generate, first: int, end: int) -> Generate:
     """The lumis from ``first`` up to ``end``, counted from 0."""
     start = work.first_event + first * work.events_per_lumi
     stop = min(work.last_event, work.first_event + end * work.events_per_lumi - 1)
-    return replace(
-        work, first_event=start, last_event=stop, first_lumi=work.first_lumi + first, last_lumi=work.first_lumi + end - 1
+    return work._replace(
+        first_event=start, last_event=stop, first_lumi=work.first_lumi + first, last_lumi=work.first_lumi + end - 1
     )
 
 
@@ -138,7 +136,7 @@ def _of_sources(files: tuple[GatheredFile, ...], wanted: int) -> list[tuple[Gath
     found = []
     for number in range(wanted):
         parts = parts_of(held, number, wanted, by_lumi=by_lumi)
-        mine = [replace(file, part=_inside(file, part)) for file, part in zip(files, parts) if part is None or not part.is_empty]
+        mine = [file._replace(part=_inside(file, part)) for file, part in zip(files, parts) if part is None or not part.is_empty]
         found += [in_order(mine)] if mine else []
     return found
 

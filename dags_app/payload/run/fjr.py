@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
 from ..contract import codes
@@ -38,8 +38,7 @@ _PORTION = 256 * 1024
 _UNFINISHED = 8901
 
 
-@dataclass(frozen=True)
-class InputFileReport:
+class InputFileReport(NamedTuple):
     """A file that the source opened; ``kind`` is primaryFiles, secondaryFiles or mixingFiles."""
 
     lfn: str
@@ -49,8 +48,7 @@ class InputFileReport:
     lumis: LumiCounts
 
 
-@dataclass(frozen=True)
-class OutputFileReport:
+class OutputFileReport(NamedTuple):
     """A file that an output module wrote. ``guid``: the identifier inside it, None for formats other than EDM."""
 
     pfn: str
@@ -60,8 +58,7 @@ class OutputFileReport:
     guid: str | None = None
 
 
-@dataclass(frozen=True)
-class FrameworkError:
+class FrameworkError(NamedTuple):
     """An exception that ended the run, with the code cmsRun meant (8001), not its 8 bits."""
 
     exit_status: int

@@ -7,9 +7,8 @@ does for the merge. The file is transferred to the job.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from ..contract import documents, files, scripts
 from ..contract.convert import read, to_json
@@ -25,8 +24,7 @@ from .storage import Volume
 _GATHERED = ("node", "lfn", "pfn", "rse", "size_bytes", "adler32", "events", "lumis", "parents")
 
 
-@dataclass(frozen=True)
-class GatheredFile:
+class GatheredFile(NamedTuple):
     """A file of an upstream node; ``parents`` are the unit's input files behind it. ``part`` None: it is to be read whole.
 
     ``url``: what cmsRun opens, ``file:`` with a path or ``root:``.
@@ -81,7 +79,7 @@ def read_node_input(
     if len(stored) != len(found):
         raise document["files"].refuse("a file is there twice")
     mine = found if job.share is None else _shared(found, job.share)
-    return tuple(replace(file, url=_place(volumes, stored[file.lfn], scratch)) for file in mine)
+    return tuple(file._replace(url=_place(volumes, stored[file.lfn], scratch)) for file in mine)
 
 
 def _place(volumes: Sequence[Volume], file: StoredFile, scratch: Path) -> str:
@@ -96,7 +94,7 @@ def _shared(files: Sequence[GatheredFile], share: Share) -> tuple[GatheredFile, 
     """What the share is of each file, without those that it has nothing of."""
     held = [Held(file.events, file.lumis) for file in files]
     parts = parts_of(held, share.part, share.parts, by_lumi=share.by_lumi)
-    return in_order(replace(file, part=part) for file, part in zip(files, parts) if part is None or not part.is_empty)
+    return in_order(file._replace(part=part) for file, part in zip(files, parts) if part is None or not part.is_empty)
 
 
 def in_order(files: Iterable[GatheredFile]) -> tuple[GatheredFile, ...]:

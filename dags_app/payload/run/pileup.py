@@ -8,8 +8,8 @@ workflow says at which event it begins.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ..contract import codes
 from ..contract.codes import PayloadError
@@ -18,8 +18,7 @@ from ..contract.layout import PILEUP_FILE, PILEUP_SCHEMA
 from ..contract.reading import Value, load_document
 
 
-@dataclass(frozen=True)
-class Mixing:
+class Mixing(NamedTuple):
     """What the mixing modules of one kind read, as ``tweak.json`` says it."""
 
     kind: str

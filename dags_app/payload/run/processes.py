@@ -17,7 +17,6 @@ import threading
 import time
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import IO, NamedTuple, Optional
@@ -41,8 +40,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _PSS = re.compile(rb"(?m)^Pss:\s*(\d+) kB")
 
 
-@dataclass(frozen=True)
-class Finished:
+class Finished(NamedTuple):
     """How a child ended. ``exit_code`` is 128 + the signal's number for a child that a signal ended; ``stopped``: because
     another one had failed; ``over``: the bound of all for which it was ended."""
 
@@ -54,8 +52,7 @@ class Finished:
     over: Optional[PayloadError] = None
 
 
-@dataclass(frozen=True)
-class Bounds:
+class Bounds(NamedTuple):
     """What the slot grants all children of a job together; None: nothing that the job itself has to watch.
 
     ``memory_mb`` is granted, ``wall_minutes`` were asked for, of which ``spent_seconds`` are over.
@@ -74,8 +71,10 @@ class Bounds:
         return asked - min(_REPORT_SECONDS, asked * _REPORT_SHARE) - self.spent_seconds
 
 
-@dataclass(frozen=True)
-class Command:
+_UNBOUNDED = Bounds()
+
+
+class Command(NamedTuple):
     """A child to run in ``directory``; its stdout goes to ``<output>.stdout``, its stderr to ``<output>.stderr``."""
 
     words: list[str]
@@ -148,7 +147,7 @@ def temporary_files_in(directory: Path) -> Iterator[None]:
             os.environ["TMPDIR"] = before[0]
 
 
-def run_measured(commands: Sequence[Command], bounds: Bounds = Bounds()) -> tuple[Finished, ...]:
+def run_measured(commands: Sequence[Command], bounds: Bounds = _UNBOUNDED) -> tuple[Finished, ...]:
     """Run commands side by side, end the others as soon as one fails, and all when they go over a bound.
 
     PayloadError(EXECUTABLE_NOT_FOUND) when one cannot be started. Any error raised while waiting ends all children first.
@@ -182,7 +181,7 @@ def run_measured(commands: Sequence[Command], bounds: Bounds = Bounds()) -> tupl
     finally:
         sampler.stop()
     found = (ended[child.pid] for child in children)
-    return tuple(replace(each, over=sampler.over) if sampler.over and each.exit_code else each for each in found)
+    return tuple(each._replace(over=sampler.over) if sampler.over and each.exit_code else each for each in found)
 
 
 class Answer(NamedTuple):

@@ -8,9 +8,8 @@ from __future__ import annotations
 import json
 import pkgutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..contract import codes, lumis, names
 from ..contract.codes import PayloadError
@@ -24,8 +23,7 @@ CONFIGURATION = "PSet.py"
 FRAMEWORK_REPORT = "FrameworkJobReport.xml"
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(NamedTuple):
     """How a cmsRun runs beside what it does."""
 
     threads: int

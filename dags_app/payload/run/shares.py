@@ -7,14 +7,12 @@ Every node of the file computes all parts from the same accepted report, so each
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..contract.lumis import LumiCounts, LumiSet, add_counts, lumi_set
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """A part of a file: a range of its events (from 0, inclusive), or some of its lumis. ``events`` None: not known."""
 
     events: int | None

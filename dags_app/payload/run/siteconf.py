@@ -11,7 +11,6 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, NamedTuple, Optional
 from xml.etree import ElementTree
@@ -32,8 +31,7 @@ class StorageProblem(PayloadError):
     """What one way to a storage refuses; another way, another volume or a later moment may do."""
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(NamedTuple):
     """Names that match ``pattern`` as a whole become ``pfn``, in which ``$1`` is the first group.
 
     ``chain``: a protocol of the volume; the rule's name is what that one makes of the LFN.
@@ -65,8 +63,7 @@ class Rule:
         return _GROUP.sub(lambda group: match[int(group[1])] or "", self.pfn) if match else None
 
 
-@dataclass(frozen=True)
-class Protocol:
+class Protocol(NamedTuple):
     """How a volume names files for one protocol: ``prefix`` before the LFN, or the first of ``rules`` that matches."""
 
     name: Annotated[str, Json(key="protocol")]
@@ -89,8 +86,7 @@ class Protocol:
         return self.rules[0].pfn if self.prefix is None else self.prefix
 
 
-@dataclass(frozen=True)
-class Description:
+class Description(NamedTuple):
     """A volume of ``storage.json``."""
 
     site: str
@@ -127,8 +123,7 @@ class Description:
         return None
 
 
-@dataclass(frozen=True)
-class Method:
+class Method(NamedTuple):
     """One way to stage out. ``command``: CMS's name of the tool, empty when the site leaves it to us."""
 
     description: Description

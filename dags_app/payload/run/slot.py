@@ -13,8 +13,8 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 from uuid import uuid4
 
 from ..contract import codes, files
@@ -55,8 +55,7 @@ def read_slot() -> Slot:
     )
 
 
-@dataclass(frozen=True)
-class Granted:
+class Granted(NamedTuple):
     """What the slot has for the job; None: the ads do not say."""
 
     cores: int | None = None

@@ -8,8 +8,8 @@ its outputs there; and last, did all of them together do the step's work. The fi
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from ..contract import codes, files, names
 from ..contract.codes import PayloadError
@@ -32,8 +32,7 @@ _ERROR_LINES = 40
 _UNREPORTED = {code & 0xFF: code for code in (codes.CONFIG_NOT_FOUND, codes.CONFIG_UNREADABLE)}
 
 
-@dataclass(frozen=True)
-class Process:
+class Process(NamedTuple):
     """A cmsRun that has ended: what it was to do, where it ran, and its report."""
 
     work: Work
@@ -58,8 +57,7 @@ class Process:
         return written, self.output_path(module)
 
 
-@dataclass(frozen=True)
-class DoneStep:
+class DoneStep(NamedTuple):
     """A step that ended well, by its processes."""
 
     step: Step
@@ -73,8 +71,7 @@ class DoneStep:
         )
 
 
-@dataclass(frozen=True)
-class JobContext:
+class JobContext(NamedTuple):
     """What all steps of one attempt share."""
 
     job: JobDocument
@@ -200,8 +197,7 @@ def _record(step: Step, threads: int, processes: Sequence[Process], code: int, u
 def _measured(process: Process) -> Finished:
     """What one process took. cmsRun counts its time from when it has read its configuration."""
     report, finished = process.report, process.finished
-    return replace(
-        finished,
+    return finished._replace(
         wall_seconds=_positive(report.metric("Timing", "TotalJobTime")) or finished.wall_seconds,
         cpu_seconds=_positive(report.metric("Timing", "TotalJobCPU")) or finished.cpu_seconds,
         peak_rss_mb=_positive(report.metric("ApplicationMemory", "PeakValueRss")) or finished.peak_rss_mb,

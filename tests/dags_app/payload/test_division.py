@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,7 +39,7 @@ def jobs(work: UnitJob, processes: int) -> list[UnitJob]:
 def test_generated_events_keep_their_numbers_and_lumis(first: int, events: int, per_lumi: int, processes: int) -> None:
     lumis = -(-events // per_lumi)
     whole = Generate(7, first, first + events - 1, 5, 4 + lumis, per_lumi)
-    parts = [part.generate for part in jobs(replace(JOB, generate=whole, events=events), processes)]
+    parts = [part.generate for part in jobs(JOB._replace(generate=whole, events=events), processes)]
     numbered = []
     for part in parts:
         assert part is not None and not part.problem()
@@ -60,7 +59,7 @@ LUMIS = st.sets(st.tuples(st.integers(1, 3), st.integers(1, 30)), min_size=1)
 def test_a_mask_is_divided_into_whole_lumis(wanted: set[tuple[int, int]], processes: int) -> None:
     mask = tuple((run, lumi, lumi) for run, lumi in sorted(wanted))
     files = (InputFile("/store/a.root", 1, 10), InputFile("/store/b.root", 1, 10))
-    parts = jobs(replace(JOB, mask=mask, files=files), processes)
+    parts = jobs(JOB._replace(mask=mask, files=files), processes)
     dealt = [lumi for part in parts for lumi in sorted(part.mask_lumis)]
     assert dealt == sorted(wanted)
     assert all(part.files == files for part in parts), "a lumi may lie in any of them"
@@ -69,7 +68,7 @@ def test_a_mask_is_divided_into_whole_lumis(wanted: set[tuple[int, int]], proces
 @given(st.integers(0, 50), st.integers(1, 100), MANY)
 def test_a_range_of_events_is_divided_into_ranges(first: int, events: int, processes: int) -> None:
     file = InputFile("/store/a.root", 1, 1000, first, first + events - 1)
-    parts = [part.files for part in jobs(replace(JOB, files=(file,)), processes)]
+    parts = [part.files for part in jobs(JOB._replace(files=(file,)), processes)]
     read = [number for (each,) in parts for number in range(each.first_event or 0, (each.last_event or 0) + 1)]
     assert read == list(range(first, first + events))
 
@@ -77,7 +76,7 @@ def test_a_range_of_events_is_divided_into_ranges(first: int, events: int, proce
 @given(st.lists(st.integers(0, 100), min_size=1, max_size=12), MANY)
 def test_whole_files_stay_whole(events: list[int], processes: int) -> None:
     files = tuple(InputFile(f"/store/{number}.root", 1, each) for number, each in enumerate(events))
-    parts = jobs(replace(JOB, files=files), processes)
+    parts = jobs(JOB._replace(files=files), processes)
     assert [file for part in parts for file in part.files] == list(files)
     assert all(part.files for part in parts)
 
@@ -145,7 +144,7 @@ def test_shares_of_several_files_are_divided_again(
     rows: Rows = []
     for number in range(shares):
         parts = parts_of(held, number, shares, by_lumi=by_lumi)
-        mine = [replace(file, part=part) for file, part in zip(sources, parts, strict=True) if part is None or not part.is_empty]
+        mine = [file._replace(part=part) for file, part in zip(sources, parts, strict=True) if part is None or not part.is_empty]
         if mine:
             for work in divided(Work(JOB, in_order(mine)), processes).works:
                 rows += read(files, work.sources)[0]
@@ -161,7 +160,7 @@ def test_dividing_a_share_loses_no_lumi_that_the_share_has(
     for number in range(shares):
         parts = parts_of(held, number, shares, by_lumi=False)
         mine = in_order(
-            replace(f, part=part) for f, part in zip(sources, parts, strict=True) if part is None or not part.is_empty
+            f._replace(part=part) for f, part in zip(sources, parts, strict=True) if part is None or not part.is_empty
         )
         if mine:
             works = divided(Work(JOB, mine), processes).works
@@ -181,7 +180,7 @@ def test_dividing_a_share_loses_no_lumi_that_the_share_has(
 def test_no_more_processes_than_the_slot_has_room_for(run: StepRun, granted: Granted, fit: int, why: str) -> None:
     job = JobDocument.__new__(JobDocument)
     object.__setattr__(job, "outputs", ())
-    work = Work(replace(JOB, generate=Generate(1, 1, 100, 1, 10, 10)))
+    work = Work(JOB._replace(generate=Generate(1, 1, 100, 1, 10, 10)))
     found = divide(job, STEP, work, run, granted)
     assert (len(found.works), found.undivided) == (fit, why)
 
@@ -192,12 +191,12 @@ DQM = Output("Dqm", "DQMoutput", "DQMIO", "", "", "", "dqmio")
 @pytest.mark.parametrize(
     ("step", "why"),
     [
-        (replace(STEP, output_modules=()), "no output module"),
-        (replace(STEP, pileup=(None,), deterministic_pileup=True), "deterministic pileup"),
-        (replace(STEP, input_step="Dqm", input_module="DQMoutput"), "DQMIO"),
+        (STEP._replace(output_modules=()), "no output module"),
+        (STEP._replace(pileup=(None,), deterministic_pileup=True), "deterministic pileup"),
+        (STEP._replace(input_step="Dqm", input_module="DQMoutput"), "DQMIO"),
     ],
 )
 def test_a_step_that_cannot_be_divided_says_why(step: Step, why: str) -> None:
-    work = Work(replace(JOB, generate=Generate(1, 1, 100, 1, 10, 10)))
+    work = Work(JOB._replace(generate=Generate(1, 1, 100, 1, 10, 10)))
     found = divided(work, 2, step, (DQM,))
     assert found.works == (work,) and why in found.undivided

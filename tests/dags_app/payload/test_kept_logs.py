@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ FIRST = KeptLogs("mg_000000", "proc_000000", 0, "0.0", "2026-11-21T10:00:00Z", 8
 
 def made(*changes: dict[str, object]) -> list[KeptLogs]:
     """One attempt after the other."""
-    return [replace(FIRST, job_id=f"{n}.0", **each) for n, each in enumerate(changes)]  # type: ignore[arg-type]
+    return [FIRST._replace(job_id=f"{n}.0", **each) for n, each in enumerate(changes)]  # type: ignore[arg-type]
 
 
 def jobs(kept: Sequence[KeptLogs]) -> list[int]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +68,7 @@ NAMES = {
 
 def _mixing(place: Path) -> Any:
     job, unit = read_job(place), read_unit(place)
-    step = replace(job.steps[0], pileup=(Pileup("mc", MIXED),))
+    step = job.steps[0]._replace(pileup=(Pileup("mc", MIXED),))
     return mixing_of(place, job, unit.jobs[0], step, site="T1_US_FNAL", seed="1")
 
 

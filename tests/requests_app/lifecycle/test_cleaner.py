@@ -322,7 +322,7 @@ def test_an_answer_of_one_unit_that_cannot_be_written_down_keeps_no_other_of_the
     def garbled(directory: Path) -> SiteResult:
         result = read(directory)
         bad, *others = result.removals
-        return replace(result, removals=(replace(bad, problems=("no \0 answer",), number_of_problems=1), *others))
+        return replace(result, removals=(bad._replace(problems=("no \0 answer",), number_of_problems=1), *others))
 
     monkeypatch.setattr(site_jobs, "read_result", garbled)
     clean()

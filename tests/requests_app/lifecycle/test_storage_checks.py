@@ -136,7 +136,7 @@ def test_an_answer_of_one_block_that_cannot_be_written_down_keeps_no_other_of_th
     def garbled(directory: Path) -> SiteResult:
         result = read(directory)
         bad, *others = result.listings
-        return replace(result, listings=(replace(bad, checksums=10**12), *others))
+        return replace(result, listings=(bad._replace(checksums=10**12), *others))
 
     monkeypatch.setattr(site_jobs, "read_result", garbled)
     for check in StorageCheck.objects.all():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +127,7 @@ def test_one_that_was_held_before_it_was_read_is_read_again_when_it_is_released(
     request = post(documents.generation(300))
     request_hold(request=request, **BY)
     assert fresh(request).prepared is None
-    corrected = {name: replace(config, pset="corrected\n") for name, config in documents.CONFIGS.items()}
+    corrected = {name: config._replace(pset="corrected\n") for name, config in documents.CONFIGS.items()}
     monkeypatch.setattr("tests.support.scripted.catalogues.CONFIGS", corrected)
     request_release(request=request, **BY)
     world.evaluate(request, steps=1)

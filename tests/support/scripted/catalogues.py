@@ -163,7 +163,7 @@ class ScriptedDbs:
     def register_block(self, block: BlockSpec) -> tuple[str, ...]:
         def act() -> tuple[str, ...]:
             known = self.registered.get(block.block_name)
-            if known is not None and known.files != {file.lfn: replace(file, is_valid=True) for file in block.files}:
+            if known is not None and known.files != {file.lfn: file._replace(is_valid=True) for file in block.files}:
                 raise ServiceRejected("dbs", "register_block", f"{block.block_name} is registered with other files")
             for file in block.files:
                 others = {name: held.files for name, held in self.registered.items() if name != block.block_name}
@@ -173,7 +173,7 @@ class ScriptedDbs:
             if self.access.get(block.dataset.dataset, "PRODUCTION") not in ("PRODUCTION", "VALID"):
                 raise ServiceRejected("dbs", "register_block", f"{block.dataset.dataset} exists as {self.access}")
             self.datasets.add(block.dataset.dataset)
-            sent = {file.lfn: replace(file, is_valid=True) for file in block.files}
+            sent = {file.lfn: file._replace(is_valid=True) for file in block.files}
             self.registered[block.block_name] = _Block(block.dataset.dataset, sent, block.origin_site)
             return stored_otherwise(block, [self._config_of_file(block.files[0].output_config)])
 

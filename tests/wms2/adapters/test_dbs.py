@@ -118,12 +118,12 @@ def block_of(primary: str, *numbers: int, tier: str = "GEN-SIM", config: OutputC
         )
         for number in numbers
     )
-    return replace(BlockSpec(f"{spec.dataset}#{uuid.uuid4()}", SITE, spec, files), **changes)
+    return BlockSpec(f"{spec.dataset}#{uuid.uuid4()}", SITE, spec, files)._replace(**changes)
 
 
 def one_changed(block: BlockSpec, **changes: Any) -> BlockSpec:
     """The block with its first file changed."""
-    return replace(block, files=(replace(block.files[0], **changes), *block.files[1:]))
+    return block._replace(files=(block.files[0]._replace(**changes), *block.files[1:]))
 
 
 def test_a_block_is_registered_whole_and_closed_with_everything_it_hangs_on(dbs: Dbs, primary: str) -> None:
@@ -151,7 +151,7 @@ def test_two_requests_that_share_an_output_module_keep_their_own_configurations(
     dbs.register_block(first)
     dbs.register_block(second)
     with pytest.raises(ServiceRejected, match="configuration is cmsRun/CMSSW_15_0_0"):
-        dbs.register_block(replace(second, dataset=first.dataset, files=(replace(second.files[0], output_config=CONFIG),)))
+        dbs.register_block(second._replace(dataset=first.dataset, files=(second.files[0]._replace(output_config=CONFIG),)))
 
 
 def test_files_are_shown_with_the_release_that_had_their_configuration_first(dbs: Dbs, primary: str) -> None:
@@ -173,7 +173,7 @@ def test_a_configuration_that_dbs_can_tell_apart_is_compared(dbs: Dbs, primary: 
     block = block_of(primary, 0)
     assert dbs.register_block(block) == ()
     for other in (replace(CONFIG, global_tag="141X_v1"), replace(CONFIG, pset_hash="e" * 32), replace(CONFIG, app_name="cmsGen")):
-        changed = one_changed(replace(block, dataset=replace(block.dataset, output_configs=(other,))), output_config=other)
+        changed = one_changed(block._replace(dataset=block.dataset._replace(output_configs=(other,))), output_config=other)
         with pytest.raises(ServiceRejected, match="configuration is cmsRun/CMSSW_14_0_0"):
             dbs.register_block(changed)
 
@@ -264,7 +264,7 @@ def test_a_block_that_is_there_with_other_contents_is_refused_with_what_differs(
     dbs.register_block(block)
     other = one_changed(block, **change)
     if "output_config" in change:
-        other = replace(other, dataset=replace(other.dataset, output_configs=(NEWER,)))
+        other = other._replace(dataset=other.dataset._replace(output_configs=(NEWER,)))
     with pytest.raises(ServiceRejected, match=problem):
         dbs.register_block(other)
     assert proxy.sent("POST", "/bulkblocks") == 1
@@ -277,7 +277,7 @@ def test_nothing_is_added_to_a_registered_block_although_dbs_would_take_it(
     block = block_of(primary, 0, 1)
     dbs.register_block(block)
     with pytest.raises(ServiceRejected, match=problem):
-        dbs.register_block(replace(block, files=block_of(primary, *numbers).files))
+        dbs.register_block(block._replace(files=block_of(primary, *numbers).files))
     assert proxy.sent("POST", "/bulkblocks") == 1
     assert len(dbs.block_files(block.block_name)) == 2
 
@@ -410,8 +410,8 @@ def test_invalidated_files_are_left_out_of_inputs_but_not_of_the_block(dbs: Dbs,
     assert [f.lfn for f in dbs.files(block.block_name)] == [lfn(primary, 0), lfn(primary, 2)]
     assert [f.is_valid for f in dbs.files(block.block_name, valid_only=False)] == [True, False, True]
     assert len(dbs.block_files(block.block_name)) == 3
-    taken_back = tuple(replace(file, is_valid=file.lfn != lfn(primary, 1)) for file in block.files)
-    dbs.register_block(replace(block, files=taken_back))  # it is still the same block
+    taken_back = tuple(file._replace(is_valid=file.lfn != lfn(primary, 1)) for file in block.files)
+    dbs.register_block(block._replace(files=taken_back))  # it is still the same block
 
 
 def test_a_valid_file_of_a_dataset_is_found_whoever_registered_it(dbs: Dbs, primary: str) -> None:
@@ -477,7 +477,7 @@ def test_a_dataset_dbs_would_store_wrongly_is_not_sent(
 ) -> None:
     block = block_of(primary, 0)
     with pytest.raises(ServiceRejected, match=problem) as caught:
-        dbs.register_block(replace(block, dataset=replace(block.dataset, **change)))
+        dbs.register_block(block._replace(dataset=block.dataset._replace(**change)))
     assert caught.value.code == 113
     assert proxy.calls == []
 
@@ -513,7 +513,7 @@ def test_a_file_dbs_would_not_take_or_store_wrongly_is_not_sent(
         ({"files": ()}, "has no file"),
         ({"files": block_of("Pa", 1).files * 2}, "holds a file twice"),
         (
-            {"dataset_parents": ("/A/B-v1/RAW",), "files": (replace(block_of("Pa", 1).files[0], parents=(lfn("P", 1),)),)},
+            {"dataset_parents": ("/A/B-v1/RAW",), "files": (block_of("Pa", 1).files[0]._replace(parents=(lfn("P", 1),)),)},
             "or the",
         ),
     ],
@@ -522,7 +522,7 @@ def test_a_block_dbs_would_store_wrongly_is_not_sent(
     dbs: Dbs, primary: str, proxy: Proxy, change: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(ServiceRejected, match=problem):
-        dbs.register_block(replace(block_of(primary, 0), **change))
+        dbs.register_block(block_of(primary, 0)._replace(**change))
     assert proxy.calls == []
 
 
