@@ -18,7 +18,7 @@ from threading import Timer
 from typing import Any
 
 from .contract import codes, scripts
-from .contract.codes import POST_CALL_AGAIN, PayloadError, exit_status, last_words
+from .contract.codes import LAST_WORDS, POST_CALL_AGAIN, PayloadError, exit_status
 from .contract.layout import LANDING, MERGE
 
 #: How long a script of DAGMan's may take; they take seconds.
@@ -49,7 +49,7 @@ _SCRIPTS: dict[str, tuple[str, str, dict[str, type]]] = {
 }
 #: ``launch.sh`` keeps here what children are to find in LD_LIBRARY_PATH, while this Python runs by libraries of its own.
 _LIBRARIES = "_WMS2_LD_LIBRARY_PATH"
-#: Nodes of the scripts that are not given one; without a node (``reelect``) a failure only repeats one that was told.
+#: Nodes of the scripts that are not given one; without a node (``reelect``) a failure only repeats one that was logged.
 _NODES = {"elect": LANDING, "collect": MERGE}
 
 
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             return function(here, **options)
         except PayloadError as error:  # before there was anything to report on
-            print(last_words(error), file=sys.stderr)
+            print(LAST_WORDS.format(error.code, error.message), file=sys.stderr)
             return exit_status(error.code)
     place = here / options["unit"] if command == "reelect" else here
     try:
@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return function(here, **options)
     except PayloadError as error:
         scripts.log(place, f"{command}: {error.message}")
-        _tell(place, command, _node(command, options), error)
+        _log_failure(place, command, _node(command, options), error)
         return 1
     except Exception:  # a defect: the scripts' log is all that remains of a script
         scripts.log(place, f"{command}: {traceback.format_exc().rstrip()}")
@@ -85,9 +85,9 @@ def _node(command: str, options: dict[str, Any]) -> str | None:
     return _NODES.get(command) or options.get("node")
 
 
-def _tell(place: Path, command: str, node: str | None, error: PayloadError) -> None:
+def _log_failure(place: Path, command: str, node: str | None, error: PayloadError) -> None:
     if node:
-        import_module(".post.script_failures", __package__).tell_script(place, command, node, error)
+        import_module(".post.script_failures", __package__).log_script(place, command, node, error)
 
 
 @contextmanager
@@ -98,13 +98,16 @@ def _ended_in_time(place: Path, command: str, node: str | None) -> Iterator[None
     """
     status = POST_CALL_AGAIN if command == "post" else 1
 
-    def tell() -> None:
+    def give_up() -> None:
         error = PayloadError(codes.UNEXPECTED, f"not done after {SCRIPT_SECONDS:g} s, ended with {status}")
         scripts.log(place, f"{command}: {error.message}")
         if status != POST_CALL_AGAIN:
-            _tell(place, command, node, error)
+            _log_failure(place, command, node, error)
 
-    timers = [Timer(SCRIPT_SECONDS, tell), Timer(SCRIPT_SECONDS + _LOG_SECONDS, os._exit, (status,))]  # telling may hang as well
+    timers = [
+        Timer(SCRIPT_SECONDS, give_up),
+        Timer(SCRIPT_SECONDS + _LOG_SECONDS, os._exit, (status,)),
+    ]  # logging may hang as well
     for timer in timers:
         timer.daemon = True
         timer.start()

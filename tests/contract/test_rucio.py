@@ -55,9 +55,7 @@ class Place:
 
     def raw(self, fn: Any) -> Any:
         """rucio-clients itself, whose exceptions are the contract."""
-        from wms2.adapters.rucio_session import _LastAnswer
-
-        return fn(self.session._client(_LastAnswer()))
+        return fn(self.session._client())
 
     def did(self, name: str) -> dict[str, str]:
         return {"scope": self.scope, "name": name}

@@ -11,7 +11,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from dags_app.models import WorkUnitState
-from dags_app.payload.contract.scripts import write_elected_site
+from dags_app.payload.contract.layout import SITE_INCLUDE, SITE_MACRO
 from requests_app.lifecycle.active import sites_judge
 from requests_app.models import Event, Request, RequestStatus
 from requests_app.services import preview, request_abort, request_complete, request_set_sites, request_stop
@@ -126,7 +126,7 @@ def test_a_site_list_that_leaves_units_of_a_running_dag_without_a_site_is_an_ale
     units = list(request.workflow.work_units.values_list("name", flat=True))
     need = f"if none of these is on the list: {counted(len(units), 'work unit')}: {names[0]}."
     assert need in preview.sites([fresh(request)])[request.pk][-1]
-    write_elected_site(job.directory / units[0], names[0])  # goes on where it is
+    (job.directory / units[0] / SITE_INCLUDE).write_text(f"{SITE_MACRO} = {names[0]}\n")  # goes on where it is
     request_set_sites(request=fresh(request), site_whitelist=names[1:], actor="olga", reason="its disk is full")
     for _ in range(4):
         world.cycle()

@@ -126,11 +126,11 @@ class HtcondorAdapter:
         Raises:
             ServiceUnavailable: one of them did not answer; nothing may be concluded.
         """
-        return self._find(ads.of_dag(dag_id, self._instance, self._owner()), since, "find_dag")
+        return self._find(self._ours().of_dag(dag_id), since, "find_dag")
 
     def find_job(self, job_id: str, since: datetime) -> FoundDag | None:
         """A job that is no DAG's, by the id that it carries; the rest as ``find_dag``."""
-        return self._find(ads.node_jobs(job_id, self._instance, self._owner()), since, "find_job")
+        return self._find(self._ours().node_jobs(job_id), since, "find_job")
 
     def _find(self, constraint: str, since: datetime | None, operation: str) -> FoundDag | None:
         # Queue first: a job that leaves it between the two is then in the history.
@@ -157,9 +157,10 @@ class HtcondorAdapter:
         One question, so that it is known which queue they are in.
         Tried once: the leader asks again in its next cycle.
         """
-        owner = self._owner(tries=1)
-        call = {"op": "query", "constraint": ads.all_dagmans(instance, owner), "projection": ads.DAGMAN_PROJECTION}
-        count = {"op": "groups", "constraint": ads.all_node_jobs(instance, owner), "projection": ads.JOB_GROUPS}
+        owner = self._ours(tries=1).owner
+        jobs = ads.Ours(instance, owner)
+        call = {"op": "query", "constraint": jobs.all_dagmans(), "projection": ads.DAGMAN_PROJECTION}
+        count = {"op": "groups", "constraint": jobs.all_node_jobs(), "projection": ads.JOB_GROUPS}
         itself = {"op": "schedd_ad", "projection": ads.SCHEDD_PROJECTION}
         schedd, heard, rows, groups = self._ask([itself, self._in_collector(), call, count], "watch", tries=1)
         about = replace(ads.schedd_ad(schedd, heard), owner=owner)
@@ -172,12 +173,12 @@ class HtcondorAdapter:
         With ``dag_id`` only the job that ran this DAG: another one may have had the number in another queue of the schedd.
         ``since`` as in ``find_dag``.
         """
-        constraint = ads.of_cluster(cluster, self._instance, self._owner(), dag_id)
+        constraint = self._ours().of_cluster(cluster, dag_id)
         (rows,) = self._ask([self._in_history(constraint, 1, since)], "history")
         return ads.history_ad(rows[0]) if rows else None
 
     def _in_history(self, constraint: str, limit: int, since: datetime | None) -> dict[str, Any]:
-        end = None if since is None else ads.ended_before(int(since.timestamp()), self._instance, self._owner())
+        end = None if since is None else self._ours().ended_before(int(since.timestamp()))
         return {
             "op": "history", "constraint": constraint, "projection": ads.HISTORY_PROJECTION, "limit": limit, "since": end,
         }  # fmt: skip
@@ -187,10 +188,8 @@ class HtcondorAdapter:
 
         Tried once: the leader waits for it, and looks again later.
         """
-        constraint = ads.orphans(self._instance, self._owner(tries=1), known_dag_ids)
-        call = {"op": "query", "constraint": constraint, "projection": ads.ORPHAN_PROJECTION}
-        (rows,) = self._ask([call], "strays", tries=1)
-        return ads.orphan_jobs(rows)
+        constraint = self._ours(tries=1).orphans(known_dag_ids)
+        return ads.orphan_jobs(self._query(constraint, "strays", *ads.ORPHAN_PROJECTION, tries=1))
 
     def collector_ad(self) -> ScheddAd | None:
         """The collector's copy of the schedd's ad, to tell a silent schedd from one that the collector misses too. Raises
@@ -201,7 +200,11 @@ class HtcondorAdapter:
         return ads.schedd_ad(rows[0], rows) if rows else None
 
     def _in_collector(self) -> dict[str, Any]:
-        return {"op": "collector_ad", "constraint": ads.of_schedd(self._place.schedd), "projection": ads.SCHEDD_PROJECTION}
+        return {
+            "op": "collector_ad",
+            "constraint": f"Name == {ads.literal(self._place.schedd)}",
+            "projection": ads.SCHEDD_PROJECTION,
+        }
 
     def pool(self) -> PoolAnswer:
         """What the collector says of its schedds, and of the slots per site; no schedd need be named for it. Tried once: it is
@@ -214,13 +217,13 @@ class HtcondorAdapter:
         """What the schedd itself says now, its limits and whose our jobs are there among it."""
         itself = {"op": "schedd_ad", "projection": ads.SCHEDD_PROJECTION}
         ad, limits, owner = self._ask([itself, {"op": "config", "names": ads.LIMITS}, {"op": "owner"}], "facts")
-        return ads.schedd_facts(ad, limits, owner)
+        return ScheddFacts(replace(ads.schedd_ad(ad), owner=owner), *ads.bounds(limits))
 
-    def _owner(self, tries: int = TRIES) -> str:
-        """Whose our jobs there are: as the checks of the schedd have found, else asked once by each process."""
+    def _ours(self, tries: int = TRIES) -> ads.Ours:
+        """Our jobs there. Whose they are the checks of the schedd have found, else it is asked once by each process."""
         if not self._known_owner:
             (self._known_owner,) = self._ask([{"op": "owner"}], "owner", tries=tries)
-        return self._known_owner
+        return ads.Ours(self._instance, self._known_owner)
 
     # --- steering
 
@@ -229,26 +232,25 @@ class HtcondorAdapter:
 
         Returns 1, or 0 when no such job of ours is in the queue. Repeatable. With ``dag_id`` only if the job runs that DAG.
         """
-        return self._act(ads.of_cluster(cluster, self._instance, self._owner(), dag_id), "Remove", cluster, reason, "remove")
+        return self._act(self._ours().of_cluster(cluster, dag_id), "Remove", cluster, reason, "remove")
 
     def remove_all(self, dag_ids: Mapping[int, str], reason: str) -> int:
         """The same for several outer DAGMan jobs at once: cluster -> the DAG that it must run. Returns how many there were. Tried
         once: the leader waits for it, and asks again in its next cycle."""
         clusters = ", ".join(map(str, dag_ids))
-        mine = ads.of_clusters(dag_ids, self._instance, self._owner(tries=1))
+        mine = self._ours(tries=1).of_clusters(dag_ids)
         return self._act(mine, "Remove", clusters, reason, "remove_all", tries=1)
 
     def remove_orphans(self, dag_id: str, reason: str, fence: int | None = None) -> int:
         """Remove all jobs of ours that name this DAG, the DAGMans first, which end their jobs; returns how many. Repeatable. With
         ``fence`` none of a later submission."""
-        of, removed = (dag_id, self._instance, self._owner(), fence), 0
-        for constraint in (ads.dagmans_naming(*of), ads.naming_dag(*of)):
-            removed += self._act(constraint, "Remove", f"of DAG {dag_id or 'without an id'}", reason, "remove_orphans")
-        return removed
+        ours, which = self._ours(), f"of DAG {dag_id or 'without an id'}"
+        in_order = ours.dagmans_naming(dag_id, fence), ours.naming_dag(dag_id, fence)
+        return sum(self._act(constraint, "Remove", which, reason, "remove_orphans") for constraint in in_order)
 
     def remove_job(self, cluster: int, job_id: str, reason: str) -> int:
         """Remove a job that is no DAG's; returns 1, or 0 when it is not in the queue. Repeatable."""
-        return self._act(ads.node_jobs(job_id, self._instance, self._owner()), "Remove", cluster, reason, "remove_job")
+        return self._act(self._ours().node_jobs(job_id), "Remove", cluster, reason, "remove_job")
 
     def hold_tree(self, job: Submission, reason: str) -> int:
         """Hold the outer DAGMan, the inner ones and their jobs that wait for a slot; jobs that run go on. Returns how many jobs;
@@ -263,22 +265,20 @@ class HtcondorAdapter:
         """
         if not self._there(job, "hold_tree"):
             return 0
-        us = self._instance, self._owner()
-        dagmans = self._act(ads.tree_of(job, *us), "Hold", job.cluster, reason, "hold_tree")
-        return dagmans + self._act(ads.waiting_jobs(job, *us), "Hold", job.cluster, reason, "hold_tree")
+        ours = self._ours()
+        in_order = ours.tree_of(job), ours.waiting(job.directory_id, job.fence)
+        return sum(self._act(constraint, "Hold", job.cluster, reason, "hold_tree") for constraint in in_order)
 
     def release_tree(self, job: Submission, reason: str) -> int:
         """Release what ``hold_tree`` held, and any job that somebody held by hand; DAGMans start in recovery mode and go on."""
         if not self._there(job, "release_tree"):
             return 0
-        us = self._instance, self._owner()
-        jobs = self._act(ads.jobs_held_by_people(job, *us), "Release", job.cluster, reason, "release_tree")
-        return jobs + self._act(ads.tree_of(job, *us), "Release", job.cluster, reason, "release_tree")
+        in_order = self._ours().held_by_people(job), self._ours().tree_of(job)
+        return sum(self._act(constraint, "Release", job.cluster, reason, "release_tree") for constraint in in_order)
 
     def _there(self, job: Submission, operation: str) -> bool:
-        mine = ads.of_cluster(job.cluster, self._instance, self._owner(), job.dag_id, job.fence)
-        (found,) = self._ask([{"op": "query", "constraint": mine, "projection": ["ClusterId"]}], operation)
-        return bool(found)
+        mine = self._ours().of_cluster(job.cluster, job.dag_id, job.fence)
+        return bool(self._query(mine, operation))
 
     def set_priority(self, directory_id: str, fence: int, value: int) -> int:
         """Give the node jobs of one submission of a DAG's directory another priority; returns how many were changed.
@@ -286,15 +286,14 @@ class HtcondorAdapter:
         Their order among each other (``PostJobPrio1``) stays. DAGMan itself goes on with the old value until the next submission:
         call again each cycle.
         """
-        jobs = f"{ads.node_jobs(directory_id, self._instance, self._owner(), fence)} && JobPrio =!= {value}"
-        (there,) = self._ask([{"op": "query", "constraint": jobs, "projection": ["ClusterId"]}], "set_priority")
-        return self._edit(jobs, "JobPrio", value, "set_priority") if there else 0
+        jobs = f"{self._ours().node_jobs(directory_id, fence)} && JobPrio =!= {value}"
+        return self._edit(jobs, "JobPrio", value, "set_priority") if self._query(jobs, "set_priority") else 0
 
     def avoid_sites(self, directory_id: str, fence: int, sites: Collection[str]) -> int:
         """Have the landing jobs of one submission of a DAG's directory that wait for a slot land at none of these sites, beside
         those that they avoid already, and look first at none of them; returns how many avoid more than before."""
-        jobs = ads.waiting_landings(directory_id, self._instance, self._owner(), fence)
-        (rows,) = self._ask([{"op": "query", "constraint": jobs, "projection": [ads.AVOID, ads.FIRST]}], "avoid_sites")
+        jobs = self._ours().waiting_landings(directory_id, fence)
+        rows = self._query(jobs, "avoid_sites", ads.AVOID, ads.FIRST)
         changed = 0
         for first in sorted({str(row.get(ads.FIRST)) for row in rows} & set(sites)):
             self._edit(f"{jobs} && {ads.FIRST} =?= {ads.literal(first)}", ads.FIRST, ads.literal(""), "avoid_sites")
@@ -308,27 +307,24 @@ class HtcondorAdapter:
     def unbegun_units(self, directory_id: str, fence: int, sites: Collection[str], moment_seconds: int) -> dict[str, UnbegunUnit]:
         """Work units of one submission none of whose jobs in the queue has begun, all waiting at one of these sites since before
         this moment. Only where there is such a job is the schedd asked for all of the submission."""
-        us = directory_id, self._instance, self._owner(), fence
-        waiting = ads.unbegun_since(*us, sites, moment_seconds)
-        (rows,) = self._ask([{"op": "query", "constraint": waiting, "projection": [ads.UNIT]}], "unbegun_units")
-        if not rows:
+        ours = self._ours()
+        if not self._query(ours.unbegun_since(directory_id, fence, sites, moment_seconds), "unbegun_units", ads.UNIT):
             return {}
-        jobs = ads.node_jobs(*us)
-        (rows,) = self._ask([{"op": "query", "constraint": jobs, "projection": ads.UNBEGUN_PROJECTION}], "unbegun_units")
+        rows = self._query(ours.node_jobs(directory_id, fence), "unbegun_units", *ads.UNBEGUN_PROJECTION)
         found = ads.unbegun_units(rows).items()
         return {name: unit for name, unit in found if unit.site in sites and unit.since_seconds <= moment_seconds}
 
     def leave_site(self, directory_id: str, fence: int, units: Collection[str]) -> int:
         """Have these units land elsewhere: jobs of theirs that never began wait no longer, as after ``job_idle_seconds``. The
         schedd itself looks at each, so one that begins at this moment goes on. Returns how many; 0 when it was said before."""
-        jobs = ads.unbegun_jobs(directory_id, self._instance, self._owner(), fence, units)
+        jobs = self._ours().unbegun_jobs(directory_id, fence, units)
         return self._edit(jobs, ads.IDLE_ATTRIBUTE, 0, "leave_site")
 
     def set_units_at_once(self, cluster: int, dag_id: str, units: int) -> int:
         """Have the DAGMan of a DAG run so many units at once from now on; those that run go on. Within seconds, until it starts
         anew (a release, a restart of the schedd): look what it says and call again. Returns 1, or 0 when it is not there."""
-        mine = ads.of_cluster(cluster, self._instance, self._owner(), dag_id)
-        (there,) = self._ask([{"op": "query", "constraint": mine, "projection": ["ClusterId"]}], "set_units_at_once")
+        mine = self._ours().of_cluster(cluster, dag_id)
+        there = self._query(mine, "set_units_at_once")
         return self._edit(mine, "DAGMan_MaxJobs", units, "set_units_at_once") if there else 0
 
     # --- calls
@@ -350,11 +346,16 @@ class HtcondorAdapter:
             (changed,) = self._ask([call], operation)
         except ServiceUnavailable:
             # The bindings raise the same error when nothing matches: the jobs may have ended meanwhile.
-            (left,) = self._ask([{"op": "query", "constraint": constraint, "projection": ["ClusterId"]}], operation)
-            if left:
+            if self._query(constraint, operation):
                 raise
             return 0
         return int(changed)
+
+    def _query(self, constraint: str, operation: str, *projection: str, tries: int = TRIES) -> list[Any]:
+        """Ads of jobs in the queue; without a projection only their number counts."""
+        call = {"op": "query", "constraint": constraint, "projection": list(projection or ("ClusterId",))}
+        (rows,) = self._ask([call], operation, tries=tries)
+        return list(rows)
 
     def _ask(self, calls: Sequence[Mapping[str, Any]], operation: str, *, tries: int = TRIES) -> list[Any]:
         def asked() -> list[Any]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from math import isfinite
-from typing import Any
+from typing import Any, NamedTuple
 
 from wms2.adapters.types import (
     JOB_HELD,
@@ -24,7 +24,6 @@ from wms2.adapters.types import (
     OrphanJobs,
     PoolAnswer,
     ScheddAd,
-    ScheddFacts,
     SiteSlots,
     Submission,
     UnbegunUnit,
@@ -112,73 +111,108 @@ def stamp_literals(attributes: Mapping[str, str | int]) -> dict[str, str]:
     return {name: literal(value) for name, value in attributes.items()}
 
 
-def ours(instance: str, owner: str) -> str:
-    """Constraint: jobs of an instance that its owner has submitted. A part of every other: any user may put any stamp into an
-    ad, but HTCondor alone sets the owner."""
-    return f"Owner =?= {literal(owner)} && {INSTANCE} =?= {literal(instance)}"
-
-
-def of_dag(dag_id: str, instance: str, owner: str) -> str:
-    """Constraint: the outer DAGMan jobs of one DAG."""
-    return f"{_OUTER} && {DAG_ID} =?= {literal(dag_id)} && {ours(instance, owner)}"
-
-
-def of_cluster(cluster: int, instance: str, owner: str, dag_id: str = "", fence: int | None = None) -> str:
-    """Constraint: one outer DAGMan job of ours. With ``dag_id`` only if it runs that DAG: in a schedd whose queue was lost the
-    cluster numbers begin again. With ``fence`` only that submission of it."""
-    mine = f"ClusterId == {int(cluster)} && {_OUTER} && {ours(instance, owner)}"
-    mine = f"{mine} && {DAG_ID} =?= {literal(dag_id)}" if dag_id else mine
-    return _fenced(mine, fence)
-
-
 def _fenced(constraint: str, fence: int | None) -> str:
     return constraint if fence is None else f"{constraint} && {FENCE} =?= {int(fence)}"
 
 
-def of_clusters(dag_ids: Mapping[int, str], instance: str, owner: str) -> str:
-    """Constraint: outer DAGMan jobs of ours, by their clusters, each only if it runs the DAG that is named for it."""
-    wanted = ",".join(f"{int(cluster)}/{dag_id}" for cluster, dag_id in dag_ids.items())
-    job = f'strcat(ClusterId, "/", {DAG_ID} ?: "")'
-    return f'{_OUTER} && {ours(instance, owner)} && stringListMember({job}, {literal(wanted)}, ",")'
+class Ours(NamedTuple):
+    """Constraints: each selects some jobs of an instance, of those that its owner has submitted.
 
-
-def ended_before(moment_seconds: int, instance: str, owner: str) -> str:
-    """Where a search of the history, latest first, may end: at a job of ours that completed before this moment.
-
-    Only of ours, which leave the queue when they complete: others' may stay for days and come into the history late. Removed
-    ones do not count either: they may linger until a lost machine is given up.
+    Any user may put any stamp into an ad, but HTCondor alone sets the owner.
     """
-    mine = f"{ours(instance, owner)} && JobStatus == {JobStatus.COMPLETED.value}"
-    return f"{mine} && CompletionDate > 0 && CompletionDate < {int(moment_seconds) - _HISTORY_MARGIN_SECONDS}"
 
+    instance: str
+    owner: str
 
-def of_schedd(name: str) -> str:
-    """Constraint: the ad of one schedd in the collector."""
-    return f"Name == {literal(name)}"
+    def every_job(self) -> str:
+        """All of them. A part of every other constraint."""
+        return f"Owner =?= {literal(self.owner)} && {INSTANCE} =?= {literal(self.instance)}"
 
+    def of_dag(self, dag_id: str) -> str:
+        """The outer DAGMan jobs of one DAG."""
+        return f"{_OUTER} && {DAG_ID} =?= {literal(dag_id)} && {self.every_job()}"
 
-def tree_of(job: Submission, instance: str, owner: str) -> str:
-    """Constraint: an outer DAGMan job of ours and the inner ones under it. These carry its number alone: the caller makes sure
-    that it is that submission's."""
-    outer = of_cluster(job.cluster, instance, owner, job.dag_id, job.fence)
-    return f"({outer}) || ({_DAGMAN} && Owner =?= {literal(owner)} && DAGManJobId =?= {int(job.cluster)})"
+    def of_cluster(self, cluster: int, dag_id: str = "", fence: int | None = None) -> str:
+        """One outer DAGMan job of ours. With ``dag_id`` only if it runs that DAG: in a schedd whose queue was lost the
+        cluster numbers begin again. With ``fence`` only that submission of it."""
+        mine = f"ClusterId == {int(cluster)} && {_OUTER} && {self.every_job()}"
+        return _fenced(f"{mine} && {DAG_ID} =?= {literal(dag_id)}" if dag_id else mine, fence)
 
+    def of_clusters(self, dag_ids: Mapping[int, str]) -> str:
+        """Outer DAGMan jobs of ours, by their clusters, each only if it runs the DAG that is named for it."""
+        wanted = ",".join(f"{int(cluster)}/{dag_id}" for cluster, dag_id in dag_ids.items())
+        job = f'strcat(ClusterId, "/", {DAG_ID} ?: "")'
+        return f'{_OUTER} && {self.every_job()} && stringListMember({job}, {literal(wanted)}, ",")'
 
-def all_dagmans(instance: str, owner: str) -> str:
-    """Constraint: all outer DAGMan jobs of an instance, and all inner ones of its owner (``dagman_ads`` keeps ours)."""
-    mine = f"DAGManJobId isnt undefined || {INSTANCE} =?= {literal(instance)}"
-    return f"{_DAGMAN} && Owner =?= {literal(owner)} && ({mine})"
+    def ended_before(self, moment_seconds: int) -> str:
+        """Where a search of the history, latest first, may end: at a job of ours that completed before this moment.
 
+        Only of ours, which leave the queue when they complete: others' may stay for days and come into the history late. Removed
+        ones do not count either: they may linger until a lost machine is given up.
+        """
+        mine = f"{self.every_job()} && JobStatus == {JobStatus.COMPLETED.value}"
+        return f"{mine} && CompletionDate > 0 && CompletionDate < {int(moment_seconds) - _HISTORY_MARGIN_SECONDS}"
 
-def node_jobs(dag_id: str, instance: str, owner: str, fence: int | None = None) -> str:
-    """Constraint: the node jobs of a DAG's directory at both levels, without its DAGMans; with ``fence`` of one submission."""
-    mine = f"JobUniverse != {_SCHEDULER_UNIVERSE} && {DAG_ID} =?= {literal(dag_id)} && {ours(instance, owner)}"
-    return _fenced(mine, fence)
+    def tree_of(self, job: Submission) -> str:
+        """An outer DAGMan job of ours and the inner ones under it. These carry its number alone: the caller makes sure
+        that it is that submission's."""
+        outer = self.of_cluster(job.cluster, job.dag_id, job.fence)
+        return f"({outer}) || ({_DAGMAN} && Owner =?= {literal(self.owner)} && DAGManJobId =?= {int(job.cluster)})"
 
+    def all_dagmans(self) -> str:
+        """All outer DAGMan jobs of an instance, and all inner ones of its owner (``dagman_ads`` keeps ours)."""
+        mine = f"DAGManJobId isnt undefined || {INSTANCE} =?= {literal(self.instance)}"
+        return f"{_DAGMAN} && Owner =?= {literal(self.owner)} && ({mine})"
 
-def all_node_jobs(instance: str, owner: str) -> str:
-    """Constraint: the node jobs of an instance."""
-    return f"JobUniverse != {_SCHEDULER_UNIVERSE} && {ours(instance, owner)}"
+    def node_jobs(self, dag_id: str, fence: int | None = None) -> str:
+        """The node jobs of a DAG's directory at both levels, without its DAGMans; with ``fence`` of one submission."""
+        mine = f"JobUniverse != {_SCHEDULER_UNIVERSE} && {DAG_ID} =?= {literal(dag_id)} && {self.every_job()}"
+        return _fenced(mine, fence)
+
+    def all_node_jobs(self) -> str:
+        """The node jobs of an instance."""
+        return f"JobUniverse != {_SCHEDULER_UNIVERSE} && {self.every_job()}"
+
+    def unbegun_jobs(self, directory_id: str, fence: int, units: Iterable[str]) -> str:
+        """Jobs of these units of a submission that wait for a slot, never had one, and may wait as long as any."""
+        named = f'stringListMember({UNIT}, {literal(",".join(sorted(units)))}, ",")'
+        return f"{self._never_began(directory_id, fence)} && {IDLE_ATTRIBUTE} =?= undefined && {named}"
+
+    def unbegun_since(self, directory_id: str, fence: int, sites: Iterable[str], moment_seconds: int) -> str:
+        """Jobs of a submission that wait at one of these sites since before this moment, and never had a slot."""
+        there = f"stringListMember({JOB_SITE}, {literal(','.join(sorted(sites)))})"
+        return f"{self._never_began(directory_id, fence)} && QDate <= {int(moment_seconds)} && {there}"
+
+    def _never_began(self, directory_id: str, fence: int) -> str:
+        return f"{self.waiting(directory_id, fence)} && (NumJobStarts ?: 0) == 0"
+
+    def orphans(self, known_dag_ids: Iterable[str]) -> str:
+        """Jobs of ours, DAGMans included, that are of none of these DAGs and are not on their way out."""
+        known = ",".join(sorted(known_dag_ids))
+        mine = f'{self.every_job()} && !stringListMember({DAG_ID} ?: "", {literal(known)}, ",")'
+        return f"{mine} && JobStatus != {JobStatus.REMOVED.value} && JobStatus != {JobStatus.COMPLETED.value}"
+
+    def naming_dag(self, dag_id: str, fence: int | None = None) -> str:
+        """Jobs of ours that name this DAG, or none where it is empty; with ``fence`` those of no later submission."""
+        mine = f'{self.every_job()} && ({DAG_ID} ?: "") =?= {literal(dag_id)}'
+        return mine if fence is None else f"{mine} && ({FENCE} ?: 0) <= {int(fence)}"
+
+    def dagmans_naming(self, dag_id: str, fence: int | None = None) -> str:
+        """The DAGMans among these."""
+        return f"{self.naming_dag(dag_id, fence)} && {_DAGMAN}"
+
+    def waiting(self, directory_id: str, fence: int) -> str:
+        """Node jobs of one submission of a DAG's directory that wait for a slot."""
+        return f"{self.node_jobs(directory_id, fence)} && JobStatus == {JobStatus.IDLE.value}"
+
+    def waiting_landings(self, directory_id: str, fence: int) -> str:
+        """The landing jobs among these."""
+        return f'{self.waiting(directory_id, fence)} && WMS2_Role =?= "landing"'
+
+    def held_by_people(self, job: Submission) -> str:
+        """Node jobs of a submission held by hand; those that HTCondor or a submit file held have another code."""
+        mine = self.node_jobs(job.directory_id, job.fence)
+        return f"{mine} && JobStatus == {JobStatus.HELD.value} && HoldReasonCode == {_BY_USER}"
 
 
 def job_groups(ads: Iterable[Ad]) -> list[JobGroup]:
@@ -200,24 +234,6 @@ def _job_group(ad: Ad) -> tuple[tuple[str, str, str, str] | None, int]:
     return (str(ad.get(DAG_ID) or ""), str(ad.get("WMS2_Role") or ""), state, site) if state is not None else None, jobs
 
 
-def unbegun_jobs(directory_id: str, instance: str, owner: str, fence: int, units: Iterable[str]) -> str:
-    """Constraint: jobs of these units of a submission that wait for a slot, never had one, and may wait as long as any."""
-    named = f'stringListMember({UNIT}, {literal(",".join(sorted(units)))}, ",")'
-    mine = _never_began(directory_id, instance, owner, fence)
-    return f"{mine} && {IDLE_ATTRIBUTE} =?= undefined && {named}"
-
-
-def unbegun_since(directory_id: str, instance: str, owner: str, fence: int, sites: Iterable[str], moment_seconds: int) -> str:
-    """Constraint: jobs of a submission that wait at one of these sites since before this moment, and never had a slot."""
-    there = f"stringListMember({JOB_SITE}, {literal(','.join(sorted(sites)))})"
-    return f"{_never_began(directory_id, instance, owner, fence)} && QDate <= {int(moment_seconds)} && {there}"
-
-
-def _never_began(directory_id: str, instance: str, owner: str, fence: int) -> str:
-    mine = f"{node_jobs(directory_id, instance, owner, fence)} && JobStatus == {JobStatus.IDLE.value}"
-    return f"{mine} && (NumJobStarts ?: 0) == 0"
-
-
 def unbegun_units(ads: Iterable[Ad]) -> dict[str, UnbegunUnit]:
     """Of a submission's node jobs: units all of whose jobs are processing jobs that wait at one site and never began, by name."""
     found, begun = dict[str, UnbegunUnit](), set[str]()
@@ -234,24 +250,6 @@ def unbegun_units(ads: Iterable[Ad]) -> dict[str, UnbegunUnit]:
     return {unit: each for unit, each in found.items() if unit not in begun}
 
 
-def orphans(instance: str, owner: str, known_dag_ids: Iterable[str]) -> str:
-    """Constraint: jobs of ours, DAGMans included, that are of none of these DAGs and are not on their way out."""
-    known = ",".join(sorted(known_dag_ids))
-    mine = f'{ours(instance, owner)} && !stringListMember({DAG_ID} ?: "", {literal(known)}, ",")'
-    return f"{mine} && JobStatus != {JobStatus.REMOVED.value} && JobStatus != {JobStatus.COMPLETED.value}"
-
-
-def naming_dag(dag_id: str, instance: str, owner: str, fence: int | None = None) -> str:
-    """Constraint: jobs of ours that name this DAG, or none where it is empty; with ``fence`` those of no later submission."""
-    mine = f'{ours(instance, owner)} && ({DAG_ID} ?: "") =?= {literal(dag_id)}'
-    return mine if fence is None else f"{mine} && ({FENCE} ?: 0) <= {int(fence)}"
-
-
-def dagmans_naming(dag_id: str, instance: str, owner: str, fence: int | None = None) -> str:
-    """Constraint: the DAGMans among these."""
-    return f"{naming_dag(dag_id, instance, owner, fence)} && {_DAGMAN}"
-
-
 def orphan_jobs(ads: Iterable[Ad]) -> list[OrphanJobs]:
     """Jobs by the DAG id that they carry."""
     found: dict[str, list[Ad]] = {}
@@ -266,23 +264,6 @@ def orphan_jobs(ads: Iterable[Ad]) -> list[OrphanJobs]:
         )
         for dag_id, rows in sorted(found.items())
     ]
-
-
-def waiting_jobs(job: Submission, instance: str, owner: str) -> str:
-    """Constraint: node jobs of a submission that wait for a slot."""
-    return f"{node_jobs(job.directory_id, instance, owner, job.fence)} && JobStatus == {JobStatus.IDLE.value}"
-
-
-def waiting_landings(dag_id: str, instance: str, owner: str, fence: int) -> str:
-    """Constraint: landing jobs of one submission of a DAG's directory that wait for a slot."""
-    return f'{node_jobs(dag_id, instance, owner, fence)} && WMS2_Role =?= "landing" && JobStatus == {JobStatus.IDLE.value}'
-
-
-def jobs_held_by_people(job: Submission, instance: str, owner: str) -> str:
-    """Constraint: node jobs of a submission that somebody put on hold; those that HTCondor or a submit file held have another
-    code."""
-    mine = node_jobs(job.directory_id, instance, owner, job.fence)
-    return f"{mine} && JobStatus == {JobStatus.HELD.value} && HoldReasonCode == {_BY_USER}"
 
 
 def dagman_ads(ads: Iterable[Ad], instance: str) -> list[DagmanAd]:
@@ -373,10 +354,10 @@ def schedd_ad(ad: Ad, heard: Iterable[Ad] = ()) -> ScheddAd:
     )
 
 
-def schedd_facts(ad: Ad, config: Ad, owner: str = "") -> ScheddFacts:
-    """Its own ad, and its settings as text; 0 is no bound, as is what is neither a number nor a comparison with one."""
-    bounds = [_LIMIT.fullmatch(str(config.get(name) or "").strip()) for name in LIMITS]
-    return ScheddFacts(replace(schedd_ad(ad), owner=owner), *((int(found[1]) or None) if found else None for found in bounds))
+def bounds(config: Ad) -> list[int | None]:
+    """A schedd's limits, from its settings as text; 0 is no bound, as is what is neither a number nor a comparison with one."""
+    found = [_LIMIT.fullmatch(str(config.get(name) or "").strip()) for name in LIMITS]
+    return [(int(each[1]) or None) if each else None for each in found]
 
 
 def version_of(text: str) -> str:
@@ -390,16 +371,12 @@ def pool_answer(schedds: Iterable[Ad], slots: Iterable[Ad]) -> PoolAnswer:
     schedd_rows = readable(schedds, lambda ad: schedd_ad(ad, (ad,)), service=SERVICE, operation="pool_schedds")
     slot_rows = readable((ad for ad in slots if ad.get("SlotType") != "Dynamic"), _slot, service=SERVICE, operation="pool_slots")
     problems = "; ".join(filter(None, (schedd_rows.problem, slot_rows.problem)))
-    return PoolAnswer(tuple(schedd_rows.read), tuple(site_slots(slot_rows.read)), problems)
-
-
-def site_slots(slots: Iterable[SiteSlots]) -> list[SiteSlots]:
-    """Totals per site. Dynamic slots are parts of a partitionable one, whose ``Cpus`` are what is left."""
     totals, unused = Counter[str](), Counter[str]()
-    for slot in slots:
+    for slot in slot_rows.read:
         totals[slot.site] += slot.cpus
         unused[slot.site] += slot.free_cpus
-    return [SiteSlots(site, cpus, unused[site]) for site, cpus in sorted(totals.items())]
+    sites = tuple(SiteSlots(site, cpus, unused[site]) for site, cpus in sorted(totals.items()))
+    return PoolAnswer(tuple(schedd_rows.read), sites, problems)
 
 
 def _slot(ad: Ad) -> SiteSlots:

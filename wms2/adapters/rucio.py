@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Collection, Mapping, Sequence
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -67,23 +68,16 @@ class RucioAdapter(RucioRules):
 
     def ensure_container(self, dataset: str, project: str = "") -> None:
         """The dataset's container exists. A new one says in its metadata which project it is of, if that is given."""
-        self._session.call_unless(
-            DataIdentifierAlreadyExists,
-            "ensure_container",
-            lambda client: client.add_container(self.scope, dataset, meta=_metadata(project)),
-        )
+        add = methodcaller("add_container", self.scope, dataset, meta={"project": project} if project else None)
+        self._session.call_unless(DataIdentifierAlreadyExists, "ensure_container", add)
 
     def ensure_block(self, dataset: str, block: str, project: str = "") -> None:
         """Container and block exist and the block is in the container. An existing block stays open or closed as it is."""
         self.ensure_container(dataset, project)
-        self._session.call_unless(
-            DataIdentifierAlreadyExists,
-            "ensure_block",
-            lambda client: client.add_dataset(self.scope, block, meta=_metadata(project)),
-        )
-        self._session.call_unless(
-            DuplicateContent, "ensure_block", lambda client: client.attach_dids(self.scope, dataset, [self._did(block)])
-        )
+        add = methodcaller("add_dataset", self.scope, block, meta={"project": project} if project else None)
+        self._session.call_unless(DataIdentifierAlreadyExists, "ensure_block", add)
+        attach = methodcaller("attach_dids", self.scope, dataset, [self._did(block)])
+        self._session.call_unless(DuplicateContent, "ensure_block", attach)
 
     def register_files(self, rse: str, block: str, files: Sequence[RucioFile]) -> None:
         """The files have replicas at the RSE and are in the block, with these sizes and checksums.
@@ -95,11 +89,12 @@ class RucioAdapter(RucioRules):
         """
         wanted = list(dict.fromkeys(files))
         # Accepted again, also with another size: Rucio keeps the first. Attaching compares.
-        for batch in _batches(wanted):
-            self._add_replicas(rse, self._entries(batch))
+        for entries in map(self._entries, _batches(wanted)):
+            self._session.call("register_files", methodcaller("add_replicas", rse, entries))
         for _ in range(_RACES):
             missing = self._missing(block, wanted)
-            if all(self._attach(block, self._entries(batch)) for batch in _batches(missing)):
+            calls = [methodcaller("attach_dids", self.scope, block, self._entries(batch)) for batch in _batches(missing)]
+            if all(self._session.call_unless(FileAlreadyExists, "register_files", call) for call in calls):
                 return
             # Some were attached meanwhile, by an earlier try whose answer was lost or by another worker: look again.
         raise ServiceUnavailable(SERVICE, "register_files", f"block {block} keeps changing")
@@ -112,19 +107,8 @@ class RucioAdapter(RucioRules):
             return 0
         dids = [self._did(lfn) for lfn in sorted(lfns) if lfn in inside]
         for batch in _batches(dids):
-            self._detach(block, batch)
+            self._session.call("detach_files", methodcaller("detach_dids", self.scope, block, batch))
         return len(dids)
-
-    def _detach(self, block: str, dids: Sequence[Mapping[str, str]]) -> None:
-        self._session.call("detach_files", lambda client: client.detach_dids(self.scope, block, dids))
-
-    def _add_replicas(self, rse: str, entries: Entries) -> None:
-        self._session.call("register_files", lambda client: client.add_replicas(rse, entries))
-
-    def _attach(self, block: str, entries: Entries) -> bool:
-        return self._session.call_unless(
-            FileAlreadyExists, "register_files", lambda client: client.attach_dids(self.scope, block, entries)
-        )
 
     def _entries(self, files: Sequence[RucioFile]) -> Entries:
         return [{**self._did(file.lfn), "bytes": file.size_bytes, "adler32": file.adler32} for file in files]
@@ -151,7 +135,7 @@ class RucioAdapter(RucioRules):
             blocks: name -> RSEs at which files of it should be; none: anywhere.
         """
         operation, dids = "blocks_held", [self._did(block) for block in blocks]
-        known = self._session.rows(BLOCKS, operation, lambda client: client.get_metadata_bulk(dids))
+        known = self._session.rows(BLOCKS, operation, methodcaller("get_metadata_bulk", dids))
         is_open = {row.name: row.is_open for row in known}
         content = {block: self._content(operation, block) for block in blocks if block in is_open}
         whole = {block: {rse for rse, all_ in self._locations(block).items() if all_} for block in content}
@@ -193,7 +177,13 @@ class RucioAdapter(RucioRules):
         weights = {rse: self._weight(rse) for rse in rses}
         if not any(weights.values()):
             weights = dict.fromkeys(rses, 1.0)
-        return max((rse for rse in rses if weights[rse] > 0), key=lambda rse: _score(key, rse, weights[rse]))
+
+        def score(rse: str) -> float:
+            digest = hashlib.sha256(f"{key}\0{rse}".encode()).digest()
+            uniform = (int.from_bytes(digest[:8]) + 1) / (2**64 + 1)  # in (0, 1)
+            return -weights[rse] / math.log(uniform)
+
+        return max((rse for rse in rses if weights[rse] > 0), key=score)
 
     def rses(self, expression: str) -> set[str]:
         """Names. Raises ServiceRejected: the expression is wrong."""
@@ -201,12 +191,11 @@ class RucioAdapter(RucioRules):
 
     def tape_rules_there(self, *names: str) -> list[RuleInfo]:
         """Rules of anybody on these blocks and containers that stay, and keep them on tape alone; not yet OK perhaps."""
-        found = [rule for name in names for rule in self._rules_on(name) if rule.expires_at is None]
+        calls = [methodcaller("list_did_rules", self.scope, name) for name in names]
+        rules = [rule for call in calls for rule in self._session.rows(RULES, "tape_rules_there", call)]
+        found = [rule for rule in rules if rule.expires_at is None]
         tapes = self.tapes() if found else set()
         return [rule for rule in found if (rses := self._rses_now(rule.rse_expression)) and rses <= tapes]
-
-    def _rules_on(self, name: str) -> list[RuleInfo]:
-        return self._session.rows(RULES, "tape_rules_there", lambda client: client.list_did_rules(self.scope, name))
 
     def tapes(self) -> set[str]:
         """All RSEs on tape; none where there is none."""
@@ -223,13 +212,11 @@ class RucioAdapter(RucioRules):
         """Where rules of anybody on these blocks, or on their containers, have all their files. One call for 500."""
         kept: dict[str, list[LockRow]] = {block: [] for block in blocks}
         for batch in _batches(blocks):
-            for lock in self._locks([{**self._did(block), "type": "dataset"} for block in batch]):
+            dids = [{**self._did(block), "type": "dataset"} for block in batch]
+            for lock in self._session.rows(LOCKS, "blocks_kept", methodcaller("get_locks_for_dids", dids)):
                 if lock.state == _LOCK_OK:
                     kept[lock.name].append(lock)
         return kept
-
-    def _locks(self, dids: Entries) -> list[LockRow]:
-        return self._session.rows(LOCKS, "blocks_kept", lambda client: client.get_locks_for_dids(dids))
 
     def _weight(self, rse: str) -> float:
         text = str(self._attributes("choose_tape_rse", rse).get(_WEIGHT, 0))
@@ -247,9 +234,8 @@ class RucioAdapter(RucioRules):
 
     def _locations(self, block: str) -> dict[str, bool]:
         # Without deep=True Rucio reads a table that a daemon fills now and then.
-        rows = self._session.rows(
-            BLOCK_REPLICAS, "block_locations", lambda client: client.list_dataset_replicas(self.scope, block, deep=True)
-        )
+        listed = methodcaller("list_dataset_replicas", self.scope, block, deep=True)
+        rows = self._session.rows(BLOCK_REPLICAS, "block_locations", listed)
         return {row.rse: bool(row.length) and row.available_length == row.length for row in rows}
 
     def files_kept(self, block: str, rule: RuleInfo) -> set[str]:
@@ -291,10 +277,6 @@ def _batches(items: Sequence[T]) -> list[Sequence[T]]:
     return [items[start : start + _FILES_PER_CALL] for start in range(0, len(items), _FILES_PER_CALL)]
 
 
-def _metadata(project: str) -> dict[str, str] | None:
-    return {"project": project} if project else None
-
-
 def _compare(file: RucioFile, row: ContentRow) -> None:
     """A file in the block must be the one to be registered; Rucio compares only when attaching."""
     facts = (("bytes", file.size_bytes, row.bytes), ("adler32", file.adler32.lower(), (row.adler32 or "").lower()))
@@ -302,9 +284,3 @@ def _compare(file: RucioFile, row: ContentRow) -> None:
         if has not in (None, "", wanted):
             detail = f"{what} mismatch for {file.lfn!r}: {wanted} to be registered, {has} in Rucio"
             raise ServiceRejected(SERVICE, "register_files", detail, FileConsistencyMismatch.__name__)
-
-
-def _score(key: str, rse: str, weight: float) -> float:
-    digest = hashlib.sha256(f"{key}\0{rse}".encode()).digest()
-    uniform = (int.from_bytes(digest[:8]) + 1) / (2**64 + 1)  # in (0, 1)
-    return -weight / math.log(uniform)

@@ -129,20 +129,13 @@ def check_token_file(path: str | None) -> None:
         raise ConfigurationError(f"Rucio's token file {path} is another user's: remove it, or give each user one") from error
 
 
-@dataclass(slots=True)
-class _LastAnswer:
-    """HTTP status of the last answer of a call; rucio-clients drops it, and some of its errors mean nothing without it."""
-
-    status: int | None = None
-
-
 class _Client(Client):  # type: ignore[misc]  # rucio-clients has no types
     """rucio-clients with our token file, no repetition of its own beyond a renewed login, and the status kept."""
 
     AUTH_RETRIES = 1  # two tries: the second one with a new token. Failures are repeated by ``Caller``, which also waits.
 
-    def __init__(self, config: ClientConfig, account: str, timeout_seconds: float, answer: _LastAnswer) -> None:
-        self._own_token_file, self._answer = config.token_file, answer
+    def __init__(self, config: ClientConfig, account: str, timeout_seconds: float, local: threading.local) -> None:
+        self._own_token_file, self._local = config.token_file, local
         super().__init__(
             rucio_host=config.rucio_host,
             auth_host=config.auth_host,
@@ -165,7 +158,7 @@ class _Client(Client):  # type: ignore[misc]  # rucio-clients has no types
     def _send_request(self, *args: Any, **kwargs: Any) -> Any:
         _stop_if_lost()
         result = super()._send_request(*args, **kwargs)
-        self._answer.status = result.status_code
+        self._local.status = result.status_code  # the library drops it, and some of its errors mean nothing without it
         return result
 
 
@@ -212,16 +205,16 @@ class RucioSession:
         return self.call(operation, obeyed)
 
     def _try(self, operation: str, fn: Callable[[Any], T]) -> T:
-        answer = _LastAnswer()
+        self._local.status = None
         try:
-            return fn(self._client(answer))
+            return fn(self._client())
         except CredentialUnusable as error:
             raise ServiceUnavailable(SERVICE, operation, str(error), "credential") from error
         # OSError holds requests' errors, a certificate that cannot be read and a dropped connection.
         except (RucioException, OSError, JSONDecodeError) as error:
-            raise failure(operation, error, answer.status) from error
+            raise failure(operation, error, self._local.status) from error
 
-    def _client(self, answer: _LastAnswer) -> _Client:
+    def _client(self) -> _Client:
         """This thread's client, logged in. A child process makes its own: a connection must not be shared over a fork; so does
         who has a renewed certificate, as for other services."""
         client: _Client | None = getattr(self._local, "client", None)
@@ -233,11 +226,10 @@ class RucioSession:
             check_token_file(self._config.token_file)
             program = sys.argv[0]
             try:
-                client = _Client(self._config, self.account, self._timeout_seconds, answer)
+                client = _Client(self._config, self.account, self._timeout_seconds, self._local)
             finally:
                 sys.argv[0] = program  # the library cuts the directory off
             self._local.client, self._local.made_with = client, made_with
-        client._answer = answer
         return client
 
 
@@ -252,7 +244,8 @@ def failure(operation: str, error: Exception, status: int | None) -> ServiceErro
     code = type(error).__name__
     if not isinstance(error, RucioException):
         return ServiceUnavailable(SERVICE, operation, f"{code}: {_one_line(str(error))}", code)
-    return _class_for(code, status)(SERVICE, operation, _detail(error), code)
+    general, _, details = str(error).partition("\nDetails: ")  # a general sentence, then the specific part
+    return _class_for(code, status)(SERVICE, operation, _one_line(details or general), code)
 
 
 def _class_for(code: str, status: int | None) -> type[ServiceError]:
@@ -263,12 +256,6 @@ def _class_for(code: str, status: int | None) -> type[ServiceError]:
     if code in _UNSPECIFIC and status is not None and (status >= _SERVER_ERROR or status == _TOO_MANY_REQUESTS):
         return ServiceUnavailable
     return NotFoundInService if code in _NOT_FOUND else ServiceRejected
-
-
-def _detail(error: RucioException) -> str:
-    """The specific part: Rucio prints a general sentence, then a line ``Details: …``."""
-    general, _, details = str(error).partition("\nDetails: ")
-    return _one_line(details or general)
 
 
 def _one_line(text: str) -> str:

@@ -80,26 +80,14 @@ class PayloadError(Exception):
 
 def exit_status(code: int) -> int:
     """The 8-bit process status for a report code: its low byte, but never 0 for a failure."""
-    if code == SUCCESS:
-        return 0
-    return code & 0xFF or 1
+    return 0 if code == SUCCESS else code & 0xFF or 1
 
 
-#: What a job that could write no report says at its end, by ``launch.sh`` or the command line.
-_LAST_WORDS = re.compile(r"^wms2_payload: exit code (\d{1,6}): (.*)", re.MULTILINE | re.DOTALL)
-
-
-def last_words(error: PayloadError) -> str:
-    """The line by which a job without a report tells its whole code."""
-    return f"wms2_payload: exit code {error.code}: {error.message}"
-
-
-def read_last_words(stderr: str, status: int) -> PayloadError | None:
-    """What such a line says, if the process has ended with the status of its code."""
-    found = _LAST_WORDS.search(stderr)
-    return PayloadError(int(found[1]), found[2].rstrip()) if found and exit_status(int(found[1])) == status else None
+#: How a job that could write no report ends its output, from ``launch.sh`` or the command line: code and message.
+LAST_WORDS = "wms2_payload: exit code {}: {}"
+LAST_WORDS_READ = re.compile("^" + LAST_WORDS.format(r"(\d{1,6})", "(.*)"), re.MULTILINE | re.DOTALL)
 
 
 def of_process(code: int) -> int:
-    """A process's exit code as shells count it: -n, as Python and DAGMan tell signal n, is 128 + n."""
+    """A process's exit code as shells count it: -n, as Python and DAGMan write signal n, is 128 + n."""
     return SIGNAL_BASE - code if -_SIGNALS <= code < 0 else code

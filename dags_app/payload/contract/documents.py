@@ -177,10 +177,10 @@ class JobDocument:
 
     def task(self, number: int) -> Task:
         """A task by its number; PayloadError when there is none."""
-        for task in self.tasks:
-            if task.number == number:
-                return task
-        raise PayloadError(codes.INVALID_DOCUMENT, f"{JOB_FILE}: there is no task {number}")
+        found = next((task for task in self.tasks if task.number == number), None)
+        if found is None:
+            raise PayloadError(codes.INVALID_DOCUMENT, f"{JOB_FILE}: there is no task {number}")
+        return found
 
     def steps_of(self, number: int) -> tuple[Step, ...]:
         """The steps of a task, in order."""
@@ -210,7 +210,7 @@ class Generate(NamedTuple):
     @property
     def lumis(self) -> LumiSet:
         """All (run, lumi)."""
-        return {(self.run, lumi) for lumi in range(self.first_lumi, self.last_lumi + 1)}
+        return lumis.expand([(self.run, self.first_lumi, self.last_lumi)])
 
     def problem(self) -> str:
         """What is wrong with the numbers."""
@@ -271,7 +271,7 @@ class UnitJob(NamedTuple):
     @property
     def mask_lumis(self) -> LumiSet:
         """All (run, lumi) of the mask; empty without one."""
-        return {(run, lumi) for run, first, last in self.mask or () for lumi in range(first, last + 1)}
+        return lumis.expand(self.mask or ())
 
     def left_out(self) -> Collection[str]:
         """Fields that are not written."""

@@ -23,12 +23,6 @@ TAIL_LINES = 40
 MOST_BAD_FILES = 50
 
 
-def note_success(dag_directory: Path, fence: int | None) -> None:
-    """A node did well in this submission: the DAG does not fail everywhere."""
-    if not did_well(dag_directory, fence):
-        files.write_atomic(dag_directory / SUCCEEDED_FILE, str(fence))
-
-
 def did_well(dag_directory: Path, fence: int | None) -> bool:
     """Whether a node has done well in this submission."""
     return files.read_text(dag_directory / SUCCEEDED_FILE) == str(fence)
@@ -36,7 +30,7 @@ def did_well(dag_directory: Path, fence: int | None) -> bool:
 
 def append_failure(dag_directory: Path, record: dict[str, Any], message: str) -> None:
     """Add a failed attempt, from its ``post.json`` record."""
-    verdict, job = record["classification"], record["job"]
+    verdict = record["classification"]
     line = {
         "schema": FAILURE_SCHEMA,
         "at": record["timestamp"],
@@ -44,15 +38,9 @@ def append_failure(dag_directory: Path, record: dict[str, Any], message: str) ->
         "node": record["node_name"],
         "role": record["role"],
         "attempt": record["attempt"],
-        "job_id": record["job_id"],
-        "fence": record["fence"],
-        "final": record["final"],
-        "site": job["site"] or "",
-        "code": verdict["code"],
-        "step": verdict["step"],
-        "category": verdict["category"],
-        "action": verdict["action"],
-        "rule": verdict["rule"],
+        **{name: record[name] for name in ("job_id", "fence", "final")},
+        "site": record["job"]["site"] or "",
+        **{name: verdict[name] for name in ("code", "step", "category", "action", "rule")},
         "reason": verdict["reason"][:MESSAGE_CHARACTERS],
         "message": message[:MESSAGE_CHARACTERS],
         "bad_input_files": verdict["bad_input_files"][:MOST_BAD_FILES],
@@ -66,24 +54,14 @@ def fails_everywhere(dag_directory: Path, fence: int | None, record: dict[str, A
 
     Faults of sites and of input files are no error of the whole DAG, whatever their number.
     """
-    if units < 1 or record["classification"]["category"] not in (PERMANENT, TRANSIENT):
+    verdict = record["classification"]
+    if units < 1 or verdict["category"] not in (PERMANENT, TRANSIENT) or did_well(dag_directory, fence):
         return False
-    if did_well(dag_directory, fence):
-        return False
-    wanted, failed = _key(record["classification"]), {record["unit"]}
-    for line in read_failures(dag_directory / FAILURES_FILE):
-        if line.get("fence") != fence or not line.get("final"):
-            continue
-        if _key(line) != wanted:
-            return False
-        failed.add(str(line.get("unit")))
-    return len(failed) >= units
+    final = [line for line in read_failures(dag_directory / FAILURES_FILE) if line.get("fence") == fence and line.get("final")]
+    same = all(line.get(name) == verdict[name] for line in final for name in ("code", "step", "rule"))
+    return same and len({record["unit"], *(str(line.get("unit")) for line in final)}) >= units
 
 
 def read_failures(path: Path) -> Iterator[dict[str, Any]]:
     """The lines of a failure log; a damaged one is left out."""
     return json_lines(files.read_text(path))
-
-
-def _key(verdict: dict[str, Any]) -> tuple[Any, ...]:
-    return (verdict.get("code"), verdict.get("step"), verdict.get("rule"))

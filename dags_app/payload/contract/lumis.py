@@ -6,8 +6,8 @@ Counts: ``{run: {lumi: events or None}}``; JSON ``{"1": [[lumi, events], ...]}``
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Annotated, Any, Optional
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Optional
 
 from .convert import Json
 from .reading import Value
@@ -16,22 +16,27 @@ LumiSet = set[tuple[int, int]]  # (run, lumi)
 LumiCounts = dict[int, dict[int, Optional[int]]]
 
 
-def expand(ranges: Value) -> LumiSet:
-    """All (run, lumi) of a JSON ranges object."""
-    return {(run, lumi) for run, first, last in range_triples(ranges) for lumi in range(first, last + 1)}
+def expand(triples: Iterable[tuple[int, int, int]]) -> LumiSet:
+    """All (run, lumi) of intervals."""
+    return {(run, lumi) for run, first, last in triples for lumi in range(first, last + 1)}
+
+
+def _runs(document: Value) -> Iterator[tuple[int, Value]]:
+    for run, found in document.entries():
+        if not run.isdigit():
+            raise found.refuse("a run number was expected as the key")
+        yield int(run), found
 
 
 def range_triples(ranges: Value) -> list[tuple[int, int, int]]:
     """``(run, first, last)`` of every interval, in the order of runs and lumis."""
     triples = []
-    for run, intervals in ranges.entries():
-        if not run.isdigit():
-            raise intervals.refuse("a run number was expected as the key")
+    for run, intervals in _runs(ranges):
         for interval in intervals.items():
             bounds = [bound.integer() for bound in interval.items()]
             if len(bounds) != 2 or bounds[0] > bounds[1]:
                 raise interval.refuse("expected [first, last] with first <= last")
-            triples.append((int(run), bounds[0], bounds[1]))
+            triples.append((run, bounds[0], bounds[1]))
     return sorted(triples)
 
 
@@ -66,18 +71,11 @@ def add_counts(target: LumiCounts, other: LumiCounts) -> None:
             into[lumi] = None if have is None or events is None else have + events
 
 
-def counts_to_json(counts: LumiCounts) -> dict[str, list[list[Any]]]:
-    """JSON form of a counts mapping, in order."""
-    return {str(run): [[lumi, counts[run][lumi]] for lumi in sorted(counts[run])] for run in sorted(counts)}
-
-
 def counts_from_json(document: Value) -> LumiCounts:
     """Counts of a JSON ``{"run": [[lumi, events or null], ...]}``."""
     counts: LumiCounts = {}
-    for run, pairs in document.entries():
-        if not run.isdigit():
-            raise pairs.refuse("a run number was expected as the key")
-        lumis = counts.setdefault(int(run), {})
+    for run, pairs in _runs(document):
+        lumis = counts.setdefault(run, {})
         for pair in pairs.items():
             values = list(pair.items())
             if len(values) != 2:
@@ -94,4 +92,10 @@ def describe(lumis: LumiSet, limit: int = 10) -> str:
 
 
 #: A field with the second form.
-Counts = Annotated[LumiCounts, Json(read=counts_from_json, write=counts_to_json)]
+Counts = Annotated[
+    LumiCounts,
+    Json(
+        read=counts_from_json,
+        write=lambda counts: {str(run): [[*pair] for pair in sorted(lumis.items())] for run, lumis in sorted(counts.items())},
+    ),
+]

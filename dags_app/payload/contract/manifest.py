@@ -42,28 +42,24 @@ def build_manifest(
         "site": slot.site,
         "rse": rse,
         "written_at": utc_now(),
-        "jobs": [_job(report, job) for report in reports],
+        "jobs": [
+            {"node": each.node, **({"task": each.task} if len(job.tasks) > 1 else {}), "processed": each.processed}
+            for each in reports
+        ],
         "outputs": [_output(output, unit, reports, merged) for output in job.outputs],
         "metrics": {"steps": _metrics(reports)},
     }
 
 
-def _job(report: NodeReport, job: JobDocument) -> dict[str, Any]:
-    task = {"task": report.task} if len(job.tasks) > 1 else {}
-    return {"node": report.node, **task, "processed": report.processed}
-
-
 def _output(output: Output, unit: UnitDocument, reports: tuple[NodeReport, ...], merged: list[Merged]) -> dict[str, Any]:
     kept = ("lfn", "rse", "size_bytes", "adler32", "events", "lumis", "parents")
-    mine = [(to_json(file), origins) for file, origins in merged if (file.step, file.module) == (output.step, output.module)]
+    mine = [each for each in merged if (each[0].step, each[0].module) == (output.step, output.module)]
     return {
         "dataset": output.dataset,
         "module": output.module,
         "step": output.step,
         "tier": output.tier,
-        "files": [
-            {**{name: written[name] for name in kept}, "pieces": _pieces(unit, reports, origins)} for written, origins in mine
-        ],
+        "files": [{**_named(kept, file), "pieces": _pieces(unit, reports, origins)} for file, origins in mine],
     }
 
 
@@ -86,15 +82,18 @@ def _metrics(reports: Iterable[NodeReport]) -> dict[str, Any]:
     for report in reports:
         for step in report.steps:
             by_step.setdefault(step.name, []).append((report, step))
-    return {name: _step_metrics(ran) for name, ran in by_step.items()}
-
-
-def _step_metrics(ran: list[tuple[NodeReport, StepRecord]]) -> dict[str, Any]:
     return {
-        "processes": max(step.processes for _, step in ran),
-        "threads": max(step.threads for _, step in ran),
-        "jobs": [
-            {"node": report.node, "cgroup_peak_mb": report.cgroup_peak_mb, **{name: written[name] for name in _MEASURED}}
-            for report, written in ((report, to_json(step)) for report, step in ran)
-        ],
+        name: {
+            "processes": max(step.processes for _, step in ran),
+            "threads": max(step.threads for _, step in ran),
+            "jobs": [
+                {"node": report.node, "cgroup_peak_mb": report.cgroup_peak_mb, **_named(_MEASURED, step)} for report, step in ran
+            ],
+        }
+        for name, ran in by_step.items()
     }
+
+
+def _named(names: Iterable[str], value: object) -> dict[str, Any]:
+    written = to_json(value)
+    return {name: written[name] for name in names}

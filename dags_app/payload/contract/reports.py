@@ -53,7 +53,7 @@ class Processed(NamedTuple):
     """What a step really read or generated. ``files`` is empty for generation."""
 
     events: int
-    lumis: Annotated[LumiSet, Json(read=lumis.expand, write=lumis.compact)]
+    lumis: Annotated[LumiSet, Json(read=lambda ranges: lumis.expand(lumis.range_triples(ranges)), write=lumis.compact)]
     files: tuple[ReadFile, ...]
 
 
@@ -153,22 +153,16 @@ def accepted_report(directory: Path, unit: UnitDocument, node: str, site: str | 
 
     PayloadError when there is none, or it is from another site than ``site``.
     """
-    name, job_id = _accepted(directory, node)
-    report = load_document(directory / name, REPORT_SCHEMA)
+    post = load_document(directory / post_name(node), POST_SCHEMA)
+    if post["classification"]["category"].text() != SUCCESS_CATEGORY or not post["final"].boolean():
+        raise PayloadError(codes.INVALID_DOCUMENT, f"{node}: its last attempt did not end well, see {post_name(node)}")
+    report, job_id = load_document(directory / post["report"].text(), REPORT_SCHEMA), post["job_id"].text()
     found = node_report(report, unit, node)
     if report["job_id"].text() != job_id:
         raise report["job_id"].refuse(f"expected {job_id}, the job whose end {post_name(node)} judges")
     if site is not None and found.site != site:
         raise report["site"].refuse(f"{node} ran at {found.site}, but the unit is at {site}: its output is elsewhere")
     return report, found
-
-
-def _accepted(directory: Path, node: str) -> tuple[str, str]:
-    """Name of the report that the node's POST script accepted, and the job it is of."""
-    post = load_document(directory / post_name(node), POST_SCHEMA)
-    if post["classification"]["category"].text() != SUCCESS_CATEGORY or not post["final"].boolean():
-        raise PayloadError(codes.INVALID_DOCUMENT, f"{node}: its last attempt did not end well, see {post_name(node)}")
-    return post["report"].text(), post["job_id"].text()
 
 
 def node_report(report: Value, unit: UnitDocument, node: str) -> NodeReport:

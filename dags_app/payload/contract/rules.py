@@ -217,8 +217,3 @@ def _time_limit() -> Iterator[None]:
 def load_rules(path: Path) -> RuleBook:
     """Read a DAG's ``rules.json``; PayloadError names what is wrong in it."""
     return read(load_document(path, RULES_SCHEMA), RuleBook)
-
-
-def load_log_limits(path: Path) -> LogLimits:
-    """The same document's limits on logs, without its rules: these take a third of the time of a script that needs none."""
-    return read(load_document(path, RULES_SCHEMA)["limits"], Limits).logs

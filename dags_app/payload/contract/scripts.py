@@ -24,12 +24,6 @@ def ensure_includes(unit_directory: Path) -> None:
             files.write_atomic(unit_directory / name, text)
 
 
-def write_elected_site(unit_directory: Path, site: str) -> None:
-    """Pin the unit to ``site`` and remember that it was elected."""
-    files.write_atomic(unit_directory / layout.SITE_INCLUDE, f"{layout.SITE_MACRO} = {site}\n")
-    files.append_line(unit_directory / layout.ELECTED_LOG, f"{layout.utc_now()} {site}")
-
-
 def write_first_site(unit_directory: Path, site: str) -> None:
     """Where the unit's next landing looks first; "": anywhere."""
     files.write_atomic(unit_directory / layout.FIRST_INCLUDE, f"{layout.FIRST_MACRO} = {site}\n")
@@ -49,12 +43,6 @@ def avoided_sites(unit_directory: Path) -> set[str]:
 def listed_sites(path: Path) -> set[str]:
     """Sites that one ``avoid.inc`` lists; empty if the file is absent."""
     return {site for line in _AVOID.findall(files.read_text(path)) for site in re.split(r"[,\s]+", line) if site}
-
-
-def avoid_site(unit_directory: Path, site: str) -> None:
-    """Add a site to those where this unit may not land again."""
-    path = unit_directory / layout.AVOID_INCLUDE
-    files.write_atomic(path, f"{layout.UNIT_AVOID_MACRO} = {','.join(sorted(listed_sites(path) | {site}))}\n")
 
 
 def submission_fence(unit_directory: Path) -> int | None:

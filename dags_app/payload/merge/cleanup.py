@@ -62,7 +62,10 @@ def _clean(volume: Volume, job: JobDocument, unit: UnitDocument, unmerged: set[s
     refused = []
     for lfn in sorted(doomed):
         try:
-            if lfn not in accepted or _is_rest(volume, lfn, accepted[lfn]):
+            merged = accepted.get(lfn)
+            # a copy that went on to another volume may have left something under a merged file's name; what has the same size may
+            # be the merged file itself, as two RSEs may be one storage
+            if merged is None or (volume.rse != merged.rse and storage.size(volume, lfn) not in (None, merged.size_bytes)):
                 storage.remove(volume, lfn)
         except StorageProblem as problem:
             refused.append(f"{lfn}: {problem}")
@@ -70,14 +73,6 @@ def _clean(volume: Volume, job: JobDocument, unit: UnitDocument, unmerged: set[s
         raise StorageProblem(codes.STAGE_OUT_FAILED, f"{len(refused)} files could not be removed: {refused[0]}")
     for each, settled in zip(journals, read):
         each.remove(settled)
-
-
-def _is_rest(volume: Volume, lfn: str, merged: _Merged) -> bool:
-    """Whether what a volume has under the name of a merged file is what a copy left that went on to another volume.
-
-    One of the same size may be the merged file itself: two RSEs may be one storage.
-    """
-    return volume.rse != merged.rse and storage.size(volume, lfn) not in (None, merged.size_bytes)
 
 
 def _check_merged(

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..contract import codes, lumis
 from ..contract.codes import PayloadError
-from ..contract.documents import NANO, MergeLimits, Output, Task
+from ..contract.documents import MergeLimits, Task
 from ..contract.lumis import LumiCounts
 from ..contract.reports import NodeReport, UnmergedFile
 
@@ -21,19 +20,16 @@ class Content(NamedTuple):
     lumis: LumiCounts
 
 
-@dataclass(frozen=True)
-class MergeGroup:
-    """Unmerged files that become one merged file, in the order of their lumis."""
+#: Unmerged files that become one merged file, in the order of their lumis.
+Group = tuple[UnmergedFile, ...]
 
-    files: tuple[UnmergedFile, ...]
 
-    @property
-    def content(self) -> Content:
-        """What the merged file must hold: the sum of its inputs."""
-        total: LumiCounts = {}
-        for file in self.files:
-            lumis.add_counts(total, file.lumis)
-        return Content(sum(file.events for file in self.files), total)
+def content_of(group: Group) -> Content:
+    """What the merged file must hold: the sum of its inputs."""
+    total: LumiCounts = {}
+    for file in group:
+        lumis.add_counts(total, file.lumis)
+    return Content(sum(file.events for file in group), total)
 
 
 class Parentage:
@@ -49,9 +45,9 @@ class Parentage:
         self._files = {file.lfn: file for report in self._reports.values() for file in report.outputs}
         self.merged = merged
 
-    def of(self, group: MergeGroup) -> tuple[str, ...]:
+    def of(self, group: Group) -> tuple[str, ...]:
         """LFNs of the parents of the merged file of ``group``; none for generated events."""
-        return tuple(sorted({parent for file in group.files for parent in self._parents(file)}))
+        return tuple(sorted({parent for file in group for parent in self._parents(file)}))
 
     def _parents(self, file: UnmergedFile) -> set[str]:
         report = self._reports[file.node]
@@ -79,7 +75,7 @@ def check_read_once(tasks: Iterable[Task], reports: Sequence[NodeReport]) -> Non
                 )
 
 
-def group_files(files: Iterable[UnmergedFile], limits: MergeLimits) -> list[MergeGroup]:
+def group_files(files: Iterable[UnmergedFile], limits: MergeLimits) -> list[Group]:
     """Fill merged files in lumi order up to ``max_bytes`` and ``max_events``; a node's files above the limits stay alone.
 
     What a node's processes wrote stays together, as if it were one file: a merged file names the pieces of whole nodes. The last
@@ -87,7 +83,8 @@ def group_files(files: Iterable[UnmergedFile], limits: MergeLimits) -> list[Merg
     unit, so a small unit gives a small file.
     """
     nodes: dict[str, list[UnmergedFile]] = {}
-    for file in sorted(files, key=_position):
+    # by first lumi, those without lumis last, equal ones (two jobs of one long lumi) by node
+    for file in sorted(files, key=lambda file: (min(lumis.lumi_set(file.lumis), default=(2**63, 0)), file.node)):
         nodes.setdefault(file.node, []).append(file)
     groups: list[list[list[UnmergedFile]]] = []
     for mine in nodes.values():
@@ -97,12 +94,7 @@ def group_files(files: Iterable[UnmergedFile], limits: MergeLimits) -> list[Merg
             groups.append([mine])
     if len(groups) > 1:
         _fill_last(groups[-2], groups[-1], limits)
-    return [MergeGroup(tuple(file for mine in group for file in mine)) for group in groups]
-
-
-def goes_past(output: Output, group: MergeGroup, limits: MergeLimits) -> bool:
-    """Whether a group is one file that is beyond the largest merged file already, and needs no other format."""
-    return output.merge != NANO and len(group.files) == 1 and _bytes([list(group.files)]) > limits.max_bytes
+    return [tuple(file for mine in group for file in mine) for group in groups]
 
 
 def _fill_last(before: list[list[UnmergedFile]], last: list[list[UnmergedFile]], limits: MergeLimits) -> None:
@@ -121,12 +113,6 @@ def _bytes(nodes: list[list[UnmergedFile]]) -> int:
 
 def _fits(nodes: list[list[UnmergedFile]], limits: MergeLimits) -> bool:
     return _bytes(nodes) <= limits.max_bytes and sum(file.events for files in nodes for file in files) <= limits.max_events
-
-
-def _position(file: UnmergedFile) -> tuple[tuple[int, int], str]:
-    """By first lumi; files without lumis last; the node settles equal ones (two jobs of one long lumi)."""
-    first = min(lumis.lumi_set(file.lumis), default=(2**63, 0))
-    return first, file.node
 
 
 def check_same(expected: Content, merged: Content, name: str, *, events: bool = True) -> None:

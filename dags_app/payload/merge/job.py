@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..contract import codes, documents, files, names
-from ..contract.documents import DQMIO, EDM, JobDocument, Origins, Output, Step, UnitDocument
+from ..contract.documents import DQMIO, EDM, NANO, PLAIN, JobDocument, Origins, Output, UnitDocument
 from ..contract.layout import MANIFEST_FILE, MERGE
 from ..contract.manifest import Merged, build_manifest
 from ..contract.reports import NodeReport, OutputRecord, StepRecord, UnmergedFile
@@ -22,8 +22,8 @@ from ..run.journal import StageOut
 from ..run.processes import Finished
 from . import groups as merging
 from .collecting import read_merge_input
-from .groups import Content, MergeGroup, Parentage
-from .tools import MERGED_FILE, MergeRun, MergeTask, run_merge
+from .groups import Group, Parentage
+from .tools import MERGED_FILE, MergeRun, MergeTask, by_cmsrun, by_hadd
 
 
 class PlannedFile(NamedTuple):
@@ -31,7 +31,7 @@ class PlannedFile(NamedTuple):
 
     output: Output
     number: int
-    group: MergeGroup
+    group: Group
     origins: Origins
 
 
@@ -54,7 +54,7 @@ def run_merge_job(directory: Path, node: str, attempt: int) -> int:
 def plan_merge(job: JobDocument, unit: UnitDocument, reports: tuple[NodeReport, ...]) -> list[PlannedFile]:
     """Every merged file of the unit: those of earlier tasks first, since files of later ones name them as parents."""
     return [
-        PlannedFile(output, number, group, unit.origins(file.node for file in group.files))
+        PlannedFile(output, number, group, unit.origins(file.node for file in group))
         for output in sorted(job.outputs, key=lambda output: job.task_of(output.step))
         for number, group in enumerate(merging.group_files(_files_of(job, output, reports), job.merge))
     ]
@@ -85,50 +85,46 @@ class _Merge(NamedTuple):
         step = next(step for step in self.job.steps if step.name == output.step)
         fetched = self.work / "inputs"
         fetched.mkdir()
-        inputs = [storage.bring(self.stage_out.volumes, file, fetched) for file in group.files]
-        if merging.goes_past(output, group, self.job.merge):
-            run = _copied(planned, inputs[0])
+        inputs = [storage.bring(self.stage_out.volumes, file, fetched) for file in group]
+        expected, holds_events = merging.content_of(group), output.merge != DQMIO
+        if output.merge != NANO and len(group) == 1 and group[0].size_bytes > self.job.merge.max_bytes:
+            # larger than a merged file may be already, and of the right format: byte for byte what its job wrote and reported
+            held = expected if holds_events else expected._replace(events=0)
+            run = MergeRun(Finished(codes.SUCCESS, 0.0, 0.0, 0.0), inputs[0], held)
         else:
-            run = run_merge(MergeTask(output.merge, step, inputs, directory, self.work))
+            by_tool = by_hadd if output.merge == PLAIN else by_cmsrun
+            run = by_tool(MergeTask(output.merge, step, inputs, directory, self.work))
             shutil.rmtree(fetched)
         lfn, content = self._lfn(planned, run), run.content
-        merging.check_same(group.content, content, lfn, events=output.merge != DQMIO)
-        report.steps.append(_record(number, step, run.finished, planned, content))
+        merging.check_same(expected, content, lfn, events=holds_events)
+        report.steps.append(
+            StepRecord(
+                number=number,
+                name=f"merge {step.name}/{output.module}",
+                exit_code=run.finished.exit_code,
+                wall_seconds=run.finished.wall_seconds,
+                cpu_seconds=run.finished.cpu_seconds,
+                threads=1,
+                peak_rss_mb=run.finished.peak_rss_mb,
+                events_read=expected.events,
+                events_written=content.events,
+                input_files=tuple(file.lfn for file in group),
+            )
+        )
         report.exit_step = "stageOut"
         self.stage_out.add(lfn)
         stored = self.stage_out.store(run.output, lfn)
         (directory / MERGED_FILE).unlink(missing_ok=True)
         shutil.rmtree(fetched, ignore_errors=True)
         record = OutputRecord.of(output, stored, content.events, content.lumis, self.parentage.of(group))
-        self.parentage.merged.update((file.lfn, lfn) for file in group.files)
+        self.parentage.merged.update((file.lfn, lfn) for file in group)
         report.outputs.append(record)
         report.exit_step = None
         return record, planned.origins
 
     def _lfn(self, planned: PlannedFile, run: MergeRun) -> str:
         """An EDM file that was not merged keeps its GUID."""
-        execution, kept = self.report.slot.execution, names.guid_of(planned.group.files[0].lfn)
+        execution, kept = self.report.slot.execution, names.guid_of(planned.group[0].lfn)
         if planned.output.merge == EDM and kept and run.guid is None:
             return names.copied_lfn(self.job, self.unit, planned.output, execution, kept)
         return names.merged_lfn(self.job, self.unit, planned.output, planned.number, execution, run.guid)
-
-
-def _copied(planned: PlannedFile, path: Path) -> MergeRun:
-    """A file that is merged as it is: byte for byte what its job wrote, so it holds what that reported."""
-    events = 0 if planned.output.merge == DQMIO else planned.group.content.events
-    return MergeRun(Finished(codes.SUCCESS, 0.0, 0.0, 0.0), path, planned.group.content._replace(events=events))
-
-
-def _record(number: int, step: Step, finished: Finished, planned: PlannedFile, content: Content) -> StepRecord:
-    return StepRecord(
-        number=number,
-        name=f"merge {step.name}/{planned.output.module}",
-        exit_code=finished.exit_code,
-        wall_seconds=finished.wall_seconds,
-        cpu_seconds=finished.cpu_seconds,
-        threads=1,
-        peak_rss_mb=finished.peak_rss_mb,
-        events_read=planned.group.content.events,
-        events_written=content.events,
-        input_files=tuple(file.lfn for file in planned.group.files),
-    )

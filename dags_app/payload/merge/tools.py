@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ..contract import codes, files, lumis, names
 from ..contract.codes import PayloadError
-from ..contract.documents import PLAIN, Step
+from ..contract.documents import Step
 from ..contract.reading import Value
 from ..run import fjr, psets
 from ..run.cmssw import run_in_release
@@ -64,12 +64,8 @@ class MergeRun(NamedTuple):
     guid: str | None = None
 
 
-def run_merge(task: MergeTask) -> MergeRun:
-    """Merge; PayloadError when it fails or nothing tells what was merged."""
-    return _by_hadd(task) if task.kind == PLAIN else _by_cmsrun(task)
-
-
-def _by_hadd(task: MergeTask) -> MergeRun:
+def by_hadd(task: MergeTask) -> MergeRun:
+    """Merge plain trees; PayloadError when it fails or what was merged is not known."""
     command = shlex.split(os.environ.get(COMMAND_VARIABLE) or DEFAULT_COMMAND)
     if not command:
         raise PayloadError(codes.MERGE_FAILED, f"{COMMAND_VARIABLE} is blank")
@@ -78,19 +74,16 @@ def _by_hadd(task: MergeTask) -> MergeRun:
     if finished.exit_code != 0 or not output.is_file():
         raise _failed(command[0], finished, task.directory)
     if not report.is_file():
-        _read_plain(task, output, report)
+        psets.copy_program(_READER, task.directory / _READER)
+        read = task.run(["/bin/sh", "-c", _WITH_ROOT, _READER, str(output), str(report)], {})
+        if read.exit_code != 0 or not report.is_file():
+            raise _failed("sh", read, task.directory)
     document = Value(json.loads(report.read_text(encoding="utf-8")), report.name)
     return MergeRun(finished, output, Content(document["events"].integer(), lumis.counts_from_json(document["lumis"])))
 
 
-def _read_plain(task: MergeTask, output: Path, report: Path) -> None:
-    psets.copy_program(_READER, task.directory / _READER)
-    finished = task.run(["/bin/sh", "-c", _WITH_ROOT, _READER, str(output), str(report)], {})
-    if finished.exit_code != 0 or not report.is_file():
-        raise _failed("sh", finished, task.directory)
-
-
-def _by_cmsrun(task: MergeTask) -> MergeRun:
+def by_cmsrun(task: MergeTask) -> MergeRun:
+    """Merge EDM files, NanoAOD and DQMIO; PayloadError when it fails or what was merged is not known."""
     output = task.directory / MERGED_FILE
     inputs = [f"file:{path}" for path in task.inputs]
     compared = names.are_compared(inputs, task.step.cmssw_version)

@@ -125,10 +125,10 @@ def _without_report(directory: Path, call: PostCall, problem: str, site: str) ->
         found = of_framework_report(fjr.parse_framework_report(text), inputs).evidence
         if found is not None:
             return _answered(directory, call, replace(found, step=name, site=site), inputs)
-    tail = _stderr(directory, call, _LOST_REPORT_LINES)
-    said = codes.read_last_words(tail, call.return_value)
-    if said is not None:
-        return Evidence(said.code, said.message[:MESSAGE_CHARACTERS], site=site)
+    tail = stderr(directory, call, _LOST_REPORT_LINES)
+    last = codes.LAST_WORDS_READ.search(tail)
+    if last and codes.exit_status(int(last[1])) == call.return_value:
+        return Evidence(int(last[1]), last[2].rstrip()[:MESSAGE_CHARACTERS], site=site)
     named = bad_files(tail, inputs or ())
     message = f"{problem}; the process ended with {call.return_value}\n{tail}".rstrip()
     code = code_without_report(call.return_value, named)  # a container hands a signal on as 128 + n
@@ -137,12 +137,10 @@ def _without_report(directory: Path, call: PostCall, problem: str, site: str) ->
 
 def _answered(directory: Path, call: PostCall, found: Evidence, inputs: tuple[str, ...] | None) -> Evidence:
     """A file that was not read with what the storage said, which often stands in stderr alone."""
-    if not asks_storage(found):
-        return found
-    return with_answers(found, _stderr(directory, call, _ANSWER_LINES), inputs or ())
+    return with_answers(found, stderr(directory, call, _ANSWER_LINES), inputs or ()) if asks_storage(found) else found
 
 
-def _stderr(directory: Path, call: PostCall, lines: int) -> str:
+def stderr(directory: Path, call: PostCall, lines: int) -> str:
     """The end of what the last program wrote, and of what the job itself wrote after it."""
     own = files.tail_text(directory / stderr_name(call.node, call.retry), lines)
     program = packed.last_stderr(directory, call.node, call.retry, call.job_id, lines)

@@ -24,8 +24,10 @@ from ..contract.layout import (
     PROCESSING,
     SITE_ATTRIBUTE,
     SITE_INCLUDE,
+    SITE_MACRO,
     SPREAD_FILE,
     rescue_glob,
+    utc_now,
 )
 from . import eventlog, script_failures
 from .resources import landing_sites
@@ -44,11 +46,12 @@ def elect(directory: Path, nodes_log: str, job_id: str, return_value: int) -> in
     site = eventlog.execute_site(directory / nodes_log, job_id, SITE_ATTRIBUTE)
     if return_value != 0:
         scripts.log(directory, f"elect: the landing job {job_id} ended with {return_value}")
-        script_failures.tell_landing(directory, job_id, return_value, site or "")
+        script_failures.log_landing(directory, job_id, return_value, site or "")
         return 1
     if not site:
         raise PayloadError(codes.INVALID_DOCUMENT, f"{nodes_log}: no execute event of job {job_id} has {SITE_ATTRIBUTE}")
-    scripts.write_elected_site(directory, site)
+    files.write_atomic(directory / SITE_INCLUDE, f"{SITE_MACRO} = {site}\n")
+    files.append_line(directory / ELECTED_LOG, f"{utc_now()} {site}")
     return 0
 
 
@@ -61,13 +64,14 @@ def reelect(directory: Path, unit: str, retry: int) -> int:
     place = directory / unit
     scripts.ensure_includes(place)
     site = scripts.elected_site(place)
-    if site is None:
+    leaves = site in scripts.avoided_sites(place) and not (
+        (rescues := _rescues(place)) and _MERGE_DONE.search(rescues[-1].read_text(encoding="utf-8"))
+    )
+    if site is None or leaves:
         scripts.write_first_site(place, first_site(place))
-        return 0
-    if site in scripts.avoided_sites(place) and not _merge_is_done(place):
-        scripts.write_first_site(place, first_site(place))
-        _leave_site(place, site)
-        scripts.log(place, f"reelect: left {site}, which is to be avoided")
+        if site is not None:
+            _leave_site(place, site)
+            scripts.log(place, f"reelect: left {site}, which is to be avoided")
         return 0
     if retry > 0:
         scripts.log(
@@ -99,11 +103,6 @@ def first_site(place: Path) -> str:
 
 def _rescues(place: Path) -> list[Path]:
     return sorted(place.glob(rescue_glob(INNER_DAG)))
-
-
-def _merge_is_done(place: Path) -> bool:
-    rescues = _rescues(place)
-    return bool(rescues) and _MERGE_DONE.search(rescues[-1].read_text(encoding="utf-8")) is not None
 
 
 def _leave_site(place: Path, site: str) -> None:

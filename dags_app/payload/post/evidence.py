@@ -116,33 +116,36 @@ def of_framework_report(report: FrameworkReport, inputs: Iterable[str] | None = 
 def of_wmcore_report(document: dict[str, Any]) -> ReportReading:
     """Of WMCore's report as WMArchive keeps it: the first error of a working step that is no consequence of another.
 
-    What has another form than WMCore writes is passed over; without an error to tell, such a report shows no success.
+    What has another form than WMCore writes is passed over; without an error such a report shows no success.
     """
     report = _fields(document.get("fwjr", document))
     steps = _wmcore_steps(report.get("steps"))
     errors = [(name, error) for name, step in steps.items() for error in map(_fields, _items(step.get("errors"))) if error]
     errors.sort(key=_rank)
-    known, skipped = _wmcore_inputs(steps), _wmcore_skipped(report)
+    sources = [step.get("input") for step in steps.values()]
+    lists = [files for source in sources for files in (source.values() if isinstance(source, dict) else [source])]
+    known = _texts(_fields(file).get("lfn") for files in lists for file in _items(files))
+    left = [(file, _fields(file)) for file in _items(report.get("skippedFiles"))]
+    skipped = _texts(fields.get("LogicalFileName") or fields.get("PhysicalFileName") or file for file, fields in left)
     site = next((str(step["site"]) for step in steps.values() if isinstance(step.get("site"), str)), "")
     if errors:
         name, error = errors[0]
         text = "\n".join(f"{one.get('type', '')}: {one.get('details', '')}" for step, one in errors if step == name)
         return _failed(_whole(error.get("exitCode")) or codes.REPORT_UNUSABLE, text, known, skipped, name, site)
     state = document.get("jobstate") or _fields(document.get("meta_data")).get("jobstate")
-    told = [step["status"] for step in steps.values() if step.get("status") is not None]
-    failed = [name for name, step in steps.items() if step.get("status") is not None and _whole(step["status"]) != 0]
-    if failed or (steps and str(state or "success") != "success"):
-        name = failed[0] if failed else ""
-        code = _whole(steps[name].get("status")) if name else codes.REPORT_UNUSABLE
-        text = f"step {name or 'unknown'} failed and names no error"
-        return ReportReading(Evidence(code if code > 1 else codes.REPORT_UNUSABLE, text, name, site))
+    statuses = {name: _whole(step["status"]) for name, step in steps.items() if step.get("status") is not None}
+    failed = next((name for name, status in statuses.items() if status != 0), None)
+    if failed is not None or (steps and str(state or "success") != "success"):
+        code = codes.REPORT_UNUSABLE if failed is None else statuses[failed]
+        text = f"step {failed or 'unknown'} failed and names no error"
+        return ReportReading(Evidence(code if code > 1 else codes.REPORT_UNUSABLE, text, failed or "", site))
     if skipped:
         return _skipped(known, skipped, site)
     if not steps:
         return ReportReading(None, "the report has no step")
-    if not told and state is None:
+    if not statuses and state is None:
         return ReportReading(None, "the report does not say how its steps ended")
-    if any(_is_damaged(step) for step in steps.values()):
+    if not all(step and isinstance(step.get("errors") or [], list) for step in steps.values()):
         return ReportReading(None, "a step of the report has not the form that WMCore writes")
     return ReportReading(None)
 
@@ -165,21 +168,6 @@ def _wmcore_steps(steps: Any) -> dict[str, dict[str, Any]]:
         return {name: _fields(step) for name, step in steps.items()}
     named = [_fields(step) for step in _items(steps)]
     return {str(step.get("name") or f"step{number}"): step for number, step in enumerate(named, 1)}
-
-
-def _wmcore_inputs(steps: dict[str, dict[str, Any]]) -> list[str]:
-    sources = [step.get("input") for step in steps.values()]
-    lists = [files for source in sources for files in (source.values() if isinstance(source, dict) else [source])]
-    return _texts(_fields(file).get("lfn") for files in lists for file in _items(files))
-
-
-def _wmcore_skipped(report: dict[str, Any]) -> list[str]:
-    files = [(file, _fields(file)) for file in _items(report.get("skippedFiles"))]
-    return _texts(fields.get("LogicalFileName") or fields.get("PhysicalFileName") or file for file, fields in files)
-
-
-def _is_damaged(step: dict[str, Any]) -> bool:
-    return not step or not isinstance(step.get("errors") or [], list)
 
 
 def bad_files(message: str, inputs: Iterable[str], skipped: Iterable[str] = ()) -> tuple[str, ...]:
@@ -272,18 +260,17 @@ def with_answers(evidence: Evidence, stderr: str, inputs: Iterable[str]) -> Evid
     file that was skipped over its storage is one that could not be opened.
     """
     mine = set(evidence.bad_files) or {_lfn(name) for name in inputs}
-    said = [line.strip() for line in stderr.splitlines() if _STORAGE.search(line) and _speaks_of(line, mine)][-_ANSWERS:]
+    said = []
+    for line in filter(_STORAGE.search, stderr.splitlines()):
+        named = _LFN.findall(line)
+        if not named or not mine or any(_known_end(path, mine) in mine for path in named):
+            said.append(line.strip())
     if not said:
         return evidence
-    answers = "\n".join(said)[-MESSAGE_CHARACTERS:]
+    answers = "\n".join(said[-_ANSWERS:])[-MESSAGE_CHARACTERS:]
     code = codes.FILE_OPEN_FAILED if evidence.code == codes.INPUT_SKIPPED else evidence.code
-    named = evidence.bad_files or bad_files(answers, mine)
-    return replace(evidence, code=code, message=_joined(evidence.message, answers), bad_files=named)
-
-
-def _speaks_of(line: str, mine: set[str]) -> bool:
-    found = _LFN.findall(line)
-    return not found or not mine or any(_known_end(path, mine) in mine for path in found)
+    bad = evidence.bad_files or bad_files(answers, mine)
+    return replace(evidence, code=code, message=_joined(evidence.message, answers), bad_files=bad)
 
 
 def code_without_report(exit_code: int, named: Iterable[str]) -> int:

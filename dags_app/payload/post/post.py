@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import re
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..contract import codes, failure_log, files, layout, packed, rules, scripts
+from ..contract import codes, failure_log, files, layout, rules, scripts
 from ..contract.codes import PayloadError
 from ..contract.convert import to_json
 from ..contract.reading import Value, json_lines, load_document
@@ -27,17 +27,7 @@ from .classify import SUCCESS, Classification, Situation, classify
 _LOCK = ".post.lock"
 _LOG_TAIL_LINES = 200
 _ATTEMPTS_BYTES = 4 * 1024 * 1024
-
-
-@dataclass(frozen=True)
-class Judged:
-    """An attempt with everything that its side files say of it."""
-
-    facts: AttemptFacts
-    evidence: Evidence | None
-    verdict: Classification
-    asked: resources.Asked | None
-    site: str
+_HISTORY = ("exit_signal", "hold_reason", "hold_code", "removed_reason", "starts", "evictions")
 
 
 def run_post(directory: Path, node: str, return_value: int, retry: int, max_retries: int, job_id: str) -> int:
@@ -51,43 +41,43 @@ def run_post(directory: Path, node: str, return_value: int, retry: int, max_retr
 
 
 def _judge(directory: Path, call: PostCall) -> int:
-    past = _past_attempts(directory, call.node)
+    lines = json_lines(files.tail_text(directory / layout.attempts_name(call.node), 1000, max_bytes=_ATTEMPTS_BYTES))
+    past = [line for line in lines if isinstance(line.get("job"), dict) and isinstance(line.get("classification"), dict)]
     before = next((line for line in reversed(past) if _is_of(line, call)), None)
     late = _is_late(directory, call, past, before)
     if late and before is not None:
         return _status_then(before)
-    fence = scripts.submission_fence(directory)
+    dag, fence = directory.parent, scripts.submission_fence(directory)
     facts = _facts(directory, call)
-    told = facts.report["site"].text() if facts.report is not None else ""
-    site = told or facts.history.site or scripts.elected_site(directory) or ""
+    reported = facts.report["site"].text() if facts.report is not None else ""
+    site = reported or facts.history.site or scripts.elected_site(directory) or ""
     evidence = attempts.evidence_of(directory, call, facts, site)
     if evidence is None:
-        failure_log.note_success(directory.parent, fence)
-        whole = _note(directory, _record(directory, call, Judged(facts, None, SUCCESS, None, site)), None, past)
+        if not failure_log.did_well(dag, fence):
+            files.write_atomic(dag / layout.SUCCEEDED_FILE, str(fence))
+        whole = _note(directory, call, _record(directory, call, facts, SUCCESS, site), None, past)
         kept_logs.settle(directory, whole)
         if not late:
             files.write_json(directory / layout.post_name(call.node), whole)
         return codes.POST_DONE
-    book = load_rules(directory.parent / layout.RULES_FILE)
+    book = load_rules(dag / layout.RULES_FILE)
     asked = _asked(directory, call, past)
-    situation = _situation(directory, call, book, past, asked, site)
-    if _has_waited(facts.history):
-        situation = replace(situation, earlier_faults=situation.earlier_faults + 1)
-    verdict = classify(evidence, book, situation)
+    verdict = classify(evidence, book, _situation(directory, call, book, past, asked, facts, site))
     if facts.history.evictions:
         verdict = replace(verdict, reason=f"{verdict.reason}; the job was evicted {facts.history.evictions} times before")
-    record = _record(directory, call, Judged(facts, evidence, verdict, asked, site))
-    if record["final"] and failure_log.fails_everywhere(directory.parent, fence, record, book.limits.same_error_units):
-        verdict = _everywhere(verdict, book)
-        record = _record(directory, call, Judged(facts, evidence, verdict, asked, site))
-    whole = _note(directory, record, evidence, past)
-    if late:
-        kept_logs.settle(directory, whole)
-        return verdict.exit_status
-    _prepare_retry(directory, call, verdict, site)
+    record = _record(directory, call, facts, verdict, site, asked, evidence.step)
+    if record["final"] and failure_log.fails_everywhere(dag, fence, record, book.limits.same_error_units):  # error-handling 2.5
+        why = f"{book.limits.same_error_units} work units failed with this error and nothing else has ended"
+        verdict = replace(verdict, retryable=False, action=rules.ABORT_DAG, reason=f"{verdict.reason}; {why}")
+        verdict = replace(verdict, exit_status=codes.POST_ABORT_DAG)
+        record = _record(directory, call, facts, verdict, site, asked, evidence.step)
+    whole = _note(directory, call, record, evidence, past)
+    if not late:
+        _prepare_retry(directory, call, verdict, site)
     kept_logs.settle(directory, whole)
-    files.write_json(directory / layout.post_name(call.node), whole)
-    if verdict.exit_status != codes.POST_RETRY or record["final"]:
+    if not late:
+        files.write_json(directory / layout.post_name(call.node), whole)
+    if late or verdict.exit_status != codes.POST_RETRY or record["final"]:
         return verdict.exit_status
     return cooloff.begin(directory, call, verdict.cooloff_seconds, book.limits.cooloff_seconds)
 
@@ -129,8 +119,16 @@ def _asked(directory: Path, call: PostCall, past: list[dict[str, Any]]) -> resou
 
 
 def _situation(
-    directory: Path, call: PostCall, book: RuleBook, past: list[dict[str, Any]], asked: resources.Asked | None, site: str
+    directory: Path,
+    call: PostCall,
+    book: RuleBook,
+    past: list[dict[str, Any]],
+    asked: resources.Asked | None,
+    facts: AttemptFacts,
+    site: str,
 ) -> Situation:
+    # a job that was given to the site again and again, or waited for it for days, is a fault by itself: once more is too much
+    has_waited = re.search(rf"WMS2: ({layout.STARTED_TOO_OFTEN}|{layout.IDLE_TOO_LONG}) ", facts.history.hold_reason or "")
     faults = [
         line
         for line in past
@@ -142,17 +140,12 @@ def _situation(
     return Situation(
         attempt=call.retry,
         max_retries=call.max_retries,
-        earlier_faults=len(faults),
+        earlier_faults=len(faults) + bool(has_waited),
         other_site=bool(site and resources.landing_sites(directory) - scripts.avoided_sites(directory) - {site}),
         memory_mb=asked.memory_mb if asked else None,
         most_memory_mb=asked.cores * book.limits.max_memory_per_core_mb if asked else None,
         fewer_processes=call.node != layout.MERGE and _divides(directory.parent, call.retry),
     )
-
-
-def _has_waited(history: eventlog.JobHistory) -> bool:
-    """Whether this job itself has been given to the site again and again, or waited for it for days: once more is too much."""
-    return bool(re.search(rf"WMS2: ({layout.STARTED_TOO_OFTEN}|{layout.IDLE_TOO_LONG}) ", history.hold_reason or ""))
 
 
 def _divides(dag: Path, attempt: int) -> bool:
@@ -162,26 +155,31 @@ def _divides(dag: Path, attempt: int) -> bool:
         return False
 
 
-def _everywhere(verdict: Classification, book: RuleBook) -> Classification:
-    """Going on is pointless: error-handling 2.5."""
-    told = f"{verdict.reason}; {book.limits.same_error_units} work units failed with this error and nothing else has ended"
-    return replace(verdict, retryable=False, action=rules.ABORT_DAG, exit_status=codes.POST_ABORT_DAG, reason=told)
-
-
 def _prepare_retry(directory: Path, call: PostCall, verdict: Classification, site: str) -> None:
-    if verdict.memory_mb is not None:
-        resources.raise_memory(directory, call.node, verdict.memory_mb)
-    if verdict.code == codes.OVER_WALL_TIME and verdict.retryable:
-        resources.raise_wall(directory, call.node)
+    more_wall = verdict.code == codes.OVER_WALL_TIME and verdict.retryable
+    resources.ask_for_more(directory, call.node, verdict.memory_mb, wall=more_wall)
     if verdict.leave_site:
-        scripts.avoid_site(directory, site)
+        avoided = directory / layout.AVOID_INCLUDE
+        sites = ",".join(sorted(scripts.listed_sites(avoided) | {site}))
+        files.write_atomic(avoided, f"{layout.UNIT_AVOID_MACRO} = {sites}\n")
         scripts.log(directory, f"post: {call.node} gave up at {site}, the unit is to land elsewhere")
 
 
-def _record(directory: Path, call: PostCall, judged: Judged) -> dict[str, Any]:
-    report, history, verdict = judged.facts.report, judged.facts.history, judged.verdict
+def _record(
+    directory: Path,
+    call: PostCall,
+    facts: AttemptFacts,
+    verdict: Classification,
+    site: str,
+    asked: resources.Asked | None = None,
+    step: str = "",
+) -> dict[str, Any]:
+    report, history = facts.report, facts.history
     whole: dict[str, Any] = report.raw if report is not None else {}
     logs = layout.logs_name(call.node, call.retry, call.job_id)
+    # HTCondor without cgroups misses what short processes use, and says 0; the steps' own figures are better than that
+    steps = whole.get("steps")
+    cpu_seconds = round(sum(each["cpu_seconds"] for each in steps), 3) if steps else None
     return {
         "schema": layout.POST_SCHEMA,
         "node_name": call.node,
@@ -198,31 +196,17 @@ def _record(directory: Path, call: PostCall, judged: Judged) -> dict[str, Any]:
         "job": {
             "exit_code": whole.get("exit_code", call.return_value),
             "return_value": call.return_value,
-            "exit_signal": history.exit_signal,
-            "hold_reason": history.hold_reason,
-            "hold_code": history.hold_code,
-            "removed_reason": history.removed_reason,
-            "starts": history.starts,
-            "evictions": history.evictions,
+            **{name: getattr(history, name) for name in _HISTORY},
             "wall_time_sec": history.wall_seconds,
-            "cpu_time_sec": history.cpu_seconds or _cpu_of_steps(whole),
+            "cpu_time_sec": history.cpu_seconds or cpu_seconds,
             "memory_mb": history.memory_mb,
-            "request_memory_mb": judged.asked.memory_mb if judged.asked else None,
-            "site": judged.site or None,
+            "request_memory_mb": asked.memory_mb if asked else None,
+            "site": site or None,
             "schedd": whole.get("schedd"),
         },
         "cmssw": _cmssw(whole) if report is not None else None,
-        "classification": {
-            **to_json(verdict),
-            "step": judged.evidence.step if judged.evidence else "",
-        },
+        "classification": {**to_json(verdict), "step": step},
     }
-
-
-def _cpu_of_steps(report: dict[str, Any]) -> float | None:
-    """HTCondor without cgroups misses what short processes use, and says 0; the steps' own figures are better than that."""
-    steps = report.get("steps")
-    return round(sum(step["cpu_seconds"] for step in steps), 3) if steps else None
 
 
 def _cmssw(report: dict[str, Any]) -> dict[str, Any]:
@@ -249,33 +233,23 @@ def _cmssw(report: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _note(directory: Path, record: dict[str, Any], evidence: Evidence | None, past: list[dict[str, Any]]) -> dict[str, Any]:
+def _note(
+    directory: Path, call: PostCall, record: dict[str, Any], evidence: Evidence | None, past: list[dict[str, Any]]
+) -> dict[str, Any]:
     """Add the attempt to the logs, where it is not there already; what ``post.json`` is to hold.
 
     Before anything is changed for the next attempt: a script that is run again reads here what this one had asked for.
     ``post.json`` comes last: who reads it finds everything else in place.
     """
-    node, retry = record["node_name"], record["attempt"]
-    whole = {**record, "log_tail": _log_tail(directory, node, retry, record["job_id"], failed=evidence is not None)}
-    submitted = not record["job_id"].startswith("-")  # jobs that never were have one id, and their numbers begin anew
-    if not any(_same_call(line, record) for line in (past if submitted else past[-1:])):
+    own = directory / layout.stderr_name(call.node, call.retry)
+    tail = attempts.stderr(directory, call, _LOG_TAIL_LINES) if evidence else files.tail_text(own, _LOG_TAIL_LINES)
+    whole = {**record, "log_tail": "\n".join(tail.splitlines()[-_LOG_TAIL_LINES:])}
+    # jobs that were never submitted have one id, and their numbers begin anew
+    if _key(record) not in map(_key, past if call.submitted else past[-1:]):
         if evidence is not None:
             failure_log.append_failure(directory.parent, whole, evidence.message)
-        files.append_line(directory / layout.attempts_name(node), json.dumps(record))
+        files.append_line(directory / layout.attempts_name(call.node), json.dumps(record))
     return whole
-
-
-def _log_tail(directory: Path, node: str, retry: int, job_id: str, *, failed: bool) -> str:
-    """The end of the job's stderr, after that of the program that failed inside it."""
-    own = files.tail_text(directory / layout.stderr_name(node, retry), _LOG_TAIL_LINES)
-    program = packed.last_stderr(directory, node, retry, job_id, _LOG_TAIL_LINES) if failed else ""
-    return "\n".join("\n".join(part for part in (program, own) if part).splitlines()[-_LOG_TAIL_LINES:])
-
-
-def _past_attempts(directory: Path, node: str) -> list[dict[str, Any]]:
-    """Recorded attempts of a node, oldest first; a line that a crash cut off is left out."""
-    lines = json_lines(files.tail_text(directory / layout.attempts_name(node), 1000, max_bytes=_ATTEMPTS_BYTES))
-    return [line for line in lines if isinstance(line.get("job"), dict) and isinstance(line.get("classification"), dict)]
 
 
 def _is_of(line: dict[str, Any], call: PostCall) -> bool:
@@ -310,8 +284,7 @@ def _status_then(line: dict[str, Any]) -> int:
     return codes.POST_ABORT_DAG if verdict.get("action") == rules.ABORT_DAG else codes.POST_PERMANENT
 
 
-def _same_call(before: dict[str, Any], record: dict[str, Any]) -> bool:
-    """Whether a recorded line is of this attempt. What is done about it may differ by now: other units have failed since."""
-    old, new = before["classification"], record["classification"]
-    same = all(before.get(name) == record[name] for name in ("job_id", "attempt", "fence"))
-    return same and all(old.get(name) == new[name] for name in ("category", "code"))
+def _key(line: dict[str, Any]) -> tuple[Any, ...]:
+    """What attempts differ in. Not what is done about one: that may be decided otherwise later, when more units have failed."""
+    verdict = line["classification"]
+    return (line.get("job_id"), line.get("attempt"), line.get("fence"), verdict.get("category"), verdict.get("code"))

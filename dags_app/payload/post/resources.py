@@ -44,22 +44,18 @@ def asked_by(directory: Path, node: str) -> Asked | None:
     return Asked(raised if raised is not None else default or 0, cores)
 
 
-def raise_memory(directory: Path, node: str, memory_mb: int) -> None:
-    """Let the node's next submission ask for ``memory_mb``."""
+def ask_for_more(directory: Path, node: str, memory_mb: int | None, *, wall: bool) -> None:
+    """Let the node's next submission ask for ``memory_mb``, and with ``wall`` for four times as much wall time; the submit file
+    has the most that there is, which three retries reach."""
+    if memory_mb is None and not wall:
+        return
+    path = directory / MEMORY_INCLUDE
     with files.locked(directory / _LOCK):
-        _raise(directory, MEMORY_MACRO, node, memory_mb)
-
-
-def raise_wall(directory: Path, node: str) -> None:
-    """Let it ask for four times as much wall time; the submit file has the most that there is, which three retries reach."""
-    with files.locked(directory / _LOCK):
-        _raise(directory, WALL_MACRO, node, 4 * (_raised(directory, WALL_MACRO, node) or WALL_FACTOR))
-
-
-def _raise(directory: Path, macro: str, node: str, value: int) -> None:
-    path, name = directory / MEMORY_INCLUDE, f"{macro}_{node}"
-    kept = [line for line in files.read_text(path).splitlines() if not line.startswith(f"{name} ")]
-    files.write_atomic(path, "\n".join([*kept, f"{name} = {value}"]) + "\n")
+        more_wall = 4 * (_raised(directory, WALL_MACRO, node) or WALL_FACTOR) if wall else None
+        for name, value in ((f"{MEMORY_MACRO}_{node}", memory_mb), (f"{WALL_MACRO}_{node}", more_wall)):
+            if value is not None:
+                kept = [line for line in files.read_text(path).splitlines() if not line.startswith(f"{name} ")]
+                files.write_atomic(path, "\n".join([*kept, f"{name} = {value}"]) + "\n")
 
 
 def landing_sites(directory: Path) -> set[str]:

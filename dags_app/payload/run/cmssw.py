@@ -75,21 +75,17 @@ def _architecture(release: str, scram_arch: tuple[str, ...]) -> str:
     """Of the request's architectures the newest that this machine runs: in this system, else in a container."""
     system = read_system()
     able = [arch for arch in scram_arch if runs_on(arch, platform.machine()) and (CVMFS / arch).is_dir()]
-    able = [arch for arch in able if _has(arch, release)] or able
+    kinds = ("cmssw", "cmssw-patch")
+    able = [arch for arch in able if any((CVMFS / arch / "cms" / kind / release).is_dir() for kind in kinds)] or able
     here = [arch for arch in able if system in ("", system_of(arch))]
     others = [arch for arch in able if _enter(arch).is_file()]
     if not (here or others):
-        offered, here_is = (
-            ", ".join(scram_arch) or "no architecture at all",
-            f"{system or 'an unknown system'} on {platform.machine()}",
+        text = (
+            f"{release} is there for {', '.join(scram_arch) or 'no architecture at all'}; here is {system or 'an unknown system'}"
         )
-        text = f"{release} is there for {offered}; here is {here_is}, and {CVMFS} has no container for another"
+        text += f" on {platform.machine()}, and {CVMFS} has no container for another"
         raise PayloadError(codes.CMSSW_SETUP_FAILED, text)
     return max(here or others, key=lambda arch: (int(system_of(arch)[4:] or 0), compiler_of(arch)))
-
-
-def _has(arch: str, release: str) -> bool:
-    return any((CVMFS / arch / "cms" / kind / release).is_dir() for kind in ("cmssw", "cmssw-patch"))
 
 
 def _enter(arch: str) -> Path:

@@ -76,9 +76,15 @@ def _parts(work: Work, wanted: int) -> tuple[list[Work], str]:
     if job.mask is not None:
         if any(file.first_event is not None for file in job.files):
             return [work], "a range of events under a mask"
-        return [Work(job._replace(mask=mask)) for mask in _of_mask(sorted(job.mask_lumis), wanted)], "too few lumis in the mask"
-    if len(job.files) == 1 and job.files[0].first_event is not None:
-        return [Work(job._replace(files=(part,))) for part in _of_range(job.files[0], wanted)], "too few events to read"
+        lumis = sorted(job.mask_lumis)
+        masks = [compact(lumis[first : last + 1]) for first, last in _bounds(len(lumis), wanted)]
+        spans = [tuple((int(run), a, b) for run, pairs in mask.items() for a, b in pairs) for mask in masks]
+        return [Work(job._replace(mask=each)) for each in spans], "too few lumis in the mask"
+    if len(job.files) == 1 and (file := job.files[0]).first_event is not None:
+        start, last = file.first_event, file.events - 1 if file.last_event is None else file.last_event
+        bounds = _bounds(last - start + 1, wanted)
+        ranges = [file._replace(first_event=start + a, last_event=start + b) for a, b in bounds]
+        return [Work(job._replace(files=(each,))) for each in ranges], "too few events to read"
     # inside a whole file nobody knows its lumis: one without events would be lost where the file is cut
     return [Work(job._replace(files=files)) for files in _of_files(job.files, wanted)], "whole input files are not cut"
 
@@ -104,12 +110,6 @@ def _generated(work: Generate, first: int, end: int) -> Generate:
     return work._replace(
         first_event=start, last_event=stop, first_lumi=work.first_lumi + first, last_lumi=work.first_lumi + end - 1
     )
-
-
-def _of_range(file: InputFile, wanted: int) -> list[InputFile]:
-    start = file.first_event or 0
-    last = file.events - 1 if file.last_event is None else file.last_event
-    return [file._replace(first_event=start + a, last_event=start + b) for a, b in _bounds(last - start + 1, wanted)]
 
 
 def _of_files(files: Sequence[InputFile], wanted: int) -> list[tuple[InputFile, ...]]:
@@ -169,8 +169,3 @@ def _bounds(count: int, parts: int) -> list[tuple[int, int]]:
     """(first, last) of up to ``parts`` even parts of ``count``, none empty."""
     parts = min(parts, count)
     return [(part * count // parts, (part + 1) * count // parts - 1) for part in range(parts)]
-
-
-def _of_mask(lumis: list[tuple[int, int]], wanted: int) -> list[tuple[tuple[int, int, int], ...]]:
-    parts = [compact(lumis[first : last + 1]) for first, last in _bounds(len(lumis), wanted)]
-    return [tuple((int(run), a, b) for run, pairs in part.items() for a, b in pairs) for part in parts]

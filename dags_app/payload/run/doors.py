@@ -10,10 +10,9 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple, Protocol, Union
 from uuid import uuid4
 
 from ..contract import codes, files
@@ -31,42 +30,32 @@ _ROOT = re.compile(r"(x?roots?://[^/]+)/+(.*)")
 _XROOTD_SETTINGS = {"XRD_CONNECTIONWINDOW": "30", "XRD_CONNECTIONRETRY": "2", "XRD_STREAMERRORWINDOW": "60"}
 
 
-@dataclass(frozen=True)
-class Door(ABC):
+class Door(Protocol):
     """One tool, with the options that the site gives its copies."""
 
-    options: tuple[str, ...] = ()
-
-    @abstractmethod
     def size(self, pfn: str) -> int | None:
         """Bytes of a file; None when the storage says that there is none, or that it is a directory."""
 
-    @abstractmethod
     def checksum(self, pfn: str, size_bytes: int) -> str | None:
         """Adler-32 as the storage itself tells it, 8 hexadecimal digits; None when it cannot. It may have to read the file."""
 
-    @abstractmethod
     def listed(self, pfn: str) -> list[str]:
         """Names in a directory; empty when there is none."""
 
-    @abstractmethod
     def put(self, source: Path, pfn: str) -> None:
         """Copy a file in, with the directories above it, never over something that is there."""
 
-    @abstractmethod
     def get(self, pfn: str, target: Path, size_bytes: int) -> None:
         """Copy a file out."""
 
-    @abstractmethod
     def remove(self, pfn: str) -> bool:
         """Remove a file; False when the storage says that there is none."""
 
-    @abstractmethod
     def remove_directory(self, pfn: str) -> None:
         """Remove an empty directory; an error when it is not."""
 
 
-class FileSystem(Door):
+class FileSystem:
     """A file system that is mounted: files appear whole, by a rename."""
 
     def size(self, pfn: str) -> int | None:
@@ -112,8 +101,10 @@ class FileSystem(Door):
         local_path(pfn).rmdir()
 
 
-class XRootD(Door):
+class XRootD(NamedTuple):
     """``xrdcp`` and ``xrdfs``."""
+
+    options: tuple[str, ...]
 
     def size(self, pfn: str) -> int | None:
         answer = self._asked(pfn, "stat")
@@ -154,8 +145,10 @@ class XRootD(Door):
         return _ended_well(words, answer)
 
 
-class Gfal(Door):
+class Gfal(NamedTuple):
     """gfal2's commands, for WebDAV and all that has no door of its own."""
+
+    options: tuple[str, ...]
 
     def size(self, pfn: str) -> int | None:
         answer = self._asked("gfal-stat", pfn)
@@ -197,7 +190,7 @@ class Gfal(Door):
 
 
 #: By CMS's names of them; Fermilab's is xrdcp into its EOS.
-_COMMANDS: dict[str, type[Door]] = {"xrdcp": XRootD, "stageout-xrdcp-fnal": XRootD, "gfal2": Gfal}
+_COMMANDS: dict[str, Union[type[XRootD], type[Gfal]]] = {"xrdcp": XRootD, "stageout-xrdcp-fnal": XRootD, "gfal2": Gfal}
 KNOWN = f"cp, {', '.join(_COMMANDS)}"
 
 
@@ -233,19 +226,19 @@ def _run(words: Sequence[str], seconds: float, settings: dict[str, str] | None =
     except OSError as error:
         raise StorageProblem(codes.STAGE_OUT_FAILED, f"{words[0]} cannot be started: {error}") from error
     if answer.status is None:
-        raise StorageProblem(codes.STAGE_OUT_TOO_LONG, f"{_told(words, answer)}ended after its time limit of {seconds:.0f} s")
+        raise StorageProblem(codes.STAGE_OUT_TOO_LONG, f"{_shown(words, answer)}ended after its time limit of {seconds:.0f} s")
     return answer
 
 
 def _ended_well(words: Sequence[str], answer: Answer) -> Answer:
     if answer.status != 0 and re.search(r"file exists", answer.stderr + answer.stdout, re.IGNORECASE):
-        raise FileExistsError(f"{_told(words, answer)}exit status {answer.status}")
+        raise FileExistsError(f"{_shown(words, answer)}exit status {answer.status}")
     if answer.status != 0:
-        raise StorageProblem(codes.STAGE_OUT_FAILED, f"{_told(words, answer)}exit status {answer.status}")
+        raise StorageProblem(codes.STAGE_OUT_FAILED, f"{_shown(words, answer)}exit status {answer.status}")
     return answer
 
 
-def _told(words: Sequence[str], answer: Answer) -> str:
+def _shown(words: Sequence[str], answer: Answer) -> str:
     lines = [line.strip() for line in (answer.stdout + "\n" + answer.stderr).splitlines() if line.strip()]
     return f"{' '.join(words)}: {' | '.join([*lines[-_LAST_LINES:], ''])}"
 

@@ -264,7 +264,9 @@ class _Found:
         name = _name(child)
         if name == "InputFile":
             read, lumis = _whole(_text(child, "EventsRead")), _lumis(child)
-            self._inputs.append(InputFileReport(_text(child, "LFN"), _text(child, "PFN"), _kind(child), read, lumis))
+            # without InputType the source's class counts, embedded sources being those of mixing modules
+            kind = _text(child, "InputType") or ("mixingFiles" if _text(child, "InputSourceClass") in _MIXING_SOURCES else "")
+            self._inputs.append(InputFileReport(_text(child, "LFN"), _text(child, "PFN"), kind, read, lumis))
         elif name == "File":
             events = _whole(_text(child, "TotalEvents"))
             guid = _text(child, "GUID") if _text(child, "OutputModuleClass") == EDM_MODULE else None
@@ -314,11 +316,6 @@ def _lumis(file: Element) -> LumiCounts:
             events = lumi.get("NEvents") or ""  # older releases write none, and 2^64-2 says twice that nobody counted
             lumis[_whole(lumi.get("ID"))] = _whole(events) if _WHOLE.fullmatch(events) else None
     return counts
-
-
-def _kind(file: Element) -> str:
-    """``InputType``; where it is not written the source's class tells, embedded sources being those of mixing modules."""
-    return _text(file, "InputType") or ("mixingFiles" if _text(file, "InputSourceClass") in _MIXING_SOURCES else "")
 
 
 def _status(text: str | None) -> int:

@@ -12,7 +12,7 @@ from typing import NamedTuple, Optional
 
 from ..contract import documents, files, scripts
 from ..contract.convert import read, to_json
-from ..contract.documents import Share, UnitDocument, UnitJob
+from ..contract.documents import UnitDocument, UnitJob
 from ..contract.layout import NODE_INPUT_SCHEMA, node_input_name
 from ..contract.lumis import Counts
 from ..contract.reading import load_document
@@ -78,8 +78,11 @@ def read_node_input(
         raise document["files"].refuse(f"expected the files of each of {', '.join(job.reads)}")
     if len(stored) != len(found):
         raise document["files"].refuse("a file is there twice")
-    mine = found if job.share is None else _shared(found, job.share)
-    return tuple(file._replace(url=_place(volumes, stored[file.lfn], scratch)) for file in mine)
+    if (share := job.share) is not None:
+        held = [Held(file.events, file.lumis) for file in found]
+        parts = parts_of(held, share.part, share.parts, by_lumi=share.by_lumi)
+        found = in_order(file._replace(part=part) for file, part in zip(found, parts) if part is None or not part.is_empty)
+    return tuple(file._replace(url=_place(volumes, stored[file.lfn], scratch)) for file in found)
 
 
 def _place(volumes: Sequence[Volume], file: StoredFile, scratch: Path) -> str:
@@ -88,13 +91,6 @@ def _place(volumes: Sequence[Volume], file: StoredFile, scratch: Path) -> str:
         scratch.mkdir(exist_ok=True)
         url = f"file:{storage.bring(volumes, file, scratch).resolve()}"
     return url
-
-
-def _shared(files: Sequence[GatheredFile], share: Share) -> tuple[GatheredFile, ...]:
-    """What the share is of each file, without those that it has nothing of."""
-    held = [Held(file.events, file.lumis) for file in files]
-    parts = parts_of(held, share.part, share.parts, by_lumi=share.by_lumi)
-    return in_order(file._replace(part=part) for file, part in zip(files, parts) if part is None or not part.is_empty)
 
 
 def in_order(files: Iterable[GatheredFile]) -> tuple[GatheredFile, ...]:

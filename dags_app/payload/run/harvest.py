@@ -104,8 +104,10 @@ def _sent(path: Path, url: str, fields: dict[str, str]) -> str:
         "Content-Length": str(len(head) + path.stat().st_size + len(tail)),
         "User-Agent": "WMS2",
     }
+    if (token := credentials.token()) and url.startswith("https:"):  # never in the clear
+        headers["Authorization"] = f"Bearer {token}"
     # http or https, as intake has it
-    request = urllib.request.Request(f"{url}/data/put", _chunks(head, path, tail), {**headers, **_token(url)})  # noqa: S310
+    request = urllib.request.Request(f"{url}/data/put", _chunks(head, path, tail), headers)  # noqa: S310
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=_tls()))
     try:
         answer = opener.open(request, timeout=_TIMEOUT_SECONDS)
@@ -113,10 +115,10 @@ def _sent(path: Path, url: str, fields: dict[str, str]) -> str:
         answer = error
     with answer:
         code, *words = (answer.headers.get(f"Dqm-Status-{name}") or "" for name in ("Code", "Message", "Detail"))
-        told = f"HTTP {answer.status}, DQM status {code or 'not told'}: {'; '.join(filter(None, words))}"
+        said = f"HTTP {answer.status}, DQM status {code or 'not told'}: {'; '.join(filter(None, words))}"
     if code != _TAKEN:
-        raise OSError(told)
-    return told
+        raise OSError(said)
+    return said
 
 
 def _chunks(head: bytes, path: Path, tail: bytes) -> Iterator[bytes]:
@@ -134,9 +136,3 @@ def _tls() -> ssl.SSLContext:
     if proxy:
         context.load_cert_chain(proxy)
     return context
-
-
-def _token(url: str) -> dict[str, str]:
-    """Never in the clear."""
-    token = credentials.token()
-    return {"Authorization": f"Bearer {token}"} if token and url.startswith("https:") else {}

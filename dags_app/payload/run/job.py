@@ -31,46 +31,38 @@ def run_job(directory: Path, node: str, attempt: int) -> int:
             report.processed = Processed(0, set(), ())
         else:
             profile, granted = read_step_profile(directory), read_granted()
-            _run(JobContext(job, unit, unit_job, sandbox, work, report, gathered, profile, granted), volumes)
+            context = JobContext(job, unit, unit_job, sandbox, work, report, gathered, profile, granted)
+            done = run_chain(context)
+            report.exit_step = "stageOut"
+            _stage_out(context, volumes, done)
+            report.exit_step = None
     return report.exit_status
-
-
-def _run(context: JobContext, volumes: Sequence[storage.Volume]) -> None:
-    done = run_chain(context)
-    context.attempt.exit_step = "stageOut"
-    _stage_out(context, volumes, done)
-    context.attempt.exit_step = None
 
 
 def unpack_sandbox(archive: Path, target: Path) -> Path:
     """Unpack the sandbox; PayloadError when it cannot be read or would write outside ``target``."""
+    root = target.resolve()
     try:
         with tarfile.open(archive) as packed:
             for member in packed.getmembers():
-                if not (member.isfile() or member.isdir()) or not _is_inside(target / member.name, target):
-                    raise PayloadError(
-                        codes.INVALID_DOCUMENT, f"{archive.name}: {member.name} is not a plain file inside the sandbox"
-                    )
+                path = (target / member.name).resolve()
+                if not (member.isfile() or member.isdir()) or root not in (path, *path.parents):
+                    text = f"{archive.name}: {member.name} is not a plain file inside the sandbox"
+                    raise PayloadError(codes.INVALID_DOCUMENT, text)
             packed.extractall(target)  # noqa: S202  (every member was checked above)
     except (OSError, tarfile.TarError) as error:
         raise PayloadError(codes.INVALID_DOCUMENT, f"{archive.name} cannot be unpacked: {error}") from error
     return target
 
 
-def _is_inside(path: Path, directory: Path) -> bool:
-    root = directory.resolve()
-    return root in (path.resolve(), *path.resolve().parents)
-
-
 def _stage_out(context: JobContext, volumes: Sequence[storage.Volume], done: dict[str, DoneStep]) -> None:
     """Stage out every output that is kept or that a later task reads, each recorded as soon as it is there."""
     job, report, parents = context.job, context.attempt, _parents(context)
-    files = []
+    execution, files = report.slot.execution, []
     for step in done.values():
         for number, process in enumerate(step.processes):
             for module, output in job.staged_by(step.step.name).items():
                 written, path = process.output(module, step.step.name)
-                execution = report.slot.execution
                 lfn = names.unmerged_lfn(job, context.unit, report.node, output, execution, number, written.guid)
                 files.append((output, written, path, lfn))
     journals = names.journals_lfn(job, context.unit, PROCESSING)

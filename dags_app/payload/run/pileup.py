@@ -40,6 +40,9 @@ def mixing_of(directory: Path, job: JobDocument, unit_job: UnitJob, step: Step, 
         return ()
     datasets = load_document(directory / PILEUP_FILE, PILEUP_SCHEMA)["datasets"]
     found = []
+    before = unit_job.mixed_before  # events of the workflow before this job's; else by the number of the first that it generates
+    if before is None:
+        before = unit_job.generate.first_event - 1 if unit_job.generate is not None else 0
     for pileup in step.pileup:
         files, events = _files_at(datasets[pileup.dataset]["blocks"], None if job.trust_pileup_sitelists else site)
         if not files:
@@ -49,7 +52,7 @@ def mixing_of(directory: Path, job: JobDocument, unit_job: UnitJob, step: Step, 
             )
         if not step.deterministic_pileup:
             random.Random(f"{seed}/{pileup.dataset}").shuffle(files)  # noqa: S311  (an order, no secret)
-        skip = _events_before(unit_job) % events if step.deterministic_pileup and events else 0
+        skip = before % events if step.deterministic_pileup and events else 0
         found.append(Mixing(pileup.kind, tuple(files), step.deterministic_pileup, skip))
     return tuple(found)
 
@@ -63,10 +66,3 @@ def _files_at(blocks: Value, site: str | None) -> tuple[list[str], int]:
             files.extend(sorted(block["files"].texts()))
             events += block["events"].integer()
     return files, events
-
-
-def _events_before(unit_job: UnitJob) -> int:
-    """How many events of the workflow come before this job's: told by the planner, or by the number of the first generated."""
-    if unit_job.mixed_before is not None:
-        return unit_job.mixed_before
-    return unit_job.generate.first_event - 1 if unit_job.generate is not None else 0

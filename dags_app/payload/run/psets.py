@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ..contract import codes, lumis, names
 from ..contract.codes import PayloadError
 from ..contract.convert import to_json
-from ..contract.documents import JobDocument, Step, UnitDocument, UnitJob
+from ..contract.documents import Step, UnitJob
 from .division import Work
 from .gathering import GatheredFile
 from .pileup import Mixing
@@ -66,11 +66,6 @@ def write_configuration(directory: Path, original: bytes, tweak: Mapping[str, An
     (directory / "tweak.json").write_text(json.dumps(tweak, indent=1), encoding="utf-8")
 
 
-def seed_of(job: JobDocument, unit: UnitDocument, unit_job: UnitJob, step: Step) -> str:
-    """What all random numbers of a step of a job begin with: the same for every attempt."""
-    return f"{job.workflow_id}/{job.round_index}/{unit.unit}/{unit_job.node}/{step.name}"
-
-
 def copy_program(name: str, target: Path) -> None:
     """Copy one of ``programs/``: they run inside cmsRun or bash, not as part of this package, which may be a zipapp."""
     data = pkgutil.get_data(__package__.rpartition(".")[0], f"programs/{name}")
@@ -88,7 +83,8 @@ def _chained_tweak(sources: Sequence[GatheredFile]) -> dict[str, Any]:
     if any(part.first_event is not None for part in parts):
         first = next(source for source in sources if source.events)  # those without events come before
         events = sum(source.events if source.part is None else source.part.events or 0 for source in sources)
-        if _is_to_its_end(sources[-1]):
+        last, end = sources[-1], sources[-1].part
+        if end is None or (end.first_event or 0) + (end.events or 0) >= last.events:
             events = -1  # else lumis behind the last event would be lost
         return tweak_with(files=files, skip_events=first.part.first_event or 0 if first.part else 0, max_events=events)
     wanted = {lumi for each in sources for lumi in (lumis.lumi_set(each.lumis) if each.part is None else each.part.lumis or ())}
@@ -96,21 +92,11 @@ def _chained_tweak(sources: Sequence[GatheredFile]) -> dict[str, Any]:
     return tweak_with(files=files, lumis=[f"{run}:{a}-{run}:{b}" for run, many in ranges.items() for a, b in many])
 
 
-def _is_to_its_end(source: GatheredFile) -> bool:
-    part = source.part
-    return part is None or (part.first_event or 0) + (part.events or 0) >= source.events
-
-
 def _input_tweak(job: UnitJob) -> dict[str, Any]:
     """The numbers of the first step: what to generate, or which files, events and lumis to read."""
     if job.generate is not None:
         return tweak_with(
-            generate={
-                "run": job.generate.run,
-                "first_event": job.generate.first_event,
-                "first_lumi": job.generate.first_lumi,
-                "events_per_lumi": job.generate.events_per_lumi,
-            },
+            generate={name: getattr(job.generate, name) for name in ("run", "first_event", "first_lumi", "events_per_lumi")},
             max_events=job.generate.events,
         )
     first = job.files[0].first_event or 0

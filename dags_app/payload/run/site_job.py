@@ -76,19 +76,14 @@ def _removed(task: RemovalTask) -> list[Removed]:
 
 def _remove_all(volumes: Sequence[Volume], task: RemovalTask, removal: Removal, ends_at: float) -> Removed:
     """From every volume that the site's jobs may have written to."""
-    removed: list[str] = []
     problems: list[str] = []
-    for volume in volumes:
-        gone: list[str] = []
-        _remove_from(volume, task, removal, gone, problems, ends_at)
-        removed += gone
+    removed = [lfn for volume in volumes for lfn in _remove_from(volume, task, removal, problems, ends_at)]
     return Removed(removal.key, tuple(dict.fromkeys(removed)), tuple(problems[: task.most_problems]), len(problems))
 
 
-def _remove_from(
-    volume: Volume, task: RemovalTask, removal: Removal, removed: list[str], problems: list[str], ends_at: float
-) -> None:
-    """Files first, then the journals that told of them: killed in between, another job finds what is left."""
+def _remove_from(volume: Volume, task: RemovalTask, removal: Removal, problems: list[str], ends_at: float) -> list[str]:
+    """Files first, then the journals that name them: killed in between, another job finds what is left."""
+    removed: list[str] = []
     _remove_files(volume, task, removal.lfns, removed, problems, ends_at)
     for lfn in removal.journals:
         if not _is_ours(lfn, task.bases, _JOURNALS):
@@ -103,6 +98,7 @@ def _remove_from(
                 journals.remove(found)
         except (OSError, PayloadError) as error:
             problems.append(f"{lfn}: {error}")
+    return removed
 
 
 def _remove_files(
@@ -164,15 +160,11 @@ def _compared(volume: Volume, file: ListedFile) -> WrongFile | None:
     That a file is not there counts only where the storage shows something else beside it: a mount that is away shows nothing.
     """
     size_bytes = storage.size(volume, file.lfn)
-    if size_bytes is None and not _shows_something(volume, file.lfn):
+    above = file.lfn.split("/")[1:-1]  # the topmost directory is the storage's own
+    places = ("/" + "/".join(above[:depth]) for depth in range(len(above), 1, -1))
+    if size_bytes is None and not any(storage.listed(volume, place) for place in places):
         raise OSError(f"{volume.rse} shows nothing at all where {file.lfn} should be: it may be away")
     if size_bytes != file.size_bytes:
         return WrongFile(file.key, size_bytes)
     adler32 = (storage.checksum(volume, file.lfn) or "") if file.whole else file.adler32
     return None if adler32 == file.adler32 else WrongFile(file.key, size_bytes, adler32)
-
-
-def _shows_something(volume: Volume, lfn: str) -> bool:
-    """Whether any of the directories above it holds anything; the topmost is the storage's own."""
-    above = lfn.split("/")[1:-1]
-    return any(storage.listed(volume, "/" + "/".join(above[:depth])) for depth in range(len(above), 1, -1))

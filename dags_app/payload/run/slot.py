@@ -29,6 +29,8 @@ _TELLING = re.compile(
     r"|TMPDIR|HOME|X509_CERT_DIR|_CONDOR_(SLOT|SCRATCH_DIR)"
 )
 _SECRET = re.compile("TOKEN|SECRET|PASS|KEY|CRED|PROXY|AUTH")
+#: Attributes that are not shown: claim ids give a right to the slot, capabilities one to the job's files.
+_PRIVATE = (b"ClaimId", b"ClaimIds", b"Capability", b"TransferKey", b"ChildClaimIds", b"PairedClaimId")
 _OS_RELEASE, _REDHAT_RELEASE = Path("/etc/os-release"), Path("/etc/redhat-release")
 _NUMBER = re.compile(r"\d+(\.\d*)?")
 _LINE = re.compile(r"^(\w+)\s*=\s*(.*?)\s*$", re.MULTILINE)
@@ -91,13 +93,9 @@ def read_bounds() -> Bounds:
     enforced_mb = cgroup_limit_mb()
     if granted_mb is not None and enforced_mb is not None and enforced_mb <= granted_mb * MEMORY_MARGIN:
         granted_mb = None
-    return Bounds(granted_mb, float(asked) if _NUMBER.fullmatch(asked) else None, _age_seconds())
-
-
-def _age_seconds() -> float:
-    """How long ago this process was started."""
     fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    age_seconds = time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    return Bounds(granted_mb, float(asked) if _NUMBER.fullmatch(asked) else None, age_seconds)
 
 
 def _least(*texts: str | None) -> int | None:
@@ -122,14 +120,13 @@ def environment() -> str:
 
 def ads() -> list[tuple[str, bytes]]:
     """Both ads as HTCondor wrote them, by the names they have in an attempt's packed logs; those that are there."""
-    named = ((JOB_AD, os.environ.get("_CONDOR_JOB_AD", "")), (MACHINE_AD, os.environ.get("_CONDOR_MACHINE_AD", "")))
-    return [(name, _public(Path(path).read_bytes())) for name, path in named if path and Path(path).is_file()]
-
-
-def _public(ad: bytes) -> bytes:
-    """Without what nobody else may know: claim ids give a right to the slot, capabilities one to the job's files."""
-    secret = (b"ClaimId", b"ClaimIds", b"Capability", b"TransferKey", b"ChildClaimIds", b"PairedClaimId")
-    return b"".join(line for line in ad.splitlines(keepends=True) if not line.split(b" ", 1)[0].endswith(secret))
+    found = []
+    for name, variable in ((JOB_AD, "_CONDOR_JOB_AD"), (MACHINE_AD, "_CONDOR_MACHINE_AD")):
+        path = os.environ.get(variable, "")
+        if path and Path(path).is_file():
+            lines = Path(path).read_bytes().splitlines(keepends=True)
+            found.append((name, b"".join(line for line in lines if not line.split(b" ", 1)[0].endswith(_PRIVATE))))
+    return found
 
 
 def _ad(variable: str) -> dict[str, str]:

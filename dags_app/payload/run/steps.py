@@ -128,14 +128,16 @@ def _run_processes(context: JobContext, step: Step, threads: int, division: Divi
         directory = attempt.steps_directory / f"step{step.number}_{step.name}{f'.{number}' if count > 1 else ''}"
         directory.mkdir(parents=True)
         directories.append(directory)
-        seed = psets.seed_of(context.job, context.unit, context.unit_job, step) + (f"/{number}/{count}" if count > 1 else "")
+        # what all its random numbers begin with: the same for every attempt
+        seed = f"{context.job.workflow_id}/{context.job.round_index}/{context.unit.unit}/{context.unit_job.node}/{step.name}"
+        seed += f"/{number}/{count}" if count > 1 else ""
         mixing = mixing_of(attempt.directory, context.job, work.unit_job, step, site=attempt.slot.site, seed=seed)
         streams = step.event_streams if threads == step.threads else min(step.event_streams, threads)
         settings = psets.Settings(threads, streams, seed, mixing)
         psets.write_step(directory, context.sandbox, step, work, settings)
     command = ["cmsRun", "-j", psets.FRAMEWORK_REPORT, psets.CONFIGURATION]
-    told = {"NODE": attempt.node, "ATTEMPT": attempt.attempt, "STEP": step.name, "PROCESSES": count}
-    variables = {f"WMS2_{name}": str(value) for name, value in told.items()}
+    known = {"NODE": attempt.node, "ATTEMPT": attempt.attempt, "STEP": step.name, "PROCESSES": count}
+    variables = {f"WMS2_{name}": str(value) for name, value in known.items()}
     variables[FRONTIER_ID] = f"wms2_{context.job.request_name}"
     finished = run_in_release(command, step.cmssw_version, step.scram_arch, directories, context.work, variables)
     return tuple(

@@ -164,11 +164,11 @@ def bring(volumes: Sequence[Volume], file: StoredFile, directory: Path) -> Path:
     """
     try:
         volume = volume_with(volumes, file.rse)
-        path, place = _mounted(volume, file.lfn), volume.pfn(file.lfn)
+        place, is_mounted = volume.pfn(file.lfn), isinstance(volume.ways[0].door, FileSystem)
         if size(volume, file.lfn) is None:
             raise PayloadError(codes.FILE_OPEN_FAILED, f"{place} ({file.rse}), which a job staged out, is not there")
-        if path is None:
-            path = directory / Path(file.lfn).name
+        path = local_path(place) if is_mounted else directory / Path(file.lfn).name
+        if not is_mounted:
             _ask(volume, file.lfn, lambda door, pfn: door.get(pfn, path, file.size_bytes))
         found = (path.stat().st_size, files.adler32(path))
     except (OSError, StorageProblem) as error:
@@ -179,11 +179,6 @@ def bring(volumes: Sequence[Volume], file: StoredFile, directory: Path) -> Path:
             f"{place} has {found[0]} bytes, adler32 {found[1]}; its job staged out {file.size_bytes}, {file.adler32}",
         )
     return path
-
-
-def _mounted(volume: Volume, lfn: str) -> Path | None:
-    """Where a file is in a mounted file system, if that is the way to the volume."""
-    return local_path(volume.pfn(lfn)) if isinstance(volume.ways[0].door, FileSystem) else None
 
 
 def _ask(volume: Volume, lfn: str, question: Callable[[Door, str], _T]) -> _T:
@@ -220,69 +215,51 @@ def stage_out(source: Path, volume: Volume, lfn: str, waits: Sequence[float] = (
     ``begun``: it was tried in another volume, which may be the same storage. StorageProblem when it is not there in the end; what
     is left of it is removed if possible.
     """
-    copy = _Copy(source, source.stat().st_size, files.adler32(source), volume, lfn, begun)
+    size_bytes, adler32 = source.stat().st_size, files.adler32(source)
     problems: list[Exception] = []
     for wait, way in [(wait if way is volume.ways[0] else 0.0, way) for wait in (0.0, *waits) for way in volume.ways]:
         time.sleep(wait)
         try:
-            return StoredFile(lfn, copy.by(way), volume.rse, copy.size_bytes, copy.adler32)
+            pfn = volume.description.pfn(way.protocol, lfn)
+            if begun:
+                way.door.remove(pfn)
+            elif way.door.size(pfn) is not None:
+                raise FileExistsError(f"File exists: {pfn}")
+            begun = True  # the name was free, so what is there now is ours
+            _put(way.door, source, pfn, size_bytes, adler32)
+            return StoredFile(lfn, pfn, volume.rse, size_bytes, adler32)
         except (OSError, StorageProblem) as error:
             problems.append(error)
-            if not copy.begun and isinstance(error, FileExistsError):
+            if not begun and isinstance(error, FileExistsError):
                 break
-    copy.forget(problems)
+    if begun:
+        try:
+            remove(volume, lfn)
+        except StorageProblem as error:
+            problems.append(error)
     problem = _all(problems)
     raise StorageProblem(problem.code, f"stage-out of {source.name} to {volume.pfn(lfn)} ({volume.rse}) failed: {problem}")
 
 
-@dataclass
-class _Copy:
-    """A file on its way. ``begun``: its name was free when this began, so what is there now is ours."""
-
-    source: Path
-    size_bytes: int
-    adler32: str
-    volume: Volume
-    lfn: str
-    begun: bool = False
-
-    def by(self, way: _Way) -> str:
-        """Copy it by one way and compare; its PFN."""
-        pfn = self.volume.description.pfn(way.protocol, self.lfn)
-        if self.begun:
-            way.door.remove(pfn)
-        elif way.door.size(pfn) is not None:
-            raise FileExistsError(f"File exists: {pfn}")
-        self.begun = True
-        try:
-            way.door.put(self.source, pfn)
-        except FileExistsError:  # a request that the client repeated, or a directory that another job made at the same moment
-            way.door.remove(pfn)
-            way.door.put(self.source, pfn)
-        bytes_there = way.door.size(pfn)
-        there = _checksum(way.door, pfn, self.size_bytes) if bytes_there == self.size_bytes else None
-        if there != self.adler32:
-            raise StorageProblem(
-                codes.STAGE_OUT_FAILED,
-                f"{pfn} is not what was written: {bytes_there} bytes, adler32 {there}, expected {self.size_bytes} bytes, "
-                f"adler32 {self.adler32}",
-            )
-        return pfn
-
-    def forget(self, problems: list[Exception]) -> None:
-        """Remove what is there of it."""
-        if self.begun:
-            try:
-                remove(self.volume, self.lfn)
-            except StorageProblem as error:
-                problems.append(error)
+def _put(door: Door, source: Path, pfn: str, size_bytes: int, adler32: str) -> None:
+    """Copy a file in and compare."""
+    try:
+        door.put(source, pfn)
+    except FileExistsError:  # a request that the client repeated, or a directory that another job made at the same moment
+        door.remove(pfn)
+        door.put(source, pfn)
+    bytes_there = door.size(pfn)
+    there = _checksum(door, pfn, size_bytes) if bytes_there == size_bytes else None
+    if there != adler32:
+        found, expected = f"{bytes_there} bytes, adler32 {there}", f"{size_bytes} bytes, adler32 {adler32}"
+        raise StorageProblem(codes.STAGE_OUT_FAILED, f"{pfn} is not what was written: {found}, expected {expected}")
 
 
 def _checksum(door: Door, pfn: str, size_bytes: int) -> str:
     """Adler-32 as the storage tells it, or of the file read back where it cannot."""
-    told = door.checksum(pfn, size_bytes)
-    if told is not None:
-        return told
+    found = door.checksum(pfn, size_bytes)
+    if found is not None:
+        return found
     with tempfile.TemporaryDirectory() as directory:
         copy = Path(directory) / "copy"
         door.get(pfn, copy, size_bytes)

@@ -12,7 +12,7 @@ from dags_app.payload.contract.codes import PayloadError
 from dags_app.payload.contract.documents import MergeLimits, Output
 from dags_app.payload.contract.lumis import compact
 from dags_app.payload.contract.reports import NodeReport, UnmergedFile
-from dags_app.payload.merge.groups import Content, Parentage, check_same, group_files
+from dags_app.payload.merge.groups import Content, Parentage, check_same, content_of, group_files
 
 OUTPUT = Output("Gen", "out", "GEN", "/P/E-S-v1/GEN", "/store/mc/x", "/store/unmerged/x", "edm")
 
@@ -45,7 +45,7 @@ limits = st.tuples(st.integers(0, 2000), st.integers(1, 3000), st.integers(1, 30
 
 @given(files, limits)
 def test_every_file_is_in_exactly_one_group_in_lumi_order(some: list[UnmergedFile], bound: MergeLimits) -> None:
-    merged = [file for group in group_files(some, bound) for file in group.files]
+    merged = [file for group in group_files(some, bound) for file in group]
     assert sorted(f.lfn for f in merged) == sorted(f.lfn for f in some)
     positions = [min(f.lumis[1]) for f in merged]
     assert positions == sorted(positions)
@@ -54,8 +54,8 @@ def test_every_file_is_in_exactly_one_group_in_lumi_order(some: list[UnmergedFil
 @given(files, limits)
 def test_a_group_exceeds_the_limits_only_as_a_single_file(some: list[UnmergedFile], bound: MergeLimits) -> None:
     for group in group_files(some, bound):
-        within = sum(f.size_bytes for f in group.files) <= bound.max_bytes and group.content.events <= bound.max_events
-        assert within or len(group.files) == 1
+        within = sum(f.size_bytes for f in group) <= bound.max_bytes and content_of(group).events <= bound.max_events
+        assert within or len(group) == 1
 
 
 @given(files, limits)
@@ -65,28 +65,28 @@ def test_the_order_of_arrival_does_not_matter(some: list[UnmergedFile], bound: M
 
 def test_a_small_rest_takes_files_from_the_group_before() -> None:
     groups = group_files([unmerged(n) for n in range(1, 12)], MergeLimits(300, 1000, 10**6))
-    assert [len(group.files) for group in groups] == [8, 3]
+    assert [len(group) for group in groups] == [8, 3]
 
 
 def test_a_small_rest_stays_when_the_group_before_would_become_small() -> None:
     groups = group_files([unmerged(n) for n in range(1, 6)], MergeLimits(400, 400, 10**6))
-    assert [len(group.files) for group in groups] == [4, 1]
+    assert [len(group) for group in groups] == [4, 1]
 
 
 def test_files_without_events_are_merged_too_so_their_lumis_are_kept() -> None:
     (group,) = group_files([unmerged(1, events=0), unmerged(2, events=0)], MergeLimits(1, 1000, 10))
-    assert group.content == Content(0, {1: {1: 0, 2: 0}})
+    assert content_of(group) == Content(0, {1: {1: 0, 2: 0}})
 
 
 def test_parents_of_a_first_tasks_merged_file_are_the_input_files_of_its_jobs() -> None:
     (group,) = group_files([unmerged(1), unmerged(2)], MergeLimits(1, 1000, 1000))
-    reports = [NodeReport(file.node, "T1_US_FNAL", {"files": []}, (), (file,)) for file in group.files]
-    assert Parentage(reports, {file.lfn: "/store/merged.root" for file in group.files}).of(group) == ("/store/in.root",)
+    reports = [NodeReport(file.node, "T1_US_FNAL", {"files": []}, (), (file,)) for file in group]
+    assert Parentage(reports, {file.lfn: "/store/merged.root" for file in group}).of(group) == ("/store/in.root",)
 
 
 def test_a_lumi_in_two_files_is_added_up() -> None:
     (group,) = group_files([unmerged(1, lumi=5), unmerged(2, lumi=5, events=7)], MergeLimits(1, 1000, 100))
-    assert group.content == Content(17, {1: {5: 17}})
+    assert content_of(group) == Content(17, {1: {5: 17}})
 
 
 def test_a_node_without_the_output_is_refused() -> None:

@@ -379,4 +379,4 @@ def test_another_owner_is_refused_while_jobs_of_the_former_are_there(queue: Queu
 def test_each_schedd_is_asked_about_its_own_owners_jobs(db: None) -> None:
     there = {"one@test": "cmsprod", "two@test": "wmagent"}
     rows = [schedd_row(name, owner=owner) for name, owner in there.items()]
-    assert [adapter(row)._owner() for row in rows] == list(there.values())
+    assert [adapter(row)._ours().owner for row in rows] == list(there.values())

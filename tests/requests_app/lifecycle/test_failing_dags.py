@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dags_app.models import DAG, DAGStatus, FailureGroup
-from dags_app.payload.contract.failure_log import note_success
+from dags_app.payload.contract.layout import SUCCEEDED_FILE
 from requests_app.models import HoldCode, RequestStatus
 from requests_app.pages.attention import requests_needing
 from sites_app.models import SiteBan
@@ -49,7 +49,7 @@ def test_a_request_whose_attempts_all_fail_says_so_until_a_job_does_well(world: 
     assert request.alert_code == "all_failing"
     assert request.waiting_for.endswith("0 of 3 work units done; 10 attempts failed, and no job has done well yet")
     assert request in requests_needing(), "the board shows it before it is held"
-    note_success(job.directory, job.fence)
+    (job.directory / SUCCEEDED_FILE).write_text(str(job.fence))
     world.cycle()
     request.refresh_from_db()
     assert request.alert_code == ""
@@ -61,7 +61,7 @@ def test_attempts_of_an_earlier_submission_do_not_speak_against_a_rescue(world: 
     for unit in job.open_nodes[:2]:
         world.schedd.unit_done(job, unit)
     world.schedd.unit_failed(job, job.open_nodes[0])
-    note_success(job.directory, job.fence)
+    (job.directory / SUCCEEDED_FILE).write_text(str(job.fence))
     fail(job, *[SITE] * 20, category="transient")
     world.schedd.end(job, End.FINISHED)
     for _ in range(6):

@@ -192,7 +192,7 @@ class ScriptedSchedd:
         def act() -> FoundDag | None:
             mine = [job for job in self._there if job.dag_id == dag_id]
             live = [(job.fence, job.cluster) for job in mine if job.live]
-            theirs = self._theirs(lambda *us: ads.of_dag(dag_id, *us))
+            theirs = self._theirs(lambda ours: ours.of_dag(dag_id))
             live = sorted([*live, *((each.ad[ads.FENCE], each.ad["ClusterId"]) for each in theirs)])
             if live:
                 return FoundDag(live[-1][1], live[-1][0], JobStatus.RUNNING, tuple(cluster for _, cluster in live), None)
@@ -239,8 +239,8 @@ class ScriptedSchedd:
             running = [JobGroup(dag_id, "processing", JOB_RUNNING, "T2_CH_CERN", number) for dag_id, number in units]
             named = [ad | {"JobCount": 1, ads.DAG_ID: job.directory.name} for job in live for ad in self.waiting]
             running += ads.job_groups(named)
-            theirs = ads.dagman_ads([each.ad for each in self._theirs(ads.all_dagmans)], instance)
-            others = ads.job_groups([each.ad for each in self._theirs(ads.all_node_jobs)])
+            theirs = ads.dagman_ads([each.ad for each in self._theirs(ads.Ours.all_dagmans)], instance)
+            others = ads.job_groups([each.ad for each in self._theirs(ads.Ours.all_node_jobs)])
             return Watched(self._about(), [*map(self._ad, live), *theirs], [*running, *others])
 
         return self._ask("watch", act)
@@ -261,7 +261,7 @@ class ScriptedSchedd:
         def act() -> list[OrphanJobs]:
             stray = [job for job in self._there if job.live and job.dag_id not in known_dag_ids]
             live = Counter((job.dag_id, job.request_name) for job in stray)
-            theirs = [each.ad for each in self._theirs(lambda *us: ads.orphans(*us, known_dag_ids))]
+            theirs = [each.ad for each in self._theirs(lambda ours: ours.orphans(known_dag_ids))]
             return [*(OrphanJobs(*named, number, 0) for named, number in live.items()), *ads.orphan_jobs(theirs)]
 
         return self._ask("strays", act)
@@ -281,7 +281,7 @@ class ScriptedSchedd:
             job.remove_reason = job.remove_reason or reason
             if not self.removes_late:
                 self._removed(job)
-        return len(matching) + self._touch("remove", lambda *us: ads.of_cluster(cluster, *us, dag_id))
+        return len(matching) + self._touch("remove", lambda ours: ours.of_cluster(cluster, dag_id))
 
     def hold_tree(self, job: Submission, reason: str) -> int:
         return self._ask("hold_tree", lambda: self._pause(job, reason))
@@ -291,8 +291,8 @@ class ScriptedSchedd:
 
     def set_priority(self, directory_id: str, fence: int, value: int) -> int:
         def act() -> int:
-            def selects(instance: str, owner: str) -> str:
-                return ads.node_jobs(directory_id, instance, owner, fence)
+            def selects(ours: ads.Ours) -> str:
+                return ours.node_jobs(directory_id, fence)
 
             mine = [job for job in self._landings(selects) if job.priority != value]
             for job in mine:
@@ -303,8 +303,8 @@ class ScriptedSchedd:
 
     def avoid_sites(self, directory_id: str, fence: int, sites: Collection[str]) -> int:
         def act() -> int:
-            def selects(instance: str, owner: str) -> str:
-                return ads.waiting_landings(directory_id, instance, owner, fence)
+            def selects(ours: ads.Ours) -> str:
+                return ours.waiting_landings(directory_id, fence)
 
             changed = [job for job in self._landings(selects) if not job.avoids.issuperset(sites)]
             for job in changed:
@@ -357,24 +357,24 @@ class ScriptedSchedd:
         self.strangers.append(Stranger(ad | stamps | ({"WMS2_Role": "processing"} if idle_jobs else {})))
         return self.strangers[-1]
 
-    def _theirs(self, constraint: Callable[[str, str], str]) -> list[Stranger]:
+    def _theirs(self, constraint: Callable[[ads.Ours], str]) -> list[Stranger]:
         """Strangers that a constraint of WMS2 selects."""
         return [each for each in self.strangers if self._selects(constraint, each.ad)]
 
-    def _landings(self, constraint: Callable[[str, str], str]) -> list[Job]:
+    def _landings(self, constraint: Callable[[ads.Ours], str]) -> list[Job]:
         """DAGMans of whose landing jobs, which wait for a slot, a constraint of WMS2 selects one."""
         landing = {"Owner": self.owner, "JobUniverse": 5, "JobStatus": int(JobStatus.IDLE), "WMS2_Role": "landing"}
         landing |= {ads.INSTANCE: self.instance}
         stamps = ((job, {ads.DAG_ID: job.directory.name, ads.FENCE: job.fence}) for job in self.live)
         return [job for job, stamp in stamps if self._selects(constraint, landing | stamp)]
 
-    def _selects(self, constraint: Callable[[str, str], str], ad: dict[str, Any]) -> bool:
-        tree = classad2.ExprTree(constraint(self.instance, self.asked_owner or self.owner))
+    def _selects(self, constraint: Callable[[ads.Ours], str], ad: dict[str, Any]) -> bool:
+        tree = classad2.ExprTree(constraint(ads.Ours(self.instance, self.asked_owner or self.owner)))
         selects = tree.eval(classad2.ClassAd(ad))
         assert selects is not classad2.Value.Error, f"selects nothing anywhere: {tree}"
         return selects is True
 
-    def _touch(self, operation: str, constraint: Callable[[str, str], str]) -> int:
+    def _touch(self, operation: str, constraint: Callable[[ads.Ours], str]) -> int:
         theirs = self._theirs(constraint)
         for each in theirs:
             each.touched.append(operation)
@@ -473,7 +473,7 @@ class ScriptedSchedd:
 
     def _pause(self, wanted: Submission, reason: str) -> int:
         mine = [job for job in self._there if job.live and wanted == (job.cluster, job.dag_id, job.directory.name, job.fence)]
-        self._touch("pause", lambda *us: ads.tree_of(wanted, *us))
+        self._touch("pause", lambda ours: ours.tree_of(wanted))
         changed = [job for job in mine if bool(job.held_because) is not bool(reason)]
         for job in changed:
             job.held_because = reason

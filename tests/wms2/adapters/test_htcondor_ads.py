@@ -53,6 +53,9 @@ def test_any_printable_text_survives_quoting_and_stays_one_string(text: str) -> 
     assert expression.eval(classad2.ClassAd({"X": text})) is True
 
 
+US = ads.Ours("demo-1", "wms2")
+
+
 @pytest.mark.parametrize("text", ["a\nqueue 5", "$(cluster)", "$ENV(HOME)", "nul\x00", "tab\t"])
 def test_text_that_a_submit_file_would_expand_or_break_at_is_refused(text: str) -> None:
     with pytest.raises(ServiceRejected):
@@ -68,20 +71,19 @@ def test_an_attribute_name_is_checked_too() -> None:
 def test_a_hostile_dag_id_selects_nothing_else(dag_id: str) -> None:
     outer = {"JobUniverse": 7, "WMS2_Instance": "demo-1", "Owner": "wms2"}
     other, own = (classad2.ClassAd(outer | {"WMS2_DagID": each}) for each in ("other", dag_id))
-    expression = classad2.ExprTree(ads.of_dag(dag_id, "demo-1", "wms2"))
+    expression = classad2.ExprTree(US.of_dag(dag_id))
     assert expression.eval(other) is False
     assert expression.eval(own) is True
 
 
 def test_a_dag_of_another_instance_or_an_inner_dagman_is_not_ours() -> None:
-    expression = classad2.ExprTree(ads.of_dag("9f1c", "demo-1", "wms2"))
+    expression = classad2.ExprTree(US.of_dag("9f1c"))
     own = {"JobUniverse": 7, "Owner": "wms2"} | OUTER
     assert expression.eval(classad2.ClassAd(own)) is True
     for changed in ({"WMS2_Instance": "demo-2"}, {"DAGManJobId": 3}, {"JobUniverse": 5}, {"Owner": "mallory"}):
         assert expression.eval(classad2.ClassAd(own | changed)) is False
 
 
-US = ("demo-1", "wms2")
 JOB = Submission(4, "9f1c", "aaaa", 7)
 OUTER_JOB = {"JobUniverse": 7, "ClusterId": 4, "WMS2_DagID": "9f1c"}
 NODE_JOB = {"JobUniverse": 5, "ClusterId": 9, "WMS2_DagID": "aaaa"}
@@ -90,24 +92,24 @@ NODE_JOB = {"JobUniverse": 5, "ClusterId": 9, "WMS2_DagID": "aaaa"}
 @pytest.mark.parametrize(
     ("constraint", "job"),
     [
-        (ads.of_dag("9f1c", *US), OUTER_JOB),
-        (ads.of_cluster(4, *US), OUTER_JOB),
-        (ads.of_cluster(4, *US, "9f1c", 7), OUTER_JOB),
-        (ads.of_clusters({4: "9f1c"}, *US), OUTER_JOB),
-        (ads.tree_of(JOB, *US), OUTER_JOB),
-        (ads.tree_of(JOB, *US), {"JobUniverse": 7, "ClusterId": 5, "DAGManJobId": 4}),
-        (ads.all_dagmans(*US), OUTER_JOB),
-        (ads.all_dagmans(*US), {"JobUniverse": 7, "ClusterId": 5, "DAGManJobId": 4}),
-        (ads.node_jobs("aaaa", *US), NODE_JOB),
-        (ads.node_jobs("aaaa", *US, 7), NODE_JOB),
-        (ads.all_node_jobs(*US), NODE_JOB),
-        (ads.waiting_jobs(JOB, *US), NODE_JOB),
-        (ads.jobs_held_by_people(JOB, *US), NODE_JOB | {"JobStatus": 5, "HoldReasonCode": 1}),
-        (ads.orphans(*US, []), NODE_JOB),
-        (ads.naming_dag("aaaa", *US), NODE_JOB),
-        (ads.naming_dag("", *US), {"JobUniverse": 5, "ClusterId": 9}),
-        (ads.dagmans_naming("aaaa", *US), OUTER_JOB | {"WMS2_DagID": "aaaa"}),
-        (ads.ended_before(10**6, *US), OUTER_JOB | {"JobStatus": 4, "CompletionDate": 1}),
+        (US.of_dag("9f1c"), OUTER_JOB),
+        (US.of_cluster(4), OUTER_JOB),
+        (US.of_cluster(4, "9f1c", 7), OUTER_JOB),
+        (US.of_clusters({4: "9f1c"}), OUTER_JOB),
+        (US.tree_of(JOB), OUTER_JOB),
+        (US.tree_of(JOB), {"JobUniverse": 7, "ClusterId": 5, "DAGManJobId": 4}),
+        (US.all_dagmans(), OUTER_JOB),
+        (US.all_dagmans(), {"JobUniverse": 7, "ClusterId": 5, "DAGManJobId": 4}),
+        (US.node_jobs("aaaa"), NODE_JOB),
+        (US.node_jobs("aaaa", 7), NODE_JOB),
+        (US.all_node_jobs(), NODE_JOB),
+        (US.waiting(JOB.directory_id, JOB.fence), NODE_JOB),
+        (US.held_by_people(JOB), NODE_JOB | {"JobStatus": 5, "HoldReasonCode": 1}),
+        (US.orphans([]), NODE_JOB),
+        (US.naming_dag("aaaa"), NODE_JOB),
+        (US.naming_dag(""), {"JobUniverse": 5, "ClusterId": 9}),
+        (US.dagmans_naming("aaaa"), OUTER_JOB | {"WMS2_DagID": "aaaa"}),
+        (US.ended_before(10**6), OUTER_JOB | {"JobStatus": 4, "CompletionDate": 1}),
     ],
 )
 def test_every_constraint_selects_our_job_and_not_the_same_one_of_another_owner(constraint: str, job: dict[str, Any]) -> None:
@@ -121,13 +123,13 @@ def test_every_constraint_selects_our_job_and_not_the_same_one_of_another_owner(
 @pytest.mark.parametrize(
     ("constraint", "job"),
     [
-        (ads.of_cluster(4, *US, "9f1c", 7), OUTER_JOB),
-        (ads.tree_of(JOB, *US), OUTER_JOB),
-        (ads.node_jobs("aaaa", *US, 7), NODE_JOB),
-        (ads.waiting_jobs(JOB, *US), NODE_JOB),
-        (ads.jobs_held_by_people(JOB, *US), NODE_JOB | {"JobStatus": 5, "HoldReasonCode": 1}),
-        (ads.naming_dag("aaaa", *US, 7), NODE_JOB),
-        (ads.dagmans_naming("9f1c", *US, 7), OUTER_JOB),
+        (US.of_cluster(4, "9f1c", 7), OUTER_JOB),
+        (US.tree_of(JOB), OUTER_JOB),
+        (US.node_jobs("aaaa", 7), NODE_JOB),
+        (US.waiting(JOB.directory_id, JOB.fence), NODE_JOB),
+        (US.held_by_people(JOB), NODE_JOB | {"JobStatus": 5, "HoldReasonCode": 1}),
+        (US.naming_dag("aaaa", 7), NODE_JOB),
+        (US.dagmans_naming("9f1c", 7), OUTER_JOB),
     ],
 )
 def test_what_is_sent_for_one_submission_does_not_select_the_next_of_its_directory(constraint: str, job: dict[str, Any]) -> None:
@@ -259,8 +261,7 @@ def test_a_job_is_at_the_site_of_its_requirements_whatever_a_router_makes_of_its
     assert [each.site for each in ads.job_groups([routed | {"JobCount": 1}])] == ["T2_CH_CERN"]
     assert [each.site for each in ads.job_groups([job | {"DESIRED_Sites": "T2_B", "JobCount": 1}])] == ["T2_B"], "rendered before"
     assert ads.unbegun_units([routed]) == {"mg_000000": ("T2_CH_CERN", 5)}
-    us = ("9f1c", "demo-1", "wms2", 3)
-    there = classad2.ExprTree(ads.unbegun_since(*us, ["T1_US_FNAL", "T2_CH_CERN"], 6))
+    there = classad2.ExprTree(US.unbegun_since("9f1c", 3, ["T1_US_FNAL", "T2_CH_CERN"], 6))
     ours = {"Owner": "wms2", "WMS2_Instance": "demo-1", "WMS2_Fence": 3, "JobUniverse": 5, **routed}
     assert there.eval(classad2.ClassAd(ours)) is True
     for other in ({"QDate": 7}, {"NumJobStarts": 1}, {"JobStatus": 2}, {"WMS2_Site": "T2_B"}, {"WMS2_Fence": 2}):
