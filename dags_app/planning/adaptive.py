@@ -1,7 +1,7 @@
 """How a round or a rescue is sized from what earlier jobs measured: slots, splitting, work units, how steps run inside a slot.
 
 Pure: a sizing follows from the request's own figures and all measurements, never from the sizing before it. A task of which too
-few jobs were measured keeps the request's figures. ``step_model`` and ``task_model`` say what is expected. Spec 5; ADR 0009.
+few jobs were measured keeps the request's figures. ``step_model`` says what is expected. Spec 5; ADR 0009.
 """
 
 from __future__ import annotations
@@ -13,11 +13,20 @@ from typing import Any
 
 from dags_app.payload.contract.step_profile import StepProfile, StepRun
 from dags_app.planning.levels import FIRST_TASK, level_plans
+from dags_app.planning.lumis import round_to_lumis
 from dags_app.planning.measured import CUTS, Decision, Pins, Sizing, SizingLimits, StepMeasured
 from dags_app.planning.specs import GenerationSpec, ResourceSpec, SplittingSpec, TaskSpec, WorkflowSpec
-from dags_app.planning.splitters.rounding import round_to_lumis
-from dags_app.planning.step_model import LENGTHS_DIFFER, THREAD_MB, Layout, StepModel
-from dags_app.planning.task_model import JobEvents, Layouts, TaskModel, step_models, task_models
+from dags_app.planning.step_model import (
+    LENGTHS_DIFFER,
+    THREAD_MB,
+    JobEvents,
+    Layout,
+    Layouts,
+    StepModel,
+    TaskModel,
+    step_models,
+    task_models,
+)
 
 #: A leak that nobody has seen yet may take so much of a step's memory in each further length of the longest job measured; jobs
 #: only get longer while that fits what is asked for (five lengths, where nothing but the margin of 20 % is to spare), or by as
@@ -80,7 +89,7 @@ def size_rescue(workflow: WorkflowSpec, measured: Sequence[StepMeasured], limits
     decisions: list[Decision] = []
     runs: dict[str, StepRun] = {}
     for task in task_models(workflow, known, limits, pins):
-        cores, task = task.spec.resources.cores, replace(task, as_long_as_before=True)
+        cores, task = task.spec.resources.cores, task._replace(as_long_as_before=True)
         layouts = _layouts(task, cores) if task.measured else {}
         memory_mb = _memory(task, layouts, cores, decisions)
         workflow = _with_task(workflow, task, replace(task.spec.resources, memory_mb=memory_mb), cores)
@@ -362,7 +371,9 @@ def _jobs_per_work_unit(
     else:
         largest = max(per_job, key=lambda dataset: per_job[dataset])
         measured = per_job[largest]
-        wanted = max(1, _nearest(sqrt(workflow.min_merge_bytes * workflow.max_merge_bytes) / measured))
+        factor = sqrt(workflow.min_merge_bytes * workflow.max_merge_bytes) / measured
+        low = int(factor)  # or the number above it, whichever is nearer as a factor
+        wanted = max(1, low if low and factor * factor <= low * (low + 1) else low + 1)
         others = ", ".join(f"{name} {_shown(size * wanted)}" for name, size in per_job.items() if name != largest)
         why = f"{largest} merges to {_shown(measured * wanted)}" + (f"; {others}" if others else "")
     asked = pins.jobs_per_work_unit or wanted
@@ -371,12 +382,6 @@ def _jobs_per_work_unit(
     if measured and measured > workflow.max_merge_bytes and not bound:
         bound = "a job writes more than a merged file holds"
     return Decision("jobs_per_work_unit", before, measured, chosen, why, bound=bound, pinned=pins.jobs_per_work_unit is not None)
-
-
-def _nearest(factor: float) -> int:
-    """The whole number that is nearest as a factor."""
-    low = int(factor)
-    return low if low and factor * factor <= low * (low + 1) else low + 1
 
 
 def _shown(size: float) -> str:

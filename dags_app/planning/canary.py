@@ -8,7 +8,7 @@ Before it the payload runs once as a script, which the host's Python may be too 
 from __future__ import annotations
 
 from dags_app.payload.contract import layout
-from dags_app.planning.quoting import plain, site_list
+from dags_app.planning.cms_ads import plain, site_list
 from dags_app.planning.specs import AccountingSpec
 from dags_app.planning.submitfiles import SiteSlot, site_job_submit
 

@@ -7,7 +7,6 @@ holds all of them. What is planned again is made again for all outputs, so whate
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from dags_app.manifest import Manifest, ManifestProblem, Pieces
@@ -27,8 +26,7 @@ class Piece(NamedTuple):
     last: int
 
 
-@dataclass(frozen=True, slots=True)
-class Closure:
+class Closure(NamedTuple):
     """What is taken back. ``files``: LFN -> the file with which it shares pieces, empty for lost ones; ``pieces``: exactly what
     they hold of the claim; ``lumis``: how many they were made from."""
 

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from dags_app.payload.contract import layout
 from dags_app.payload.contract.codes import POST_ABORT_DAG, POST_CALL_AGAIN, POST_PERMANENT
+from dags_app.planning.cms_ads import NodeRole, plain, site_list
 from dags_app.planning.documents import job_document, unit_document
 from dags_app.planning.levels import FIRST_TASK, last_nodes, later_tasks, nodes_of, upstream_names
 from dags_app.planning.pileup import MixedEvents, pileup_document
-from dags_app.planning.quoting import plain, site_list
 from dags_app.planning.sizing import (
     CLEANUP_REQUEST,
     SlotRequest,
@@ -26,7 +26,7 @@ from dags_app.planning.sizing import (
     task_resources,
 )
 from dags_app.planning.specs import DagSpec, JobSpec, LevelNode, ResourceSpec
-from dags_app.planning.submitfiles import cleanup_submit, landing_submit, merge_submit, processing_submit
+from dags_app.planning.submitfiles import landing_submit, node_submit
 from wms2.credentials import Credential
 
 #: What an inner DAG returns when a node asked to abort everything; the outer DAG aborts on it. DAGMan exits only with 0..2:
@@ -65,9 +65,9 @@ def render(spec: DagSpec) -> Iterator[RenderedFile]:
     yield RenderedFile(layout.UNITS_CONFIG, dagman_config(scan, _INNER_AD_SECONDS) + _LATER_TASKS_FIRST)
     yield RenderedFile("landing.sub", landing_submit(spec))
     for task in (FIRST_TASK, *(each.number for each in later_tasks(spec.workflow))):
-        yield RenderedFile(layout.task_submit(task), processing_submit(spec, task))
-    yield RenderedFile("merge.sub", merge_submit(spec))
-    yield RenderedFile("cleanup.sub", cleanup_submit(spec))
+        yield RenderedFile(layout.task_submit(task), node_submit(spec, NodeRole.PROCESSING, task))
+    yield RenderedFile("merge.sub", node_submit(spec, NodeRole.MERGE))
+    yield RenderedFile("cleanup.sub", node_submit(spec, NodeRole.CLEANUP))
     yield RenderedFile(layout.JOB_FILE, job_document(spec))
     if spec.pileup:
         yield RenderedFile(layout.PILEUP_FILE, pileup_document(spec.pileup), mutable=True)

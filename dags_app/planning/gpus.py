@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from dags_app.planning.quoting import plain
+from dags_app.planning.cms_ads import plain
 from dags_app.planning.specs import GpuSpec, WorkflowSpec
 
 #: HTCondor reports the CUDA version of a driver (12.2). Larger numbers are the maker's release (535.104), which it does not know.

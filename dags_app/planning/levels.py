@@ -8,10 +8,10 @@ position is in them. docs/design/model.md, Tasks of a chain; ADR 0008.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil
+from typing import NamedTuple
 
 from dags_app.payload.contract.documents import Share
 from dags_app.planning import lumis
@@ -24,8 +24,7 @@ MAX_LEVEL_NODES = 50_000
 FIRST_TASK = 1
 
 
-@dataclass(frozen=True, slots=True)
-class LevelPlan:
+class LevelPlan(NamedTuple):
     """What is the same for a task's level in every unit."""
 
     task: int
@@ -35,8 +34,7 @@ class LevelPlan:
     share: Fraction  # events that reach the task, of each event that the first task's job works on
 
 
-@dataclass(frozen=True, slots=True)
-class _Expected:
+class _Expected(NamedTuple):
     """What one node is likely to leave to the level after it."""
 
     origin: Fraction  # events of the first task's jobs behind it; times a plan's ``share``, those that reach the task

@@ -52,19 +52,13 @@ def from_intervals(intervals: Iterable[tuple[int, int, int]]) -> LumiRanges:
 def merged(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
     """Sorted, disjoint, non-adjacent intervals out of intervals sorted by their begin."""
     result: list[Interval] = []
-    open_first = open_last = None
     for first, last in intervals:
         if last < first:
             raise ValueError(f"interval {first}-{last} ends before it begins")
-        if open_last is None or open_first is None:
-            open_first, open_last = first, last
-        elif first <= open_last + 1:
-            open_last = max(open_last, last)
+        if result and first <= result[-1][1] + 1:
+            result[-1] = result[-1][0], max(result[-1][1], last)
         else:
-            result.append((open_first, open_last))
-            open_first, open_last = first, last
-    if open_first is not None and open_last is not None:
-        result.append((open_first, open_last))
+            result.append((first, last))
     return tuple(result)
 
 
@@ -180,3 +174,19 @@ def odd(counts: Iterable[tuple[int, int, int | None]], events: int) -> tuple[tup
         else:
             found.append((run, lumi, lumi, count))
     return tuple(found)
+
+
+def round_half_even(dividend: int, divisor: int) -> int:
+    """``dividend / divisor`` as the nearest whole number, halves to the even one. Both at least 0, the divisor above."""
+    whole, rest = divmod(dividend, divisor)
+    return whole + 1 if 2 * rest > divisor or (2 * rest == divisor and whole % 2 == 1) else whole
+
+
+def round_to_lumis(events_per_job: int, events_per_lumi: int) -> int:
+    """``events_per_job`` as a multiple of ``events_per_lumi``: the nearest, half to even, at least one lumi; 0: as it is.
+
+    1250 with 300 gives 1200, 1180 with 300 also 1200 (more than asked), 100 with 300 gives 300.
+    """
+    if not events_per_lumi:
+        return events_per_job
+    return max(round_half_even(events_per_job, events_per_lumi), 1) * events_per_lumi

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from dags_app.payload.contract.layout import PILEUP_SCHEMA
 from dags_app.planning.levels import FIRST_TASK, node_name
+from dags_app.planning.lumis import round_to_lumis
 from dags_app.planning.specs import DagSpec, JobSpec, LevelNode, PileupBlock, PileupDataset, WorkflowSpec, WorkUnitSpec
-from dags_app.planning.splitters.rounding import round_to_lumis
 from wms2.errors import PlanningRefused
 
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import NamedTuple
 
 from dags_app.payload.contract.documents import Generate
 from dags_app.planning import sizing
@@ -107,8 +108,7 @@ class LeftOut:
         return [lumi for lumi in self.lumis if not lumi.for_lack_of_site]
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """What a round comes to.
 
     Attributes:

@@ -133,8 +133,7 @@ def bytes_per_event(workflow: WorkflowSpec, *, measured: Mapping[str, float] | N
     return {dataset: (measured or {}).get(dataset, sizes[dataset]) for dataset in sorted(sizes)}
 
 
-@dataclass(frozen=True, slots=True)
-class LevelWalls:
+class LevelWalls(NamedTuple):
     """What the jobs of one task are expected to take. ``name`` is empty for a request of one task."""
 
     task: int
@@ -156,31 +155,25 @@ def level_walls(workflow: WorkflowSpec, units: Iterable[WorkUnitSpec], *, max_wa
             events[level.task] += [node.events for node in level.nodes]
     named = {task.number: (task.name, task.algorithm) for task in workflow.tasks[1:]}
     first = (workflow.tasks[0].name if workflow.tasks else "", workflow.splitting.algorithm)
-    return tuple(
-        _walls(task, *named.get(task, first), many, task_resources(workflow, task).time_per_event_seconds, max_wall_seconds)
-        for task, many in events.items()
-    )
-
-
-def _walls(task: int, name: str, algorithm: SplittingAlgo, events: list[int], seconds: float, cap: int) -> LevelWalls:
-    most = max(events, default=0)
-    above = sum(each * seconds > cap for each in events) if most * seconds > cap else 0
-    return LevelWalls(task, name, algorithm, len(events), most, most * seconds, sum(events) * seconds, above)
+    walls = []
+    for task, many in events.items():
+        seconds, most = task_resources(workflow, task).time_per_event_seconds, max(many, default=0)
+        above = sum(each * seconds > max_wall_seconds for each in many) if most * seconds > max_wall_seconds else 0
+        walls.append(LevelWalls(task, *named.get(task, first), len(many), most, most * seconds, sum(many) * seconds, above))
+    return tuple(walls)
 
 
 def too_long(walls: Iterable[LevelWalls], *, max_wall_seconds: int) -> str | None:
     """What to say when jobs of any task are expected to run longer than the wall-clock cap lets them, else None."""
-    found = [
-        f"{level.too_long} of the jobs{_whose(level)} are expected to take longer than {max_wall_seconds / 3600:g} h, which "
-        f"is as long as a job may run (the longest {level.longest_seconds / 3600:.1f} h); {_remedy(level)}"
-        for level in walls
-        if level.too_long
-    ]
+    found = []
+    for level in walls:
+        if level.too_long:
+            whose = f" of task {level.task} ({level.name})" if level.name else ""
+            found.append(
+                f"{level.too_long} of the jobs{whose} are expected to take longer than {max_wall_seconds / 3600:g} h, which is "
+                f"as long as a job may run (the longest {level.longest_seconds / 3600:.1f} h); {_remedy(level)}"
+            )
     return "; ".join(found) or None
-
-
-def _whose(level: LevelWalls) -> str:
-    return f" of task {level.task} ({level.name})" if level.name else ""
 
 
 def _remedy(level: LevelWalls) -> str:

@@ -340,8 +340,7 @@ class ClaimSpec(NamedTuple):  # a tuple, as InputFile
     last_lumi: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class LevelNode:
+class LevelNode(NamedTuple):
     """One job of a later task."""
 
     events: int  # expected to be in what it reads, rounded up
@@ -349,8 +348,7 @@ class LevelNode:
     share: Share | None = None  # None: the outputs whole; else ``reads`` is one node
 
 
-@dataclass(frozen=True, slots=True)
-class LevelSpec:
+class LevelSpec(NamedTuple):
     """The jobs of one later task inside a work unit."""
 
     task: int  # TaskSpec.number

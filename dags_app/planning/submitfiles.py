@@ -12,10 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dags_app.payload.contract import layout
-from dags_app.planning.cms_ads import TOOL_LINES, UNMONITORED, NodeRole, cms_lines, platform_lines, platform_requirement
+from dags_app.planning.cms_ads import TOOL_LINES, UNMONITORED, NodeRole, cms_lines, plain, platform_lines, platform_requirement
 from dags_app.planning.gpus import gpu_lines, unit_gpu
 from dags_app.planning.levels import FIRST_TASK
-from dags_app.planning.quoting import plain
 from dags_app.planning.sizing import CLEANUP_MEMORY_MB, MIN_WALL_MINUTES, memory_macro, merge_memory_mb, task_resources
 from dags_app.planning.specs import AccountingSpec, DagLimits, DagSpec, StepSpec
 
@@ -73,43 +72,63 @@ My.WMS2_Avoid = "$({layout.DAG_AVOID_MACRO}),$({layout.UNIT_AVOID_MACRO})"
 My.MaxWallTimeMins = {MIN_WALL_MINUTES}
 {platform_lines(spec.workflow.steps)}{cms_lines(spec, NodeRole.LANDING)}{_stamps(spec, "landing")}\
 {watchdog_lines(spec.max_wall_seconds, spec.limits)}\
-requirements = {_AT_OUR_SITE}{platform_requirement(steps)} && {_NOT_AVOIDED} && {_FIRST_THERE}{_extra(_requirements(spec))}
+requirements = {_AT_OUR_SITE}{platform_requirement(steps)} && {_NOT_AVOIDED} && {_FIRST_THERE}{_extra(spec)}
 queue
 """
 
 
-def processing_submit(spec: DagSpec, task: int = FIRST_TASK) -> str:
-    """A processing job of one task. One of a later task is also given the list of files that its upstream nodes left."""
-    resources = task_resources(spec.workflow, task)
-    inputs = [f"../{layout.STEP_PROFILE_FILE}", f"../{layout.SANDBOX_FILE}", layout.UNIT_FILE]
-    if spec.pileup:
-        inputs.append(f"../{layout.PILEUP_FILE}")
-    if task != FIRST_TASK:
-        inputs.append(layout.node_input_name("$(JOB)"))
-    return _payload_submit(
-        spec,
-        NodeRole.PROCESSING,
-        "job",
-        steps=_steps_of(spec, task),
-        task=task,
-        cores=resources.cores,
-        memory=f"$({memory_macro(task)})",
-        inputs=tuple(inputs),
-        devices=gpu_lines(resources.gpu),
-        extra=_extra(_requirements(spec, task)),
-    )
+def node_submit(spec: DagSpec, role: NodeRole, task: int = FIRST_TASK) -> str:
+    """A job that runs the payload at the elected site: a processing job of one task, a unit's merge, or its cleanup.
 
-
-def merge_submit(spec: DagSpec) -> str:
-    """The merge job of a unit."""
-    inputs = (layout.UNIT_FILE, layout.MERGE_INPUT_FILE)
-    return _payload_submit(spec, NodeRole.MERGE, "merge", cores=1, memory=str(merge_memory_mb(spec.workflow)), inputs=inputs)
-
-
-def cleanup_submit(spec: DagSpec) -> str:
-    """The cleanup job of a unit; it checks the manifest before it removes what was merged."""
-    inputs = (layout.UNIT_FILE, layout.MERGE_INPUT_FILE, layout.MANIFEST_FILE)
-    return _payload_submit(spec, NodeRole.CLEANUP, "cleanup", cores=1, memory=str(CLEANUP_MEMORY_MB), inputs=inputs)
+    There is no ``transfer_output_files``: one that is listed and missing would put the job on hold. ``MEMORY_<node>`` in
+    ``memory.inc`` replaces the default, also after a rescue, when $(RETRY) starts at 0 again; that of a processing job may be
+    another with each submission of the DAG (``sizes.inc``). A merge or a cleanup takes what any step of the workflow wrote, and
+    runs where all of them do; a processing job of a later task is given the list of files that its upstream nodes left.
+    """
+    workflow, steps, command = spec.workflow, spec.workflow.steps, role.lower()
+    inputs = [layout.UNIT_FILE, layout.MERGE_INPUT_FILE]
+    memory = str(CLEANUP_MEMORY_MB if role is NodeRole.CLEANUP else merge_memory_mb(workflow))
+    cores, devices, extra, goes_on = 1, "", "", role is not NodeRole.PROCESSING or task != FIRST_TASK
+    if role is NodeRole.CLEANUP:  # it checks the manifest before it removes what was merged
+        inputs.append(layout.MANIFEST_FILE)
+    elif role is NodeRole.PROCESSING:
+        resources, command, memory = task_resources(workflow, task), "job", f"$({memory_macro(task)})"
+        names = next((each.steps for each in workflow.tasks if each.number == task), None)
+        steps = tuple(step for step in steps if names is None or step.name in names)
+        cores, devices, extra = resources.cores, gpu_lines(resources.gpu), _extra(spec, task)
+        inputs = [f"../{layout.STEP_PROFILE_FILE}", f"../{layout.SANDBOX_FILE}", layout.UNIT_FILE]
+        inputs += [f"../{layout.PILEUP_FILE}"] if spec.pileup else []
+        inputs += [layout.node_input_name("$(JOB)")] if task != FIRST_TASK else []
+    return f"""\
+universe = vanilla
+executable = ../{layout.PAYLOAD}
+arguments = "{command} --node $(JOB) --attempt $(RETRY)"
+should_transfer_files = YES
+when_to_transfer_output = ON_EXIT
+include : ../{layout.CREDENTIAL_INCLUDE}
+transfer_input_files = {", ".join((f"../{layout.JOB_FILE}", *inputs))}$({layout.CREDENTIAL_MACRO})
+request_cpus = {cores}
+include : ../{layout.SIZES_INCLUDE}
+include : {layout.MEMORY_INCLUDE}
+request_memory = $(MEMORY_$(JOB):{memory})
+request_disk = $(disk_kb)
+My.OriginalCpus = {cores}
+My.OriginalMemory = {memory}
+My.OriginalMaxWallTimeMins = $(wall_minutes)
+{devices}My.WantDelayedUpdates = True
+output = $(JOB).$(RETRY).out
+error = {layout.stderr_name("$(JOB)", "$(RETRY)")}
+log = {layout.CLUSTER_LOG}
+notification = never
+ulog_execute_attrs = {layout.SITE_ATTRIBUTE}
+include : {layout.SITE_INCLUDE}
+{_sites(f"$({layout.SITE_MACRO})")}\
+{_order_lines(goes_on=goes_on)}{wall_lines(spec.max_wall_seconds)}\
+{platform_lines(steps)}{cms_lines(spec, role, task)}{_stamps(spec, role.lower())}\
+{watchdog_lines(spec.max_wall_seconds, spec.limits, pinned=True)}\
+requirements = {_AT_OUR_SITE}{platform_requirement(steps)}{extra}
+queue
+"""
 
 
 #: Above every node of a DAG (its request's priority): requests wait for these few jobs, and at a site that is never idle nothing
@@ -150,83 +169,19 @@ requirements = {_AT_OUR_SITE}{platform_requirement(slot.steps)}
 """
 
 
-def _steps_of(spec: DagSpec, number: int) -> tuple[StepSpec, ...]:
-    """The steps of a task; all of them where the workflow is one task."""
-    names = next((task.steps for task in spec.workflow.tasks if task.number == number), None)
-    return tuple(step for step in spec.workflow.steps if names is None or step.name in names)
-
-
 def _sites(sites: str) -> str:
     """Where a job may run, for its own requirements and for those who match and count it."""
     return "".join(f'My.{name} = "{sites}"\n' for name in ("DESIRED_Sites", "ExtDESIRED_Sites", layout.JOB_SITE_ATTRIBUTE))
 
 
-def _requirements(spec: DagSpec, task: int | None = None) -> str:
-    """The requester's own expression: of one task, or the one that all of them have. A unit's tasks may need slots of several
-    kinds, so its landing asks for no more."""
+def _extra(spec: DagSpec, task: int | None = None) -> str:
+    """The requester's own expression, behind what WMS2 asks for itself: of one task, or the one that all of them have. A unit's
+    tasks may need slots of several kinds, so its landing asks for no more. Intake has checked that it is one whole expression."""
     workflow = spec.workflow
     tasks = [each for each in workflow.tasks if task in (None, each.number)]
     found = {each.extra_requirements or workflow.extra_requirements for each in tasks} or {workflow.extra_requirements}
-    return found.pop() if len(found) == 1 else ""
-
-
-def _extra(expression: str) -> str:
-    """Behind what WMS2 asks for itself; intake has seen to it that it is one whole expression."""
+    expression = found.pop() if len(found) == 1 else ""
     return f" && ({expression})" if expression else ""
-
-
-def _payload_submit(
-    spec: DagSpec,
-    role: NodeRole,
-    command: str,
-    *,
-    cores: int,
-    memory: str,
-    inputs: tuple[str, ...],
-    devices: str = "",
-    extra: str = "",
-    steps: tuple[StepSpec, ...] = (),
-    task: int = FIRST_TASK,
-) -> str:
-    """A job that runs the payload at the elected site.
-
-    There is no ``transfer_output_files``: one that is listed and missing would put the job on hold. ``MEMORY_<node>`` in
-    ``memory.inc`` replaces the default, also after a rescue, when $(RETRY) starts at 0 again; that of a processing job may be
-    another with each submission of the DAG (``sizes.inc``). Without ``steps`` it takes what any
-    step of the workflow wrote, and runs where all of them do.
-    """
-    platform = steps or spec.workflow.steps
-    goes_on = role is not NodeRole.PROCESSING or task != FIRST_TASK
-    return f"""\
-universe = vanilla
-executable = ../{layout.PAYLOAD}
-arguments = "{command} --node $(JOB) --attempt $(RETRY)"
-should_transfer_files = YES
-when_to_transfer_output = ON_EXIT
-include : ../{layout.CREDENTIAL_INCLUDE}
-transfer_input_files = {", ".join((f"../{layout.JOB_FILE}", *inputs))}$({layout.CREDENTIAL_MACRO})
-request_cpus = {cores}
-include : ../{layout.SIZES_INCLUDE}
-include : {layout.MEMORY_INCLUDE}
-request_memory = $(MEMORY_$(JOB):{memory})
-request_disk = $(disk_kb)
-My.OriginalCpus = {cores}
-My.OriginalMemory = {memory}
-My.OriginalMaxWallTimeMins = $(wall_minutes)
-{devices}My.WantDelayedUpdates = True
-output = $(JOB).$(RETRY).out
-error = {layout.stderr_name("$(JOB)", "$(RETRY)")}
-log = {layout.CLUSTER_LOG}
-notification = never
-ulog_execute_attrs = {layout.SITE_ATTRIBUTE}
-include : {layout.SITE_INCLUDE}
-{_sites(f"$({layout.SITE_MACRO})")}\
-{_order_lines(goes_on=goes_on)}{wall_lines(spec.max_wall_seconds)}\
-{platform_lines(platform)}{cms_lines(spec, role, task)}{_stamps(spec, role.lower())}\
-{watchdog_lines(spec.max_wall_seconds, spec.limits, pinned=True)}\
-requirements = {_AT_OUR_SITE}{platform_requirement(platform)}{extra}
-queue
-"""
 
 
 def _order_lines(*, goes_on: bool) -> str:

@@ -10,7 +10,7 @@ import gc
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from dags_app.payload.contract.documents import Generate
 from dags_app.planning import lumis
@@ -73,8 +73,7 @@ def _unit(index: int, jobs: list[JobSpec], bytes_per_event: Mapping[str, float],
     )
 
 
-@dataclass(frozen=True, slots=True)
-class DagFill:
+class DagFill(NamedTuple):
     """The units that one DAG takes; ``more`` says that work is left for a later round."""
 
     units: tuple[WorkUnitSpec, ...]

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from dags_app.planning.lumis import round_to_lumis
 from dags_app.planning.specs import TaskSpec
-from dags_app.planning.splitters.rounding import round_to_lumis
 from requests_app.intake.chain import Part
 from requests_app.intake.draft import MemoryWindow, StepDraft
 from requests_app.intake.requirements import requirements

@@ -5,10 +5,10 @@ Nothing is mapped to another algorithm: what is not built yet is refused by name
 
 from __future__ import annotations
 
+from dags_app.planning.lumis import round_to_lumis
 from dags_app.planning.specs import GenerationSpec, SplittingAlgo, SplittingSpec
 from dags_app.planning.splitters import SPLITTERS
-from dags_app.planning.splitters.generation import MAX_EVENT, MAX_LUMI
-from dags_app.planning.splitters.rounding import round_to_lumis
+from dags_app.planning.splitters.event_based import MAX_EVENT, MAX_LUMI
 from requests_app.intake.chain import Part
 from requests_app.intake.draft import Work
 from requests_app.intake.steps import MIN_FILTER_EFFICIENCY

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from dags_app.planning.releases import Levels, read_levels, with_levels
+from dags_app.planning.cms_ads import Levels, read_levels, with_levels
 from dags_app.planning.specs import StepSpec
 from wms2.conf import conf
 from wms2.errors import ServiceUnavailable

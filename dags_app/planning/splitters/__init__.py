@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from dags_app.planning.specs import GenerationLeft, InputFileSpec, InputSpec, PlanItem, SplittingAlgo, WorkflowSpec
-from dags_app.planning.splitters.event_based import split_by_events
+from dags_app.planning.splitters.event_based import split_by_events, split_generation
 from dags_app.planning.splitters.file_based import split_by_files
-from dags_app.planning.splitters.generation import split_generation
 from dags_app.planning.splitters.lumi_based import split_by_events_of_lumis, split_by_lumis
 from wms2.errors import PlanningRefused
 

@@ -1,21 +1,40 @@
-"""EventBased with input: ranges of events inside each file; a job never holds two files (docs/splitting.md).
+"""EventBased (docs/splitting.md): with input, ranges of events inside each file; a job never holds two files.
 
 Ranges count from 0 and include both ends. A file without events still gets one job, so that its lumis are kept; so does one
 that is known to have lumis without events: they lie in no range. An event
 range cannot be combined with a lumi selection (cmsRun counts skipped events after selecting lumis), so a ``LumiList`` is
 refused by name, and run lists only choose among whole files.
+
+Without input, numbers for generated events and lumis. Event numbers are 64 bit and never start again: lumis and events both go on
+without gap from wherever the ledger says. EventsPerJob is at most the total, EventsPerLumi at most EventsPerJob, then
+EventsPerJob is rounded to whole lumis. These follow from the whole request, not from what is left, so every round cuts alike.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from dags_app.payload.contract.documents import InputFile
+from dags_app.payload.contract.documents import Generate, InputFile
 from dags_app.planning import lumis
+from dags_app.planning.lumis import round_to_lumis
 from dags_app.planning.selection import NO_WANTED_LUMI, SiteChoice, WantedLumis
-from dags_app.planning.specs import ExcludedFile, ExclusionKind, InputFileSpec, InputSpec, JobSpec, PlanItem, WorkflowSpec
-from dags_app.planning.splitters.rounding import round_to_lumis
+from dags_app.planning.specs import (
+    ExcludedFile,
+    ExclusionKind,
+    GenerationLeft,
+    GenerationSpec,
+    InputFileSpec,
+    InputSpec,
+    JobSpec,
+    PlanItem,
+    WorkflowSpec,
+)
 from wms2.errors import PlanningRefused
+
+#: Largest event number that the ledger (int8) and CMSSW (uint64) can both hold.
+MAX_EVENT = 2**63 - 2
+#: Largest lumi number: CMSSW counts lumis in 32 bits.
+MAX_LUMI = 2**32 - 1
 
 #: run, first, last, events of each; see ``lumis.odd``
 Odd = tuple[int, int, int, int]
@@ -95,3 +114,39 @@ def _is_wanted(file: InputFileSpec, lists: WantedLumis) -> bool:
             f"and not {sorted(file.lumis.keys() - wanted.keys())}; use FileBased, LumiBased or EventAwareLumiBased"
         )
     return bool(wanted)
+
+
+def split_generation(workflow: WorkflowSpec, spec: GenerationSpec, left: GenerationLeft | None) -> Iterator[JobSpec]:
+    """Jobs of whole lumis in order of their numbers, of all or what is left of a generation.
+
+    Raises:
+        PlanningRefused: no site is left, or the last event or lumi would be too large to be a number of its kind.
+    """
+    left = left or GenerationLeft(spec.first_event, spec.first_lumi, spec.events)
+    sites = SiteChoice(workflow).for_generation()
+    per_job = min(spec.events_per_job, spec.events)
+    per_lumi = min(spec.events_per_lumi, per_job)
+    per_job = round_to_lumis(per_job, per_lumi)
+    _check_end(left, per_job, per_lumi)
+    event, lumi = left.first_event, left.first_lumi
+    end = event + left.events
+    while event < end:
+        events = min(per_job, end - event)
+        many = -(-events // per_lumi)
+        yield JobSpec(events, sites, Generate(spec.run, event, event + events - 1, lumi, lumi + many - 1, per_lumi))
+        event += events
+        lumi += many
+
+
+def _check_end(left: GenerationLeft, per_job: int, per_lumi: int) -> None:
+    full_jobs, rest = divmod(left.events, per_job)
+    many = full_jobs * (per_job // per_lumi) + -(-rest // per_lumi)
+    if left.first_event + left.events - 1 > MAX_EVENT:
+        raise PlanningRefused(
+            f"event numbers would pass {MAX_EVENT}; FirstEvent is {left.first_event}, {left.events} events are left"
+        )
+    if left.first_lumi + many - 1 > MAX_LUMI:
+        raise PlanningRefused(
+            f"lumi numbers would pass {MAX_LUMI}: {many} lumis from {left.first_lumi} on are needed; "
+            "raise EventsPerLumi or lower FirstLumi"
+        )

@@ -15,10 +15,10 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from dags_app.planning import lumis
+from dags_app.planning.lumis import round_half_even, round_to_lumis
 from dags_app.planning.selection import SiteChoice
 from dags_app.planning.specs import InputFileSpec, InputSpec, JobSpec, LumiRanges, PlanItem, RefusedLumi, WorkflowSpec
 from dags_app.planning.splitters.lumi_files import Group, HeldFile, Piece, collect, tours
-from dags_app.planning.splitters.rounding import round_half_even, round_to_lumis
 
 #: What a lumi takes of a job's limit; a fraction only where a file has less than one event to a lumi.
 Cost = int | Fraction

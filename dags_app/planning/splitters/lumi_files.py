@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
+from typing import NamedTuple
 
 from dags_app.payload.contract.documents import InputFile
 from dags_app.planning import lumis
@@ -123,8 +124,7 @@ def _known(file: InputFileSpec, run: int, lumi: int) -> int:
     return sum(events for at, first, last, events in file.odd_lumis if at == run and first <= lumi <= last)
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(NamedTuple):
     """Lumis ``first..last`` of ``run`` that exactly these files hold: two or more, as ascending places in the order."""
 
     run: int

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from dags_app.payload.contract.documents import Pileup
-from dags_app.planning.cms_ads import platform_lines, platform_requirement
-from dags_app.planning.releases import read_levels, with_levels
+from dags_app.planning.cms_ads import NodeRole, platform_lines, platform_requirement, read_levels, with_levels
 from dags_app.planning.specs import AccountingSpec, SplittingAlgo
-from dags_app.planning.submitfiles import (
-    SiteSlot,
-    cleanup_submit,
-    landing_submit,
-    merge_submit,
-    processing_submit,
-    site_job_submit,
-)
+from dags_app.planning.submitfiles import SiteSlot, landing_submit, node_submit, site_job_submit
 from requests_app.services.verbs import MAX_PRIORITY
 from tests.support.planning import dag_spec, input_workflow, task_tree
 
 STEP = dag_spec().workflow.steps[0]
+processing_submit = partial(node_submit, role=NodeRole.PROCESSING)
+merge_submit = partial(node_submit, role=NodeRole.MERGE)
+#: Role -> its submit file.
+ROLES = {
+    "Landing": landing_submit,
+    "Processing": processing_submit,
+    "Merge": merge_submit,
+    "Cleanup": partial(node_submit, role=NodeRole.CLEANUP),
+}
 
 
 def attributes(text: str) -> dict[str, str]:
@@ -86,27 +88,27 @@ def test_tasks_ask_for_what_their_own_steps_need_and_the_landing_for_what_all_do
     assert rest == {("slc7_amd64_gcc900",)}
     spec = dag_spec(mixed)
     assert attributes(processing_submit(spec))["My.REQUIRED_OS"] == '"rhel7,rhel8"'
-    assert attributes(processing_submit(spec, 2))["My.REQUIRED_OS"] == '"rhel7"'
+    assert attributes(processing_submit(spec, task=2))["My.REQUIRED_OS"] == '"rhel7"'
     assert attributes(landing_submit(spec))["My.REQUIRED_OS"] == '"rhel7"'
 
 
 def test_monitoring_tells_requests_tasks_and_kinds_of_jobs_apart() -> None:
     spec = dag_spec(input_workflow(SplittingAlgo.FILE_BASED))
     name, first = spec.workflow.request_name, spec.workflow.steps[0].name
-    jobs = {text.__name__: attributes(text(spec)) for text in (landing_submit, processing_submit, merge_submit, cleanup_submit)}
+    jobs = {role: attributes(text(spec)) for role, text in ROLES.items()}
     assert {each["My.WMAgent_RequestName"] for each in jobs.values()} == {f'"{name}"'}
     assert {each["My.CMS_RequestName"] for each in jobs.values()} == {f'"{name}"'}
     assert {each["My.CMS_WorkflowID"] for each in jobs.values()} == {f'"{spec.workflow_id}"'}
-    assert [each["My.CMS_NodeRole"] for each in jobs.values()] == ['"Landing"', '"Processing"', '"Merge"', '"Cleanup"']
-    assert [each["My.CMS_JobType"] for each in jobs.values()] == ['"Landing"', '"Processing"', '"Merge"', '"Cleanup"']
-    assert jobs["processing_submit"]["My.WMAgent_SubTaskName"] == f'"/{name}/{first}"'
-    assert jobs["merge_submit"]["My.WMAgent_SubTaskName"] == f'"/{name}/{first}/{first}Merge"'
+    for role, job in jobs.items():
+        assert job["My.CMS_NodeRole"] == job["My.CMS_JobType"] == f'"{role}"'
+    assert jobs["Processing"]["My.WMAgent_SubTaskName"] == f'"/{name}/{first}"'
+    assert jobs["Merge"]["My.WMAgent_SubTaskName"] == f'"/{name}/{first}/{first}Merge"'
     assert spec.workflow.input is not None
-    assert jobs["processing_submit"]["My.DESIRED_CMSDataset"] == f'"{spec.workflow.input.dataset}"'
-    assert "My.DESIRED_CMSDataset" not in jobs["merge_submit"], "it reads what the unit itself made"
+    assert jobs["Processing"]["My.DESIRED_CMSDataset"] == f'"{spec.workflow.input.dataset}"'
+    assert "My.DESIRED_CMSDataset" not in jobs["Merge"], "it reads what the unit itself made"
     tree = dag_spec(task_tree())
     kinds = [
-        attributes(processing_submit(each, task))["My.CMS_JobType"] for each, task in ((dag_spec(), 1), (tree, 1), (tree, 2))
+        attributes(processing_submit(each, task=task))["My.CMS_JobType"] for each, task in ((dag_spec(), 1), (tree, 1), (tree, 2))
     ]
     assert kinds == ['"Production"', '"Production"', '"Processing"']
 
@@ -115,7 +117,7 @@ def test_jobs_are_counted_to_the_configured_group() -> None:
     free, counted = dag_spec(), replace(dag_spec(), accounting=AccountingSpec("production", "cmsdataops", True))
     assert "accounting_group" not in attributes(processing_submit(free))
     assert attributes(processing_submit(free))["My.CMS_Type"] == '"test"'
-    for submit in (landing_submit, processing_submit, merge_submit, cleanup_submit):
+    for submit in ROLES.values():
         found = attributes(submit(counted))
         assert (found["accounting_group"], found["accounting_group_user"]) == ("production", "cmsdataops")
         assert found["My.CMS_Type"] == ('"DONOTMONIT"' if submit is landing_submit else '"production"')
@@ -127,12 +129,9 @@ def test_a_job_that_requests_wait_for_goes_before_every_node_of_a_dag() -> None:
     assert MAX_PRIORITY < priority < 2**31
 
 
-ROLES = (landing_submit, processing_submit, merge_submit, cleanup_submit)
-
-
 def test_monitoring_finds_what_it_reads_of_wmagents_jobs() -> None:
     spec = dag_spec()
-    jobs = {text.__name__: attributes(text(spec)) for text in ROLES}
+    jobs = {role: attributes(text(spec)) for role, text in ROLES.items()}
     for job in jobs.values():
         assert job["My.JobMachineAttrs"] == '"GLIDEIN_CMSSite,GLIDEIN_Gatekeeper"'
         assert job["My.CMS_SubmissionTool"] == job["My.CMS_WMTool"] == '"WMS2"'
@@ -160,7 +159,7 @@ def test_monitoring_finds_where_the_input_lies_what_is_mixed_and_what_was_asked_
     mixed = replace(spec, workflow=replace(spec.workflow, steps=(mixing,)))
     assert attributes(processing_submit(mixed))["My.DESIRED_CMSPileups"] == '"/A/Era-v1/RAW,/B/Era-v1/PREMIX"'
     slots = replace(spec, accounting=AccountingSpec(io_slots=True))
-    assert [attributes(submit(slots))["My.Requestioslots"] for submit in ROLES] == ["0", "0", "1", "1"]
+    assert [attributes(submit(slots))["My.Requestioslots"] for submit in ROLES.values()] == ["0", "0", "1", "1"]
 
 
 @pytest.mark.parametrize(
@@ -172,7 +171,7 @@ def test_whose_a_request_is_is_read_from_its_name(name: str, group: str | None) 
     assert job.get("My.CMSGroups") == (f'"{group}"' if group else None)
 
 
-@pytest.mark.parametrize("submit", ROLES[1:])
+@pytest.mark.parametrize("submit", list(ROLES.values())[1:])
 def test_a_job_router_that_rewrites_desired_sites_moves_no_job_of_an_elected_unit(submit) -> None:
     job = attributes(submit(dag_spec()))
     assert job["My.WMS2_Site"] == '"$(ELECTED_SITE)"'

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dags_app.payload.contract.documents import Generate
+from dags_app.planning.lumis import round_to_lumis
 from dags_app.planning.specs import GenerationLeft, GenerationSpec, JobSpec, WorkflowSpec
-from dags_app.planning.splitters.generation import MAX_EVENT, MAX_LUMI, split_generation
-from dags_app.planning.splitters.rounding import round_to_lumis
+from dags_app.planning.splitters.event_based import MAX_EVENT, MAX_LUMI, split_generation
 from tests.support.planning import CERN, FNAL, PURDUE, generation_workflow
 from wms2.errors import PlanningRefused
 

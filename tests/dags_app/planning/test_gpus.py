@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from dags_app.planning.cms_ads import NodeRole
 from dags_app.planning.gpus import gpu_lines, unit_gpu, version_of
 from dags_app.planning.specs import DagSpec, GpuSpec, TaskSpec
-from dags_app.planning.submitfiles import landing_submit, merge_submit, processing_submit
+from dags_app.planning.submitfiles import landing_submit, node_submit
 from tests.support.planning import dag_spec
 
 FULL = GpuSpec(
@@ -59,7 +60,11 @@ def test_a_tasks_own_requirement_is_its_jobs_alone_and_a_landing_asks_for_what_a
     asked = {}
     for above in ("", cpus):
         spec = _with(None, tasks=tasks, extra_requirements=above)
-        texts = [landing_submit(spec), *(processing_submit(spec, n) for n in (1, 2, 3)), merge_submit(spec)]
+        texts = [
+            landing_submit(spec),
+            *(node_submit(spec, NodeRole.PROCESSING, n) for n in (1, 2, 3)),
+            node_submit(spec, NodeRole.MERGE),
+        ]
         asked[above] = [[each for each in (cpus, gpu) if f" && ({each})" in text] for text in texts]
     assert asked[""] == [[], [], [gpu], [], []]
     assert asked[cpus] == [[], [cpus], [gpu], [cpus], []], "no slot need meet what two tasks ask for"
@@ -92,9 +97,9 @@ def test_versions_count_as_numbers() -> None:
 def test_landing_and_processing_ask_for_the_gpu_and_merge_does_not() -> None:
     spec = _with(FULL)
 
-    assert gpu_lines(FULL) in processing_submit(spec)
+    assert gpu_lines(FULL) in node_submit(spec, NodeRole.PROCESSING)
     assert gpu_lines(FULL) in landing_submit(spec)
-    assert "gpu" not in merge_submit(spec).lower()
+    assert "gpu" not in node_submit(spec, NodeRole.MERGE).lower()
     assert "gpu" not in landing_submit(_with(None)).lower()
 
 
@@ -113,11 +118,11 @@ def test_a_unit_lands_where_its_most_demanding_task_finds_a_gpu() -> None:
 def test_extra_requirements_stand_in_brackets_behind_our_own() -> None:
     spec = _with(None, extra_requirements='regexp("^NVIDIA L40S$", GPUs_DeviceName)')
 
-    for text in (landing_submit(spec), processing_submit(spec)):
+    for text in (landing_submit(spec), node_submit(spec, NodeRole.PROCESSING)):
         (line,) = [line for line in text.splitlines() if line.startswith("requirements")]
         assert line.endswith(' && (regexp("^NVIDIA L40S$", GPUs_DeviceName))')
         assert "stringListMember" in line
-    assert "L40S" not in merge_submit(spec)
+    assert "L40S" not in node_submit(spec, NodeRole.MERGE)
 
 
 def test_condor_submit_takes_the_lines(tmp_path: Path) -> None:

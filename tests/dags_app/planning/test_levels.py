@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from dags_app.payload.contract.documents import Share
 from dags_app.payload.contract.step_profile import StepProfile
 from dags_app.payload.run.shares import Held, parts_of
+from dags_app.planning.cms_ads import NodeRole
 from dags_app.planning.dagfiles import group_dags, render
 from dags_app.planning.levels import LevelPlan, edge_count, last_nodes, level_plans, levels_of, nodes_of
 from dags_app.planning.sizing import (
@@ -27,7 +28,7 @@ from dags_app.planning.sizing import (
     task_resources,
 )
 from dags_app.planning.specs import ClaimKind, GpuSpec, JobSpec, ResourceSpec, SplittingAlgo, WorkUnitSpec
-from dags_app.planning.submitfiles import processing_submit
+from dags_app.planning.submitfiles import node_submit
 from dags_app.planning.work_units import EXTRA_NODES, fill_dag, group_jobs
 from tests.support.planning import FNAL, dag_spec, generation_workflow, task_tree
 from wms2.errors import PlanningRefused
@@ -210,7 +211,7 @@ def test_nodes_of_all_tasks_count_for_a_dags_limit_and_only_the_first_task_claim
 def test_a_node_asks_for_what_its_own_task_needs() -> None:
     tree = task_tree()
     assert processing_request(task_resources(tree, 4), 90, max_wall_seconds=172_800) == (BASE_DISK_KB + 90 * 512, 900)
-    submits = [processing_submit(dag_spec(tree), task) for task in (3, 4)]
+    submits = [node_submit(dag_spec(tree), NodeRole.PROCESSING, task) for task in (3, 4)]
     assert "request_cpus = 1\n" in submits[0] and "$(MEMORY_$(JOB):$(TASK_3_MEMORY_MB))" in submits[0]
     assert "request_cpus = 8\n" in submits[1] and "$(MEMORY_$(JOB):$(TASK_4_MEMORY_MB))" in submits[1]
     sizes = sizes_of(tree, StepProfile()).files()["sizes.inc"].splitlines()
@@ -255,7 +256,7 @@ def test_each_task_has_a_submit_file_with_its_resources_and_gpu() -> None:
         "merge.sub",
         "cleanup.sub",
     ]
-    first, last = processing_submit(spec), processing_submit(spec, 4)
+    first, last = node_submit(spec, NodeRole.PROCESSING), node_submit(spec, NodeRole.PROCESSING, 4)
     assert "request_gpus" not in first and ".input.json" not in first
     assert "request_gpus = 1" in last and "$(JOB).input.json" in last
     assert "request_memory = $(MEMORY_$(JOB):$(TASK_4_MEMORY_MB))" in last and "request_cpus = 2" in last
