@@ -1,6 +1,6 @@
-"""Asking for effects: one row per kind and key, however often it is asked for; many in a few statements.
+"""Requests for effects: one row per kind and key, however often it is asked for; many in a few statements.
 
-What units of a block bring one after the other is gathered: an effect that nobody has ever claimed takes further units in (ADR
+Units of a block that complete one after the other are gathered: an effect that was never claimed takes further units in (ADR
 0015).
 """
 
@@ -65,13 +65,14 @@ def effects_ask(*, wishes: Iterable[Wish], request_id: uuid.UUID, request_epoch:
     new = {key: wish for key, wish in wanted.items() if key not in there}
     if not new:
         return there
-    common, now = {"request_id": request_id, "epoch": request_epoch}, clock.now()
+    now = clock.now()
     rows = [
-        Effect(key=key, kind=wish.kind, block_id=wish.block_id, unit_id=wish.unit_id, payload=wish.payload, **common)
+        Effect(
+            key=key, kind=wish.kind, block_id=wish.block_id, unit_id=wish.unit_id, payload=wish.payload, request_id=request_id,
+            epoch=request_epoch, next_attempt_at=now + timedelta(seconds=wish.wait_seconds),
+        )
         for key, wish in new.items()
-    ]
-    for row, wish in zip(rows, new.values(), strict=True):
-        row.next_attempt_at = now + timedelta(seconds=wish.wait_seconds)
+    ]  # fmt: skip
     Effect.objects.bulk_create(rows, ignore_conflicts=True)
     found = _by_key({*wanted, *(key for wish in new.values() for key in wish.after)})
     through = Effect.depends_on.through
@@ -94,8 +95,8 @@ def effect_ask(wish: Wish, *, request_id: uuid.UUID, request_epoch: int) -> Effe
 def effects_widen(*, units: Mapping[uuid.UUID, Sequence[int]], request_epoch: int) -> frozenset[uuid.UUID]:
     """Block -> units that are done: have them registered and protected with others of their blocks. Returns for which that is so.
 
-    Only while the caller has the blocks' rows locked: whoever claims an effect locks its block first, so what is not claimed
-    here is not before the caller commits, and is claimed with all its units. What was ever claimed may have been called, and
+    Call it with the blocks' rows locked: a claim of an effect locks its block first, so an effect that is unclaimed here stays
+    so until the caller commits, and is claimed with all its units. An effect that was ever claimed may have been called, and
     stays as it was.
     """
     values: dict[str, Any] = {
@@ -106,12 +107,6 @@ def effects_widen(*, units: Mapping[uuid.UUID, Sequence[int]], request_epoch: in
     with connection.cursor() as cursor:
         cursor.execute(_WIDEN, values)
         return frozenset(block_id for (block_id,) in cursor.fetchall())
-
-
-def effects_gathered(block_id: uuid.UUID) -> None:
-    """Nothing more will come for this block: what was to be gathered is due."""
-    waiting = Effect.objects.filter(block_id=block_id, state=EffectState.PENDING, claim_epoch=0)
-    waiting.update(next_attempt_at=clock.now())
 
 
 def _by_key(keys: Collection[str]) -> dict[str, Effect]:

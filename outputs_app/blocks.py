@@ -1,8 +1,8 @@
 """Processing blocks: which files are in them, and when they take no more (docs/design/model.md, Blocks).
 
 Only writes rows, inside its caller's transaction, which holds the request's row: one evaluation at a time changes blocks of a
-workflow. A block lies at one RSE and takes what units that are done have brought there (ADR 0016); DBS hears of it once, when it
-is sealed (ADR 0016).
+workflow. A block lies at one RSE and takes the files that completed units have brought there; it is registered in DBS once, when
+it is sealed (ADR 0016).
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import json
 import operator
 import uuid
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -19,7 +18,7 @@ import structlog
 from django.db import connection
 from django.db.models import F, Max, Q, Sum
 
-from outputs_app.asking import Wish, effects_ask, effects_gathered
+from outputs_app.asking import Wish, effects_ask
 from outputs_app.models import (
     BlockStatus,
     Effect,
@@ -48,14 +47,6 @@ class Brought(NamedTuple):
     files: Sequence[MergedFile]
 
 
-@dataclass(slots=True)
-class _Filling:
-    """A block that takes units, with what it has of each that is limited: bytes, files, events, lumis."""
-
-    pk: uuid.UUID
-    held: tuple[int, ...]
-
-
 _TAKING = """
 SELECT block.dataset_id, block.origin_rse, block.id, COALESCE(sum(file.size_bytes), 0)::bigint, count(file.id),
   COALESCE(sum(file.events), 0)::bigint, COALESCE(sum((SELECT sum(jsonb_array_length(run.value)) FROM jsonb_each(file.lumis) run
@@ -69,36 +60,34 @@ _TAKES = [BlockStatus.OPEN, BlockStatus.FAILED]
 
 
 def units_join_blocks(*, brought: Sequence[Brought], limits: BlockLimits) -> dict[uuid.UUID, list[int]]:
-    """What units that are done have brought goes, in order, to the blocks of its dataset that lie where it does, and is stored.
+    """Store the files of completed units, in order, in the blocks of their dataset at their RSE.
 
-    One that would grow too large by a unit is sealed, and another begun: only the files of a single unit pass a limit. Nobody
-    else changes blocks of the workflow meanwhile; those of the units, which are returned with them, are locked from now on.
+    A block that would grow too large by a unit is sealed, and another begun: only the files of a single unit pass a limit. The
+    caller has locked the request's row. Returned are the blocks with their new units; the blocks are locked from now on.
     """
-    filling, joined = _filling(brought), dict[uuid.UUID, list[int]]()
+    joined = dict[uuid.UUID, list[int]]()
+    with connection.cursor() as cursor:
+        cursor.execute(_TAKING, [list({each.dataset_id for each in brought}), list({each.rse for each in brought}), _TAKES])
+        # bytes, files, events and lumis of the block that takes units, by dataset and RSE
+        filling = {(dataset_id, rse): (pk, tuple(held)) for dataset_id, rse, pk, *held in cursor.fetchall()}
     datasets = {row.pk: row for row in OutputDataset.objects.filter(pk__in={each.dataset_id for each in brought})}
     most = (limits.max_bytes, limits.max_files, limits.max_events, limits.max_lumis)
     rows: list[tuple[uuid.UUID, Brought]] = []
     for each in brought:
         place, more = (each.dataset_id, each.rse), _measured(each.files)
-        block = filling.get(place)
-        if block is not None and any(map(operator.gt, map(operator.add, block.held, more), most)):
-            ProcessingBlock.objects.filter(pk=block.pk).update(sealed_at=clock.now())
-            log.info("block sealed", block_id=str(block.pk), why="the next unit would pass its limits")
-            block = None
-        if block is None:
-            block = filling[place] = _Filling(_block_begun(datasets[each.dataset_id], each.rse).pk, (0, 0, 0, 0))
-        block.held = tuple(map(operator.add, block.held, more))
-        joined.setdefault(block.pk, []).append(each.unit_id)
-        rows.append((block.pk, each))
+        pk, held = filling.get(place, (None, ()))
+        total = tuple(map(operator.add, held, more))
+        if pk is not None and any(map(operator.gt, total, most)):
+            ProcessingBlock.objects.filter(pk=pk).update(sealed_at=clock.now())
+            log.info("block sealed", block_id=str(pk), why="the next unit would pass its limits")
+            pk = None
+        if pk is None:
+            pk, total = _block_begun(datasets[each.dataset_id], each.rse).pk, more
+        filling[place] = pk, total
+        joined.setdefault(pk, []).append(each.unit_id)
+        rows.append((pk, each))
     _store(rows)
     return joined
-
-
-def _filling(brought: Sequence[Brought]) -> dict[tuple[int, str], _Filling]:
-    values: list[Any] = [list({each.dataset_id for each in brought}), list({each.rse for each in brought}), _TAKES]
-    with connection.cursor() as cursor:
-        cursor.execute(_TAKING, values)
-        return {(dataset_id, rse): _Filling(pk, tuple(held)) for dataset_id, rse, pk, *held in cursor.fetchall()}
 
 
 def _measured(files: Sequence[MergedFile]) -> tuple[int, ...]:
@@ -209,16 +198,10 @@ def _timed(workflow_id: uuid.UUID, limits: BlockLimits, filled: Collection[uuid.
         return [_Timed(*row) for row in cursor.fetchall()]
 
 
-def block_give_up(*, block: ProcessingBlock, context: dict[str, Any]) -> None:
-    """Nothing more is done for the block, and it takes no more units. What is outside of it stays as it is."""
-    ProcessingBlock.objects.filter(pk=block.pk, sealed_at__isnull=True).update(sealed_at=clock.now())
-    blocks_become(ProcessingBlock.objects.filter(pk=block.pk), BlockStatus.GIVEN_UP, failure_context=context)
-
-
 def blocks_end(*, workflow_id: uuid.UUID, request_id: uuid.UUID, request_epoch: int) -> None:
-    """The request has ended before its work was done: what is done of it is registered.
+    """Seal and register what a request has done that ended before its work was done.
 
-    Nothing looks after its blocks any more, so none stays OPEN but for a parent that only an operator brings on.
+    It is not evaluated any more, so no block stays OPEN, except where an operator must first retry the registration of a parent.
     """
     blocks_seal(workflow_id=workflow_id)
     blocks_advance(workflow_id=workflow_id, request_id=request_id, request_epoch=request_epoch)
@@ -227,7 +210,7 @@ def blocks_end(*, workflow_id: uuid.UUID, request_id: uuid.UUID, request_epoch: 
 def blocks_advance(*, workflow_id: uuid.UUID, request_id: uuid.UUID, request_epoch: int) -> None:
     """Sealed blocks become COMPLETE, and are asked to be registered, parents' first, and archived.
 
-    One without files, which a former release planned, disappears: nobody outside has heard of it.
+    One without files, which a former release planned, is deleted: neither DBS nor Rucio knows it.
     """
     sealed = ProcessingBlock.objects.filter(workflow_id=workflow_id, status=BlockStatus.OPEN, sealed_at__isnull=False)
     waiting = list(sealed.select_related("dataset"))
@@ -247,10 +230,13 @@ def blocks_advance(*, workflow_id: uuid.UUID, request_id: uuid.UUID, request_epo
 
 
 def _complete(block: ProcessingBlock, parents: Sequence[str]) -> list[Wish]:
-    """DBS hears of the block when all its files are in Rucio; it goes to tape when both know it. Returns what is to be asked."""
+    """DBS gets the block when all its files are in Rucio; it goes to tape when both have it. Returns the effects to ask for."""
     still_open = ProcessingBlock.objects.filter(pk=block.pk, status=BlockStatus.OPEN)
-    blocks_become(still_open, BlockStatus.COMPLETE, origin_rse=block.origin_rse or _most_at(block))
-    effects_gathered(block.pk)
+    # a former release put files of several RSEs into one block: the one with most of its bytes
+    places = block.files.values("rse").annotate(total=Sum("size_bytes")).order_by("-total", "rse")
+    blocks_become(still_open, BlockStatus.COMPLETE, origin_rse=block.origin_rse or places[0]["rse"])
+    gathered = Effect.objects.filter(block=block, state=EffectState.PENDING, claim_epoch=0)
+    gathered.update(next_attempt_at=clock.now())  # no more units will come
     attached = list(block.effects.filter(kind=EffectKind.RUCIO_FILES).values_list("key", flat=True))
     closed = Wish(EffectKind.RUCIO_BLOCK_CLOSE, block.pk, attached, block.pk)
     registered = Wish(EffectKind.DBS_BLOCK, block.pk, [*attached, *parents], block.pk)
@@ -266,12 +252,6 @@ def _complete(block: ProcessingBlock, parents: Sequence[str]) -> list[Wish]:
         wishes.append(Wish(EffectKind.RUCIO_SOURCE_BLOCK, block.pk, [closed.key, *protected], block.pk))
     log.info("block complete", block=block.dbs_block_name, work_units=block.total_work_units)
     return wishes
-
-
-def _most_at(block: ProcessingBlock) -> str:
-    """The RSE of most of its bytes: a former release put files of many into one block."""
-    origin = block.files.values("rse").annotate(total=Sum("size_bytes")).order_by("-total", "rse").first()
-    return str(origin["rse"]) if origin else ""
 
 
 def _parents_asked(block: ProcessingBlock) -> list[str] | None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -97,9 +96,8 @@ def cases_open(block: ProcessingBlock, findings: Iterable[FileFinding]) -> int:
         if case.action == CaseAction.REMOVED or (case.acted_at is not None and asked_at <= case.acted_at):
             continue
         case.state, case.action = CaseState.NEW, ""
-        kept = [each for each in case.evidence if each.get("generation") == generation]
-        told = {finding.prognosis for finding in found}
-        kept = [each for each in kept if each["prognosis"] not in told]
+        newer = {finding.prognosis for finding in found}
+        kept = [each for each in case.evidence if each.get("generation") == generation and each["prognosis"] not in newer]
         case.evidence = [*kept, *(_as_evidence(each) | seen_now for each in found)]
         case.prognosis = min((each["prognosis"] for each in case.evidence), key=Prognosis.values.index)  # the worst
         case.save()
@@ -119,7 +117,7 @@ def _known(found: Collection[FileFinding], evidence: Collection[dict[str, Any]])
 def decided_refused(case: IntegrityCase) -> str:
     """Why nothing is to be decided of it now, or any more; empty if there is."""
     if case.request.is_completing:
-        return "Its request is being completed: nobody would look at it again before that. Decide when it is."
+        return "Its request is being completed: it would not be looked at again before that. Decide when it is."
     if case.state == CaseState.NEW and case.action != CaseAction.REMOVED:
         invalid = case.file is not None and not case.file.is_valid
         return "It is INVALID already: remove it, so that its work is done again." if invalid else ""
@@ -138,41 +136,17 @@ def register_refused(case: IntegrityCase) -> str:
     return next(filter(None, map(repair_refused, drifts)), "")
 
 
-def case_recovered(*, case: IntegrityCase, actor: str, reason: str) -> None:
-    """The file is whole again at its storage, an operator says.
+def case_decide(*, case: IntegrityCase, action: CaseAction, actor: str, reason: str) -> None:
+    """RECOVERED: the file is whole again at its storage. ACCEPTED: it may stay as it is; the same finding opens no further case.
+    REGISTERED: the registrations that should have made what is missing are made again.
 
     Raises:
-        InvalidTransition: something is decided of it already.
+        InvalidTransition: a decision on it was made already, or registering again cannot help.
     """
-    with _deciding(case, CaseAction.RECOVERED, decided_refused(case), actor, reason):
-        pass
-
-
-def case_accept(*, case: IntegrityCase, actor: str, reason: str) -> None:
-    """It may stay as it is; the same finding opens no further case.
-
-    Raises:
-        InvalidTransition: something is decided of it already.
-    """
-    with _deciding(case, CaseAction.ACCEPTED, decided_refused(case), actor, reason):
-        pass
-
-
-def case_register(*, case: IntegrityCase, actor: str, reason: str) -> None:
-    """What should have brought what is missing is asked for again.
-
-    Raises:
-        InvalidTransition: that cannot help, or something is decided of it already.
-    """
-    with _deciding(case, CaseAction.REGISTERED, register_refused(case), actor, reason):
-        for drift in _drifts(case):
-            registrations_again(drift)
-
-
-@contextmanager
-def _deciding(case: IntegrityCase, action: CaseAction, why: str, actor: str, reason: str) -> Iterator[None]:
-    told = {"actor": actor, "action": f"case_{action}", "target": case.name, "target_type": "case", "reason": reason}
-    with audited(**told, prognosis=case.prognosis):
+    why = register_refused(case) if action == CaseAction.REGISTERED else decided_refused(case)
+    with audited(
+        actor=actor, action=f"case_{action}", target=case.name, target_type="case", reason=reason, prognosis=case.prognosis
+    ):
         now, over = clock.now(), action == CaseAction.ACCEPTED or case.request.is_over
         decided = {"action": action, "actor": actor, "reason": reason, "acted_at": now}
         ends = {"state": CaseState.RESOLVED, "ended_at": now} if over else {"state": CaseState.IN_PROGRESS}
@@ -180,7 +154,8 @@ def _deciding(case: IntegrityCase, action: CaseAction, why: str, actor: str, rea
         if why or not mine.update(**decided, **ends):
             case.refresh_from_db()
             raise InvalidTransition(f"{case}: {why or decided_refused(case)}")
-        yield
+        for drift in _drifts(case) if action == CaseAction.REGISTERED else ():
+            registrations_again(drift)
         case.refresh_from_db()
         wake([case.request_id], "case decided")
 

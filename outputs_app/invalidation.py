@@ -2,7 +2,7 @@
 
 Only writes rows, inside its caller's transaction; ``outputs_app.effects`` acts outside. DBS knows no invalid block, so first the
 files and the dataset become invalid; then an OPEN or COMPLETE block loses its source rules, an ARCHIVED one its tape rule too
-(spec 6.3). So nobody finds a file VALID that nothing keeps any more.
+(spec 6.3). So no file is VALID without a rule.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 from django.db import connection
@@ -48,12 +47,6 @@ TAKING_BACK = (
 
 #: What may still be owed for a block of which files are taken back: none of it registers or protects anything.
 _NO_OBSTACLE = (*TAKING_BACK, EffectKind.RUCIO_UNPROTECT, EffectKind.BLOCK_VALIDATE)
-
-
-def datasets_supersede(*, workflow_id: uuid.UUID) -> int:
-    """ACTIVE outputs have replacements now."""
-    rows = OutputDataset.objects.filter(workflow_id=workflow_id, state=DatasetState.ACTIVE)
-    return rows.update(state=DatasetState.SUPERSEDED)
 
 
 def manifest_ask(*, request_id: uuid.UUID, request_epoch: int) -> None:
@@ -95,9 +88,10 @@ NOT_WANTED = "The outputs of its request are taken back."
 
 
 def former_end(*, request_id: uuid.UUID, request_epoch: int) -> None:
-    """With a new epoch, in the transaction that raises it: what waits is discarded, and claims that have run out belong to
-    nobody, however long their workers were paused. What runs goes on to the end of its call and is waited for; what takes
-    outputs back, and what is only told, is asked for again under the new epoch."""
+    """With a new epoch, in the transaction that raises it: waiting effects are discarded, and claims that have run out are void,
+    however long their workers were paused. Calls under way run to their end and are waited for; effects that take outputs back
+    are asked for again under the new epoch; reports to ReqMgr2 go on under it."""
+    Effect.objects.filter(request_id=request_id, kind__in=REPORTS).exclude(state=EffectState.DONE).update(epoch=request_epoch)
     former = Effect.objects.filter(request_id=request_id, epoch__lt=request_epoch)
     former_waiting_end(request_ids=[request_id])
     run_out = former.filter(state=EffectState.CLAIMED, claim_expires_at__lt=clock.in_sql())
@@ -107,12 +101,11 @@ def former_end(*, request_id: uuid.UUID, request_epoch: int) -> None:
 def former_waiting_end(*, request_ids: Collection[uuid.UUID]) -> None:
     """Discard what waits under former epochs of these requests; not what is asked for again under the new one."""
     rows = Effect.objects.filter(request_id__in=request_ids, epoch__lt=F("request__epoch"), state=EffectState.PENDING)
-    told = {"state": EffectState.DISCARDED, "done_at": clock.now(), "last_error": NOT_WANTED}
-    rows.filter(kind__in=ENDED).update(**told)
+    rows.filter(kind__in=ENDED).update(state=EffectState.DISCARDED, done_at=clock.now(), last_error=NOT_WANTED)
 
 
 def former_settle(effect: Effect) -> None:
-    """Its worker stops: if it is of a former epoch, nobody claims it again, and nobody has to wait for it any longer."""
+    """Its worker stops: if it is of a former epoch it is never claimed again, and no longer waited for."""
     rows = Effect.objects.filter(pk=effect.pk, claim_epoch=effect.claim_epoch, epoch__lt=F("request__epoch"))
     _discard_claimed(rows)
 
@@ -131,16 +124,11 @@ def former_run_out(*, request_id: uuid.UUID, request_epoch: int) -> bool:
 
 
 def _discard_claimed(rows: QuerySet[Effect]) -> None:
-    """``claim_epoch`` rises: whoever has the claim is told by its next renewal or record."""
+    """``claim_epoch`` rises: the worker that has the claim learns it from its next renewal or record."""
     rows.filter(state=EffectState.CLAIMED).update(
         state=EffectState.DISCARDED, claim_epoch=F("claim_epoch") + 1, claimed_by="", claim_expires_at=None,
         done_at=clock.now(), last_error=NOT_WANTED,
     )  # fmt: skip
-
-
-def reports_keep(*, request_id: uuid.UUID, request_epoch: int) -> None:
-    """What ReqMgr2 is still to be told is told under the request's new epoch."""
-    Effect.objects.filter(request_id=request_id, kind__in=REPORTS).exclude(state=EffectState.DONE).update(epoch=request_epoch)
 
 
 def invalidation_ask(*, request_id: uuid.UUID, request_epoch: int, workflow_id: uuid.UUID, purge: bool = False) -> int:
@@ -168,8 +156,7 @@ def invalidation_ask(*, request_id: uuid.UUID, request_epoch: int, workflow_id: 
     return len(datasets)
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(NamedTuple):
     """Files of a workflow that are to be taken back, and those blocks among theirs that are taken back whole."""
 
     files: Sequence[OutputFile]
@@ -239,8 +226,7 @@ def parts_ask(*, parts: Parts, request_id: uuid.UUID, request_epoch: int) -> lis
     return sorted(asked)
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(NamedTuple):
     """How far one step of an invalidation is: ``done`` of ``of`` rules or files; 0 of 0 before it has begun."""
 
     step: str
@@ -259,15 +245,11 @@ def invalidation_progress(request_id: uuid.UUID) -> list[Progress]:
     names = dict(OutputDataset.objects.filter(pk__in=[row.dataset for row in found if row.dataset]).values_list("pk", "name"))
     return [
         Progress(
-            row.kind,
-            row.block.dbs_block_name if row.block is not None else names.get(int(row.dataset), ""),
-            row.state,
-            int(row.done or 0),
-            int(row.of or 0),
-            row.last_error,
+            row.kind, row.block.dbs_block_name if row.block is not None else names.get(int(row.dataset), ""), row.state,
+            int(row.done or 0), int(row.of or 0), row.last_error,
         )
         for row in found
-    ]
+    ]  # fmt: skip
 
 
 def outputs_counted(workflow_id: uuid.UUID) -> dict[str, int]:

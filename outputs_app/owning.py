@@ -14,7 +14,7 @@ from django.db import connection
 from django.db.models import Max
 
 from outputs_app.models import DatasetOwner, OutputDataset, OutputFile, OwnedDataset, Validity
-from wms2.errors import DocumentRefused, LedgerViolation, Problem, StaleState
+from wms2.errors import DocumentRefused, Problem, StaleState
 
 Lumis = Mapping[str, Iterable[tuple[int, int | None]]]
 
@@ -140,13 +140,10 @@ GROUP BY file.id, workflow.request_name ORDER BY file.id LIMIT 1
 """
 
 
-def lumis_refuse_twice(*, dataset_id: int, name: str, lumis: Sequence[Lumis]) -> None:
-    """New files may bring no lumi that a valid file of another request has in the same dataset.
+def lumis_twice(*, dataset_id: int, name: str, lumis: Sequence[Lumis]) -> str:
+    """Which lumi of new files a valid file of another request has in the same dataset already; empty: none.
 
-    Lumis are split over files within one request, so its own are not looked at. For shared datasets, locked by ``names_lock``.
-
-    Raises:
-        LedgerViolation: names the lumi and the file.
+    Lumis are split over files within one request, so its own are not compared. For shared datasets, locked by ``names_lock``.
     """
     new = {(run, lumi) for file in lumis for run, pairs in file.items() for lumi, _ in pairs}
     values: dict[str, Any] = {
@@ -156,9 +153,10 @@ def lumis_refuse_twice(*, dataset_id: int, name: str, lumis: Sequence[Lumis]) ->
     with connection.cursor() as cursor:
         cursor.execute(_TWICE, values)
         twice = cursor.fetchone()
-    if twice is not None:
-        lfn, owner, run, lumi, count = twice
-        raise LedgerViolation(
-            f"{name}: {run}:{lumi} is valid already in {lfn} of {owner}; {count} lumis of that file would be"
-            " there twice: invalidate the outputs of one of the two requests, or abort this one"
-        )
+    if twice is None:
+        return ""
+    lfn, owner, run, lumi, count = twice
+    return (
+        f"{name}: {run}:{lumi} is valid already in {lfn} of {owner}; {count} lumis of that file would be"
+        " there twice: invalidate the outputs of one of the two requests, or abort this one"
+    )

@@ -10,15 +10,15 @@ from __future__ import annotations
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from graphlib import CycleError, TopologicalSorter
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import connection
 from django.db.models import Exists, OuterRef, QuerySet
 
 from outputs_app.asking import Wish, effects_ask, effects_widen
-from outputs_app.blocks import Brought, block_give_up, blocks_advance, units_join_blocks
+from outputs_app.blocks import Brought, blocks_advance, units_join_blocks
 from outputs_app.models import (
     AFTERWARDS,
     OPEN_EFFECT,
@@ -31,7 +31,7 @@ from outputs_app.models import (
     OutputDataset,
     ProcessingBlock,
 )
-from outputs_app.owning import lumis_refuse_twice, names_lock
+from outputs_app.owning import lumis_twice, names_lock
 from outputs_app.states import blocks_become
 from outputs_app.values import BlockLimits, DatasetRecord, MergedFile, UnitOutputs
 from wms2 import clock
@@ -85,8 +85,7 @@ def units_register(
     return Registered(refused, frozenset(units), due)
 
 
-@dataclass(frozen=True, slots=True)
-class Registered:
+class Registered(NamedTuple):
     """What became of the outputs of some units.
 
     ``refused``: unit id -> why, for units of which nothing was written: a file for a dataset that the request does not write, a
@@ -100,8 +99,7 @@ class Registered:
     due: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
+class _Known(NamedTuple):
     """What the outputs of some units are compared with."""
 
     datasets: Mapping[str, int]  # of the request, by their names
@@ -133,16 +131,8 @@ def _known(request_id: uuid.UUID, outputs: Sequence[UnitOutputs]) -> _Known:
 
 
 def _twice(outputs: Sequence[UnitOutputs], dataset_id: int, name: str) -> str:
-    """Why lumis of these units in a shared dataset are refused; empty if they are not."""
-    try:
-        lumis_refuse_twice(
-            dataset_id=dataset_id,
-            name=name,
-            lumis=[file.lumis for unit in outputs for file in unit.files if file.dataset == name],
-        )
-    except LedgerViolation as error:
-        return str(error)
-    return ""
+    lumis = [file.lumis for unit in outputs for file in unit.files if file.dataset == name]
+    return lumis_twice(dataset_id=dataset_id, name=name, lumis=lumis)
 
 
 def _refuse(unit: UnitOutputs, known: _Known) -> None:
@@ -279,7 +269,9 @@ def effect_discard(*, effect: Effect, actor: str, reason: str) -> None:
         Effect.objects.bulk_update(rows, ("state", "done_at", "last_error"))
         if effect.block is not None and gives_block_up(effect):
             context = {"discarded": [row.key for row in rows], "by": actor, "reason": reason, "last_error": effect.last_error}
-            block_give_up(block=effect.block, context=context)
+            rows_of = ProcessingBlock.objects.filter(pk=effect.block.pk)
+            rows_of.filter(sealed_at__isnull=True).update(sealed_at=clock.now())  # it takes no more units
+            blocks_become(rows_of, BlockStatus.GIVEN_UP, failure_context=context)
         elif effect.block is not None and effect.kind == EffectKind.RUCIO_TAPE:
             blocks_become(ProcessingBlock.objects.filter(pk=effect.block.pk), BlockStatus.ARCHIVED, no_tape=told)
         _block_goes_on(effect)

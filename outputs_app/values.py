@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +28,7 @@ class DatasetRecord:
     parents: tuple[str, ...] = ()  # datasets it was made from, for a chain of steps; its files then name no parents
 
 
-@dataclass(frozen=True, slots=True)
-class BlockLimits:
+class BlockLimits(NamedTuple):
     """When a block takes no more units."""
 
     max_bytes: int
@@ -38,9 +38,8 @@ class BlockLimits:
     max_lumis: int = 100_000
 
 
-@dataclass(frozen=True, slots=True)
-class BlocksDue:
-    """Whether a workflow's blocks are to be looked after because of their contents, and the next time when time alone says so."""
+class BlocksDue(NamedTuple):
+    """Whether a workflow's blocks have to be checked because of their contents, and when next because of time alone."""
 
     changed: bool
     first: datetime | None
@@ -50,8 +49,7 @@ class BlocksDue:
         return self.changed or (self.first is not None and self.first <= now)
 
 
-@dataclass(frozen=True, slots=True)
-class MergedFile:
+class MergedFile(NamedTuple):
     """One merged file of a unit's manifest. ``lumis``: run -> ((lumi, events or None), ...)."""
 
     dataset: str
@@ -64,8 +62,7 @@ class MergedFile:
     parents: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class UnitOutputs:
+class UnitOutputs(NamedTuple):
     """What one completed unit brought."""
 
     unit_id: int

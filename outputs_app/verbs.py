@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
-from outputs_app.cases import case_accept, case_recovered, case_register, cases_shown, decided_refused, register_refused
-from outputs_app.models import Drift, DriftKind, Effect, EffectKind, EffectState, IntegrityCase, OutputDataset, Placement
+from outputs_app.cases import case_decide, cases_shown, decided_refused, register_refused
+from outputs_app.models import (
+    CaseAction,
+    Drift,
+    DriftKind,
+    Effect,
+    EffectKind,
+    EffectState,
+    IntegrityCase,
+    OutputDataset,
+    Placement,
+)
 from outputs_app.placements import FIELDS, placement_remove, placement_set, placements_idle, remove_refused
 from outputs_app.reconciliation.remedies import REMEDIES
 from outputs_app.reconciliation.services import accept_refused, dataset_compare, drift_accept, drift_repair, repair_refused
@@ -100,15 +111,8 @@ def _change(row: Placement, actor: str, reason: str, **values: Any) -> None:
     placement_set(row=row, campaign=row.campaign, tier=row.tier, actor=actor, reason=reason, **values)
 
 
-def _then(row: Placement) -> list[str]:
-    """When it counts."""
-    return [
-        *filter(None, [placements_idle()]),
-        "It holds for blocks that become complete from now on, and for containers without a rule.",
-    ]
-
-
-_THEN = told_of_each(_then)
+_HOLDS = "It holds for blocks that become complete from now on, and for containers without a rule."
+_THEN = told_of_each(lambda row: [*filter(None, [placements_idle()]), _HOLDS])
 declare(
     Noun(
         Placement, "placement", "row", lambda key: Placement.objects.filter(pk=key),
@@ -140,15 +144,11 @@ declare(
 
 def _repair(drift: Drift) -> list[str]:
     again = [kind.label.lower() for kind in REMEDIES[DriftKind(drift.kind)].again]
-    return [
-        f"Expected: {drift.expected}. Found: {drift.found}.",
-        _todo(drift),
-        f"Made again, as far as it is of this: {'; '.join(again)}.",
-    ]
+    return [*_accept(drift, ""), f"Made again, as far as it is of this: {'; '.join(again)}."]
 
 
-def _todo(drift: Drift) -> str:
-    return REMEDIES[DriftKind(drift.kind)].todo
+def _accept(drift: Drift, then: str = " It may stay so.") -> list[str]:
+    return [f"Expected: {drift.expected}. Found: {drift.found}.{then}", REMEDIES[DriftKind(drift.kind)].todo]
 
 
 declare(
@@ -164,39 +164,41 @@ declare(
     ),
     Verb(
         "accept", "Accept", "Accept a difference for the reason given. It is open again if it changes.", drift_accept,
-        told_of_each(lambda drift: [f"Expected: {drift.expected}. Found: {drift.found}. It may stay so.", _todo(drift)]),
-        refused=accept_refused, path="accept",
+        told_of_each(_accept), refused=accept_refused, path="accept",
     ),
 )  # fmt: skip
 
+
+def _decision(
+    name: str, label: str, action: CaseAction, does: str, then: str, refused: Callable[[IntegrityCase], str] = decided_refused
+) -> Verb:
+    def preview(case: IntegrityCase) -> list[str]:
+        found = [f"{one.get('expected') or 'right'} expected, {one.get('found')} found." for one in case.evidence]
+        return [f"{case.get_prognosis_display()}: {' '.join(found)}", then]
+
+    return Verb(name, label, does, partial(case_decide, action=action), told_of_each(preview), refused=refused, path=name)
+
+
 _AGAIN = "Its block is validated again: the case ends if nothing is found, else it waits for you again."
-
-
-def _case(case: IntegrityCase, *then: str) -> list[str]:
-    found = [f"{one.get('expected') or 'right'} expected, {one.get('found')} found." for one in case.evidence]
-    return [f"{case.get_prognosis_display()}: {' '.join(found)}", *then]
-
 
 declare(
     Noun(
         IntegrityCase, "case", "case", lambda key: cases_shown().filter(pk=key),
         lambda case: (f"{case.state} {case.prognosis}", case.get_state_display()), "cases/<int:pk>",
     ),
-    Verb(
-        "recovered", "Recovered",
-        "Say that a file is whole again at its storage. Its block is validated again.",
-        case_recovered, told_of_each(lambda case: _case(case, _AGAIN)), refused=decided_refused, path="recovered",
+    _decision(
+        "recovered", "Recovered", CaseAction.RECOVERED,
+        "Say that a file is whole again at its storage. Its block is validated again.", _AGAIN,
     ),
-    Verb(
-        "register", "Register again",
+    _decision(
+        "register", "Register again", CaseAction.REGISTERED,
         "Have made again what should have brought what is missing: replicas, rules, a whole block. Then its block is validated"
         " again.",
-        case_register, told_of_each(lambda case: _case(case, _AGAIN)), refused=register_refused, path="register",
+        _AGAIN, register_refused,
     ),
-    Verb(
-        "accept", "Accept",
+    _decision(
+        "accept", "Accept", CaseAction.ACCEPTED,
         "Accept a file as it is, for the reason given. The same finding opens no further case.",
-        case_accept, told_of_each(lambda case: _case(case, "It stays valid as it is, and counts as right.")),
-        refused=decided_refused, path="accept",
+        "It stays valid as it is, and counts as right.",
     ),
 )  # fmt: skip

@@ -1,31 +1,28 @@
 """One handler per effect kind: the outside call, then what its success changes in our rows (spec 4.7).
 
-Whoever adds one declares it in a module of this package, with ``handles``, and names the module in ``__init__``. ``call(effect)``
-runs with no transaction open and returns plain values; ``record(effect, result)`` runs inside the transaction that marks the
-effect done. Both may run twice.
+A new kind is declared with ``handles`` in a module of this package that ``__init__`` imports. ``call(effect)`` runs with no
+transaction open and returns plain values; ``record(effect, result)`` runs inside the transaction that marks the effect done.
+Both may run twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from outputs_app.models import Effect, EffectKind, OutputDataset, OutputFile, ProcessingBlock, Validity
-from outputs_app.values import DatasetRecord
 from wms2.conf import conf
 from wms2.side_by_side import side_by_side
-from wms2.stored import known
 
 Result = dict[str, Any]
 Call = Callable[[Effect], Result]
-Record = Callable[[Effect, Result], None]
+Record = Callable[[Effect, Result], object]
 
 
-@dataclass(frozen=True, slots=True)
-class Handler:
+class Handler(NamedTuple):
     """How one kind of effect is done and recorded."""
 
     call: Call
@@ -38,12 +35,8 @@ CONNECTIONS, LEAST_SHARE = 8, 5
 HANDLERS: dict[str, Handler] = {}
 
 
-def _nothing(effect: Effect, result: Result) -> None:
-    """No row but the effect itself changes."""
-
-
-def handles(kind: EffectKind, record: Record = _nothing) -> Callable[[Call], Call]:
-    """Declares the call that does this kind, and what is recorded with its success."""
+def handles(kind: EffectKind, record: Record = lambda effect, result: None) -> Callable[[Call], Call]:
+    """Declare the call that does this kind, and what is recorded with its success besides the effect itself."""
 
     def declared(call: Call) -> Call:
         HANDLERS[kind] = Handler(call, record)
@@ -62,11 +55,6 @@ def dataset_of(effect: Effect) -> OutputDataset:
     return OutputDataset.objects.get(pk=effect.payload["dataset_id"])
 
 
-def record_of(dataset: OutputDataset) -> DatasetRecord:
-    stored = known(DatasetRecord, dataset.registration)
-    return DatasetRecord(**{**stored, "parents": tuple(stored.get("parents", ()))})
-
-
 def unit_files(effect: Effect, validity: Collection[str] = (Validity.VALID,)) -> list[OutputFile]:
     """Valid ones, if not said otherwise, of units accounted together; those of earlier releases name one, by their column."""
     units = effect.payload.get("units", [effect.unit_id])
@@ -76,10 +64,8 @@ def unit_files(effect: Effect, validity: Collection[str] = (Validity.VALID,)) ->
 
 def by_rse(files: Iterable[OutputFile]) -> dict[str, list[OutputFile]]:
     """RSE -> those of the files that are there, RSEs in their order."""
-    found: dict[str, list[OutputFile]] = {}
-    for file in sorted(files, key=attrgetter("rse")):
-        found.setdefault(file.rse, []).append(file)
-    return found
+    place = attrgetter("rse")
+    return {rse: list(there) for rse, there in groupby(sorted(files, key=place), place)}
 
 
 def in_parallel(names: Sequence[str], call: Callable[[Sequence[str]], int]) -> int:

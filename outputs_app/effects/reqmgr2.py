@@ -1,6 +1,6 @@
-"""What ReqMgr2 is told of a request that came from there: status, work of its rounds, its next version (ADR 0023).
+"""Calls to ReqMgr2 about a request that came from there: status, work of its rounds, its next version (ADR 0023).
 
-Nothing here waits for these. People may have moved the request further: it never goes backwards.
+No other effect waits for these. People may have moved the request further: it never goes backwards.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ def _name(effect: Effect) -> str:
     return name
 
 
-def _record_status(effect: Effect, result: Result) -> None:
+def _record(effect: Effect, **values: Any) -> None:
     seen = effect.request.reqmgr2
-    type(seen).objects.filter(pk=seen.pk).update(status=result["status"], compared_at=clock.now())
+    type(seen).objects.filter(pk=seen.pk).update(**values)
 
 
-@handles(EffectKind.REQMGR2_STATUS, _record_status)
-def _tell_status(effect: Effect) -> Result:
+@handles(EffectKind.REQMGR2_STATUS, lambda effect, result: _record(effect, status=result["status"], compared_at=clock.now()))
+def _report_status(effect: Effect) -> Result:
     """The status it is in there afterwards."""
     wanted, reqmgr2 = str(effect.payload["status"]), factory.reqmgr2()
     if wanted in _GIVEN_UP:
@@ -42,7 +42,7 @@ def _tell_status(effect: Effect) -> Result:
 
 
 @handles(EffectKind.REQMGR2_TOTALS)
-def _tell_totals(effect: Effect) -> Result:
+def _report_totals(effect: Effect) -> Result:
     """ReqMgr2 adds up what it is sent, so it gets only what is missing there: it may have this already, from a call whose answer
     was lost or from WMCore's work queue."""
     done = Effect.objects.filter(request=effect.request_id, kind=EffectKind.REQMGR2_TOTALS, state=EffectState.DONE)
@@ -58,12 +58,7 @@ def _tell_totals(effect: Effect) -> Result:
     return {"before": there}
 
 
-def _record_clone(effect: Effect, result: Result) -> None:
-    seen = effect.request.reqmgr2
-    type(seen).objects.filter(pk=seen.pk).update(name=result["name"], status="new")
-
-
-@handles(EffectKind.REQMGR2_CLONE, _record_clone)
+@handles(EffectKind.REQMGR2_CLONE, lambda effect, result: _record(effect, name=result["name"], status="new"))
 def _clone(effect: Effect) -> Result:
     """Of the request whose next version this one is; found again by a mark that names this one."""
     payload: dict[str, Any] = effect.payload

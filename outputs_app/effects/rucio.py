@@ -1,4 +1,4 @@
-"""What Rucio is told: blocks, replicas, rules on files and on tape."""
+"""Calls to Rucio: blocks, replicas, rules on files and on tape."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ def _rucio_block_close(effect: Effect) -> Result:
     return {"block": block_of(effect).dbs_block_name}
 
 
-def _record_archived(effect: Effect, result: Result) -> None:
-    rows = ProcessingBlock.objects.filter(pk=block_of(effect).pk)
-    told = {"tape_rule_id": result.get("rule_id", ""), "no_tape": result.get("no_tape", ""), "tape_ok_at": None}
-    blocks_become(rows, BlockStatus.ARCHIVED, **told, rucio_last_error="")
-
-
-@handles(EffectKind.RUCIO_TAPE, _record_archived)
+@handles(
+    EffectKind.RUCIO_TAPE,
+    lambda effect, result: blocks_become(
+        ProcessingBlock.objects.filter(pk=block_of(effect).pk), BlockStatus.ARCHIVED, tape_rule_id=result.get("rule_id", ""),
+        no_tape=result.get("no_tape", ""), tape_ok_at=None, rucio_last_error="",
+    ),
+)  # fmt: skip
 def _rucio_tape(effect: Effect) -> Result:
     block = block_of(effect)
     if "no_tape" in effect.payload:  # as it was decided when the block was complete: a repeat decides alike
@@ -109,11 +109,10 @@ def _tape_rse(block: ProcessingBlock) -> str:
     return OutputDataset.objects.values_list("tape_rse", flat=True).get(pk=block.dataset_id)
 
 
-def _record_on_disk(effect: Effect, result: Result) -> None:
-    OutputDataset.objects.filter(pk=effect.payload["dataset_id"]).update(disk_rule_id=result["rule_id"])
-
-
-@handles(EffectKind.RUCIO_DISK, _record_on_disk)
+@handles(
+    EffectKind.RUCIO_DISK,
+    lambda effect, result: OutputDataset.objects.filter(pk=effect.payload["dataset_id"]).update(disk_rule_id=result["rule_id"]),
+)
 def _rucio_disk(effect: Effect) -> Result:
     """The container's rule as it was decided when its first block was complete; blocks that come later are under it too."""
     wanted = effect.payload
@@ -141,27 +140,26 @@ def _rucio_source_block(effect: Effect) -> Result:
     return {"deleted": _delete_file_rules(effect, files)}
 
 
-def _record_unprotected(effect: Effect, result: Result) -> None:
-    ProcessingBlock.objects.filter(pk=block_of(effect).pk).update(source_rule_id="")
-
-
-@handles(EffectKind.RUCIO_UNPROTECT, _record_unprotected)
+@handles(
+    EffectKind.RUCIO_UNPROTECT,
+    lambda effect, result: ProcessingBlock.objects.filter(pk=block_of(effect).pk).update(source_rule_id=""),
+)
 def _rucio_unprotect(effect: Effect) -> Result:
-    """Its files are safe elsewhere, or nobody wants them any longer: the rules at their source end.
+    """Delete the rules at the source: the block's files are safe elsewhere, or no longer wanted.
 
     Raises:
         AwaitsPerson: the rule that keeps them from now on is not OK over all of them, whatever it was before.
     """
     block, rucio = block_of(effect), factory.rucio()
-    for keeps in (rules := [block.tape_rule_id] if block.tape_rule_id else _rules_of_others(block)):
+    why, state = "no rule keeps its files elsewhere", "unkept"
+    for keeps in [block.tape_rule_id] if block.tape_rule_id else _rules_of_others(block):
         rule = rucio.rule(keeps)
-        why = _why_not(block, rule)
-        if not why:
+        found = _why_not(block, rule)
+        if not found:
             break
-        if keeps == rules[-1]:
-            raise AwaitsPerson("rucio", "unprotect", f"rule {keeps} {why}, so the source rules stay", rule.state)
+        why, state = f"rule {keeps} {found}", rule.state
     else:
-        raise AwaitsPerson("rucio", "unprotect", "no rule keeps its files elsewhere, so the source rules stay", "unkept")
+        raise AwaitsPerson("rucio", "unprotect", f"{why}, so the source rules stay", state)
     deleted = _delete_file_rules(effect, block.files.order_by("id"))
     deleted += rucio.delete_rule(block.source_rule_id) if block.source_rule_id else 0
     return {"deleted": deleted, "kept_by": f"rule {keeps} of {rule.account} at {rule.rse_expression}"}

@@ -1,5 +1,5 @@
-"""Outputs that are no longer wanted: the list of them; files and datasets, or single files and blocks, invalidated in DBS, then
-their rules deleted."""
+"""Invalidation of outputs: the list of them; files and datasets, or single files and blocks, invalidated in DBS, then their rules
+deleted in Rucio."""
 
 from __future__ import annotations
 
@@ -58,10 +58,9 @@ def _manifest_write(effect: Effect) -> Result:
 
 
 def _record_released(effect: Effect, result: Result) -> None:
-    """No rule protects the files any more."""
-    dataset = dataset_of(effect)
+    dataset: int = effect.payload["dataset_id"]
     _forget(OutputFile.objects.filter(dataset=dataset), ProcessingBlock.objects.filter(dataset=dataset))
-    OutputDataset.objects.filter(pk=dataset.pk).update(disk_rule_id="")
+    OutputDataset.objects.filter(pk=dataset).update(disk_rule_id="")
 
 
 @handles(EffectKind.RUCIO_RELEASE, _record_released)

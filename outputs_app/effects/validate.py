@@ -1,6 +1,6 @@
-"""A registered block is compared with DBS and Rucio, and its lumis with all of its dataset (ADR 0019).
+"""Validation: a registered block is compared with DBS and Rucio, and its lumis with all of its dataset (ADR 0019).
 
-Nothing is changed outside. Each service's answer is recorded before the next is asked; a repeat begins anew where an effect has
+It only reads outside. Each service's answer is recorded before the next is asked; a repeat begins anew where an effect has
 changed the block meanwhile.
 """
 

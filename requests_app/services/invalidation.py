@@ -118,7 +118,7 @@ def previous_superseded(request: Request) -> None:
     for old in requests_before(request):
         workflow = Workflow.objects.filter(request=old).first()
         if workflow is not None:
-            invalidation.datasets_supersede(workflow_id=workflow.pk)
+            workflow.output_datasets.filter(state=DatasetState.ACTIVE).update(state=DatasetState.SUPERSEDED)
             if newer.cleanup_policy == CleanupPolicy.IMMEDIATE_CLEANUP:
                 _invalidate(old)
         newer = old
@@ -158,7 +158,6 @@ def epoch_raise(request: Request) -> None:
     caller's transaction."""
     Request.objects.filter(pk=request.pk).update(epoch=F("epoch") + 1)
     request.refresh_from_db(fields=["epoch"])
-    invalidation.reports_keep(request_id=request.pk, request_epoch=request.epoch)
     invalidation.former_end(request_id=request.pk, request_epoch=request.epoch)
 
 

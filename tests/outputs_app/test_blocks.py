@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from dags_app.models import WorkUnit
-from outputs_app.blocks import block_give_up, blocks_advance, blocks_look, blocks_seal, blocks_tend
+from outputs_app.blocks import blocks_advance, blocks_look, blocks_seal, blocks_tend
 from outputs_app.models import (
     BlockStatus,
     BlockWorkUnit,
@@ -378,11 +378,3 @@ def test_when_time_next_changes_a_block_is_known_beforehand(workflow: Workflow, 
     assert due_in() is None, "one that is whole waits for nothing that time brings"
     with django_assert_num_queries(1):
         assert blocks_look(workflow_id=workflow.pk, limits=limits()).changed, "but it can be registered"
-
-
-def test_a_block_that_is_given_up_takes_no_more(workflow: Workflow) -> None:
-    first, second = new_units(workflow, 2)
-    done(workflow, first, "/store/a.root")
-    block_give_up(block=ProcessingBlock.objects.get(), context={})
-    done(workflow, second, "/store/b.root")
-    assert held() == [(0, CERN, {"/store/a.root"}), (1, CERN, {"/store/b.root"})]

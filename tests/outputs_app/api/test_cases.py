@@ -13,7 +13,7 @@ from psycopg.errors import LockNotAvailable
 from rest_framework.test import APIClient
 from structlog.testing import capture_logs
 
-from outputs_app.cases import case_accept, cases_open, repaired_look
+from outputs_app.cases import case_decide, cases_open, repaired_look
 from outputs_app.models import (
     BlockValidation,
     CaseAction,
@@ -204,10 +204,10 @@ def test_the_reminder_is_over_with_the_last_open_case_also_after_the_requests_en
     IntegrityCase.objects.update(created_at=timezone.now() - timedelta(hours=30))
     Request.objects.update(status=RequestStatus.COMPLETED)
     cases_alert()
-    case_accept(case=rows[0], actor="olga", reason="so be it")
+    case_decide(action=CaseAction.ACCEPTED, case=rows[0], actor="olga", reason="so be it")
     storage_checks_run()
     assert Request.objects.get().alert_code == "cases_wait"
-    case_accept(case=rows[1], actor="olga", reason="so be it")
+    case_decide(action=CaseAction.ACCEPTED, case=rows[1], actor="olga", reason="so be it")
     storage_checks_run()
     assert Request.objects.get().alert_code == ""
     assert Event.objects.filter(kind="alert_over", data__code="cases_wait").count() == 1

@@ -13,10 +13,11 @@ from django.utils import timezone
 from dags_app.models import SiteJob, SiteJobPurpose, SiteJobState
 from dags_app.payload.contract.site_tasks import SiteResult
 from dags_app.services import site_jobs
-from outputs_app.cases import case_recovered
+from outputs_app.cases import case_decide
 from outputs_app.models import (
     BlockStatus,
     BlockValidation,
+    CaseAction,
     CaseState,
     Effect,
     IntegrityCase,
@@ -232,7 +233,7 @@ def test_what_is_repaired_of_a_completed_request_is_looked_at_before_its_case_en
     looked()
     for generation, repaired in (("2", False), ("3", True)):
         case = IntegrityCase.objects.get(state=CaseState.NEW)
-        case_recovered(case=case, actor="olga", reason="copied back")
+        case_decide(case=case, action=CaseAction.RECOVERED, actor="olga", reason="copied back")
         looked(times=1)
         assert (IntegrityCase.objects.get().state, asked_of_catalogues()) == (CaseState.IN_PROGRESS, generation)
         assert BlockValidation.objects.get().validated_at is None

@@ -20,7 +20,7 @@ from dags_app.packs import files_of
 from dags_app.payload.contract import layout
 from dags_app.planning import lumis
 from dags_app.services.claims import claims_of, pieces_of
-from outputs_app.cases import case_accept
+from outputs_app.cases import case_decide
 from outputs_app.models import (
     OPEN_CASE,
     BlockStatus,
@@ -521,7 +521,7 @@ def test_a_removal_that_was_discarded_in_part_is_decided_anew_only_when_the_rest
     lost = IntegrityCase.objects.filter(request=request, state=CaseState.NEW, file__validity=Validity.INVALID).first()
     assert lost is not None
     with pytest.raises(InvalidTransition, match="remove it, so that its work is done again"):
-        case_accept(case=lost, **BY)
+        case_decide(action=CaseAction.ACCEPTED, case=lost, **BY)
     case_remove(case=lost, **BY)
     world.effects()
     assert settle(world, request) == 0

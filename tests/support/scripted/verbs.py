@@ -16,8 +16,8 @@ from dags_app.models import DAG, FailureRule
 from dags_app.services import failure_rules
 from dags_app.services.lost_queue import lost_queue_of, schedd_confirm_lost
 from dags_app.services.stop import dag_hold, dag_release
-from outputs_app.cases import case_accept, case_recovered, decided_refused
-from outputs_app.models import Effect
+from outputs_app.cases import case_decide, decided_refused
+from outputs_app.models import CaseAction, Effect
 from outputs_app.services import effect_discard, effect_discard_refused, effect_retry_now
 from requests_app import services
 from requests_app.models import CleanupPolicy, HarvestState, InputFile, Request, RequestGroup, Workflow
@@ -53,7 +53,6 @@ NOT_DRIVEN = {
     "lost_files_make_again": "the same, by name; tests/requests_app/services/test_lost_files.py",
     "removal_begin": "what these two write on cases",
     "recover": "what they write on a request that has completed",
-    "case_register": "is there to make calls again that were answered; tests/outputs_app/api/test_cases.py",
     "request_compare": "looks at DBS and Rucio and changes nothing; tests/outputs_app/reconciliation",
     "request_invalidate_files": "leaves the account as it is; tests/requests_app/services/test_invalidating_files.py",
     "request_force": "settles without proof what the schedd would prove; tests/requests_app/lifecycle/test_lost_queues.py",
@@ -264,15 +263,12 @@ EFFECT_DISCARD = Verb(
 )
 
 
-def _case(name: str, function: Callable[..., Any], why_not: Callable[[Any], str]) -> Verb:
-    return Verb(name, function, lambda case: function(case=case, **BY), why_not)
+def _case(name: str, action: CaseAction) -> Verb:
+    return Verb(name, case_decide, lambda case: case_decide(case=case, action=action, **BY), decided_refused)
 
 
-#: On an integrity case.
-ON_CASES = (
-    _case("case recovered", case_recovered, decided_refused),
-    _case("case accept", case_accept, decided_refused),
-)
+#: On an integrity case; to register again is to make calls again that were answered: tests/outputs_app/api/test_cases.py.
+ON_CASES = (_case("case recovered", CaseAction.RECOVERED), _case("case accept", CaseAction.ACCEPTED))
 
 
 def _harvest(name: str, state: HarvestState) -> Verb:
