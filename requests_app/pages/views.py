@@ -34,7 +34,6 @@ from requests_app.work.groups import group_standing
 from wms2.adapters.types import JobStatus
 from wms2.admin.verbs import Button, buttons
 from wms2.api.permissions import is_operator
-from wms2.shedding import Call, asked_for
 from wms2.work.workers import pool_problems
 
 PART = "X-Wms2-Part"
@@ -98,7 +97,6 @@ def group_detail(request: HttpRequest, name: str) -> HttpResponse:
     return _page(request, "requests/group", context)
 
 
-@asked_for(get=Call.EXTRA)
 @require_safe
 @login_required
 def job_logs(request: HttpRequest, pk: uuid.UUID, unit: str, node: str, attempt: int, job_id: str) -> HttpResponse:
@@ -111,7 +109,6 @@ def job_logs(request: HttpRequest, pk: uuid.UUID, unit: str, node: str, attempt:
     return _page(request, "requests/logs", {"logs": logs})
 
 
-@asked_for(get=Call.EXTRA)
 @require_safe
 @login_required
 def kept_logs(request: HttpRequest, pk: uuid.UUID) -> HttpResponse:

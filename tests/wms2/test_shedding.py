@@ -17,9 +17,9 @@ from requests_app.models import RequestStatus
 from tests.support.problems import problem
 from tests.support.rest_clients import client_of
 from tests.support.rows import request_row
-from wms2 import levels, shedding
+from wms2 import shedding
 from wms2.conf import conf
-from wms2.shedding import BUSY, EASED, MEAN_SECONDS, Call, Load, call_of, stage_of
+from wms2.shedding import ASK_SECONDS, EASED, MEAN_SECONDS, SLOW_SECONDS, Call, Load, call_of
 
 #: By the end of an address and the method: what operators count on.
 EXPECTED = {
@@ -37,8 +37,8 @@ EXPECTED = {
     ("api/v1/requests/<name:request_name>/hold", "POST"): Call.STOP,
     ("api/v1/requests/<name:request_name>/fail", "POST"): Call.STOP,
     ("api/v1/requests/<name:request_name>/release", "POST"): Call.ACT,
-    ("api/v1/requests/<name:request_name>/errors", "GET"): Call.EXTRA,
-    ("api/v1/dags/<uuid:pk>/nodes", "GET"): Call.EXTRA,
+    ("api/v1/requests/<name:request_name>/errors", "GET"): Call.READ,
+    ("api/v1/dags/<uuid:pk>/nodes", "GET"): Call.READ,
     ("api/v1/dags/<uuid:pk>/hold", "POST"): Call.STOP,
     ("api/v1/dags/<uuid:pk>/release", "POST"): Call.ACT,
     ("api/v1/sites/<name:pk>/drain", "POST"): Call.STOP,
@@ -47,8 +47,8 @@ EXPECTED = {
     ("api/v1/service/<name:pk>/allow-new-work", "POST"): Call.ACT,
     ("api/v1/events", "GET"): Call.POLL,
     ("api/v1/events/stream", "GET"): Call.STREAM,
-    ("api/v1/schema/", "GET"): Call.EXTRA,
-    ("dags/<uuid:pk>/logs/", "GET"): Call.EXTRA,
+    ("api/v1/schema/", "GET"): Call.READ,
+    ("dags/<uuid:pk>/logs/", "GET"): Call.READ,
     ("requests/<name:request_name>/", "GET"): Call.READ,
 }
 
@@ -84,18 +84,6 @@ def test_each_call_names_a_rate_of_the_settings() -> None:
     assert all(hasattr(conf(), f"rate_limit_{call.rate}") for call in Call if call.rate)
 
 
-@given(st.lists(st.floats(0, 1), max_size=50))
-def test_a_stage_is_left_only_well_below_what_led_to_it(values: list[float]) -> None:
-    stage = 0
-    for value in values:
-        before, stage = stage, stage_of(stage, value, BUSY)
-        assert 0 <= stage <= 3
-        if stage > before:
-            assert value >= BUSY[stage - 1]
-        if stage < before:
-            assert value < EASED * BUSY[before - 1]
-
-
 class Hand:
     """A clock that is moved by hand."""
 
@@ -108,73 +96,75 @@ class Hand:
 def test_busy_threads_for_some_seconds_are_a_load_and_idle_ones_end_it() -> None:
     clock = Hand()
     load = Load(database=lambda: 0.0, clock=clock)
-    load.change(conf().web_threads)
-    assert load.stage() == 0, "a moment is none"
+    found = []
+    for seconds, threads in ((0, conf().web_threads), (5 * MEAN_SECONDS, 0), (0.1 * MEAN_SECONDS, -conf().web_threads)):
+        clock.now += seconds
+        load.change(threads)
+        found.append(load.is_too_high())
+    assert found == [False, True, True], "a moment is none; it goes on until the threads are idle"
+    clock.now += 0.1 * MEAN_SECONDS
+    load.change(0)
+    assert load.is_too_high(), "it was just so"
     clock.now += 5 * MEAN_SECONDS
     load.change(0)
-    assert load.stage() == 3
-    load.change(-conf().web_threads)
-    clock.now += MEAN_SECONDS / 10
-    load.change(0)
-    assert load.stage() == 3, "it was just so"
-    clock.now += 5 * MEAN_SECONDS
-    load.change(0)
-    assert load.stage() == 0
+    assert not load.is_too_high()
 
 
-@pytest.mark.parametrize(("seconds", "stage"), [(0.0, 0), (0.3, 1), (0.6, 2), (5.0, 3)])
-def test_a_slow_database_is_a_load(seconds: float, stage: int) -> None:
-    assert Load(database=lambda: seconds).stage() == stage
+@given(st.lists(st.floats(0, 2 * SLOW_SECONDS), max_size=50))
+def test_a_slow_database_is_a_load_which_ends_only_well_below_what_led_to_it(seconds: list[float]) -> None:
+    clock, answers = Hand(), iter(seconds)
+    load, high = Load(database=lambda: next(answers), clock=clock), False
+    for answer in seconds:
+        clock.now += ASK_SECONDS
+        limit = SLOW_SECONDS * (EASED if high else 1)
+        high = load.is_too_high()
+        assert high == (answer >= limit)
 
 
-def test_a_strained_service_refuses_what_explains_and_nothing_else() -> None:
-    levels.use(lambda: levels.Known(levels.Level.CLOSED))
-    assert Load(database=lambda: 0.0).stage() == 1
+class Judged(Load):
+    """A load that is given."""
 
-
-class Staged(Load):
-    """A load of a given stage."""
-
-    def __init__(self, stage: int) -> None:
+    def __init__(self, high: bool) -> None:
         super().__init__()
-        self.given = stage
+        self.high = high
 
-    def stage(self) -> int:
-        return self.given
+    def is_too_high(self) -> bool:
+        return self.high
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize(
-    ("stage", "refused"),
-    [(0, set()), (1, {"errors"}), (2, {"errors", "list"}), (3, {"errors", "list", "release"})],
-)
-def test_what_is_refused_at_each_stage_and_that_stopping_never_is(stage: int, refused: set[str]) -> None:
+@pytest.mark.parametrize("high", [False, True])
+def test_an_overloaded_process_refuses_all_but_stops_results_and_health(high: bool) -> None:
     operator = client_of(User.objects.create_superuser("olga"))
     held, queued = request_row(RequestStatus.HELD), request_row(RequestStatus.QUEUED)
     address = f"/api/v1/requests/{held.request_name}"
-    shedding.use(Staged(stage))
-    answers = {
+    shedding.use(Judged(high))
+    refused = {
         "errors": operator.get(f"{address}/errors"),
         "list": operator.get("/api/v1/requests"),
         "release": operator.post(f"{address}/release", {"reason": "x"}),
+    }
+    served = {
         "result": operator.get(address),
         "hold": operator.post(f"/api/v1/requests/{queued.request_name}/hold", {"reason": "x"}),
         "abort": operator.delete(f"/api/v1/requests/{queued.request_name}?reason=x"),
         "health": APIClient().get("/livez"),
         "metrics": operator.get("/api/v1/metrics"),
     }
-    assert {name for name, answer in answers.items() if answer.status_code == 503} == refused
-    for name in refused:
-        problem(answers[name], 503, "overloaded")
-        assert int(answers[name]["Retry-After"]) > 0
-    assert all(answers[name].status_code < 300 for name in answers.keys() - refused)
+    assert {name for name, answer in served.items() if answer.status_code >= 300} == set()
+    for answer in refused.values():
+        if high:
+            problem(answer, 503, "overloaded")
+            assert int(answer["Retry-After"]) > 0
+        else:
+            assert answer.status_code < 300
 
 
 @pytest.mark.django_db
 def test_a_page_that_is_refused_says_so_to_people_and_the_admin_is_never() -> None:
     client = Client()
     client.force_login(User.objects.create_superuser("olga"))
-    shedding.use(Staged(3))
+    shedding.use(Judged(high=True))
     answer = client.get("/")
     assert (answer.status_code, answer["Retry-After"]) == (503, "10")
     assert b"Too much at once" in answer.content

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.views import redirect_to_login
@@ -11,14 +10,12 @@ from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerSpli
 from rest_framework.exceptions import NotAuthenticated
 
 from wms2.api.views import METHODS
-from wms2.shedding import Call
 
 
 class SchemaView(SpectacularJSONAPIView):
     """The schema, for those who are signed in."""
 
     http_method_names = METHODS
-    calls: ClassVar[Mapping[str, Call]] = {"get": Call.EXTRA}
 
 
 class DocsView(SpectacularSwaggerSplitView):
@@ -28,7 +25,6 @@ class DocsView(SpectacularSwaggerSplitView):
     title = "WMS2"
     template_name = "api/docs.html"
     http_method_names = METHODS
-    calls: ClassVar[Mapping[str, Call]] = {"get": Call.EXTRA}
 
     def handle_exception(self, exc: Exception) -> Any:
         """A browser is sent to the sign-in page instead of getting a problem."""

@@ -18,7 +18,6 @@ from wms2.api.pagination import KeysetPagination, ordering_of
 from wms2.api.preconditions import if_match, refuse_unversioned, require_version
 from wms2.api.problems import bad_field
 from wms2.api.shown import columns_of
-from wms2.shedding import Call
 
 
 def query_and_body(request: Request) -> Any:
@@ -91,10 +90,7 @@ class ApiView(KnownQueryMixin, GenericAPIView):
     filter_backends = ()
 
 
-class ExtraView(ApiView):
-    """One of those that are refused first when there is too much to do: nodes, logs, what explains."""
-
-    calls: ClassVar[Mapping[str, Call]] = {"get": Call.EXTRA}
+ExtraView = ApiView
 
 
 class RowsViewSet(KnownQueryMixin, GenericViewSet):
