@@ -12,6 +12,10 @@ from requests_app.admission.ordering import ABOVE, Group, Policy, Ranked, State
 
 #: All requests, as a group.
 ALL: Group = ("", "")
+#: The rate at which slots become free is that of these last hours.
+RATE_HOURS = 24.0
+#: DAGs that ended in them, by group and in ``ALL``: so many slots became free.
+Ended = Mapping[Group, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,18 +26,10 @@ class Expected:
     basis: str
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """DAGs that ended in the last ``hours``, by group and in ``ALL``: so many slots became free."""
-
-    hours: float
-    by_group: Mapping[Group, int]
-
-
 def expected_starts(ranked: Iterable[Ranked], state: State, policy: Policy, ended: Ended) -> dict[Any, Expected]:
-    """Of each by its key: the latest of what the slots, each of its hard limits and its buckets allow, at the rate of late.
+    """Of each by its key: the latest of what the slots, each of its hard limits and its buckets allow, at the recent rate.
 
-    Those behind a limit that keeps others take no part before them; what comes meanwhile, urgent or by priority, may go before.
+    Requests behind a limit are not counted before others; what arrives meanwhile, urgent or by priority, may go before.
     """
     ahead: Counter[Group] = Counter()
     found = {}
@@ -48,12 +44,12 @@ def expected_start(row: Ranked, ahead: Mapping[Group, int], state: State, policy
     if not row.waits_for:
         return Expected(state.now, "a slot is free, and it is its turn")
     if state.stopped:
-        return Expected(None, f"not known: nobody starts now, for {state.stopped}")
+        return Expected(None, f"not known: nothing starts now, for {state.stopped}")
     free = max(policy.slots - state.used, 0)
     needed = ahead.get(ALL, 0) + 1 - free
     limits = [_by_slots(ALL, needed if row.kept else max(needed, 1), ahead, state, ended)]
     caps = [(group, cap) for group in row.groups if (cap := policy.cap(group)) is not None]
-    if row.kept and any(cap.bends for _, cap in caps):  # all before it go first, and those within their limits
+    if row.kept and any(cap.bends for _, cap in caps):  # all before it and those within their limits go first
         lent = _by_slots(ALL, max(row.place - free, 1), {ALL: row.place - 1}, state, ended)
         limits = [replace(lent, basis=f"{ABOVE}: {lent.basis}")]
     for group, cap in caps:
@@ -74,9 +70,9 @@ def expected_start(row: Ranked, ahead: Mapping[Group, int], state: State, policy
 def _by_slots(group: Group, needed: int, ahead: Mapping[Group, int], state: State, ended: Ended) -> Expected:
     if needed <= 0:
         return Expected(state.now, "")
-    number, of = ended.by_group.get(group, 0), f"of {group[0]} {group[1]}" if group != ALL else "in all"
-    lately = f"became free in the last {ended.hours:g} hours"
+    number, of = ended.get(group, 0), f"of {group[0]} {group[1]}" if group != ALL else "in all"
+    lately = f"became free in the last {RATE_HOURS:g} hours"
     if not number:
         return Expected(None, f"not known: no slot {of} {lately}")
-    at = state.now + timedelta(hours=needed * ended.hours / number)
+    at = state.now + timedelta(hours=needed * RATE_HOURS / number)
     return Expected(at, f"{number} slots {of} {lately}, {ahead.get(group, 0)} before it")

@@ -22,7 +22,7 @@ class Share:
 
     @property
     def spent(self) -> bool:
-        """Nothing is left: nobody starts."""
+        """Nothing is left: no request starts."""
         return self.taken >= self.budget
 
     @property

@@ -14,7 +14,7 @@ from wms2.stored import known
 class Move:
     """Away from a schedd, to a certain one or to any other; by whom and why. ``drain``: it holds while that schedd drains.
 
-    ``to_name`` tells which one it was when it is there no more.
+    ``to_name`` is kept for when the schedd has been removed.
     """
 
     away: int

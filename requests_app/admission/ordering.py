@@ -1,8 +1,8 @@
 """Who starts next, and what each of the others waits for (spec 4.4; ADR 0025). Pure: no rows, no clock.
 
-Urgent requests go first, then by priority, which rises while a request waits, then by time of queueing. Limits shut a *group* of
-requests (those of a band of priorities, of a campaign, of a requester): they are passed over and keep nobody else waiting. A slot
-that nobody within the limits can take is lent to them, unless their limit is hard.
+Urgent requests go first, then by priority, which rises while a request waits, then by time of queueing. Limits close a *group* of
+requests (those of a band of priorities, of a campaign, of a requester): they are passed over, and the others go on. A slot that
+no request within the limits can take is lent to them, unless their limit is hard.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-#: Where the rise of a priority ends (as high as any may be): from there on time of queueing alone decides, so nobody starves.
+#: Where the rise of a priority ends (as high as any may be): from there on time of queueing alone decides, so no request starves.
 TOP = 999_999
 #: The band of requests that are urgent, whatever their priority.
 URGENT = "urgent"
 #: How the words begin for what a limit keeps, and for what only waits its turn; all others name what it needs to be placed.
 LIMIT, TURN = "limit of", "its turn"
+#: The reason of all that no limit stops. It does not name the number of slots: a change of that would rewrite the whole queue.
+ITS_TURN = f"{TURN} for a DAG slot"
 #: What a request gets whose limit bends.
 ABOVE = "above its limit it gets what others leave"
 _HOUR = 3600.0
@@ -42,7 +44,7 @@ class Cap:
     """Limits of a group: DAGs live at once, and a bucket of ``burst`` starts that fills with ``per_hour``; None: no limit.
 
     A bucket is kept as the moment at which it is full (``full_at``); None, or a moment that has passed: it is full.
-    A limit that is not ``hard`` bends while a slot is free; none at all (``most`` 0) never does.
+    A limit that is not ``hard`` bends while a slot is free; ``most`` 0 never does.
     """
 
     most: int | None = None
@@ -73,7 +75,7 @@ class Cap:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What operators decide. ``bands``: name and lowest priority, highest first; below the last there is none. Watermarks are
+    """What operators decide. ``bands``: name and lowest priority, highest first; a lower priority has no band. Watermarks are
     parts of the idle-job budget.
     """
 
@@ -93,7 +95,7 @@ class Policy:
         return self.caps.get(group) or self.caps.get((group[0], ""))
 
     def bent(self) -> Policy:
-        """With the hard limits alone: what holds for slots that nobody within the limits can take."""
+        """With the hard limits alone: what holds for slots that no request within the limits can take."""
         caps = {group: Cap() if cap.bends else cap for group, cap in self.caps.items()}
         return replace(self, caps=caps)
 
@@ -125,7 +127,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """As things are: slots in use, by group and in all; buckets that are not full; why nobody may start (``stopped``)."""
+    """As things are: slots in use, by group and in all; buckets that are not full; why no request may start (``stopped``)."""
 
     now: datetime
     used: int = 0
@@ -167,7 +169,7 @@ def risen(waiting: Waiting, now: datetime, aging_per_hour: float) -> float:
 
 
 def obstacle(group: Group, state: State, policy: Policy) -> str:
-    """Why nobody of a group may start; empty when one may."""
+    """Why no request of a group may start; empty when one may."""
     cap, running = policy.cap(group), state.running.get(group, 0)
     if cap is None:
         return ""
@@ -181,7 +183,7 @@ def obstacle(group: Group, state: State, policy: Policy) -> str:
 
 
 def shut(state: State, policy: Policy) -> dict[Group, str]:
-    """Groups of which nobody may start, with why. Those that neither run, have started lately nor have limits are open."""
+    """Closed groups, each with the reason. A group that neither runs, has started recently nor has limits is open."""
     known = {*state.running, *state.full_at, *policy.caps}
     found = {group: obstacle(group, state, policy) for group in sorted(known) if group[1]}
     return {group: why for group, why in found.items() if why}
@@ -193,19 +195,14 @@ def opens_at(state: State, policy: Policy) -> datetime | None:
     return min((at for at in moments if at is not None and at > state.now), default=None)
 
 
-def its_turn(policy: Policy) -> str:
-    """What those wait for that no limit keeps."""
-    return f"{TURN} for one of {policy.slots} DAG slots"
-
-
 def order(
     queue: Iterable[Waiting], state: State, policy: Policy, fits: Callable[[Waiting], str] = lambda waiting: ""
 ) -> list[Ranked]:
-    """The whole queue in its order, with what each waits for; slots that nobody within the limits can take are lent.
+    """The whole queue in its order, with what each waits for; slots that no request within the limits can take are lent.
 
     Args:
-        fits: asked for each that may start, in order: why it cannot be placed, or empty when it has its place. Who is refused
-            takes neither a slot nor a part of a limit.
+        fits: called for each that may start, in order: why it cannot be placed, or empty when it has its place. A refused
+            request takes neither a slot nor a part of a limit.
     """
     found = order_within(queue, state, policy, fits)
     for row in found:
@@ -218,18 +215,17 @@ def order_within(
     queue: Iterable[Waiting], state: State, policy: Policy, fits: Callable[[Waiting], str] = lambda waiting: ""
 ) -> list[Ranked]:
     """As ``order``, with nothing lent: for a part of the queue, behind which others within the limits may wait."""
-    closed, turn = shut(state, policy), its_turn(policy)
+    closed = shut(state, policy)
     rows = [(risen(waiting, state.now, policy.aging_per_hour), waiting) for waiting in queue]
     rows.sort(key=lambda row: (not row[1].urgent, -row[0], row[1].queued_at, str(row[1].key)))
     found = []
     for place, (priority, waiting) in enumerate(rows, start=1):
         groups, free = waiting.groups(policy), state.used < policy.slots
         kept = state.stopped or next((closed[group] for group in groups if group in closed), "")
-        why = kept or (fits(waiting) if free else turn)
+        why = kept or (fits(waiting) if free else ITS_TURN)
         if not why:
             state = state.after(groups, policy)
-            told = ((group, obstacle(group, state, policy)) for group in groups)
-            closed.update((group, words) for group, words in told if words)
+            closed |= {group: words for group in groups if (words := obstacle(group, state, policy))}
         found.append(Ranked(waiting, place, priority, groups, why, kept=bool(kept)))
     return found
 

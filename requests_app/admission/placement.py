@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -124,8 +124,8 @@ def _counted(dag: Any, limits: Conf) -> Running:
 def units_follow(fenced: Fenced) -> list[DAG]:
     """Settle anew how many units at once the DAGs that run may have, as their shares are now; small changes are left (ADR 0004).
 
-    Returns those whose DAGMan says another number and is to be told: a call may be lost, and a DAGMan that starts anew begins
-    with its first.
+    Returns those whose DAGMan reports another number and must be changed: a call may be lost, and a restarted DAGMan begins with
+    its first.
     """
     running = DAG.objects.filter(status=DAGStatus.RUNNING, observed__max_jobs__gt=0, missing_since=None, unanswered_since=None)
     if not running.exists():
@@ -144,35 +144,24 @@ def units_follow(fenced: Fenced) -> list[DAG]:
 
 def _follow(dag: Any, limits: Conf, room: Room, share: Share) -> None:
     counted, before = _counted(dag, limits), dag.merge_groups
-    most = [each.most_units(counted.jobs_per_unit) for each in _throttles(dag, limits)]
+    in_force = throttles_of(dag.workflow.request, limits.dag_max_merge_groups)
+    most = [each.most_units(counted.jobs_per_unit) for each in (Throttles.of(dag.throttles), in_force)]
     free = room.left(dag.schedd)
     wanted = share.follows(counted, int(dag.observed.get("units_running") or 0))
     wanted = max(min(wanted, *most, dag.total_work_units - dag.units_done, before + max(free, 0)), 1)
     if abs(wanted - before) > before * _NOT_WORTH:
         DAG.objects.filter(pk=dag.pk).update(merge_groups=wanted)
         dag.merge_groups = wanted
-        room.used[dag.schedd_id].slots += wanted - before
+        room.slots[dag.schedd_id] += wanted - before
         log.info("units at once", request_name=dag.workflow.request_id, dag_id=str(dag.pk), old=before, new=wanted)
-
-
-def _throttles(dag: DAG, limits: Conf) -> tuple[Throttles, Throttles]:
-    """As its files have them, and as they are in force."""
-    return Throttles.of(dag.throttles), throttles_of(dag.workflow.request, limits.dag_max_merge_groups)
-
-
-def dags_before(requests: Collection[Request]) -> dict[uuid.UUID, DAG]:
-    """The newest DAG that ran of each, by the request's key."""
-    rows = DAG.objects.filter(workflow__request__in=requests, submitted_at__isnull=False).order_by("workflow_id", "-fence")
-    newest = rows.distinct("workflow_id").annotate(request_key=F("workflow__request__pk"))
-    return {dag.request_key: dag for dag in newest.defer("observed", "outcome", "jobs")}
 
 
 def schedd_for(request: Request, dag: DAG) -> Decision:
     """Where the DAG of a request that is being planned goes now, and with how many units at once: a rescue to the schedd that has
     its directory; others to the one where they have reserved slots, else where most room is.
 
-    Call under the admission lock, and write ``reserved_schedd`` and ``reserved_slots`` in the same transaction: whoever comes
-    next must count them.
+    Call under the admission lock, and write ``reserved_schedd`` and ``reserved_slots`` in the same transaction: the next
+    request must count them.
     """
     reserved = request.reserved_schedd_id if request.status in TAKING_SLOT else None
     limits = limits_now()
@@ -240,7 +229,7 @@ def nowhere_else(here: Schedd, to: Schedd | None = None, pools: tuple[str, ...] 
     if usable(room, others, pools):
         return ""
     whys = "; ".join(f"{each.name}: {room.obstacle(each, _Needed(0, 0, pools), (ScheddState.ENABLED,))}" for each in others)
-    return f"No other schedd can take it: {whys or 'there is none'}."
+    return f"No other schedd can take it: {whys or 'no other is known'}."
 
 
 def _leaving(schedd: Schedd | None, wanted: Wanted, room: Room) -> Move | None:
@@ -259,7 +248,7 @@ def _leaving(schedd: Schedd | None, wanted: Wanted, room: Room) -> Move | None:
 
 
 def _moved(decision: Decision, move: Move | None, room: Room) -> Decision:
-    """With who has it moved, from where and why, in the record."""
+    """With the actor, origin and reason of the move in the record."""
     if move is None:
         return decision
     home = next((schedd.name for schedd in room.schedds if schedd.pk == move.away), "")
@@ -268,8 +257,8 @@ def _moved(decision: Decision, move: Move | None, room: Room) -> Decision:
         if move.to is not None and all(schedd.pk != move.to for schedd in room.schedds):
             waits_for = f"another Move, with another target or none: schedd {move.to_name}, where it was to go, was removed"
         return replace(decision, waits_for=f"{waits_for} (it is moved away from {home} by {move.actor}: {move.reason})")
-    told = {"from": home, "to": decision.schedd.name, "by": move.actor, "why": move.reason}
-    return replace(decision, placement={**(decision.placement or {}), "moved": told})
+    moved = {"from": home, "to": decision.schedd.name, "by": move.actor, "why": move.reason}
+    return replace(decision, placement={**(decision.placement or {}), "moved": moved})
 
 
 def dag_to_rescue(request: Request) -> DAG | None:
@@ -296,21 +285,14 @@ class _Needed:
 
 
 @dataclass(slots=True)
-class _Used:
-    """What a schedd has: outer DAGs, and DAGMan slots of these and of the units they may run."""
-
-    dags: int = 0
-    slots: int = 0
-
-
-@dataclass(slots=True)
 class Room:
     """The schedds, and what each has: live DAGs as they were rendered, and requests that were admitted there and whose DAG is not
     there yet.
     """
 
     schedds: list[Schedd]
-    used: defaultdict[int, _Used] = field(default_factory=lambda: defaultdict(_Used))
+    dags: Counter[int] = field(default_factory=Counter)  # outer ones, by schedd
+    slots: Counter[int] = field(default_factory=Counter)  # DAGMan slots of these and of the units they may run
     held: Mapping[str, str] = field(default_factory=dict)  # pools that take nothing new, and why
 
     @classmethod
@@ -325,18 +307,18 @@ class Room:
         coming = coming.exclude(pk__in=there.values("workflow__request__pk"))
         reserved = coming.order_by().values_list("reserved_schedd").annotate(n=Count("pk"), slots=Sum("reserved_slots"))
         for schedd, number, slots in [*dags, *reserved]:
-            room.used[schedd].dags += number
-            room.used[schedd].slots += slots
+            room.dags[schedd] += number
+            room.slots[schedd] += slots
         return room
 
     def take(self, schedd: Schedd, slots: int) -> None:
         """One DAG more goes there."""
-        self.used[schedd.pk].dags += 1
-        self.used[schedd.pk].slots += slots
+        self.dags[schedd.pk] += 1
+        self.slots[schedd.pk] += slots
 
     def left(self, schedd: Schedd) -> int:
         """DAGMan slots that are free there for us."""
-        return schedd.dagmans_most - self.used[schedd.pk].slots
+        return schedd.dagmans_most - self.slots[schedd.pk]
 
     def given(self, schedd: Schedd, needed: _Needed) -> int:
         """What a DAG gets of the slots that are left there."""
@@ -358,8 +340,8 @@ class Room:
 
     def load(self, schedd: Schedd) -> str:
         """In words."""
-        used, others = self.used[schedd.pk], f" beside {schedd.dagmans_others} of others" if schedd.dagmans_others else ""
-        return f"{used.dags} DAGs with {used.slots} of {schedd.dagmans_most} DAGMan slots{others}"
+        others = f" beside {schedd.dagmans_others} of others" if schedd.dagmans_others else ""
+        return f"{self.dags[schedd.pk]} DAGs with {self.slots[schedd.pk]} of {schedd.dagmans_most} DAGMan slots{others}"
 
 
 def _lightest(room: Room, schedds: Iterable[Schedd], needed: _Needed, reserved: int | None) -> Decision:
@@ -371,7 +353,7 @@ def _lightest(room: Room, schedds: Iterable[Schedd], needed: _Needed, reserved: 
         if why := room.obstacle(schedd, needed, (ScheddState.ENABLED,)):
             rejected[schedd.name] = why
         else:
-            busy, part = schedd.health == Health.BUSY, room.used[schedd.pk].slots / schedd.dagmans_most
+            busy, part = schedd.health == Health.BUSY, room.slots[schedd.pk] / schedd.dagmans_most
             candidates.append((busy, schedd.pk != reserved, part, -room.left(schedd), schedd.name, schedd))
     if not candidates:
         where = f"a schedd with room in {' or '.join(needed.pools)}" if needed.pools else "a schedd with room"

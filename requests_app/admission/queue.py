@@ -1,12 +1,11 @@
 """Who may start next (spec 4.4; docs/design/control.md, Admission).
 
-One pass looks at as many requests as slots are free and some more, in the order of ``admission.ordering``; the others are not
-touched, but for what they wait for, written where it has changed by one statement. Those that a limit keeps are left out by the
-query, and where all that it looked at cannot be placed the next pass goes on behind them (ADR 0025). What then is left of the
-slots is lent, in the same way, to those whose limit is not hard. While nothing changes that
-a pass rests on, which triggers tell, none is made (ADR 0025). Counts live DAG rows, never statuses. A request that pauses
-carries ``next_attempt_at`` and is passed over until its own evaluation has taken that off. One advisory lock keeps two passes
-from taking the same last slot. Where a request's DAG goes, ``admission.placement`` says.
+One pass reads as many requests as slots are free and some more, in the order of ``admission.ordering``. Of the others only the
+reason to wait is written, by one statement, where it has changed. The query leaves out what a limit stops; where nothing that was
+read can be placed, the next pass goes on behind it (ADR 0025). Slots that are left are lent, in the same way, to requests whose
+limit is not hard. A pass is made only when triggers record a change of something that it rests on. It counts live DAG rows, never
+statuses. A request that pauses has ``next_attempt_at`` and is passed over until its own evaluation removes that. One advisory
+lock keeps two passes from taking the same last slot. ``admission.placement`` chooses the schedd.
 """
 
 from __future__ import annotations
@@ -37,12 +36,13 @@ from django.db.models import (
     When,
 )
 from django.db.models.functions import Coalesce, Greatest, Least
-from django.db.models.lookups import GreaterThan, LessThan
+from django.db.models.lookups import GreaterThan
 
 from dags_app.models import DAG, LIVE_DAG
 from dags_app.services.submit import credential_obstacle
 from requests_app.admission.fair_share import Share, share_of
 from requests_app.admission.ordering import (
+    ITS_TURN,
     LIMIT,
     TOP,
     TURN,
@@ -55,7 +55,6 @@ from requests_app.admission.ordering import (
     State,
     Waiting,
     has_flooded,
-    its_turn,
     opens_at,
     order,
     order_within,
@@ -65,7 +64,6 @@ from requests_app.admission.placement import (
     Decision,
     Room,
     Wanted,
-    dags_before,
     dags_to_rescue,
     place,
     running_now,
@@ -91,13 +89,13 @@ from wms2.wakes import wake
 log = structlog.get_logger(__name__)
 #: Requests that a pass looks at beside as many as slots are free.
 FURTHER = 50
-#: Whose wakes the triggers of migration 0043 write: nobody's, for all of the queue.
+#: The key of the wakes that triggers write for the whole queue.
 ADMISSION = uuid.UUID(int=0)
-#: What such wakes say where sites were opened or closed, or bans made or lifted.
+#: Reasons of such wakes where sites were opened or closed, or bans made or lifted.
 _SITES = ("admission: sites", "admission: site_bans", "admission: workflows")
-#: Of one that somebody else has, or has changed.
+#: Of a request that another session holds, or has changed.
 _CHANGED = "what has changed of it just now"
-#: How the words begin for which all wait while too many jobs do.
+#: How the reason begins while too many jobs wait.
 _FLOOD = "the idle-job budget"
 #: This process's settings at its last pass: after a restart they may be others.
 _settings: deque[Conf] = deque(maxlen=1)
@@ -107,7 +105,7 @@ _ABOUT = ("urgent", "priority", "campaign", "requestor")
 ABOUT_DAG = tuple(f"workflow__request__{name}" for name in _ABOUT)
 #: Columns of a queued request on which its turn rests, as ``Waiting`` has them.
 WAITING = ("id", "priority", "queued_at", "urgent", "campaign", "requestor")
-#: Who has the lower one comes first.
+#: The lower one comes first.
 Key = tuple[bool, float, datetime, uuid.UUID]
 KEY = ("urgent", "risen", "since", "id")
 _KEY = Func(
@@ -133,11 +131,6 @@ def in_order(rows: QuerySet[Request], policy: Policy, now: datetime) -> QuerySet
 def key_of(urgent: bool, risen: float, since: datetime, pk: uuid.UUID) -> Key:
     """Made of the columns ``KEY`` of ``in_order``."""
     return not urgent, -risen, since, pk
-
-
-def comes_before(key: Key) -> LessThan:
-    """For rows of ``in_order``."""
-    return LessThan(_KEY, Func(*map(Value, key), function="ROW"))
 
 
 def comes_after(key: Key) -> GreaterThan:
@@ -184,12 +177,12 @@ def in_groups(policy: Policy, rows: Iterable[tuple[Any, ...]]) -> Counter[Group]
 
 
 def _restraint(remembered: Any) -> str:
-    """Why nobody at all may start, but for the credential; empty: who has his turn may."""
+    """Why no request may start, apart from the credential; empty: the next in order may."""
     return no_new_work() or systemic_trouble() if remembered.restrained else ""
 
 
 def open_groups(rows: QuerySet[Request], policy: Policy, state: State) -> QuerySet[Request]:
-    """Without those whom a limit keeps."""
+    """Without those that a limit stops."""
     return rows.exclude(of_groups(shut(state, policy), policy))
 
 
@@ -206,14 +199,14 @@ def admit_if_changed(*, fenced: Fenced = transaction.atomic) -> int:
 
 
 def _has_changed(remembered: Any, stopped: Callable[[], str], now: datetime) -> bool:
-    """What triggers tell, what stops all, this process's settings; or the moment is there that the last pass named."""
+    """A wake, what stops all, this process's settings; or the time that the last pass set has come."""
     before = "" if remembered.stopped.startswith(_FLOOD) else remembered.stopped
     is_time = remembered.again_at is not None and remembered.again_at <= now
     return is_time or remembered.woken or conf() not in _settings or stopped() != before
 
 
-#: The one row, or as it is before there is one; whether triggers have told of something since the last pass, and whether there is
-#: anything that may keep all from starting: mostly there is not, and why is not asked.
+#: The one row, or its defaults before there is one; whether there are wakes since the last pass; and whether there is anything
+#: that may stop all requests: mostly there is not, and the reason is not read.
 _REMEMBERED = f"""
 SELECT id, coalesce(stopped, '') AS stopped, flooded_since, coalesce(passed_over, 0) AS passed_over, again_at,
   EXISTS (SELECT FROM wakes WHERE request_id = %s) AS woken,
@@ -232,14 +225,14 @@ def _wakes_read() -> set[str]:
 
 
 def _wakes_take() -> set[str]:
-    """Those that are taken off are those that are told, however many come meanwhile."""
+    """Those that are deleted are those that are returned, however many arrive meanwhile."""
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM wakes WHERE request_id = %s RETURNING why", [ADMISSION])
         return {why for (why,) in cursor.fetchall()}
 
 
 def admit(*, fenced: Fenced = transaction.atomic) -> int:
-    """One pass over the queue: who starts now takes its slot and becomes PLANNING; the others are told what they wait for. What
+    """One pass over the queue: requests that start take their slot and become PLANNING; the others get their reason to wait. What
     is found although nothing has changed was forgotten: a trigger is missing.
 
     Args:
@@ -256,29 +249,29 @@ def admit(*, fenced: Fenced = transaction.atomic) -> int:
         before, expected = dict(vars(remembered)), _has_changed(remembered, lambda: stopped, clock.now())
         # first of all: what is committed later is there at the next; and passes that go on have not looked at all yet
         whys = _wakes_read() if remembered.passed_over else _wakes_take()
-        if not whys.isdisjoint(_SITES):  # one of those that they wait for may be open again
+        if not whys.isdisjoint(_SITES):  # a site that they wait for may be open again
             paused = Request.objects.filter(status=RequestStatus.QUEUED, last_error__startswith=NO_SITE)
             expected |= (
                 paused.exclude(next_attempt_at=None).update(next_attempt_at=None, waiting_for="", updated_at=clock.now()) > 0
             )
         expected |= not remembered.passed_over and bool(whys)
-        started, told = list[Request](), 0
+        started, changed = list[Request](), 0
         if remembered.flooded_since is not None or eligible().exists():
-            started, told = _pass(remembered, stopped)
-        else:  # whoever comes wakes
+            started, changed = _pass(remembered, stopped)
+        else:  # an arrival is a wake
             remembered.stopped, remembered.passed_over, remembered.again_at = stopped, 0, None
         if vars(remembered) != before:
             remembered.save()
         wake([request.pk for request in started], "admitted")
-        if (started or told) and not expected and not _wakes_read():
+        if (started or changed) and not expected and not _wakes_read():
             FORGOTTEN_TOTAL.inc()
-            log.error("forgotten request: admission was not woken", admitted=len(started), told=told)
+            log.error("forgotten request: admission was not woken", admitted=len(started), told=changed)
     _settings.append(settings)
     return len(started)
 
 
 def _pass(remembered: AdmissionState, stopped: str) -> tuple[list[Request], int]:
-    """Who started, and how many are told something new; what the next pass has to know is in ``remembered``."""
+    """The requests that started, and of how many the reason has changed; ``remembered`` has what the next pass needs."""
     limits = limits_now()
     policy = policy_now(limits)
     state = state_now(policy, clock.now(), stopped=stopped)
@@ -287,29 +280,29 @@ def _pass(remembered: AdmissionState, stopped: str) -> tuple[list[Request], int]
     further = False
     if not stopped and state.used < policy.slots:
         state, started, waits, further = _start_some(policy, limits, state, remembered)
-    told = _tell(policy, state, waits, remembered.stopped)
+    changed = _tell(policy, state, waits, remembered.stopped)
     remembered.stopped, remembered.passed_over = state.stopped, remembered.passed_over if further else 0
     remembered.again_at = state.now if further else opens_at(state, policy)
-    return started, told
+    return started, changed
 
 
 def _start_some(
     policy: Policy, limits: Conf, state: State, remembered: AdmissionState
 ) -> tuple[State, list[Request], dict[uuid.UUID, str], bool]:
-    """Those who have their turn, as long as slots are left; then how things stand, who started, what others were refused for, and
-    whether there are others to be looked at.
+    """Starts requests in order, as long as slots are left. Returns the new state, the requests that started, why others were
+    refused, and whether there are more to read.
     """
     free, running = policy.slots - state.used, running_now(limits)
     if stopped := _flooded(remembered, state.now, policy, sum(each.taken for each in running), limits.idle_job_budget):
         return replace(state, stopped=stopped), [], {}, False
-    room: Room | None = None  # read when somebody waits
+    room: Room | None = None  # read when there is a request
     started, refused = list[Request](), list[Request]()
-    # one that somebody keeps locked must not stop the others: the next pass comes to it
+    # a locked request must not stop the others: the next pass comes to it
     queue = in_order(open_groups(eligible(), policy, state), policy, state.now)
     size, skipped = free + FURTHER, remembered.passed_over
 
     def pick(queue: QuerySet[Request], first: int, rank: Callable[..., list[Ranked]]) -> list[Ranked]:
-        """Those who start of a part of the queue, with their slots taken."""
+        """Start what can be started of a part of the queue."""
         nonlocal state, room
         left = policy.slots - state.used
         rows = list(
@@ -331,7 +324,7 @@ def _start_some(
         return ranked
 
     ranked = pick(queue, skipped, order_within)
-    # fewer were looked at than there are where the window was full, or somebody keeps one locked
+    # fewer were read than there are where the window was full, or one is locked
     further = len(started) < free and queue.count() > skipped + len(ranked) - len(started)
     remembered.passed_over = skipped + len(refused) if further and len(ranked) == size else 0
     closed = shut(state, policy)
@@ -349,33 +342,36 @@ def _start_some(
 
 
 class _Look:
-    """A part of the queue that is looked at: what was read of it, once for all, and who started or was refused."""
+    """A part of the queue: what was read for all of it at once, and which requests started or were refused."""
 
     def __init__(self, rows: list[Request], room: Room, limits: Conf, share: Share) -> None:
         self._by_key = {request.pk: request for request in rows}
         self._room, self._limits, self._share = room, limits, share
-        self._rescued, self._before = dags_to_rescue(rows), dags_before(rows)
+        self._rescued = dags_to_rescue(rows)
+        ran = DAG.objects.filter(workflow__request__in=rows, submitted_at__isnull=False).order_by("workflow_id", "-fence")
+        newest = ran.distinct("workflow_id").annotate(request_key=F("workflow__request__pk"))
+        self._before = {dag.request_key: dag for dag in newest.defer("observed", "outcome", "jobs")}
         self.started: list[Request] = []
         self.refused: list[Request] = []
 
     @cached_property
     def _without_site(self) -> Mapping[str, str]:
-        """Read when the first one would start. Who plans nothing more needs no site."""
+        """Read when the first one would start. A request that plans nothing more needs no site."""
         return without_site(Workflow.objects.filter(request__in=[row for row in self._by_key.values() if not row.complete_early]))
 
     def fits(self, waiting: Waiting) -> str:
         """Start it; else why it cannot be placed."""
-        request, told = self._by_key[waiting.key], list[str]()
+        request, reasons = self._by_key[waiting.key], list[str]()
 
         def tell(what: str) -> None:
-            told.append(f"{BROKEN} {what}")
+            reasons.append(f"{BROKEN} {what}")
             tell_broken(what, pk=request.pk)
 
         with row_by_itself("admission", request, tell):
-            told.append(self._starts(request))
-        if told != [""]:
+            reasons.append(self._starts(request))
+        if reasons != [""]:
             self.refused.append(request)
-        return told[0] if told else _CHANGED
+        return reasons[0] if reasons else _CHANGED
 
     def _starts(self, request: Request) -> str:
         wanted = Wanted.of(request, self._before.get(request.pk), self._limits, self._share)
@@ -397,7 +393,7 @@ def _flooded(remembered: AdmissionState, now: datetime, policy: Policy, jobs: in
         return ""
     remembered.flooded_since = remembered.flooded_since or now
     again = budget * min(policy.high_watermark, policy.low_watermark)
-    return f"{_FLOOD}: nobody starts until fewer than {again:.0f} jobs wait for a slot, or soon will"
+    return f"{_FLOOD}: nothing starts until fewer than {again:.0f} jobs wait for a slot, or soon will"
 
 
 def _take_tokens(policy: Policy, state: State, groups: Collection[Group]) -> None:
@@ -445,17 +441,17 @@ def of_group(group: Group, policy: Policy) -> Q:
 
 
 def _tell(policy: Policy, state: State, waits: Mapping[uuid.UUID, str], before: str) -> int:
-    """What was found for each that was looked at; of the others whom a limit keeps, which; the rest wait for their turn, or for
-    what they were refused for when they were last looked at. ``before``: what all waited for. Returns for how many that is new.
+    """Write the reasons to wait: for those that were read what was found; for the others their limit, else their turn or what
+    they were refused for earlier. ``before``: what all waited for. Returns how many have changed.
     """
     if state.stopped:
         why: Any = Value(state.stopped, output_field=TextField())
     else:
         said: defaultdict[str, list[uuid.UUID]] = defaultdict(list)
-        for key, told in waits.items():
-            said[told].append(key)
-        cases = [When(pk__in=keys, then=Value(told)) for told, keys in said.items()]
-        cases += [When(of_group(group, policy), then=Value(told)) for group, told in shut(state, policy).items()]
+        for key, reason in waits.items():
+            said[reason].append(key)
+        cases = [When(pk__in=keys, then=Value(reason)) for reason, keys in said.items()]
+        cases += [When(of_group(group, policy), then=Value(reason)) for group, reason in shut(state, policy).items()]
         plain = Q(waiting_for__in=("", before)) | Q(waiting_for__startswith=LIMIT) | Q(waiting_for__startswith=TURN)
-        why = Case(*cases, When(plain, then=Value(its_turn(policy))), default=F("waiting_for"), output_field=TextField())
+        why = Case(*cases, When(plain, then=Value(ITS_TURN)), default=F("waiting_for"), output_field=TextField())
     return eligible().exclude(waiting_for=why).update(waiting_for=why, updated_at=state.now)

@@ -17,8 +17,9 @@ from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
 from dags_app.models import DAG
-from requests_app.admission.expected import ALL, Ended, Expected, expected_start, expected_starts
+from requests_app.admission.expected import ALL, RATE_HOURS, Ended, Expected, expected_start, expected_starts
 from requests_app.admission.ordering import (
+    ITS_TURN,
     LIMIT,
     TURN,
     Cap,
@@ -27,7 +28,6 @@ from requests_app.admission.ordering import (
     Ranked,
     State,
     Waiting,
-    its_turn,
     obstacle,
     order,
     risen,
@@ -39,7 +39,6 @@ from requests_app.admission.queue import (
     WAITING,
     Key,
     comes_after,
-    comes_before,
     eligible,
     in_groups,
     in_order,
@@ -70,8 +69,6 @@ _known: deque[tuple[Policy, State, Ended, float]] = deque(maxlen=1)
 _first: deque[tuple[Any, float]] = deque(maxlen=1)
 #: Groups that are named for each limit.
 MOST_IN_USE = 50
-#: By what the rate is judged at which slots become free.
-RATE_HOURS = 24.0
 _SHOWN = (
     "id", "request_name", "priority", "urgent", "queued_at", "status_since", "campaign", "requestor", "waiting_for",
     "next_attempt_at", "failed_attempts", "last_error",
@@ -206,7 +203,7 @@ def ended_lately(policy: Policy, now: datetime) -> Ended:
     """DAGs that ended, by group; each has made a slot free."""
     rows = DAG.objects.filter(completed_at__gt=now - timedelta(hours=RATE_HOURS), submitted_at__isnull=False).order_by()
     about = list(rows.values_list(*ABOUT_DAG))
-    return Ended(RATE_HOURS, {**in_groups(policy, about), ALL: len(about)})
+    return {**in_groups(policy, about), ALL: len(about)}
 
 
 def queued_rows(requests: Iterable[Request]) -> dict[Any, QueuedRow]:
@@ -257,12 +254,12 @@ def queued_row(request: Request) -> QueuedRow | None:
     kept = reduce(or_, further, of_groups(closed, policy)) & ~Q(pk__in=starting)  # to whom a slot is lent
     limited = {f"ahead_{index}": group for index, group in enumerate(groups) if (policy.cap(group) or Cap()) != Cap()}
     numbers = {name: Count("pk", filter=of_group(group, policy)) for name, group in limited.items()}
-    ahead_of_it = rows.filter(comes_before(key)).exclude(pk=request.pk)  # whose own key may differ from ours in the last bit
+    ahead_of_it = rows.exclude(comes_after(key)).exclude(pk=request.pk)  # whose own key may differ from ours in the last bit
     counted = ahead_of_it.aggregate(place=Count("pk"), of_all=Count("pk", filter=~kept), **numbers)
     is_kept = bool(state.stopped) or any(group in closed or (group in used_up and used_up[group] < key) for group in groups)
     row = Ranked(
         waiting, counted["place"] + 1, priority, groups,
-        waits_for="" if waiting.key in starting else its_turn(policy), kept=is_kept,
+        waits_for="" if waiting.key in starting else ITS_TURN, kept=is_kept,
     )  # fmt: skip
     ahead = {ALL: counted["of_all"]} | {group: counted[name] for name, group in limited.items()}
     return _shown(request, row, policy, expected_start(row, ahead, state, policy, ended))

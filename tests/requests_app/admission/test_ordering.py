@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from requests_app.admission.expected import ALL, Ended, expected_starts
+from requests_app.admission.expected import ALL, expected_starts
 from requests_app.admission.ordering import TOP, URGENT, Cap, Policy, State, Waiting, has_flooded, order, risen, shut
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
@@ -197,7 +197,7 @@ def test_what_each_waits_for_is_said() -> None:
         "first": "",
         "second": "limit of band high: 1 of 1 DAGs",
         "full": "limit of campaign a: 5 of 5 DAGs; above its limit it gets what others leave",
-        "last": "its turn for one of 3 DAG slots",
+        "last": "its turn for a DAG slot",
     }
 
 
@@ -218,7 +218,7 @@ def test_an_expected_start_follows_from_slots_that_became_free_limits_and_bucket
         Waiting(1, 9, NOW), Waiting(2, 8, NOW, campaign="a"), Waiting(3, 7, NOW), Waiting(4, 6, NOW, requester="r"),
         Waiting(5, 5, NOW, campaign="b"),
     ]  # fmt: skip
-    ended = Ended(24, {ALL: 48, ("campaign", "a"): 4})
+    ended = {ALL: 48, ("campaign", "a"): 4}
     found = expected_starts(order(rows, state, policy), state, policy, ended)
     assert [found[key].at for key in (1, 2, 3, 4, 5)] == [
         NOW + HOUR / 2,
@@ -228,7 +228,7 @@ def test_an_expected_start_follows_from_slots_that_became_free_limits_and_bucket
         NOW + 1.5 * HOUR,  # the one before it is kept by its bucket, and counts no more
     ]
     assert found[2].basis == "4 slots of campaign a became free in the last 24 hours, 0 before it"
-    unknown = expected_starts(order(rows, state, policy), state, policy, Ended(24, {}))[1]
+    unknown = expected_starts(order(rows, state, policy), state, policy, {})[1]
     assert (unknown.at, unknown.basis) == (None, "not known: no slot in all became free in the last 24 hours")
 
 
@@ -236,19 +236,19 @@ def test_above_a_limit_that_bends_a_start_follows_from_the_slots_that_become_fre
     policy = Policy(2, caps={("campaign", "a"): Cap(most=1), ("requester", "r"): Cap(per_hour=0.001)})
     state = State(NOW, used=2, running={("campaign", "a"): 2}, full_at={("requester", "r"): NOW + 1000 * HOUR})
     rows = [Waiting(1, 9, NOW), Waiting(2, 8, NOW, campaign="a"), Waiting(3, 7, NOW, requester="r"), Waiting(4, 6, NOW)]
-    found = expected_starts(order(rows, state, policy), state, policy, Ended(24, {ALL: 48}))
+    found = expected_starts(order(rows, state, policy), state, policy, {ALL: 48})
     assert [found[key].at for key in (1, 2, 3, 4)] == [NOW + HOUR / 2, NOW + HOUR, NOW + 1.5 * HOUR, NOW + HOUR]
     assert found[3].basis == (
         "above its limit it gets what others leave: 48 slots in all became free in the last 24 hours, 2 before it"
     )
-    unknown = expected_starts(order(rows, state, policy), state, policy, Ended(24, {}))[2]
+    unknown = expected_starts(order(rows, state, policy), state, policy, {})[2]
     assert unknown.at is None and unknown.basis.startswith("above its limit it gets what others leave: not known")
 
 
 def test_who_starts_now_is_expected_now_and_nobody_while_all_are_stopped() -> None:
     rows = [Waiting(1, 1, NOW)]
     policy = Policy(1)
-    assert expected_starts(order(rows, State(NOW), policy), State(NOW), policy, Ended(24, {}))[1].at == NOW
+    assert expected_starts(order(rows, State(NOW), policy), State(NOW), policy, {})[1].at == NOW
     stopped = State(NOW, stopped="a new credential")
-    told = expected_starts(order(rows, stopped, policy), stopped, policy, Ended(24, {}))[1]
-    assert (told.at, told.basis) == (None, "not known: nobody starts now, for a new credential")
+    told = expected_starts(order(rows, stopped, policy), stopped, policy, {})[1]
+    assert (told.at, told.basis) == (None, "not known: nothing starts now, for a new credential")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 from dags_app.models import DAG, DAGKind, DAGStatus
 from dags_app.planning.throttles import Throttles
 from requests_app import services
-from requests_app.admission import placement
 from requests_app.admission.fair_share import Share
 from requests_app.admission.placement import Room, Wanted, place, schedd_for
 from requests_app.admission.queue import admit
@@ -56,15 +54,15 @@ ROWS = st.lists(st.tuples(SCHEDD, st.integers(0, 40)), max_size=6)
 def test_a_dag_goes_to_the_lightest_of_the_best_class_that_may_have_it_and_each_other_is_told_why_not(
     given_rows: list[tuple[dict[str, Any], int]], units: int, pools: tuple[str, ...]
 ) -> None:
-    room = Room([unsaved(number, **fields) for number, (fields, _) in enumerate(given_rows)], defaultdict(placement._Used))
+    room = Room([unsaved(number, **fields) for number, (fields, _) in enumerate(given_rows)])
     for number, (_, used) in enumerate(given_rows):
-        room.used[number].slots = used
+        room.slots[number] = used
     decision = place(None, room, wanted(units, pools), reserved=None)
     may = [
         schedd for schedd in room.schedds
         if schedd.state == ScheddState.ENABLED and schedd.health not in BAD_HEALTH and schedd.unreachable_since is None
         and schedd.pool_id != "off" and (not pools or schedd.pool_id in pools)
-        and room.used[schedd.pk].slots + 1 + -(-units // 2) <= min(
+        and room.slots[schedd.pk] + 1 + -(-units // 2) <= min(
             schedd.max_dagman_slots - schedd.dagmans_others, 10**9 if schedd.owner_dagmans is None else schedd.owner_dagmans
         )
     ]  # fmt: skip
@@ -76,15 +74,15 @@ def test_a_dag_goes_to_the_lightest_of_the_best_class_that_may_have_it_and_each_
     assert chosen in may and told is not None
     assert chosen.health == Health.HEALTHY or all(schedd.health == Health.BUSY for schedd in may)
     alike = [schedd for schedd in may if schedd.health == chosen.health]
-    assert room.used[chosen.pk].slots / chosen.dagmans_most == min(room.used[s.pk].slots / s.dagmans_most for s in alike)
-    assert room.used[chosen.pk].slots + decision.slots <= chosen.dagmans_most, "never more DAGMans than it runs"
+    assert room.slots[chosen.pk] / chosen.dagmans_most == min(room.slots[s.pk] / s.dagmans_most for s in alike)
+    assert room.slots[chosen.pk] + decision.slots <= chosen.dagmans_most, "never more DAGMans than it runs"
     assert told["rejected"].keys() == {schedd.name for schedd in room.schedds} - {chosen.name}  # type: ignore[attr-defined]
     assert all(told["rejected"].values())  # type: ignore[attr-defined]
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=25), st.lists(st.integers(2, 120), min_size=1, max_size=4))
 def test_however_many_dags_come_no_schedd_is_given_more_than_its_slots(sizes: list[int], limits: list[int]) -> None:
-    room = Room([unsaved(number, slots=slots) for number, slots in enumerate(limits)], defaultdict(placement._Used))
+    room = Room([unsaved(number, slots=slots) for number, slots in enumerate(limits)])
     for units in sizes:
         decision = place(None, room, wanted(units), reserved=None)
         if decision.schedd is not None:

@@ -20,7 +20,7 @@ from tests.support.rows import dag_row, request_row, workflow_row
 pytestmark = pytest.mark.django_db
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 CAMPAIGNS, REQUESTERS = ("", "a", "b", "c"), ("rita", "rolf")
-WORDS = ("", "limit of campaign a: 1 of 1 DAGs", "its turn for one of 3 DAG slots", "a schedd with room")
+WORDS = ("", "limit of campaign a: 1 of 1 DAGs", "its turn for a DAG slot", "a schedd with room")
 
 
 def queue(random: Random) -> list[Request]:

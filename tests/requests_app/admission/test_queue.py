@@ -59,11 +59,15 @@ def test_only_as_many_start_as_slots_are_free_and_only_they_are_woken() -> None:
     assert admit() == 1
     first.refresh_from_db()
     assert first.status == PLANNING
-    assert [waits(request) for request in (second, third)] == ["its turn for one of 2 DAG slots"] * 2
+    assert [waits(request) for request in (second, third)] == ["its turn for a DAG slot"] * 2
     assert {wake.request_id for wake in Wake.objects.all()} == {first.pk}
     assert RequestTransition.objects.get(request=first).evidence["chosen"] == "schedd@test"
     assert admit() == 0
-    assert waits(second) == "its turn for one of 2 DAG slots"
+    unchanged = list(Request.objects.filter(status=QUEUED).values_list("waiting_for", "updated_at"))
+    limit("max_active_dags", 3)
+    assert admit() == 1
+    assert Request.objects.values_list("waiting_for", "updated_at").get(status=QUEUED) in unchanged, "no cost of a long queue"
+    assert waits(third) == "its turn for a DAG slot"
 
 
 @pytest.mark.parametrize("length", [2, 40])
@@ -401,7 +405,7 @@ def test_nobody_starts_while_the_idle_job_budget_is_used_up() -> None:
     dag = running_dag(nodes_idle=80)
     request = request_row(QUEUED)
     assert admit() == 0
-    assert waits(request) == "the idle-job budget: nobody starts until fewer than 72 jobs wait for a slot, or soon will"
+    assert waits(request) == "the idle-job budget: nothing starts until fewer than 72 jobs wait for a slot, or soon will"
     DAG.objects.filter(pk=dag.pk).update(nodes_idle=0, nodes_running=80)
     assert admit() == 1, "jobs that run wait for nothing"
 

@@ -177,7 +177,7 @@ def test_what_those_wait_for_who_joined_is_told_by_the_next_poll_and_one_that_le
     rest()
     second = request_row(QUEUED)
     assert admit_if_changed() == 0
-    assert set(Request.objects.filter(status=QUEUED).values_list("waiting_for", flat=True)) == {"its turn for one of 1 DAG slots"}
+    assert set(Request.objects.filter(status=QUEUED).values_list("waiting_for", flat=True)) == {"its turn for a DAG slot"}
     Request.objects.filter(pk=first.pk).update(status=RequestStatus.ABORTED)
     rest()
     second.refresh_from_db()
@@ -290,7 +290,7 @@ def test_one_that_somebody_keeps_locked_is_come_to_when_it_is_free(monkeypatch: 
     schedd_row()
     rest()
     request, admitted = request_row(QUEUED), list[int]()
-    Request.objects.update(waiting_for="its turn for one of 300 DAG slots")
+    Request.objects.update(waiting_for="its turn for a DAG slot")
     with transaction.atomic():
         Request.objects.select_for_update(no_key=True).get(pk=request.pk)
         elsewhere(lambda: admitted.append(admit_if_changed()))

@@ -97,7 +97,7 @@ def test_a_stop_to_go_on_becomes_a_move_and_a_move_gives_way_to_a_hold(home: Sch
 
 def test_a_move_is_refused_in_words_when_nobody_else_could_take_it(home: Schedd) -> None:
     request = with_dag(home)
-    with pytest.raises(InvalidTransition, match="No other schedd can take it: there is none"):
+    with pytest.raises(InvalidTransition, match="No other schedd can take it: no other is known"):
         request_move(request=request, **BY)
     closed = schedd_row("closed", state=ScheddState.DRAINING)
     silent = schedd_row("silent", unreachable_since=timezone.now())
@@ -248,7 +248,7 @@ def test_a_drain_stops_nothing_while_nobody_else_can_take_it(home: Schedd) -> No
     drains_go_on(transaction.atomic)
     request.refresh_from_db()
     assert request.status == S.ACTIVE
-    assert "No other schedd can take it: there is none." in drain_progress(home).words()
+    assert "No other schedd can take it: no other is known." in drain_progress(home).words()
 
 
 def test_a_drain_does_not_stop_what_would_come_back_there_and_goes_on_with_the_others(home: Schedd, near: Schedd) -> None:
