@@ -73,11 +73,9 @@ def test_a_pause_after_a_failure_is_told_with_its_end() -> None:
 
 
 VERBS = {
-    "submit": (submit_refused, request_submit),
-    "hold": (hold_refused, request_hold),
-    "release": (release_refused, request_release),
-    "abort": (abort_refused, request_abort),
-}
+    "submit": (submit_refused, request_submit), "hold": (hold_refused, request_hold),
+    "release": (release_refused, request_release), "abort": (abort_refused, request_abort),
+}  # fmt: skip
 
 
 @pytest.mark.django_db

@@ -202,14 +202,9 @@ def test_the_life_of_a_request_its_rounds_dags_and_blocks_is_told_by_whoever_wri
     Round.objects.update(closed_at=dag.created_at)
     told = of(request)
     assert [(kind, data.get("to")) for kind, data in told] == [
-        ("round.begin", None),
-        ("dag.status", "running"),
-        ("dag.status", "halted"),
-        ("request.status", "stopping"),
-        ("block.registered", None),
-        ("block.status", "archived"),
-        ("round.end", None),
-    ]
+        ("round.begin", None), ("dag.status", "running"), ("dag.status", "halted"), ("request.status", "stopping"),
+        ("block.registered", None), ("block.status", "archived"), ("round.end", None),
+    ]  # fmt: skip
     assert told[2][1] == {
         "from": "running", "to": "halted", "id": str(dag.pk), "kind": "fresh", "round_id": dag.round_id, "schedd_name": "",
         "dagman_cluster_id": dag.dagman_cluster_id,

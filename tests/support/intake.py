@@ -74,57 +74,31 @@ def chain(**top: Any) -> Document:
         "MergedLFNBase": "/store/mc",
         "UnmergedLFNBase": "/store/unmerged",
         "Step1": {
-            "StepName": "Gen",
-            "ConfigCacheID": "a" * 32,
-            "PrimaryDataset": "MinBias_TuneCP5",
-            "RequestNumEvents": 10_000,
-            "EventsPerJob": 1_000,
-            "EventsPerLumi": 100,
-            "SplittingAlgo": "EventBased",
+            "StepName": "Gen", "ConfigCacheID": "a" * 32, "PrimaryDataset": "MinBias_TuneCP5", "RequestNumEvents": 10_000,
+            "EventsPerJob": 1_000, "EventsPerLumi": 100, "SplittingAlgo": "EventBased",
         },
         "Step2": {
-            "StepName": "Digi",
-            "ConfigCacheID": "b" * 32,
-            "InputStep": "Gen",
-            "InputFromOutputModule": "RAWSIMoutput",
-            "SplittingAlgo": "EventAwareLumiBased",
-            "KeepOutput": False,
+            "StepName": "Digi", "ConfigCacheID": "b" * 32, "InputStep": "Gen", "InputFromOutputModule": "RAWSIMoutput",
+            "SplittingAlgo": "EventAwareLumiBased", "KeepOutput": False,
         },
         "Step3": {
-            "StepName": "Reco",
-            "ConfigCacheID": "c" * 32,
-            "InputStep": "Digi",
-            "InputFromOutputModule": "PREMIXRAWoutput",
+            "StepName": "Reco", "ConfigCacheID": "c" * 32, "InputStep": "Digi", "InputFromOutputModule": "PREMIXRAWoutput",
             "SplittingAlgo": "EventAwareLumiBased",
         },
-    }
+    }  # fmt: skip
     return changed(document, top)
 
 
 def reprocessing(**top: Any) -> Document:
     """A whole ReReco document over a dataset, FileBased."""
     document: Document = {
-        "RequestName": "tester_Run2024C_260101_120000_1234",
-        "RequestType": "ReReco",
-        "RequestPriority": 400_000,
-        "Campaign": "Run2024C_test",
-        "AcquisitionEra": "Run2024C",
-        "ProcessingString": "Test_v1",
-        "ProcessingVersion": 1,
-        "CMSSWVersion": "CMSSW_14_0_0",
-        "ScramArch": "el8_amd64_gcc12",
-        "GlobalTag": "140X_dataRun3_v1",
-        "ConfigCacheID": "d" * 32,
-        "InputDataset": "/MuonEG/Run2024C-v1/RAW",
-        "SplittingAlgo": "FileBased",
-        "FilesPerJob": 2,
-        "Memory": 4000,
-        "Multicore": 2,
-        "TimePerEvent": 8,
-        "SizePerEvent": 100,
-        "SiteWhitelist": ["T1_US_FNAL"],
+        "RequestName": "tester_Run2024C_260101_120000_1234", "RequestType": "ReReco", "RequestPriority": 400_000,
+        "Campaign": "Run2024C_test", "AcquisitionEra": "Run2024C", "ProcessingString": "Test_v1", "ProcessingVersion": 1,
+        "CMSSWVersion": "CMSSW_14_0_0", "ScramArch": "el8_amd64_gcc12", "GlobalTag": "140X_dataRun3_v1",
+        "ConfigCacheID": "d" * 32, "InputDataset": "/MuonEG/Run2024C-v1/RAW", "SplittingAlgo": "FileBased", "FilesPerJob": 2,
+        "Memory": 4000, "Multicore": 2, "TimePerEvent": 8, "SizePerEvent": 100, "SiteWhitelist": ["T1_US_FNAL"],
         "MergedLFNBase": "/store/data",
-    }
+    }  # fmt: skip
     return changed(document, top)
 
 
@@ -148,36 +122,19 @@ def tasks(**top: Any) -> Document:
         "SiteWhitelist": ["T1_US_FNAL", "T2_CH_CERN"],
         "MergedLFNBase": "/store/mc",
         "Task1": {
-            "TaskName": "GenSim",
-            "ConfigCacheID": "a" * 32,
-            "PrimaryDataset": "MinBias_TuneCP5",
-            "RequestNumEvents": 10_000,
-            "EventsPerJob": 1_000,
-            "EventsPerLumi": 100,
-            "SplittingAlgo": "EventBased",
-            "TimePerEvent": 40,
-            "SizePerEvent": 1500,
-            "TransientOutputModules": ["RAWSIMoutput"],
+            "TaskName": "GenSim", "ConfigCacheID": "a" * 32, "PrimaryDataset": "MinBias_TuneCP5", "RequestNumEvents": 10_000,
+            "EventsPerJob": 1_000, "EventsPerLumi": 100, "SplittingAlgo": "EventBased", "TimePerEvent": 40,
+            "SizePerEvent": 1500, "TransientOutputModules": ["RAWSIMoutput"],
         },
         "Task2": {
-            "TaskName": "Reco",
-            "ConfigCacheID": "c" * 32,
-            "InputTask": "GenSim",
-            "InputFromOutputModule": "RAWSIMoutput",
-            "SplittingAlgo": "EventAwareLumiBased",
-            "EventsPerJob": 3_000,
-            "Memory": 8000,
-            "Multicore": 4,
+            "TaskName": "Reco", "ConfigCacheID": "c" * 32, "InputTask": "GenSim", "InputFromOutputModule": "RAWSIMoutput",
+            "SplittingAlgo": "EventAwareLumiBased", "EventsPerJob": 3_000, "Memory": 8000, "Multicore": 4,
         },
         "Task3": {
-            "TaskName": "Nano",
-            "ConfigCacheID": "b" * 32,
-            "InputTask": "GenSim",
-            "InputFromOutputModule": "RAWSIMoutput",
-            "SplittingAlgo": "LumiBased",
-            "LumisPerJob": 10,
+            "TaskName": "Nano", "ConfigCacheID": "b" * 32, "InputTask": "GenSim", "InputFromOutputModule": "RAWSIMoutput",
+            "SplittingAlgo": "LumiBased", "LumisPerJob": 10,
         },
-    }
+    }  # fmt: skip
     return changed(document, top)
 
 

@@ -36,15 +36,12 @@ def unsaved(number: int, pool: str = "cern", slots: int = 100, **fields: Any) ->
 
 SCHEDD = st.fixed_dictionaries(
     {
-        "pool": st.sampled_from(sorted(POOLS)),
-        "slots": st.integers(2, 60),
+        "pool": st.sampled_from(sorted(POOLS)), "slots": st.integers(2, 60),
         "state": st.sampled_from([*ScheddState, ScheddState.ENABLED, ScheddState.ENABLED]),
-        "health": st.sampled_from([*Health, Health.HEALTHY]),
-        "dagmans_others": st.integers(0, 40),
-        "owner_dagmans": st.none() | st.integers(0, 60),
-        "unreachable_since": st.none() | st.just(timezone.now()),
+        "health": st.sampled_from([*Health, Health.HEALTHY]), "dagmans_others": st.integers(0, 40),
+        "owner_dagmans": st.none() | st.integers(0, 60), "unreachable_since": st.none() | st.just(timezone.now()),
     }
-)
+)  # fmt: skip
 
 
 ROWS = st.lists(st.tuples(SCHEDD, st.integers(0, 40)), max_size=6)
@@ -125,10 +122,8 @@ def test_the_choice_and_why_the_others_were_not_taken_are_in_the_history() -> No
     assert (told["chosen"], told["why"]) == ("light", "healthy, 0 DAGs with 0 of 500 DAGMan slots")
     assert told["rejected"] == {
         "heavy": "not the lightest, or not reserved: 1 DAGs with 100 of 1000 DAGMan slots",
-        "busy": "busy: its duty cycle is 0.99",
-        "ill": "degraded: it has stalled",
-        "elsewhere": "pool off is disabled",
-    }
+        "busy": "busy: its duty cycle is 0.99", "ill": "degraded: it has stalled", "elsewhere": "pool off is disabled",
+    }  # fmt: skip
 
 
 @pytest.mark.django_db

@@ -31,12 +31,9 @@ def queue(random: Random) -> list[Request]:
         kind="campaign", name="", defaults={"max_dags": random.choice((None, 1, 2)), "hard": random.random() < 0.3}
     )
     limits = [
-        ("campaign", "a", None),
-        ("requester", "rita", None),
-        ("band", "high", 500),
-        ("band", "low", 200),
+        ("campaign", "a", None), ("requester", "rita", None), ("band", "high", 500), ("band", "low", 200),
         ("band", "urgent", None),
-    ]
+    ]  # fmt: skip
     for kind, name, least in random.sample(limits, random.randint(0, 4)):
         rate = random.choice((None, 2.0))
         most = None if rate else random.randint(0, 3)

@@ -76,9 +76,7 @@ def test_a_pass_that_admits_nobody_takes_as_many_statements_whatever_the_length_
     for _ in range(length):
         request_row(QUEUED)
     admit()
-    with CaptureQueriesContext(
-        connection,
-    ) as asked:
+    with CaptureQueriesContext(connection) as asked:
         admit()
     assert len([query for query in asked if "clock_timestamp" not in query["sql"]]) == 21
     writes = [query["sql"] for query in asked if query["sql"].startswith(("UPDATE", "INSERT"))]

@@ -179,14 +179,11 @@ def test_a_generation_is_planned_without_files(tmp_path: Path) -> None:
 def test_files_are_planned_as_the_document_says(tmp_path: Path) -> None:
     listed = [
         {
-            "lfn": f"/store/f{n}.root",
-            "size_bytes": 10,
-            "events": 5,
-            "lumis": [{"run": 1, "lumi": n, "events": None}],
+            "lfn": f"/store/f{n}.root", "size_bytes": 10, "events": 5, "lumis": [{"run": 1, "lumi": n, "events": None}],
             "locations": sites,
         }
         for n, sites in enumerate([["T1_US_FNAL"], ["T1_US_FNAL"], ["T1_US_FNAL"], []], start=1)
-    ]
+    ]  # fmt: skip
     files = _write(tmp_path, {"files": listed}, "FILES.json")
 
     code, out, _ = _run("plan_request", "--file", _write(tmp_path, reprocessing()), "--files", files, "--json")

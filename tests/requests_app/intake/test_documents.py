@@ -28,13 +28,11 @@ def _refused(document: object) -> list[tuple[str, str]]:
 @pytest.mark.parametrize(
     "wrapped",
     [
-        lambda document: document,
-        lambda document: {document["RequestName"]: document},
-        lambda document: {"result": [{document["RequestName"]: document}]},
-        lambda document: {"result": [document]},
+        lambda document: document, lambda document: {document["RequestName"]: document},
+        lambda document: {"result": [{document["RequestName"]: document}]}, lambda document: {"result": [document]},
     ],
     ids=["bare", "by name", "reqmgr2 answer", "reqmgr2 answer with common_dict"],
-)
+)  # fmt: skip
 def test_every_form_of_a_whole_document_means_the_same(wrapped: Any) -> None:
     assert merge_document(wrapped(chain())) == chain()
 
@@ -121,22 +119,13 @@ def test_a_given_name_that_differs_from_the_documents_is_warned_of() -> None:
 @pytest.mark.parametrize(
     ("document", "field"),
     [
-        ([], "document"),
-        ("text", "document"),
-        (None, "document"),
-        ({}, "document"),
-        ({"some": "thing"}, "document"),
-        ({"a": {"b": 1}}, "document"),
-        ({"result": []}, "result"),
-        ({"result": [chain(), chain()]}, "result"),
-        ({"result": [1]}, "result"),
-        ({"result": {}}, "result"),
-        ({"createRequest": chain()}, "assignRequest"),
-        ({"assignRequest": {}}, "createRequest"),
-        ({"createRequest": 1, "assignRequest": {}}, "createRequest"),
+        ([], "document"), ("text", "document"), (None, "document"), ({}, "document"), ({"some": "thing"}, "document"),
+        ({"a": {"b": 1}}, "document"), ({"result": []}, "result"), ({"result": [chain(), chain()]}, "result"),
+        ({"result": [1]}, "result"), ({"result": {}}, "result"), ({"createRequest": chain()}, "assignRequest"),
+        ({"assignRequest": {}}, "createRequest"), ({"createRequest": 1, "assignRequest": {}}, "createRequest"),
         ({"createRequest": chain(), "assignRequest": {}, "Team": "x"}, "Team"),
     ],
-)
+)  # fmt: skip
 def test_anything_else_is_refused_by_name(document: object, field: str) -> None:
     assert [name for name, _ in _refused(document)] == [field]
 

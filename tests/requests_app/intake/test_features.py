@@ -11,11 +11,9 @@ from requests_app.intake import known
 from tests.support.intake import chain, problems, read, reprocessing, with_step
 
 ASKED: dict[str, Any] = {
-    "SecondaryInputDataset": "/MinBias/PU-v1/RAW",
-    "OverrideCatalog": "trivialcatalog_file:/x",
-    "RunNumber": 3,
+    "SecondaryInputDataset": "/MinBias/PU-v1/RAW", "OverrideCatalog": "trivialcatalog_file:/x", "RunNumber": 3,
     "ValidStatus": "DEPRECATED",
-}
+}  # fmt: skip
 HARMLESS: dict[str, Any] = {
     "DeterministicPileup": False, "RequiresGPU": "forbidden", "JobExtraMatchRequirements": "", "LumiList": {}, "RunWhitelist": [],
     "RunBlacklist": [], "BlockWhitelist": [], "BlockBlacklist": [], "IncludeParents": "False", "TransientOutputModules": [],

@@ -9,44 +9,19 @@ import pytest
 from tests.support.intake import chain, changed, problems, read, reprocessing, with_step
 
 EVIL = [
-    "../../etc",
-    "a b",
-    "a\nb",
-    "a\n",
-    "a/b",
-    "..",
-    ".",
-    "-rf",
-    "a;b",
-    "$(x)",
-    "caf\u00e9",
-    "a\u0660",
-    "'",
-    "a\x7f",
-    "x" * 300,
-    5,
-    True,
-    ["a"],
-    {"a": "b"},
-]
+    "../../etc", "a b", "a\nb", "a\n", "a/b", "..", ".", "-rf", "a;b", "$(x)", "caf\u00e9", "a\u0660", "'", "a\x7f",
+    "x" * 300, 5, True, ["a"], {"a": "b"},
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("value", EVIL)
 @pytest.mark.parametrize(
     "field",
     [
-        "RequestName",
-        "Campaign",
-        "CMSSWVersion",
-        "GlobalTag",
-        "ConfigCacheUrl",
-        "CouchDBName",
-        "MergedLFNBase",
-        "UnmergedLFNBase",
-        "AcquisitionEra",
-        "ProcessingString",
+        "RequestName", "Campaign", "CMSSWVersion", "GlobalTag", "ConfigCacheUrl", "CouchDBName", "MergedLFNBase",
+        "UnmergedLFNBase", "AcquisitionEra", "ProcessingString",
     ],
-)
+)  # fmt: skip
 def test_no_evil_name_at_the_top_is_accepted(field: str, value: Any) -> None:
     assert field in problems(chain(**{field: value}))
 
@@ -68,18 +43,10 @@ def test_no_evil_input_module_is_accepted(value: Any) -> None:
 @pytest.mark.parametrize(
     "dataset",
     [
-        "/a b/c/RAW",
-        "//c/RAW",
-        "/a/b",
-        "/a/b/raw",
-        "/a/../RAW",
-        "/a/b/RAW/",
-        "/a/b/RAW#1",
-        "a/b/RAW",
-        "/" + "x" * 100 + "/b/RAW",
-        7,
+        "/a b/c/RAW", "//c/RAW", "/a/b", "/a/b/raw", "/a/../RAW", "/a/b/RAW/", "/a/b/RAW#1", "a/b/RAW",
+        "/" + "x" * 100 + "/b/RAW", 7,
     ],
-)
+)  # fmt: skip
 def test_an_illegal_input_dataset_is_refused(dataset: Any) -> None:
     assert "InputDataset" in problems(reprocessing(InputDataset=dataset))
 
@@ -94,18 +61,10 @@ def test_legal_lfn_bases_are_accepted(base: str) -> None:
 @pytest.mark.parametrize(
     "base",
     [
-        "/store",
-        "/store/",
-        "/store/mc/",
-        "/store/unmerged",
-        "/store/temp/x",
-        "/store/user/me",
-        "/store/../mc",
-        "/eos/store/mc",
-        "store/mc",
-        "/store/mc/1/2",
+        "/store", "/store/", "/store/mc/", "/store/unmerged", "/store/temp/x", "/store/user/me", "/store/../mc",
+        "/eos/store/mc", "store/mc", "/store/mc/1/2",
     ],
-)
+)  # fmt: skip
 def test_merged_files_go_to_production_areas_only(base: str) -> None:
     assert "MergedLFNBase" in problems(chain(MergedLFNBase=base))
 

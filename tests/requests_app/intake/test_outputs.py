@@ -89,17 +89,13 @@ def test_a_missing_configuration_is_told_by_step() -> None:
 @pytest.mark.parametrize(
     "config",
     [
-        Config(()),
-        Config((Module("AODoutput", "AOD"),), pset=""),
-        Config((Module("../x", "AOD"),)),
-        Config((Module("AODoutput", "aod"),)),
-        Config((Module("AODoutput", ""),)),
-        Config((Module("AODoutput", "AOD/../../x"),)),
-        Config((Module("AODoutput", "AOD", "skim-me"),)),
+        Config(()), Config((Module("AODoutput", "AOD"),), pset=""), Config((Module("../x", "AOD"),)),
+        Config((Module("AODoutput", "aod"),)), Config((Module("AODoutput", ""),)),
+        Config((Module("AODoutput", "AOD/../../x"),)), Config((Module("AODoutput", "AOD", "skim-me"),)),
         Config(tuple(Module(f"out{number}", "AOD") for number in range(60))),
     ],
     ids=["no module", "no configuration", "label", "tier", "no tier", "tier as path", "filter", "too many"],
-)
+)  # fmt: skip
 def test_a_configuration_that_names_no_legal_output_is_refused(config: Config) -> None:
     assert "ConfigCacheID" in incomplete(reprocessing(), {"d" * 32: config})
 
@@ -197,15 +193,11 @@ def declared(label: str, class_name: str) -> str:
 @pytest.mark.parametrize(
     ("tier", "class_name", "kind"),
     [
-        ("AODSIM", "PoolOutputModule", "edm"),
-        ("MINIAODSIM", "", "edm"),
-        ("NANOAODSIM", "PoolOutputModule", "nano"),
-        ("NANOAOD", "", "nano"),
-        ("NANOAODSIM", "NanoAODOutputModule", "plain"),
-        ("DQMIO", "DQMRootOutputModule", "dqmio"),
+        ("AODSIM", "PoolOutputModule", "edm"), ("MINIAODSIM", "", "edm"), ("NANOAODSIM", "PoolOutputModule", "nano"),
+        ("NANOAOD", "", "nano"), ("NANOAODSIM", "NanoAODOutputModule", "plain"), ("DQMIO", "DQMRootOutputModule", "dqmio"),
         ("DQMIO", "", "dqmio"),
     ],
-)
+)  # fmt: skip
 def test_how_files_are_merged_follows_from_tier_and_output_module(tier: str, class_name: str, kind: str) -> None:
     text = "process = cms.Process('X')\n" + (declared("AODoutput", class_name) if class_name else "")
     configs = {"d" * 32: Config((Module("AODoutput", tier),), pset=text + declared("OtherAODoutput", "EventStreamFileWriter"))}

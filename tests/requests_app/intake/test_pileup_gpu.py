@@ -18,11 +18,7 @@ _PARAMS = {"GPUMemoryMB": 8000, "CUDARuntime": "11.2", "CUDACapabilities": ["7.5
 def test_each_step_mixes_its_own_pileup() -> None:
     spec = typed(with_step(2, with_step(3, DataPileup="/ZeroBias/Run3-v1/RAW"), MCPileup=_PREMIX, DeterministicPileup=True))
 
-    assert [step.pileup for step in spec.steps] == [
-        (),
-        (Pileup("mc", _PREMIX),),
-        (Pileup("data", "/ZeroBias/Run3-v1/RAW"),),
-    ]
+    assert [step.pileup for step in spec.steps] == [(), (Pileup("mc", _PREMIX),), (Pileup("data", "/ZeroBias/Run3-v1/RAW"),)]
     assert [step.deterministic_pileup for step in spec.steps] == [False, True, False]
     assert not spec.trust_pileup_sitelists
 
@@ -117,26 +113,10 @@ def test_an_extra_requirement_is_kept_as_it_is() -> None:
 @pytest.mark.parametrize(
     "expression",
     [
-        "true) || (true",
-        "(a",
-        "a]",
-        'x == "y',
-        "$(HOME)",
-        "$ENV(PATH)",
-        "$$(Arch)",
-        "a\nqueue 100",
-        "a; b",
-        "a # b",
-        "x // c",
-        "x /* c",
-        "a ==",
-        "a b",
-        "== 3",
-        "`id`",
-        7,
-        "x" * 3000,
+        "true) || (true", "(a", "a]", 'x == "y', "$(HOME)", "$ENV(PATH)", "$$(Arch)", "a\nqueue 100", "a; b", "a # b",
+        "x // c", "x /* c", "a ==", "a b", "== 3", "`id`", 7, "x" * 3000,
     ],
-)
+)  # fmt: skip
 def test_an_extra_requirement_that_could_change_the_submit_file_is_refused(expression: Any) -> None:
     assert set(problems(chain(JobExtraMatchRequirements=expression))) == {"JobExtraMatchRequirements"}
 

@@ -44,12 +44,8 @@ def test_every_task_of_a_chain_is_planned_and_its_walls_are_shown() -> None:
     """Like CMS's production chains: five lumis of 100 events a job, digitisation of 35 s an event, 12 h a job by default."""
     document = tasks()
     document["Task1"] |= {
-        "RequestNumEvents": 50_000,
-        "EventsPerJob": 2000,
-        "EventsPerLumi": 100,
-        "FilterEfficiency": 1,
-        "TimePerEvent": 5,
-    }
+        "RequestNumEvents": 50_000, "EventsPerJob": 2000, "EventsPerLumi": 100, "FilterEfficiency": 1, "TimePerEvent": 5,
+    }  # fmt: skip
     document["Task2"] |= {"SplittingAlgo": "EventAwareLumiBased", "EventsPerJob": None, "TimePerEvent": 52.3}
     document["Task3"] |= {"SplittingAlgo": "EventBased", "EventsPerJob": 500, "TimePerEvent": 1, "InputTask": "GenSim"}
     plan = plan_document(prepare_plan_spec(document, files_given=False), [])
@@ -130,17 +126,10 @@ def test_run_lists_of_a_chain_stand_in_its_first_step_and_the_lumi_list_at_the_t
 @pytest.mark.parametrize(
     "lumi_list",
     [
-        "text",
-        [1],
-        {"x": [[1, 2]]},
-        {"1": [[2, 1]]},
-        {"1": [1, 2]},
-        {"1": 5},
-        {"0": [[1, 2]]},
-        {"1": [[1, 2, 3]]},
+        "text", [1], {"x": [[1, 2]]}, {"1": [[2, 1]]}, {"1": [1, 2]}, {"1": 5}, {"0": [[1, 2]]}, {"1": [[1, 2, 3]]},
         {"1": [[1, True]]},
     ],
-)
+)  # fmt: skip
 def test_an_illegal_lumi_list_is_refused(lumi_list: Any) -> None:
     assert set(_refused(reprocessing(LumiList=lumi_list))) == {"LumiList"}
 

@@ -60,12 +60,10 @@ def _planned(draft: Draft) -> dict[str, Any]:
     spec = complete(replace(draft, declared_outputs=()), {**configs, **_harvesting(draft)})  # type: ignore[arg-type]
     jobs = [item for item in split(spec, _files(spec)) if isinstance(item, JobSpec)]
     return {
-        "jobs": len(jobs),
-        "events": sum(job.events for job in jobs),
-        "files_of_first": len(jobs[0].files),
+        "jobs": len(jobs), "events": sum(job.events for job in jobs), "files_of_first": len(jobs[0].files),
         "lumis_of_first": sum(b - a + 1 for spans in (jobs[0].mask or {}).values() for a, b in spans),
         "outputs": len(spec.outputs),
-    }
+    }  # fmt: skip
 
 
 def _files(spec: WorkflowSpec) -> list[InputFileSpec]:
@@ -181,10 +179,7 @@ def test_the_production_chain_is_accepted_with_its_own_numbers() -> None:
     assert [step.spec.keep_output for step in draft.steps] == [True, False, True]
     assert [step.spec.input_step for step in draft.steps] == [None, "GenSimFull", "Digi_2021noPU"]
     assert draft.spec.request_name == "Integ"
-    assert [warning.split(":")[0] for warning in draft.spec.warnings] == [
-        "CustodialSites",
-        "NonCustodialSites",
-    ]
+    assert [warning.split(":")[0] for warning in draft.spec.warnings] == ["CustodialSites", "NonCustodialSites"]
 
 
 def test_the_production_chain_means_the_same_as_one_document() -> None:
@@ -213,7 +208,7 @@ def test_output_names_of_a_reprocessing_are_those_that_reqmgr2_made() -> None:
     skims = ("EcalUncalWElectron", "EcalUncalZElectron", "EcalESAlign", "HcalCalIterativePhiSym")
     plain = tuple(Module(f"{tier}output", tier) for tier in ("MINIAOD", "AOD", "DQMIO"))
     configs = {
-        document["ConfigCacheID"]: Config((*plain, *(Module(f"ALCARECOStream{skim}", "ALCARECO", skim) for skim in skims))),
+        document["ConfigCacheID"]: Config((*plain, *(Module(f"ALCARECOStream{skim}", "ALCARECO", skim) for skim in skims)))
     }
 
     _outputs_match(document, configs)

@@ -20,11 +20,8 @@ def test_steps_carry_what_a_job_runs() -> None:
     assert (gen.number, gen.name, gen.cmssw_version, gen.scram_arch) == (1, "Gen", "CMSSW_14_0_0", ("el8_amd64_gcc12",))
     assert (gen.threads, gen.event_streams, gen.input_step, gen.input_module) == (4, 2, None, None)
     assert (digi.cmssw_version, digi.scram_arch, digi.threads, digi.event_streams) == (
-        "CMSSW_14_0_1_patch2",
-        ("el9_amd64_gcc13",),
-        8,
-        0,
-    )
+        "CMSSW_14_0_1_patch2", ("el9_amd64_gcc13",), 8, 0,
+    )  # fmt: skip
     assert (digi.input_step, digi.input_module, digi.keep_output) == ("Gen", "RAWSIMoutput", False)
     assert (reco.input_step, reco.keep_output, reco.config_cache_id) == ("Digi", True, "c" * 32)
 
@@ -106,15 +103,10 @@ def test_memory_and_cores_are_the_largest_of_the_steps() -> None:
 @pytest.mark.parametrize(
     ("memory", "cores", "granted"),
     [
-        (2300, 1, 2300),
-        (1000, 1, 2000),
-        (3000, 1, 3000),
-        (24_000, 8, 24_000),
-        (16_001.5, 8, 16_002),
-        (1, 8, 16_000),
+        (2300, 1, 2300), (1000, 1, 2000), (3000, 1, 3000), (24_000, 8, 24_000), (16_001.5, 8, 16_002), (1, 8, 16_000),
         (..., 1, 2300),
     ],
-)
+)  # fmt: skip
 def test_memory_is_brought_into_the_window(memory: Any, cores: int, granted: int) -> None:
     assert read(chain(Memory=memory, Multicore=cores)).spec.resources.memory_mb == granted
 

@@ -80,12 +80,10 @@ def test_the_first_task_may_read_a_dataset_with_a_mask() -> None:
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({}, 3_000),
-        ({"EventsPerJob": ...}, 21_600),
-        ({"EventsPerJob": ..., "TimePerEvent": 432}, 100),
+        ({}, 3_000), ({"EventsPerJob": ...}, 21_600), ({"EventsPerJob": ..., "TimePerEvent": 432}, 100),
         ({"SplittingAlgo": "EventBased"}, 3_000),
     ],
-)
+)  # fmt: skip
 def test_a_later_task_is_cut_by_so_many_events(fields: dict[str, Any], expected: int) -> None:
     first, second, _ = _tasks(with_task(2, **fields))
 
@@ -170,10 +168,7 @@ def test_a_task_reads_an_earlier_task(source: str) -> None:
 def test_the_parts_of_another_chain_are_refused() -> None:
     found = problems(tasks(Step1={"StepName": "x"}, StepChain=1))
 
-    assert found == {
-        "Step1": "is not one of the 3 task(s) that TaskChain says",
-        "StepChain": "has no meaning in a TaskChain",
-    }
+    assert found == {"Step1": "is not one of the 3 task(s) that TaskChain says", "StepChain": "has no meaning in a TaskChain"}
 
 
 @pytest.mark.parametrize("field", ["LumiList", "RunWhitelist", "BlockWhitelist", "IncludeParents"])

@@ -40,14 +40,11 @@ def test_a_reprocessing_wants_what_its_lists_say() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "attribute", "expected"),
     [
-        ("LumiList", {"7": [[1, 2]]}, "lumi_list", {7: ((1, 2),)}),
-        ("RunWhitelist", [7], "run_whitelist", (7,)),
-        ("RunBlacklist", [7], "run_blacklist", (7,)),
-        ("BlockWhitelist", _BLOCKS, "block_whitelist", tuple(_BLOCKS)),
-        ("BlockBlacklist", _BLOCKS, "block_blacklist", tuple(_BLOCKS)),
-        ("IncludeParents", True, "include_parents", True),
+        ("LumiList", {"7": [[1, 2]]}, "lumi_list", {7: ((1, 2),)}), ("RunWhitelist", [7], "run_whitelist", (7,)),
+        ("RunBlacklist", [7], "run_blacklist", (7,)), ("BlockWhitelist", _BLOCKS, "block_whitelist", tuple(_BLOCKS)),
+        ("BlockBlacklist", _BLOCKS, "block_blacklist", tuple(_BLOCKS)), ("IncludeParents", True, "include_parents", True),
     ],
-)
+)  # fmt: skip
 def test_a_chain_may_give_each_list_at_the_top_or_in_its_first_step(
     field: str, value: Any, attribute: str, expected: Any
 ) -> None:

@@ -52,11 +52,8 @@ S = RequestStatus
 BY: dict[str, Any] = {"actor": "olga", "reason": "it takes too much memory"}
 FILES = (90, 0, 250, 40, 120, 1, 300, 75)
 KINDS: dict[str, dict[str, int]] = {
-    "generation": {},
-    "files": {"files_per_job": 1},
-    "events": {"events_per_job": 100},
-    "lumis": {"lumis_per_job": 5},
-}
+    "generation": {}, "files": {"files_per_job": 1}, "events": {"events_per_job": 100}, "lumis": {"lumis_per_job": 5},
+}  # fmt: skip
 
 
 def ask(world: World, kind: str) -> Request:
@@ -356,12 +353,10 @@ def acdc(original: Request, **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("kind", "end"),
     [
-        *((kind, "held") for kind in ("generation", "files", "lumis")),
-        ("files", "failed"),
-        ("lumis", "failed"),
+        *((kind, "held") for kind in ("generation", "files", "lumis")), ("files", "failed"), ("lumis", "failed"),
         pytest.param("generation", "failed", marks=RESUBMITTED),
     ],
-)
+)  # fmt: skip
 def test_a_resubmission_does_what_its_original_has_given_up(world: World, kind: str, end: str) -> None:
     request = held(world, kind, 4)
     if end == "failed":

@@ -75,14 +75,11 @@ def test_a_shipped_rule_that_is_changed_is_the_operators_until_it_is_taken_back(
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"message": "("}, "no regular expression"),
-        ({"first_code": None, "message": "", "site": ""}, "condition"),
-        ({"last_code": 7}, "codes_in_order"),
-        ({"action": "more_memory", "category": "transient"}, "memory_factor"),
-        ({"action": "retry"}, "not repeated"),
-        ({"name": "cms-8021"}, "already exists"),
+        ({"message": "("}, "no regular expression"), ({"first_code": None, "message": "", "site": ""}, "condition"),
+        ({"last_code": 7}, "codes_in_order"), ({"action": "more_memory", "category": "transient"}, "memory_factor"),
+        ({"action": "retry"}, "not repeated"), ({"name": "cms-8021"}, "already exists"),
     ],
-)
+)  # fmt: skip
 def test_a_rule_that_cannot_be_used_is_refused_and_the_refusal_audited(
     rules: None, changes: dict[str, Any], problem: str
 ) -> None:

@@ -13,14 +13,7 @@ from rest_framework.test import APIClient
 from outputs_app import turns
 from outputs_app.effects import handler, taking_back
 from outputs_app.executor import effects_run_due
-from outputs_app.invalidation import (
-    TAKING_BACK,
-    invalidation_ask,
-    invalidation_progress,
-    outputs_counted,
-    parts_ask,
-    parts_of,
-)
+from outputs_app.invalidation import TAKING_BACK, invalidation_ask, invalidation_progress, outputs_counted, parts_ask, parts_of
 from outputs_app.models import (
     BlockStatus,
     DatasetState,
