@@ -85,9 +85,10 @@ extend(
         dangerous=True, stops=True, outside=True,
     ),
     Verb(
-        "check", "Check", "Have its checks and a canary DAG run; they must pass before it is enabled. Repeatable.",
+        "check", "Check",
+        "Have its checks run, and if these are right a small canary DAG, which makes no output; they must pass before it is"
+        " enabled. Repeatable.",
         schedd_check,
-        told_of_each(lambda schedd: ["A small DAG is submitted there if what can be asked is right; it makes no output."]),
         refused=lambda s: "It is being checked." if s.onboardings.filter(ended_at=None).exists() else "", path="check",
     ),
     told=_live_there, of=("enable", "drain", "disable"),
@@ -120,11 +121,11 @@ declare(
     Noun(DAG, "dag", "dag", lambda key: dags_shown().filter(pk=key), _dag_seen, "dags/<uuid:pk>"),
     Verb(
         "hold", "Hold", "Pause a DAG: its DAGMan jobs are held, jobs that run go on.", dag_hold, told_of_each(_hold),
-        refused=steer_refused, path="hold", stops=True,
+        refused=steer_refused, path="hold", stops=True, inverse="release",
     ),
     Verb(
         "release", "Release", "Let a paused DAG go on.", dag_release, told_of_each(_release), refused=steer_refused,
-        path="release",
+        path="release", inverse="hold",
     ),
     Verb(
         "leave-sites", "Leave sites",
@@ -177,7 +178,7 @@ def _add(row: FailureRule, actor: str, reason: str, **values: Any) -> None:
 
 def _rule_verb(name: str, label: str, does: str, service: Any, **more: Any) -> Verb:
     when = "It holds for DAGs that are planned from now on; those that run keep the rules they were planned with."
-    return Verb(name, label, does, service, told_of_each(lambda row: [does, when]), **more)
+    return Verb(name, label, f"{does} {when}", service, **more)
 
 
 declare(
@@ -187,18 +188,19 @@ declare(
     ),
     _rule_verb(
         "change", "Change", "The rule becomes the operators': later releases leave it alone.", _change,
-        fields=_RULE, initial=_values, single=True,
+        fields=_RULE, initial=_values, single=True, inverse="change",
     ),
     _rule_verb(
-        "copy", "Add one like it", "A new rule with the values below.", _add, fields=(_NAME, *_RULE), initial=_values, single=True
+        "copy", "Add one like it", "A new rule with the values below.", _add, fields=(_NAME, *_RULE), initial=_values,
+        single=True, inverse="take-back",
     ),
     _rule_verb(
         "enable", "Switch on", "The rule is tried.", partial(failure_rule_enable, enabled=True),
-        refused=partial(switch_refused, enabled=True),
+        refused=partial(switch_refused, enabled=True), inverse="disable",
     ),
     _rule_verb(
         "disable", "Switch off", "The rule is passed over.", partial(failure_rule_enable, enabled=False),
-        refused=partial(switch_refused, enabled=False),
+        refused=partial(switch_refused, enabled=False), inverse="enable",
     ),
     _rule_verb(
         "take-back", "Take back", "The rule is removed; a shipped one comes back as shipped.", failure_rule_take_back,

@@ -33,8 +33,8 @@ from outputs_app.services import (
 from wms2.verbs import Field, Kind, Noun, Verb, declare, told_of_each
 from wms2.words import counted
 
-#: What "compare now" does, for a dataset and for a request.
-COMPARED = "Compared with DBS and Rucio within a minute or so, in portions. Nothing is changed there."
+#: How "compare now" goes, for a dataset and for a request.
+COMPARED = "It begins within a minute or so and goes in portions; what differs is listed, and nothing is changed outside."
 
 
 def _retry(effect: Effect) -> list[str]:
@@ -120,13 +120,16 @@ declare(
     ),
     Verb(
         "change", "Change", "Change where these outputs go.", _change, _THEN, _DECISION, initial=_values, path="change",
-        single=True,
+        single=True, inverse="change",
     ),
     Verb(
         "copy", "Add one like it", "Decide for another campaign or tier, with the values below.", placement_set, _THEN,
-        (*_WHICH, *_DECISION), initial=_values, path="copy", single=True,
+        (*_WHICH, *_DECISION), initial=_values, path="copy", single=True, inverse="remove",
     ),
-    Verb("remove", "Remove", "Take the decision away.", placement_remove, _THEN, refused=remove_refused, path="remove"),
+    Verb(
+        "remove", "Remove", "Take the decision away.", placement_remove, _THEN, refused=remove_refused, path="remove",
+        inverse="copy",
+    ),
 )  # fmt: skip
 
 declare(
@@ -136,8 +139,7 @@ declare(
     ),
     Verb(
         "compare", "Compare now",
-        "Compare an output dataset with what DBS and Rucio hold of it now. What differs is listed; nothing is changed outside.",
-        dataset_compare, told_of_each(lambda dataset: [COMPARED]), path="compare",
+        f"Compare an output dataset with what DBS and Rucio hold of it now. {COMPARED}", dataset_compare, path="compare",
     ),
 )  # fmt: skip
 

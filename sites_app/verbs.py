@@ -1,4 +1,4 @@
-"""Verbs on sites, bans, pools and schedds. How many DAGs run there is told by ``dags_app.verbs``."""
+"""Verbs on sites, bans, pools and schedds. ``dags_app.verbs`` adds how many DAGs run there."""
 
 from __future__ import annotations
 
@@ -23,9 +23,11 @@ from sites_app.services import (
 )
 from wms2.errors import FieldRefused
 from wms2.in_force import in_force
-from wms2.verbs import Field, Kind, Noun, Verb, declare, told_of_each
+from wms2.verbs import Field, Kind, Noun, Role, Verb, declare, told_of_each
 from wms2.words import counted
 
+#: On one's own sites.
+OWN = (Role.SITE_ADMIN, Role.OPERATOR)
 #: The field that the service calls ``drain_until``.
 UNTIL = Field("until", Kind.MOMENT, "UTC, e.g. 2026-12-24 08:00; the site is enabled again then; without it, by a person")
 _REQUEST = Field("request_name", Kind.NAME, "only for this request; without it, for every request")
@@ -56,58 +58,51 @@ def _site_seen(site: Site) -> tuple[str, str]:
     return f"{site.status} {bans}", site.get_status_display() + (f", {counted(bans, 'ban')}" if bans else "")
 
 
-def _status_verb(name: str, label: str, status: SiteStatus, does: str, told: str, *fields: Field, path: str | None) -> Verb:
-    drains = status is SiteStatus.DRAINING  # a drain may be given another end
+def _status_verb(name: str, label: str, status: SiteStatus, does: str, **more: Any) -> Verb:
     return Verb(
-        name,
-        label,
-        does,
-        partial(site_change_status, status=status),
-        told_of_each(lambda site: [told]),
-        fields,
-        (lambda site: "") if drains else partial(status_refused, status=status),
-        partial(site_repeated, status),
-        _until,
-        path=path,
-        stops=status is not SiteStatus.ENABLED,
-    )
+        name, label, does, partial(site_change_status, status=status), repeated=partial(site_repeated, status), prepare=_until,
+        inverse="disable" if status is SiteStatus.ENABLED else "enable", stops=status is not SiteStatus.ENABLED, **more,
+    )  # fmt: skip
 
 
 #: Their landing jobs have the sites they were rendered with.
-_STILL = "DAGs that run already may still begin work units there, and what runs there goes on"
+_STILL = "DAGs that run already may still begin work units there, and what runs there goes on."
 
 
 def _ban_preview(site: Site) -> list[str]:
     days = in_force().site_ban_duration_days
     who = "No new submission of any request, or of the one named, sends work there,"
-    return [f"{_STILL}.", f"{who} for {days:g} days or until the time given."]
+    return [_STILL, f"{who} for {days:g} days or until the time given."]
 
-
-_CLOSED = f"{_STILL}; no new submission sends work there until a person enables it."
 
 declare(
     Noun(Site, "site", "site", lambda name: Site.objects.filter(pk=name), _site_seen, "sites/<name:pk>"),
     _status_verb(
         "enable", "Enable", SiteStatus.ENABLED,
-        "Let new work go to the site again. Ends a drain and a closure; bans have a verb of their own.",
-        "New work may go to it from the next submission on.", path="enable",
+        "Let new work go to the site again from the next submission on. Ends a drain and a closure; bans have a verb of their"
+        " own.",
+        refused=partial(status_refused, status=SiteStatus.ENABLED), path="enable",
     ),
     _status_verb(
-        "drain", "Drain", SiteStatus.DRAINING, "No new work for the site, for good or until a time; what runs there goes on.",
-        f"{_STILL}; no new submission sends work there.", UNTIL, path="drain",
+        "drain", "Drain", SiteStatus.DRAINING,  # one that drains may be given another end
+        f"No new submission sends work to the site, for good or until a time. {_STILL}", fields=(UNTIL,), path="drain",
+        roles=OWN,
     ),
     _status_verb(
         "disable", "Disable", SiteStatus.DISABLED,
-        "Close the site for new work, until a person enables it. CRIC's sync does not undo it.", _CLOSED, path="disable",
+        f"Close the site for new work, until a person enables it. CRIC's sync does not undo it. {_STILL}",
+        refused=partial(status_refused, status=SiteStatus.DISABLED), path="disable",
     ),
     _status_verb(
         "maintenance", "Maintenance", SiteStatus.MAINTENANCE,
-        "Close the site for new work while it is being worked on, until a person enables it.", _CLOSED, path=None,
+        f"Close the site for new work while it is being worked on, until a person enables it. {_STILL}",
+        refused=partial(status_refused, status=SiteStatus.MAINTENANCE),
     ),
     Verb(
-        "follow", "Follow SSB", "Leave the site's status to the Site Status Board again, in place of an operator's decision.",
-        site_follow, told_of_each(lambda site: ["It stays as it is until SSB says otherwise; that is read every ten minutes."]),
-        refused=follow_refused, path="follow",
+        "follow", "Follow SSB",
+        "Leave the site's status to the Site Status Board again, in place of an operator's decision. It stays as it is until SSB"
+        " says otherwise; that is read every ten minutes.",
+        site_follow, refused=follow_refused, path="follow",
     ),
     Verb(
         "ban", "Ban",
@@ -119,7 +114,7 @@ declare(
             Field("expires_at", Kind.MOMENT, "UTC; without it, the usual number of days (site_ban_duration_days)"),
             Field("insist", Kind.FLAG, "also when more than half of the sites would be banned then"),
         ),
-        prepare=_of_workflow, path="ban", stops=True,
+        prepare=_of_workflow, path="ban", stops=True, roles=OWN, inverse="unban",
     ),
     Verb(
         "unban", "Lift bans", "Lift every ban of the site in force, or that of one request. None in force is no error.",
@@ -127,18 +122,18 @@ declare(
         told_of_each(lambda site: [f"{b.reason} (until {b.expires_at:%Y-%m-%d %H:%M} UTC)" for b in bans_active(site.name)]),
         (Field("request_name", Kind.NAME, "only the ban of this request"),),
         lambda site: "" if bans_active(site.name).exists() else "No ban is in force.",
-        prepare=_of_workflow, path="ban", method="delete",
+        prepare=_of_workflow, path="ban", method="delete", roles=OWN, inverse="ban",
     ),
     Verb(
-        "note", "Note", "Put operators' notes about the site in place of the old ones.", site_note,
-        told_of_each(lambda site: ["The notes below are kept with the site; WMS2 itself does not act on them."]),
+        "note", "Note", "Put operators' notes about the site in place of the old ones. WMS2 does not act on them.", site_note,
+        None,
         (
             Field(
                 "notes", Kind.NOTES, 'operators\' notes about the site, e.g. {"contact": "…"}; in place of the old ones',
                 rows=4,
             ),
         ),
-        initial=lambda site: {"notes": site.config_data},
+        initial=lambda site: {"notes": site.config_data}, inverse="note",
     ),
 )  # fmt: skip
 
@@ -153,24 +148,18 @@ declare(
         lambda ban: (str(ban.removed_at), "lifted" if ban.removed_at else "in force"),
     ),
     Verb(
-        "lift", "Lift", "Lift a single ban.", _lift, told_of_each(lambda ban: ["New submissions may send work there again."]),
+        "lift", "Lift", "Lift a single ban: new submissions may send work there again.", _lift, roles=OWN,
         refused=lambda ban: "" if ban.removed_at is None else f"It was lifted by {ban.removed_by}.",
     ),
 )  # fmt: skip
 
 
-def _state_verb(name: str, label: str, state: ScheddState, does: str) -> Verb:
+def _state_verb(name: str, label: str, state: ScheddState, does: str, inverse: str) -> Verb:
     return Verb(
-        name,
-        label,
-        does,
-        partial(schedd_change_state, state=state),
-        told_of_each(lambda schedd: [does]),
-        refused=partial(state_refused, state=state),
-        repeated=lambda schedd, actor, given: schedd.state == state,
-        path=name,
-        stops=state is not ScheddState.ENABLED,
-    )
+        name, label, does, partial(schedd_change_state, state=state), refused=partial(state_refused, state=state),
+        repeated=lambda schedd, actor, given: schedd.state == state, path=name, stops=state is not ScheddState.ENABLED,
+        inverse=inverse,
+    )  # fmt: skip
 
 
 def _drains_so(schedd: Schedd, actor: str, given: Mapping[str, Any]) -> bool:
@@ -185,8 +174,7 @@ _DRAIN = (
 
 
 def _remove_verb(service: Any) -> Verb:
-    told = told_of_each(lambda row: [_FORGET])
-    return Verb("remove", "Remove", _FORGET, service, told, refused=pools.remove_refused, path="remove")
+    return Verb("remove", "Remove", _FORGET, service, refused=pools.remove_refused, path="remove")
 
 
 def _pool_add(pool: Pool | None, actor: str, reason: str, **values: str) -> Pool:
@@ -204,17 +192,19 @@ _PLACE = (
     Field("token_dir", help="directory of its IDTOKENs, by its path; empty: the configured one", length=1000, blank=""),
 )
 POOL_ADD = Verb(
-    "add-pool", "Add one like it", "A new pool with the values below; its collector is asked for schedds, none gets a DAG yet.",
-    _pool_add, told_of_each(lambda pool: ["The new pool's schedds are found, disabled; each is checked before it is enabled."]),
+    "add-pool", "Add one like it",
+    "A new pool with the values below; its collector is asked for schedds, which are disabled: each is checked before it is"
+    " enabled.",
+    _pool_add, None,
     (Field("name", help="of the new pool", required=True, length=100), *_PLACE),
-    initial=lambda pool: {one.name: getattr(pool, one.name) for one in _PLACE}, single=True,
+    initial=lambda pool: {one.name: getattr(pool, one.name) for one in _PLACE}, single=True, inverse="remove",
 )  # fmt: skip
 
 
-def _pool_state_verb(name: str, label: str, state: PoolState, does: str) -> Verb:
+def _pool_state_verb(name: str, label: str, state: PoolState, does: str, inverse: str) -> Verb:
     return Verb(
-        name, label, does, partial(pools.pool_change_state, state=state), told_of_each(lambda pool: [does]),
-        refused=partial(pools.state_refused, state=state), repeated=lambda pool, actor, given: pool.state == state, path=name,
+        name, label, does, partial(pools.pool_change_state, state=state), refused=partial(pools.state_refused, state=state),
+        repeated=lambda pool, actor, given: pool.state == state, path=name, inverse=inverse,
     )  # fmt: skip
 
 
@@ -223,25 +213,27 @@ declare(
         Pool, "pool", "pool", lambda name: Pool.objects.filter(pk=name), lambda pool: (pool.state, pool.get_state_display()),
         "pools/<pool:pk>",
     ),
-    _pool_state_verb("enable", "Enable", PoolState.ENABLED, "Its collector is asked; new DAGs may go to its enabled schedds."),
     _pool_state_verb(
-        "disable", "Disable", PoolState.DISABLED, "No new DAG goes to its schedds; those at them run on and are still watched."
+        "enable", "Enable", PoolState.ENABLED, "Its collector is asked; new DAGs may go to its enabled schedds.", "disable"
+    ),
+    _pool_state_verb(
+        "disable", "Disable", PoolState.DISABLED, "No new DAG goes to its schedds; those at them run on and are still watched.",
+        "enable",
     ),
     Verb(
         "ask", "Ask now", "Ask its collector now for schedds and slots. Schedds that are new are written down, disabled.",
-        pools.pool_ask, told_of_each(lambda pool: [f"{pool.collector} is asked; nothing else changes."]), path="ask",
-        outside=True,
+        pools.pool_ask, path="ask", outside=True,
     ),
     Verb(
         "add-schedd", "Add a schedd", "Write down a schedd that its collector has not named yet; disabled until it is checked.",
-        pools.schedd_add, told_of_each(lambda pool: [f"A schedd of {pool.name}, disabled."]),
+        pools.schedd_add, None,
         (Field("name", help="its name in the collector", required=True, length=255), *_LIMITS), path="schedds", single=True,
     ),
     POOL_ADD,
     Verb(
-        "change-pool", "Change", "Where and how the pool is asked, from the next question on.", pools.pool_change,
-        told_of_each(lambda pool: ["Its schedds, and DAGs that run there, are asked by the values below from now on."]), _PLACE,
-        initial=POOL_ADD.initial, path="change", single=True,
+        "change-pool", "Change",
+        "Where and how the pool, its schedds and the DAGs that run there are asked, from the next question on.",
+        pools.pool_change, None, _PLACE, initial=POOL_ADD.initial, path="change", single=True, inverse="change-pool",
     ),
     _remove_verb(lambda pool, **told: pools.row_remove(row=pool, **told)),
 )  # fmt: skip
@@ -252,20 +244,22 @@ declare(
         Schedd, "schedd", "schedd", lambda name: Schedd.objects.filter(name=name),
         lambda schedd: (schedd.state, schedd.get_state_display()), "schedds/<schedd:name>",
     ),
-    _state_verb("enable", "Enable", ScheddState.ENABLED, "New DAGs may go to it. A drain is taken back."),
+    _state_verb("enable", "Enable", ScheddState.ENABLED, "New DAGs may go to it. A drain is taken back.", "disable"),
     Verb(
-        "drain", "Drain", _DRAIN, schedd_drain, told_of_each(lambda schedd: [_DRAIN]),
+        "drain", "Drain", _DRAIN, schedd_drain, None,
         (
             Field("move", Kind.FLAG, "DAGs that run there are stopped one after the other, and go on elsewhere"),
             Field("at_once", Kind.WHOLE, "how many are moved at a time; without it one", least=1, most=100),
         ),
-        repeated=_drains_so, path="drain",
+        repeated=_drains_so, path="drain", inverse="enable",
     ),
-    _state_verb("disable", "Disable", ScheddState.DISABLED, "No new DAG goes to it; those at it are still watched."),
+    _state_verb("disable", "Disable", ScheddState.DISABLED, "No new DAG goes to it; those at it are still watched.", "enable"),
     Verb(
-        "change-schedd", "Change", "Other limits of a schedd, for DAGs that are placed from now on.", pools.schedd_change,
-        told_of_each(lambda schedd: ["DAGs that are there keep what they have."]), _LIMITS,
+        "change-schedd", "Change",
+        "Other limits of a schedd, for DAGs that are placed from now on; DAGs that are there keep what they have.",
+        pools.schedd_change, None, _LIMITS,
         initial=lambda schedd: {one.name: getattr(schedd, one.name) for one in _LIMITS}, path="change", single=True,
+        inverse="change-schedd",
     ),
     _remove_verb(lambda schedd, **told: pools.row_remove(row=schedd, **told)),
 )  # fmt: skip

@@ -34,6 +34,16 @@ class Already(str):
     __slots__ = ()
 
 
+class Role(StrEnum):
+    """Who may do something. Requesters and site admins: on rows of their own alone."""
+
+    VIEWER = "viewer"
+    REQUESTER = "requester"
+    SITE_ADMIN = "site admin"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+
+
 class Kind(StrEnum):
     """What a field takes."""
 
@@ -115,7 +125,8 @@ class Verb:
         does: one or two sentences for the documents and the OpenAPI schema.
         service: called with the row under the noun's word, ``actor``, ``reason`` and the fields. If it returns another row of
             the model, the operator lands there (a restart's new version).
-        preview: rows -> by primary key, what will happen, in sentences; may ask the database, once for all. Buttons need one.
+        preview: rows -> by primary key, what will happen, in sentences; may ask the database, once for all. None where nothing
+            is computed: then ``does`` says it.
         refused: why it does not apply to a row now; empty when it does, as far as can be told: the service judges the rest.
         repeated: whether a client asks for what was done already; then it is answered as if it had just been done. Services that
             can be called twice need none.
@@ -126,7 +137,9 @@ class Verb:
         path: REST: last part of the address after the row's; empty: the row's own; None: no address of its own.
         admin: whether it is a button.
         single: only for one row at a time.
-        dangerous: cannot be undone.
+        roles: any of which may do it.
+        inverse: the name of the verb on the same row that takes it back, its own where the former values are set again.
+        dangerous: cannot be undone, and is shown so.
         stops: takes work away; so it is served however much else is asked of WMS2.
     """
 
@@ -134,7 +147,7 @@ class Verb:
     label: str
     does: str
     service: Callable[..., object]
-    preview: Callable[[Sequence[Any]], Told] = lambda rows: {}
+    preview: Callable[[Sequence[Any]], Told] | None = None
     fields: tuple[Field, ...] = ()
     refused: Callable[[Any], str] = lambda row: ""
     repeated: Callable[[Any, str, Mapping[str, Any]], bool] = lambda row, actor, data: False
@@ -146,8 +159,15 @@ class Verb:
     method: Literal["post", "delete"] = "post"
     admin: bool = True
     single: bool = False
+    roles: tuple[Role, ...] = (Role.OPERATOR,)
+    inverse: str | None = None
     dangerous: bool = False
     stops: bool = False
+
+    @property
+    def many(self) -> bool:
+        """Whether a bulk run may do it to many rows; not where it asks others, since it could not be done at most once."""
+        return not self.single and not self.outside and self.path is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,10 +219,27 @@ def extend(
 
 def _telling(verb: Verb, told: Callable[[Any], Sequence[str]]) -> Verb:
     def preview(rows: Sequence[Any]) -> Told:
-        first = verb.preview(rows)
-        return {row.pk: [*first.get(row.pk, ()), *told(row)] for row in rows}
+        first = will_happen(verb, rows)
+        return {row.pk: [*first[row.pk], *told(row)] for row in rows}
 
     return replace(verb, preview=preview)
+
+
+def will_happen(verb: Verb, rows: Sequence[Any]) -> Told:
+    """By primary key, what a verb will do to these rows."""
+    told = verb.preview(rows) if verb.preview else {}
+    return {row.pk: told.get(row.pk, ()) if verb.preview else (verb.does,) for row in rows}
+
+
+def undone(noun: Noun, verb: Verb) -> str:
+    """Whether it can be taken back, and how; one sentence."""
+    if verb.dangerous:
+        return "It cannot be undone."
+    if verb.inverse is None:
+        return "No operation undoes it."
+    if verb.inverse == verb.name:
+        return "It can be undone by setting the former values again."
+    return f"It can be undone with {next(each.label for each in noun.verbs if each.name == verb.inverse)}."
 
 
 def nouns() -> tuple[Noun, ...]:

@@ -21,6 +21,10 @@ admin and of the request's page with its page of confirmation, the action of the
 NOUN NAME VERB --reason "..."'` ([ADR 0027](adr/0027-operations-and-the-admin.md)). [`api.md`](api.md) says how answers and
 errors look; there `PATCH` changes a request's priority and production steps, a site's status and notes, and the limits.
 
+Roles are any that may do it. An operator is a member of the group `operators` or a superuser; requesters (on requests of their
+own) and site admins (on sites of their own) have no accounts yet, so that operators do what is theirs. *Many rows*: a
+[bulk run](api.md#many-rows-at-once) may do it to all rows of a filter or to a list of them, with a result for each.
+
 This page is written by `python -m deploy.docs.verbs`; edit the `verbs.py` of the apps.
 """
 
@@ -33,12 +37,16 @@ def page() -> str:
 
 
 def _noun(noun: Noun) -> Iterator[str]:
+    from wms2.verbs import undone
+
     yield f"## {noun.name}\n"
-    yield "| verb | what it does | REST | button |"
-    yield "|---|---|---|---|"
-    yield from (
-        f"| `{verb.name}` | {verb.does} | {_address(noun, verb)} | {verb.label if verb.admin else '–'} |" for verb in noun.verbs
-    )
+    yield "| verb | what it does | roles | many rows | REST | button |"
+    yield "|---|---|---|---|---|---|"
+    for verb in noun.verbs:
+        does = f"{verb.does} {undone(noun, verb)}{' What it would do is computed for each row.' if verb.preview else ''}"
+        button = verb.label if verb.admin else "–"
+        many = "yes" if verb.many else "no"
+        yield f"| `{verb.name}` | {does} | {', '.join(verb.roles)} | {many} | {_address(noun, verb)} | {button} |"
     yield ""
     fields = [(verb, field) for verb in noun.verbs for field in verb.fields]
     if fields:

@@ -12,7 +12,6 @@ from rest_framework.request import Request as HttpRequest
 from rest_framework.response import Response
 
 from requests_app.admission.ordering import GroupKind
-from requests_app.control_verbs import STARTS
 from requests_app.limits import CHANGEABLE, limit_set
 from requests_app.models import AdmissionLimit, RequestStatus
 from requests_app.selectors.admission import (
@@ -27,6 +26,7 @@ from requests_app.selectors.summary import kept_counts
 from requests_app.selectors.what_if import Asked, queued_keys, what_if
 from requests_app.services.admission_limits import limit_problem
 from requests_app.services.verbs import MAX_PRIORITY
+from requests_app.verbs.control import STARTS
 from wms2.api.pagination import PAGE_PARAMETERS, NumberedPages
 from wms2.api.preconditions import etag_of, if_match, require_version
 from wms2.api.problems import bad_field

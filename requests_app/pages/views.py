@@ -66,14 +66,14 @@ def cases(request: HttpRequest) -> HttpResponse:
 def request_detail(request: HttpRequest, request_name: str) -> HttpResponse:
     """One request."""
     row = get_object_or_404(requests_with_workflow(), request_name=request_name)
-    page, acts = request_page(row), _acts_in_admin(request)
+    page = request_page(row)
     dag = page.work.dag.dag if page.work and page.work.dag else None
     context = {
         "page": page,
         "lifecycle": lifecycle_state(),
         "worker_pools": [] if row.status in TERMINAL else pool_problems(),
-        "verbs": buttons(row, row.get_absolute_url()) if acts else [],
-        "dag_verbs": _dag_buttons(dag, row.get_absolute_url()) if acts and dag is not None else [],
+        "verbs": buttons(request.user, row, row.get_absolute_url()),
+        "dag_verbs": _dag_buttons(request.user, dag, row.get_absolute_url()) if dag is not None else [],
     }
     return _page(request, "requests/request", context)
 
@@ -92,7 +92,7 @@ def request_course(request: HttpRequest, request_name: str) -> HttpResponse:
 def group_detail(request: HttpRequest, name: str) -> HttpResponse:
     """One group: its requests, and whom the others wait for."""
     group = get_object_or_404(RequestGroup, name=name)
-    verbs = buttons(group, group.get_absolute_url()) if _acts_in_admin(request) else []
+    verbs = buttons(request.user, group, group.get_absolute_url())
     context = {"standing": group_standing(group), "lifecycle": lifecycle_state(), "verbs": verbs}
     return _page(request, "requests/group", context)
 
@@ -118,10 +118,10 @@ def kept_logs(request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
     return _page(request, "requests/kept_logs", context)
 
 
-def _dag_buttons(dag: DAG, back: str) -> list[Button]:
+def _dag_buttons(user: Any, dag: DAG, back: str) -> list[Button]:
     """Hold, or release when it is on hold. What becomes of the request is among the request's own verbs."""
     held = dag.observed.get("job_status") == JobStatus.HELD
-    return buttons(dag, back, ["release" if held else "hold"])
+    return buttons(user, dag, back, ["release" if held else "hold"])
 
 
 def _page(request: HttpRequest, template: str, context: dict[str, Any], status: int = 200) -> HttpResponse:

@@ -156,7 +156,7 @@ def fail(request: Request, facts: Facts) -> list[str]:
     """Give it up as failed."""
     return [
         *_first_stopped(facts),
-        "It is failed; what is not done is given up. It cannot be taken back.",
+        "It is failed; what is not done is given up.",
         f"Its blocks are registered with the work units that are done, and listed in an invalidation manifest; {_STAY}",
     ]
 
@@ -189,7 +189,7 @@ def invalidate(request: Request) -> list[str]:
     return [
         f"{counted(totals['rules'], 'rule')} of {counted(totals['blocks'], 'block')} in {counted(totals['datasets'], 'dataset')}"
         " are deleted, then the files and datasets become INVALID in DBS.",
-        "It cannot be taken back: Rucio may remove the files from an hour on.",
+        "Rucio may remove the files from an hour on.",
     ]
 
 
@@ -204,7 +204,7 @@ def invalidate_files(request: Request) -> list[str]:
         "It is refused while something that was made of them is valid, or another request reads them, unless that is accepted:"
         " these stay as they are.",
         "The account of the request's work is not changed by it: what the files held counts as done, and is not made again.",
-        "It cannot be taken back: Rucio may remove the files from an hour on.",
+        "Rucio may remove the files from an hour on.",
     ]
 
 
@@ -212,7 +212,7 @@ def invalidate_files(request: Request) -> list[str]:
 def abort(request: Request, facts: Facts) -> list[str]:
     """End it for good."""
     blocks = [f"Its blocks are registered with the work units that are done; {_STAY}"] if facts.units.done else []
-    last = "It cannot be taken back; the document can be imported again under another name."
+    last = "The document can be imported again under another name."
     if facts.running or request.status in (S.ACTIVE, S.STOPPING):
         return [*_dag_removed(facts), "Once that is proved, it is aborted; what is not done is given up.", *blocks, last]
     given_up = ["What is not done is given up."] if facts.units.planned else []
@@ -233,7 +233,7 @@ def clean(request: Request, facts: Facts) -> list[str]:
         f"{counted(totals['rules'], 'rule')} are deleted, the files of {counted(totals['datasets'], 'dataset')} become INVALID in"
         " DBS.",
         f"Then what {counted(facts.units.total, 'work unit')} have written is removed, by jobs at sites or by Rucio.",
-        "It cannot be taken back, and its work is lost.",
+        "Its work is lost.",
     ]
 
 

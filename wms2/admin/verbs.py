@@ -31,9 +31,9 @@ from django.utils.http import url_has_allowed_host_and_scheme
 
 from wms2.admin.forms import ReasonForm, form_of
 from wms2.admin.shown import admin_url, badge, list_url
-from wms2.api.permissions import is_operator
+from wms2.api.permissions import may
 from wms2.locks import BEING_CHANGED, lock_refused
-from wms2.verbs import REFUSALS, Verb, arguments, buttons_of, perform, standing_of, stands
+from wms2.verbs import REFUSALS, Verb, arguments, buttons_of, noun_of, perform, standing_of, stands, undone, will_happen
 from wms2.words import counted
 
 #: Rows that one confirmation may concern; each is named on its page.
@@ -64,9 +64,11 @@ class Button:
     dangerous: bool
 
 
-def buttons(row: Model, back: str = "", names: Sequence[str] | None = None) -> list[Button]:
-    """Of the verbs that apply to a row now, all or those of these names, in the order of their declaration."""
-    verbs = [verb for verb in buttons_of(type(row)) if (names is None or verb.name in names) and not verb.refused(row)]
+def buttons(user: Any, row: Model, back: str = "", names: Sequence[str] | None = None) -> list[Button]:
+    """Of the verbs that a user may do and that apply to a row now, all or those of these names, in the order of declaration.
+    They are pages of the admin, which lets in staff only."""
+    named = [verb for verb in buttons_of(type(row)) if names is None or verb.name in names]
+    verbs = [verb for verb in named if user.is_staff and may(user, verb) and not verb.refused(row)]
     return [Button(verb.label, verb_url(type(row), verb.name, [row.pk], back), verb.dangerous) for verb in verbs]
 
 
@@ -92,9 +94,9 @@ class VerbsAdmin(ModelAdmin):
         return [own, *super().get_urls()]
 
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
-        """One for each verb, for operators."""
-        verbs = buttons_of(self.model) if is_operator(request.user) else ()
-        return {verb.name: (partial(_go_to_page, verb), verb.name, f"{verb.label} …") for verb in verbs if not verb.single}
+        """One for each verb that the user may do."""
+        verbs = [verb for verb in buttons_of(self.model) if not verb.single and may(request.user, verb)]
+        return {verb.name: (partial(_go_to_page, verb), verb.name, f"{verb.label} …") for verb in verbs}
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """The list. Filters for what PostgreSQL cannot hold, and keys that are none, are told in Django's own way."""
@@ -119,7 +121,7 @@ class VerbsAdmin(ModelAdmin):
             return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[attr-defined, no-any-return]
         self._warn(request)
         own = {
-            "verb_buttons": buttons(row) if is_operator(request.user) else [],
+            "verb_buttons": buttons(request.user, row),
             "row_links": self.row_links(row),
             "row_standing": standing_of(row),
         }
@@ -141,11 +143,11 @@ class VerbsAdmin(ModelAdmin):
 
     def verb_view(self, request: HttpRequest, verb: str) -> HttpResponse:
         """Ask (GET), then do (POST)."""
-        if not is_operator(request.user):
-            raise PermissionDenied("only operators may do this")
         found = next((known for known in buttons_of(self.model) if known.name == verb), None)
         if found is None:
             raise Http404(f"there is no verb {verb!r} here")
+        if not may(request.user, found):
+            raise PermissionDenied(f"only these roles may do this: {', '.join(found.roles)}")
         rows = self._concerned_rows(request)
         if request.method == "POST":
             return self._decide(request, found, rows)
@@ -231,6 +233,7 @@ class VerbsAdmin(ModelAdmin):
             "title": f"{verb.label}: {rows[0]}" if len(rows) == 1 else f"{verb.label}: {counted(len(rows), *self._nouns())}",
             "opts": self.opts,
             "verb": verb,
+            "undone": undone(noun_of(self.model), verb),
             "form": form,
             "concerned": concerned,
             "acting": sum(one.acts for one in concerned),
@@ -242,12 +245,12 @@ class VerbsAdmin(ModelAdmin):
         return TemplateResponse(request, "admin/wms2/verb.html", context, status=status)
 
     def _concerned(self, verb: Verb, rows: Sequence[Any], refused: Mapping[Any, str]) -> list[Concerned]:
-        told = verb.preview(rows)
+        told = will_happen(verb, rows)
         found = []
         for row in rows:
             value, label = stands(verb, row)
             inapplicable = verb.refused(row)
-            happens = () if inapplicable else told.get(row.pk, ())
+            happens = () if inapplicable else told[row.pk]
             refusal = refused.get(row.pk) or inapplicable
             found.append(Concerned(row, self._url(row), value, badge(value, label), happens, refusal, not inapplicable))
         return found

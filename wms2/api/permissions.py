@@ -1,7 +1,8 @@
-"""Who may do what: signed-in users read, operators act, anonymous users see nothing but health.
+"""Who may do what: signed-in users read, a verb says by which roles it may be done, anonymous users see nothing but health.
 
-An operator is a superuser or a member of the Django group ``operators`` (made after each ``migrate``; members are chosen in the
-admin). ``is_staff`` alone opens the admin's pages and no verb.
+A superuser is admin and operator, a member of the Django group ``operators`` (made after each ``migrate``; members are chosen in
+the admin) operator, every other signed-in user viewer; requesters and site admins have no accounts yet. ``is_staff`` alone opens
+the admin's pages and no verb.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from django.contrib.auth.models import Group
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 
+from wms2.verbs import Role, Verb
+
 if TYPE_CHECKING:  # rest_framework.views reads the settings, which name this module
     from rest_framework.request import Request
     from rest_framework.views import APIView
@@ -19,28 +22,44 @@ if TYPE_CHECKING:  # rest_framework.views reads the settings, which name this mo
 OPERATORS = "operators"
 
 
-def is_operator(user: Any) -> bool:
-    """Whether a user may change anything; one query for users who are not superusers, remembered on the object."""
+def roles_of(user: Any) -> frozenset[Role]:
+    """Those of a user; one query for users who are not superusers, remembered on the object."""
     if not user.is_authenticated or not user.is_active:
-        return False
+        return frozenset()
     if user.is_superuser:
-        return True
+        return frozenset((Role.VIEWER, Role.OPERATOR, Role.ADMIN))
     known = getattr(user, "_wms2_operator", None)
     if known is None:
         known = user._wms2_operator = user.groups.filter(name=OPERATORS).exists()
-    return bool(known)
+    return frozenset((Role.VIEWER, Role.OPERATOR) if known else (Role.VIEWER,))
+
+
+def may(user: Any, verb: Verb) -> bool:
+    """Whether a user has one of the roles that a verb asks for."""
+    return not roles_of(user).isdisjoint(verb.roles)
+
+
+def is_operator(user: Any) -> bool:
+    """Whether a user may change what no verb does."""
+    return Role.OPERATOR in roles_of(user)
+
+
+def verb_of(view: APIView, method: str) -> Verb | None:
+    """The verb that a view does when it is called by this method."""
+    return getattr(getattr(view, method.lower(), None), "verb", None)
 
 
 class SignedInReadsOperatorsWrite(BasePermission):
-    """The default of every view."""
+    """The default of every view; a handler that does a verb has it as its ``verb``."""
 
     message = f"only members of the group '{OPERATORS}' may do this; reading is open to every signed-in user"
 
     def has_permission(self, request: Request, view: APIView) -> bool:
-        """Safe methods for everybody who is signed in, others for operators."""
-        if not request.user.is_authenticated:
-            return False
-        return request.method in SAFE_METHODS or is_operator(request.user)
+        """Safe methods for everybody who is signed in, verbs for their roles, all else for operators."""
+        if not request.user.is_authenticated or request.method in SAFE_METHODS:
+            return bool(request.user.is_authenticated)
+        verb = verb_of(view, str(request.method))
+        return may(request.user, verb) if verb else is_operator(request.user)
 
 
 def operators_group_ensure(**_: Any) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any
 
 from django.db.models import CharField, Model, UUIDField
 from django.urls import URLPattern, path
@@ -20,12 +20,13 @@ from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request as HttpRequest
 from rest_framework.response import Response
 
+from wms2.api.permissions import verb_of
 from wms2.api.preconditions import if_match, in_one_transaction, require_version
 from wms2.api.serializers import MAX_REASON, NameField, ReasonSerializer, ShareField, TextField, WordField
 from wms2.api.views import ApiView, RowsViewSet, query_and_body
 from wms2.errors import StaleState
 from wms2.shedding import Call
-from wms2.verbs import Field, Kind, Verb, arguments, noun_of, nouns, perform
+from wms2.verbs import Field, Kind, Noun, Verb, arguments, noun_of, nouns, perform, undone
 
 TRIES = 3
 #: Addresses of lists, below ``/api/v1/``, whose rows have verbs -> how the rows are found, and the list's filters.
@@ -103,8 +104,9 @@ def actor_of(http: HttpRequest) -> str:
 
 def verb_method(resource: Resource, name: str, answer: Answer | None = None) -> Callable[..., Response]:
     """A view's method that does a verb; without an ``answer`` it shows the row."""
-    verb = next(verb for verb in noun_of(resource.model).verbs if verb.name == name)
-    deletes, body = verb.method == "delete", input_serializer(verb, noun_of(resource.model).name)
+    noun = noun_of(resource.model)
+    verb = next(verb for verb in noun.verbs if verb.name == name)
+    deletes, body = verb.method == "delete", input_serializer(verb, noun.name)
 
     def method(self: Any, request: HttpRequest, *args: Any, **key: Any) -> Response:
         serializer = body(data=query_and_body(request) if deletes else request.data)
@@ -122,23 +124,27 @@ def verb_method(resource: Resource, name: str, answer: Answer | None = None) -> 
         return replace(resource, serializer=shown_by, picture=lambda row: picture(row, made, given)).shown(request, row)
 
     method.__doc__ = verb.does
+    method.verb = verb  # type: ignore[attr-defined]  # whose roles the permission asks for
     in_query = [_REASON, *(OpenApiParameter(one.name, str, description=one.help) for one in verb.fields)] if deletes else []
     return extend_schema(
         parameters=[*in_query, *resource.parameters],
         request=None if deletes else body,
         responses={202: resource.serializer if answer is None else answer[0]},
-        description=verb.does,
+        description=described(noun, verb),
     )(method)
+
+
+def described(noun: Noun, verb: Verb) -> str:
+    """What a verb does, whether it can be undone, and who may do it."""
+    return f"{verb.does} {undone(noun, verb)} Roles: {', '.join(verb.roles)}."
 
 
 class VerbView(ApiView):
     """One address that one verb or two of a row have."""
 
-    verbs: ClassVar[Mapping[str, Verb]] = {}
-
     def known_query_params(self) -> frozenset[str]:
         """DELETE takes its reason in the query string too."""
-        verb = self.verbs.get(str(self.request.method).lower())
+        verb = verb_of(self, str(self.request.method))
         own = {"reason", *(one.name for one in verb.fields)} if verb is not None and verb.method == "delete" else set()
         return self.query_params | own
 
@@ -150,7 +156,6 @@ def verb_urls(resource: Resource, *but: str, answers: Mapping[str, Answer] = Map
     for last in dict.fromkeys(verb.path for verb in noun.verbs if verb.path and verb.name not in but):
         verbs = {verb.method: verb for verb in noun.verbs if verb.path == last}
         members: dict[str, Any] = {
-            "verbs": verbs,
             "serializer_class": resource.serializer,
             "versioned": frozenset(verbs if resource.etag is not None else ()),
             "outside": frozenset(method for method, verb in verbs.items() if verb.outside or not resource.locks),

@@ -48,11 +48,6 @@ class BulkPreview(NamedTuple):
     refused: Mapping[str, int]
 
 
-def bulk_verbs(noun: Noun) -> tuple[Verb, ...]:
-    """Those of a noun that may be asked of many rows at once."""
-    return tuple(verb for verb in noun.verbs if not verb.single and not verb.outside and verb.path is not None)
-
-
 def bulk_preview(verb: Verb, rows: QuerySet[Any]) -> BulkPreview:
     """How many rows there are, to how many the verb applies now, and why not to the others (reason -> rows)."""
     reasons = Counter(str(verb.refused(row)) for row in _light(rows).iterator(_PORTION))
@@ -146,8 +141,8 @@ def _go_on(run: BulkRun, ends: float) -> None:
 
 def _declared(run: BulkRun) -> tuple[Noun, Verb]:
     for noun in nouns():
-        for verb in bulk_verbs(noun):
-            if (noun.name, verb.name) == (run.resource, run.operation):
+        for verb in noun.verbs:
+            if verb.many and (noun.name, verb.name) == (run.resource, run.operation):
                 return noun, verb
     raise InvalidTransition(f"this release has no {run.operation} of many ({run.resource})")
 

@@ -11,10 +11,10 @@ from wms2.work.resources import lease_release, resource_set
 from wms2.work.workers import pool_change, pool_change_refused, worker_shutdown
 
 
-def _pool_verb(name: str, label: str, state: WorkerPoolState, does: str) -> Verb:
+def _pool_verb(name: str, label: str, state: WorkerPoolState, does: str, inverse: str) -> Verb:
     return Verb(
-        name, label, does, partial(pool_change, state=state), told_of_each(lambda pool: [does]),
-        refused=partial(pool_change_refused, state=state), path=name,
+        name, label, does, partial(pool_change, state=state), refused=partial(pool_change_refused, state=state), path=name,
+        inverse=inverse,
     )  # fmt: skip
 
 
@@ -25,9 +25,9 @@ declare(
     ),
     _pool_verb(
         "drain", "Drain", WorkerPoolState.DRAINING,
-        "Its workers take no more tasks and finish those they have; then it is stopped, also for workers that start.",
+        "Its workers take no more tasks and finish those they have; then it is stopped, also for workers that start.", "resume",
     ),
-    _pool_verb("resume", "Resume", WorkerPoolState.STARTING, "Its workers take tasks again."),
+    _pool_verb("resume", "Resume", WorkerPoolState.STARTING, "Its workers take tasks again.", "drain"),
 )  # fmt: skip
 
 declare(
@@ -36,8 +36,9 @@ declare(
         lambda worker: (", ".join(worker.takes), ", ".join(worker.takes) or "takes nothing"), "workers/<schedd:pk>",
     ),
     Verb(
-        "shutdown", "Shut down", "Have a worker end once its tasks have. A supervisor may start it again.", worker_shutdown,
-        told_of_each(lambda worker: ["It ends once the tasks that it has are done, and takes no more."]), path="shutdown",
+        "shutdown", "Shut down",
+        "Have a worker take no more tasks, and end once those that it has have. A supervisor may start it again.",
+        worker_shutdown, path="shutdown",
     ),
 )  # fmt: skip
 
@@ -47,10 +48,12 @@ declare(
         "resources/<schedd:pk>",
     ),
     Verb(
-        "units", "Change", "Say how many units of a resource there are.", resource_set,
-        told_of_each(lambda row: ["Leases that are out stay; with fewer units than they have, nobody gets any until it fits."]),
+        "units", "Change",
+        "Say how many units of a resource there are. Leases that are out stay; with fewer units than they have, none is given"
+        " until it fits.",
+        resource_set, None,
         (Field("units", Kind.WHOLE, "how many there are in all", required=True, least=0, most=10**9),),
-        initial=lambda row: {"units": row.units}, path="units", single=True,
+        initial=lambda row: {"units": row.units}, path="units", single=True, inverse="units",
     ),
 )  # fmt: skip
 
@@ -60,7 +63,7 @@ declare(
         lambda lease: (str(lease.pk), lease.holder),
     ),
     Verb(
-        "release", "Take back", "Take a lease away from whoever has it.", lease_release,
+        "release", "Take back", "Take a lease away from the process that has it.", lease_release,
         told_of_each(lambda lease: [f"{lease.process} has it for {lease.holder}, and goes on without."]), dangerous=True,
     ),
 )  # fmt: skip
@@ -71,8 +74,8 @@ declare(
         lambda run: (str(run.ended_at), "ended" if run.ended_at else "running"), "bulk-runs/<uuid:pk>",
     ),
     Verb(
-        "cancel", "Cancel", "Do nothing more of a bulk run. What was done stays.", bulk_cancel,
-        told_of_each(lambda run: ["Rows that are still waiting are left as they are."]), refused=bulk_end_refused, path="cancel",
-        stops=True,
+        "cancel", "Cancel",
+        "Do nothing more of a bulk run. What was done stays; rows that are still waiting are left as they are.",
+        bulk_cancel, refused=bulk_end_refused, path="cancel", stops=True,
     ),
 )  # fmt: skip

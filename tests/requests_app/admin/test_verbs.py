@@ -59,7 +59,7 @@ def test_before_an_abort_the_page_names_the_request_and_what_will_happen(operato
     assert "Active" in said
     assert "Its DAG is removed (DAGMan job 4711 at schedd@test)" in said
     assert "3 of 4 work units are done and stay registered." in said
-    assert "It cannot be taken back" in said
+    assert "It cannot be undone." in said
     assert fresh(request).status == S.ACTIVE, "asking does nothing"
 
 

@@ -50,7 +50,7 @@ def audited(action: str) -> list[tuple[str, str, str]]:
 )
 def test_a_site_is_closed_and_opened_again_with_a_reason(operator: Client, verb: str, to: SiteStatus) -> None:
     said = ask(operator, verb, "T2_CH_CERN")
-    assert "DAGs that run already may still begin work units there, and what runs there goes on; no new submission" in said
+    assert "DAGs that run already may still begin work units there, and what runs there goes on." in said
     assert "0 DAGs live now; they are not touched." in said
     assert do(operator, verb, "T2_CH_CERN", "enabled 0").status_code == 302
     assert (cern().status, cern().status_actor, cern().status_reason) == (to, "olga", "because")
@@ -103,7 +103,7 @@ def test_a_site_is_banned_for_one_request_or_for_all_and_the_bans_are_lifted(ope
     assert (one.workflow, all_.workflow) == (request.workflow, None)
     assert all_.expires_at > timezone.now() + timedelta(days=6.9)
     said = ask(operator, "lift", one.pk, of=BANS)
-    assert "New submissions may send work there again." in said
+    assert "new submissions may send work there again." in said
     assert do(operator, "lift", one.pk, "None", of=BANS).status_code == 302
     assert "because (until" in ask(operator, "unban", "T2_CH_CERN")
     assert do(operator, "unban", "T2_CH_CERN", "enabled 1").status_code == 302

@@ -14,7 +14,7 @@ from django.db import OperationalError
 from wms2.api.problems import flattened, several
 from wms2.api.verbs import input_serializer
 from wms2.locks import BEING_CHANGED, lock_refused
-from wms2.verbs import OMIT, REFUSALS, Field, Kind, Noun, Verb, arguments, nouns, perform, stands
+from wms2.verbs import OMIT, REFUSALS, Field, Kind, Noun, Verb, arguments, nouns, perform, stands, undone, will_happen
 
 #: Before a field's name among the options, where a field may be called like something else.
 _FIELD = "field "
@@ -42,7 +42,7 @@ class Command(BaseCommand):
         verb = next(verb for verb in noun.verbs if verb.name == options["verb"])
         row, actor = _row(noun, options["row"]), _actor(options["actor"])
         why = verb.refused(row)
-        told = [why] if why else verb.preview([row]).get(row.pk, ())
+        told = [why] if why else [*will_happen(verb, [row])[row.pk], undone(noun, verb)]
         self.stdout.write("\n".join([f"{row} is {stands(verb, row)[1]}.", *told]))
         if options["preview"]:
             return

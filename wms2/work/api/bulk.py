@@ -17,12 +17,12 @@ from rest_framework.reverse import reverse
 from wms2.api.filters import TextFilter
 from wms2.api.problems import bad_field
 from wms2.api.serializers import ReasonSerializer, TextField
-from wms2.api.verbs import LISTED, Resource, actor_of, input_serializer, rows_urls
+from wms2.api.verbs import LISTED, Resource, actor_of, described, input_serializer, rows_urls
 from wms2.api.views import ApiView, RowsViewSet
 from wms2.models import BulkItem, BulkResult, BulkRun
 from wms2.shedding import Call
 from wms2.verbs import Noun, Verb, arguments, noun_of
-from wms2.work.bulk import MOST_ROWS, bulk_begin, bulk_counts, bulk_preview, bulk_verbs
+from wms2.work.bulk import MOST_ROWS, bulk_begin, bulk_counts, bulk_preview
 
 
 class BulkRunSerializer(serializers.ModelSerializer):
@@ -169,7 +169,7 @@ def bulk_urls() -> list[Any]:
     ]
     for address, (resource, filters) in sorted(LISTED.items()):
         noun = noun_of(resource.model)
-        found += [_bulk_url(address, resource, filters, noun, verb) for verb in bulk_verbs(noun)]
+        found += [_bulk_url(address, resource, filters, noun, verb) for verb in noun.verbs if verb.many]
     return found
 
 
@@ -183,10 +183,12 @@ def _bulk_url(address: str, resource: Resource, filters: Any, noun: Noun, verb: 
 
     @extend_schema(
         parameters=which, request=bulk_serializer(verb, noun.name), responses={202: BulkRunSerializer},
-        description=f"{verb.does} Of the rows of the filter, or of ``keys``.",
+        description=f"{described(noun, verb)} Of the rows of the filter, or of ``keys``.",
     )  # fmt: skip
     def post(self: BulkView, request: Request) -> Response:
         return self.begin(request)
+
+    post.verb = verb  # type: ignore[attr-defined]  # whose roles the permission asks for
 
     members: dict[str, Any] = {
         "resource": resource, "noun": noun, "verb": verb, "filters": filters, "query_params": frozenset(known),

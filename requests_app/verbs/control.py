@@ -43,19 +43,20 @@ declare(
     Verb(
         "change", "Change", "Change a limit at run time.", _limit_set, told_of_each(_limit),
         (Field("value", Kind.NUMBER, "holds from the next cycle on, and over restarts", required=True),),
-        initial=lambda limit: {"value": limit.value},
+        initial=lambda limit: {"value": limit.value}, inverse="change",
     ),
 )  # fmt: skip
 
 declare(
     Noun(
         Lease, "lease", "lease", lambda name: Lease.objects.filter(name=name),
-        lambda lease: (str(lease.epoch), f"{lease.owner or 'nobody'}, epoch {lease.epoch}"),
+        lambda lease: (str(lease.epoch), f"{lease.owner or 'no owner'}, epoch {lease.epoch}"),
     ),
     Verb(
         "reconcile", "Reconcile now",
-        "Have the leader run a whole cycle now: observe all schedds, look for orphans, admit, evaluate every request.", reconcile,
-        told_of_each(lambda lease: ["Every schedd is asked and every request evaluated; what was done is not repeated."]),
+        "Have the leader run a whole cycle now: observe all schedds, look for orphans, admit, evaluate every request. What was"
+        " done is not repeated.",
+        reconcile,
         refused=lambda lease: "" if lease.name == LEADER_LEASE else "Only the life cycle's lease has a leader.", single=True,
     ),
 )  # fmt: skip
@@ -67,16 +68,14 @@ declare(
     ),
     Verb(
         "stop-new-work", "No new work",
-        "Start nothing new until it is allowed again: nothing is admitted or acquired from ReqMgr2; imports are stored. What runs"
-        " is finished, can be stopped, and is registered.",
-        new_work_stop,
-        told_of_each(lambda row: ["Queued requests wait, also between two rounds; all that runs goes on to the end of its DAG."]),
-        path="stop-new-work", stops=True,
+        "Start nothing new until it is allowed again: nothing is admitted or acquired from ReqMgr2; imports are stored. Queued"
+        " requests wait, also between two rounds. What runs is finished, can be stopped, and is registered.",
+        new_work_stop, path="stop-new-work", stops=True, inverse="allow-new-work",
     ),
     Verb(
         "allow-new-work", "Allow new work", "Let new work start again, as far as the service's level does.", new_work_allow,
         told_of_each(lambda row: [row.no_new_work or "New work may start.", "Queued requests start as slots are free."]),
-        refused=allow_refused, path="allow-new-work",
+        refused=allow_refused, path="allow-new-work", inverse="stop-new-work",
     ),
 )  # fmt: skip
 
@@ -117,22 +116,21 @@ declare(
         "admission/limits/<int:pk>",
     ),
     Verb(
-        "set", "Set", "Set what a limit of admission says; what is not given is no limit, `hard` stays as it is.",
-        admission_limits.admission_limit_change,
-        told_of_each(lambda limit: [f"{limit}: nothing that runs is stopped; what each waits for is shown anew."]), STARTS,
-        refused=admission_limits.change_refused, path="set",
+        "set", "Set",
+        "Set what a limit of admission says; what is not given is no limit, `hard` stays as it is. Nothing that runs is stopped.",
+        admission_limits.admission_limit_change, None, STARTS,
+        refused=admission_limits.change_refused, path="set", inverse="set",
         initial=lambda limit: {field.name: getattr(limit, field.name) for field in STARTS},
     ),
     Verb(
         "add", "Add", "Give a band, a campaign or a requester limits of its own.", admission_limits.admission_limit_add,
-        told_of_each(lambda limit: [f"One {limit.kind} gets limits of its own."]),
+        None,
         (Field("name", Kind.TEXT, "of the campaign or requester; of a band any, urgent: that of all urgent requests",
                required=True, length=100), *STARTS),
-        refused=admission_limits.add_refused, path="add", single=True,
+        refused=admission_limits.add_refused, path="add", single=True, inverse="remove",
     ),
     Verb(
         "remove", "Remove", "Remove limits of its own; those of its kind hold again.", admission_limits.admission_limit_remove,
-        told_of_each(lambda limit: [f"{limit}: what is set for every other {limit.kind} holds."]),
-        refused=admission_limits.remove_refused, path="remove",
+        refused=admission_limits.remove_refused, path="remove", inverse="add",
     ),
 )  # fmt: skip
