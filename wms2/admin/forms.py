@@ -10,13 +10,6 @@ from django import forms
 from wms2.api.converters import name_validator
 from wms2.verbs import Field, Kind, Verb
 
-_FIELDS: dict[Kind, type[forms.Field]] = {
-    Kind.WHOLE: forms.IntegerField,
-    Kind.NUMBER: forms.FloatField,
-    Kind.FLAG: forms.BooleanField,
-    Kind.MOMENT: forms.DateTimeField,
-}
-
 
 class ReasonForm(forms.Form):
     """What every verb asks for."""
@@ -51,6 +44,17 @@ class NotesField(forms.JSONField):
         return found
 
 
+_FIELDS: dict[Kind, type[forms.Field]] = {
+    Kind.WHOLE: forms.IntegerField,
+    Kind.NUMBER: forms.FloatField,
+    Kind.FLAG: forms.BooleanField,
+    Kind.CHOICE: forms.ChoiceField,
+    Kind.TEXTS: TextsField,
+    Kind.MOMENT: forms.DateTimeField,
+    Kind.NOTES: NotesField,
+}
+
+
 @cache
 def form_of(verb: Verb) -> type[ReasonForm]:
     """The form of a verb: the reason, which is always asked for, then its fields in their order."""
@@ -66,15 +70,9 @@ def form_field(one: Field) -> forms.Field:
         named["widget"] = forms.Textarea(attrs={"rows": one.rows, "cols": 80})
     match one.kind:
         case Kind.CHOICE:
-            blank = [] if named["required"] else [("", one.blank_label)]
-            return forms.ChoiceField(choices=[*blank, *one.choices], **named)
-        case Kind.TEXTS:
-            return TextsField(**named)
-        case Kind.NOTES:
-            return NotesField(**named)
+            named["choices"] = [*([] if named["required"] else [("", one.blank_label)]), *one.choices]
         case Kind.WHOLE | Kind.NUMBER:
-            return _FIELDS[one.kind](min_value=one.least, max_value=one.most, **named)  # type: ignore[call-arg]
-        case Kind.FLAG | Kind.MOMENT:
-            return _FIELDS[one.kind](**named)
-    validators = [name_validator] if one.kind is Kind.NAME else []
-    return forms.CharField(max_length=one.length, validators=validators, **named)
+            named |= {"min_value": one.least, "max_value": one.most}
+        case Kind.TEXT | Kind.NAME:
+            named |= {"max_length": one.length, "validators": [name_validator] if one.kind is Kind.NAME else []}
+    return _FIELDS.get(one.kind, forms.CharField)(**named)

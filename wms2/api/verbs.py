@@ -201,13 +201,13 @@ def input_serializer(verb: Verb, noun: str = "") -> type[ReasonSerializer]:
 def serializer_field(one: Field) -> Any:
     """The serializer's field of a declared one."""
     named: dict[str, Any] = {"required": one.required, "help_text": one.help or None}
+    default = False if one.kind is Kind.FLAG and one.blank is not None else one.default
+    if default is not None:
+        named = {"default": default, "help_text": one.help or None}
     if one.kind is Kind.FLAG:
-        said: dict[str, Any] = {"required": False} if one.blank is None else {"default": False}
-        return serializers.BooleanField(**said, help_text=one.help)
+        return serializers.BooleanField(**named)
     if one.kind is Kind.CHOICE:
-        if one.default is not None:
-            named = {"default": one.default}
-        return WordField(choices=one.choices, **{**named, "help_text": one.help or None})
+        return WordField(choices=one.choices, **named)
     if one.kind is Kind.TEXTS:
         child = TextField(max_length=one.length)
         return serializers.ListField(child=child, min_length=1 if one.required else None, max_length=one.most_items, **named)
