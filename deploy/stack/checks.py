@@ -33,6 +33,7 @@ def commands(cache: Path, source: Path) -> Mapping[str, tuple[str, ...]]:
         "migrations": ("python", "-W", "ignore::RuntimeWarning", "manage.py", "makemigrations", "--check", "--dry-run"),
         "planted faults": (shutil.which("git") or "git", "apply", "--check", *faults),
         "size": ("python", "-m", "deploy.stack.house"),
+        "OpenAPI": ("python", "-m", "deploy.stack.openapi"),
         "deployment": ("python", "manage.py", "check", "--deploy", "--fail-level", "WARNING"),
     }
 
