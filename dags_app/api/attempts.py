@@ -16,94 +16,56 @@ from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
 from dags_app import attempts
-from dags_app.attempts import AttemptLogs
+from dags_app.attempts import AttemptFile, AttemptLogs, KeptLogs
 from dags_app.models import DAG
 from dags_app.packs import is_there
+from wms2.api.answers import Url, answer
 from wms2.api.views import ExtraView
 
-
-class NodeAttemptsSerializer(serializers.Serializer):
-    """What the POST script wrote of each attempt (``wms2.post/1``)."""
-
-    dag_id = serializers.UUIDField()
-    unit = serializers.CharField()
-    node = serializers.CharField()
-    attempts = serializers.ListField(child=serializers.DictField(), help_text="oldest first; docs/schemas/post.json")
-
-
-class AttemptReportSerializer(serializers.Serializer):
-    """The job report of one attempt (``wms2.report/1``)."""
-
-    path = serializers.CharField(help_text="on the submit host")
-    problem = serializers.CharField(allow_blank=True, help_text="why there is no report")
-    content = serializers.DictField(allow_null=True, help_text="docs/schemas/report.json")
-
-
-class JobEventSerializer(serializers.Serializer):
-    """One event of HTCondor's job log."""
-
-    number = serializers.IntegerField()
-    at = serializers.CharField(help_text="the submit host's local time")
-    title = serializers.CharField()
-    body = serializers.CharField(allow_blank=True)
-
-
-class AdsSerializer(serializers.Serializer):
-    """As HTCondor wrote them."""
-
-    job_ad = serializers.CharField(allow_blank=True)
-    machine_ad = serializers.CharField(allow_blank=True)
-    events = JobEventSerializer(many=True)
-
-
-class AttemptAdsSerializer(serializers.Serializer):
-    """Ads and events of one job."""
-
-    path = serializers.CharField(help_text="on the submit host")
-    problem = serializers.CharField(allow_blank=True, help_text="why there are no ads; the events may be there all the same")
-    content = AdsSerializer()
-
-
-class PackedFileSerializer(serializers.Serializer):
-    """A file in packed logs."""
-
-    number = serializers.IntegerField()
-    name = serializers.CharField()
-    size_bytes = serializers.IntegerField()
-    text = serializers.URLField(help_text="it as plain text, up to 1 MB")
-
-
-class AttemptLogsSerializer(serializers.Serializer):
-    """The packed logs of one job."""
-
-    path = serializers.CharField(help_text="on the submit host")
-    problem = serializers.CharField(allow_blank=True, help_text="why there is nothing to show")
-    size_bytes = serializers.IntegerField()
-    archive = serializers.URLField(help_text="tar.gz")
-    files = PackedFileSerializer(many=True)
-
-
-class KeptLogsSerializer(serializers.Serializer):
-    """Packed logs that are kept of one job."""
-
-    unit = serializers.CharField()
-    node = serializers.CharField()
-    attempt = serializers.IntegerField()
-    job_id = serializers.CharField()
-    name = serializers.CharField()
-    size_bytes = serializers.IntegerField()
-    at = serializers.CharField()
-    code = serializers.IntegerField(help_text="exit code; 0: it did well")
-    step = serializers.CharField(allow_blank=True)
-    logs = serializers.URLField()
-
-
-class DagKeptLogsSerializer(serializers.Serializer):
-    """All packed logs that a DAG keeps."""
-
-    dag_id = serializers.UUIDField()
-    problem = serializers.CharField(allow_blank=True, help_text="why none can be listed")
-    results = KeptLogsSerializer(many=True)
+_WHERE = "on the submit host"
+NodeAttemptsSerializer = answer(
+    "NodeAttempts", {"dag_id": uuid.UUID, "unit": str, "node": str, "attempts": list[dict[str, Any]]},
+    "What the POST script wrote of each attempt (``wms2.post/1``).",
+    attempts="oldest first; docs/schemas/post.json",
+)  # fmt: skip
+AttemptReportSerializer = answer(
+    "AttemptReport", AttemptFile, "The job report of one attempt (``wms2.report/1``).", "path", "problem", "content",
+    path=_WHERE,
+    problem="why there is no report",
+    content=serializers.DictField(allow_null=True, help_text="docs/schemas/report.json"),
+)  # fmt: skip
+JobEventSerializer = answer(
+    "JobEvent", {"number": int, "at": str, "title": str, "body": str}, "One event of HTCondor's job log.",
+    at="the submit host's local time",
+)  # fmt: skip
+AdsSerializer = answer("Ads", {"job_ad": str, "machine_ad": str}, "As HTCondor wrote them.", events=JobEventSerializer(many=True))
+AttemptAdsSerializer = answer(
+    "AttemptAds", AttemptFile, "Ads and events of one job.", "path", "problem", "content",
+    path=_WHERE,
+    problem="why there are no ads; the events may be there all the same",
+    content=AdsSerializer(),
+)  # fmt: skip
+PackedFileSerializer = answer(
+    "PackedFile", {"number": int, "name": str, "size_bytes": int, "text": Url}, "A file in packed logs.",
+    text="it as plain text, up to 1 MB",
+)  # fmt: skip
+AttemptLogsSerializer = answer(
+    "AttemptLogs", {"path": str, "problem": str, "size_bytes": int, "archive": Url}, "The packed logs of one job.",
+    path=_WHERE,
+    problem="why there is nothing to show",
+    archive="tar.gz",
+    files=PackedFileSerializer(many=True),
+)  # fmt: skip
+KeptLogsSerializer = answer(
+    "KeptLogs", KeptLogs, "Packed logs that are kept of one job.",
+    "unit", "node", "attempt", "job_id", "name", "size_bytes", "at", "code", "step",
+    code="exit code; 0: it did well",
+    logs=serializers.URLField(),
+)  # fmt: skip
+DagKeptLogsSerializer = answer(
+    "DagKeptLogs", {"dag_id": uuid.UUID, "problem": str, "results": list[KeptLogs]}, "All packed logs that a DAG keeps.",
+    problem="why none can be listed",
+)  # fmt: skip
 
 
 class NodeAttemptsView(ExtraView):

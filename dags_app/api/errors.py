@@ -6,24 +6,22 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.reverse import reverse
 
+from dags_app.errors import Count, RequestErrors
 from dags_app.models import FailedInputFile, FailureGroup, FailureSample
+from wms2.api.answers import Url, answer, rows
 
-
-class FailureCountSerializer(serializers.Serializer):
-    """One value and how often it failed."""
-
-    value = serializers.CharField(allow_blank=True, help_text="blank: not known")
-    attempts = serializers.IntegerField(help_text="failed attempts")
-    given_up = serializers.IntegerField(help_text="of them those after which the node was not tried again")
-
-
-class AttemptLinksSerializer(serializers.Serializer):
-    """Addresses of everything kept of an attempt."""
-
-    attempts = serializers.URLField(help_text="all attempts of the node")
-    report = serializers.URLField()
-    logs = serializers.URLField(help_text="what is in its packed logs, or why there are none")
-    job_ad = serializers.URLField(help_text="ads of job and machine, and HTCondor's events")
+FailureCountSerializer = answer(
+    "FailureCount", Count, "One value and how often it failed.",
+    value="blank: not known",
+    attempts="failed attempts",
+    given_up="of them those after which the node was not tried again",
+)  # fmt: skip
+AttemptLinksSerializer = answer(
+    "AttemptLinks", {"attempts": Url, "report": Url, "logs": Url, "job_ad": Url}, "Addresses of everything kept of an attempt.",
+    attempts="all attempts of the node",
+    logs="what is in its packed logs, or why there are none",
+    job_ad="ads of job and machine, and HTCondor's events",
+)  # fmt: skip
 
 
 class FailureSampleSerializer(serializers.ModelSerializer):
@@ -52,41 +50,20 @@ class FailureSampleSerializer(serializers.ModelSerializer):
         }
 
 
-class FailureGroupSerializer(serializers.ModelSerializer):
-    """Failures that are alike."""
-
-    samples = FailureSampleSerializer(many=True, help_text="the newest, at most three")
-
-    class Meta:
-        model = FailureGroup
-        fields: tuple[str, ...] = (
-            "category", "code", "site", "step", "rule", "attempts", "given_up", "actions", "reason", "first_at", "last_at",
-            "samples",
-        )  # fmt: skip
-
-
-class BadFileSerializer(serializers.ModelSerializer):
-    """An input file that failures named."""
-
-    class Meta:
-        model = FailedInputFile
-        fields: tuple[str, ...] = ("lfn", "attempts", "site", "code", "last_at")
-
-
-class RequestErrorsSerializer(serializers.Serializer):
-    """The errors of a request."""
-
-    request_name = serializers.CharField()
-    attempts = serializers.IntegerField(help_text="failed attempts of all nodes, in all rounds")
-    given_up = serializers.IntegerField(help_text="of them those after which the node was not tried again")
-    by_category = FailureCountSerializer(many=True)
-    by_code = FailureCountSerializer(many=True)
-    by_site = FailureCountSerializer(many=True)
-    by_step = FailureCountSerializer(many=True)
-    groups = FailureGroupSerializer(many=True)
-    groups_left_out = serializers.IntegerField(help_text="groups that are counted above and not listed")
-    bad_files = BadFileSerializer(many=True)
-    files_left_out = serializers.IntegerField()
-    problems = serializers.ListField(
-        child=serializers.CharField(), help_text="failure logs that could not be read; the counts are then too low"
-    )
+FailureGroupSerializer = rows(
+    "FailureGroup", FailureGroup, "Failures that are alike.",
+    "category", "code", "site", "step", "rule", "attempts", "given_up", "actions", "reason", "first_at", "last_at",
+    samples=FailureSampleSerializer(many=True, help_text="the newest, at most three"),
+)  # fmt: skip
+BadFileSerializer = rows(
+    "BadFile", FailedInputFile, "An input file that failures named.", "lfn", "attempts", "site", "code", "last_at"
+)
+RequestErrorsSerializer = answer(
+    "RequestErrors", RequestErrors, "The errors of a request.",
+    attempts="failed attempts of all nodes, in all rounds",
+    given_up="of them those after which the node was not tried again",
+    groups=FailureGroupSerializer(many=True),
+    groups_left_out="groups that are counted above and not listed",
+    bad_files=BadFileSerializer(many=True),
+    problems="failure logs that could not be read; the counts are then too low",
+)  # fmt: skip

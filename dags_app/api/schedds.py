@@ -6,16 +6,16 @@ from typing import Any, ClassVar
 
 from django.db.models import QuerySet
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import serializers
 from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request as HttpRequest
 from rest_framework.response import Response
 
 import dags_app.verbs  # noqa: F401  declares them
-from dags_app.services.lost_queue import lost_queue_of
+from dags_app.services.lost_queue import DirectoryEvidence, LostDag, LostQueue, lost_queue_of
 from sites_app.api.serializers import ScheddRowSerializer
 from sites_app.api.views import REMOVED_SCHEDD
 from sites_app.models import QueueChange, Schedd
+from wms2.api.answers import answer, rows
 from wms2.api.problems import bad_field
 from wms2.api.verbs import Resource, verb_urls
 from wms2.api.views import ApiView
@@ -23,52 +23,32 @@ from wms2.api.views import ApiView
 POOL = OpenApiParameter("pool", str, description="the schedd's pool; needed when schedds of several pools have the name")
 
 
-class QueueChangeSerializer(serializers.ModelSerializer):
-    """The schedd answered with another job queue than before."""
-
-    class Meta:
-        model = QueueChange
-        fields: tuple[str, ...] = ("old_birthdate", "new_birthdate", "old_answered_at", "dagmans_before", "seen_at")
-
-
-class DirectoryEvidenceSerializer(serializers.Serializer):
-    """What DAGMan left in a DAG's directory."""
-
-    written_at = serializers.DateTimeField(allow_null=True, help_text="when DAGMan wrote last")
-    lock = serializers.CharField(allow_blank=True, help_text="cluster that holds the directory")
-    metrics = serializers.CharField(allow_blank=True, help_text="cluster that left the metrics file")
-    rescue = serializers.CharField(allow_blank=True, help_text="newest rescue file")
-    units = serializers.CharField(allow_blank=True)
-    damaged = serializers.CharField(allow_blank=True, help_text="files that are there and not whole")
-    problem = serializers.CharField(allow_blank=True, help_text="why nothing can be read")
-
-
-class LostDagSerializer(serializers.Serializer):
-    """One DAG at the schedd."""
-
-    dag_id = serializers.UUIDField(source="dag.pk")
-    request_name = serializers.CharField()
-    dagman_cluster_id = serializers.CharField(source="dag.dagman_cluster_id", allow_blank=True)
-    affected = serializers.BooleanField(help_text="a confirmation now would give it up")
-    why = serializers.CharField()
-    missing_since = serializers.DateTimeField(source="dag.missing_since", allow_null=True)
-    unanswered_since = serializers.DateTimeField(source="dag.unanswered_since", allow_null=True)
-    suspected_at = serializers.DateTimeField(source="dag.suspected_at", allow_null=True)
-    directory = DirectoryEvidenceSerializer()
-
-
-class LossesSerializer(serializers.Serializer):
-    """What speaks for and against the loss of a schedd's queue."""
-
-    name = serializers.CharField(source="schedd.name")
-    pool = serializers.CharField(source="schedd.pool_id")
-    job_queue_birthdate = serializers.IntegerField(source="schedd.job_queue_birthdate", allow_null=True)
-    last_answer_at = serializers.DateTimeField(source="schedd.last_answer_at", allow_null=True)
-    unreachable_since = serializers.DateTimeField(source="schedd.unreachable_since", allow_null=True)
-    collector_says = serializers.CharField(source="schedd.collector_says", allow_blank=True)
-    queue_changes = QueueChangeSerializer(source="changes", many=True)
-    dags = LostDagSerializer(many=True)
-    refusal = serializers.CharField(allow_blank=True, help_text="why a loss cannot be confirmed now; empty when it can")
+QueueChangeSerializer = rows(
+    "QueueChange", QueueChange, "The schedd answered with another job queue than before.",
+    "old_birthdate", "new_birthdate", "old_answered_at", "dagmans_before", "seen_at",
+)  # fmt: skip
+DirectoryEvidenceSerializer = answer(
+    "DirectoryEvidence", DirectoryEvidence, "What DAGMan left in a DAG's directory.",
+    written_at="when DAGMan wrote last",
+    lock="cluster that holds the directory",
+    metrics="cluster that left the metrics file",
+    rescue="newest rescue file",
+    damaged="files that are there and not whole",
+    problem="why nothing can be read",
+)  # fmt: skip
+LostDagSerializer = answer(
+    "LostDag", LostDag, "One DAG at the schedd.",
+    "dag_id=dag.pk", "request_name", "dag.dagman_cluster_id", "affected", "why", "dag.missing_since", "dag.unanswered_since",
+    "dag.suspected_at", "directory",
+    affected="a confirmation now would give it up",
+)  # fmt: skip
+LossesSerializer = answer(
+    "Losses", LostQueue, "What speaks for and against the loss of a schedd's queue.",
+    "schedd.name", "pool=schedd.pool_id", "schedd.job_queue_birthdate", "schedd.last_answer_at", "schedd.unreachable_since",
+    "schedd.collector_says", "queue_changes", "dags", "refusal",
+    queue_changes=QueueChangeSerializer(source="changes", many=True),
+    refusal="why a loss cannot be confirmed now; empty when it can",
+)  # fmt: skip
 
 
 class ScheddView(ApiView):

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_type_hints
 
-from drf_spectacular.utils import extend_schema, extend_schema_field, extend_schema_serializer
+from drf_spectacular.utils import extend_schema, extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.request import Request as HttpRequest
 from rest_framework.response import Response
 
 from requests_app.admission.ordering import GroupKind
 from requests_app.limits import CHANGEABLE, limit_set
-from requests_app.models import AdmissionLimit, RequestStatus
+from requests_app.models import AdmissionLimit, Request, RequestStatus
 from requests_app.selectors.admission import (
+    AdmissionState,
+    InUse,
     LimitInForce,
+    QueuedRow,
     admission_limits,
     admission_state,
     config_in_force,
@@ -23,10 +26,11 @@ from requests_app.selectors.admission import (
     queue_now,
 )
 from requests_app.selectors.summary import kept_counts
-from requests_app.selectors.what_if import Asked, queued_keys, what_if
+from requests_app.selectors.what_if import Answer, Asked, Moved, queued_keys, what_if
 from requests_app.services.admission_limits import limit_problem
 from requests_app.services.verbs import MAX_PRIORITY
 from requests_app.verbs.control import STARTS
+from wms2.api.answers import Computed, Url, answer, rows
 from wms2.api.pagination import PAGE_PARAMETERS, NumberedPages
 from wms2.api.preconditions import etag_of, if_match, require_version
 from wms2.api.problems import bad_field
@@ -43,50 +47,31 @@ from wms2.verbs import field_of
 MOST_TRIED = 200
 
 
-class NextInQueueSerializer(serializers.Serializer):
-    """Who starts when the next slot is free."""
-
-    request_name = serializers.CharField()
-    priority = serializers.IntegerField()
-    queued_since = serializers.DateTimeField(source="queued_at", allow_null=True)
-
-
-class AdmissionCountsSerializer(serializers.Serializer):
-    """Slots and the queue's length."""
-
-    active_dags = serializers.IntegerField(help_text="slots in use: live DAGs and requests being planned")
-    max_active_dags = serializers.IntegerField()
-    queued_workflows = serializers.IntegerField()
-    pausing = serializers.IntegerField(help_text="of these, passed over until their next attempt")
-    next_in_queue = NextInQueueSerializer(allow_null=True, help_text="the first that no limit keeps")
-    stopped = serializers.CharField(allow_blank=True, help_text="why nobody may start, at the last pass; empty: who has its turn")
-
-
-class QueuedSerializer(serializers.Serializer):
-    """One queued request."""
-
-    place = serializers.IntegerField(allow_null=True, help_text="from 1; null while it is passed over after a failure")
-    request_name = serializers.CharField(source="request.request_name")
-    priority = serializers.IntegerField(source="request.priority")
-    urgent = serializers.BooleanField(source="request.urgent")
-    campaign = serializers.CharField(source="request.campaign", allow_blank=True)
-    requestor = serializers.CharField(source="request.requestor")
-    queued_since = serializers.DateTimeField(source="request.queued_at", allow_null=True)
-    waiting_for = serializers.CharField(source="request.waiting_for", allow_blank=True)
-    next_attempt_at = serializers.DateTimeField(source="request.next_attempt_at", allow_null=True)
-    failed_attempts = serializers.IntegerField(source="request.failed_attempts")
-    last_error = serializers.CharField(source="request.last_error", allow_blank=True)
-    risen_priority = serializers.IntegerField(allow_null=True, help_text="its priority with what waiting has added")
-    band = serializers.CharField(allow_blank=True, help_text="of priorities; empty: none")
-    expected_start = serializers.DateTimeField(allow_null=True, help_text="null: not known")
-    expected_basis = serializers.CharField(allow_blank=True, help_text="what that rests on, or why it is not known")
-
-
-class AdmissionQueueSerializer(AdmissionCountsSerializer):
-    """Spec 7.2, admission queue, with one page of the queue."""
-
-    next = serializers.URLField(allow_null=True)
-    queue = QueuedSerializer(many=True)
+NextInQueueSerializer = answer(
+    "NextInQueue", Request, "Who starts when the next slot is free.", "request_name", "priority", "queued_since=queued_at"
+)
+_COUNTS: dict[str, Any] = {
+    "active_dags": "slots in use: live DAGs and requests being planned",
+    "pausing": "of these, passed over until their next attempt",
+    "next_in_queue": NextInQueueSerializer(allow_null=True, help_text="the first that no limit keeps"),
+    "stopped": "why nobody may start, at the last pass; empty: who has its turn",
+}
+AdmissionCountsSerializer = answer("AdmissionCounts", AdmissionState, "Slots and the queue's length.", **_COUNTS)
+QueuedSerializer = answer(
+    "Queued", QueuedRow, "One queued request.",
+    "place", "request.request_name", "request.priority", "request.urgent", "request.campaign", "request.requestor",
+    "queued_since=request.queued_at", "request.waiting_for", "request.next_attempt_at", "request.failed_attempts",
+    "request.last_error", "risen_priority", "band", "expected_start", "expected_basis",
+    place="from 1; null while it is passed over after a failure",
+    risen_priority="its priority with what waiting has added",
+    band="of priorities; empty: none",
+    expected_start="null: not known",
+    expected_basis="what that rests on, or why it is not known",
+)  # fmt: skip
+AdmissionQueueSerializer = answer(
+    "AdmissionQueue", {**get_type_hints(AdmissionState), "next": Url | None, "queue": list[QueuedRow]},
+    "Spec 7.2, admission queue, with one page of the queue.", **_COUNTS,
+)  # fmt: skip
 
 
 class NumberField(serializers.FloatField):
@@ -97,23 +82,13 @@ class NumberField(serializers.FloatField):
         return value if isinstance(value, int) else super().to_representation(value)
 
 
-class LimitSerializer(serializers.Serializer):
-    """One limit in force."""
-
-    group = serializers.CharField()
-    name = serializers.CharField()
-    description = serializers.CharField()
-    value = NumberField()
-    default = NumberField()
-    changed_by = serializers.CharField(allow_blank=True)
-    reason = serializers.CharField(allow_blank=True)
-    changed_at = serializers.DateTimeField(allow_null=True)
-
-
-class LimitsInForceSerializer(serializers.Serializer):
-    """Every limit that can be changed at run time."""
-
-    limits = LimitSerializer(many=True)
+LimitSerializer = answer(
+    "Limit", LimitInForce, "One limit in force.",
+    "group", "name", "description", "value", "default", "changed_by", "reason", "changed_at",
+    value=NumberField(),
+    default=NumberField(),
+)  # fmt: skip
+LimitsInForceSerializer = answer("LimitsInForce", {"limits": list[LimitInForce]}, "Every limit that can be changed at run time.")
 
 
 @extend_schema_serializer(component_name="AdmissionConfigChange")
@@ -147,9 +122,9 @@ class AdmissionQueueView(ApiView):
         """A page of the queue in the order of admission."""
         pager, queue = NumberedPages(), queue_now()
         state = admission_state(kept_counts().requests[RequestStatus.QUEUED], queue)
-        rows = pager.paginate_queryset(queue, request)
+        page = pager.paginate_queryset(queue, request)
         counts = {each.name: getattr(state, each.name) for each in fields(state)}
-        body = {**counts, "next": pager.next_link(), "queue": rows}
+        body = {**counts, "next": pager.next_link(), "queue": page}
         return Response(shown(AdmissionQueueSerializer, body))
 
 
@@ -189,32 +164,21 @@ class AdmissionConfigView(ApiView):
         return Response(self.get_serializer({"limits": limits}).data, headers={"ETag": limits_etag(limits)})
 
 
-class InUseSerializer(serializers.Serializer):
-    """A band, campaign or requester for which a limit holds."""
-
-    name = serializers.CharField()
-    dags = serializers.IntegerField(help_text="live, or being planned")
-    starts_left = serializers.IntegerField(allow_null=True, help_text="that may be made now; null: any number")
-    next_start_at = serializers.DateTimeField(allow_null=True, help_text="null: now")
-
-
-class AdmissionLimitSerializer(serializers.ModelSerializer):
-    """One limit; with an empty name that of all of the kind that have none of their own."""
-
-    computed_from: ClassVar = {"in_use": "id"}
-    in_use = serializers.SerializerMethodField(help_text="for whom it holds, those with most DAGs first")
-
-    class Meta:
-        model = AdmissionLimit
-        fields: tuple[str, ...] = (
-            "id", "kind", "name", "least_priority", "max_dags", "rate_per_hour", "burst", "hard", "in_use", "reason", "actor",
-            "updated_at",
-        )  # fmt: skip
-
-    @extend_schema_field(InUseSerializer(many=True))
-    def get_in_use(self, limit: AdmissionLimit) -> Any:
-        """As it is now."""
-        return InUseSerializer(limits_in_use().get((limit.kind, limit.name), ()), many=True).data
+InUseSerializer = answer(
+    "InUse", InUse, "A band, campaign or requester for which a limit holds.",
+    dags="live, or being planned",
+    starts_left="that may be made now; null: any number",
+    next_start_at="null: now",
+)  # fmt: skip
+AdmissionLimitSerializer = rows(
+    "AdmissionLimit", AdmissionLimit, "One limit; with an empty name that of all of the kind that have none of their own.",
+    "id", "kind", "name", "least_priority", "max_dags", "rate_per_hour", "burst", "hard", "in_use", "reason", "actor",
+    "updated_at",
+    in_use=Computed(
+        lambda limit: InUseSerializer(limits_in_use().get((limit.kind, limit.name), ()), many=True).data,
+        InUseSerializer(many=True), column="id", help_text="for whom it holds, those with most DAGs first",
+    ),
+)  # fmt: skip
 
 
 class AdmissionLimitViewSet(RowsViewSet):
@@ -278,27 +242,15 @@ class WhatIfSerializer(StrictSerializer):
     further = serializers.ListField(child=TriedRequestSerializer(), default=list, max_length=MOST_TRIED)
 
 
-class MovedSerializer(serializers.Serializer):
-    """A request that would stand elsewhere, or wait for something else."""
-
-    request_name = serializers.CharField()
-    place_before = serializers.IntegerField(allow_null=True, help_text="null: it is not there now")
-    place = serializers.IntegerField()
-    waits_for_before = serializers.CharField(allow_blank=True)
-    waits_for = serializers.CharField(allow_blank=True, help_text="empty: it would start")
-    expected_start_before = serializers.DateTimeField(allow_null=True)
-    expected_start = serializers.DateTimeField(allow_null=True)
-    expected_basis = serializers.CharField()
-
-
-class AnswerSerializer(serializers.Serializer):
-    """What would happen with the next pass; of each list at most a hundred."""
-
-    starts_now = serializers.ListField(child=serializers.CharField())
-    starts_number = serializers.IntegerField()
-    next = serializers.ListField(child=serializers.CharField(), help_text="in order, as slots become free")
-    moved = MovedSerializer(many=True)
-    moved_number = serializers.IntegerField()
+MovedSerializer = answer(
+    "Moved", Moved, "A request that would stand elsewhere, or wait for something else.",
+    place_before="null: it is not there now",
+    waits_for="empty: it would start",
+)  # fmt: skip
+AnswerSerializer = answer(
+    "Answer", Answer, "What would happen with the next pass; of each list at most a hundred.",
+    next="in order, as slots become free",
+)  # fmt: skip
 
 
 class WhatIfView(ApiView):

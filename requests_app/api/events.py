@@ -6,12 +6,12 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from typing import ClassVar
+from datetime import datetime
+from typing import Any, ClassVar
 
 from django.http import StreamingHttpResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import serializers
 from rest_framework.generics import get_object_or_404
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request as HttpRequest
@@ -19,6 +19,7 @@ from rest_framework.response import Response
 
 from requests_app.feed import Page, Wanted, listening, newest, read, shown
 from requests_app.models import Request
+from wms2.api.answers import answer
 from wms2.api.pagination import whole_number, whole_number_parameter
 from wms2.api.problems import bad_field
 from wms2.api.views import ApiView
@@ -40,24 +41,18 @@ class EventStreamRenderer(JSONRenderer):
     media_type, format = "text/event-stream", "sse"
 
 
-class EventSerializer(serializers.Serializer):
-    """What has happened."""
-
-    id = serializers.IntegerField(help_text="rises with each event, without holes")
-    at = serializers.DateTimeField(help_text="when it was written; in order within a request only")
-    kind = serializers.CharField()
-    request = serializers.CharField(allow_null=True, help_text="request name")
-    data = serializers.JSONField()  # type: ignore[assignment]
-
-
-class EventsSerializer(serializers.Serializer):
-    """Some events in order."""
-
-    events = EventSerializer(many=True)
-    last_id = serializers.IntegerField(help_text="the next `after`, also when no event fits")
-    oldest_id = serializers.IntegerField(help_text="the oldest `after` behind which nothing is missing")
-
-
+EventSerializer = answer(
+    "Event", {"id": int, "at": datetime, "kind": str, "request": str | None, "data": Any}, "What has happened.",
+    id="rises with each event, without holes",
+    at="when it was written; in order within a request only",
+    request="request name",
+)  # fmt: skip
+EventsSerializer = answer(
+    "Events", {"last_id": int, "oldest_id": int}, "Some events in order.", "events", "last_id", "oldest_id",
+    events=EventSerializer(many=True),
+    last_id="the next `after`, also when no event fits",
+    oldest_id="the oldest `after` behind which nothing is missing",
+)  # fmt: skip
 _FILTERS = (
     OpenApiParameter("after", {"type": "integer", "minimum": 0}, description="events behind this id"),
     OpenApiParameter("kind", str, description="only of these kinds, separated by commas"),

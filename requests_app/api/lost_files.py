@@ -9,7 +9,15 @@ from rest_framework import serializers, status
 from rest_framework.request import Request as HttpRequest
 from rest_framework.response import Response
 
-from requests_app.services.lost_files import MOST_FILES, LostPlan, lost_files_make_again, lost_files_plan
+from requests_app.services.lost_files import (
+    MOST_FILES,
+    LostDataset,
+    LostPlan,
+    RequestLoss,
+    lost_files_make_again,
+    lost_files_plan,
+)
+from wms2.api.answers import answer
 from wms2.api.serializers import ReasonSerializer, StrictSerializer, TextField
 from wms2.api.shown import shown
 from wms2.api.verbs import actor_of
@@ -34,42 +42,28 @@ class LostFilesConfirmedSerializer(ReasonSerializer):
     confirm = TextField(max_length=100, help_text="`confirm` of the preview; refused when something else would be done by now")
 
 
-class LostDatasetSerializer(serializers.Serializer):
-    """How many files of a dataset go, and why."""
-
-    name = serializers.CharField()
-    tier = serializers.CharField()
-    lost = serializers.IntegerField()
-    made_from_lost = serializers.IntegerField(help_text="made from files that go")
-    drawn_in = serializers.IntegerField(help_text="hold pieces of the same work as files that go")
-
-
-class RequestLossSerializer(serializers.Serializer):
-    """What a request takes back and makes again."""
-
-    request_name = serializers.CharField(source="request.request_name")
-    status = serializers.CharField(source="request.status")
-    then = serializers.CharField(help_text="what becomes of the request")
-    datasets = LostDatasetSerializer(many=True)
-    work_units = serializers.IntegerField(source="units", help_text="of which pieces are made again")
-    lumis = serializers.IntegerField(help_text="made again; generated ones under new numbers")
-    events = serializers.IntegerField(help_text="of its input, or generated; 0 where work is split by lumi")
-    files = serializers.DictField(
-        child=serializers.CharField(allow_blank=True), help_text="LFN -> why it goes; empty: it is lost"
-    )
-
-
-class LostPlanSerializer(serializers.Serializer):
-    """Everything that is concerned."""
-
-    confirm = serializers.CharField(allow_blank=True, help_text="to be sent to have it done; empty: nothing would be done")
-    requests = RequestLossSerializer(many=True)
-    unknown = serializers.ListField(child=serializers.CharField(), help_text="no files that WMS2 has made")
-    already = serializers.DictField(child=serializers.CharField(), help_text="LFN -> it is invalid, or being made again")
-    refused = serializers.DictField(child=serializers.CharField(), help_text="LFN -> why it cannot be made again now")
-    left = serializers.DictField(
-        child=serializers.CharField(), help_text="made from files that go, and not made again: LFN -> why; each gets a case"
-    )
+LostDatasetSerializer = answer(
+    "LostDataset", LostDataset, "How many files of a dataset go, and why.",
+    made_from_lost="made from files that go",
+    drawn_in="hold pieces of the same work as files that go",
+)  # fmt: skip
+RequestLossSerializer = answer(
+    "RequestLoss", RequestLoss, "What a request takes back and makes again.",
+    "request.request_name", "request.status", "then", "datasets", "work_units=units", "lumis", "events", "files",
+    then="what becomes of the request",
+    work_units="of which pieces are made again",
+    lumis="made again; generated ones under new numbers",
+    events="of its input, or generated; 0 where work is split by lumi",
+    files="LFN -> why it goes; empty: it is lost",
+)  # fmt: skip
+LostPlanSerializer = answer(
+    "LostPlan", LostPlan, "Everything that is concerned.",
+    confirm="to be sent to have it done; empty: nothing would be done",
+    unknown="no files that WMS2 has made",
+    already="LFN -> it is invalid, or being made again",
+    refused="LFN -> why it cannot be made again now",
+    left="made from files that go, and not made again: LFN -> why; each gets a case",
+)  # fmt: skip
 
 
 def _answer(plan: LostPlan, code: int) -> Response:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import django_filters
-from rest_framework import serializers
 from rest_framework.request import Request as HttpRequest
 from rest_framework.response import Response
 
@@ -14,41 +13,24 @@ from requests_app.models import DeadLetter, Harvest, HarvestState, LetterKind, R
 from requests_app.selectors.parts import harvests_shown
 from requests_app.selectors.requests import groups_shown
 from requests_app.services.letters import ADVICE, letters_shown
-from requests_app.work.groups import group_standing
+from requests_app.work.groups import Child, GroupStanding, group_standing
+from wms2.api.answers import Computed, answer, rows
 from wms2.api.filters import ChoicesFilter, TextFilter
 from wms2.api.verbs import Resource, verb_urls
 from wms2.api.views import RowsViewSet
 
-
-class ChildSerializer(serializers.Serializer):
-    """One request of a group."""
-
-    request_name = serializers.CharField(source="request.request_name")
-    status = serializers.CharField(source="request.status")
-    there = serializers.BooleanField(help_text="it has enough events, and waits for the others or completes with them")
-    skipped = serializers.BooleanField(help_text="it has ended with no events in DBS: nobody waits for it")
-
-
-class GroupListSerializer(serializers.ModelSerializer):
-    """One line of the list."""
-
-    class Meta:
-        model = RequestGroup
-        fields: tuple[str, ...] = ("name", "note", "created_by", "created_at")
-
-
-class GroupSerializer(serializers.Serializer):
-    """A group as its requests have it now."""
-
-    name = serializers.CharField(source="group.name")
-    note = serializers.CharField(source="group.note")
-    created_by = serializers.CharField(source="group.created_by")
-    created_at = serializers.DateTimeField(source="group.created_at")
-    status = serializers.CharField(help_text="empty, active, waiting, held, completing, completed, ended: of its requests")
-    waiting_for = serializers.CharField(help_text="who is missing, and why")
-    children = ChildSerializer(many=True)
-
-
+ChildSerializer = answer(
+    "Child", Child, "One request of a group.", "request.request_name", "request.status", "there", "skipped",
+    there="it has enough events, and waits for the others or completes with them",
+    skipped="it has ended with no events in DBS: nobody waits for it",
+)  # fmt: skip
+GroupListSerializer = rows("GroupList", RequestGroup, "One line of the list.", "name", "note", "created_by", "created_at")
+GroupSerializer = answer(
+    "Group", GroupStanding, "A group as its requests have it now.",
+    "group.name", "group.note", "group.created_by", "group.created_at", "status", "waiting_for", "children",
+    status="empty, active, waiting, held, completing, completed, ended: of its requests",
+    waiting_for="who is missing, and why",
+)  # fmt: skip
 GROUP_VERBS = verb_urls(Resource(RequestGroup, GroupSerializer, groups_shown, key="name", picture=group_standing))
 
 
@@ -67,18 +49,12 @@ class GroupViewSet(RowsViewSet):
         return Response(self.get_serializer(group_standing(self.get_object())).data)
 
 
-class HarvestSerializer(serializers.ModelSerializer):
-    """One file for DQM servers, of a run of an output dataset or of all (0)."""
-
-    request_name = serializers.CharField(source="request_id")
-    site = serializers.CharField(source="job.site", default=None, allow_null=True, help_text="of the last job")
-
-    class Meta:
-        model = Harvest
-        fields: tuple[str, ...] = (
-            "id", "request_name", "dataset", "run", "state", "job", "site", "attempts", "next_try_at", "uploads", "problem",
-            "created_at", "ended_at",
-        )  # fmt: skip
+HarvestSerializer = rows(
+    "Harvest", Harvest, "One file for DQM servers, of a run of an output dataset or of all (0).",
+    "id", "request_name=request_id", "dataset", "run", "state", "job", "site=job.site?", "attempts", "next_try_at", "uploads",
+    "problem", "created_at", "ended_at",
+    site="of the last job",
+)  # fmt: skip
 
 
 class HarvestFilters(django_filters.FilterSet):
@@ -99,20 +75,11 @@ class HarvestViewSet(RowsViewSet):
     ordering_fields = ("id", "next_try_at", "state")
 
 
-class DeadLetterSerializer(serializers.ModelSerializer):
-    """One of them, with what to do about its kind."""
-
-    computed_from: ClassVar = {"todo": "kind"}
-    request_name = serializers.CharField(source="request_id", allow_null=True)
-    todo = serializers.SerializerMethodField(help_text="what it means, and what to do")
-
-    class Meta:
-        model = DeadLetter
-        fields: tuple[str, ...] = ("id", "kind", "row", "request_name", "what", "attempts", "since", "last_error", "todo")
-
-    def get_todo(self, letter: DeadLetter) -> str:
-        """By its kind."""
-        return ADVICE[LetterKind(letter.kind)]
+DeadLetterSerializer = rows(
+    "DeadLetter", DeadLetter, "One of them, with what to do about its kind.",
+    "id", "kind", "row", "request_name=request_id", "what", "attempts", "since", "last_error",
+    todo=Computed(lambda row: ADVICE[LetterKind(row.kind)], column="kind", help_text="what it means, and what to do"),
+)  # fmt: skip
 
 
 class DeadLetterFilters(django_filters.FilterSet):

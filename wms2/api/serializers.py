@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NoReturn
 from django.utils.text import Truncator
 from rest_framework import serializers
 
+from wms2.api.answers import Url, answer
 from wms2.api.converters import name_validator
 
 MAX_REASON = 2000
@@ -80,30 +81,16 @@ class ReasonSerializer(StrictSerializer):
     reason = TextField(max_length=MAX_REASON, help_text="why; kept with the transition and in the audit")
 
 
-class FieldProblemSerializer(serializers.Serializer):
-    """One wrong field."""
-
-    field = serializers.CharField()
-    problem = serializers.CharField()
-
-
-class ExistingSerializer(serializers.Serializer):
-    """The request that is there already."""
-
-    request_name = serializers.CharField()
-    status = serializers.CharField()
-    url = serializers.URLField()
-
-
-class ProblemSerializer(serializers.Serializer):
-    """application/problem+json; for the schema."""
-
-    type = serializers.CharField(help_text="urn:wms2:problem:<code>")
-    title = serializers.CharField()
-    status = serializers.IntegerField()
-    detail = serializers.CharField()
-    code = serializers.CharField(help_text="stable; docs/api.md lists them")
-    field = serializers.CharField(allow_null=True)
-    hint = serializers.CharField(allow_null=True)
-    problems = FieldProblemSerializer(many=True, required=False)
-    existing = ExistingSerializer(required=False, help_text="with request_exists: the request that has the name")
+FieldProblemSerializer = answer("FieldProblem", {"field": str, "problem": str}, "One wrong field.")
+ExistingSerializer = answer("Existing", {"request_name": str, "status": str, "url": Url}, "The request that is there already.")
+ProblemSerializer = answer(
+    "Problem",
+    {
+        "type": str, "title": str, "status": int, "detail": str, "code": str, "field": str | None, "hint": str | None,
+    },
+    "application/problem+json; for the schema.",
+    type="urn:wms2:problem:<code>",
+    code="stable; docs/api.md lists them",
+    problems=FieldProblemSerializer(many=True, required=False),
+    existing=ExistingSerializer(required=False, help_text="with request_exists: the request that has the name"),
+)  # fmt: skip

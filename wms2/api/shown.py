@@ -23,6 +23,10 @@ def shown(serializer: Any, row: Any) -> Any:
 
 @cache
 def columns_of(serializer: Any) -> Mapping[str, str]:
-    """Names in the JSON -> columns that are shown as the database has them. Computed fields name theirs in ``computed_from``."""
+    """Names in the JSON -> columns that are shown as the database has them. Computed fields name theirs (``computed_from``, or
+    ``column`` of the field)."""
     computed: Mapping[str, str] = getattr(serializer, "computed_from", {})
-    return {name: computed.get(name) or "__".join(field.source_attrs) for name, field in _built(serializer).fields.items()}
+    return {
+        name: computed.get(name) or getattr(field, "column", "") or "__".join(field.source_attrs)
+        for name, field in _built(serializer).fields.items()
+    }

@@ -14,6 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
+from wms2.api.answers import Computed, answer, rows
 from wms2.api.filters import TextFilter
 from wms2.api.problems import bad_field
 from wms2.api.serializers import ReasonSerializer, TextField
@@ -24,23 +25,14 @@ from wms2.shedding import Call
 from wms2.verbs import Noun, Verb, arguments, noun_of
 from wms2.work.bulk import MOST_ROWS, bulk_begin, bulk_counts, bulk_preview
 
-
-class BulkRunSerializer(serializers.ModelSerializer):
-    """A bulk run, and how far it is."""
-
-    computed_from: ClassVar = {"items": "id"}
-    items = serializers.SerializerMethodField(help_text="result -> rows")
-
-    class Meta:
-        model = BulkRun
-        fields: tuple[str, ...] = (
-            "id", "resource", "operation", "data", "actor", "reason", "total", "items", "created_at", "ended_at", "cancelled",
-            "problem",
-        )  # fmt: skip
-
-    def get_items(self, run: BulkRun) -> dict[str, int]:
-        """By result."""
-        return bulk_counts([run.pk])[run.pk]
+BulkRunSerializer = rows(
+    "BulkRun", BulkRun, "A bulk run, and how far it is.",
+    "id", "resource", "operation", "data", "actor", "reason", "total", "items", "created_at", "ended_at", "cancelled", "problem",
+    items=Computed(
+        lambda run: bulk_counts([run.pk])[run.pk], serializers.DictField(child=serializers.IntegerField()),
+        column="id", help_text="result -> rows",
+    ),
+)  # fmt: skip
 
 
 class BulkRunViewSet(RowsViewSet):
@@ -58,12 +50,10 @@ class BulkRunViewSet(RowsViewSet):
             line["items"] = counts[line["items"]]
 
 
-class BulkItemSerializer(serializers.ModelSerializer):
-    """One row of a bulk run, and what became of it."""
-
-    class Meta:
-        model = BulkItem
-        fields: tuple[str, ...] = ("id", "run", "position", "key", "name", "result", "message", "at")
+BulkItemSerializer = rows(
+    "BulkItem", BulkItem, "One row of a bulk run, and what became of it.",
+    "id", "run", "position", "key", "name", "result", "message", "at",
+)  # fmt: skip
 
 
 class BulkItemFilters(django_filters.FilterSet):
@@ -84,12 +74,12 @@ class BulkItemViewSet(RowsViewSet):
     ordering_fields = ("position",)
 
 
-class BulkPreviewSerializer(serializers.Serializer):
-    """What an operation would do to all rows of a filter."""
-
-    rows = serializers.IntegerField()
-    acting = serializers.IntegerField(help_text="to which it applies now")
-    refused = serializers.DictField(child=serializers.IntegerField(), help_text="reason -> rows, the most frequent ones")
+BulkPreviewSerializer = answer(
+    "BulkPreview", {"rows": int, "acting": int, "refused": dict[str, int]},
+    "What an operation would do to all rows of a filter.",
+    acting="to which it applies now",
+    refused="reason -> rows, the most frequent ones",
+)  # fmt: skip
 
 
 class BulkView(ApiView):

@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any
 
 import django_filters
 from rest_framework import serializers
 
+from wms2.api.answers import Computed, rows
 from wms2.api.filters import TextFilter
 from wms2.api.views import RowsViewSet
 from wms2.models import Resource, ResourceLease, Worker, WorkerPool
 from wms2.work.workers import last_heartbeat_at, workers_alive
 
-
-class WorkerPoolSerializer(serializers.ModelSerializer):
-    """One queue of Celery."""
-
-    computed_from: ClassVar = {"alive": "queue", "last_heartbeat_at": "queue"}
-    alive = serializers.SerializerMethodField(help_text="workers that have told of themselves lately")
-    last_heartbeat_at = serializers.SerializerMethodField(help_text="of any of its workers")
-
-    class Meta:
-        model = WorkerPool
-        fields: tuple[str, ...] = (
-            "queue", "state", "since", "reason", "alive", "last_heartbeat_at", "short_since",
-        )  # fmt: skip
-
-    def get_alive(self, pool: WorkerPool) -> int:
-        """As their rows have it."""
-        return len(workers_alive(pool.queue))
-
-    def get_last_heartbeat_at(self, pool: WorkerPool) -> datetime | None:
-        """Of dead ones, too."""
-        return last_heartbeat_at(pool.queue)
+WorkerPoolSerializer = rows(
+    "WorkerPool", WorkerPool, "One queue of Celery.",
+    "queue", "state", "since", "reason", "alive", "last_heartbeat_at", "short_since",
+    alive=Computed(
+        lambda pool: len(workers_alive(pool.queue)), serializers.IntegerField(), column="queue",
+        help_text="workers that have told of themselves lately",
+    ),
+    last_heartbeat_at=Computed(
+        lambda pool: last_heartbeat_at(pool.queue), serializers.DateTimeField(allow_null=True), column="queue",
+        help_text="of any of its workers",
+    ),
+)  # fmt: skip
 
 
 class WorkerPoolViewSet(RowsViewSet):
@@ -50,12 +41,9 @@ class WorkerPoolViewSet(RowsViewSet):
             line["alive"], line["last_heartbeat_at"] = len(workers_alive(line["queue"])), last_heartbeat_at(line["queue"])
 
 
-class WorkerSerializer(serializers.ModelSerializer):
-    """One worker."""
-
-    class Meta:
-        model = Worker
-        fields: tuple[str, ...] = ("name", "queues", "takes", "busy", "processes", "started_at", "heartbeat_at")
+WorkerSerializer = rows(
+    "Worker", Worker, "One worker.", "name", "queues", "takes", "busy", "processes", "started_at", "heartbeat_at"
+)
 
 
 class WorkerViewSet(RowsViewSet):
@@ -67,12 +55,7 @@ class WorkerViewSet(RowsViewSet):
     ordering_fields = ("name", "heartbeat_at")
 
 
-class ResourceSerializer(serializers.ModelSerializer):
-    """Something that must not be oversubscribed."""
-
-    class Meta:
-        model = Resource
-        fields: tuple[str, ...] = ("name", "units", "unit", "reason")
+ResourceSerializer = rows("Resource", Resource, "Something that must not be oversubscribed.", "name", "units", "unit", "reason")
 
 
 class ResourceViewSet(RowsViewSet):
@@ -84,16 +67,10 @@ class ResourceViewSet(RowsViewSet):
     ordering_fields = ("name",)
 
 
-class LeaseSerializer(serializers.ModelSerializer):
-    """Units of a resource that a process of WMS2 holds."""
-
-    resource = serializers.CharField(source="resource_id")
-
-    class Meta:
-        model = ResourceLease
-        fields: tuple[str, ...] = (
-            "id", "resource", "units", "holder", "process", "ttl_seconds", "taken_at", "heartbeat_at", "expires_at",
-        )  # fmt: skip
+LeaseSerializer = rows(
+    "Lease", ResourceLease, "Units of a resource that a process of WMS2 holds.",
+    "id", "resource=resource_id", "units", "holder", "process", "ttl_seconds", "taken_at", "heartbeat_at", "expires_at",
+)  # fmt: skip
 
 
 class LeaseFilters(django_filters.FilterSet):
