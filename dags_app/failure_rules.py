@@ -22,6 +22,9 @@ from dags_app.payload.post.classify import Classification
 from dags_app.rule_trial import tried as tried_by
 from wms2.conf import Conf
 
+#: Packed logs of attempts that a DAG keeps, written into it when it is planned.
+_PACKED_LOGS = LogLimits(per_unit=20, per_dag=1000, bytes_per_dag=2 * 10**9, share_of_successes=0.0)
+
 SHIPPED_FILE = Path(__file__).parent / "data/failure_rules.json"
 SHIPPED_SCHEMA = "wms2.shipped_rules/1"
 #: Recorded failures that one trial looks at: the newest.
@@ -109,13 +112,7 @@ def rule_limits(settings: Conf | None) -> Limits:
     def value(name: str) -> Any:
         return getattr(settings, name) if settings is not None else Conf.model_fields[name].default
 
-    logs = LogLimits(
-        per_unit=value("kept_logs_per_unit"),
-        per_dag=value("kept_logs_per_dag"),
-        bytes_per_dag=value("kept_logs_mb_per_dag") * 10**6,
-        share_of_successes=value("kept_logs_of_successes"),
-    )
-    return Limits(value("cooloff_base_seconds"), value("max_memory_per_core_mb"), value("error_same_units"), logs)
+    return Limits(value("cooloff_base_seconds"), value("max_memory_per_core_mb"), value("error_same_units"), _PACKED_LOGS)
 
 
 def rules_json(book: RuleBook) -> bytes:

@@ -38,10 +38,12 @@ from outputs_app.validation import FileFinding, validation_again
 from sites_app.selectors import sites_by_rse
 from wms2 import clock
 from wms2.audit import audited
-from wms2.conf import conf
 from wms2.errors import InvalidTransition
 from wms2.wakes import wake
 from wms2.words import counted, duration
+
+#: How often each site with open cases is logged and counted as an alert.
+_REMINDER_HOURS = 24.0
 
 log = structlog.get_logger(__name__)
 #: The differences whose repairs make again what is missing.
@@ -218,10 +220,8 @@ def case_of(file: OutputFile, prognosis: Prognosis, found: str) -> IntegrityCase
 
 def cases_late() -> QuerySet[IntegrityCase]:
     """Open ones that have been open, or were last reported, for as long as is between two reminders."""
-    hours, rows = conf().integrity_reminder_hours, IntegrityCase.objects.filter(state__in=OPEN_CASE)
-    if not hours:
-        return rows.none()
-    before = clock.now() - timedelta(hours=hours)
+    before = clock.now() - timedelta(hours=_REMINDER_HOURS)
+    rows = IntegrityCase.objects.filter(state__in=OPEN_CASE)
     return rows.filter(Q(reminded_at__lte=before) | Q(reminded_at=None, created_at__lte=before))
 
 

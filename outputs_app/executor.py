@@ -54,6 +54,9 @@ from wms2.wakes import wake
 from wms2.work.resources import REGISTRATION, resource
 from wms2.work.workers import may_take
 
+#: Pause between two checks of a tape rule that waits for approval.
+_APPROVAL_CHECK_SECONDS = 3600.0
+
 log = structlog.get_logger(__name__)
 #: Effects of so many blocks are claimed at once, and so many due ones looked through for them.
 CLAIMED_TOGETHER, LOOKED_AT = 10, 200
@@ -293,7 +296,7 @@ def _record_refusal(effect: Effect, error: ServiceRejected) -> None:
 
 def _record_wait(effect: Effect, error: AwaitsPerson) -> None:
     """Not a failure: it is looked at again for as long as it takes, and an earlier failure's time is over."""
-    next_at = clock.now() + timedelta(seconds=conf().rule_approval_check_seconds)
+    next_at = clock.now() + timedelta(seconds=_APPROVAL_CHECK_SECONDS)
     with transaction.atomic():
         if _close_claim(effect, state=EffectState.PENDING, last_error=str(error), first_failed_at=None, next_attempt_at=next_at):
             wake([effect.request_id], "effect waits")

@@ -18,6 +18,9 @@ from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import ConfigurationError
 
+#: A process whose host's clock differs more from the database's does not start.
+MAX_CLOCK_SKEW_SECONDS = 30.0
+
 log = structlog.get_logger(__name__)
 #: Between two looks at a database that does not answer yet.
 _PAUSE_SECONDS = 5.0
@@ -89,9 +92,9 @@ def clock_verify() -> None:
     """Tell of a host's clock that is not the database's.
 
     Raises:
-        ConfigurationError: it differs by more than ``max_clock_skew_seconds``.
+        ConfigurationError: it differs by more than ``MAX_CLOCK_SKEW_SECONDS``.
     """
-    skew, most = clock.skew_seconds(), conf().max_clock_skew_seconds
+    skew, most = clock.skew_seconds(), MAX_CLOCK_SKEW_SECONDS
     if abs(skew) > most:
         raise ConfigurationError(
             f"this host's clock is {skew:+.1f} s off the database's, more than {most:g} s: set it (NTP), then start again"

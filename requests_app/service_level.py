@@ -20,6 +20,7 @@ from outputs_app.models import EffectState
 from requests_app.feed import tell
 from requests_app.models import SERVICE_LEVEL, EvaluationLease, ServiceLevel
 from sites_app.models import Health, Schedd, ScheddState
+from sites_app.schedds import MAX_DUTY_CYCLE
 from wms2 import clock
 from wms2.audit import audit, audited
 from wms2.celery import broker_answers
@@ -31,6 +32,13 @@ from wms2.models import Wake
 from wms2.shedding import database_seconds
 from wms2.verbs import Already
 from wms2.work.workers import pool_problems
+
+#: A request that is due and waits longer to be evaluated strains the service; five times longer closes it for new work.
+_OVERDUE_EVALUATION_SECONDS = 600.0
+#: The same for a registration that is due and waits to be tried.
+_OVERDUE_EFFECT_SECONDS = 3600.0
+#: The same for what a trivial query to the database takes.
+_SLOW_DATABASE_SECONDS = 0.2
 
 ACTOR = "lifecycle"
 #: Cycles in a row that must speak for more, or for less: more at once, less one level at a time.
@@ -132,17 +140,16 @@ def cycle_pause_seconds(now: Level) -> float:
 
 def signals(now: datetime, cycle_took_seconds: float) -> dict[str, float]:
     """How many times its limit each signal is; what several hosts share, not what one of them feels."""
-    settings = conf()
     free = EvaluationLease.objects.filter(Q(expires_at=None) | Q(expires_at__lt=now))  # others are being evaluated
     due = free.filter(due_at__lte=now).aggregate(first=Min("due_at"))["first"]
     woken = Wake.objects.filter(request_id__in=free.values("request")).aggregate(first=Min("at"))["first"]
     # what waits for another effect or for a person is no worker's to do
     effect = due_effects().filter(state=EffectState.PENDING).aggregate(first=Min("next_attempt_at"))["first"]
     return {
-        "cycle": cycle_took_seconds / max(settings.cycle_seconds, SHORT_CYCLE_SECONDS),
-        "evaluations": max(_age(due, now), _age(woken, now)) / settings.overload_evaluations_seconds,
-        "effects": _age(effect, now) / settings.overload_effects_seconds,
-        "database": min(database_seconds() for _ in range(3)) / settings.overload_database_seconds,
+        "cycle": cycle_took_seconds / max(conf().cycle_seconds, SHORT_CYCLE_SECONDS),
+        "evaluations": max(_age(due, now), _age(woken, now)) / _OVERDUE_EVALUATION_SECONDS,
+        "effects": _age(effect, now) / _OVERDUE_EFFECT_SECONDS,
+        "database": min(database_seconds() for _ in range(3)) / _SLOW_DATABASE_SECONDS,
         "broker": 0.0 if broker_answers() else 1.0,
         "schedds": _busy_share(),
     }
@@ -156,7 +163,7 @@ def _busy_share() -> float:
 
 
 def _busy() -> dict[str, str]:
-    busy = Schedd.objects.filter(state=ScheddState.ENABLED, health=Health.BUSY, duty_cycle__gt=conf().schedd_max_duty_cycle)
+    busy = Schedd.objects.filter(state=ScheddState.ENABLED, health=Health.BUSY, duty_cycle__gt=MAX_DUTY_CYCLE)
     return dict(busy.values_list("name", "health_reason"))
 
 

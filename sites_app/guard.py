@@ -18,11 +18,13 @@ from sites_app.bans import AUTOMATIC, BAN
 from sites_app.models import BAD_HEALTH, PoolSite, PoolState, Schedd, ScheddState, Site, SystemicAlert
 from wms2 import clock
 from wms2.audit import audit
-from wms2.conf import conf
 from wms2.locks import Fenced
 from wms2.metrics import ALERTS_TOTAL
 from wms2.models import AuditEntry
 from wms2.words import counted
+
+#: More than half of the schedds or sites that turn bad within this: the cause is elsewhere, and nothing is judged.
+_SYSTEMIC_WINDOW_SECONDS = 120.0
 
 log = structlog.get_logger(__name__)
 #: Of so few nothing can be said by comparing them: a person is asked.
@@ -187,7 +189,7 @@ def _spoken_against(now: datetime) -> QuerySet[AuditEntry]:
 
 
 def _window(now: datetime) -> datetime:
-    return now - timedelta(seconds=conf().systemic_window_seconds)
+    return now - timedelta(seconds=_SYSTEMIC_WINDOW_SECONDS)
 
 
 def _go_on(alert: SystemicAlert | None, pool: str, holds: bool, reason: str, now: datetime) -> None:

@@ -20,6 +20,11 @@ from wms2.adapters.types import ScheddAd
 from wms2.conf import conf
 from wms2.levels import stretched
 
+#: A schedd that works for a larger share of its time is busy: a new DAG goes there only when no other has room.
+MAX_DUTY_CYCLE = 0.98
+#: A schedd where jobs of ours run and none has ended for so long is degraded.
+_STALLED_SECONDS = 4 * 3600.0
+
 log = structlog.get_logger(__name__)
 _STANDING = TypeAdapter(Standing)
 
@@ -128,9 +133,7 @@ def _judged(row: Schedd, signals: Signals, now: datetime) -> dict[str, Any]:
     """The columns of its health after this look; a change is a row of its history."""
     known = row.health if row.health in Health.values else Health.HEALTHY  # a later release's word
     before = _STANDING.validate_python({"health": known, "since": row.health_since, **row.health_memory})
-    settings = conf()
-    patience = stretched(settings.schedd_suspicion_seconds), stretched(settings.schedd_stalled_seconds)
-    rules = Rules(settings.schedd_max_duty_cycle, *patience)
+    rules = Rules(MAX_DUTY_CYCLE, stretched(conf().schedd_suspicion_seconds), stretched(_STALLED_SECONDS))
     after = judge(signals, before, now, rules)
     if after.health != before.health:
         HealthChange.objects.create(

@@ -25,6 +25,9 @@ from wms2.conf import conf
 from wms2.kept import Counts, Kept
 from wms2.metrics import SIGN_INS_BRAKED_TOTAL
 
+#: Failures are counted within this; it begins with the first one and is as long as anyone waits.
+WINDOW_SECONDS = 300.0
+
 log = structlog.get_logger(__name__)
 _WAITS = "_wms2_sign_in_waits_seconds"
 _attempts: Kept = Kept()
@@ -98,7 +101,7 @@ def token_wrong(address: str) -> float:
 
 
 def _counted(key: str, most: int, way: str, name: str, address: str) -> float:
-    number, left = _attempts.ask(lambda kept: kept.add(key, conf().sign_in_window_seconds))
+    number, left = _attempts.ask(lambda kept: kept.add(key, WINDOW_SECONDS))
     if number <= most:
         return 0.0
     seconds = max(1.0, left)
@@ -116,7 +119,7 @@ def _take_back(key: str) -> None:
     """One attempt less."""
 
     def back(kept: Counts) -> None:
-        if kept.add(key, conf().sign_in_window_seconds, by=-1)[0] < 0:
+        if kept.add(key, WINDOW_SECONDS, by=-1)[0] < 0:
             kept.drop(key)
 
     _attempts.ask(back)

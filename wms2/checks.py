@@ -10,7 +10,7 @@ from django.core.checks import CheckMessage, Error, Warning, register
 
 from wms2.adapters import factory
 from wms2.conf import conf
-from wms2.credentials import CredentialUnusable
+from wms2.credentials import CREDENTIAL_ALERT_SECONDS, CredentialUnusable
 from wms2.errors import ConfigurationError
 
 #: Whose rules WMCore's services, or people of Data Management, end and adopt: ours would go with them.
@@ -41,7 +41,7 @@ def check_configuration(**_: Any) -> list[CheckMessage]:
         found.append(Warning(told, "Set it to msoutput, if that is meant, or to wms2 (docs/coexistence.md).", id="wms2.W003"))
     for each in factory.all_credentials():
         try:
-            each.require(ours.credential_alert_seconds)
+            each.require(CREDENTIAL_ALERT_SECONDS)
         except CredentialUnusable as error:  # no error: commands must work while a file is being renewed
             found.append(Warning(str(error), id="wms2.W002"))
     return found

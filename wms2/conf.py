@@ -1,6 +1,7 @@
 """Typed, frozen settings of WMS2. Each field is read once from ``WMS2_<FIELD>``; operators' run-time changes are Limit rows.
 
-Units stand in the names. ``load()`` refuses wrong values by name; nothing falls back to a fake or to a guess.
+Units stand in the names. Wrong values are refused by name; there is no fallback. The text below a field is its line in
+``docs/configuration.md``, the comments are the headings there.
 Sources: spec 4.2, 4.4, 4.7, 5.2, 15; error-handling 8.
 """
 
@@ -28,343 +29,379 @@ class JobCredential(StrEnum):
 class Conf(BaseModel):
     """All settings. Required ones have no default."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    # --- identity and places
-    instance: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$", description="stamped on every job and database row set")
+    # --- Identity and places
+    instance: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
+    """Name of this installation. Stamped on every job and kept in the database; a process with another name refuses to work
+    on it. Letters, digits, `.`, `_`, `-`; at most 63 characters."""
     environment: str = Field(pattern=r"^(demo|test|production)$")
+    """`demo`, `test` or `production`. Kept in the database like `instance`. `production` switches TLS on."""
     state_dir: Path
-    submit_root: Path = Field(description="DAG directories; on the schedd's file system, never below /tmp")
+    """Absolute path of the directory for everything that this installation writes. Not below `/tmp`."""
+    submit_root: Path
+    """Where the directories of DAGs lie: on the schedd's file system, writable for the owner of the jobs, not below `/tmp`,
+    where DAGMan refuses to keep its logs."""
 
-    # --- services
+    # --- Outside services
     reqmgr2_url: str = Field(pattern=r"^https?://")
-    team: str = Field("", pattern=r"^[A-Za-z0-9_.-]{0,100}$", description="ours in ReqMgr2; documents of others are refused")
-    other_teams: bool = Field(False, description="documents of other teams may be imported by hand, as in the demo")
-    reqmgr2_follow: bool = Field(False, description="takes our team's staged requests, and follows what others do to ours")
-    reqmgr2_report: bool = Field(False, description="tells ReqMgr2 where requests stand that came from there")
-    reqmgr2_take_staging: bool = Field(
-        False, description="takes our team's requests whose input is placed before MSMonitor stages them"
-    )
+    """Base of ReqMgr2's data service, `…/reqmgr2/data`."""
+    team: str = Field("", pattern=r"^[A-Za-z0-9_.-]{0,100}$")
+    """Our team in ReqMgr2: what `Team` says in documents that this installation runs. Those of other teams are refused,
+    however they arrive. Empty: the team is not checked."""
+    other_teams: bool = False
+    """Whether documents of other teams may be imported by hand all the same, as in the demo. WMCore may run them too: never
+    in production."""
+    reqmgr2_follow: bool = False
+    """Whether staged requests of our team are taken out of ReqMgr2, and what others do there to requests that came from
+    there is done here (abort, force-complete, priority, site lists). Needs `team`; see docs/coexistence.md."""
+    reqmgr2_report: bool = False
+    """Whether the status and the amount of work of requests that came from ReqMgr2 are reported to it, and a clone is made
+    there when one is restarted. Our certificate needs the role for it."""
+    reqmgr2_take_staging: bool = False
+    """Whether requests of our team that are `staging` are set to `staged` and `acquired` in one go as soon as their
+    transfer document says what MSMonitor would go by: no transfers, or each complete to the campaign's `PartialCopy`.
+    WMCore's work queue hardly sees them `staged` then. Needs `reqmgr2_follow`."""
     reqmgr2_poll_seconds: float = Field(60.0, ge=0.5)
-    wmstats_url: str = Field("", pattern=r"^(https?://.*)?$", description="empty: what MSUnmerged leaves alone is not looked at")
-    configcache_url: str = Field("", description="replaces the document's ConfigCacheUrl when set")
-    configcache_allowed_urls: tuple[str, ...] = Field((), description="empty: /couchdb of ReqMgr2's host")
+    """Pause between two polls of ReqMgr2."""
+    wmstats_url: str = Field("", pattern=r"^(https?://.*)?$")
+    """Base of WMStats' data service, `…/wmstatsserver/data`. Where it is set, each request whose unmerged directories are
+    not among its `protectedlfns` is alerted on (`unmerged_unprotected`): MSUnmerged may empty them. Empty: this is not
+    checked."""
+    configcache_url: str = ""
+    """Replaces the `ConfigCacheUrl` of every document when set, e.g. by the simulator's."""
+    configcache_allowed_urls: tuple[str, ...] = ()
+    """ConfigCaches that documents may name as `ConfigCacheUrl`, separated by commas: what comes from there is code that
+    runs at every site. Others are refused. Empty: `/couchdb` at the host of ReqMgr2. In production all begin with
+    `https://`."""
     dbs_reader_url: str = Field(pattern=r"^https?://")
+    """Base of the DBS reader, `…/dbs/prod/global/DBSReader`."""
     dbs_writer_url: str = Field(pattern=r"^https?://")
-    dbs_tiers_with_digits: bool = Field(False, description="whether that DBS takes datasets of tiers like L1NANO")
+    """Base of the DBS writer, `…/dbs/prod/global/DBSWriter`."""
+    dbs_tiers_with_digits: bool = False
+    """Whether outputs may have data tiers with digits (`L1SCOUT`, `L1NANO`): true once the lexicon of that DBS takes
+    datasets with such names. Input datasets may have them anyway."""
     cric_url: str = Field(pattern=r"^https?://")
-    site_status_url: str = Field("", pattern=r"^(https?://.*)?$", description="empty: the status of sites is operators' alone")
-    mspileup_url: str = Field(
-        "", pattern=r"^(https?://.*[^/])?$", description="says where pileup is kept; empty: Rucio alone does"
-    )
+    """Base of CRIC."""
+    site_status_url: str = Field("", pattern=r"^(https?://.*)?$")
+    """Feed of the Site Status Board: a JSON list of objects with `name` (or `site`) and `prod_status` (or `status`):
+    `enabled`, `drain`, `test` or `disabled`. Read every ten minutes as actor `ssb`; what an operator has decided for a site
+    holds until *Follow SSB*. Empty: sites are enabled until an operator says otherwise."""
+    mspileup_url: str = Field("", pattern=r"^(https?://.*[^/])?$")
+    """Base of MSPileup, `https://cmsweb.cern.ch/ms-pileup/data`: pileup is read only where it is kept on purpose, and of
+    that what its `customName` holds. Empty: where rules in Rucio keep whole blocks on disk; every whole copy if no rule
+    keeps any there."""
     rucio_home: Path
+    """Directory with `etc/rucio.cfg` for the Rucio client."""
     rucio_account: str
+    """Rucio account that owns the rules."""
     rucio_scope: str = "cms"
+    """Scope of all datasets, blocks and files."""
     x509_cert: str = ""
+    """Client certificate or proxy for ReqMgr2, ConfigCache, DBS and CRIC, in PEM; empty for none. This and all other
+    credentials are read at each use: a renewed file counts from the next call on."""
     x509_key: str = ""
+    """Its key, when it is in a file of its own."""
     service_token: str = ""
+    """File of a bearer token for the same services, which then have to be asked by https; empty for none."""
     ca_path: str = ""
-    releases_map: Path | None = Field(None, description="CMS's list of releases; without it no processor is asked for")
+    """File or directory of certificate authorities; empty for the system's."""
+    releases_map: Path | None = None
+    """CMS's list of releases, `/cvmfs/cms.cern.ch/releases.map`: jobs ask for the x86-64 level that it names."""
     job_credential: JobCredential = JobCredential.NONE
+    """What jobs carry to storage: `none`, `proxy` (HTCondor's `x509userproxy`; commands find it by `X509_USER_PROXY`) or
+    `token` (a file that goes with each job; commands find it by `BEARER_TOKEN_FILE`). A change counts for what is submitted
+    from then on."""
     job_credential_path: str = Field("", pattern=r"^(/[A-Za-z0-9_.@+/-]+)?$")
-    job_credential_margin_seconds: int = Field(7200, ge=0, description="no DAG is submitted whose jobs' credential ends sooner")
-    job_credential_stop_seconds: int = Field(900, ge=300, description="DAGs are stopped when their jobs' credential ends so soon")
-    credential_alert_seconds: int = Field(48 * 3600, ge=0, description="a credential that ends sooner needs an operator")
+    """Its file, absolute, at the schedds' hosts and here, readable for the jobs' owner alone."""
+    job_credential_margin_seconds: int = Field(7200, ge=0)
+    """No DAG is submitted whose jobs' credential ends sooner; requests wait in QUEUED and say so. A token has to be good
+    for the wall time that the DAG's jobs ask for as well: HTCondor renews only proxies of jobs that run."""
+    job_credential_stop_seconds: int = Field(900, ge=300)
+    """DAGs are stopped when their jobs' credential ends so soon, and go on from their rescue files when it has been
+    renewed. At most the margin."""
     schedd_name: str
+    """The schedd that DAGs are given to, by its name in the collector."""
     collector: str
+    """The pool's collector, `host:port`."""
     condor_token_dir: str = ""
-    accounting_group: str = Field("", pattern=r"^[A-Za-z0-9_.-]*$", description="HTCondor's accounting group of all jobs")
-    accounting_group_user: str = Field("", pattern=r"^[A-Za-z0-9_.@-]*$", description="its user; the jobs' owner when empty")
-    io_slots: bool = Field(False, description="merge and cleanup jobs ask for an I/O slot, which only CMS's pilots have")
-    flower_url: str = Field("", pattern=r"^(https?://.*)?$", description="the pages link to it when set")
+    """Directory of IDTOKENs for the schedd; empty for the HTCondor configuration's own methods."""
+    accounting_group: str = Field("", pattern=r"^[A-Za-z0-9_.-]*$")
+    """HTCondor's accounting group of all jobs, in CMS `production`; empty for none."""
+    accounting_group_user: str = Field("", pattern=r"^[A-Za-z0-9_.@-]*$")
+    """The user that the group's jobs are counted to, in CMS `cmsdataops`; empty for their owner."""
+    io_slots: bool = False
+    """Merge and cleanup jobs ask for an I/O slot of their pilot (`Requestioslots`), as WMAgent's, and take no CPU slot.
+    HTCondor then demands such slots of every machine: only where all sites run CMS's pilots."""
+    flower_url: str = Field("", pattern=r"^(https?://.*)?$")
+    """Where Flower shows the Celery workers. The pages link to it for superusers, since it asks for a login of its own;
+    empty: there is no link."""
     service_timeout_seconds: float = Field(30.0, gt=0)
-    database_lock_seconds: float = Field(10.0, ge=0.1)
-    database_idle_seconds: float = Field(60.0, ge=1, description="a transaction that does nothing for longer is broken off")
-    database_silent_seconds: float = Field(30.0, ge=6)
-    max_clock_skew_seconds: float = Field(
-        30.0, gt=0, description="a process whose clock differs more from the database's acts not"
-    )
+    """Limit of one call to an outside service, for each try."""
     submit_timeout_seconds: float = Field(60.0, gt=0)
+    """Limit of one submission. When it is over, the outcome is unknown and is searched for."""
 
-    # --- signing in
+    # --- Signing in
     sign_in_failures_per_name: int = Field(5, ge=1, le=1000)
+    """So many wrong passwords for one user name from one address within five minutes; from then on no attempt is
+    checked until that time is over (429 with `Retry-After`). The right password resets the count."""
     sign_in_failures_per_address: int = Field(20, ge=1, le=100_000)
-    sign_in_window_seconds: float = Field(300.0, ge=1, le=86400)
+    """The same for all names from one address, and for wrong tokens over REST. Right tokens never wait."""
     proxies_in_front: int = Field(0, ge=0, le=10)
-    feed_readers: int = Field(
-        8, ge=0, le=1000, description="readers of the event feed that a web process lets wait, a thread each"
-    )
+    """Reverse proxies between the users and the web processes, each of which appends to `X-Forwarded-For`. With 0 the
+    peer's address counts, and the header is ignored; behind a proxy all users then have one address."""
+    feed_readers: int = Field(8, ge=0, le=1000)
+    """Readers of the event feed (long polls, streams) that a process of the web server lets wait. Each keeps a thread, and
+    a session of the database, beside the four threads for everything else; one more is answered 503."""
 
-    # --- rates of each identity over REST (ADR 0028); 0: no limit
+    # --- Rates and load
     rate_limit_window_seconds: float = Field(10.0, ge=1, le=3600)
-    rate_limit_submit: int = Field(50, ge=0, description="Imports of one user within the window; 0, as for the others: no limit")
-    rate_limit_read: int = Field(100, ge=0, description="Reads, pages included")
-    rate_limit_act: int = Field(20, ge=0, description="Verbs: stop, abort, hold, release and all others")
-    rate_limit_streams: int = Field(10, ge=0, description="Streams of events that are begun")
-    web_threads: int = Field(4, ge=1, description="of each web process; their share that is busy is its load")
+    """Calls of one identity (a user; without one, an address) are counted in windows of so long, in the broker, for all web
+    processes. Beyond the numbers below it is answered 429 with `Retry-After`."""
+    rate_limit_submit: int = Field(50, ge=0)
+    """Imports of one user within the window; 0, as for the others: no limit"""
+    rate_limit_read: int = Field(100, ge=0)
+    """Reads, pages included"""
+    rate_limit_act: int = Field(20, ge=0)
+    """Verbs: stop, abort, hold, release and all others"""
+    rate_limit_streams: int = Field(10, ge=0)
+    """Streams of events that are begun"""
+    web_threads: int = Field(4, ge=1)
+    """Threads of each web process. When most of them are busy for some seconds, calls are refused with 503: listings of
+    nodes and logs first, then reads, then what starts work; never what stops work, results and health."""
 
-    # --- life cycle (spec 4.2)
-    cycle_seconds: float = Field(60.0, gt=0, description="pause between two looks at every schedd")
-    poll_seconds: float = Field(2.0, gt=0, le=10, description="pause between two looks at what has moved and what is due")
-    sweep_seconds: float = Field(3600.0, gt=0, description="a request that nothing wakes is looked at after this all the same")
-    lease_seconds: float = Field(30.0, gt=0, description="a leader or an evaluation that is silent for longer is replaced")
-    worker_heartbeat_seconds: float = Field(10.0, gt=0, description="a worker that is silent three times as long counts as dead")
-    worker_missing_seconds: float = Field(300.0, ge=0, description="a pool without a worker for longer alerts")
-    timeout_submitted_seconds: int = 3600
-    timeout_queued_seconds: int = Field(
-        7 * 86400,
-        ge=60,
-        le=10 * 365 * 86400,
-        description="A request that is QUEUED for longer raises an alert, and goes on waiting",
-    )
-    timeout_planning_seconds: int = 3600
-    timeout_active_seconds: int = Field(
-        30 * 86400,
-        ge=60,
-        le=10 * 365 * 86400,
-        description="A request that is ACTIVE for longer, since its DAG's first job began, raises an alert, and goes on",
-    )
-    timeout_dispatch_seconds: int = Field(2 * 86400, ge=60, description="from the submission of a DAG to the first of its jobs")
-    timeout_stopping_seconds: int = 3600
-    timeout_resubmitting_seconds: int = 600
-    timeout_validating_seconds: int = 86_400
-    timeout_validated_seconds: int = 7 * 86_400
-    timeout_removing_seconds: int = 3 * 86_400
-    timeout_cleaning_seconds: int = 86_400
-    retry_after_failure_seconds: int = Field(
-        60, ge=1, le=86_400, description="First pause of a request whose planning or submission failed; doubles"
-    )
-    retry_after_failure_max_seconds: int = Field(3600, ge=1, le=7 * 86_400, description="Longest such pause")
-    submit_unknown_grace_seconds: float = Field(
-        120.0, ge=0, description="'not in queue and history' counts only so long after the submission's own time limit"
-    )
+    # --- Life cycle
+    cycle_seconds: float = Field(60.0, gt=0)
+    """Pause between two cycles: schedds are asked, and steps that are repeated are repeated."""
+    poll_seconds: float = Field(2.0, gt=0, le=10)
+    """Pause between two polls: requests are admitted, and those that are due are evaluated."""
+    sweep_seconds: float = Field(3600.0, gt=0)
+    """A request that was not evaluated for so long is evaluated all the same; nothing should be found."""
+    lease_seconds: float = Field(30.0, gt=0)
+    """Life of the leader's and of an evaluation's lease; a holder that is silent for longer is replaced. The leader's is at least
+    `service_timeout_seconds` and ten seconds: it may have to wait for a silent schedd."""
+    worker_heartbeat_seconds: float = Field(10.0, gt=0)
+    """How often a worker reports that it is alive and reads what it is to do; after three times as long in silence it counts
+    as dead."""
+    timeout_queued_seconds: int = Field(7 * 86400, ge=60, le=10 * 365 * 86400)
+    """A request that is QUEUED for longer raises an alert, and goes on waiting"""
+    timeout_active_seconds: int = Field(30 * 86400, ge=60, le=10 * 365 * 86400)
+    """A request that is ACTIVE for longer, since its DAG's first job began, raises an alert, and goes on"""
+    retry_after_failure_seconds: int = Field(60, ge=1, le=86_400)
+    """First pause of a request whose planning or submission failed; doubles"""
+    retry_after_failure_max_seconds: int = Field(3600, ge=1, le=7 * 86_400)
+    """Longest such pause"""
+    submit_unknown_grace_seconds: float = Field(120.0, ge=0)
+    """After a submission without an answer, "not in queue and history" counts only when this and `submit_timeout_seconds`
+    have passed."""
     schedd_suspicion_seconds: int = 900
-    schedd_max_duty_cycle: float = Field(0.98, gt=0, le=1, description="a schedd above it is busy")
-    schedd_stalled_seconds: float = Field(
-        4 * 3600.0, gt=0, description="a schedd where jobs run and none has ended for so long is degraded"
-    )
-    systemic_window_seconds: float = Field(
-        120.0, gt=0, description="more than half of the schedds or sites that turn bad within this are no fault of theirs"
-    )
+    """A schedd that is silent for longer raises an alert at the requests that run there, and an operator may confirm that
+    it is lost. A DAG that its schedd does not know for longer is suspected lost."""
+    trouble_load_per_cpu: float = Field(4.0, ge=0)
+    """Load average per CPU of the leader's host from which on limits by which others are judged (schedds, requests) are
+    stretched, up to three times. 0: the load is ignored."""
 
-    # --- levels of the service (ADR 0028); at its limit a signal strains it, at five times that it closes for new work
-    overload_evaluations_seconds: float = Field(
-        600.0, gt=0, description="how long a request that is due may wait to be looked at"
-    )
-    overload_effects_seconds: float = Field(3600.0, gt=0, description="how long a registration that is due may wait to be tried")
-    overload_database_seconds: float = Field(0.2, gt=0, description="what a question to the database that costs nothing may take")
-    trouble_load_per_cpu: float = Field(
-        4.0, ge=0, description="load per CPU of the leader's host from which on it judges others more patiently; 0: never"
-    )
+    # --- Admission
+    max_active_dags: int = Field(300, ge=1, le=100_000)
+    """DAGs that may be live at the same time, in all"""
+    max_dagman_slots_per_schedd: int = Field(3100, ge=2)
+    """DAGMan processes, outer and inner ones together, that a schedd may run; taken over when the schedd is first added,
+    then kept in its row. Not more than the schedd's START_SCHEDULER_UNIVERSE allows; how many schedds that makes: the
+    runbook, Pools and schedds."""
+    canary_seconds: float = Field(3600.0, ge=1)
+    """A schedd that is added runs a small DAG before it may be enabled; one that has not ended by then failed."""
+    idle_job_budget: int = Field(1_000_000, ge=1, le=100_000_000)
+    """Jobs that may wait in the pool, over all DAGs; each DAG has a share"""
+    admission_high_watermark: float = Field(1.0, gt=0, le=1)
+    """Nothing starts once this part of the idle-job budget waits, down to the low watermark"""
+    admission_low_watermark: float = Field(0.9, gt=0, le=1)
+    """Requests start again when less than this part of the idle-job budget waits"""
+    admission_aging_per_hour: float = Field(200.0, ge=0, le=1_000_000)
+    """Points by which a queued request's priority rises for each hour that it waits"""
 
-    stray_look_seconds: float = Field(600.0, gt=0, description="pause between two looks for jobs that no live DAG knows")
-
-    # --- admission (spec 4.4)
-    max_active_dags: int = Field(300, ge=1, le=100_000, description="DAGs that may be live at the same time, in all")
-    max_dagman_slots_per_schedd: int = Field(3100, ge=2, description="START_SCHEDULER_UNIVERSE of the schedd")
-    canary_seconds: float = Field(3600.0, ge=1, description="a canary DAG that has not ended by then failed its schedd's checks")
-    submit_root_free_mb: int = Field(1024, ge=0, description="a schedd whose submit directory has less left is not enabled")
-    idle_job_budget: int = Field(
-        1_000_000, ge=1, le=100_000_000, description="Jobs that may wait in the pool, over all DAGs; each DAG has a share"
-    )
-    admission_high_watermark: float = Field(
-        1.0, gt=0, le=1, description="Nobody starts once this part of the idle-job budget waits, down to the low watermark"
-    )
-    admission_low_watermark: float = Field(
-        0.9, gt=0, le=1, description="Requests start again when less than this part of the idle-job budget waits"
-    )
-    admission_aging_per_hour: float = Field(
-        200.0, ge=0, le=1_000_000, description="Points by which a queued request's priority rises for each hour that it waits"
-    )
-
-    # --- planning
-    jobs_per_work_unit: int = Field(8, ge=1, le=10_000, description="Processing jobs that are merged together in the first round")
-    block_target_bytes: int = Field(
-        10**12, ge=10**6, le=10**16, description="A processing block takes work units until the next one would pass this size"
-    )
+    # --- Planning
+    jobs_per_work_unit: int = Field(8, ge=1, le=10_000)
+    """Processing jobs that are merged together in the first round"""
+    block_target_bytes: int = Field(10**12, ge=10**6, le=10**16)
+    """A processing block takes work units until the next one would pass this size"""
     block_max_files: int = Field(500, ge=1)
-    block_max_events: int = Field(25_000_000, ge=1)
-    block_max_lumis: int = Field(100_000, ge=1)
-    block_max_wait_seconds: float = Field(66_400.0, gt=0, description="since a block's first file")
+    """A processing block with so many files takes no more and is registered in DBS. Of this and the document's
+    `BlockCloseMaxFiles` the smaller counts; `BlockCloseMaxSize` counts so beside `block_target_bytes`."""
     max_nodes_per_dag: int = Field(50_000, ge=4)
+    """Jobs of one DAG, of all roles; more work waits for a further round."""
     max_work_units_per_dag: int = Field(5_000, ge=1)
-    default_memory_per_core_mb: int = Field(
-        2000, ge=100, le=10**6, description="Memory per core that jobs are given at least, in MB; of requests read from now on"
-    )
-    max_memory_per_core_mb: int = Field(
-        3000, ge=100, le=10**6, description="Memory per core that jobs may ask for at most, in MB; of requests read from now on"
-    )
+    """Work units of one DAG."""
+    default_memory_per_core_mb: int = Field(2000, ge=100, le=10**6)
+    """Memory per core that jobs are given at least, in MB; of requests read from now on"""
+    max_memory_per_core_mb: int = Field(3000, ge=100, le=10**6)
+    """Memory per core that jobs may ask for at most, in MB; of requests read from now on"""
     max_wall_seconds: int = 48 * 3600
+    """Longest run time of a job that is asked for; a job that runs longer is ended."""
     adaptive_default: bool = False
-    first_round_units: int = Field(1, ge=1, le=5_000)
-    work_units_per_round: int = Field(
-        100, ge=1, le=5_000, description="Work units of a round of an adaptive request, after its first"
-    )
+    """Whether a request runs in rounds that are sized by what was measured when its import does not say."""
+    work_units_per_round: int = Field(100, ge=1, le=5_000)
+    """Work units of a round of an adaptive request, after its first"""
     target_wall_seconds: int = Field(8 * 3600, ge=60)
-    memory_margin: float = Field(0.20, ge=0, le=2, description="Added to the memory that was measured, as a share of it")
-    min_request_cpus: int = Field(1, ge=1, le=1024)
-    split_below: float = Field(0.5, ge=0, le=1)
+    """How long a job is to take where a round's splitting is sized by what was measured."""
+    memory_margin: float = Field(0.20, ge=0, le=2)
+    """Added to the memory that was measured, as a share of it"""
     overcommit_max: float = Field(1.0, ge=1, le=4)
+    """Threads of a step's processes together, as a multiple of the job's cores; 1: no more than cores."""
     sizing_min_jobs: int = Field(8, ge=1)
-    max_jobs_per_work_unit: int = Field(200, ge=1, le=10_000)
-    pileup_cache_seconds: int = Field(6 * 3600, ge=0, description="0: read before every planning")
-    pileup_min_fraction: float = Field(0.1, gt=0.0, le=1.0)
-    input_reread_seconds: float = Field(600.0, gt=0, description="how often DBS is asked for files of a dataset that may grow")
-    wait_for_full_units: bool = Field(True, description="what fills no work unit waits while the input may grow")
-    input_locations_seconds: float = Field(3600.0, ge=0, description="older locations of input files are read again")
-    input_missing_alert_seconds: float = Field(86400.0, gt=0, description="files that wait longer for a location alert")
-    unreadable_apart_seconds: float = Field(
-        4 * 3600, gt=0, description="a file that its only site fails to read again so much later is left out"
-    )
-    max_excluded_fraction: float = Field(
-        0.0, ge=0, le=1, description="share of the wanted input files that may be left out before the request is held"
-    )
+    """A step that fewer jobs have measured keeps the request's hints."""
+    input_reread_seconds: float = Field(600.0, gt=0)
+    """Pause between two readings of an input dataset that may still grow (`OpenRunningTimeout`)."""
+    wait_for_full_units: bool = True
+    """While an input dataset may still grow (`OpenRunningTimeout`), jobs that do not fill a work unit wait for more, so
+    that merged files are not small. They are planned when the input is closed, or by *Flush*."""
+    unreadable_apart_seconds: float = Field(4 * 3600, gt=0)
+    """An input file that could not be read at the only site with it is tried again after this, and left out if it cannot be
+    read then either; where two sites agree, at once."""
+    max_excluded_fraction: float = Field(0.0, ge=0, le=1)
+    """The share of its wanted input files that a request may complete without, when they could not be read or not be split;
+    above it the request is held (`excluded`). A request may have its own."""
     generation_excess_factor: float = Field(2.0, ge=1.0)
-    pass_fractions: tuple[str, ...] = Field(
-        ("*=1", "DQMIO=0"), description="share of the events asked for that is enough in DBS, by tier; * is every other tier"
-    )
-    extend_max_failure_rate: float = Field(
-        0.5, ge=0, le=1, description="share of the last round's work units that failed; above it nothing is extended"
-    )
-    extend_max_queued: int = Field(1000, ge=0, description="queued requests; above it nothing is extended")
-    dag_max_merge_groups: int = Field(100, ge=1, le=1000, description="Work units of one DAG that run at the same time at most")
-    dag_max_processing: int = 5000
+    """Events planned in all, lost ones and extensions included, at most so many times the number to generate that follows
+    from the document."""
+    pass_fractions: tuple[str, ...] = ("*=1", "DQMIO=0")
+    """Share of the events that a document asks for which is enough in DBS, as `TIER=share,...`; `*` is every tier that is
+    not named, 1 without it. A generation that has fewer is extended; with input, so much of what the accepted manifests
+    declare has to be there. DQMIO holds no events. A request may have its own (`pass_fraction` of a release)."""
+    dag_max_merge_groups: int = Field(100, ge=1, le=1000)
+    """Work units of one DAG that run at the same time at most"""
     dag_status_interval_seconds: int = 2
+    """How often the outer DAGMan of a DAG writes its status file and its job ad."""
     dag_log_scan_interval_seconds: int = Field(1, ge=1)
-    retry_processing: int = Field(3, ge=0, le=100, description="Retries of a processing node; of DAGs planned from now on")
-    retry_merge: int = Field(2, ge=0, le=100, description="Retries of a merge node; of DAGs planned from now on")
-    cooloff_base_seconds: int = Field(
-        60, ge=1, le=86_400, description="Pause before the first retry of a node, doubled with each; of DAGs planned from now on"
-    )
+    """How often DAGMan reads its jobs' event log; each node costs a few of these."""
+    retry_processing: int = Field(3, ge=0, le=100)
+    """Retries of a processing node; of DAGs planned from now on"""
+    retry_merge: int = Field(2, ge=0, le=100)
+    """Retries of a merge node; of DAGs planned from now on"""
+    cooloff_base_seconds: int = Field(60, ge=1, le=86_400)
+    """Pause before the first retry of a node, doubled with each; of DAGs planned from now on"""
 
-    # --- errors (error-handling 8.1)
-    error_hold_threshold: float = Field(
-        0.20,
-        gt=0,
-        le=1,
-        description="Share of a round's work units, above 0 and at most 1, that hold the request when they fail",
-    )
-    error_max_rescue_attempts: int = Field(
-        3, ge=0, le=100, description="Rescues after failures that a round gets, counted from the last release"
-    )
-    error_same_units: int = Field(5, ge=0, description="work units that fail alike, and nothing else, abort their DAG; 0: never")
-    alert_failed_attempts: int = Field(
-        10, ge=1, description="failed attempts of a DAG in which nothing has done well, that alert"
-    )
-    job_no_cpu_seconds: int = Field(7200, ge=10, description="a job that runs so long without using CPU is ended")
-    stage_out_pauses: tuple[NonNegativeInt, ...] = Field(
-        (60, 300, 600), description="Seconds between the tries of a file at one volume; of DAGs planned from now on"
-    )
-    job_held_seconds: int = Field(300, ge=0, description="a job on hold, but not by a person, is removed after this")
-    job_max_starts: int = Field(5, ge=1, description="a job that was started so often, and evicted each time, is removed")
-    job_idle_seconds: int = Field(5 * 86400, ge=60, description="a job that waits so long for its unit's site is removed")
-    unit_unbegun_seconds: int = Field(
-        6 * 3600, ge=0, description="Units without a job that began at their site land elsewhere if others began; 0: never"
-    )
-    site_ban_duration_days: float = Field(
-        7.0, gt=0, le=3650, description="How long a site is banned, when nobody says for how long"
-    )
-    site_ban_promotion_threshold: int = Field(3, ge=1, le=10_000, description="So many requests that ban a site ban it for all")
-    site_ban_min_failures: int = Field(3, ge=1, le=10**6, description="Failures for a site's sake that ban it for a request")
-    site_ban_failure_ratio: float = Field(0.50, ge=0, lt=1, description="Share of the attempts there that they exceed")
-    max_versions: int = Field(5, ge=1, description="a request may be restarted until this many versions of it exist")
-    superseded_grace_days: float = Field(30.0, ge=0, description="replaced outputs are taken back after this; 0: only by hand")
+    # --- Errors
+    error_hold_threshold: float = Field(0.20, gt=0, le=1)
+    """Share of a round's work units, above 0 and at most 1, that hold the request when they fail"""
+    error_max_rescue_attempts: int = Field(3, ge=0, le=100)
+    """Rescues after failures that a round gets, counted from the last release"""
+    error_same_units: int = Field(5, ge=0)
+    """So many work units that fail with one error, while nothing else ends, abort their DAG; 0: never."""
+    stage_out_pauses: tuple[NonNegativeInt, ...] = (60, 300, 600)
+    """Seconds between the tries of a job to stage out a file to one volume, separated by commas, before it goes to the
+    next, and of an upload to a DQM server; of DAGs planned from now on. A worker node may have a variable of this name of
+    its own, with spaces."""
+    unit_unbegun_seconds: int = Field(6 * 3600, ge=0)
+    """A work unit of which no job has begun at its site so long after it landed, while others of its DAG began elsewhere,
+    lands at another site, once in each submission (alert `site_starts_nothing`); 0: never."""
+    site_ban_duration_days: float = Field(7.0, gt=0, le=3650)
+    """How long a site is banned, when no duration is given"""
+    site_ban_promotion_threshold: int = Field(3, ge=1, le=10_000)
+    """So many requests that ban a site ban it for all"""
+    site_ban_min_failures: int = Field(3, ge=1, le=10**6)
+    """Failures for a site's sake that ban it for a request"""
+    site_ban_failure_ratio: float = Field(0.50, ge=0, lt=1)
+    """Share of the attempts there that they exceed"""
+    max_versions: int = Field(5, ge=1)
+    """A request may be restarted until so many versions of it exist."""
+    superseded_grace_days: float = Field(30.0, ge=0)
+    """Outputs that a completed new version has replaced are taken back after so many days, unless the request says at once;
+    0: only by hand."""
 
-    # --- unmerged and rejected files (ADR 0022)
-    cleaner_enabled: bool = Field(True, description="remove files that nobody needs any more from sites' storage")
-    cleaner_off_sites: tuple[str, ...] = Field((), description="sites at which nothing is removed")
-    cleaner_grace_days: float = Field(3.0, ge=0, description="since the end of a round, until its units' leftovers are removed")
-    cleaner_ended_grace_days: float = Field(
-        14.0, ge=0, description="the same since a request failed or was aborted, unless it is to be cleaned up at once"
-    )
-    removal_tries: int = Field(
-        3, ge=1, le=1000, description="After so many tries a request completes without what cannot be removed"
-    )
-    site_job_timeout_seconds: int = Field(86_400, ge=60, description="a job at a site is given up after this, waiting included")
-    site_job_run_seconds: int = Field(3600, ge=10, description="a job at a site that has begun ends after this")
+    # --- Leftovers at sites
+    cleaner_enabled: bool = True
+    """Whether files that are no longer needed are removed at sites (runbook, Leftovers at sites). Off: no job is submitted
+    for it, and those in the queue are removed."""
+    cleaner_off_sites: tuple[str, ...] = ()
+    """Sites at which nothing is removed, separated by commas."""
+    cleaner_grace_days: float = Field(3.0, ge=0)
+    """Since the end of a round, until what its units left is removed. Longer than any job runs: one that comes back late is
+    then found too."""
+    removal_tries: int = Field(3, ge=1, le=1000)
+    """After so many tries a request completes without what cannot be removed"""
 
-    # --- validation (ADR 0019)
-    storage_checks_enabled: bool = Field(True, description="compare registered files with the storage itself")
-    storage_check_off_sites: tuple[str, ...] = Field((), description="sites whose storage is not looked at")
-    storage_checksum_fraction: float = Field(0.01, ge=0, le=1, description="of the files that are looked at, those read whole")
+    # --- Validation
+    storage_checks_enabled: bool = True
+    """Whether the files of registered blocks are compared with the storage itself, by jobs at its site (runbook,
+    Validation). Off: DBS and Rucio alone decide, and each block's evidence says so."""
+    storage_check_off_sites: tuple[str, ...] = ()
+    """Sites whose storage is not checked, separated by commas; the blocks' evidence says so."""
+    storage_checksum_fraction: float = Field(0.01, ge=0, le=1)
+    """Share of these files whose Adler-32 is asked for too; where a storage does not report it, the files are
+    read whole. Which files is decided by their names. The others are compared by size."""
 
-    # --- DQM harvesting (ADR 0020)
-    harvest_enabled: bool = Field(True, description="harvest the DQM files of completed requests that ask for it")
-    dqm_upload_url: str = Field("", pattern=r"^(https?://.*[^/])?$", description="replaces the document's DQMUploadUrl when set")
-    dqm_upload_allowed_urls: tuple[str, ...] = Field(
-        ("https://cmsweb.cern.ch/dqm", "https://cmsweb-testbed.cern.ch/dqm"), description="and what is below them"
-    )
-    harvest_memory_mb: int = Field(3000, ge=100, description="of a harvesting job, where its request has no HarvestingMemory")
-    harvest_run_seconds: int = Field(43_200, ge=60, description="a harvesting job that has begun ends after this")
-    harvest_max_jobs: int = Field(50, ge=1, description="harvesting jobs in the queues at once")
-    harvest_max_attempts: int = Field(
-        8, ge=1, le=1000, description="Failed attempts of one harvesting, after which it waits for an operator"
-    )
+    # --- DQM harvesting
+    harvest_enabled: bool = True
+    """Whether DQM files of completed requests that ask for it are harvested (runbook, DQM harvesting). Off: no job is
+    submitted for it, and those in the queue are removed; what is to be harvested waits."""
+    dqm_upload_url: str = Field("", pattern=r"^(https?://.*[^/])?$")
+    """A DQM server that gets all uploads, whatever requests name; for installations of tests."""
+    dqm_upload_allowed_urls: tuple[str, ...] = ("https://cmsweb.cern.ch/dqm", "https://cmsweb-testbed.cern.ch/dqm")
+    """DQM servers that requests may name (`DQMUploadUrl`), with all that is below these addresses: jobs show them who they
+    are. Separated by commas."""
+    harvest_max_attempts: int = Field(8, ge=1, le=1000)
+    """Failed attempts of one harvesting, after which it waits for an operator"""
 
-    # --- retention (ADR 0029); 0: for ever
-    keep_events_days: float = Field(90.0, ge=0, description="events of the feed, once their request is at an end for so long")
-    keep_history_days: float = Field(
-        365.0, ge=0, description="the same for the history of DAGs and samples of failures; that of schedds and bans by age"
-    )
-    keep_answers_hours: float = Field(24.0, gt=0, description="answers to calls with an Idempotency-Key")
-    keep_audit_days: float = Field(3 * 365.0, ge=0, description="entries of the audit, by age alone")
-    pack_dags_after_days: float = Field(
-        7.0, ge=0, description="from a request's end until its DAG directories are packed; 0: never"
-    )
-    archive_after_days: float = Field(
-        7.0, ge=0, description="from a request's completion until its packs are moved and it is archived; 0: never"
-    )
-    archive_root: Path | None = Field(None, description="where they are moved; below the state directory without it")
-    kept_logs_per_unit: int = Field(20, ge=1, le=1000, description="attempts whose packed logs a work unit keeps")
-    kept_logs_per_dag: int = Field(1000, ge=1, le=10_000, description="the same for a DAG")
-    kept_logs_mb_per_dag: int = Field(2000, ge=1, le=10**6, description="what they may take in all, in MB")
-    kept_logs_of_successes: float = Field(0.0, ge=0, le=1, description="share of the nodes that did well whose logs are kept")
+    # --- Retention
+    keep_events_days: float = Field(90.0, ge=0)
+    """Events of the feed go when they are older than so many days and their request has been at an end for as long; 0 keeps
+    them for ever, here and below. Readers of the feed must not be further behind."""
+    keep_history_days: float = Field(365.0, ge=0)
+    """The same for the history of DAGs, and for the samples of failures with the ends of their logs. By age alone: changes
+    of schedds' health and queues, and systemic alerts, bans and reconciliations that have ended."""
+    keep_audit_days: float = Field(3 * 365.0, ge=0)
+    """Entries of the audit that are older than so many days go, whatever they are about."""
+    pack_dags_after_days: float = Field(7.0, ge=0)
+    """The directories of a request's DAGs become one file each when it has been at an end for so many days; 0: never. The
+    pages go on showing what is in them."""
+    archive_after_days: float = Field(7.0, ge=0)
+    """A request that has been COMPLETED for so many days becomes ARCHIVED, once nothing is owed and its DAG directories are
+    packed: the packs are moved to `archive_root`, and read from there. 0: never."""
+    archive_root: Path | None = None
+    """Directory of the packs of archived requests, on any file system that all workers and web servers see; below
+    `state_dir` (`archive`) without it."""
 
-    # --- outputs (spec 4.7)
+    # --- Registration
     effect_backoff_seconds: tuple[int, ...] = (60, 300, 1800, 7200, 14400, 28800)
-    effect_max_pause_seconds: int = Field(
-        7 * 86400, ge=1, le=7 * 86400, description="No pause between two tries of an effect is longer, whatever the schedule says"
-    )
-    effect_max_retry_seconds: int = Field(
-        3 * 86400, ge=1, le=365 * 86_400, description="Since its first failure, until an effect waits for an operator"
-    )
-    effect_lease_seconds: float = Field(60.0, gt=0, description="a claim that was not renewed for so long is another worker's")
-    effect_gather_seconds: float = Field(
-        30.0, ge=0, description="files of a block that are done within this are registered and protected together"
-    )
-    output_placement: str = Field(
-        "", pattern=r"^(|msoutput|wms2)$", description="who makes rules on tape and disk; empty: MSOutput while we follow ReqMgr2"
-    )
+    """Pauses after the first, second, … failure, separated by commas; the last one repeats."""
+    effect_max_pause_seconds: int = Field(7 * 86400, ge=1, le=7 * 86400)
+    """No pause between two tries of an effect is longer, whatever the schedule says"""
+    effect_max_retry_seconds: int = Field(3 * 86400, ge=1, le=365 * 86_400)
+    """Since its first failure, until an effect waits for an operator"""
+    effect_gather_seconds: float = Field(30.0, ge=0)
+    """Files of a block that are done within this time are registered and protected together; a block that is whole waits
+    for nothing. 0: at once."""
+    effect_lease_seconds: float = Field(60.0, gt=0)
+    """A registration whose worker has not renewed its claim for so long is made again."""
+    source_rule_cleanup: str = Field("expire", pattern=r"^(keep|expire)$")
+    """What becomes of the rules that protect files where they were made: `expire` ends them when something else keeps the
+    files, `keep` never."""
+    source_rule_days: float = Field(7.0, ge=0)
+    """So many days after the later of a tape rule's OK, of any account, and the block's validation they end."""
+    source_rule_days_without_tape: float = Field(0.0, ge=0)
+    """So many days after its validation they end for a block that a rule on disk keeps, and none on tape; 0: never. They
+    never end by days alone: some other rule has to keep every file."""
+    source_block_rule: bool = False
+    """One rule on a block replaces those on its files where all lie at one RSE."""
+    output_placement: str = Field("", pattern=r"^(|msoutput|wms2)$")
+    """Who places outputs on tape and disk: `msoutput`, WMCore's, once requests are closed out or announced; WMS2 makes no
+    such rule and keeps its source rules until a tape rule of any account is OK over all files; `wms2`, by the placements.
+    Empty: `msoutput` while `reqmgr2_follow` is set, else `wms2`."""
     tape_rse_expression: str = "rse_type=TAPE&cms_type=real&wmcore_output_tape=True"
-    rule_approval_check_seconds: float = Field(
-        3600.0, gt=0, description="pause between two looks at a rule that waits for approval"
-    )
-    source_rule_cleanup: str = Field(
-        "expire", pattern=r"^(keep|expire)$", description="what becomes of source rules of blocks that are validated"
-    )
-    source_rule_days: float = Field(7.0, ge=0, description="after the later of the tape rule's OK and the block's validation")
-    source_rule_days_without_tape: float = Field(
-        0.0, ge=0, description="after the block's validation where a rule on disk alone keeps its files; 0: never"
-    )
-    source_block_rule: bool = Field(False, description="one source rule replaces those of a block's files that lie at one RSE")
-    rucio_project: str = Field(
-        "", pattern=r"^(|Production|RelVal|Test)$", description="empty: by the request and the environment"
-    )
+    """Rucio expression of the tape RSEs that one is chosen from for each dataset."""
+    rucio_project: str = Field("", pattern=r"^(|Production|RelVal|Test)$")
+    """Metadata `project` of new containers and blocks: `Production`, `RelVal` or `Test`. Empty: RelVal for a request whose
+    SubRequestType says so, else Production, and Test when the environment is not production."""
     rule_activity: str = "Production Output"
-    reconcile_hours: float = Field(
-        24.0, ge=0, description="from one comparison of a dataset with DBS and Rucio to the next; 0: only by hand"
-    )
-    reconcile_days: float = Field(
-        30.0, gt=0, description="a dataset whose blocks have not changed for so long is compared no more"
-    )
-    integrity_reminder_hours: float = Field(
-        24.0, ge=0, description="from one reminder of a site's open integrity cases to the next; 0: never"
-    )
-    primary_ds_type: str = "mc"
+    """Activity of all rules."""
+    reconcile_hours: float = Field(24.0, ge=0)
+    """From one comparison of an output dataset with what DBS and Rucio hold to the next, and from one check of our rules
+    to the next; 0: only when an operator asks."""
+    datasets_valid_at: str = Field("completion", pattern=r"^(completion|announcement)$")
+    """When datasets of requests that came from ReqMgr2 become VALID: at `completion`, by WMS2; or at `announcement`, when
+    they are announced there, as for WMCore's; WMS2 leaves them PRODUCTION then. Others: at completion."""
     physics_group: str = "DataOps"
-    datasets_valid_at: str = Field(
-        "completion", pattern=r"^(completion|announcement)$", description="when datasets of requests from ReqMgr2 become VALID"
-    )
+    """Physics group of output datasets in DBS."""
 
     @model_validator(mode="after")
     def _credentials_make_sense(self) -> Self:
@@ -400,7 +437,7 @@ class Conf(BaseModel):
         return {"*": 1.0} | {tier.strip(): float(share) for tier, _, share in pairs}
 
     def dqm_problem(self, urls: Sequence[str]) -> str:
-        """Why a document may not name these DQM servers, which jobs would tell who they are; empty when it may."""
+        """Why a document may not name these DQM servers, which jobs show their credential; empty when it may."""
         known = tuple(f"{url.rstrip('/')}/" for url in self.dqm_upload_allowed_urls)
         strange = [url for url in urls if not self.dqm_upload_url and not f"{url}/".startswith(known)]
         return f"{', '.join(strange)}: WMS2 uploads to {', '.join(known) or 'none'} and below only" if strange else ""
@@ -412,8 +449,8 @@ class Conf(BaseModel):
         return self.configcache_allowed_urls or (f"{host.scheme}://{host.netloc}/couchdb",)
 
     @model_validator(mode="after")
-    def _somebodys_team(self) -> Self:
-        """Whoever follows ReqMgr2 takes requests away from everybody else there."""
+    def _team_is_named(self) -> Self:
+        """Following ReqMgr2 takes requests away from all others there."""
         if self.reqmgr2_follow and not self.team:
             raise ValueError("WMS2_TEAM: name the team of ReqMgr2 to take requests of, or do not set WMS2_REQMGR2_FOLLOW")
         return self
@@ -433,13 +470,35 @@ class Conf(BaseModel):
         return self
 
 
+#: Settings of former releases that are constants now: set, they would do nothing, so they stop the start.
+_REMOVED = """
+WMS2_TIMEOUT_SUBMITTED_SECONDS WMS2_TIMEOUT_PLANNING_SECONDS WMS2_TIMEOUT_DISPATCH_SECONDS WMS2_TIMEOUT_STOPPING_SECONDS
+WMS2_TIMEOUT_RESUBMITTING_SECONDS WMS2_TIMEOUT_VALIDATING_SECONDS WMS2_TIMEOUT_VALIDATED_SECONDS
+WMS2_TIMEOUT_REMOVING_SECONDS WMS2_TIMEOUT_CLEANING_SECONDS WMS2_SCHEDD_MAX_DUTY_CYCLE WMS2_SCHEDD_STALLED_SECONDS
+WMS2_SYSTEMIC_WINDOW_SECONDS WMS2_OVERLOAD_EVALUATIONS_SECONDS WMS2_OVERLOAD_EFFECTS_SECONDS
+WMS2_OVERLOAD_DATABASE_SECONDS WMS2_STRAY_LOOK_SECONDS WMS2_SUBMIT_ROOT_FREE_MB WMS2_BLOCK_MAX_EVENTS
+WMS2_BLOCK_MAX_LUMIS WMS2_BLOCK_MAX_WAIT_SECONDS WMS2_FIRST_ROUND_UNITS WMS2_MIN_REQUEST_CPUS WMS2_SPLIT_BELOW
+WMS2_MAX_JOBS_PER_WORK_UNIT WMS2_INPUT_LOCATIONS_SECONDS WMS2_INPUT_MISSING_ALERT_SECONDS WMS2_EXTEND_MAX_FAILURE_RATE
+WMS2_EXTEND_MAX_QUEUED WMS2_DAG_MAX_PROCESSING WMS2_ALERT_FAILED_ATTEMPTS WMS2_JOB_NO_CPU_SECONDS WMS2_JOB_HELD_SECONDS
+WMS2_JOB_MAX_STARTS WMS2_JOB_IDLE_SECONDS WMS2_CLEANER_ENDED_GRACE_DAYS
+WMS2_SITE_JOB_TIMEOUT_SECONDS WMS2_SITE_JOB_RUN_SECONDS WMS2_HARVEST_MEMORY_MB WMS2_HARVEST_RUN_SECONDS
+WMS2_HARVEST_MAX_JOBS WMS2_KEEP_ANSWERS_HOURS WMS2_KEPT_LOGS_PER_UNIT WMS2_KEPT_LOGS_PER_DAG WMS2_KEPT_LOGS_MB_PER_DAG
+WMS2_KEPT_LOGS_OF_SUCCESSES WMS2_RULE_APPROVAL_CHECK_SECONDS WMS2_RECONCILE_DAYS WMS2_INTEGRITY_REMINDER_HOURS
+WMS2_DATABASE_LOCK_SECONDS WMS2_DATABASE_IDLE_SECONDS WMS2_DATABASE_SILENT_SECONDS WMS2_WORKER_MISSING_SECONDS
+WMS2_CREDENTIAL_ALERT_SECONDS WMS2_SIGN_IN_WINDOW_SECONDS WMS2_MAX_CLOCK_SKEW_SECONDS WMS2_PRIMARY_DS_TYPE
+WMS2_PILEUP_MIN_FRACTION WMS2_PILEUP_CACHE_SECONDS
+"""
+
+
 def _variable(place: tuple[int | str, ...]) -> str:
     """Which variable a problem is about; empty for one of several together, which names them itself."""
     return f"WMS2_{'_'.join(str(part) for part in place).upper()}: " if place else ""
 
 
 def from_environment(environment: Mapping[str, str]) -> Conf:
-    """Read the settings from ``WMS2_*`` variables. Raises ConfigurationError: naming each missing or wrong variable."""
+    """Read the settings from ``WMS2_*`` variables. Raises ConfigurationError: naming each missing, wrong or removed variable."""
+    if removed := sorted(set(_REMOVED.split()) & {name for name, value in environment.items() if value}):
+        raise ConfigurationError(f"these are constants of the code now; remove them from the environment: {', '.join(removed)}")
     values: dict[str, object] = {}
     for name in Conf.model_fields:
         raw = environment.get(f"WMS2_{name.upper()}")

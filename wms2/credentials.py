@@ -17,6 +17,9 @@ from pathlib import Path
 
 from wms2.errors import Wms2Error
 
+#: A credential that ends sooner needs an operator: "Needs you", /readyz and manage.py check; Prometheus has a rule of its own.
+CREDENTIAL_ALERT_SECONDS = 48 * 3600
+
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 _TIME = rb"(?:\x17\x0d|\x18\x0f\d\d)\d{12}Z"  # UTCTime, GeneralizedTime
 #: X.509's ``Validity``, also the one of VOMS attributes, which a proxy carries as an extension: two times in DER, begin and end.

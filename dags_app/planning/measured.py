@@ -55,19 +55,19 @@ class StepMeasured:
 
 @dataclass(frozen=True, slots=True)
 class SizingLimits:
-    """What bounds a sizing: the installation's settings, and how units are made where nothing is measured."""
+    """What bounds a sizing: the installation's settings, constants, and how units are made where nothing is measured."""
 
     default_memory_per_core_mb: int
     max_memory_per_core_mb: int
     max_wall_seconds: int
     target_wall_seconds: int = 8 * 3600
     memory_margin: float = 0.20
-    min_request_cpus: int = 1
+    min_request_cpus: int = 1  # fewest cores that a sized job asks for
     min_jobs: int = 8
-    split_below: float = 0.5
+    split_below: float = 0.5  # a step that keeps a smaller share of its cores busy runs as several processes
     overcommit_max: float = 1.0
     jobs_per_work_unit: int = 8
-    max_jobs_per_work_unit: int = 200
+    max_jobs_per_work_unit: int = 200  # that a sized round merges together at most
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,6 +124,6 @@ def _sites_waiting(dag: DAG, *, quiet: bool = True) -> set[str]:
 def _units(dag: DAG, sites: Collection[str]) -> tuple[Mapping[str, UnbegunUnit], list[str]]:
     """Units of which nothing has begun at these sites, and those of them that may leave."""
     if of_former_release(dag):
-        raise InvalidTransition(f"DAG {dag.pk} was rendered by a former release; its jobs wait for job_idle_seconds")
+        raise InvalidTransition(f"DAG {dag.pk} was rendered by a former release; its jobs wait until they are removed")
     stuck = condor_of(dag).unbegun_units(str(dag.directory_id), dag.fence, sites, int(clock.now().timestamp()))
     return stuck, may_leave(dag, stuck)

@@ -25,7 +25,7 @@ from dags_app.payload.contract.files import tail_text
 from dags_app.payload.contract.layout import SCRIPTS_LOG, SITE_ATTRIBUTE
 from dags_app.payload.post.eventlog import EXECUTE, attribute, read_events
 from dags_app.planning.canary import ANSWER, LANDINGS, NODES_LOG, OUTER, PAYLOAD, canary_files
-from dags_app.services.site_jobs import proved_absent
+from dags_app.services.site_jobs import JOB_HELD_SECONDS, proved_absent
 from dags_app.services.submit import accounting, credential_obstacle
 from sites_app.bans import AUTOMATIC
 from sites_app.models import Onboarding, OnboardingState, Pool, PoolSite, Schedd, SiteStatus
@@ -40,9 +40,13 @@ from wms2.adapters.types import FoundDag, ScheddFacts
 from wms2.audit import audit, audited
 from wms2.conf import conf
 from wms2.crash import crash_point
+from wms2.credentials import CREDENTIAL_ALERT_SECONDS
 from wms2.errors import InvalidTransition, LeaseLost, ServiceRejected, Wms2Error
 from wms2.nudge import TEND_ONBOARDINGS, nudge
 from wms2.passes import row_by_itself
+
+#: What the submit directory of a schedd must have left, in MiB, for the schedd to be enabled.
+_SUBMIT_ROOT_FREE_MB = 1024
 
 log = structlog.get_logger(__name__)
 S = OnboardingState
@@ -141,7 +145,7 @@ def _credential(schedd: Schedd, facts: Callable[[], ScheddFacts]) -> str:
     wrong = []
     for each in found:
         try:
-            each.require(conf().credential_alert_seconds)
+            each.require(CREDENTIAL_ALERT_SECONDS)
         except Wms2Error as error:
             wrong.append(str(error))
     if wrong and len(wrong) == len(found):
@@ -181,8 +185,8 @@ def _directory(schedd: Schedd) -> str:
     probe.write_text("")
     probe.unlink()
     free_mb = shutil.disk_usage(place).free >> 20
-    if free_mb < conf().submit_root_free_mb:
-        raise CheckFailed(f"{place} has {free_mb} MB left; {conf().submit_root_free_mb} are needed")
+    if free_mb < _SUBMIT_ROOT_FREE_MB:
+        raise CheckFailed(f"{place} has {free_mb} MB left; {_SUBMIT_ROOT_FREE_MB} are needed")
     return f"{place} can be written to and has {free_mb} MB left"
 
 
@@ -255,8 +259,8 @@ def _over(row: Onboarding) -> bool:
 def _submit(condor: HtcondorAdapter, row: Onboarding) -> None:
     settings, place = conf(), Path(row.schedd.submit_root) / CANARIES / str(row.pk)
     place.mkdir(parents=True, exist_ok=True)
-    held_seconds, sites = settings.job_held_seconds, _sites_of(row.schedd)
-    files = canary_files(str(row.pk), settings.instance, sites, held_seconds=held_seconds, accounting=accounting())
+    sites = _sites_of(row.schedd)
+    files = canary_files(str(row.pk), settings.instance, sites, held_seconds=JOB_HELD_SECONDS, accounting=accounting())
     for name, text in files.items():
         (place / name).write_text(text)
     build_payload(place / PAYLOAD)

@@ -29,6 +29,9 @@ from wms2.locks import Fenced
 from wms2.wakes import wake
 from wms2.words import counted
 
+#: Pause between two checks of a schedd's queue for jobs of ours that no live DAG knows.
+_STRAY_CHECK_SECONDS = 600.0
+
 log = structlog.get_logger(__name__)
 #: Why jobs are orphans.
 UNKNOWN, ENDED = "no DAG has this id", "its DAG has ended, or its outer DAGMan has gone"
@@ -77,7 +80,7 @@ def lost_settle(schedd: Schedd, in_queue: Iterable[str], now: datetime) -> None:
 
 def orphans_due(schedd: Schedd, now: datetime) -> bool:
     """Whether it is time to look for them again."""
-    look_again = now - timedelta(seconds=conf().stray_look_seconds)
+    look_again = now - timedelta(seconds=_STRAY_CHECK_SECONDS)
     return schedd.orphans_asked_at is None or schedd.orphans_asked_at <= look_again
 
 

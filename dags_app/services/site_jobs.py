@@ -45,6 +45,13 @@ from wms2.errors import LeaseLost, ServiceRejected, ServiceUnavailable
 from wms2.metrics import SITE_JOBS_TOTAL
 from wms2.passes import row_by_itself
 
+#: A job that HTCondor put on hold, not a person, is removed after this and tried again.
+JOB_HELD_SECONDS = 300
+#: A job at a site that has begun ends after so long; what it did not get to is another's.
+SITE_JOB_RUN_SECONDS = 3600
+#: A job at a site that has not ended so long after its submission is removed and tried again.
+SITE_JOB_TIMEOUT_SECONDS = 86_400
+
 log = structlog.get_logger(__name__)
 S = SiteJobState
 _STDERR_LINES = 5
@@ -66,7 +73,7 @@ class Work:
     task: Callable[[SiteJob], Any]
     settle: Callable[[SiteJob, SiteResult | None], None]
     wanted: Callable[[str], bool]
-    slot: Callable[[SiteJob], SiteSlot] = lambda job: SiteSlot(conf().site_job_run_seconds // 60)
+    slot: Callable[[SiteJob], SiteSlot] = lambda job: SiteSlot(SITE_JOB_RUN_SECONDS // 60)
 
 
 def site_job_begin(*, site: str, purpose: SiteJobPurpose, items: int) -> SiteJob | None:
@@ -122,8 +129,8 @@ def _tend(job: SiteJob, work: Work) -> None:
     else:
         adopted = {"state": S.SUBMITTED, "cluster": str(found.cluster), "missing_since": None, "problem": ""}
         SiteJob.objects.filter(pk=job.pk, state__in=LIVE_SITE_JOB).update(**adopted)
-        longer = work.slot(job).minutes * 60 - conf().site_job_run_seconds
-        over = clock.now() > job.intent_at + timedelta(seconds=conf().site_job_timeout_seconds + max(0, longer))
+        longer = work.slot(job).minutes * 60 - SITE_JOB_RUN_SECONDS
+        over = clock.now() > job.intent_at + timedelta(seconds=SITE_JOB_TIMEOUT_SECONDS + max(0, longer))
         if over or not work.wanted(job.site):
             why = "it has had its time" if over else "nothing is to be done at this site now"
             condor.remove_job(found.cluster, str(job.pk), why)
@@ -145,7 +152,7 @@ def _submit(condor: HtcondorAdapter, job: SiteJob, work: Work) -> None:
     text = credential_inc(factory.job_credential()) + site_job_submit(
         job.site,
         slot,
-        held_seconds=settings.job_held_seconds,
+        held_seconds=JOB_HELD_SECONDS,
         accounting=accounting(),
     )
     begun, now = caller.since_boot(), clock.now()  # before the intent: who is paused in between has no time left to submit

@@ -40,6 +40,9 @@ from wms2.adapters.types import BlockInfo
 from wms2.conf import conf
 from wms2.errors import LeaseLost, ServiceError
 
+#: A dataset whose blocks have not changed for so long is compared only when an operator asks.
+_UNCHANGED_DAYS = 30.0
+
 log = structlog.get_logger(__name__)
 #: Blocks of one portion; a block has some hundred files.
 PORTION = 4
@@ -238,7 +241,7 @@ class Run:
         comparison, now, settings = self._comparison, clock.now(), conf()
         goes_on = comparison.dataset is None or (
             ProcessingBlock.objects.filter(
-                dataset=comparison.dataset, updated_at__gt=now - timedelta(days=settings.reconcile_days)
+                dataset=comparison.dataset, updated_at__gt=now - timedelta(days=_UNCHANGED_DAYS)
             ).exists()
         )
         due_at = now + timedelta(hours=settings.reconcile_hours) if settings.reconcile_hours and goes_on else None

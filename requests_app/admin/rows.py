@@ -42,7 +42,7 @@ rows_admin(
 # Lumis that requests split by lumi want, and those that nobody can give.
 rows_admin(models.InputLumis, "id", "workflow", "run", "span", "fate", "reason", filters=("fate",), search=OF_REQUEST)
 
-# One row for each dataset that some request mixes; read again when it is older than ``WMS2_PILEUP_CACHE_SECONDS``.
+# One row for each dataset that some request mixes; read again when it is older than six hours.
 rows_admin(models.PileupDataset, "name", "=resolved_at", search={"name": "a dataset's whole name"}, order=("name",))
 
 rows_admin(

@@ -39,9 +39,11 @@ from sites_app.models import Site
 from sites_app.schedds import adapter
 from sites_app.selectors import candidate_sites
 from wms2.audit import audit
-from wms2.conf import conf
 from wms2.errors import InvalidTransition, LedgerViolation, ServiceRejected, ServiceUnavailable, StaleState
 from wms2.words import counted
+
+#: So many failed attempts of a DAG in which no job has done well yet raise an alert.
+_ALERT_FAILED_ATTEMPTS = 10
 
 log = structlog.get_logger(__name__)
 S = RequestStatus
@@ -157,7 +159,7 @@ def _tell(evaluation: Evaluation, dag: DAG) -> None:
     if failed:
         evaluation.again_next_cycle()  # a job that does well moves nothing that is looked at
         told += f"; {counted(failed, 'attempt')} failed, and no job has done well yet"
-    if failed >= conf().alert_failed_attempts:
+    if failed >= _ALERT_FAILED_ATTEMPTS:
         alert(evaluation.request, "all_failing", f"no job of DAG {dag.pk} has done well yet, {failed} attempts have failed")
     else:
         alert_over(evaluation, "all_failing")

@@ -28,7 +28,7 @@ from dags_app.payload.contract.files import read_text
 from dags_app.payload.contract.layout import ELECTED_LOG, JOB_FILE, MERGE, ORPHANS_FILE, PROCESSING
 from dags_app.payload.contract.reading import json_lines
 from dags_app.payload.contract.site_tasks import Removal, RemovalTask, SiteResult
-from dags_app.services.site_jobs import Work, site_job_begin, site_jobs_tend
+from dags_app.services.site_jobs import SITE_JOB_RUN_SECONDS, SITE_JOB_TIMEOUT_SECONDS, Work, site_job_begin, site_jobs_tend
 from outputs_app.invalidation import TAKING_BACK
 from outputs_app.models import SETTLED_EFFECT, Effect, OutputFile
 from requests_app.alerts import alert_off, tell_broken
@@ -40,6 +40,9 @@ from wms2.conf import conf
 from wms2.metrics import LEFTOVERS_REMOVED_TOTAL
 from wms2.passes import row_by_itself
 from wms2.wakes import wake
+
+#: Files of a request that failed or was aborted stay so long, unless it is to be cleaned up at once.
+_ENDED_GRACE_DAYS = 14.0
 
 log = structlog.get_logger(__name__)
 #: Rounds are written down for so long, and so many at most; beat comes again.
@@ -81,7 +84,7 @@ def rounds_unneeded(now: datetime) -> QuerySet[DAG]:
     was aborted later, unless its policy wants it cleaned up at once. Of one that is cleaned at once, and whatever is not
     proved of a DAG's end, but only when no registration or rule is left of it.
     """
-    settings, of_request = conf(), "workflow__request__"
+    of_request = "workflow__request__"
     others, units = DAG.objects.filter(round=OuterRef("round")), WorkUnit.objects.filter(round=OuterRef("round"))
     astray = DAG.objects.filter(pk__in=seen_in_queues()).values("round_id")
     rows = DAG.objects.filter(
@@ -94,9 +97,9 @@ def rounds_unneeded(now: datetime) -> QuerySet[DAG]:
     cleaned = Q(~Exists(owed.exclude(state__in=SETTLED_EFFECT)), workflow__request__status__in=CLEANED)
     too_early = Q(
         workflow__request__status__in=(RequestStatus.FAILED, RequestStatus.ABORTED),
-        workflow__request__status_since__gte=now - timedelta(days=settings.cleaner_ended_grace_days),
+        workflow__request__status_since__gte=now - timedelta(days=_ENDED_GRACE_DAYS),
     ) & ~Q(workflow__request__cleanup_policy=CleanupPolicy.IMMEDIATE_CLEANUP)
-    over = Q(round__closed_at__lt=now - timedelta(days=settings.cleaner_grace_days)) | Q(**{f"{of_request}status__in": _NOW})
+    over = Q(round__closed_at__lt=now - timedelta(days=conf().cleaner_grace_days)) | Q(**{f"{of_request}status__in": _NOW})
     kept = Q(workflow__request__status__in=(RequestStatus.HELD, *UNMERGED_FROZEN, *CLEANED))
     unneeded = Q(~Exists(others.filter(UNSETTLED))) & over & ~kept & ~too_early
     return rows.filter(unneeded | cleaned).exclude(round_id__in=astray)
@@ -212,7 +215,7 @@ def _begin(site: str) -> None:
 def _task(job: SiteJob) -> RemovalTask | None:
     """What the job removes. Whether nothing can use it any more, and what is protected, is read again here: right before
     it is submitted, and the job goes by it only as long as its time limit."""
-    now, settings = clock.now(), conf()
+    now = clock.now()
     rows = Leftover.objects.filter(job=job)
     wanted = Q(unit__round__in=rounds_unneeded(now).values("round_id"))
     rows.exclude(wanted).update(job=None, next_try_at=now + FIRST_PAUSE)
@@ -223,8 +226,8 @@ def _task(job: SiteJob) -> RemovalTask | None:
     return RemovalTask(
         job=str(job.pk),
         site=job.site,
-        valid_until=(now + timedelta(seconds=settings.site_job_timeout_seconds)).timestamp(),
-        run_seconds=float(settings.site_job_run_seconds),
+        valid_until=(now + timedelta(seconds=SITE_JOB_TIMEOUT_SECONDS)).timestamp(),
+        run_seconds=float(SITE_JOB_RUN_SECONDS),
         most_problems=MOST_PROBLEMS,
         bases=tuple(sorted({base for row in found for base in row.bases})),
         protected=_protected(OutputFile.objects.filter(named)),

@@ -1,6 +1,6 @@
 """Input that is missing: files that wait for a site, and files that were left out. No request completes over either in silence.
 
-Waiting costs no slot: the request is queued again until the next look (``input_locations_seconds``).
+Waiting costs no slot: the request is queued again until the next look (``INPUT_LOCATIONS_SECONDS``).
 """
 
 from __future__ import annotations
@@ -12,16 +12,19 @@ from django.db.models import QuerySet
 from requests_app.alerts import alert, alert_over
 from requests_app.lease import Evaluation
 from requests_app.models import HoldCode, InputFile, RequestStatus, Workflow
+from requests_app.work import input_places
 from requests_app.work.exclusions import exclusions_open
 from requests_app.work.input_places import all_still_waiting, locations_refresh, only_waiting_left
 from requests_app.work.input_validity import validity_refresh
 from requests_app.work.overrides import max_excluded
 from requests_app.work.spec import spec_of
 from wms2 import clock
-from wms2.conf import conf
 from wms2.errors import PlanningRefused, ServiceRejected, ServiceUnavailable
 from wms2.in_force import in_force
 from wms2.words import counted
+
+#: Input files that wait longer for a site to be read at raise the alert input_missing.
+_INPUT_MISSING_ALERT_SECONDS = 86_400.0
 
 S = RequestStatus
 #: Files that a reason for being held names; the page and the API list all.
@@ -80,7 +83,7 @@ def _why_waiting(workflow: Workflow) -> str:
 
 
 def _next_look() -> datetime:
-    return clock.now() + timedelta(seconds=max(conf().input_locations_seconds, in_force().retry_after_failure_seconds))
+    return clock.now() + timedelta(seconds=max(input_places.INPUT_LOCATIONS_SECONDS, in_force().retry_after_failure_seconds))
 
 
 def alert_missing(evaluation: Evaluation) -> None:
@@ -88,7 +91,7 @@ def alert_missing(evaluation: Evaluation) -> None:
     workflow: Workflow | None = getattr(evaluation.request, "workflow", None)
     if evaluation.request.status not in LOOKED_AT or workflow is None:
         return
-    patience, files = timedelta(seconds=conf().input_missing_alert_seconds), waiting_files(workflow)
+    patience, files = timedelta(seconds=_INPUT_MISSING_ALERT_SECONDS), waiting_files(workflow)
     first = files.only("waiting_since", "waiting_reason", "lfn").first() if workflow.input_dataset else None
     long_ago = clock.now() - patience
     if first is None or first.waiting_since is None or first.waiting_since >= long_ago:

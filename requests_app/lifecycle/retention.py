@@ -24,6 +24,9 @@ from wms2.metrics import ROWS_EXPIRED_TOTAL
 from wms2.models import AuditEntry, BulkRun, KeptAnswer
 from wms2.passes import row_by_itself
 
+#: For how long answers to calls with an Idempotency-Key are repeated.
+_ANSWERS_HOURS = 24.0
+
 log = structlog.get_logger(__name__)
 #: Statuses in which no evaluation reads the feed or the history any more.
 AT_AN_END = (*TERMINAL, RequestStatus.COMPLETED)
@@ -64,7 +67,7 @@ def rows_expire(leadership: Leadership) -> int:
 def expired(now: datetime) -> list[QuerySet[Any]]:
     """For each table the rows that may go, of large ones by an index on their time, oldest first; none where all are kept."""
     ours = conf()
-    answers = KeptAnswer.objects.filter(at__lt=now - timedelta(hours=ours.keep_answers_hours))
+    answers = KeptAnswer.objects.filter(at__lt=now - timedelta(hours=_ANSWERS_HOURS))
     found: list[QuerySet[Any]] = [answers.order_by("at")]
     if ours.keep_events_days:
         before = now - timedelta(days=ours.keep_events_days)

@@ -16,7 +16,7 @@ from django.db.models import Exists, F, OuterRef, QuerySet
 
 from dags_app.models import LIVE_SITE_JOB, SiteJob, SiteJobPurpose
 from dags_app.payload.contract.site_tasks import Listed, ListedFile, Listing, ListingTask, SiteResult, WrongFile
-from dags_app.services.site_jobs import Work, site_job_begin, site_jobs_tend
+from dags_app.services.site_jobs import SITE_JOB_RUN_SECONDS, Work, site_job_begin, site_jobs_tend
 from outputs_app.cases import case_reminded, cases_late, cases_open, cases_remind, repaired_look
 from outputs_app.models import OPEN_CASE, CaseState, EffectKind, IntegrityCase, OutputFile, Prognosis, StorageCheck, Validity
 from outputs_app.validation import FileFinding, validation_tend
@@ -30,7 +30,7 @@ from wms2.passes import row_by_itself
 from wms2.wakes import wake
 
 log = structlog.get_logger(__name__)
-#: Files that one job looks at: at 0.1 s a size, and one in a hundred read whole in 30 s, what ``site_job_run_seconds`` (an hour)
+#: Files that one job looks at: at 0.1 s a size, and one in a hundred read whole in 30 s, what ``SITE_JOB_RUN_SECONDS`` (an hour)
 #: has time for; a job that is slower ends by that, and the next goes on. Its task is 2 MB, and so is what is read for it.
 PORTION = 9000
 CASES_WAIT = "cases_wait"
@@ -128,7 +128,7 @@ def _task(job: SiteJob) -> ListingTask | None:
         left -= len(files)
         if files:
             listings.append(Listing(check.pk, check.rse, files))
-    run_seconds = float(conf().site_job_run_seconds)
+    run_seconds = float(SITE_JOB_RUN_SECONDS)
     return ListingTask(str(job.pk), job.site, run_seconds, tuple(listings)) if listings else None
 
 

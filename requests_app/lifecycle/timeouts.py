@@ -20,32 +20,30 @@ from requests_app.alerts import alert, alert_over
 from requests_app.feed import tell
 from requests_app.lease import ACTOR, Evaluation
 from requests_app.lifecycle.planning import leave_planning
-from requests_app.limits import CHANGEABLE
 from requests_app.models import HoldCode, Request, RequestStatus, RequestTransition
 from requests_app.services.acting import live_dag_of
 from requests_app.states import hold_changes
 from requests_app.work.groups import PARENTS, SIBLINGS
 from wms2 import clock
-from wms2.conf import conf
 from wms2.levels import stretched
 
 S = RequestStatus
 log = structlog.get_logger(__name__)
-HELD_AFTER = {
-    S.SUBMITTED: "timeout_submitted_seconds",
-    S.PLANNING: "timeout_planning_seconds",
-    S.RESUBMITTING: "timeout_resubmitting_seconds",
+_DAY_SECONDS = 86_400
+#: A request that is longer in one of these statuses is held with the last error as the reason.
+HELD_AFTER_SECONDS = {S.SUBMITTED: 3600, S.PLANNING: 3600, S.RESUBMITTING: 600}
+#: A request that is longer in one of these raises an alert and goes on.
+ALERT_AFTER_SECONDS = {
+    S.STOPPING: 3600,
+    S.VALIDATING_OUTPUTS: _DAY_SECONDS,
+    S.VALIDATED_OUTPUTS: 7 * _DAY_SECONDS,
+    S.REMOVING_FILES: 3 * _DAY_SECONDS,
+    S.CLEANING: _DAY_SECONDS,
 }
-ALERT_AFTER = {
-    S.QUEUED: "timeout_queued_seconds",
-    S.ACTIVE: "timeout_active_seconds",
-    S.STOPPING: "timeout_stopping_seconds",
-    S.VALIDATING_OUTPUTS: "timeout_validating_seconds",
-    S.VALIDATED_OUTPUTS: "timeout_validated_seconds",
-    S.REMOVING_FILES: "timeout_removing_seconds",
-    S.CLEANING: "timeout_cleaning_seconds",
-}
-
+#: The same, by a setting that operators may change.
+ALERT_AFTER_LIMIT = {S.QUEUED: "timeout_queued_seconds", S.ACTIVE: "timeout_active_seconds"}
+#: An ACTIVE request of whose DAG no job has begun for so long raises an alert, until one has.
+DISPATCH_SECONDS = 2 * _DAY_SECONDS
 
 #: What was done while a request is in one of these shows that it advances.
 ADVANCING = (S.ACTIVE, S.STOPPING, S.VALIDATING_OUTPUTS, S.VALIDATED_OUTPUTS, S.REMOVING_FILES, S.CLEANING)
@@ -66,10 +64,10 @@ def more_seconds(base_seconds: float, extensions: Sequence[int], progress: int) 
 
 def _timeout_seconds(evaluation: Evaluation, status: RequestStatus) -> float | None:
     """How long a request may be in a status before that is told or ends it; None where it may stay."""
-    name = HELD_AFTER.get(status) or ALERT_AFTER.get(status)
-    if name is None:
-        return None
-    return stretched(float(getattr(evaluation.limits() if name in CHANGEABLE else conf(), name)))
+    if status in ALERT_AFTER_LIMIT:
+        return stretched(float(getattr(evaluation.limits(), ALERT_AFTER_LIMIT[status])))
+    seconds = HELD_AFTER_SECONDS.get(status) or ALERT_AFTER_SECONDS.get(status)
+    return None if seconds is None else stretched(float(seconds))
 
 
 def watch_timeout(evaluation: Evaluation) -> None:
@@ -88,7 +86,7 @@ def watch_timeout(evaluation: Evaluation) -> None:
         return
     if status in ADVANCING and _extended(evaluation, limit):
         return
-    if status in HELD_AFTER:
+    if status in HELD_AFTER_SECONDS:
         last = request.waiting_for or request.last_error or "no error was recorded"  # that may be of a status before
         alert(request, f"stuck_{status.value}", f"{status.label} for {seconds:.0f} s: {last}")
         why = f"{status.label} for {seconds / 3600:.1f} h; last: {last}"
@@ -144,7 +142,7 @@ def _done_since(request: Request) -> int:
 def _begun_at(evaluation: Evaluation) -> datetime | None:
     """Since when its DAG has jobs, or it is ACTIVE without one; None: no job has begun. That is told when it lasts too long, and
     is over with the first one."""
-    request, now, limit = evaluation.request, clock.now(), timedelta(seconds=stretched(conf().timeout_dispatch_seconds))
+    request, now, limit = evaluation.request, clock.now(), timedelta(seconds=stretched(DISPATCH_SECONDS))
     dag = evaluation.dag or live_dag_of(request)
     if dag is None or dag.status not in LIVE_DAG or dag.began_at is not None or dag.units_done:
         alert_over(evaluation, "slow_dispatch")

@@ -75,7 +75,7 @@ def _look_after(moment: datetime, pause: timedelta, dag: DAG) -> datetime:
 def _words(stuck: Mapping[str, UnbegunUnit], leave: list[str], seconds: int, *, former: bool) -> str:
     told = f"no job of {units_at(stuck.values())} has begun in {seconds / 3600:.3g} h, while others of the DAG began elsewhere"
     if former:
-        return f"{told}; they stay, since the DAG was rendered by a former release: its jobs wait for job_idle_seconds"
+        return f"{told}; they stay, since the DAG was rendered by a former release: its jobs wait until they are removed"
     stay = len(stuck) - len(leave)
     why = f"; {stay} stay: {STAY}" if stay else ""
     return f"{told}; {counted(len(leave), 'unit')} to land elsewhere{why}"

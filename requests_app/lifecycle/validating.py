@@ -39,6 +39,11 @@ from wms2.in_force import in_force
 from wms2.nudge import REMOVE_LEFTOVERS, RUN_EFFECTS, nudge
 from wms2.words import counted as number_of
 
+#: A request whose last round has a larger share of failed work units is not extended by itself.
+_EXTEND_MOST_FAILED = 0.5
+#: While more requests are queued, none is extended.
+_EXTEND_MOST_QUEUED = 1000
+
 S = RequestStatus
 #: Between two looks at whether an extension may go on.
 LOOK_AGAIN_SECONDS = 300.0
@@ -164,11 +169,10 @@ def _not_now(workflow: Workflow) -> str:
     """Why nothing should be extended now; empty if it may be."""
     units = WorkUnit.objects.filter(round=Round.objects.filter(workflow=workflow).order_by("-index").first())
     failed, total = units.filter(state=WorkUnitState.FAILED).count(), units.count()
-    most = conf().extend_max_failure_rate
-    if total and failed / total > most:
-        return f"{failed} of {total} work units of its last round failed, at most {most:.0%} may have"
+    if total and failed / total > _EXTEND_MOST_FAILED:
+        return f"{failed} of {total} work units of its last round failed, at most {_EXTEND_MOST_FAILED:.0%} may have"
     queued = Request.objects.filter(status=S.QUEUED).count()
-    return f"{queued} requests are queued, at most {conf().extend_max_queued} may be" if queued > conf().extend_max_queued else ""
+    return f"{queued} requests are queued, at most {_EXTEND_MOST_QUEUED} may be" if queued > _EXTEND_MOST_QUEUED else ""
 
 
 # --- removed

@@ -18,13 +18,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from requests_app.installation import TablesOlder, installation_verify, tables_verify
+from requests_app.installation import MAX_CLOCK_SKEW_SECONDS, TablesOlder, installation_verify, tables_verify
 from requests_app.selectors.lifecycle import RUCIO_ACCOUNT, lifecycle_state, rucio_account_problems
 from wms2 import clock
 from wms2.api.views import METHODS
 from wms2.brake import proxy_not_counted
 from wms2.celery import broker_answers
-from wms2.conf import conf
 from wms2.errors import ConfigurationError
 from wms2.in_force import limits_refused
 from wms2.shedding import Call
@@ -135,7 +134,7 @@ def _lifecycle() -> str:
 
 def _clock() -> str:
     skew = clock.skew_seconds()
-    return f"this host's clock is {skew:+.1f} s off the database's" if abs(skew) > conf().max_clock_skew_seconds else ""
+    return f"this host's clock is {skew:+.1f} s off the database's" if abs(skew) > MAX_CLOCK_SKEW_SECONDS else ""
 
 
 def _broker() -> str:

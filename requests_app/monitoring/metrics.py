@@ -37,7 +37,7 @@ from outputs_app.validation.tending import unvalidated
 from requests_app.admission.ordering import LIMIT
 from requests_app.admission.placement import slots_used
 from requests_app.lease import evaluations_due
-from requests_app.lifecycle.timeouts import HELD_AFTER
+from requests_app.lifecycle.timeouts import HELD_AFTER_SECONDS
 from requests_app.limits import limits_now
 from requests_app.models import TERMINAL, LetterKind, Request, RequestStatus
 from requests_app.selectors.lifecycle import lifecycle_state
@@ -85,7 +85,7 @@ class RowsCollector(Collector):
     def _read(self) -> Iterator[Metric]:
         kept = kept_counts()
         limits = limits_now()
-        yield from _requests(kept, limits)
+        yield from _requests(kept)
         yield _family("wms2_workflows", "Workflows by status", "status", kept.workflows.items())
         yield _family("wms2_blocks", "Processing blocks by status", "status", kept.blocks.items())
         yield from _admission(kept.requests[RequestStatus.QUEUED], limits)
@@ -120,13 +120,13 @@ def _age(since: datetime | None, now: datetime) -> float:
     return max(0.0, (now - since).total_seconds()) if since else 0.0
 
 
-def _requests(kept: KeptCounts, limits: Conf) -> Iterator[Metric]:
+def _requests(kept: KeptCounts) -> Iterator[Metric]:
     yield _family("wms2_requests", "Requests by status", "status", kept.requests.items())
     now = timezone.now()
     ages = [(status, _age(since, now)) for status, since in longest_in_status(_GOING_ON).items()]
     told = "Longest time that a request has been in a status, without those that wait for other requests; 0 when none is"
     yield _family("wms2_state_age_seconds", told, "status", ages)
-    most = ((status.value, getattr(limits, name)) for status, name in HELD_AFTER.items())
+    most = ((status.value, seconds) for status, seconds in HELD_AFTER_SECONDS.items())
     yield _family("wms2_state_limit_seconds", "After how long in it a request is held", "status", most)
     yield GaugeMetricFamily("wms2_requests_alerted", "Requests with an alert that waits for a person", kept.alerted_requests)
 

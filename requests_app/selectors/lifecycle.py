@@ -11,7 +11,7 @@ from django.utils.dateparse import parse_datetime
 from requests_app.models import LEADER_LEASE, Lease
 from wms2 import clock
 from wms2.conf import conf
-from wms2.credentials import Seen
+from wms2.credentials import CREDENTIAL_ALERT_SECONDS, Seen
 
 #: A cycle this many times later than it is due means that nobody drives the requests.
 STALE_CYCLES = 3
@@ -36,7 +36,7 @@ class LifecycleState:
     def credentials_ending(self) -> list[Seen]:
         """Those that somebody must renew."""
         now = datetime.now(UTC)
-        return [each for each in self.credentials if each.left_seconds(now) < conf().credential_alert_seconds]
+        return [each for each in self.credentials if each.left_seconds(now) < CREDENTIAL_ALERT_SECONDS]
 
     @property
     def stale(self) -> bool:

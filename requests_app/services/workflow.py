@@ -108,7 +108,7 @@ def _fields(spec: WorkflowSpec) -> dict[str, Any]:
 def _primary_ds_type(spec: WorkflowSpec) -> str:
     """What DBS is to call the primary dataset: as its input is called there. One that DBS lacks is refused when it is read."""
     if spec.input is None:
-        return conf().primary_ds_type
+        return "mc"  # generated events
     known = factory.dbs().dataset(spec.input.dataset)
     return known.primary_ds_type if known else "data"
 

@@ -15,6 +15,13 @@ from wms2.conf import conf
 from wms2.in_force import in_force
 from wms2.nudge import RUN_EFFECTS, nudge
 
+#: A block that has so many events takes no more (BlockCloseMaxEvents, where that is less).
+_BLOCK_MAX_EVENTS = 25_000_000
+#: CRAB takes no blocks with more lumis for tasks by lumis.
+_BLOCK_MAX_LUMIS = 100_000
+#: Since a block's first file (BlockCloseMaxWaitTime, where that is less).
+_BLOCK_MAX_WAIT_SECONDS = 66_400.0
+
 
 def block_limits(workflow: Workflow) -> BlockLimits:
     """The smaller of each: ReqMgr2 fills in defaults of its own, which must not undo an operator's smaller target."""
@@ -27,9 +34,9 @@ def block_limits(workflow: Workflow) -> BlockLimits:
     return BlockLimits(
         max_bytes=int(least(settings.block_target_bytes, closing.max_bytes)),
         max_files=int(least(settings.block_max_files, closing.max_files)),
-        max_events=int(least(settings.block_max_events, closing.max_events)),
-        max_lumis=settings.block_max_lumis,
-        max_wait_seconds=least(settings.block_max_wait_seconds, closing.max_wait_seconds),
+        max_events=int(least(_BLOCK_MAX_EVENTS, closing.max_events)),
+        max_lumis=_BLOCK_MAX_LUMIS,
+        max_wait_seconds=least(_BLOCK_MAX_WAIT_SECONDS, closing.max_wait_seconds),
     )
 
 

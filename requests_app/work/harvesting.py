@@ -39,6 +39,13 @@ from wms2.in_force import in_force
 from wms2.passes import row_by_itself
 from wms2.words import counted
 
+#: Memory of a harvesting job whose request does not say (HarvestingMemory).
+_MEMORY_MB = 3000
+#: A harvesting job that has begun ends after so long, and is tried again.
+_RUN_SECONDS = 43_200
+#: Harvesting jobs in the queues at once.
+_MOST_JOBS = 50
+
 log = structlog.get_logger(__name__)
 S = HarvestState
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(minutes=10), timedelta(hours=6)
@@ -69,7 +76,7 @@ def harvest_ask(request: Request) -> None:
 def harvests_run() -> None:
     """One pass: begin jobs for what is due, look after those there are. Any number of them may run, and be killed anywhere."""
     if conf().harvest_enabled:
-        room = max(0, conf().harvest_max_jobs - Harvest.objects.filter(state=S.RUNNING).count())
+        room = max(0, _MOST_JOBS - Harvest.objects.filter(state=S.RUNNING).count())
         for row in Harvest.objects.filter(state=S.WAITING, next_try_at__lte=clock.now()).order_by("next_try_at", "id")[:room]:
             with row_by_itself("harvests", row, partial(_not_begun, row)):
                 try:
@@ -157,8 +164,8 @@ def _wanted(row: Harvest) -> tuple[HarvestSpec, StepSpec]:
 
 def _slot(job: SiteJob) -> SiteSlot:
     harvest, step = _wanted(Harvest.objects.select_related("request__workflow").get(job=job))
-    memory = harvest.memory_mb or conf().harvest_memory_mb
-    return SiteSlot(conf().harvest_run_seconds // 60, memory, _DISK_KB, NodeRole.HARVESTING, steps_with_levels((step,)))
+    memory = harvest.memory_mb or _MEMORY_MB
+    return SiteSlot(_RUN_SECONDS // 60, memory, _DISK_KB, NodeRole.HARVESTING, steps_with_levels((step,)))
 
 
 def _task(job: SiteJob) -> HarvestTask | None:

@@ -33,6 +33,9 @@ from wms2.conf import conf
 from wms2.errors import PlanningRefused
 from wms2.locks import Fenced
 
+#: Locations of input files that are older are read again before a round is planned.
+INPUT_LOCATIONS_SECONDS = 3600.0
+
 log = structlog.get_logger(__name__)
 _CHUNK = 2000
 
@@ -171,7 +174,7 @@ def locations_refresh(*, workflow: Workflow, spec: WorkflowSpec, fenced: Fenced)
     """
     if spec.input is None or spec.trust_sitelists:
         return  # jobs read from wherever a copy is
-    places, before = Places(workflow, spec), clock.now() - timedelta(seconds=conf().input_locations_seconds)
+    places, before = Places(workflow, spec), clock.now() - timedelta(seconds=INPUT_LOCATIONS_SECONDS)
     blocks = _blocks_left(workflow, spec, before)
     for block in blocks:
         rows = list(_old(workflow, before).filter(block_name=block))

@@ -26,6 +26,9 @@ from wms2.errors import FieldRefused, InvalidTransition
 from wms2.in_force import in_force
 from wms2.stored import known
 
+#: Processing jobs of one DAG in the queue at once, where its request has no limit of its own.
+DAG_MAX_PROCESSING = 5000
+
 
 class Overrides(BaseModel):
     """Unset fields leave the installation's value."""
@@ -213,7 +216,7 @@ def throttles_of(request: Request, most_groups: int) -> Throttles:
     """The limits of the request's DAGs by category, from their next submission on, rescues included; ``most_groups`` is
     ``dag_max_merge_groups`` as it is in force."""
     own = overrides_of(request)
-    processing = own.max_processing or conf().dag_max_processing
+    processing = own.max_processing or DAG_MAX_PROCESSING
     return Throttles(own.max_merge_groups or most_groups, processing, own.max_merge, own.max_cleanup)
 
 

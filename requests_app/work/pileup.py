@@ -26,8 +26,12 @@ from requests_app.work.input_validity import blocks_short, read_steadily
 from sites_app.selectors import sites_by_rse
 from wms2.adapters import factory
 from wms2.adapters.types import DbsFileInfo
-from wms2.conf import conf
 from wms2.errors import NotFoundInService, PlanningRefused, ServiceUnavailable
+
+#: The part of a pileup dataset's files that a site must have on disk for jobs that mix it to go there.
+PILEUP_MIN_FRACTION = 0.1
+#: For how long the files and places of a pileup dataset count before DBS and Rucio are read again; shared by all requests.
+PILEUP_CACHE_SECONDS = 6 * 3600
 
 log = structlog.get_logger(__name__)
 #: Of containers with the part of a pileup that MSPileup keeps.
@@ -70,7 +74,7 @@ def pileup_now(spec: specs.WorkflowSpec, directory: Path) -> PileupNow | None:
         found = pileup_of(written)
     if not found:
         return None
-    return PileupNow(pileup_document(found), pileup_sites(spec, found, least_fraction=conf().pileup_min_fraction))
+    return PileupNow(pileup_document(found), pileup_sites(spec, found, least_fraction=PILEUP_MIN_FRACTION))
 
 
 def _resolved(name: str, kind: str, sites: dict[str, tuple[str, ...]]) -> specs.PileupDataset:
@@ -84,7 +88,7 @@ def _resolved(name: str, kind: str, sites: dict[str, tuple[str, ...]]) -> specs.
 
 def _current(name: str) -> QuerySet[PileupBlock]:
     """The blocks that count, read again when they are too old, or a file of them is not valid any more."""
-    oldest = timezone.now() - timedelta(seconds=conf().pileup_cache_seconds)
+    oldest = timezone.now() - timedelta(seconds=PILEUP_CACHE_SECONDS)
     known = PileupDataset.objects.filter(pk=name, resolved_at__gte=oldest).first()
     if known is None or not _still_valid(known):
         known = _read(name)

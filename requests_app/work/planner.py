@@ -31,6 +31,7 @@ from dags_app.planning.specs import DagLimits, DagSpec, WorkflowSpec, WorkUnitSp
 from dags_app.planning.work_units import EXTRA_NODES, work_of
 from dags_app.sandbox import payload_bytes, sandbox_pack
 from dags_app.services.plan import dag_record_ready
+from dags_app.services.site_jobs import JOB_HELD_SECONDS
 from dags_app.services.submit import accounting, dag_in_queue
 from dags_app.services.watch import LONGEST_WALL
 from outputs_app.owning import lumis_take
@@ -42,8 +43,8 @@ from requests_app.work.input_reading import input_open
 from requests_app.work.input_validity import validity_refresh
 from requests_app.work.ledger import Ledger, ledger_check, ledger_of
 from requests_app.work.left import record_left_out, work_left
-from requests_app.work.overrides import with_retries
-from requests_app.work.pileup import pileup_resolve
+from requests_app.work.overrides import DAG_MAX_PROCESSING, with_retries
+from requests_app.work.pileup import PILEUP_MIN_FRACTION, pileup_resolve
 from requests_app.work.production_steps import steps_of, steps_rounded, work_to_step
 from requests_app.work.releases import steps_with_levels
 from requests_app.work.rounds import dag_discard
@@ -58,6 +59,13 @@ from wms2.in_force import in_force
 from wms2.locks import Fenced
 from wms2.stored import numbered
 from wms2.words import counted
+
+#: A job that runs so long and has used less than 1 % of a core is ended.
+_JOB_NO_CPU_SECONDS = 7200
+#: A job that was started so often, and evicted each time, is removed; its unit goes elsewhere.
+_JOB_MAX_STARTS = 5
+#: A job that waits so long for the site of its work unit is removed; the unit lands elsewhere.
+_JOB_IDLE_SECONDS = 5 * 86_400
 
 #: In ``Round.sizing``: events of deterministic pileup that all rounds so far have mixed, by task.
 _MIXED = "mixed_before"
@@ -191,7 +199,7 @@ def _gathered(request: Request, refresh: Callable[..., bool], *, full_units: boo
         max_work=(work_to_step(steps_of(request), ledger) if request.adaptive else None) or sys.maxsize,
         max_jobs=None,
         full_units=full_units,
-        pileup_min_fraction=settings.pileup_min_fraction,
+        pileup_min_fraction=PILEUP_MIN_FRACTION,
     )
     return PlanningInput(dag, work, limits, sizing.bytes_per_event), sizing, ledger
 
@@ -212,17 +220,17 @@ def _limits() -> DagLimits:
     settings = in_force()
     return DagLimits(
         max_merge_groups=settings.dag_max_merge_groups,
-        max_processing=settings.dag_max_processing,
+        max_processing=DAG_MAX_PROCESSING,
         processing_retries=settings.retry_processing,
         merge_retries=settings.retry_merge,
         cooloff_seconds=settings.cooloff_base_seconds,
         status_interval_seconds=settings.dag_status_interval_seconds,
         log_scan_interval_seconds=settings.dag_log_scan_interval_seconds,
-        no_cpu_seconds=settings.job_no_cpu_seconds,
-        held_seconds=settings.job_held_seconds,
+        no_cpu_seconds=_JOB_NO_CPU_SECONDS,
+        held_seconds=JOB_HELD_SECONDS,
         stage_out_pauses_seconds=settings.stage_out_pauses,
-        max_starts=settings.job_max_starts,
-        idle_seconds=settings.job_idle_seconds,
+        max_starts=_JOB_MAX_STARTS,
+        idle_seconds=_JOB_IDLE_SECONDS,
     )
 
 

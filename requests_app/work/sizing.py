@@ -26,6 +26,9 @@ from wms2.conf import conf
 from wms2.in_force import in_force
 from wms2.stored import known
 
+#: Work units of an adaptive request's first round, which runs by the request's hints.
+_FIRST_ROUND_UNITS = 1
+
 #: In ``Round.sizing``: resources of the later tasks' jobs by number; how work is cut.
 _TASKS, _SPLITTING = "tasks", "splitting"
 _SIZED = ("cores", "memory_mb", "time_per_event_seconds", "size_per_event_kb")
@@ -51,9 +54,9 @@ def rescue_sizing(request: Request, last: DAG) -> Sizing:
 
 def _units_of_round(request: Request, *, first: bool) -> int:
     """``first``: nothing is measured. Where units are done and have measured nothing, no further one would."""
-    settings, most = conf(), conf().max_work_units_per_dag
+    most = conf().max_work_units_per_dag
     if request.adaptive and first and not WorkUnit.objects.filter(workflow=request.workflow, state=WorkUnitState.DONE).exists():
-        return min(settings.first_round_units, most)
+        return min(_FIRST_ROUND_UNITS, most)
     pinned = overrides_of(request).work_units_per_round
     return min(pinned or (in_force().work_units_per_round if request.adaptive else most), most)
 
@@ -98,12 +101,9 @@ def _limits() -> SizingLimits:
         max_wall_seconds=settings.max_wall_seconds,
         target_wall_seconds=min(settings.target_wall_seconds, settings.max_wall_seconds),
         memory_margin=settings.memory_margin,
-        min_request_cpus=settings.min_request_cpus,
         min_jobs=settings.sizing_min_jobs,
-        split_below=settings.split_below,
         overcommit_max=settings.overcommit_max,
         jobs_per_work_unit=settings.jobs_per_work_unit,
-        max_jobs_per_work_unit=settings.max_jobs_per_work_unit,
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.docs import configuration, explained
+from deploy.docs import configuration
 from deploy.stack import paths
 from requests_app.limits import CHANGEABLE
 from wms2.conf import Conf
@@ -31,14 +31,13 @@ def test_the_page_is_what_the_program_writes():
     assert configuration.TARGET.read_text() == configuration.page(CHANGEABLE), "run python -m deploy.docs.configuration"
 
 
-def test_every_knob_is_explained():
+def test_every_setting_is_on_the_page():
     assert {f"WMS2_{name.upper()}" for name in Conf.model_fields} <= documented()
 
 
-def test_a_knob_without_an_explanation_stops_the_program(monkeypatch):
-    fewer = {**explained.SETTINGS, "Errors": {}}
-    monkeypatch.setattr(configuration, "SETTINGS", fewer)
-    with pytest.raises(KeyError, match="error_hold_threshold"):
+def test_a_setting_without_a_description_stops_the_program(monkeypatch):
+    monkeypatch.setattr(Conf.model_fields["error_hold_threshold"], "description", None)
+    with pytest.raises(ValueError, match="error_hold_threshold"):
         configuration.page(CHANGEABLE)
 
 

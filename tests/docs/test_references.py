@@ -111,4 +111,4 @@ def test_sources_outside_the_repository_go_by_the_names_that_the_design_pages_ex
     ],
 )
 def test_a_wrong_reference_is_noticed(text, wrong):
-    assert bool(list(_wrong(ROOT / "deploy/docs/explained.py", text))) is wrong
+    assert bool(list(_wrong(ROOT / "deploy/docs/configuration.py", text))) is wrong

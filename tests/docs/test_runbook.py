@@ -44,8 +44,8 @@ def alert_codes() -> set[str]:
         for code in re.findall(r"\b(?:alert|remind)\(\s*[\w.]+,\s*(f?\"[^\"]+\")", path.read_text()):
             (made if code.startswith("f") else written).add(code.removeprefix("f").strip('"'))
     assert made == {"stuck_{status.value}", "slow_{status.value}", "effect_{stuck.state}"}
-    stuck = {f"stuck_{status.value}" for status in timeouts.HELD_AFTER}
-    slow = {f"slow_{status.value}" for status in timeouts.ALERT_AFTER}
+    stuck = {f"stuck_{status.value}" for status in timeouts.HELD_AFTER_SECONDS}
+    slow = {f"slow_{status.value}" for status in (*timeouts.ALERT_AFTER_SECONDS, *timeouts.ALERT_AFTER_LIMIT)}
     return written | stuck | slow | {f"effect_{state}" for state in (EffectState.REFUSED, EffectState.DEAD)}
 
 

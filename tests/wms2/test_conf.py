@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from wms2.conf import Conf
+import pytest
+
+from wms2.conf import Conf, from_environment
+from wms2.errors import ConfigurationError
 
 
 def test_ten_schedds_hold_all_dags_that_may_be_live_and_their_jobs_may_wait() -> None:
@@ -12,3 +15,9 @@ def test_ten_schedds_hold_all_dags_that_may_be_live_and_their_jobs_may_wait() ->
     dags, units = default["max_active_dags"], default["dag_max_merge_groups"]
     assert default["max_dagman_slots_per_schedd"] // (1 + units) * 10 >= dags
     assert (dags + 1) * units * default["jobs_per_work_unit"] <= default["idle_job_budget"]
+
+
+def test_a_setting_that_became_a_constant_is_named_and_stops_the_start() -> None:
+    gone = {"WMS2_RECONCILE_DAYS": "3", "WMS2_KEPT_LOGS_PER_DAG": "9", "WMS2_JOB_MAX_STARTS": ""}
+    with pytest.raises(ConfigurationError, match=r"remove them .*: WMS2_KEPT_LOGS_PER_DAG, WMS2_RECONCILE_DAYS$"):
+        from_environment(gone)

@@ -136,8 +136,7 @@ def test_verbs_are_refused_where_nothing_would_change_and_audited() -> None:
 
 @pytest.mark.django_db
 def test_workers_that_are_missing_for_long_alert_once(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
-    monkeypatch.setenv("WMS2_WORKER_MISSING_SECONDS", "0")
-    conf.cache_clear()
+    monkeypatch.setattr(workers, "_MISSING_SECONDS", 0.0)
     for _ in range(2):
         workers.pools_reconcile(transaction.atomic)
     assert pool().alerted

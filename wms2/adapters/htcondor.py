@@ -315,7 +315,7 @@ class HtcondorAdapter:
         return {name: unit for name, unit in found if unit.site in sites and unit.since_seconds <= moment_seconds}
 
     def leave_site(self, directory_id: str, fence: int, units: Collection[str]) -> int:
-        """Have these units land elsewhere: jobs of theirs that never began wait no longer, as after ``job_idle_seconds``. The
+        """Have these units land elsewhere: jobs of theirs that never began wait no longer, as after five idle days. The
         schedd itself looks at each, so one that begins at this moment goes on. Returns how many; 0 when it was said before."""
         jobs = self._ours().unbegun_jobs(directory_id, fence, units)
         return self._edit(jobs, ads.IDLE_ATTRIBUTE, 0, "leave_site")

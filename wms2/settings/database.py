@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
-from wms2.conf import Conf
+#: A session waits so long for a row or lock of another; then the step is put off to the next cycle.
+_LOCK_SECONDS = 10
+#: A transaction whose process does nothing for so long is broken off.
+_IDLE_SECONDS = 60
+#: Both ends of a connection give up a silent peer after this.
+_SILENT_SECONDS = 30
 
 
 def database_from_url(url: str) -> dict[str, Any]:
@@ -28,35 +31,31 @@ def database_from_url(url: str) -> dict[str, Any]:
         "PORT": str(parts.port or query.get("port", [""])[0]),
         "CONN_MAX_AGE": 60,
         "CONN_HEALTH_CHECKS": True,
-        "OPTIONS": {"connect_timeout": 5, "application_name": "wms2", **_limits(os.environ)},
+        "OPTIONS": {"connect_timeout": 5, "application_name": "wms2", **_limits()},
     }
 
 
-def _limits(environment: Mapping[str, str]) -> dict[str, Any]:
+def _limits() -> dict[str, Any]:
     """Of a session, at both its ends: how long it waits for a lock, idles in a transaction, and believes in a silent peer.
 
     Without them a process that is paused in a transaction holds up every other one for as long as it likes, and one that is cut
     off keeps its locks until TCP gives up, after hours.
     """
-    lock, idle, silent = (
-        float(environment.get(f"WMS2_{name.upper()}") or Conf.model_fields[name].default)
-        for name in ("database_lock_seconds", "database_idle_seconds", "database_silent_seconds")
-    )
-    probes, pause = 3, max(1, round(silent / 6))
+    probes, pause = 3, _SILENT_SECONDS // 6
     server = {
-        "lock_timeout": f"{lock * 1000:.0f}",
-        "idle_in_transaction_session_timeout": f"{idle * 1000:.0f}",
-        "client_connection_check_interval": f"{silent * 1000:.0f}",
-        "tcp_keepalives_idle": f"{silent / 2:.0f}",
+        "lock_timeout": f"{_LOCK_SECONDS * 1000}",
+        "idle_in_transaction_session_timeout": f"{_IDLE_SECONDS * 1000}",
+        "client_connection_check_interval": f"{_SILENT_SECONDS * 1000}",
+        "tcp_keepalives_idle": f"{_SILENT_SECONDS // 2}",
         "tcp_keepalives_interval": f"{pause}",
         "tcp_keepalives_count": f"{probes}",
-        "tcp_user_timeout": f"{silent * 1000:.0f}",
+        "tcp_user_timeout": f"{_SILENT_SECONDS * 1000}",
     }
     return {
         "options": " ".join(f"-c {name}={value}" for name, value in server.items()),
         "keepalives": 1,
-        "keepalives_idle": round(silent / 2),
+        "keepalives_idle": _SILENT_SECONDS // 2,
         "keepalives_interval": pause,
         "keepalives_count": probes,
-        "tcp_user_timeout": round(silent * 1000),
+        "tcp_user_timeout": _SILENT_SECONDS * 1000,
     }

@@ -30,6 +30,9 @@ from wms2.models import Worker, WorkerPool, WorkerPoolState
 from wms2.words import exact
 from wms2.work.resources import leases_expire
 
+#: A pool without a living worker for so long raises an alert.
+_MISSING_SECONDS = 300.0
+
 log = structlog.get_logger(__name__)
 S = WorkerPoolState
 #: In which its workers take tasks.
@@ -79,7 +82,7 @@ def pool_problems() -> list[PoolProblem]:
         stopped, why = pool.state not in TAKING, []
         if stopped:
             why.append(f"{pool.get_state_display().lower()} since {exact(pool.since)}; it takes no tasks until it is resumed")
-        if not alive and (now - since).total_seconds() >= conf().worker_missing_seconds:
+        if not alive and (now - since).total_seconds() >= _MISSING_SECONDS:
             why.append(f"no worker alive since {exact(since)}; start one")
         if why:
             found.append(PoolProblem(pool.queue, "; ".join(why), pool.reason if stopped else ""))
@@ -149,7 +152,7 @@ def _watch(pool: WorkerPool, alive: bool, now: datetime) -> None:
         pool.short_since, pool.alerted = None, False
         return
     pool.short_since = pool.short_since or now
-    if not pool.alerted and now - pool.short_since >= timedelta(seconds=conf().worker_missing_seconds):
+    if not pool.alerted and now - pool.short_since >= timedelta(seconds=_MISSING_SECONDS):
         pool.alerted = True
         ALERTS_TOTAL.labels("workers_missing").inc()
         log.error("alert", alert="workers_missing", pool=pool.queue)

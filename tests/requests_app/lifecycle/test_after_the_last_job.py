@@ -27,6 +27,7 @@ from outputs_app.models import (
 from requests_app.lifecycle import packing, validating
 from requests_app.lifecycle.evaluator import evaluate_one
 from requests_app.lifecycle.packing import archive_root, dags_pack, requests_archive
+from requests_app.lifecycle.timeouts import ALERT_AFTER_SECONDS
 from requests_app.models import Event, HoldCode, Request, RequestStatus, RequestTransition
 from requests_app.services import input_files_restore, request_complete, request_hold, request_release
 from requests_app.services.release import Changes
@@ -126,9 +127,8 @@ def test_while_many_requests_are_queued_it_waits_and_then_goes_on(world: World, 
     request = validated(world)
     in_dbs(request, 150)
     request_row(S.QUEUED, overrides={"pools": ["nowhere"]})
-    none = conf().model_copy(update={"extend_max_queued": 0})
     with monkeypatch.context() as patch:
-        patch.setattr(validating, "conf", lambda: none)
+        patch.setattr(validating, "_EXTEND_MOST_QUEUED", 0)
         world.evaluate(request)
         assert (fresh(request).status, request.alert_code) == (S.VALIDATED_OUTPUTS, "extension_waits")
         assert "1 requests are queued" in request.waiting_for
@@ -235,15 +235,8 @@ def test_a_site_at_which_nothing_is_removed_is_told(world: World, monkeypatch: p
     assert "nothing is removed there" in RequestTransition.objects.filter(request=request).latest("id").reason
 
 
-@pytest.mark.parametrize(
-    ("status", "seconds"),
-    [
-        (S.VALIDATING_OUTPUTS, "timeout_validating_seconds"),
-        (S.VALIDATED_OUTPUTS, "timeout_validated_seconds"),
-        (S.REMOVING_FILES, "timeout_removing_seconds"),
-    ],
-)
-def test_what_stays_too_long_in_a_status_is_told_and_goes_on(world: World, status: RequestStatus, seconds: str) -> None:
+@pytest.mark.parametrize("status", [S.VALIDATING_OUTPUTS, S.VALIDATED_OUTPUTS, S.REMOVING_FILES])
+def test_what_stays_too_long_in_a_status_is_told_and_goes_on(world: World, status: RequestStatus) -> None:
     request = world.request(documents.generation(200))
     world.cycle()
     world.schedd.end(world.job_of(request), End.FINISHED)
@@ -253,7 +246,7 @@ def test_what_stays_too_long_in_a_status_is_told_and_goes_on(world: World, statu
         dag = DAG.objects.get(workflow__request=request)
         for index in range(3):
             unit_row(dag, 10 + index, state=WorkUnitState.FAILED)
-    limit = getattr(conf(), seconds)
+    limit = ALERT_AFTER_SECONDS[status]
     world.clock.advance(limit - 60)
     world.evaluate(request)
     assert (fresh(request).status, "slow" in request.alert_code) == (status, False)

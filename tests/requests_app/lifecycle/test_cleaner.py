@@ -503,10 +503,10 @@ def test_a_task_that_is_read_too_late_removes_nothing(place: Place, round_dag: D
     place.ran_at(unit, FNAL)
     place.journal(unit, "processing", [place.unmerged()])
     before = place.there()
-    settings(monkeypatch, site_job_timeout_seconds=-1)
     place.schedd.waiting = False
-    clean(1)
-    settings(monkeypatch)
+    with monkeypatch.context() as patch:
+        patch.setattr(cleaner, "SITE_JOB_TIMEOUT_SECONDS", -1)
+        clean(1)
     clean(1)
     assert place.there() == before
     assert SiteJob.objects.get().result["not_reached"] == 1

@@ -13,7 +13,7 @@ from dags_app.models import DAG
 from dags_app.services.submit import submission_unknown_seconds
 from outputs_app.executor import effects_claim
 from outputs_app.models import Effect, EffectKind
-from requests_app.installation import clock_verify, installation_claim
+from requests_app.installation import MAX_CLOCK_SKEW_SECONDS, clock_verify, installation_claim
 from requests_app.lease import evaluating
 from requests_app.lifecycle import leader
 from requests_app.models import Lease, RequestStatus
@@ -82,7 +82,7 @@ def test_the_grace_of_a_submission_begins_when_its_call_can_live_no_longer() -> 
 def test_a_process_with_a_wrong_clock_does_not_start_and_readyz_says_so(ahead, client: Client) -> None:
     installation_claim()
     clock_verify()
-    ahead(conf().max_clock_skew_seconds + 5)
+    ahead(MAX_CLOCK_SKEW_SECONDS + 5)
     with pytest.raises(ConfigurationError, match=r"clock is \+3\d\.\d s off the database's"):
         clock_verify()
     with pytest.raises(CommandError, match="not started: this host's clock"):

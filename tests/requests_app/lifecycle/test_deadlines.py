@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dags_app.models import DAG
-from requests_app.lifecycle.timeouts import MOST_EXTENSIONS, more_seconds
+from requests_app.lifecycle.timeouts import DISPATCH_SECONDS, MOST_EXTENSIONS, more_seconds
 from requests_app.models import Event, Request, RequestStatus, RequestTransition
 from tests.support.scripted import documents
 from tests.support.scripted.schedd import Job
@@ -85,7 +85,7 @@ def test_without_any_progress_a_person_is_told_at_once(world: World) -> None:
 def test_a_dag_of_which_no_job_begins_is_told_until_one_has(world: World) -> None:
     request, job = started(world)
     DAG.objects.update(nodes_running=0, nodes_idle=3, began_at=None)
-    world.clock.advance(conf().timeout_dispatch_seconds + 60)
+    world.clock.advance(DISPATCH_SECONDS + 60)
     world.evaluate(request)
     assert fresh(request).alert_code == "slow_dispatch"
     world.schedd.unit_done(job, "mg_000000")

@@ -14,6 +14,7 @@ from outputs_app.models import BlockStatus, OutputFile, ProcessingBlock
 from requests_app.models import Event, HoldCode, InputFile, Request, RequestStatus, RequestTransition, Round
 from requests_app.services import StopMode, request_hold, request_release, request_set_pools, request_stop
 from requests_app.services.release import Changes, ReleaseMode
+from requests_app.work import pileup
 from requests_app.work.ledger import ledger_check, ledger_of
 from sites_app.models import Schedd, ScheddState
 from tests.support.rows import pool_row, request_row, schedd_row
@@ -393,7 +394,8 @@ class Mixed:
 
 @pytest.fixture(name="mixes")
 def _mixes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    return make_world(tmp_path, monkeypatch, ERROR_HOLD_THRESHOLD="1.0", ERROR_MAX_RESCUE_ATTEMPTS="9", PILEUP_CACHE_SECONDS="0")
+    monkeypatch.setattr(pileup, "PILEUP_CACHE_SECONDS", 0)
+    return make_world(tmp_path, monkeypatch, ERROR_HOLD_THRESHOLD="1.0", ERROR_MAX_RESCUE_ATTEMPTS="9")
 
 
 def test_a_rescue_mixes_pileup_where_it_lies_by_then(mixes: World) -> None:

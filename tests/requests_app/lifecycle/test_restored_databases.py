@@ -20,6 +20,7 @@ from requests_app.service_level import new_work_allow, new_work_stop, service
 from requests_app.services import request_abort, request_hold, request_release, request_stop
 from requests_app.services.adopting import adopt_refused, adopt_words, schedd_adopt_strays
 from requests_app.work import planner
+from requests_app.work.pileup import PILEUP_CACHE_SECONDS
 from sites_app.models import Schedd, ScheddState
 from tests.support.rows import schedd_row
 from tests.support.scripted import documents
@@ -91,7 +92,7 @@ def test_a_rescue_that_runs_is_adopted_while_nothing_is_known_of_its_pileup(worl
         world.cycle()
     job = world.job_of(request)
     forget_submission(DAG.objects.get(status__in=IN_QUEUE).pk, fence=1)
-    world.clock.advance(10 * conf().pileup_cache_seconds)
+    world.clock.advance(10 * PILEUP_CACHE_SECONDS)
     for name in ("dbs", "rucio"):
         world.scripts[name].arm(Mode.DOWN, 5000)
     world.evaluate(request)

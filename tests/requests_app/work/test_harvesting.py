@@ -289,7 +289,7 @@ def test_an_operator_gives_up_what_does_not_run(place: Place) -> None:
 
 
 def test_no_more_jobs_are_in_the_queues_than_may_be(place: Place) -> None:
-    place.settings(submit_root=place.root / "submit", harvest_max_jobs=1)
+    place.monkeypatch.setattr(harvesting, "_MOST_JOBS", 1)
     place.completed()
     place.schedd.waiting = True
     run()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from requests_app.models import Event, InputFile, Request, RequestStatus, RequestTransition
+from requests_app.work import input_places
 from requests_app.work.ledger import ledger_check, ledger_of
 from sites_app.models import Site, SiteStatus
 from sites_app.services import site_change_status
@@ -31,7 +32,8 @@ FIRST_SPLIT = [SPLITS[0], pytest.param(SPLITS[1], marks=BY_LUMI)]
 
 @pytest.fixture(name="world")
 def _world(world_root: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    world = World(world_root, monkeypatch, INPUT_LOCATIONS_SECONDS="3600", INPUT_MISSING_ALERT_SECONDS="86400")
+    world = World(world_root, monkeypatch)
+    monkeypatch.setattr(input_places, "INPUT_LOCATIONS_SECONDS", 3600.0)
     world.furnish()
     world.sources[DATASET] = Source()
     return world

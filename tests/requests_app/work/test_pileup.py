@@ -192,7 +192,7 @@ def test_what_was_read_serves_every_request_until_it_is_too_old(catalogues: Cata
     assert pileup_resolve(mixing("/Neutrino/Premix-v1/PREMIX", request_name="another")) == first
     assert catalogues.readings == 1
 
-    PileupDataset.objects.update(resolved_at=timezone.now() - timedelta(seconds=pileup.conf().pileup_cache_seconds + 1))
+    PileupDataset.objects.update(resolved_at=timezone.now() - timedelta(seconds=pileup.PILEUP_CACHE_SECONDS + 1))
     (again,) = pileup_resolve(mixing())
     assert [block.name for block in again.blocks] == [f"{PREMIX}#a"]
     assert set(PileupBlock.objects.values_list("reading", flat=True)) == {PileupDataset.objects.get().reading}
@@ -289,7 +289,8 @@ def test_pileup_that_dbs_cannot_name_is_refused(catalogues: Catalogues, blocks: 
 
 
 def _plan(spec: WorkflowSpec, monkeypatch: pytest.MonkeyPatch, submit_root: Path) -> Path:
-    settings = planner.conf().model_copy(update={"submit_root": submit_root, "pileup_min_fraction": 0.2})
+    settings = planner.conf().model_copy(update={"submit_root": submit_root})
+    monkeypatch.setattr(planner, "PILEUP_MIN_FRACTION", 0.2)
     monkeypatch.setattr(planner, "conf", lambda: settings)
     workflow = workflow_row(spec=spec)
     Request.objects.filter(pk=workflow.request.pk).update(status=RequestStatus.PLANNING)

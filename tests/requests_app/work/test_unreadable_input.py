@@ -11,6 +11,7 @@ from dags_app.models import UnreadableInput
 from requests_app.models import HoldCode, InputFile, Request, RequestStatus
 from requests_app.services import input_files_restore, request_release
 from requests_app.services.release import ReleaseMode
+from requests_app.work import input_places
 from requests_app.work.ledger import ledger_check, ledger_of
 from tests.support.faults import fault
 from tests.support.scripted import documents, failures
@@ -28,9 +29,8 @@ HOURS = 3600
 
 @pytest.fixture(name="world")
 def _world(world_root: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    world = World(
-        world_root, monkeypatch, INPUT_LOCATIONS_SECONDS="3600", UNREADABLE_APART_SECONDS=str(4 * HOURS), ERROR_HOLD_THRESHOLD="1"
-    )
+    world = World(world_root, monkeypatch, UNREADABLE_APART_SECONDS=str(4 * HOURS), ERROR_HOLD_THRESHOLD="1")
+    monkeypatch.setattr(input_places, "INPUT_LOCATIONS_SECONDS", 3600.0)
     world.furnish()
     world.sources[DATASET] = Source()
     return world

@@ -34,6 +34,7 @@ from requests_app.lifecycle.draining import drains_go_on
 from requests_app.lifecycle.leader import leading
 from requests_app.models import EVALUATED, Request, RequestStatus
 from requests_app.services import Received, request_import
+from requests_app.work import input_places
 from sites_app.models import Schedd, ScheddState, Site, SiteRse
 from sites_app.services import site_bans_expire, sites_drained
 from sites_app.submit_roots import root_mark
@@ -71,7 +72,6 @@ SETTINGS = {
     "MAX_ACTIVE_DAGS": "2",
     "CLEANER_ENABLED": "false",
     "STORAGE_CHECKS_ENABLED": "false",
-    "INPUT_LOCATIONS_SECONDS": "600",
     "UNREADABLE_APART_SECONDS": "1200",
 }
 #: Of a world's attributes.
@@ -98,6 +98,7 @@ class World:
         self.sweep_every = 3
         self.clock = Clock()
         self.clock.install(patch)
+        patch.setattr(input_places, "INPUT_LOCATIONS_SECONDS", 600.0)
         self.tally = Tally()
         self.root = root
         self.patch = patch
