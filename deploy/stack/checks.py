@@ -32,6 +32,7 @@ def commands(cache: Path, source: Path) -> Mapping[str, tuple[str, ...]]:
         # It warns that no database answers to compare applied migrations with.
         "migrations": ("python", "-W", "ignore::RuntimeWarning", "manage.py", "makemigrations", "--check", "--dry-run"),
         "planted faults": (shutil.which("git") or "git", "apply", "--check", *faults),
+        "plain words": ("python", "-m", "deploy.stack.plain_words"),
         "size": ("python", "-m", "deploy.stack.house"),
         "OpenAPI": ("python", "-m", "deploy.stack.openapi"),
         "deployment": ("python", "manage.py", "check", "--deploy", "--fail-level", "WARNING"),
