@@ -87,7 +87,7 @@ def create(directory: Path, *, python: str, pip_lock: Path, run: Callable[[Seque
 
 
 def digest(*locks: Path) -> str:
-    """What an environment made from these locks can be told by."""
+    """What an environment made from these locks is recognized by."""
     return hashlib.sha256(b"".join(lock.read_bytes() for lock in locks)).hexdigest()
 
 

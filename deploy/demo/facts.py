@@ -122,7 +122,7 @@ class DatasetFacts:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """Numbers that one processing job was told to generate, as its ``unit.json`` says."""
+    """Numbers that one processing job was to generate, as its ``unit.json`` says."""
 
     run: int
     first_event: int
@@ -158,12 +158,12 @@ class DagRow:
 
 @dataclass(frozen=True, slots=True)
 class RoundRow:
-    """One round: what its jobs asked for, and what they took by those that told it."""
+    """One round: what its jobs asked for, and what they took by those that reported it."""
 
     cores: int
     memory_mb: int
     events_per_job: int
-    measured: int  # jobs that told of a step
+    measured: int  # jobs that reported a step
     used_mb: float = 0.0  # p95, of the step that takes most
     off_target: float = 0.0  # mean time of a job over the time that it should take, less 1
     bounds: frozenset[tuple[str, str]] = frozenset()  # what was bounded, and by what
@@ -208,7 +208,7 @@ class CondorJob:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """The account of one request's work, counted from the rows. ``left`` is what nobody did and nobody will do."""
+    """The account of one request's work, counted from the rows. ``left`` is what was not done and will not be done."""
 
     unit: str  # events, or files
     all: int
@@ -240,7 +240,7 @@ class RequestFacts:
     rounds: tuple[RoundRow, ...] = ()  # of an adaptive request
     #: LFNs of input files that lie behind a server -> whether it gave them out.
     input_over_root: dict[str, bool] = field(default_factory=dict)
-    told: tuple[str, ...] = ()  # what it went through in ReqMgr2, if it came from there
+    reqmgr2_statuses: tuple[str, ...] = ()  # what it went through in ReqMgr2, if it came from there
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,7 @@ def _request(standing: Standing, sources: Sources, reqmgr2_url: str) -> RequestF
         ledger=rows.account(workflow),
         units_not_done=rows.units_not_done(workflow),
         rounds=rows.rounds(workflow),
-        told=statuses_in_reqmgr2(reqmgr2_url, standing.name) if "RequestTransition" in document else (),
+        reqmgr2_statuses=statuses_in_reqmgr2(reqmgr2_url, standing.name) if "RequestTransition" in document else (),
     )
 
 

@@ -46,11 +46,11 @@ def dataset_names(workflow: Workflow) -> list[tuple[str, str]]:
 
 
 def planned(workflow: Workflow) -> list[facts.Planned]:
-    """What the jobs of the done units were told to generate, read from the files in the DAG directories."""
+    """What the jobs of the done units were to generate, read from the files in the DAG directories."""
     jobs = []
     for unit in WorkUnit.objects.filter(workflow=workflow, state=WorkUnitState.DONE).select_related("dag").order_by("id"):
-        told = json.loads((Path(unit.dag.submit_dir) / unit.name / "unit.json").read_text())
-        for job in told["jobs"]:
+        text = json.loads((Path(unit.dag.submit_dir) / unit.name / "unit.json").read_text())
+        for job in text["jobs"]:
             made = job["generate"]
             if made is not None:
                 numbers = (made["run"], made["first_event"], made["last_event"], made["first_lumi"], made["events_per_lumi"])

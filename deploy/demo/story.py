@@ -1,4 +1,4 @@
-"""Why a request does not go on, told from rows, logs and the files of its DAG directory. Import only after ``django.setup()``."""
+"""Why a request does not go on, from rows, logs and the files of its DAG directory. Import only after ``django.setup()``."""
 
 from __future__ import annotations
 

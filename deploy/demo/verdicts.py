@@ -41,7 +41,7 @@ MIN_ROUNDS = 3
 
 
 #: What a request goes through in ReqMgr2: others assign and stage it, WMS2 reports, others close it out, announce and archive it.
-TOLD = (
+IN_REQMGR2 = (
     "assigned", "staging", "staged", "acquired", "running-open", "running-closed", "completed",
     "closed-out", "announced", "normal-archived",
 )  # fmt: skip
@@ -87,7 +87,7 @@ def _twice(items: Iterable[object]) -> list[object]:
 
 
 def planned_events(planned: Iterable[Planned]) -> list[EventId]:
-    """Every event that the jobs were told to generate, with the lumi it must be in."""
+    """Every event that the jobs were to generate, with the lumi it must be in."""
     return [
         (job.run, job.first_lumi + (event - job.first_event) // job.events_per_lumi, event)
         for job in planned
@@ -138,7 +138,7 @@ def events_once(expected: Iterable[EventId], files: Iterable[RootFile], share: f
     elif wanted and not found:
         yield "no event at all"
     if extra:
-        yield f"events that nobody asked for (or in another lumi), {some(extra)}"
+        yield f"events that were not asked for (or in another lumi), {some(extra)}"
 
 
 def lumis_kept(expected: Iterable[LumiId], files: Iterable[RootFile]) -> Iterator[str]:
@@ -271,7 +271,7 @@ def no_stray_jobs(dags: Iterable[DagRow], jobs: Iterable[CondorJob]) -> Iterator
 
 
 def rounds_measured(rounds: Sequence[RoundRow]) -> Iterator[str]:
-    """There are several; jobs of each told what they took, and the next one asks for something else."""
+    """There are several; jobs of each reported what they took, and the next one asks for something else."""
     if len(rounds) < MIN_ROUNDS:
         yield f"{len(rounds)} rounds, expected {MIN_ROUNDS} or more"
     yield from (f"round {index}: no job was measured" for index, row in enumerate(rounds) if not row.measured)
@@ -368,9 +368,9 @@ def judge_request(request: RequestFacts, pool: PoolFacts) -> Iterator[Verdict]:
         course = ", ".join(f"{row.throughput:.1f} events per core-hour as {row.cores}: {row.layouts}" for row in request.rounds)
         steady = chain(rounds_swing(request.rounds), throughput_falls(request.rounds))
         yield verdict("rounds neither swing nor slow down", course, steady)
-    if request.told:
-        wrong = [] if request.told[-len(TOLD) :] == TOLD else [f"it is {' > '.join(request.told)} there"]
-        yield verdict("ReqMgr2: assigned to archived", " > ".join(TOLD), wrong)
+    if there := request.reqmgr2_statuses:
+        wrong = [] if there[-len(IN_REQMGR2) :] == IN_REQMGR2 else [f"it is {' > '.join(there)} there"]
+        yield verdict("ReqMgr2: assigned to archived", " > ".join(IN_REQMGR2), wrong)
     if generated:
         problems = plan_as_asked(request.asked, request.planned, request.lost_numbers)
         yield verdict("the plan is the document's", f"{len(expected)} events", problems)
@@ -378,7 +378,7 @@ def judge_request(request: RequestFacts, pool: PoolFacts) -> Iterator[Verdict]:
         empty = [] if expected else [f"{request.asked.input_dataset}: no event is wanted of it"]
         yield verdict("input files", f"{len(expected)} events", [*request.input_problems, *empty])
         if request.input_over_root:
-            unread = [f"the server gave nobody {lfn}" for lfn, read in request.input_over_root.items() if not read]
+            unread = [f"the server gave no client {lfn}" for lfn, read in request.input_over_root.items() if not read]
             yield verdict("input read over root://", f"{len(request.input_over_root)} files", unread)
     for dataset in request.datasets:
         yield from judge_dataset(dataset, expected, lumis, request.asked.share, pool.tape_rses)

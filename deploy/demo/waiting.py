@@ -43,17 +43,17 @@ def judge(standings: Sequence[Standing]) -> Waited | None:
 
 
 class Progress:
-    """Tells where the requests stand whenever that changes; that they cannot be asked is told once, and once that it is over.
+    """Prints the status of the requests whenever it changes; that they cannot be read is printed once, and once that it is over.
 
     Args:
         look: where they stand.
-        say: tells a line.
+        say: prints a line.
         away: what ``look`` raises while it cannot be asked.
     """
 
     def __init__(self, look: Callable[[], Sequence[Standing]], say: Callable[[str], None], *away: type[Exception]) -> None:
         self._look, self._say, self._away = look, say, away
-        self._told: dict[str, str] = {}
+        self._printed: dict[str, str] = {}
         self._answers = True
 
     def step(self) -> Sequence[Standing]:
@@ -70,9 +70,9 @@ class Progress:
         self._answers = True
         lines = {standing.name: standing.line() for standing in standings}
         for name, line in lines.items():
-            if self._told.get(name) != line:
+            if self._printed.get(name) != line:
                 self._say(line)
-        self._told = lines
+        self._printed = lines
         return standings
 
 

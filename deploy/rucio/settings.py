@@ -1,4 +1,4 @@
-"""What the Rucio server is told by its environment, and the paths that follow from it. Nothing is written here."""
+"""What the environment says to the Rucio server, and the paths that follow from it. Nothing is written here."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """DQM servers as far as WMS2 speaks to them: the receiving of files, ``POST /dqm/<server>/data/put``.
 
 Names, form and headers are judged as the DQM GUI does it, which takes a file before it compares its checksum: one that differs is
-kept aside, and nobody is told. The same name again is another version. While ``down`` all of them answer 503.
+kept aside, without a notice. The same name again is another version. While ``down`` all of them answer 503.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ _NAME = re.compile(r"DQM_V\d+(_[A-Za-z]+)?_R(\d+)(__.*)?\.root")
 
 
 class Refused(Exception):
-    """Code, message and detail of an answer that is none of success."""
+    """Code, message and detail of an answer other than success."""
 
 
 class DqmService:

@@ -161,7 +161,7 @@ class _HttpRequestHandler(BaseHTTPRequestHandler):
             return 400, self._write(text_response(f"{error}\n", status=400))
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True
-            return 499, 0  # the client went away: nobody is left to answer
+            return 499, 0  # the client went away: there is no one to answer
 
     do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = _serve
 

@@ -71,7 +71,7 @@ def _configcache(caller: Caller, entry: dict[str, Any], folder: Path) -> str:
     wanted = {**document, "md5_hash": hashlib.md5(pset.encode(), usedforsecurity=False).hexdigest()}
     wanted.pop("_id", None)
     path = f"/couchdb/{entry.get('database', 'reqmgr_config_cache')}/{urllib.parse.quote(identifier, safe='')}"
-    while True:  # a conflict is the progress of somebody who seeds the same
+    while True:  # a conflict is the progress of another process that seeds the same
         try:
             written = _document_written(caller, path, wanted, pset)
         except CallFailed as failure:

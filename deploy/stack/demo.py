@@ -63,7 +63,7 @@ def _seed(stack: Stack, file: Path) -> None:
 
 
 def _seed_all(stack: Stack, worlds: list[Path]) -> None:
-    """The demo's own seeds, and those of the documents that somebody else wrote."""
+    """The demo's own seeds, and those of the documents that others wrote."""
     _seed(stack, stack.layout.source / SEED)
     for file in (stack.layout.source / INPUT_DATASET, *(world / "seed.json" for world in worlds)):
         _input_dataset(stack, file)

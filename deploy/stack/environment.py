@@ -136,7 +136,7 @@ def chosen_settings(environment: Mapping[str, str], settings: Mapping[str, str])
 def write_env_file(directory: Path, settings: Mapping[str, str]) -> Path:
     """Write the settings so that ``set -a; . <file>`` gives a person the stack's environment.
 
-    Root's shell, too: HTCondor's commands then ask whom the daemons run as, and look for a user ``condor`` if nobody says.
+    Root's shell, too: HTCondor's commands then ask whom the daemons run as, and look for a user ``condor`` if nothing says.
     """
     path = directory / ENV_FILE
     settings = {**settings, "CONDOR_IDS": f"{os.getuid()}.{os.getgid()}"}

@@ -22,7 +22,7 @@ class Identity:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can read, replacing it whole, so that nobody reads half of one."""
+    """Write a file that only its owner can read, replacing it whole, so that half of one is never read."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.unlink(missing_ok=True)

@@ -22,7 +22,7 @@ PLAIN = {
     "is none": "does not exist, is not one",
     "acts not": "does nothing",
 }
-_WORDS = re.compile(rf"(?<![a-z])({'|'.join(PLAIN)})(?![a-z])")
+_WORDS = re.compile(rf"(?<![a-z])(?<![Tt]here (?=is none))({'|'.join(PLAIN)})(?![a-z])")
 _ROOT = Path(__file__).resolve().parents[2]
 _EXCUSED = Path(__file__).with_name("plain_words_excused.txt")
 _PLACES = ("wms2", "requests_app", "dags_app", "outputs_app", "sites_app", "deploy", "templates", "docs")

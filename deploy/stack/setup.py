@@ -25,12 +25,12 @@ def run_all(layout: Layout, *, tests: bool = False) -> None:
     parts = {**PARTS, **FOR_TESTS} if tests else PARTS
     layout.tools.mkdir(parents=True, exist_ok=True)
     layout.state_root.mkdir(parents=True, exist_ok=True)
-    begun = told = time.monotonic()
+    begun = said = time.monotonic()
 
     def heartbeat(names: Collection[str]) -> None:
-        nonlocal told
-        if time.monotonic() - told > HEARTBEAT_SECONDS:
-            told = time.monotonic()
-            say(f"still installing: {', '.join(sorted(names))} ({told - begun:.0f} s)")
+        nonlocal said
+        if time.monotonic() - said > HEARTBEAT_SECONDS:
+            said = time.monotonic()
+            say(f"still installing: {', '.join(sorted(names))} ({said - begun:.0f} s)")
 
     each_of({name: partial(part, layout) for name, part in parts.items()}, waiting=heartbeat)

@@ -1,6 +1,6 @@
 """``loopback.py PORT AWAY PROGRAM [ARGUMENT ...]``: become a server that is handed a port of the loopback interface.
 
-XRootD by itself listens on every interface and can only be told otherwise as systemd does it. While the file AWAY exists nobody
+XRootD by itself listens on every interface and can only be changed the way systemd does it. While the file AWAY exists nothing
 listens: to see an outage, make it and end the server, which its supervisor starts again.
 """
 

@@ -18,7 +18,7 @@ CONFIGURATION = Path(__file__).with_name("server.cfg")
 SUBJECT = ("-subj", "/CN=WMS2 mock storage", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost")
 CERTIFICATE = ("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "3650", *SUBJECT)
 OPENSSL_SETTINGS = "[req]\ndistinguished_name = name\n[name]\n"
-#: For a client that is to say at once that nobody answers; by itself it tries for minutes.
+#: For a client that is to say at once that there is no answer; by itself it tries for minutes.
 IMPATIENT = {"XRD_CONNECTIONWINDOW": "2", "XRD_CONNECTIONRETRY": "1", "XRD_REQUESTTIMEOUT": "10"}
 
 
@@ -78,5 +78,5 @@ class Server:
         if self.away.exists():
             return f"{self.away} keeps it away: remove that file"
         asked = [str(self.prefix / "bin/xrdfs"), self.url, "ls", "/store"]
-        told = subprocess.run(asked, env={**os.environ, **IMPATIENT}, capture_output=True, text=True, check=False, timeout=60)
-        return None if told.returncode == 0 else f"it does not list its files: {told.stderr.strip()}"
+        listing = subprocess.run(asked, env={**os.environ, **IMPATIENT}, capture_output=True, text=True, check=False, timeout=60)
+        return None if listing.returncode == 0 else f"it does not list its files: {listing.stderr.strip()}"

@@ -116,7 +116,7 @@ def insert_file(db: sqlite3.Connection, record: Record, dataset_id: int, block_i
     ids = {"dataset_id": dataset_id, "block_id": block_id, "file_type_id": type_id}
     file_id = insert_row(db, "files", {**caller.signed(own), **ids})
     lumis = decode_list(LUMI_FIELDS, record["file_lumi_list"], record="FileLumi", function="dbs.filelumis.Insert")
-    # a count of 0 is not told from none, so it reads back as null
+    # a count of 0 is not distinguished from none, so it reads back as null
     rows = [(file_id, lumi["run_num"], lumi["lumi_section_num"], lumi["event_count"] or None) for lumi in lumis]
     db.executemany("INSERT OR IGNORE INTO file_lumis VALUES (?, ?, ?, ?)", rows)
     return file_id

@@ -1,6 +1,6 @@
 """GET queries of DBS over datasets, blocks and files, as SQL. Each turns parameters into one ``Query`` that the service streams.
 
-Kept as measured: ``/datasets`` shows only VALID datasets unless told otherwise; ``/filelumis`` gives one record per lumi;
+Kept as measured: ``/datasets`` shows only VALID datasets unless asked otherwise; ``/filelumis`` gives one record per lumi;
 ``/files`` refuses ``run_num=1`` without lumis or file names.
 """
 # ruff: noqa: S608 - only names written in this package are put into SQL text; every value is bound

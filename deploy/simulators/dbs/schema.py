@@ -1,4 +1,4 @@
-"""Tables of the simulated DBS (the names of DBS's own schema, without the columns nobody reads)."""
+"""Tables of the simulated DBS (the names of DBS's own schema, without the columns that are never read)."""
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS data_tiers (

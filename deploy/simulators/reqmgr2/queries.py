@@ -35,7 +35,7 @@ def find(store: RequestStore, query: Iterable[tuple[str, str]], name: str | None
     """The value of ``result``: one map by name, documents (``common_dict=1``), or names (``detail=false``); [] when none.
 
     Raises:
-        InvalidSpec: details of an archived status, or a number that is none.
+        InvalidSpec: details of an archived status, or what should be a number and is not.
     """
     params: dict[str, list[str]] = {}
     for key, value in query:

@@ -35,8 +35,8 @@ def existing(name: str) -> str:
         if not problem:
             return pfn
         problems.append(problem)
-    told = "; ".join(problems) or "no catalogue of the site has a PFN for it"
-    raise CmsException(FILE_OPEN, "FileOpenError", f"Failed to open the file {name}: {told}")
+    detail = "; ".join(problems) or "no catalogue of the site has a PFN for it"
+    raise CmsException(FILE_OPEN, "FileOpenError", f"Failed to open the file {name}: {detail}")
 
 
 def local_copy(pfn: str) -> Path:
@@ -108,8 +108,8 @@ def _problem(pfn: str) -> str:
     """Why it cannot be opened; empty when it is there."""
     remote = _ROOT.fullmatch(pfn)
     if remote:
-        told = _ask("xrdfs", remote.group(1), "stat", remote.group(2))
-        return f"{pfn}: {told}" if told else ""
+        problem = _ask("xrdfs", remote.group(1), "stat", remote.group(2))
+        return f"{pfn}: {problem}" if problem else ""
     return "" if Path(pfn.removeprefix("file:")).is_file() else f"{pfn.removeprefix('file:')} does not exist"
 
 

@@ -59,7 +59,7 @@ class Wms2:
     def _service(self, name: str, program: str, *arguments: str, problem: Problem) -> Service:
         service = self.place.service(name, self.place.layout.venv / "bin" / program, *arguments, problem=problem)
         environment = dict(service.environment)
-        if name in COUNTING:  # not among the settings: a person's shell is none of these processes
+        if name in COUNTING:  # not among the settings: a person's shell is not one of these processes
             root = self.place.directory / METRICS
             environment |= {"WMS2_METRICS_ROOT": str(root), "PROMETHEUS_MULTIPROC_DIR": str(root / name)}
         # a worker ends its tasks first; what takes longer is repeated by the next one
@@ -126,7 +126,7 @@ class Wms2:
         return self._service("beat", "celery", "-A", "wms2", *options, problem=problem)
 
     def flower(self, login: str) -> Service:
-        """Flower, which asks for ``login`` (``name:password``): whoever gets in may stop workers and revoke tasks."""
+        """Flower, which asks for ``login`` (``name:password``): anyone who gets in may stop workers and revoke tasks."""
         url = f"http://127.0.0.1:{self.flower_port}/healthcheck"
         config = self.place.layout.source / "deploy/run/flower_config.py"
         options = ("flower", "--address=127.0.0.1", f"--port={self.flower_port}", f"--conf={config}")

@@ -34,5 +34,5 @@ def service(place: Place, port: int, environment: Path, database_url: str, xroot
         environment={**place.environment, **settings},
         prepare=lambda: run("setup"),
         finish=lambda: run("seed"),
-        stop_signal=signal.SIGINT,  # gunicorn's quick shutdown: whoever asked it anything has been stopped before
+        stop_signal=signal.SIGINT,  # gunicorn's quick shutdown: its clients have been stopped before
     )

@@ -119,7 +119,7 @@ def test_an_event_twice_in_one_file_is_found(good):
 
 def test_an_event_number_that_nobody_asked_for_is_found(good):
     more = world.rewritten(good.datasets[0], 1, [*world.events_of(world.PLANNED[1]), (1, 108, 10_401)])
-    assert "nobody asked for" in failing(doctored(good, more))["every event once"]
+    assert "not asked for" in failing(doctored(good, more))["every event once"]
 
 
 def test_an_event_in_the_wrong_lumi_is_found(good):
@@ -195,7 +195,7 @@ def test_a_request_with_input_is_judged_by_its_input_events(good):
     assert failing(replace(reading, input_over_root={"/store/a.root": True})) == {}
     given_out = {"/store/a.root": True, "/store/b.root": False}
     assert failing(replace(reading, input_over_root=given_out)) == {
-        "input read over root://": "the server gave nobody /store/b.root"
+        "input read over root://": "the server gave no client /store/b.root"
     }
 
 

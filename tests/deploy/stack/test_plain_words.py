@@ -13,7 +13,7 @@ def test_every_place_is_named_unless_its_file_is_excused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "docs").mkdir()
-    (tmp_path / "docs/new.md").write_text("It is told.\nA teller, `is None`.\nThere is none: nobody acts not.\n")
+    (tmp_path / "docs/new.md").write_text("It is told.\nA teller, `is None`.\nThere is none, it is none, nobody acts not.\n")
     (tmp_path / "docs/old.md").write_text("self._told = 1\n")
     excused = tmp_path / "excused"
     excused.write_text("docs/old.md\ndocs/clean.md\n")

@@ -2,7 +2,7 @@
 
 A plain value that is assigned to a typed parameter keeps the parameter's type, as in CMSSW. Ranges of the integer types
 are checked, so that a number that real cmsRun would refuse is refused here. The simulation runs no module and keeps no
-provenance: nobody asks what stands in a path, or whether a parameter is tracked.
+provenance: what stands in a path, or whether a parameter is tracked, is never read.
 """
 
 from __future__ import annotations
