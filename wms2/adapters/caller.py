@@ -27,7 +27,7 @@ _BASE_SECONDS, _CAP_SECONDS = 0.5, 30.0
 #: Of the leases under which this thread works, each set once it is lost. Threads that work for it get a copy of its context.
 LEASES_LOST: ContextVar[tuple[threading.Event, ...]] = ContextVar("leases_lost", default=())
 TIMEOUT_CODE = "timeout"
-"""``ServiceError.code`` of a call that was given up after its time limit; the outcome ``timeout`` is told by it."""
+"""``ServiceError.code`` of a call that was given up after its time limit; the outcome ``timeout`` follows from it."""
 
 
 def since_boot() -> float:

@@ -30,7 +30,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def couch_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
-    """CouchDB's ``{"error"}``, if it is one of its words; the rest of the answer is not told."""
+    """CouchDB's ``{"error"}``, if it is one of its words; the rest of the answer is not shown."""
     try:
         error = _ERROR.validate_json(body).error
     except ValidationError:
@@ -41,7 +41,7 @@ def couch_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
 
 
 def normal_url(url: str) -> str:
-    """A base URL in the one form in which it is compared, and asked. Raises ValueError: its port is none."""
+    """A base URL in the one form in which it is compared, and asked. Raises ValueError: its port is no port."""
     parts = urlsplit(url)
     port = "" if parts.port in (None, _PORTS.get(parts.scheme)) else f":{parts.port}"
     return f"{parts.scheme}://{(parts.hostname or '').lower()}{port}{parts.path.rstrip('/')}"
@@ -116,7 +116,7 @@ def _output_modules(tweaks: Mapping[str, Any], config_id: str) -> tuple[OutputMo
         try:
             module = wire.parse(_MODULE, process[label], service=SERVICE, operation="config")
         except ServiceUnavailable as error:
-            # The document is stored like that: asking again will not help. What it holds instead is not told.
+            # The document is stored like that: asking again will not help. What it holds instead is not shown.
             problem = f"document {config_id}, output module {_shown(label)}: it is not described as one"
             raise ServiceRejected(SERVICE, "config", problem) from error
         dataset = module.dataset or wire.PsetDataset()

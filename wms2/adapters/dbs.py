@@ -111,7 +111,7 @@ class Dbs(DbsQueries):
         if known is None:
             return None
         files = list(self.outputs.files(block.block_name, valid_only=False, operation=operation))
-        # all files of a block are stored with the same list of configurations: one tells for all
+        # all files of a block are stored with the same list of configurations: one stands for all
         configs = self.outputs.configs_of_file(block.files[0].lfn)
         lumis = list(self.outputs.file_lumis(block.block_name))
         found = differences(block, known, files, lumis, configs)
@@ -160,7 +160,7 @@ class Dbs(DbsQueries):
         return count
 
     def valid_file(self, dataset: str) -> str:
-        """A valid file of the dataset, whoever registered it; empty if there is none, or DBS has the dataset as INVALID.
+        """A valid file of the dataset, registered by any client; empty if there is none, or DBS has the dataset as INVALID.
 
         Of the streamed list only the beginning is read: ``/filesummaries`` would count, but is Oracle's alone.
         """
@@ -182,7 +182,7 @@ class Dbs(DbsQueries):
             self._put("/datasets", operation, body={"dataset": dataset, "dataset_access_type": access_type})
 
     def turn_dataset(self, dataset: str, before: str, after: str) -> str:
-        """Change the access type if it is ``before``; any other was somebody's decision, and stays.
+        """Change the access type if it is ``before``; any other was decided elsewhere, and stays.
 
         Returns the access type that it has now; empty if DBS does not know the dataset.
         """

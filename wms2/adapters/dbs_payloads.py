@@ -147,7 +147,7 @@ def differences(
     lumis: Iterable[FileLumi],
     configs: Sequence[OutputConfig],
 ) -> tuple[str, ...]:
-    """Each difference in a few words, none if the block is registered as it should be, as far as DBS can tell.
+    """Each difference in a few words, none if the block is registered as it should be, as far as DBS knows.
 
     Args:
         known, files, lumis: the block and its files, valid or not, with their lumis, as DBS's writer has them.
@@ -200,7 +200,7 @@ def is_in_part(
 
 
 def stored_otherwise(wanted: BlockSpec, configs: Sequence[OutputConfig]) -> tuple[str, ...]:
-    """What DBS could not store as it was sent, and cannot tell apart either, in words: the release of the block's files.
+    """What DBS could not store as it was sent, and cannot distinguish either, in words: the release of the block's files.
 
     DBS finds a file's configuration by application, PSet hash, label and global tag: of configurations that differ in the release
     only, files get the one that was there first. That of the dataset is right.

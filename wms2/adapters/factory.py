@@ -129,8 +129,8 @@ def pool_credentials(token_dir: str) -> list[Credential]:
 
 
 def all_credentials(token_dirs: Iterable[str] = ()) -> list[Credential]:
-    """Every file that says who this installation is to somebody outside, also in the ``token_dirs`` of pools. Wrong configuration
-    of Rucio its own calls tell."""
+    """Every file by which this installation identifies itself to services, also in the ``token_dirs`` of pools. Wrong
+    configuration of Rucio is reported by its own calls."""
     settings = conf()
     found = [_credentials().certificate, _credentials().token, job_credential()]
     with suppress(ConfigurationError):

@@ -32,7 +32,7 @@ from wms2.errors import ServiceRejected, ServiceUnavailable
 
 # A DAG is submitted again at most a few times under the same id; more would be a fault that must show, not a longer list.
 _MAX_SUBMISSIONS = 20
-#: The collector is asked about a silent schedd only to tell a person; a cycle does not wait long for that.
+#: The collector is asked about a silent schedd only for people to see; a cycle does not wait long for that.
 _COLLECTOR_SECONDS = 10.0
 
 
@@ -192,7 +192,7 @@ class HtcondorAdapter:
         return ads.orphan_jobs(self._query(constraint, "strays", *ads.ORPHAN_PROJECTION, tries=1))
 
     def collector_ad(self) -> ScheddAd | None:
-        """The collector's copy of the schedd's ad, to tell a silent schedd from one that the collector misses too. Raises
+        """The collector's copy of the schedd's ad, to distinguish a silent schedd from one that the collector misses too. Raises
         ServiceUnavailable: the collector did not answer either."""
         limit = min(self._timeout_seconds, _COLLECTOR_SECONDS)
         with observed(SERVICE, "collector_ad"):  # not through the breaker: that is the schedd's
@@ -270,7 +270,7 @@ class HtcondorAdapter:
         return sum(self._act(constraint, "Hold", job.cluster, reason, "hold_tree") for constraint in in_order)
 
     def release_tree(self, job: Submission, reason: str) -> int:
-        """Release what ``hold_tree`` held, and any job that somebody held by hand; DAGMans start in recovery mode and go on."""
+        """Release what ``hold_tree`` held, and any job that was held by hand; DAGMans start in recovery mode and go on."""
         if not self._there(job, "release_tree"):
             return 0
         in_order = self._ours().held_by_people(job), self._ours().tree_of(job)

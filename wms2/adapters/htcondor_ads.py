@@ -336,7 +336,7 @@ def _job(ad: Ad, stamped: Ad) -> dict[str, Any]:
 
 
 def schedd_ad(ad: Ad, heard: Iterable[Ad] = ()) -> ScheddAd:
-    """A schedd's own ad; ``heard``: the collector's copies, which tell when it heard of the schedd last."""
+    """A schedd's own ad; ``heard``: the collector's copies, with the time at which it heard of the schedd last."""
     duty, accepting = ad.get("RecentDaemonCoreDutyCycle"), ad.get("StartSchedulerUniverse")
     if not 0 < len(str(_needed(ad, "Name"))) <= _LONGEST_NAME:
         raise ServiceUnavailable(SERVICE, "answer", f"{str(ad['Name'])[:80]!r} is no name of a schedd")

@@ -220,9 +220,9 @@ def main() -> None:
             if left_seconds <= 0:
                 signal.raise_signal(signal.SIGALRM)
             signal.setitimer(signal.ITIMER_REAL, left_seconds)
-            told = answer(question)
+            reply = answer(question)
             signal.setitimer(signal.ITIMER_REAL, 0)
-            output.write(json.dumps(told, allow_nan=False) + "\n")
+            output.write(json.dumps(reply, allow_nan=False) + "\n")
             output.flush()
 
 

@@ -33,7 +33,7 @@ _PASSED_ON = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "TMPDIR
 #: A child answers no question that comes later than this after its start, or after its last answer.
 _LIFE_SECONDS, _IDLE_SECONDS = 600.0, 120.0
 _LAST_SECONDS = 5.0
-#: It ends by itself so much later than nobody would ask it any more.
+#: It ends by itself so much later than it is asked any more.
 _MARGIN_SECONDS = 30.0
 
 
@@ -87,13 +87,13 @@ def ask_apart(
 
 
 class _Child:
-    """One process. Whoever has it is alone with it; after an error it has ended."""
+    """One process, used by one caller at a time; after an error it has ended."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
         self.proven = False
         self.started_at = self.answered_at = since_boot()
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the child; a pipe that nobody reads fills up
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the child; an unread pipe fills up
         # A session of its own: a Ctrl-C meant for us must not end a submission half-way.
         self.process = subprocess.Popen(
             [sys.executable, "-m", _MODULE, str(_IDLE_SECONDS + _MARGIN_SECONDS)],
@@ -141,7 +141,7 @@ class _Child:
             detail = f"unreadable answer of the HTCondor process: {output[:200]!r}"
             raise ServiceUnavailable(SERVICE, operation, detail) from error
         finally:
-            # Also when we are interrupted ourselves: nobody would wait for its answer any more.
+            # Also when we are interrupted ourselves: its answer is not awaited any more.
             if not whole:
                 self.end()
         self.proven, self.answered_at = True, since_boot()
@@ -180,8 +180,8 @@ class _Child:
         if code == -signal.SIGALRM:
             return self._timed_out(operation, limit_seconds)
         self._errors.seek(0)
-        told = self._errors.read().decode(errors="replace").strip()[-_ERROR_TAIL:]
-        return ServiceUnavailable(SERVICE, operation, f"HTCondor process ended with {code}: {told}")
+        last = self._errors.read().decode(errors="replace").strip()[-_ERROR_TAIL:]
+        return ServiceUnavailable(SERVICE, operation, f"HTCondor process ended with {code}: {last}")
 
     def _timed_out(self, operation: str, limit_seconds: float) -> ServiceUnavailable:
         place = self.place

@@ -139,7 +139,7 @@ class HttpService:
         Raises ServiceUnavailable: also while iterating, when the stream breaks off: what came before is not the whole."""
         response = self.caller.call(operation, lambda: self._open("GET", path, operation, params, None, {"Accept": accept}))
         with response, self._mapped(operation):
-            # Without a length or chunks, a dropped connection cannot be told from the end.
+            # Without a length or chunks, a dropped connection looks like the end.
             if "Content-Length" not in response.headers and response.headers.get("Transfer-Encoding", "") != "chunked":
                 raise ServiceUnavailable(
                     self.service, operation, "streamed answer has neither a length nor chunks: its end cannot be known"

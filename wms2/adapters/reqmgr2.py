@@ -210,11 +210,11 @@ class ReqMgr2:
             self._put(name, {"RequestStatus": "staged"}, "stage")
 
     def acquire(self, name: str) -> tuple[Document, bool]:
-        """Take a staged request, so that nobody else does. Returns it as it is then, and whether the step was refused, because
-        it was not staged any more.
+        """Take a staged request, so that no other system does. Returns it as it is then, and whether the step was refused,
+        because it was not staged any more.
 
         Raises:
-            ServiceRejected, ServiceUnavailable: it is still staged, or nobody knows.
+            ServiceRejected, ServiceUnavailable: it is still staged, or its status is unknown.
         """
         refusal: ServiceError | None = None
         try:
@@ -262,7 +262,7 @@ class ReqMgr2:
             raise ServiceRejected(SERVICE, "advance_status", detail)
         for step in steps:
             present = self.set_status(name, step, **(assignment or {}) if step == "assigned" else {})
-            if present != step:  # somebody has moved it further
+            if present != step:  # it was moved further meanwhile
                 break
         return present
 

@@ -53,7 +53,7 @@ class RuleRequest:
     Args:
         locked: how a revived rule must be: Rucio locks new ones on tape by itself.
         ignore_availability: also where the RSE is blocked for writing, for what lies there already.
-        ask_approval: somebody at the RSE must agree to a new rule; it is WAITING_APPROVAL until then.
+        ask_approval: a person at the RSE must agree to a new rule; it is WAITING_APPROVAL until then.
         lifetime_seconds: of a rule that ends by itself; a repeat begins it anew.
     """
 
@@ -102,7 +102,7 @@ class RucioRules:
         Arguments and errors as ``protect_files``, and
 
         Raises:
-            AwaitsPerson: the rule is there, and waits for the approval of whoever looks after the RSE. A rule that is denied
+            AwaitsPerson: the rule is there, and waits for the approval of the RSE's manager. A rule that is denied
                 disappears; the next call asks again.
             ServiceUnavailable: also while the RSE is blocked for writing.
         """
@@ -193,7 +193,7 @@ class RucioRules:
         return found
 
     def rses_asking_approval(self, expression: str) -> list[str]:
-        """RSEs of the expression where a rule needs somebody's approval. Raises ServiceRejected: the expression is wrong."""
+        """RSEs of the expression where a rule needs a person's approval. Raises ServiceRejected: the expression is wrong."""
         operation = "rses_asking_approval"
         rows = self._session.rows(RSES, operation, lambda client: client.list_rses(expression))
         return sorted(row.rse for row in rows if self._asks_approval(operation, row.rse))
@@ -292,6 +292,6 @@ def _is_true(value: object) -> bool:
 
 
 def _check_id(operation: str, rule_id: str) -> None:
-    # Rucio answers a malformed id with an error that cannot be told from other faults.
+    # Rucio answers a malformed id with an error that looks like other faults.
     if not _RULE_ID.fullmatch(rule_id):
         raise ServiceRejected(SERVICE, operation, f"{rule_id!r} is not a rule id (32 hexadecimal digits)", "malformed_rule_id")

@@ -42,7 +42,7 @@ _NOT_FOUND = frozenset(
 # A storage element is blocked for a while, as in an intervention; Rucio itself is well.
 _NOT_NOW = frozenset({"RSEWriteBlocked"})
 # Classes that say nothing by themselves: an unexpected fault of the server, a login that failed for whatever reason. The HTTP
-# status tells.
+# status decides.
 _UNSPECIFIC = frozenset({"RucioException", "CannotAuthenticate"})
 _TOO_MANY_REQUESTS = 429
 _SERVER_ERROR = 500
@@ -116,13 +116,13 @@ def _token_file(section: dict[str, str], account: str) -> str | None:
 
 def check_token_file(path: str | None) -> None:
     """Remove an empty token file and refuse an unreadable one: rucio-clients would go on without a token and fail at every call.
-    Raises ConfigurationError: the file belongs to somebody else."""
+    Raises ConfigurationError: the file belongs to another user."""
     if path is None:
         return
     file = Path(path)
     try:
         if not file.read_text().strip():
-            file.unlink(missing_ok=True)  # the library writes by rename, so nobody is in the middle of it
+            file.unlink(missing_ok=True)  # the library writes by rename, so it is never half written
     except FileNotFoundError:
         return
     except PermissionError as error:

@@ -288,8 +288,8 @@ class FoundDag(NamedTuple):
 class Submission(NamedTuple):
     """One submission of a DAG's directory: its outer DAGMan job, the DAG that this runs, and what all jobs below carry.
 
-    ``directory_id`` is the ``WMS2_DagID`` of node jobs, which later submissions of the directory have too; ``fence`` tells them
-    apart.
+    ``directory_id`` is the ``WMS2_DagID`` of node jobs, which later submissions of the directory have too; ``fence`` is
+    each one's own.
     """
 
     cluster: int
@@ -302,7 +302,7 @@ class Submission(NamedTuple):
 class ScheddAd:
     """What a schedd says about itself. A changed ``job_queue_birthdate_seconds`` is evidence that its queue was lost.
 
-    ``heard_at_seconds`` is when the collector heard of it last. The rest is None where it does not tell: whether it starts
+    ``heard_at_seconds`` is when the collector heard of it last. The rest is None where it is unknown: whether it starts
     further DAGMans (``accepting``), its duty cycle (0 to 1), DAGMans of everybody that run, how many of one owner may, and how
     many jobs have ended since it started. ``owner``: whose the jobs are that we submit there; "" in a collector's copy.
     """
@@ -363,7 +363,7 @@ class Watched(NamedTuple):
 
 
 class OrphanJobs(NamedTuple):
-    """Jobs of ours in a queue that name a DAG nobody runs: ``dagmans`` of either level, and node ``jobs``."""
+    """Jobs of ours in a queue that name a DAG which is not run: ``dagmans`` of either level, and node ``jobs``."""
 
     dag_id: str
     request_name: str

@@ -79,7 +79,7 @@ class Output(NamedTuple):
 
 @dataclass(frozen=True)
 class Transient:
-    """An output that a later task reads and nobody keeps: staged out beside the kept ones, never merged, removed at the end."""
+    """An output that only a later task reads: staged out beside the kept ones, never merged, removed at the end."""
 
     step: str
     module: str

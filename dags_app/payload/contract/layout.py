@@ -91,7 +91,7 @@ LANDING, PROCESSING, MERGE, CLEANUP = "landing", "processing", "merge", "cleanup
 
 #: The machine's attribute that names its CMS site; landing.sub has it written into the execute event.
 SITE_ATTRIBUTE = "GLIDEIN_CMSSite"
-#: Of a job: the sites that its requirements allow, one once a site is elected. Nobody else knows and rewrites it.
+#: Of a job: the sites that its requirements allow, one once a site is elected. Nothing else knows and rewrites it.
 JOB_SITE_ATTRIBUTE = "WMS2_Site"
 #: What is stamped on every job, and read there.
 FENCE_ATTRIBUTE = "WMS2_Fence"

@@ -24,7 +24,7 @@ _GUID = re.compile(GUID)
 #: Releases that compare names with GUIDs: of these cycles from this one on, of later cycles all. Others refuse the parameter.
 _COMPARING = {(8, 0): 34, (9, 3): 17, (9, 4): 16, (10, 2): 20, (10, 6): 8}
 _ALL_COMPARE, _COMPARING_PATCHES = (11, 0), ("CMSSW_7_1_45_patch3",)
-_FIRST_TO_TELL = (7, 6, 0)
+_FIRST_WITH_PROGRESS = (7, 6, 0)
 
 
 def directory_number(unit: UnitDocument) -> str:
@@ -80,8 +80,8 @@ def are_compared(lfns: Iterable[str], release: str) -> bool:
 
 
 def tells_progress(release: str) -> bool:
-    """Whether cmsRun of ``release`` has the service that tells HTCondor how far it is."""
-    return _numbers(release) >= _FIRST_TO_TELL
+    """Whether cmsRun of ``release`` has the service that reports its progress to HTCondor."""
+    return _numbers(release) >= _FIRST_WITH_PROGRESS
 
 
 def _numbers(release: str) -> tuple[int, int, int]:

@@ -81,7 +81,7 @@ class KeptLogs(NamedTuple):
 
 
 def read_kept(dag_directory: Path) -> list[KeptLogs]:
-    """The archives that are kept, oldest first; a line that is none is left out."""
+    """The archives that are kept, oldest first; a line that cannot be read is left out."""
     found = []
     for line in json_lines(files.tail_text(dag_directory / KEPT_LOGS_FILE, _MOST_KEPT, _MOST_UNPACKED_BYTES)):
         try:
@@ -142,7 +142,7 @@ def last_stderr(directory: Path, node: str, attempt: int, job_id: str, lines: in
 
 
 def telling(packed: Iterable[LogFile]) -> LogFile | None:
-    """The stderr of the last program that wrote any: what tells most of a failure."""
+    """The stderr of the last program that wrote any, which mostly shows why a job failed."""
     return next((each for each in reversed([*packed]) if _STDERR.fullmatch(each.name) and each.data.strip()), None)
 
 

@@ -37,7 +37,7 @@ class Value:
         return int(self._typed(int, "a whole number"))
 
     def number(self) -> float:
-        """The value as a number; what Python reads as NaN or infinity is none."""
+        """The value as a number; NaN and infinity are refused."""
         try:
             found = float(self._typed((int, float), "a number"))
         except OverflowError:

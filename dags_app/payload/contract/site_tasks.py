@@ -23,7 +23,7 @@ class Removal(NamedTuple):
 @dataclass(frozen=True)
 class RemovalTask:
     """What to remove at ``site``: only below ``bases``, nothing that is ``protected``, nothing after ``valid_until``
-    (Unix seconds). ``run_seconds``: then the job ends, whatever is left; ``most_problems``: told of one removal."""
+    (Unix seconds). ``run_seconds``: then the job ends, whatever is left; ``most_problems``: reported of one removal."""
 
     SCHEMA: ClassVar[str] = layout.SITE_TASK_SCHEMA
 

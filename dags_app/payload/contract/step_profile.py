@@ -19,7 +19,7 @@ from .reading import load_document
 class StepRun:
     """One step inside a slot: so many cmsRun side by side, each on its part of the job's events.
 
-    ``rss_mb``: what one process is expected to take at its peak, margin included; 0 when nobody knows. The payload starts no
+    ``rss_mb``: what one process is expected to take at its peak, margin included; 0 when that is unknown. The payload starts no
     more processes than fit the slot's memory and cores.
     """
 

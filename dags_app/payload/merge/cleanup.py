@@ -1,5 +1,5 @@
 """The ``cleanup`` command: once the merged files are safe it removes a unit's unmerged files, what other starts of its jobs
-left, and the journals that told of it.
+left, and the journals that name it.
 
 Owns the check before: every file of the manifest is in the storage with its size, and the manifest covers every output
 whose files are to go. If not, nothing is removed and the attempt fails; DAGMan's POST keeps that from failing the unit.
@@ -83,7 +83,7 @@ def _check_merged(
     if manifest["unit"].text() != unit.unit:
         raise manifest["unit"].refuse(f"expected {unit.unit}")
     accepted = {}
-    covered = {(transient.step, transient.module) for transient in job.transients}  # nobody merges these
+    covered = {(transient.step, transient.module) for transient in job.transients}  # these are never merged
     for output in manifest["outputs"].items():
         covered.add((output["step"].text(), output["module"].text()))
         for file in output["files"].items():

@@ -35,7 +35,7 @@ def content_of(group: Group) -> Content:
 class Parentage:
     """What catalogues know of the files that a unit's jobs read.
 
-    A job of the first task reads the unit's input. One of a later task reads files of this unit, which nobody will know: in their
+    A job of the first task reads the unit's input. One of a later task reads files of this unit, which no catalogue has: in their
     place stand the merged files that hold them, or, for an output that is only handed on, what that was made of.
     """
 

@@ -1,7 +1,7 @@
 """The facts of one attempt: its report, its packed logs, the event log. Turns them into evidence; judges nothing.
 
 Which source counts: a report of this very job goes before everything, since it has the whole code, unless it only says that it
-was told to stop; then HTCondor's reason for that counts. Without a report the packed logs may hold cmsRun's own.
+was asked to stop; then HTCondor's reason for that counts. Without a report the packed logs may hold cmsRun's own.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def stderr(directory: Path, call: PostCall, lines: int) -> str:
 
 
 def _inputs(directory: Path, node: str) -> tuple[str, ...] | None:
-    """Input files of a processing node; none for other nodes, None when ``unit.json`` cannot tell."""
+    """Input files of a processing node; none for other nodes, None when ``unit.json`` cannot be read."""
     try:
         jobs = read_unit(directory).jobs
     except PayloadError:

@@ -147,11 +147,11 @@ def _why_retry(rule: Rule | None, evidence: Evidence, situation: Situation) -> s
 
 
 def _reason(evidence: Evidence, rule: Rule | None, why: str = "") -> str:
-    told = f"exit code {evidence.code}" + (f" in {evidence.step}" if evidence.step else "")
+    where = f"exit code {evidence.code}" + (f" in {evidence.step}" if evidence.step else "")
     said = sense(evidence.message)
     colon = "" if said.startswith(_category(evidence.message)) and not evidence.step else ":"
     answer = _answer(evidence, rule)
-    parts = (f"{told}{colon} {said}"[:700] if said else told, answer if answer not in said else "", why)
+    parts = (f"{where}{colon} {said}"[:700] if said else where, answer if answer not in said else "", why)
     return "; ".join(part for part in parts if part)[:1000]
 
 

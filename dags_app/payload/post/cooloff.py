@@ -43,6 +43,6 @@ def _write(directory: Path, call: PostCall, *, used: int, wanted: int) -> None:
 
 
 def _call(directory: Path, call: PostCall) -> dict[str, object]:
-    """What tells an attempt from others. Jobs that were never submitted all have one id, so the fence is needed too."""
+    """What identifies an attempt. Jobs that were never submitted all have one id, so the fence is needed too."""
     fence = scripts.submission_fence(directory)
     return {"job_id": call.job_id, "attempt": call.retry, "return_value": call.return_value, "fence": fence}

@@ -118,7 +118,7 @@ def _leave_site(place: Path, site: str) -> None:
 
 
 def _orphans(place: Path, site: str) -> list[dict[str, Any]]:
-    """Files that this unit's attempts staged out at ``site``, and the journals there, which also tell of starts without a report.
+    """Files that this unit's attempts staged out at ``site``, and the journals there, which also cover starts without a report.
 
     A report that cannot be read is logged instead.
     """

@@ -33,7 +33,7 @@ class LogEvent(NamedTuple):
 
 
 class JobHistory(NamedTuple):
-    """What the log tells of one job's last run, None where it says nothing; and how often it was started and evicted in all."""
+    """What the log records of one job's last run, None where it has nothing; and how often it was started and evicted in all."""
 
     site: str | None = None
     exit_signal: int | None = None
@@ -70,7 +70,7 @@ def read_events(path: Path) -> Iterator[LogEvent]:
 
 
 def _time(text: str, zone: str | None, before: datetime | None) -> datetime | None:
-    """A time with its zone. HTCondor writes none unless it is told to: then it is this host's, where the schedd runs, and in the
+    """A time with its zone. Without one, as HTCondor writes by default, it is this host's, where the schedd runs, and in the
     hour that comes twice a year it is that after ``before``.
     """
     try:
@@ -131,7 +131,7 @@ def job_history(path: Path, job_id: str, site_attribute: str) -> JobHistory:
             values["removed_reason"] = _first_line(event.body) or event.title
         if event.number in (EVICTED, TERMINATED, HELD, ABORTED) and started is not None:
             lasted = (event.at - started).total_seconds()
-            values["wall_seconds"] = lasted if lasted >= 0 else None  # the clock was set back, nobody knows by how much
+            values["wall_seconds"] = lasted if lasted >= 0 else None  # the clock was set back by an unknown amount
             started = None  # what comes before the next start is no time that it ran
     return JobHistory(**values, starts=starts, evictions=len(evicted))  # type: ignore[arg-type]
 

@@ -36,7 +36,7 @@ _WMCORE_CONSEQUENCES = frozenset({codes.NOT_RUN_AFTER_FAILURE, codes.REPORT_LOST
 #: WMCore's steps after cmsRun: when cmsRun has failed they fail too.
 _WMCORE_AFTERWARDS = re.compile(r"(?i)stageout|logarch|logcollect|upload")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,9}")
-#: JSON reports are read whole; a larger one is none that any job wrote.
+#: JSON reports are read whole; no job writes a larger one.
 _MOST_BYTES = 64 * 1024 * 1024
 _HEAD_BYTES = 4096
 
@@ -45,7 +45,7 @@ _HEAD_BYTES = 4096
 class ReportReading:
     """A report as read. ``evidence`` is None for a success, and when nothing usable is there; ``problem`` then says why.
 
-    ``inputs``: the input files that it speaks of; empty where it has none or cannot tell.
+    ``inputs``: the input files that it speaks of; empty where it has none or they are unknown.
     """
 
     evidence: Evidence | None
@@ -59,7 +59,7 @@ class ReportReading:
 
 
 def read_report(path: Path) -> ReportReading:
-    """Read a report of any of the three forms, told apart by their contents. XML is read as a stream, JSON up to a bound."""
+    """Read a report of any of the three forms, recognized by their contents. XML is read as a stream, JSON up to a bound."""
     try:
         with path.open("rb") as raw:
             head = raw.read(_HEAD_BYTES)
@@ -205,7 +205,7 @@ def _rank(error: tuple[str, dict[str, Any]]) -> int:
 
 
 def _whole(value: Any) -> int:
-    """An exit code written as a number or as text; -n is signal n. What is none gives ``REPORT_UNUSABLE``."""
+    """An exit code written as a number or as text; -n is signal n. Anything else gives ``REPORT_UNUSABLE``."""
     text = "" if isinstance(value, bool) else str(value).strip()
     code = int(text) if _WHOLE.fullmatch(text) else codes.REPORT_UNUSABLE
     return codes.of_process(code)

@@ -29,7 +29,7 @@ class Asked(NamedTuple):
 
 
 def asked_by(directory: Path, node: str) -> Asked | None:
-    """What the node's submit file asks for now; None when it cannot be told."""
+    """What the node's submit file asks for now; None when that is not known."""
     dag = files.read_text(directory / INNER_DAG)
     submit = re.search(rf"^JOB {re.escape(node)} (\S+)", dag, re.MULTILINE)
     if submit is None:

@@ -25,7 +25,7 @@ from .slot import read_bounds, read_system
 _CONTAINER_SECONDS = 300.0
 #: What cmssw_run.sh leaves in the program's directory when it has not come to start it: a status alone may be the program's too.
 _NO_RELEASE = "release_problem.txt"
-#: By which the servers of conditions tell who asks.
+#: By which the servers of conditions identify the client.
 FRONTIER_ID = "FRONTIER_ID"
 
 

@@ -85,7 +85,7 @@ def _parts(work: Work, wanted: int) -> tuple[list[Work], str]:
         bounds = _bounds(last - start + 1, wanted)
         ranges = [file._replace(first_event=start + a, last_event=start + b) for a, b in bounds]
         return [Work(job._replace(files=(each,))) for each in ranges], "too few events to read"
-    # inside a whole file nobody knows its lumis: one without events would be lost where the file is cut
+    # inside a whole file its lumis are unknown: one without events would be lost where the file is cut
     return [Work(job._replace(files=files)) for files in _of_files(job.files, wanted)], "whole input files are not cut"
 
 
@@ -142,7 +142,7 @@ def _of_sources(files: tuple[GatheredFile, ...], wanted: int) -> list[tuple[Gath
 
 
 def _held(file: GatheredFile) -> Held:
-    """What there is to read of a file; which lumis a range of events lies in nobody knows."""
+    """What there is to read of a file; which lumis a range of events lies in is unknown."""
     part = file.part
     if part is None:
         return Held(file.events, file.lumis)

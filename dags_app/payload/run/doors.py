@@ -1,4 +1,4 @@
-"""Doors of storages: how a file gets in and out by a file system, by XRootD's and by gfal2's commands, and what they tell of it.
+"""Doors of storages: how a file gets in and out by a file system, by XRootD's and by gfal2's commands.
 
 Owns the command lines, their time limits and the reading of their answers. Names here are PFNs. A door tries once and believes
 its tool; whether a file is what was written is ``storage``'s to check. It raises OSError, or StorageProblem with the command, its
@@ -37,7 +37,7 @@ class Door(Protocol):
         """Bytes of a file; None when the storage says that there is none, or that it is a directory."""
 
     def checksum(self, pfn: str, size_bytes: int) -> str | None:
-        """Adler-32 as the storage itself tells it, 8 hexadecimal digits; None when it cannot. It may have to read the file."""
+        """Adler-32 as the storage itself reports it, 8 hexadecimal digits; None when it cannot. It may have to read the file."""
 
     def listed(self, pfn: str) -> list[str]:
         """Names in a directory; empty when there is none."""

@@ -155,10 +155,10 @@ class _Repair:
 
     def __init__(self) -> None:
         self._in_cdata = False
-        self._held = ""  # too short to tell what it begins
+        self._held = ""  # too short to know what it begins
 
     def feed(self, portion: str) -> str:
-        """What can be told of the text so far."""
+        """What is certain of the text so far."""
         text, done = self._held + _FORBIDDEN.sub("", portion), []
         while text:
             mark = _CDATA_END if self._in_cdata else _CDATA_START
@@ -168,7 +168,7 @@ class _Repair:
                 self._held = before[len(before) - keep :]
                 done.append(self._mended(before[: len(before) - keep]))
                 return "".join(done)
-            if self._in_cdata and not text.lstrip():  # what follows tells whether it is the end
+            if self._in_cdata and not text.lstrip():  # what follows shows whether it is the end
                 self._held = found + text
                 done.append(before)
                 return "".join(done)
@@ -313,7 +313,7 @@ def _lumis(file: Element) -> LumiCounts:
     for run in file.iterfind("{*}Runs/{*}Run"):
         lumis = counts.setdefault(_whole(run.get("ID")), {})
         for lumi in run.iterfind("{*}LumiSection"):
-            events = lumi.get("NEvents") or ""  # older releases write none, and 2^64-2 says twice that nobody counted
+            events = lumi.get("NEvents") or ""  # older releases write none, and 2^64-2 says twice that it was not counted
             lumis[_whole(lumi.get("ID"))] = _whole(events) if _WHOLE.fullmatch(events) else None
     return counts
 

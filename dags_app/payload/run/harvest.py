@@ -1,6 +1,6 @@
 """Harvesting DQM: one cmsRun over files of a DQMIO dataset, and the upload of what it saves to DQM servers (ADR 0020).
 
-The servers take a form with ``size``, ``checksum`` and ``file`` at ``<url>/data/put``; headers of the answer tell if they took
+The servers take a form with ``size``, ``checksum`` and ``file`` at ``<url>/data/put``; headers of the answer say if they took
 it (docs/design/services.md, DQM servers). Sent again it becomes another version. Owns both, and who the job says it is.
 """
 
@@ -115,7 +115,7 @@ def _sent(path: Path, url: str, fields: dict[str, str]) -> str:
         answer = error
     with answer:
         code, *words = (answer.headers.get(f"Dqm-Status-{name}") or "" for name in ("Code", "Message", "Detail"))
-        said = f"HTTP {answer.status}, DQM status {code or 'not told'}: {'; '.join(filter(None, words))}"
+        said = f"HTTP {answer.status}, DQM status {code or 'not given'}: {'; '.join(filter(None, words))}"
     if code != _TAKEN:
         raise OSError(said)
     return said

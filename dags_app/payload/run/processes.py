@@ -1,6 +1,6 @@
 """Running child processes side by side within bounds, and measuring each: wall time, CPU, peak memory of its whole process group.
 
-Owns the children's lives: each gets its own process group, so that a payload that is told to stop takes all of it down, and
+Owns the children's lives: each gets its own process group, so that a payload that is asked to stop takes all of it down, and
 one that fails ends the others.
 """
 
@@ -98,7 +98,7 @@ def stop_requests_as_errors() -> Iterator[None]:
     def stop(number: int, _frame: FrameType | None) -> None:
         for each in (signal.SIGTERM, signal.SIGINT):
             signal.signal(each, signal.SIG_IGN)
-        text = f"told to stop by {signal.Signals(number).name} (removed, evicted or over a limit)"
+        text = f"asked to stop by {signal.Signals(number).name} (removed, evicted or over a limit)"
         asked.append(PayloadError(codes.TERMINATED, text))
         raise _StopRequest
 
@@ -315,7 +315,7 @@ def group_rss_bytes(groups: Iterable[int]) -> dict[int, int]:
 
 
 def group_pss_bytes(groups: Iterable[int]) -> dict[int, int]:
-    """The same, with pages that processes share divided among them; as far as ``/proc`` tells."""
+    """The same, with pages that processes share divided among them; as far as ``/proc`` shows."""
     total = dict.fromkeys(groups, 0)
     for process, group, rss_bytes in _processes(total):
         try:

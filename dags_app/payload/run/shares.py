@@ -79,7 +79,7 @@ def _lumis_of(file: Held, wanted: LumiSet) -> Part:
 
 
 def _places(events: Sequence[int | None], parts: int) -> list[int]:
-    """The part of each lumi: where its middle lies. Lumis without events, or whose events nobody counted, are taken as equal."""
+    """The part of each lumi: where its middle lies. Lumis without events, or without a count of them, are taken as equal."""
     weights = [number or 0 for number in events]
     if None in events or not any(weights):
         weights = [1] * len(events)

@@ -1,6 +1,6 @@
 """A site's storage: stage-out, reading, listing and removal, by LFN. Owns how a file gets there whole, and its verification.
 
-A file counts as staged out when the storage itself tells its size and Adler-32, or it was read back; one that differs is removed
+A file counts as staged out when the storage reports its size and Adler-32, or it was read back; one that differs is removed
 and tried again. What a site's volumes are is ``siteconf``'s, how they are spoken to ``doors``'s.
 """
 
@@ -96,7 +96,7 @@ def volume_with(volumes: Sequence[Volume], rse: str) -> Volume:
 
 
 def size(volume: Volume, lfn: str, waits: Sequence[float] = ()) -> int | None:
-    """Bytes of a file as the storage tells them; None when it is not there. Asked again after each of ``waits``, in seconds.
+    """Bytes of a file as the storage reports them; None when it is not there. Asked again after each of ``waits``, in seconds.
 
     StorageProblem when no way to the volume answers.
     """
@@ -108,7 +108,7 @@ def size(volume: Volume, lfn: str, waits: Sequence[float] = ()) -> int | None:
 
 
 def checksum(volume: Volume, lfn: str) -> str | None:
-    """Adler-32 of a file as the storage tells it, or of what is read from it; None when it is not there."""
+    """Adler-32 of a file as the storage reports it, or of what is read from it; None when it is not there."""
     bytes_there = size(volume, lfn)
     return None if bytes_there is None else _ask(volume, lfn, lambda door, pfn: _checksum(door, pfn, bytes_there))
 
@@ -256,7 +256,7 @@ def _put(door: Door, source: Path, pfn: str, size_bytes: int, adler32: str) -> N
 
 
 def _checksum(door: Door, pfn: str, size_bytes: int) -> str:
-    """Adler-32 as the storage tells it, or of the file read back where it cannot."""
+    """Adler-32 as the storage reports it, or of the file read back where it cannot."""
     found = door.checksum(pfn, size_bytes)
     if found is not None:
         return found

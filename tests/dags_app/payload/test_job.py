@@ -104,7 +104,7 @@ class _Destroyed:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("body", [_lost, lambda: _Destroyed() and None])
 def test_a_request_to_stop_is_never_lost(body: Callable[[], None]) -> None:
-    with pytest.raises(PayloadError, match="told to stop by SIGTERM"), processes.stop_requests_as_errors():
+    with pytest.raises(PayloadError, match="asked to stop by SIGTERM"), processes.stop_requests_as_errors():
         body()
 
 
@@ -112,7 +112,7 @@ def test_a_request_to_stop_is_never_lost(body: Callable[[], None]) -> None:
 def test_a_request_to_stop_that_was_lost_ends_what_runs_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "_ALARM_SECONDS", 0.05)
     went_on = []
-    with pytest.raises(PayloadError, match="told to stop by SIGTERM"), processes.stop_requests_as_errors():
+    with pytest.raises(PayloadError, match="asked to stop by SIGTERM"), processes.stop_requests_as_errors():
         _Destroyed()
         time.sleep(5)
         went_on.append(True)

@@ -141,6 +141,6 @@ def test_a_job_that_is_told_to_stop_leaves_its_logs(one_step: Workbench) -> None
         time.sleep(0.05)
     started.popen.send_signal(signal.SIGTERM)
     started.finish()
-    assert started.report["error_message"].startswith("told to stop by SIGTERM")
+    assert started.report["error_message"].startswith("asked to stop by SIGTERM")
     names = {each.name for each in packed.read_logs(one_step.logs("proc_000000"))}
     assert {"report.json", "wrapper.log", "step1_Gen/cmsRun.stderr"} <= names

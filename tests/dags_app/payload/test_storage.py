@@ -525,7 +525,7 @@ def test_what_hangs_is_ended_when_the_job_is_told_to_stop(tmp_path: Path) -> Non
 
     stopper = threading.Thread(target=stop_when_it_runs)
     stopper.start()
-    with pytest.raises(PayloadError, match="told to stop") as error, stop_requests_as_errors():
+    with pytest.raises(PayloadError, match="asked to stop") as error, stop_requests_as_errors():
         run_limited([sys.executable, "-c", script], 600.0, dict(os.environ))
     stopper.join()
     assert error.value.code == codes.TERMINATED

@@ -207,7 +207,7 @@ def test_an_address_that_is_no_dqm_server_is_told(place: Place) -> None:
     row = Harvest.objects.get()
     assert row.state == HarvestState.WAITING
     assert "/dqm/dev/gui did not take DQM_V0001" in row.problem
-    assert "HTTP 404, DQM status not told" in row.problem
+    assert "HTTP 404, DQM status not given" in row.problem
 
 
 def test_a_configuration_that_harvests_nothing_is_told(place: Place) -> None:
