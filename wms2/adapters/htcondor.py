@@ -217,7 +217,7 @@ class HtcondorAdapter:
         """What the schedd itself says now, its limits and whose our jobs are there among it."""
         itself = {"op": "schedd_ad", "projection": ads.SCHEDD_PROJECTION}
         ad, limits, owner = self._ask([itself, {"op": "config", "names": ads.LIMITS}, {"op": "owner"}], "facts")
-        return ScheddFacts(replace(ads.schedd_ad(ad), owner=owner), *ads.bounds(limits))
+        return ads.schedd_facts(ad, limits, owner)
 
     def _ours(self, tries: int = TRIES) -> ads.Ours:
         """Our jobs there. Whose they are the checks of the schedd have found, else it is asked once by each process."""

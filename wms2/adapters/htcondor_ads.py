@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from math import isfinite
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from wms2.adapters.types import (
     OrphanJobs,
     PoolAnswer,
     ScheddAd,
+    ScheddFacts,
     SiteSlots,
     Submission,
     UnbegunUnit,
@@ -354,10 +355,10 @@ def schedd_ad(ad: Ad, heard: Iterable[Ad] = ()) -> ScheddAd:
     )
 
 
-def bounds(config: Ad) -> list[int | None]:
-    """A schedd's limits, from its settings as text; 0 is no bound, as is what is neither a number nor a comparison with one."""
-    found = [_LIMIT.fullmatch(str(config.get(name) or "").strip()) for name in LIMITS]
-    return [(int(each[1]) or None) if each else None for each in found]
+def schedd_facts(ad: Ad, config: Ad, owner: str = "") -> ScheddFacts:
+    """Its own ad, and its settings as text; 0 is no bound, as is what is neither a number nor a comparison with one."""
+    bounds = [_LIMIT.fullmatch(str(config.get(name) or "").strip()) for name in LIMITS]
+    return ScheddFacts(replace(schedd_ad(ad), owner=owner), *((int(found[1]) or None) if found else None for found in bounds))
 
 
 def version_of(text: str) -> str:

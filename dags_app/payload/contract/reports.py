@@ -20,6 +20,7 @@ from .lumis import Counts, LumiCounts, LumiSet
 from .reading import Value, load_document
 
 _Seconds = Annotated[float, Json(write=partial(round, ndigits=3))]
+_Lumis = Annotated[LumiSet, Json(read=lambda ranges: lumis.expand(lumis.range_triples(ranges)), write=lumis.compact)]
 _Megabytes = Annotated[float, Json(write=partial(round, ndigits=1))]
 
 
@@ -53,7 +54,7 @@ class Processed(NamedTuple):
     """What a step really read or generated. ``files`` is empty for generation."""
 
     events: int
-    lumis: Annotated[LumiSet, Json(read=lambda ranges: lumis.expand(lumis.range_triples(ranges)), write=lumis.compact)]
+    lumis: _Lumis
     files: tuple[ReadFile, ...]
 
 
