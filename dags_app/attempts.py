@@ -11,9 +11,8 @@ import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dags_app.live import checked, checked_unit
 from dags_app.models import DAG
@@ -33,8 +32,7 @@ MOST_EVENTS = 500
 _ENDINGS = ("exit_signal", "hold_reason", "removed_reason")
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptFile:
+class AttemptFile(NamedTuple):
     """A file of an attempt, or why there is none."""
 
     path: str
@@ -94,8 +92,7 @@ def attempt_ads(dag: DAG, unit: str, node: str, attempt: int, job_id: str) -> At
     return AttemptFile(str(Path(dag.submit_dir) / unit / (name if logs else "")), content, problem)
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptLogs:
+class AttemptLogs(NamedTuple):
     """The packed logs of a job: the archive as it is, what is in it, or why there is nothing."""
 
     path: str
@@ -168,18 +165,14 @@ def _checked_job(job_id: str) -> str:
 
 
 def _read(text: str) -> Any:
-    """JSON as a job wrote it, so that it can be told on: numbers that JSON has no word for as text.
+    """JSON as a job wrote it, so that it can be passed on: numbers that JSON cannot express as text.
 
     Raises:
         ValueError: it is none, nested too deep, or has half a character.
     """
     try:
-        value = json.loads(text, parse_constant=str, parse_float=_finite)
+        value = json.loads(text, parse_constant=str, parse_float=lambda part: float(part) if math.isfinite(float(part)) else part)
     except RecursionError:
         raise ValueError("nested too deep") from None
     json.dumps(value, ensure_ascii=False).encode()
     return value
-
-
-def _finite(text: str) -> float | str:
-    return float(text) if math.isfinite(float(text)) else text

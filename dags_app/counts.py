@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import connection
 from django.db.models import BigIntegerField, Count, Q, Sum
@@ -49,8 +49,7 @@ class UnitCounts:
         return {"total": self.total, **{name: getattr(self, name) for name in self.__slots__}}
 
 
-@dataclass(frozen=True, slots=True)
-class UnitProgress:
+class UnitProgress(NamedTuple):
     """What the done units of a workflow amount to, and how much of it came since a moment."""
 
     done_events: int
@@ -64,12 +63,10 @@ def unit_counts(workflow_ids: Iterable[uuid.UUID]) -> Mapping[uuid.UUID, UnitCou
     found: dict[uuid.UUID, dict[str, int]] = defaultdict(dict)
     for row in rows.annotate(number=Count("id")):
         found[row["workflow_id"]][row["state"]] = row["number"]
-    counts = {workflow: _counts(states) for workflow, states in found.items()}
-    return defaultdict(UnitCounts, counts)
+    return defaultdict(UnitCounts, {workflow: UnitCounts(**states) for workflow, states in found.items()})
 
 
-@dataclass(frozen=True, slots=True)
-class UnitSum:
+class UnitSum(NamedTuple):
     """Work units of one round, site and state; ``since``: of them those done from a moment on."""
 
     round_id: int
@@ -83,8 +80,7 @@ class UnitSum:
     events_since: int
 
 
-@dataclass(frozen=True, slots=True)
-class UnitTable:
+class UnitTable(NamedTuple):
     """All work units of a workflow by round, site and state: whatever a page counts of them comes of one query."""
 
     workflow_id: uuid.UUID
@@ -95,7 +91,7 @@ class UnitTable:
         states: Counter[str] = Counter()
         for row in self._of(**where):
             states[row.state] += row.units
-        return _counts(states)
+        return UnitCounts(**states)
 
     def counts_by(self, field: str) -> list[tuple[Any, UnitCounts]]:
         """By state for each value of a field."""
@@ -127,7 +123,9 @@ class UnitTable:
 
     def success(self) -> JobSuccess:
         """Of all the workflow's rounds."""
-        return _success(self.workflow_id, *self._done())
+        units, jobs = self._done()
+        failed = FailureGroup.objects.filter(workflow_id=self.workflow_id).aggregate(attempts=Sum("attempts"))["attempts"]
+        return JobSuccess(jobs_judged(jobs, units), failed or 0)
 
     def _of(self, **where: object) -> list[UnitSum]:
         return [row for row in self.sums if all(getattr(row, name) == value for name, value in where.items())]
@@ -172,8 +170,7 @@ class JobSuccess:
         return round(self.ended_well / (self.ended_well + self.ended_badly), 4)
 
 
-@dataclass(frozen=True, slots=True)
-class DagCounts:
+class DagCounts(NamedTuple):
     """A DAG's units (nodes of the outer DAG) and the nodes inside them (``total_nodes``) by state; its ended jobs.
 
     Idle, running and held nodes are jobs in the queue, by the schedd. Of units that run, done and failed nodes are up to a minute
@@ -191,11 +188,6 @@ def job_success(workflow_id: uuid.UUID) -> JobSuccess:
         cursor.execute(_OF_ALL_ROUNDS, {"workflow": workflow_id, "done": WorkUnitState.DONE})
         units, jobs, failed = cursor.fetchone()
     return JobSuccess(jobs_judged(jobs, units), failed)
-
-
-def _success(workflow_id: uuid.UUID, units: int, jobs: int) -> JobSuccess:
-    failed = FailureGroup.objects.filter(workflow_id=workflow_id).aggregate(n=Sum("attempts"))["n"]
-    return JobSuccess(jobs_judged(jobs, units), failed or 0)
 
 
 def dag_counts(dag: DAG) -> DagCounts:
@@ -278,7 +270,3 @@ def _running(dag: DAG, name: str) -> int:
 def _nodes(dag: DAG, units: int, jobs: int) -> int:
     others = dag.total_nodes - int(dag.node_counts.get("Processing", 0))
     return jobs + (others // dag.total_work_units if dag.total_work_units else 0) * units
-
-
-def _counts(states: Mapping[str, int]) -> UnitCounts:
-    return UnitCounts(**{state.value: states.get(state, 0) for state in WorkUnitState})

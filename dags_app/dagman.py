@@ -10,10 +10,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import classad2
 
@@ -64,8 +63,7 @@ def ended(exit_code: int | None, status: int | None, *, failed: bool, started: b
     return DagOutcome.BROKEN
 
 
-@dataclass(frozen=True, slots=True)
-class DagmanCounts:
+class DagmanCounts(NamedTuple):
     """Nodes by state, and jobs of those that are submitted."""
 
     total: int
@@ -81,8 +79,7 @@ class DagmanCounts:
     jobs_held: int
 
 
-@dataclass(frozen=True, slots=True)
-class NodeStatus:
+class NodeStatus(NamedTuple):
     """One node of a status file. ``details`` is DAGMan's sentence on how it ended; empty when there is nothing to say."""
 
     name: str
@@ -98,8 +95,7 @@ class NodeStatus:
         return self.state is NodeState.ERROR and (self.details.startswith("Was STATUS_") or "ULOG_JOB_ABORTED" in self.details)
 
 
-@dataclass(frozen=True, slots=True)
-class DagStatusFile:
+class DagStatusFile(NamedTuple):
     """A whole NODE_STATUS_FILE. ``final``: DAGMan announced no further update (an aborted DAG's last file announces one)."""
 
     written_at: int  # seconds since the epoch
@@ -121,8 +117,7 @@ class DagStatusFile:
         return len(self.done_nodes()) == len(self.nodes)
 
 
-@dataclass(frozen=True, slots=True)
-class DagMetrics:
+class DagMetrics(NamedTuple):
     """A ``.metrics`` file; nodes and sub-DAGs together. ``jobs_succeeded`` is not taken: it counts jobs that merely ended."""
 
     cluster: str
@@ -140,8 +135,7 @@ class DagMetrics:
         return ended(self.exit_code, self.status, failed=self.nodes_failed > 0, started=self.nodes_total > 0)
 
 
-@dataclass(frozen=True, slots=True)
-class RescueFile:
+class RescueFile(NamedTuple):
     """A rescue DAG: what a resubmission will not run again."""
 
     total: int

@@ -7,10 +7,10 @@ Changing a rule with an audit entry is ``dags_app.services.failure_rules``'s; ma
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from re import _parser  # type: ignore[attr-defined]  # the tree of an expression
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import transaction
 
@@ -120,8 +120,7 @@ def rules_json(book: RuleBook) -> bytes:
     return (json.dumps(to_json(book), indent=1) + "\n").encode()
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(NamedTuple):
     """One recorded failure: how it was classified then, and how it would be now."""
 
     sample: FailureSample

@@ -1,6 +1,6 @@
 """Histograms in bins of 2 %, as JSON: bin -> values in it. Small whatever the number of values, and added up bin by bin.
 
-Pure. A bin is a power of 1.02, so a value is told within 1 %; what is not above 0 has a bin of its own.
+Pure. A bin is a power of 1.02, so a value is known within 1 %; what is not above 0 has a bin of its own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ Histogram = Mapping[str, int]
 
 def counted(values: Iterable[float]) -> dict[str, int]:
     """The histogram of some values."""
-    return dict(Counter(str(_bin(value)) for value in values))
+    bins = (_ZERO if value <= 0 else int(log(min(max(value, _LOWEST), _HIGHEST), _RATIO) // 1) for value in values)
+    return dict(Counter(map(str, bins)))
 
 
 def added(*histograms: Histogram) -> dict[str, int]:
@@ -39,7 +40,3 @@ def quantile(histogram: Histogram, share: float) -> float | None:
         if seen >= most:
             return 0.0 if number == _ZERO else _RATIO**number * sqrt(_RATIO)
     return None
-
-
-def _bin(value: float) -> int:
-    return _ZERO if value <= 0 else int(log(min(max(value, _LOWEST), _HIGHEST), _RATIO) // 1)

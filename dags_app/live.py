@@ -1,15 +1,15 @@
 """What DAGMan says now: the status files of a DAG and of its units, and DAGMan's log. Reads files, writes and concludes nothing.
 
 The files lie on the submit host's file system; DAGMan rewrites the status files every few seconds. Those of a request that ended
-long ago are packed. What cannot be read is told in words, since a viewer is no place to fail.
+long ago are packed. What cannot be read is explained in words, since a viewer is no place to fail.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from dags_app.dagman import DagStatusFile, NodeStatus, read_status
 from dags_app.models import DAG
@@ -23,8 +23,7 @@ MAX_TAIL_BYTES = 256 * 1024
 MAX_TAIL_LINES = 2000
 
 
-@dataclass(frozen=True, slots=True)
-class StatusReading:
+class StatusReading(NamedTuple):
     """A status file as found: its contents, or why there are none."""
 
     path: str
@@ -42,8 +41,7 @@ class StatusReading:
         return sorted(self.status.nodes, key=lambda node: node.name) if self.status else []
 
 
-@dataclass(frozen=True, slots=True)
-class LogTail:
+class LogTail(NamedTuple):
     """The end of DAGMan's log. ``truncated``: there is more before it."""
 
     path: str

@@ -18,11 +18,10 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from dags_app.payload.contract.files import sync_directory
 from wms2.crash import crash_point
@@ -39,8 +38,7 @@ class PackProblem(Wms2Error):
     """The directory cannot be packed; it is as it was."""
 
 
-@dataclass(frozen=True, slots=True)
-class PackedFile:
+class PackedFile(NamedTuple):
     """A file of a DAG's directory, wherever it lies now."""
 
     path: str
@@ -90,11 +88,9 @@ def pack_copy(directory: Path, target: Path) -> int:
         with source.open("rb") as old:
             shutil.copyfileobj(old, file, _CHUNK_BYTES)
 
-    def is_same(part: Path) -> bool:
-        return filecmp.cmp(source, part, shallow=False)
-
     target.parent.mkdir(parents=True, exist_ok=True)
-    return _put(target, copy, is_same, f"{target} is not what was just copied from {source}: the disk errs")
+    problem = f"{target} is not what was just copied from {source}: the disk errs"
+    return _put(target, copy, lambda part: filecmp.cmp(source, part, shallow=False), problem)
 
 
 @contextmanager
@@ -243,12 +239,10 @@ def _holds(target: Path, directory: Path) -> bool:
 
 def _same(archive: zipfile.ZipFile, name: str, path: Path) -> bool:
     with archive.open(name) as packed, path.open("rb") as file:
-        while True:
-            chunk = file.read(_CHUNK_BYTES)
+        while chunk := file.read(_CHUNK_BYTES):
             if packed.read(_CHUNK_BYTES) != chunk:
                 return False
-            if not chunk:
-                return True
+        return not packed.read(1)
 
 
 def _contents(directory: Path) -> dict[str, Path]:

@@ -30,16 +30,11 @@ from wms2.adapters.types import JobStatus
 from wms2.verbs import Field, Kind, Noun, Verb, declare, extend, told_of_each
 from wms2.words import counted
 
-
-def _live_anywhere(site: Site) -> list[str]:
-    return [f"{counted(DAG.objects.filter(status__in=LIVE_DAG).count(), 'DAG')} live now; they are not touched."]
-
-
-def _live_there(schedd: Schedd) -> list[str]:
-    return [f"{counted(schedd.dags.filter(status__in=LIVE_DAG).count(), 'DAG')} there now."]
-
-
-extend(Site, told=_live_anywhere, of=("enable", "drain", "disable", "maintenance"))
+extend(
+    Site,
+    told=lambda site: [f"{counted(DAG.objects.filter(status__in=LIVE_DAG).count(), 'DAG')} live now; they are not touched."],
+    of=("enable", "drain", "disable", "maintenance"),
+)
 
 
 def _lost(schedd: Schedd) -> list[str]:
@@ -91,7 +86,8 @@ extend(
         schedd_check,
         refused=lambda s: "It is being checked." if s.onboardings.filter(ended_at=None).exists() else "", path="check",
     ),
-    told=_live_there, of=("enable", "drain", "disable"),
+    told=lambda schedd: [f"{counted(schedd.dags.filter(status__in=LIVE_DAG).count(), 'DAG')} there now."],
+    of=("enable", "drain", "disable"),
 )  # fmt: skip
 
 

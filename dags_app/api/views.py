@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import asdict
 from typing import Any, ClassVar
 
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -100,7 +99,7 @@ class DagNodesView(ExtraView):
 
 def _with_inner(dag: DAG, node: NodeStatus) -> dict[str, Any]:
     inner = live.unit_status(dag, node.name) if live.UNIT_NAME.fullmatch(node.name) else None
-    return {**asdict(node), "inner": inner}
+    return {**node._asdict(), "inner": inner}
 
 
 class DagLogsView(ExtraView):

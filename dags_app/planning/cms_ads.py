@@ -16,7 +16,7 @@ from functools import lru_cache
 
 from dags_app.payload.contract import layout
 from dags_app.payload.contract.platforms import ARCHITECTURES, SYSTEMS
-from dags_app.planning.levels import FIRST_TASK
+from dags_app.planning.levels import FIRST_TASK, all_tasks
 from dags_app.planning.specs import DagSpec, StepSpec
 
 _ANY, _ELSEWHERE = "any", "Unknown"
@@ -131,8 +131,8 @@ def cms_lines(spec: DagSpec, role: NodeRole, task: int = FIRST_TASK) -> str:
     job_type = "Production" if generates else str(role)
     kind = _PRODUCTION if accounting.production else "test"
     # as WMAgent names tasks: monitoring recognises merges and cleanups by the end of the path
-    names = {each.number: each.name for each in workflow.tasks} or {FIRST_TASK: workflow.steps[0].name}
-    name = plain(names[task], "task name")
+    named = next(each.name for each in all_tasks(workflow) if each.number == task)
+    name = plain(named or workflow.steps[0].name, "task name")
     path = name if role is NodeRole.PROCESSING else f"{name}/{name}{role}"
     lines = [
         f'My.CMS_RequestName = "{request}"',

@@ -14,7 +14,7 @@ from dags_app.payload.contract import layout
 from dags_app.payload.contract.codes import POST_ABORT_DAG, POST_CALL_AGAIN, POST_PERMANENT
 from dags_app.planning.cms_ads import NodeRole, plain, site_list
 from dags_app.planning.documents import job_document, unit_document
-from dags_app.planning.levels import FIRST_TASK, last_nodes, later_tasks, nodes_of, upstream_names
+from dags_app.planning.levels import FIRST_TASK, all_tasks, last_nodes, nodes_of, upstream_names
 from dags_app.planning.pileup import MixedEvents, pileup_document
 from dags_app.planning.sizing import (
     CLEANUP_REQUEST,
@@ -64,8 +64,8 @@ def render(spec: DagSpec) -> Iterator[RenderedFile]:
     yield RenderedFile(layout.DAGMAN_CONFIG, dagman_config(scan, status))
     yield RenderedFile(layout.UNITS_CONFIG, dagman_config(scan, _INNER_AD_SECONDS) + _LATER_TASKS_FIRST)
     yield RenderedFile("landing.sub", landing_submit(spec))
-    for task in (FIRST_TASK, *(each.number for each in later_tasks(spec.workflow))):
-        yield RenderedFile(layout.task_submit(task), node_submit(spec, NodeRole.PROCESSING, task))
+    for task in all_tasks(spec.workflow):
+        yield RenderedFile(layout.task_submit(task.number), node_submit(spec, NodeRole.PROCESSING, task.number))
     yield RenderedFile("merge.sub", node_submit(spec, NodeRole.MERGE))
     yield RenderedFile("cleanup.sub", node_submit(spec, NodeRole.CLEANUP))
     yield RenderedFile(layout.JOB_FILE, job_document(spec))
@@ -117,7 +117,7 @@ def outer_dag(spec: DagSpec) -> str:
 def group_dags(spec: DagSpec) -> Iterator[str]:
     """``group.dag`` of each unit, in their order. What they have in common is rendered once."""
     template = _group_template(spec)
-    nodes = {task: _node_template(spec, task) for task in (FIRST_TASK, *(each.number for each in later_tasks(spec.workflow)))}
+    nodes = {task.number: _node_template(spec, task.number) for task in all_tasks(spec.workflow)}
     most = spec.workflow.max_merge_bytes
     for unit in spec.units:
         names, processing = nodes_of(unit), []

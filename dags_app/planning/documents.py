@@ -14,7 +14,7 @@ from uuid import UUID
 from dags_app.payload.contract import layout
 from dags_app.payload.contract.convert import to_json
 from dags_app.payload.contract.documents import InputFile, JobDocument, MergeLimits, Output, Step, Task, Transient
-from dags_app.planning.levels import FIRST_TASK, later_tasks, node_name, upstream_names
+from dags_app.planning.levels import FIRST_TASK, node_name, upstream_names
 from dags_app.planning.specs import DagSpec, JobSpec, MergeKind, WorkflowSpec, WorkUnitSpec
 
 _T = TypeVar("_T")
@@ -51,25 +51,21 @@ def _same(kind: type[_T], spec: object, **given: Any) -> _T:
 
 
 def _transients(workflow: WorkflowSpec) -> tuple[Transient, ...]:
-    """What the tasks of a chain only hand on: outputs that are read by a later task and not kept."""
-    kept = {(output.step, output.module) for output in workflow.outputs}
-    read = dict.fromkeys((task.input_step or "", task.input_module or "") for task in later_tasks(workflow))
-    return tuple(
-        Transient(step, module, _transient_base(workflow, step, module)) for step, module in read if (step, module) not in kept
-    )
+    """What the tasks of a chain only hand on: outputs that are read by a later task and not kept.
 
-
-def _transient_base(workflow: WorkflowSpec, step: str, module: str) -> str:
-    """As ReqMgr2 has it, which protects the folders that it names from cleaners of unmerged files.
-
-    Where the specification does not know it: beside those of the first kept output, the module standing for the tier.
+    Their directories are as ReqMgr2 has them, which protects the folders that it names from cleaners of unmerged files. Where
+    the specification does not know one: beside those of the first kept output, the module standing for the tier.
     """
-    writer = next(each for each in workflow.steps if each.name == step)
-    known = dict(zip(writer.output_modules, writer.unmerged_lfn_bases, strict=False))
-    if module in known:
-        return known[module]
-    head, _tier, processing = workflow.outputs[0].unmerged_lfn_base.rsplit("/", 2)
-    return f"{head}/{module}/{processing}"
+    kept = {(output.step, output.module) for output in workflow.outputs}
+    read = dict.fromkeys((task.input_step or "", task.input_module or "") for task in workflow.tasks[1:])
+    bases = {
+        (step.name, module): base
+        for step in workflow.steps
+        for module, base in zip(step.output_modules, step.unmerged_lfn_bases, strict=False)
+    }
+    head, _tier, processing = workflow.outputs[0].unmerged_lfn_base.rsplit("/", 2) if workflow.outputs else ("", "", "")
+    others = (each for each in read if each not in kept)
+    return tuple(Transient(*each, bases.get(each, f"{head}/{each[1]}/{processing}")) for each in others)
 
 
 def unit_document(unit: WorkUnitSpec, mixed_before: Mapping[str, int]) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 
 from dags_app.planning.cms_ads import plain
+from dags_app.planning.levels import all_tasks
 from dags_app.planning.specs import GpuSpec, WorkflowSpec
 
 #: HTCondor reports the CUDA version of a driver (12.2). Larger numbers are the maker's release (535.104), which it does not know.
@@ -29,8 +30,7 @@ def version_of(text: str) -> tuple[int, ...]:
 
 def unit_gpu(workflow: WorkflowSpec) -> GpuSpec | None:
     """A GPU that some job of every unit requires: its site must have one. The most memory, of those that tasks ask for."""
-    asked = [task.resources.gpu for task in workflow.tasks] or [workflow.resources.gpu]
-    required = [gpu for gpu in asked if gpu is not None and gpu.required]
+    required = [gpu for task in all_tasks(workflow) if (gpu := task.resources.gpu) is not None and gpu.required]
     return max(required, key=lambda gpu: gpu.memory_mb, default=None)
 
 
@@ -40,30 +40,26 @@ def gpu_lines(gpu: GpuSpec | None) -> str:
         return ""
     if not gpu.required:
         return "My.RequiresGPU = 0\n"
-    lines = ["request_gpus = 1"]
-    if gpu.memory_mb:
-        lines.append(f"gpus_minimum_memory = {gpu.memory_mb}")
-    if gpu.capabilities:
-        lines.append(f"gpus_minimum_capability = {_two_parts(gpu.capabilities[0])}")
-    if gpu.runtime:
-        lines.append(f"gpus_minimum_runtime = {_two_parts(gpu.runtime)}")
-    required = _require_gpus(gpu)
-    if required:
-        lines.append(f"require_gpus = {required}")
-    lines.append("My.RequiresGPU = 1")
-    if gpu.memory_mb:
-        lines += [f"My.{name} = {gpu.memory_mb}" for name in ("GPUMemoryMB", "DESIRED_GPUMemoryMB")]
-    if gpu.capabilities:
-        listed = ",".join(sorted(plain(one, "CUDA capability") for one in gpu.capabilities))
-        lines.append(f'My.CUDACapability = "{listed}"')
-        bounds = (("Minimum", gpu.capabilities[0]), ("Maximum", gpu.capabilities[-1]))
-        lines += [f"My.DESIRED_GPU{which}Capability = {_two_parts(one)}" for which, one in bounds]
-    if gpu.runtime:
-        lines.append(f'My.CUDARuntime = "{plain(gpu.runtime, "CUDA runtime")}"')
-        lines.append(f"My.DESIRED_GPURuntime = {_two_parts(gpu.runtime)}")
-    if gpu.driver_version:
-        lines.append(f'My.CUDADriverVersion = "{plain(gpu.driver_version, "CUDA driver version")}"')
-    return "\n".join(lines) + "\n"
+    bounds = [_two_parts(one) for one in (*gpu.capabilities[:1], *gpu.capabilities[-1:])] or ["", ""]
+    runtime = _two_parts(gpu.runtime) if gpu.runtime else ""
+    listed = ",".join(sorted(plain(one, "CUDA capability") for one in gpu.capabilities))
+    values = {
+        "request_gpus": "1",
+        "gpus_minimum_memory": gpu.memory_mb,
+        "gpus_minimum_capability": bounds[0],
+        "gpus_minimum_runtime": runtime,
+        "require_gpus": _require_gpus(gpu),
+        "My.RequiresGPU": "1",
+        "My.GPUMemoryMB": gpu.memory_mb,
+        "My.DESIRED_GPUMemoryMB": gpu.memory_mb,
+        "My.CUDACapability": f'"{listed}"' if listed else "",
+        "My.DESIRED_GPUMinimumCapability": bounds[0],
+        "My.DESIRED_GPUMaximumCapability": bounds[1],
+        "My.CUDARuntime": f'"{plain(gpu.runtime, "CUDA runtime")}"' if gpu.runtime else "",
+        "My.DESIRED_GPURuntime": runtime,
+        "My.CUDADriverVersion": f'"{plain(gpu.driver_version, "CUDA driver version")}"' if gpu.driver_version else "",
+    }
+    return "".join(f"{name} = {value}\n" for name, value in values.items() if value)
 
 
 def _require_gpus(gpu: GpuSpec) -> str:

@@ -53,11 +53,6 @@ def all_tasks(workflow: WorkflowSpec) -> tuple[TaskSpec, ...]:
     return workflow.tasks or (whole,)
 
 
-def later_tasks(workflow: WorkflowSpec) -> tuple[TaskSpec, ...]:
-    """Tasks that are levels; none for a request of one task."""
-    return workflow.tasks[1:]
-
-
 def level_plans(workflow: WorkflowSpec) -> tuple[LevelPlan, ...]:
     """One plan for each later task, in order.
 
@@ -67,7 +62,7 @@ def level_plans(workflow: WorkflowSpec) -> tuple[LevelPlan, ...]:
     steps = {step.name: step for step in workflow.steps}
     numbers = {task.name: task.number for task in workflow.tasks}
     plans: list[LevelPlan] = []
-    for task in later_tasks(workflow):
+    for task in workflow.tasks[1:]:
         first = steps[task.steps[0]]
         before = numbers.get(task.input_task or "", task.number)
         if before >= task.number or (first.input_step, first.input_module) != (task.input_step, task.input_module):

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from dags_app.payload.contract.layout import PILEUP_SCHEMA
-from dags_app.planning.levels import FIRST_TASK, node_name
+from dags_app.planning.levels import FIRST_TASK, all_tasks, node_name
 from dags_app.planning.lumis import round_to_lumis
 from dags_app.planning.specs import DagSpec, JobSpec, LevelNode, PileupBlock, PileupDataset, WorkflowSpec, WorkUnitSpec
 from wms2.errors import PlanningRefused
@@ -115,8 +115,8 @@ class MixedEvents:
 
     def __init__(self, spec: DagSpec) -> None:
         steps = {step.name for step in spec.workflow.steps if step.deterministic_pileup and step.pileup}
-        tasks = {task.number: task.steps for task in spec.workflow.tasks} or {FIRST_TASK: tuple(steps)}
-        self._next = {task: spec.mixed_before.get(task, 0) for task, names in tasks.items() if steps & set(names)}
+        tasks = [task.number for task in all_tasks(spec.workflow) if steps & set(task.steps)]
+        self._next = {task: spec.mixed_before.get(task, 0) for task in tasks}
         cut = spec.workflow.splitting
         self._least = round_to_lumis(cut.events_per_job, cut.events_per_lumi) if cut.algorithm.by_event else 1
 

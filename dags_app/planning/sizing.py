@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 from dags_app.payload.contract import layout
 from dags_app.payload.contract.convert import to_json
 from dags_app.payload.contract.step_profile import StepProfile
-from dags_app.planning.levels import FIRST_TASK, later_tasks, level_plans
+from dags_app.planning.levels import FIRST_TASK, all_tasks, level_plans
 from dags_app.planning.specs import JobSpec, LevelNode, ResourceSpec, SplittingAlgo, WorkflowSpec, WorkUnitSpec
 from wms2.errors import PlanningRefused
 
@@ -68,13 +68,12 @@ def memory_window(
 
 def task_resources(workflow: WorkflowSpec, task: int = FIRST_TASK) -> ResourceSpec:
     """What one job of a task asks for; the request's own figures when it is one task."""
-    return next((each.resources for each in workflow.tasks if each.number == task), workflow.resources)
+    return next(each.resources for each in all_tasks(workflow) if each.number == task)
 
 
 def merge_memory_mb(workflow: WorkflowSpec) -> int:
     """A merge runs on one core, with the largest memory per core of all tasks' jobs."""
-    every = [each.resources for each in workflow.tasks] or [workflow.resources]
-    return max(1, *(each.memory_mb // each.cores for each in every))
+    return max(1, *(task.resources.memory_mb // task.resources.cores for task in all_tasks(workflow)))
 
 
 def processing_request(resources: ResourceSpec, events: int, *, max_wall_seconds: int, input_kb: int = 0) -> SlotRequest:
@@ -119,17 +118,13 @@ def bytes_per_event(workflow: WorkflowSpec, *, measured: Mapping[str, float] | N
     filters before a task make its outputs smaller. ``measured`` (dataset -> bytes per event) replaces that where an earlier
     round has numbers.
     """
-    parts = [(workflow.resources, 1.0, {output.dataset for output in workflow.outputs})]
-    if workflow.tasks:
-        shares = {FIRST_TASK: 1.0} | {plan.task: float(plan.share) for plan in level_plans(workflow)}
-        parts = [
-            (task.resources, shares[task.number], {output.dataset for output in workflow.outputs if output.step in task.steps})
-            for task in workflow.tasks
-        ]
+    shares = {FIRST_TASK: 1.0} | {plan.task: float(plan.share) for plan in level_plans(workflow)}
     sizes: dict[str, float] = {}
-    for resources, share, datasets in parts:
+    for task in all_tasks(workflow):
+        datasets = {output.dataset for output in workflow.outputs if output.step in task.steps}
         for dataset in datasets:
-            sizes[dataset] = sizes.get(dataset, 0.0) + resources.size_per_event_kb * 1024 * share / len(datasets)
+            size = task.resources.size_per_event_kb * 1024 * shares[task.number] / len(datasets)
+            sizes[dataset] = sizes.get(dataset, 0.0) + size
     return {dataset: (measured or {}).get(dataset, sizes[dataset]) for dataset in sorted(sizes)}
 
 
@@ -148,18 +143,18 @@ class LevelWalls(NamedTuple):
 
 def level_walls(workflow: WorkflowSpec, units: Iterable[WorkUnitSpec], *, max_wall_seconds: int) -> tuple[LevelWalls, ...]:
     """The expected walls of every task's jobs in ``units``, the first task's first."""
-    events: dict[int, list[int]] = {number: [] for number in (FIRST_TASK, *(task.number for task in workflow.tasks))}
+    events: dict[int, list[int]] = {task.number: [] for task in all_tasks(workflow)}
     for unit in units:
         events[FIRST_TASK] += [job.events for job in unit.jobs]
         for level in unit.levels:
             events[level.task] += [node.events for node in level.nodes]
-    named = {task.number: (task.name, task.algorithm) for task in workflow.tasks[1:]}
-    first = (workflow.tasks[0].name if workflow.tasks else "", workflow.splitting.algorithm)
     walls = []
-    for task, many in events.items():
-        seconds, most = task_resources(workflow, task).time_per_event_seconds, max(many, default=0)
+    for task in all_tasks(workflow):
+        many, seconds = events[task.number], task.resources.time_per_event_seconds
+        most, algorithm = max(many, default=0), workflow.splitting.algorithm if task.number == FIRST_TASK else task.algorithm
         above = sum(each * seconds > max_wall_seconds for each in many) if most * seconds > max_wall_seconds else 0
-        walls.append(LevelWalls(task, *named.get(task, first), len(many), most, most * seconds, sum(many) * seconds, above))
+        total = sum(many) * seconds
+        walls.append(LevelWalls(task.number, task.name, algorithm, len(many), most, most * seconds, total, above))
     return tuple(walls)
 
 
@@ -226,8 +221,7 @@ def memory_macro(task: int) -> str:
 
 def sizes_of(workflow: WorkflowSpec, profile: StepProfile) -> Sizes:
     """What the jobs of a workflow ask for."""
-    tasks = (FIRST_TASK, *(task.number for task in later_tasks(workflow)))
-    return Sizes({task: task_resources(workflow, task).memory_mb for task in tasks}, profile)
+    return Sizes({task.number: task.resources.memory_mb for task in all_tasks(workflow)}, profile)
 
 
 def after(before: Sizes, now: Sizes) -> Sizes:

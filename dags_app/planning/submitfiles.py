@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from dags_app.payload.contract import layout
 from dags_app.planning.cms_ads import TOOL_LINES, UNMONITORED, NodeRole, cms_lines, plain, platform_lines, platform_requirement
 from dags_app.planning.gpus import gpu_lines, unit_gpu
-from dags_app.planning.levels import FIRST_TASK
+from dags_app.planning.levels import FIRST_TASK, all_tasks
 from dags_app.planning.sizing import CLEANUP_MEMORY_MB, MIN_WALL_MINUTES, memory_macro, merge_memory_mb, task_resources
 from dags_app.planning.specs import AccountingSpec, DagLimits, DagSpec, StepSpec
 
@@ -93,8 +93,8 @@ def node_submit(spec: DagSpec, role: NodeRole, task: int = FIRST_TASK) -> str:
         inputs.append(layout.MANIFEST_FILE)
     elif role is NodeRole.PROCESSING:
         resources, command, memory = task_resources(workflow, task), "job", f"$({memory_macro(task)})"
-        names = next((each.steps for each in workflow.tasks if each.number == task), None)
-        steps = tuple(step for step in steps if names is None or step.name in names)
+        names = next(each.steps for each in all_tasks(workflow) if each.number == task)
+        steps = tuple(step for step in steps if step.name in names)
         cores, devices, extra = resources.cores, gpu_lines(resources.gpu), _extra(spec, task)
         inputs = [f"../{layout.STEP_PROFILE_FILE}", f"../{layout.SANDBOX_FILE}", layout.UNIT_FILE]
         inputs += [f"../{layout.PILEUP_FILE}"] if spec.pileup else []
@@ -178,8 +178,8 @@ def _extra(spec: DagSpec, task: int | None = None) -> str:
     """The requester's own expression, behind what WMS2 asks for itself: of one task, or the one that all of them have. A unit's
     tasks may need slots of several kinds, so its landing asks for no more. Intake has checked that it is one whole expression."""
     workflow = spec.workflow
-    tasks = [each for each in workflow.tasks if task in (None, each.number)]
-    found = {each.extra_requirements or workflow.extra_requirements for each in tasks} or {workflow.extra_requirements}
+    tasks = [each for each in all_tasks(workflow) if task in (None, each.number)]
+    found = {each.extra_requirements or workflow.extra_requirements for each in tasks}
     expression = found.pop() if len(found) == 1 else ""
     return f" && ({expression})" if expression else ""
 

@@ -50,14 +50,11 @@ class Programs:
     rules: bytes  # failure rules, JSON (payload/contract/rules.py)
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenDag:
-    """A DAG directory on disk. ``files_sha256`` is the sum of ``SHA256SUMS``, ``files`` counts all files, sums included."""
+class WrittenDag(NamedTuple):
+    """A DAG directory on disk. ``files_sha256`` is the sum of ``SHA256SUMS``."""
 
     directory: Path
-    dag_file: Path
     files_sha256: str
-    files: int
 
 
 def write_dag_directory(spec: DagSpec, programs: Programs, *, parent: Path) -> WrittenDag:
@@ -77,10 +74,9 @@ def write_dag_directory(spec: DagSpec, programs: Programs, *, parent: Path) -> W
     parent.mkdir(parents=True, exist_ok=True)
     temporary.mkdir()
     with _opened(temporary) as place:
-        sums, mutable = _write_files(place, spec, programs)
+        sums = _write_files(place, spec, programs)
         text = "".join(f"{digest}  {path}\n" for path, digest in sorted(sums.items()))
-        files = len(sums) + mutable + 1
-        written = WrittenDag(final, final / layout.OUTER_DAG, hashlib.sha256(text.encode()).hexdigest(), files)
+        written = WrittenDag(final, hashlib.sha256(text.encode()).hexdigest())
         if not final.exists():
             _write(place, layout.SUMS, text.encode())
             sync_filesystem(place)  # one for all: an fsync per file costs milliseconds each, also for those on disk already
@@ -115,8 +111,7 @@ def submitted_directory(dag_id: str, fence: int, parents: Iterable[Path]) -> Pat
 
 def written_dag(directory: Path) -> WrittenDag:
     """A directory that was written earlier."""
-    sums = (directory / layout.SUMS).read_text()
-    return WrittenDag(directory, directory / layout.OUTER_DAG, hashlib.sha256(sums.encode()).hexdigest(), sums.count("\n") + 1)
+    return WrittenDag(directory, hashlib.sha256((directory / layout.SUMS).read_bytes()).hexdigest())
 
 
 def other_work(directory: Path, spec: DagSpec) -> str:
@@ -143,17 +138,15 @@ def _opened(directory: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _write_files(place: int, spec: DagSpec, programs: Programs) -> tuple[dict[str, str], int]:
-    """Write everything but the sums; path -> sha256 of what is immutable, and how many files may change."""
-    sums, changing = dict[str, str](), 0
+def _write_files(place: int, spec: DagSpec, programs: Programs) -> dict[str, str]:
+    """Write everything but the sums; path -> sha256 of what is immutable."""
+    sums = dict[str, str]()
     for name in (layout.PAYLOAD.partition("/")[0], *(unit.name for unit in spec.units)):
         os.mkdir(name, dir_fd=place)
     for path, text, mutable in render(spec):
         data = text.encode()
         _write(place, path, data)
-        if mutable:
-            changing += 1
-        else:
+        if not mutable:
             sums[path] = hashlib.sha256(data).hexdigest()
     for path, data, mode in (
         (layout.SANDBOX_FILE, programs.sandbox, 0o644),
@@ -163,7 +156,7 @@ def _write_files(place: int, spec: DagSpec, programs: Programs) -> tuple[dict[st
         _write(place, path, data)
         os.chmod(path, mode, dir_fd=place)
         sums[path] = hashlib.sha256(data).hexdigest()
-    return sums, changing
+    return sums
 
 
 def _write(place: int, path: str, data: bytes) -> None:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from django.db import IntegrityError, transaction
 
 from dags_app.models import DAG, DAGKind, DAGStatus, WorkUnit, WorkUnitClaim, WorkUnitState
+from dags_app.payload.contract.layout import OUTER_DAG
 from dags_app.planning.levels import edge_count
 from dags_app.planning.measured import Decision
 from dags_app.planning.sizing import Sizes, after, sizes_from_json, sizes_of, sizes_to_json
@@ -72,7 +73,7 @@ def dag_record_ready(
         round_id=round_id,
         kind=DAGKind.FRESH,
         directory_id=dag_id,
-        dag_file_path=str(written.dag_file),
+        dag_file_path=str(written.directory / OUTER_DAG),
         submit_dir=str(written.directory),
         files_sha256=written.files_sha256,
         instance=spec.instance,

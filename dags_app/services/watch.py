@@ -80,16 +80,13 @@ class Look:
         broken: list[str] = []
         said = Said(None)
         with row_by_itself("schedds", self.schedd.name, broken.append):
-            said = self._ask(instance)
+            condor = adapter(self.schedd)
+            try:
+                watched = condor.watch(instance)
+                said = Said(watched.about, tuple(watched.dagmans), tuple(watched.jobs), watched.unread)
+            except ServiceUnavailable as error:
+                said = Said(None, error=str(error), collector_says=_collector_says(condor))
         return Said(None, error=broken[0]) if broken else said
-
-    def _ask(self, instance: str) -> Said:
-        condor = adapter(self.schedd)
-        try:
-            watched = condor.watch(instance)
-        except ServiceUnavailable as error:
-            return Said(None, error=str(error), collector_says=_collector_says(condor))
-        return Said(watched.about, tuple(watched.dagmans), tuple(watched.jobs), watched.unread)
 
 
 @dataclass(frozen=True, slots=True)

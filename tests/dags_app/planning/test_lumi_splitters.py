@@ -71,28 +71,79 @@ def plan(workflow: WorkflowSpec, files: Iterable[InputFileSpec]) -> list[Line]:
     return lines(jobs_of(workflow, files))
 
 
+TWO = [file(0, 1, 3), file(1, 2, 4)]
+HALT = {"halt_job_on_file_boundaries": True}
+#: What it shows -> the request, its files, and the jobs.
+EXAMPLES: dict[str, tuple[WorkflowSpec, list[InputFileSpec], list[Line]]] = {
+    "a job fills up across files, and a file is split over jobs": (
+        by_lumi(4), thirds(100), [([0], [(1, 4)]), ([0, 1], [(5, 8)]), ([1, 2], [(9, 12)]), ([2], [(13, 15)])],
+    ),
+    "with halt every file starts a job": (
+        by_lumi(4, **HALT), thirds(100),
+        [([n], [span]) for n in range(3) for span in ((5 * n + 1, 5 * n + 4), (5 * n + 5, 5 * n + 5))],
+    ),
+    "a run always closes a job, also when a file goes back to an earlier run": (
+        by_lumi(8), [input_file(0, ranges={1: ((1, 2),), 2: ((1, 2),)}), file(1, 3, 4)],
+        [([0], [(1, 2)]), ([0], {2: ((1, 2),)}), ([1], [(3, 4)])],
+    ),
+    "lumis that the mask cuts, and gaps, neither count nor close a job": (
+        by_lumi(5, wanted={"lumi_list": {1: ((2, 7), (9, 30))}}), [input_file(0, ranges={1: ((1, 3), (6, 9), (20, 20))})],
+        [([0], [(2, 3), (6, 7), (9, 9)]), ([0], [(20, 20)])],
+    ),
+    "run lists are applied inside files": (
+        by_lumi(wanted={"run_whitelist": (1, 2), "run_blacklist": (2,)}),
+        [input_file(0, ranges={1: ((1, 2),), 2: ((1, 2),), 3: ((1, 2),)})], [([0], [(1, 2)])],
+    ),
+    # WMCore reads lumi 3 of file 1 twice
+    "a lumi in two files counts once and goes to one job with both": (by_lumi(4), TWO, [([0, 1], [(1, 4)])]),
+    "also where it begins a job": (by_lumi(2), TWO, [([0, 1], [(1, 2)]), ([0, 1], [(3, 4)])]),
+    "also with halt": (by_lumi(4, **HALT), TWO, [([0, 1], [(1, 3)]), ([1], [(4, 4)])]),
+    "files far apart in the order meet in the job of the first": (  # lumi 9 where file 4 stands, which begins before file 1
+        by_lumi(4),
+        [
+            file(0, 1, 4), file(1, 5, 8), input_file(2, ranges={1: ((9, 10),), 2: ((1, 1),)}), file(3, 1, 1, run=2),
+            input_file(4, ranges={1: ((2, 2), (9, 9))}),
+        ],
+        [([0, 4], [(1, 4)]), ([4, 1, 2], [(5, 7), (9, 9)]), ([1, 2], [(8, 8), (10, 10)]), ([2, 3], {2: ((1, 1),)})],
+    ),
+    "a share in a file that is left out leaves the lumi to the others": (
+        by_lumi(), [file(0, 1, 3), file(1, 3, 5, locations=())], [([0], [(1, 3)])],
+    ),
+    "an open job takes what still fits of the next file, possibly nothing": (
+        by_events(35), [file(0, 1, 2, events=20), file(1, 3, 5, events=30), file(2, 6, 6, events=60)],
+        [([0, 1], [(1, 3)]), ([1], [(4, 5)]), ([2], [(6, 6)])],
+    ),
+    "an average of 1.5 is 2": (by_events(10), [file(0, 1, 10, events=15)], [([0], [(1, 5)]), ([0], [(6, 10)])]),
+    "an average of 2.5 is 2": (by_events(10), [file(0, 1, 10, events=25)], [([0], [(1, 5)]), ([0], [(6, 10)])]),
+    "an average of 3.5 is 4": (
+        by_events(10), [file(0, 1, 10, events=35)], [([0], [(n, n + 1)]) for n in range(1, 10, 2)],
+    ),
+    "the average counts masked lumis too": (
+        by_events(20, wanted={"lumi_list": {1: ((1, 5),)}}), [file(0, 1, 10, events=100)],
+        [([0], [(1, 2)]), ([0], [(3, 4)]), ([0], [(5, 5)])],
+    ),
+    "a lumi larger than a job gets a job of its own": (
+        by_events(50), [file(0, 1, 2, events=4), file(1, 3, 4, events=400), file(2, 5, 6, events=4)],
+        [([0], [(1, 2)]), ([1], [(3, 3)]), ([1], [(4, 4)]), ([2], [(5, 6)])],
+    ),
+    "files without events cost nothing and join a full job": (
+        by_events(20), [file(0, 1, 2, events=20), file(1, 3, 9, events=0), file(2, 10, 10, events=1)],
+        [([0, 1], [(1, 9)]), ([2], [(10, 10)])],
+    ),
+    "events per job are rounded when the request names events per lumi": (
+        by_events(40, events_per_lumi=30), [file(0, 1, 9, events=90)], [([0], [(n, n + 2)]) for n in (1, 4, 7)],
+    ),
+}  # fmt: skip
+
+
+def test_examples() -> None:
+    found = {name: plan(workflow, files) for name, (workflow, files, _) in EXAMPLES.items()}
+    assert {name: lines for name, lines in found.items() if lines != EXAMPLES[name][2]} == {}
+    (everywhere,) = jobs_of(by_lumi(), [file(0, 1, 2)])
+    assert everywhere.sites == set(ALL_SITES), "all sites of the request may run what lies everywhere"
+
+
 # --- LumiBased
-
-
-def test_a_job_fills_up_across_files_and_a_file_is_split_over_jobs() -> None:
-    assert plan(by_lumi(4), thirds(100)) == [
-        ([0], [(1, 4)]),
-        ([0, 1], [(5, 8)]),
-        ([1, 2], [(9, 12)]),
-        ([2], [(13, 15)]),
-    ]
-
-
-def test_with_halt_every_file_starts_a_job() -> None:
-    workflow = by_lumi(4, halt_job_on_file_boundaries=True)
-    assert plan(workflow, thirds(100)) == [
-        ([0], [(1, 4)]),
-        ([0], [(5, 5)]),
-        ([1], [(6, 9)]),
-        ([1], [(10, 10)]),
-        ([2], [(11, 14)]),
-        ([2], [(15, 15)]),
-    ]
 
 
 def test_files_go_in_order_of_their_lowest_run_then_lumis_whatever_the_order_given() -> None:
@@ -101,23 +152,6 @@ def test_files_go_in_order_of_their_lowest_run_then_lumis_whatever_the_order_giv
     workflow = by_lumi(6)
     assert [(n, m) for n, m in plan(workflow, files)] == expected
     assert plan(workflow, reversed(files)) == expected
-
-
-def test_a_run_always_closes_a_job_also_when_a_file_goes_back_to_an_earlier_run() -> None:
-    files = [input_file(0, ranges={1: ((1, 2),), 2: ((1, 2),)}), file(1, 3, 4)]
-    assert plan(by_lumi(8), files) == [([0], [(1, 2)]), ([0], {2: ((1, 2),)}), ([1], [(3, 4)])]
-
-
-def test_lumis_that_the_mask_cuts_and_gaps_neither_count_nor_close_a_job() -> None:
-    gaps = input_file(0, ranges={1: ((1, 3), (6, 9), (20, 20))})
-    wanted = {1: ((2, 7), (9, 30))}
-    assert plan(by_lumi(5, wanted={"lumi_list": wanted}), [gaps]) == [([0], [(2, 3), (6, 7), (9, 9)]), ([0], [(20, 20)])]
-
-
-def test_run_lists_are_applied_inside_files() -> None:
-    files = [input_file(0, ranges={1: ((1, 2),), 2: ((1, 2),), 3: ((1, 2),)})]
-    lists = {"run_whitelist": (1, 2), "run_blacklist": (2,)}
-    assert plan(by_lumi(wanted=lists), files) == [([0], [(1, 2)])]
 
 
 def test_a_location_group_ends_its_jobs() -> None:
@@ -163,25 +197,7 @@ def test_jobs_name_whole_files_with_their_parents_when_asked() -> None:
     assert jobs_of(by_lumi(9), files)[0].files[0].parents == ()
 
 
-# --- lumis in several files: one job, all files; WMCore reads lumi 3 of B twice in the first example
-
-
-def test_a_lumi_in_two_files_counts_once_and_goes_to_one_job_with_both() -> None:
-    files = [file(0, 1, 3), file(1, 2, 4)]
-    assert plan(by_lumi(4), files) == [([0, 1], [(1, 4)])]
-    assert plan(by_lumi(2), files) == [([0, 1], [(1, 2)]), ([0, 1], [(3, 4)])]
-    assert plan(by_lumi(4, halt_job_on_file_boundaries=True), files) == [([0, 1], [(1, 3)]), ([1], [(4, 4)])]
-
-
-def test_files_far_apart_in_the_order_meet_in_the_job_of_the_first() -> None:
-    files = [file(0, 1, 4), file(1, 5, 8), input_file(2, ranges={1: ((9, 10),), 2: ((1, 1),)}), file(3, 1, 1, run=2)]
-    spread = input_file(4, ranges={1: ((2, 2), (9, 9))})
-    assert plan(by_lumi(4), [*files, spread]) == [
-        ([0, 4], [(1, 4)]),
-        ([4, 1, 2], [(5, 7), (9, 9)]),  # lumi 9 is dealt where file 4 stands, which begins before file 1
-        ([1, 2], [(8, 8), (10, 10)]),
-        ([2, 3], {2: ((1, 1),)}),
-    ]
+# --- lumis in several files: one job, all files
 
 
 def test_a_lumi_of_files_in_two_groups_runs_where_both_are() -> None:
@@ -202,11 +218,6 @@ def test_a_lumi_of_files_without_a_common_site_is_refused_alone_and_by_name() ->
     assert plan(by_lumi(trust_sitelists=True), files) == [([0, 1], [(1, 5)])]
 
 
-def test_a_share_in_a_file_that_is_left_out_leaves_the_lumi_to_the_others() -> None:
-    files = [file(0, 1, 3), file(1, 3, 5, locations=())]
-    assert plan(by_lumi(), files) == [([0], [(1, 3)])]
-
-
 # --- EventAwareLumiBased
 
 
@@ -225,41 +236,12 @@ def test_with_halt_700_events_a_job_take_a_file_each() -> None:
     assert [len(job.files) for job in jobs_of(by_events(200, halt_job_on_file_boundaries=True), thirds(500))] == [1] * 9
 
 
-def test_an_open_job_takes_what_still_fits_of_the_next_file_possibly_nothing() -> None:
-    files = [file(0, 1, 2, events=20), file(1, 3, 5, events=30), file(2, 6, 6, events=60)]
-    assert plan(by_events(35), files) == [([0, 1], [(1, 3)]), ([1], [(4, 5)]), ([2], [(6, 6)])]
-
-
-def test_the_average_is_rounded_half_to_even() -> None:
-    for events, expected in ((15, (1, 5)), (25, (1, 5)), (35, (1, 2))):  # 1.5 -> 2, 2.5 -> 2, 3.5 -> 4
-        assert plan(by_events(10), [file(0, 1, 10, events=events)])[0][1] == [expected]
-
-
-def test_the_average_counts_masked_lumis_too() -> None:
-    workflow = by_events(20, wanted={"lumi_list": {1: ((1, 5),)}})
-    assert plan(workflow, [file(0, 1, 10, events=100)]) == [([0], [(1, 2)]), ([0], [(3, 4)]), ([0], [(5, 5)])]
-
-
-def test_a_lumi_larger_than_a_job_gets_a_job_of_its_own() -> None:
-    files = [file(0, 1, 2, events=4), file(1, 3, 4, events=400), file(2, 5, 6, events=4)]
-    assert plan(by_events(50), files) == [([0], [(1, 2)]), ([1], [(3, 3)]), ([1], [(4, 4)]), ([2], [(5, 6)])]
-
-
-def test_files_without_events_cost_nothing_and_join_a_full_job() -> None:
-    files = [file(0, 1, 2, events=20), file(1, 3, 9, events=0), file(2, 10, 10, events=1)]
-    assert plan(by_events(20), files) == [([0, 1], [(1, 9)]), ([2], [(10, 10)])]
-
-
 def test_thin_files_keep_the_limit_where_wmcore_makes_one_job_of_1200_lumis_and_400_events() -> None:
     files = [file(n, 12 * n + 1, 12 * n + 12, events=4) for n in range(100)]
     jobs = jobs_of(by_events(25), files)
     assert [job.mask for job in jobs] == [{1: ((75 * n + 1, 75 * n + 75),)} for n in range(16)]
     assert sum(job.events for job in jobs) == 400
     assert max(job.events for job in jobs) <= 25
-
-
-def test_events_per_job_is_rounded_when_the_request_names_events_per_lumi() -> None:
-    assert plan(by_events(40, events_per_lumi=30), [file(0, 1, 10, events=100)])[0] == ([0], [(1, 3)])
 
 
 def test_a_lumi_in_two_files_costs_the_events_of_both() -> None:
@@ -341,7 +323,3 @@ def test_jobs_by_lumi_claim_the_lumis_of_their_masks_with_neighbours_joined() ->
         ClaimSpec(ClaimKind.RUN_LUMIS, 1, 5, run=2),
     ]
     assert claims_of(jobs[1:2]) == [ClaimSpec(ClaimKind.RUN_LUMIS, 9, 16, run=1)]
-
-
-def test_all_sites_of_the_request_may_run_what_lies_everywhere() -> None:
-    assert [job.sites for job in jobs_of(by_lumi(), [file(0, 1, 2)])] == [set(ALL_SITES)]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -301,5 +300,5 @@ def test_an_old_status_file_contradicts_no_end_with_everything_done(of_history: 
     name, contents = rescue("two done")
     assert judge(Sources(history(of_history), metrics("completed"), frozen, name, contents), stopped=False).status is None
     assert judge(Sources(history("completed"), None, frozen), stopped=False).status is None, "one source against one"
-    last = replace(frozen, final=True)
+    last = frozen._replace(final=True)
     assert judge(Sources(history(of_history), metrics("completed"), last), stopped=False).status is None
