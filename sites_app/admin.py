@@ -35,10 +35,6 @@ def _birthdate(name: str, row: Any) -> str:
     return birthdate_text(getattr(row, name))
 
 
-def _duty_cycle(row: Schedd) -> str:
-    return EMPTY if row.duty_cycle is None else number(row.duty_cycle)
-
-
 @admin.display(description="DAGMans")
 def dagmans(row: Schedd) -> str:
     """Ours that run, and how many it may run."""
@@ -92,7 +88,10 @@ rows_admin(
     Schedd, "name", "state", badge_column("health", since="health_since"), since_column("unreachable_since", "silent since"),
     "last_error", dagmans, "pool", "last_answer_at", since_column("unlisted_since", "not in the collector since"),
     "health_reason", "onboarding", filters=("state", "health", "pool"),
-    in_words={"job_queue_birthdate": partial(_birthdate, "job_queue_birthdate"), "duty_cycle": _duty_cycle},
+    in_words={
+        "job_queue_birthdate": partial(_birthdate, "job_queue_birthdate"),
+        "duty_cycle": lambda row: EMPTY if row.duty_cycle is None else number(row.duty_cycle),
+    },
     parts=("name", "pool__name"), order=("pool_id", "name"),
     links=(
         ("Health changes", HealthChange, "schedd"), ("Checks", Onboarding, "schedd"), ("Queue changes", QueueChange, "schedd"),

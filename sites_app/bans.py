@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 from django.db.models import Q, QuerySet
@@ -28,8 +27,7 @@ BAN = "site_ban"
 WELL_BEFORE = timedelta(hours=1)
 
 
-@dataclass(frozen=True, slots=True)
-class SiteFailures:
+class SiteFailures(NamedTuple):
     """Attempts of jobs of one workflow at one site: all, and those that speak against the site."""
 
     attempts: int
@@ -85,13 +83,9 @@ def site_ban(
             same.save(update_fields=["expires_at", "reason", "created_by"])
         return same
     ban = SiteBan.objects.create(
-        site=site,
-        workflow_id=workflow_id,
-        reason=reason,
-        created_by=created_by,
-        expires_at=until,
+        site=site, workflow_id=workflow_id, reason=reason, created_by=created_by, expires_at=until,
         failure_data=dict(failure_data or {}),
-    )
+    )  # fmt: skip
     log.warning("site banned", site=site.name, workflow=str(workflow_id or "all"), until=until.isoformat(), reason=reason)
     return ban
 
@@ -107,7 +101,7 @@ def problem_sites(failures: Mapping[str, SiteFailures]) -> dict[str, SiteFailure
 
 
 def site_promote(site: Site, others_do_well: Callable[[Collection[uuid.UUID], datetime], int]) -> SiteBan | None:
-    """A ban for all workflows once enough independent ones ban the site (error-handling 6.2); None when there is none to make.
+    """A ban for all workflows once enough independent ones ban the site (error-handling 6.2); None before that.
 
     Args:
         others_do_well: work units that were done there since then, for others than these workflows.
@@ -126,19 +120,14 @@ def site_promote(site: Site, others_do_well: Callable[[Collection[uuid.UUID], da
             f" since {since:%Y-%m-%d %H:%M} UTC: look at what these workflows have in common"
         )
     return site_ban(
-        site=site,
-        workflow_id=None,
-        reason=f"{len(workflows)} workflows ban it independently",
-        created_by=AUTOMATIC,
+        site=site, workflow_id=None, reason=f"{len(workflows)} workflows ban it independently", created_by=AUTOMATIC,
         failure_data={"workflows": sorted(str(pk) for pk in workflows)},
-    )
+    )  # fmt: skip
 
 
 def _guard(name: str, workflow_id: uuid.UUID | None, candidates: Collection[str]) -> None:
-    if workflow_id is None:
-        everywhere = set(Site.objects.exclude(status=SiteStatus.DISABLED).values_list("name", flat=True))
-    else:
-        everywhere = set(candidates)
+    open_sites = Site.objects.exclude(status=SiteStatus.DISABLED).values_list("name", flat=True)
+    everywhere = set(open_sites if workflow_id is None else candidates)
     banned = {name, *bans_active().filter(Q(workflow_id=workflow_id)).values_list("site_id", flat=True)} & everywhere
     if len(banned) * 2 > len(everywhere):
         raise InvalidTransition(

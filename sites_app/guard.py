@@ -47,7 +47,7 @@ class Turned:
 
     @property
     def few(self) -> bool:
-        """Whether comparing them tells nothing."""
+        """Whether there are too few to compare."""
         return self.observed <= FEW
 
     def begins(self) -> bool:
@@ -88,8 +88,11 @@ def systemic_trouble() -> str:
 def guard_look(fenced: Fenced, unread: str = "") -> None:
     """Look at the schedds and sites of each pool; begin, change or end its alert. Once a cycle, when they have been looked at.
     ``unread``: input files that fail to be read in a wave, in words."""
-    now = clock.now()
-    if not unread and _all_well(now):
+    now, one = clock.now(), Value(1)
+    bad = Schedd.objects.filter(_OBSERVED, health__in=BAD_HEALTH)
+    troubles = (rows.order_by().values(one=one) for rows in (bad, _spoken_against(now)))
+    # mostly no alert goes on, and neither a schedd nor a site is bad: one query
+    if not unread and not alerts_open().order_by().values(one=one).union(*troubles, all=True).exists():
         return
     with fenced():
         alerts = {alert.pool: alert for alert in alerts_open()}
@@ -105,13 +108,6 @@ def guard_look(fenced: Fenced, unread: str = "") -> None:
                 _calm(alert, now)
 
 
-def _all_well(now: datetime) -> bool:
-    """Whether no alert goes on, and neither a schedd nor a site is bad: mostly so, which one query tells."""
-    bad, one = Schedd.objects.filter(_OBSERVED, health__in=BAD_HEALTH), Value(1)
-    found = (rows.order_by().values(one=one) for rows in (bad, _spoken_against(now)))
-    return not alerts_open().order_by().values(one=one).union(*found, all=True).exists()
-
-
 def guard_judge(schedds: Turned, sites: Turned, *, lasting: bool) -> tuple[bool, str]:
     """Whether new work is held, and why; without a reason all is well. Pure."""
     systemic = [each for each in (schedds, sites) if each.begins() or (lasting and each.lasts())]
@@ -124,7 +120,7 @@ def guard_judge(schedds: Turned, sites: Turned, *, lasting: bool) -> tuple[bool,
 
 def ban_objection(failing: Collection[str], candidates: Collection[str]) -> str:
     """Why none of the sites that fail is banned by itself; empty when they may be. ``candidates``: where the work may run."""
-    pools = _pools_of(failing)
+    pools = {pool for pool, names in _in_pools(failing).items() if not names.isdisjoint(failing)}
     for pool, trouble in systemic_troubles().items():
         if pool in pools or not pools or pool == EVERYWHERE:
             return f"waits for {trouble}"
@@ -137,19 +133,19 @@ def ban_objection(failing: Collection[str], candidates: Collection[str]) -> str:
 
 
 def _schedds(now: datetime) -> dict[str, Turned]:
-    """By pool. Pools with so few that they tell nothing are looked at together, without those that are well."""
+    """By pool. Pools too small to be judged alone are judged together, without those that are well."""
     rows: defaultdict[str, list[Schedd]] = defaultdict(list)
     for schedd in Schedd.objects.filter(_OBSERVED):
         rows[schedd.pool_id].append(schedd)
     small = [pool for pool, here in rows.items() if len(here) <= FEW and any(each.health in BAD_HEALTH for each in here)]
     together = [schedd for pool in small for schedd in rows[pool]]
-    return {pool: _turned(together if pool in small else here, now) for pool, here in rows.items()}
-
-
-def _turned(schedds: Collection[Schedd], now: datetime) -> Turned:
-    bad = [each for each in schedds if each.health in BAD_HEALTH]
-    lately = frozenset(each.name for each in bad if each.health_since is not None and each.health_since >= _window(now))
-    return Turned("schedd", len(schedds), frozenset(each.name for each in bad), lately)
+    found = {}
+    for pool, here in rows.items():
+        seen = together if pool in small else here
+        bad = [each for each in seen if each.health in BAD_HEALTH]
+        lately = frozenset(each.name for each in bad if each.health_since is not None and each.health_since >= _window(now))
+        found[pool] = Turned("schedd", len(seen), frozenset(each.name for each in bad), lately)
+    return found
 
 
 def _sites(now: datetime) -> dict[str, Turned]:
@@ -175,10 +171,6 @@ def _in_pools(failing: Collection[str]) -> defaultdict[str, set[str]]:
     return found
 
 
-def _pools_of(sites: Collection[str]) -> set[str]:
-    return {pool for pool, names in _in_pools(sites).items() if not names.isdisjoint(sites)}
-
-
 def _failing(now: datetime) -> frozenset[str]:
     """Sites that failures spoke against within the window, banned or not."""
     return frozenset(_spoken_against(now).order_by().values_list("target", flat=True).distinct())
@@ -193,15 +185,15 @@ def _window(now: datetime) -> datetime:
 
 
 def _go_on(alert: SystemicAlert | None, pool: str, holds: bool, reason: str, now: datetime) -> None:
-    told = {"holds": holds, "reason": reason, "calm_since": None}
+    values = {"holds": holds, "reason": reason, "calm_since": None}
     if alert is not None:
-        SystemicAlert.objects.filter(pk=alert.pk).update(**told)
+        SystemicAlert.objects.filter(pk=alert.pk).update(**values)
         if alert.holds or not holds:
             return
     else:
-        SystemicAlert.objects.create(**told, pool=pool, began_at=now)
+        SystemicAlert.objects.create(**values, pool=pool, began_at=now)
     ALERTS_TOTAL.labels("systemic").inc()
-    audit(actor=AUTOMATIC, action="systemic_alert", target=pool, target_type=_target(pool), reason=reason, holds=holds)
+    _audit("systemic_alert", pool, reason, holds=holds)
     log.error("systemic trouble", pool=pool, why=reason, new_work_held=holds)
 
 
@@ -210,11 +202,10 @@ def _calm(alert: SystemicAlert, now: datetime) -> None:
         SystemicAlert.objects.filter(pk=alert.pk).update(calm_since=now)
     elif alert.calm_since <= _window(now):
         SystemicAlert.objects.filter(pk=alert.pk).update(ended_at=now)
-        audit(
-            actor=AUTOMATIC, action="systemic_alert_end", target=alert.pool, target_type=_target(alert.pool), reason=alert.reason
-        )  # fmt: skip
+        _audit("systemic_alert_end", alert.pool, alert.reason)
         log.info("systemic trouble over", pool=alert.pool, was=alert.reason)
 
 
-def _target(pool: str) -> str:
-    return "installation" if pool == EVERYWHERE else "pool"
+def _audit(action: str, pool: str, reason: str, **evidence: bool) -> None:
+    kind = "installation" if pool == EVERYWHERE else "pool"
+    audit(actor=AUTOMATIC, action=action, target=pool, target_type=kind, reason=reason, **evidence)

@@ -1,4 +1,4 @@
-"""Health of a schedd, from three signals that are kept apart: it is there, it can take more, its jobs get on (ADR 0026).
+"""Health of a schedd, from three separate signals: it is there, it can take more, its jobs get on (ADR 0026).
 
 Pure: what one look has found and how it stood before come in, how it stands now comes out. A verdict needs several looks that
 agree, so that neither a lost answer nor a lucky one changes where DAGs go.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from sites_app.models import Health
 
@@ -19,8 +20,7 @@ _ORDER = list(Health)
 _HUNG = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(NamedTuple):
     """Limits: ``duty_cycle`` 0 to 1, the others in seconds."""
 
     duty_cycle: float = 0.98
@@ -30,7 +30,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """What one look has found; None where it was not told.
+    """What one look has found; None where it is unknown.
 
     Attributes:
         silent: why it did not answer; empty when it did.
@@ -60,7 +60,7 @@ class Signals:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The verdict in force, why and since when; ``looks`` in a row have found it otherwise by now, as ``doubt`` tells.
+    """The verdict in force, why and since when; ``looks`` in a row have found it otherwise by now; ``doubt`` says so in words.
 
     ``moved_at``: when the number of ended jobs last changed, or none of ours ran.
     """
@@ -101,17 +101,15 @@ def _seen(signals: Signals, moved_at: datetime | None, now: datetime, rules: Rul
     """By this look alone, the worst first."""
     if signals.silent:
         return Health.UNREACHABLE, f"it does not answer: {signals.silent}"
-    if why := signals.new_queue or _unheard(signals, rules) or _stalled(signals, moved_at, now, rules):
+    if signals.new_queue:
+        return Health.DEGRADED, signals.new_queue
+    if (unheard := signals.unheard_seconds or 0.0) > rules.unheard_seconds:
+        why = f"it answers, but the collector has not heard of it for {unheard:.0f} s: its jobs are matched no more"
+        return Health.DEGRADED, why
+    if why := _stalled(signals, moved_at, now, rules):
         return Health.DEGRADED, why
     why = _no_headroom(signals, rules)
     return (Health.BUSY, why) if why else (Health.HEALTHY, "")
-
-
-def _unheard(signals: Signals, rules: Rules) -> str:
-    unheard = signals.unheard_seconds
-    if unheard is None or unheard <= rules.unheard_seconds:
-        return ""
-    return f"it answers, but the collector has not heard of it for {unheard:.0f} s: its jobs are matched no more"
 
 
 def _stalled(signals: Signals, moved_at: datetime | None, now: datetime, rules: Rules) -> str:

@@ -269,7 +269,7 @@ class Schedd(models.Model):
 
     @property
     def unusable(self) -> str:
-        """Why no DAG may be given to it now, whatever its state and room; empty when one may."""
+        """Why no DAG may be given to it now, apart from its state and room; empty when one may."""
         if self.pool.state != PoolState.ENABLED:
             return f"pool {self.pool_id} is {self.pool.get_state_display().lower()}"
         if self.unreachable_since is not None:
@@ -278,7 +278,7 @@ class Schedd(models.Model):
 
     @property
     def orphans_told(self) -> list[dict[str, Any]]:
-        """Orphans that were there at two looks: what a DAG leaves for a moment when it ends is none."""
+        """Orphans that were there at two looks: what a DAG leaves for a moment when it ends is not counted."""
         return [each for each in self.orphans if each["looks"] > 1]
 
 

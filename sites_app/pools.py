@@ -173,8 +173,8 @@ def schedd_change(*, schedd: Schedd, actor: str, reason: str, **values: Any) -> 
     """Other limits; another directory has to be checked before the schedd is enabled again. Raises FieldRefused: a value has
     another form; InvalidTransition: another directory, while the schedd gets DAGs."""
     _refuse_forms(values)
-    told = _changed(schedd, values)
-    with audited(actor=actor, action="schedd_change", target=schedd.name, target_type="schedd", reason=reason, **told):
+    changed = _changed(schedd, values)
+    with audited(actor=actor, action="schedd_change", target=schedd.name, target_type="schedd", reason=reason, **changed):
         if values.get("submit_root", schedd.submit_root) != schedd.submit_root:
             if schedd.state == ScheddState.ENABLED:
                 raise InvalidTransition(f"{schedd.name} is enabled: disable it first, another submit_root has to be checked")
@@ -207,9 +207,9 @@ def remove_refused(row: Pool | Schedd) -> str:
 
 
 def _refuse_forms(values: dict[str, Any]) -> None:
-    for name, (form, told) in _FORMS.items():
+    for name, (form, rule) in _FORMS.items():
         if name in values and not form.fullmatch(values[name]):
-            raise FieldRefused(name, told)
+            raise FieldRefused(name, rule)
 
 
 def _changed(row: Any, values: dict[str, Any]) -> dict[str, Any]:

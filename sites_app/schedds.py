@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ def adapter(schedd: Schedd) -> HtcondorAdapter:
 
 
 def as_configured() -> dict[str, Any]:
-    """What a schedd has of which nobody has said more."""
+    """The columns of a schedd that is not configured further."""
     return {"submit_root": str(conf().submit_root), "max_dagman_slots": conf().max_dagman_slots_per_schedd}
 
 
@@ -50,24 +50,17 @@ def state_refused(schedd: Schedd, state: ScheddState) -> str:
     if schedd.state == state:
         return f"It is {state.label.lower()} already."
     if state is ScheddState.ENABLED and schedd.onboarded_at is None:
-        return f"Its checks have not passed ({schedd.onboarding or 'nobody has asked for them'}); ask for them with Check."
+        return f"Its checks have not passed ({schedd.onboarding or 'they were not started'}); start them with Check."
     return ""
 
 
-@dataclass(frozen=True, slots=True)
-class Ours:
-    """What of ours an answer had: DAGMans and node jobs that run, node jobs that ended by the counts of the DAGMans that are
-    there (None where none has counted yet); the longest job there should take so long."""
+def schedd_answered(*, schedd: Schedd, ad: ScheddAd, ours: Signals, now: datetime) -> QueueChange | None:
+    """Store an answer, and judge the health. Another birthdate of its queue than before becomes a row of evidence, which is
+    returned.
 
-    dagmans: int = 0
-    jobs_running: int = 0
-    jobs_ended: int | None = None
-    longest_seconds: float = 0.0
-
-
-def schedd_answered(*, schedd: Schedd, ad: ScheddAd, ours: Ours, now: datetime) -> QueueChange | None:
-    """Write down an answer, and judge its health. Another birthdate of its queue than before becomes a row of evidence, which is
-    returned."""
+    Args:
+        ours: the answer's signals about our own DAGMans and jobs; the others are of ``ad``.
+    """
     with transaction.atomic(savepoint=False):
         row = Schedd.objects.select_for_update(no_key=True, of=("self",)).get(pk=schedd.pk)
         old, new = row.job_queue_birthdate, ad.job_queue_birthdate_seconds
@@ -78,54 +71,34 @@ def schedd_answered(*, schedd: Schedd, ad: ScheddAd, ours: Ours, now: datetime) 
                 dagmans_before=row.dagmans_running, seen_at=now,
             )  # fmt: skip
             log.error("schedd has another job queue", schedd=row.name, old_birthdate=old, new_birthdate=new)
-        everybodys = max(ours.dagmans, ad.dagmans or 0)
-        signals = Signals(
-            unheard_seconds=None if ad.heard_at_seconds is None else now.timestamp() - ad.heard_at_seconds,
-            accepting=ad.accepting,
-            duty_cycle=ad.duty_cycle,
-            dagmans=everybodys,
-            dagmans_most=row.max_dagman_slots,
-            ours=ours.dagmans,
+        everybodys = max(ours.ours, ad.dagmans or 0)
+        signals = replace(
+            ours, unheard_seconds=None if ad.heard_at_seconds is None else now.timestamp() - ad.heard_at_seconds,
+            accepting=ad.accepting, duty_cycle=ad.duty_cycle, dagmans=everybodys, dagmans_most=row.max_dagman_slots,
             ours_most=ad.owner_dagmans,
-            jobs_running=ours.jobs_running,
-            jobs_ended=ours.jobs_ended,
-            longest_seconds=ours.longest_seconds,
             new_queue=f"its job queue is another one than before, of {birthdate_text(new)}" if change else "",
-        )
+        )  # fmt: skip
         Schedd.objects.filter(pk=row.pk).update(
-            asked_at=now,
-            last_answer_at=now,
-            unreachable_since=None,
-            last_error="",
-            collector_says="",
-            version=ad.version,
-            job_queue_birthdate=old if new is None else new,
-            dagmans_running=ours.dagmans,
-            dagmans_others=everybodys - ours.dagmans,
-            owner_dagmans=ad.owner_dagmans,
-            owner=row.owner or ad.owner,
-            duty_cycle=ad.duty_cycle,
+            asked_at=now, last_answer_at=now, unreachable_since=None, last_error="", collector_says="", version=ad.version,
+            job_queue_birthdate=old if new is None else new, dagmans_running=ours.ours, dagmans_others=everybodys - ours.ours,
+            owner_dagmans=ad.owner_dagmans, owner=row.owner or ad.owner, duty_cycle=ad.duty_cycle,
             **_judged(row, signals, now),
-        )
+        )  # fmt: skip
     return change
 
 
 def schedd_silent(*, schedd: Schedd, error: str, collector_says: str, now: datetime) -> None:
-    """Write down that it did not answer; that concludes nothing of what it runs, and several times in a row something of its
-    health."""
+    """Store that it did not answer: no conclusion about what it runs; several times in a row its health changes."""
     with transaction.atomic(savepoint=False):
         row = Schedd.objects.select_for_update(no_key=True, of=("self",)).get(pk=schedd.pk)
         Schedd.objects.filter(pk=row.pk).update(
-            asked_at=now,
-            last_error=error,
-            collector_says=collector_says[:300],
-            unreachable_since=row.unreachable_since or now,
+            asked_at=now, last_error=error, collector_says=collector_says[:300], unreachable_since=row.unreachable_since or now,
             **_judged(row, Signals(silent=f"{error}; {collector_says}" if collector_says else error), now),
-        )
+        )  # fmt: skip
 
 
 def schedd_broke(schedd: Schedd, what: str) -> None:
-    """Say on it that a pass over the schedds broke at it."""
+    """Store on its row that a pass over the schedds failed at it."""
     Schedd.objects.filter(pk=schedd.pk).update(last_error=what)
 
 
@@ -147,4 +120,4 @@ def _judged(row: Schedd, signals: Signals, now: datetime) -> dict[str, Any]:
 
 def birthdate_text(seconds: int | None) -> str:
     """A queue's birthdate as a moment."""
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC" if seconds is not None else "never told"
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC" if seconds is not None else "unknown"

@@ -21,7 +21,7 @@ def sites_by_rse() -> dict[str, tuple[str, ...]]:
 
 
 def known_site_names() -> frozenset[str]:
-    """Every site of CRIC's last sync, whatever its status."""
+    """Every site of CRIC's last sync, in any status."""
     return frozenset(Site.objects.values_list("name", flat=True))
 
 

@@ -26,7 +26,7 @@ from wms2.errors import FieldRefused, InvalidTransition, StaleState
 from wms2.locks import Fenced
 
 log = structlog.get_logger(__name__)
-#: ``removed_by`` of a ban that nobody lifted.
+#: ``removed_by`` of a ban that was not lifted.
 EXPIRY = "its end"
 #: How what is said of work without an open site begins.
 NO_SITE = "a site: "
@@ -38,7 +38,7 @@ SSB = "ssb"
 FED = ("", SSB)
 
 
-def _told(actor: str, action: str, site: Site, reason: str, **evidence: Any) -> AbstractContextManager[None]:
+def _audited(actor: str, action: str, site: Site, reason: str, **evidence: Any) -> AbstractContextManager[None]:
     return audited(actor=actor, action=action, target=site.name, target_type="site", reason=reason, **evidence)
 
 
@@ -57,13 +57,13 @@ def status_refused(site: Site, status: SiteStatus) -> str:
 
 
 def sites_drained(fenced: Fenced) -> list[str]:
-    """Enable the sites whose drain has come to its end; their names. A row that somebody has locked waits for the next cycle."""
+    """Enable the sites whose drain has come to its end; their names. A locked row waits for the next cycle."""
     over = Q(status=SiteStatus.DRAINING, drain_until__lte=clock.now())
     with fenced():
         names = list(Site.objects.select_for_update(skip_locked=True).filter(over).values_list("name", flat=True))
         if names:
-            told = {"status_actor": "", "status_reason": "the drain came to its end", "updated_at": clock.now()}
-            Site.objects.filter(name__in=names).update(status=SiteStatus.ENABLED, drain_until=None, **told)
+            ended = {"status_actor": "", "status_reason": "the drain came to its end", "updated_at": clock.now()}
+            Site.objects.filter(name__in=names).update(status=SiteStatus.ENABLED, drain_until=None, **ended)
             log.info("drains ended", sites=names)
     return names
 
@@ -94,7 +94,7 @@ def _avoided(workflow_ids: Collection[object]) -> dict[object, dict[str, str]]:
 
 def without_site(workflows: QuerySet[Any]) -> dict[str, str]:
     """Request -> why none of the sites that it may run at takes new work now, each with its reason; those alone of which that is
-    so. Four statements at most, whatever their number, and of their specifications the lists of sites alone."""
+    so. Four statements at most, however many there are, and of their specifications the lists of sites alone."""
     lists = list(workflows.values_list("request_id", "pk", "spec__site_whitelist", "spec__site_blacklist"))
     avoided = _avoided([pk for _, pk, *_ in lists])
     if not any(avoided.values()):
@@ -126,10 +126,10 @@ def site_change_status(*, site: Site, status: SiteStatus, actor: str, reason: st
     Raises:
         InvalidTransition: it is so already.
         FieldRefused: the end lies in the past.
-        StaleState: somebody else changed it meanwhile.
+        StaleState: it was changed meanwhile.
     """
     until = drain_until.isoformat() if drain_until else ""
-    with _told(actor, "site_change_status", site, reason, old=site.status, new=status, drain_until=until):
+    with _audited(actor, "site_change_status", site, reason, old=site.status, new=status, drain_until=until):
         if drain_until is not None and status is not SiteStatus.DRAINING:
             raise InvalidTransition("only draining has an end")
         if drain_until is not None and drain_until <= clock.now():
@@ -147,9 +147,9 @@ def site_follow(*, site: Site, actor: str, reason: str) -> None:
 
     Raises:
         InvalidTransition: it is so already, or no board is followed.
-        StaleState: somebody else changed it meanwhile.
+        StaleState: it was changed meanwhile.
     """
-    with _told(actor, "site_follow", site, reason, before=site.status_actor):
+    with _audited(actor, "site_follow", site, reason, before=site.status_actor):
         if why := follow_refused(site):
             raise InvalidTransition(f"{site.name}: {why}")
         written(site, {"status": SiteStatus(site.status)}, status_actor="", drain_until=None)
@@ -166,31 +166,20 @@ def site_note(*, site: Site, notes: Mapping[str, Any], actor: str, reason: str) 
     """Put operators' notes about a site (``config_data``) in place of the old ones. The same again changes nothing."""
     if site.config_data == notes:
         return
-    with _told(actor, "site_note", site, reason, old=site.config_data, new=dict(notes)):
+    with _audited(actor, "site_note", site, reason, old=site.config_data, new=dict(notes)):
         written(site, config_data=dict(notes))
 
 
 def site_ban_by_operator(
-    *,
-    site: Site,
-    actor: str,
-    reason: str,
-    workflow: Any = None,
-    expires_at: datetime | None = None,
-    insist: bool = False,
+    *, site: Site, actor: str, reason: str, workflow: Any = None, expires_at: datetime | None = None, insist: bool = False
 ) -> SiteBan:
     """Ban a site for one workflow or for all. Raises InvalidTransition: more than half of the sites would be banned, and the
     operator does not insist."""
-    with _told(actor, "site_ban", site, reason, workflow=str(workflow.pk) if workflow else "all", insist=insist):
+    with _audited(actor, "site_ban", site, reason, workflow=str(workflow.pk) if workflow else "all", insist=insist):
         return site_ban(
-            site=site,
-            workflow_id=workflow.pk if workflow else None,
-            reason=reason,
-            created_by=actor,
-            expires_at=expires_at,
-            candidates=candidate_sites(workflow) if workflow else (),
-            insist=insist,
-        )
+            site=site, workflow_id=workflow.pk if workflow else None, reason=reason, created_by=actor, expires_at=expires_at,
+            candidates=candidate_sites(workflow) if workflow else (), insist=insist,
+        )  # fmt: skip
 
 
 def site_unban_by_operator(*, site: Site, actor: str, reason: str, workflow: Any = None, ban_id: uuid.UUID | None = None) -> int:
@@ -198,7 +187,7 @@ def site_unban_by_operator(*, site: Site, actor: str, reason: str, workflow: Any
 
     None in force is no error: done twice it is done once.
     """
-    with _told(actor, "site_unban", site, reason, workflow=str(workflow.pk) if workflow else "all"):
+    with _audited(actor, "site_unban", site, reason, workflow=str(workflow.pk) if workflow else "all"):
         rows = bans_active(site.name)
         if workflow is not None:
             rows = rows.filter(workflow_id=workflow.pk)
@@ -212,7 +201,7 @@ def site_unban_by_operator(*, site: Site, actor: str, reason: str, workflow: Any
 
 
 def site_bans_expire(fenced: Fenced) -> int:
-    """Mark the bans that have come to their end, and tell of each once, in log and audit (error-handling 6.3); how many.
+    """Mark the bans that have come to their end, each once in log and audit (error-handling 6.3); how many.
 
     A ban is without force from its end on, whether this has run or not.
     """
@@ -225,14 +214,9 @@ def site_bans_expire(fenced: Fenced) -> int:
             about: dict[str, Any] = {"workflow": str(ban.workflow_id or "all"), "until": ban.expires_at.isoformat()}
             log.info("site ban expired", site=ban.site_id, **about)
             audit(
-                actor=AUTOMATIC,
-                action="site_ban_expire",
-                target=ban.site_id,
-                target_type="site",
-                reason=ban.reason,
-                ban=str(ban.pk),
-                **about,
-            )
+                actor=AUTOMATIC, action="site_ban_expire", target=ban.site_id, target_type="site", reason=ban.reason,
+                ban=str(ban.pk), **about,
+            )  # fmt: skip
     return len(ended)
 
 
@@ -245,12 +229,12 @@ def schedd_drain(*, schedd: Schedd, actor: str, reason: str, move: bool = False,
 
 
 def schedd_change_state(*, schedd: Schedd, state: ScheddState, actor: str, reason: str, at_once: int = 0) -> None:
-    """Enable, drain or disable a schedd. Only a drain moves DAGs that are at it, ``at_once`` of them at a time; whatever comes
-    after it takes it back.
+    """Enable, drain or disable a schedd. Only a drain moves DAGs that are at it, ``at_once`` of them at a time; the next
+    change ends it.
 
     Raises:
         InvalidTransition: it is so already, or would become DISCOVERED, which only discovery sets.
-        StaleState: somebody else changed it meanwhile.
+        StaleState: it was changed meanwhile.
     """
     with audited(
         actor=actor, action="schedd_change_state", target=schedd.name, target_type="schedd", reason=reason,

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-
 import structlog
 from django.db import transaction
-from django.db.models import QuerySet
 from django.utils import timezone
 
 from sites_app.models import Pool, Schedd, ScheddState, Site, SiteRse, SiteStatus
@@ -38,7 +34,7 @@ def sites_sync() -> tuple[int, int]:
     Raises:
         ServiceUnavailable: CRIC did not answer.
         RowsUnread: all others are taken over.
-        ServiceRejected: sites or RSEs are none, or less than half of what is known: not believed.
+        ServiceRejected: no sites or RSEs, or less than half of what is known: not believed.
     """
     cric = factory.cric()
     sites, storage = cric.site_names(), cric.processing_pairs()
@@ -52,9 +48,11 @@ def sites_sync() -> tuple[int, int]:
             Site.objects.update_or_create(name=name, defaults={"cric_seen_at": now})
         for psn, rse in sorted(pairs):
             SiteRse.objects.update_or_create(site_id=psn, rse=rse, defaults={"seen_at": now})
-        SiteRse.objects.filter(seen_at__lt=now).exclude(site__in=_doubtful(storage.unread)).delete()
+        old, doubtful = SiteRse.objects.filter(seen_at__lt=now), set(map(str, storage.unread))
+        if doubtful <= set(Site.objects.values_list("name", flat=True)):  # else an unread row may be of any site
+            old.exclude(site__in=doubtful).delete()
     log.info("sites synced from CRIC", sites=len(names), pairs=len(pairs))
-    _tell_unread("cric", "sites_sync", sites.problem, storage.problem)
+    _raise_unread("cric", "sites_sync", sites.problem, storage.problem)
     return len(names), len(pairs)
 
 
@@ -68,11 +66,11 @@ def site_statuses_sync() -> int:
         ServiceRejected: it is empty, or would stop half of the sites that are enabled (the first one: all): not believed.
     """
     rows, changes, broken = factory.ssb().production_statuses(), list[tuple[Site, SiteStatus]](), list[str]()
-    told = {row.site: row.status for row in rows.read}
-    for site in Site.objects.filter(name__in=told, status_actor__in=FED):
-        status = _STATUSES.get(told[site.name].lower())
+    read = {row.site: row.status for row in rows.read}
+    for site in Site.objects.filter(name__in=read, status_actor__in=FED):
+        status = _STATUSES.get(read[site.name].lower())
         if status is None:
-            log.warning("production status not known", site=site.name, status=told[site.name])
+            log.warning("production status not known", site=site.name, status=read[site.name])
         elif status != site.status:
             changes.append((site, status))
     enabled = Site.objects.filter(status=SiteStatus.ENABLED).count()
@@ -84,19 +82,13 @@ def site_statuses_sync() -> int:
         raise ServiceRejected("ssb", "site_statuses_sync", what)
     for site, status in changes:
         with row_by_itself("site_statuses", site.name, broken.append):
-            site_change_status(site=site, status=status, actor=SSB, reason=f"production status {told[site.name]} in SSB")
-    _tell_unread("ssb", "site_statuses_sync", rows.problem, *broken)
+            site_change_status(site=site, status=status, actor=SSB, reason=f"production status {read[site.name]} in SSB")
+    _raise_unread("ssb", "site_statuses_sync", rows.problem, *broken)
     return len(changes)
 
 
-def _doubtful(names: Sequence[object]) -> QuerySet[Site]:
-    """The sites of rows that cannot be read; all, where one of them names none that is known."""
-    named, known = set(map(str, names)), set(Site.objects.values_list("name", flat=True))
-    return Site.objects.filter(name__in=named) if named <= known else Site.objects.all()
-
-
-def _tell_unread(service: str, operation: str, *problems: str) -> None:
-    """The task has failed, as far as its row tells operators; what could be read is taken over."""
+def _raise_unread(service: str, operation: str, *problems: str) -> None:
+    """Fail the task, for its row that operators see; what could be read is taken over."""
     if any(problems):
         raise RowsUnread(service, operation, "; ".join(filter(None, problems)))
 
@@ -117,26 +109,15 @@ def schedd_ensure_configured() -> Schedd:
     at = settings.collector
     known = Pool.objects.filter(collector=at, schedds__name=settings.schedd_name).first()
     pool = known or Pool.objects.get_or_create(name=at, defaults={"collector": at, "file_system": at})[0]
-    schedd, _ = Schedd.objects.get_or_create(
-        pool=pool,
-        name=settings.schedd_name,
-        defaults={
-            "state": ScheddState.ENABLED,
-            "onboarded_at": timezone.now(),  # whoever installs it vouches for it
-            **as_configured(),
-        },
-    )
-    _mark_configured(schedd, settings.submit_root)
-    return schedd
-
-
-def _mark_configured(schedd: Schedd, root: Path) -> None:
-    """Who installs WMS2 vouches for this root too. A file system that is away must not look as if it were there."""
-    try:
+    trusted = {"state": ScheddState.ENABLED, "onboarded_at": timezone.now(), **as_configured()}  # by whom installs WMS2
+    schedd, _ = Schedd.objects.get_or_create(pool=pool, name=settings.schedd_name, defaults=trusted)
+    root = settings.submit_root
+    try:  # a file system that is away must not look as if it were there
         root.mkdir(parents=True, exist_ok=True)
         if not any(root.iterdir()) and schedd.dags.exists():
             log.error("submit root not marked as WMS2's own: it is empty, is its file system mounted?", path=str(root))
-            return
-        root_mark(root)
+        else:
+            root_mark(root)
     except OSError as error:
         log.error("submit root not marked as WMS2's own; have the schedd checked", path=str(root), error=str(error))
+    return schedd

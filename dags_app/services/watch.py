@@ -28,8 +28,9 @@ from dags_app.models import DAG, IN_QUEUE, DAGStatus, WorkUnitState
 from dags_app.selectors import THERE
 from dags_app.services.orphans import Orphan, lost_settle, orphans_among
 from dags_app.states import dag_transition, history
+from sites_app.health import Signals
 from sites_app.models import QueueChange, Schedd
-from sites_app.schedds import Ours, adapter, schedd_answered, schedd_silent
+from sites_app.schedds import adapter, schedd_answered, schedd_silent
 from wms2 import clock
 from wms2.adapters.htcondor import HtcondorAdapter
 from wms2.adapters.types import JOB_IDLE, JOB_RUNNING, JOB_STATES, DagmanAd, DagStatus, JobGroup, JobStatus, ScheddAd, Unread
@@ -140,8 +141,8 @@ def schedd_heard(
     jobs = {(ad.dag_id, ad.cluster): ad for ad in outer}
     mine = {dag.pk: ad for dag in look.live if (ad := jobs.get((str(dag.pk), int(dag.dagman_cluster_id))))}
     ended = [ad.jobs_completed for ad in said.ads if ad.jobs_completed is not None]
-    ours = Ours(
-        dagmans=sum(ad.job_status == JobStatus.RUNNING for ad in said.ads),
+    ours = Signals(
+        ours=sum(ad.job_status == JobStatus.RUNNING for ad in said.ads),
         jobs_running=sum(group.jobs for group in said.jobs if group.state == JOB_RUNNING),
         jobs_ended=sum(ended) if ended else None,
         longest_seconds=look.longest_seconds,

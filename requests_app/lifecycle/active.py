@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from functools import partial
 
 import structlog
@@ -244,7 +243,7 @@ def sites_judge(*, request: Request, failures: Mapping[str, SiteFailures]) -> li
             reason=why,
             created_by=AUTOMATIC,
             candidates=candidates,
-            failure_data=asdict(seen),
+            failure_data=seen._asdict(),
         )
         if _automatic(BAN, request, site, why, ban, objection):
             banned.append(name)

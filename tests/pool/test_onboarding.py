@@ -73,7 +73,7 @@ def test_a_schedd_that_its_collector_names_runs_a_canary_and_is_enabled(
     assert (facts.jobs_per_owner, facts.dagmans_per_owner, facts.dagmans) == (200_000, 3200, 3200)
     assert (schedd.name, schedd.state) == (second_pool.schedd_name, ScheddState.DISCOVERED)
     assert PoolSite.objects.filter(pool="second", total_slots__gt=0).count() >= len(SITES)
-    with pytest.raises(InvalidTransition, match="nobody has asked for them"):
+    with pytest.raises(InvalidTransition, match="they were not started"):
         enable(schedd)
     row = checked(schedd)
     assert row.state == OnboardingState.PASSED, row.checks

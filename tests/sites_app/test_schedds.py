@@ -6,8 +6,9 @@ from datetime import timedelta
 
 import pytest
 
+from sites_app.health import Signals
 from sites_app.models import Health, HealthChange, Schedd
-from sites_app.schedds import Ours, schedd_answered, schedd_silent
+from sites_app.schedds import schedd_answered, schedd_silent
 from tests.support.rows import schedd_row
 from wms2 import clock
 from wms2.adapters.types import ScheddAd
@@ -24,7 +25,7 @@ def looks(schedd: Schedd, *answers: ScheddAd | None) -> Schedd:
         if ad is None:
             schedd_silent(schedd=schedd, error="timed out", collector_says="the collector has its ad", now=at)
         else:
-            schedd_answered(schedd=schedd, ad=ad, ours=Ours(dagmans=30), now=at)
+            schedd_answered(schedd=schedd, ad=ad, ours=Signals(ours=30), now=at)
     schedd.refresh_from_db()
     return schedd
 
