@@ -28,7 +28,7 @@ from wms2.admin.filters import recent_values
 from wms2.admin.shown import EMPTY, aged
 from wms2.words import exact
 
-#: States in which it is tried without anybody asking for it.
+#: States in which it is tried by itself.
 _TRIED = (EffectState.PENDING, EffectState.CLAIMED)
 
 

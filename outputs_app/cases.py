@@ -230,16 +230,16 @@ def cases_remind() -> dict[str, str]:
     now, due = clock.now(), list(cases_late().values_list("site", flat=True).distinct().order_by("site"))
     if not due:
         return {}
-    told: dict[str, dict[str, int]] = defaultdict(dict)
+    numbers: dict[str, dict[str, int]] = defaultdict(dict)
     since: dict[str, datetime] = {}
     for site, prognosis, number, first in cases_open_counts("site", "prognosis"):
-        told[site][prognosis] = number
+        numbers[site][prognosis] = number
         since[site] = min(since.get(site, first), first)
     words: dict[str, str] = {}
     for site in due:
-        number = counted(sum(told[site].values()), "integrity case")
+        number = counted(sum(numbers[site].values()), "integrity case")
         oldest = duration((now - since[site]).total_seconds())
-        log.warning("integrity cases wait", site=site or "none", cases=number, prognoses=told[site], oldest=oldest)
+        log.warning("integrity cases wait", site=site or "none", cases=number, prognoses=numbers[site], oldest=oldest)
         words[site] = f"{number} at {site or 'no site'}, the oldest open for {oldest}"
     return words
 

@@ -14,7 +14,7 @@ import random
 import time
 import uuid
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from datetime import timedelta
 from functools import partial, reduce
 from itertools import islice
@@ -88,21 +88,21 @@ def effects_run_due(*, owner: str, limit: int = 100) -> None:
             dag_id = str(effect.unit.dag_id) if effect.unit is not None else ""
             with (
                 bound_contextvars(request_name=effect.request.request_name, dag_id=dag_id),
-                row_by_itself("effect", effect.key, partial(_tell, effect)),
+                row_by_itself("effect", effect.key, partial(_record_broken, effect)),
             ):
                 _run(effect)
 
 
-#: Pending and due, or claimed by somebody who went silent.
+#: Pending and due, or claimed by a worker that went silent.
 _FREE = f"""
 (effects.state = '{EffectState.PENDING}' AND effects.next_attempt_at <= {{now}}
   OR effects.state = '{EffectState.CLAIMED}' AND effects.claim_expires_at < {{now}})"""
-#: Whether there is any, told by the beginnings of two indexes, however many wait.
+#: Whether there is any, by the beginnings of two indexes, however many wait.
 _ANY = f"""
 SELECT (SELECT min(next_attempt_at) FROM effects WHERE state = '{EffectState.PENDING}') <= {{now}}
   OR (SELECT min(claim_expires_at) FROM effects WHERE state = '{EffectState.CLAIMED}') < {{now}}"""  # noqa: S608  (only constants, here and below)
 #: Of the request's present epoch, with every dependency settled; one at a time per block: DBS's guards look before they write
-#: (``wms2.adapters.dbs``). Blocks that are busy are few and read once, whatever waits.
+#: (``wms2.adapters.dbs``). Blocks that are busy are few and read once, however many wait.
 _DUE = f"""{_FREE}
 AND EXISTS (SELECT FROM requests WHERE requests.id = effects.request_id AND requests.epoch = effects.epoch)
 AND NOT EXISTS (
@@ -138,8 +138,7 @@ def due_effects() -> QuerySet[Effect]:
 
 
 def effects_claim(*, owner: str, most: int) -> list[Effect]:
-    """Take the oldest due effects that nobody else holds, of each block one; those of blocks whose rows somebody keeps locked are
-    passed over."""
+    """Take the oldest due effects that no other worker holds, of each block one; blocks with locked rows are passed over."""
     passed: set[int] = set()
     locked: set[uuid.UUID] = set()
     while chosen := _oldest(most, passed, locked):
@@ -157,7 +156,7 @@ def effects_claim(*, owner: str, most: int) -> list[Effect]:
 
 
 def _oldest(most: int, passed: Collection[int], locked: Collection[uuid.UUID]) -> dict[int, uuid.UUID | None]:
-    """So many effects with their blocks, of each block one. Mostly nothing is to be done at all, which one question says."""
+    """So many effects with their blocks, of each block one. Mostly none is due, which one query shows."""
     if _rows(_ANY, {}) != [(True,)]:
         return {}
     oldest: dict[object, tuple[int, uuid.UUID | None]] = {}
@@ -189,8 +188,8 @@ def _give_back(effects: Sequence[Effect]) -> None:
     )
 
 
-def _tell(effect: Effect, problem: str) -> None:
-    """What even recording its failure broke at. Its claim runs out, as where a row stays locked, and the call is made again."""
+def _record_broken(effect: Effect, problem: str) -> None:
+    """Recording its failure failed too. Its claim runs out, as where a row stays locked, and the call is made again."""
     still_claimed(effect).update(last_error=problem)
 
 
@@ -198,21 +197,14 @@ def _renew(effect: Effect) -> bool:
     return still_claimed(effect).update(claim_expires_at=lease_end()) == 1
 
 
-def _kept(effect: Effect) -> AbstractContextManager[None]:
-    life_seconds, until = conf().effect_lease_seconds, effect.claim_expires_at
-    return kept_alive(lambda: _renew(effect), life_seconds=life_seconds, expires_at=until, effect=effect.key)
-
-
-def _slot(effect: Effect) -> AbstractContextManager[None]:
-    """DBS is told of so many blocks at once, over all workers."""
-    return resource(REGISTRATION, 1, effect.key) if effect.kind == EffectKind.DBS_BLOCK else nullcontext()
-
-
 def _run(effect: Effect) -> None:
-    handler = HANDLERS[effect.kind]
+    # over all workers DBS gets so many blocks at once
+    slot = resource(REGISTRATION, 1, effect.key) if effect.kind == EffectKind.DBS_BLOCK else nullcontext()
+    life_seconds, until = conf().effect_lease_seconds, effect.claim_expires_at
+    alive = kept_alive(partial(_renew, effect), life_seconds=life_seconds, expires_at=until, effect=effect.key)
     try:
-        with _kept(effect), _slot(effect):
-            result = handler.call(effect)
+        with alive, slot:
+            result = HANDLERS[effect.kind].call(effect)
     except TurnOver:
         _record_portion(effect)
     except NoneFree as error:
@@ -241,7 +233,7 @@ def _run(effect: Effect) -> None:
         crash_point(f"{effect.kind}.recorded")
 
 
-#: If the claim is still ours and has not run out; of a former epoch too: what takes the outputs back has waited for it. Tells
+#: If the claim is still ours and has not run out; of a former epoch too: what takes the outputs back has waited for it. Returns
 #: whether more is to come of its block.
 _SUCCEED = f"""
 UPDATE effects SET state = '{EffectState.DONE}', result = %(result)s, done_at = {{now}}, last_error = '', claimed_by = '',
@@ -256,8 +248,8 @@ def _record_success(effect: Effect, result: Result) -> None:
     """The life cycle has nothing to do with it while the block's last effect is still to come.
 
     That is its tape rule, which an OPEN block is yet to ask for and a COMPLETE one has asked for. It cannot be claimed before
-    this success is committed (one effect of a block at a time), so what is not told here is told then. An error that was told is
-    told to be over.
+    this success is committed (one effect of a block at a time), so the request is woken by that. It is woken here, too, if an
+    error was reported before.
     """
     with transaction.atomic():
         values = {"id": effect.pk, "claim_epoch": effect.claim_epoch, "result": json.dumps(result)}
@@ -288,7 +280,7 @@ def _record_refusal(effect: Effect, error: ServiceRejected) -> None:
         if _close_claim(
             effect, state=EffectState.REFUSED, last_error=str(error), first_failed_at=effect.first_failed_at or clock.now()
         ):
-            _tell_block(effect, error)
+            _record_on_block(effect, error)
             wake([effect.request_id], "effect refused")
     EFFECTS_TOTAL.labels(effect.kind, "refused").inc()
     log.error("effect refused, an operator must look", effect=effect.key, error=str(error))
@@ -316,7 +308,9 @@ _CLONE_TIMEOUTS = 4
 def _record_failure(effect: Effect, error: ServiceUnavailable) -> None:
     now = clock.now()
     first = effect.first_failed_at or now
-    until = first + timedelta(seconds=_retry_seconds(effect))
+    # the request's own override (``requests_app.work.overrides``) comes before the setting
+    patience = effect.request.overrides.get("effect_max_retry_seconds", in_force().effect_max_retry_seconds)
+    until = first + timedelta(seconds=float(patience))
     if now >= until:
         state, next_at = EffectState.DEAD, now
     else:
@@ -327,17 +321,12 @@ def _record_failure(effect: Effect, error: ServiceUnavailable) -> None:
         state, next_at = EffectState.PENDING, min(now + timedelta(seconds=pause), until)  # the last try is at the limit
     with transaction.atomic():
         if _close_claim(effect, state=state, last_error=str(error), first_failed_at=first, next_attempt_at=next_at):
-            _tell_block(effect, error)
+            _record_on_block(effect, error)
             if state is EffectState.DEAD and effect.kind not in AFTERWARDS:
                 _fail_block(effect)
             wake([effect.request_id], "effect failed")
     EFFECTS_TOTAL.labels(effect.kind, "dead" if state is EffectState.DEAD else "failed").inc()
     log.warning("effect failed", effect=effect.key, error=str(error), state=state.value)
-
-
-def _retry_seconds(effect: Effect) -> float:
-    """For so long after its first failure: by the request's own override (``requests_app.work.overrides``), else the setting."""
-    return float(effect.request.overrides.get("effect_max_retry_seconds", in_force().effect_max_retry_seconds))
 
 
 def _close_claim(effect: Effect, **values: object) -> bool:
@@ -353,7 +342,7 @@ def _dropped(effect: Effect) -> None:
     log.warning("result of an older claim dropped", effect=effect.key, claim_epoch=effect.claim_epoch)
 
 
-def _tell_block(effect: Effect, error: ServiceError) -> None:
+def _record_on_block(effect: Effect, error: ServiceError) -> None:
     if effect.block_id is None:
         return
     ProcessingBlock.objects.filter(pk=effect.block_id).update(

@@ -191,7 +191,7 @@ def parts_of(*, workflow_id: uuid.UUID, lfns: Collection[str], blocks: Collectio
 def block_refused(block: ProcessingBlock) -> str:
     """Why none of its files can be taken back now; empty if they can."""
     owed = Effect.objects.filter(block=block).exclude(state__in=SETTLED_EFFECT).exclude(kind__in=_NO_OBSTACLE)
-    if effect := owed.first():  # it may register or protect something yet, a failed one if somebody retries it
+    if effect := owed.first():  # it may register or protect something yet, a failed one if it is retried
         owes = f"{effect.get_kind_display().lower()} ({effect.get_state_display().lower()})"
         return f"is still owed: {owes}; wait for it, or discard it"
     coming = not block.dbs_block_closed and block.status != BlockStatus.GIVEN_UP

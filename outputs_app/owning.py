@@ -30,7 +30,7 @@ def names_claim(*, request_id: uuid.UUID, family: uuid.UUID, names: Iterable[str
     rows = names_lock(wanted)
     names_refuse(family=family, names=wanted)
     for row in rows:
-        if row.family != family:  # nobody's by now: numbers begin anew
+        if row.family != family:  # without an owner by now: numbers begin anew
             OwnedDataset.objects.filter(pk=row.pk).update(family=family, next_lumi=1)
     DatasetOwner.objects.bulk_create(
         [DatasetOwner(dataset=row, family=family, request_id=request_id) for row in rows], ignore_conflicts=True
@@ -83,7 +83,7 @@ def other_owners(*, request_id: uuid.UUID, name: str) -> list[str]:
 
 
 def valid_names(names: Iterable[str]) -> list[str]:
-    """Those of the names in which anybody has a valid file."""
+    """Those of the names in which any request has a valid file."""
     rows = OutputDataset.objects.filter(name__in=set(names), files__validity=Validity.VALID)
     return sorted(set(rows.values_list("name", flat=True)))
 
@@ -111,7 +111,7 @@ def lumis_take(*, request_id: uuid.UUID, first: int, after: int) -> None:
 
 
 def lumis_give_back(*, request_id: uuid.UUID, first: int, after: int) -> None:
-    """Lumis that nobody can have used; only where they are the newest."""
+    """Return lumis that were certainly not used; only where they are the newest."""
     rows = _locked(request_id)
     OwnedDataset.objects.filter(pk__in=[row.pk for row in rows], next_lumi=after).update(next_lumi=first)
 

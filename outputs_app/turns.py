@@ -1,7 +1,7 @@
 """Long effects in portions: what is done is recorded as it goes, and after a while others have their turn.
 
-A handler that makes many calls makes a ``Turn`` and tells it after each portion what is done by then. A repeat, after a crash
-or in the next turn, begins with what was told last (``effect.result``).
+A handler that makes many calls makes a ``Turn`` and records with it after each portion what is done by then. A repeat, after a
+crash or in the next turn, begins with what was recorded last (``effect.result``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import LeaseLost
 
-#: A worker does so much of one effect, and of all that are due, before it looks at what else waits for it.
+#: A worker does so much of one effect, and of all that are due, before it checks what else waits for it.
 TURN_SECONDS = 60.0
 
 
@@ -28,7 +28,7 @@ def lease_end() -> datetime:
 
 def still_claimed(effect: Effect) -> QuerySet[Effect]:
     """The effect's row, as long as this claim of it has not run out and is of its request's epoch: an effect of a former one is
-    never claimed again, so nobody else would end it."""
+    never claimed again, so no other worker would end it."""
     mine = Effect.objects.filter(pk=effect.pk, claim_epoch=effect.claim_epoch, state=EffectState.CLAIMED)
     return mine.filter(claim_expires_at__gte=clock.in_sql(), epoch=F("request__epoch"))
 
@@ -45,7 +45,7 @@ class Turn:
         self._ends_at = time.monotonic() + TURN_SECONDS
 
     def told(self, **done: Any) -> None:
-        """Record what is done by now, beside what was told before.
+        """Record what is done by now, beside what was recorded before.
 
         Raises:
             TurnOver: enough for this time; call it only while something is left.

@@ -33,7 +33,7 @@ def _dbs_block(effect: Effect) -> Result:
         output_module_label=record.module, global_tag=record.global_tag,
     )  # fmt: skip
     rows = list(block.files.order_by("lfn"))
-    # DBS wants the events of all lumis or of none, and so does who reads them: a block tells them if every file does
+    # DBS and its readers want the events of all lumis or of none: a block has them if every file does
     counted = all(events is not None for row in rows for _, pairs in numbered(row.lumis) for _, events in pairs)
     files = tuple(
         DbsFile(

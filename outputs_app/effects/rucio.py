@@ -148,7 +148,7 @@ def _rucio_unprotect(effect: Effect) -> Result:
     """Delete the rules at the source: the block's files are safe elsewhere, or no longer wanted.
 
     Raises:
-        AwaitsPerson: the rule that keeps them from now on is not OK over all of them, whatever it was before.
+        AwaitsPerson: the rule that keeps them from now on is not OK over all of them, even if it was before.
     """
     block, rucio = block_of(effect), factory.rucio()
     why, state = "no rule keeps its files elsewhere", "unkept"
@@ -166,7 +166,7 @@ def _rucio_unprotect(effect: Effect) -> Result:
 
 
 def _rules_of_others(block: ProcessingBlock) -> list[str]:
-    """Without a tape rule of ours: whatever else keeps the block, on tape first; on disk where that is enough by setting."""
+    """Without a tape rule of ours: other rules that keep the block, on tape first; on disk where the setting allows it."""
     locks = factory.rucio().blocks_kept([block.dbs_block_name])[block.dbs_block_name]
     tapes, disk = factory.rucio().tapes(), block.dataset.disk_rule_id
     enough = conf().source_rule_days_without_tape

@@ -152,7 +152,7 @@ def _ours(dataset: OutputDataset, names: Sequence[str]) -> set[str]:
 
 def _forget(files: QuerySet[OutputFile], blocks: QuerySet[ProcessingBlock]) -> None:
     files.exclude(rule_id="").update(rule_id="")  # a rule on a block is found by its name as long as it stands
-    # where DBS has not been told yet: a block without its tape rule is archived no more
+    # where DBS has not invalidated it yet: a block without its tape rule is archived no more
     blocks_become(blocks.filter(status=BlockStatus.ARCHIVED), BlockStatus.COMPLETE, tape_rule_id="")
     ruled = blocks.exclude(tape_rule_id="", source_rule_id="")
     ruled.update(tape_rule_id="", source_rule_id="", updated_at=clock.now())
@@ -173,8 +173,8 @@ def _record_invalidated(effect: Effect, result: Result) -> None:
 
 @handles(EffectKind.DBS_INVALIDATE, _record_invalidated)
 def _dbs_invalidate(effect: Effect) -> Result:
-    """Make every registered file INVALID that is not yet; the dataset too when nobody else writes into it and nothing valid of
-    anybody's is left.
+    """Make every registered file INVALID that is not yet; the dataset too when no other request writes into it and no
+    valid file is left.
 
     What DBS never heard of needs nothing.
 
@@ -196,24 +196,24 @@ def _dbs_invalidate(effect: Effect) -> Result:
             turn.told(done=done, of=of)
         before += len(known)
         turn.told(done=before, of=of, before_block=before, up_to_block=block.block_index)
-    told: Result = {"done": before, "of": before}  # of files that DBS never had there is nothing to tell
+    numbers: Result = {"done": before, "of": before}  # files that DBS never had need nothing
     others = other_owners(request_id=effect.request_id, name=dataset.name)
     if others:
-        return {**told, "dataset": "kept", "kept_for": others}
+        return {**numbers, "dataset": "kept", "kept_for": others}
     left = dbs.valid_file(dataset.name)
     if left:
-        return {**told, "dataset": f"kept: {left} in it is valid"}
+        return {**numbers, "dataset": f"kept: {left} in it is valid"}
     if not still_claimed(effect).update(claim_expires_at=lease_end()):  # done by another, and the name may have passed on
         raise LeaseLost(f"{effect.key} is claimed by somebody else")
     try:
         dbs.set_dataset_access_type(dataset.name, "INVALID")
     except NotFoundInService:
-        return {**told, "dataset": "not in DBS"}
+        return {**numbers, "dataset": "not in DBS"}
     if not still_claimed(effect).exists() and other_owners(request_id=effect.request_id, name=dataset.name):
         with undoing():  # paused in the call, it came after theirs
             back = dbs.turn_dataset(dataset.name, "INVALID", _before(dataset))
         log.error("a dataset that is another request's by now was made INVALID, and is not", dataset=dataset.name, is_now=back)
-    return {**told, "dataset": "INVALID"}
+    return {**numbers, "dataset": "INVALID"}
 
 
 def _before(dataset: OutputDataset) -> str:
@@ -236,7 +236,7 @@ def _files_invalidate(effect: Effect) -> Result:
 
     A rule that protects other files of the block as well stays. Rucio's block goes on without them: no rule waits for them,
     none keeps them, and its files are those that DBS has as valid: who announces datasets compares them. Protection ends by
-    that too, so DBS is told before. What DBS does not have as valid needs nothing.
+    that too, so DBS comes first. What DBS does not have as valid needs nothing.
     """
     block, rucio, dbs = block_of(effect), factory.rucio(), factory.dbs()
     files = OutputFile.objects.filter(block=block, pk__in=effect.payload["files"])

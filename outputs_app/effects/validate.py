@@ -39,8 +39,8 @@ def _record(effect: Effect, result: Result) -> None:
         for each in result[name]["findings"]
     ]
     opened = cases_open(block, found)
-    told = {name: {**result[name], "findings": len(result[name]["findings"])} for name in STEPS}
-    validation.evidence = {**validation.evidence, **told, "accepted": len({each.name for each in found}) - opened}
+    evidence = {name: {**result[name], "findings": len(result[name]["findings"])} for name in STEPS}
+    validation.evidence = {**validation.evidence, **evidence, "accepted": len({each.name for each in found}) - opened}
     validation.catalogues_at, validation.files, validation.events = clock.now(), result["dbs"]["files"], result["dbs"]["events"]
     validation.save(update_fields=["evidence", "catalogues_at", "files", "events"])
     VALIDATIONS_TOTAL.labels("catalogues", "findings" if opened else "fine").inc()

@@ -32,7 +32,7 @@ class DriftKind(models.TextChoices):
 
 
 class DriftState(models.TextChoices):
-    """Unsettled needs a person. Asked: a repair was asked for, and nobody has looked since."""
+    """Unsettled needs a person. Asked: a repair was asked for, and no comparison was made since."""
 
     UNSETTLED = "unsettled", "Open"
     ASKED = "asked", "Repair asked"

@@ -30,7 +30,7 @@ class EffectKind(models.TextChoices):
     REQMGR2_CLONE = "reqmgr2_clone", "Clone the request in ReqMgr2"
 
 
-#: What is only told: nothing here waits for it, and it is told also after the outputs were taken back.
+#: Reports: no other effect waits for them, and they are sent also after the outputs were taken back.
 REPORTS = (EffectKind.REQMGR2_STATUS, EffectKind.REQMGR2_TOTALS, EffectKind.REQMGR2_CLONE)
 
 
@@ -50,7 +50,7 @@ class EffectState(models.TextChoices):
 OPEN_EFFECT = (EffectState.PENDING, EffectState.CLAIMED, EffectState.REFUSED, EffectState.DEAD)
 #: Of a block that is registered and archived without them.
 AFTERWARDS = (EffectKind.RUCIO_SOURCE_BLOCK, EffectKind.RUCIO_UNPROTECT, EffectKind.BLOCK_VALIDATE)
-#: What nobody waits for any more.
+#: No longer waited for.
 SETTLED_EFFECT = (EffectState.DONE, EffectState.DISCARDED)
 
 

@@ -8,7 +8,7 @@ from django.db import models
 class OwnedDataset(models.Model):
     """The name of a dataset that WMS2 writes, and the family whose requests may write into it.
 
-    The row stays when nobody owns the name any more; the next family takes it over. ``next_lumi`` is where generation goes on,
+    The row stays when the name has no owner any more; the next family takes it over. ``next_lumi`` is where generation goes on,
     whichever request of the family does it: no (run, lumi) is valid twice in one dataset.
     """
 

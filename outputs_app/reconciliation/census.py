@@ -1,4 +1,4 @@
-"""A look over all our rules in Rucio, by a few calls whatever their number: those in trouble, those that are gone from blocks
+"""All our rules in Rucio, checked by a few calls however many there are: those in trouble, those that are gone from blocks
 and containers, those that no row knows. Rules on files that are gone are found by the comparison of their dataset (ADR 0019).
 """
 
@@ -7,8 +7,8 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from django.db.models import F, Min, Q
 
@@ -42,8 +42,7 @@ _OVERLAP = timedelta(days=1)
 _NAMES_AT_ONCE = 5000
 
 
-@dataclass(frozen=True, slots=True)
-class Census:
+class Census(NamedTuple):
     """``findings`` are all that stand among the rows of ``seen``; ``rules``: how many, by what is wrong with them; ``problem``:
     what is wrong with rows of Rucio's that cannot be read."""
 
@@ -53,8 +52,7 @@ class Census:
     problem: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(NamedTuple):
     """What a rule protects, as our rows have it; ``rules``: those that they know, a block's on tape first."""
 
     request_id: uuid.UUID | None = None
@@ -140,7 +138,7 @@ def _places(rules: Sequence[RuleInfo]) -> dict[str, _Place]:
         for name, request_id, dataset_id, block_id, state, status, *known in (
             *files.values_list(*of_file), *blocks.values_list(*of_block),
         ):  # fmt: skip
-            # of what was taken back no rule is to be there, whatever its row says
+            # of what was taken back no rule is to be there, even if its row names one
             taken_back = state == DatasetState.INVALIDATED or status == BlockStatus.INVALIDATED
             by_name[name] = _Place(request_id, dataset_id, block_id, () if taken_back else tuple(known))
         # requests of a family write into one dataset, and share its rule on disk

@@ -8,6 +8,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from outputs_app.models import BlockStatus, DriftKind, OutputFile, ProcessingBlock
 from wms2.adapters.rucio import AVAILABLE
@@ -35,12 +36,11 @@ class Finding:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What tells it from others that stand."""
+        """What distinguishes it from other open differences."""
         return self.kind, self.name, self.rule_id
 
 
-@dataclass(frozen=True, slots=True)
-class Believed:
+class Believed(NamedTuple):
     """A block of ours for which nothing is under way, with its files; a file has no rule before its protection, and after that
     was released."""
 
@@ -84,8 +84,8 @@ def in_dbs(block: Believed, known: BlockInfo | None, files: Iterable[DbsFileInfo
         yield block.differs(K.DBS_FILE_EXTRA, "no such file", _words(there[lfn]), lfn)
     wanted = (len(mine), sum(file.size_bytes for file in mine.values()))
     if there.keys() == mine.keys() and (known.file_count, known.size_bytes) != wanted:
-        told = f"{known.file_count} files, {known.size_bytes} bytes"
-        yield block.differs(K.DBS_BLOCK_COUNTS, f"{wanted[0]} files, {wanted[1]} bytes", told)
+        found = f"{known.file_count} files, {known.size_bytes} bytes"
+        yield block.differs(K.DBS_BLOCK_COUNTS, f"{wanted[0]} files, {wanted[1]} bytes", found)
 
 
 def valid_still(block: Believed, files: Iterable[DbsFileInfo]) -> Iterator[Finding]:
@@ -133,8 +133,8 @@ def _replica(block: Believed, file: OutputFile, has: HeldFile) -> Iterator[Findi
     # Rucio need not say either (``wms2.adapters.rucio``)
     size, adler32 = has.size_bytes or file.size_bytes, has.adler32.lower() or file.adler32.lower()
     if (size, adler32) != (file.size_bytes, file.adler32.lower()):
-        told = f"{size} bytes, adler32 {adler32}"
-        yield block.differs(K.RUCIO_FILE_DIFFERS, f"{file.size_bytes} bytes, adler32 {file.adler32}", told, file.lfn)
+        found = f"{size} bytes, adler32 {adler32}"
+        yield block.differs(K.RUCIO_FILE_DIFFERS, f"{file.size_bytes} bytes, adler32 {file.adler32}", found, file.lfn)
     place = block.place_of(file)
     state = has.copies.get(place) if place else (AVAILABLE if AVAILABLE in has.copies.values() else None)
     if state == AVAILABLE:

@@ -1,20 +1,19 @@
 """What is proposed for each kind of difference, and which registrations are made again when an operator has it repaired.
 
-All of them may run twice, and none removes anything outside. Nothing is repaired whose cause WMS2 cannot know: what somebody
+All of them may run twice, and none removes anything outside. Nothing is repaired whose cause WMS2 cannot know: what a person
 invalidated, a copy that Rucio knows is bad, a rule that only a person at the site can help.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from outputs_app.models import DriftKind, EffectKind
 
 K, E = DriftKind, EffectKind
 
 
-@dataclass(frozen=True, slots=True)
-class Remedy:
+class Remedy(NamedTuple):
     """``todo``: for an operator; ``again``: what a repair makes again, in the order that the effects have among themselves."""
 
     todo: str
@@ -50,8 +49,8 @@ REMEDIES: dict[DriftKind, Remedy] = {
     K.RULE_GONE: Remedy("Have the rule made again.", (E.RUCIO_PROTECT, E.RUCIO_TAPE, E.RUCIO_DISK)),
     K.RULE_ELSEWHERE: Remedy("Find out who changed the rule; accept it, or have its owner delete it."),
     K.RULE_TROUBLE: Remedy(
-        "STUCK: see its error, the site or the transfer system must be helped. SUSPENDED: whoever suspended it releases it."
-        " WAITING_APPROVAL: ask whoever looks after the RSE."
+        "STUCK: see its error, the site or the transfer system must be helped. SUSPENDED: who suspended it releases it."
+        " WAITING_APPROVAL: ask the managers of the RSE."
     ),
     K.RULE_UNKNOWN: Remedy(
         "An answer was lost, or a row. If the row has no rule, have it protected again: the rule is found and recorded. Where the"

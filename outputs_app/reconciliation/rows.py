@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import asdict
+from functools import cache
+from typing import Any, NamedTuple
 
 from django.db import connection
 from django.db.models import F, Q, QuerySet
@@ -33,7 +34,7 @@ from wms2.errors import NotFoundInService
 #: What of the request's own effects changes blocks.
 _OF_ALL = (EffectKind.RUCIO_RELEASE, EffectKind.DBS_INVALIDATE)
 #: What an effect changes, and every effect that was made, claimed, done or done again. What comes after the registration may
-#: wait for weeks, and has changed nothing before it has told anything.
+#: wait for weeks, and has changed nothing before it has recorded a result.
 _STANDING = """
 SELECT block.id, concat_ws(' ', block.status, block.tape_rule_id, block.source_rule_id, block.dbs_block_closed, dataset.state,
   request.epoch, count(effect), sum(effect.claim_epoch), max(effect.done_at)),
@@ -49,8 +50,7 @@ WHERE block.id = ANY(%(blocks)s) GROUP BY block.id, dataset.id, request.id
 """
 
 
-@dataclass(frozen=True, slots=True)
-class AtRest:
+class AtRest(NamedTuple):
     """A block for which nothing is under way. ``stamp`` changes as soon as an effect does something for it."""
 
     stamp: str
@@ -63,7 +63,7 @@ def blocks_standing(block_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, str]:
 
 
 def blocks_at_rest(block_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, AtRest]:
-    """Those of the blocks for which nothing is under way, and of which anything was ever told outside. One statement."""
+    """Those of the blocks for which nothing is under way, and that DBS or Rucio were ever called for. One statement."""
     values: dict[str, Any] = {
         "blocks": list(block_ids), "begun": EffectKind.RUCIO_BLOCK, "settled": list(SETTLED_EFFECT), "after": list(AFTERWARDS),
         "claimed": EffectState.CLAIMED, "of_all": list(_OF_ALL), "looks": EffectKind.BLOCK_VALIDATE,
@@ -98,18 +98,11 @@ def rule_there(rule_id: str) -> RuleInfo | None:
         return None
 
 
-class KnownRules:
-    """Rules of ours by their ids: those of one comment are asked for at once, others one by one."""
-
-    def __init__(self, comment: str) -> None:
-        rules = factory.rucio().rules_with_comment(comment)
-        self._known: dict[str, RuleInfo | None] = {rule.rule_id: rule for rule in rules}
-
-    def __call__(self, rule_id: str) -> RuleInfo | None:
-        """One that was found by a repeated call may have another comment."""
-        if rule_id not in self._known:
-            self._known[rule_id] = rule_there(rule_id)
-        return self._known[rule_id]
+def rules_by_id(comment: str) -> Callable[[str], RuleInfo | None]:
+    """A function from id to rule; it asks once: at once for all rules of the comment, one by one for others. A rule that a
+    repeated call found may have another comment."""
+    known = {rule.rule_id: rule for rule in factory.rucio().rules_with_comment(comment)}
+    return cache(lambda rule_id: known[rule_id] if rule_id in known else rule_there(rule_id))
 
 
 def drift_record(seen: QuerySet[Drift], findings: Collection[Finding]) -> tuple[int, int]:

@@ -32,10 +32,11 @@ from outputs_app.models import (
 )
 from outputs_app.reconciliation.census import ITS_OWN, census
 from outputs_app.reconciliation.compare import Believed, Finding, in_dbs, in_rucio, valid_still
-from outputs_app.reconciliation.rows import KnownRules, blocks_at_rest, blocks_believed, drift_record
+from outputs_app.reconciliation.rows import blocks_at_rest, blocks_believed, drift_record, rules_by_id
 from outputs_app.turns import TURN_SECONDS, lease_end
 from wms2 import clock
 from wms2.adapters import factory
+from wms2.adapters.rucio_types import RuleInfo
 from wms2.adapters.types import BlockInfo
 from wms2.conf import conf
 from wms2.errors import LeaseLost, ServiceError
@@ -69,8 +70,7 @@ def comparisons_run() -> None:
 
 
 def comparisons_begin() -> None:
-    """Every dataset of which anything was told outside is compared by and by, and the census is taken; without an interval only
-    when somebody asks."""
+    """Every dataset with files is compared by and by, and the census is taken; without an interval only when an operator asks."""
     hours = conf().reconcile_hours
     due_at = clock.now() + timedelta(hours=hours) if hours else None
     told = OutputDataset.objects.filter(comparison=None, blocks__first_file_at__isnull=False).distinct()
@@ -81,7 +81,7 @@ def comparisons_begin() -> None:
 
 
 def _claim() -> Comparison | None:
-    """The one that is due longest, and that nobody else carries on."""
+    """The one that is due longest, and that no other worker has claimed."""
     now = clock.now()
     free = Q(claim_expires_at=None) | Q(claim_expires_at__lt=now)
     with transaction.atomic():
@@ -105,7 +105,7 @@ class Run:
 
         Raises:
             ServiceError: DBS or Rucio do not answer, or refuse; what was recorded before stays.
-            LeaseLost: somebody else has claimed the comparison.
+            LeaseLost: another worker has claimed the comparison.
         """
         comparison = self._comparison
         if comparison.begun_at is None:
@@ -209,9 +209,9 @@ class Run:
         return {block.block_name: block for block in factory.dbs().outputs.blocks(self._dataset.name)}
 
     @cached_property
-    def _rule(self) -> KnownRules:
-        """Those of the request."""
-        return KnownRules(comment_of(self._dataset.workflow.request.request_name))
+    def _rule(self) -> Callable[[str], RuleInfo | None]:
+        """Rules of the request, by their ids."""
+        return rules_by_id(comment_of(self._dataset.workflow.request.request_name))
 
     @property
     def _dataset(self) -> OutputDataset:
@@ -228,7 +228,7 @@ class Run:
         """What a portion brought, in one transaction with how far the comparison is.
 
         Raises:
-            LeaseLost: somebody else carries it on; nothing is recorded.
+            LeaseLost: another worker has claimed it; nothing is recorded.
         """
         with transaction.atomic():
             if not self._mine().select_for_update().exists():

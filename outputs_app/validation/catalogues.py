@@ -6,7 +6,7 @@ import time
 import uuid
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain, groupby
@@ -14,12 +14,13 @@ from typing import Any
 
 from django.db import connection
 
-from outputs_app.models import BlockValidation, OutputFile, ProcessingBlock, Validity
+from outputs_app.models import BlockValidation, OutputFile, ProcessingBlock, Prognosis, Validity
 from outputs_app.reconciliation.compare import in_dbs, in_rucio
-from outputs_app.reconciliation.rows import KnownRules, blocks_believed
+from outputs_app.reconciliation.rows import blocks_believed, rules_by_id
 from outputs_app.validation import rules
 from outputs_app.validation.rules import Declared, FileFinding, Lumi, LumiFile, Lumis
 from wms2.adapters import factory
+from wms2.adapters.rucio_types import RuleInfo
 from wms2.stored import numbered
 
 #: Splittings of input by which a lumi goes whole, with all its files, to one unit (ADR 0007).
@@ -82,7 +83,10 @@ class Look:
         read = list(self._block.workflow.input_files.filter(lfn__in=parents).values_list("lfn", "block_name"))
         known = {lfn for lfn, *_ in (*written, *read)}
         valid = valid_in_dbs(parents, known, {block for _, block, _ in written}, {block for _, block in read})
-        yield from rules.parents_open(self._parents, valid - {lfn for lfn, _, validity in written if validity != Validity.VALID})
+        valid -= {lfn for lfn, _, validity in written if validity != Validity.VALID}
+        yield from rules.parents_lost(
+            self._parents, lambda lfn: valid, Prognosis.PARENT_MISSING, "{} of its parents are not valid"
+        )
 
     def _closed(self, there: set[str]) -> Iterator[FileFinding]:
         """Parents have events, and are named in DBS. Files of a dataset that names its parents there name none of theirs."""
@@ -94,7 +98,9 @@ class Look:
         named = {lfn: each for lfn, each in self._parents.items() if each and lfn in there}
         if named and not self._block.dataset.registration.get("parents"):
             rows_there = factory.dbs().outputs.file_parents(self._block.dbs_block_name)
-            yield from rules.parents_differ(named, _by_file((row.lfn, row.parent_lfn) for row in rows_there))
+            theirs = _by_file((row.lfn, row.parent_lfn) for row in rows_there)
+            words = "DBS does not name {} of its parents"
+            yield from rules.parents_lost(named, lambda lfn: theirs.get(lfn, ()), Prognosis.CATALOGUE_DIFFERS, words)
 
     def rucio(self) -> Seen:
         """The block with its files, a copy of each where it is kept, and the rule that keeps it."""
@@ -122,7 +128,7 @@ class Look:
         there = {block.block_name: block.file_count for block in factory.dbs().outputs.blocks(name)}
         there.pop(self._block.dbs_block_name, None)
         strange = [block for block in sorted(there.keys() - known.keys()) if rules.meet(spans, spans_in_dbs(block))]
-        unseen = ProcessingBlock.objects.filter(dbs_block_name__in=strange)  # ours, and nobody has asked to validate them
+        unseen = ProcessingBlock.objects.filter(dbs_block_name__in=strange)  # ours, and not validated
         ours = dict(unseen.values_list("dbs_block_name", "pk"))
         near += ours.values()
         strange = [block for block in strange if block not in ours]
@@ -271,9 +277,9 @@ def _by_file(rows: Any) -> dict[str, frozenset[Any]]:
 
 
 @lru_cache(maxsize=1)
-def known_rules(comment: str, generation: int, minute: int) -> KnownRules:
-    """Of a request, for all its blocks that are looked at together; asked anew for what is validated again."""
-    return KnownRules(comment)
+def known_rules(comment: str, generation: int, minute: int) -> Callable[[str], RuleInfo | None]:
+    """Rules of a request, for all its blocks that are compared together; asked anew for what is validated again."""
+    return rules_by_id(comment)
 
 
 @lru_cache(maxsize=10_000)

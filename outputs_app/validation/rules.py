@@ -1,7 +1,7 @@
 """What is wrong with the files of a registered block. Pure.
 
 What reconciliation judges of DBS and Rucio is judged by its own comparison; here is what else a block must be before it counts.
-Sizes and checksums in Rucio are what WMS2 told it and prove nothing: those that count are told by the storage.
+Sizes and checksums in Rucio are what WMS2 registered and prove nothing: those of the storage count.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from outputs_app.models import DriftKind, Prognosis
 from outputs_app.reconciliation.compare import MOST_WORDS, Believed, Finding
@@ -53,8 +53,7 @@ class FileFinding:
     found: str
 
 
-@dataclass(frozen=True, slots=True)
-class Declared:
+class Declared(NamedTuple):
     """What the request says of its work. ``by_lumi``: a lumi goes whole to one unit; ``by_file``: a file of its input does;
     neither: a file is divided by events. ``in_shares``: what goes to one unit may be divided over the unit's merged files;
     ``filtered``: a step keeps only some of its events, so a file may be left with none; ``eventless``: the dataset is DQMIO,
@@ -86,7 +85,7 @@ class LumiFile:
 
 
 class Made(Protocol):
-    """What the catalogues and the claims tell of the input from which output files were made."""
+    """What is known, from catalogues and claims, of the input from which output files were made."""
 
     def ask_of(self, lumis: Set[Lumi]) -> None:
         """These lumis are asked for from now on."""
@@ -128,26 +127,21 @@ def lumis_differ(ours: Mapping[str, Lumis], theirs: Mapping[str, Lumis]) -> Iter
         mine, found = ours[lfn], theirs[lfn]
         if mine != found:
             less, more = (_first(each) for each in (mine - found, found - mine))
-            told = f"{len(found)} lumis" + (f"; without {less}" if less else "") + (f"; with {more}" if more else "")
-            yield FileFinding(lfn, P.CATALOGUE_DIFFERS, f"{len(mine)} lumis", told)
+            words = f"{len(found)} lumis" + (f"; without {less}" if less else "") + (f"; with {more}" if more else "")
+            yield FileFinding(lfn, P.CATALOGUE_DIFFERS, f"{len(mine)} lumis", words)
 
 
 def _first(lumis: Lumis) -> str:
     return ":".join(map(str, min(lumis))) if lumis else ""
 
 
-def parents_differ(ours: Mapping[str, Collection[str]], theirs: Mapping[str, Collection[str]]) -> Iterator[FileFinding]:
-    """Parents that DBS does not name; it may name none of a file that it does not have."""
-    for lfn, parents in ours.items():
-        if lost := set(parents) - set(theirs.get(lfn, ())):
-            yield FileFinding(lfn, P.CATALOGUE_DIFFERS, f"made from {min(lost)}", f"DBS does not name {len(lost)} of its parents")
-
-
-def parents_open(ours: Mapping[str, Collection[str]], closed: Collection[str]) -> Iterator[FileFinding]:
-    """Files made from what is no valid file in DBS. ``closed``: parents that are."""
-    for lfn, parents in ours.items():
-        if lost := set(parents) - set(closed):
-            yield FileFinding(lfn, P.PARENT_MISSING, f"made from {min(lost)}", f"{len(lost)} of its parents are not valid")
+def parents_lost(
+    parents: Mapping[str, Collection[str]], found: Callable[[str], Collection[str]], prognosis: Prognosis, words: str
+) -> Iterator[FileFinding]:
+    """Files with parents that are not among the ones found for the file; ``words`` with their number."""
+    for lfn, each in parents.items():
+        if lost := set(each) - set(found(lfn)):
+            yield FileFinding(lfn, prognosis, f"made from {min(lost)}", words.format(len(lost)))
 
 
 def empty(
@@ -177,10 +171,10 @@ def meet(mine: Spans, others: Spans) -> bool:
 def doubled(
     mine: Sequence[LumiFile], others: Iterable[LumiFile], declared: Declared, made: Made | None = None
 ) -> Iterator[FileFinding]:
-    """Lumis that two valid files have and may not have; of two files of the request the younger is told of.
+    """Lumis that two valid files have and may not have; of two files of the request the younger is named.
 
     A lumi that is dealt whole is in no other request's files, and in those of one unit; in one of these, if no later task has
-    divided it. What is dealt by file or by events may rightly share one, as far as ``made`` tells: see ``_is_doubled``.
+    divided it. What is dealt by file or by events may rightly share one, as ``made`` shows: see ``_is_doubled``.
     """
     holders: dict[tuple[int, int], list[LumiFile]] = defaultdict(list)
     for file in mine:
@@ -217,9 +211,9 @@ def _is_doubled(file: LumiFile, other: LumiFile, lumi: Lumi, own: Sequence[LumiF
     """Of work that is not dealt by lumi: whether a lumi in two files must have been read twice.
 
     An input file is dealt whole to one unit, or to one request where it is divided by events: two files made from one that has
-    the lumi have it twice. From different ones they have a share each. Where that is not known, a lumi that one input file alone
-    has tells. Files of one request that are divided by events may share it (``own``), and have no more events together than what
-    they were made from: of the lumi, or, where lumis are not counted, of the files; the one that goes beyond is told of.
+    the lumi have it twice. From different ones they have a share each. Where that is not known, it is twice if only one input
+    file has the lumi. Files of one request that are divided by events may share it (``own``), and have no more events together
+    than what they were made from: of the lumi, or, where lumis are not counted, of the files; the one that goes beyond is named.
     """
     one, two = made.sources(file), made.sources(other)
     of_one, of_two = ({lfn for lfn, held in each.items() if lumi in held} for each in (one, two))

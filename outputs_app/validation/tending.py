@@ -9,9 +9,8 @@ from __future__ import annotations
 import uuid
 from collections import defaultdict
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import transaction
 from django.db.models import Count, Exists, F, Min, OuterRef, Q, QuerySet, Sum
@@ -45,8 +44,7 @@ _NOT_WANTED = (BlockStatus.GIVEN_UP, BlockStatus.INVALIDATED)
 KEPT = ~Q(rule_id="") | ~Q(block__source_rule_id="")
 
 
-@dataclass(frozen=True, slots=True)
-class ValidationProgress:
+class ValidationProgress(NamedTuple):
     """How far the validation of a request is. ``files_done``: those of validated blocks; ``waiting_for``: what keeps the others,
     in words; empty when there is nothing."""
 
@@ -98,7 +96,7 @@ def validation_again(block_ids: Collection[uuid.UUID], *, every_checksum: bool =
 
 
 def _checks_begin(validations: Iterable[BlockValidation]) -> None:
-    """A check for each RSE at which files of a block are kept; what is not looked at is told as evidence."""
+    """A check for each RSE at which files of a block are kept; files that are not checked are named in the evidence."""
     rows = {each.pk: each for each in validations}
     valid = OutputFile.objects.filter(block__in=rows.keys(), validity=Validity.VALID).order_by()
     counts = valid.values_list("block_id", "rse").annotate(number=Count("pk", filter=KEPT), ended=Count("pk", filter=~KEPT))
@@ -126,7 +124,7 @@ def _checks_begin(validations: Iterable[BlockValidation]) -> None:
 
 @transaction.atomic
 def blocks_mark_validated(**of: Any) -> set[uuid.UUID]:
-    """Those of which everything is known by now, and nothing is wrong; returns their requests. What another is marking is his."""
+    """Those of which everything is known by now, and nothing is wrong; returns their requests. Locked rows are left out."""
     checks = StorageCheck.objects.filter(validation=OuterRef("pk"), done_at__isnull=True)
     cases = IntegrityCase.objects.filter(block=OuterRef("block"), state__in=OPEN_CASE)
     rows = BlockValidation.objects.filter(~Exists(checks), ~Exists(cases), validated_at__isnull=True, **of)
@@ -150,25 +148,25 @@ def validation_progress(workflow_id: uuid.UUID) -> ValidationProgress:
 
 def _waiting_for(blocks: QuerySet[ProcessingBlock], cases: int) -> str:
     """What keeps blocks from being validated, what needs a person first."""
-    told = [f"{counted(cases, 'integrity case')} to be decided"] if cases else []
+    waits = [f"{counted(cases, 'integrity case')} to be decided"] if cases else []
     early = blocks.exclude(status=BlockStatus.ARCHIVED).count()
     if early:
-        told.append(f"{counted(early, 'block')} to be archived")
+        waits.append(f"{counted(early, 'block')} to be archived")
     effects = Effect.objects.filter(block__in=blocks.filter(validation__catalogues_at=None), kind=EffectKind.BLOCK_VALIDATE)
     owed = effects.filter(state__in=OPEN_EFFECT).order_by("id")
     if number := owed.count():
         failing = owed.exclude(last_error="").first()
-        told.append(f"DBS and Rucio of {counted(number, 'block')}" + (f": {failing.last_error}" if failing else ""))
+        waits.append(f"DBS and Rucio of {counted(number, 'block')}" + (f": {failing.last_error}" if failing else ""))
     given_up = effects.filter(state=EffectState.DISCARDED).exclude(block__in=owed.values("block")).count()
     if given_up:
-        told.append(f"an operator: the comparison of {counted(given_up, 'block')} was discarded; validate again")
+        waits.append(f"an operator: the comparison of {counted(given_up, 'block')} was discarded; validate again")
     checks = StorageCheck.objects.filter(validation__block__in=blocks, done_at__isnull=True).order_by("next_try_at")
     sites = checks.values("site").annotate(left=Sum(F("files") - F("looked_at"))).values_list("site", "left")
     problem = checks.exclude(problem="").first()
     for site, left in sites.order_by("site"):
         why = f": {problem.problem}" if problem is not None and problem.site == site else ""
-        told.append(f"the storage of {site} to be compared with {counted(left, 'file')}{why}")
-    return "; ".join(told)[:4000]
+        waits.append(f"the storage of {site} to be compared with {counted(left, 'file')}{why}")
+    return "; ".join(waits)[:4000]
 
 
 def _wanted(workflow_id: uuid.UUID) -> QuerySet[ProcessingBlock]:

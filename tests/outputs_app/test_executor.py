@@ -48,8 +48,18 @@ def _block() -> ProcessingBlock:
     return new_block(units=1, done=0)
 
 
+@pytest.fixture(name="handled")
+def _handled(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Have every kind of effect done by this call."""
+
+    def handle(call: Callable[[Effect], object], record: Callable[..., object] = lambda effect, result: None) -> None:
+        monkeypatch.setattr(executor, "HANDLERS", dict.fromkeys(EffectKind.values, Handler(call, record)))
+
+    return handle
+
+
 @pytest.fixture(name="outside")
-def _outside(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+def _outside(handled) -> Callable[..., list[str]]:
     """Script what a kind of effect meets outside: the calls made are returned."""
 
     def script(*answers: Exception | None) -> list[str]:
@@ -63,8 +73,7 @@ def _outside(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
                 raise answer
             return {"done": effect.key}
 
-        handler = Handler(call, lambda effect, result: None)
-        monkeypatch.setattr(executor, "HANDLERS", dict.fromkeys(EffectKind.values, handler))
+        handled(call)
         return calls
 
     return script
@@ -77,16 +86,28 @@ def effect(block: ProcessingBlock, key: str = "k1", **fields: object) -> Effect:
     )
 
 
-def run() -> None:
+def other_block(block: ProcessingBlock, index: int) -> ProcessingBlock:
+    return ProcessingBlock.objects.create(
+        workflow=block.workflow, dataset=block.dataset, block_index=index, dataset_name="/a/b/c",
+        dbs_block_name=f"/a/b/c#{index}", sealed_at=timezone.now(),
+    )  # fmt: skip
+
+
+def blocks_of(block: ProcessingBlock, number: int) -> list[ProcessingBlock]:
+    return [block, *(other_block(block, index) for index in range(1, number))]
+
+
+def run(*rows: Effect) -> None:
     executor.effects_run_due(owner="test")
+    for row in rows:
+        row.refresh_from_db()
 
 
 def test_what_is_due_is_done_once(block: ProcessingBlock, outside) -> None:
     calls = outside()
     row = effect(block)
     run()
-    run()
-    row.refresh_from_db()
+    run(row)
     assert calls == ["k1"]
     assert (row.state, row.result, row.attempts) == (EffectState.DONE, {"done": "k1"}, 1)
 
@@ -109,8 +130,7 @@ def test_operators_shorten_the_pauses_while_it_runs(block, outside, monkeypatch:
     for _ in range(2):
         Effect.objects.update(next_attempt_at=overdue())
         before = timezone.now()
-        run()
-        row.refresh_from_db()
+        run(row)
         assert before < row.next_attempt_at <= timezone.now() + timedelta(seconds=5)
 
 
@@ -121,8 +141,7 @@ def test_a_clone_whose_answer_was_lost_is_looked_for_when_it_must_have_been_made
     outside(ServiceUnavailable("reqmgr2", "clone", "timed out"))
     row = effect(block)
     Effect.objects.update(kind=EffectKind.REQMGR2_CLONE)
-    run()
-    row.refresh_from_db()
+    run(row)
     assert row.next_attempt_at - timezone.now() > timedelta(seconds=3 * conf().service_timeout_seconds)
 
 
@@ -132,15 +151,13 @@ def test_unavailability_is_retried_on_the_schedule_and_given_up_after_days_with_
     monkeypatch.setattr(executor.random, "uniform", lambda low, high: (low + high) / 2)
     outside(*[ServiceUnavailable("rucio", "register_files", "no answer")] * 3)
     row = effect(block)
-    run()
-    row.refresh_from_db()
+    run(row)
     first_pause = (row.next_attempt_at - timezone.now()).total_seconds()
     assert row.state == EffectState.PENDING
     assert 0 < first_pause <= executor.conf().effect_backoff_seconds[0] / 2, "full jitter"
     assert "no answer" in row.last_error
     Effect.objects.update(next_attempt_at=overdue(), first_failed_at=timezone.now() - timedelta(days=4))
-    run()
-    row.refresh_from_db()
+    run(row)
     block.refresh_from_db()
     assert row.state == EffectState.DEAD
     assert block.status == BlockStatus.FAILED
@@ -152,21 +169,17 @@ def test_a_refusal_is_not_retried_until_a_person_says_so(block, outside) -> None
     row = effect(block)
     run()
     Effect.objects.update(next_attempt_at=overdue())
-    run()
-    row.refresh_from_db()
+    run(row)
     assert (row.state, len(calls)) == (EffectState.REFUSED, 1)
     effect_retry(effect=row)
-    run()
-    row.refresh_from_db()
+    run(row)
     assert row.state == EffectState.DONE
 
 
 def test_a_broken_effect_does_not_stop_the_others_and_is_told(block, outside) -> None:
     calls = outside(KeyError("lfn"))
     broken, fine = effect(block, "a"), effect(block, "b")
-    run()
-    broken.refresh_from_db()
-    fine.refresh_from_db()
+    run(broken, fine)
     assert calls == ["a", "b"]
     assert "KeyError" in broken.last_error
     assert (broken.state, fine.state) == (EffectState.PENDING, EffectState.DONE)
@@ -178,48 +191,34 @@ def test_one_whose_failure_cannot_be_recorded_does_not_stop_the_others_and_is_to
     broken, fine = effect(block, "a"), effect(block, "b")
     Effect.objects.filter(pk=fine.pk).update(block=None)
     Request.objects.update(overrides={"effect_max_retry_seconds": "long"})
-    run()
-    broken.refresh_from_db()
-    fine.refresh_from_db()
+    run(broken, fine)
     assert (broken.state, fine.state) == (EffectState.CLAIMED, EffectState.DONE)
     assert "ValueError" in broken.last_error
 
 
-def test_a_result_that_cannot_be_recorded_is_a_failure_and_does_not_stop_the_others(block, monkeypatch) -> None:
+def test_a_result_that_cannot_be_recorded_is_a_failure_and_does_not_stop_the_others(block, handled) -> None:
     calls: list[str] = []
 
     def record(effect: Effect, result: dict[str, str]) -> None:
         if effect.key == "a":
             Effect.objects.filter(pk=effect.pk).update(key="x" * 10_000)  # refused by the database, which rolls back
 
-    handler = Handler(lambda effect: calls.append(effect.key) or {}, record)
-    monkeypatch.setattr(executor, "HANDLERS", dict.fromkeys(EffectKind.values, handler))
+    handled(lambda effect: calls.append(effect.key) or {}, record)
     broken, fine = effect(block, "a"), effect(block, "b")
-    run()
-    broken.refresh_from_db()
-    fine.refresh_from_db()
+    run(broken, fine)
     assert calls == ["a", "b"]
     assert (broken.state, broken.attempts, fine.state) == (EffectState.PENDING, 1, EffectState.DONE)
     assert "DataError" in broken.last_error and broken.first_failed_at is not None
 
 
-def test_a_silent_claim_is_taken_over_and_its_late_result_dropped(block, outside) -> None:
-    calls = outside()
-    effect(block)
-    (late,) = executor.effects_claim(owner="dead", most=1)
-    assert executor.effects_claim(owner="other", most=1) == []
-    Effect.objects.update(claim_expires_at=timezone.now() - timedelta(seconds=1))
-    run()
-    assert calls == ["k1"]
-    executor._record_success(late, {"done": "by the dead one"})
-    assert Effect.objects.get().result == {"done": "k1"}
-
-
-def test_effects_of_one_block_run_one_at_a_time(block, outside) -> None:
+def test_effects_of_one_block_run_one_at_a_time_and_those_of_an_older_epoch_never(block, outside) -> None:
     outside()
     effect(block, "a")
     effect(block, "b")
     assert len(executor.effects_claim(owner="one", most=5)) == 1
+    assert executor.effects_claim(owner="two", most=5) == []
+    Effect.objects.update(claim_expires_at=overdue())
+    Request.objects.update(epoch=2)
     assert executor.effects_claim(owner="two", most=5) == []
 
 
@@ -227,25 +226,13 @@ def test_effects_of_one_block_run_one_at_a_time(block, outside) -> None:
 def test_effects_of_a_block_that_somebody_keeps_locked_do_not_stop_those_of_others(block, outside) -> None:
     calls = outside()
     effect(block, "a")
-    other = ProcessingBlock.objects.create(
-        workflow=block.workflow, dataset=block.dataset, block_index=1, dataset_name="/a/b/c", dbs_block_name="/a/b/c#1",
-        sealed_at=timezone.now(),
-    )  # fmt: skip
-    effect(other, "b")
+    effect(other_block(block, 1), "b")
     Effect.objects.create(request=block.workflow.request, kind=EffectKind.RUCIO_RELEASE, key="c")
     with paused("SELECT 1 FROM processing_blocks WHERE id = %s FOR UPDATE", block.pk):
         run()
     assert calls == ["b", "c"]
     run()
     assert calls == ["b", "c", "a"]
-
-
-def test_effects_of_a_cleaned_requests_older_epoch_never_run(block, outside) -> None:
-    calls = outside()
-    effect(block)
-    Request.objects.update(epoch=2)
-    run()
-    assert calls == []
 
 
 @pytest.mark.django_db(transaction=True)
@@ -255,7 +242,7 @@ def test_effects_of_a_cleaned_requests_older_epoch_never_run(block, outside) -> 
     spec="ADR 0015",
     afterwards="nobody else begins it, it is done once and recorded",
 )
-def test_an_effect_that_lasts_longer_than_its_lease_is_not_begun_again(block, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_effect_that_lasts_longer_than_its_lease_is_not_begun_again(block, handled, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WMS2_EFFECT_LEASE_SECONDS", "0.6")
     conf.cache_clear()
     others: list[Effect] = []
@@ -266,7 +253,7 @@ def test_an_effect_that_lasts_longer_than_its_lease_is_not_begun_again(block, mo
         others.extend(executor.effects_claim(owner="other", most=5))
         return {"done": row.key}
 
-    monkeypatch.setattr(executor, "HANDLERS", dict.fromkeys(EffectKind.values, Handler(call, lambda effect, result: None)))
+    handled(call)
     effect(block)
     run()
     row = Effect.objects.get()
@@ -274,7 +261,7 @@ def test_an_effect_that_lasts_longer_than_its_lease_is_not_begun_again(block, mo
     assert (row.state, row.attempts, row.claim_epoch) == (EffectState.DONE, 1, 1)
 
 
-def test_an_effect_of_many_calls_gives_way_after_its_turn_and_goes_on_where_it_stood(block, monkeypatch) -> None:
+def test_an_effect_of_many_calls_gives_way_after_its_turn_and_goes_on_where_it_stood(block, handled, monkeypatch) -> None:
     monkeypatch.setattr(turns, "TURN_SECONDS", 0.0)
     begun: list[int] = []
 
@@ -285,7 +272,7 @@ def test_an_effect_of_many_calls_gives_way_after_its_turn_and_goes_on_where_it_s
             turns.Turn(row).told(done=done + 1)
         return {"done": done}
 
-    monkeypatch.setattr(executor, "HANDLERS", dict.fromkeys(EffectKind.values, Handler(call, lambda effect, result: None)))
+    handled(call)
     effect(block)
     run()
     row = Effect.objects.get()
@@ -293,20 +280,8 @@ def test_an_effect_of_many_calls_gives_way_after_its_turn_and_goes_on_where_it_s
     assert (row.state, row.attempts, row.result, row.last_error) == (EffectState.DONE, 1, {"done": 3}, "")
 
 
-def test_the_portion_of_a_claim_that_was_taken_over_is_not_recorded(block, outside) -> None:
-    outside()
-    effect(block)
-    (late,) = executor.effects_claim(owner="dead", most=1)
-    Effect.objects.update(claim_expires_at=timezone.now() - timedelta(seconds=1))
-    assert executor.effects_claim(owner="other", most=1)
-    with pytest.raises(LeaseLost, match="k1 is claimed by somebody else"):
-        turns.Turn(late).told(done=1)
-    assert Effect.objects.get().result == {}
-
-
-def stopped(stop: Callable[[float], None], *problems: Exception) -> tuple[Callable[[Effect], dict[str, int]], list[str]]:
-    """A handler that is stopped for two lives of its claim before its second call; and the calls that it makes."""
-    calls: list[str] = []
+def test_a_worker_that_was_stopped_makes_no_further_call_and_the_effect_is_done_again(block, handled, monkeypatch) -> None:
+    stop, calls = stopping(monkeypatch), list[str]()
 
     def call(row: Effect) -> dict[str, int]:
         retry_call(lambda: calls.append("first"))
@@ -314,12 +289,7 @@ def stopped(stop: Callable[[float], None], *problems: Exception) -> tuple[Callab
         retry_call(lambda: calls.append("second"))
         return {}
 
-    return call, calls
-
-
-def test_a_worker_that_was_stopped_makes_no_further_call_and_the_effect_is_done_again(block, monkeypatch) -> None:
-    call, calls = stopped(stopping(monkeypatch))
-    monkeypatch.setattr(executor, "HANDLERS", dict.fromkeys(EffectKind.values, Handler(call, lambda effect, result: None)))
+    handled(call)
     effect(block)
     run()
     row = Effect.objects.get()
@@ -328,7 +298,7 @@ def test_a_worker_that_was_stopped_makes_no_further_call_and_the_effect_is_done_
     assert executor.effects_claim(owner="other", most=1)
 
 
-def test_calls_in_parallel_are_made_under_the_claim_too(block, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_in_parallel_are_made_under_the_claim_too(block, handled, monkeypatch: pytest.MonkeyPatch) -> None:
     stop, made = stopping(monkeypatch), list[str]()
 
     def delete(rules: Sequence[str]) -> int:
@@ -340,28 +310,38 @@ def test_calls_in_parallel_are_made_under_the_claim_too(block, monkeypatch: pyte
         stop(2 * conf().effect_lease_seconds)
         return {"deleted": in_parallel([f"rule{number}" for number in range(400)], delete)}
 
-    monkeypatch.setattr(executor, "HANDLERS", dict.fromkeys(EffectKind.values, Handler(call, lambda effect, result: None)))
+    handled(call)
     effect(block)
     run()
     assert (made, Effect.objects.get().state) == ([], EffectState.CLAIMED)
 
 
-@pytest.mark.parametrize("write", ["renewed", "recorded", "told"])
-def test_a_claim_that_has_run_out_is_over_though_nobody_has_taken_it(write: str, block, outside) -> None:
-    outside()
+@pytest.mark.parametrize("taken", [False, True])
+@pytest.mark.parametrize("write", ["renewed", "recorded", "told", "given back"])
+def test_a_claim_that_has_run_out_writes_nothing_whether_another_worker_has_taken_it_or_not(
+    write: str, taken: bool, block, outside
+) -> None:
+    calls = outside()
     effect(block)
     (late,) = executor.effects_claim(owner="paused", most=1)
+    assert executor.effects_claim(owner="other", most=1) == []
     Effect.objects.update(claim_expires_at=overdue())
+    if taken:
+        assert executor.effects_claim(owner="other", most=1)
+    before = Effect.objects.values().get()
     if write == "renewed":
         assert not executor._renew(late)
     elif write == "recorded":
-        executor._record_success(late, {"done": 1})
+        executor._record_success(late, {"done": "by the paused one"})
+    elif write == "given back":
+        executor._give_back([late])
     else:
-        with pytest.raises(LeaseLost):
+        with pytest.raises(LeaseLost, match="k1 is claimed by somebody else"):
             turns.Turn(late).told(done=1)
-    row = Effect.objects.get()
-    assert (row.state, row.result) == (EffectState.CLAIMED, {})
-    assert row.claim_expires_at < timezone.now()
+    assert Effect.objects.values().get() == before
+    Effect.objects.update(claim_expires_at=overdue())
+    run()
+    assert (calls, Effect.objects.get().result) == (["k1"], {"done": "k1"}), "it is taken over and done"
 
 
 def raised(request: Request) -> None:
@@ -395,22 +375,10 @@ def test_a_new_epoch_ends_what_waits_and_what_has_run_out_and_leaves_what_runs(b
     assert set(Effect.objects.exclude(pk=report.pk).values_list("state", flat=True)) == {EffectState.DISCARDED}
 
 
-def blocks_of(block: ProcessingBlock, number: int) -> list[ProcessingBlock]:
-    return [block, *(other_block(block, index) for index in range(1, number))]
-
-
-def other_block(block: ProcessingBlock, index: int) -> ProcessingBlock:
-    return ProcessingBlock.objects.create(
-        workflow=block.workflow, dataset=block.dataset, block_index=index, dataset_name="/a/b/c",
-        dbs_block_name=f"/a/b/c#{index}", sealed_at=timezone.now(),
-    )  # fmt: skip
-
-
 @pytest.mark.django_db(transaction=True)
 def test_workers_that_claim_at_the_same_moment_share_no_block(block, outside) -> None:
     outside()
-    blocks = [block, *(other_block(block, index) for index in range(1, 6))]
-    for index, each in enumerate(blocks):
+    for index, each in enumerate(blocks_of(block, 6)):
         effect(each, f"{index}a")
         effect(each, f"{index}b")
     together = Barrier(3)
@@ -452,8 +420,8 @@ def test_that_nothing_is_due_is_told_by_one_statement(block, outside) -> None:
 def test_what_is_not_begun_soon_after_its_claim_goes_back_and_is_done_all_the_same(block, outside, monkeypatch) -> None:
     monkeypatch.setattr(executor, "BEGIN_SECONDS", -1.0)
     calls = outside()
-    for index, name in enumerate("abc"):
-        effect(block if not index else other_block(block, index), name)
+    for each, name in zip(blocks_of(block, 3), "abc", strict=True):
+        effect(each, name)
     executor.effects_run_due(owner="test", limit=3)
     assert calls == ["a"]
     given_back = Effect.objects.filter(key__in="bc")
@@ -461,16 +429,6 @@ def test_what_is_not_begun_soon_after_its_claim_goes_back_and_is_done_all_the_sa
     run()
     assert calls == ["a", "b", "c"]
     assert set(Effect.objects.values_list("state", "attempts")) == {(EffectState.DONE, 1)}
-
-
-def test_what_has_been_taken_over_is_not_given_back(block, outside) -> None:
-    outside()
-    effect(block)
-    late = executor.effects_claim(owner="slow", most=1)
-    Effect.objects.update(claim_expires_at=timezone.now() - timedelta(seconds=1))
-    assert executor.effects_claim(owner="other", most=1)
-    executor._give_back(late)
-    assert Effect.objects.get().claimed_by == "other"
 
 
 TOLD = [ServiceUnavailable("rucio", "x", "down"), ServiceRejected("rucio", "x", "no"), AwaitsPerson("rucio", "x", "waits", "W")]

@@ -32,17 +32,11 @@ from tests.support.adapters import adapters_forget
 from tests.support.calls import overdue
 from tests.support.registered import made_block, run_effects
 from tests.support.rows import new_effect
-from tests.support.rucio import plain_client, rucio_home
 from wms2.adapters import factory, rucio_rules
 from wms2.errors import InvalidTransition
 
 pytestmark = [pytest.mark.django_db, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.xdist_group("rules in Rucio")]
 K = DriftKind
-
-
-@pytest.fixture(name="admin", scope="module")
-def _admin() -> Any:
-    return plain_client(rucio_home().parent / "admin")
 
 
 @pytest.fixture(autouse=True)

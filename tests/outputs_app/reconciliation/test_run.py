@@ -34,19 +34,13 @@ from requests_app.services.invalidation import epoch_raise
 from tests.support.adapters import adapters_forget
 from tests.support.calls import overdue
 from tests.support.registered import DISK, made_block, run_effects
-from tests.support.rucio import SCOPE, did, plain_client, rucio_home
+from tests.support.rucio import SCOPE, did
 from wms2.adapters import factory
 from wms2.errors import InvalidTransition, ServiceUnavailable
 
 pytestmark = [pytest.mark.django_db, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.xdist_group("rules in Rucio")]
 OTHER = "T2_US_Purdue"
 K = DriftKind
-
-
-@pytest.fixture(name="admin", scope="module")
-def _admin() -> Any:
-    """Rucio's root: somebody else who changes things there."""
-    return plain_client(rucio_home().parent / "admin")
 
 
 @pytest.fixture(name="block")

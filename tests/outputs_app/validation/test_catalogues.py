@@ -30,19 +30,13 @@ from sites_app.models import Site, SiteRse
 from tests.support.adapters import adapters_forget
 from tests.support.calls import overdue
 from tests.support.registered import DISK, made_block, run_effects
-from tests.support.rucio import SCOPE, did, plain_client, rucio_home
+from tests.support.rucio import SCOPE, did
 from tests.support.scripted.later_keys import KEY, VALUE
 from wms2.adapters import factory
 from wms2.errors import ServiceUnavailable
 
 pytestmark = [pytest.mark.django_db, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.xdist_group("rules in Rucio")]
 P = Prognosis
-
-
-@pytest.fixture(name="admin", scope="module")
-def _admin() -> Any:
-    """Rucio's root: somebody else who changes things there."""
-    return plain_client(rucio_home().parent / "admin")
 
 
 @pytest.fixture(name="block")
@@ -303,29 +297,17 @@ def test_what_is_being_removed_stays_decided_and_what_did_not_help_is_a_new_case
     assert (validated(block).open_cases, IntegrityCase.objects.count()) == (1, 2)
 
 
-def test_an_older_look_does_not_count(block: ProcessingBlock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was asked for again while the old one was under way."""
-    look = catalogues.Look.rucio
-
-    def meanwhile(self: catalogues.Look) -> catalogues.Seen:
-        validation_again([block.pk])
-        return look(self)
-
-    tended(block)
-    with monkeypatch.context() as patch:
-        patch.setattr(catalogues.Look, "rucio", meanwhile)
-        Effect.objects.update(next_attempt_at=overdue())
-        effects_run_due(owner="test")
-    row = BlockValidation.objects.get()
-    assert (row.generation, row.catalogues_at) == (2, None)
-    assert validated(block).validated == 1
-
-
-def test_a_block_that_has_changed_meanwhile_is_looked_at_again(block: ProcessingBlock, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("changes", ["asked for again", "an effect was done"])
+def test_a_look_at_what_has_changed_meanwhile_does_not_count_and_is_made_again(
+    changes: str, block: ProcessingBlock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     look = catalogues.Look.lumis
 
     def meanwhile(self: catalogues.Look) -> catalogues.Seen:
-        Effect.objects.filter(kind=EffectKind.RUCIO_TAPE).update(done_at=timezone.now())
+        if changes == "asked for again":
+            validation_again([block.pk])
+        else:
+            Effect.objects.filter(kind=EffectKind.RUCIO_TAPE).update(done_at=timezone.now())
         return look(self)
 
     tended(block)
@@ -333,7 +315,7 @@ def test_a_block_that_has_changed_meanwhile_is_looked_at_again(block: Processing
         patch.setattr(catalogues.Look, "lumis", meanwhile)
         Effect.objects.update(next_attempt_at=overdue())
         effects_run_due(owner="test")
-    assert (BlockValidation.objects.get().catalogues_at, BlockValidation.objects.get().generation) == (None, 2)
+    assert BlockValidation.objects.values_list("generation", "catalogues_at").get() == (2, None)
     assert validated(block).validated == 1
 
 
