@@ -45,7 +45,7 @@ class Wms2Config(AppConfig):
 
 
 def circuits_share() -> None:
-    """Have the processes of this installation tell each other through the broker which services do not answer."""
+    """Share through the broker, between the processes of this installation, which services do not answer."""
     use_circuits(Kept(_broker("circuit", "circuits are counted by this process alone")))
 
 

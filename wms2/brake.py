@@ -1,8 +1,8 @@
-"""The brake on guessing passwords and tokens: failures are counted by name and address, and beyond a number nothing is judged.
+"""Throttle of sign-ins: failures are counted by name and address, and beyond a number no password or token is checked.
 
-Owns: counting, the wait, telling of it once, and the sign-in by a form, which is braked before the password is judged, and then
-answered 429. The counts are in the broker, for all processes together; while that is silent each process counts for itself, so
-that nobody is locked out for its sake. Losing them costs a few guesses more. Not here: whether a password is right (Django), what
+Owns: counting, the wait, its one log line and audit entry, and the answer 429 to the sign-in form. The counts are in the broker,
+for all processes together; while that is silent each process counts for itself, so that no user is locked out by its outage.
+Losing them costs a few guesses more. Not here: whether a password is right (Django), what
 tokens are answered (``wms2.api.tokens``).
 """
 
@@ -16,6 +16,7 @@ from typing import Any
 import structlog
 from django.contrib.auth.signals import user_logged_in
 from django.core.exceptions import PermissionDenied
+from django.dispatch import receiver
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.deprecation import MiddlewareMixin
@@ -88,15 +89,8 @@ def password_tried(name: str, address: str) -> float:
     return wait
 
 
-def password_right(name: str, address: str) -> None:
-    """The attempt was no failure."""
-    _attempts.ask(lambda kept: kept.drop(_key("password", address, name)))
-    if address:
-        _take_back(_key("password", address))
-
-
 def token_wrong(address: str) -> float:
-    """Count a token that nobody has; seconds to wait, 0: tell that it is wrong. Tokens that are right never wait."""
+    """Count an unknown token; seconds to wait, 0: answer that it is wrong. Right tokens never wait."""
     return _counted(_key("token", address), conf().sign_in_failures_per_address, "token", "", address) if address else 0.0
 
 
@@ -126,15 +120,15 @@ def _take_back(key: str) -> None:
 
 
 def _key(*parts: str) -> str:
-    """Of a fixed length, whatever was typed."""
+    """Of a fixed length, however long the input is."""
     return hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()[:32]
 
 
 class BrakeBackend:
-    """First of the authentication backends: knows nobody, and ends the attempt of whoever has to wait."""
+    """First of the authentication backends: authenticates no user, and ends attempts that have to wait."""
 
     def authenticate(self, request: HttpRequest | None, username: str | None = None, password: str | None = None) -> None:
-        """Nobody; the next backend judges. Raises PermissionDenied: the name or the address has to wait; Django asks no other
+        """None; the next backend decides. Raises PermissionDenied: the name or the address has to wait; Django asks no other
         backend then."""
         if request is None or username is None:
             return
@@ -153,15 +147,17 @@ class SignInBrakeMiddleware(MiddlewareMixin):
         if not seconds:
             return response
         whole = math.ceil(seconds)
-        told = render(request, "429.html", {"seconds": whole}, status=429)
-        told["Retry-After"] = str(whole)
-        return told
+        answer = render(request, "429.html", {"seconds": whole}, status=429)
+        answer["Retry-After"] = str(whole)
+        return answer
 
 
+@receiver(user_logged_in, dispatch_uid="wms2.sign_in")
 def forget_failures(sender: Any, request: HttpRequest | None, user: Any, **_: Any) -> None:
-    """Receiver of ``user_logged_in``."""
-    if request is not None:
-        password_right(user.get_username(), address_of(request))
-
-
-user_logged_in.connect(forget_failures, dispatch_uid="wms2.sign_in")
+    """The attempt was no failure."""
+    if request is None:
+        return
+    address = address_of(request)
+    _attempts.ask(lambda kept: kept.drop(_key("password", address, user.get_username())))
+    if address:
+        _take_back(_key("password", address))

@@ -36,13 +36,13 @@ _CYCLE_SECONDS = float(os.environ.get("WMS2_CYCLE_SECONDS") or 60)
 _POLL_SECONDS = float(os.environ.get("WMS2_POLL_SECONDS") or 2)
 _REQMGR2_SECONDS = float(os.environ.get("WMS2_REQMGR2_POLL_SECONDS") or 60)
 _TICK_SECONDS = min(_CYCLE_SECONDS, _POLL_SECONDS)
-#: Whoever asks for an effect calls for it at once; this is for those that are due later, or tried again.
+#: A new effect is notified at once; this is for those that are due later, or tried again.
 _EFFECTS_SECONDS = min(_CYCLE_SECONDS, 10.0)
 
-#: Jobs at sites are tended so often.
+#: Jobs at sites are processed so often.
 _SITE_SECONDS = min(_CYCLE_SECONDS, 60.0)
 
-#: Name -> task, seconds from one run to the next, after which a run that nobody has taken is worth nothing.
+#: Name -> task, seconds from one run to the next, after which a run that no worker has taken expires.
 _SCHEDULE = {
     "lifecycle": ("requests_app.tasks.run_lifecycle_cycle", _TICK_SECONDS),
     "effects": ("outputs_app.tasks.run_effects", _EFFECTS_SECONDS),

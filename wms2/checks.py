@@ -34,11 +34,11 @@ def check_configuration(**_: Any) -> list[CheckMessage]:
         why = "WMCore's MSRuleCleaner ends rules of this account on outputs, or others take ours for theirs; use one of your own"
         found.append(Error(f"WMS2_RUCIO_ACCOUNT={ours.rucio_account}: {why}", id="wms2.E003"))
     if ours.environment == "production" and not ours.proxies_in_front:
-        told = "WMS2_PROXIES_IN_FRONT=0: behind a proxy all users have one address; who guesses passwords keeps all waiting"
-        found.append(Warning(told, id="wms2.W001"))
+        why = "WMS2_PROXIES_IN_FRONT=0: behind a proxy all users have one address; who guesses passwords keeps all waiting"
+        found.append(Warning(why, id="wms2.W001"))
     if ours.reqmgr2_follow and not ours.output_placement:
-        told = "WMS2_OUTPUT_PLACEMENT is not set, and ReqMgr2 is followed: MSOutput places outputs, WMS2 makes no such rule"
-        found.append(Warning(told, "Set it to msoutput, if that is meant, or to wms2 (docs/coexistence.md).", id="wms2.W003"))
+        why = "WMS2_OUTPUT_PLACEMENT is not set, and ReqMgr2 is followed: MSOutput places outputs, WMS2 makes no such rule"
+        found.append(Warning(why, "Set it to msoutput, if that is meant, or to wms2 (docs/coexistence.md).", id="wms2.W003"))
     for each in factory.all_credentials():
         try:
             each.require(CREDENTIAL_ALERT_SECONDS)

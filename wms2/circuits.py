@@ -39,7 +39,7 @@ class Circuits:
 
     def standing(self, name: str) -> Standing:
         """Of one circuit."""
-        return self.kept.ask(lambda kept: _standing(kept, name))
+        return self.kept.ask(lambda kept: _standings(kept, name)[name])
 
     def failed(self, name: str, opens_at: int = FAILURES, pause_seconds: float = PAUSE_SECONDS) -> None:
         """One more failure in a row; with ``opens_at`` of them the pause begins."""
@@ -57,7 +57,7 @@ class Circuits:
         """Forget the failures; with ``below`` only while there are fewer."""
 
         def forget(kept: Counts) -> None:
-            if below is None or _standing(kept, name).failures < below:
+            if below is None or _standings(kept, name)[name].failures < below:
                 kept.drop(f"failures:{name}", f"open:{name}", f"probe:{name}")
 
         self.kept.ask(forget)
@@ -67,7 +67,7 @@ class Circuits:
         return self.kept.ask(lambda kept: kept.add(f"probe:{name}", PROBE_SECONDS)[0] == 1)
 
     def give_probe_back(self, name: str) -> None:
-        """The probe told nothing: the next call may be it."""
+        """The probe gave no result: the next call may be it."""
         self.kept.ask(lambda kept: kept.drop(f"probe:{name}"))
 
     def all(self) -> dict[str, Standing]:
@@ -82,10 +82,6 @@ class Circuits:
         """Forget everything."""
         for name in self.all():
             self.answered(name)
-
-
-def _standing(kept: Counts, name: str) -> Standing:
-    return _standings(kept, name)[name]
 
 
 def _standings(kept: Counts, *names: str) -> dict[str, Standing]:

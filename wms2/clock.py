@@ -16,7 +16,7 @@ from django.db import connection
 from django.db.models.functions import Now
 from django.utils import timezone
 
-#: An answer is counted on for so long, if it came so quickly: what is told is that much behind at most, and never ahead.
+#: An answer is counted on for so long, if it came so quickly: the result is that much behind at most, and never ahead.
 _KEPT_SECONDS, _QUICK_SECONDS = 1.0, 0.002
 #: The newest such answer, and when it came by ``_elapsed``; at most one.
 _answers: deque[tuple[datetime, float]] = deque(maxlen=1)

@@ -93,11 +93,11 @@ class Credential:
             raise self._unusable(error) from error
 
     def _unusable(self, why: object) -> CredentialUnusable:
-        told = f"{self.path}: {why}"
+        what = f"{self.path}: {why}"
         if isinstance(why, OSError):  # OpenSSL says not of which file
-            told = f"{why.strerror}: {why.filename or self.path + (f' or {self.key}' if self.key else '')}"
+            what = f"{why.strerror}: {why.filename or self.path + (f' or {self.key}' if self.key else '')}"
         return CredentialUnusable(
-            f"{self.setting}: {told}. Renew the file, readable for WMS2; it is read at each use, nothing has to be restarted"
+            f"{self.setting}: {what}. Renew the file, readable for WMS2; it is read at each use, nothing has to be restarted"
         )
 
 

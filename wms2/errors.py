@@ -1,8 +1,8 @@
-"""The error tree. Every failure that a caller may have to tell apart is one of these; the cause is kept with ``from``.
+"""The error tree. Every failure that callers handle in a way of its own is one of these; the cause is kept with ``from``.
 
 What to do with each: ``ServiceUnavailable`` and below: nothing is known or changed, try again next cycle. ``ServiceRejected``:
 the service understood and refused; retrying the same call is useless, a person must look. ``AwaitsPerson``: look again later.
-``InvalidTransition`` and ``StaleState``: somebody else was faster or the verb does not fit (HTTP 409). ``DocumentRefused``: bad
+``InvalidTransition`` and ``StaleState``: another writer was faster or the verb does not fit (HTTP 409). ``DocumentRefused``: bad
 input, nothing stored.
 """
 

@@ -62,7 +62,7 @@ def kept_alive(
 
 
 def _renewed(renew: Callable[[], bool], about: dict[str, str]) -> bool | None:
-    """None: not known. Whatever is wrong now may be over before the lease's life is: nothing ends the thread."""
+    """None: not known. Any error may be over before the lease's life is: nothing ends the thread."""
     try:
         try:
             return renew()

@@ -46,9 +46,9 @@ def key_of(request: Request) -> str | None:
 def once(view: Any, key: str, handler: Callable[..., Response], outside: bool, request: Request, **given: Any) -> Response:
     """The answer of ``handler``, now or as it was the first time. ``outside``: it may ask services, so no transaction is open.
     Raises ProblemError: 409 while the first call lasts, 422 if it asked for something else."""
-    told = json.dumps([request.query_params.lists(), request.body.decode(errors="replace")], default=list)
-    told += request.headers.get(IF_MATCH, "")  # whoever has read it again demands something else
-    asked = {"method": request.method, "path": request.path[:500], "digest": hashlib.sha256(told.encode()).hexdigest()}
+    sent = json.dumps([request.query_params.lists(), request.body.decode(errors="replace")], default=list)
+    sent += request.headers.get(IF_MATCH, "")  # with another version it asks for something else
+    asked = {"method": request.method, "path": request.path[:500], "digest": hashlib.sha256(sent.encode()).hexdigest()}
     row = _begin(request.user.get_username(), key, asked)
     if row.status is not None:
         told_type = PROBLEM if row.status >= 400 else None

@@ -7,7 +7,7 @@ import socket
 
 
 def node_name() -> str:
-    """This machine's worker node; ``WMS2_NODE`` tells several on one host apart."""
+    """This machine's worker node; ``WMS2_NODE`` distinguishes several on one host."""
     return os.environ.get("WMS2_NODE") or socket.gethostname()
 
 

@@ -28,7 +28,7 @@ class Broker:
 
     Args:
         url: the broker's, in kombu's form.
-        prefix: of the keys; tells installations on one broker apart.
+        prefix: of the keys; distinguishes installations on one broker.
         silent: what becomes of it while the broker does not answer, for the log.
     """
 

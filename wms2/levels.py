@@ -13,7 +13,7 @@ import structlog
 from django.db import DatabaseError, models
 
 log = structlog.get_logger(__name__)
-#: One question in so many seconds and process; what is told is that much behind at most.
+#: One question in so many seconds and process; the level is that much behind at most.
 KEPT_SECONDS = 2.0
 #: At its limit a signal strains; at so many times its limit it closes.
 CLOSES_AT = 5.0

@@ -1,4 +1,4 @@
-"""Locks by named key, rows that somebody else has locked, and the type of a fenced transaction.
+"""Locks by named key, locked rows, and the type of a fenced transaction.
 
 Key numbers are constants here; changing one lets an old and a new release act at the same time.
 """
@@ -31,11 +31,11 @@ class LockKey(IntEnum):
 
 
 NAMESPACE = 0x574D5332  # "WMS2"
-#: Who holds such a lock needs milliseconds; whoever waits longer comes back with the next cycle.
+#: A holder needs milliseconds; a caller that waits longer tries again in the next cycle.
 PATIENCE_SECONDS = 2.0
-#: What is raised while the database does not answer, or keeps a row locked; other errors tell of the rows themselves.
+#: What is raised while the database does not answer, or keeps a row locked; other errors are about the rows themselves.
 DATABASE_AWAY = (OperationalError, InterfaceError)
-#: To whoever asked for something and was not given the row.
+#: The answer to a caller that did not get the row.
 BEING_CHANGED = "it is being changed just now, and nothing was done; try again in a moment"
 
 
@@ -49,7 +49,7 @@ def transaction_lock(key: LockKey) -> Iterator[None]:
 
 
 def lock_until_commit(key: LockKey) -> None:
-    """The same in the caller's transaction, which is over where the lock is not given: whoever goes on after that takes
+    """The same in the caller's transaction, which is over where the lock is not given: a caller that goes on after that takes
     ``transaction_lock``."""
     with connection.cursor() as cursor:
         cursor.execute(
@@ -59,7 +59,7 @@ def lock_until_commit(key: LockKey) -> None:
 
 
 def lock_refused(error: BaseException) -> bool:
-    """Whether a database error says that somebody else holds a row or a lock; nothing was written, and later it may be free."""
+    """Whether a database error says that another session holds a row or a lock; nothing was written, and later it may be free."""
     return isinstance(error.__cause__, psycopg.errors.LockNotAvailable | psycopg.errors.DeadlockDetected)
 
 
@@ -70,7 +70,7 @@ def took_too_long(error: BaseException) -> bool:
 
 @contextmanager
 def unless_locked(what: str) -> Iterator[None]:
-    """One row that somebody else keeps locked must not stop the cycle: the block ends there, and is done in the next one."""
+    """One locked row must not stop the cycle: the block ends there, and is done in the next one."""
     try:
         yield
     except OperationalError as error:

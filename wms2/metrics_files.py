@@ -48,7 +48,7 @@ def count_in_files() -> None:
 
 
 def numbered(directory: Path) -> Callable[[], int]:
-    """A function that tells each process its number: the lowest that no living process of the directory has.
+    """A function that returns the number of its process: the lowest that no living process of the directory has.
 
     A number is a byte of a file, locked for as long as its process lives. A child has a number of its own, which is never its
     parent's, even if that has ended: prometheus_client sees by the change that there was a fork.

@@ -96,7 +96,7 @@ class WorkerPool(models.Model):
 
 
 class Worker(models.Model):
-    """One Celery worker, by what it last told of itself."""
+    """One Celery worker, by its last report."""
 
     name = models.CharField(max_length=200, primary_key=True)
     queues = models.JSONField(default=list, help_text="it was started for")
@@ -131,7 +131,7 @@ class Resource(models.Model):
 
 
 class ResourceLease(models.Model):
-    """Units of a resource that somebody has; theirs until ``expires_at``, unless they report before."""
+    """Units of a resource that are taken until ``expires_at``, unless the holder reports before."""
 
     token = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     resource = models.ForeignKey(Resource, on_delete=models.PROTECT, related_name="leases")

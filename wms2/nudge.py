@@ -24,7 +24,7 @@ REMOVE_LEFTOVERS = "requests_app.tasks.remove_leftovers"
 CHECK_STORAGE = "requests_app.tasks.check_storage"
 PACK_DAGS = "requests_app.tasks.pack_dags"
 RUN_BULK = "wms2.tasks.run_bulk"
-#: A hint that nobody took by then is worth nothing: a later tick has given it again. Keeps a slow worker's queue short.
+#: A hint that no worker took by then is worth nothing: a later tick has given it again. Keeps a slow worker's queue short.
 HINT_SECONDS = 60
 
 

@@ -32,12 +32,14 @@ class RequestLogMiddleware:
             response = self.get_response(request)
             unread = response.status_code == HTTPStatus.BAD_REQUEST
             if unread or not request.path.startswith(QUIET):
+                # who asked, if that is known already: to load the user for the log alone would cost a query
+                user = getattr(request, "_cached_user", None) or request.__dict__.get("user")
                 log.info(
                     "http",
                     method=request.method,
                     path=request.path[:300],
                     status=response.status_code,
-                    user=_user(request),
+                    user=str(getattr(user, "__dict__", {}).get("username", "")),
                     seconds=round(time.perf_counter() - begun, 4),
                     # what is most often wrong with a request that no view has read
                     **({"host": request.headers.get("Host", "")[:100]} if unread else {}),
@@ -54,10 +56,3 @@ class RequestLogMiddleware:
             bind_contextvars(request_name=str(kwargs["request_name"]))
         if name.startswith("dag-") and "pk" in kwargs:
             bind_contextvars(dag_id=str(kwargs["pk"]))
-
-
-def _user(request: HttpRequest) -> str:
-    """Who asked, if anybody has found out already: looking it up for the log alone would cost a query."""
-    user = getattr(request, "_cached_user", None) or request.__dict__.get("user")
-    names = getattr(user, "__dict__", {})
-    return str(names.get("username", ""))

@@ -1,6 +1,6 @@
 """How many rows of a table are of which kind, kept by the database: readers of 100,000 requests count none of them (ADR 0029).
 
-Owns: the triggers that write each change as a row of its own in the same transaction, so that nobody waits for anybody; adding
+Owns: the triggers that write each change as a row of its own in the same transaction, so that no writer waits for another; adding
 these rows together; reading. The kinds of a table, and what they mean, are its app's (``counted_by`` in a migration).
 """
 

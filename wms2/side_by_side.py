@@ -17,7 +17,7 @@ def side_by_side(questions: Mapping[K, Callable[[], R]], meanwhile: Callable[[],
     works under the leases of the thread that asks.
 
     Args:
-        meanwhile: called every few seconds while nobody answers; what it raises ends the waiting.
+        meanwhile: called every few seconds while no answer comes; what it raises ends the waiting.
     """
     if not questions:
         return

@@ -12,7 +12,7 @@ V = TypeVar("V")
 
 
 def known(record: type, stored: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a dataclass or pydantic model that a column has; a key of a later release is none."""
+    """The fields of a dataclass or pydantic model that a column has; keys of a later release are left out."""
     names = getattr(record, "model_fields", None) or record.__dataclass_fields__  # type: ignore[attr-defined]
     return {name: stored[name] for name in names if name in stored}
 

@@ -1,8 +1,8 @@
-"""Telling the life cycle that a request has to be looked at: a row in the writer's own transaction (ADR 0013).
+"""Marks that a request has to be evaluated: a row in the writer's own transaction (ADR 0013).
 
-Rows are only ever added here, so nobody waits for a row that somebody else holds, whatever else his transaction has locked. An
+Rows are only ever added here, so no writer waits for a row that another transaction has locked. An
 evaluation removes those it sees when it takes the request's lease; what is committed later is there afterwards and has the
-request looked at once more. Whoever rolls back has woken nobody.
+request evaluated once more. A transaction that rolls back marks nothing.
 """
 
 from __future__ import annotations

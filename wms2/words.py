@@ -27,7 +27,7 @@ class LaterWord(str):
 
 
 def word(words: type[_Words], text: str) -> _Words:
-    """The member, to be shown; ``LaterWord`` where there is none."""
+    """The member, to be shown; ``LaterWord`` for an unknown word."""
     return words(text) if text in words.values else cast(_Words, LaterWord(text))
 
 
