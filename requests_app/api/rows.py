@@ -12,7 +12,7 @@ import requests_app.verbs  # noqa: F401  declares them
 from requests_app.models import DeadLetter, Harvest, HarvestState, LetterKind, RequestGroup
 from requests_app.selectors.parts import harvests_shown
 from requests_app.selectors.requests import groups_shown
-from requests_app.services.letters import ADVICE, letters_shown
+from requests_app.services.letters import ADVICE
 from requests_app.work.groups import Child, GroupStanding, group_standing
 from wms2.api.answers import Computed, answer, rows
 from wms2.api.filters import ChoicesFilter, TextFilter
@@ -92,7 +92,7 @@ class DeadLetterFilters(django_filters.FilterSet):
 class DeadLetterViewSet(RowsViewSet):
     """What waits for a person after retries were used up or refused, of requests and of the whole installation."""
 
-    queryset = letters_shown()
+    queryset = DeadLetter.objects.all()
     serializer_class = DeadLetterSerializer
     filterset_class = DeadLetterFilters
     ordering = ("since",)

@@ -5,7 +5,7 @@ ConfigCache documents it needs, :func:`complete` makes the ``WorkflowSpec`` of b
 ``plan_request``. Spec 3.1.1, 5.2; docs/design/services.md, ReqMgr2.
 """
 
-from requests_app.intake.documents import merge_document, with_input, with_priority, with_sites
+from requests_app.intake.documents import merge_document, with_fields, with_input
 from requests_app.intake.draft import Draft, Identity, MemoryWindow
 from requests_app.intake.outputs import complete, config_ids, outputs_of_next
 from requests_app.intake.parse import parse

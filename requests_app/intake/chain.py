@@ -1,4 +1,4 @@
-"""A document and its steps or tasks, whatever its type: each knows where its values stand and reads them. Owns the look-up order.
+"""A document of any type and its steps or tasks: each knows where its values stand and reads them. Owns the look-up order.
 
 Of a field that may differ per part a map at the top (it comes from the assignment) wins over the part's own value, which wins
 over one value at the top. A ReReco document is its own single step, named ``DataProcessing`` as in ReqMgr2.
@@ -117,7 +117,7 @@ class Part:
 
     def later(self, key: str, what: str) -> None:
         """Record that a field of the part asks for something WMS2 cannot do yet."""
-        self.findings.later(self.prefix + key, what)
+        self.problem(key, f"not yet supported: {what}")
 
     def warn(self, key: str, text: str) -> None:
         """Record a warning about a field of the part."""
@@ -181,5 +181,5 @@ def _check_maps(parts: tuple[Part, ...]) -> None:
             for step_name in above:
                 if step_name not in known:
                     steps = ", ".join(sorted(filter(None, known))) or "none"
-                    told = f"names no {first.word} of the request: {shown(step_name)} ({first.word}s: {steps})"
-                    first.document.problem(key, told)
+                    why = f"names no {first.word} of the request: {shown(step_name)} ({first.word}s: {steps})"
+                    first.document.problem(key, why)

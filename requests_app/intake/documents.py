@@ -12,10 +12,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from requests_app.intake.findings import Findings
+from requests_app.intake.findings import Findings, shown_name
 from requests_app.intake.known import IRRELEVANT, PER_STEP, USED_TOP
 from requests_app.intake.values import shown
-from wms2.errors import DocumentRefused
+from wms2.errors import DocumentRefused, Problem
 
 _CREATE, _ASSIGN = "createRequest", "assignRequest"
 _SUB_DOCUMENT = re.compile(r"(Step|Task)[1-9]\d{0,2}", re.ASCII)
@@ -23,16 +23,14 @@ _RECOGNISING_KEYS = (USED_TOP | set(IRRELEVANT)) - {"_id", "_rev"}
 _VERSION = "ProcessingVersion"
 #: Names of the old outputs and the old request: rebuilt for the new version.
 _STALE = ("OutputDatasets", "RequestName", "RequestStatus", "RequestTransition", "OutputModulesLFNBases", "_id", "_rev")
-#: Deeper nesting is no ReqMgr2 document, and would overflow the stack of whoever copies it.
+#: Deeper nesting is no ReqMgr2 document, and would overflow the stack when it is copied.
 _MAX_DEPTH = 30
 #: Longer integers cannot be written as JSON again.
 _MAX_BITS = 4096
 
 
 def _refused(name: str, text: str) -> DocumentRefused:
-    findings = Findings()
-    findings.problem(name, text)
-    return DocumentRefused(findings.problems)
+    return DocumentRefused([Problem(shown_name(name), text)])
 
 
 def sub_documents(document: Mapping[str, object]) -> Iterator[tuple[str, dict[str, object]]]:
@@ -106,17 +104,12 @@ def merge_document(raw: object) -> dict[str, object]:
     return _assign(copy.deepcopy(parts[_CREATE]), copy.deepcopy(parts[_ASSIGN]))
 
 
-def with_priority(raw: dict[str, object], priority: int) -> dict[str, object]:
-    """A copy of ``raw`` (any accepted form) that asks for ``priority``."""
+def with_fields(raw: dict[str, object], **fields: object) -> dict[str, object]:
+    """A copy of ``raw`` (any accepted form) with other values of these fields, in the part whose values count."""
     changed = copy.deepcopy(raw)
-    _assigned(changed)["RequestPriority"] = priority
-    return changed
-
-
-def with_sites(raw: dict[str, object], whitelist: list[str], blacklist: list[str]) -> dict[str, object]:
-    """A copy of ``raw`` (any accepted form) that may run at these sites."""
-    changed = copy.deepcopy(raw)
-    _assigned(changed).update(SiteWhitelist=whitelist, SiteBlacklist=blacklist)
+    found = _unwrap(changed)
+    assigned = found.get(_ASSIGN)
+    (assigned if isinstance(assigned, dict) else found).update(fields)
     return changed
 
 
@@ -127,13 +120,6 @@ def with_input(raw: dict[str, object], old: str, new: str) -> dict[str, object]:
         if part.get("InputDataset") == old:
             part["InputDataset"] = new
     return merged
-
-
-def _assigned(raw: dict[str, object]) -> dict[str, object]:
-    """The part whose values count."""
-    found = _unwrap(raw)
-    target = found.get(_ASSIGN)
-    return target if isinstance(target, dict) else found
 
 
 def _unwrap(raw: object) -> dict[str, object]:

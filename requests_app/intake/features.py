@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from requests_app.intake.chain import Part
@@ -14,8 +14,10 @@ from requests_app.intake.known import (
     IRRELEVANT,
     IRRELEVANT_STEP,
     ONE_JOB_FEATURES,
+    PILEUP,
     PLAN_ONLY,
     STEP_FEATURES,
+    TRUST,
     USED_STEP,
     USED_TASK,
     USED_TOP,
@@ -30,19 +32,16 @@ _MAX_UNKNOWN_NAMED = 30
 
 def sweep_all_features(document: Part) -> None:
     """Refuse everything that is not supported yet, by name: at the top, in steps and in tasks."""
-    parts = list(_parts(document))
+    parts = [replace(document, own=own, prefix=f"{key}.") for key, own in sub_documents(document.own)]  # counted or not
     for part in (document, *parts):
         _sweep(part, FEATURES)
+        if is_set(part.own.get(PLAN_ONLY)):
+            part.problem(PLAN_ONLY, "is no ReqMgr2 field: only plan_request reads it")
     for key, value in document.own.items():
         if key.startswith("Skim") and is_set(value):
             document.later(key, "skims")
     for part in parts:
         _sweep(part, STEP_FEATURES if part.prefix.startswith("Task") else {**STEP_FEATURES, **ONE_JOB_FEATURES})
-
-
-def _parts(document: Part) -> Iterator[Part]:
-    """Whatever looks like a step or task, counted or not."""
-    return (replace(document, own=own, prefix=f"{key}.") for key, own in sub_documents(document.own))
 
 
 def _sweep(part: Part, features: Mapping[str, Feature]) -> None:
@@ -89,17 +88,22 @@ def check_lhe_input(document: Part, steps: Iterable[Part], *, reads_input: bool)
         document.warn("LheInputFiles", "not used: the request reads an input dataset")
 
 
-def check_valid_status(document: Part) -> None:
-    """Datasets are VALID when all of them are whole, whoever asked for it earlier."""
-    if document.own.get("ValidStatus") == "VALID":
-        document.warn("ValidStatus", "datasets are PRODUCTION while they grow; they become VALID when the request completes")
+def refuse_pileup_above_steps(document: Part, parts: Sequence[Part]) -> None:
+    """At the top of a chain it does not say which step mixes it."""
+    for key in PILEUP if parts and parts[0].prefix else ():
+        if is_set(document.own.get(key)):
+            document.problem(key, f"has no effect at the top of a chain; give it in the {parts[0].word} that mixes it")
 
 
-def refuse_plan_only(document: Part) -> None:
-    """Refuse splitting arguments that ReqMgr2 has no field for; only ``plan_request`` reads them."""
-    for part in (document, *_parts(document)):
-        if is_set(part.own.get(PLAN_ONLY)):
-            part.problem(PLAN_ONLY, "is no ReqMgr2 field: only plan_request reads it")
+def read_trust(document: Part, *, reads_input: bool, reads_pileup: bool) -> tuple[bool, bool]:
+    """(TrustSitelists, TrustPUSitelists), each only where there are such files to read."""
+    found = []
+    for key, matters in zip(TRUST, (reads_input, reads_pileup), strict=True):
+        trusted = document.read(key, flag, fallback=False)
+        if trusted and not matters:
+            document.warn(key, "has no effect: the request reads no such files")
+        found.append(trusted and matters)
+    return found[0], found[1]
 
 
 def _sweep_level(part: Part, known: Collection[str]) -> None:

@@ -37,15 +37,11 @@ class Findings:
 
     def problem(self, name: str, text: str) -> None:
         """Record that ``name`` (``Step2.Multicore``) is wrong; the same finding twice counts once."""
-        self._problems[Problem(field=_shown_name(name), problem=text)] = None
-
-    def later(self, name: str, what: str) -> None:
-        """Record that ``name`` asks for something WMS2 cannot do yet."""
-        self.problem(name, f"not yet supported: {what}")
+        self._problems[Problem(field=shown_name(name), problem=text)] = None
 
     def warn(self, name: str, text: str) -> None:
         """Record a warning about ``name``."""
-        self._warnings[f"{_shown_name(name)}: {text}"] = None
+        self._warnings[f"{shown_name(name)}: {text}"] = None
 
     def read(self, name: str, value: object, convert: Callable[[object], T], fallback: T) -> T:
         """``value`` converted; ``fallback`` when it is absent (None or empty text) or unreadable (then a problem, too)."""
@@ -74,7 +70,7 @@ class Findings:
             raise DocumentRefused(self.problems)
 
 
-def _shown_name(name: str) -> str:
+def shown_name(name: str) -> str:
     """A field's name for messages: the document may hold keys of any length and with any character."""
     plain = name if name.isascii() and name.isprintable() else ascii(name)[1:-1]
     return plain if len(plain) <= _NAME_CHARACTERS else plain[: _NAME_CHARACTERS - 3] + "..."

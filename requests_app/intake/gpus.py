@@ -11,7 +11,7 @@ from dags_app.planning.gpus import version_of
 from dags_app.planning.specs import GpuSpec
 from requests_app.intake.chain import Part
 from requests_app.intake.findings import Findings
-from requests_app.intake.values import Unreadable, mapping, shown, whole
+from requests_app.intake.values import Unreadable, choice, mapping, shown, whole
 
 _CHOICES = ("forbidden", "optional", "required")
 _VERSION = re.compile(r"\d{1,4}(\.\d{1,6}){0,3}", re.ASCII)
@@ -24,11 +24,11 @@ _PARAMS = ("GPUMemoryMB", "CUDARuntime", "CUDACapabilities", "GPUName", "CUDADri
 
 def read_gpu(part: Part) -> GpuSpec | None:
     """What one step or task asks of GPUs; None when it asks for none."""
-    choice = part.read_inherited("RequiresGPU", _choice, _CHOICES[0])
-    if choice == _CHOICES[0]:
+    asked = part.read_inherited("RequiresGPU", choice(*_CHOICES), _CHOICES[0])
+    if asked == _CHOICES[0]:
         return None
     holder = part.document if part.own.get("GPUParams") in (None, "", "null") else part
-    return replace(holder.read("GPUParams", _params, GpuSpec(required=False)), required=choice == "required")
+    return replace(holder.read("GPUParams", _params, GpuSpec(required=False)), required=asked == "required")
 
 
 def together(found: Sequence[GpuSpec | None], findings: Findings) -> GpuSpec | None:
@@ -63,12 +63,6 @@ def _common_capabilities(asked: Sequence[GpuSpec], findings: Findings) -> tuple[
     return tuple(sorted(common, key=version_of))
 
 
-def _choice(value: object) -> str:
-    if value not in _CHOICES:
-        raise Unreadable(f"must be {', '.join(_CHOICES[:-1])} or {_CHOICES[-1]}, not {shown(value)}")
-    return str(value)
-
-
 def _params(value: object) -> GpuSpec:
     if isinstance(value, str):
         try:
@@ -80,7 +74,7 @@ def _params(value: object) -> GpuSpec:
     params = mapping(value)
     unknown = sorted(set(params) - set(_PARAMS))
     if unknown:
-        raise Unreadable(f"holds {shown(unknown[0])}, which is none of {', '.join(_PARAMS)}")
+        raise Unreadable(f"holds {shown(unknown[0])}, which is not one of {', '.join(_PARAMS)}")
     capabilities = params.get("CUDACapabilities") or []
     if not isinstance(capabilities, list) or len(capabilities) > _MAX_CAPABILITIES:
         raise Unreadable(f"CUDACapabilities must be a list of versions, not {shown(capabilities)}")

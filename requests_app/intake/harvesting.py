@@ -10,12 +10,12 @@ import math
 from dags_app.planning.specs import HarvestSpec, MergeKind, OutputSpec
 from requests_app.intake import lexicon
 from requests_app.intake.chain import Part
-from requests_app.intake.values import Unreadable, flag, name, real, shown, text, whole
+from requests_app.intake.values import choice, flag, name, real, text, whole
 
 DEFAULT_UPLOAD_URL = "https://cmsweb.cern.ch/dqm/dev"
 #: Where a workflow keeps the configuration's text, beside those of its steps; no step may have such a name.
 PSET = "DQM harvesting"
-_TOGETHER = {"byRun": False, "multiRun": True}
+_BY_RUN, _MULTI_RUN = "byRun", "multiRun"
 _MAX_MEMORY_MB = 64_000.0
 _MAX_SECONDS = 2**31
 
@@ -26,8 +26,10 @@ def read_harvest(document: Part) -> HarvestSpec | None:
         return None
     config_id = document.read("DQMConfigCacheID", name(lexicon.CONFIG_ID), "")
     if not config_id and not document.own.get("DQMConfigCacheID"):
-        told = "is missing: EnableHarvesting needs the configuration that harvests; WMS2 makes none of Scenario and DQMSequences"
-        document.problem("DQMConfigCacheID", told)
+        document.problem(
+            "DQMConfigCacheID",
+            "is missing: EnableHarvesting needs the configuration that harvests; WMS2 makes none of Scenario and DQMSequences",
+        )
     if document.read("PeriodicHarvestInterval", whole(0, _MAX_SECONDS), 0):
         document.warn("PeriodicHarvestInterval", "not used: WMS2 harvests once, when the request completes")
     if document.read("DQMUploadProxy", text(500), ""):
@@ -35,7 +37,7 @@ def read_harvest(document: Part) -> HarvestSpec | None:
     return HarvestSpec(
         config_cache_id=config_id,
         upload_urls=document.read("DQMUploadUrl", _urls, (DEFAULT_UPLOAD_URL,)),
-        together=document.read("DQMHarvestUnit", _together, fallback=False),
+        together=document.read("DQMHarvestUnit", choice(_BY_RUN, _MULTI_RUN), _BY_RUN) == _MULTI_RUN,
         memory_mb=math.ceil(document.read("HarvestingMemory", real(1.0, _MAX_MEMORY_MB), 0.0)),
     )
 
@@ -49,9 +51,3 @@ def _urls(value: object) -> tuple[str, ...]:
     """Of one text, separated by semicolons."""
     read_one = name(lexicon.URL)
     return tuple(dict.fromkeys(read_one(each.strip()).rstrip("/") for each in text(2000)(value).split(";")))
-
-
-def _together(value: object) -> bool:
-    if not isinstance(value, str) or value not in _TOGETHER:
-        raise Unreadable(f"must be {' or '.join(_TOGETHER)}, not {shown(value)}")
-    return _TOGETHER[value]

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from dags_app.planning.specs import MERGEABLE, MergeKind, OutputSpec, StepSpec, WorkflowSpec
+from dags_app.planning.specs import MERGEABLE, MergeKind, OutputSpec, WorkflowSpec
 from requests_app.intake import lexicon
-from requests_app.intake.draft import Draft, DroppedModules, StepDraft
+from requests_app.intake.draft import Draft, StepDraft
 from requests_app.intake.findings import Findings
 from requests_app.intake.harvesting import harvested
 from requests_app.intake.values import shown
@@ -52,7 +52,7 @@ def complete(draft: Draft, configs: Mapping[str, ConfigDocument], *, tier: lexic
         output
         for step in draft.steps
         if step.spec.keep_output
-        for output in _outputs(draft, step, _merged(draft, step, modules[step.spec.name]), configs, findings)
+        for output in _outputs(draft, step, modules[step.spec.name], configs, findings)
     )
     if not outputs and not findings.problems:
         findings.problem("KeepOutput", "no output of any step is kept")
@@ -64,13 +64,21 @@ def complete(draft: Draft, configs: Mapping[str, ConfigDocument], *, tier: lexic
     if harvest is not None and not harvested(outputs):
         findings.warn("EnableHarvesting", "no output that is kept is DQMIO: there is nothing to harvest")
     findings.refuse_if_any()
-    steps = tuple(_complete_step(draft, step, modules[step.spec.name], configs) for step in draft.steps)
+    steps = tuple(
+        replace(
+            step.spec,
+            output_modules=tuple(module.label for module in modules[step.spec.name]),
+            unmerged_lfn_bases=tuple(f"{draft.unmerged_lfn_base}/{_folder(step, each)}" for each in modules[step.spec.name]),
+            pset_hash=configs[step.spec.config_cache_id].pset_hash,
+        )
+        for step in draft.steps
+    )
     warnings = (*draft.spec.warnings, *findings.warnings)
     return replace(draft.spec, steps=steps, outputs=outputs, warnings=warnings)
 
 
 def outputs_of_next(draft: Draft, former: WorkflowSpec) -> tuple[str, ...]:
-    """The datasets of a next version, told from the former's without asking ConfigCache; none if its configurations are others.
+    """The datasets of a next version, made of the former's without asking ConfigCache; empty if its configurations are others.
 
     Module, tier and filter are the configurations' and stay; era, processing string and version are the draft's.
     """
@@ -85,17 +93,6 @@ def outputs_of_next(draft: Draft, former: WorkflowSpec) -> tuple[str, ...]:
         version = f"{filtered}{step.processing_string}-v{step.processing_version}"
         names.append(f"/{step.primary_dataset}/{step.acquisition_era}-{version}/{output.tier}")
     return tuple(names)
-
-
-def _complete_step(
-    draft: Draft, step: StepDraft, modules: Sequence[OutputModule], configs: Mapping[str, ConfigDocument]
-) -> StepSpec:
-    return replace(
-        step.spec,
-        output_modules=tuple(module.label for module in modules),
-        unmerged_lfn_bases=tuple(f"{draft.unmerged_lfn_base}/{_folder(step, module)}" for module in modules),
-        pset_hash=configs[step.spec.config_cache_id].pset_hash,
-    )
 
 
 def _version(step: StepDraft, module: OutputModule) -> str:
@@ -120,19 +117,14 @@ def _modules(
         findings.problem(field, f"the ConfigCache document {config_id} holds no configuration")
     modules = tuple(sorted(config.output_modules, key=lambda module: module.label))
     if not 1 <= len(modules) <= _MAX_MODULES:
-        findings.problem(
-            field, f"the configuration {config_id} has {len(modules)} output modules; 1 to {_MAX_MODULES} are possible"
-        )
+        why = f"the configuration {config_id} has {len(modules)} output modules; 1 to {_MAX_MODULES} are possible"
+        findings.problem(field, why)
     for module in modules:
-        for rule, value in (
-            (lexicon.MODULE, module.label),
-            (tier, module.data_tier),
-            (lexicon.FILTER, module.filter_name),
-        ):
+        values = ((lexicon.MODULE, module.label), (tier, module.data_tier), (lexicon.FILTER, module.filter_name))
+        for rule, value in values:
             if not rule.allows(value) and not (rule is lexicon.FILTER and value == ""):
-                findings.problem(
-                    field, f"output module {shown(module.label)}: {shown(value)} is not a legal {rule.what}: {rule.says}"
-                )
+                why = f"output module {shown(module.label)}: {shown(value)} is not a legal {rule.what}: {rule.says}"
+                findings.problem(field, why)
     return modules
 
 
@@ -142,41 +134,22 @@ def _check_input_module(draft: Draft, step: StepDraft, modules: Mapping[str, Seq
         return
     field, labels = f"{step.prefix}InputFromOutputModule", [module.label for module in modules[source]]
     if step.spec.input_module not in labels:
-        findings.problem(
-            field, f"{step.spec.input_module} is no output module of {source} (it has: {', '.join(map(str, labels))})"
-        )
-    for dropped in _dropped(draft, next(one for one in draft.steps if one.spec.name == source)):
+        why = f"{step.spec.input_module} is no output module of {source} (it has: {', '.join(map(str, labels))})"
+        findings.problem(field, why)
+    for dropped in (*next(one for one in draft.steps if one.spec.name == source).dropped, *draft.dropped):
         if dropped.ignored and step.spec.input_module in dropped.labels:
             findings.problem(field, f"{step.spec.input_module} of {source} is in {dropped.field}, so it is not there to be read")
 
 
-def _dropped(draft: Draft, step: StepDraft) -> tuple[DroppedModules, ...]:
-    return (*step.dropped, *draft.dropped)
-
-
-def _merged(draft: Draft, step: StepDraft, modules: Sequence[OutputModule]) -> tuple[OutputModule, ...]:
-    """The modules whose files are merged and registered."""
-    dropped = {label for one in _dropped(draft, step) for label in one.labels}
-    return tuple(module for module in modules if module.label not in dropped)
-
-
 def _check_dropped(draft: Draft, modules: Mapping[str, Sequence[OutputModule]], findings: Findings) -> None:
-    """A module that nobody has is a typing error: its files would be merged against the requester's wish."""
-    everywhere = {module.label for found in modules.values() for module in found}
-    for step in draft.steps:
-        own = {module.label for module in modules[step.spec.name]}
-        for dropped in step.dropped:
-            _refuse_strangers(dropped, own, f"of {step.spec.name}", findings)
-    for dropped in draft.dropped:
-        _refuse_strangers(dropped, everywhere, "of any step", findings)
-
-
-def _refuse_strangers(dropped: DroppedModules, known: set[str], whose: str, findings: Findings) -> None:
-    strangers = [label for label in dropped.labels if label not in known]
-    if strangers and known:
-        findings.problem(
-            dropped.field, f"{', '.join(strangers)} is no output module {whose} (there are: {', '.join(sorted(known))})"
-        )
+    """An unknown module is a typing error: its files would be merged although the requester asks for the opposite."""
+    labels = {name: {module.label for module in found} for name, found in modules.items()}
+    named = [(one, labels[step.spec.name], f"of {step.spec.name}") for step in draft.steps for one in step.dropped]
+    named += [(one, set().union(*labels.values()), "of any step") for one in draft.dropped]
+    for dropped, known, whose in named:
+        unknown = ", ".join(label for label in dropped.labels if label not in known)
+        if unknown and known:
+            findings.problem(dropped.field, f"{unknown} is no output module {whose} (there are: {', '.join(sorted(known))})")
 
 
 def _merge_kind(step: StepDraft, module: OutputModule, configs: Mapping[str, ConfigDocument], findings: Findings) -> MergeKind:
@@ -186,10 +159,8 @@ def _merge_kind(step: StepDraft, module: OutputModule, configs: Mapping[str, Con
     found = re.search(rf"""^process\.{re.escape(module.label)}\s*=\s*cms\.OutputModule\(\s*["'](\w+)["']""", text, re.MULTILINE)
     name = found.group(1) if found else ""
     if name and name not in MERGEABLE:
-        findings.problem(
-            f"{step.prefix}ConfigCacheID",
-            f"output module {module.label} is a {name}, whose files cannot be merged (only {', '.join(MERGEABLE)})",
-        )
+        why = f"output module {module.label} is a {name}, whose files cannot be merged (only {', '.join(MERGEABLE)})"
+        findings.problem(f"{step.prefix}ConfigCacheID", why)
         name = ""
     return MergeKind.of(module.data_tier, name)
 
@@ -201,7 +172,8 @@ def _outputs(
     configs: Mapping[str, ConfigDocument],
     findings: Findings,
 ) -> Iterator[OutputSpec]:
-    for module in modules:
+    dropped = {label for one in (*step.dropped, *draft.dropped) for label in one.labels}  # neither merged nor registered
+    for module in (module for module in modules if module.label not in dropped):
         processed, folder = f"{step.acquisition_era}-{_version(step, module)}", _folder(step, module)
         output = OutputSpec(
             step=step.spec.name,
@@ -221,23 +193,22 @@ def _outputs(
         if not lexicon.PROCESSED.allows(processed):
             findings.problem(field, f"makes {shown(processed)}, no legal processed dataset: {lexicon.PROCESSED.says}")
         if max(len(output.merged_lfn_base), len(output.unmerged_lfn_base)) + _FILE_NAME_LENGTH > lexicon.LFN_MAX_LENGTH:
-            findings.problem(
-                field, f"makes LFNs of more than {lexicon.LFN_MAX_LENGTH} characters below {shown(output.merged_lfn_base)}"
-            )
+            why = f"makes LFNs of more than {lexicon.LFN_MAX_LENGTH} characters below {shown(output.merged_lfn_base)}"
+            findings.problem(field, why)
         yield output
 
 
 def _check_distinct(draft: Draft, outputs: Sequence[OutputSpec], findings: Findings) -> None:
     """No two kept outputs may go to one dataset; in one job they may not have the same module and tier either, as in ReqMgr2."""
     prefixes = {step.spec.name: step.prefix for step in draft.steps}
-    seen: dict[tuple[str, ...], OutputSpec] = {}
+    seen: dict[str, OutputSpec] = {}
     for output in outputs:
         field = f"{prefixes[output.step]}KeepOutput"
-        told_apart: list[tuple[tuple[str, ...], str]] = [((output.dataset,), output.dataset)]
+        distinct = [output.dataset]
         if not draft.spec.tasks:
-            told_apart.append(((output.module, output.tier), f"{output.module} with {output.tier}"))
-        for key, says in told_apart:
-            other = seen.setdefault(key, output)
+            distinct.append(f"{output.module} with {output.tier}")
+        for says in distinct:
+            other = seen.setdefault(says, output)
             if other is not output:
                 findings.problem(field, f"{output.step} ({output.module}) and {other.step} ({other.module}) both write {says}")
 
@@ -245,7 +216,5 @@ def _check_distinct(draft: Draft, outputs: Sequence[OutputSpec], findings: Findi
 def _check_declared(draft: Draft, outputs: Sequence[OutputSpec], findings: Findings) -> None:
     written = sorted({output.dataset for output in outputs})
     if draft.declared_outputs and sorted(draft.declared_outputs) != written and not findings.problems:
-        findings.problem(
-            "OutputDatasets",
-            f"declares {', '.join(sorted(draft.declared_outputs))}, but the steps write {', '.join(written) or 'nothing'}",
-        )
+        why = f"declares {', '.join(sorted(draft.declared_outputs))}, but the steps write {', '.join(written) or 'nothing'}"
+        findings.problem("OutputDatasets", why)

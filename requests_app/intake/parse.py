@@ -12,8 +12,8 @@ from requests_app.intake.documents import merge_document
 from requests_app.intake.draft import Draft, MemoryWindow, Work
 from requests_app.intake.features import (
     check_lhe_input,
-    check_valid_status,
-    refuse_plan_only,
+    read_trust,
+    refuse_pileup_above_steps,
     sweep_all_features,
     sweep_fields,
     warn_of_generation_fields,
@@ -21,7 +21,6 @@ from requests_app.intake.features import (
 from requests_app.intake.findings import Findings
 from requests_app.intake.harvesting import read_harvest
 from requests_app.intake.known import OTHER_TYPES
-from requests_app.intake.pileup import read_trust, refuse_pileup_above_steps
 from requests_app.intake.requirements import requirements
 from requests_app.intake.resources import (
     check_sites,
@@ -31,7 +30,7 @@ from requests_app.intake.resources import (
     read_resources,
     read_sites,
 )
-from requests_app.intake.steps import read_campaign, read_dropped, read_identity, read_request_name, read_steps
+from requests_app.intake.steps import read_dropped, read_identity, read_request_name, read_steps
 from requests_app.intake.tasks import read_tasks
 from requests_app.intake.values import is_set, name, names, shown
 from requests_app.intake.wanted import refuse_lists_of_later_parts
@@ -61,12 +60,12 @@ def parse(raw: object, *, request_name: str | None, window: MemoryWindow, known_
     named = read_request_name(document, request_name)
     request_type = read_type(document)
     sweep_all_features(document)
-    refuse_plan_only(document)
     check_sites(document, *read_sites(document, lexicon.SITE), known_sites)
     if request_type not in SUPPORTED_TYPES:
         read_identity(document, request_type)
         raise DocumentRefused(document.findings.problems)
-    parts = read_parts(document, request_type)
+    kind = CHAINS.get(request_type)
+    parts = reprocessing_step(document) if kind is None else chain_steps(document, kind)
     sweep_fields(document, parts)
     return _draft(document, named, request_type, parts, window)
 
@@ -78,25 +77,15 @@ def whole_document(raw: object) -> Part:
 
 
 def read_type(document: Part) -> str:
-    """The request type; whatever is not supported is a problem and comes back as text all the same."""
-    value = document.own.get("RequestType")
+    """The request type; one that is not supported is a problem and is returned all the same."""
+    value, supported = document.own.get("RequestType"), f"{', '.join(SUPPORTED_TYPES[:-1])} and {SUPPORTED_TYPES[-1]}"
     if value is None or value == "":
-        document.problem("RequestType", f"is missing; {_supported()} are supported")
+        document.problem("RequestType", f"is missing; {supported} are supported")
     elif isinstance(value, str) and value in OTHER_TYPES:
         document.problem("RequestType", f"WMS2 does not run {value}: {OTHER_TYPES[value]}")
     elif value not in SUPPORTED_TYPES:
-        document.problem("RequestType", f"unknown request type {shown(value)}; {_supported()} are supported")
+        document.problem("RequestType", f"unknown request type {shown(value)}; {supported} are supported")
     return value if isinstance(value, str) else ""
-
-
-def _supported() -> str:
-    return f"{', '.join(SUPPORTED_TYPES[:-1])} and {SUPPORTED_TYPES[-1]}"
-
-
-def read_parts(document: Part, request_type: str) -> tuple[Part, ...]:
-    """The steps or tasks."""
-    kind = CHAINS.get(request_type)
-    return reprocessing_step(document) if kind is None else chain_steps(document, kind)
 
 
 def has_input(parts: tuple[Part, ...]) -> bool:
@@ -105,7 +94,7 @@ def has_input(parts: tuple[Part, ...]) -> bool:
 
 
 def read_work(parts: tuple[Part, ...], time_per_event_seconds: float) -> Work:
-    """What the first step does; without a first step (a problem already) a value nobody sees."""
+    """What the first step does; without a first step (a problem already) a harmless value."""
     if not parts or parts[0].number != 1:
         return Work(splitting=SplittingSpec(algorithm=SplittingAlgo.EVENT_BASED), generation=None, input=None)
     first = parts[0]
@@ -115,8 +104,8 @@ def read_work(parts: tuple[Part, ...], time_per_event_seconds: float) -> Work:
     warn_of_generation_fields(first)
     work = read_input(first, time_per_event_seconds)
     if work.input is not None and work.input.lumi_list and work.splitting.algorithm is SplittingAlgo.EVENT_BASED:
-        told = "EventBased splitting cannot keep a mask inside a file; use LumiBased or FileBased"  # no planner can do it later
-        first.document.problem("LumiList", told)
+        # the planner cannot do it either
+        first.document.problem("LumiList", "EventBased splitting cannot keep a mask inside a file; use LumiBased or FileBased")
     return work
 
 
@@ -127,7 +116,8 @@ def _draft(document: Part, named: str, request_type: str, parts: tuple[Part, ...
     tasks = read_tasks(parts, steps, window)
     refuse_pileup_above_steps(document, parts)
     check_lhe_input(document, parts, reads_input=reads_input)
-    check_valid_status(document)
+    if document.own.get("ValidStatus") == "VALID":
+        document.warn("ValidStatus", "datasets are PRODUCTION while they grow; they become VALID when the request completes")
     reads_pileup = any(step.spec.pileup for step in steps)
     trusted, pileup_trusted = read_trust(document, reads_input=reads_input, reads_pileup=reads_pileup)
     work = read_work(parts, asked.time_per_event_seconds)
@@ -135,7 +125,7 @@ def _draft(document: Part, named: str, request_type: str, parts: tuple[Part, ...
     min_bytes, max_bytes, max_events = read_merge_limits(document)
     spec = WorkflowSpec(
         request_name=named,
-        campaign=read_campaign(document, steps),
+        campaign=document.read("Campaign", name(lexicon.CAMPAIGN), steps[0].acquisition_era if steps else ""),
         steps=tuple(step.spec for step in steps),
         outputs=(),
         resources=tasks[0].resources if tasks else fit_memory(asked, window, document.findings),

@@ -32,7 +32,7 @@ def prepare_plan_spec(raw: object, *, files_given: bool) -> WorkflowSpec:
     """The part of a ``WorkflowSpec`` that splitting reads: no outputs, and steps only where tasks read one another.
 
     Args:
-        raw: a document in any accepted form; without ``RequestType`` the part it has (``Step1``, ``Task1``) tells the chain.
+        raw: a document in any accepted form; without ``RequestType`` the part it has (``Step1``, ``Task1``) names the chain.
         files_given: whether there are input files; generation reads none.
 
     Raises:
@@ -80,7 +80,7 @@ def _first_step(document: Part) -> Part:
     if is_set(document.own.get("RequestType")):
         request_type = read_type(document)
         if request_type not in SUPPORTED_TYPES:
-            raise DocumentRefused(document.findings.problems)  # nobody knows where such a document keeps the rest
+            raise DocumentRefused(document.findings.problems)  # where such a document keeps the rest is not known
         kind = CHAINS.get(request_type)
     else:
         kind = next((kind for kind in CHAINS.values() if f"{kind.part}1" in document.own), None)

@@ -16,8 +16,8 @@ from requests_app.intake.steps import read_identity, read_request_name
 from requests_app.intake.values import is_set, name, text, whole
 
 RESUBMISSION = "Resubmission"
-#: Of WMAgent's list; kept with the request, and not used.
-_TOLD = ("InitialTaskPath", "CollectionName", "ACDCServer", "ACDCDatabase")
+#: Of WMAgent's list; stored with the request, and not used.
+_ACDC = ("InitialTaskPath", "CollectionName", "ACDCServer", "ACDCDatabase")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Resubmission:
     site_whitelist: tuple[str, ...]
     site_blacklist: tuple[str, ...]
     memory_mb: int | None
-    told: dict[str, str]
+    acdc: dict[str, str]
 
 
 def read_resubmission(raw: object, *, request_name: str | None) -> Resubmission | None:
@@ -53,7 +53,7 @@ def read_resubmission(raw: object, *, request_name: str | None) -> Resubmission 
         site_whitelist=white,
         site_blacklist=black,
         memory_mb=document.read("Memory", whole(1, 10**7), 0) if is_set(memory) and not isinstance(memory, dict) else None,
-        told={field: document.read(field, text(1000), "") for field in _TOLD if is_set(document.own.get(field))},
+        acdc={field: document.read(field, text(1000), "") for field in _ACDC if is_set(document.own.get(field))},
     )
     document.findings.refuse_if_any()
     return found

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from dags_app.payload.contract.documents import Pileup
 from dags_app.payload.contract.platforms import ARCHITECTURES, SYSTEMS
 from dags_app.planning.specs import StepSpec
 from requests_app.intake import lexicon
 from requests_app.intake.chain import Part
 from requests_app.intake.draft import DroppedModules, Identity, StepDraft
-from requests_app.intake.known import DROPPED, ENDED_STATES
-from requests_app.intake.pileup import read_deterministic, read_pileup
-from requests_app.intake.values import Unreadable, flag, is_set, name, names, real, shown, text, whole
+from requests_app.intake.known import DROPPED, ENDED_STATES, PILEUP
+from requests_app.intake.values import Unreadable, choice, flag, is_set, name, names, real, shown, text, whole
 
 #: Spec 3.1.1.
 DEFAULT_PRIORITY = 100_000
@@ -55,11 +55,6 @@ def read_identity(document: Part, request_type: str) -> Identity:
     )
 
 
-def read_campaign(document: Part, steps: Sequence[StepDraft]) -> str:
-    """The campaign; without one the first step's era, as ReqMgr2 does."""
-    return document.read("Campaign", name(lexicon.CAMPAIGN), steps[0].acquisition_era if steps else "")
-
-
 def read_steps(parts: Sequence[Part]) -> tuple[StepDraft, ...]:
     """All steps or tasks, each with the names of its outputs."""
     primaries: dict[str, str] = {}  # of the earlier ones, by name
@@ -81,15 +76,15 @@ def read_steps(parts: Sequence[Part]) -> tuple[StepDraft, ...]:
         )
         processed = f"{draft.acquisition_era}-{draft.processing_string}-v{draft.processing_version}"
         if draft.acquisition_era and draft.processing_string and not lexicon.PROCESSED.allows(processed):
-            told = f"makes {shown(processed)}, no legal processed dataset: {lexicon.PROCESSED.says}"
-            part.findings.problem(part.inherited("ProcessingString")[0], told)
+            why = f"makes {shown(processed)}, no legal processed dataset: {lexicon.PROCESSED.says}"
+            part.findings.problem(part.inherited("ProcessingString")[0], why)
         drafts.append(draft)
         _check_platform(part, [draft.spec.scram_arch for draft in drafts])
     return tuple(drafts)
 
 
 def _check_platform(part: Part, chosen: Sequence[Sequence[str]]) -> None:
-    """A work unit stays at one site, and its merge runs whatever wrote its files: all need one kind of machine.
+    """A work unit stays at one site, and its merge runs the release that wrote its files: all need one kind of machine.
 
     Of systems a job has others in containers (``payload/run/cmssw.py``), but not every site can start those.
     """
@@ -103,11 +98,11 @@ def _check_platform(part: Part, chosen: Sequence[Sequence[str]]) -> None:
         if not sets[-1] or len(known) < 2 or set.intersection(*known) or not set.intersection(*known[:-1]):
             continue  # nothing to say, or said already of an earlier one
         field, before = part.inherited("ScramArch")[0], ", ".join(sorted(set.intersection(*known[:-1])))
-        told = f"runs on {', '.join(sorted(sets[-1]))}, what comes before it on {before}"
+        why = f"runs on {', '.join(sorted(sets[-1]))}, what comes before it on {before}"
         if names_of is ARCHITECTURES:
-            part.findings.problem(field, f"{told}: no machine runs both, and a work unit is done at one site")
+            part.findings.problem(field, f"{why}: no machine runs both, and a work unit is done at one site")
         else:
-            part.findings.warn(field, f"{told}: jobs start containers inside their own, and fail (50513) at sites that forbid it")
+            part.findings.warn(field, f"{why}: jobs start containers inside their own, and fail (50513) at sites that forbid it")
 
 
 def _read_primary(part: Part, earlier: Mapping[str, str], first: str) -> str:
@@ -156,9 +151,13 @@ def _read_step(part: Part, earlier: Sequence[str], *, is_last: bool) -> StepSpec
         input_module=input_module,
         keep_output=keep,
         filter_efficiency=part.read("FilterEfficiency", real(MIN_FILTER_EFFICIENCY, 1.0), 1.0),
-        seeding=part.read("Seeding", _seeding, _SEEDINGS[0]),
-        pileup=read_pileup(part),
-        deterministic_pileup=read_deterministic(part),
+        seeding=part.read("Seeding", choice(*_SEEDINGS), _SEEDINGS[0]),
+        pileup=tuple(
+            Pileup(kind=kind, dataset=dataset)
+            for key, kind in zip(PILEUP, ("mc", "data"), strict=True)  # as the PSet's mixing modules know them
+            if (dataset := part.read(key, name(lexicon.DATASET), ""))
+        ),
+        deterministic_pileup=part.read_inherited("DeterministicPileup", flag, fallback=False),
     )
 
 
@@ -181,9 +180,3 @@ def _architectures(value: object) -> tuple[str, ...]:
     if not 1 <= len(found) <= _MAX_ARCHITECTURES:
         raise Unreadable(f"must name 1 to {_MAX_ARCHITECTURES} architectures, not {len(found)}")
     return found
-
-
-def _seeding(value: object) -> str:
-    if value not in _SEEDINGS:
-        raise Unreadable(f"must be {' or '.join(_SEEDINGS)}, not {shown(value)}")
-    return str(value)

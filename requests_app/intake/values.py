@@ -91,6 +91,17 @@ def flag(value: object) -> bool:
     raise Unreadable(f"must be true or false, not {shown(value)}")
 
 
+def choice(*allowed: str) -> Callable[[object], str]:
+    """Reader of one of a few words."""
+
+    def convert(value: object) -> str:
+        if not isinstance(value, str) or value not in allowed:
+            raise Unreadable(f"must be {', '.join(allowed[:-1])} or {allowed[-1]}, not {shown(value)}")
+        return str(value)
+
+    return convert
+
+
 def text(maximum_length: int) -> Callable[[object], str]:
     """Reader of free text without control characters."""
 

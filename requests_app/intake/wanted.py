@@ -22,7 +22,7 @@ _RUN, _LUMI = whole(1, 2**32 - 1), whole(0, 2**32 - 1)
 
 
 def read_wanted(first: Part) -> InputSpec:
-    """The input dataset of the first part with everything that narrows it; runs that no list allows are told."""
+    """The input dataset of the first part with everything that narrows it; lists that leave no run are refused."""
     blocks = names(lexicon.BLOCK)
     wanted = InputSpec(
         dataset=first.require("InputDataset", name(lexicon.DATASET), ""),

@@ -12,7 +12,7 @@ from dags_app.planning.splitters.event_based import MAX_EVENT, MAX_LUMI
 from requests_app.intake.chain import Part
 from requests_app.intake.draft import Work
 from requests_app.intake.steps import MIN_FILTER_EFFICIENCY
-from requests_app.intake.values import Unreadable, flag, is_set, real, shown, whole
+from requests_app.intake.values import choice, flag, is_set, real, shown, whole
 from requests_app.intake.wanted import read_wanted, refuse_lists_without_input
 
 #: A job without EventsPerJob is sized to take this long.
@@ -64,30 +64,20 @@ def read_input(first: Part, time_per_event_seconds: float) -> Work:
 
 
 def read_splitting(part: Part, time_per_event_seconds: float) -> SplittingSpec:
-    """How what a part reads is cut into jobs."""
+    """How what a part reads is cut into jobs; by ReqMgr2's default where it does not say."""
+    algorithm: str = _DEFAULT_ALGORITHM
+    if is_set(part.own.get("SplittingAlgo")):
+        algorithm = part.read("SplittingAlgo", choice(*SplittingAlgo), SplittingAlgo.FILE_BASED.value)
     per_job, per_lumi = read_events_per_job(part, time_per_event_seconds), 0
     if part.prefix and is_set(part.own.get("EventsPerLumi")):
         per_job, per_lumi = _whole_lumis(part, per_job)
     return SplittingSpec(
-        algorithm=_read_algorithm(part),
+        algorithm=SplittingAlgo(algorithm),
         files_per_job=part.read("FilesPerJob", whole(1, 10**6), 1),
         events_per_job=per_job,
         events_per_lumi=per_lumi,
         lumis_per_job=part.read("LumisPerJob", whole(1, 10**6), DEFAULT_LUMIS_PER_JOB),
     )
-
-
-def _read_algorithm(part: Part) -> SplittingAlgo:
-    """How the input of a step or task is cut; ReqMgr2's default when it does not say."""
-    given = is_set(part.own.get("SplittingAlgo"))
-    return part.read("SplittingAlgo", _algorithm, SplittingAlgo.FILE_BASED) if given else _DEFAULT_ALGORITHM
-
-
-def _algorithm(value: object) -> SplittingAlgo:
-    try:
-        return SplittingAlgo(str(value))
-    except ValueError as error:
-        raise Unreadable(f"must be one of {', '.join(SplittingAlgo)}, not {shown(value)}") from error
 
 
 def read_events_per_job(first: Part, time_per_event_seconds: float) -> int:
@@ -103,13 +93,13 @@ def _whole_lumis(first: Part, per_job: int) -> tuple[int, int]:
 
 
 def _check_range(first: Part, generation: GenerationSpec) -> None:
-    """Refuse ranges whose last event or lumi has no number, and more jobs than anybody means."""
+    """Refuse ranges whose last event or lumi has no number, and an impossible number of jobs."""
     if generation.first_event + generation.events - 1 > MAX_EVENT:
         first.document.problem("FirstEvent", f"the last of {generation.events} events would be above {MAX_EVENT}")
     lhe = first.read("LheInputFiles", flag, fallback=False) or first.document.read("LheInputFiles", flag, fallback=False)
     if lhe and generation.first_event + generation.events - 1 > _MAX_LHE_EVENT:
-        told = f"the last of {generation.events} events would be above {_MAX_LHE_EVENT}: no source of LHE files skips so many"
-        first.document.problem("FirstEvent", told)
+        why = f"the last of {generation.events} events would be above {_MAX_LHE_EVENT}: no source of LHE files skips so many"
+        first.document.problem("FirstEvent", why)
     full_jobs, rest = divmod(generation.events, generation.events_per_job)
     lumis = full_jobs * -(-generation.events_per_job // generation.events_per_lumi) + -(-rest // generation.events_per_lumi)
     if generation.first_lumi + lumis - 1 > MAX_LUMI:

@@ -24,8 +24,8 @@ S = RequestStatus
 
 @contextmanager
 def acting(request: Request, actor: str, action: str, reason: str, **evidence: Any) -> Iterator[None]:
-    """Act on the request as it is now, its row locked; audit, refusals included; then a nudge."""
-    told: dict[str, Any] = {"actor": actor, "action": action, "target": request.request_name, "reason": reason, **evidence}
+    """Act on the request as it is now, its row locked; audit, refusals included; then its evaluation is due."""
+    entry: dict[str, Any] = {"actor": actor, "action": action, "target": request.request_name, "reason": reason, **evidence}
     old = request.status
     try:
         with transaction.atomic():
@@ -34,10 +34,10 @@ def acting(request: Request, actor: str, action: str, reason: str, **evidence: A
             request.refresh_from_db()
             old = request.status
             yield
-            audit(**told, old=old, new=request.status)
+            audit(**entry, old=old, new=request.status)
             wake_now(request.pk, action)
     except InvalidTransition as error:
-        audit(**told, refused=True, status=old, why=str(error))
+        audit(**entry, refused=True, status=old, why=str(error))
         raise
 
 
@@ -67,7 +67,7 @@ def stopped_for(request: Request, intent: StopIntent) -> str:
 
 
 def may_run(request: Request) -> bool:
-    """Whether a DAG runs, or may run without our knowing it."""
+    """Whether a DAG runs, or may run unknown to WMS2."""
     return request.status == S.ACTIVE or (request.status == S.PLANNING and live_dag_of(request) is not None)
 
 

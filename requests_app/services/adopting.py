@@ -56,7 +56,7 @@ def adopt_refused(schedd: Schedd) -> str:
 
 
 def schedd_adopt_strays(*, schedd: Schedd, actor: str, reason: str) -> None:
-    """Have the requests of these jobs planned now, at this schedd, whatever the queue; the others stay.
+    """Have the requests of these jobs planned now, at this schedd, before the queue; the others stay.
 
     Raises:
         InvalidTransition: none can be adopted, or a request was changed meanwhile.

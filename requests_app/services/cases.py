@@ -1,7 +1,7 @@
 """Removing lost files: they and what holds pieces of the same work are invalidated, then the claim is cut (ADR 0021).
 
 Here is what is asked for, in one transaction; ``requests_app.work.cutting`` cuts when all of it is INVALID outside. Until then
-the pieces stay claimed, so that nobody plans them.
+the pieces stay claimed, so that they are not planned.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def case_remove(*, case: IntegrityCase, actor: str, reason: str) -> None:
     its own.
 
     Raises:
-        InvalidTransition: something else is decided of it, it is no file of ours, or its manifest does not tell its pieces.
+        InvalidTransition: something else is decided of it, it is no file of ours, or its manifest does not list its pieces.
         FieldRefused: a block with one of the files is not registered as a whole.
         StaleState: the unit has changed since its manifest was read.
     """
@@ -106,39 +106,39 @@ def removal_told(cases: Sequence[IntegrityCase]) -> Told:
     """What each removal would take with it."""
     manifests: dict[int, tuple[Manifest, str]] = {}
     rows = cases_shown().filter(pk__in=[case.pk for case in cases])
-    return {case.pk: _told(case, manifests) for case in rows}
+    return {case.pk: _removal(case, manifests) for case in rows}
 
 
-def _told(case: IntegrityCase, manifests: dict[int, tuple[Manifest, str]]) -> list[str]:
+def _removal(case: IntegrityCase, manifests: dict[int, tuple[Manifest, str]]) -> list[str]:
     if case.request.is_at_end:
         lfns = [file.lfn for file in _files(case)]
-        told = [
+        words = [
             f"{counted(len(lfns), 'file')} INVALID in DBS and without rules.",
             f"Its request is {case.request.get_status_display()}: nothing is planned again, its datasets stay short.",
         ]
-        return [*told, *_orphans_told(_orphans(case, lfns))]
+        return [*words, *_orphans_listed(_orphans(case, lfns))]
     try:
         losses = _losses(case, manifests)
     except (InvalidTransition, DocumentRefused) as error:
         return [f"Not possible now: {error}"]
-    told = []
+    words = []
     for loss in losses:
         files, drawn = loss.closure.files, sorted(lfn for lfn, by in loss.closure.files.items() if by)
         also = f", among them {len(drawn)} that hold pieces of the same work: {_some(drawn)}" if drawn else ""
-        told.append(f"{loss.unit.name}: {counted(len(files), 'file')} INVALID in DBS and without rules{also}.")
+        words.append(f"{loss.unit.name}: {counted(len(files), 'file')} INVALID in DBS and without rules{also}.")
         events = f", {loss.closure.events:,} events," if loss.closure.events else ""
-        told.append(
+        words.append(
             f"The work of {counted(loss.closure.lumis, 'lumi')}{events} is given back and planned again once they are INVALID."
         )
     if case.request.status in DONE:
         if why := recover_refused(case.request):
             return [f"Not possible now: {why}"]
-        told.append(f"Its request is {case.request.get_status_display()}: it makes that again, and completes again.")
+        words.append(f"Its request is {case.request.get_status_display()}: it makes that again, and completes again.")
     lfns = [lfn for loss in losses for lfn in loss.closure.files]
-    return [*told, *_orphans_told(_orphans(case, lfns))]
+    return [*words, *_orphans_listed(_orphans(case, lfns))]
 
 
-def _orphans_told(orphans: Sequence[OutputFile]) -> list[str]:
+def _orphans_listed(orphans: Sequence[OutputFile]) -> list[str]:
     names = [file.lfn for file in orphans]
     return [f"{counted(len(names), 'file')} made from these get cases of their own: {_some(names)}."] if names else []
 
@@ -154,7 +154,7 @@ def _files(case: IntegrityCase) -> list[OutputFile]:
 
 
 def uncut() -> QuerySet[OutputFile]:
-    """Files whose work nobody has given back: valid ones, and those of which that is still to be done."""
+    """Files whose work has not been given back: valid ones, and those of which that is still to be done."""
     open_ = IntegrityCase.objects.filter(file=OuterRef("pk"), state__in=OPEN_CASE)
     return OutputFile.objects.filter(Q(validity=Validity.VALID) | Exists(open_))
 
@@ -174,7 +174,7 @@ def _losses(case: IntegrityCase, manifests: dict[int, tuple[Manifest, str]]) -> 
             manifest, sha256 = manifests[unit.pk]
             found.append(UnitLoss(unit, sha256, closure(manifest, lost=lost[unit.pk], kept=set(kept), claims=claims)))
         except ManifestProblem as problem:
-            raise InvalidTransition(f"{case}: which work it holds cannot be told: {problem}") from problem
+            raise InvalidTransition(f"{case}: which work it holds is not known: {problem}") from problem
     return found
 
 

@@ -1,4 +1,4 @@
-"""Clean: everything that a request has made goes, whatever its status (spec 15; ADR 0022). Writes rows only.
+"""Clean: everything that a request has made goes, in any status (spec 15; ADR 0022). Writes rows only.
 
 ``requests_app.lifecycle.cleaning`` follows it, ``lifecycle.cleaner`` removes files at sites, effects what DBS and Rucio have.
 """
@@ -41,7 +41,7 @@ def request_clean(
     *, request: Request, actor: str, reason: str, confirm: str, accept_dependents: bool = False, accept_rest: bool = False
 ) -> None:
     """Remove everything that it has made: DAG, registrations, rules, files, directories. From its intent on a new epoch keeps all
-    who write from bringing anything back. Repeated it is done once.
+    writers from bringing anything back. Repeated it is done once.
 
     Args:
         confirm: its name, typed.
@@ -64,7 +64,7 @@ def request_clean(
                 states.transition(request, S.CLEANED, actor=actor, reason=reason, evidence=cleaning)
             return
         if accept_rest:
-            raise FieldRefused("accept_rest", "it is not being cleaned yet, so nobody knows what stays")
+            raise FieldRefused("accept_rest", "it is not being cleaned yet, so what stays is not known")
         others = dependents(request)
         if others and not accept_dependents:
             raise FieldRefused("accept_dependents", f"{counted(len(others), 'request')} rest on it, e.g. {others[0]}")
@@ -100,9 +100,9 @@ def cleaning_follow_up(request: Request) -> None:
     workflow, now = Workflow.objects.filter(request=request).first(), clock.now()
     if workflow is None:
         return
-    told = {"state": CaseState.REMOVED, "action": CaseAction.REMOVED, "reason": "the request is cleaned"}
+    removed = {"state": CaseState.REMOVED, "action": CaseAction.REMOVED, "reason": "the request is cleaned"}
     cases = IntegrityCase.objects.filter(request=request, state__in=OPEN_CASE)
-    cases.update(**told, acted_at=now, ended_at=now)
+    cases.update(**removed, acted_at=now, ended_at=now)
     BlockValidation.objects.filter(block__workflow=workflow, validated_at__isnull=True).delete()
     DAG.objects.filter(workflow=workflow).update(leftovers_at=None)
     manifest_ask(request_id=request.pk, request_epoch=request.epoch)
@@ -117,7 +117,7 @@ def cleaning_evidence(request: Request) -> dict[str, Any]:
     leftovers = Leftover.objects.filter(unit__workflow__request=request)
     return {
         "effects": dict(effects.order_by().values_list("state").annotate(Count("id"))),
-        "rules_deleted": sum(int(told.get("deleted", 0)) for told in effects.values_list("result", flat=True)),
+        "rules_deleted": sum(int(result.get("deleted", 0)) for result in effects.values_list("result", flat=True)),
         "output_files": dict(files.values_list("validity").annotate(Count("id"))),
         "files_removed_at_sites": leftovers.aggregate(number=Sum("removed_files"))["number"] or 0,
         "units_left_at_sites": leftovers.filter(settled_at__isnull=True).count(),

@@ -37,7 +37,7 @@ from wms2.words import counted
 
 S = RequestStatus
 _ENDED = (S.FAILED, S.ABORTED, S.COMPLETED)
-#: Nothing of it runs, and it may have work that nobody used.
+#: Nothing of it runs, and it may have work that was not used.
 _FROM = (S.QUEUED, S.ACTIVE, S.HELD, *_ENDED)
 _OUR_SUFFIX = re.compile(r"_d\d+\Z")
 _REQUEST = (
@@ -163,40 +163,37 @@ def _change(new: Request, priority: int | None, overrides: Overrides | None, pay
     new.overrides = {**new.overrides, **changed.set_fields()}
     new.payload_config = {**new.payload_config, **(payload_config or {})}
     if priority is not None:
-        new.priority, new.request_data = priority, intake.with_priority(new.request_data, priority)
+        new.priority, new.request_data = priority, intake.with_fields(new.request_data, RequestPriority=priority)
     new.save(update_fields=["overrides", "payload_config", "priority", "request_data"])
 
 
 def _judge(request: Request, old: Workflow, new: Request, *, ended: bool) -> None:
-    """Both have something to do; what nobody will do is told."""
+    """Both have something to do; what neither will do is a warning."""
     kept, given = ledger_of(old), ledger_of(new.workflow)
     if not given.work_left and input_open(new.workflow) is None:
         raise InvalidTransition(f"{request.request_name}: it has no work to hand over: {kept.summary()}")
     if not ended and not kept.work_done and not kept.work_left:
         raise InvalidTransition(f"{request.request_name}: it would keep no work; change it as it is, or restart it")
     if ended and kept.work_left:
-        told = f"part of files or lumis that {request.request_name} has done is made by nobody; its account: {kept.summary()}"
-        Request.objects.filter(pk=new.pk).update(warnings=[*new.warnings, told])
+        left = f"part of files or lumis that {request.request_name} has done is made by neither; its account: {kept.summary()}"
+        Request.objects.filter(pk=new.pk).update(warnings=[*new.warnings, left])
 
 
 def derive_preview(request: Request) -> list[str]:
     """What would become of the work."""
     if derive_refused(request):
         return []
-    told = [
-        f"A new request takes over what nobody has used of it, and writes into the same datasets. Now: {_summary(request)}.",
+    try:
+        summary = ledger_of(request.workflow, whole=False).summary()
+    except LedgerViolation as error:
+        summary = str(error)
+    words = [
+        f"A new request takes over what has not been used of it, and writes into the same datasets. Now: {summary}.",
         "What is planned, done, left out or tried stays here, is run, recovered and registered as ever, and inherited there.",
     ]
     if request.status in _ENDED:
-        return [*told, "It has ended, so what failed or was given back is taken over, too."]
-    return [*told, "It takes no new input from then on, is not extended, and is shown as Completing."]
-
-
-def _summary(request: Request) -> str:
-    try:
-        return ledger_of(request.workflow, whole=False).summary()
-    except LedgerViolation as error:
-        return str(error)
+        return [*words, "It has ended, so what failed or was given back is taken over, too."]
+    return [*words, "It takes no new input from then on, is not extended, and is shown as Completing."]
 
 
 def request_flush(*, request: Request, actor: str, reason: str) -> None:
@@ -223,13 +220,13 @@ def flush_preview(request: Request) -> list[str]:
     """The work units that will be planned."""
     if flush_refused(request):
         return []
-    told = [f"DBS is not asked for more of {request.input_dataset}: what has been read is all of it."]
+    words = [f"DBS is not asked for more of {request.input_dataset}: what has been read is all of it."]
     try:
         planned = round_preview(request)
     except (PlanningRefused, LedgerViolation, ServiceError) as error:
-        return [*told, f"What is left cannot be planned now: {error}"]
+        return [*words, f"What is left cannot be planned now: {error}"]
     if planned is None or not planned.dag.units:
-        return [*told, "Nothing is left to be planned."]
+        return [*words, "Nothing is left to be planned."]
     units = planned.dag.units
     groups = [
         f"{unit.name}: {counted(len(unit.jobs), 'job')}, {counted(unit.events, 'event')}, at {', '.join(sorted(unit.sites))}"
@@ -237,7 +234,7 @@ def flush_preview(request: Request) -> list[str]:
     ]
     more = [f"{len(units) - _NAMED} more before these."] if len(units) > _NAMED else []
     return [
-        *told,
+        *words,
         f"{counted(len(units), 'work unit is', 'work units are')} planned next, the last ones however small:",
         *more,
         *groups,

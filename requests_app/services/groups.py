@@ -1,6 +1,6 @@
 """Who completes with whom, and who depends on whom: groups and dependencies of requests (ADR 0024).
 
-A group's row is locked for every change. Nobody waits for it while he holds a request: who finds it taken is told to try again.
+A group's row is locked for every change. No transaction waits for it while it holds a request: it is refused, to be repeated.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ S = RequestStatus
 
 
 def request_group(*, request: Request, actor: str, reason: str, in_group: str = "") -> None:
-    """Have it complete together with the others of a group, which is made if there is none of the name; without one, by itself.
+    """Have it complete together with the others of a group, which is made if it does not exist; without one, by itself.
 
     Raises:
         InvalidTransition: it completes already, or has ended and is to be put into a group.
@@ -38,7 +38,7 @@ def request_group(*, request: Request, actor: str, reason: str, in_group: str = 
 def group_refused(request: Request) -> str:
     """Why nothing can be changed about its group; empty if it can."""
     over = request.status in GONE_ON or (request.status in ENDED and request.in_group_id is None)
-    return f"It is {request.get_status_display()}; it completes with nobody any more." if over else ""
+    return f"It is {request.get_status_display()}; it completes with no other any more." if over else ""
 
 
 def group_join(request: Request, name: str, actor: str, note: str = "") -> None:
@@ -101,7 +101,7 @@ def parents_set(request: Request, names: Sequence[str]) -> None:
 
 
 def _circle(request: Request, parents: Sequence[Request]) -> list[Request]:
-    """The way from the request over these parents back to itself; empty if there is none."""
+    """The way from the request over these parents back to itself; empty if there is no such way."""
     ways, seen = [[request, row] for row in parents], set(parents)
     while ways:
         way = ways.pop()

@@ -46,8 +46,8 @@ def input_files_restore(*, request: Request, lfns: Sequence[str], actor: str, re
             lumis_rebuild(workflow, spec.input)
         if rows:
             Request.objects.filter(pk=request.pk).update(group_ready_at=None)  # the last of its group must not take it on
-            told = {"files": [row.lfn for row in rows[:50]], "number": len(rows), "actor": actor, "reason": reason}
-            tell("input.restored", request, **told)
+            evidence = {"files": [row.lfn for row in rows[:50]], "number": len(rows), "actor": actor, "reason": reason}
+            tell("input.restored", request, **evidence)
     return len(rows)
 
 
@@ -61,10 +61,10 @@ def restore_refused(row: InputFile) -> str:
 
 
 def input_files_exclude(*, workflow: Workflow, lfns: Sequence[str], actor: str, reason: str) -> None:
-    """Have nobody read these files; in the transaction of a release.
+    """Have these files read no more; in the transaction of a release.
 
     Raises:
-        InvalidTransition: one is none of its input, or is processed already.
+        InvalidTransition: one is not among its input, or is processed already.
     """
     rows = _named(workflow, lfns, "excluded_files")
     taken = sorted(files_taken(workflow, lfns))

@@ -35,7 +35,7 @@ _QUEUED = "the work queue of WMCore has it too"
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """What somebody asks for. Without ``document``, ReqMgr2 is asked for ``request_name``.
+    """An import as it was asked for. Without ``document``, ReqMgr2 is asked for ``request_name``.
 
     Args:
         submit: False: stored as NEW.
@@ -170,9 +170,9 @@ def request_import(
             names_claim(request_id=request.pk, family=request.family, names=outputs)
             group_join(request, asked.in_group, actor)
             parents_set(request, asked.depends_on)
-            told: dict[str, Any] = {"family_of": asked.family_of} if asked.family_of else {}
-            told |= {"reason": asked.family_reason, "status": request.status}
-            audit(actor=actor, action="request_import", target=request.request_name, **told)
+            evidence: dict[str, Any] = {"family_of": asked.family_of} if asked.family_of else {}
+            evidence |= {"reason": asked.family_reason, "status": request.status}
+            audit(actor=actor, action="request_import", target=request.request_name, **evidence)
             nudge(EVALUATE_REQUEST, str(request.pk))
     except IntegrityError as error:
         if "request_name" not in str(error):
@@ -251,7 +251,7 @@ def _import_again(
                 site_whitelist=again.site_whitelist,
                 site_blacklist=again.site_blacklist,
                 overrides=own.model_copy(update=memory),
-                payload_config={"RequestType": again.identity.request_type, **again.told},
+                payload_config={"RequestType": again.identity.request_type, **again.acdc},
             )
             if seen is not None:
                 reqmgr2_seen(name=again.request_name, request=request, seen=seen)
@@ -263,7 +263,7 @@ def _import_again(
 
 
 def reqmgr2_seen(*, name: str, request: Request, seen: Seen) -> None:
-    """Remember as which a request is in ReqMgr2; in the caller's transaction."""
+    """Store the state in which a request is in ReqMgr2; in the caller's transaction."""
     ReqMgr2Request.objects.update_or_create(name=name, defaults={**fields_of(seen), "request": request, "problem": ""})
 
 
@@ -297,14 +297,14 @@ def request_known_refuse(*, request_name: str) -> None:
 
 def request_receive(*, received: Received, actor: str, fetched: dict[str, Any] | None = None, doubt: str = "") -> Request:
     """Fetch if need be, check with everything the life cycle checks, store. What is fetched is HELD where the work queue of
-    WMCore has it too, or there is ``doubt`` that nobody else runs it (ADR 0023).
+    WMCore has it too, or there is ``doubt`` that nothing else runs it (ADR 0023).
 
     Args:
         fetched: the document, where ReqMgr2 has just given it.
 
     Raises:
         DocumentRefused: every problem by field; nothing stored.
-        RequestKnown: there is one of this name, which is told before any service is asked when the name is given.
+        RequestKnown: there is one of this name; found before any service is asked when the name is given.
         InvalidTransition: a production step is wrong; nothing stored.
         ServiceUnavailable: ReqMgr2, its work queue or ConfigCache did not answer; nothing stored.
     """
@@ -319,7 +319,7 @@ def request_receive(*, received: Received, actor: str, fetched: dict[str, Any] |
     if why and not received.submit:
         raise DocumentRefused([Problem("submit", f"{why}; it can be imported held, but not as new")])
     if received.priority is not None:
-        document = intake.with_priority(document, received.priority)
+        document = intake.with_fields(document, RequestPriority=received.priority)
     steps_read(received.production_steps)
     named: dict[str, Any] = {"document": document, "request_name": received.request_name, "asked": received}
     checked = request_check(**named)
@@ -328,8 +328,8 @@ def request_receive(*, received: Received, actor: str, fetched: dict[str, Any] |
         if seen is not None:
             ReqMgr2Request.objects.filter(request=request).update(elements=elsewhere, compared_at=clock.now())
         if why:
-            told = f"{why}; release it once nobody else runs it, otherwise abort it here: its work would be done twice"
-            transition(request, RequestStatus.HELD, actor=actor, reason=told, **hold_changes(HoldCode.RUN_ELSEWHERE, told))
+            held = f"{why}; release it once nothing else runs it, otherwise abort it here: its work would be done twice"
+            transition(request, RequestStatus.HELD, actor=actor, reason=held, **hold_changes(HoldCode.RUN_ELSEWHERE, held))
     return request
 
 

@@ -26,7 +26,7 @@ from wms2.words import counted
 
 S = RequestStatus
 log = structlog.get_logger(__name__)
-#: Ends after which nobody works with the outputs as long as they are not superseded.
+#: Ends after which the outputs are not used, as long as they are not superseded.
 _ENDED = (S.FAILED, S.ABORTED)
 _GONE = (*_ENDED, S.CLEANED)
 
@@ -53,7 +53,7 @@ def invalidation_refused(request: Request) -> str:
         return "It has no outputs."
     if request.derived_by and Request.objects.filter(derived_from=request).exclude(status__in=_GONE).exists():
         return f"{request.derived_by} was derived from it and makes only what it has not: fail or abort that first."
-    if request.status in _ENDED or _replaced(request):
+    if request.status in _ENDED or replaced_before({request.request_name}, clock.now()):
         return ""
     return f"It is {request.get_status_display()} and nothing has replaced its outputs."
 
@@ -72,7 +72,7 @@ def request_invalidate_files(
     Raises:
         InvalidTransition: it is not at an end, its outputs are taken back as a whole, or something has been made of the files
             and that is not accepted.
-        FieldRefused: a name is none of its outputs, or of a block that is not registered as a whole.
+        FieldRefused: a name is not one of its outputs, or of a block that is not registered as a whole.
     """
     with acting(request, actor, "request_invalidate_files", reason, files=list(files), blocks=list(blocks)):
         applies(request, files_refused)
@@ -80,7 +80,10 @@ def request_invalidate_files(
             raise FieldRefused("files", "name at least one file or block")
         workflow = _workflow(request)
         parts = invalidation.parts_of(workflow_id=workflow.pk, lfns=files, blocks=blocks)
-        children = [*invalidation.children_of(workflow_id=workflow.pk, parts=parts), *_read_by_others(parts)]
+        datasets = OutputDataset.objects.filter(pk__in={file.dataset_id for file in parts.files}).values_list("name", flat=True)
+        read = InputFile.objects.filter(workflow__input_dataset__in=list(datasets), lfn__in=[file.lfn for file in parts.files])
+        readers = sorted(set(read.values_list("workflow__request__request_name", flat=True)))
+        children = [*invalidation.children_of(workflow_id=workflow.pk, parts=parts), *readers]
         if children and not accept_children:
             raise FieldRefused(
                 "accept_children",
@@ -99,13 +102,6 @@ def files_refused(request: Request) -> str:
     if invalidation.invalidation_asked(request_id=request.pk, request_epoch=request.epoch):
         return "All its outputs are being taken back."
     return ""
-
-
-def _read_by_others(parts: invalidation.Parts) -> list[str]:
-    """Requests that read one of the files as input."""
-    names = set(OutputDataset.objects.filter(pk__in={file.dataset_id for file in parts.files}).values_list("name", flat=True))
-    rows = InputFile.objects.filter(workflow__input_dataset__in=names, lfn__in=[file.lfn for file in parts.files])
-    return sorted({str(name) for name in rows.values_list("workflow__request__request_name", flat=True)})
 
 
 def previous_superseded(request: Request) -> None:
@@ -127,7 +123,7 @@ def previous_superseded(request: Request) -> None:
 def superseded_take_back(fenced: Fenced) -> int:
     """Take back the outputs that a completed version has replaced for ``superseded_grace_days`` (spec 15, question 10).
 
-    Each cycle; returns for how many requests it was asked. What was asked for before, whatever became of it, is not asked again.
+    Each cycle; returns for how many requests it was asked. What was asked for before is not asked again.
     """
     days = conf().superseded_grace_days
     if not days:
@@ -154,15 +150,11 @@ def _invalidate(request: Request) -> int:
 
 
 def epoch_raise(request: Request) -> None:
-    """Nothing that was asked for before is registered or protected any more; what ReqMgr2 is still to be told stays true. In its
+    """Nothing that was asked for before is registered or protected any more; what ReqMgr2 is still to receive stays true. In its
     caller's transaction."""
     Request.objects.filter(pk=request.pk).update(epoch=F("epoch") + 1)
     request.refresh_from_db(fields=["epoch"])
     invalidation.former_end(request_id=request.pk, request_epoch=request.epoch)
-
-
-def _replaced(request: Request) -> bool:
-    return bool(replaced_before({request.request_name}, clock.now()))
 
 
 def _workflow(request: Request) -> Workflow:

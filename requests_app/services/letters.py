@@ -6,8 +6,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from django.db.models import QuerySet
-
 from dags_app.models import DAG, Leftover
 from outputs_app.models import Comparison, Effect, StorageCheck
 from outputs_app.services import effect_discard, effect_retry_now
@@ -27,19 +25,14 @@ ADVICE = {
     K.EFFECT: "A service refuses a registration, or did not answer for days. Put right what it says, then retry; discarding gives"
     " it up, with its block if that rests on it.",
     K.HARVEST: "DQM could not be harvested after all attempts. Look at its last job, then retry; discarded nothing is uploaded.",
-    K.LEFTOVER: "Files that nobody needs cannot be removed. Ask the site; it is tried on. Discarded they stay where they are.",
+    K.LEFTOVER: "Files that are not needed cannot be removed. Ask the site; it is tried on. Discarded they stay where they are.",
     K.STORAGE: "A storage cannot be looked at. Ask the site; it is tried on. Discarded its block counts as not looked at there.",
-    K.COMPARISON: "DBS or Rucio cannot be compared for hours. It is tried on; discarded, only when somebody asks for it.",
+    K.COMPARISON: "DBS or Rucio cannot be compared for hours. It is tried on; discarded, only when it is asked for.",
     K.PACK: "The directory of an ended DAG cannot be packed. See the file system; retry has it tried at once.",
     K.REQMGR2: "A request of our team cannot be taken or followed. Correct or reject it in ReqMgr2; retry looks at it at once.",
     K.TASK: "A task of the schedule fails again and again. See its error; discarded it is not shown until it has worked once.",
 }
 Act = Callable[..., None]
-
-
-def letters_shown() -> QuerySet[DeadLetter]:
-    """All of them."""
-    return DeadLetter.objects.all()
 
 
 def letter_retry(*, letter: DeadLetter, actor: str, reason: str) -> None:
@@ -97,7 +90,7 @@ def _set(model: Any, task: str, done: str, values: Callable[[str], dict[str, Any
     return act
 
 
-def _again(told: str) -> dict[str, Any]:
+def _again(reason: str) -> dict[str, Any]:
     return {"next_try_at": clock.now(), "tries": 0}
 
 
@@ -107,17 +100,17 @@ _ACTS: dict[LetterKind, tuple[Act, Act]] = {
     K.HARVEST: (_harvest(state=HarvestState.WAITING), _harvest(state=HarvestState.DISCARDED)),
     K.LEFTOVER: (
         _set(Leftover, REMOVE_LEFTOVERS, "retry", _again),
-        _set(Leftover, "", "discard", lambda told: {"settled_at": clock.now(), "problem": told}),
+        _set(Leftover, "", "discard", lambda reason: {"settled_at": clock.now(), "problem": reason}),
     ),
     K.STORAGE: (
         _set(StorageCheck, CHECK_STORAGE, "retry", _again),
-        _set(StorageCheck, "", "discard", lambda told: {"done_at": clock.now(), "problem": f"not looked at: {told}"}),
+        _set(StorageCheck, "", "discard", lambda reason: {"done_at": clock.now(), "problem": f"not looked at: {reason}"}),
     ),
     K.COMPARISON: (
-        _set(Comparison, RECONCILE, "retry", lambda told: {"due_at": clock.now(), "asked_at": clock.now()}),
-        _set(Comparison, "", "discard", lambda told: {"due_at": None, "last_error": ""}),
+        _set(Comparison, RECONCILE, "retry", lambda reason: {"due_at": clock.now(), "asked_at": clock.now()}),
+        _set(Comparison, "", "discard", lambda reason: {"due_at": None, "last_error": ""}),
     ),
-    K.PACK: (_set(DAG, PACK_DAGS, "retry", lambda told: {"pack_tried_at": None}),) * 2,
-    K.REQMGR2: (_set(ReqMgr2Request, POLL_REQMGR2, "retry", lambda told: {"compared_at": None}),) * 2,
+    K.PACK: (_set(DAG, PACK_DAGS, "retry", lambda reason: {"pack_tried_at": None}),) * 2,
+    K.REQMGR2: (_set(ReqMgr2Request, POLL_REQMGR2, "retry", lambda reason: {"compared_at": None}),) * 2,
     K.TASK: (_by(FailingTask, task_retry, "task"), _by(FailingTask, task_discard, "task")),
 }

@@ -1,6 +1,6 @@
 """Moving a request's DAG to another schedd: stop, rescue, elsewhere (docs/design/control.md, Moving; ADR 0026).
 
-A move is the wish on the request, which placement reads, and a stop if a DAG runs. What becomes of the stop is the life cycle's.
+A move is recorded on the request, where placement reads it, with a stop if a DAG runs. The stop is then the life cycle's.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ def request_move(
         to: the schedd; without it, admission chooses another.
         drain: for a drain of its schedd: forgotten when that is taken back.
     """
-    told = {"to": to.name if to else "", "mode": mode.value}
-    with acting(request, actor, "request_move", reason, **told):
+    with acting(request, actor, "request_move", reason, to=to.name if to else "", mode=mode.value):
         here = schedd_of(request)
         if not applies(request, partial(move_refused, to=to)) or here is None:
             return
@@ -74,7 +73,7 @@ def schedd_named(name: str) -> Schedd:
     """The schedd that an operator means, ``name`` or ``name in pool``.
 
     Raises:
-        FieldRefused: there is none, or several pools have one.
+        FieldRefused: it is not known, or several pools have one.
     """
     named, _, pool = name.partition(" in ")
     found = list(Schedd.objects.filter(name=named, **({"pool": pool} if pool else {})))

@@ -1,4 +1,4 @@
-"""A whole cycle at once, asked for by an operator: who asks, and what is kept of it. The cycle is the life cycle's."""
+"""A whole cycle at once, asked for by an operator: the actor, and the record of it. The cycle is the life cycle's."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def reconciling(fenced: Fenced) -> Iterator[bool]:
         return
     rows, began = Reconciliation.objects.filter(pk__in=waiting), clock.now()
     with fenced():
-        lock_until_commit(LockKey.RECONCILE)  # nobody joins one that has begun
+        lock_until_commit(LockKey.RECONCILE)  # none joins one that has begun
         rows.update(begun_at=began)
-        Schedd.objects.update(orphans_asked_at=None)  # all are searched for jobs that nobody knows
+        Schedd.objects.update(orphans_asked_at=None)  # all are searched for unknown jobs
     try:
         yield True
     except Exception as error:

@@ -71,9 +71,9 @@ def request_release(
         applies(request, release_refused)
         workflow = Workflow.objects.filter(request=request).first()
         plan = _plan(request, mode, asked, files)
-        if workflow is None:
-            _refuse_without_workflow(asked)
-        else:
+        if workflow is None and _evidence(mode, asked).keys() != {"mode"}:
+            raise InvalidTransition("it has no workflow yet that could be changed; release it without changes")
+        if workflow is not None:
             if plan.mode is ReleaseMode.NEXT_ROUND:
                 give_up(request, f"released for the next round: {reason}", files)
             _apply(request, workflow, asked, actor, reason)
@@ -182,17 +182,8 @@ def _apply(request: Request, workflow: Workflow, asked: Changes, actor: str, rea
         )
 
 
-def _refuse_without_workflow(asked: Changes) -> None:
-    if asked.site_bans or asked.excluded_files or asked.accept_excluded or asked.overrides.set_fields():
-        raise InvalidTransition("it has no workflow yet that could be changed; release it without changes")
-
-
 def _evidence(mode: ReleaseMode | None, asked: Changes) -> dict[str, Any]:
-    found: dict[str, Any] = {"mode": mode.value if mode else "", **asked.overrides.set_fields()}
-    if asked.site_bans:
-        found["site_bans"] = list(asked.site_bans)
-    if asked.excluded_files:
-        found["excluded_files"] = list(asked.excluded_files[:100])
-    if asked.accept_excluded:
-        found["accept_excluded"] = True
-    return found
+    files = list(asked.excluded_files[:100])
+    others = {"site_bans": list(asked.site_bans), "excluded_files": files, "accept_excluded": asked.accept_excluded}
+    given = {name: value for name, value in others.items() if value}
+    return {"mode": mode.value if mode else "", **asked.overrides.set_fields(), **given}

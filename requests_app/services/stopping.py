@@ -45,8 +45,8 @@ def stop_refused(request: Request) -> str:
     """Why there is nothing to stop; empty if there is."""
     if request.status == S.STOPPING or may_run(request):
         return ""
-    told = f"It is {request.get_status_display()}; no DAG of it runs."
-    return Already(told) if request.status in _NOTHING_RUNS else told
+    why = f"It is {request.get_status_display()}; no DAG of it runs."
+    return Already(why) if request.status in _NOTHING_RUNS else why
 
 
 def request_force(*, request: Request, actor: str, reason: str, confirm: str, insist: bool = False) -> None:
@@ -59,7 +59,7 @@ def request_force(*, request: Request, actor: str, reason: str, confirm: str, in
 
     Raises:
         InvalidTransition: it is not being stopped, or no DAG of it is left.
-        FieldRefused: not its name; or the schedd answers, and nobody insists.
+        FieldRefused: not its name; or the schedd answers and ``insist`` is not given.
     """
     dag = live_dag_of(request)
     found = directory_evidence(dag) if dag is not None else None

@@ -118,8 +118,8 @@ def abort_refused(request: Request) -> str:
         return stopped_for(request, StopIntent.ABORT)
     if states.allowed(request.status, S.ABORTED) or states.allowed(request.status, S.STOPPING):
         return ""
-    told = f"It is {request.get_status_display()}; {'hold it first' if request.status in AFTER_WORK else 'it has ended'}."
-    return Already(told) if request.status == S.ABORTED else told
+    why = f"It is {request.get_status_display()}; {'hold it first' if request.status in AFTER_WORK else 'it has ended'}."
+    return Already(why) if request.status == S.ABORTED else why
 
 
 def request_complete(*, request: Request, actor: str, reason: str) -> None:
@@ -332,16 +332,16 @@ def request_change(
         InvalidTransition: one of them is refused; nothing was changed.
         StaleState: it changed meanwhile; nothing was changed.
     """
-    told: dict[str, Any] = {"request": request, "actor": actor, "reason": reason}
+    common: dict[str, Any] = {"request": request, "actor": actor, "reason": reason}
     verbs: list[Callable[[], None]] = []
     if submit:
-        verbs.append(partial(request_submit, **told))
+        verbs.append(partial(request_submit, **common))
     if priority is not None and priority != request.priority:
-        verbs.append(partial(request_set_priority, priority=priority, **told))
+        verbs.append(partial(request_set_priority, priority=priority, **common))
     if steps is not None and list(steps) != request.production_steps:
-        verbs.append(partial(request_set_steps, steps=steps, confirm=confirm, **told))
+        verbs.append(partial(request_set_steps, steps=steps, confirm=confirm, **common))
     if adaptive is not None and adaptive != request.adaptive:
-        verbs.append(partial(request_set_adaptive, adaptive=adaptive, **told))
+        verbs.append(partial(request_set_adaptive, adaptive=adaptive, **common))
     if len(verbs) == 1:
         verbs[0]()
     elif verbs:
@@ -375,7 +375,7 @@ def request_set_sites(
         unknown = sorted({*white, *black} - known)
         if known and unknown:
             raise InvalidTransition(f"{unknown[0]} is not a site of CRIC")
-        document = intake.with_sites(request.request_data, white, black)
+        document = intake.with_fields(request.request_data, SiteWhitelist=white, SiteBlacklist=black)
         put(request, request_data=document, prepared=None)
         workflow = Workflow.objects.filter(request=request).first()
         if workflow is not None:
@@ -388,9 +388,9 @@ def request_set_sites(
 
 def _bans(workflow: Workflow, gone: frozenset[str], back: frozenset[str], actor: str, reason: str) -> None:
     """The files of a DAG are fixed; what its rescue avoids is not."""
-    until, told = clock.now() + _FOR_GOOD, f"{LEFT}: {reason}"
+    until, why = clock.now() + _FOR_GOOD, f"{LEFT}: {reason}"
     for site in Site.objects.filter(name__in=gone):
-        site_ban_by_operator(site=site, actor=actor, reason=told, workflow=workflow, expires_at=until, insist=True)
+        site_ban_by_operator(site=site, actor=actor, reason=why, workflow=workflow, expires_at=until, insist=True)
     for ban in bans_active().filter(site_id__in=back, workflow_id=workflow.pk, reason__startswith=LEFT).select_related("site"):
         site_unban_by_operator(site=ban.site, actor=actor, reason=reason, workflow=workflow, ban_id=ban.pk)
 

@@ -24,6 +24,11 @@ from wms2.errors import DocumentRefused, NotFoundInService, Problem, StaleState
 from wms2.in_force import in_force
 from wms2.locks import Fenced
 
+#: What a dataset's record has of its output as it is.
+_OF_OUTPUT = (
+    "step", "module", "tier", "primary_dataset", "processed_dataset", "acquisition_era", "processing_version",
+)  # fmt: skip
+
 
 def workflow_import(*, request: Request, fenced: Fenced) -> Workflow:
     """The workflow row with everything planning needs; repeatable, goes on where a crash stopped it.
@@ -130,13 +135,7 @@ def _record(request: Request, spec: WorkflowSpec, output: OutputSpec, primary_ds
     step = next(step for step in spec.steps if step.name == output.step)
     return DatasetRecord(
         name=output.dataset,
-        step=output.step,
-        module=output.module,
-        tier=output.tier,
-        primary_dataset=output.primary_dataset,
-        processed_dataset=output.processed_dataset,
-        acquisition_era=output.acquisition_era,
-        processing_version=output.processing_version,
+        **{field: getattr(output, field) for field in _OF_OUTPUT},
         release=step.cmssw_version,
         pset_hash=step.pset_hash,
         global_tag=step.global_tag,
@@ -150,7 +149,7 @@ def _record(request: Request, spec: WorkflowSpec, output: OutputSpec, primary_ds
 def _dataset_parents(spec: WorkflowSpec, output: OutputSpec) -> tuple[str, ...]:
     """For a chain of steps in one job: what the step read, or the nearest kept output before it, at last the input dataset.
 
-    No file of such a step tells its parents (ADR 0016); tasks and single steps know them by file, and answer nothing here.
+    No file of such a step names its parents (ADR 0016); tasks and single steps know them by file, and return nothing here.
     """
     if spec.tasks or len(spec.steps) == 1:
         return ()

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from dags_app.planning.specs import StepSpec, WorkflowSpec
 from requests_app import services
-from requests_app.intake import Draft, MemoryWindow, parse, with_priority
+from requests_app.intake import Draft, MemoryWindow, parse, with_fields
 from requests_app.management.documents import read_json, refusal_told
 from requests_app.work.spec import spec_to_json
 from wms2.conf import conf
@@ -58,7 +58,7 @@ class Command(BaseCommand):
         with refusal_told(as_json=options["as_json"], out=self.stdout, err=self.stderr):
             document = read_json("file", options["file"])
             if options["priority"] is not None:
-                document = with_priority(document, options["priority"])
+                document = with_fields(document, RequestPriority=options["priority"])
             if options["offline"]:
                 if not options["check"]:
                     raise CommandError("--offline only checks: give --check, too")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from requests_app.intake import merge_document, with_priority
+from requests_app.intake import merge_document, with_fields
 from tests.support.intake import Document, chain, problems, read, reprocessing
 from wms2.errors import DocumentRefused
 
@@ -156,6 +156,6 @@ def test_endless_nesting_is_refused() -> None:
 
 
 def test_another_priority_goes_where_it_counts() -> None:
-    assert read(with_priority(chain(), 7)).identity.priority == 7
-    assert read(with_priority(_pair(), 7)).identity.priority == 7
-    assert read(with_priority({"result": [{"x": reprocessing()}]}, 7)).identity.priority == 7
+    assert read(with_fields(chain(), RequestPriority=7)).identity.priority == 7
+    assert read(with_fields(_pair(), RequestPriority=7)).identity.priority == 7
+    assert read(with_fields({"result": [{"x": reprocessing()}]}, RequestPriority=7)).identity.priority == 7
