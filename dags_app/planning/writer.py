@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from dags_app.payload.contract import layout
 from dags_app.payload.contract.files import read_text, sync_directory, write_atomic
