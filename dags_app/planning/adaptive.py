@@ -28,7 +28,7 @@ from dags_app.planning.step_model import (
     task_models,
 )
 
-#: A leak that nobody has seen yet may take so much of a step's memory in each further length of the longest job measured; jobs
+#: A leak that was not seen yet may take so much of a step's memory in each further length of the longest job measured; jobs
 #: only get longer while that fits what is asked for (five lengths, where nothing but the margin of 20 % is to spare), or by as
 #: much as it takes to see a leak.
 _UNSEEN_LEAK = 0.05
@@ -211,7 +211,7 @@ def _memory(task: TaskModel, layouts: Layouts, cores: int, decisions: list[Decis
 
 
 def _events(task: TaskModel, layouts: Layouts, cores: int, memory_mb: int) -> JobEvents:
-    """Events of a job: few enough also for a leak, one that is known and one that nobody has seen yet."""
+    """Events of a job: few enough also for a leak, one that is known and one that was not seen yet."""
     events = task.events(layouts, cores)
     bounds = [(events.goal, events.bound)]
     for step, seconds in task.seconds(layouts, cores).items():
@@ -264,7 +264,7 @@ def _split(workflow: WorkflowSpec, task: TaskModel, events: JobEvents, decisions
 def _cut(
     spec: TaskSpec | SplittingSpec, per_lumi: int, task: TaskModel, events: JobEvents, decisions: list[Decision]
 ) -> dict[str, Any]:
-    """The number that the algorithm cuts input by; it stays where nobody knows how many events a lumi or a file has."""
+    """The number that the algorithm cuts input by; it stays where the events of a lumi or a file are not known."""
     what = spec.algorithm.parameters[0]
     before, each = getattr(spec, what), task.events_per(what)
     measured = events.seconds if what == "events_per_job" else each
@@ -318,7 +318,7 @@ def _runs(task: TaskModel, layouts: Layouts, cores: int, memory_mb: int, decisio
         needed, busy = rss[step.name], min(processes * model.busy(threads), cores) / cores
         pinned = step.name in task.pins.layouts
         if pinned:
-            _tell_pinned(task, step.name, layouts[step.name], decisions)
+            _record_pinned(task, step.name, layouts[step.name], decisions)
         elif processes > 1:
             why = f"as one process it keeps {min(model.busy(task.layout(step, cores).threads), cores):.2f} of {cores} cores busy"
             decisions.append(Decision("processes", 1, round(needed), processes, why, task.spec.number, step.name))
@@ -335,14 +335,14 @@ def _runs(task: TaskModel, layouts: Layouts, cores: int, memory_mb: int, decisio
 
 
 def _pinned_runs(task: TaskModel, cores: int, decisions: list[Decision]) -> dict[str, StepRun]:
-    """Of a task of which nothing is known yet: what its steps take of the memory nobody knows."""
+    """Of a task of which nothing is known yet, neither what its steps take of the memory."""
     runs = {step: StepRun(*layout) for step, layout in task.whole(cores).items() if step in task.pins.layouts}
     for step, run in runs.items():
-        _tell_pinned(task, step, Layout(run.processes, run.threads), decisions)
+        _record_pinned(task, step, Layout(run.processes, run.threads), decisions)
     return runs
 
 
-def _tell_pinned(task: TaskModel, step: str, layout: Layout, decisions: list[Decision]) -> None:
+def _record_pinned(task: TaskModel, step: str, layout: Layout, decisions: list[Decision]) -> None:
     for what, asked, chosen in zip(("processes", "threads"), task.pins.layouts[step], layout, strict=True):
         bound = "the cores of a job" if chosen < asked else ""
         decisions.append(Decision(what, None, None, chosen, "as pinned", task.spec.number, step, bound, pinned=True))

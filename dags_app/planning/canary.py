@@ -13,7 +13,7 @@ from dags_app.planning.specs import AccountingSpec
 from dags_app.planning.submitfiles import SiteSlot, site_job_submit
 
 OUTER, ANSWER = "canary.dag", "canary.out"
-#: DAGMan's log of the inner level, which tells where each job ran.
+#: DAGMan's log of the inner level, which has where each job ran.
 NODES_LOG = "inner.dag.nodes.log"
 #: Short jobs at once, as a round's landings are: where they run shows whether the negotiator spreads them.
 LANDINGS = 12

@@ -1,7 +1,7 @@
 """Which merged files of a unit go with lost ones, and which pieces of its claim go back with them (ADR 0021). Pure.
 
 A merged file holds pieces of the claim whole or, where jobs of a later task divided them, in shares; each output of the unit
-holds all of them. What is planned again is made again for all outputs, so whatever valid file holds some of it has to go first.
+holds all of them. What is planned again is made again for all outputs, so every valid file that holds some of it has to go first.
 """
 
 from __future__ import annotations
@@ -93,13 +93,13 @@ def _grow(held: Mapping[str, LumiRanges], lost: Collection[str]) -> dict[str, st
 
 def _ranges(pieces: Pieces, numbers: Mapping[tuple[int, str], int]) -> LumiRanges:
     kinds = {kind for kind, _ in numbers}
-    found = [piece for piece in _told(pieces) if piece.kind in kinds]
+    found = [piece for piece in _pieces(pieces) if piece.kind in kinds]
     if strange := [piece for piece in found if (piece.kind, piece.of) not in numbers]:
         raise ManifestProblem(f"a merged file holds what its unit does not claim: {strange[0]}")
     return lumis.from_intervals((numbers[piece.kind, piece.of], piece.first, piece.last) for piece in found)
 
 
-def _told(pieces: Pieces) -> Iterator[Piece]:
+def _pieces(pieces: Pieces) -> Iterator[Piece]:
     for made in pieces.generated:
         yield Piece(GENERATED, str(made.run), made.first_event, made.last_event)
     for file in pieces.files:

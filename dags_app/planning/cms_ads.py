@@ -1,8 +1,8 @@
 """Attributes by which CMS's pool, monitoring and accounting know a job, in WMAgent's spelling. Pure text.
 
 ``REQUIRED_OS`` is read by the glideins, which run the job in a container of that system, and ``REQUIRED_MINIMUM_MICROARCH``, by
-which they refuse jobs that their processor cannot run; ``REQUIRED_ARCH`` by our own requirements. The rest is read by nobody who
-matches: dashboards and accounting group jobs by it. Spec 4.5; WMCore's SimpleCondorPlugin.
+which they refuse jobs that their processor cannot run; ``REQUIRED_ARCH`` by our own requirements. The rest does not serve the
+matching: dashboards and accounting group jobs by it. Spec 4.5; WMCore's SimpleCondorPlugin.
 Owns also which text may stand in DAG and submit files.
 """
 

@@ -17,19 +17,16 @@ import re
 import shutil
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from dags_app.payload.contract import layout
 from dags_app.payload.contract.files import read_text, sync_directory, write_atomic
-from dags_app.payload.contract.scripts import listed_sites
-from dags_app.planning.dagfiles import avoid_inc, credential_inc, fence_inc, limits_inc, render, units_limits_inc
+from dags_app.planning.dagfiles import fence_inc, render
 from dags_app.planning.sizing import Sizes
 from dags_app.planning.specs import DagSpec
-from wms2.credentials import Credential
 from wms2.errors import ServiceUnavailable, StaleState, Wms2Error
 
 #: Directories below a request's that hold a DAG planned once more, where another attempt's directory stands in its place.
@@ -42,8 +39,7 @@ class DagDirectoryConflict(Wms2Error):
     """A directory of this DAG id exists and holds something else; nothing was changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Programs:
+class Programs(NamedTuple):
     """What goes into a DAG directory beside the rendered text."""
 
     payload: bytes  # the zipapp
@@ -199,7 +195,7 @@ def write_fence(directory: Path, fence: int, sizes: Sizes | None = None) -> None
 
     Raises:
         StaleState: a larger number stands there; nothing was written, and nothing may be submitted under this one.
-        ServiceUnavailable: somebody else has been writing it for long, e.g. because he was paused.
+        ServiceUnavailable: another process has been writing it for long, e.g. because it was paused.
         OSError: the disk refused.
     """
     path = directory / layout.FENCE_INCLUDE
@@ -207,9 +203,9 @@ def write_fence(directory: Path, fence: int, sizes: Sizes | None = None) -> None
         written = written_fence(directory)
         if written > fence:
             raise StaleState(f"{path} has fence {written} already; fence {fence} is of the past")
-        _replace(path, fence_inc(fence))
+        replace_file(path, fence_inc(fence))
         for name, text in (sizes.files() if sizes is not None else {}).items():
-            _replace(directory / name, text)
+            replace_file(directory / name, text)
 
 
 @contextmanager
@@ -247,38 +243,7 @@ def _locked(path: Path) -> Iterator[None]:
         yield  # closing the file gives the lock back
 
 
-def write_limits(directory: Path, units: int, jobs_in_unit: int) -> None:
-    """How many units, and processing jobs in each, run at once from the next submission on; inside ``held_by``."""
-    _replace(directory / layout.LIMITS_INCLUDE, limits_inc(units))
-    _replace(directory / layout.UNITS_LIMITS_INCLUDE, units_limits_inc(jobs_in_unit))
-
-
-def write_avoid(directory: Path, sites: Iterable[str]) -> None:
-    """Replace the DAG's banned sites; DAGMan may be running. Inside ``held_by``."""
-    _replace(directory / layout.AVOID_INCLUDE, avoid_inc(frozenset(sites)))
-
-
-def write_pileup(directory: Path, text: str) -> None:
-    """Which pileup jobs read from the next submission on; inside ``held_by``. A former release lists it among what is fixed."""
-    if f"  {layout.PILEUP_FILE}\n" not in read_text(directory / layout.SUMS):
-        _replace(directory / layout.PILEUP_FILE, text)
-
-
-def avoid_more(directory: Path, sites: Iterable[str]) -> None:
-    """Add to the DAG's banned sites, while it runs; inside ``held_by``."""
-    write_avoid(directory, listed_sites(directory / layout.AVOID_INCLUDE).union(sites))
-
-
-def write_spread(directory: Path, slots: Mapping[str, int]) -> None:
-    """By what the units' landings are spread over sites; nothing where the pool does. Inside ``held_by``."""
-    _replace(directory / layout.SPREAD_FILE, json.dumps(slots, sort_keys=True) + "\n")
-
-
-def write_credential(directory: Path, carried: Credential | None) -> None:
-    """What jobs carry from the next submission on; inside ``held_by``."""
-    _replace(directory / layout.CREDENTIAL_INCLUDE, credential_inc(carried))
-
-
-def _replace(path: Path, text: str) -> None:
+def replace_file(path: Path, text: str) -> None:
+    """Replace one of the files that change between submissions; DAGMan may be reading it. Inside ``held_by``."""
     write_atomic(path, text)
     sync_directory(path.parent)

@@ -1,15 +1,14 @@
 """What a DAGMan that has ended left in a DAG's directory, read without believing more than it says.
 
-A damaged file is none: its name goes on a list, and who judges the end of the DAG tells it. Owns also which units were removed
-from the queue rather than failed (docs/design/model.md, Failed units), and whether a rescue file may be run.
+A damaged file counts as absent: its name goes on a list, which the judgement of the DAG's end reports. Owns also which units
+were removed from the queue rather than failed (docs/design/model.md, Failed units), and whether a rescue file may be run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import structlog
 
@@ -75,8 +74,7 @@ def removed_units(directory: Path, found: DagStatusFile | None, outer: DagMetric
     return tuple(names)
 
 
-@dataclass(frozen=True, slots=True)
-class RescueLeft:
+class RescueLeft(NamedTuple):
     """The newest rescue file of a DAG's directory: its name, empty without one, and what it says, None if it is not whole."""
 
     name: str

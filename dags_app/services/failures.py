@@ -98,14 +98,14 @@ class FailureLine(BaseModel):
 def failures_sweep(dag: DAG) -> int:
     """Count what was added to the failure log of the DAG's directory since the last sweep; how many failed attempts.
 
-    A log that is not there has nothing in it; one that is shorter than before, or has a line that is none, is told in the
+    A log that is not there has nothing in it; one that is shorter than before, or has an invalid line, is reported in the
     ``FailureLog`` row and in the log, and what follows the line is read.
     """
     path = Path(dag.submit_dir) / FAILURES_FILE
     try:
         size = path.stat().st_size
     except OSError:
-        return 0  # no failure yet, or the directory is out of reach, which its status file tells
+        return 0  # no failure yet, or the directory is out of reach, which its status file shows
     known = FailureLog.objects.filter(pk=dag.directory_id).values_list("offset_bytes", flat=True).first() or 0
     if size == known:
         return 0
@@ -120,7 +120,7 @@ def failures_sweep(dag: DAG) -> int:
         if place.offset_bytes != known:
             return 0  # another sweep has counted these lines meanwhile
         if size < known:
-            _tell(place, f"{path} has {size} bytes, {known} were read: it was replaced or cut")
+            _report(place, f"{path} has {size} bytes, {known} were read: it was replaced or cut")
             return 0
         whole = data[: data.rfind(b"\n") + 1]
         lines = list(_lines(whole, place))
@@ -137,10 +137,10 @@ def _lines(data: bytes, place: FailureLog) -> Iterable[FailureLine]:
         try:
             yield FailureLine.model_validate(json.loads(raw))
         except (ValueError, ValidationError) as error:
-            _tell(place, f"a line of {FAILURES_FILE} is none: {str(error)[:500]}")
+            _report(place, f"a line of {FAILURES_FILE} is none: {str(error)[:500]}")
 
 
-def _tell(place: FailureLog, problem: str) -> None:
+def _report(place: FailureLog, problem: str) -> None:
     log.error("failure log not readable", directory_id=str(place.directory_id), problem=problem)
     place.problem = problem
     place.save(update_fields=["problem"])
@@ -172,10 +172,10 @@ def _count(dag: DAG, lines: Sequence[FailureLine]) -> None:
         groups[key].save()
         _keep_newest(groups[key], found)
     _count_files(dag.workflow_id, lines)
-    _tell_units(dag, lines)
+    _explain_units(dag, lines)
 
 
-def _tell_units(dag: DAG, lines: Sequence[FailureLine]) -> None:
+def _explain_units(dag: DAG, lines: Sequence[FailureLine]) -> None:
     """A unit that gives up has its cause in its row; DAGMan knows only which script ended with what."""
     for unit, reason in {line.unit: line.reason for line in lines if line.final}.items():
         WorkUnit.objects.filter(round_id=dag.round_id, name=unit, state=WorkUnitState.PLANNED).update(problem=reason)
@@ -215,7 +215,7 @@ def _count_files(workflow_id: uuid.UUID, lines: Sequence[FailureLine]) -> None:
 
 
 def _note_unreadable(workflow_id: uuid.UUID, named: Iterable[tuple[str, FailureLine]]) -> None:
-    """Where files could not be read; a failure whose site nobody knows tells nothing of it."""
+    """Where files could not be read; a failure at an unknown site says nothing of it."""
     found: dict[tuple[str, str, int], UnreadableInput] = {}
     for lfn, line in named:
         if line.category != DATA or not line.site:
@@ -247,7 +247,7 @@ class UnreadWaves:
     words: str = ""
 
     def carries(self, workflow_id: uuid.UUID, sites: Collection[str]) -> bool:
-        """Whether what these sites say of a request's file tells nothing of the file."""
+        """Whether what these sites say of a request's file says nothing of the file itself."""
         return self.all or workflow_id in self.workflows or not self.sites.isdisjoint(sites)
 
 
@@ -333,9 +333,9 @@ def bad_input_of(submit_dir: str, units: Collection[str]) -> BadInput:
         try:
             verdict = json.loads((directory / unit / post_name(node)).read_text(encoding="utf-8"))["classification"]
             if verdict["category"] == DATA:
-                told = f"{unit}/{node}: {verdict['reason']}"[:2000]
+                reason = f"{unit}/{node}: {verdict['reason']}"[:2000]
                 for lfn in verdict["bad_input_files"]:
-                    found.setdefault(unit, {}).setdefault(str(lfn), told)
+                    found.setdefault(unit, {}).setdefault(str(lfn), reason)
         except (OSError, ValueError, KeyError, TypeError) as error:
             log.error("post.json not readable, its input files stay", unit=unit, node=node, error=repr(error))
     return found

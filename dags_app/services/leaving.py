@@ -41,13 +41,10 @@ def may_leave(dag: DAG, stuck: Mapping[str, UnbegunUnit]) -> list[str]:
     return [
         name
         for name, unit in stuck.items()
-        if name in fresh and unit.since_seconds <= status.written_at and _elsewhere(Path(dag.submit_dir) / name, unit.site)
+        if name in fresh and unit.since_seconds <= status.written_at
+        if (landing_sites(place := Path(dag.submit_dir, name)) - avoided_sites(place) - {unit.site})
+        and all(f"WMS2: {IDLE_TOO_LONG} " in read_text(post) for post in place.glob("*.post.json"))
     ]
-
-
-def _elsewhere(place: Path, site: str) -> bool:
-    begun = any(f"WMS2: {IDLE_TOO_LONG} " not in read_text(post) for post in place.glob("*.post.json"))
-    return not begun and bool(landing_sites(place) - avoided_sites(place) - {site})
 
 
 def units_leaving(dag: DAG) -> set[str]:

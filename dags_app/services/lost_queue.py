@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 from django.db.models import F, Q
@@ -72,7 +72,7 @@ class DirectoryEvidence:
 
 
 def directory_evidence(dag: DAG) -> DirectoryEvidence:
-    """Look into the DAG's directory; one that cannot be read is told, and proves nothing."""
+    """Look into the DAG's directory; one that cannot be read is reported, and proves nothing."""
     place, file = Path(dag.submit_dir), Path(dag.dag_file_path)
     if not place.is_dir():
         return DirectoryEvidence(None, "", "", "", "", problem=f"{place} is not there")
@@ -158,11 +158,11 @@ def dag_fenced_off(dag: DAG) -> bool:
 
 def lost_unit_nodes(dag: DAG) -> UnitNodes:
     """Units that are done for certain: by DAGMan's own files, or because the POST script of their merge has said so."""
-    told, rescue = unit_nodes(dag), dag_files.rescue(Path(dag.dag_file_path), [])
-    done = (set(told.done) if told else set()) | (set(rescue.done) if rescue else set())
+    nodes, rescue = unit_nodes(dag) or UnitNodes(done=(), failed=()), dag_files.rescue(Path(dag.dag_file_path), [])
+    done = {*nodes.done, *(rescue.done if rescue else ())}
     open_units = WorkUnit.objects.filter(round_id=dag.round_id).exclude(state=WorkUnitState.DONE)
     merged = [name for name in open_units.values_list("name", flat=True) if _merge_accepted(Path(dag.submit_dir) / name)]
-    return UnitNodes(done=tuple(sorted(done | set(merged))), failed=told.failed if told else ())
+    return UnitNodes(done=tuple(sorted(done | set(merged))), failed=nodes.failed)
 
 
 def dag_end_lost(dag: DAG, *, why: str, evidence: dict[str, Any]) -> None:
@@ -207,8 +207,7 @@ def _first_line(path: Path) -> str:
 _CHANGES = 5
 
 
-@dataclass(frozen=True, slots=True)
-class LostDag:
+class LostDag(NamedTuple):
     """One DAG at the schedd: where it stands, in words, and what lies in its directory."""
 
     dag: DAG
@@ -218,8 +217,7 @@ class LostDag:
     directory: DirectoryEvidence
 
 
-@dataclass(frozen=True, slots=True)
-class LostQueue:
+class LostQueue(NamedTuple):
     """What speaks for and against the loss of a schedd's queue. ``refusal`` is empty when a person may confirm it."""
 
     schedd: Schedd
@@ -254,15 +252,17 @@ def lost_queue_of(schedd: Schedd) -> LostQueue:
     """The evidence as it is now; reads rows and DAG directories, asks no schedd."""
     now, window = clock.now(), _window_seconds()
     silent = (now - schedd.unreachable_since).total_seconds() if schedd.unreachable_since else None
-    # READY with an intent: it may have been submitted; only the schedd could tell
+    # READY with an intent: it may have been submitted; only the schedd knows
     here = Q(status__in=IN_QUEUE) | Q(status=DAGStatus.READY, submit_intent_at__isnull=False)
     rows = DAG.objects.filter(here, schedd=schedd, lost_confirmed_at__isnull=True).select_related("schedd", "workflow")
     seen = [(dag, directory_evidence(dag)) for dag in rows.defer("workflow__psets", "workflow__spec").order_by("created_at")]
     # one DAGMan that lives shows that the machine lives, and the others with it
-    gone = silent is not None and silent > window and not any(_writes(found) for _, found in seen)
+    newest = max((found.written_at for _, found in seen if found.written_at is not None), default=None)
+    writes = newest is not None and now - newest < timedelta(seconds=window)
+    gone = silent is not None and silent > window and not writes
     dags = tuple(_judged(dag, found, gone) for dag, found in seen)
     changes = tuple(QueueChange.objects.filter(schedd=schedd)[:_CHANGES])
-    return LostQueue(schedd, silent, changes, dags, _refusal(schedd, silent, dags, now))
+    return LostQueue(schedd, silent, changes, dags, _refusal(schedd, silent, dags))
 
 
 def schedd_confirm_lost(*, schedd: Schedd, actor: str, reason: str) -> LostQueue:
@@ -277,7 +277,8 @@ def schedd_confirm_lost(*, schedd: Schedd, actor: str, reason: str) -> LostQueue
     evidence = {"words": found.words(), "dags": [str(row.dag.pk) for row in found.affected]}
     with audited(actor=actor, action="schedd_confirm_lost", target=schedd.name, target_type="schedd", reason=reason, **evidence):
         if found.refusal:
-            if _confirmed_just_now(schedd):
+            since = clock.now() - timedelta(seconds=conf().schedd_suspicion_seconds)
+            if DAG.objects.filter(schedd=schedd, lost_confirmed_at__gte=since).exclude(lost_confirmation={}).exists():
                 return found
             raise InvalidTransition(found.refusal)
         for row in found.affected:
@@ -299,12 +300,7 @@ def _judged(dag: DAG, found: DirectoryEvidence, gone: bool) -> LostDag:
     return LostDag(dag, name, False, f"{job}, seen last at {exact(dag.seen_at)}; nothing speaks for its loss", found)
 
 
-def _writes(found: DirectoryEvidence) -> bool:
-    window = timedelta(seconds=_window_seconds())
-    return found.written_at is not None and clock.now() - found.written_at < window
-
-
-def _refusal(schedd: Schedd, silent: float | None, dags: Sequence[LostDag], now: datetime) -> str:
+def _refusal(schedd: Schedd, silent: float | None, dags: Sequence[LostDag]) -> str:
     if any(row.affected for row in dags):
         return ""
     window = _window_seconds()
@@ -316,8 +312,8 @@ def _refusal(schedd: Schedd, silent: float | None, dags: Sequence[LostDag], now:
         return f"{schedd.name} is silent, but its DAGMans still write into their directories: it runs."
     missing = [row for row in dags if row.dag.missing_since is not None]
     if missing:
-        told = f"{counted(len(missing), 'DAG')} missing at {schedd.name}; how they ended is looked for"
-        return f"{told} until nothing has been found for {window:.0f} s."
+        many = f"{counted(len(missing), 'DAG')} missing at {schedd.name}"
+        return f"{many}; how they ended is looked for until nothing has been found for {window:.0f} s."
     born = birthdate_text(schedd.job_queue_birthdate)
     return f"{schedd.name} answers, its queue is the one born {born}, and {counted(len(dags), 'DAG')} are in it."
 
@@ -325,8 +321,3 @@ def _refusal(schedd: Schedd, silent: float | None, dags: Sequence[LostDag], now:
 def _window_seconds() -> float:
     """Of suspicion; longer while the trouble may be ours."""
     return stretched(conf().schedd_suspicion_seconds)
-
-
-def _confirmed_just_now(schedd: Schedd) -> bool:
-    since = clock.now() - timedelta(seconds=conf().schedd_suspicion_seconds)
-    return DAG.objects.filter(schedd=schedd, lost_confirmed_at__gte=since).exclude(lost_confirmation={}).exists()

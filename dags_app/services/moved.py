@@ -1,7 +1,7 @@
 """Which DAGs have moved: the files that DAGMan and the POST scripts add to, looked at every few seconds for next to nothing.
 
 The fast way from the pool to the life cycle; the slow and certain one is the schedd's answer (``watch``). Nothing is concluded
-here: whoever is woken reads the files. Kept in memory only: after a start every DAG counts as moved, once.
+here: who is woken reads the files. Kept in memory only: after a start every DAG counts as moved, once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dags_app.models import DAG, IN_QUEUE
 from dags_app.payload.contract.layout import FAILURES_FILE, JOBSTATE_LOG
 
 log = structlog.get_logger(__name__)
-#: A look that lasts longer goes on by itself, and tells the next one what it has found.
+#: A look that lasts longer goes on by itself, and the next one reports what it has found.
 PATIENCE_SECONDS = 1.0
 #: Read at once of what a log has grown by.
 _PORTION_BYTES = 1 << 20
@@ -90,12 +90,12 @@ class Moves:
         if self._looking is not None and self._looking.is_alive():
             return []
         self._know()
-        # not of an executor: at the end of the process nobody waits for one that hangs
+        # not of an executor: at the end of the process one that hangs is not waited for
         self._looking = threading.Thread(target=self._look, name="moved", daemon=True)
         self._looking.start()
         self._looking.join(PATIENCE_SECONDS)
         if self._looking.is_alive():
-            log.warning("a file system does not answer; DAGs are told by their schedds alone until it does")
+            log.warning("a file system does not answer; DAGs are known by their schedds alone until it does")
             return []
         found, self._found = self._found, {}
         return list(found.items())

@@ -1,6 +1,6 @@
 """Checks of a schedd before DAGs may go to it: questions first, then a canary DAG, submitted at most once (ADR 0026).
 
-A row is tended from any process until it ends. The canary follows the protocol of DAGs (ADR 0002), simpler because one is
+A row is processed by any process until it ends. The canary follows the protocol of DAGs (ADR 0002), simpler because one is
 submitted once or never: queue and history are searched, the intent is committed, it is submitted, and its outcome is read. A
 schedd that is silent meanwhile changes nothing until the time is over.
 """
@@ -93,7 +93,7 @@ def onboardings_tend() -> None:
 
 
 def _check(row: Onboarding) -> None:
-    """Ask all questions, whatever the first ones answer: an operator is told everything at once."""
+    """Ask all questions, also after a failed one: an operator sees everything at once."""
     schedd, facts = row.schedd, cache(adapter(row.schedd).facts)
     checks: dict[str, Callable[[], str]] = {
         "reachable": lambda: _reachable(schedd, facts),
@@ -104,21 +104,21 @@ def _check(row: Onboarding) -> None:
         "sites": lambda: _sites(schedd),
         "Rucio account": _rucio_account,
     }
-    told = []
+    said = []
     for name, ask in checks.items():
         try:
-            told.append(_told(name, True, ask()))
+            said.append(_answer(name, True, ask()))
         except (Wms2Error, OSError) as error:
-            told.append(_told(name, False, str(error)))
-    row.checks, wrong = told, [f"{each['check']}: {each['told']}" for each in told if not each["passed"]]
+            said.append(_answer(name, False, str(error)))
+    row.checks, wrong = said, [f"{each['check']}: {each['told']}" for each in said if not each["passed"]]
     if wrong:
-        _end(row, "; ".join(wrong), told)
-    elif Onboarding.objects.filter(pk=row.pk, state=S.CHECKING).update(state=S.CANARY, checks=told):
+        _end(row, "; ".join(wrong), said)
+    elif Onboarding.objects.filter(pk=row.pk, state=S.CHECKING).update(state=S.CANARY, checks=said):
         row.state = S.CANARY
 
 
-def _told(check: str, passed: bool, told: str) -> dict[str, Any]:
-    return {"check": check, "passed": passed, "told": told[:2000], "at": clock.now().isoformat()}
+def _answer(check: str, passed: bool, text: str) -> dict[str, Any]:
+    return {"check": check, "passed": passed, "told": text[:2000], "at": clock.now().isoformat()}
 
 
 def _reachable(schedd: Schedd, facts: Callable[[], ScheddFacts]) -> str:
@@ -154,8 +154,8 @@ def _credential(schedd: Schedd, facts: Callable[[], ScheddFacts]) -> str:
         raise CheckFailed(f"there is no token in {schedd.pool.token_dir}")
     if why := credential_obstacle():
         raise CheckFailed(why)
-    told = f"{len(found) - len(wrong)} of {len(found)} tokens are good for long" if found else "by HTCondor's own configuration"
-    return f"{told}; jobs are {_owner(schedd, facts())}'s"
+    said = f"{len(found) - len(wrong)} of {len(found)} tokens are good for long" if found else "by HTCondor's own configuration"
+    return f"{said}; jobs are {_owner(schedd, facts())}'s"
 
 
 def _owner(schedd: Schedd, facts: ScheddFacts) -> str:
@@ -206,18 +206,18 @@ def _refuse_others(place: Path) -> None:
 
 
 def _limits(schedd: Schedd, facts: ScheddFacts) -> str:
-    told, wanted = [], schedd.max_dagman_slots
+    said, wanted = [], schedd.max_dagman_slots
     for name, most in zip(LIMITS, (facts.jobs_per_owner, facts.dagmans_per_owner, facts.dagmans), strict=True):
         if most is not None and most < wanted:
             raise CheckFailed(f"it has {name} = {most}: raise that there, or lower max_dagman_slots ({wanted}) here")
-        told.append(f"{name} = {'none' if most is None else most}")
-    return ", ".join(told)
+        said.append(f"{name} = {'none' if most is None else most}")
+    return ", ".join(said)
 
 
 def _sites(schedd: Schedd) -> str:
     names = _sites_of(schedd)
     if not names:
-        raise CheckFailed(f"no enabled site has slots in pool {schedd.pool_id}, as its collector told last")
+        raise CheckFailed(f"no enabled site has slots in pool {schedd.pool_id}, as its collector said last")
     return f"{len(names)} enabled sites have slots in its pool"
 
 
@@ -267,7 +267,7 @@ def _submit(condor: HtcondorAdapter, row: Onboarding) -> None:
     begun = caller.since_boot()  # before the intent: who is paused in between has no time left to submit
     mine = Onboarding.objects.filter(pk=row.pk, state=S.CANARY, intent_at=None)
     if mine.update(intent_at=clock.now(), directory=str(place)) != 1:
-        return  # somebody else submits it
+        return  # another process submits it
     crash_point("canary.claimed")
     stamps = {"WMS2_Instance": settings.instance, "WMS2_DagID": str(row.pk), "WMS2_Canary": row.schedd.name}
     try:
@@ -290,7 +290,7 @@ def _read(row: Onboarding, found: FoundDag) -> None:
     seen_here = (place / f"{OUTER}.metrics").is_file()
     if history is not None and history.exit_code == 0 and seen_here and tail_text(place / ANSWER, 1).strip() == str(row.pk):
         root_mark(Path(row.schedd.submit_root))
-        row.checks = [*row.checks, _told("spread of landings", True, _spread(row, place))]
+        row.checks = [*row.checks, _answer("spread of landings", True, _spread(row, place))]
         _end(row, "")
         shutil.rmtree(place, ignore_errors=True)
         return
@@ -314,18 +314,18 @@ def _spread(row: Onboarding, place: Path) -> str:
     site, most = found.most_common(1)[0]
     spreads = most <= _MOST_AT_ONE_SITE * found.total()
     Pool.objects.filter(pk=row.schedd.pool_id).update(spreads=spreads)
-    told = f"of {found.total()} jobs at once {most} ran at {site}, with {sites} sites to choose from"
+    said = f"of {found.total()} jobs at once {most} ran at {site}, with {sites} sites to choose from"
     if spreads:
-        return f"{told}: its negotiator spreads landings"
+        return f"{said}: its negotiator spreads landings"
     advice = "set NEGOTIATOR_PRE_JOB_RANK = Cpus at its negotiator to have it choose by free slots, then check again"
-    return f"{told}: its negotiator fills one site after the other, so WMS2 spreads landings by slots; {advice}"
+    return f"{said}: its negotiator fills one site after the other, so WMS2 spreads landings by slots; {advice}"
 
 
 def _end(row: Onboarding, problem: str, checks: list[dict[str, Any]] | None = None) -> None:
     """``problem``: what failed it, "" when it passed. What is known of the schedd goes with it, in one transaction."""
     state, now = (S.FAILED if problem else S.PASSED), clock.now()
     if checks is None:
-        checks = [*row.checks, _told(_CANARY, not problem, problem or "it ran at a site and ended well")]
+        checks = [*row.checks, _answer(_CANARY, not problem, problem or "it ran at a site and ended well")]
     with transaction.atomic():
         if Onboarding.objects.filter(pk=row.pk, ended_at=None).update(state=state, checks=checks, ended_at=now) != 1:
             return

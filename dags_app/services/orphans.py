@@ -1,17 +1,17 @@
 """DAGMan jobs of DAGs that have ended: a queue that was given up has come back, or a submission turned up after its grace.
 
 Owns recognizing them, and noticing that a lost DAG's job is proved gone. Removing them is the cycle's. Also: jobs of ours that
-name a DAG nobody runs (no row knows it, or its outer DAGMan has died and left the others): those are shown, and removed only when
-an operator says so.
+name a DAG that does not run (no row knows it, or its outer DAGMan has died and left the others): those are shown, and removed
+only when an operator says so.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from typing import NamedTuple
 
 import structlog
 from django.db import transaction
@@ -37,8 +37,7 @@ log = structlog.get_logger(__name__)
 UNKNOWN, ENDED = "no DAG has this id", "its DAG has ended, or its outer DAGMan has gone"
 
 
-@dataclass(frozen=True, slots=True)
-class Orphan:
+class Orphan(NamedTuple):
     """A DAGMan job in a queue that must not run: its DAG's row has ended, or has been submitted again since."""
 
     dag: DAG
@@ -143,9 +142,9 @@ def schedd_remove_strays(*, schedd: Schedd, actor: str, reason: str) -> None:
         InvalidTransition: there are none.
         ServiceUnavailable, ServiceRejected: some may have been removed; the next look says which are left.
     """
-    told = partial(audit, actor=actor, action="schedd_remove_strays", target=schedd.name, target_type="schedd", reason=reason)
+    record = partial(audit, actor=actor, action="schedd_remove_strays", target=schedd.name, target_type="schedd", reason=reason)
     if why := strays_refused(schedd):
-        told(refused=True, why=why)
+        record(refused=True, why=why)
         raise InvalidTransition(why)
     condor = adapter(schedd)
     for dag_id in [each["dag_id"] for each in schedd.orphans_told]:
@@ -156,9 +155,9 @@ def schedd_remove_strays(*, schedd: Schedd, actor: str, reason: str) -> None:
         try:
             jobs = condor.remove_orphans(dag_id, f"removed by {actor}: {reason}", fence)
         except ServiceError as error:
-            told(refused=True, dag_id=dag_id, why=str(error))
+            record(refused=True, dag_id=dag_id, why=str(error))
             raise
-        told(dag_id=dag_id, jobs=jobs)
+        record(dag_id=dag_id, jobs=jobs)
         log.warning("jobs that no live DAG knows are removed", schedd=schedd.name, dag_id=dag_id, jobs=jobs)
     found = orphans_ask(schedd, orphans_known(schedd, clock.now()))
     if found is not None:

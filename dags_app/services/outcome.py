@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dags_app.dagman import DagMetrics, DagOutcome, DagStatusFile, NodeState, RescueFile, ended
 from dags_app.models import DAG, DAGStatus
@@ -25,7 +25,7 @@ _UNDER_WAY = (NodeState.PRERUN, NodeState.SUBMITTED, NodeState.POSTRUN)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The end state, or None with the reason why it cannot be told."""
+    """The end state, or None with the reason why it is not known."""
 
     status: DAGStatus | None
     why: str
@@ -35,12 +35,11 @@ class Outcome:
     evidence: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Sources:
+class Sources(NamedTuple):
     """What one submission left behind. None: absent, cut off, or of an earlier submission.
 
     ``rescue_name``: the rescue file that this submission wrote, "" for none; ``rescue`` what is in it, None when it is not whole.
-    ``removed``: units whose DAGMan somebody removed while the DAG went on. ``damaged``: files that are there and not whole.
+    ``removed``: units whose DAGMan was removed while the DAG went on. ``damaged``: files that are there and not whole.
     """
 
     history: HistoryAd | None = None
@@ -85,7 +84,9 @@ def sources_of(dag: DAG, ad: HistoryAd | None) -> Sources:
     if metrics is not None and (metrics.cluster != dag.dagman_cluster_id or metrics.started_at == metrics_before(dag)):
         metrics = None
     status = dag_files.status(path, damaged)
-    if status is not None and status.written_at < _began(ad, metrics):
+    # when this submission began, in seconds of the submit host's clock; 0 when that is not known
+    began = ad.queued_at_seconds if ad is not None else int(metrics.started_at) if metrics is not None else 0
+    if status is not None and status.written_at < began:
         status = None  # DAGMan writes it anew when it starts: this one could not be replaced
     name = dag_files.rescue_name(path)
     if name == Path(dag.rescue_dag_path).name:
@@ -117,10 +118,10 @@ def judge(found: Sources, *, stopped: bool) -> Outcome:
         return Outcome(None, objection, disputed=by_history is not None, evidence=evidence)
     if ending is DagOutcome.COMPLETED:
         return Outcome(DAGStatus.COMPLETED, "all units done", evidence=evidence)
-    units, told = evidence["units"], ending.value
+    units, how = evidence["units"], ending.value
     if ending is DagOutcome.BROKEN:
-        evidence["broken"] = told = _gave_up(found)
-    why = f"{told}: {units['failed']} of {units['total']} units failed" if units["total"] else told
+        evidence["broken"] = how = _gave_up(found)
+    why = f"{how}: {units['failed']} of {units['total']} units failed" if units["total"] else how
     if units["removed"]:
         why += f", {units['removed']} were removed from the queue"
     ended_as = DAGStatus.PARTIAL if units["done"] else DAGStatus.FAILED
@@ -171,12 +172,8 @@ def _evidence(found: Sources) -> dict[str, Any]:
         evidence["damaged"] = list(found.damaged)
     ad, metrics = found.history, found.metrics
     if ad is not None:
-        evidence["history"] = {
-            "job_status": ad.job_status,
-            "exit_code": ad.exit_code,
-            "dag_status": ad.dag_status,
-            "why": ad.remove_reason,
-        }
+        evidence["history"] = {name: getattr(ad, name) for name in ("job_status", "exit_code", "dag_status")}
+        evidence["history"]["why"] = ad.remove_reason
     if metrics is not None:
         evidence["metrics"] = {
             "exit_code": metrics.exit_code, "dag_status": int(metrics.status), "done": metrics.nodes_done,
@@ -202,7 +199,7 @@ def _units(found: Sources) -> dict[str, int]:
 
 
 def _is_frozen(found: Sources) -> bool:
-    """Whether the status file tells of a time before the end: DAGMan could not write it any more (a full disk, a crash).
+    """Whether the status file is of a time before the end: DAGMan could not write it any more (a full disk, a crash).
 
     Metrics and rescue file say together that more had ended; without a rescue file, nodes that still run are enough, and where
     the metrics have everything done, that a further update was announced.
@@ -210,11 +207,11 @@ def _is_frozen(found: Sources) -> bool:
     metrics, status, rescue = found.metrics, found.status, found.rescue
     if metrics is None or status is None:
         return False
-    told = (metrics.nodes_done, metrics.nodes_failed)
-    if told == (len(status.done_nodes()), len(status.failed_nodes())):
+    ended_nodes = (metrics.nodes_done, metrics.nodes_failed)
+    if ended_nodes == (len(status.done_nodes()), len(status.failed_nodes())):
         return False
     if rescue is not None:
-        return told == (len(rescue.done), len(rescue.failed))
+        return ended_nodes == (len(rescue.done), len(rescue.failed))
     if metrics.nodes_done == metrics.nodes_total:
         return not status.final
     return any(node.state in _UNDER_WAY for node in status.nodes)
@@ -230,10 +227,3 @@ def history_outcome(ad: HistoryAd | None) -> DagOutcome | None:
         return ended(ad.exit_code, None, failed=False, started=False)
     failed, total = ad.nodes_failed or 0, ad.nodes_total or 0
     return ended(ad.exit_code, ad.dag_status, failed=failed > 0, started=total > 0)
-
-
-def _began(ad: HistoryAd | None, metrics: DagMetrics | None) -> int:
-    """When this submission began, in seconds of the submit host's clock; 0 when nothing tells."""
-    if ad is not None:
-        return ad.queued_at_seconds
-    return int(metrics.started_at) if metrics is not None else 0

@@ -151,8 +151,8 @@ def claims_record(rows: Iterable[ClaimRow]) -> None:
     except IntegrityError as error:
         if "live_claims_disjoint" not in str(error):
             raise
-        told = str(error).splitlines()[0].removeprefix("live_claims_disjoint: ")
-        raise LedgerViolation(f"work that is claimed already was planned again: {told}") from error
+        whose = str(error).splitlines()[0].removeprefix("live_claims_disjoint: ")
+        raise LedgerViolation(f"work that is claimed already was planned again: {whose}") from error
 
 
 def claim_rows(unit: int, claim: ClaimSpec, number: int, files: Mapping[str, tuple[int, int]]) -> tuple[ClaimRow, ...]:

@@ -2,7 +2,7 @@
 
 The protocol is that of DAGs (ADR 0002), simpler because a row is submitted once or never: the intent is committed, the job is
 submitted, the outcome recorded. An open intent is settled by looking in queue and history; a schedd that does not answer
-changes nothing. Whoever has work of a purpose begins jobs, and calls ``site_jobs_tend`` now and then, from any process.
+changes nothing. Who has work of a purpose begins jobs, and calls ``site_jobs_tend`` now and then, from any process.
 Does not own what a job is to do, nor what becomes of its result: that is ``Work``.
 """
 
@@ -61,7 +61,7 @@ _LAST_MINUTES = 10
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What somebody has done by site jobs of one purpose.
+    """What is done by site jobs of one purpose.
 
     Args:
         task: what a job is to do as things are right before it is submitted; None: nothing any more.
@@ -111,7 +111,7 @@ def site_jobs_tend(*, purpose: SiteJobPurpose, work: Work) -> None:
 
 
 def _say(job: SiteJob, problem: str) -> None:
-    """Why it could not be looked after; it is tried again, and its end says what came of it."""
+    """Why it could not be processed; it is tried again, and its end says what came of it."""
     SiteJob.objects.filter(pk=job.pk, state__in=LIVE_SITE_JOB).update(problem=problem)
 
 
@@ -158,7 +158,7 @@ def _submit(condor: HtcondorAdapter, job: SiteJob, work: Work) -> None:
     begun, now = caller.since_boot(), clock.now()  # before the intent: who is paused in between has no time left to submit
     prepared = SiteJob.objects.filter(pk=job.pk, state=S.PREPARED, intent_at__isnull=True)
     if prepared.update(intent_at=now) != 1:
-        return  # somebody else submits it
+        return  # another process submits it
     crash_point("site_job.claimed")
     with _intent_closed_after(OSError, job, now):  # not before: another process may have submitted it, and its job reads this
         place.mkdir(parents=True, exist_ok=True)
@@ -204,23 +204,23 @@ def _read(job: SiteJob, work: Work, history: HistoryAd) -> None:
         if result.job != str(job.pk):
             raise PayloadError(0, f"the result is of job {result.job}")
     except PayloadError as error:
-        told = tail_text(place / layout.SITE_STDERR, _STDERR_LINES) or history.remove_reason or error.message
-        _end(job, work, S.FAILED, None, f"it ended with {history.exit_code}: {told}")
+        why = tail_text(place / layout.SITE_STDERR, _STDERR_LINES) or history.remove_reason or error.message
+        _end(job, work, S.FAILED, None, f"it ended with {history.exit_code}: {why}")
     else:
         _end(job, work, S.DONE, result, "")
     shutil.rmtree(place, ignore_errors=True)
 
 
 def _end(job: SiteJob, work: Work, state: SiteJobState, result: SiteResult | None, problem: str) -> None:
-    told = {} if result is None else {"host": result.host, "started_at": result.started_at, "ended_at": result.ended_at}
+    facts = {} if result is None else {"host": result.host, "started_at": result.started_at, "ended_at": result.ended_at}
     with transaction.atomic():
         row = SiteJob.objects.select_for_update().get(pk=job.pk)
         if row.state not in LIVE_SITE_JOB:
             return
-        row.state, row.result, row.problem, row.ended_at = state, told, problem, clock.now()
+        row.state, row.result, row.problem, row.ended_at = state, facts, problem, clock.now()
         row.save()
         work.settle(row, result)
     crash_point("site_job.recorded")
     SITE_JOBS_TOTAL.labels(job.purpose, state.value).inc()
-    tell = log.error if state is S.FAILED else log.info
-    tell("site job ended", site=job.site, job=str(job.pk), purpose=job.purpose, state=state.value, problem=problem)
+    emit = log.error if state is S.FAILED else log.info
+    emit("site job ended", site=job.site, job=str(job.pk), purpose=job.purpose, state=state.value, problem=problem)

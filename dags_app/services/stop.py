@@ -1,6 +1,6 @@
 """Pausing a DAG that is in a queue, and stopping it: holding and releasing (spec 7.1), draining and removing.
 
-Held or released, a DAG is only paused; whatever changes what becomes of the request is its verb. Both are audited on the DAG,
+Held or released, a DAG is only paused; what decides on the request is a verb of the request. Both are audited on the DAG,
 refusals too. A stop is an intent in the rows: the removal is asked for again each cycle until the DAG is proved gone.
 """
 
@@ -141,18 +141,18 @@ def steer_refused(dag: DAG) -> str:
 
 
 def _steer(action: str, dag: DAG, actor: str, reason: str, steer: _Steer, becomes: JobStatus) -> int:
-    told = partial(audit, actor=actor, action=action, target=dag.pk, target_type="dag", reason=reason)
-    with refusals_told(told, InvalidTransition, ServiceError):
+    record = partial(audit, actor=actor, action=action, target=dag.pk, target_type="dag", reason=reason)
+    with refusals_told(record, InvalidTransition, ServiceError):
         count = steer(condor_of(dag))(_submission(dag), f"{actor}: {reason}")
     _observe(dag, becomes, f"{actor}: {reason}")
     wake_now(dag.workflow.request.pk, action)
     history(dag, action, detail={"actor": actor, "reason": reason, "jobs": count})
-    told(jobs=count, request=dag.workflow.request_id)
+    record(jobs=count, request=dag.workflow.request_id)
     return count
 
 
 def _observe(dag: DAG, becomes: JobStatus, reason: str) -> None:
-    """What the schedd has just said, so that the request tells of it at once; the next look at the queue knows more."""
+    """What the schedd has just said, so that the request shows it at once; the next look at the queue knows more."""
     held = becomes is JobStatus.HELD
     dag.observed = {**dag.observed, "job_status": int(becomes), "hold_reason": reason if held else ""}
     DAG.objects.filter(pk=dag.pk).update(observed=dag.observed)

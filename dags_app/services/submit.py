@@ -8,12 +8,14 @@ A schedd that does not answer before an intent is open costs nothing: the reques
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 import structlog
 from django.db.models import F
@@ -22,8 +24,10 @@ from django.db.models.functions import Greatest
 from dags_app.counts import jobs_per_unit
 from dags_app.models import DAG, DAGHistory, DAGStatus, WorkUnit, WorkUnitState
 from dags_app.payload.contract import layout
+from dags_app.payload.contract.files import read_text
 from dags_app.payload.contract.scripts import elected_site, listed_sites
 from dags_app.planning import writer
+from dags_app.planning.dagfiles import avoid_inc, credential_inc, limits_inc, units_limits_inc
 from dags_app.planning.sizing import sizes_from_json
 from dags_app.planning.specs import AccountingSpec
 from dags_app.planning.throttles import Throttles
@@ -53,10 +57,9 @@ _METRICS_BEFORE = "metrics_before"
 _SITES = re.compile(rf'^VARS {layout.LANDING} sites="([^"]*)"$', re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class Avoided:
+class Avoided(NamedTuple):
     """Sites that a submission avoids, with the reasons, and the open units that have no site left; of these the ones that have
-    none because of their pileup, whatever is opened again."""
+    none because of their pileup, even if sites are opened again."""
 
     reasons: dict[str, str]
     stranded: tuple[str, ...]
@@ -118,7 +121,8 @@ def dag_submit(
         # proved absent: what follows may refuse the submission, and the request must not wait for an outcome then
         _close_intent(dag, f"attempt {dag.attempt} never arrived at {dag.schedd_name}", fenced, event="submit_absent")
     _refuse_changed_files(dag)
-    if why := credential_obstacle(_asked_seconds(dag)):
+    expected = dag.round.sizing.get(LONGEST_WALL, 0.0)  # of its longest job
+    if why := credential_obstacle(float(min(layout.WALL_FACTOR * expected, conf().max_wall_seconds))):
         raise ServiceUnavailable("htcondor", "submit", f"waits for {why}", "credential")
     text, pileup_at = pileup() or ("", None)
     avoided = _avoid(dag, pileup_at)
@@ -150,7 +154,7 @@ def dag_submit(
 
 def fence_forgotten(dag: DAG) -> int:
     """The fence of a submission that the DAG's directory knows of and the database, restored from before it, does not; 0 without
-    one. Until its job is found, nobody may take a READY row for one that was never submitted."""
+    one. Until its job is found, a READY row must not be taken for one that was never submitted."""
     written = writer.written_fence(Path(dag.submit_dir))
     return written if written > dag.workflow.fence_counter else 0
 
@@ -218,16 +222,10 @@ def credential_obstacle(asked_seconds: float = 0) -> str:
     return ""
 
 
-def _asked_seconds(dag: DAG) -> float:
-    """The wall time that the DAG's longest job asks for at first."""
-    expected = dag.round.sizing.get(LONGEST_WALL, 0.0)
-    return float(min(layout.WALL_FACTOR * expected, conf().max_wall_seconds))
-
-
 def metrics_before(dag: DAG) -> float | None:
     """``started_at`` of the metrics that an earlier submission had left in the directory before this one; None without any.
 
-    An intent that was forgotten tells none: then those by which the end of the submission before was judged.
+    An intent that was forgotten has none: then those by which the end of the submission before was judged.
     """
     if dag.parent_dag is None:
         return None
@@ -284,7 +282,7 @@ def _avoid(dag: DAG, pileup_at: frozenset[str] | None) -> Avoided:
     have its pileup no more.
 
     What is in the queue already goes on. A DAG none of whose open units has a site left is not submitted: it would only stand in
-    the queue, with nobody knowing why.
+    the queue, and no one would know why.
 
     Raises:
         NoSite, NoPileup: no open unit has a site left; nothing was written.
@@ -316,7 +314,8 @@ def dag_avoid(dag: DAG, sites: Collection[str]) -> int:
     """
     directory = Path(dag.submit_dir)
     with writer.held_by(directory, dag.fence):
-        writer.avoid_more(directory, sites)
+        avoided = frozenset(listed_sites(directory / layout.AVOID_INCLUDE).union(sites))
+        writer.replace_file(directory / layout.AVOID_INCLUDE, avoid_inc(avoided))
     return adapter(_schedd_of(dag)).avoid_sites(str(dag.directory_id), dag.fence, sites)
 
 
@@ -336,7 +335,7 @@ def _landing_sites(directory: Path, unit: str) -> frozenset[str]:
 
 
 def _refuse_changed_files(dag: DAG) -> None:
-    """What was rendered is immutable; a directory that was edited or lost files runs something nobody planned."""
+    """What was rendered is immutable; a directory that was edited or lost files runs something that was not planned."""
     try:
         changed = writer.changed_files(Path(dag.submit_dir))
     except FileNotFoundError as error:
@@ -353,23 +352,25 @@ def _write_files(dag: DAG, avoided: Avoided, pileup: str) -> None:
     """
     directory = Path(dag.submit_dir)
     writer.write_fence(directory, dag.fence, sizes_from_json(dag.sizes) if dag.sizes else None)
+    # slots by site, for the first look of each landing; none unless a check saw that the pool does not spread (ADR 0005)
+    slots = PoolSite.objects.filter(pool=_schedd_of(dag).pool, pool__spreads=False, total_slots__gt=0)
+    spread = dict(slots.values_list("site_id", "total_slots"))
+    files = {
+        layout.AVOID_INCLUDE: avoid_inc(frozenset(avoided.reasons)),
+        layout.SPREAD_FILE: json.dumps(spread, sort_keys=True) + "\n",
+        layout.CREDENTIAL_INCLUDE: credential_inc(factory.job_credential()),
+    }
+    if pileup and f"  {layout.PILEUP_FILE}\n" not in read_text(directory / layout.SUMS):  # a former release lists it as fixed
+        files[layout.PILEUP_FILE] = pileup
+    if dag.throttles:  # what was rendered before includes no such file
+        limits = Throttles.of(dag.throttles)  # more than it begins with: how many that are may change while it runs
+        most = max(limits.most_units(jobs_per_unit(dag)), dag.merge_groups)
+        files[layout.LIMITS_INCLUDE] = limits_inc(most)
+        files[layout.UNITS_LIMITS_INCLUDE] = units_limits_inc(limits.processing_in_unit(most))
     with writer.held_by(directory, dag.fence):
         halt_file(dag).unlink(missing_ok=True)  # after the fence was raised: a drain of the one before cannot put it back
-        writer.write_avoid(directory, avoided.reasons)
-        writer.write_spread(directory, _spread(dag))
-        writer.write_credential(directory, factory.job_credential())
-        if pileup:
-            writer.write_pileup(directory, pileup)
-        if dag.throttles:  # what was rendered before includes no such file
-            limits = Throttles.of(dag.throttles)  # more than it begins with: how many that are may change while it runs
-            most = max(limits.most_units(jobs_per_unit(dag)), dag.merge_groups)
-            writer.write_limits(directory, most, limits.processing_in_unit(most))
-
-
-def _spread(dag: DAG) -> dict[str, int]:
-    """Slots by site, for the first look of each landing; none unless a check saw that the pool does not spread (ADR 0005)."""
-    here = PoolSite.objects.filter(pool=_schedd_of(dag).pool, pool__spreads=False, total_slots__gt=0)
-    return dict(here.values_list("site_id", "total_slots"))
+        for name, text in files.items():
+            writer.replace_file(directory / name, text)
 
 
 def _open_intent(dag: DAG, fenced: Fenced) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import structlog
 from django.contrib.postgres.fields import ArrayField
@@ -25,8 +25,7 @@ log = structlog.get_logger(__name__)
 _OPEN = [WorkUnitState.PLANNED.value, WorkUnitState.DONE_UNACCOUNTED.value]
 
 
-@dataclass(frozen=True, slots=True)
-class UnitNodes:
+class UnitNodes(NamedTuple):
     """The outer DAG's nodes that ended."""
 
     done: tuple[str, ...]
@@ -37,9 +36,9 @@ def unit_nodes_now(dag: DAG) -> UnitNodes | None:
     """While it runs: those of the job-state log, which has each within DAGMan's scan; where the job's ad counts more than are
     accounted, the status file's too. None when that is needed and cannot be read."""
     logged = dag_files.logged_done(dag)
-    told = int(dag.observed.get("nodes_done") or 0)
+    counted_done = int(dag.observed.get("nodes_done") or 0)
     done = WorkUnit.objects.filter(round_id=dag.round_id, state=WorkUnitState.DONE)
-    if told <= len(logged) or told <= done.count():
+    if counted_done <= len(logged) or counted_done <= done.count():
         return UnitNodes(done=tuple(sorted(logged)), failed=())
     return unit_nodes(dag)
 
@@ -57,7 +56,7 @@ def unit_nodes(dag: DAG) -> UnitNodes | None:
 
 def unit_nodes_final(dag: DAG, *, completed: bool) -> UnitNodes | None:
     """The same once the DAG has ended, also when its status file is gone or old: a completed DAG has everything done, and the
-    newest rescue file lists what is done. None when nothing can tell; then nothing may be concluded."""
+    newest rescue file lists what is done. None when that is not known; then nothing may be concluded."""
     if completed:
         return UnitNodes(done=tuple(WorkUnit.objects.filter(round_id=dag.round_id).values_list("name", flat=True)), failed=())
     nodes = unit_nodes(dag)
@@ -131,8 +130,7 @@ def unit_ended_at(*, unit: WorkUnit, dag: DAG) -> datetime | None:
     return datetime.fromtimestamp(inner.ended_at, UTC) if inner is not None else None
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(NamedTuple):
     """A unit whose manifest equals its claims."""
 
     unit: WorkUnit
@@ -151,9 +149,8 @@ def units_settle(*, dag: DAG, settled: Sequence[Settled]) -> None:
     Raises:
         StaleState: one of them is no longer open.
     """
-    columns = [
-        (row.unit.pk, row.manifest.site, row.manifest.rse, row.manifest.fence, row.sha256) for row in settled
-    ]  # an UPDATE of its own for each would cost as much as all else of its account
+    # one statement for all: an UPDATE of its own for each would cost as much as all else of its account
+    columns = [(row.unit.pk, row.manifest.site, row.manifest.rse, row.manifest.fence, row.sha256) for row in settled]
     with connection.cursor() as cursor:
         cursor.execute(
             "WITH done AS ("
@@ -183,6 +180,6 @@ def units_fail(*, units: Sequence[WorkUnit], problem: str, state: WorkUnitState 
     """Units that will not be done in this round give their claims back; a cause that is known stays beside ``problem``."""
     ids = [u.pk for u in units]
     both = Concat("problem", Value(f"; {problem}"), output_field=TextField())
-    told = Case(When(problem="", then=Value(problem)), default=both, output_field=TextField())
-    WorkUnit.objects.filter(pk__in=ids).update(state=state, problem=told, problem_since=timezone.now())
+    problems = Case(When(problem="", then=Value(problem)), default=both, output_field=TextField())
+    WorkUnit.objects.filter(pk__in=ids).update(state=state, problem=problems, problem_since=timezone.now())
     WorkUnitClaim.objects.filter(unit_id__in=ids).update(live=False)

@@ -3,7 +3,7 @@
 Three answers are kept apart in the row: in the queue (``observed``), the schedd answers and it is not there
 (``missing_since``), the schedd did not answer (``unanswered_since``). The third changes nothing else.
 
-A row is written, and its request woken, when something has changed; ``DAG.seen_at`` tells when an answer contained it last.
+A row is written, and its request woken, when something has changed; ``DAG.seen_at`` is when an answer contained it last.
 """
 
 from __future__ import annotations
@@ -42,14 +42,12 @@ from wms2.passes import row_by_itself
 from wms2.wakes import wake
 
 log = structlog.get_logger(__name__)
-#: What the life cycle acts on, or tells; the other counts move all the time, are shown, and wake nobody.
+#: What the life cycle acts on or reports; the other counts move all the time, are shown, and wake no request.
 _ACTED_ON = ("job_status", "hold_reason", "job_starts", "dag_status", "nodes_done", "nodes_failed", "units_running")
 #: Units and nodes inside them that have ended.
 _ENDED = ("nodes_done", "nodes_failed", "inner_done", "inner_failed")
 #: In ``Round.sizing``: what the longest of its jobs should take, in seconds; without it, as long as any job may.
 LONGEST_WALL = "longest_wall_seconds"
-#: Of an ad, what changes though nothing has happened.
-_NOT_KEPT = "counted_at_seconds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +151,9 @@ def schedd_heard(
         if dag.pk in mine
     ]
     changed = {dag.pk: now for dag, now in seen if _differs(dag, now)}
-    unread = {dag.pk: job for dag in look.live if (job := _unread(dag, said)) is not None}
+    # a job that cannot be read; one that does not say whose it is goes by its number
+    numbers = ((dag, said.unread.get(int(dag.dagman_cluster_id))) for dag in look.live)
+    unread = {dag.pk: job for dag, job in numbers if job is not None and job.dag_id in ("", str(dag.pk))}
     changed |= {dag.pk: Seen(dag.observed, dag.jobs) for dag in look.live if dag.pk in unread and _was_away(dag)}
     absent = [dag for dag in look.live if dag.pk not in mine and dag.pk not in unread]  # one that cannot be read is there
     missing = [dag for dag in absent if dag.missing_since is None or dag.unanswered_since]
@@ -172,12 +172,6 @@ def schedd_heard(
             raise ValueError(f"its DAGMan job is in the queue and cannot be read, so the DAG stays as it was: {job.problem}")
     crash_point("poll.recorded")
     return Observed(answered=True, change=change, orphans=orphans_among(outer))
-
-
-def _unread(dag: DAG, said: Said) -> Unread | None:
-    """Its job that cannot be read; one that does not say whose it is goes by its number."""
-    job = said.unread.get(int(dag.dagman_cluster_id))
-    return job if job is not None and job.dag_id in ("", str(dag.pk)) else None
 
 
 def _collector_says(condor: HtcondorAdapter) -> str:
@@ -204,7 +198,7 @@ def _silent(look: Look, said: Said, fenced: Fenced) -> None:
 
 
 def _free(ids: Collection[Any]) -> set[Any]:
-    """Those that are still in the queue and locked by nobody, locked in one order; what somebody else has is the next cycle's."""
+    """Those that are still in the queue and not locked, locked in one order; what another process has is the next cycle's."""
     if not ids:
         return set()
     rows = DAG.objects.select_for_update(no_key=True, skip_locked=True).filter(pk__in=ids, status__in=IN_QUEUE)
@@ -255,7 +249,7 @@ def _kept(ad: DagmanAd, units: Sequence[DagmanAd]) -> dict[str, Any]:
         "inner_done": sum(unit.nodes_done or 0 for unit in units),
         "inner_failed": sum(unit.nodes_failed or 0 for unit in units),
     }
-    del kept[_NOT_KEPT]
+    del kept["counted_at_seconds"]  # it changes though nothing has happened
     return kept
 
 
@@ -338,7 +332,7 @@ def _observe(dags: list[DAG], seen: dict[Any, Seen], now: datetime) -> None:
     wake(woken, "DAG observed")
 
 
-#: Sites that CRIC does not know are told with the DAGs alone. Of a done unit its merge job is counted with it (``jobs_judged``).
+#: Sites that CRIC does not know are shown with the DAGs alone. Of a done unit its merge job is counted with it (``jobs_judged``).
 _COUNT_SITES = """
 WITH live AS (
     SELECT dags.jobs, dags.workflow_id, dags.round_id, schedds.last_answer_at, schedds.pool

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -12,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from dags_app.payload.contract.layout import CLUSTER_LOG, SITE_ATTRIBUTE
+from dags_app.payload.contract.layout import CLUSTER_LOG, SITE_ATTRIBUTE, SPREAD_FILE
 from dags_app.payload.post import election
 from dags_app.planning.submitfiles import landing_submit
-from dags_app.planning.writer import write_spread
+from dags_app.planning.writer import replace_file
 from deploy.htcondor.sites import SITES
 from tests.pool import condor
 from tests.support.faults import fault
@@ -47,7 +48,7 @@ def landed(place: Path, units: int, slots: dict[str, int]) -> Counter[str]:
     dag.mkdir()
     (dag / "landing.sub").write_text(landing_submit(dag_spec()))
     (dag / "avoid.inc").write_text("DAG_AVOID =\n")
-    write_spread(dag, slots)
+    replace_file(dag / SPREAD_FILE, json.dumps(slots))
     for number in range(units):
         unit = dag / f"mg_{number:06d}"
         unit.mkdir()

@@ -16,19 +16,19 @@ from pathlib import Path
 import pytest
 
 from dags_app.payload.build import payload_bytes
+from dags_app.payload.contract import layout
 from dags_app.payload.contract.convert import to_json
 from dags_app.payload.contract.layout import JOBSTATE_LOG
 from dags_app.payload.contract.rules import Limits, RuleBook
+from dags_app.planning.dagfiles import avoid_inc, credential_inc, limits_inc, units_limits_inc
 from dags_app.planning.sizing import Sizes
 from dags_app.planning.specs import DagLimits, GenerationSpec, ResourceSpec, WorkflowSpec
 from dags_app.planning.writer import (
     Programs,
     changed_files,
-    write_avoid,
-    write_credential,
+    replace_file,
     write_dag_directory,
     write_fence,
-    write_limits,
 )
 from tests.pool import condor
 from tests.pool.condor import RunningDag
@@ -74,7 +74,7 @@ def new_dag() -> Iterator[Callable[[], RunningDag]]:
 
 def test_all_units_run_to_the_end_pinned_to_the_site_they_landed_at(new_dag: Callable[[], RunningDag]) -> None:
     dag = new_dag()
-    write_avoid(dag.directory, [FNAL, CERN])
+    replace_file(dag.directory / layout.AVOID_INCLUDE, avoid_inc(frozenset([FNAL, CERN])))
     dag.plan("mg_000000", "proc_000001", "once exit 7")
 
     cluster = dag.submit(1, "-Priority", "110000")
@@ -151,7 +151,8 @@ def test_a_rescue_runs_as_many_units_and_jobs_as_it_is_told_when_it_is_submitted
 
     def at_once(fence: int, units: int, jobs_in_unit: int) -> tuple[int, int]:
         """Units' DAGMans, and processing jobs, that are in the queue when no more come."""
-        write_limits(dag.directory, units, jobs_in_unit)
+        replace_file(dag.directory / layout.LIMITS_INCLUDE, limits_inc(units))
+        replace_file(dag.directory / layout.UNITS_LIMITS_INCLUDE, units_limits_inc(jobs_in_unit))
         cluster = dag.submit(fence)
         wait_until(lambda: len(queued(dag, "processing")) == units * jobs_in_unit, "the jobs are in the queue")
         time.sleep(5)  # DAGMan submits each second what it may
@@ -259,8 +260,10 @@ def test_jobs_find_the_credential_that_is_there_when_they_start_and_running_ones
         return hashlib.sha256(path.read_bytes().partition(b"-----END CERTIFICATE")[0]).hexdigest()
 
     try:
-        write_credential(dag.directory, Credential("jobs", "-", str(path), is_token=is_token))
-        write_avoid(dag.directory, [PURDUE])  # in containers the payload finds it: test_credentials.py
+        carried = Credential("jobs", "-", str(path), is_token=is_token)
+        replace_file(dag.directory / layout.CREDENTIAL_INCLUDE, credential_inc(carried))
+        # in containers the payload finds it: test_credentials.py
+        replace_file(dag.directory / layout.AVOID_INCLUDE, avoid_inc(frozenset([PURDUE])))
         waits = "file renewed" if is_token else "renewed"
         dag.plan("mg_000000", "proc_000000", f"credential\n{waits}\ncredential")
         for node in ("merge", "cleanup"):

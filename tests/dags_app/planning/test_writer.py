@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from dags_app.payload.contract import layout
 from dags_app.payload.contract.step_profile import StepProfile, StepRun, read_step_profile
 from dags_app.planning import writer
+from dags_app.planning.dagfiles import avoid_inc
 from dags_app.planning.sizing import Sizes
 from dags_app.planning.specs import GenerationSpec, PileupBlock, PileupDataset
 from dags_app.planning.writer import (
@@ -20,8 +22,8 @@ from dags_app.planning.writer import (
     changed_files,
     held_by,
     remove_leftovers,
+    replace_file,
     sync_filesystem,
-    write_avoid,
     write_dag_directory,
     write_fence,
 )
@@ -166,7 +168,7 @@ def test_a_directory_with_other_contents_is_a_conflict_and_stays(tmp_path: Path)
 def test_include_files_may_change_and_rendered_ones_may_not(tmp_path: Path) -> None:
     directory = write_dag_directory(dag_spec(), PROGRAMS, parent=tmp_path).directory
     write_fence(directory, 12)
-    write_avoid(directory, [FNAL])
+    replace_file(directory / layout.AVOID_INCLUDE, avoid_inc(frozenset([FNAL])))
     assert (directory / "fence.dag.inc").read_text() == 'VARS ALL_NODES My.WMS2_Fence="12"\n'
     assert (directory / "avoid.inc").read_text() == f"DAG_AVOID = {FNAL}\n"
     assert changed_files(directory) == []
