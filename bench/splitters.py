@@ -161,7 +161,9 @@ def _write(spec: WorkflowSpec, units: tuple[WorkUnitSpec, ...], parent: Path) ->
         dag = DagSpec("bench-dag", WORKFLOW_ID, "bench", 0, spec, units, DagLimits(), 172_800)
         made.append(writer.write_dag_directory(dag, programs, parent=parent))
 
-    return _cpu_seconds(write), made[0].directory, made[0].files
+    seconds = _cpu_seconds(write)
+    directory = made[0].directory
+    return seconds, directory, sum(path.is_file() for path in directory.rglob("*"))
 
 
 def _write_ready(directory: Path) -> float:

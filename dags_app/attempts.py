@@ -1,6 +1,6 @@
 """What one attempt left in its unit's directory: its record, report, packed logs, ads and events. Reads files, concludes nothing.
 
-Every name that comes from outside is checked against the form that WMS2 itself gives (ValueError: it is none), and a file is read
+Every name that comes from outside is checked against the form that WMS2 itself gives (ValueError: it has not), and a file is read
 only when it lies inside the DAG's directory: no address leads anywhere else.
 """
 
@@ -33,7 +33,7 @@ _ENDINGS = ("exit_signal", "hold_reason", "removed_reason")
 
 
 class AttemptFile(NamedTuple):
-    """A file of an attempt, or why there is none."""
+    """A file of an attempt, or why it is missing."""
 
     path: str
     content: Any
@@ -168,7 +168,7 @@ def _read(text: str) -> Any:
     """JSON as a job wrote it, so that it can be passed on: numbers that JSON cannot express as text.
 
     Raises:
-        ValueError: it is none, nested too deep, or has half a character.
+        ValueError: it is invalid, nested too deep, or has half a character.
     """
     try:
         value = json.loads(text, parse_constant=str, parse_float=lambda part: float(part) if math.isfinite(float(part)) else part)

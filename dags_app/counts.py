@@ -263,7 +263,7 @@ def _done(**where: Any) -> tuple[int, int]:
 
 
 def _running(dag: DAG, name: str) -> int:
-    """Of the units that run; an ended DAG has none, whatever was observed last."""
+    """Of the units that run; an ended DAG has none, even if some were observed last."""
     return int(dag.observed.get(name) or 0) if dag.status in IN_QUEUE else 0
 
 

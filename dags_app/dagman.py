@@ -1,6 +1,6 @@
 """Reads what DAGMan leaves behind: status file, job-state log, metrics, rescue files.
 
-Owns the formats of HTCondor 23.9 to 25, the numbers of DAGMan's states, and how an end is told from them; nothing of what follows
+Owns the formats of HTCondor 23.9 to 25, the numbers of DAGMan's states, and how an end is judged by them; nothing of what follows
 from that: every function takes text or a path and returns frozen values. A file that is being written just now is *torn*, which
 is None and not an error: keep the old numbers. docs/design/htcondor.md, DAGMan's files; spec 4.6.
 """
@@ -44,12 +44,12 @@ class DagOutcome(StrEnum):
     NODES_FAILED = "nodes_failed"  # ran to the end, some nodes failed or are futile
     ABORTED = "aborted"  # a node asked to abort (code 43)
     DRAINED = "drained"  # halted, and left by itself with nodes not run
-    REMOVED = "removed"  # condor_rm, ours or somebody else's
+    REMOVED = "removed"  # condor_rm, ours or another person's
     BROKEN = "broken"  # DAGMan could not run the DAG at all, or died
 
 
 def ended(exit_code: int | None, status: int | None, *, failed: bool, started: bool) -> DagOutcome:
-    """How a DAGMan ended. 23.9 ends a drained DAG with status OK, so exit 1 without a failed node is what tells it there."""
+    """How a DAGMan ended. 23.9 ends a drained DAG with status OK, so exit 1 without a failed node shows it there."""
     if status == DagStatus.REMOVED:
         return DagOutcome.REMOVED
     if status == DagStatus.ABORT:
@@ -272,7 +272,7 @@ def read_rescue(path: Path) -> RescueFile:
     """A rescue file.
 
     Raises:
-        DagmanFileError: it is none, or it is not whole.
+        DagmanFileError: it is another file, or not whole.
     """
     text = path.read_text(encoding="utf-8")
     total, failed = _TOTAL.search(text), _FAILED.search(text)

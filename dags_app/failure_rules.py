@@ -142,7 +142,7 @@ class Trials(tuple[Trial, ...]):
 def rules_try(settings: Conf, *, tried: FailureRule | None = None) -> Trials:
     """The newest recorded failures under the rules in force, with ``tried`` among them as if it were enabled.
 
-    With ``tried`` only failures that it would decide, or that it decided then, are told.
+    With ``tried`` only failures that it would decide, or that it decided then, are listed.
 
     Raises:
         ConfigurationError: it takes too long.

@@ -1,4 +1,4 @@
-"""Histograms in bins of 2 %, as JSON: bin -> values in it. Small whatever the number of values, and added up bin by bin.
+"""Histograms in bins of 2 %, as JSON: bin -> values in it. Small for any number of values, and added up bin by bin.
 
 Pure. A bin is a power of 1.02, so a value is known within 1 %; what is not above 0 has a bin of its own.
 """
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from math import log, sqrt
 
 _RATIO = 1.02
-#: Of what is 0 or below; sorts before the others, which end at 1e-12 and 1e18 whatever is measured.
+#: Of what is 0 or below; sorts before the others, which are cut at 1e-12 and 1e18.
 _ZERO = -9999
 _LOWEST, _HIGHEST = 1e-12, 1e18
 

@@ -24,7 +24,7 @@ MAX_TAIL_LINES = 2000
 
 
 class StatusReading(NamedTuple):
-    """A status file as found: its contents, or why there are none."""
+    """A status file as found: its contents, or why they are missing."""
 
     path: str
     status: DagStatusFile | None

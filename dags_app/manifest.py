@@ -70,7 +70,7 @@ class GeneratedEvents(_Model):
 
 
 class Pieces(_Model):
-    """What of the unit's claim a merged file was made from, whatever a filter left of it.
+    """What of the unit's claim a merged file was made from, no matter what a filter left of it.
 
     Files as in ``Processed``; lumis are those that the jobs read or generated: run -> [[first, last], ...]. ``shared``: jobs of a
     later task divided what was made of them, so other merged files hold the rest of the same pieces.
@@ -109,7 +109,7 @@ class JobMetrics(_Model):
 
     ``wall_seconds`` of the step in the slot, ``cpu_seconds`` of all its processes; ``threads`` and ``peak_rss_mb`` of one
     process, ``slot_rss_mb`` their peaks added up. ``cgroup_peak_mb`` is of the whole job, None where there was none to read.
-    ``bytes_written``: by output module, also of files that nobody keeps.
+    ``bytes_written``: by output module, also of files that are not kept.
     """
 
     node: str

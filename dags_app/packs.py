@@ -1,7 +1,7 @@
 """A DAG's directory as one file, ``<dag_id>.zip`` beside its place: packing it, and reading from it (ADR 0029).
 
 A pack is written under a temporary name, brought to disk, compared with the directory byte for byte and renamed; only then is the
-directory moved out of the way and removed. While the directory stands it counts, whatever lies beside it. A crash at any point
+directory moved out of the way and removed. While the directory stands it alone counts. A crash at any point
 is repaired by packing again. Owns no row and does not know which directories may be packed.
 """
 

@@ -1,7 +1,7 @@
 """Failure rules tried on failures, in a process of its own: ``python -m dags_app.rule_trial``, JSON on stdin and stdout.
 
 An expression may take longer than a page may, and only a main thread can end it. The matching is the payload's, with its limit: a
-trial by another engine would tell of rules what submit hosts, which have Python's alone, do not do. Knows no row.
+trial by another engine would show of rules what submit hosts, which have Python's alone, do not do. Knows no row.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ class WorkUnitState(models.TextChoices):
     ABANDONED = "abandoned", "Abandoned"
 
 
-#: States in which a unit's claims are live, i.e. nobody else may claim that work.
+#: States in which a unit's claims are live, i.e. no other unit may claim that work.
 LIVE_UNIT = (WorkUnitState.PLANNED, WorkUnitState.DONE_UNACCOUNTED, WorkUnitState.DONE)
 
 
@@ -66,7 +66,7 @@ class WorkUnit(models.Model):
 
 class WorkUnitClaim(models.Model):
     """A range of work that one unit processes, ``first`` to ``last`` with both. Live claims never overlap: the database refuses
-    them whoever writes them, by the trigger ``live_claims_disjoint`` (docs/adr/0007).
+    them from every writer, by the trigger ``live_claims_disjoint`` (docs/adr/0007).
 
     ``scope`` is the input file's id for events of a file, else ``Workflow.number``; ``run`` is 0 for files. Foreign keys in the
     database would cost more than the claim: the trigger looks up what live rows refer to.

@@ -153,7 +153,7 @@ def cms_lines(spec: DagSpec, role: NodeRole, task: int = FIRST_TASK) -> str:
     if workflow.request_type:
         lines.append(f'My.CMS_RequestType = "{plain(workflow.request_type, "request type")}"')
     if workflow.input is not None and role is NodeRole.PROCESSING and task == FIRST_TASK:
-        # with TrustSitelists nobody has asked where it lies: monitoring is to take the job for one that reads from afar
+        # with TrustSitelists it is not known where it lies: monitoring is to take the job for one that reads from afar
         where = _ELSEWHERE if workflow.trust_sitelists else f"$({layout.SITE_MACRO})"
         lines.append(f'My.DESIRED_CMSDataset = "{plain(workflow.input.dataset, "input dataset")}"')
         lines.append(f'My.DESIRED_CMSDataLocations = "{where}"')

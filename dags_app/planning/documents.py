@@ -1,4 +1,4 @@
-"""``job.json`` and ``unit.json``: what the payload is told, as JSON text with a fixed order (``docs/payload-contract.md``).
+"""``job.json`` and ``unit.json``: what the payload is given, as JSON text with a fixed order (``docs/payload-contract.md``).
 
 Their fields are the payload's, ``dags_app.payload.contract.documents``; owns what of a specification goes into which.
 """

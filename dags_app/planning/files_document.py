@@ -106,7 +106,7 @@ def _shown(value: Any) -> str:
 
 
 def _first_of(problems: list[Problem]) -> list[Problem]:
-    """One mistake of whoever wrote the file stands in every entry: enough of them, and how many more."""
+    """One mistake of the writer of the file is in every entry: enough of them, and how many more."""
     more = len(problems) - _MAX_NAMED
     return problems[:_MAX_NAMED] + ([Problem("files", f"{more} more problems")] if more > 0 else [])
 

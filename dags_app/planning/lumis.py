@@ -156,7 +156,7 @@ _ODD = 1.25
 
 
 def odd(counts: Iterable[tuple[int, int, int | None]], events: int) -> tuple[tuple[int, int, int, int], ...]:
-    """Of a file's lumis (run, lumi, events if they were counted) those that an average tells nothing of, being without events or
+    """Of a file's lumis (run, lumi, events if they were counted) that an average does not describe, being without events or
     with many more: (run, first, last, events of each), ascending. ``events``: of the file.
 
     DBS keeps no count for a lumi of 0 events: where others of the file have one, none is 0.
@@ -164,7 +164,7 @@ def odd(counts: Iterable[tuple[int, int, int | None]], events: int) -> tuple[tup
     ordered = sorted(counts, key=lambda each: each[:2])
     average, found = events / max(len(ordered), 1), list[tuple[int, int, int, int]]()
     if not any(count for _, _, count in ordered):
-        return ()  # nobody counted them, or there is nothing to count
+        return ()  # they were not counted, or there is nothing to count
     for run, lumi, known in ordered:
         count = known or 0
         if 0 < count <= average * _ODD:

@@ -185,7 +185,7 @@ def jobs_of(spec: WorkflowSpec, work: WorkLeft, left_out: LeftOut) -> Iterator[J
 
 
 def _readable(files: Iterable[InputFileSpec | WaitingFile], waited: frozenset[str], left_out: LeftOut) -> Iterator[InputFileSpec]:
-    """The files that jobs can read now; those that wait are told to ``left_out``."""
+    """The files that jobs can read now; those that wait go to ``left_out``."""
     for file in files:
         if isinstance(file, WaitingFile):
             left_out.waiting[file.lfn] = file.reason

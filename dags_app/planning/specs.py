@@ -29,7 +29,7 @@ class SplittingAlgo(StrEnum):
     by_lumi: bool
 
     def __new__(cls, name: str, parameters: tuple[str, ...] = (), by_lumi: bool = False) -> Self:
-        """A member is told by its name alone."""
+        """A member is identified by its name alone."""
         member = str.__new__(cls, name)
         member._value_, member.parameters, member.by_lumi = name, parameters, by_lumi
         return member
@@ -109,7 +109,7 @@ class OutputSpec:
     acquisition_era: str
     processing_string: str
     processing_version: int
-    merge: MergeKind | None = None  # None in specifications of before there were kinds: the tier alone tells
+    merge: MergeKind | None = None  # None in specifications of before there were kinds: the tier alone decides
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +286,7 @@ class InputFileSpec(NamedTuple):  # a tuple, as InputFile
     left: tuple[tuple[int, int], ...] | None = None  # 0-based event ranges still to be planned; None: the whole file
     left_lumis: LumiRanges | None = None  # for splitting by lumis: those still to be planned; None: all of ``lumis``
     odd_lumis: tuple[tuple[int, int, int, int], ...] = ()  # ``lumis.odd``
-    block: str = ""  # told by ``plan_request``'s list of files only; a running request's files were chosen when they were read
+    block: str = ""  # given by ``plan_request``'s list of files only; a running request's files were chosen when they were read
 
     @property
     def is_whole(self) -> bool:

@@ -17,7 +17,7 @@ from dags_app.planning.specs import StepSpec, TaskSpec, WorkflowSpec
 
 #: What one more thread of a CMSSW process takes at most, where only one thread count has been measured.
 THREAD_MB = 250
-#: Rounds tell of a leak only when their jobs differ that much in length: else noise would make slopes.
+#: Rounds show a leak only when their jobs differ that much in length: else noise would make slopes.
 LENGTHS_DIFFER = 1.5
 #: Part of its memory that a step has to have grown by; less is noise.
 _GROWTH = 0.03
@@ -94,7 +94,7 @@ class StepModel(NamedTuple):
         return sum(written) / sum(self.events)
 
     def events_per(self, what: str) -> float:
-        """Events of an input lumi or file, as ``what`` (a splitting's parameter) counts; 0 when nobody told."""
+        """Events of an input lumi or file, as ``what`` (a splitting's parameter) counts; 0 when that is not known."""
         counted = [(row.lumis_read if what == "lumis_per_job" else row.files_read, row.events_read) for row in self.rows]
         pieces = sum(count for count, _ in counted)
         return sum(events for count, events in counted if count) / pieces if pieces else 0.0
@@ -134,7 +134,7 @@ class StepModel(NamedTuple):
         """Cores that one process keeps busy.
 
         One thread count measured: Amdahl's law from what was busy; below one core all CPU is serial, and threads share the
-        waiting. From two on: wall time over 1/threads as a line, so that waiting and serial parts are told apart.
+        waiting. From two on: wall time over 1/threads as a line, so that waiting and serial parts are distinguished.
         """
         rows = [row for row in self.rows if row.threads == threads]
         if self._enough(rows):
@@ -274,7 +274,7 @@ class TaskModel(NamedTuple):
         return f"the request's own: fewer than {self.limits.min_jobs} jobs measured"
 
     def last_cores(self) -> int:
-        """Of the newest jobs measured, as far as their threads tell; 0 when only one round was measured."""
+        """Of the newest jobs measured, as far as their threads show it; 0 when only one round was measured."""
         rows = [row for model in self.models.values() for row in model.rows]
         newest = max(row.round_index for row in rows)
         if newest == min(row.round_index for row in rows):

@@ -138,7 +138,7 @@ _SITE_JOB_PRIORITY = 2_000_000_000
 
 def site_job_submit(site: str, slot: SiteSlot, *, held_seconds: int, accounting: AccountingSpec) -> str:
     """A job at a site that is no node of a DAG, without ``queue``; stamps, what a DAG's ``credential.inc`` would say, and all
-    else that tells it apart come with it."""
+    else that identifies it come with it."""
     who = (("accounting_group", accounting.group), ("accounting_group_user", accounting.user))
     return f"""\
 universe = vanilla

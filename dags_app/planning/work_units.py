@@ -126,7 +126,7 @@ def _no_cycle_search() -> Iterator[None]:
 def claims_of(jobs: Iterable[JobSpec]) -> list[ClaimSpec]:
     """What the jobs take from the ledger, in order, neighbouring ranges joined.
 
-    A whole file claims all its events, also under a lumi mask: nobody else may read the file for this request. A file
+    A whole file claims all its events, also under a lumi mask: no other unit may read the file for this request. A file
     without events claims 0..0. Jobs of the lumi splittings claim the lumis of their masks instead, by run and ascending: the
     next job of the same file reads other lumis of it.
     """

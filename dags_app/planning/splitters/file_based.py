@@ -1,7 +1,7 @@
 """FileBased: N files of one location group to a job; lumi and run lists are applied inside the files (docs/splitting.md).
 
 With a ``LumiList`` every job carries the wanted lumis of its files as its mask. With run lists alone a job has a mask only
-when they cut inside one of its files: then, and not otherwise, the job would read what nobody wants. Its events are those
+when they cut inside one of its files: then, and not otherwise, the job would read what is not wanted. Its events are those
 expected in the wanted lumis. A lumi in files of two jobs is read in two parts, each file's share by the one job that has the
 file (ADR 0007).
 """

@@ -65,7 +65,7 @@ def split_by_events_of_lumis(workflow: WorkflowSpec, asked: InputSpec, files: It
         )
 
     limit = round_to_lumis(splitting.events_per_job, splitting.events_per_lumi)
-    too_long = {lumi: told for lumi, events in known.items() if (told := too_large(events, ""))}
+    too_long = {lumi: why for lumi, events in known.items() if (why := too_large(events, ""))}
     return _split(workflow, asked, files, _Filling(limit, _events_of, too_large, too_long))
 
 
