@@ -97,7 +97,6 @@ def test_readers_see_every_event_once_in_order_while_writers_commit_in_any_order
     over.set()
     for thread in followers:
         thread.join()
-
     for events in seen:
         assert [event[0] for event in events] == list(range(1, len(events) + 1)), "rising, without holes, each once"
         told = [(event[4]["writer"], event[4]["number"]) for event in events]
@@ -117,7 +116,6 @@ def test_a_reader_that_was_away_goes_on_where_it_was_and_one_that_cannot_is_told
     while pages[-1].events:
         pages.append(read(Wanted(limit=5), pages[-1].last_id))
     assert [event[0] for page in pages for event in page.events] == list(range(left + 1, left + 13))
-
     Event.objects.filter(position__lte=left + 3).delete()
     with pytest.raises(EventsGone, match=f"{left + 3} is the oldest id"):
         read(EVERYTHING, left)

@@ -27,9 +27,7 @@ def test_every_edge_changes_the_status_with_its_audit_rows_and_the_workflows_mir
 ) -> None:
     request = request_row(old)
     workflow_row(request)
-
     states.transition(request, new, actor="anna", reason="because", evidence={"n": 1}, **needed(new))
-
     stored = Request.objects.get(pk=request.pk)
     assert stored.status == new == request.status
     assert stored.status_since == request.status_since
@@ -52,10 +50,8 @@ def test_a_stale_reader_changes_nothing() -> None:
     request = request_row(RequestStatus.QUEUED)
     late = Request.objects.get(pk=request.pk)
     states.transition(request, RequestStatus.PLANNING, actor="lifecycle", reason="first")
-
     with pytest.raises(StaleState):
         states.transition(late, RequestStatus.ABORTED, actor="anna", reason="second")
-
     assert Request.objects.get(pk=request.pk).status == RequestStatus.PLANNING
     assert RequestTransition.objects.count() == 1
 
@@ -63,18 +59,14 @@ def test_a_stale_reader_changes_nothing() -> None:
 def test_an_evaluation_whose_lease_was_taken_over_changes_nothing() -> None:
     request = request_row(RequestStatus.QUEUED)
     EvaluationLease.objects.create(request=request, epoch=7)
-
     with pytest.raises(StaleState):
         states.transition(request, RequestStatus.PLANNING, actor="lifecycle", reason="old", lease_epoch=6)
-
     assert Request.objects.get(pk=request.pk).status == RequestStatus.QUEUED
 
 
 def test_leaving_held_clears_the_hold_and_entering_the_queue_notes_the_time() -> None:
     request = request_row(RequestStatus.HELD, queued_at=None)
-
     states.transition(request, RequestStatus.QUEUED, actor="anna", reason="released")
-
     assert (request.hold_code, request.hold_reason) == ("", "")
     assert Request.objects.get(pk=request.pk).queued_at is not None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -177,6 +177,23 @@ def problems(document: object, **options: Any) -> dict[str, str]:
     with pytest.raises(DocumentRefused) as refused:
         read(document, **options)
     return _by_field(refused.value)
+
+
+def not_refused(
+    document: Callable[..., Document], values: Mapping[str, Sequence[Any]], prefix: str = "", *, alone: bool = False
+) -> list[tuple[str, Any, list[str]]]:
+    """The values that are not refused under their field, or not under it ``alone``; each with what was refused instead."""
+    found = []
+    for field, them in values.items():
+        for value in them:
+            refused: list[str] = []
+            try:
+                read(document(**{field: value}))
+            except DocumentRefused as error:
+                refused = list(_by_field(error))
+            if prefix + field not in refused or (alone and len(refused) > 1):
+                found.append((field, value, refused))
+    return found
 
 
 def incomplete(document: Document, configs: Mapping[str, Config] | None = None) -> dict[str, str]:

@@ -90,7 +90,6 @@ def _problems(*arguments: str) -> list[str]:
 
 def test_a_check_answers_the_typed_request_and_stores_nothing(tmp_path: Path, stored: list[_Stored]) -> None:
     code, out, _ = _run("import_request", "--file", _write(tmp_path, chain()), "--check", "--json")
-
     answer = json.loads(out)
     assert code == 0
     assert answer["generation"]["events"] == 10_000
@@ -101,9 +100,7 @@ def test_a_check_answers_the_typed_request_and_stores_nothing(tmp_path: Path, st
 
 def test_an_import_stores_what_was_asked(tmp_path: Path, stored: list[_Stored]) -> None:
     path = _write(tmp_path, chain())
-
     code, out, _ = _run("import_request", "--file", path, "--name", "mine", "--urgent", "--priority", "77", "--json")
-
     assert code == 0
     assert json.loads(out)["status"] == "submitted"
     asked = stored[0].asked
@@ -113,7 +110,6 @@ def test_an_import_stores_what_was_asked(tmp_path: Path, stored: list[_Stored]) 
 
 def test_people_read_lines(tmp_path: Path, stored: list[_Stored]) -> None:
     _, out, _ = _run("import_request", "--file", _write(tmp_path, chain(CustodialSites=["T1_US_FNAL"])))
-
     assert "generate 10000 events from event 1 and lumi 1 on: 1000 events per job, 100 per lumi" in out
     assert "/MinBias_TuneCP5/Run3TestDR-140X_test-v2/AODSIM" in out
     assert "Warning    CustodialSites" in out
@@ -122,14 +118,12 @@ def test_people_read_lines(tmp_path: Path, stored: list[_Stored]) -> None:
 
 def test_a_refusal_names_every_problem_and_stores_nothing(tmp_path: Path, stored: list[_Stored]) -> None:
     document = with_step(2, chain(Memory="much"), LheInputFiles=True)
-
     assert set(_problems("import_request", "--file", _write(tmp_path, document))) == {"Memory", "Step2.LheInputFiles"}
     assert stored == []
 
 
 def test_people_read_the_refusal_as_lines(tmp_path: Path, stored: list[_Stored]) -> None:
     code, out, err = _run("import_request", "--file", _write(tmp_path, chain(Memory="much")))
-
     assert (code, out) == (2, "")
     assert "Memory: must be a number, not 'much'" in err
 
@@ -159,14 +153,12 @@ def test_a_service_that_is_silent_is_no_refusal(tmp_path: Path, stored: list[_St
         raise ServiceUnavailable("configcache", "config", "no answer")
 
     monkeypatch.setattr(services, "request_check", silent)
-
     with pytest.raises(CommandError, match="nothing was stored: configcache config: no answer"):
         _run("import_request", "--file", _write(tmp_path, chain()))
 
 
 def test_a_generation_is_planned_without_files(tmp_path: Path) -> None:
     code, out, _ = _run("plan_request", "--file", _write(tmp_path, chain()), "--json")
-
     plan = json.loads(out)
     assert code == 0
     assert [(job["first_event"], job["last_event"]) for job in plan["jobs"]] == [
@@ -185,9 +177,7 @@ def test_files_are_planned_as_the_document_says(tmp_path: Path) -> None:
         for n, sites in enumerate([["T1_US_FNAL"], ["T1_US_FNAL"], ["T1_US_FNAL"], []], start=1)
     ]  # fmt: skip
     files = _write(tmp_path, {"files": listed}, "FILES.json")
-
     code, out, _ = _run("plan_request", "--file", _write(tmp_path, reprocessing()), "--files", files, "--json")
-
     plan = json.loads(out)
     assert code == 0
     assert [job["files"] for job in plan["jobs"]] == [["/store/f1.root", "/store/f2.root"], ["/store/f3.root"]]
@@ -196,7 +186,6 @@ def test_files_are_planned_as_the_document_says(tmp_path: Path) -> None:
 
 def test_people_read_the_plan_as_lines(tmp_path: Path) -> None:
     _, out, _ = _run("plan_request", "--file", _write(tmp_path, chain()))
-
     assert "mg_000000: events 1-1000, lumis 1-10 at T1_US_FNAL, T2_CH_CERN" in out
     assert "10 jobs, 0 files excluded" in out
 
@@ -204,7 +193,6 @@ def test_people_read_the_plan_as_lines(tmp_path: Path) -> None:
 def test_an_unknown_algorithm_or_a_bad_file_list_is_refused(tmp_path: Path) -> None:
     document = _write(tmp_path, reprocessing(SplittingAlgo="RunBased"))
     bad_files = _write(tmp_path, {"files": [{"lfn": "x"}]}, "FILES.json")
-
     assert _problems("plan_request", "--file", document) == ["SplittingAlgo"]
     assert "files.0.size_bytes" in _problems("plan_request", "--file", document, "--files", bad_files)
 

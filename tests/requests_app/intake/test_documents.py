@@ -39,7 +39,6 @@ def test_every_form_of_a_whole_document_means_the_same(wrapped: Any) -> None:
 
 def test_an_assigned_value_replaces_the_created_one() -> None:
     merged = merge_document(_pair(Memory=9000, MergedLFNBase="/store/backfill/1"))
-
     assert merged["Memory"] == 9000
     assert merged["MergedLFNBase"] == "/store/backfill/1"
     assert merged["SiteWhitelist"] == ["T1_US_FNAL"]
@@ -49,9 +48,7 @@ def test_one_assigned_value_replaces_what_the_steps_say() -> None:
     pair = _pair(AcquisitionEra="Era_assigned", ProcessingVersion=7)
     pair["createRequest"]["Step2"]["AcquisitionEra"] = "Era_step"
     pair["createRequest"]["Step2"]["ProcessingVersion"] = 4
-
     draft = read(pair)
-
     assert [step.acquisition_era for step in draft.steps] == ["Era_assigned"] * 3
     assert [step.processing_version for step in draft.steps] == [7, 7, 7]
 
@@ -59,9 +56,7 @@ def test_one_assigned_value_replaces_what_the_steps_say() -> None:
 def test_an_assigned_map_wins_over_the_steps_and_leaves_the_others_as_created() -> None:
     pair = _pair(AcquisitionEra={"Gen": "Era_gen", "Digi": "Era_digi"}, ProcessingVersion={"Reco": 9})
     pair["createRequest"]["Step1"]["AcquisitionEra"] = "Era_step"
-
     draft = read(pair)
-
     assert [step.acquisition_era for step in draft.steps] == ["Era_gen", "Era_digi", "Era_created"]
     assert [step.processing_version for step in draft.steps] == [2, 2, 9]
 
@@ -69,20 +64,17 @@ def test_an_assigned_map_wins_over_the_steps_and_leaves_the_others_as_created() 
 def test_a_map_in_creation_and_one_in_assignment_are_joined() -> None:
     pair = _pair(AcquisitionEra={"Gen": "Era_assigned"})
     pair["createRequest"]["AcquisitionEra"] = {"Gen": "A", "Digi": "B", "Reco": "C"}
-
     assert [step.acquisition_era for step in read(pair).steps] == ["Era_assigned", "B", "C"]
 
 
 def test_a_steps_own_value_wins_over_one_value_at_the_top() -> None:
     document = chain(ProcessingVersion=30)
     document["Step2"]["ProcessingVersion"] = 32
-
     assert [step.processing_version for step in read(document).steps] == [30, 32, 30]
 
 
 def test_a_map_that_names_no_step_is_refused_by_the_name() -> None:
     found = problems(chain(ProcessingVersion={"Nowhere": 3}))
-
     assert "'Nowhere'" in found["ProcessingVersion"]
     assert "Digi, Gen, Reco" in found["ProcessingVersion"]
 
@@ -98,9 +90,7 @@ def test_an_assigned_null_leaves_the_created_value() -> None:
 def test_merging_leaves_the_document_as_it_was() -> None:
     pair = _pair(AcquisitionEra={"Gen": "Era_gen"}, ProcessingString="assigned")
     before = copy.deepcopy(pair)
-
     merge_document(pair)
-
     assert pair == before
 
 
@@ -111,7 +101,6 @@ def test_the_name_of_a_pair_is_its_request_string_unless_one_is_given() -> None:
 
 def test_a_given_name_that_differs_from_the_documents_is_warned_of() -> None:
     draft = read(chain(), name="mine_1")
-
     assert draft.spec.request_name == "mine_1"
     assert any(warning.startswith("RequestName: the document's") for warning in draft.spec.warnings)
 
@@ -136,7 +125,6 @@ def test_anything_else_is_refused_by_name(document: object, field: str) -> None:
 )
 def test_what_no_json_column_keeps_is_refused_where_it_stands(value: object, says: str) -> None:
     ((field, problem),) = _refused(chain(Comments={"CheckList": ["fine", value]}))
-
     assert field == "Comments.CheckList"
     assert says in problem
 
@@ -149,9 +137,7 @@ def test_endless_nesting_is_refused() -> None:
     nested: list[Any] = []
     for _ in range(5000):
         nested = [nested]
-
     ((field, problem),) = _refused(chain(Comments=nested))
-
     assert (field, "levels deep" in problem) == ("Comments", True)
 
 

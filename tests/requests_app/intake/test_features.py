@@ -64,21 +64,9 @@ def test_values_that_ask_for_nothing_are_accepted_in_silence() -> None:
     assert read(reprocessing(**HARMLESS)).spec.warnings == ()
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("IncludeParents", "maybe"), ("OpenRunningTimeout", "long"), ("RunNumber", -1), ("RequiresGPU", "perhaps"),
-        ("DeterministicPileup", 1), ("TransientOutputModules", ["a b"]), ("JobExtraMatchRequirements", "a) || (true"),
-    ],
-)  # fmt: skip
-def test_a_feature_field_that_cannot_be_read_is_refused(field: str, value: Any) -> None:
-    assert field in problems(chain(**{field: value}))
-
-
 @pytest.mark.parametrize("request_type", known.OTHER_TYPES)
 def test_request_types_that_are_not_run_are_refused_by_name_with_what_to_do_instead(request_type: str) -> None:
     ((field, problem),) = problems(chain(RequestType=request_type)).items()
-
     assert field == "RequestType"
     assert problem == f"WMS2 does not run {request_type}: {known.OTHER_TYPES[request_type]}"
     assert ("OriginalRequestName" if request_type == "Resubmission" else "WMAgent") in problem
@@ -95,7 +83,6 @@ def test_a_document_of_no_type_is_refused() -> None:
 
 def test_features_inside_tasks_are_told_although_the_type_is_refused() -> None:
     found = problems({"RequestType": "StoreResults", "RequestString": "x", "Task1": {"RunNumber": 5}})
-
     assert set(found) == {"RequestType", "Task1.RunNumber", "SiteWhitelist"}
 
 
@@ -119,7 +106,6 @@ def test_a_later_step_with_an_input_dataset_is_refused() -> None:
 @pytest.mark.parametrize("field", ["OpenRunningTimeout", "JobExtraMatchRequirements"])
 def test_what_concerns_the_whole_request_is_refused_in_a_step(field: str) -> None:
     found = problems(with_step(2, **{field: 7200 if field == "OpenRunningTimeout" else "HasCVMFS"}))
-
     assert found[f"Step2.{field}"].startswith("not yet supported: ")
 
 
@@ -192,7 +178,6 @@ def test_a_request_that_is_over_in_reqmgr2_is_warned_of() -> None:
 
 def test_an_unknown_field_is_warned_of_with_the_likely_one() -> None:
     warnings = read(with_step(1, chain(Priority=5, Flavour="vanilla"), EventPerJob=5)).spec.warnings
-
     assert warnings == (
         "Priority: unknown field, not used",
         "Flavour: unknown field, not used",
@@ -202,7 +187,6 @@ def test_an_unknown_field_is_warned_of_with_the_likely_one() -> None:
 
 def test_a_flood_of_unknown_fields_is_told_in_short() -> None:
     warnings = read(chain(**{f"Zz{number}" * 50: 1 for number in range(200)})).spec.warnings
-
     assert len(warnings) == 31
     assert warnings[-1] == "document: 170 more unknown fields, not used"
     assert max(map(len, warnings)) < 200
@@ -221,7 +205,6 @@ def test_every_field_left_alone_has_its_reason() -> None:
 
 def test_a_field_of_any_name_is_told_in_plain_letters() -> None:
     warnings = read(chain(**{"evil\n\u202e": 1, "x" * 10_000: 1})).spec.warnings
-
     assert warnings[0] == r"evil\n\u202e: unknown field, not used"
     assert len(warnings[1]) < 200
     assert all(warning.isascii() and warning.isprintable() for warning in warnings)

@@ -27,7 +27,6 @@ from wms2.errors import DocumentRefused
 
 def test_kept_steps_write_their_modules_to_cms_names() -> None:
     spec = typed(chain())
-
     assert [(output.step, output.module, output.dataset) for output in spec.outputs] == [
         ("Gen", "LHEoutput", "/MinBias_TuneCP5/Run3TestGS-140X_test-v2/LHE"),
         ("Gen", "RAWSIMoutput", "/MinBias_TuneCP5/Run3TestGS-140X_test-v2/GEN-SIM"),
@@ -47,7 +46,6 @@ def test_kept_steps_write_their_modules_to_cms_names() -> None:
 
 def test_steps_know_all_their_modules_and_their_configurations_hash() -> None:
     gen, digi, _ = typed(chain()).steps
-
     assert gen.output_modules == ("LHEoutput", "RAWSIMoutput")
     assert digi.output_modules == ("PREMIXRAWoutput",)
     assert not digi.keep_output
@@ -63,7 +61,6 @@ def test_a_reprocessing_takes_the_primary_dataset_of_its_input() -> None:
 
 def test_what_the_adapter_answers_fits() -> None:
     document = ConfigDocument(pset="process", pset_hash="f" * 32, output_modules=(OutputModule("AODoutput", "AOD", ""),))
-
     assert typed(reprocessing(), {"d" * 32: document}).outputs[0].tier == "AOD"  # type: ignore[dict-item]
 
 
@@ -71,7 +68,6 @@ def test_the_configurations_to_fetch_are_named_once_each() -> None:
     document = with_step(
         2, chain(ConfigCacheUrl="https://cmsweb-testbed.cern.ch/couchdb/", CouchDBName="my_cache"), ConfigCacheID="a" * 32
     )
-
     assert config_ids(read(document)) == (
         ("https://cmsweb-testbed.cern.ch/couchdb", "my_cache", "a" * 32),
         ("https://cmsweb-testbed.cern.ch/couchdb", "my_cache", "c" * 32),
@@ -81,7 +77,6 @@ def test_the_configurations_to_fetch_are_named_once_each() -> None:
 
 def test_a_missing_configuration_is_told_by_step() -> None:
     configs = {key: config for key, config in CHAIN_CONFIGS.items() if key != "b" * 32}
-
     assert incomplete(chain(), configs) == {"Step2.ConfigCacheID": f"ConfigCache has no document {'b' * 32}"}
     assert set(incomplete(reprocessing(), {})) == {"ConfigCacheID"}
 
@@ -102,33 +97,28 @@ def test_a_configuration_that_names_no_legal_output_is_refused(config: Config) -
 
 def test_a_step_must_read_a_module_that_exists() -> None:
     found = incomplete(with_step(2, InputFromOutputModule="NOSUCHoutput"))
-
     assert found == {"Step2.InputFromOutputModule": "NOSUCHoutput is no output module of Gen (it has: LHEoutput, RAWSIMoutput)"}
 
 
 def test_two_steps_may_not_write_one_dataset() -> None:
     configs = {**CHAIN_CONFIGS, "c" * 32: Config((Module("AODSIMoutput", "GEN-SIM"),))}
     document = chain(AcquisitionEra="Era", ProcessingString="same")
-
     assert "both write /MinBias_TuneCP5/Era-same-v2/GEN-SIM" in incomplete(document, configs)["Step3.KeepOutput"]
 
 
 def test_two_steps_may_not_write_one_module_and_tier() -> None:
     configs = {**CHAIN_CONFIGS, "c" * 32: Config((Module("RAWSIMoutput", "GEN-SIM"),))}
-
     assert "both write RAWSIMoutput with GEN-SIM" in incomplete(chain(), configs)["Step3.KeepOutput"]
 
 
 def test_a_transient_step_may_write_what_another_keeps() -> None:
     configs = {**CHAIN_CONFIGS, "b" * 32: Config((Module("RAWSIMoutput", "GEN-SIM"),))}
     document = with_step(3, InputFromOutputModule="RAWSIMoutput")
-
     assert len(typed(document, configs).outputs) == 4
 
 
 def test_declared_outputs_must_be_those_that_are_written() -> None:
     written = [output.dataset for output in typed(chain()).outputs]
-
     assert typed(chain(OutputDatasets=list(reversed(written)))) == typed(chain())
     found = incomplete(chain(OutputDatasets=written[:1]))
     assert set(found) == {"OutputDatasets"}
@@ -165,7 +155,6 @@ def _primaries(document: Document) -> set[str]:
 def test_lfns_that_dbs_cannot_hold_are_refused() -> None:
     configs = {"d" * 32: Config((Module("AODoutput", "A" * 50, "f" * 90),))}
     document = reprocessing(AcquisitionEra="E" * 100, ProcessingString="s" * 90, InputDataset=f"/{'P' * 99}/x-v1/RAW")
-
     found = incomplete(document, configs)["ProcessingString"]
     assert "no legal processed dataset" in found
     assert "more than 500 characters" in found
@@ -175,7 +164,6 @@ def test_the_specification_has_everything_planning_needs() -> None:
     spec = typed(
         chain(CustodialSites=["T1_US_FNAL"], SiteBlacklist=["T2_CH_CERN"], MinMergeSize=5, MaxMergeSize=6, MaxMergeEvents=7)
     )
-
     assert (spec.request_name, spec.campaign) == ("tester_Run3Test_260101_120000_1234", "Run3Test")
     assert (spec.min_merge_bytes, spec.max_merge_bytes, spec.max_merge_events) == (5, 6, 7)
     assert (spec.site_whitelist, spec.site_blacklist) == (("T1_US_FNAL", "T2_CH_CERN"), ("T2_CH_CERN",))
@@ -201,13 +189,11 @@ def declared(label: str, class_name: str) -> str:
 def test_how_files_are_merged_follows_from_tier_and_output_module(tier: str, class_name: str, kind: str) -> None:
     text = "process = cms.Process('X')\n" + (declared("AODoutput", class_name) if class_name else "")
     configs = {"d" * 32: Config((Module("AODoutput", tier),), pset=text + declared("OtherAODoutput", "EventStreamFileWriter"))}
-
     assert [output.merge for output in typed(reprocessing(), configs).outputs] == [kind]
 
 
 def test_an_output_whose_files_nothing_merges_is_refused_by_name() -> None:
     configs = {"d" * 32: Config((Module("RAWoutput", "RAW"),), pset=declared("RAWoutput", "EventStreamFileWriter"))}
-
     assert "RAWoutput is a EventStreamFileWriter" in incomplete(reprocessing(), configs)["ConfigCacheID"]
 
 

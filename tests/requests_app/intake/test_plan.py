@@ -25,9 +25,7 @@ def _refused(document: Document, *, files_given: bool = True) -> dict[str, str]:
 
 def test_a_generation_needs_no_names_and_no_files() -> None:
     document = chain(RequestName=..., Campaign="a b", AcquisitionEra=..., ConfigCacheUrl=..., CMSSWVersion=..., StepChain=...)
-
     spec = prepare_plan_spec(document, files_given=False)
-
     assert spec.generation is not None
     assert (spec.generation.events, spec.generation.events_per_job) == (10_000, 1_000)
     assert spec.site_whitelist == ("T1_US_FNAL", "T2_CH_CERN")
@@ -35,7 +33,6 @@ def test_a_generation_needs_no_names_and_no_files() -> None:
 
 def test_a_real_template_can_be_planned_as_it_comes() -> None:
     spec = prepare_plan_spec(real_document("SC_ProdPsi.json"), files_given=False)
-
     assert spec.generation is not None
     assert (spec.generation.first_event, spec.generation.first_lumi, spec.generation.events_per_job) == (10_001, 101, 1_100)
 
@@ -52,7 +49,6 @@ def test_every_task_of_a_chain_is_planned_and_its_walls_are_shown() -> None:
     levels = [(level["name"], level["jobs"], level["most_events"], level["longest_wall_hours"]) for level in plan["levels"]]
     assert levels == [("GenSim", 25, 2000, 2.78), ("Reco", 75, 700, 10.17), ("Nano", 100, 500, 0.14)]
     assert plan["warnings"] == []
-
     del document["Task1"]["EventsPerLumi"]  # one lumi a job, which no task can cut by lumi
     document["Task2"]["TimePerEvent"] = 430
     (warning,) = plan_document(prepare_plan_spec(document, files_given=False), [])["warnings"]
@@ -73,7 +69,6 @@ def test_a_generation_reads_no_files() -> None:
 @pytest.mark.parametrize("request_type", ["ReReco", ...])
 def test_a_reprocessing_is_cut_as_it_says(request_type: Any) -> None:
     spec = prepare_plan_spec(reprocessing(RequestType=request_type), files_given=True)
-
     assert spec.input is not None
     assert (spec.splitting.algorithm, spec.splitting.files_per_job) == (SplittingAlgo.FILE_BASED, 2)
 
@@ -88,9 +83,7 @@ def test_a_chain_with_input_can_be_planned(request_type: Any) -> None:
         EventsPerJob=1250,
         EventsPerLumi=300,
     )
-
     spec = prepare_plan_spec(document, files_given=True)
-
     assert (spec.splitting.events_per_job, spec.splitting.events_per_lumi) == (1200, 300)
     assert spec.generation is None
 
@@ -103,9 +96,7 @@ def test_lists_are_handed_to_the_planner() -> None:
         TrustSitelists="true",
         IncludeParents=True,
     )
-
     spec = prepare_plan_spec(document, files_given=True)
-
     assert spec.input is not None
     assert spec.input.lumi_list == {1: ((4, 4),), 2: ((1, 3), (5, 9))}
     assert (spec.input.run_whitelist, spec.input.run_blacklist, spec.input.include_parents) == ((1, 2), (3,), True)
@@ -116,9 +107,7 @@ def test_run_lists_of_a_chain_stand_in_its_first_step_and_the_lumi_list_at_the_t
     document = with_step(
         1, chain(LumiList={"7": [[1, 2]]}), InputDataset="/a/b-v1/RAW", SplittingAlgo="FileBased", RunWhitelist=[7]
     )
-
     spec = prepare_plan_spec(document, files_given=True)
-
     assert spec.input is not None
     assert (spec.input.run_whitelist, spec.input.lumi_list) == ((7,), {7: ((1, 2),)})
 
@@ -143,9 +132,7 @@ def test_splitting_at_the_top_of_a_chain_is_told_to_have_no_effect() -> None:
     document = with_step(
         1, chain(SplittingAlgo="FileBased", FilesPerJob=3), InputDataset="/A/B-v1/RAW", SplittingAlgo="LumiBased"
     )
-
     spec = prepare_plan_spec(document, files_given=True)
-
     assert spec.splitting.algorithm is SplittingAlgo.LUMI_BASED
     assert {warning.partition(": ")[0]: warning for warning in spec.warnings} == {
         "SplittingAlgo": "SplittingAlgo: has no effect at the top of a StepChain; give it as Step1.SplittingAlgo",
@@ -188,14 +175,12 @@ def test_splitting_arguments_without_a_field_travel_in_their_own(document: Any) 
     spec = prepare_plan_spec(
         document(SplittingParams={"halt_job_on_file_boundaries": True, "job_time_limit": 3600}), files_given=True
     )
-
     assert spec.splitting.halt_job_on_file_boundaries
     assert spec.splitting.job_time_limit_seconds == 3600
 
 
 def test_unknown_or_illegal_splitting_arguments_are_refused() -> None:
     found = _refused(reprocessing(SplittingParams={"job_time_limit": 0, "files_per_job": 3, "halt_job_on_file_boundaries": 1}))
-
     assert set(found) == {
         "SplittingParams.job_time_limit",
         "SplittingParams.files_per_job",
@@ -213,7 +198,6 @@ def test_an_algorithm_that_the_planner_lacks_is_refused_by_name(monkeypatch: pyt
     from requests_app.intake import work
 
     monkeypatch.setattr(work, "SPLITTERS", {SplittingAlgo.EVENT_BASED: object})
-
     assert _refused(reprocessing()) == {"SplittingAlgo": "not yet supported: FileBased splitting"}
 
 

@@ -74,7 +74,6 @@ def _typed(document: Any) -> WorkflowSpec | None:
 @settings(max_examples=200, deadline=None)
 def test_a_mutated_document_is_refused_with_reasons_or_accepted_as_safe(document: Document) -> None:
     spec = _typed(document)
-
     if spec is None:
         return
     assert _ADAPTER.validate_json(_ADAPTER.dump_json(spec)) == spec
@@ -106,7 +105,6 @@ def test_any_json_value_is_refused_or_accepted(value: Any) -> None:
 def test_any_pair_is_refused_or_merged_without_touching_it(created: Document, assigned: Document) -> None:
     pair = {"createRequest": created, "assignRequest": assigned}
     before = copy.deepcopy(pair)
-
     try:
         merged = merge_document(pair)
     except DocumentRefused:

@@ -124,14 +124,12 @@ def test_a_real_document_has_its_verdict_and_numbers(name: str) -> None:
         golden[name] = found
         _GOLDEN.parent.mkdir(exist_ok=True)
         _GOLDEN.write_text(json.dumps(golden, indent=1, sort_keys=True) + "\n")
-
     assert found == golden[name]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_template_is_refused_for_its_placeholders_beside_its_verdict(name: str) -> None:
     refused = set(problems(real_document(name))) if _spoiled(name) else set()
-
     verdict = set(_verdict(name).get("refused", {}))
     assert {field for field in refused if not _PLACEHOLDERS.fullmatch(field)} == verdict
     if "Dump" not in name:
@@ -150,7 +148,6 @@ def test_every_real_document_is_judged() -> None:
 
 def test_a_placeholder_is_called_one() -> None:
     found = problems(real_document("SC_ProdPsi.json"))
-
     assert "'SiteWhitelist-OVERRIDE-ME' is a template's placeholder" in found["SiteWhitelist"]
     assert "'AcquisitionEra-OVERRIDE-ME' is a template's placeholder" in found["Step1.AcquisitionEra"]
 
@@ -170,7 +167,6 @@ def test_every_field_of_the_real_documents_is_in_a_table() -> None:
 
 def test_the_production_chain_is_accepted_with_its_own_numbers() -> None:
     draft = read(filled(real_document("SC_ProdPsi.json")))
-
     made = draft.spec.generation
     assert made is not None
     assert (made.first_event, made.first_lumi, made.events, made.run) == (10_001, 101, 10_000, 1)
@@ -185,7 +181,6 @@ def test_the_production_chain_is_accepted_with_its_own_numbers() -> None:
 def test_the_production_chain_means_the_same_as_one_document() -> None:
     pair = filled(real_document("SC_ProdPsi.json"))
     merged = merge_document(pair)
-
     assert read(merged) == read(pair)
     assert read({"result": [{"Integ": merged}]}) == read(pair)
 
@@ -198,7 +193,6 @@ def test_output_names_of_a_chain_are_those_that_reqmgr2_made() -> None:
         ids[1]: Config((Module("PREMIXRAWoutput", "GEN-SIM-RAW"),)),
         ids[2]: Config((Module("AODSIMoutput", "AODSIM"),)),
     }
-
     _outputs_match(document, configs)
 
 
@@ -210,7 +204,6 @@ def test_output_names_of_a_reprocessing_are_those_that_reqmgr2_made() -> None:
     configs = {
         document["ConfigCacheID"]: Config((*plain, *(Module(f"ALCARECOStream{skim}", "ALCARECO", skim) for skim in skims)))
     }
-
     _outputs_match(document, configs)
 
 
@@ -226,10 +219,8 @@ def test_output_names_of_tasks_are_those_that_reqmgr2_made() -> None:
             )
         ),
     }  # fmt: skip
-
     draft = read(document)
     spec = complete(draft, {**configs, **_harvesting(draft)})  # type: ignore[arg-type]
-
     assert sorted(output.dataset for output in spec.outputs) == sorted(document["OutputDatasets"])
     (transient,) = json.loads(job_document(dag_spec(workflow=spec)))["transient"]
     handed_on = {transient["unmerged_lfn_base"]}

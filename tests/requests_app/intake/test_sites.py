@@ -22,7 +22,6 @@ def test_a_request_without_sites_is_not_assigned(listed: Any) -> None:
 
 def test_unknown_sites_are_named() -> None:
     found = problems(chain(SiteWhitelist=["T1_US_FNAL", "T2_XX_Nowhere", "T3_YY_Else"], SiteBlacklist=["T2_ZZ_Gone"]))
-
     assert found == {
         "SiteWhitelist": "unknown site(s): T2_XX_Nowhere, T3_YY_Else",
         "SiteBlacklist": "unknown site(s): T2_ZZ_Gone",
@@ -31,7 +30,6 @@ def test_unknown_sites_are_named() -> None:
 
 def test_sites_are_not_compared_when_none_are_known() -> None:
     draft = parse(chain(SiteWhitelist=["T2_XX_Nowhere"]), request_name=None, window=WINDOW, known_sites=None)
-
     assert draft.spec.site_whitelist == ("T2_XX_Nowhere",)
 
 

@@ -14,9 +14,7 @@ def test_steps_carry_what_a_job_runs() -> None:
     document = with_step(
         2, chain(EventStreams=2), CMSSWVersion="CMSSW_14_0_1_patch2", ScramArch="el9_amd64_gcc13", Multicore=8, EventStreams=0
     )
-
     gen, digi, reco = (step.spec for step in read(document).steps)
-
     assert (gen.number, gen.name, gen.cmssw_version, gen.scram_arch) == (1, "Gen", "CMSSW_14_0_0", ("el8_amd64_gcc12",))
     assert (gen.threads, gen.event_streams, gen.input_step, gen.input_module) == (4, 2, None, None)
     assert (digi.cmssw_version, digi.scram_arch, digi.threads, digi.event_streams) == (
@@ -28,13 +26,11 @@ def test_steps_carry_what_a_job_runs() -> None:
 
 def test_a_reprocessing_is_one_step() -> None:
     (step,) = read(reprocessing()).steps
-
     assert (step.spec.name, step.spec.number, step.spec.input_step, step.prefix) == ("DataProcessing", 1, None, "")
 
 
 def test_a_step_may_read_any_earlier_step() -> None:
     document = with_step(3, InputStep="Gen", InputFromOutputModule="RAWSIMoutput")
-
     assert read(document).steps[2].spec.input_step == "Gen"
 
 
@@ -66,11 +62,6 @@ def test_a_count_below_the_steps_is_refused_by_the_surplus_step() -> None:
     assert set(problems(chain(StepChain=2, AcquisitionEra="E", ProcessingString="s"))) == {"Step3", "Step2.KeepOutput"}
 
 
-@pytest.mark.parametrize("count", [0, -1, 11, 10**9, "three", None, True])
-def test_an_impossible_count_is_refused(count: Any) -> None:
-    assert "StepChain" in problems(chain(StepChain=count))
-
-
 @pytest.mark.parametrize("step", ["text", 3, [], True])
 def test_a_step_that_is_no_map_is_refused(step: Any) -> None:
     assert set(problems(chain(Step2=step))) == {"Step2"}
@@ -94,9 +85,7 @@ def test_memory_and_cores_are_the_largest_of_the_steps() -> None:
     document = with_step(1, chain(Memory=8000, Multicore=1), Multicore=8, Memory=6000)
     with_step(2, document, Multicore=4, Memory=9000)
     with_step(3, document, Multicore=8)
-
     resources = read(document).spec.resources
-
     assert (resources.cores, resources.memory_mb) == (8, 16_000)  # 9000 MB on 8 cores, raised to the default per core
 
 
@@ -113,7 +102,6 @@ def test_memory_is_brought_into_the_window(memory: Any, cores: int, granted: int
 
 def test_more_memory_per_core_than_sites_offer_is_refused_with_the_reason() -> None:
     found = problems(chain(Memory=8000, Multicore=1))
-
     assert set(found) == {"Memory"}
     assert "8000 MB" in found["Memory"]
     assert "3000 MB per core" in found["Memory"]
@@ -121,20 +109,12 @@ def test_more_memory_per_core_than_sites_offer_is_refused_with_the_reason() -> N
 
 def test_the_window_is_the_installations() -> None:
     wide = MemoryWindow(default_per_core_mb=4000, max_per_core_mb=8000)
-
     assert read(chain(Memory=8000, Multicore=1), window=wide).spec.resources.memory_mb == 8000
     assert read(chain(Memory=1000, Multicore=2), window=wide).spec.resources.memory_mb == 8000
 
 
-@pytest.mark.parametrize("field", ["Memory", "TimePerEvent", "SizePerEvent"])
-@pytest.mark.parametrize("value", [0, -1, 1e300, True, "much", [1]])
-def test_impossible_resources_are_refused(field: str, value: Any) -> None:
-    assert field in problems(chain(**{field: value}))
-
-
 def test_reqmgr2s_defaults_hold_where_the_document_is_silent() -> None:
     resources = read(chain(TimePerEvent=..., SizePerEvent=...)).spec.resources
-
     assert (resources.time_per_event_seconds, resources.size_per_event_kb) == (12.0, 512.0)
 
 
@@ -143,16 +123,10 @@ def test_reqmgr2s_defaults_hold_where_the_document_is_silent() -> None:
 )
 def test_priorities_are_those_of_reqmgr2(priority: Any, is_legal: bool) -> None:
     document = chain(RequestPriority=priority)
-
     if is_legal:
         assert read(document).identity.priority == int(priority)
     else:
         assert "RequestPriority" in problems(document)
-
-
-@pytest.mark.parametrize("arch", ["", [], ["el8_amd64_gcc12", "x y"], ["a_b_c"] * 1 + [f"a_b_c{n}" for n in range(10)], 7])
-def test_an_illegal_architecture_is_refused(arch: Any) -> None:
-    assert "ScramArch" in problems(chain(ScramArch=arch))
 
 
 def test_steps_that_no_machine_runs_together_are_refused_and_those_of_two_systems_warned_of() -> None:

@@ -30,7 +30,6 @@ def test_a_reprocessing_wants_what_its_lists_say() -> None:
             BlockWhitelist=_BLOCKS[:2], BlockBlacklist=_BLOCKS[1:], OpenRunningTimeout=7200,
         )
     )  # fmt: skip
-
     assert wanted == InputSpec(
         dataset=_DATASET, include_parents=True, run_whitelist=(1, 2), run_blacklist=(3,), block_whitelist=tuple(_BLOCKS[:2]),
         block_blacklist=tuple(_BLOCKS[1:]), lumi_list={1: ((4, 4),), 2: ((1, 3), (5, 9))}, open_seconds=7200,
@@ -70,7 +69,6 @@ def test_a_run_without_lumis_beside_others_is_not_wanted() -> None:
 
 def test_two_different_lists_are_refused() -> None:
     found = problems(with_step(1, _reading(RunWhitelist=[1]), RunWhitelist=[2]))
-
     assert found == {"RunWhitelist": "differs from Step1.RunWhitelist; give it once"}
 
 
@@ -79,7 +77,6 @@ def test_two_different_lists_are_refused() -> None:
 )
 def test_a_generation_with_a_list_is_refused(field: str) -> None:
     value: Any = {"LumiList": {"1": [[1, 1]]}, "IncludeParents": True}.get(field, [1] if field.startswith("Run") else _BLOCKS)
-
     assert problems(chain(**{field: value})) == {field: "the request generates its events and reads no input dataset"}
     assert set(problems(with_step(1, **{field: value}))) == {f"Step1.{field}"}
 
@@ -104,14 +101,12 @@ def test_time_to_grow_has_no_effect_on_a_generation() -> None:
 )
 def test_lists_that_leave_nothing_or_name_a_stranger_are_refused(lists: dict[str, Any], field: str, says: str) -> None:
     found = problems(reprocessing(**lists))
-
     assert set(found) == {field}
     assert says in found[field]
 
 
 def test_a_mask_that_event_ranges_cannot_keep_is_refused() -> None:
     found = problems(reprocessing(SplittingAlgo="EventBased", LumiList={"1": [[1, 2]]}))
-
     assert found == {"LumiList": "EventBased splitting cannot keep a mask inside a file; use LumiBased or FileBased"}
 
 

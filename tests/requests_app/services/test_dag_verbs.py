@@ -144,7 +144,6 @@ def test_a_removed_dag_holds_its_request_and_its_rescue_goes_on(world: World, re
     assert (request.status, request.hold_code, request.hold_reason) == (S.HELD, HoldCode.OPERATOR, WHY["reason"])
     assert fresh(dag).status == DAGStatus.STOPPED
     assert rest.post(url(dag, "remove"), WHY).status_code == 202, "the answer may have been lost"
-
     for _ in range(2):
         assert rest.post(url(dag, "rescue"), {"reason": "power is back"}).status_code == 202
     world.cycle()

@@ -181,7 +181,6 @@ def test_an_operator_declares_that_a_request_writes_into_the_datasets_of_another
     assert entry.evidence["family_of"] == first.request_name
     assert entry.reason == "a recovery of what failed"
     assert run_on(world, second) == S.COMPLETED
-
     request_invalidate(request=fresh(first), **BY)
     cycles(world)
     assert not valid_lfns(first)

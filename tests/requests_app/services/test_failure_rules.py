@@ -67,7 +67,6 @@ def test_a_shipped_rule_that_is_changed_is_the_operators_until_it_is_taken_back(
     row.refresh_from_db()
     assert (row.action, row.source) == ("retry", "operator")
     assert (last_audit().evidence["old"]["action"], last_audit().evidence["new"]["action"]) == ("other_site", "retry")
-
     services.failure_rule_take_back(row=row, actor="olga", reason="they were not")
     assert FailureRule.objects.get(name="cms-8021").action == "other_site"
 

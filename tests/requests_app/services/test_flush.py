@@ -59,12 +59,10 @@ def test_files_wait_until_they_fill_a_work_unit_and_a_flush_plans_the_rest(world
     cycles(world, 4)
     assert (sizes(request), status(request)) == ([3], S.QUEUED)
     assert "new files" in request.last_error
-
     grow(world, request, 2)  # four wait by now
     cycles(world, 8)
     assert sizes(request) == [3, 3]
     assert ledger_of(fresh(request).workflow).left_files == 1
-
     told = flush_preview(request)
     assert told[1].startswith("1 work unit is planned next")
     assert told[2].startswith("mg_000000: 1 job, 100 events, at ")

@@ -70,7 +70,6 @@ def test_from_rest_to_queued_the_document_is_parsed_once_and_each_configuration_
 ) -> None:
     request = post(documents.generation(300))
     world.evaluate(request, steps=1)
-
     assert fresh(request).status == S.QUEUED
     assert world.configcache.script.calls == CONFIGURATIONS
     assert parsed == [request.request_name]

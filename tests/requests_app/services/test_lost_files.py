@@ -132,7 +132,6 @@ def test_what_was_made_from_lost_files_is_made_again_from_what_replaces_them(
     for each in body["requests"][1:]:
         assert each["datasets"][0]["made_from_lost"] == len(each["files"]) >= 1
     all_or_nothing(monkeypatch, lost.lfn, body["confirm"])
-
     wrong = operator.post("/api/v1/lost-files", {**names, "confirm": "other", "reason": "lost"}, format="json")
     assert problem(wrong, 409, "stale_state")
     done = operator.post("/api/v1/lost-files", {**names, "confirm": body["confirm"], "reason": "lost"}, format="json")
@@ -142,7 +141,6 @@ def test_what_was_made_from_lost_files_is_made_again_from_what_replaces_them(
     again = operator.post("/api/v1/lost-files", {**names, "confirm": body["confirm"], "reason": "lost"}, format="json")
     assert (again.status_code, again.json()["requests"], list(again.json()["already"])) == (202, [], [lost.lfn])
     assert AuditEntry.objects.filter(action="lost_files_make_again", outcome="done").count() == len(requests)
-
     gone = {lfn for each in body["requests"] for lfn in each["files"]}
     requests = completed(world, *requests)
     invalid = set(OutputFile.objects.filter(validity=Validity.INVALID).values_list("lfn", flat=True))

@@ -395,7 +395,6 @@ def test_replaced_outputs_are_kept_for_the_grace_and_then_taken_back_by_the_life
     world.clock.advance(29 * DAY_SECONDS)
     assert superseded_take_back(transaction.atomic) == 0
     assert set(_states(request)) == {DatasetState.SUPERSEDED}
-
     world.clock.advance(DAY_SECONDS)
     assert superseded_take_back(transaction.atomic) == 1
     assert superseded_take_back(transaction.atomic) == 0, "asked for once"
@@ -538,14 +537,12 @@ def test_a_request_whose_dag_ended_nobody_knows_how_is_settled_by_a_hold_and_goe
     world.schedd.end(job, End.VANISHED)
     world.cycle()
     assert (fresh(request).status, request.alert_code) == (S.ACTIVE, "outcome_unknown")
-
     request_hold(request=request, **BY)
     for _ in range(3):
         world.cycle()
         world.clock.advance(conf().submit_timeout_seconds + conf().submit_unknown_grace_seconds)
     assert fresh(request).status == S.HELD
     assert WorkUnit.objects.get(name="mg_000000").state == "done", "its manifest proves it"
-
     request_release(request=request, **BY)
     world.cycle()
     again = world.job_of(request)

@@ -42,7 +42,6 @@ def test_a_rescue_that_is_not_allowed_is_refused_and_not_turned_into_a_round(
         request_release(request=request, mode=ReleaseMode.RESCUE, **BY)
     assert fresh(request).status == S.HELD
     assert release_plan(request).mode is ReleaseMode.NEXT_ROUND
-
     once = Changes(overrides=Overrides(error_max_rescue_attempts=1))
     assert request_release(request=request, mode=ReleaseMode.RESCUE, changes=once, **BY).mode is ReleaseMode.RESCUE
     cycles(world)
