@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import Any
 
 from django.db import transaction
@@ -46,6 +47,12 @@ def put(request: Request, **columns: Any) -> None:
     Request.objects.filter(pk=request.pk).update(**columns)
     for name, value in columns.items():
         setattr(request, name, value)
+
+
+def free_name(stem: str, number: int) -> str:
+    """The first from ``<stem><number>`` on that no request has."""
+    names = (f"{stem}{each}" for each in count(number))
+    return next(name for name in names if not Request.objects.filter(request_name=name).exists())
 
 
 def applies(request: Request, refused: Callable[[Request], str]) -> bool:

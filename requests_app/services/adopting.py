@@ -61,10 +61,8 @@ def schedd_adopt_strays(*, schedd: Schedd, actor: str, reason: str) -> None:
     Raises:
         InvalidTransition: none can be adopted, or a request was changed meanwhile.
     """
-    told_schedd = partial(
-        audit, actor=actor, action="schedd_adopt_strays", target=schedd.name, target_type="schedd", reason=reason
-    )
-    with refusals_told(told_schedd, InvalidTransition):
+    entry = partial(audit, actor=actor, action="schedd_adopt_strays", target=schedd.name, target_type="schedd", reason=reason)
+    with refusals_told(entry, InvalidTransition):
         if why := adopt_refused(schedd):
             raise InvalidTransition(why)
     for each in strays_judged(schedd):
@@ -78,7 +76,7 @@ def schedd_adopt_strays(*, schedd: Schedd, actor: str, reason: str) -> None:
                 transition(
                     request, S.PLANNING, actor=actor, reason=reason, evidence=which, reserved_schedd=schedd, reserved_slots=1
                 )
-        told_schedd(dag_id=each.dag_id, request=request.request_name)
+        entry(dag_id=each.dag_id, request=request.request_name)
 
 
 def _judged(orphan: dict[str, object]) -> Stray:

@@ -23,8 +23,9 @@ from wms2.errors import InvalidTransition
 def dag_remove(*, dag: DAG, actor: str, reason: str) -> None:
     """Remove the whole tree and hold the request; a release goes on from the rescue file. Done twice it is done once."""
     request = _request_of(dag)
-    with _told("dag_remove", dag, actor, reason):
-        if not _put_aside(dag, request):
+    stopped = request.status in (RequestStatus.HELD, RequestStatus.STOPPING) and dag.stop_requested_at is not None
+    with _audited("dag_remove", dag, actor, reason):
+        if not stopped or _last_of(dag) != dag:
             _refuse(dag, steer_refused(dag))
         request_hold(request=request, actor=actor, reason=reason)
 
@@ -34,14 +35,14 @@ def dag_rescue(*, dag: DAG, actor: str, reason: str) -> None:
     request = _request_of(dag)
     if release_repeated(request, actor=actor, reason=reason):
         return
-    with _told("dag_rescue", dag, actor, reason):
+    with _audited("dag_rescue", dag, actor, reason):
         _refuse(dag, rescue_refused(dag))
         request_release(request=request, actor=actor, reason=reason, mode=ReleaseMode.RESCUE)
 
 
 def dag_move(*, dag: DAG, actor: str, reason: str, to: Schedd | None = None, mode: StopMode = StopMode.NOW) -> None:
     """Have the request go on at another schedd. Done twice it is done once."""
-    with _told("dag_move", dag, actor, reason):
+    with _audited("dag_move", dag, actor, reason):
         _refuse(dag, steer_refused(dag))
         request_move(request=_request_of(dag), actor=actor, reason=reason, to=to, mode=mode)
 
@@ -60,12 +61,6 @@ def rescue_refused(dag: DAG) -> str:
     return ""
 
 
-def _put_aside(dag: DAG, request: Request) -> bool:
-    """Whether the DAG was stopped and its request is on hold, or on the way there."""
-    aside = request.status in (RequestStatus.HELD, RequestStatus.STOPPING)
-    return aside and dag.stop_requested_at is not None and _last_of(dag) == dag
-
-
 def _last_of(dag: DAG) -> DAG | None:
     return DAG.objects.filter(workflow_id=dag.workflow_id, submitted_at__isnull=False).order_by("-fence").first()
 
@@ -75,7 +70,7 @@ def _request_of(dag: DAG) -> Request:
     return Request.objects.get(workflow__pk=dag.workflow_id)
 
 
-def _told(action: str, dag: DAG, actor: str, reason: str) -> AbstractContextManager[None]:
+def _audited(action: str, dag: DAG, actor: str, reason: str) -> AbstractContextManager[None]:
     evidence = {"request": dag.workflow.request_id}
     return audited(actor=actor, action=action, target=dag.pk, target_type="dag", reason=reason, **evidence)
 

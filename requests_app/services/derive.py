@@ -19,7 +19,7 @@ from outputs_app.owning import names_claim
 from requests_app import intake
 from requests_app.feed import tell
 from requests_app.models import Request, RequestStatus, Workflow
-from requests_app.services.acting import acting, applies, give_up, live_dag_of, put
+from requests_app.services.acting import acting, applies, free_name, give_up, live_dag_of, put
 from requests_app.services.verbs import request_set_sites
 from requests_app.states import record_creation
 from requests_app.work.derived import work_hand_over
@@ -69,7 +69,7 @@ def request_derive(
     """Make a request of what this one has not used, into the same datasets; this one ends what it has and takes nothing new.
 
     Args:
-        request_name: of the new one; without it ``<name>_d<N>``.
+        request_name: of the new one; without it ``<name>_d<N>``, the first that is free.
         failed: also what failed here or was given back; the open round is closed. Always so where nothing more would be planned.
         payload_config: what is kept of a document that asked for it, beside the old one's.
 
@@ -84,7 +84,8 @@ def request_derive(
         if failed or ended:
             give_up(request, reason, files)
         old = Workflow.objects.get(request=request)
-        new = _like(request, old, request_name or _name(request))
+        stem = _OUR_SUFFIX.sub("", request.request_name) if request.derived_from_id else request.request_name
+        new = _like(request, old, request_name or free_name(f"{stem}_d", 1))
         work_hand_over(old, new.workflow, failed=failed or ended)
         _change(new, priority, overrides, payload_config)
         if site_whitelist or site_blacklist:
@@ -126,14 +127,6 @@ def derive_refused(request: Request) -> str:
     if pending:
         return f"{counted(pending, 'registration')} of it are not done: wait for them; retry or discard those that are stuck."
     return ""
-
-
-def _name(request: Request) -> str:
-    """``<name>_d<N>``, the first that is free."""
-    stem, number = _OUR_SUFFIX.sub("", request.request_name) if request.derived_from_id else request.request_name, 1
-    while Request.objects.filter(request_name=f"{stem}_d{number}").exists():
-        number += 1
-    return f"{stem}_d{number}"
 
 
 def _like(request: Request, old: Workflow, name: str) -> Request:

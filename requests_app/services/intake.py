@@ -206,21 +206,14 @@ def request_read(*, document: dict[str, Any], request_name: str | None) -> intak
         DocumentRefused: every problem by field.
         RequestKnown: there is one of this name.
     """
-    again = intake.read_resubmission(document, request_name=request_name)
-    if again is not None:
-        _team_refuse(again.identity.team)
-        request_known_refuse(request_name=again.request_name)
-        _check_again(again)
-        return again
-    draft = draft_of(document, request_name)
-    _team_refuse(draft.identity.team)
-    request_known_refuse(request_name=draft.spec.request_name)
-    return draft
-
-
-def _team_refuse(team: str) -> None:
+    found = intake.read_resubmission(document, request_name=request_name) or draft_of(document, request_name)
+    team = found.identity.team
     if team not in ("", conf().team) and conf().team and not conf().other_teams:
         raise DocumentRefused([Problem("Team", f"is {team}; this installation runs requests of {conf().team} only")])
+    request_known_refuse(request_name=found.request_name if isinstance(found, intake.Resubmission) else found.spec.request_name)
+    if isinstance(found, intake.Resubmission):
+        _check_again(found)
+    return found
 
 
 def _check_again(again: intake.Resubmission) -> Checked:
@@ -313,7 +306,10 @@ def request_receive(*, received: Received, actor: str, fetched: dict[str, Any] |
         request_known_refuse(request_name=name)
     document, seen, elsewhere = received.document, None, False
     if document is None:
-        document = fetched or _fetched(name)
+        try:
+            document = fetched or request_fetch(request_name=name)
+        except NotFoundInService as error:
+            raise DocumentRefused([Problem("request_name", f"ReqMgr2 has no request {name}")]) from error
         seen, elsewhere = Seen.of(document), name in factory.reqmgr2().queued_elsewhere([name], conf().team)
     why = _QUEUED if elsewhere else doubt
     if why and not received.submit:
@@ -331,10 +327,3 @@ def request_receive(*, received: Received, actor: str, fetched: dict[str, Any] |
             held = f"{why}; release it once nothing else runs it, otherwise abort it here: its work would be done twice"
             transition(request, RequestStatus.HELD, actor=actor, reason=held, **hold_changes(HoldCode.RUN_ELSEWHERE, held))
     return request
-
-
-def _fetched(name: str) -> dict[str, Any]:
-    try:
-        return request_fetch(request_name=name)
-    except NotFoundInService as error:
-        raise DocumentRefused([Problem("request_name", f"ReqMgr2 has no request {name}")]) from error

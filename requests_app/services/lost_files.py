@@ -11,9 +11,9 @@ import hashlib
 import json
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache
 
 from django.db import transaction
 from django.db.models import QuerySet
@@ -183,7 +183,7 @@ class _Search:
         self.refused: dict[str, str] = {}
         self.already: dict[str, str] = {}
         self.left: dict[str, str] = {}
-        self.why_not: dict[uuid.UUID, str] = {}
+        self.request_refused, self.block_refused = cache(_refused), cache(_block_refused)  # each once in a search
 
     def plan(self) -> LostPlan:
         files = {file.lfn: file for file in _files().filter(lfn__in=self.lfns)}
@@ -196,7 +196,8 @@ class _Search:
                 self.already[lfn] = "it is invalid: taken back, or made again under another name"
         found = self._grow({file: "" for lfn, file in files.items() if lfn not in self.already}, self.refused)
         while found:
-            found = self._grow({file: self._made_from(file) for file in self._orphans(found)}, self.left)
+            orphans = {f: f"it was made from {min(set(f.parents) & self.gone.keys())}" for f in self._orphans(found)}
+            found = self._grow(orphans, self.left)
         left = {lfn: why for lfn, why in self.left.items() if lfn not in self.gone}
         unknown = tuple(lfn for lfn in self.lfns if lfn not in files)
         requests = self._by_request()
@@ -226,7 +227,7 @@ class _Search:
         return new
 
     def _look(self, request: Request, unit: WorkUnit | None) -> None:
-        if why := self._once(request.pk, partial(_refused, request)):
+        if why := self.request_refused(request):
             raise InvalidTransition(why)
         if unit is None:
             raise InvalidTransition("its work unit is not done")
@@ -240,7 +241,7 @@ class _Search:
         if taken := sorted(being_made & goes.files.keys()):
             raise InvalidTransition(f"files that hold pieces of the same work are being made again, e.g. {taken[0]}")
         for block in {kept[lfn] for lfn in goes.files}:
-            if why := self._once(block, partial(_block_refused, block)):
+            if why := self.block_refused(block):
                 raise InvalidTransition(why)
         found.lost, found.loss = lost, UnitLoss(unit, found.sha256, goes)
         self.units[unit.pk] = found
@@ -248,11 +249,6 @@ class _Search:
         for lfn in new:
             self.gone[lfn] = lost.get(lfn, f"it holds pieces of the same work as {goes.files[lfn]}")
         return new
-
-    def _once(self, key: uuid.UUID, look: Callable[[], str]) -> str:
-        if key not in self.why_not:
-            self.why_not[key] = look()
-        return self.why_not[key]
 
     def _orphans(self, lfns: Collection[str]) -> list[OutputFile]:
         """Made from these, in the same workflows and in those that read their datasets; not among what was found before."""
@@ -264,9 +260,6 @@ class _Search:
         taken = IntegrityCase.objects.filter(request__workflow__in=workflows, state__in=OPEN_CASE, action=CaseAction.REMOVED)
         known = {*self.gone, *self.left, *taken.values_list("name", flat=True)}
         return [file for file in files_orphaned(lfns=lfns, workflows=workflows) if file.lfn not in known]
-
-    def _made_from(self, file: OutputFile) -> str:
-        return f"it was made from {min(set(file.parents) & self.gone.keys())}"
 
     def _by_request(self) -> tuple[RequestLoss, ...]:
         by_workflow: dict[uuid.UUID, list[_Found]] = defaultdict(list)

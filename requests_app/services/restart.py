@@ -15,7 +15,7 @@ from requests_app.intake.documents import next_version
 from requests_app.models import CleanupPolicy, Request, RequestStatus, StopIntent, Workflow
 from requests_app.reqmgr2.reports import report_next_version
 from requests_app.selectors.versions import requests_before
-from requests_app.services.acting import acting, applies, may_run, put, stop_first
+from requests_app.services.acting import acting, applies, free_name, may_run, put, stop_first
 from requests_app.services.intake import Received, request_import
 from requests_app.services.stopping import fail_now
 from requests_app.services.workflow import draft_of
@@ -121,10 +121,7 @@ def restart_refused(request: Request) -> str:
 def successor_name(request: Request) -> str:
     """``<name>_v<N>``, the first that is free."""
     stem = _OUR_SUFFIX.sub("", request.request_name) if request.previous_version_request_id else request.request_name
-    number = len(requests_before(request)) + 2
-    while Request.objects.filter(request_name=f"{stem}_v{number}").exists():
-        number += 1
-    return f"{stem}_v{number}"
+    return free_name(f"{stem}_v", len(requests_before(request)) + 2)
 
 
 def _waiting_successor(request: Request) -> Request | None:
