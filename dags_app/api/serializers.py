@@ -88,7 +88,7 @@ DagSerializer = rows(
 
 
 class NodeStateField(serializers.ChoiceField):
-    """DAGMan's state of a node, in small letters."""
+    """DAGMan's state of a node, in lower case."""
 
     def to_representation(self, value: Any) -> str:
         """Of the enum."""

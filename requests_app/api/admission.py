@@ -54,7 +54,7 @@ _COUNTS: dict[str, Any] = {
     "active_dags": "slots in use: live DAGs and requests being planned",
     "pausing": "of these, passed over until their next attempt",
     "next_in_queue": NextInQueueSerializer(allow_null=True, help_text="the first that no limit keeps"),
-    "stopped": "why nobody may start, at the last pass; empty: who has its turn",
+    "stopped": "why no request may start, at the last pass; empty: the first in order may",
 }
 AdmissionCountsSerializer = answer("AdmissionCounts", AdmissionState, "Slots and the queue's length.", **_COUNTS)
 QueuedSerializer = answer(

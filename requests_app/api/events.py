@@ -75,7 +75,7 @@ class EventsView(ApiView):
         ]
     )
     def get(self, request: HttpRequest) -> Response:
-        """Events behind `after` or, without it, all that are kept; if there are none, wait for some at most `wait` seconds."""
+        """Events behind `after` or, without it, all that are kept; without any, wait for some at most `wait` seconds."""
         wanted, after = _wanted(request), _after(request.query_params.get("after"), "after")
         until = time.monotonic() + (whole_number(request, "wait", 1, MOST_WAIT_SECONDS) if "wait" in request.query_params else 0)
         page = read(wanted, after)
@@ -115,16 +115,16 @@ class EventStreamView(ApiView):
 
 
 def _lines(wanted: Wanted, page: Page, wait: Callable[[float], object]) -> Iterator[bytes]:
-    """A line with nothing but an id tells the reader where to go on, if nothing that it wants has come for some time."""
-    began, told = time.monotonic(), 0.0
+    """A line with nothing but an id says where to go on, if nothing that the reader wants has come for some time."""
+    began, sent_at = time.monotonic(), 0.0
     yield b"retry: 2000\n"
     while (now := time.monotonic()) - began < STREAM_SECONDS:
         for row in page.events:
             yield b"id: %d\ndata: %s\n\n" % (row[0], JSONRenderer().render(shown(row)))
         if page.events:
-            told = now
-        elif now - told >= HEARTBEAT_SECONDS:
-            told = now
+            sent_at = now
+        elif now - sent_at >= HEARTBEAT_SECONDS:
+            sent_at = now
             yield b": nothing new\nid: %d\n\n" % page.last_id
         if len(page.events) < wanted.limit:
             wait(HEARTBEAT_SECONDS)

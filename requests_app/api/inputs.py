@@ -14,7 +14,7 @@ from requests_app.work.production_steps import steps_read
 from wms2.api.serializers import MAX_REASON, NameField, ShareField, StrictSerializer, TextField, WordField
 from wms2.errors import InvalidTransition
 
-#: The verb for each status that somebody might try to set; the others are the life cycle's.
+#: The verb for each status that a client might try to set; the others are the life cycle's.
 VERBS = {
     RequestStatus.ABORTED: "DELETE /api/v1/requests/{name}?reason=...",
     RequestStatus.HELD: "POST /api/v1/requests/{name}/hold",
@@ -32,7 +32,7 @@ class ProductionStepSerializer(StrictSerializer):
 
 
 class StepsField(serializers.ListField):
-    """Production steps in their order; what is wrong is told by its place."""
+    """Production steps in their order; an error names the step's place."""
 
     child = ProductionStepSerializer()
 
@@ -111,7 +111,7 @@ def import_serializer(data: Any) -> _ImportSerializer:
 
 @extend_schema_field({"type": "string", "enum": [RequestStatus.SUBMITTED.value]})
 class StatusField(WordField):
-    """Any status is understood, one is taken; the schema tells only that one."""
+    """Any status is understood, one is taken; the schema names only that one."""
 
 
 class RequestChangeSerializer(StrictSerializer):

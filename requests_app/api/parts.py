@@ -37,7 +37,7 @@ def part_view(
     many: bool = False,
     base: type[ApiView] = ApiView,
 ) -> Any:
-    """A view that shows what ``ask`` tells of the row in the address; ``does``: in words for the OpenAPI schema."""
+    """A view that shows what ``ask`` returns for the row in the address; ``does``: in words for the OpenAPI schema."""
 
     def get(self: Any, request: HttpRequest, **key: Any) -> Response:
         return Response(self.get_serializer(ask(get_object_or_404(queryset(), **key)), many=many).data)

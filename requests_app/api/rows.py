@@ -22,7 +22,7 @@ from wms2.api.views import RowsViewSet
 ChildSerializer = answer(
     "Child", Child, "One request of a group.", "request.request_name", "request.status", "there", "skipped",
     there="it has enough events, and waits for the others or completes with them",
-    skipped="it has ended with no events in DBS: nobody waits for it",
+    skipped="it has ended with no events in DBS: no other request waits for it",
 )  # fmt: skip
 GroupListSerializer = rows("GroupList", RequestGroup, "One line of the list.", "name", "note", "created_by", "created_at")
 GroupSerializer = answer(

@@ -51,7 +51,7 @@ service_view = part_view(service_rows, ServiceLevelSerializer, lambda row: row, 
 
 OrphanSerializer = answer(
     "Orphan", {"dag_id": str, "request_name": str, "dagmans": int, "jobs": int, "why": str, "since": datetime},
-    "Jobs in a schedd's queue that name a DAG nobody runs; nothing removes them.",
+    "Jobs in a schedd's queue that name a DAG that WMS2 does not run; nothing removes them.",
 )  # fmt: skip
 ScheddSerializer = answer(
     "Schedd", Schedd, "A schedd as last seen.",
@@ -194,7 +194,7 @@ DrainSerializer = answer(
     finished="DAGs that ended there since by themselves",
     queued="requests that wait to go on there",
     held="held requests whose DAG lies there; move them, or release them elsewhere",
-    expected_end="at the pace so far; null while nobody can tell",
+    expected_end="at the pace so far; null while it cannot be estimated",
     obstacle="why nothing can be moved now",
     drained="nothing is left there",
 )  # fmt: skip

@@ -1,6 +1,6 @@
 """Health for supervisors and load balancers, the only thing that anonymous callers may read. Reasons carry no secrets.
 
-``/livez``: this process serves. ``/readyz``: it can do its work: database reachable and ours, broker reachable, somebody drives
+``/livez``: this process serves. ``/readyz``: it can do its work: database reachable and ours, broker reachable, a leader drives
 the life cycle. Each part is asked with a short time limit; details of a failure go to the log.
 """
 
@@ -121,7 +121,7 @@ def _instance() -> str:
         return str(error)
     except ConfigurationError as error:
         log.warning("not ready", part="instance", error=str(error))
-        return "the database belongs to another instance or environment, or to nobody yet"
+        return "the database belongs to another instance or environment, or is not claimed yet"
     return ""
 
 

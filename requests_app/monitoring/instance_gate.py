@@ -40,7 +40,7 @@ class InstanceGate:
         return self._application(environ, start_response)
 
     def refusal(self) -> ForeignDatabase | TablesOlder | None:
-        """Why nothing is served; None when the database is ours, nobody's yet, or does not answer."""
+        """Why nothing is served; None when the database is ours, not claimed yet, or does not answer."""
         try:
             installation_verify()
             tables_verify()

@@ -1,4 +1,4 @@
-"""Gauges over rows, read from PostgreSQL when somebody scrapes, or seconds before: every web process tells the same (spec 4.10).
+"""Gauges over rows, read from PostgreSQL at a scrape, or seconds before: every web process answers the same (spec 4.10).
 
 Labels are bounded: status, kind, prognosis, state, pool, schedd, site, circuit (service and place). No request, DAG or dataset
 is one.
@@ -59,7 +59,7 @@ from wms2.models import Resource, ResourceLease, WorkerPool
 from wms2.shedding import Call
 from wms2.work.workers import TAKING, workers_alive
 
-#: Statuses whose age matters to somebody.
+#: Statuses whose age is exported.
 _GOING_ON = [status.value for status in RequestStatus if status not in (*TERMINAL, RequestStatus.COMPLETED)]
 
 
@@ -124,8 +124,8 @@ def _requests(kept: KeptCounts) -> Iterator[Metric]:
     yield _family("wms2_requests", "Requests by status", "status", kept.requests.items())
     now = timezone.now()
     ages = [(status, _age(since, now)) for status, since in longest_in_status(_GOING_ON).items()]
-    told = "Longest time that a request has been in a status, without those that wait for other requests; 0 when none is"
-    yield _family("wms2_state_age_seconds", told, "status", ages)
+    help_text = "Longest time that a request has been in a status, without those that wait for other requests; 0 when none is"
+    yield _family("wms2_state_age_seconds", help_text, "status", ages)
     most = ((status.value, seconds) for status, seconds in HELD_AFTER_SECONDS.items())
     yield _family("wms2_state_limit_seconds", "After how long in it a request is held", "status", most)
     yield GaugeMetricFamily("wms2_requests_alerted", "Requests with an alert that waits for a person", kept.alerted_requests)
@@ -170,8 +170,8 @@ def _dags() -> Iterator[Metric]:
         for pool in sorted({EVERYWHERE, *open_now})
         for what in ("new work is held", "an operator is asked")
     ]
-    told = "Whether schedds or sites of a pool turned bad together; no pool: those of all"
-    yield _family("wms2_systemic_trouble", told, "what pool", trouble)
+    help_text = "Whether schedds or sites of a pool turned bad together; no pool: those of all"
+    yield _family("wms2_systemic_trouble", help_text, "what pool", trouble)
     sums = DAG.objects.filter(status__in=LIVE_DAG).exclude(schedd_name="").order_by().values_list("schedd_name")
     numbers = {state: Sum(f"nodes_{state}") for state in JOB_STATES}
     rows = list(sums.annotate(done=Sum("units_done"), total=Sum("total_work_units"), seen=Min(seen_at()), **numbers))
@@ -199,8 +199,8 @@ def _pools() -> Iterator[Metric]:
         used = pool.used or 0
         slots += [(pool.name, "running", used), (pool.name, "free", (pool.total or 0) - used)]
         jobs += [(pool.name, "idle", pool.jobs_idle), (pool.name, "running", pool.jobs_running)]
-    yield _family("wms2_pool_slots", "Slots at known sites, as collectors told last", "pool state", slots)
-    yield _family("wms2_pool_jobs", "Jobs of all owners, as collectors told last", "pool state", jobs)
+    yield _family("wms2_pool_slots", "Slots at known sites, as collectors reported last", "pool state", slots)
+    yield _family("wms2_pool_jobs", "Jobs of all owners, as collectors reported last", "pool state", jobs)
     up = ((pool.name, 0.0 if pool.silent_since else 1.0) for pool in pools)
     yield _family("wms2_pool_up", "Whether the pool's collector answered when it was last asked", "pool", up)
 
@@ -278,12 +278,12 @@ def _work() -> Iterator[Metric]:
     waits = {"celery": evaluations_due(), "effects": (effects["n"], effects["t"])}
     pools = list(WorkerPool.objects.all())
     depth = [(pool, float(number)) for pool, (number, _) in waits.items()]
-    yield _family("wms2_worker_pool_queue_depth", "What is due and nobody has taken, by worker pool", "pool", depth)
+    yield _family("wms2_worker_pool_queue_depth", "Tasks that are due and not taken, by worker pool", "pool", depth)
     ages = [(pool, _age(since, now)) for pool, (_, since) in waits.items()]
     yield _family("wms2_worker_pool_oldest_age_seconds", "How long the oldest of it has been due", "pool", ages)
     workers = workers_alive()
     alive = [(pool.queue, float(sum(pool.queue in worker.queues for worker in workers))) for pool in pools]
-    yield _family("wms2_workers_alive", "Workers that have told of themselves lately", "pool", alive)
+    yield _family("wms2_workers_alive", "Workers with a recent heartbeat", "pool", alive)
     short = [(pool.queue, _age(pool.short_since, now)) for pool in pools]
     yield _family("wms2_worker_pool_short_seconds", "Since when no worker is alive; 0: one is", "pool", short)
     taking = [(pool.queue, float(pool.state in TAKING)) for pool in pools]
@@ -298,8 +298,8 @@ def _work() -> Iterator[Metric]:
 
 def _reqmgr2() -> Iterator[Metric]:
     found = reqmgr2_state()
-    told = "Requests in ReqMgr2 that cannot be taken or followed"
-    yield GaugeMetricFamily("wms2_reqmgr2_problems", told, found.problems.count())
+    help_text = "Requests in ReqMgr2 that cannot be taken or followed"
+    yield GaugeMetricFamily("wms2_reqmgr2_problems", help_text, found.problems.count())
     if found.age_seconds is not None:  # absent where it is not followed
         yield GaugeMetricFamily("wms2_reqmgr2_poll_age_seconds", "Since ReqMgr2 was last asked with success", found.age_seconds)
 
@@ -308,7 +308,7 @@ def _lifecycle() -> Iterator[Metric]:
     skew = "How far the clock of the host that was scraped is ahead of the database's"
     yield GaugeMetricFamily("wms2_clock_skew_seconds", skew, clock.skew_seconds())
     standing = lifecycle_state()
-    yield GaugeMetricFamily("wms2_lifecycle_leading", "Whether somebody holds the life cycle's lease", float(standing.leading))
+    yield GaugeMetricFamily("wms2_lifecycle_leading", "Whether the life cycle's lease is held", float(standing.leading))
     yield GaugeMetricFamily("wms2_lifecycle_epoch", "Changes of leader so far", standing.lease.epoch)
     if standing.cycle_age_seconds is not None:  # absent until the first cycle: an alert on absent() sees that
         yield GaugeMetricFamily("wms2_lifecycle_cycle_age_seconds", "Since the last cycle ended", standing.cycle_age_seconds)

@@ -53,8 +53,7 @@ class Line:
         return str(word(HoldCode, self.request.hold_code).label) if self.request.status == RequestStatus.HELD else ""
 
 
-@dataclass(frozen=True, slots=True)
-class StuckEffects:
+class StuckEffects(NamedTuple):
     """Registrations of one request that go no further by themselves."""
 
     number: int
@@ -69,9 +68,9 @@ class StuckEffects:
 @dataclass(frozen=True, slots=True)
 class Needing(Line):
     """One request that needs an operator, and why: held, an alert in words, stuck effects, unaccounted units, differences from
-    DBS and Rucio that nobody has settled, files of which something is to be decided."""
+    DBS and Rucio that are not settled, files that wait for a decision."""
 
-    told: Explanation
+    explanation: Explanation
     effects: StuckEffects
     drift: int
     cases: int
@@ -85,8 +84,7 @@ class DeadLetters(NamedTuple):
     advice: str
 
 
-@dataclass(frozen=True, slots=True)
-class Attention:
+class Attention(NamedTuple):
     """What needs a person, longest waiting first; ``more``: there are further requests than shown."""
 
     requests: tuple[Needing, ...]
@@ -108,7 +106,7 @@ class Attention:
 
 
 def attention() -> Attention:
-    """Fourteen queries, whatever there is."""
+    """Fourteen queries, for any number of rows."""
     rows: list[Any] = list(requests_needing()[: MOST + 1])
     shown = rows[:MOST]
     effects = _stuck_effects([row.pk for row in shown])
@@ -180,7 +178,7 @@ def _undecided() -> QuerySet[IntegrityCase]:
 def _needing(row: Any, effects: Sequence[Effect], counts: tuple[int, int], units: Any) -> Needing:
     return Needing(
         request=row,
-        told=explain(row),
+        explanation=explain(row),
         effects=StuckEffects(len(effects), tuple(effects[:ERRORS_SHOWN])),
         drift=counts[0],
         cases=counts[1],

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from dags_app.counts import unit_counts
 from requests_app.admission.placement import slots_used
@@ -15,8 +14,7 @@ from requests_app.selectors.lifecycle import LifecycleState, lifecycle_state
 from requests_app.selectors.summary import kept_counts
 
 
-@dataclass(frozen=True, slots=True)
-class Installation:
+class Installation(NamedTuple):
     """The installation at a glance. Slots are live DAGs and requests being planned."""
 
     counts: tuple[tuple[RequestStatus, int], ...]

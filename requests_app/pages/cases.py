@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from django.http import QueryDict
 
@@ -19,14 +20,13 @@ from wms2.verbs import Verb, buttons_of
 MOST = MOST_ROWS
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Open cases of one site or request. ``told``: in words by prognosis, the worst first."""
+class Group(NamedTuple):
+    """Open cases of one site or request. ``summary``: in words by prognosis, the worst first."""
 
     name: str
     number: int
     since: datetime
-    told: str
+    summary: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from dags_app.attempts import logs_size
 from dags_app.errors import Count, RequestErrors, request_errors
@@ -33,17 +33,16 @@ _ADVICE: dict[str, str] = {
     " or release it when the cause lay elsewhere and is gone.",
     FailureCategory.DATA: "Have the bad input files below repaired, or release with them as excluded files; the rest is then done"
     " without them.",
-    FailureCategory.INFRASTRUCTURE: "Tell the site; release with it under site bans, or wait until it is repaired and release.",
+    FailureCategory.INFRASTRUCTURE: "Report it to the site; release with it under site bans, or after it is repaired.",
 }
 _NO_INPUT = "It has no input dataset whose files could be left out: read the log, have what it names repaired, then release."
 _NO_FILE = "No report names the input file: read the logs, find the file, then release with it as excluded file."
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(NamedTuple):
     """Failures that are alike. ``meaning`` by today's rule, ``done`` as recorded, ``todo`` only if jobs were given up.
 
-    ``samples``: example jobs, each with the bytes of its packed logs, None when there are none.
+    ``samples``: example jobs, each with the bytes of its packed logs, None without any.
     """
 
     group: FailureGroup
@@ -53,9 +52,8 @@ class Kind:
     todo: str
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorsOnPage:
-    """``counts``: (by what, its values). ``bad_files``: that failures name, and why nobody reads one any more; empty while it is
+class ErrorsOnPage(NamedTuple):
+    """``counts``: (by what, its values). ``bad_files``: that failures name, and why no job reads one any more; empty while it is
     still tried."""
 
     found: RequestErrors
@@ -66,7 +64,7 @@ class ErrorsOnPage:
 
 
 def errors_on_page(request: Request, workflow: Workflow) -> ErrorsOnPage | None:
-    """None when nothing has failed, which one query tells."""
+    """None when nothing has failed, which takes one query."""
     if not FailureGroup.objects.filter(workflow=workflow).exists():
         return None
     found = request_errors(request.request_name, most_groups=GROUPS_ON_PAGE)

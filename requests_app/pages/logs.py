@@ -29,10 +29,10 @@ class LogsOnPage:
 
 
 def logs_on_page(dag: DAG, job: Job, given: Mapping[str, str]) -> LogsOnPage:
-    """Without ``file`` what tells most of the failure, without ``page`` its end.
+    """Without ``file`` the one that says most of the failure, without ``page`` its end.
 
     Raises:
-        ValueError: a name is none that WMS2 gives, or there is no such file or page.
+        ValueError: a name is not one that WMS2 gives, or there is no such file or page.
     """
     found = attempt_logs(dag, *job)
     most = telling(found.files) or next(iter(found.files), None)

@@ -125,7 +125,7 @@ class Work:
 
     @property
     def troubled(self) -> list[tuple[str, str, int]]:
-        """What is wrong with units, the same told once: in words, one of them by name, how many more."""
+        """What is wrong with units, the same only once: in words, one of them by name, how many more."""
         found: dict[str, list[str]] = {}
         for cell in self.cells:
             if cell.look in ("unaccounted", "failing", "failed"):
@@ -231,7 +231,7 @@ def _cells(dag: DAG) -> tuple[tuple[UnitCell, ...], int, str]:
         return tuple(_cell(unit, None) for unit in units), left_out, ""
     reading = live.outer_status(dag)
     nodes = {node.name: node for node in reading.status.nodes} if reading.status else {}
-    if dag.status not in LIVE_DAG:  # whatever the file says of running, nothing does
+    if dag.status not in LIVE_DAG:  # the file may say running, but nothing runs
         nodes = {name: node for name, node in nodes.items() if node.state in _FAILED}
     problem = reading.problem if dag.status in LIVE_DAG else ""
     return tuple(_cell(unit, nodes.get(unit.name)) for unit in units), left_out, problem

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dags_app.counts import UnitCounts, UnitTable
 from dags_app.histogram import added, quantile
@@ -43,7 +44,7 @@ _DECIDED: Mapping[str, tuple[str, str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class RoundLine:
-    """One round beside the others; what nothing tells yet is None. ``rss_mb``: p95 of ``rss_step``, which takes most.
+    """One round beside the others; what is not known yet is None. ``rss_mb``: p95 of ``rss_step``, which takes most.
 
     ``job``: wall of a job, its steps added up. ``merged_bytes``: of a work unit, in its largest dataset. ``efficiency``: CPU time
     over the time of all cores that jobs had; ``events_per_core_hour`` likewise.
@@ -63,8 +64,7 @@ class RoundLine:
     events_per_core_hour: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class StepLine:
+class StepLine(NamedTuple):
     """A step over the jobs of a round that ran it alike; ``passes`` the filter, ``sizes`` in bytes per event read, by tier.
 
     ``codes``: of its failed attempts in the round, however it ran, with their number.
@@ -77,8 +77,7 @@ class StepLine:
     codes: tuple[tuple[str, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DecisionLine:
+class DecisionLine(NamedTuple):
     """One number of the newest DAG in words. ``before`` is empty when it is what it was."""
 
     name: str
@@ -89,8 +88,7 @@ class DecisionLine:
     row: SizingDecision
 
 
-@dataclass(frozen=True, slots=True)
-class RoundsOnPage:
+class RoundsOnPage(NamedTuple):
     """``left_out``: rounds before the first line; ``steps`` of the rounds shown, newest first.
 
     Jobs are to take ``target_seconds``, merged files to lie between ``merge_bytes``.

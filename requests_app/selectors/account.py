@@ -1,4 +1,4 @@
-"""The ledger's numbers for readers: as the life cycle counts them, a violation told instead of raised.
+"""The ledger's numbers for readers: as the life cycle counts them, a violation reported instead of raised.
 
 Counting an input of 100,000 files takes seconds, and pages ask again every few seconds. So what was counted last is kept in a row
 with what it rests on: the request's status, what its workflow has taken, its units by state, its exclusions. It is counted again

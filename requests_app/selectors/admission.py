@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from functools import reduce
 from operator import attrgetter, or_
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
@@ -57,8 +57,8 @@ from wms2.conf import Conf, conf
 
 #: Requests of the queue that are given a place; those behind them have none yet.
 MOST_PLACES = 20_000
-#: So long lists are told from one ranking of the queue, whose cost goes with its length, and single requests from one look at
-#: what their places rest on beside the queue.
+#: For this long, lists are answered from one ranking of the queue, which costs more the longer it is, and single requests from
+#: one reading of policy, state and ends.
 KEPT_SECONDS = 20.0
 #: The queue, its rows by key, and until when they are counted on; at most one.
 _kept: deque[tuple[Queue, Mapping[Any, Ranked], float]] = deque(maxlen=1)
@@ -158,7 +158,7 @@ def admission_limits() -> QuerySet[AdmissionLimit]:
 
 
 def state_shown(policy: Policy) -> State:
-    """As it stands, for readers; whether anybody may start at all, the last pass has found out."""
+    """As it is now, for readers; whether any request may start at all was found by the last pass."""
     return state_now(policy, timezone.now(), stopped=Remembered.objects.values_list("stopped", flat=True).first() or "")
 
 
@@ -302,8 +302,7 @@ def _pausing() -> Any:
     return Request.objects.filter(status=RequestStatus.QUEUED, next_attempt_at__isnull=False)
 
 
-@dataclass(frozen=True, slots=True)
-class InUse:
+class InUse(NamedTuple):
     """What a group has of its limits. ``starts_left``: None where no rate is set; ``next_start_at``: None: now."""
 
     name: str

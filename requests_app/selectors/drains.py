@@ -15,7 +15,7 @@ from wms2 import clock
 from wms2.words import counted
 
 S = RequestStatus
-#: Whose last DAG is rescued without anybody's word.
+#: Statuses whose last DAG is rescued without an operator's action.
 _GOES_ON = (S.QUEUED, S.PLANNING, S.PARTIAL, S.RESUBMITTING, S.STOPPING)
 
 
@@ -47,16 +47,16 @@ class DrainProgress:
         if self.schedd.state != ScheddState.DRAINING or self.schedd.drain_since is None:
             return []
         if self.drained:
-            told = f"Drained since {self.schedd.drain_since:%Y-%m-%d %H:%M} UTC: nothing is left there."
+            text = f"Drained since {self.schedd.drain_since:%Y-%m-%d %H:%M} UTC: nothing is left there."
         else:
             how = f"moved, {self.at_once} at a time" if self.at_once else "left to run to their end"
-            told = f"{counted(self.left, 'DAG')} left there, {how}; {counted(self.queued, 'request')} queued for it."
+            text = f"{counted(self.left, 'DAG')} left there, {how}; {counted(self.queued, 'request')} queued for it."
         end = f" Expected end: {self.expected_end:%Y-%m-%d %H:%M} UTC." if self.expected_end else ""
         since = (
             f"{self.moved} moved, {self.moving} on the way, {self.finished} finished since {self.schedd.drain_since:%H:%M} UTC."
         )
         held = [f"{counted(self.held, 'held request')} would go on there."] if self.held else []
-        return [f"{told}{end}", since, *held, *([self.obstacle] if self.obstacle else [])]
+        return [f"{text}{end}", since, *held, *([self.obstacle] if self.obstacle else [])]
 
 
 def drain_progress(schedd: Schedd) -> DrainProgress:

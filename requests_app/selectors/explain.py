@@ -5,8 +5,8 @@ For REST, the pages and the admin; shift instructions at length are in docs/runb
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from django.utils import timezone
 
@@ -52,7 +52,7 @@ _AFTER_STOP: dict[StopIntent, str] = {
 }
 _ADVICE: dict[HoldCode, str] = {
     H.REFUSED: "Correct the cause in ReqMgr2, ConfigCache or DBS and release, or abort and import a corrected document.",
-    H.OPERATOR: "Ask whoever held it; then release.",
+    H.OPERATOR: "Ask the operator who held it; then release.",
     H.TIMEOUT: "Remove the cause named in the reason, then release.",
     H.LEDGER: "Do not release before it is understood: work was lost, doubled or invented. Report it.",
     H.SUBMISSION: "Repair the schedd's or the directory's permissions, then release.",
@@ -63,7 +63,7 @@ _ADVICE: dict[HoldCode, str] = {
     H.QUEUE_LOST: "Release it: what is done counts, what is left is planned anew. Let the schedd be repaired first.",
     H.SHORT: "See which input is left and why, or why DBS has too few events; a release may say what share is enough.",
     H.EXCLUDED: "Have the files repaired and let them in again, or accept in the release that it completes without them.",
-    H.RUN_ELSEWHERE: "Make sure that nobody else runs it; then release. If somebody does, abort it here.",
+    H.RUN_ELSEWHERE: "Make sure that no other system runs it; then release. If one does, abort it here.",
     H.FAILED_ELSEWHERE: "Find out who set it and why. Abort it here, or have it assigned again in ReqMgr2, then release.",
     H.PARENT: "Restart the request that it depends on, or change what it depends on; then release.",
     H.OUTCOME_UNKNOWN: "Make sure that no job of its last DAG runs any more; then release: what is done stays done.",
@@ -101,7 +101,7 @@ _ALERTS: dict[str, tuple[str, str]] = {
     "dag_returned": ("A DAG of it that had been given up was in a queue again.", "It is being removed; see why it came back."),
     "outcome_unknown": (
         "Its DAG left the queue, and nothing proves how it ended.",
-        "Look at history and files of the DAG; if they will never tell, hold it, then release.",
+        "Look at history and files of the DAG; if they cannot show it, hold it, then release.",
     ),
     "stop_unanswered": ("The stop cannot be proved: the schedd does not answer.", "Bring the schedd back."),
     "numbers_abandoned": (
@@ -134,8 +134,7 @@ _ALERTS: dict[str, tuple[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(NamedTuple):
     """``why``: what holds it where it is, in its own words; ``next``: what happens by itself; ``todo``: for a person."""
 
     why: str
@@ -145,7 +144,7 @@ class Explanation:
 
 
 def explain(request: Request, now: datetime | None = None, dag: DAG | None = None) -> Explanation:
-    """Sentences about one request, each may be empty; ``dag`` is its live one, where what happens next is told."""
+    """Sentences about one request, each may be empty; ``dag`` is its live one, which decides what happens next."""
     status = word(S, request.status)
     return Explanation(
         why=_why(request, status, now or timezone.now()),

@@ -13,7 +13,7 @@ from wms2 import clock
 from wms2.conf import conf
 from wms2.credentials import CREDENTIAL_ALERT_SECONDS, Seen
 
-#: A cycle this many times later than it is due means that nobody drives the requests.
+#: A cycle this many times later than it is due means that the life cycle has stopped.
 STALE_CYCLES = 3
 #: The row that says what Rucio does not let our account do.
 RUCIO_ACCOUNT = "rucio account"
@@ -34,7 +34,7 @@ class LifecycleState:
 
     @property
     def credentials_ending(self) -> list[Seen]:
-        """Those that somebody must renew."""
+        """Those that must be renewed."""
         now = datetime.now(UTC)
         return [each for each in self.credentials if each.left_seconds(now) < CREDENTIAL_ALERT_SECONDS]
 
@@ -48,8 +48,8 @@ class LifecycleState:
     def undriven(self) -> str:
         """In words, that nothing on a page will change by itself now; empty while requests are driven."""
         if self.stale:
-            return "nobody drives the requests"
-        return "" if self.leading else "nobody leads the life cycle"
+            return "the life cycle has stopped"
+        return "" if self.leading else "the life cycle has no leader"
 
 
 def lifecycle_state() -> LifecycleState:

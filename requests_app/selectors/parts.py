@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from django.db.models import Count, Q, QuerySet, Sum
 
@@ -55,8 +56,7 @@ _OPEN = Q(settled_at__isnull=True)
 _FAILING = _OPEN & Q(tries__gt=0)
 
 
-@dataclass(frozen=True, slots=True)
-class SiteLeftovers:
+class SiteLeftovers(NamedTuple):
     """Numbers of one site; work units, and files that were removed of them. ``problem``: one of those that keep failing."""
 
     site: str
@@ -106,8 +106,7 @@ def harvests_open() -> Iterable[tuple[str, int]]:
     return {**dict.fromkeys(states, 0), **dict(rows.annotate(number=Count("id")))}.items()
 
 
-@dataclass(frozen=True, slots=True)
-class Course:
+class Course(NamedTuple):
     """A request's summary (None: nothing was sampled yet) and its samples, oldest first."""
 
     summary: Progress | None

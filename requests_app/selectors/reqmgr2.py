@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from django.db.models import QuerySet
 
@@ -17,8 +17,7 @@ POLL = "reqmgr2"
 MOST = 50
 
 
-@dataclass(frozen=True, slots=True)
-class ReqMgr2State:
+class ReqMgr2State(NamedTuple):
     """``polled_at``: the last poll that succeeded; ``age_seconds`` since then, before it since the first that failed; None
     when it was not asked yet or is not followed."""
 

@@ -131,7 +131,7 @@ def request_picture(request: Request) -> RequestPicture:
 def release_repeated(request: Request, *, actor: str, reason: str) -> bool:
     """Whether this very release has been done already: the request left HELD last by this actor with this reason.
 
-    A client that lost the answer may ask again without being told that the request is not held.
+    A client that lost the answer may ask again without an error that the request is not held.
     """
     if request.status == RequestStatus.HELD:
         return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from django.db.models import Prefetch
 
@@ -15,8 +16,7 @@ from requests_app.work.sizing import spread
 from wms2.stored import numbered
 
 
-@dataclass(frozen=True, slots=True)
-class StepPicture:
+class StepPicture(NamedTuple):
     """A step over those jobs of a round that ran it alike. ``exit_codes``: code -> failed attempts of the step in the round."""
 
     row: StepMeasurement
@@ -44,7 +44,7 @@ class MeasuredRound:
         return [decision for dag in self.dags for decision in dag.decisions.all()]
 
 
-#: What is told of each step as a spread.
+#: What is shown of each step as a spread.
 SPREADS = ("job_seconds", "seconds_per_event", "rss_mb", "slot_rss_mb", "cgroup_peak_mb", "cpu_efficiency")
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from requests_app.intake import merge_document
 from requests_app.models import CleanupPolicy, Request, RequestStatus, RequestTransition, Workflow
@@ -15,8 +14,7 @@ from wms2.errors import DocumentRefused
 MAX_VERSIONS = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(NamedTuple):
     """One version of a request."""
 
     request_name: str
@@ -27,8 +25,7 @@ class Version:
     failure_reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class VersionChain:
+class VersionChain(NamedTuple):
     """The newest version, and the former ones, oldest first."""
 
     current: Version

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from requests_app.admission.expected import Expected
 from requests_app.admission.ordering import Policy, Ranked, Waiting
@@ -29,8 +29,7 @@ class Asked:
     further: Mapping[str, Mapping[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
+class Moved(NamedTuple):
     """A request whose place or reason to wait would be another; ``before``: as things are."""
 
     request_name: str

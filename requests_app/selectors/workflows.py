@@ -59,7 +59,7 @@ class WorkflowProgress:
 
     @property
     def with_dag(self) -> WorkflowProgress | None:
-        """Itself, if there is a DAG to tell of."""
+        """Itself, if there is a DAG."""
         return self if self.dag else None
 
 

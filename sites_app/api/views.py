@@ -86,7 +86,7 @@ class SiteView(ApiView):
 
     @extend_schema(responses={200: SiteSerializer})
     def get(self, request: Request, pk: str) -> Response:
-        """With its storage, its bans in force, and its slots as the collector told them."""
+        """With its storage, its bans in force, and its slots as the collector reported them."""
         site = get_object_or_404(sites_shown(), pk=pk)
         return self.versioned_answer(request, self.get_serializer(site).data, site_etag(site))
 
@@ -100,12 +100,12 @@ class SiteView(ApiView):
 
 
 def _change(site: Site, *, asked: dict[str, Any], actor: str) -> None:
-    told = {"actor": actor, "reason": asked["reason"]}
+    by = {"actor": actor, "reason": asked["reason"]}
     until = asked.get("drain_until")
     if "status" in asked and (site.status, site.drain_until) != (asked["status"], until):
-        site_change_status(site=site, status=SiteStatus(asked["status"]), drain_until=until, **told)
+        site_change_status(site=site, status=SiteStatus(asked["status"]), drain_until=until, **by)
     if "config_data" in asked:
-        site_note(site=site, notes=asked["config_data"], **told)
+        site_note(site=site, notes=asked["config_data"], **by)
 
 
 class PoolViewSet(RowsViewSet):

@@ -29,7 +29,7 @@ def test_it_is_not_green_while_nobody_drives_and_turns_green_by_itself(
             opened.sign_in_as(operator)
             opened.go(path)
             dot = opened.page.locator("#pulse")
-            expect(dot).to_have_text("nobody drives the requests")
+            expect(dot).to_have_text("the life cycle has stopped")
             expect(dot).to_have_class(re.compile("late"))
             now = timezone.now()
             Lease.objects.create(

@@ -81,7 +81,7 @@ def answer(name: str, kind: Any, does: str, /, *paths: str, columns: Mapping[str
         fields[key] = _given(said.pop(key, ""), kind, key, path)
     fields |= said
     made = type(f"{name}Serializer", (serializers.Serializer,), {"__doc__": does})
-    made._declared_fields = fields  # type: ignore[attr-defined]  # in this order, whatever was built first
+    made._declared_fields = fields  # type: ignore[attr-defined]  # in this order, not that of their making
     if isinstance(kind, type) and not issubclass(kind, models.Model):
         _declared[kind] = made
     return made
@@ -151,7 +151,7 @@ def field_of(hint: Any, **options: Any) -> Any:
     child = arguments[-1] if issubclass(kind, Mapping) and arguments else arguments[0] if arguments else Any
     if issubclass(kind, Mapping):
         return serializers.DictField(**options) if child is Any else serializers.DictField(child=field_of(child), **options)
-    if not issubclass(kind, Iterable):
+    if not issubclass(kind, Iterable) or hasattr(kind, "_fields"):
         raise TypeError(f"{kind.__name__} has no serializer; declare it with answer() first")
     if child in _declared:
         return _declared[child](many=True, **options)

@@ -14,7 +14,7 @@ class NameConverter(StringConverter):
 
 
 class AnyNameConverter(NameConverter):
-    """Names that are stored already, whatever they are: groups had no rule once. For pages alone."""
+    """Names that are stored already, of any form: groups had no rule once. For pages alone."""
 
     regex = r"[\s\S]+"
 

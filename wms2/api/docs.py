@@ -19,7 +19,7 @@ class SchemaView(SpectacularJSONAPIView):
 
 
 class DocsView(SpectacularSwaggerSplitView):
-    """Swagger. Whoever is not signed in is asked to."""
+    """Swagger; who is not signed in is sent to the sign-in page."""
 
     url_name = "api-schema"
     title = "WMS2"

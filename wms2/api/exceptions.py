@@ -82,7 +82,7 @@ def problem_of(error: Exception) -> Problem | None:
     if isinstance(error, exceptions.APIException):
         return _of_framework(error)
     if isinstance(error, DATABASE_AWAY) and lock_refused(error):
-        return Problem(503, "being_changed", BEING_CHANGED, hint="Somebody else changes the same row; it takes a moment.")
+        return Problem(503, "being_changed", BEING_CHANGED, hint="Another operation changes the same row; it takes a moment.")
     if isinstance(error, DATABASE_AWAY) and took_too_long(error):
         hint = "Ask for less: a smaller page, more filters. A verb can be repeated; `manage.py operate` has no such limit."
         return Problem(503, "took_too_long", "the database needed too long, and nothing was done", hint=hint)

@@ -32,7 +32,7 @@ class TextFilter(django_filters.CharFilter):
 
 
 class SearchFilter(TextFilter):
-    """Part of any of ``fields``, whatever the case."""
+    """Part of any of ``fields``, in upper or lower case."""
 
     def __init__(self, *fields: str) -> None:
         self.fields = fields
@@ -49,7 +49,7 @@ class SearchFilter(TextFilter):
 class UpperSearchFilter(TextFilter):
     """Part of a column that holds several fields in upper case, which an index includes beside the key.
 
-    Where few rows have it, the index alone tells which, be it that one or one of trigrams; with more of them the list's own
+    Where few rows have it, the index alone finds them, be it that one or one of trigrams; with more of them the list's own
     order soon brings a page together.
     """
 
@@ -59,7 +59,7 @@ class UpperSearchFilter(TextFilter):
         super().__init__(max_length=200, field_name=column, lookup_expr="contains", help_text=f"part of {words}")
 
     def filter(self, qs: QuerySet[Model], value: str) -> QuerySet[Model]:
-        """Rows with it, whatever the case."""
+        """Rows with it, in upper or lower case."""
         if not value:
             return qs
         having = Q(**{f"{self.field_name}__contains": value.upper()})
@@ -112,7 +112,7 @@ class MomentField(IsoDateTimeField):
     default_error_messages: ClassVar = {"invalid": "not a moment; give it as ISO 8601 has it, e.g. 2026-11-25T12:00:00Z"}
 
     def to_python(self, value: Any) -> datetime | None:
-        """The moment. Raises ValidationError: it is none, or lies outside the calendar."""
+        """The moment. Raises ValidationError: it is not one, or lies outside the calendar."""
         moment = super().to_python(value)
         try:
             return moment.astimezone(UTC) if moment else None

@@ -149,7 +149,7 @@ def _typed(model: type[Model], name: str, value: Any) -> Any:
 
 
 class NumberedPages(BasePagination):
-    """``?page=`` and ``?page_size=`` over a sequence or a short query; the caller has the total at hand or does not tell it."""
+    """``?page=`` and ``?page_size=`` over a sequence or a short query; the caller has the total at hand or answers without it."""
 
     params = frozenset({"page", "page_size"})
 

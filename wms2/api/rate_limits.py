@@ -84,7 +84,7 @@ def use(limits: RateLimits | None) -> None:
 
 
 class RateThrottle(BaseThrottle):
-    """Of every REST view; its answers tell what is left."""
+    """Of every REST view; its answers say what is left."""
 
     def allow_request(self, request: Request, view: Any) -> bool:
         """Always, or it raises. Raises ProblemError: 429, with the seconds after which the call gets through."""

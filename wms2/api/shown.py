@@ -12,7 +12,7 @@ from typing import Any
 
 @cache
 def _built(serializer: Any) -> Any:
-    """Its fields are bound at the first use and only read afterwards, by whatever thread."""
+    """Its fields are bound at the first use and only read afterwards, by any thread."""
     return serializer()
 
 

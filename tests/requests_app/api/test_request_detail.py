@@ -53,7 +53,7 @@ def test_transitions_are_told_from_rows_in_order_with_who_why_and_on_what_eviden
         "why": "Held by an operator: wait",
         "alert": "",
         "next": "Nothing, until an operator releases or aborts it. What is done stays registered.",
-        "todo": "Ask whoever held it; then release.",
+        "todo": "Ask the operator who held it; then release.",
     }
 
 

@@ -45,13 +45,13 @@ def test_an_empty_installation_says_so_and_that_nobody_drives_it(reader: Client)
     said = shown(reader)
     assert "Nothing needs you." in said
     assert "There are no requests yet." in said
-    assert "Nobody drives the requests." in said
+    assert "The life cycle has stopped." in said
 
 
 def test_a_driven_installation_does_not_complain(reader: Client, built: Scene) -> None:
-    assert "Nobody drives" not in shown(reader)
+    assert "The life cycle has stopped" not in shown(reader)
     Lease.objects.update(data={"cycle_ended_at": (timezone.now() - timedelta(hours=1)).isoformat()})
-    assert "Nobody drives the requests. The last cycle ended 1 h ago. Look whether the ticker and beat run." in shown(reader)
+    assert "The life cycle has stopped. The last cycle ended 1 h ago. Look whether the ticker and beat run." in shown(reader)
 
 
 def test_the_dot_is_told_when_nobody_drives(reader: Client, built: Scene) -> None:
@@ -64,13 +64,13 @@ def test_the_dot_is_told_when_nobody_drives(reader: Client, built: Scene) -> Non
 
     assert told() == [""] * 4
     Lease.objects.update(owner="")
-    assert told() == ["nobody leads the life cycle"] * 4
+    assert told() == ["the life cycle has no leader"] * 4
     Lease.objects.update(owner="worker-1", expires_at=timezone.now() - timedelta(seconds=5))
-    assert told() == ["nobody leads the life cycle"] * 4
+    assert told() == ["the life cycle has no leader"] * 4
     Lease.objects.update(data={"cycle_ended_at": (timezone.now() - timedelta(hours=1)).isoformat()})
-    assert told() == ["nobody drives the requests"] * 4
+    assert told() == ["the life cycle has stopped"] * 4
     Lease.objects.all().delete()
-    assert told() == ["nobody drives the requests"] * 4
+    assert told() == ["the life cycle has stopped"] * 4
 
 
 def test_what_needs_somebody_comes_first_held_ones_before_alerts(reader: Client, built: Scene) -> None:

@@ -18,7 +18,7 @@ WorkerPoolSerializer = rows(
     "queue", "state", "since", "reason", "alive", "last_heartbeat_at", "short_since",
     alive=Computed(
         lambda pool: len(workers_alive(pool.queue)), serializers.IntegerField(), column="queue",
-        help_text="workers that have told of themselves lately",
+        help_text="workers with a recent heartbeat",
     ),
     last_heartbeat_at=Computed(
         lambda pool: last_heartbeat_at(pool.queue), serializers.DateTimeField(allow_null=True), column="queue",
@@ -47,7 +47,7 @@ WorkerSerializer = rows(
 
 
 class WorkerViewSet(RowsViewSet):
-    """Workers, by what they last told; dead ones for a day."""
+    """Workers, by their last heartbeat; dead ones for a day."""
 
     queryset = Worker.objects.all()
     serializer_class = WorkerSerializer
