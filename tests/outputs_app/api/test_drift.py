@@ -35,15 +35,6 @@ def test_differences_are_listed_and_filtered(reader: APIClient) -> None:
     assert reader.get(f"/api/v1/drift/{stranger.pk}").json()["request_name"] is None
 
 
-@pytest.mark.parametrize("rows", [1, 15])
-def test_a_page_of_differences_costs_two_queries(reader: APIClient, rows: int, django_assert_num_queries: Any) -> None:
-    block = new_block()
-    for _ in range(rows):
-        drift_row(block)
-    with django_assert_num_queries(2):
-        assert len(reader.get("/api/v1/drift").json()["results"]) == rows
-
-
 def test_a_difference_is_accepted_with_a_reason(operator: APIClient, reader: APIClient) -> None:
     row = drift_row(new_block())
     assert reader.post(f"/api/v1/drift/{row.pk}/accept", WHY).status_code == 403

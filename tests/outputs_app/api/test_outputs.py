@@ -44,14 +44,6 @@ def test_blocks_are_filtered(reader: APIClient) -> None:
     assert len(found(dataset="/Other/Era-v1/AOD")) == 1
 
 
-@pytest.mark.parametrize("rows", [1, 15])
-def test_a_page_of_blocks_costs_three_queries(reader: APIClient, rows: int, django_assert_num_queries: Any) -> None:
-    for _ in range(rows):
-        new_block()
-    with django_assert_num_queries(3):
-        assert len(reader.get("/api/v1/blocks").json()["results"]) == rows
-
-
 def test_effects_are_listed_newest_first_and_filtered(reader: APIClient) -> None:
     pending, dead, done = new_effect(), new_effect(EffectState.DEAD, last_error="503"), new_effect(EffectState.DONE)
 
@@ -71,14 +63,6 @@ def test_an_effect_tells_what_it_waits_for(reader: APIClient) -> None:
     second.depends_on.add(first)
     body = reader.get(f"/api/v1/effects/{second.pk}").json()
     assert (body["depends_on"], body["payload"]) == ([first.pk], {"rse": "T1"})
-
-
-@pytest.mark.parametrize("rows", [1, 15])
-def test_a_page_of_effects_costs_two_queries(reader: APIClient, rows: int, django_assert_num_queries: Any) -> None:
-    for _ in range(rows):
-        new_effect()
-    with django_assert_num_queries(2):
-        assert len(reader.get("/api/v1/effects").json()["results"]) == rows
 
 
 @pytest.mark.parametrize("state", [EffectState.REFUSED, EffectState.DEAD])

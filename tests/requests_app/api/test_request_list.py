@@ -13,11 +13,13 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from dags_app.models import WorkUnitState
+from requests_app.api.views import RequestViewSet
 from requests_app.models import HoldCode, Request, RequestStatus
 from sites_app.models import Site
 from tests.support.problems import problem
 from tests.support.rows import dag_row, request_row, unit_row, workflow_row
 from wms2.api.filters import UpperSearchFilter
+from wms2.api.pagination import ordering_choices
 
 pytestmark = pytest.mark.django_db
 S = RequestStatus
@@ -111,22 +113,16 @@ def test_search_finds_parts_of_names_whatever_the_case_and_takes_no_pattern(read
     assert names(reader, search="cms_Psi") == [one.request_name]
 
 
-@pytest.mark.parametrize(
-    "ordering",
-    ["created_at", "-created_at", "updated_at", "-status_since", "priority", "-priority", "request_name", "-request_name",
-     "status", "-campaign"],
-)  # fmt: skip
-def test_pages_of_every_ordering_show_each_row_once_also_where_values_repeat(reader: APIClient, ordering: str) -> None:
+def test_pages_of_every_ordering_show_each_row_once_also_where_values_repeat(reader: APIClient) -> None:
     moment = datetime(2026, 1, 2, 3, 4, 5, 678901, UTC)
     for index in range(23):
         row = request_row(S.QUEUED if index % 3 else S.COMPLETED, priority=100 * (index % 2), campaign="C" if index % 4 else "")
         aged(row, created_at=moment + timedelta(seconds=index // 5), status_since=moment, updated_at=moment)
-
-    found = walk(reader, ordering=ordering, page_size=4)
-
-    assert len(found) == 23
-    assert len(set(found)) == 23
-    assert found == list(Request.objects.order_by(ordering, "pk").values_list("request_name", flat=True))
+    expected = {
+        ordering: list(Request.objects.order_by(ordering, "pk").values_list("request_name", flat=True))
+        for ordering in ordering_choices(RequestViewSet)
+    }
+    assert {ordering: walk(reader, ordering=ordering, page_size=4) for ordering in expected} == expected
 
 
 def test_the_newest_come_first_and_rows_that_arrive_meanwhile_shift_nothing(reader: APIClient) -> None:
@@ -145,15 +141,13 @@ def test_the_next_page_keeps_the_filters(reader: APIClient) -> None:
     assert set(walk(reader, status="queued", page_size=1)) == set(wanted)
 
 
-@pytest.mark.parametrize(
-    ("query", "field"),
-    [
-        ({"status": "sleeping"}, "status"),
+def test_a_wrong_query_is_400_and_names_the_parameter(reader: APIClient) -> None:
+    """Beside what holds for all lists (tests/wms2/api/test_lists.py)."""
+    wrong: tuple[tuple[dict[str, Any], str], ...] = (
         ({"status": "held,sleeping"}, "status"),
         ({"status": ","}, "status"),
         ({"status": "held,"}, "status"),
         ({"status": "held\x00"}, "status"),
-        ({"hold_code": "because"}, "hold_code"),
         ({"priority_min": "high"}, "priority_min"),
         ({"priority_min": "-1"}, "priority_min"),
         ({"priority_max": "1000000"}, "priority_max"),
@@ -161,32 +155,22 @@ def test_the_next_page_keeps_the_filters(reader: APIClient) -> None:
         ({"created_since": "yesterday"}, "created_since"),
         ({"created_since": "0001-01-01T00:00:00+14:00"}, "created_since"),
         ({"updated_until": "9999-12-31T23:59:59-12:00"}, "updated_until"),
-        ({"urgent": "null"}, "urgent"),
         ({"urgent": "yes"}, "urgent"),
-        ({"campaign": ""}, "campaign"),
-        ({"status": ["held", "queued"]}, "status"),
         ({"updated_until": "2026-13-01T00:00:00Z"}, "updated_until"),
         ({"search": "a\x00b"}, "search"),
         ({"search": "x" * 201}, "search"),
         ({"campaign": "c\x00"}, "campaign"),
-        ({"ordering": "request_data"}, "ordering"),
         ({"ordering": "created_at,priority"}, "ordering"),
-        ({"ordering": ""}, "ordering"),
-        ({"page_size": "0"}, "page_size"),
-        ({"page_size": "501"}, "page_size"),
         ({"page_size": "many"}, "page_size"),
         ({"page_size": "１"}, "page_size"),
         ({"page_size": "9" * 5000}, "page_size"),
-        ({"cursor": "made-up"}, "cursor"),
-        ({"cursor": ""}, "cursor"),
         ({"page": "2"}, "page"),
-    ],
-    ids=str,
-)
-def test_a_wrong_query_is_400_and_names_the_parameter(reader: APIClient, query: dict[str, Any], field: str) -> None:
-    response = reader.get(URL, query)
-    assert response.status_code == 400, response.content
-    assert response.json()["field"] == field
+    )
+    answers = [(query, field, reader.get(URL, query)) for query, field in wrong]
+    assert not [
+        (query, answer.content) for query, field, answer in answers
+        if (answer.status_code, answer.json().get("field")) != (400, field)
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
