@@ -27,15 +27,13 @@ def alert(request: Request, code: str, message: str) -> None:
     """Raise an alert once per code and status, also when alerts of two codes take turns; a repeat only says which is the last."""
     if request.alert_code == code:
         return
-    told = Event.objects.filter(request=request, kind__in=(RAISED, OVER), data__code=code, at__gte=request.status_since)
-    newest = told.order_by("-id").values_list("kind", flat=True).first()
-    Request.objects.filter(pk=request.pk).update(alert_code=code, alerted_at=timezone.now())
+    events = Event.objects.filter(request=request, kind__in=(RAISED, OVER), data__code=code, at__gte=request.status_since)
+    newest = events.order_by("-id").values_list("kind", flat=True).first()
     request.alert_code = code
     if newest == RAISED:
-        return
-    tell(RAISED, request, code=code, message=message)
-    ALERTS_TOTAL.labels(code).inc()
-    log.error("alert", alert=code, request_name=request.request_name, message=message)
+        Request.objects.filter(pk=request.pk).update(alert_code=code, alerted_at=timezone.now())
+    else:
+        remind(request, code, message)
 
 
 def remind(request: Request, code: str, message: str) -> None:
@@ -69,7 +67,7 @@ def tell_broken(what: str, **which: Any) -> None:
 
 
 def tell_stuck_effects(evaluation: Evaluation) -> None:
-    """A registration or clean-up that only a person can bring on is told whatever the request does, also after its end."""
+    """A registration or clean-up that only a person can bring on raises an alert in any status, also after its end."""
     stuck = effect_stuck(evaluation.request.pk) if evaluation.stuck else None
     if stuck is not None:
         alert(evaluation.request, f"effect_{stuck.state}", f"{stuck.key}: {stuck.last_error}")

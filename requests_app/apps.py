@@ -10,7 +10,7 @@ class RequestsAppConfig(AppConfig):
     verbose_name = "Requests"
 
     def ready(self) -> None:
-        """Tell the lower layers how the service stands."""
+        """Give the lower layers the service's level."""
         from requests_app.service_level import read
         from wms2 import levels
 

@@ -1,8 +1,8 @@
-"""The event feed: telling, giving places, reading, waiting (ADR 0029).
+"""The event feed: writing, giving places, reading, waiting (ADR 0029).
 
 Ids of rows become visible out of order, since transactions commit out of order. So a reader goes by places: what is committed
-is given the next ones by whoever has the feed's row locked until its own commit, and no two do that at once. A place that can
-be seen has all those below it visible. An event that was written after another had been committed comes after it.
+is given the next ones by the process that has the feed's row locked until its own commit, and no two do that at once. A place
+that can be seen has all those below it visible. An event that was written after another had been committed comes after it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from threading import BoundedSemaphore
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import connection, transaction
 
@@ -24,7 +24,7 @@ from wms2.metrics import READERS_REFUSED_TOTAL
 CHANNEL = "wms2_events"
 #: Events that are given places together.
 PORTION = 5000
-#: A reader looks so often although nobody has called it: only the life cycle's polls and other readers give places.
+#: A reader looks so often even without a notification: only the life cycle's polls and other readers give places.
 LOOK_SECONDS = 5.0
 _PLACE = """
 UPDATE events SET position = %(last)s + fresh.nth
@@ -44,8 +44,7 @@ class Wanted:
     limit: int = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(NamedTuple):
     """Events in the order of the feed as (id, at, kind, request's name, data); reading goes on behind ``last_id``."""
 
     events: Sequence[tuple[Any, ...]]
@@ -54,7 +53,7 @@ class Page:
 
 
 def shown(event: tuple[Any, ...]) -> dict[str, Any]:
-    """An event of a page, for who reads it."""
+    """An event of a page, as readers get it."""
     return dict(zip(("id", "at", "kind", "request", "data"), event, strict=True))
 
 
@@ -64,7 +63,7 @@ def tell(kind: str, request: Request | None = None, **data: Any) -> None:
 
 
 def publish() -> bool:
-    """Give committed events their places, and call the readers; False if nothing was left or somebody else is at it."""
+    """Give committed events their places, and notify the readers; False if nothing was left or another process is at it."""
     if not Event.objects.filter(position=None).exists():
         return False
     with transaction.atomic(), connection.cursor() as cursor:
@@ -91,7 +90,7 @@ def read(wanted: Wanted, after: int | None) -> Page:
     """Events behind that id; from the oldest that is kept without one.
 
     Raises:
-        EventsGone: some behind it are not kept any more, or it is none of this feed.
+        EventsGone: some behind it are not kept any more, or it is not of this feed.
     """
     publish()
     feed = _feed()

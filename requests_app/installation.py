@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 #: Between two looks at a database that does not answer yet.
 _PAUSE_SECONDS = 5.0
 #: A difference that clocks kept by NTP never have.
-_TOLD_SECONDS = 2.0
+_LOGGED_SECONDS = 2.0
 
 
 class ForeignDatabase(ConfigurationError):
@@ -49,7 +49,7 @@ def installation_claim() -> Installation:
 def installation_verify() -> None:
     """Raises:
     ForeignDatabase: the database belongs to another instance or environment.
-    ConfigurationError: it belongs to nobody yet.
+    ConfigurationError: it was never initialised.
     """
     settings, row = conf(), Installation.objects.first()
     if row is None:
@@ -89,7 +89,7 @@ def _newest_migrations() -> tuple[frozenset[tuple[str, str]], tuple[frozenset[tu
 
 
 def clock_verify() -> None:
-    """Tell of a host's clock that is not the database's.
+    """Log a host's clock that is not the database's.
 
     Raises:
         ConfigurationError: it differs by more than ``MAX_CLOCK_SKEW_SECONDS``.
@@ -99,7 +99,7 @@ def clock_verify() -> None:
         raise ConfigurationError(
             f"this host's clock is {skew:+.1f} s off the database's, more than {most:g} s: set it (NTP), then start again"
         )
-    if abs(skew) > _TOLD_SECONDS:
+    if abs(skew) > _LOGGED_SECONDS:
         log.warning("this host's clock is not the database's", skew_seconds=round(skew, 1))
 
 

@@ -1,7 +1,7 @@
 """The right to evaluate requests: leases in rows of their own, kept alive while held (docs/design/control.md, Evaluations).
 
 Taking one raises its ``epoch``; every write of the evaluation compares that epoch, so a paused and replaced evaluation changes
-nothing when it wakes up. A killed process's lease simply expires, and its request is due then. Leases are taken, kept and given
+nothing when it resumes. A killed process's lease simply expires, and its request is due then. Leases are taken, kept and given
 back many at a time. With them go the wakes seen by then: what is committed later has the request looked at once more (ADR
 0013).
 """
@@ -25,6 +25,7 @@ from django.utils import timezone
 from dags_app.models import DAG, LIVE_DAG
 from outputs_app.models import Effect
 from outputs_app.selectors import STUCK
+from outputs_app.values import BlocksDue
 from requests_app import states
 from requests_app.limits import limits_now
 from requests_app.models import EvaluationLease, HoldCode, Request, RequestStatus
@@ -42,12 +43,12 @@ ACTOR = "lifecycle"
 QUEUE = "celery"
 #: Characters of what a request waits for, or of its last error.
 MOST_WORDS = 4000
-#: Of requests taken together, those that are not begun within this go back: whoever is idle should have them.
+#: Of requests taken together, those that are not begun within this go back: an idle worker should have them.
 TURN_SECONDS = 1.0
 #: What reading the requests of the last leases has taken in this process.
 _reading_seconds = 0.0
 
-#: Whoever finds a row locked, the request's too, leaves it for later: a transaction that is paused must not hold up every worker.
+#: A row that is found locked, the request's too, is left for later: a transaction that is paused must not hold up every worker.
 _TAKE = """
 WITH chosen AS (
   SELECT request_id, sweep AND due_at <= %(now)s AS swept, CASE WHEN due_at <= %(now)s THEN found ELSE '' END AS found
@@ -60,7 +61,7 @@ UPDATE evaluation_leases lease SET owner = %(owner)s, epoch = lease.epoch + 1, e
 FROM chosen WHERE lease.request_id = chosen.request_id
 RETURNING lease.request_id, lease.epoch, chosen.swept, chosen.found
 """
-#: Due and nobody's. What has waited longest comes first.
+#: Due and not being evaluated. What has waited longest comes first.
 _FROM_DUE = """
 FROM (
   SELECT request_id, at AS since FROM wakes JOIN evaluation_leases USING (request_id)
@@ -85,8 +86,8 @@ class Evaluation:
     """One held lease. Handlers write only through it, and say by ``again_at`` when time alone may change what they found.
 
     ``dag_id``: of the live DAG, for logs; ``stuck``: an effect waits for a person; both as of the lease. ``limits``: in force,
-    read once after leases were taken, for all of them. ``dag``: what the handler has read as the live one. ``fence``: inside
-    ``fenced``.
+    read once after leases were taken, for all of them. ``dag``: what the handler has read as the live one. ``blocks``: when its
+    blocks are due, if this step has just looked. ``fence``: inside ``fenced``.
     ``swept``: nothing but a sweep made the request due. ``written``: what it has done, in words, without alerts. ``unexplained``:
     what a sweep has done before, and no wake has come for since; ``found``: the same of this one, for the next. ``failed``: it
     has noted an error.
@@ -101,6 +102,7 @@ class Evaluation:
     stuck: bool = False
     limits: Callable[[], Conf] = limits_now
     dag: DAG | None = None
+    blocks: BlocksDue | None = None
     due_at: datetime | None = None
     fence: bool = False
     written: list[str] = field(default_factory=list)
@@ -204,7 +206,7 @@ class _Held:
 
 @contextmanager
 def evaluating(pk: uuid.UUID, *, owner: str) -> Iterator[Evaluation | None]:
-    """Hold one request's lease, due or not; yields None when somebody else holds it or the request is gone."""
+    """Hold one request's lease, due or not; yields None when another process holds it or the request is gone."""
     taken = _take([pk], owner)
     if not taken and Request.objects.filter(pk=pk, lease=None).exists():
         EvaluationLease.objects.bulk_create([EvaluationLease(request_id=pk)], ignore_conflicts=True)
@@ -225,14 +227,14 @@ def evaluating_due(*, owner: str, limit: int) -> Iterator[Iterator[Evaluation]]:
 
 
 def due_now(limit: int) -> list[uuid.UUID]:
-    """Requests that are due and that nobody evaluates, at most so many."""
+    """Requests that are due and not being evaluated, at most so many."""
     with connection.cursor() as cursor:
         cursor.execute(_DUE, {"now": clock.now(), "limit": limit})
         return [pk for (pk,) in cursor.fetchall()]
 
 
 def evaluations_due() -> tuple[int, datetime | None]:
-    """How many requests are due and evaluated by nobody, and since when the first has been."""
+    """How many requests are due and not being evaluated, and since when the first has been."""
     with connection.cursor() as cursor:
         cursor.execute(_COUNT_DUE, {"now": timezone.now()})  # only shown
         return cursor.fetchone() or (0, None)
@@ -252,8 +254,8 @@ def _each(taken: Sequence[_Held]) -> Iterator[Iterator[Evaluation]]:
             if time.monotonic() - began > TURN_SECONDS:
                 return
             request = requests[held.pk]
-            told = {"dag_id": str(request.live_dag or ""), "stuck": request.stuck, "limits": limits}
-            held.evaluation = Evaluation(request, held.epoch, swept=held.swept, unexplained=held.unexplained, **told)
+            seen = {"dag_id": str(request.live_dag or ""), "stuck": request.stuck, "limits": limits}
+            held.evaluation = Evaluation(request, held.epoch, swept=held.swept, unexplained=held.unexplained, **seen)
             with kept_alive(partial(_renew, held), life_seconds=conf().lease_seconds, expires_at=held.expires_at):
                 yield held.evaluation
             held.judged = True
@@ -269,26 +271,23 @@ def _each(taken: Sequence[_Held]) -> Iterator[Iterator[Evaluation]]:
 
 
 def _requests() -> QuerySet[Any]:
-    """With what every evaluation asks. Documents are large, and read by hardly anybody."""
+    """With what every evaluation reads. Documents are large, and hardly ever read."""
     rows = Request.objects.select_related("workflow").defer("request_data", "workflow__psets")
     dag = DAG.objects.filter(workflow__request=OuterRef("request_name"), status__in=LIVE_DAG)
     stuck = Effect.objects.filter(request=OuterRef("pk"), state__in=STUCK, epoch=OuterRef("epoch"))
     return rows.annotate(live_dag=Subquery(dag.values("pk")[:1]), stuck=Exists(stuck))
 
 
-def _life_seconds(leases: int) -> float:
-    """Of several taken together those not begun must soon be free for others, should this process die or hang; not while their
-    requests are read, or workers take them from each other."""
-    longer = 2 * max(0.0, _reading_seconds - TURN_SECONDS)
-    return conf().lease_seconds if leases == 1 else min(conf().lease_seconds, 3 * TURN_SECONDS + longer)
-
-
 def _take(pks: Sequence[uuid.UUID], owner: str) -> list[_Held]:
     if not pks:
         return []
+    # of several taken together those not begun must soon be free for others, should this process die or hang; not while their
+    # requests are read, or workers take them from each other
+    short = 3 * TURN_SECONDS + 2 * max(0.0, _reading_seconds - TURN_SECONDS)
+    life_seconds = conf().lease_seconds if len(pks) == 1 else min(conf().lease_seconds, short)
     with transaction.atomic(), connection.cursor() as cursor:
         now = clock.now()
-        until = now + timedelta(seconds=_life_seconds(len(pks)))
+        until = now + timedelta(seconds=life_seconds)
         cursor.execute(_TAKE, {"ids": list(pks), "now": now, "owner": owner, "until": until})
         taken = {row[0]: _Held(until, *row) for row in cursor.fetchall()}
         # what comes after this statement has the request looked at once more

@@ -1,7 +1,7 @@
 """How much the service takes on (ADR 0028): levels by durable signals, the operators' switch, patience under own trouble.
 
 NORMAL, STRAINED (the cycle is stretched, ``wms2.celery.CAN_WAIT`` is skipped), CLOSED (nothing new starts; what runs is finished,
-stopped and registered). The leader's cycle judges; everybody reads the row. Not here: what a process sheds (``wms2.shedding``).
+stopped and registered). The leader's cycle judges; all others read the row. Not here: what a process sheds (``wms2.shedding``).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Judged:
 def judge(now: Judged, pressure: float) -> Judged:
     """The level after one more cycle whose worst signal is ``pressure`` times its limit. Pure; does not flap.
 
-    Between ``EASED`` times a level's threshold and the threshold nothing changes, whatever comes there.
+    Between ``EASED`` times a level's threshold and the threshold nothing changes.
     """
     rank, up, down = _RANKS.index(now.level), _rank(pressure), _rank(pressure / EASED)
     if up > rank:
@@ -107,7 +107,7 @@ def stretch_of(score: int) -> float:
 
 
 def service_rows() -> QuerySet[ServiceLevel]:
-    """The one row, made if nobody has yet."""
+    """The one row, made if it is not there."""
     ServiceLevel.objects.get_or_create(pk=SERVICE_LEVEL)
     return ServiceLevel.objects.filter(pk=SERVICE_LEVEL)
 
@@ -151,18 +151,13 @@ def signals(now: datetime, cycle_took_seconds: float) -> dict[str, float]:
         "effects": _age(effect, now) / _OVERDUE_EFFECT_SECONDS,
         "database": min(database_seconds() for _ in range(3)) / _SLOW_DATABASE_SECONDS,
         "broker": 0.0 if broker_answers() else 1.0,
-        "schedds": _busy_share(),
+        # of those that may get DAGs: all of them strain, and never close by themselves
+        "schedds": len(_busy()) / max(Schedd.objects.filter(state=ScheddState.ENABLED).count(), 1),
     }
 
 
-def _busy_share() -> float:
-    """Of the schedds that may get DAGs, those that cannot keep up: all of them strain, and never close by themselves. One that
-    has as many DAGs as it may is as it should be.
-    """
-    return len(_busy()) / max(Schedd.objects.filter(state=ScheddState.ENABLED).count(), 1)
-
-
 def _busy() -> dict[str, str]:
+    """Schedds that cannot keep up. One that has as many DAGs as it may is as it should be."""
     busy = Schedd.objects.filter(state=ScheddState.ENABLED, health=Health.BUSY, duty_cycle__gt=MAX_DUTY_CYCLE)
     return dict(busy.values_list("name", "health_reason"))
 
@@ -172,7 +167,7 @@ def _age(since: datetime | None, now: datetime) -> float:
 
 
 def service_judge(measured: Mapping[str, float], *, late_cycles: float, jump_seconds: float, fenced: Fenced) -> Level:
-    """Write what one cycle has seen; a change is told: log, alert's counter, event, audit."""
+    """Write what one cycle has seen; a change goes to the log, the alert's counter, an event and the audit."""
     now, load = clock.now(), os.getloadavg()[0] / (os.cpu_count() or 1)
     with fenced():
         row = _locked()
@@ -193,10 +188,10 @@ def service_judge(measured: Mapping[str, float], *, late_cycles: float, jump_sec
 def _cause(measured: Mapping[str, float]) -> str:
     """The worst signals, with what is behind them where that is known: pools that are stopped or have no workers, schedds."""
     worst = sorted((name for name, value in measured.items() if value >= EASED), key=lambda name: -measured[name])
-    told = ", ".join(f"{name} at {measured[name]:.1f} times its limit" for name in worst)
+    cause = ", ".join(f"{name} at {measured[name]:.1f} times its limit" for name in worst)
     behind = [f"worker pool {each.queue}: {each}" for each in pool_problems()] if _WORKERS.intersection(worst) else []
     behind += [f"schedd {name}: {reason}" for name, reason in _busy().items()] if "schedds" in worst else []
-    return f"{told} ({'; '.join(behind)})" if behind else told
+    return f"{cause} ({'; '.join(behind)})" if behind else cause
 
 
 def _tell(old: Level, new: Level, row: ServiceLevel) -> None:
@@ -217,7 +212,7 @@ def _locked() -> ServiceLevel:
 
 
 def new_work_stop(*, service: ServiceLevel, actor: str, reason: str) -> None:
-    """Start nothing new until somebody allows it again, over restarts; what runs goes on. The newest reason counts."""
+    """Start nothing new until an operator allows it again, over restarts; what runs goes on. The newest reason counts."""
     _switch(actor, reason, "new_work_stop", stopped_by=actor, stopped_reason=reason, stopped_at=clock.now())
 
 

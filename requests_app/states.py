@@ -6,7 +6,6 @@ Owns: which edges exist, what each may change beside the status, the audit rows.
 
 from __future__ import annotations
 
-import uuid
 from typing import Any
 
 import structlog
@@ -155,7 +154,7 @@ def transition(
 
     Raises:
         InvalidTransition: no such edge.
-        StaleState: the row is no longer as read, or the lease is somebody else's by now. Nothing was written.
+        StaleState: the row is no longer as read, or the lease is another process's by now. Nothing was written.
     """
     old = RequestStatus(request.status)
     if to not in TRANSITIONS[old]:
@@ -173,8 +172,10 @@ def transition(
         **changes,
     }
     rows = Request.objects.filter(pk=request.pk, status=old, stop_intent=request.stop_intent)
+    # locked, so that no other process takes the lease before the present transaction ends
+    leases = EvaluationLease.objects.select_for_update(no_key=True).filter(request_id=request.pk).values_list("epoch", flat=True)
     with transaction.atomic():
-        kept = lease_epoch is None or lease_held(request.pk, lease_epoch)
+        kept = lease_epoch is None or leases.filter(epoch=lease_epoch).first() is not None
         if not kept or rows.update(**values) != 1:
             raise StaleState(f"{request.request_name}: no longer {old.label}, or evaluated by somebody else")
         Workflow.objects.filter(request_id=request.request_name).update(status=WORKFLOW_STATUS[to], updated_at=now)
@@ -204,12 +205,6 @@ def wake_related(request: Request) -> None:
     readers = Q(workflow__input_dataset__in=names, status__in=(S.ACTIVE, S.QUEUED, S.WAITING_INTEGRITY, S.VALIDATED_OUTPUTS))
     rows = Request.objects.filter(Q(depends_on=request, status=S.SUBMITTED) | siblings | readers)
     wake(set(rows.values_list("pk", flat=True)), "related")
-
-
-def lease_held(pk: uuid.UUID, epoch: int) -> bool:
-    """Whether the request's evaluation lease has this epoch; if so, nobody takes it before the present transaction ends."""
-    rows = EvaluationLease.objects.select_for_update(no_key=True).filter(request_id=pk, epoch=epoch)
-    return rows.values_list("epoch", flat=True).first() is not None
 
 
 def record_creation(request: Request, *, actor: str, reason: str) -> None:

@@ -1,6 +1,6 @@
 """ACTIVE: account what is done, notice the end of the DAG, go on (spec 4.2, 4.6; docs/design/model.md, Request statuses).
 
-With the end come the bans that its failures have earned (error-handling 6.1, 6.2), told in the feed and audited.
+With the end come the bans that its failures have earned (error-handling 6.1, 6.2), reported in the feed and audited.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ from requests_app.lifecycle.steps import step_begin
 from requests_app.lifecycle.unbegun import unbegun_watch
 from requests_app.models import HoldCode, Request, RequestStatus, StopIntent
 from requests_app.services.verbs import LEFT
+from requests_app.states import hold_changes
 from requests_app.work.accounting import account, account_final, progress_words, unaccounted
 from requests_app.work.unmerged import unmerged_watch
 from sites_app.bans import AUTOMATIC, BAN, SiteFailures, bans_active, problem_sites, site_ban, site_promote
 from sites_app.guard import ban_objection
-from sites_app.models import Site
+from sites_app.models import Schedd, Site
 from sites_app.schedds import adapter
 from sites_app.selectors import candidate_sites
 from wms2.audit import audit
@@ -73,38 +74,32 @@ def handle_active(evaluation: Evaluation) -> None:
             account(evaluation, dag)
             if stop_for_credential(evaluation, dag) or step_begin(evaluation, dag):
                 return
-            _pass_priority(evaluation, dag)
-            _pass_sites(evaluation, dag)
-            unbegun_watch(evaluation, dag)
+            if dag.schedd is not None and dag.unanswered_since is None:
+                _pass_priority(evaluation, dag, dag.schedd)
+                _pass_sites(evaluation, dag)
+                unbegun_watch(evaluation, dag, dag.schedd)
             unmerged_watch(evaluation)
             _tell(evaluation, dag)
         if dag is not None and dag.missing_since is not None:
             evaluation.again_next_cycle()  # it goes on asking
-    except LedgerViolation as error:
-        stop_for_ledger(evaluation, error)
+    except LedgerViolation as error:  # never continue over one: stop what runs, then hold with the reason
+        alert(evaluation.request, "ledger_violation", str(error))
+        changes = hold_changes(HoldCode.LEDGER, str(error))
+        evaluation.transition(S.STOPPING, str(error), stop_intent=StopIntent.HOLD, **changes)
 
 
-def stop_for_ledger(evaluation: Evaluation, error: LedgerViolation) -> None:
-    """Never continue over a violation: stop what runs, then hold with the reason."""
-    alert(evaluation.request, "ledger_violation", str(error))
-    evaluation.transition(S.STOPPING, str(error), stop_intent=StopIntent.HOLD, hold_code=HoldCode.LEDGER, hold_reason=str(error))
-
-
-def _pass_priority(evaluation: Evaluation, dag: DAG) -> None:
+def _pass_priority(evaluation: Evaluation, dag: DAG, schedd: Schedd) -> None:
     """A changed priority reaches the jobs in the queue now, again each cycle, and the DAG itself at its next submission.
 
     One that is changed back is passed once: the jobs that DAGMan adds have the DAG's own. To that a DAG of a former release adds
     the unit's place, in its rescues too.
     """
-    wanted = evaluation.request.priority
-    if dag.schedd is None or dag.unanswered_since is not None:
-        return
-    passed = dag.passed_priority
+    wanted, passed = evaluation.request.priority, dag.passed_priority
     if wanted == dag.job_priority and passed in (None, wanted) and not (dag.parent_dag_id and of_former_release(dag)):
         return
     evaluation.again_next_cycle()
     try:
-        changed = adapter(dag.schedd).set_priority(str(dag.directory_id), dag.fence, wanted)
+        changed = adapter(schedd).set_priority(str(dag.directory_id), dag.fence, wanted)
     except (ServiceUnavailable, ServiceRejected) as error:
         log.warning("priority not passed on", request_name=evaluation.request.request_name, dag_id=str(dag.pk), error=str(error))
         return
@@ -119,11 +114,9 @@ def _pass_priority(evaluation: Evaluation, dag: DAG) -> None:
 def _pass_sites(evaluation: Evaluation, dag: DAG) -> None:
     """Sites taken off the request's lists: what is still to land of a DAG that runs goes to none of them. That its files name a
     site already says nothing of the jobs in the queue, nor does the time of a ban: the bans were read before it was submitted."""
-    if dag.schedd is None or dag.unanswered_since is not None or dag.submitted_at is None:
-        return
     bans = bans_active().filter(workflow_id=dag.workflow_id, reason__startswith=LEFT)
     gone = set(bans.values_list("site_id", flat=True))
-    if not gone:
+    if not gone or dag.submitted_at is None:
         return
     passed = dag.history.filter(event_type=SITES_PASSED).values_list("detail__sites", flat=True)
     times = Counter(site for sites in passed for site in sites)
@@ -148,21 +141,19 @@ def _pass_sites(evaluation: Evaluation, dag: DAG) -> None:
 
 
 def _tell(evaluation: Evaluation, dag: DAG) -> None:
-    """Why it is not finished, in words."""
     if int(dag.observed.get("nodes_done") or 0) > dag.units_done:  # not in the status file yet, or unaccounted
         evaluation.again_next_cycle()
     if tell_obstacle(evaluation, dag):
         return
-    told = progress_words(dag)
-    failed = failures_without_success(dag)
+    progress, failed = progress_words(dag), failures_without_success(dag)
     if failed:
         evaluation.again_next_cycle()  # a job that does well moves nothing that is looked at
-        told += f"; {counted(failed, 'attempt')} failed, and no job has done well yet"
+        progress += f"; {counted(failed, 'attempt')} failed, and no job has done well yet"
     if failed >= _ALERT_FAILED_ATTEMPTS:
         alert(evaluation.request, "all_failing", f"no job of DAG {dag.pk} has done well yet, {failed} attempts have failed")
     else:
         alert_over(evaluation, "all_failing")
-    evaluation.note(waiting_for=told)
+    evaluation.note(waiting_for=progress)
 
 
 def _ended(evaluation: Evaluation, dag: DAG) -> None:
@@ -178,7 +169,7 @@ def _ended(evaluation: Evaluation, dag: DAG) -> None:
     if outcome.status is None or not swept:
         with evaluation.fenced():
             dispute_note(dag, outcome)
-        why = outcome.why if outcome.status is None else "neither a status file nor a rescue file tells which units are done"
+        why = outcome.why if outcome.status is None else "neither a status file nor a rescue file says which units are done"
         evaluation.note(waiting_for=f"evidence of how DAGMan job {dag.dagman_cluster_id} ended: {why}")
         alert(evaluation.request, "outcome_unknown", f"DAG {dag.pk}: {why}")
         return
@@ -226,7 +217,7 @@ def _record_end(evaluation: Evaluation, dag: DAG, outcome: Outcome) -> None:
 def sites_judge(*, request: Request, failures: Mapping[str, SiteFailures]) -> list[str]:
     """Ban for this request the sites whose failures speak against them, and promote what others ban too; the sites banned.
 
-    In the caller's transaction. What the guard refuses is told in the feed and the audit, and banned by nobody.
+    In the caller's transaction. What the guard refuses is not banned; the refusal is in the feed and the audit.
     """
     workflow, problems, banned = request.workflow, problem_sites(failures), []
     candidates = candidate_sites(workflow) if problems else frozenset[str]()
@@ -236,24 +227,11 @@ def sites_judge(*, request: Request, failures: Mapping[str, SiteFailures]) -> li
         if site is None:
             continue
         why = f"{seen.against_site} of {seen.attempts} attempts of {request.request_name} failed for the site's sake"
-        ban = partial(
-            site_ban,
-            site=site,
-            workflow_id=workflow.pk,
-            reason=why,
-            created_by=AUTOMATIC,
-            candidates=candidates,
-            failure_data=seen._asdict(),
-        )
-        if _automatic(BAN, request, site, why, ban, objection):
+        ban = partial(site_ban, site=site, workflow_id=workflow.pk, reason=why, created_by=AUTOMATIC, candidates=candidates)
+        if _automatic(BAN, request, site, why, partial(ban, failure_data=seen._asdict()), objection):
             banned.append(name)
-            _automatic(
-                "site_ban_promote",
-                request,
-                site,
-                "banned by several workflows",
-                partial(site_promote, site, partial(units_done_at, name)),
-            )
+            promote = partial(site_promote, site, partial(units_done_at, name))
+            _automatic("site_ban_promote", request, site, "banned by several workflows", promote)
     return banned
 
 

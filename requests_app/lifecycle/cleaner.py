@@ -1,8 +1,8 @@
-"""The cleaner: files that nobody needs any more are removed by jobs at their site (ADR 0022; docs/design/model.md, Leftovers).
+"""The cleaner: files that are not needed any more are removed by jobs at their site (ADR 0022; docs/design/model.md, Leftovers).
 
 What they are: unmerged files and journals of rounds that have ended, and merged files that no accepted manifest names: of starts
 that were killed, failed, came late, left their site, or belonged to units that were given up. Every start journals what it will
-write beside its files, so a unit's journals at each site that it ever had tell of all of them; ``orphans.jsonl`` names more.
+write beside its files, so a unit's journals at each site that it ever had list all of them; ``orphans.jsonl`` names more.
 Owns which rounds nothing can use any more, and what is protected. ``dags_app.services.site_jobs`` has the jobs.
 """
 
@@ -52,7 +52,7 @@ PORTION = 500
 _COMPLETE = (RequestStatus.COMPLETED, RequestStatus.ARCHIVED)
 #: Their outputs are validated: nothing wants the unmerged files any more.
 _NOW = (RequestStatus.REMOVING_FILES, *_COMPLETE)
-#: Told of one unit; the others are counted.
+#: Problems kept of one unit; the others are counted.
 MOST_PROBLEMS = 5
 #: Everything of these requests goes, merged files too that Rucio has no replica of.
 CLEANED = (RequestStatus.CLEANING, RequestStatus.CLEANED)
@@ -81,8 +81,8 @@ def rounds_unneeded(now: datetime) -> QuerySet[DAG]:
 
     The round is closed, so none of its DAGs is rescued; none is live, may come back, or has jobs in a queue. Nothing of a
     request that is HELD or whose outputs are being validated; once they are validated, without the grace. Of one that failed or
-    was aborted later, unless its policy wants it cleaned up at once. Of one that is cleaned at once, and whatever is not
-    proved of a DAG's end, but only when no registration or rule is left of it.
+    was aborted later, unless its policy wants it cleaned up at once. Of one that is cleaned at once, also if a DAG's
+    end is not proved, but only when no registration or rule is left of it.
     """
     of_request = "workflow__request__"
     others, units = DAG.objects.filter(round=OuterRef("round")), WorkUnit.objects.filter(round=OuterRef("round"))
@@ -138,7 +138,7 @@ def _write_down(dag: DAG) -> None:
                 orphans = read_text(place / unit.name / ORPHANS_FILE)
                 rows += _leftovers(job, unit, elected, orphans, merged[unit.pk], now)
     except (OSError, PayloadError) as error:
-        # without its directory nobody knows how its files are named: told once, not tried for ever
+        # without its directory the names of its files are unknown: logged once, not tried for ever
         log.error("leftovers of a round unknown, its files stay", dag_id=str(dag.pk), path=dag.submit_dir, error=str(error))
         rows = []
     with transaction.atomic():
@@ -200,7 +200,7 @@ def _not_begun(site: str, problem: str) -> None:
 
 
 def _begin(site: str) -> None:
-    """A job for what is due longest, unless somebody else has just begun one there."""
+    """A job for what is due longest, unless another process has just begun one there."""
     try:
         with transaction.atomic():
             due = _due().filter(site=site).order_by("next_try_at", "id").select_for_update(skip_locked=True)
@@ -251,11 +251,11 @@ def _protected(files: QuerySet[OutputFile]) -> frozenset[str]:
 def _settle(job: SiteJob, result: SiteResult | None) -> None:
     """What is gone is settled, what could not be removed is tried again; without a result all of it is."""
     now = clock.now()
-    told = {each.key: each for each in result.removals} if result is not None else {}
+    removals = {each.key: each for each in result.removals} if result is not None else {}
     rows = list(Leftover.objects.select_for_update().filter(job=job).order_by("id"))
     for row in rows:
         with row_by_itself("leftovers", row, partial(_stays, row)):
-            each = told.get(row.pk)
+            each = removals.get(row.pk)
             if each is not None:
                 row.removed = [*row.removed, *each.removed]
                 row.removed_files = len(row.removed)
@@ -274,9 +274,9 @@ def _settle(job: SiteJob, result: SiteResult | None) -> None:
         with row_by_itself("leftovers", row, partial(_stays, row)), transaction.atomic():
             _save([row])
     _tell(Q(work_units__in=[row.unit_id for row in rows]))
-    removed = sum(len(each.removed) for each in told.values())
+    removed = sum(len(each.removed) for each in removals.values())
     LEFTOVERS_REMOVED_TOTAL.labels(job.site).inc(removed)
-    job.result = {**job.result, "removed": removed, "not_reached": len(rows) - len(told)}
+    job.result = {**job.result, "removed": removed, "not_reached": len(rows) - len(removals)}
     job.save(update_fields=["result"])
 
 

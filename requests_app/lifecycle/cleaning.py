@@ -1,7 +1,7 @@
 """CLEANING: it stays until nothing of the request is valid in DBS, kept by a rule, or at a site (ADR 0022).
 
 Effects take its outputs back, then the cleaner has jobs remove its files; here it is followed, and its directories go last, since
-they tell which files there are. Any step may be repeated.
+they show which files there are. Any step may be repeated.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _queues_left(request: Request) -> str:
 
 
 def _leftovers_left(request: Request) -> str:
-    """What sites may still have: rounds that nobody has looked at yet, and units."""
+    """What sites may still have: rounds that were not looked at yet, and units."""
     off = "; the cleaner is switched off" if not conf().cleaner_enabled else ""
     rounds = DAG.objects.filter(workflow__request=request, leftovers_at__isnull=True).values("round_id").distinct().count()
     if rounds:
@@ -87,8 +87,8 @@ def _leftovers_left(request: Request) -> str:
 
 
 def _directories_remove(request: Request) -> str:
-    """Of its DAGs, packed or not, wherever they lie by now; why they stay, if they do. Theirs stays: it tells that its file
-    system is there."""
+    """Of its DAGs, packed or not, wherever they lie by now; why they stay, if they do. Their parent stays: it proves that its
+    file system is there."""
     try:
         for place in _directories(request):
             if not place.parent.is_dir() and not is_readable(place.parent.parent):

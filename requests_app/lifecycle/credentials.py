@@ -17,7 +17,7 @@ ACTOR = "credentials"
 
 
 def credentials_watch(leadership: Leadership) -> None:
-    """Tell with the lease when each ends, for pages and metrics; have running requests evaluated when their jobs' one does."""
+    """Store with the lease when each ends, for pages and metrics; have running requests evaluated when their jobs' one does."""
     leadership.renew(credentials=[each.as_dict() for each in see(factory.all_credentials(token_dirs()))])
     if _ends():
         with leadership.fenced():

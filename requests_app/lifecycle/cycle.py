@@ -1,7 +1,7 @@
 """The life cycle's tick (spec 4.2): one leader polls every few seconds, and runs a cycle once a minute.
 
 A poll admits requests, if anything has changed for them, and hands out the evaluations that are due; a cycle observes every
-schedd, polling while one is silent, looks at the queue whatever has changed, and looks after what is rare.
+schedd, polling while one is silent, looks at the queue even if nothing has changed, and does what is rare.
 
 Missed, doubled or late ticks are harmless: everything is re-read from rows, and each request's lease lets one evaluation in. What
 has not changed is not looked at; a sweep over what was not looked at for long counts what would have been forgotten (ADR 0013).
@@ -13,10 +13,9 @@ import math
 import time
 import uuid
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 import structlog
@@ -86,7 +85,8 @@ def run_cycle(*, force: bool = False) -> bool:
         try:
             with reconciling(leadership.fenced) as whole:
                 # ticks come more often than cycles, so that a standby takes over quickly
-                now_level, since_last = level(), _since_last_cycle()
+                last = Lease.objects.values_list("data", flat=True).get(name=LEADER_LEASE).get("cycle_started_epoch", -math.inf)
+                now_level, since_last = level(), clock.now().timestamp() - float(last)
                 due = force or whole or since_last >= cycle_pause_seconds(now_level) * 0.9
                 if due:
                     broken = _cycle(leadership, now_level, since_last, 0 if whole else conf().sweep_seconds)
@@ -109,66 +109,51 @@ def run_cycle(*, force: bool = False) -> bool:
         return True
 
 
-def _since_last_cycle() -> float:
-    """Seconds since the last one began, here or elsewhere; endless before the first."""
-    last = Lease.objects.values_list("data", flat=True).get(name=LEADER_LEASE).get("cycle_started_epoch", -math.inf)
-    return clock.now().timestamp() - float(last)
-
-
 def _cycle(leadership: Leadership, now_level: Level, since_last: float, sweep_seconds: float) -> list[Exception]:
-    """Each step once; what broke of them."""
+    """Each step once; what broke of them. ``since_last``: seconds since the last one began, here or elsewhere."""
     broken: list[Exception] = []
-    step = partial(_step, broken)
+    fenced = leadership.fenced
 
     def poll() -> None:
-        with step("poll"):
+        with _step(broken, "poll"):
             _poll(leadership)
 
     now, pause = clock.now(), cycle_pause_seconds(now_level)
     leadership.renew(cycle_started_at=now.isoformat(), cycle_started_epoch=now.timestamp())
-    with step("counts"):
-        counts_fold()
-    with step("drains"):
-        sites_drained(leadership.fenced)
-    with step("bans"):
-        site_bans_expire(leadership.fenced)
-    with step("replaced outputs"):
-        superseded_take_back(leadership.fenced)
-    with step("blocks of ended requests"):
-        left_blocks_end(leadership.fenced)
-    with step("workers"):
-        pools_reconcile(leadership.fenced)
-    if now_level is Level.NORMAL:
-        with step("retention"):
-            rows_expire(leadership)
-    with step("credentials"):
-        credentials_watch(leadership)
-    with step("schedds"):
-        schedds_watch(leadership, poll)
-    with step("units at once"):
-        dags_follow(leadership, poll)
-    with step("drains of schedds"):
-        drains_go_on(leadership.fenced)
-    with step("progress"):
-        progress_sample(leadership.fenced)
-    with step("admission"):
-        admit(fenced=leadership.fenced)
+    steps: dict[str, Callable[[], object]] = {
+        "counts": counts_fold,
+        "drains": lambda: sites_drained(fenced),
+        "bans": lambda: site_bans_expire(fenced),
+        "replaced outputs": lambda: superseded_take_back(fenced),
+        "blocks of ended requests": lambda: left_blocks_end(fenced),
+        "workers": lambda: pools_reconcile(fenced),
+        "retention": lambda: rows_expire(leadership) if now_level is Level.NORMAL else 0,
+        "credentials": lambda: credentials_watch(leadership),
+        "schedds": lambda: schedds_watch(leadership, poll),
+        "units at once": lambda: dags_follow(leadership, poll),
+        "drains of schedds": lambda: drains_go_on(fenced),
+        "progress": lambda: progress_sample(fenced),
+        "admission": lambda: admit(fenced=fenced),
+    }
+    for what, act in steps.items():
+        with _step(broken, what):
+            act()
     swept = 0
-    with step("sweep"):
-        swept = sweep(leadership.fenced, sweep_seconds)
+    with _step(broken, "sweep"):
+        swept = sweep(fenced, sweep_seconds)
     nudge(RUN_EFFECTS)
     ended = clock.now()
     late_cycles = max(0.0, since_last - pause) / max(pause, SHORT_CYCLE_SECONDS) if math.isfinite(since_last) else 0.0
-    with step("service level"):
+    with _step(broken, "service level"):
         measured = signals(ended, (ended - now).total_seconds())
-        service_judge(measured, late_cycles=late_cycles, jump_seconds=_clock_jump(), fenced=leadership.fenced)
+        service_judge(measured, late_cycles=late_cycles, jump_seconds=_clock_jump(), fenced=fenced)
     leadership.renew(cycle_ended_at=ended.isoformat(), swept=swept, seconds=round((ended - now).total_seconds(), 3))
     return broken
 
 
 @contextmanager
 def _step(broken: list[Exception], what: str) -> Iterator[None]:
-    """One that is locked out or breaks keeps no other from its turn, unless the lease or the database is lost."""
+    """If one is locked out or breaks, the others are still done, unless the lease or the database is lost."""
     try:
         with unless_locked(what):
             yield

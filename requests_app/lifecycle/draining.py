@@ -1,4 +1,4 @@
-"""Drains of schedds go on with each cycle: what is to be moved is moved, so many at a time, and the end is told once."""
+"""Drains of schedds go on with each cycle: what is to be moved is moved, so many at a time, and the end is recorded once."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _go_on(schedd: Schedd, fenced: Fenced) -> None:
             if free <= 0:
                 break
             with row_by_itself(STEP, request, partial(tell_broken, pk=request.pk)):
-                # one that no other schedd may take runs to its end, and keeps nobody behind it
+                # one that no other schedd may take runs to its end, and does not block those behind it
                 if usable(room, room.schedds, overrides_of(request).pools or ()):
                     with fenced():
                         _move(request, schedd)

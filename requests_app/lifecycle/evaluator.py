@@ -1,4 +1,4 @@
-"""One evaluation of one request, from the lease to the log line. The only place besides the cycle that catches everything.
+"""One evaluation of one request, from the lease to the log line. The only place beside the cycle that catches everything.
 
 ``HANDLERS`` maps each status to the function that does one step of a request in it (spec 4.2); all are safe to repeat. An alert
 never skips the evaluation. Handlers write through the ``Evaluation`` they get; what they may conclude from a service that does
@@ -50,7 +50,7 @@ EXPLAINED_SECONDS = 30.0
 
 
 def evaluate_one(pk: Any, *, light: bool = False) -> None:
-    """Evaluate one request, due or not. Somebody else holding the lease is fine.
+    """Evaluate one request, due or not. It is fine if another process holds the lease.
 
     Args:
         light: leave to others what may take minutes, and have it due at once.
@@ -60,7 +60,7 @@ def evaluate_one(pk: Any, *, light: bool = False) -> None:
         if evaluation is not None:
             look(evaluation, left_out)
     if evaluation is not None and evaluation.request.status in left_out:
-        nudge(EVALUATE_DUE)  # whoever is called finds the lease free
+        nudge(EVALUATE_DUE)  # a worker that is called finds the lease free
 
 
 def evaluate_due(*, seconds: float) -> int:
@@ -78,7 +78,7 @@ def evaluate_due(*, seconds: float) -> int:
 
 
 def look(evaluation: Evaluation, left_out: Collection[str] = ()) -> None:
-    """Until the status stays, or there is nothing to do; then say when it is due again."""
+    """Until the status stays, or there is nothing to do; then set when it is due again."""
     request = evaluation.request
     with structlog.contextvars.bound_contextvars(request_name=request.request_name, dag_id=evaluation.dag_id):
         try:
@@ -93,9 +93,8 @@ def look(evaluation: Evaluation, left_out: Collection[str] = ()) -> None:
             if lock_refused(error):
                 EVALUATIONS_TOTAL.labels(request.status, "locked").inc()
                 LOCKS_REFUSED_TOTAL.labels("evaluation").inc()
-                log.warning(
-                    "locked by somebody else, tried again later", status=request.status, error=str(error).partition("\n")[0]
-                )
+                first_line = str(error).partition("\n")[0]
+                log.warning("locked by somebody else, tried again later", status=request.status, error=first_line)
                 return
             EVALUATIONS_TOTAL.labels(request.status, "error").inc()
             log.exception("evaluation failed", status=request.status)
@@ -117,7 +116,7 @@ def _steps(evaluation: Evaluation, left_out: Collection[str]) -> None:
             workflow = Workflow.objects.defer("psets").filter(request=request).first()
             if workflow is not None:
                 request.workflow = workflow
-        evaluation.due_at = evaluation.dag = None  # what was said of a former status
+        evaluation.due_at = evaluation.dag = evaluation.blocks = None  # what was said of a former status
         evaluate(evaluation)
         EVALUATIONS_TOTAL.labels(status, "ok").inc()
         _works_again(evaluation)
@@ -128,7 +127,7 @@ def _steps(evaluation: Evaluation, left_out: Collection[str]) -> None:
 
 
 def _say_when_due(evaluation: Evaluation) -> None:
-    """When a request that nothing wakes has to be looked at again, whatever its status, beside what the others have said."""
+    """When a request that nothing wakes is evaluated again, in any status, beside what the handlers have said."""
     request = evaluation.request
     if request.status in IN_STEPS:
         evaluation.again_next_cycle()
@@ -194,7 +193,7 @@ HANDLERS: dict[str, Callable[[Evaluation], None]] = {
 
 
 def evaluate(evaluation: Evaluation) -> None:
-    """Serve the request by its status, then look after its blocks and at the clock."""
+    """Do one step of the request by its status, then check its blocks and the clock."""
     handler = HANDLERS.get(evaluation.request.status)
     if handler is not None:
         handler(evaluation)

@@ -25,13 +25,14 @@ from requests_app.alerts import alert, alert_over
 from requests_app.lease import Evaluation
 from requests_app.lifecycle.missing import hold_over_exclusions, wait_for_locations
 from requests_app.lifecycle.steps import step_evidence, step_taken
+from requests_app.limits import limits_now
 from requests_app.models import HoldCode, InputFile, InputLumis, LumiFate, RequestStatus, Round, Workflow
 from requests_app.selectors.account import ledger_kept
 from requests_app.work.accounting import account_again
 from requests_app.work.exclusions import bad_input_read
 from requests_app.work.input_reading import input_open, inputs_reread
 from requests_app.work.ledger import Ledger, ledger_check, ledger_of
-from requests_app.work.overrides import hold_threshold, max_rescues
+from requests_app.work.overrides import settings_of
 from requests_app.work.replaced_inputs import inputs_replaced
 from requests_app.work.rounds import failure_rescues, round_close, round_open
 from wms2 import clock
@@ -94,6 +95,7 @@ def finish(evaluation: Evaluation) -> None:
         blocks_seal(workflow_id=workflow.pk)
         blocks_advance(workflow_id=workflow.pk, request_id=request.pk, request_epoch=request.epoch)
         nudge(RUN_EFFECTS)
+    evaluation.blocks = None  # they have changed
     validate_when_registered(evaluation)
 
 
@@ -104,9 +106,7 @@ def _ledger(evaluation: Evaluation, *, changed: bool) -> Ledger:
         kept, present = ledger_kept(request, request.workflow)
         if present:
             return kept
-    ledger = ledger_of(request.workflow, whole=False)
-    ledger_check(ledger)
-    return ledger
+    return ledger_check(ledger_of(request.workflow, whole=False))
 
 
 def _evidence(workflow: Workflow) -> dict[str, object]:
@@ -217,25 +217,19 @@ def wait_for_input(evaluation: Evaluation, looked: Looked) -> bool:
     if wanted is None:
         return False
     if looked.problem is not None:
-        _wait_for_catalogue(evaluation, wanted, looked.problem)
-        return True
-    again = max(_next_reading(workflow, wanted), clock.now() + timedelta(seconds=1))
-    why = f"new files of {wanted.dataset}, taken until {_open_until(workflow, wanted):%Y-%m-%d %H:%M:%S} UTC if none comes"
+        again = clock.now() + timedelta(seconds=conf().cycle_seconds)
+        why = f"an answer about {wanted.dataset}, which is still open: {looked.problem}"
+        pause = evaluation.paused(looked.problem)
+    else:
+        again = max(_next_reading(workflow, wanted), clock.now() + timedelta(seconds=1))
+        why = f"new files of {wanted.dataset}, taken until {_open_until(workflow, wanted):%Y-%m-%d %H:%M:%S} UTC if none comes"
+        pause = {"next_attempt_at": again, "last_error": f"no {why}"}
     if evaluation.request.status == S.PLANNING:
-        evaluation.transition(S.QUEUED, f"nothing to plan yet; waits for {why}", next_attempt_at=again, last_error=f"no {why}")
+        evaluation.transition(S.QUEUED, f"nothing to plan yet; waits for {why}", **pause)
     else:
         evaluation.note(waiting_for=why)
         evaluation.again_at(again)
     return True
-
-
-def _wait_for_catalogue(evaluation: Evaluation, wanted: InputSpec, problem: ServiceError) -> None:
-    why = f"an answer about {wanted.dataset}, which is still open: {problem}"
-    if evaluation.request.status == S.PLANNING:
-        evaluation.transition(S.QUEUED, f"nothing to plan yet; waits for {why}", **evaluation.paused(problem))
-    else:
-        evaluation.note(waiting_for=why)
-        evaluation.again_next_cycle()
 
 
 def _open_until(workflow: Workflow, wanted: InputSpec) -> datetime:
@@ -252,7 +246,7 @@ def _next_reading(workflow: Workflow, wanted: InputSpec) -> datetime:
 def handle_partial(evaluation: Evaluation) -> None:
     """Failed units over the round's units against the threshold; rescues since the last release against the maximum.
 
-    A unit that DAGMan finished and that only lacks its account has not failed; nor has one that somebody removed from the queue.
+    A unit that DAGMan finished and that only lacks its account has not failed; nor has one that was removed from the queue.
     """
     workflow = evaluation.request.workflow
     round_ = round_open(workflow)
@@ -263,23 +257,24 @@ def handle_partial(evaluation: Evaluation) -> None:
     failed = open_ - removed
     rescues = failure_rescues(evaluation, round_) if round_ else 0
     summary = failure_summary(workflow.pk)
-    threshold, most = hold_threshold(evaluation.request), max_rescues(evaluation.request)
+    limits = settings_of(evaluation.request, limits_now())
+    threshold, most = limits.error_hold_threshold, limits.error_max_rescue_attempts
     evidence: dict[str, Any] = {
         "work_units": total, "failed": failed, "removed": removed, "rescues": rescues, "threshold": threshold,
         "max_rescues": most, "failures": summary,
     }  # fmt: skip
     few = evaluation.request.adaptive and total * threshold < 1  # each unit of such a round is above the threshold
     if total and failed / total >= threshold and not (few and not rescues) and not evaluation.request.complete_early:
-        told = f"{failed} of {total} work units failed, the threshold is {threshold:.0%}"
+        why = f"{failed} of {total} work units failed, the threshold is {threshold:.0%}"
         if last is not None and last.outcome.get("broken"):
-            told = f"{last.outcome['broken']}; {open_} of {total} work units are left"
-        evaluation.hold(HoldCode.THRESHOLD, _with(told, summary), evidence)
+            why = f"{last.outcome['broken']}; {open_} of {total} work units are left"
+        evaluation.hold(HoldCode.THRESHOLD, _with(why, summary), evidence)
     elif rescues >= most and not evaluation.request.complete_early:
         why = _with(f"{failed} of {total} work units still failed after {rescues} rescues", summary)
         evaluation.hold(HoldCode.RESCUES, why, evidence)
     else:
-        told = f", {removed} were removed from the queue" if removed else ""
-        why = f"rescue {rescues + 1} of {most}: {failed} of {total} work units failed{told}"
+        why = f"rescue {rescues + 1} of {most}: {failed} of {total} work units failed"
+        why += f", {removed} were removed from the queue" if removed else ""
         step = step_taken(evaluation)
         evaluation.transition(S.PLANNING, why, evidence | step_evidence(evaluation.request, step), **step)
 
@@ -289,7 +284,7 @@ def _with(why: str, summary: str) -> str:
 
 
 def handle_held(evaluation: Evaluation) -> None:
-    """Look again at units that are done but unaccounted; a violation is told, the request is held already."""
+    """Look again at units that are done but unaccounted; a violation raises an alert, the request is held already."""
     if not hasattr(evaluation.request, "workflow"):
         return
     try:

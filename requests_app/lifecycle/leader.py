@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 FLAPPING_CHANGES, FLAPPING_SECONDS = 4, 60
 #: Between two renewals the leader makes one outside call; the lease must outlast it.
 MARGIN_SECONDS = 10.0
-#: What a session needs to end after it was told to.
+#: What a session needs to end after pg_terminate_backend.
 _ENDING_SECONDS = 0.5
 #: Number and start of the database's sessions of this process.
 _sessions = WeakKeyDictionary[Any, tuple[int, datetime]]()
@@ -42,7 +42,7 @@ _sessions = WeakKeyDictionary[Any, tuple[int, datetime]]()
 
 @dataclass(frozen=True, slots=True)
 class Leadership:
-    """Proof of leading. Whatever acts outside or writes what was seen there does so in or after ``fenced``."""
+    """Proof of leading. Code that acts outside, or writes what was seen there, does so in or after ``fenced``."""
 
     process: str
     epoch: int
@@ -50,10 +50,10 @@ class Leadership:
 
     @contextmanager
     def fenced(self, **data: Any) -> Iterator[None]:
-        """A transaction in which this process leads, and nobody can take over; renews the lease. ``data`` is told with it.
+        """A transaction in which this process leads and no other can take over; renews the lease, and stores ``data`` with it.
 
         Raises:
-            LeaseLost: somebody else leads by now; stop writing.
+            LeaseLost: another process leads by now; stop writing.
         """
         asked = caller.since_boot()
         with transaction.atomic():
@@ -62,19 +62,15 @@ class Leadership:
         self.lease.renewed(asked + lease_life().total_seconds())
 
     def renew(self, **data: Any) -> None:
-        """Keep the lease; ``data`` is told with it.
-
-        Raises:
-            LeaseLost: somebody else leads by now; stop writing.
-        """
+        """The same, with nothing in the transaction."""
         with self.fenced(**data):
             pass
 
     def _keep(self, data: Mapping[str, Any]) -> None:
         now = clock.now()
         rows = Lease.objects.filter(name=LEADER_LEASE, process=self.process, epoch=self.epoch)
-        told = {"data": RawSQL("data || %s::jsonb", [json.dumps(data)])} if data else {}
-        if rows.update(heartbeat_at=now, expires_at=now + lease_life(), **told) != 1:
+        stored = {"data": RawSQL("data || %s::jsonb", [json.dumps(data)])} if data else {}
+        if rows.update(heartbeat_at=now, expires_at=now + lease_life(), **stored) != 1:
             row = Lease.objects.get(name=LEADER_LEASE)
             raise LeaseLost(f"the life cycle is led by {row.process or row.owner} with epoch {row.epoch}")
 
@@ -88,8 +84,8 @@ def lease_life() -> timedelta:
 def leading() -> Iterator[Leadership | None]:
     """Lead for the length of the block, or yield None: another process is at it, or another node holds the lease.
 
-    Nothing outside is called once the lease's life has passed since it was renewed last: whoever hangs or is cut off from the
-    database leads no more, whatever the row says.
+    Nothing outside is called once the lease's life has passed since it was renewed last: a process that hangs or is cut off from
+    the database leads no more, even if the row still names it.
 
     Raises:
         django.db.OperationalError: the database does not answer.
@@ -126,7 +122,7 @@ def _take() -> Leadership | None:
     except OperationalError as error:
         if not lock_refused(error):
             raise
-        return None  # somebody takes or renews it at this moment, or was paused while doing so
+        return None  # another process takes or renews it at this moment, or was paused while doing so
     if replaced is not None:
         _end_session(*replaced)
     return Leadership(process=process, epoch=row.epoch, lease=HeldLease(asked + lease_life().total_seconds()))
@@ -136,7 +132,12 @@ def _is_free(row: Lease, node: str, now: datetime) -> bool:
     """Expired, or the process of this node that had it is through with it, or gone with its session."""
     if row.expires_at is None or row.expires_at <= now:
         return True
-    return row.owner == node and (not row.process or not _session_lives(row.backend_pid, row.backend_started_at))
+    if row.owner != node or not row.process:
+        return row.owner == node
+    with connection.cursor() as cursor:  # a later session may be given the same number: by the moment of its start it is another
+        session = [row.backend_pid, row.backend_started_at]
+        cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE pid = %s AND backend_start = %s", session)
+        return not cursor.fetchone()[0]
 
 
 def _is_calm(row: Lease, node: str, now: datetime) -> bool:
@@ -188,13 +189,6 @@ def _own_session() -> tuple[int, datetime]:
             cursor.execute("SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()")
             _sessions[connection.connection] = cursor.fetchone()
     return _sessions[connection.connection]
-
-
-def _session_lives(pid: int | None, started_at: datetime | None) -> bool:
-    """The moment of its start tells a session from a later one that was given the same number."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE pid = %s AND backend_start = %s", [pid, started_at])
-        return bool(cursor.fetchone()[0])
 
 
 def _end_session(pid: int | None, started_at: datetime | None) -> bool:

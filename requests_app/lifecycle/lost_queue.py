@@ -3,7 +3,7 @@
 The loss of a queue is suspected here, and carried out once an operator has confirmed it.
 
 Carried out means: what the lost submission still does is fenced off, what it has done for certain is counted, the DAG ends, and
-the request is held. Nothing here happens by itself.
+the request is held. Nothing here happens without an operator.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ def tell_obstacle(evaluation: Evaluation, dag: DAG) -> bool:
             evaluation.again_at(suspicious)  # its answer wakes
         else:
             says = dag.schedd.collector_says if dag.schedd is not None else ""
-            told = f"schedd {dag.schedd_name} has been silent since {exact(dag.unanswered_since)}" + (f"; {says}" if says else "")
-            alert(evaluation.request, "schedd_unreachable", told)
+            silent = f"schedd {dag.schedd_name} has been silent since {exact(dag.unanswered_since)}"
+            alert(evaluation.request, "schedd_unreachable", f"{silent}; {says}" if says else silent)
         return True
     if dag.observed.get("job_status") == JobStatus.HELD:
         why = dag.observed.get("hold_reason") or "no reason given"

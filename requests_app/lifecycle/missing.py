@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from django.db.models import QuerySet
-
+from dags_app.planning.specs import WaitingFile
 from requests_app.alerts import alert, alert_over
 from requests_app.lease import Evaluation
-from requests_app.models import HoldCode, InputFile, RequestStatus, Workflow
+from requests_app.models import HoldCode, RequestStatus, Workflow
 from requests_app.work import input_places
 from requests_app.work.exclusions import exclusions_open
-from requests_app.work.input_places import all_still_waiting, locations_refresh, only_waiting_left
+from requests_app.work.input_places import Places, locations_refresh, only_waiting_left, waiting_files
 from requests_app.work.input_validity import validity_refresh
-from requests_app.work.overrides import max_excluded
+from requests_app.work.overrides import settings_of
 from requests_app.work.spec import spec_of
 from wms2 import clock
+from wms2.conf import conf
 from wms2.errors import PlanningRefused, ServiceRejected, ServiceUnavailable
 from wms2.in_force import in_force
 from wms2.words import counted
@@ -32,13 +32,8 @@ NAMED = 20
 LOOKED_AT = (S.QUEUED, S.PLANNING, S.ACTIVE, S.PARTIAL)
 
 
-def waiting_files(workflow: Workflow) -> QuerySet[InputFile]:
-    """Files that no job can be planned for now, those that wait longest first."""
-    return InputFile.objects.filter(workflow=workflow, waiting_since__isnull=False).order_by("waiting_since", "lfn")
-
-
 def wait_for_locations(evaluation: Evaluation) -> bool:
-    """PLANNING with nothing to plan but files without a site: QUEUED until the next look. False when there are none."""
+    """PLANNING with nothing to plan but files without a site: QUEUED until the next look. False when there are no such files."""
     why = _why_waiting(evaluation.request.workflow)
     if why:
         evaluation.transition(S.QUEUED, why, next_attempt_at=_next_look(), last_error=why)
@@ -62,7 +57,8 @@ def look_for_locations(evaluation: Evaluation) -> bool:
         if validity_refresh(workflow=workflow, spec=spec, fenced=evaluation.fenced):
             return False  # what is left now, planning says
         locations_refresh(workflow=workflow, spec=spec, fenced=evaluation.fenced)
-        waits = all_still_waiting(workflow, spec)
+        places, rows = Places(workflow, spec), waiting_files(workflow).iterator(chunk_size=2000)
+        waits = all(isinstance(places.of(row), WaitingFile) for row in rows)
     except (ServiceUnavailable, ServiceRejected) as error:
         evaluation.pause(error)
         return True
@@ -107,16 +103,16 @@ def hold_over_exclusions(evaluation: Evaluation) -> bool:
     """HELD instead of complete when more files were left out than may be; says which."""
     request = evaluation.request
     standing = exclusions_open(request.workflow)
-    most = max_excluded(request)
+    most = settings_of(request, conf()).max_excluded_fraction
     if standing.fraction <= most:
         return False
     names = list(standing.files.order_by("lfn").values_list("lfn", "excluded_reason")[:NAMED])
     more = f"\n… and {standing.count - len(names)} more" if standing.count > len(names) else ""
-    told = "\n".join(f"{lfn}: {reason}" for lfn, reason in names)
+    listed = "\n".join(f"{lfn}: {reason}" for lfn, reason in names)
     why = (
         f"all other work is done, but {standing.count} of {counted(standing.wanted, 'input file')} were left out "
         f"({standing.fraction:.2%}, {most:.2%} may be)"
     )
     evidence = {"excluded": standing.count, "wanted": standing.wanted, "allowed": most, "files": [lfn for lfn, _ in names]}
-    evaluation.hold(HoldCode.EXCLUDED, why, evidence, told=f"{why}:\n{told}{more}")
+    evaluation.hold(HoldCode.EXCLUDED, why, evidence, told=f"{why}:\n{listed}{more}")
     return True

@@ -103,7 +103,7 @@ def seen_in_queues() -> list[str]:
 
 
 def _claim() -> DAG | None:
-    """The next one, which nobody else takes before ``TRY_AGAIN``; None when there is none, or somebody was faster."""
+    """The next one, which no other process takes before ``TRY_AGAIN``; None without one, or if another process was faster."""
     now = clock.now()
     dag = packable(now).only("submit_dir", "round_id", "directory_id", "pack_tried_at").first()
     if dag is None:

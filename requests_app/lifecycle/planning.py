@@ -1,7 +1,7 @@
 """SUBMITTED to the schedd: facts become rows, admission, planning, submission (docs/architecture.md, The way of one request).
 
-Whoever leaves PLANNING without a submission discards the READY DAG first: QUEUED and HELD have no live DAG. While a submission
-may have happened, the request stays until queue and history have told.
+A request that leaves PLANNING without a submission has its READY DAG discarded first: QUEUED and HELD have no live DAG. While a
+submission may have happened, the request stays until queue and history have proved its outcome.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from requests_app.lifecycle.finish import finish
 from requests_app.lifecycle.lost_queue import end_lost
 from requests_app.lifecycle.missing import look_for_locations
 from requests_app.models import HoldCode, Request, RequestStatus
-from requests_app.reqmgr2.reports import report_all_planned, report_round, reported
+from requests_app.reqmgr2.reports import report_round, reported
 from requests_app.services.workflow import workflow_import
 from requests_app.states import hold_changes
 from requests_app.work.expected_lumis import lumis_expected
@@ -59,6 +59,13 @@ from wms2.words import counted
 from wms2.work.resources import PLANNING, resource
 
 S = RequestStatus
+#: What holds a request that is being planned, by the first kind of error that fits.
+_HELD_BY = {
+    ServiceRejected: HoldCode.SUBMISSION,
+    ShortOfEvents: HoldCode.SHORT,
+    PlanningRefused: HoldCode.REFUSED,
+    LedgerViolation: HoldCode.LEDGER,
+}
 #: Until a request that found no memory free to plan with is evaluated again, at most.
 NONE_FREE_SECONDS = 10.0
 
@@ -83,14 +90,9 @@ def handle_planning(evaluation: Evaluation) -> None:
     except NoneFree as error:
         evaluation.note(waiting_for=f"{error}")
         evaluation.again_in(random.uniform(0.5, 1.0) * NONE_FREE_SECONDS)  # noqa: S311
-    except ServiceRejected as error:
-        leave_planning(evaluation, S.HELD, str(error), **hold_changes(HoldCode.SUBMISSION, str(error)))
-    except ShortOfEvents as error:
-        leave_planning(evaluation, S.HELD, str(error), **hold_changes(HoldCode.SHORT, str(error)))
-    except PlanningRefused as error:
-        leave_planning(evaluation, S.HELD, str(error), **hold_changes(HoldCode.REFUSED, str(error)))
-    except LedgerViolation as error:
-        leave_planning(evaluation, S.HELD, str(error), **hold_changes(HoldCode.LEDGER, str(error)))
+    except (ServiceRejected, PlanningRefused, LedgerViolation) as error:
+        code = next(code for kind, code in _HELD_BY.items() if isinstance(error, kind))
+        leave_planning(evaluation, S.HELD, str(error), **hold_changes(code, str(error)))
     except (ServiceUnavailable, NoSite) as error:
         leave_planning(evaluation, S.QUEUED, f"not now: {error}", **evaluation.paused(error))
 
@@ -103,8 +105,8 @@ def _plan(evaluation: Evaluation) -> DAG | None:
 
 def record_submission(evaluation: Evaluation, dag: DAG, submitted: Submitted) -> None:
     """The submission and the request's new status, in one transaction."""
-    told = dag.kind == DAGKind.FRESH and reported(evaluation.request)
-    ledger = ledger_of(evaluation.request.workflow) if told else None
+    reports = dag.kind == DAGKind.FRESH and reported(evaluation.request)
+    ledger = ledger_of(evaluation.request.workflow) if reports else None
     lumis = lumis_expected(evaluation.request.workflow, dag, ledger) if ledger is not None else 0
     with evaluation.fenced():
         dag_record_submission(dag=dag, submitted=submitted)
@@ -129,9 +131,8 @@ def record_submission(evaluation: Evaluation, dag: DAG, submitted: Submitted) ->
 def _report_round(request: Request, dag: DAG, ledger: Ledger, lumis: int) -> None:
     """Report a round to ReqMgr2, and that there is nothing more to plan, unless the input may still grow."""
     totals = {"input_events": ledger.all_events, "input_lumis": lumis, "input_num_files": ledger.all_files}
-    report_round(request, dag.round.index, dag.node_counts.get("Processing", dag.total_nodes), totals)
-    if not ledger.work_left and not input_open(request.workflow):
-        report_all_planned(request)
+    jobs, last = dag.node_counts.get("Processing", dag.total_nodes), not ledger.work_left and not input_open(request.workflow)
+    report_round(request, dag.round.index, jobs, totals, last=last)
 
 
 def _submit(evaluation: Evaluation, dag: DAG) -> None:
@@ -211,7 +212,7 @@ def handle_submitted(evaluation: Evaluation) -> None:
 
 
 def handle_queued(evaluation: Evaluation) -> None:
-    """Over with a pause, it takes part in admission, whose next pass tells what it waits for."""
+    """After a pause it takes part in admission, whose next pass says what it waits for."""
     request = evaluation.request
     if look_for_locations(evaluation) or request.next_attempt_at is None:
         return

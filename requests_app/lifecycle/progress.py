@@ -55,7 +55,7 @@ WITH counted AS (
 INSERT INTO events (request_id, kind, data, at)
 SELECT request_id, 'request.progress', to_jsonb(changed) - 'request_id', clock_timestamp() FROM changed
 """
-#: The oldest ten minutes of which there are samples, if all of it is old enough; what the feed told of them a little later goes.
+#: The oldest ten minutes of which there are samples, if all of it is old enough; their events in the feed go with it.
 _FOLD = """
 WITH step AS (
   SELECT begins, begins + %(length)s * interval '1 second' AS ends
@@ -64,7 +64,7 @@ WITH step AS (
 ), gone AS (
   DELETE FROM progress_samples sample USING step
   WHERE NOT mean AND at >= begins AND at < ends AND ends <= %(before)s RETURNING sample.*, begins
-), told AS (
+), events_gone AS (
   DELETE FROM events USING step
   WHERE kind = 'request.progress' AND at >= begins AND at < ends + %(window)s * interval '1 second' AND ends <= %(before)s
 )

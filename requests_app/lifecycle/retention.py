@@ -42,7 +42,7 @@ def rows_expire(leadership: Leadership) -> int:
     """Remove a bounded number of expired rows, if an hour has passed or some were left; returns how many.
 
     Raises:
-        LeaseLost: somebody else leads by now; whole portions are gone, and it goes on with the rest.
+        LeaseLost: another process leads by now; whole portions are gone, and it goes on with the rest.
     """
     now = clock.now()
     last = Lease.objects.values_list("data", flat=True).get(name=LEADER_LEASE).get(_DONE_EPOCH, 0)
@@ -71,7 +71,7 @@ def expired(now: datetime) -> list[QuerySet[Any]]:
     found: list[QuerySet[Any]] = [answers.order_by("at")]
     if ours.keep_events_days:
         before = now - timedelta(days=ours.keep_events_days)
-        # an alert that stands is told once by the feed (``requests_app.alerts``)
+        # an alert that stands is in the feed once (``requests_app.alerts``)
         free = _ended("request__", before) & Q(request__alert_code="")
         found.append(Event.objects.filter(Q(request__isnull=True) | free, at__lt=before).order_by("at"))
     if ours.keep_history_days:
@@ -79,7 +79,7 @@ def expired(now: datetime) -> list[QuerySet[Any]]:
         of_ended = _ended("dag__workflow__request__", before)
         unsettled = Q(dag__lost_confirmed_at__isnull=False, dag__lost_settled_at__isnull=True)
         history = DAGHistory.objects.filter(of_ended, created_at__lt=before).exclude(unsettled)
-        found.append(history.exclude(event_type=RETURNED).order_by("created_at"))  # each is told once, whenever it comes back
+        found.append(history.exclude(event_type=RETURNED).order_by("created_at"))  # each is reported once, whenever it comes back
         found.append(FailureSample.objects.filter(of_ended, at__lt=before).order_by("at"))
     if ours.keep_audit_days:
         found.append(AuditEntry.objects.filter(at__lt=now - timedelta(days=ours.keep_audit_days)).order_by("at"))

@@ -27,7 +27,7 @@ def step_begin(evaluation: Evaluation, dag: DAG) -> bool:
     if not steps or dag.status != DAGStatus.RUNNING or dag.unanswered_since is not None:
         return False
     if dag.observed.get("job_status") == JobStatus.HELD:
-        return False  # it would never end its drain; the hold is told instead
+        return False  # it would never end its drain; the hold raises an alert instead
     ledger, present = ledger_kept(request, request.workflow)
     share = share_done(ledger)
     passed = steps_passed(steps, share)
@@ -38,7 +38,7 @@ def step_begin(evaluation: Evaluation, dag: DAG) -> bool:
         return False
     priority = steps[passed - 1].priority
     if priority >= request.priority:
-        return False  # somebody has lowered it meanwhile: the step would change nothing
+        return False  # it was lowered meanwhile: the step would change nothing
     why = f"production step at {steps[passed - 1].fraction:.1%}: {share:.1%} are done, the rest goes on with priority {priority}"
     with evaluation.fenced():
         evaluation.transition(S.STOPPING, why, {"share_done": share, "priority": priority}, stop_intent=StopIntent.STEP)
@@ -50,7 +50,7 @@ def step_taken(evaluation: Evaluation) -> dict[str, Any]:
     """The fields of a request whose DAG has ended, for a step or by itself: the priority of the last step passed by now, unless
     it is lower already, and the steps to come.
 
-    Empty when none is passed, also when somebody has taken the steps away meanwhile, or put them off to a share not done yet.
+    Empty when none is passed, also when the steps were taken away meanwhile, or put off to a share not done yet.
     """
     steps = steps_of(evaluation.request)
     passed = steps_passed(steps, share_done(ledger_of(evaluation.request.workflow, whole=False))) if steps else 0

@@ -59,19 +59,16 @@ def _stop_running(evaluation: Evaluation, dag: DAG) -> None:
     goes_on = StopIntent(evaluation.request.stop_intent).goes_on
     mode = StopMode(dag.stop_mode) if dag.stop_mode and goes_on else StopMode.NOW
     dag_request_stop(dag=dag, reason=evaluation.request.get_stop_intent_display(), mode=mode)
-    if dag.missing_since is None:
-        if mode is StopMode.DRAIN:
-            _drain(evaluation, dag)
-            return
-        if StopIntent(evaluation.request.stop_intent) not in _GIVE_UP and dag_wake(dag=dag):
-            evaluation.note(
-                waiting_for=f"DAGMan job {dag.dagman_cluster_id} to run again, so that its removal leaves a rescue file"
-            )
-            return
+    job = f"DAGMan job {dag.dagman_cluster_id}"
+    if dag.missing_since is not None:
+        _stop_gone(evaluation, dag)
+    elif mode is StopMode.DRAIN:
+        _drain(evaluation, dag)
+    elif StopIntent(evaluation.request.stop_intent) not in _GIVE_UP and dag_wake(dag=dag):
+        evaluation.note(waiting_for=f"{job} to run again, so that its removal leaves a rescue file")
+    else:
         dag_remove(dag=dag)
-        evaluation.note(waiting_for=f"DAGMan job {dag.dagman_cluster_id} to leave the queue")
-        return
-    _stop_gone(evaluation, dag)
+        evaluation.note(waiting_for=f"{job} to leave the queue")
 
 
 def _stop_gone(evaluation: Evaluation, dag: DAG) -> None:
@@ -87,7 +84,7 @@ def _stop_gone(evaluation: Evaluation, dag: DAG) -> None:
         return
     with evaluation.fenced():
         dag_transition(dag, outcome.status or DAGStatus.STOPPED, event="stopped", detail={"why": outcome.why}, outcome=kept)
-        if outcome.status is None:  # gone by our wish, and nothing says how: its jobs may still run somewhere
+        if outcome.status is None:  # removed by us, and nothing says how it ended: its jobs may still run somewhere
             why = f"it is not proved how DAGMan job {dag.dagman_cluster_id} ended: {outcome.why}"
             hold_at_least(evaluation, HoldCode.OUTCOME_UNKNOWN, why)
         if outcome.aborted:  # 43 holds also while it is stopped (error-handling 3.2): the rest would abort again
@@ -96,7 +93,7 @@ def _stop_gone(evaluation: Evaluation, dag: DAG) -> None:
 
 
 def _drain(evaluation: Evaluation, dag: DAG) -> None:
-    """Work units that run finish and count; a violation among them is told, and found again when the DAG is gone."""
+    """Work units that run finish and count; a violation among them raises an alert, and is found again when the DAG is gone."""
     try:
         if not dag_fenced_off(dag):  # else it is halted already
             dag_drain(dag=dag)
@@ -109,14 +106,12 @@ def _drain(evaluation: Evaluation, dag: DAG) -> None:
         alert(evaluation.request, "ledger_violation", str(error))
     if tell_obstacle(evaluation, dag):
         return
-    running = dag.observed.get("units_running", 0)
-    evaluation.note(
-        waiting_for=f"{counted(running, 'running work unit')} to finish; DAGMan job {dag.dagman_cluster_id} then ends by itself"
-    )
+    running = counted(dag.observed.get("units_running", 0), "running work unit")
+    evaluation.note(waiting_for=f"{running} to finish; DAGMan job {dag.dagman_cluster_id} then ends by itself")
 
 
 def _credit(evaluation: Evaluation, dag: DAG, *, completed: bool) -> None:
-    """Final sweep. A ledger violation found here cannot stop a stop; it is told, and a stop to go on becomes a stop to hold."""
+    """Final sweep. A ledger violation found here cannot stop a stop: it raises an alert, and one to go on becomes one to hold."""
     try:
         account_final(evaluation, dag, completed=completed)
     except LedgerViolation as error:
@@ -152,9 +147,7 @@ def _arrive(evaluation: Evaluation) -> None:
     elif intent in (StopIntent.FAIL, StopIntent.RESTART):
         _end(evaluation, S.FAILED, f"{intent.label.lower()}; no DAG is left")
     elif intent is StopIntent.HOLD:
-        code = HoldCode(request.hold_code or HoldCode.OPERATOR)
-        why = request.hold_reason or "held by an operator"
-        evaluation.hold(code, why)
+        evaluation.hold(HoldCode(request.hold_code or HoldCode.OPERATOR), request.hold_reason or "held by an operator")
     else:
         _resume(evaluation)
 
@@ -174,8 +167,8 @@ def _resume(evaluation: Evaluation) -> None:
         why = f"stopped; what is left is planned anew: {obstacle}" if obstacle else ""
     changes = step_taken(evaluation) if evaluation.request.stop_intent == StopIntent.STEP else {}
     if not why:
-        told = step_evidence(evaluation.request, changes)
-        evaluation.transition(S.RESUBMITTING, "stopped; the rescue file is there", told, **changes)
+        evidence = step_evidence(evaluation.request, changes)
+        evaluation.transition(S.RESUBMITTING, "stopped; the rescue file is there", evidence, **changes)
         return
     evidence = ledger_of(evaluation.request.workflow).as_dict() | step_evidence(evaluation.request, changes)
     evaluation.transition(S.QUEUED, why, evidence, **changes)

@@ -58,7 +58,7 @@ def storage_checks_run() -> None:
 
 
 def _ended_tend() -> None:
-    """Requests at their end, which nobody evaluates: what is to be validated again is asked for, what was repaired looked at.
+    """Requests at their end, which are not evaluated: what is to be validated again is asked for, what was repaired looked at.
     Nothing of those whose outputs are taken back."""
     behind = blocks_unvalidated(block__workflow__request__status__in=_ENDED)
     repaired = IntegrityCase.objects.filter(state=CaseState.IN_PROGRESS, request__status__in=_ENDED)
@@ -83,7 +83,7 @@ def _wanted(site: str) -> bool:
 
 @transaction.atomic
 def _let_go(checks: QuerySet[StorageCheck]) -> None:
-    """An operator does not want them any more: nobody waits for them, and they say so."""
+    """An operator has switched them off there: nothing waits for them any more."""
     requests = set(checks.values_list("validation__block__workflow__request__pk", flat=True))
     if checks.update(problem="not looked at further: storage checks are off there", done_at=clock.now()):
         wake(requests, "storage not looked at")
@@ -135,13 +135,14 @@ def _task(job: SiteJob) -> ListingTask | None:
 def _settle(job: SiteJob, result: SiteResult | None) -> None:
     """What was looked at counts, what is wrong is a case, the rest is looked at again, later if there was no answer."""
     now = clock.now()
-    told = {each.key: each for each in result.listings} if result is not None else {}
+    listings = {each.key: each for each in result.listings} if result is not None else {}
     checks = list(StorageCheck.objects.select_for_update(of=("self",)).filter(job=job).select_related("validation__block"))
     for check in checks:
-        each = told.get(check.pk) or Listed(check.pk, 0, check.up_to_file, 0, (), job.problem)
+        each = listings.get(check.pk) or Listed(check.pk, 0, check.up_to_file, 0, (), job.problem)
         with row_by_itself("storage checks", check.pk, partial(_waits, check)), transaction.atomic():
             _looked_at(check, each, now)
-    totals = {"looked_at": sum(each.files for each in told.values()), "wrong": sum(len(each.wrong) for each in told.values())}
+    found = listings.values()
+    totals = {"looked_at": sum(each.files for each in found), "wrong": sum(len(each.wrong) for each in found)}
     SiteJob.objects.filter(pk=job.pk).update(result={**job.result, **totals})
     requests = StorageCheck.objects.filter(pk__in=[check.pk for check in checks])
     wake(set(requests.values_list("validation__block__workflow__request__pk", flat=True)), "storage looked at")
@@ -158,7 +159,9 @@ def _looked_at(check: StorageCheck, each: Listed, now: datetime) -> None:
         check.next_try_at = now + clock.pause(FIRST_PAUSE, LONGEST_PAUSE, check.tries)
     check.save()
     if each.wrong:
-        cases_open(check.validation.block, _findings(check, each))
+        wrong = {one.key: one for one in each.wrong}
+        files = OutputFile.objects.filter(KEPT, pk__in=wrong, validity=Validity.VALID).order_by("pk")
+        cases_open(check.validation.block, [_finding(file, wrong[file.pk], check.rse) for file in files])
     end = "findings" if each.wrong else "no answer" if each.obstacle else "fine"
     VALIDATIONS_TOTAL.labels("storage", end).inc()
 
@@ -167,13 +170,6 @@ def _waits(check: StorageCheck, problem: str) -> None:
     """What came of it cannot be written down: the storage is asked again."""
     again = {"job": None, "problem": problem, "tries": F("tries") + 1, "next_try_at": clock.now() + LONGEST_PAUSE}
     StorageCheck.objects.filter(pk=check.pk).update(**again)
-
-
-def _findings(check: StorageCheck, each: Listed) -> list[FileFinding]:
-    """Of files that are valid and kept still."""
-    wrong = {one.key: one for one in each.wrong}
-    files = OutputFile.objects.filter(KEPT, pk__in=wrong, validity=Validity.VALID).order_by("pk")
-    return [_finding(file, wrong[file.pk], check.rse) for file in files]
 
 
 def _finding(file: OutputFile, wrong: WrongFile, rse: str) -> FileFinding:

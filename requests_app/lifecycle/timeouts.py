@@ -63,7 +63,7 @@ def more_seconds(base_seconds: float, extensions: Sequence[int], progress: int) 
 
 
 def _timeout_seconds(evaluation: Evaluation, status: RequestStatus) -> float | None:
-    """How long a request may be in a status before that is told or ends it; None where it may stay."""
+    """How long a request may be in a status before an alert or a hold; None where it may stay."""
     if status in ALERT_AFTER_LIMIT:
         return stretched(float(getattr(evaluation.limits(), ALERT_AFTER_LIMIT[status])))
     seconds = HELD_AFTER_SECONDS.get(status) or ALERT_AFTER_SECONDS.get(status)
@@ -92,7 +92,8 @@ def watch_timeout(evaluation: Evaluation) -> None:
         why = f"{status.label} for {seconds / 3600:.1f} h; last: {last}"
         if status is not S.PLANNING:
             evaluation.hold(HoldCode.TIMEOUT, why, {"seconds": seconds})
-        elif not _intent_open(evaluation):  # else a submission may have happened: only its proved outcome may end this
+        elif (dag := dag_live(request.workflow.pk)) is None or not maybe_submitted(dag):
+            # else a submission may have happened: only its proved outcome may end this
             leave_planning(evaluation, S.HELD, why, **hold_changes(HoldCode.TIMEOUT, why))
     else:
         alert(request, f"slow_{status.value}", f"{status.label} for {seconds / 86400:.1f} days; waits for: {request.waiting_for}")
@@ -101,7 +102,8 @@ def watch_timeout(evaluation: Evaluation) -> None:
 def _extended(evaluation: Evaluation, limit: float) -> bool:
     """Whether there is more time: from an extension before, from one now, or until a warning is over."""
     request, now = evaluation.request, clock.now()
-    here = RequestTransition.objects.filter(request=request, from_status=request.status, to_status=request.status)
+    same = {"from_status": request.status, "to_status": request.status}
+    here = RequestTransition.objects.filter(request=request, **same)
     given = [row.evidence for row in here.filter(at__gte=request.status_since, evidence__has_key="until").order_by("id")]
     until = datetime.fromisoformat(given[-1]["until"]) if given else now
     if until > now:
@@ -115,15 +117,13 @@ def _extended(evaluation: Evaluation, limit: float) -> bool:
         return False
     until = now + timedelta(seconds=granted or limit / 2**MOST_EXTENSIONS)
     why = "work advances" if granted else "a warning: nothing more was done, or it was extended often enough"
-    told = f"{why}; more time until {until:%Y-%m-%d %H:%M} UTC: {progress} steps done in this status"
+    what = f"{why}; more time until {until:%Y-%m-%d %H:%M} UTC: {progress} steps done in this status"
     evidence = {"until": until.isoformat(), "done": progress, "warned": not granted, "extension": len(given) + 1}
     with evaluation.fenced():
-        RequestTransition.objects.create(
-            request=request, from_status=request.status, to_status=request.status, actor=ACTOR, reason=told, evidence=evidence
-        )
+        RequestTransition.objects.create(request=request, **same, actor=ACTOR, reason=what, evidence=evidence)
         tell("deadline.extended" if granted else "deadline.warned", request, **evidence)
-    log.info("deadline extended" if granted else "deadline warned", why=told)
-    evaluation.written.append(told)
+    log.info("deadline extended" if granted else "deadline warned", why=what)
+    evaluation.written.append(what)
     evaluation.again_at(until)
     return True
 
@@ -140,8 +140,8 @@ def _done_since(request: Request) -> int:
 
 
 def _begun_at(evaluation: Evaluation) -> datetime | None:
-    """Since when its DAG has jobs, or it is ACTIVE without one; None: no job has begun. That is told when it lasts too long, and
-    is over with the first one."""
+    """Since when its DAG has jobs, or it is ACTIVE without one; None: no job has begun, which raises an alert when it lasts too
+    long. That is over with the first one."""
     request, now, limit = evaluation.request, clock.now(), timedelta(seconds=stretched(DISPATCH_SECONDS))
     dag = evaluation.dag or live_dag_of(request)
     if dag is None or dag.status not in LIVE_DAG or dag.began_at is not None or dag.units_done:
@@ -153,8 +153,3 @@ def _begun_at(evaluation: Evaluation) -> datetime | None:
     else:
         evaluation.again_at(request.status_since + limit)
     return None
-
-
-def _intent_open(evaluation: Evaluation) -> bool:
-    dag = dag_live(evaluation.request.workflow.pk)
-    return dag is not None and maybe_submitted(dag)

@@ -18,6 +18,7 @@ from dags_app.states import history
 from requests_app.alerts import alert, alert_over
 from requests_app.lease import Evaluation
 from requests_app.models import EvaluationLease
+from sites_app.models import Schedd
 from sites_app.schedds import adapter
 from wms2 import clock
 from wms2.adapters.types import UnbegunUnit
@@ -29,10 +30,9 @@ log = structlog.get_logger(__name__)
 CODE = "site_starts_nothing"
 
 
-def unbegun_watch(evaluation: Evaluation, dag: DAG) -> None:
-    """Alert on sites that start nothing of this DAG while others do, and have its units leave them."""
-    if dag.schedd is None or dag.unanswered_since is not None:
-        return  # nothing is known that an alert could be over by
+def unbegun_watch(evaluation: Evaluation, dag: DAG, schedd: Schedd) -> None:
+    """Alert on sites that start nothing of this DAG while others do, and have its units leave them. While its schedd answers:
+    otherwise nothing is known that would end an alert."""
     seconds, quiet = conf().unit_unbegun_seconds, sites_quiet(dag.jobs)
     if not seconds or not quiet:
         alert_over(evaluation, CODE)
@@ -43,7 +43,7 @@ def unbegun_watch(evaluation: Evaluation, dag: DAG) -> None:
     evaluation.again_at(next_look := _look_after(now, pause, dag))
     if before is not None and _look_after(before, pause, dag) == next_look:
         return
-    condor, since = adapter(dag.schedd), int(now.timestamp() - seconds)
+    condor, since = adapter(schedd), int(now.timestamp() - seconds)
     try:
         asked = condor.unbegun_units(str(dag.directory_id), dag.fence, quiet, int(now.timestamp()) if leaving else since)
         stuck = {name: unit for name, unit in asked.items() if unit.since_seconds <= since or name in leaving}
@@ -65,7 +65,7 @@ def unbegun_watch(evaluation: Evaluation, dag: DAG) -> None:
 
 
 def _look_after(moment: datetime, pause: timedelta, dag: DAG) -> datetime:
-    """The next of the moments, a pause apart, at which the schedd is asked about this DAG: whatever its request is evaluated for
+    """The next of the moments, a pause apart, at which the schedd is asked about this DAG, however often its request is evaluated
     in between, and by which process. Those of different DAGs are spread."""
     step = pause.total_seconds()
     own = dag.pk.int % step
@@ -73,9 +73,10 @@ def _look_after(moment: datetime, pause: timedelta, dag: DAG) -> datetime:
 
 
 def _words(stuck: Mapping[str, UnbegunUnit], leave: list[str], seconds: int, *, former: bool) -> str:
-    told = f"no job of {units_at(stuck.values())} has begun in {seconds / 3600:.3g} h, while others of the DAG began elsewhere"
+    where, hours = units_at(stuck.values()), f"{seconds / 3600:.3g} h"
+    why = f"no job of {where} has begun in {hours}, while others of the DAG began elsewhere"
     if former:
-        return f"{told}; they stay, since the DAG was rendered by a former release: its jobs wait until they are removed"
+        return f"{why}; they stay, since the DAG was rendered by a former release: its jobs wait until they are removed"
     stay = len(stuck) - len(leave)
-    why = f"; {stay} stay: {STAY}" if stay else ""
-    return f"{told}; {counted(len(leave), 'unit')} to land elsewhere{why}"
+    leaving = f"{why}; {counted(len(leave), 'unit')} to land elsewhere"
+    return f"{leaving}; {stay} stay: {STAY}" if stay else leaving

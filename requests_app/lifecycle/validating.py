@@ -50,15 +50,15 @@ SIBLINGS_SECONDS = 3600.0
 
 
 def handle_validating(evaluation: Evaluation) -> None:
-    """Until every block is validated, or a file needs somebody."""
+    """Until every block is validated, or a file needs an operator."""
     with evaluation.fenced():
         progress = _tend(evaluation)
         if progress.open_cases:
             why = f"{number_of(progress.open_cases, 'integrity case')} open"
-            evaluation.transition(S.WAITING_INTEGRITY, why, _told(progress))
+            evaluation.transition(S.WAITING_INTEGRITY, why, _evidence(progress))
         elif progress.validated >= progress.blocks:
             why = f"{number_of(progress.blocks, 'block')} with {number_of(progress.files, 'file')} validated"
-            evaluation.transition(S.VALIDATED_OUTPUTS, why, _told(progress))
+            evaluation.transition(S.VALIDATED_OUTPUTS, why, _evidence(progress))
         else:
             evaluation.note(waiting_for=_progress_words(progress))
 
@@ -77,11 +77,11 @@ def handle_waiting_integrity(evaluation: Evaluation) -> None:
         evaluation.transition(S.VALIDATING_OUTPUTS, "no integrity case is open any more", {"at": clock.now().isoformat()})
         return
     with evaluation.fenced():
-        told = _progress_words(_tend(evaluation))
+        progress = _progress_words(_tend(evaluation))
         rows = IntegrityCase.objects.filter(request=request, state__in=OPEN_CASE).order_by("site", "prognosis")
         kinds = rows.values_list("site", "prognosis").annotate(number=Count("pk"))
         cases = (f"{number} {Prognosis(kind).label}{f' at {site}' if site else ''}" for site, kind, number in kinds)
-        evaluation.note(waiting_for=f"its integrity cases: {', '.join(cases)}; {told}")
+        evaluation.note(waiting_for=f"its integrity cases: {', '.join(cases)}; {progress}")
 
 
 def _tend(evaluation: Evaluation) -> ValidationProgress:
@@ -89,13 +89,13 @@ def _tend(evaluation: Evaluation) -> ValidationProgress:
     return validation_tend(workflow_id=request.workflow.pk, request_id=request.pk, request_epoch=request.epoch)
 
 
-def _told(progress: ValidationProgress) -> dict[str, Any]:
+def _evidence(progress: ValidationProgress) -> dict[str, Any]:
     return progress._asdict() | {"at": clock.now().isoformat()}
 
 
 def _progress_words(progress: ValidationProgress) -> str:
-    told = f"{progress.validated} of {number_of(progress.blocks, 'block')} validated"
-    return "; ".join(part for part in (told, progress.waiting_for) if part)
+    done = f"{progress.validated} of {number_of(progress.blocks, 'block')} validated"
+    return f"{done}; {progress.waiting_for}" if progress.waiting_for else done
 
 
 # --- counted again
@@ -107,8 +107,7 @@ def handle_validated(evaluation: Evaluation) -> None:
     if not request.complete_early and not inputs_replaced(evaluation):
         return
     try:
-        ledger = ledger_of(request.workflow, whole=False)
-        ledger_check(ledger)
+        ledger = ledger_check(ledger_of(request.workflow, whole=False))
     except LedgerViolation as error:
         evaluation.hold(HoldCode.LEDGER, str(error))
         return
@@ -129,7 +128,7 @@ def handle_validated(evaluation: Evaluation) -> None:
             return
         if missing := siblings_missing(request):
             evaluation.note(waiting_for=missing)
-            evaluation.again_in(SIBLINGS_SECONDS)  # outputs of one that has ended may be taken back, which wakes nobody
+            evaluation.again_in(SIBLINGS_SECONDS)  # outputs of one that has ended may be taken back, which wakes none
             return
         why = "as asked, with what is done" if short else "enough events are in DBS"
         evaluation.transition(S.REMOVING_FILES, why, evidence)
@@ -138,7 +137,7 @@ def handle_validated(evaluation: Evaluation) -> None:
 def _extend(evaluation: Evaluation, ledger: Ledger, short: Sequence[Counted], evidence: dict[str, Any]) -> None:
     """Further events are generated, as many as are short and no more; else it is held, or waits until that makes sense."""
     request, workflow = evaluation.request, evaluation.request.workflow
-    told, obstacle = f"DBS has {', '.join(map(str, short))}", ""
+    found, obstacle = f"DBS has {', '.join(map(str, short))}", ""
     generation, made = spec_of(workflow).generation, ledger.made_events
     more = events_more(short, ledger.done_events)
     if generation is None:
@@ -150,18 +149,18 @@ def _extend(evaluation: Evaluation, ledger: Ledger, short: Sequence[Counted], ev
     elif made + more > (most := events_most(generation)):
         obstacle = f"{more} more would have to be generated, {made} were planned, at most {most} may be"
     if obstacle or more is None:
-        evaluation.hold(HoldCode.SHORT, f"{told}; {obstacle}", evidence)
+        evaluation.hold(HoldCode.SHORT, f"{found}; {obstacle}", evidence)
         return
     if obstacle := _not_now(workflow):
-        evaluation.note(waiting_for=f"better times to generate {more} more events: {obstacle}; {told}")
-        alert(request, "extension_waits", f"{told}; {more} more are to be generated: {obstacle}")
+        evaluation.note(waiting_for=f"better times to generate {more} more events: {obstacle}; {found}")
+        alert(request, "extension_waits", f"{found}; {more} more are to be generated: {obstacle}")
         evaluation.again_in(LOOK_AGAIN_SECONDS)
         return
     extension = {"events": more, "before": workflow.requested_events, "after": workflow.requested_events + more}
     with evaluation.fenced():
         Workflow.objects.filter(pk=workflow.pk).update(requested_events=F("requested_events") + more)
-        tell("request.extended", request, **extension, why=told)
-        evaluation.transition(S.QUEUED, f"{told}; extended by {more} events to generate", evidence | {"extension": extension})
+        tell("request.extended", request, **extension, why=found)
+        evaluation.transition(S.QUEUED, f"{found}; extended by {more} events to generate", evidence | {"extension": extension})
 
 
 def _not_now(workflow: Workflow) -> str:
@@ -178,7 +177,7 @@ def _not_now(workflow: Workflow) -> str:
 
 
 def handle_removing(evaluation: Evaluation) -> None:
-    """The datasets become VALID, and what its work units left is removed; what cannot be is told, and does not keep it."""
+    """The datasets become VALID, and what its work units left is removed; for what stays there is an alert, not a delay."""
     request, workflow, now = evaluation.request, evaluation.request.workflow, clock.now()
     waits: list[str] = []
     with evaluation.fenced():
@@ -202,9 +201,8 @@ def handle_removing(evaluation: Evaluation) -> None:
             waits.append(f"the removal of what {whose} left")
         first = reported.order_by("site", "id").first()
         if first is not None:
-            stays = (
-                f"{number_of(reported.count(), 'work unit')}, e.g. at {first.site}: {first.problem or 'nothing is removed there'}"
-            )
+            units_ = number_of(reported.count(), "work unit")
+            stays = f"{units_}, e.g. at {first.site}: {first.problem or 'nothing is removed there'}"
     if waits:
         evaluation.note(waiting_for="; ".join(waits))
         return
@@ -212,7 +210,7 @@ def handle_removing(evaluation: Evaluation) -> None:
 
 
 def _valid_when_announced(request: Request) -> bool:
-    """Whether whoever announces the request in ReqMgr2 makes its datasets VALID, as for WMCore's; nobody announces others."""
+    """Whether announcing the request in ReqMgr2 makes its datasets VALID, as for WMCore's; others are not announced."""
     if conf().datasets_valid_at == "completion":
         return False
     there = ReqMgr2Request.objects.filter(request=request).exclude(name=None).exclude(status__in=UNWANTED)

@@ -1,6 +1,6 @@
 """The cycle's look at the schedds: all are asked side by side, and what one says is written as it comes (ADR 0014).
 
-A silent schedd keeps nobody waiting but the end of the cycle: the leader polls meanwhile. Threads only ask; rows are read before
+A silent schedd delays only the end of the cycle: the leader polls meanwhile. Threads only ask; rows are read before
 and written after by the leader's own, each schedd's in one transaction that proves that it still leads.
 """
 
@@ -54,13 +54,13 @@ def schedds_to_watch() -> list[Schedd]:
 
 
 def schedds_watch(leadership: Leadership, meanwhile: Callable[[], None] = lambda: None) -> None:
-    """Observe all schedds; then remove jobs that must not run, and look for those that nobody knows.
+    """Observe all schedds; then remove jobs that must not run, and look for those that no row names.
 
     Args:
         meanwhile: called every few seconds while a silent one is waited for.
 
     Raises:
-        LeaseLost: somebody else leads by now.
+        LeaseLost: another process leads by now.
     """
     fenced, seen = leadership.fenced, dict[Schedd, Observed]()
     rows = {look.schedd: look for look in looks(schedds_to_watch())}
@@ -94,33 +94,32 @@ def _by_itself(schedd: Schedd) -> AbstractContextManager[None]:
 
 
 def dag_by_itself(dag_id: uuid.UUID) -> AbstractContextManager[None]:
-    """One DAG of those that a schedd has told of; what breaks is said on its request."""
+    """One DAG of those that a schedd has named; what breaks is said on its request."""
     return row_by_itself("schedds", dag_id, partial(tell_broken, workflow__dags=dag_id))
 
 
 def dags_follow(leadership: Leadership, meanwhile: Callable[[], None] = lambda: None) -> None:
-    """The units that DAGs run at once follow their shares (ADR 0004); a DAGMan that could not be told is told by the next cycle.
+    """The units that DAGs run at once follow their shares (ADR 0004); a DAGMan that was not reached is asked by the next cycle.
 
     Args:
         meanwhile: called every few seconds while a silent schedd is waited for.
 
     Raises:
-        LeaseLost: somebody else leads by now.
+        LeaseLost: another process leads by now.
     """
-    told = defaultdict[Schedd, list[DAG]](list)
+    changed = defaultdict[Schedd, list[DAG]](list)
     for dag in units_follow(leadership.fenced):
         if dag.schedd is not None:
-            told[dag.schedd].append(dag)
-    questions = {schedd: partial(_tell_units, schedd, dags) for schedd, dags in told.items()}
+            changed[dag.schedd].append(dag)
+    questions = {schedd: partial(_set_units, schedd, dags) for schedd, dags in changed.items()}
     for _ in side_by_side(questions, _keeping(leadership, meanwhile)):
         pass
 
 
-def _tell_units(schedd: Schedd, dags: Sequence[DAG]) -> None:
+def _set_units(schedd: Schedd, dags: Sequence[DAG]) -> None:
     for dag in dags:
         try:
-            condor = adapter(schedd)
-            condor.set_units_at_once(int(dag.dagman_cluster_id), str(dag.pk), dag.merge_groups)
+            adapter(schedd).set_units_at_once(int(dag.dagman_cluster_id), str(dag.pk), dag.merge_groups)
         except (ServiceUnavailable, ServiceRejected) as error:
             log.warning("units at once not told", schedd=schedd.name, dag_id=str(dag.pk), error=str(error))
             if isinstance(error, ServiceUnavailable):
@@ -153,18 +152,18 @@ def _keeping(leadership: Leadership, meanwhile: Callable[[], None]) -> Callable[
 
 
 def orphans_told(schedd: Schedd, orphans: Iterable[Orphan], fenced: Fenced) -> dict[int, str]:
-    """DAGMan jobs of DAGs that have ended, back in a queue that had been given up. Each is told once, in the DAG's history, the
-    feed, the audit and by an alert. Returns those that are not on their way out, to be removed: cluster -> DAG.
+    """DAGMan jobs of DAGs that have ended, back in a queue that had been given up. Each is reported once: DAG's history, feed,
+    audit and an alert. Returns those that are not on their way out, to be removed: cluster -> DAG.
 
     Never adopted: their work may have been planned anew, under other names.
 
     Raises:
-        LeaseLost: somebody else leads by now; what was seen is of the past, and nothing is removed.
+        LeaseLost: another process leads by now; what was seen is of the past, and nothing is removed.
     """
     remove = {}
     for orphan in orphans:
         with dag_by_itself(orphan.dag.pk), fenced():
-            _tell_once(schedd, orphan)
+            _report_once(schedd, orphan)
         if not orphan.being_removed:
             remove[orphan.cluster] = str(orphan.dag.pk)
     return remove
@@ -178,16 +177,16 @@ def orphans_remove(schedd: Schedd, dag_ids: Mapping[int, str]) -> None:
         log.warning("orphan DAGMan jobs not removed, next cycle again", clusters=[*dag_ids], error=str(error))
 
 
-def _tell_once(schedd: Schedd, orphan: Orphan) -> None:
+def _report_once(schedd: Schedd, orphan: Orphan) -> None:
     dag, request = orphan.dag, orphan.dag.workflow.request
-    told = DAGHistory.objects.filter(dag=dag, event_type=RETURNED, detail__cluster=orphan.cluster, detail__fence=orphan.fence)
-    if told.exists():
+    known = DAGHistory.objects.filter(dag=dag, event_type=RETURNED, detail__cluster=orphan.cluster, detail__fence=orphan.fence)
+    if known.exists():
         return
     what = f"DAGMan job {orphan.cluster} of DAG {dag.pk} is in the queue of {schedd.name}, and the DAG has ended; it is removed"
     detail = {"cluster": orphan.cluster, "fence": orphan.fence, "schedd": schedd.name, "lost": dag.outcome.get("lost", False)}
     history(dag, RETURNED, detail=detail)
     tell(RETURNED, request, dag=str(dag.pk), message=what, **detail)
     audit(actor=ACTOR, action="dag_remove_returned", target=dag.pk, target_type="dag", reason=what, **detail)
-    if request.status in EVALUATED:  # of a request at its end nobody takes an alert off
+    if request.status in EVALUATED:  # nothing takes an alert off a request at its end
         alert(request, "dag_returned", what)
     log.error("a DAG that has ended is in the queue again", request_name=request.request_name, dag_id=str(dag.pk), **detail)

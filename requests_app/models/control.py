@@ -60,7 +60,7 @@ class Limit(models.Model):
 
 
 class Reconciliation(models.Model):
-    """A whole cycle that somebody asked for; asked again before it has begun, it is the same one. It ends with what it found."""
+    """A whole cycle that was asked for; asked again before it has begun, it is the same one. It ends with what it found."""
 
     asked_at = models.DateTimeField(auto_now_add=True)
     asked_by = models.CharField(max_length=100)
@@ -152,7 +152,7 @@ class ServiceLevel(models.Model):
 class EvaluationLease(models.Model):
     """The right to evaluate one request, and when it is due again.
 
-    ``epoch`` rises each time the lease is taken and fences the writes of whoever had it before. While it is held, ``due_at`` is
+    ``epoch`` rises each time the lease is taken and fences the writes of its former holder. While it is held, ``due_at`` is
     the moment at which it expires: the request of a process that died is due then. None: nothing but a wake makes it due.
     """
 
@@ -258,7 +258,7 @@ class AdmissionBucket(models.Model):
 
 
 class AdmissionState(models.Model):
-    """One row. ``stopped``: why nobody started at the last pass; ``flooded_since``: too many jobs wait; ``passed_over``: how many
+    """One row. ``stopped``: why none started at the last pass; ``flooded_since``: too many jobs wait; ``passed_over``: how many
     of the queue's first could not be placed; ``again_at``: when the next pass is made although nothing changes.
     """
 

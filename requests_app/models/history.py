@@ -56,7 +56,7 @@ class Event(models.Model):
 
 
 class EventFeed(models.Model):
-    """How far the feed goes, one row: whoever has it locked gives places (``requests_app.feed.publish``)."""
+    """How far the feed goes, one row: the process that has it locked gives places (``requests_app.feed.publish``)."""
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1)
     last = models.BigIntegerField(default=0, help_text="the newest place given")

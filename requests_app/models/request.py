@@ -312,7 +312,7 @@ class Request(models.Model):
 
     @property
     def is_at_end(self) -> bool:
-        """Whether nothing of it is planned any more, whatever is lost of it."""
+        """Whether nothing of it is planned any more, even if files of it are lost."""
         return self.is_over and self.status != RequestStatus.ARCHIVED
 
     @property

@@ -58,8 +58,8 @@ def reqmgr2_poll(*, force: bool = False) -> bool:
         requests_follow()
     except ServiceError as error:
         log.warning("ReqMgr2 cannot be followed, again with the next poll", error=str(error))
-        told = {"data": {"error": str(error)}}
-        Lease.objects.update_or_create(name=POLL, defaults=told, create_defaults=told | {"acquired_at": began})
+        changed = {"data": {"error": str(error)}}
+        Lease.objects.update_or_create(name=POLL, defaults=changed, create_defaults=changed | {"acquired_at": began})
         task_failed(POLL_REQMGR2, error)
         return False
     Lease.objects.update_or_create(name=POLL, defaults={"heartbeat_at": began, "data": {"error": problem} if problem else {}})
@@ -91,8 +91,8 @@ def _broke(row: ReqMgr2Request, problem: str) -> None:
 
 
 def _follow(row: ReqMgr2Request, request: Request, seen: Seen, elsewhere: bool, asked_at: datetime) -> None:
-    told, waits, hold = fields_of(seen), "", _reason_to_hold(row, request, seen, elsewhere)
-    same = all(value == getattr(row, name) for name, value in told.items() if name != "status")
+    changed, waits, hold = fields_of(seen), "", _reason_to_hold(row, request, seen, elsewhere)
+    same = all(value == getattr(row, name) for name, value in changed.items() if name != "status")
     refused = same and row.problem.startswith(_REFUSED)  # and it has not changed there since
     problem = row.problem if refused or seen.status == "staged" else ""  # of a staged one: why it is not acquired
     if hold is not None:
@@ -100,7 +100,7 @@ def _follow(row: ReqMgr2Request, request: Request, seen: Seen, elsewhere: bool, 
         if waits and request.status not in (*TERMINAL, *DONE, S.CLEANING):
             when = "again for that when it is released" if isinstance(waits, Already) else f"for that once it can be: {waits}"
             problem = f"{hold.reason}; it is held {when}"
-            told["status"] = row.status if hold.code == HoldCode.FAILED_ELSEWHERE else seen.status
+            changed["status"] = row.status if hold.code == HoldCode.FAILED_ELSEWHERE else seen.status
     for verb in _verbs(row, request, seen, hold if not waits else None):
         try:
             verb()
@@ -108,13 +108,13 @@ def _follow(row: ReqMgr2Request, request: Request, seen: Seen, elsewhere: bool, 
             problem = f"{_REFUSED}{error}"
             log.warning("a change in ReqMgr2 was refused", request_name=request.request_name, error=str(error))
         except StaleState as error:  # it was not done: the next poll sees it as a change again
-            problem, told, waits = f"not yet: {error}", {"status": row.status}, str(error)
+            problem, changed, waits = f"not yet: {error}", {"status": row.status}, str(error)
     request.refresh_from_db(fields=["status"])
     beyond = _beyond(request, seen)
     over = request.status in (*TERMINAL, *DONE) and seen.status in _OVER and not beyond
     older = ReqMgr2Request.objects.filter(Q(compared_at=None) | Q(compared_at__lt=asked_at), pk=row.pk)
     elements = row.elements if hold is not None and hold.code != HoldCode.RUN_ELSEWHERE else elsewhere and not waits
-    older.update(**told, compared_at=asked_at, elements=elements, over=over, problem=problem or beyond)
+    older.update(**changed, compared_at=asked_at, elements=elements, over=over, problem=problem or beyond)
 
 
 class _Hold(NamedTuple):
@@ -147,8 +147,8 @@ def _beyond(request: Request, seen: Seen) -> str:
     if request.status in (*TERMINAL, *DONE, S.CLEANING) or request.is_recovering or seen.status not in _AHEAD:
         return ""
     hours = f"{(clock.now() - seen.since) // timedelta(hours=1)} hours" if seen.since else "an unknown time"
-    told = f"ReqMgr2 is ahead by {hours}: it has it as {seen.status}, and here it is {request.get_status_display()}"
-    return f"{told}; what is done meanwhile with its outputs is done with a part of them"
+    ahead = f"ReqMgr2 is ahead by {hours}: it has it as {seen.status}, and here it is {request.get_status_display()}"
+    return f"{ahead}; what is done meanwhile with its outputs is done with a part of them"
 
 
 def _verbs(row: ReqMgr2Request, request: Request, seen: Seen, hold: _Hold | None) -> Iterator[Callable[[], None]]:

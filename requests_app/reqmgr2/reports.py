@@ -1,7 +1,7 @@
-"""What ReqMgr2 is told of requests that came from there (spec 11; ADR 0023). Only asks for effects, in the caller's transaction.
+"""What is reported to ReqMgr2 of requests that came from there (spec 11; ADR 0023): effects, in the caller's transaction.
 
 Of one that had completed and makes lost files again only its cleaning: in ReqMgr2 nothing leads back from there.
-Each is told once, in the order in which it came to be: an effect waits for those of its request that are still under way. One
+Each is reported once, in the order in which it came to be: an effect waits for those of its request that are still under way. One
 that was refused waits for an operator and keeps nothing back, since a later status says all that an earlier one did.
 """
 
@@ -18,7 +18,7 @@ from wms2.nudge import RUN_EFFECTS, nudge
 
 S = RequestStatus
 #: HELD, QUEUED and the others are nothing that ReqMgr2 knows.
-_TOLD = {
+_STATUSES = {
     S.SUBMITTED: "acquired",
     S.ACTIVE: "running-open",
     S.COMPLETED: "completed",
@@ -32,25 +32,21 @@ _ASSIGNED_WITH = ("TrustSitelists", "TrustPUSitelists", "MergedLFNBase", "Unmerg
 
 def report_status(request: Request, to: str) -> None:
     """The request has got this status."""
-    status = _TOLD.get(S(to))
+    status = _STATUSES.get(S(to))
     if status is not None and (request.completed_at is None or to == S.CLEANING):
         _status(request, status)
 
 
-def report_all_planned(request: Request) -> None:
-    """Nothing is left that would have to be planned."""
-    if request.completed_at is None:
-        _status(request, "running-closed")
-
-
-def report_round(request: Request, index: int, jobs: int, totals: Mapping[str, int]) -> None:
+def report_round(request: Request, index: int, jobs: int, totals: Mapping[str, int], *, last: bool) -> None:
     """A round of so many jobs was submitted. ``totals`` are those of all the request's work, as known by now; reported is the
-    difference to what earlier rounds have reported."""
+    difference to what earlier rounds have reported. ``last``: nothing is left to be planned."""
     if request.completed_at is not None:  # what ReqMgr2 has adds up to the work that was asked for
         return
     before = Effect.objects.filter(request=request, kind=EffectKind.REQMGR2_TOTALS).values_list("payload", flat=True)
     more = {name: number - sum(each["totals"][name] for each in before) for name, number in totals.items()}
     _ask(request, EffectKind.REQMGR2_TOTALS, f"{request.pk}:{index}", {"totals": {"total_jobs": jobs, **more}})
+    if last:
+        _status(request, "running-closed")
 
 
 def report_next_version(request: Request, old: Request) -> None:
@@ -63,7 +59,7 @@ def report_next_version(request: Request, old: Request) -> None:
 
 
 def reported(request: Request) -> bool:
-    """Whether ReqMgr2 is told of it."""
+    """Whether its progress is reported to ReqMgr2."""
     return conf().reqmgr2_report and ReqMgr2Request.objects.filter(request=request).exists()
 
 

@@ -1,9 +1,9 @@
 """How staged requests of our team become ours (spec 11; ADR 0023): read, acquired, read back, checked, imported.
 
-Whoever finds a staged request may run it, WMCore's agents too; so all that are staged are acquired before the first is imported,
+Any agent that finds a staged request may run it, WMCore's too; so all that are staged are acquired before the first is imported,
 and what is read back afterwards proves it. A document that cannot be taken is left as it is and shown with its problems. Killed
-anywhere, the next poll goes on: the claim is committed before the call, and acquired requests of our team that nobody imported
-are found again. Where it is not certain that nobody else runs it, it is imported HELD. ReqMgr2's lists may be from before the
+anywhere, the next poll goes on: the claim is committed before the call, and acquired requests of our team that were not imported
+are found again. Where it is not certain that no other system runs it, it is imported HELD. ReqMgr2's lists may be from before the
 last change: they give names, the documents say what is so.
 """
 
@@ -40,7 +40,7 @@ log = structlog.get_logger(__name__)
 
 def team_take() -> str:
     """One look at what is staged for our team, and at what was acquired and never imported. The whole batch is acquired first:
-    whatever takes longer follows when no other can take it any more. Returns what is wrong with names and documents that
+    what takes longer follows when no other can take it any more. Returns what is wrong with names and documents that
     cannot be read.
 
     Raises:
@@ -59,7 +59,7 @@ def team_take() -> str:
     unread = [name for name, document in there.items() if not document.get("RequestStatus")]  # nothing is known of these
     staged, acquired, staging = ([name for name in ours if ours[name] == status] for status in ("staged", "acquired", "staging"))
     batch = {} if no_new_work() else _acquire(staged)
-    # what is acquired already must be stored here, or nobody would ever run it
+    # what is acquired already must be stored here, or it would never run
     _take_all([*batch, *acquired], batch)
     to_place = staging if "staging" in wanted else []
     placed = {} if no_new_work() else _acquire(list(_placed(to_place)))  # which takes a call and more for each of them
@@ -168,7 +168,7 @@ def _take(name: str, taken: _Acquired | None) -> None:
 
 
 def _take_known(name: str, request: Request) -> None:
-    """It was imported by its name, or is the clone of one of ours. A refused step tells nothing: our own report may be first."""
+    """It was imported by its name, or is the clone of one of ours. A refused step says nothing: our own report may be first."""
     if request.status in (*TERMINAL, S.COMPLETED):
         detail = f"WMS2 has a request of this name that is {request.get_status_display()}; clone it in ReqMgr2 instead"
         raise DocumentRefused([Problem("RequestName", detail)])

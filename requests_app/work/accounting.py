@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
 import structlog
 from django.utils import timezone
@@ -33,13 +32,13 @@ from dags_app.services.units import (
     units_settle,
     units_to_account,
 )
-from outputs_app.blocks import blocks_advance, blocks_look, blocks_tend
+from outputs_app.blocks import blocks_look
 from outputs_app.services import units_register
 from outputs_app.values import MergedFile, UnitOutputs
 from requests_app.alerts import alert
 from requests_app.lease import Evaluation
 from requests_app.models import StopIntent
-from requests_app.work.block_limits import block_limits
+from requests_app.work.block_limits import block_limits, blocks_go_on
 from requests_app.work.spec import spec_of
 from wms2 import clock
 from wms2.crash import crash_point
@@ -68,7 +67,7 @@ def account(evaluation: Evaluation, dag: DAG) -> int:
 
 
 def account_final(evaluation: Evaluation, dag: DAG, *, completed: bool) -> bool:
-    """The sweep after DAGMan has left the queue, before the DAG becomes final; False when nothing tells which units are done.
+    """The sweep after DAGMan has left the queue, before the DAG becomes final; False when nothing says which units are done.
 
     Raises:
         LedgerViolation: a unit processed what it did not claim.
@@ -143,11 +142,11 @@ def _compared(evaluation: Evaluation, dag: DAG, units: Sequence[WorkUnit]) -> tu
             unit_unaccounted(unit=unit, problem=str(problem))
             alert(evaluation.request, "units_unaccounted", f"{unit.name} is done but unaccounted: {problem}")
         except LedgerViolation as error:
-            violations.append(_told(unit, error))
+            violations.append(_logged(unit, error))
     return settled, violations
 
 
-def _told(unit: WorkUnit, error: LedgerViolation) -> LedgerViolation:
+def _logged(unit: WorkUnit, error: LedgerViolation) -> LedgerViolation:
     log.error("work unit violates its claim", unit=unit.name, unit_id=unit.pk, problem=str(error))
     return error
 
@@ -167,32 +166,30 @@ def _units_account(evaluation: Evaluation, dag: DAG, settled: Sequence[Settled])
             said = progress_words(dag)
             units_settle(dag=dag, settled=done)
             measurements_add(dag=dag, settled=done)
-            blocks_due = blocks_look(workflow_id=dag.workflow_id, limits=limits, filled=known.blocks).by(clock.now())
-            if blocks_due:
-                blocks_tend(workflow_id=dag.workflow_id, limits=limits)
-                blocks_advance(workflow_id=dag.workflow_id, request_id=request.pk, request_epoch=request.epoch)
+            evaluation.blocks = blocks_look(workflow_id=dag.workflow_id, limits=limits, filled=known.blocks)
+            if evaluation.blocks.by(clock.now()):
+                blocks_go_on(request, limits)
+                evaluation.blocks = None
+            elif known.due:
+                nudge(RUN_EFFECTS)
             if request.waiting_for == said:
                 evaluation.note(waiting_for=progress_words(dag))
-            if known.due or blocks_due:
-                nudge(RUN_EFFECTS)
     crash_point("register.recorded")
     JOBS_ENDED_TOTAL.labels("well").inc(sum(jobs_judged(row.unit.jobs, 1) for row in done))
     for row in done:
         ended_at = unit_ended_at(unit=row.unit, dag=dag)
         if ended_at is not None:
             TRACKING_SECONDS.observe(max(0.0, (timezone.now() - ended_at).total_seconds()))
-        log.info("work unit done", request_name=request.request_name, dag_id=str(dag.pk), **_said(row))
-    return len(done), [_told(row.unit, refused[row.unit.pk]) for row in settled if row.unit.pk in refused]
+        log.info(
+            "work unit done", request_name=request.request_name, dag_id=str(dag.pk), unit=row.unit.name, site=row.manifest.site,
+            events=row.events, files=sum(len(output.files) for output in row.manifest.outputs),
+        )  # fmt: skip
+    return len(done), [_logged(row.unit, refused[row.unit.pk]) for row in settled if row.unit.pk in refused]
 
 
 def progress_words(dag: DAG) -> str:
     """What a request whose DAG runs waits for."""
     return f"DAGMan job {dag.dagman_cluster_id}: {dag.units_done} of {dag.total_work_units} work units done"
-
-
-def _said(row: Settled) -> dict[str, Any]:
-    files = sum(len(output.files) for output in row.manifest.outputs)
-    return {"unit": row.unit.name, "site": row.manifest.site, "events": row.events, "files": files}
 
 
 def unaccounted(dag: DAG) -> list[str]:

@@ -1,4 +1,4 @@
-"""When a workflow's blocks are whole: the document's wishes and the settings, and the looking after blocks between accounts."""
+"""When a workflow's blocks are whole, by its document and the settings; blocks are sealed and registered when it is time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dags_app.planning.specs import BlockClosing
 from outputs_app.blocks import blocks_advance, blocks_look, blocks_tend
 from outputs_app.values import BlockLimits
 from requests_app.lease import Evaluation
-from requests_app.models import EVALUATED, RequestStatus, StopIntent, Workflow
+from requests_app.models import EVALUATED, Request, RequestStatus, StopIntent, Workflow
 from requests_app.work.spec import spec_of
 from wms2 import clock
 from wms2.conf import conf
@@ -28,8 +28,8 @@ def block_limits(workflow: Workflow) -> BlockLimits:
     closing: BlockClosing = spec_of(workflow).block_closing
     settings = in_force()
 
-    def least(setting: float, wish: int) -> float:
-        return min(setting, wish) if wish else setting
+    def least(setting: float, asked: int) -> float:
+        return min(setting, asked) if asked else setting
 
     return BlockLimits(
         max_bytes=int(least(settings.block_target_bytes, closing.max_bytes)),
@@ -40,20 +40,25 @@ def block_limits(workflow: Workflow) -> BlockLimits:
     )
 
 
+def blocks_go_on(request: Request, limits: BlockLimits) -> None:
+    """Seal and register what is due; in the caller's transaction."""
+    blocks_tend(workflow_id=request.workflow.pk, limits=limits)
+    blocks_advance(workflow_id=request.workflow.pk, request_id=request.pk, request_epoch=request.epoch)
+    nudge(RUN_EFFECTS)
+
+
 def blocks_look_after(evaluation: Evaluation) -> None:
-    """Seal and register blocks for which it is time, but of a request that is cleaned; says when it next is."""
+    """Seal and register blocks for which it is time, but not of a request that is cleaned; sets when that next is."""
     request = evaluation.request
     workflow: Workflow | None = getattr(request, "workflow", None)
     cleaned = request.status == RequestStatus.CLEANING or request.stop_intent == StopIntent.CLEAN
     if workflow is None or request.status not in EVALUATED or cleaned:
         return
     limits, now = block_limits(workflow), clock.now()
-    look = blocks_look(workflow_id=workflow.pk, limits=limits)
+    look = evaluation.blocks or blocks_look(workflow_id=workflow.pk, limits=limits)
     if look.by(now):
         with evaluation.fenced():
-            blocks_tend(workflow_id=workflow.pk, limits=limits)
-            blocks_advance(workflow_id=workflow.pk, request_id=request.pk, request_epoch=request.epoch)
-            nudge(RUN_EFFECTS)
+            blocks_go_on(request, limits)
         look = blocks_look(workflow_id=workflow.pk, limits=limits)
     if look.first is not None:
         evaluation.again_at(max(look.first, now + timedelta(seconds=conf().cycle_seconds)))

@@ -50,9 +50,9 @@ def _cut(evaluation: Evaluation, case: IntegrityCase) -> None:
     for each in case.cut["units"]:
         unit = WorkUnit.objects.select_for_update(no_key=True).get(pk=each["unit"])
         claims_cut(unit=unit, pieces=[Piece(*piece) for piece in each["pieces"]])
-        told = {"unit": unit.name, "unit_id": unit.pk, "pieces": len(each["pieces"]), "lumis": each["lumis"], "file": case.name}
-        tell("work_unit.cut", request, **told)
-        log.warning("claim cut", request_name=request.request_name, **told)
+        cut = {"unit": unit.name, "unit_id": unit.pk, "pieces": len(each["pieces"]), "lumis": each["lumis"], "file": case.name}
+        tell("work_unit.cut", request, **cut)
+        log.warning("claim cut", request_name=request.request_name, **cut)
     Workflow.objects.filter(pk=request.workflow.pk).update(cut_at=now)
     request.workflow.cut_at = now
     together = list(_together(case))

@@ -63,8 +63,8 @@ def work_hand_over(old: Workflow, new: Workflow, *, failed: bool) -> None:
 
 
 def _excluded(kind: ExclusionKind, why: str) -> dict[str, object]:
-    told = {"excluded_kind": kind, "excluded_reason": why, "excluded_at": clock.now(), "excluded_by": "derive"}
-    return {**told, "waiting_since": None, "waiting_reason": ""}
+    out = {"excluded_kind": kind, "excluded_reason": why, "excluded_at": clock.now(), "excluded_by": "derive"}
+    return {**out, "waiting_since": None, "waiting_reason": ""}
 
 
 def _files_give(old: Workflow, new: Workflow, *, failed: bool) -> None:

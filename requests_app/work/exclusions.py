@@ -1,4 +1,4 @@
-"""Input files that were left out although the request wants them, and nobody has accepted that yet.
+"""Input files that were left out although the request wants them, which no operator has accepted yet.
 
 What the request's own masks leave out, what came too late to be read (it is warned of) and what an operator left out is not
 counted; nor is a file without events and lumis, of which nothing can be missing.
@@ -22,8 +22,9 @@ from requests_app.models import InputFile, Request, Round, Workflow
 from requests_app.work.input_lumis import lumis_claimed
 from requests_app.work.input_places import Places
 from requests_app.work.left import record_left_out
-from requests_app.work.overrides import max_excluded
+from requests_app.work.overrides import settings_of
 from requests_app.work.spec import spec_of
+from wms2.conf import conf
 
 log = structlog.get_logger(__name__)
 
@@ -54,7 +55,7 @@ def exclusions_open(workflow: Workflow) -> Standing:
 
 def exclusions_too_many(request: Request, workflow: Workflow) -> bool:
     """Whether the request would be held for them now."""
-    return exclusions_open(workflow).fraction > max_excluded(request)
+    return exclusions_open(workflow).fraction > settings_of(request, conf()).max_excluded_fraction
 
 
 def exclusions_accept(*, workflow: Workflow, actor: str, reason: str) -> None:
@@ -100,10 +101,10 @@ def bad_input_exclude(*, round_: Round, units: Sequence[WorkUnit], named: BadInp
         why_of = {**named.get(unit.name, {}), **why_of}
     rows = InputFile.objects.filter(workflow=workflow, lfn__in=why_of, excluded_at__isnull=True).exclude(claims__live=True)
     places = Places(workflow, spec)
-    told = {row.lfn: places.lost(row) for row in rows.order_by("lfn")}
-    files = [ExcludedFile(lfn, f"{why_of[lfn]}; {why}", ExclusionKind.LOST) for lfn, why in told.items() if why]
-    if len(files) < len(told):
-        spared = [lfn for lfn, why in told.items() if not why]
+    lost = {row.lfn: places.lost(row) for row in rows.order_by("lfn")}
+    files = [ExcludedFile(lfn, f"{why_of[lfn]}; {why}", ExclusionKind.LOST) for lfn, why in lost.items() if why]
+    if len(files) < len(lost):
+        spared = [lfn for lfn, why in lost.items() if not why]
         log.warning("input files unreadable", request_name=workflow.request_id, files=len(spared), first=spared[0])
     if files:
         record_left_out(workflow, spec, LeftOut(files=files))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import structlog
 from django.db import transaction
@@ -25,7 +26,7 @@ from wms2.wakes import wake
 
 log = structlog.get_logger(__name__)
 S = RequestStatus
-#: From here on a group's children go to their end, whatever becomes of the others.
+#: From here on a group's children go to their end, even if others do not.
 GONE_ON = (S.REMOVING_FILES, *DONE)
 #: Never completes any more.
 ENDED = (S.FAILED, S.ABORTED, S.CLEANING, S.CLEANED)
@@ -56,13 +57,12 @@ class Child:
         return self.request.status in ENDED and not self.events
 
     def __str__(self) -> str:
-        """What changes without waking those that wait is not told: it would be old."""
-        told = f"{self.request} is {self.request.get_status_display()}" if self.request.status in ENDED else str(self.request)
-        return f"{told} with {self.events} events in DBS: take it out of the group, or clean it" if self.events else told
+        """What changes without waking those that wait is left out: it would be old."""
+        child = f"{self.request} is {self.request.get_status_display()}" if self.request.status in ENDED else str(self.request)
+        return f"{child} with {self.events} events in DBS: take it out of the group, or clean it" if self.events else child
 
 
-@dataclass(frozen=True, slots=True)
-class GroupStanding:
+class GroupStanding(NamedTuple):
     """A group as its children have it now."""
 
     group: RequestGroup
@@ -70,8 +70,8 @@ class GroupStanding:
 
     @property
     def waiting_for(self) -> str:
-        """Who is missing, and why; empty when nobody is."""
-        return _told(child for child in self.children if not child.there and not child.skipped)
+        """Who is missing, and why; empty if all are there."""
+        return _some(child for child in self.children if not child.there and not child.skipped)
 
     @property
     def status(self) -> str:
@@ -100,8 +100,8 @@ def siblings_missing(request: Request) -> str:
     """For whom of its group a child has to wait that has enough events itself; empty: it may go on.
 
     In the caller's transaction, which holds the child's row. The last one that is there takes all others on in it, so that none
-    completes while another could still go back for more events. The group's row is never waited for: whoever finds it taken is
-    woken again, and sees what the other has done.
+    completes while another could still go back for more events. The group's row is never waited for: a request that finds it
+    taken is woken again, and sees what the other has done.
     """
     request.refresh_from_db(fields=["in_group"])
     if request.in_group_id is None:
@@ -124,7 +124,7 @@ def siblings_missing(request: Request) -> str:
 
 
 def _go_on(standing: GroupStanding, last: Request) -> None:
-    skipped = _told(child for child in standing.children if child.skipped)
+    skipped = _some(child for child in standing.children if child.skipped)
     warning = f"group {standing.group} completes without what has ended with no events in DBS: {skipped}"
     why = f"all of group {standing.group} are there, {last} as the last"
     for row in (child.request for child in standing.children if child.request.status == S.VALIDATED_OUTPUTS):
@@ -143,8 +143,8 @@ def parents_missing(request: Request) -> str:
     """
     parents = request.depends_on.exclude(status__in=DONE).only("request_name", "status").order_by("request_name")
     if ended := [Child(row) for row in parents if row.status in ENDED]:
-        raise ParentEnded(f"{PARENTS} {_told(ended)}; restart that, or let this depend on another or on none; then release")
-    return f"{PARENTS} {_told(parents)}" if parents else ""
+        raise ParentEnded(f"{PARENTS} {_some(ended)}; restart that, or let this depend on another or on none; then release")
+    return f"{PARENTS} {_some(parents)}" if parents else ""
 
 
 def input_follow(request: Request, fenced: Fenced) -> None:
@@ -173,10 +173,10 @@ def input_among(wanted: str, parents: Iterable[Request]) -> str | None:
 
 
 def group_locked(group: RequestGroup) -> RequestGroup:
-    """Its row, before who is in it changes; nobody waits for it while he holds a request. In the caller's transaction.
+    """Its row, before its requests change; nothing waits for it while holding a request. In the caller's transaction.
 
     Raises:
-        StaleState: somebody else changes it just now.
+        StaleState: it is being changed just now.
     """
     row = RequestGroup.objects.select_for_update(no_key=True, skip_locked=True).filter(pk=group.pk).first()
     if row is None:
@@ -185,17 +185,17 @@ def group_locked(group: RequestGroup) -> RequestGroup:
 
 
 def group_completes(group: RequestGroup) -> bool:
-    """Whether its requests complete already: nobody can join them any more. Under its lock, that stays so."""
+    """Whether its requests complete already, so that no other can join. Under its lock, that stays so."""
     return Request.objects.filter(in_group=group, status__in=GONE_ON).exists()
 
 
 def group_inherit(request: Request, new: Request) -> None:
-    """``new`` does work of ``request``: the group waits for it too. Of one that completes already it is told that it is late.
+    """``new`` does work of ``request``: the group waits for it too, unless it completes already: then ``new`` gets a warning.
 
     In the caller's transaction.
 
     Raises:
-        StaleState: somebody else changes the group just now.
+        StaleState: the group is being changed just now.
     """
     request.refresh_from_db(fields=["in_group"])
     group = group_locked(request.in_group) if request.in_group is not None else None
@@ -210,7 +210,7 @@ def related_move(old: Request, new: Request) -> None:
     """Another version takes a request's place: in its group, as a parent and as a child; in the caller's transaction.
 
     Raises:
-        StaleState: somebody else changes the group just now.
+        StaleState: the group is being changed just now.
     """
     group_inherit(old, new)
     if new.in_group is not None:
@@ -221,7 +221,7 @@ def related_move(old: Request, new: Request) -> None:
     wake_related(new)
 
 
-def _told(rows: Iterable[object]) -> str:
+def _some(rows: Iterable[object]) -> str:
     """Some, and how many more."""
     words = [str(row) for row in rows]
     return "; ".join(words[:_NAMED]) + (f"; and {len(words) - _NAMED} more" if len(words) > _NAMED else "")

@@ -49,7 +49,7 @@ _MOST_JOBS = 50
 log = structlog.get_logger(__name__)
 S = HarvestState
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(minutes=10), timedelta(hours=6)
-#: Of what CMSSW saves and keeps while it does, whatever is read over the network.
+#: Of what CMSSW saves and keeps while it does, even if the input is read over the network.
 _DISK_KB = 10 * 1024**2
 
 
@@ -74,7 +74,7 @@ def harvest_ask(request: Request) -> None:
 
 
 def harvests_run() -> None:
-    """One pass: begin jobs for what is due, look after those there are. Any number of them may run, and be killed anywhere."""
+    """One pass: begin jobs for what is due, go on with those there are. Any number of them may run, and be killed anywhere."""
     if conf().harvest_enabled:
         room = max(0, _MOST_JOBS - Harvest.objects.filter(state=S.RUNNING).count())
         for row in Harvest.objects.filter(state=S.WAITING, next_try_at__lte=clock.now()).order_by("next_try_at", "id")[:room]:
@@ -108,7 +108,7 @@ def harvest_decide(*, harvest: Harvest, actor: str, reason: str, state: HarvestS
 
 def harvest_refused(harvest: Harvest) -> str:
     """Why an operator cannot decide on it now; empty if that is possible."""
-    return "Its job runs; how that ends will be told." if harvest.state == S.RUNNING else ""
+    return "Its job runs; wait until it has ended." if harvest.state == S.RUNNING else ""
 
 
 def _files(request: Request, dataset: str) -> QuerySet[OutputFile]:

@@ -1,13 +1,13 @@
-"""The input of a request split by lumi, as lumis: which it wants, which nobody can give, which are left (ADR 0007).
+"""The input of a request split by lumi, as lumis: which it wants, and which no file can provide (ADR 0007).
 
 Owns the InputLumis rows. They are the union over files, so a lumi that lies in several files is one piece of work; everything
-is intervals, and costs go with the number of files and intervals, never of lumis. Counting is ``lumi_account.py``.
+is intervals, and costs go with the number of files and intervals, never of lumis. What is left of them, and counting, is in
+``lumi_account.py``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from django.db import connection
 from django.utils import timezone
@@ -30,14 +30,6 @@ SELECT run, lower(part), upper(part) - 1 FROM (
   WHERE unit.workflow_id = %s AND claim.kind = %s AND claim.live = %s
   GROUP BY 1) parts
 """
-
-
-@dataclass(frozen=True, slots=True)
-class LumisLeft:
-    """Wanted lumis that nobody has claimed: never tried ones, and those of failed units."""
-
-    fresh: LumiRanges
-    tried: LumiRanges
 
 
 def lumis_rebuild(workflow: Workflow, spec: InputSpec) -> None:
@@ -76,14 +68,6 @@ def lumis_refuse(workflow: Workflow, refused: Iterable[RefusedLumi]) -> None:
         _insert(workflow, new, LumiFate.REFUSED, reason)
 
 
-def lumis_left(workflow: Workflow) -> LumisLeft:
-    """What is left to be planned."""
-    wanted = _ranges(workflow, LumiFate.WANTED)
-    left = lumis.subtract(wanted, lumis_claimed(workflow, live=True))
-    tried = lumis.intersect(left, lumis_claimed(workflow, live=False))
-    return LumisLeft(lumis.subtract(left, tried), tried)
-
-
 def lumis_out_of_reach(workflow: Workflow) -> LumiRanges:
     """These, and what the request that it was derived from keeps: a share of such a lumi cannot be read any more."""
     return lumis.union(lumis_claimed(workflow, live=True), _ranges(workflow, LumiFate.INHERITED))
@@ -103,7 +87,7 @@ def lumis_hand_over(old: Workflow, new: Workflow, *, failed: bool) -> None:
 
 
 def lumis_claimed(workflow: Workflow, *, live: bool) -> LumiRanges:
-    """What work units hold or have done (``live``), which nobody else may take; or have given back."""
+    """What work units hold or have done (``live``), which no other may take; or have given back."""
     with connection.cursor() as cursor:
         cursor.execute(_UNION, [workflow.pk, WorkUnitClaim.KIND_RUN_LUMIS, live])
         return lumis.from_intervals(cursor.fetchall())

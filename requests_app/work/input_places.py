@@ -24,8 +24,8 @@ from dags_app.planning.selection import EMPTY_SITE_LISTS, SiteChoice
 from dags_app.planning.specs import WaitingFile, WorkflowSpec
 from dags_app.services.failures import unread_waves
 from requests_app.models import InputFile, Workflow
-from requests_app.work.input_lumis import lumis_left
-from requests_app.work.ledger import files_left
+from requests_app.work.ledger import files_left, files_with_work
+from requests_app.work.lumi_account import lumis_left
 from sites_app.selectors import sites_by_rse
 from wms2 import clock
 from wms2.adapters import factory
@@ -93,8 +93,8 @@ class Places:
         again = self._unreadable.again_at(row)
         if again <= self._now:
             return sites
-        told = f"it could not be read at {', '.join(sorted(failed))}" + ("" if self.anywhere else ", and is nowhere else")
-        return WaitingFile(row.lfn, f"{told}; tried again at {again:%Y-%m-%d %H:%M} UTC")
+        why = f"it could not be read at {', '.join(sorted(failed))}" + ("" if self.anywhere else ", and is nowhere else")
+        return WaitingFile(row.lfn, f"{why}; tried again at {again:%Y-%m-%d %H:%M} UTC")
 
     def _catalogued(self, rses: Sequence[str], parent_rses: Sequence[Sequence[str]]) -> frozenset[str] | str:
         """As the catalogues have it, or why it is nowhere. Worked out once for each set of places: many files share it."""
@@ -123,19 +123,19 @@ class Places:
 
         All sites where jobs may read it, and these are two that looked into their own storage; or in two submissions far enough
         apart, when copies elsewhere were looked for in between. With TrustSitelists sites read from one storage, wherever it
-        is: time alone tells. Where files fail in a wave nothing does.
+        is: only time shows it. Where files fail in a wave nothing does.
         """
         found = self._unreadable.at(row)
         if not found or self._waves().carries(row.workflow_id, found.keys()):
             return ""
         if self.anywhere:
-            told = self._unreadable.twice(row, looked_at=self._now)
+            lost = self._unreadable.twice(row, looked_at=self._now)
         else:
             catalogued = self._catalogued(row.rses, row.parent_rses)
             known = frozenset() if isinstance(catalogued, str) else self._choice.sites(catalogued)
             two = len(self._unreadable.sure_at(row)) >= 2
-            told = known <= found.keys() and (two or (bool(known) and self._unreadable.twice(row, looked_at=row.located_at)))
-        return self._unreadable.words(row) if told else ""
+            lost = known <= found.keys() and (two or (bool(known) and self._unreadable.twice(row, looked_at=row.located_at)))
+        return self._unreadable.words(row) if lost else ""
 
     def read(self, block: str, parents: Mapping[str, Sequence[str]]) -> dict[str, Location]:
         """Ask Rucio where the files of a block are; file by file where the RSEs with the whole block will not do.
@@ -175,12 +175,12 @@ def locations_refresh(*, workflow: Workflow, spec: WorkflowSpec, fenced: Fenced)
     if spec.input is None or spec.trust_sitelists:
         return  # jobs read from wherever a copy is
     places, before = Places(workflow, spec), clock.now() - timedelta(seconds=INPUT_LOCATIONS_SECONDS)
-    blocks = _blocks_left(workflow, spec, before)
+    blocks = sorted({name for (name,) in files_with_work(workflow, spec, ("block_name",), _old(workflow, before))})
     for block in blocks:
         rows = list(_old(workflow, before).filter(block_name=block))
         now = clock.now()
         located = places.read(block, {row.lfn: row.parents for row in rows})
-        same: dict[Location, list[int]] = defaultdict(list)
+        same = defaultdict[Location, list[int]](list)
         for row in rows:
             same[located[row.lfn]].append(row.pk)
         with fenced():
@@ -192,9 +192,14 @@ def locations_refresh(*, workflow: Workflow, spec: WorkflowSpec, fenced: Fenced)
         log.info("input locations read again", request_name=workflow.request_id, blocks=len(blocks))
 
 
+def waiting_files(workflow: Workflow) -> QuerySet[InputFile]:
+    """Files that no job can be planned for now, those that wait longest first."""
+    return InputFile.objects.filter(workflow=workflow, waiting_since__isnull=False).order_by("waiting_since", "lfn")
+
+
 def only_waiting_left(workflow: Workflow, spec: WorkflowSpec) -> bool:
     """Whether all work that is left is that of files which wait."""
-    waiting = InputFile.objects.filter(workflow=workflow, waiting_since__isnull=False)
+    waiting = waiting_files(workflow).order_by()
     if spec.input is None or not waiting.exists():
         return False
     if not spec.splitting.algorithm.by_lumi:
@@ -204,17 +209,10 @@ def only_waiting_left(workflow: Workflow, spec: WorkflowSpec) -> bool:
     return not lumis.subtract(lumis.union(left.fresh, left.tried), held)
 
 
-def all_still_waiting(workflow: Workflow, spec: WorkflowSpec) -> bool:
-    """Whether none of the files that wait has a site by now."""
-    places = Places(workflow, spec)
-    waiting = InputFile.objects.filter(workflow=workflow, waiting_since__isnull=False)
-    return all(isinstance(places.of(row), WaitingFile) for row in waiting.iterator(chunk_size=_CHUNK))
-
-
 def waiting_record(workflow: Workflow, *, waiting: Mapping[str, str], found: Iterable[str]) -> None:
     """Which files wait, by LFN with the reason, and which no longer do; in the caller's transaction."""
     InputFile.objects.filter(workflow=workflow, lfn__in=list(found)).update(waiting_since=None, waiting_reason="")
-    by_reason: dict[str, list[str]] = defaultdict(list)
+    by_reason = defaultdict[str, list[str]](list)
     for lfn, reason in waiting.items():
         by_reason[reason].append(lfn)
     for reason, lfns in by_reason.items():
@@ -227,16 +225,6 @@ def _old(workflow: Workflow, before: datetime) -> QuerySet[InputFile]:
     failed = UnreadableInput.objects.filter(workflow=workflow, lfn=OuterRef("lfn"), last_at__gt=OuterRef("located_at"))
     rows = InputFile.objects.filter(workflow=workflow, excluded_at__isnull=True)
     return rows.filter(Q(located_at__lte=before) | Exists(failed))
-
-
-def _blocks_left(workflow: Workflow, spec: WorkflowSpec, before: datetime) -> list[str]:
-    old = _old(workflow, before)
-    if not spec.splitting.algorithm.by_lumi:
-        return sorted(set(files_left(workflow).filter(pk__in=old.values("pk")).values_list("block_name", flat=True)))
-    left = lumis_left(workflow)
-    todo = lumis.union(left.fresh, left.tried)
-    rows = old.values_list("block_name", "lumis").iterator(chunk_size=_CHUNK)
-    return sorted({name for name, held in rows if lumis.intersect(lumis.from_json(held), todo)})
 
 
 class Unreadable:

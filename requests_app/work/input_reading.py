@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import NamedTuple
@@ -43,8 +42,7 @@ _COLUMNS = (
 )
 
 
-@dataclass(slots=True)
-class _Row:
+class NewFile(NamedTuple):
     """An InputFile that is not written yet."""
 
     lfn: str
@@ -58,10 +56,6 @@ class _Row:
     wanted_events: int | None = None
     excluded_kind: str = ""
     excluded_reason: str = ""
-
-    def exclude(self, reason: str, kind: ExclusionKind) -> None:
-        """No job reads it."""
-        self.excluded_kind, self.excluded_reason = kind.value, reason
 
 
 def inputs_import(*, workflow: Workflow, fenced: Fenced) -> None:
@@ -87,7 +81,7 @@ def inputs_import(*, workflow: Workflow, fenced: Fenced) -> None:
         if block.block_name not in stored:
             rows = read_steadily(block.block_name, partial(_rows_of, workflow, spec, wanted, block.block_name))
             with fenced():
-                _write(workflow, block.block_name, rows)
+                input_rows_write(workflow, block.block_name, rows)
             crash_point("import.called")
     if why := dataset_unusable(wanted.dataset):
         raise PlanningRefused(f"input dataset {why}, which it was not when its first file was read")
@@ -148,7 +142,7 @@ def _take_new(workflow: Workflow, spec: WorkflowSpec, wanted: InputSpec, block: 
     """Files of one block that have no row: rows, lumis and totals in one transaction, so that no crash can leave a part."""
     known = set(InputFile.objects.filter(workflow=workflow, block_name=block.block_name).values_list("lfn", flat=True))
 
-    def read(files: list[DbsFileInfo]) -> list[_Row]:
+    def read(files: list[DbsFileInfo]) -> list[NewFile]:
         new = [file for file in files if file.lfn not in known]
         return _rows_of(workflow, spec, wanted, block.block_name, new) if new else []
 
@@ -159,9 +153,8 @@ def _take_new(workflow: Workflow, spec: WorkflowSpec, wanted: InputSpec, block: 
         if Workflow.objects.filter(pk=workflow.pk, input_closed_at__isnull=False).exists():
             return 0  # while DBS was read: flushed, or another takes what comes now
         if spec.splitting.algorithm.by_lumi:
-            _name_late(workflow, wanted, rows)
-        _write(workflow, block.block_name, rows)
-        events = F("requested_events") + sum(row.events if row.wanted_events is None else row.wanted_events for row in rows)
+            rows = _late_excluded(workflow, wanted, rows)
+        events = F("requested_events") + input_rows_write(workflow, block.block_name, rows)
         Workflow.objects.filter(pk=workflow.pk).update(requested_events=events, input_grew_at=clock.now())
         if spec.splitting.algorithm.by_lumi:
             lumis_rebuild(workflow, wanted)
@@ -174,63 +167,52 @@ def _reread_refuse(wanted: InputSpec) -> None:
 
 
 def _warn_short(workflow: Workflow, wanted: InputSpec, counts: Mapping[str, int]) -> None:
-    """What is INVALID at the first reading is no input; that it is missing is told."""
+    """What is INVALID at the first reading is no input; a warning says that it is missing."""
     before = f"{wanted.dataset}: fewer files"
-    if told := blocks_short(_stored(workflow), counts):
-        request_warn(workflow, f"{wanted.dataset}: {told}", instead_of=before)
+    if short := blocks_short(_stored(workflow), counts):
+        request_warn(workflow, f"{wanted.dataset}: {short}", instead_of=before)
 
 
-class InputRows(NamedTuple):
-    """Rows of files of one block that are not written yet."""
-
-    block_name: str
-    rows: list[_Row]
-
-
-def input_rows_of(workflow: Workflow, spec: WorkflowSpec, wanted: InputSpec, block_name: str, lfns: Collection[str]) -> InputRows:
+def input_rows_of(
+    workflow: Workflow, spec: WorkflowSpec, wanted: InputSpec, block_name: str, lfns: Collection[str]
+) -> list[NewFile]:
     """Rows of these files of a block, with what the catalogues say of them; nothing is written.
 
     Raises:
         ServiceUnavailable: a catalogue did not answer, or DBS does not have one of them as valid.
     """
 
-    def read(valid: list[DbsFileInfo]) -> list[_Row]:
+    def read(valid: list[DbsFileInfo]) -> list[NewFile]:
         files = [file for file in valid if file.lfn in lfns]
         if missing := sorted(set(lfns) - {file.lfn for file in files}):
             raise ServiceUnavailable("dbs", "files", f"{missing[0]} is not among the valid files of {block_name}")
         return _rows_of(workflow, spec, wanted, block_name, files)
 
-    return InputRows(block_name, read_steadily(block_name, read))
+    return read_steadily(block_name, read)
 
 
-def input_rows_write(workflow: Workflow, new: InputRows) -> int:
-    """Write them; in the caller's transaction. Returns the events that are wanted of them."""
-    _write(workflow, new.block_name, new.rows)
-    return sum(row.events if row.wanted_events is None else row.wanted_events for row in new.rows)
-
-
-def _name_late(workflow: Workflow, wanted: InputSpec, rows: Sequence[_Row]) -> None:
-    """Shares of lumis that were dealt before their file came are read by nobody (docs/adr/0007): told, never passed over.
+def _late_excluded(workflow: Workflow, wanted: InputSpec, rows: Sequence[NewFile]) -> list[NewFile]:
+    """Shares of lumis that were dealt before their file came are not read (docs/adr/0007): each is logged, the first warned of.
 
     A file with nothing else is excluded; rows are read between rounds, so what is dealt is done.
     """
     selection, dealt = WantedLumis(wanted), lumis_out_of_reach(workflow)
-    late = 0
-    for row in rows:
+    found, late = list(rows), 0
+    for index, row in enumerate(rows):
         mine = selection.among(row.lumis)
         shared = lumis.intersect(mine, dealt)
         if row.excluded_kind or not shared:
             continue
         late += 1
         run, first, _ = next(lumis.iterate(shared))
-        told = f"{row.lfn} came after its share of lumi {run}:{first} could be read: that lumi is done, from other files"
+        why = f"{row.lfn} came after its share of lumi {run}:{first} could be read: that lumi is done, from other files"
         if shared == mine:
-            row.exclude(told, ExclusionKind.LATE)
+            found[index] = row._replace(excluded_kind=ExclusionKind.LATE.value, excluded_reason=why)
         if late == 1:
-            request_warn(
-                workflow, f"{wanted.dataset}: {told}; such files are named in the log, and excluded if they hold nothing else"
-            )
+            then = "such files are named in the log, and excluded if they hold nothing else"
+            request_warn(workflow, f"{wanted.dataset}: {why}; {then}")
         log.warning("file came late", request_name=workflow.request_id, lfn=row.lfn, run=run, lumi=first, excluded=shared == mine)
+    return found
 
 
 def _finish_import(workflow: Workflow, spec: WorkflowSpec, wanted: InputSpec, counts: Mapping[str, int]) -> None:
@@ -268,37 +250,38 @@ def _is_chosen(block: BlockInfo, wanted: InputSpec) -> bool:
     return block.block_name not in wanted.block_blacklist
 
 
-def _rows_of(workflow: Workflow, spec: WorkflowSpec, wanted: InputSpec, name: str, files: Sequence[DbsFileInfo]) -> list[_Row]:
+def _rows_of(workflow: Workflow, spec: WorkflowSpec, wanted: InputSpec, name: str, files: Sequence[DbsFileInfo]) -> list[NewFile]:
     """Rows of files of the block ``name``, with what the catalogues say of them; nothing is written."""
-    counts: dict[str, list[tuple[int, int, int | None]]] = defaultdict(list)
+    counts = defaultdict[str, list[tuple[int, int, int | None]]](list)
     for lfn, run, lumi, events in factory.dbs().file_lumis(name):
         counts[lfn].append((run, lumi, events))
-    parents: dict[str, set[str]] = defaultdict(set)
+    parents = defaultdict[str, set[str]](set)
     if wanted.include_parents:
         for link in factory.dbs().file_parents(name):
             parents[link.lfn].add(link.parent_lfn)
     located = Places(workflow, spec).read(name, {file.lfn: sorted(parents.get(file.lfn, ())) for file in files})
     selection, by_lumi = WantedLumis(wanted), spec.splitting.algorithm.by_lumi
-    rows: list[_Row] = []
+    rows: list[NewFile] = []
     for file in files:
         lfn, mine = file.lfn, counts.pop(file.lfn, [])
         ranges, odd = lumis.from_pairs(each[:2] for each in mine), lumis.odd(mine, file.events)
         adler32 = file.adler32 if len(file.adler32) <= 8 else ""
-        made = _Row(lfn, file.size_bytes, file.events, adler32, ranges, odd, sorted(parents.get(lfn, ())), located[lfn])
+        excluded, events = ("", ""), None
         if by_lumi and not ranges:
-            made.exclude(NO_LUMI, ExclusionKind.UNUSABLE)
+            excluded = ExclusionKind.UNUSABLE.value, NO_LUMI
         elif not selection.everything:
             wanted_lumis = selection.among(ranges)
             if wanted_lumis != ranges:
-                made.wanted_events = wanted_share(file.events, ranges, wanted_lumis)
+                events = wanted_share(file.events, ranges, wanted_lumis)
             if not wanted_lumis:
-                made.exclude(NO_WANTED_LUMI, ExclusionKind.UNWANTED)
-        rows.append(made)
+                excluded = ExclusionKind.UNWANTED.value, NO_WANTED_LUMI
+        more = sorted(parents.get(lfn, ())), located[lfn], events, *excluded
+        rows.append(NewFile(lfn, file.size_bytes, file.events, adler32, ranges, odd, *more))
     return rows
 
 
-def _write(workflow: Workflow, block_name: str, rows: Iterable[_Row]) -> None:
-    """By COPY: a block has thousands of files."""
+def input_rows_write(workflow: Workflow, block_name: str, rows: Sequence[NewFile]) -> int:
+    """By COPY, in the caller's transaction: a block has thousands of files. Returns the events that are wanted of them."""
     now = clock.now()
     places: dict[Location, tuple[str, str]] = {}
 
@@ -319,3 +302,4 @@ def _write(workflow: Workflow, block_name: str, rows: Iterable[_Row]) -> None:
             )
 
     copy_rows(InputFile, _COLUMNS, values())
+    return sum(row.events if row.wanted_events is None else row.wanted_events for row in rows)

@@ -12,13 +12,11 @@ from typing import TypeVar
 
 import structlog
 
-from dags_app.planning import lumis
 from dags_app.planning.plan import LeftOut
 from dags_app.planning.specs import ExcludedFile, ExclusionKind, WorkflowSpec
 from requests_app.feed import tell
-from requests_app.models import InputFile, Request, Workflow
-from requests_app.work.input_lumis import lumis_left
-from requests_app.work.ledger import files_left
+from requests_app.models import Request, Workflow
+from requests_app.work.ledger import files_with_work
 from requests_app.work.left import record_left_out
 from wms2 import clock
 from wms2.adapters import factory
@@ -59,7 +57,7 @@ def read_steadily(block_name: str, read: Callable[[list[DbsFileInfo]], T]) -> T:
 
 
 def _valid_files(block_name: str) -> list[DbsFileInfo]:
-    """Of whatever access type their dataset is: that is asked for itself."""
+    """Of any access type of their dataset: that is asked for itself."""
     return [file for file in factory.dbs().files(block_name, valid_only=False) if file.is_valid]
 
 
@@ -84,7 +82,10 @@ def validity_refresh(*, workflow: Workflow, spec: WorkflowSpec, fenced: Fenced) 
     _refuse_unusable(spec.input.dataset)
     gone: dict[str, str] = {}
     parents: dict[str, Sequence[str]] = {}
-    for block, of in _left_by_block(workflow, spec).items():
+    blocks = defaultdict[str, dict[str, Sequence[str]]](dict)
+    for block, lfn, of_it in files_with_work(workflow, spec, ("block_name", "lfn", "parents")):
+        blocks[block][lfn] = of_it
+    for block, of in blocks.items():
         there = {file.lfn: file.is_valid for file in factory.dbs().files(block, valid_only=False)}
         gone |= {lfn: _INVALID if lfn in there else "not in DBS any more" for lfn in of if not there.get(lfn)}
         parents |= {lfn: each for lfn, each in of.items() if each and lfn not in gone}
@@ -100,8 +101,8 @@ def validity_refresh(*, workflow: Workflow, spec: WorkflowSpec, fenced: Fenced) 
     with fenced():
         record_left_out(workflow, spec, LeftOut(files=files))
         first = files[0]
-        told = f"{spec.input.dataset}: {counted(len(files), 'file')} left out, which DBS had as valid before, e.g. {first.lfn}"
-        request_warn(workflow, f"{told}: {first.reason}")
+        what = f"{spec.input.dataset}: {counted(len(files), 'file')} left out, which DBS had as valid before, e.g. {first.lfn}"
+        request_warn(workflow, f"{what}: {first.reason}")
         tell("input.excluded", workflow.request, files=[file.lfn for file in files[:50]], number=len(files), why=first.reason)
     log.warning("input files not valid any more", request_name=workflow.request_id, files=len(files), first=files[0].lfn)
     return True
@@ -133,23 +134,6 @@ def _not_valid(lfns: set[str]) -> dict[str, str]:
 def _refuse_unusable(dataset: str) -> None:
     if why := dataset_unusable(dataset):
         raise PlanningRefused(f"input dataset {why}; make it VALID there and release, or abort the request")
-
-
-def _left_by_block(workflow: Workflow, spec: WorkflowSpec) -> dict[str, dict[str, Sequence[str]]]:
-    """Files with work that is left, those that wait for a site with them: block -> LFN -> its parents."""
-    found: dict[str, dict[str, Sequence[str]]] = defaultdict(dict)
-    if not spec.splitting.algorithm.by_lumi:
-        for block, lfn, parents in files_left(workflow).values_list("block_name", "lfn", "parents"):
-            found[block][lfn] = parents
-        return found
-    left = lumis_left(workflow)
-    todo = lumis.union(left.fresh, left.tried)
-    rows = InputFile.objects.filter(workflow=workflow, excluded_at__isnull=True)
-    fields = rows.values_list("block_name", "lfn", "parents", "lumis")
-    for block, lfn, parents, held in fields.iterator(chunk_size=2000):
-        if lumis.intersect(lumis.from_json(held), todo):
-            found[block][lfn] = parents
-    return found
 
 
 def request_warn(workflow: Workflow, warning: str, *, instead_of: str = "") -> None:

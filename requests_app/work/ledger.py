@@ -8,6 +8,7 @@ Checked at each transition that rests on it; a violation holds the request.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,9 +16,10 @@ from django.db.models import BigIntegerField, BooleanField, Case, Count, Express
 from django.db.models.functions import Coalesce
 
 from dags_app.models import WorkUnitClaim, WorkUnitState
+from dags_app.planning import lumis
 from dags_app.planning.specs import ExclusionKind, WorkflowSpec
 from requests_app.models import BY_BYTES, InputFile, Workflow
-from requests_app.work.lumi_account import count_files, count_lumis, count_unit_events
+from requests_app.work.lumi_account import count, lumis_left
 from requests_app.work.spec import spec_of
 from wms2.errors import LedgerViolation
 
@@ -95,8 +97,8 @@ class Ledger:
                 f"{self.done_files} files done, {self.planned_files} planned, {self.attempted_files} attempted, "
                 f"{self.excluded_files} excluded, {inherited}{self.left_files} left of {self.all_files}"
             )
-        told = f"{self.done_events} events done, {self.planned_events} planned, {self.left_events} left of {self.all_events}"
-        return told + (f"; {self.inherited_events} more are inherited" if self.inherited_events else "")
+        line = f"{self.done_events} events done, {self.planned_events} planned, {self.left_events} left of {self.all_events}"
+        return line + (f"; {self.inherited_events} more are inherited" if self.inherited_events else "")
 
 
 def ledger_of(workflow: Workflow, *, whole: bool = True) -> Ledger:
@@ -104,19 +106,23 @@ def ledger_of(workflow: Workflow, *, whole: bool = True) -> Ledger:
     spec = spec_of(workflow)
     if spec.input is None:
         return _of_generation(workflow, spec)
-    return _of_lumis(workflow, whole) if spec.splitting.algorithm.by_lumi else _of_input(workflow)
+    return Ledger(by_lumi=True, **count(workflow, whole)) if spec.splitting.algorithm.by_lumi else _of_input(workflow)
 
 
-def ledger_check(ledger: Ledger) -> None:
-    """Conservation.
+def ledger_check(ledger: Ledger) -> Ledger:
+    """Conservation; the same ledger.
 
     Raises:
         LedgerViolation: work was lost, doubled or invented; says which sum does not hold.
     """
     if ledger.by_lumi:
-        _check_lumis(ledger)
-        return
-    if ledger.all_files:
+        parts = ledger.done_lumis + ledger.planned_lumis + ledger.attempted_lumis + ledger.left_lumis
+        parts += ledger.excluded_lumis + ledger.refused_lumis + ledger.inherited_lumis
+        if parts != ledger.all_lumis:
+            raise LedgerViolation(
+                f"lumis do not add up: {parts} accounted for, {ledger.all_lumis} wanted of the input ({ledger.summary()})"
+            )
+    elif ledger.all_files:
         parts = ledger.done_files + ledger.planned_files + ledger.attempted_files + ledger.left_files
         parts += ledger.excluded_files + ledger.inherited_files
         if parts != ledger.all_files:
@@ -127,26 +133,34 @@ def ledger_check(ledger: Ledger) -> None:
         events += ledger.left_events
         if events != ledger.all_events:
             raise LedgerViolation(f"events do not add up: {events} accounted for, {ledger.all_events} in the input")
-        return
-    taken = ledger.done_events + ledger.planned_events + ledger.lost_events
-    if taken > ledger.taken_numbers:
-        raise LedgerViolation(f"{taken} events are claimed, but only {ledger.taken_numbers} event numbers were taken")
-    if ledger.done_events + ledger.planned_events > ledger.all_events:
-        raise LedgerViolation(f"{ledger.summary()}: more is planned and done than was asked for")
-
-
-def _check_lumis(ledger: Ledger) -> None:
-    parts = ledger.done_lumis + ledger.planned_lumis + ledger.attempted_lumis + ledger.left_lumis
-    parts += ledger.excluded_lumis + ledger.refused_lumis + ledger.inherited_lumis
-    if parts != ledger.all_lumis:
+    elif ledger.made_events > ledger.taken_numbers:
         raise LedgerViolation(
-            f"lumis do not add up: {parts} accounted for, {ledger.all_lumis} wanted of the input ({ledger.summary()})"
+            f"{ledger.made_events} events are claimed, but only {ledger.taken_numbers} event numbers were taken"
         )
+    elif ledger.done_events + ledger.planned_events > ledger.all_events:
+        raise LedgerViolation(f"{ledger.summary()}: more is planned and done than was asked for")
+    return ledger
 
 
 def files_left(workflow: Workflow) -> QuerySet[Any]:
-    """Files with events that nobody has claimed, fresh ones before those of failed units (error-handling 5.2)."""
+    """Files with events that nothing claims, fresh ones before those of failed units (error-handling 5.2)."""
     return _files(workflow).filter(excluded_at__isnull=True, unclaimed__gt=0).order_by("tried", BY_BYTES)
+
+
+def files_with_work(
+    workflow: Workflow, spec: WorkflowSpec, fields: Sequence[str], among: QuerySet[InputFile] | None = None
+) -> Iterator[Sequence[Any]]:
+    """Fields of the files with work left, of those ``among`` if given, which are not excluded; streamed."""
+    if not spec.splitting.algorithm.by_lumi:
+        files = files_left(workflow)
+        yield from (files if among is None else files.filter(pk__in=among.values("pk"))).values_list(*fields)
+        return
+    left = lumis_left(workflow)
+    todo = lumis.union(left.fresh, left.tried)
+    files = InputFile.objects.filter(workflow=workflow, excluded_at__isnull=True) if among is None else among
+    for held, *values in files.values_list("lumis", *fields).iterator(chunk_size=2000):
+        if lumis.intersect(lumis.from_json(held), todo):
+            yield values
 
 
 def _of_generation(workflow: Workflow, spec: WorkflowSpec) -> Ledger:
@@ -227,11 +241,3 @@ def _of_input(workflow: Workflow) -> Ledger:
     if (wrong := sums.pop("wrong")) is not None:
         raise LedgerViolation(f"{wrong}: more events are claimed than the file has")
     return Ledger(**sums)
-
-
-def _of_lumis(workflow: Workflow, whole: bool) -> Ledger:
-    numbers = count_lumis(workflow)
-    if whole:
-        numbers |= count_files(workflow) | count_unit_events(workflow)
-        numbers["all_events"] = sum(numbers[f"{part}_events"] for part in ("done", "planned", "excluded", "inherited", "left"))
-    return Ledger(by_lumi=True, **numbers)

@@ -30,9 +30,10 @@ from dags_app.planning.specs import (
 )
 from outputs_app.owning import lumi_next
 from requests_app.models import BY_BYTES, InputFile, Workflow
-from requests_app.work.input_lumis import lumis_left, lumis_rebuild, lumis_refuse
-from requests_app.work.input_places import InputRow, Places, waiting_record
+from requests_app.work.input_lumis import lumis_rebuild, lumis_refuse
+from requests_app.work.input_places import InputRow, Places, waiting_files, waiting_record
 from requests_app.work.ledger import Ledger, files_left
+from requests_app.work.lumi_account import lumis_left
 from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import ShortOfEvents
@@ -58,8 +59,7 @@ def work_left(workflow: Workflow, spec: WorkflowSpec, ledger: Ledger) -> WorkLef
     else:
         some = {False: ledger.left_files, True: ledger.attempted_files}
         parts = [file_specs(workflow, places, rows, tried=tried) for tried, number in some.items() if number]
-    waiting = InputFile.objects.filter(workflow=workflow, waiting_since__isnull=False)
-    return WorkLeft(parts=parts, waited=frozenset(waiting.values_list("lfn", flat=True)), rows=rows)
+    return WorkLeft(parts=parts, waited=frozenset(waiting_files(workflow).values_list("lfn", flat=True)), rows=rows)
 
 
 def record_left_out(workflow: Workflow, spec: WorkflowSpec, left_out: LeftOut, *, actor: str = "planner") -> None:
@@ -156,8 +156,8 @@ def _rows(files: QuerySet[Any], partly: Q | None = None) -> Iterator[tuple[Input
                 known[text] = tuple(tuple(each) if isinstance(each, list) else each for each in json.loads(text))
         read = () if parents == "[]" else tuple(json.loads(parents))
         odd_lumis = () if odd == "[]" else tuple(tuple(each) for each in json.loads(odd))
-        places = known[rses], known[parent_rses]
-        yield InputRow(pk, lfn, size_bytes, events, json.loads(held), restored_at, read, *places, odd_lumis), cut
+        where = known[rses], known[parent_rses]
+        yield InputRow(pk, lfn, size_bytes, events, json.loads(held), restored_at, read, *where, odd_lumis), cut
 
 
 def _spec(
@@ -184,7 +184,7 @@ def _spec(
 
 
 def _left(row: InputRow) -> tuple[tuple[int, int], ...]:
-    """Event ranges of a partly claimed file that nobody has claimed, 0-based and inclusive."""
+    """Event ranges of a partly claimed file that nothing claims, 0-based and inclusive."""
     claimed = WorkUnitClaim.objects.filter(input_file_id=row.pk, live=True).order_by("first").values_list("first", "last")
     found, start = [], 0
     for first, last in claimed:

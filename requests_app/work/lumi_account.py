@@ -8,7 +8,8 @@ Events are those that planning gave to units, and for what is not planned a file
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from django.db import connection
 from django.db.models import Sum
@@ -29,7 +30,7 @@ def _length(multirange: str) -> str:
     return f"(SELECT coalesce(sum(upper(part) - lower(part)), 0) FROM unnest({multirange}) part)"  # noqa: S608  (only names of columns, here and below)
 
 
-#: One row a run: what the input lists, what units have claimed of it, and what nobody has claimed.
+#: One row a run: what the input lists, what units have claimed of it, and what nothing claims.
 _RUNS = """
 WITH listed AS (
   SELECT run, sum(upper(span) - lower(span)) AS listed,
@@ -62,25 +63,47 @@ SELECT coalesce(sum(listed), 0), coalesce(sum({_length("done")}), 0), coalesce(s
 FROM runs
 """  # noqa: S608
 
-#: The intervals that say in which state a file is.
+#: The intervals that say in which state a file is, and what is left.
 _RANGES = f"""{_RUNS}
 SELECT kind, run, lower(part), upper(part) - 1 FROM runs
 CROSS JOIN LATERAL (VALUES ('wanted', wanted), ('planned', planned), ('gone', excluded + refused), ('fresh', unclaimed - tried),
   ('tried', unclaimed * tried), ('inherited', inherited)) kinds(kind, ranges)
 CROSS JOIN LATERAL unnest(ranges) part
+WHERE kind = ANY(%(kinds)s)
 """  # noqa: S608
 
 
-def count_lumis(workflow: Workflow) -> dict[str, int]:
-    """Where the wanted lumis stand: each is in exactly one of the numbers after the first, unless the account is wrong."""
+class LumisLeft(NamedTuple):
+    """Wanted lumis that nothing claims: never tried ones, and those of failed units."""
+
+    fresh: LumiRanges
+    tried: LumiRanges
+
+
+def lumis_left(workflow: Workflow) -> LumisLeft:
+    """What is left to be planned."""
+    ranges = _ranges(workflow, ["fresh", "tried"])
+    return LumisLeft(ranges.get("fresh", {}), ranges.get("tried", {}))
+
+
+def count(workflow: Workflow, whole: bool) -> dict[str, int]:
+    """Where the wanted lumis stand: each is in exactly one of the numbers after the first, unless the account is wrong. If
+    ``whole``, also files, and events: those that planning gave to units that are done or planned, others estimated."""
     (row,) = _rows(_COUNT_LUMIS, workflow)
-    return {f"{state}_lumis": int(number) for state, number in zip(("all", *_LUMIS), row, strict=True)}
+    numbers = {f"{state}_lumis": int(number) for state, number in zip(("all", *_LUMIS), row, strict=True)}
+    if whole:
+        units = WorkUnit.objects.filter(workflow=workflow).order_by().values_list("state").annotate(total=Sum("events"))
+        sums = Counter(dict(units))
+        numbers |= _count_files(workflow)
+        numbers |= {"done_events": sums[WorkUnitState.DONE], "planned_events": sum(sums[state] for state in _PLANNED)}
+        numbers["all_events"] = sum(numbers[f"{part}_events"] for part in ("done", "planned", "excluded", "inherited", "left"))
+    return numbers
 
 
-def count_files(workflow: Workflow) -> dict[str, int]:
+def _count_files(workflow: Workflow) -> dict[str, int]:
     """Where the files stand, looked up in the intervals one by one, and events that are left, inherited, or gone with excluded
     and refused lumis, estimated. A file whose wanted lumis are all refused is excluded too."""
-    ranges = _ranges(workflow)
+    ranges = _ranges(workflow, ["wanted", "planned", "gone", "fresh", "tried", "inherited"])
     counts: Counter[str] = Counter()
     left = gone = inherited = 0.0
     rows = InputFile.objects.filter(workflow=workflow).values_list("lumis", "events", "excluded_kind")
@@ -101,20 +124,14 @@ def count_files(workflow: Workflow) -> dict[str, int]:
     return {"all_files": counts.total(), **files, **estimated}
 
 
-def _ranges(workflow: Workflow) -> dict[str, LumiRanges]:
-    intervals: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
-    for kind, *interval in _rows(_RANGES, workflow):
-        intervals[kind].append(tuple(interval))
+def _ranges(workflow: Workflow, kinds: list[str]) -> dict[str, LumiRanges]:
+    intervals = defaultdict[str, list[tuple[int, int, int]]](list)
+    for kind, run, first, last in _rows(_RANGES, workflow, kinds):
+        intervals[kind].append((run, first, last))
     return {kind: lumis.from_intervals(each) for kind, each in intervals.items()}
 
 
-def count_unit_events(workflow: Workflow) -> dict[str, int]:
-    """Events that planning gave to the units done, and to those planned."""
-    sums = dict(WorkUnit.objects.filter(workflow=workflow).order_by().values_list("state").annotate(total=Sum("events")))
-    return {"done_events": sums.get(WorkUnitState.DONE, 0), "planned_events": sum(sums.get(state, 0) for state in _PLANNED)}
-
-
-def _rows(query: str, workflow: Workflow) -> list[tuple[Any, ...]]:
+def _rows(query: str, workflow: Workflow, kinds: Sequence[str] = ()) -> list[tuple[Any, ...]]:
     parameters: dict[str, Any] = {
         "workflow": workflow.pk,
         "kind": WorkUnitClaim.KIND_RUN_LUMIS,
@@ -124,6 +141,7 @@ def _rows(query: str, workflow: Workflow) -> list[tuple[Any, ...]]:
         "refused": LumiFate.REFUSED.value,
         "done": WorkUnitState.DONE.value,
         "planned": [state.value for state in _PLANNED],
+        "kinds": kinds,
     }
     with connection.cursor() as cursor:
         cursor.execute(query, parameters)

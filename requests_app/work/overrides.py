@@ -9,19 +9,19 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dags_app.planning.levels import FIRST_TASK, all_tasks
 from dags_app.planning.measured import CUTS, OF_A_TASK, Pins
-from dags_app.planning.specs import DagLimits, WorkflowSpec
+from dags_app.planning.specs import WorkflowSpec
 from dags_app.planning.throttles import Throttles
 from requests_app.limits import limits_now
 from requests_app.models import Request
 from sites_app.models import Pool
-from wms2.conf import conf
+from wms2.conf import Conf, conf
 from wms2.errors import FieldRefused, InvalidTransition
 from wms2.in_force import in_force
 from wms2.stored import known
@@ -154,9 +154,9 @@ def read_pools(names: Iterable[str]) -> list[str]:
     Raises:
         FieldRefused: there is no such pool.
     """
-    wanted, known = list(dict.fromkeys(names)), set(Pool.objects.values_list("name", flat=True))
-    if strange := [name for name in wanted if name not in known]:
-        raise FieldRefused("pools", f"there is no pool {strange[0]}; known: {', '.join(sorted(known)) or 'none'}")
+    wanted, pools = list(dict.fromkeys(names)), set(Pool.objects.values_list("name", flat=True))
+    if strange := [name for name in wanted if name not in pools]:
+        raise FieldRefused("pools", f"there is no pool {strange[0]}; known: {', '.join(sorted(pools)) or 'none'}")
     return wanted
 
 
@@ -188,28 +188,21 @@ def read_task_sizes(texts: Iterable[str]) -> dict[int, dict[str, int]]:
     return dict(found)
 
 
-def hold_threshold(request: Request) -> float:
-    """Share of failed units that holds this request."""
-    own = overrides_of(request).error_hold_threshold
-    return limits_now().error_hold_threshold if own is None else own
+def settings_of(request: Request, base: Conf) -> Conf:
+    """The settings ``base`` with what an operator changed for this request alone."""
+    own = overrides_of(request).model_dump(exclude_none=True)
+    return base.model_copy(update=known(Conf, own))
 
 
 def max_rescues(request: Request) -> int:
     """Failure rescues of a round of this request."""
-    own = overrides_of(request).error_max_rescue_attempts
-    return limits_now().error_max_rescue_attempts if own is None else own
-
-
-def max_excluded(request: Request) -> float:
-    """Share of its wanted input files that this request may complete without."""
-    own = overrides_of(request).max_excluded_fraction
-    return conf().max_excluded_fraction if own is None else own
+    return settings_of(request, limits_now()).error_max_rescue_attempts
 
 
 def pass_fraction(request: Request, tier: str) -> float:
     """Share of the events that this request's dataset of this tier is to have in DBS."""
-    own, known = overrides_of(request).pass_fraction, conf().pass_fraction_of
-    return known.get(tier, known["*"]) if own is None else own
+    own, of_tier = overrides_of(request).pass_fraction, conf().pass_fraction_of
+    return of_tier.get(tier, of_tier["*"]) if own is None else own
 
 
 def throttles_of(request: Request, most_groups: int) -> Throttles:
@@ -218,13 +211,3 @@ def throttles_of(request: Request, most_groups: int) -> Throttles:
     own = overrides_of(request)
     processing = own.max_processing or DAG_MAX_PROCESSING
     return Throttles(own.max_merge_groups or most_groups, processing, own.max_merge, own.max_cleanup)
-
-
-def with_retries(limits: DagLimits, request: Request) -> DagLimits:
-    """The limits of a DAG with this request's retries."""
-    own = overrides_of(request)
-    return replace(
-        limits,
-        processing_retries=limits.processing_retries if own.retry_processing is None else own.retry_processing,
-        merge_retries=limits.merge_retries if own.retry_merge is None else own.retry_merge,
-    )

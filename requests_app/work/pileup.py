@@ -124,7 +124,7 @@ def _kept(name: str) -> tuple[frozenset[str], frozenset[str] | None] | None:
 
 
 def _ruled(name: str, blocks: list[str]) -> dict[str, set[str]] | None:
-    """RSEs on disk at which rules of anybody keep the blocks: other copies only wait to be removed. None where no block has such
+    """RSEs on disk at which rules (of any account) keep the blocks: other copies wait to be removed. None where no block has such
     a rule (one that keeps it on tape says nothing of its copies on disk)."""
     rucio = factory.rucio()
     tapes = rucio.tapes()
@@ -140,12 +140,12 @@ def _refuse_unusable(name: str) -> None:
     if dataset is None:
         raise PlanningRefused(f"pileup {name}: DBS has no such dataset; correct MCPileup or DataPileup in a new request")
     if not dataset.is_live:
-        told = f"pileup {name}: it is {dataset.access_type} in DBS"
-        raise PlanningRefused(f"{told}; make it VALID there and release, or correct MCPileup or DataPileup in a new request")
+        what = f"pileup {name}: it is {dataset.access_type} in DBS"
+        raise PlanningRefused(f"{what}; make it VALID there and release, or correct MCPileup or DataPileup in a new request")
 
 
 def _refuse_unkept(name: str, counted: set[str], unkept: set[str]) -> None:
-    """When no copy on disk counts, and there are some that do not. Where there are none, planning says so."""
+    """When no copy on disk counts, and there are some that do not. Without any copy, planning says so."""
     sites = sites_by_rse()
     where = sorted({site for rse in unkept for site in sites.get(rse, ())})
     if where and not any(sites.get(rse) for rse in counted):
@@ -188,8 +188,8 @@ def _read(name: str) -> PileupDataset:
     _refuse_unkept(name, counted, unkept)
     _make_current(dataset, reading, blocks)
     log.info("pileup read", dataset=name, files=files)
-    if told := blocks_short(valid, counts):
-        log.warning("pileup not whole", dataset=name, why=told)
+    if short := blocks_short(valid, counts):
+        log.warning("pileup not whole", dataset=name, why=short)
     return PileupDataset.objects.get(pk=name)
 
 

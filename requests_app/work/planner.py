@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import sys
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import structlog
@@ -21,13 +20,12 @@ from django.db.models.functions import Greatest
 
 from dags_app.failure_rules import rules_in_force, rules_json
 from dags_app.models import DAG
-from dags_app.payload.contract.step_profile import StepProfile
 from dags_app.planning import writer
 from dags_app.planning.measured import Sizing
 from dags_app.planning.pileup import mixed_after
 from dags_app.planning.plan import LeftOut, Plan, PlanLimits, PlanningInput, plan
 from dags_app.planning.sizing import Sizes, after, sizes_from_json
-from dags_app.planning.specs import DagLimits, DagSpec, WorkflowSpec, WorkUnitSpec
+from dags_app.planning.specs import DagLimits, DagSpec, WorkUnitSpec
 from dags_app.planning.work_units import EXTRA_NODES, work_of
 from dags_app.sandbox import payload_bytes, sandbox_pack
 from dags_app.services.plan import dag_record_ready
@@ -43,7 +41,7 @@ from requests_app.work.input_reading import input_open
 from requests_app.work.input_validity import validity_refresh
 from requests_app.work.ledger import Ledger, ledger_check, ledger_of
 from requests_app.work.left import record_left_out, work_left
-from requests_app.work.overrides import DAG_MAX_PROCESSING, with_retries
+from requests_app.work.overrides import DAG_MAX_PROCESSING, settings_of
 from requests_app.work.pileup import PILEUP_MIN_FRACTION, pileup_resolve
 from requests_app.work.production_steps import steps_of, steps_rounded, work_to_step
 from requests_app.work.releases import steps_with_levels
@@ -84,7 +82,7 @@ def round_plan(evaluation: Evaluation) -> DAG | None:
         ServiceUnavailable: a service needed for planning did not answer.
     """
     waits = conf().wait_for_full_units and input_open(evaluation.request.workflow) is not None
-    gathered = _gathered(evaluation.request, partial(_input_refresh, fenced=evaluation.fenced), full_units=waits)
+    gathered = _gathered(evaluation.request, evaluation.fenced, full_units=waits)
     if gathered is None:
         evaluation.note(flush=False)
         return None
@@ -136,7 +134,7 @@ def round_preview(request: Request) -> Plan | None:
     Raises:
         PlanningRefused, LedgerViolation, ServiceUnavailable: it cannot be planned.
     """
-    gathered = _gathered(request, lambda **_: False, full_units=False)
+    gathered = _gathered(request, None, full_units=False)
     return plan(gathered[0]) if gathered is not None else None
 
 
@@ -155,29 +153,28 @@ def planning_mb(workflow: Workflow) -> int:
 # --- gather --------------------------------------------------------------------------------------------------------------
 
 
-def _input_refresh(*, workflow: Workflow, spec: WorkflowSpec, fenced: Fenced) -> bool:
-    """What may still be read, and where it is; whether anything was left out."""
-    left_out = validity_refresh(workflow=workflow, spec=spec, fenced=fenced)
-    locations_refresh(workflow=workflow, spec=spec, fenced=fenced)
-    return left_out
+def _gathered(request: Request, fenced: Fenced | None, *, full_units: bool) -> tuple[PlanningInput, Sizing, Ledger] | None:
+    """Everything that the round rests on, as it is now; None when nothing is left.
 
-
-def _gathered(request: Request, refresh: Callable[..., bool], *, full_units: bool) -> tuple[PlanningInput, Sizing, Ledger] | None:
-    """Everything that the round rests on, as it is now; None when nothing is left."""
+    Args:
+        fenced: to write what may still be read of the input, and where it is; without it, the catalogues are not asked.
+    """
     workflow = request.workflow
-    ledger = ledger_of(workflow)
-    ledger_check(ledger)
+    ledger = ledger_check(ledger_of(workflow))
     if not ledger.work_left or request.complete_early:
         return None
     sizing, most_units = round_sizing(request)
     spec = sizing.workflow
-    if refresh(workflow=workflow, spec=spec):
-        ledger = ledger_of(workflow)
-        ledger_check(ledger)
+    if fenced is not None:
+        if validity_refresh(workflow=workflow, spec=spec, fenced=fenced):
+            ledger = ledger_check(ledger_of(workflow))
+        locations_refresh(workflow=workflow, spec=spec, fenced=fenced)
     work = work_left(workflow, spec, ledger)
     if work is None:
         return None
     settings, index = conf(), workflow.rounds.count()
+    submitted = workflow.dags.order_by("-created_at").values_list("sizes", flat=True).first()  # with its profile's version
+    before = workflow.rounds.order_by("-index").values_list("sizing", flat=True).first()
     dag = DagSpec(
         dag_id=dag_id(workflow, index),
         workflow_id=str(workflow.pk),
@@ -185,11 +182,11 @@ def _gathered(request: Request, refresh: Callable[..., bool], *, full_units: boo
         round_index=index,
         workflow=replace(spec, steps=steps_with_levels(spec.steps)),
         units=(),
-        limits=with_retries(_limits(), request),
+        limits=_limits(request),
         max_wall_seconds=settings.max_wall_seconds,
         pileup=pileup_resolve(spec),
-        profile=_profile(workflow, sizing),
-        mixed_before=_mixed_before(workflow),
+        profile=after(sizes_from_json(submitted or {}), Sizes(profile=sizing.profile)).profile,
+        mixed_before={task: int(events) for task, events in numbered((before or {}).get(_MIXED) or {})},
         accounting=accounting(),
     )
     limits = PlanLimits(
@@ -204,20 +201,8 @@ def _gathered(request: Request, refresh: Callable[..., bool], *, full_units: boo
     return PlanningInput(dag, work, limits, sizing.bytes_per_event), sizing, ledger
 
 
-def _profile(workflow: Workflow, sizing: Sizing) -> StepProfile:
-    """With its version, which rises over all submissions of the workflow."""
-    last = workflow.dags.order_by("-created_at").values_list("sizes", flat=True).first()
-    return after(sizes_from_json(last or {}), Sizes(profile=sizing.profile)).profile
-
-
-def _mixed_before(workflow: Workflow) -> dict[int, int]:
-    """Where the round before ended in its deterministic pileup, by task."""
-    last = workflow.rounds.order_by("-index").first()
-    return {task: int(events) for task, events in numbered(last.sizing.get(_MIXED) or {})} if last else {}
-
-
-def _limits() -> DagLimits:
-    settings = in_force()
+def _limits(request: Request) -> DagLimits:
+    settings = settings_of(request, in_force())
     return DagLimits(
         max_merge_groups=settings.dag_max_merge_groups,
         max_processing=DAG_MAX_PROCESSING,
@@ -278,11 +263,8 @@ def _tell_left_out(evaluation: Evaluation, planned: Plan) -> None:
     refused = left_out.refused
     if refused:
         first = refused[0]
-        alert(
-            evaluation.request,
-            "lumis_refused",
-            f"refused: {counted(len(refused), 'lumi')}, e.g. {first.run}:{first.lumi}: {first.reason}",
-        )
+        what = f"refused: {counted(len(refused), 'lumi')}, e.g. {first.run}:{first.lumi}: {first.reason}"
+        alert(evaluation.request, "lumis_refused", what)
 
 
 def submitted_before(request: Request, dag_id: str) -> Path | None:
@@ -343,12 +325,12 @@ def _record(
     return DAG.objects.select_related("schedd__pool", "workflow", "round").get(pk=dag.pk)
 
 
-def _warn(request: Request, told: Sequence[str]) -> None:
+def _warn(request: Request, warnings: Sequence[str]) -> None:
     """Of each production step what was found out last."""
-    if told:
-        named = {text.partition(" cannot ")[0] for text in told}
+    if warnings:
+        named = {text.partition(" cannot ")[0] for text in warnings}
         kept = [text for text in request.warnings if text.partition(" cannot ")[0] not in named]
-        request.warnings = [*kept, *told]
+        request.warnings = [*kept, *warnings]
         Request.objects.filter(pk=request.pk).update(warnings=request.warnings)
 
 

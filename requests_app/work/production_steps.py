@@ -40,7 +40,7 @@ class ProductionStep(BaseModel):
 
 
 def steps_read(values: Sequence[Mapping[str, Any]]) -> tuple[ProductionStep, ...]:
-    """Judge what somebody asks for.
+    """Validate steps that are asked for.
 
     Raises:
         InvalidTransition: naming the step and the field that is wrong.
@@ -99,23 +99,23 @@ def work_to_step(steps: Sequence[ProductionStep], ledger: Ledger) -> int | None:
 
 
 def steps_rounded(steps: Sequence[ProductionStep], ledger: Ledger, units: Sequence[int]) -> list[str]:
-    """What to tell of steps that whole work units meet badly, by the work of the units that are planned, in their order."""
+    """Warnings of steps that whole work units meet badly, by the work of the units that are planned, in their order."""
     done, everything = _work(ledger)
-    told = []
+    warnings: list[str] = []
     for step in steps[steps_passed(steps, share_done(ledger)) :]:
         reached = next((share for sum_ in accumulate(units) if (share := (done + sum_) / everything) >= step.fraction), 0.0)
-        told += _rounded(step, max(units) / everything, reached)
-    return told
+        warnings += _rounded(step, max(units) / everything, reached)
+    return warnings
 
 
 def steps_rounded_by(steps: Sequence[ProductionStep], ledger: Ledger, unit: float) -> list[str]:
     """The same before units are planned, by what one is taken to have of the work; planning says it again."""
     done, everything = _work(ledger)
-    told = []
+    warnings: list[str] = []
     for step in steps[steps_passed(steps, share_done(ledger)) :]:
         whole = done + ceil(round((step.fraction * everything - done) / unit, 6)) * unit
-        told += _rounded(step, unit / everything, min(whole / everything, 1))
-    return told
+        warnings += _rounded(step, unit / everything, min(whole / everything, 1))
+    return warnings
 
 
 def work_of_a_unit(workflow: Workflow, ledger: Ledger, jobs: int) -> float:
@@ -136,12 +136,8 @@ def of_steps(warnings: Iterable[str]) -> list[str]:
 def _rounded(step: ProductionStep, unit: float, reached: float) -> list[str]:
     if reached <= step.fraction * _NOTICED:
         return []
-    return [f"{step_named(step)} cannot be met with work units of {min(unit, 1):.1%} of the work: it is taken at {reached:.1%}"]
-
-
-def step_named(step: ProductionStep) -> str:
-    """A step, as warnings name it."""
-    return f"{_NAMED} {step.fraction:.1%}"
+    name = f"{_NAMED} {step.fraction:.1%}"
+    return [f"{name} cannot be met with work units of {min(unit, 1):.1%} of the work: it is taken at {reached:.1%}"]
 
 
 def _work(ledger: Ledger) -> tuple[int, int]:

@@ -6,9 +6,8 @@ The judge is the catalogue, as validation has read it, not our own account.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from math import ceil, floor
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db.models import Q, Sum
 
@@ -20,8 +19,7 @@ from requests_app.work.overrides import pass_fraction
 from requests_app.work.spec import spec_of
 
 
-@dataclass(frozen=True, slots=True)
-class Counted:
+class Counted(NamedTuple):
     """Events of one dataset. ``enough``: so many are wanted; ``given_up``: in files whose registration an operator gave up."""
 
     dataset: str
@@ -36,7 +34,7 @@ class Counted:
 
     def as_dict(self) -> dict[str, Any]:
         """For evidence."""
-        return asdict(self) | {"short": self.short}
+        return self._asdict() | {"short": self.short}
 
     def __str__(self) -> str:
         return f"{self.in_dbs} of {self.enough} events of {self.dataset}"
@@ -68,7 +66,7 @@ def recount(request: Request, catalogue: Mapping[str, tuple[int, int]]) -> list[
 
 def events_more(counted: Sequence[Counted], generated: int) -> int | None:
     """So many further events to generate make up for what is short, by what the generated ones have yielded; None: nothing came
-    of them that would tell."""
+    of them, so there is no ratio."""
     more = 0
     for each in counted:
         yielded = each.in_dbs + each.given_up

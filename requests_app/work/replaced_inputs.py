@@ -37,7 +37,7 @@ _GONE = "input files were lost and not made again as a whole"
 def inputs_replaced(evaluation: Evaluation) -> bool:
     """Whether its work can be counted: nothing of its input is being made again; what was is read in place of what was lost.
 
-    Else it says what it waits for, or is held where nobody makes it any more.
+    Else it says what it waits for, or is held if no request makes it any more.
     """
     request, workflow = evaluation.request, evaluation.request.workflow
     if not workflow.input_dataset:
@@ -106,10 +106,10 @@ def _replace(evaluation: Evaluation, lost: QuerySet[InputFile], makers: list[Req
         ~Exists(known), Exists(since.filter(ended_at__lt=OuterRef("created_at"))), dataset__name=spec.input.dataset,
         dataset__workflow__request__in=makers, validity=Validity.VALID,
     )  # fmt: skip
-    by_block: dict[str, set[str]] = defaultdict(set)
+    by_block = defaultdict[str, set[str]](set)
     for lfn, block in files.values_list("lfn", "block__dbs_block_name"):
         by_block[block].add(lfn)
-    rows = [input_rows_of(workflow, spec, spec.input, block, lfns) for block, lfns in sorted(by_block.items())]
+    rows = {block: input_rows_of(workflow, spec, spec.input, block, lfns) for block, lfns in sorted(by_block.items())}
     whole = bool(rows) and not any(maker.complete_early for maker in makers)
     kind, why = (ExclusionKind.UNWANTED, _REPLACED) if whole else (ExclusionKind.LOST, _GONE)
     with evaluation.fenced():
@@ -121,11 +121,11 @@ def _replace(evaluation: Evaluation, lost: QuerySet[InputFile], makers: list[Req
             excluded_at=now, excluded_kind=kind, excluded_reason=why, excluded_by="lifecycle",
             waiting_since=None, waiting_reason="",
         )  # fmt: skip
-        new = sum(input_rows_write(workflow, each) for each in rows)
+        new = sum(input_rows_write(workflow, block, each) for block, each in rows.items())
         Workflow.objects.filter(pk=workflow.pk).update(requested_events=F("requested_events") + new - before)
         if spec.splitting.algorithm.by_lumi:
             lumis_rebuild(workflow, spec.input)
-        tell("input.replaced", evaluation.request, lost=len(gone), files=sum(len(each.rows) for each in rows))
+        tell("input.replaced", evaluation.request, lost=len(gone), files=sum(map(len, rows.values())))
         evaluation.written.append("lost input replaced")
     workflow.refresh_from_db()
     return whole

@@ -61,7 +61,7 @@ def round_close(*, round_: Round, reason: str, bad_input: BadInput, abandoned: C
 def dag_discard(*, dag: DAG, reason: str) -> None:
     """End a READY DAG whose absence from the schedd is proved; in the caller's transaction.
 
-    A fresh one gives everything back, also its event and lumi numbers: nobody can have used them, but where the database was
+    A fresh one gives everything back, also its event and lumi numbers: none can have been used, but where the database was
     restored from before a submission.
     """
     dag_transition(dag, DAGStatus.REMOVED, event="discarded", detail={"reason": reason})

@@ -127,18 +127,12 @@ def measured_of(workflow: Workflow) -> list[StepMeasured]:
 
 def _measured(row: StepMeasurement, round_index: int) -> StepMeasured:
     plain = {name: getattr(row, name) for name in _PLAIN}
-    return StepMeasured(
-        round_index=round_index,
-        job_seconds=spread(row, "job_seconds"),
-        seconds_per_event=spread(row, "seconds_per_event"),
-        rss_mb=spread(row, "rss_mb"),
-        slot_rss_mb=spread(row, "slot_rss_mb"),
-        **plain,
-    )
+    spreads: dict[str, Any] = {name: spread(row, name) for name in ("job_seconds", "seconds_per_event", "rss_mb", "slot_rss_mb")}
+    return StepMeasured(round_index=round_index, **spreads, **plain)
 
 
 def spread(row: StepMeasurement, name: str) -> Spread:
-    """How a quantity is spread over the jobs of a row; 0 where none told it."""
+    """How a quantity is spread over the jobs of a row; 0 where none reported it."""
     return Spread(*(quantile(row.histograms.get(name, {}), share) or 0.0 for share in (0.5, 0.95)))
 
 

@@ -24,7 +24,7 @@ _PREPARED = TypeAdapter(Prepared)
 
 
 def spec_of(workflow: Workflow) -> WorkflowSpec:
-    """The specification of a workflow row; read once for each row that is in memory, whose ``spec`` nobody changes in place."""
+    """The specification of a workflow row; read once for each row that is in memory, whose ``spec`` is never changed in place."""
     kept: tuple[dict[str, Any], WorkflowSpec] | None = workflow.__dict__.get("_typed_spec")
     if kept is None or kept[0] is not workflow.spec:
         workflow.__dict__["_typed_spec"] = kept = workflow.spec, _ADAPTER.validate_python(workflow.spec)
