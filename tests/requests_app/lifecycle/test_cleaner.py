@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -128,6 +128,14 @@ def failed(dag: DAG, index: int = 0) -> WorkUnit:
     return unit_row(dag, index, state=U.FAILED)
 
 
+def left_behind(place: Place, dag: DAG) -> WorkUnit:
+    """A failed unit, an unmerged file of which its journal names."""
+    unit = failed(dag)
+    place.ran_at(unit, FNAL)
+    place.journal(unit, "processing", [place.unmerged()])
+    return unit
+
+
 def accepted(unit: WorkUnit, lfn: str) -> OutputFile:
     """The file as the unit's manifest declared it."""
     dataset = OutputDataset.objects.get(workflow=unit.workflow)
@@ -183,71 +191,47 @@ def test_a_failed_unit_is_cleaned_at_every_site_that_it_was_pinned_to(place: Pla
     assert {(row.site, row.removed_files) for row in Leftover.objects.all()} == {(FNAL, 2), (CERN, 1)}
 
 
-def live(dag: DAG) -> None:
-    dag_row(dag.workflow, DAGStatus.RUNNING, round=dag.round, directory_id=dag.directory_id)
+def of_the_request(**values: object) -> Callable[[DAG], object]:
+    return lambda dag: Request.objects.update(**values)
 
 
-def lost(dag: DAG) -> None:
-    DAG.objects.filter(pk=dag.pk).update(lost_confirmed_at=LONG_AGO)
+def of_the_round(closed_at: datetime | None) -> Callable[[DAG], object]:
+    return lambda dag: type(dag.round).objects.update(closed_at=closed_at)
 
 
-def held(dag: DAG) -> None:
-    request = dag.workflow.request
-    Request.objects.filter(pk=request.pk).update(status=S.HELD, hold_code="operator", hold_reason="for a test")
+GRACE = timedelta(days=conf().cleaner_grace_days)
+just_aborted = of_the_request(status=S.ABORTED, status_since=timezone.now() - GRACE - timedelta(days=1))
+WANTED: dict[str, Callable[[DAG], object]] = {
+    "live": lambda dag: dag_row(dag.workflow, DAGStatus.RUNNING, round=dag.round, directory_id=dag.directory_id),
+    "lost": lambda dag: DAG.objects.filter(pk=dag.pk).update(lost_confirmed_at=LONG_AGO),
+    "held": of_the_request(status=S.HELD, hold_code="operator", hold_reason="for a test"),
+    "open again": of_the_round(None),
+    "just closed": lambda dag: (
+        of_the_round(timezone.now() - GRACE + timedelta(days=0.5))(dag), of_the_request(status=S.QUEUED)(dag),
+    ),
+    "unaccounted": lambda dag: unit_row(dag, 5, state=U.DONE_UNACCOUNTED),
+    "just aborted": just_aborted,
+    "validating": of_the_request(status=S.VALIDATING_OUTPUTS),
+    "waiting for cases": of_the_request(status=S.WAITING_INTEGRITY),
+    "counted again": of_the_request(status=S.VALIDATED_OUTPUTS),
+}  # fmt: skip
+all_wanted = pytest.mark.parametrize("wanted", WANTED.values(), ids=WANTED)
 
 
-def open_again(dag: DAG) -> None:
-    type(dag.round).objects.update(closed_at=None)
-
-
-def just_closed(dag: DAG) -> None:
-    type(dag.round).objects.update(closed_at=timezone.now() - timedelta(days=conf().cleaner_grace_days - 0.5))
-    Request.objects.update(status=S.QUEUED)
-
-
-def validating(dag: DAG) -> None:
-    Request.objects.update(status=S.VALIDATING_OUTPUTS)
-
-
-def waiting_for_cases(dag: DAG) -> None:
-    Request.objects.update(status=S.WAITING_INTEGRITY)
-
-
-def counted_again(dag: DAG) -> None:
-    Request.objects.update(status=S.VALIDATED_OUTPUTS)
-
-
-def unaccounted(dag: DAG) -> None:
-    unit_row(dag, 5, state=U.DONE_UNACCOUNTED)
-
-
-def just_aborted(dag: DAG) -> None:
-    Request.objects.update(status=S.ABORTED, status_since=timezone.now() - timedelta(days=conf().cleaner_grace_days + 1))
-
-
-WANTED = [
-    live, lost, held, open_again, just_closed, unaccounted, just_aborted, validating, waiting_for_cases, counted_again,
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("wanted", WANTED)
-def test_nothing_goes_that_somebody_may_still_need(wanted: Callable[[DAG], None], place: Place, round_dag: DAG) -> None:
-    unit = failed(round_dag)
-    place.ran_at(unit, FNAL)
-    place.journal(unit, "processing", [place.unmerged()])
+@all_wanted
+def test_nothing_goes_that_somebody_may_still_need(wanted: Callable[[DAG], object], place: Place, round_dag: DAG) -> None:
+    left_behind(place, round_dag)
     before = place.there()
     wanted(round_dag)
     clean()
     assert place.there() == before and not SiteJob.objects.exists()
 
 
-@pytest.mark.parametrize("wanted", WANTED)
+@all_wanted
 def test_what_is_needed_again_when_the_job_is_about_to_be_submitted_stays(
-    wanted: Callable[[DAG], None], place: Place, round_dag: DAG
+    wanted: Callable[[DAG], object], place: Place, round_dag: DAG
 ) -> None:
-    unit = failed(round_dag)
-    place.ran_at(unit, FNAL)
-    place.journal(unit, "processing", [place.unmerged()])
+    left_behind(place, round_dag)
     before = place.there()
     place.schedd.silent = True
     clean(1)
@@ -262,9 +246,7 @@ def test_what_is_needed_again_when_the_job_is_about_to_be_submitted_stays(
 def test_an_aborted_request_that_is_to_be_cleaned_up_at_once_waits_for_the_ordinary_grace_only(place: Place) -> None:
     dag = ended_round(place, S.ABORTED, cleanup_policy=CleanupPolicy.IMMEDIATE_CLEANUP)
     just_aborted(dag)
-    unit = failed(dag)
-    place.ran_at(unit, FNAL)
-    place.journal(unit, "processing", [place.unmerged()])
+    left_behind(place, dag)
     clean()
     assert place.there() == set()
 
@@ -355,9 +337,7 @@ def test_a_request_that_completed_with_files_left_is_told_of_no_more_when_the_la
 
 
 def test_another_alert_of_it_stays(place: Place, round_dag: DAG) -> None:
-    unit = failed(round_dag)
-    place.ran_at(unit, FNAL)
-    place.journal(unit, "processing", [place.unmerged()])
+    left_behind(place, round_dag)
     Request.objects.update(alert_code="effect_dead")
     clean()
     assert Request.objects.get().alert_code == "effect_dead"
@@ -381,9 +361,7 @@ POINTS = ("site_job.claimed", "site_job.called", "site_job.recorded")
 def test_a_cleaner_that_is_killed_submits_nothing_twice_and_another_goes_on(
     point: str, place: Place, round_dag: DAG, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    unit = failed(round_dag)
-    place.ran_at(unit, FNAL)
-    place.journal(unit, "processing", [place.unmerged()])
+    left_behind(place, round_dag)
 
     def kill(name: str) -> None:
         if name == point:
@@ -409,9 +387,7 @@ def test_a_cleaner_that_is_killed_submits_nothing_twice_and_another_goes_on(
 def test_a_cleaner_that_is_stopped_before_it_submits_sends_nothing_and_the_job_is_submitted_anew(
     place: Place, round_dag: DAG, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    unit = failed(round_dag)
-    place.ran_at(unit, FNAL)
-    place.journal(unit, "processing", [place.unmerged()])
+    left_behind(place, round_dag)
     stop, submit = stopping(monkeypatch), place.schedd.submit_job
 
     def stopped(*given: Any) -> int:
@@ -430,9 +406,7 @@ def test_a_cleaner_that_is_stopped_before_it_submits_sends_nothing_and_the_job_i
 def test_a_cleaner_that_was_overtaken_writes_nothing_into_the_directory_of_the_job(
     place: Place, round_dag: DAG, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    unit = failed(round_dag)
-    place.ran_at(unit, FNAL)
-    place.journal(unit, "processing", [place.unmerged()])
+    left_behind(place, round_dag)
     real = cleaner._task
 
     def overtaken(job: SiteJob) -> Any:
@@ -461,9 +435,7 @@ def test_a_round_whose_file_system_is_away_is_looked_at_again(place: Place, roun
 
 
 def test_a_schedd_that_is_silent_proves_nothing(place: Place, round_dag: DAG) -> None:
-    unit = failed(round_dag)
-    place.ran_at(unit, FNAL)
-    place.journal(unit, "processing", [place.unmerged()])
+    left_behind(place, round_dag)
     place.schedd.waiting = True
     clean(1)
     place.schedd.silent = True
@@ -499,9 +471,7 @@ def test_switched_off_nothing_begins_and_what_waits_is_removed(
 
 
 def test_a_task_that_is_read_too_late_removes_nothing(place: Place, round_dag: DAG, monkeypatch: pytest.MonkeyPatch) -> None:
-    unit = failed(round_dag)
-    place.ran_at(unit, FNAL)
-    place.journal(unit, "processing", [place.unmerged()])
+    left_behind(place, round_dag)
     before = place.there()
     place.schedd.waiting = False
     with monkeypatch.context() as patch:

@@ -57,23 +57,16 @@ def test_the_lease_of_a_dead_process_expires_and_its_late_writes_are_refused() -
     assert Request.objects.get(pk=request.pk).waiting_for == ""
 
 
-def test_a_verb_in_between_stops_the_evaluations_writes() -> None:
+def test_a_verb_in_between_stops_the_evaluations_writes_and_its_notes() -> None:
     request = request_row(RequestStatus.QUEUED)
     with evaluating(request.pk, owner="a") as evaluation:
         assert evaluation is not None
         Request.objects.filter(pk=request.pk).update(status=RequestStatus.ABORTED)
         with pytest.raises(LeaseLost), evaluation.fenced():
             raise AssertionError("the status has changed")
-
-
-def test_what_an_evaluation_notes_of_a_status_is_not_written_beside_another_one() -> None:
-    request = request_row(RequestStatus.QUEUED)
-    with evaluating(request.pk, owner="a") as evaluation:
-        assert evaluation is not None
-        Request.objects.filter(pk=request.pk).update(status=RequestStatus.ABORTED)
         with pytest.raises(LeaseLost):
             evaluation.note(waiting_for="its turn")
-    assert Request.objects.get(pk=request.pk).waiting_for == ""
+    assert Request.objects.get(pk=request.pk).waiting_for == "", "it would stand beside another status"
 
 
 def test_a_long_evaluation_keeps_its_lease(settings, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -282,8 +282,7 @@ def test_numbers_of_failed_units_are_given_up_and_the_target_is_done_events(worl
     lost = sorted((c.first, c.last) for c in claims.filter(unit__state="failed"))
     assert lost == [(301, 400), (401, 500)]
     assert done[3:] == [(501, 600), (601, 700)], "new numbers, behind all that were ever planned"
-    ledger = ledger_of(request.workflow)
-    ledger_check(ledger)
+    ledger = ledger_check(ledger_of(request.workflow))
     assert (ledger.done_events, ledger.lost_events, ledger.left_events) == (500, 200, 0)
 
 
@@ -332,8 +331,7 @@ def test_a_bad_file_is_excluded_its_neighbours_are_done_later_and_the_request_co
     assert "cannot read it" in row.excluded_reason
     again = WorkUnitClaim.objects.get(input_file__lfn=neighbour, live=True, unit__workflow=request.workflow)
     assert (again.unit.round.index, again.unit.state) == (1, "done")
-    ledger = ledger_of(request.workflow)
-    ledger_check(ledger)
+    ledger = ledger_check(ledger_of(request.workflow))
     assert ledger.summary() == "3 files done, 0 planned, 0 attempted, 1 excluded, 0 left of 4"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from pathlib import Path
 
 import pytest
 from prometheus_client import REGISTRY
@@ -23,11 +22,7 @@ def told(what: str) -> float:
     return REGISTRY.get_sample_value(f"wms2_tracking_seconds_{what}") or 0.0
 
 
-def test_the_wait_for_a_slot_of_a_unit_s_cleanup_is_not_taken_for_a_late_account(
-    world_root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world = World(world_root, monkeypatch)
-    world.furnish()
+def test_the_wait_for_a_slot_of_a_unit_s_cleanup_is_not_taken_for_a_late_account(world: World) -> None:
     request = world.request(documents.generation(300))
     world.cycle()
     job = world.job_of(request)
@@ -46,11 +41,7 @@ def test_the_wait_for_a_slot_of_a_unit_s_cleanup_is_not_taken_for_a_late_account
     assert 1_000 <= told("sum") - total < 50_000
 
 
-def test_a_unit_is_accounted_when_dagman_has_logged_it_before_the_schedd_is_asked_again(
-    world_root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world = World(world_root, monkeypatch)
-    world.furnish()
+def test_a_unit_is_accounted_when_dagman_has_logged_it_before_the_schedd_is_asked_again(world: World) -> None:
     request = world.request(documents.generation(300))
     world.cycle()
     world.cycle()

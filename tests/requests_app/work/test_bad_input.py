@@ -73,8 +73,7 @@ def test_the_named_file_of_a_failed_unit_is_excluded_and_the_others_are_tried_ag
     reason = excluded(dag.workflow)[FILES[2]]
     assert reason.startswith("mg_000001/proc_000000: exit code 8021: cannot read it; could not be read at T1_US_FNAL on ")
     assert InputFile.objects.get(lfn=FILES[2]).excluded_kind == "lost"
-    ledger = ledger_of(dag.workflow)
-    ledger_check(ledger)
+    ledger = ledger_check(ledger_of(dag.workflow))
     assert (ledger.done_files, ledger.excluded_files, ledger.attempted_files, ledger.left_files) == (2, 1, 1, 0)
     assert Event.objects.get(kind="input.excluded").data["files"] == [FILES[2]]
 

@@ -88,8 +88,7 @@ def test_files_without_a_wanted_lumi_are_excluded_and_the_others_read_by_their_m
     request = ask(world, LumiList={"1": [[2, 5]], "2": [[1, 5]], "3": [[1, 1]]}, RunBlacklist=[3], **split)
     if "lumis_per_job" in split:
         assert work_done(world, request)
-        ledger = ledger_of(request.workflow)
-        ledger_check(ledger)
+        ledger = ledger_check(ledger_of(request.workflow))
         assert (ledger.done_lumis, ledger.all_lumis) == (3, 3)
     else:
         world.cycle()
@@ -119,8 +118,7 @@ def test_the_account_of_files_that_a_mask_cuts_is_of_the_events_that_are_wanted(
     request = ask(world, LumiList={"1": [[2, 5]], "2": [[1, 5]]}, files_per_job=2)
     world.cycle()
     world.cycle()
-    ledger = ledger_of(request.workflow)
-    ledger_check(ledger)
+    ledger = ledger_check(ledger_of(request.workflow))
     assert (ledger.all_events, ledger.planned_events, ledger.left_events, ledger.excluded_events) == (175, 175, 0, 0)
     assert (ledger.all_files, ledger.planned_files, ledger.excluded_files) == (3, 2, 1)
     request.workflow.refresh_from_db()
@@ -247,8 +245,7 @@ def test_a_file_of_which_every_lumi_was_done_before_it_came_is_left_out_by_name(
     world.clock.advance(300)
     run_on(world, request, cycles=3)
     assert "that lumi is done, from other files" in excluded(request)["b1"]
-    ledger = ledger_of(request.workflow)
-    ledger_check(ledger)
+    ledger = ledger_check(ledger_of(request.workflow))
     assert (ledger.done_files, ledger.excluded_files, ledger.all_lumis) == (1, 1, 1)
     world.clock.advance(1000)
     assert work_done(world, request)
@@ -280,6 +277,5 @@ def test_a_file_with_lumis_without_events_is_read_by_one_job_and_its_request_com
     claims = WorkUnitClaim.objects.filter(unit__workflow__request=request).values_list("input_file__lfn", "first", "last")
     assert sorted(claims)[-1] == ("/store/data/thin.root", 0, 99)
     assert WorkUnit.objects.filter(workflow__request=request, claims__input_file__lfn="/store/data/thin.root").count() == 1
-    ledger = ledger_of(request.workflow)
-    ledger_check(ledger)
+    ledger = ledger_check(ledger_of(request.workflow))
     assert ledger.done_files == 2

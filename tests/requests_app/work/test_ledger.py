@@ -46,8 +46,7 @@ def test_generation_counts_done_planned_lost_and_left() -> None:
     unit(workflow, WorkUnitState.PLANNED, generated(101, 200))
     unit(workflow, WorkUnitState.DONE_UNACCOUNTED, generated(201, 300))
     unit(workflow, WorkUnitState.FAILED, generated(301, 400))
-    ledger = ledger_of(workflow)
-    ledger_check(ledger)
+    ledger = ledger_check(ledger_of(workflow))
     assert (ledger.done_events, ledger.planned_events, ledger.lost_events) == (100, 200, 100)
     assert ledger.left_events == 3200 - 300, "a lost range is made up for by later numbers"
 
@@ -64,8 +63,7 @@ def test_files_are_in_exactly_one_state_each(with_input: Workflow) -> None:
     unit(with_input, WorkUnitState.PLANNED, events_of("/b", 0, 99), events_of("/d", 0, 0))
     unit(with_input, WorkUnitState.FAILED, events_of("/c", 0, 99))
     InputFile.objects.filter(lfn="/e").update(excluded_at="2026-01-01T00:00:00Z", excluded_reason="bad", excluded_kind="lost")
-    ledger = ledger_of(with_input)
-    ledger_check(ledger)
+    ledger = ledger_check(ledger_of(with_input))
     assert ledger.summary() == "1 files done, 2 planned, 1 attempted, 1 excluded, 1 left of 6"
     assert (ledger.done_events, ledger.planned_events, ledger.left_events, ledger.excluded_events) == (100, 100, 200, 100)
 
@@ -86,8 +84,7 @@ def test_a_partly_claimed_file_is_left_until_all_its_events_are_claimed(with_inp
 
 def test_a_finished_empty_file_is_done(with_input: Workflow) -> None:
     unit(with_input, WorkUnitState.DONE, events_of("/d", 0, 0))
-    ledger = ledger_of(with_input)
-    ledger_check(ledger)
+    ledger = ledger_check(ledger_of(with_input))
     assert ledger.done_files == 1
     assert ledger.done_events == 0
 

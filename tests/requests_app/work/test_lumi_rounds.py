@@ -107,8 +107,7 @@ def lumis_of_units(workflow: Workflow, state: WorkUnitState) -> set[Lumi]:
 
 
 def account(workflow: Workflow) -> Ledger:
-    ledger = ledger_of(workflow)
-    ledger_check(ledger)
+    ledger = ledger_check(ledger_of(workflow))
     files = ledger.done_files + ledger.planned_files + ledger.attempted_files + ledger.excluded_files + ledger.left_files
     assert files == ledger.all_files == InputFile.objects.filter(workflow=workflow).count()
     deciding = ledger_of(workflow, whole=False)

@@ -83,8 +83,7 @@ def test_a_round_takes_what_fits_one_dag_and_the_next_goes_on_where_it_ended(tmp
     end(second, WorkUnitState.DONE)
 
     assert plan(workflow) is None, "nothing is left"
-    ledger = ledger_of(Workflow.objects.get(pk=workflow.pk))
-    ledger_check(ledger)
+    ledger = ledger_check(ledger_of(Workflow.objects.get(pk=workflow.pk)))
     assert ledger.done_events == 3200
 
 
@@ -237,8 +236,7 @@ def test_input_files_are_planned_at_their_sites_and_those_without_a_replica_wait
     assert [u.jobs for u in WorkUnit.objects.order_by("index")] == [1, 1]
     waiting = {f.lfn: f.waiting_reason for f in InputFile.objects.filter(waiting_since__isnull=False)}
     assert waiting == dict.fromkeys(("/store/data/3.root", "/store/data/4.root"), "no replica at any site")
-    ledger = ledger_of(workflow)
-    ledger_check(ledger)
+    ledger = ledger_check(ledger_of(workflow))
     assert (ledger.planned_files, ledger.excluded_files, ledger.left_files) == (3, 0, 2)
 
 
