@@ -229,8 +229,7 @@ def pieces_in(file: OutputFile) -> set[tuple[Any, ...]]:
 
 
 def account(request: Request) -> Ledger:
-    ledger = ledger_of(Workflow.objects.get(request=request))
-    ledger_check(ledger)
+    ledger = ledger_check(ledger_of(Workflow.objects.get(request=request)))
     kept, present = ledger_kept(fresh(request), Workflow.objects.get(request=request))
     assert kept == ledger or not present
     return ledger

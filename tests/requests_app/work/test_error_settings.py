@@ -25,12 +25,8 @@ DEFAULTS = {
 }
 
 
-@pytest.mark.parametrize("name", DEFAULTS)
-def test_a_default_is_that_of_the_specification(name: str) -> None:
-    assert Conf.model_fields[name].default == DEFAULTS[name]
-
-
-def test_codes_of_post_scripts_are_those_of_the_specification() -> None:
+def test_defaults_and_codes_of_post_scripts_are_those_of_the_specification() -> None:
+    assert {name: Conf.model_fields[name].default for name in DEFAULTS} == DEFAULTS
     assert (codes.POST_PERMANENT, codes.POST_ABORT_DAG, codes.POST_CALL_AGAIN) == (42, 43, 44)
 
 

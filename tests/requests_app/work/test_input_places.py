@@ -100,8 +100,7 @@ def test_a_replica_that_is_lost_after_the_import(world: World, split: dict[str, 
     world.clock.advance(3600)
     assert run_on(world, request) is S.COMPLETED
     assert request.alert_code == ""
-    ledger = ledger_of(request.workflow)
-    ledger_check(ledger)
+    ledger = ledger_check(ledger_of(request.workflow))
     assert (ledger.done_files, ledger.all_files, ledger.excluded_files) == (2, 2, 0)
     assert not InputFile.objects.filter(waiting_since__isnull=False).exists()
 

@@ -17,12 +17,8 @@ from wms2.conf import conf
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_a_twin_of_a_recorded_directory_goes_when_its_planner_died_before_that(
-    world_root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_twin_of_a_recorded_directory_goes_when_its_planner_died_before_that(world: World) -> None:
     """One planner dies before the rows, what it rests on changes, and the next one dies after the rows: the twin stays."""
-    world = World(world_root, monkeypatch)
-    world.furnish()
     request = world.request(documents.generation(100))
     place = conf().submit_root / request.request_name
     world.crash_at = "plan.called"

@@ -100,8 +100,7 @@ def test_an_outage_of_one_sites_storage_leaves_no_file_out(world: World, split: 
     world.clock.advance(4 * HOURS)
     assert run(world, request) is S.COMPLETED
     assert excluded(request) == {}
-    ledger = ledger_of(request.workflow)
-    ledger_check(ledger)
+    ledger = ledger_check(ledger_of(request.workflow))
     assert (ledger.done_files, ledger.all_files) == (3, 3)
 
 
