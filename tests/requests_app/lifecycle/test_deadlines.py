@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from dags_app.models import DAG
 from requests_app.lifecycle.timeouts import DISPATCH_SECONDS, MOST_EXTENSIONS, more_seconds
 from requests_app.models import Event, Request, RequestStatus, RequestTransition
-from tests.support.scripted import documents
-from tests.support.scripted.schedd import Job
+from tests.support.scripted.progress import fresh, started
 from tests.support.scripted.world import World
 from wms2.conf import conf
 
@@ -31,16 +30,9 @@ def test_more_time_is_given_only_for_more_work_and_less_each_time(base: float, s
     assert given_seconds == sorted(given_seconds, reverse=True)
 
 
-def fresh(request: Request) -> Request:
-    return Request.objects.get(pk=request.pk)
-
-
-def started(world: World) -> tuple[Request, Job]:
-    request = world.request(documents.generation(300))
-    world.cycle()
-    world.cycle()
-    assert fresh(request).status == S.ACTIVE
-    return request, world.job_of(request)
+def later(world: World, request: Request, seconds: float) -> None:
+    world.clock.advance(seconds + 60)
+    world.evaluate(request)
 
 
 def said(request: Request) -> list[str]:
@@ -53,16 +45,13 @@ def test_a_request_that_advances_gets_more_time_and_is_told_of_once_it_stops_adv
     request, job = started(world)
     world.schedd.unit_done(job, "mg_000000")
     world.cycle()
-    world.clock.advance(conf().timeout_active_seconds + 60)
-    world.evaluate(request)
+    later(world, request, conf().timeout_active_seconds)
     assert (said(request), fresh(request).alert_code) == (["extended"], "")
     world.schedd.unit_done(job, "mg_000001")
     world.cycle()
-    world.clock.advance(conf().timeout_active_seconds + 60)
-    world.evaluate(request)
+    later(world, request, conf().timeout_active_seconds)
     assert (said(request), fresh(request).alert_code) == (["extended", "extended"], "")
-    world.clock.advance(conf().timeout_active_seconds / 2 + 60)
-    world.evaluate(request)
+    later(world, request, conf().timeout_active_seconds / 2)
     assert (said(request), fresh(request).alert_code) == (["extended", "extended", "warned"], "")
     world.clock.advance(conf().timeout_active_seconds / 2**MOST_EXTENSIONS + 60)
     for _ in range(2):
@@ -76,8 +65,8 @@ def test_a_request_that_advances_gets_more_time_and_is_told_of_once_it_stops_adv
 @pytest.mark.django_db(transaction=True)
 def test_without_any_progress_a_person_is_told_at_once(world: World) -> None:
     request, _ = started(world)
-    world.clock.advance(conf().timeout_active_seconds + 60)
-    world.evaluate(request)
+    world.cycle()
+    later(world, request, conf().timeout_active_seconds)
     assert (said(request), fresh(request).alert_code) == ([], "slow_active")
 
 
@@ -85,8 +74,7 @@ def test_without_any_progress_a_person_is_told_at_once(world: World) -> None:
 def test_a_dag_of_which_no_job_begins_is_told_until_one_has(world: World) -> None:
     request, job = started(world)
     DAG.objects.update(nodes_running=0, nodes_idle=3, began_at=None)
-    world.clock.advance(DISPATCH_SECONDS + 60)
-    world.evaluate(request)
+    later(world, request, DISPATCH_SECONDS)
     assert fresh(request).alert_code == "slow_dispatch"
     world.schedd.unit_done(job, "mg_000000")
     world.cycle()
@@ -98,13 +86,11 @@ def test_a_dag_of_which_no_job_begins_is_told_until_one_has(world: World) -> Non
 def test_the_limit_counts_from_the_first_job_on(world: World) -> None:
     request, job = started(world)
     DAG.objects.update(nodes_running=0, began_at=None)
-    world.clock.advance(conf().timeout_active_seconds + 60)
-    world.evaluate(request)
+    later(world, request, conf().timeout_active_seconds)
     assert fresh(request).alert_code == "slow_dispatch", "it only waits"
     world.schedd.unit_done(job, "mg_000000")
     world.cycle()
     world.evaluate(request)
     assert (said(request), fresh(request).alert_code) == ([], "")
-    world.clock.advance(conf().timeout_active_seconds + 60)
-    world.evaluate(request)
+    later(world, request, conf().timeout_active_seconds)
     assert said(request) == ["extended"]
