@@ -58,6 +58,13 @@ def window(world: World) -> None:
     world.clock.advance(conf().schedd_suspicion_seconds + 1)
 
 
+def suspicious(world: World) -> None:
+    """The suspicion window passes between two cycles."""
+    world.cycle()
+    window(world)
+    world.cycle()
+
+
 @once
 def started(world: World, events: int = 300) -> tuple[Request, Job]:
     """A generation whose DAG runs: one unit for each 100 events."""
@@ -74,9 +81,7 @@ def suspected(world: World, events: int = 300) -> tuple[Request, Job]:
     request, job = started(world, events)
     world.schedd.unit_done(job, "mg_000000")
     world.schedd.lose_queue()
-    world.cycle()
-    window(world)
-    world.cycle()
+    suspicious(world)
     return request, job
 
 
@@ -136,9 +141,7 @@ def test_an_alert_is_over_when_its_cause_is_gone_and_the_next_time_is_a_new_one(
     request, job = started(world)
     for silences in (1, 2):
         world.schedd.silent = True
-        world.cycle()
-        window(world)
-        world.cycle()
+        suspicious(world)
         assert fresh(request).alert_code == "schedd_unreachable"
         world.schedd.silent = False
         world.cycle()
@@ -224,9 +227,7 @@ def test_another_birthdate_is_kept_as_evidence_and_nothing_happens_by_itself(wor
 def test_a_job_that_the_schedd_forgot_is_suspected_in_a_queue_that_is_the_same(world: World) -> None:
     request, job = started(world)
     world.schedd.end(job, End.VANISHED)
-    world.cycle()
-    window(world)
-    world.cycle()
+    suspicious(world)
     assert fresh(request).alert_code == "queue_suspected"
     assert "the schedd's queue is the same as before" in fresh(request).waiting_for
     assert lost_queue_of(schedd()).refusal == ""
@@ -264,9 +265,7 @@ def test_a_history_that_comes_late_proves_the_end_after_all(world: World) -> Non
     world.schedd.history_lags = True
     world.schedd.end(job, End.FINISHED)
     (job.directory / f"{layout.OUTER_DAG}.metrics").unlink()
-    world.cycle()
-    window(world)
-    world.cycle()
+    suspicious(world)
     assert fresh(request).alert_code == "queue_suspected"
     schedd_confirm_lost(schedd=schedd(), **BY)
     world.schedd.history_lags = False
@@ -405,9 +404,7 @@ def test_a_unit_whose_merge_was_accepted_counts_though_no_status_file_says_so(wo
         (job.directory / unit / post_name(layout.MERGE)).write_text(json.dumps(verdict))
     dagman.write_manifest(job.directory, "mg_000002", job.fence, Account.RIGHT)
     world.schedd.lose_queue()
-    world.cycle()
-    window(world)
-    world.cycle()
+    suspicious(world)
     schedd_confirm_lost(schedd=schedd(), **BY)
     world.cycle()
     assert fresh(request).hold_code == HoldCode.QUEUE_LOST
@@ -672,9 +669,7 @@ def test_an_old_rescue_file_is_not_used_where_more_is_done_by_now(world: World) 
     assert rescue.directory == job.directory
     world.schedd.unit_done(rescue, "mg_000001")
     world.schedd.lose_queue()
-    world.cycle()
-    window(world)
-    world.cycle()
+    suspicious(world)
     schedd_confirm_lost(schedd=schedd(), **BY)
     world.cycle()
     world.cycle()
