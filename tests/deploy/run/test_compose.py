@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from deploy.docs import explained
+from deploy.docs import configuration
 from deploy.run import healthy
 from deploy.stack import paths
 from wms2.conf import Conf
@@ -30,9 +30,8 @@ PROCFILE = (DEPLOY / "Procfile").read_text().splitlines()
 UNIT = DEPLOY / "systemd/wms2@.service"
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text()
 KINDS = {first or second for first, second in re.findall(r"^    (\w+)\) exec|^    (prepare)\)$", PROCESS, re.M)}
-KNOWN = {f"WMS2_{name.upper()}" for group in explained.SETTINGS.values() for name in group} | {
-    name for group in explained.VARIABLES.values() for name in group
-}
+#: All that the page of settings names.
+KNOWN = set(re.findall(r"^\| `([A-Z0-9_]+)`", configuration.TARGET.read_text(), re.M))
 #: Variables of compose.yml alone: published ports, the image's tag, directories of the host.
 FOR_COMPOSE = {
     "WMS2_VERSION", "WMS2_WEB_PORT", "WMS2_FLOWER_PORT", "WMS2_PROMETHEUS_PORT", "WMS2_GRAFANA_PORT", "WMS2_CONDOR_DIRECTORY",
