@@ -24,11 +24,6 @@ def ensure_includes(unit_directory: Path) -> None:
             files.write_atomic(unit_directory / name, text)
 
 
-def write_first_site(unit_directory: Path, site: str) -> None:
-    """Where the unit's next landing looks first; "": anywhere."""
-    files.write_atomic(unit_directory / layout.FIRST_INCLUDE, f"{layout.FIRST_MACRO} = {site}\n")
-
-
 def elected_site(unit_directory: Path) -> str | None:
     """The site the unit is pinned to; None before its landing job ended."""
     found = _SITE.search(files.read_text(unit_directory / layout.SITE_INCLUDE))

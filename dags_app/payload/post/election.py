@@ -18,6 +18,8 @@ from ..contract import codes, documents, files, names, scripts
 from ..contract.codes import PayloadError
 from ..contract.layout import (
     ELECTED_LOG,
+    FIRST_INCLUDE,
+    FIRST_MACRO,
     INNER_DAG,
     MERGE,
     ORPHANS_FILE,
@@ -68,7 +70,7 @@ def reelect(directory: Path, unit: str, retry: int) -> int:
         (rescues := _rescues(place)) and _MERGE_DONE.search(rescues[-1].read_text(encoding="utf-8"))
     )
     if site is None or leaves:
-        scripts.write_first_site(place, first_site(place))
+        files.write_atomic(place / FIRST_INCLUDE, f"{FIRST_MACRO} = {first_site(place)}\n")
         if site is not None:
             _leave_site(place, site)
             scripts.log(place, f"reelect: left {site}, which is to be avoided")
