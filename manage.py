@@ -5,7 +5,7 @@ import os
 import select
 import sys
 
-from wms2.paper import STAND_INS, is_on_paper
+from wms2.runtime.offline import STAND_INS, is_on_paper
 
 
 def main() -> None:

@@ -54,7 +54,7 @@ def _one_by_one(requests: int, turns: int) -> None:
     """The next unit of each request ends, and its request is woken, as a poll does; effects once they are due."""
     from dags_app.models import DAG, WorkUnit, WorkUnitState
     from requests_app.lifecycle.evaluator import evaluate_due
-    from wms2.wakes import wake
+    from wms2.runtime.due import wake
 
     dags = [_running(turns + 1) for _ in range(requests)]
     account, pks = Cost(), [dag.workflow.request.pk for dag in dags]
@@ -99,8 +99,7 @@ def _run_effects() -> Cost:
     from django.db.models import F
     from django.utils import timezone
 
-    from outputs_app import executor
-    from outputs_app.effects import HANDLERS, Handler
+    from outputs_app.effects import HANDLERS, Handler, executor
     from outputs_app.models import OPEN_EFFECT, Effect, EffectKind
 
     owed = Effect.objects.filter(state__in=OPEN_EFFECT, epoch=F("request__epoch"))

@@ -63,7 +63,7 @@ def _measure() -> dict[str, tuple[float, float]]:
     from requests_app.admission.queue import admit
     from requests_app.lifecycle.evaluator import evaluate_due
     from requests_app.models import Limit, Request, RequestStatus
-    from wms2.wakes import wake
+    from wms2.runtime.due import wake
 
     _come_to_rest()
     found = {"a poll in which nothing changed": _median(_poll), "a cycle in which nothing changed": _median(_cycle)}

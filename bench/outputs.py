@@ -171,8 +171,8 @@ def _run_effects(request: Any) -> None:
     from django.db.models import F
     from django.utils import timezone
 
-    from outputs_app import executor
-    from outputs_app.blocks import blocks_advance, blocks_seal
+    from outputs_app.blocks.filling import blocks_advance, blocks_seal
+    from outputs_app.effects import executor
     from outputs_app.models import Effect, EffectState
 
     blocks_seal(workflow_id=request.workflow.pk)
@@ -207,6 +207,6 @@ def _page(request: Any) -> None:
 
 
 def _progress(request: Any) -> None:
-    from outputs_app.invalidation import invalidation_progress
+    from outputs_app.effects.invalidation import invalidation_progress
 
     invalidation_progress(request.pk)

@@ -28,8 +28,8 @@ def main() -> None:
     django.setup()
     from django.core.management import call_command
 
+    from outputs_app.checks.reconciliation.services import comparisons_ask
     from outputs_app.models import Drift, OutputFile
-    from outputs_app.reconciliation.services import comparisons_ask
 
     call_command("migrate", verbosity=0)
     number = int(os.environ.get("BENCH_FILES", FILES))
@@ -56,8 +56,8 @@ def main() -> None:
 
 def _compared(dataset: Any) -> tuple[Cost, int]:
     """Until it has ended; in how many turns."""
+    from outputs_app.checks.reconciliation.run import comparisons_run
     from outputs_app.models import Comparison
-    from outputs_app.reconciliation.run import comparisons_run
 
     turns = 0
     with costs() as cost:
@@ -73,7 +73,7 @@ def _compared(dataset: Any) -> tuple[Cost, int]:
 
 def _calls() -> Counter[str]:
     """By service and operation, as the metric counts them."""
-    from wms2.metrics import EXTERNAL_CALL_SECONDS
+    from wms2.metrics.series import EXTERNAL_CALL_SECONDS
 
     return Counter({
         f"{sample.labels['service']} {sample.labels['operation']}": int(sample.value)

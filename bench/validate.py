@@ -89,9 +89,9 @@ def main() -> None:
 
     call_command("migrate", verbosity=0)
     from bench.accounting import _refuse_others
+    from outputs_app.checks.reconciliation import rows
+    from outputs_app.checks.validation import catalogues
     from outputs_app.effects import dbs, rucio, taking_back
-    from outputs_app.reconciliation import rows
-    from outputs_app.validation import catalogues
 
     _refuse_others()
     services = Catalogues(float(os.environ.get("BENCH_CALL_MS", CALL_MS)) / 1000)
@@ -114,9 +114,9 @@ def _validate(request: Any) -> Any:
     """As evaluations do, which tend it each time that an effect wakes them."""
     from django.db import transaction
 
-    from outputs_app import executor
+    from outputs_app.checks.validation import validation_tend
+    from outputs_app.effects import executor
     from outputs_app.models import Effect, EffectKind, EffectState
-    from outputs_app.validation import validation_tend
 
     owed = Effect.objects.filter(request=request, kind=EffectKind.BLOCK_VALIDATE).exclude(state=EffectState.DONE)
     of = {"workflow_id": request.workflow.pk, "request_id": request.pk, "request_epoch": request.epoch}

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from dags_app.payload.contract.files import sync_directory
-from wms2.crash import crash_point
 from wms2.errors import Wms2Error
+from wms2.runtime.crash import crash_point
 
 #: Of each file that a reader asks for, so much of its end is unpacked.
 MOST_BYTES = 64 * 1024 * 1024

@@ -5,7 +5,7 @@ from __future__ import annotations
 from celery import shared_task
 
 from dags_app.services.onboarding import onboardings_tend
-from wms2.nudge import TEND_ONBOARDINGS
+from wms2.runtime.notify import TEND_ONBOARDINGS
 
 
 @shared_task(name=TEND_ONBOARDINGS, ignore_result=True)

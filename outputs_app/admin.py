@@ -6,6 +6,7 @@ from typing import Any
 
 from django.contrib import admin
 
+from outputs_app.blocks.placements import placements_idle
 from outputs_app.models import (
     BlockValidation,
     BlockWorkUnit,
@@ -22,11 +23,10 @@ from outputs_app.models import (
     ProcessingBlock,
     StorageCheck,
 )
-from outputs_app.placements import placements_idle
 from wms2.admin import BY_REQUEST, OF_REQUEST, rows_admin, since_column
 from wms2.admin.filters import recent_values
 from wms2.admin.shown import EMPTY, aged
-from wms2.words import exact
+from wms2.web.formatting import exact
 
 #: States in which it is tried by itself.
 _TRIED = (EffectState.PENDING, EffectState.CLAIMED)

@@ -1,7 +1,7 @@
 """Writes of outputs_app: datasets, files, and the effects they call for (spec 4.7; docs/design/model.md, Effects).
 
 Every function here only writes rows, inside its caller's transaction; what must happen outside becomes Effect rows, which
-``outputs_app.executor`` runs; blocks are in ``outputs_app.blocks``. Each may be repeated: effect keys and unique constraints make
+``outputs_app.effects.executor`` runs; blocks are in ``outputs_app.blocks.filling``. Each may be repeated: effect keys and unique constraints make
 twice the same as once.
 """
 
@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 from django.db import connection
 from django.db.models import Exists, OuterRef, QuerySet
 
-from outputs_app.asking import Wish, effects_ask, effects_widen
-from outputs_app.blocks import Brought, blocks_advance, units_join_blocks
+from outputs_app.blocks.filling import Brought, blocks_advance, units_join_blocks
+from outputs_app.blocks.ownership import lumis_twice, names_lock
+from outputs_app.effects.requests import Wish, effects_ask, effects_widen
 from outputs_app.models import (
     AFTERWARDS,
     OPEN_EFFECT,
@@ -31,16 +32,15 @@ from outputs_app.models import (
     OutputDataset,
     ProcessingBlock,
 )
-from outputs_app.owning import lumis_twice, names_lock
 from outputs_app.states import blocks_become
 from outputs_app.values import BlockLimits, DatasetRecord, MergedFile, UnitOutputs
-from wms2 import clock
 from wms2.audit import audited
 from wms2.conf import conf
 from wms2.errors import InvalidTransition, LedgerViolation
-from wms2.metrics import EFFECTS_TOTAL
-from wms2.nudge import EVALUATE_REQUEST, RUN_EFFECTS, nudge
-from wms2.wakes import wake
+from wms2.metrics.series import EFFECTS_TOTAL
+from wms2.runtime import clock
+from wms2.runtime.due import wake
+from wms2.runtime.notify import EVALUATE_REQUEST, RUN_EFFECTS, nudge
 
 Content = tuple[int, int, str, int]
 

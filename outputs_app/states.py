@@ -7,7 +7,7 @@ from typing import Any
 from django.db.models import QuerySet
 
 from outputs_app.models import BlockStatus, ProcessingBlock
-from wms2 import clock
+from wms2.runtime import clock
 
 S = BlockStatus
 #: A retried effect makes a FAILED block OPEN or ARCHIVED again; without its tape rule one is COMPLETE, until it is INVALIDATED.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from outputs_app.executor import effects_run_due
-from outputs_app.reconciliation.run import comparisons_run
-from outputs_app.source_rules import source_rules_look
-from wms2.identity import process_name
-from wms2.nudge import RECONCILE
+from outputs_app.checks.reconciliation.run import comparisons_run
+from outputs_app.effects.executor import effects_run_due
+from outputs_app.effects.source_rules import source_rules_look
+from wms2.runtime.identity import process_name
+from wms2.runtime.notify import RECONCILE
 
 
 @shared_task(name="outputs_app.tasks.run_effects", ignore_result=True)

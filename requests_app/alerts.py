@@ -15,7 +15,7 @@ from outputs_app.selectors import STUCK, effect_stuck
 from requests_app.feed import tell
 from requests_app.lease import Evaluation
 from requests_app.models import EVALUATED, Event, Request
-from wms2.metrics import ALERTS_TOTAL
+from wms2.metrics.series import ALERTS_TOTAL
 
 log = structlog.get_logger(__name__)
 RAISED, OVER = "alert", "alert_over"

@@ -12,6 +12,6 @@ class RequestsAppConfig(AppConfig):
     def ready(self) -> None:
         """Give the lower layers the service's level."""
         from requests_app.service_level import read
-        from wms2 import levels
+        from wms2.runtime import levels
 
         levels.use(read)

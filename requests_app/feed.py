@@ -19,7 +19,7 @@ from django.db import connection, transaction
 from requests_app.models import Event, EventFeed, Request
 from wms2.conf import conf
 from wms2.errors import EventsGone, TooManyReaders
-from wms2.metrics import READERS_REFUSED_TOTAL
+from wms2.metrics.series import READERS_REFUSED_TOTAL
 
 CHANNEL = "wms2_events"
 #: Events that are given places together.

@@ -14,9 +14,9 @@ from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
 from requests_app.models import Installation
-from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import ConfigurationError
+from wms2.runtime import clock
 
 #: A process whose host's clock differs more from the database's does not start.
 MAX_CLOCK_SKEW_SECONDS = 30.0

@@ -29,13 +29,13 @@ from outputs_app.values import BlocksDue
 from requests_app import states
 from requests_app.limits import limits_now
 from requests_app.models import EvaluationLease, HoldCode, Request, RequestStatus
-from wms2 import clock
 from wms2.conf import Conf, conf
 from wms2.errors import LeaseLost, Wms2Error
-from wms2.heartbeat import kept_alive
-from wms2.in_force import in_force
-from wms2.locks import lock_refused
-from wms2.metrics import LOCKS_REFUSED_TOTAL, POOL_WAIT_SECONDS
+from wms2.metrics.series import LOCKS_REFUSED_TOTAL, POOL_WAIT_SECONDS
+from wms2.runtime import clock
+from wms2.runtime.heartbeat import kept_alive
+from wms2.runtime.in_force import in_force
+from wms2.runtime.locks import lock_refused
 
 log = structlog.get_logger(__name__)
 ACTOR = "lifecycle"

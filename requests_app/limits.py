@@ -1,6 +1,6 @@
 """What operators change at run time, and what is in force of it to the moment: a Limit row over the default of ``wms2.conf``.
 
-Most readers take it from ``wms2.in_force``, a few seconds old and without a query.
+Most readers take it from ``wms2.runtime.in_force``, a few seconds old and without a query.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from requests_app.models import Limit, Request, RequestStatus
 from wms2.audit import audit
 from wms2.conf import Conf, conf
 from wms2.errors import ConfigurationError
-from wms2.in_force import checked, forget, over
-from wms2.locks import LockKey, transaction_lock
-from wms2.wakes import wake
+from wms2.runtime.due import wake
+from wms2.runtime.in_force import checked, forget, over
+from wms2.runtime.locks import LockKey, transaction_lock
 
 #: What may be changed at run time, as it is shown; everything else needs a restart.
 GROUPS = {

@@ -1,7 +1,7 @@
 """How much the service takes on (ADR 0028): levels by durable signals, the operators' switch, patience under own trouble.
 
 NORMAL, STRAINED (the cycle is stretched, ``wms2.celery.CAN_WAIT`` is skipped), CLOSED (nothing new starts; what runs is finished,
-stopped and registered). The leader's cycle judges; all others read the row. Not here: what a process sheds (``wms2.shedding``).
+stopped and registered). The leader's cycle judges; all others read the row. Not here: what a process sheds (``wms2.web.shedding``).
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ import structlog
 from django.db import transaction
 from django.db.models import Min, Q, QuerySet
 
-from outputs_app.executor import due_effects
+from outputs_app.effects.executor import due_effects
 from outputs_app.models import EffectState
 from requests_app.feed import tell
 from requests_app.models import SERVICE_LEVEL, EvaluationLease, ServiceLevel
 from sites_app.models import Health, Schedd, ScheddState
 from sites_app.schedds import MAX_DUTY_CYCLE
-from wms2 import clock
+from wms2.actions import Already
 from wms2.audit import audit, audited
 from wms2.celery import broker_answers
 from wms2.conf import conf
-from wms2.levels import CLOSES_AT, EASED, Known, Level
-from wms2.locks import Fenced
-from wms2.metrics import ALERTS_TOTAL
+from wms2.metrics.series import ALERTS_TOTAL
 from wms2.models import Wake
-from wms2.shedding import database_seconds
-from wms2.verbs import Already
+from wms2.runtime import clock
+from wms2.runtime.levels import CLOSES_AT, EASED, Known, Level
+from wms2.runtime.locks import Fenced
+from wms2.web.shedding import database_seconds
 from wms2.work.workers import pool_problems
 
 #: A request that is due and waits longer to be evaluated strains the service; five times longer closes it for new work.
@@ -118,7 +118,7 @@ def service() -> ServiceLevel:
 
 
 def read() -> Known:
-    """For ``wms2.levels``."""
+    """For ``wms2.runtime.levels``."""
     row = service()
     return Known(row.known, row.reason, row.no_new_work, stretch_of(row.trouble))
 

@@ -12,9 +12,9 @@ import structlog
 from django.db import transaction
 from django.db.models import Q
 
-from outputs_app.cases import cases_end
+from outputs_app.blocks.ownership import names_release
+from outputs_app.checks.cases import cases_end
 from outputs_app.models import OutputDataset
-from outputs_app.owning import names_release
 from requests_app.feed import tell
 from requests_app.models import (
     TERMINAL,
@@ -27,10 +27,10 @@ from requests_app.models import (
     WorkflowStatus,
 )
 from requests_app.reqmgr2.reports import report_status
-from wms2 import clock
 from wms2.errors import InvalidTransition, StaleState
-from wms2.metrics import TRANSITIONS_TOTAL
-from wms2.wakes import wake
+from wms2.metrics.series import TRANSITIONS_TOTAL
+from wms2.runtime import clock
+from wms2.runtime.due import wake
 
 log = structlog.get_logger(__name__)
 S = RequestStatus

@@ -22,7 +22,15 @@ from requests_app.lifecycle.storage_checks import cases_alert, storage_checks_ru
 from requests_app.reqmgr2.following import reqmgr2_poll
 from requests_app.work.harvesting import harvests_run
 from wms2.errors import ConfigurationError
-from wms2.nudge import CHECK_STORAGE, EVALUATE_DUE, EVALUATE_REQUEST, PACK_DAGS, POLL_REQMGR2, REMOVE_LEFTOVERS, RUN_CYCLE
+from wms2.runtime.notify import (
+    CHECK_STORAGE,
+    EVALUATE_DUE,
+    EVALUATE_REQUEST,
+    PACK_DAGS,
+    POLL_REQMGR2,
+    REMOVE_LEFTOVERS,
+    RUN_CYCLE,
+)
 
 #: A worker then takes another task, e.g. effects.
 TURN_SECONDS = 10.0

@@ -28,7 +28,7 @@ from sites_app.models import (
 from sites_app.schedds import birthdate_text
 from wms2.admin import badge_column, rows_admin, since_column
 from wms2.admin.shown import EMPTY
-from wms2.words import number
+from wms2.web.formatting import number
 
 
 def _birthdate(name: str, row: Any) -> str:

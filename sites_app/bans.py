@@ -15,9 +15,9 @@ import structlog
 from django.db.models import Q, QuerySet
 
 from sites_app.models import Site, SiteBan, SiteStatus
-from wms2 import clock
 from wms2.errors import FieldRefused, InvalidTransition
-from wms2.in_force import in_force
+from wms2.runtime import clock
+from wms2.runtime.in_force import in_force
 
 log = structlog.get_logger(__name__)
 AUTOMATIC = "wms2"

@@ -16,12 +16,12 @@ from django.db.models import Q, QuerySet, Value
 
 from sites_app.bans import AUTOMATIC, BAN
 from sites_app.models import BAD_HEALTH, PoolSite, PoolState, Schedd, ScheddState, Site, SystemicAlert
-from wms2 import clock
 from wms2.audit import audit
-from wms2.locks import Fenced
-from wms2.metrics import ALERTS_TOTAL
+from wms2.metrics.series import ALERTS_TOTAL
 from wms2.models import AuditEntry
-from wms2.words import counted
+from wms2.runtime import clock
+from wms2.runtime.locks import Fenced
+from wms2.web.formatting import counted
 
 #: More than half of the schedds or sites that turn bad within this: the cause is elsewhere, and nothing is judged.
 _SYSTEMIC_WINDOW_SECONDS = 120.0

@@ -20,13 +20,13 @@ from sites_app.bans import AUTOMATIC
 from sites_app.models import Pool, PoolSite, PoolState, Schedd, ScheddState, Site
 from sites_app.schedds import as_configured
 from sites_app.services import written
-from wms2 import clock
 from wms2.adapters import factory
 from wms2.adapters.types import PoolAnswer
 from wms2.audit import audit, audited
 from wms2.errors import FieldRefused, InvalidTransition, ServiceUnavailable
-from wms2.passes import row_by_itself
-from wms2.side_by_side import side_by_side
+from wms2.runtime import clock
+from wms2.runtime.parallel import side_by_side
+from wms2.runtime.passes import row_by_itself
 
 log = structlog.get_logger(__name__)
 _FORMS = {

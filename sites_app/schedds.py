@@ -18,7 +18,7 @@ from wms2.adapters import factory
 from wms2.adapters.htcondor import HtcondorAdapter
 from wms2.adapters.types import ScheddAd
 from wms2.conf import conf
-from wms2.levels import stretched
+from wms2.runtime.levels import stretched
 
 #: A schedd that works for a larger share of its time is busy: a new DAG goes there only when no other has room.
 MAX_DUTY_CYCLE = 0.98

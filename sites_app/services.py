@@ -19,11 +19,11 @@ from sites_app.bans import AUTOMATIC, bans_active, by_whom, site_ban
 from sites_app.models import Pool, Schedd, ScheddState, Site, SiteBan, SiteStatus
 from sites_app.schedds import state_refused
 from sites_app.selectors import candidate_sites, known_site_names
-from wms2 import clock
 from wms2.audit import audit, audited
 from wms2.conf import conf
 from wms2.errors import FieldRefused, InvalidTransition, StaleState
-from wms2.locks import Fenced
+from wms2.runtime import clock
+from wms2.runtime.locks import Fenced
 
 log = structlog.get_logger(__name__)
 #: ``removed_by`` of a ban that was not lifted.

@@ -14,7 +14,7 @@ from wms2.adapters import factory
 from wms2.adapters.cric import PSN
 from wms2.conf import conf
 from wms2.errors import RowsUnread, ServiceRejected
-from wms2.passes import row_by_itself
+from wms2.runtime.passes import row_by_itself
 
 log = structlog.get_logger(__name__)
 #: A ``test`` site gets no production, and what runs there goes on.

@@ -17,12 +17,13 @@ from tests.support import stack as test_stack
 from tests.support.module_rows import module_rows
 from tests.support.places import REAL_INPUTS, ROOT
 from tests.support.scheduling import PoolBesideTheRest
-from wms2 import in_force, levels, shedding
 from wms2.api import rate_limits
-from wms2.brake import use_attempts
-from wms2.circuits import circuits, use_circuits
 from wms2.conf import conf
-from wms2.kept import Kept
+from wms2.runtime import in_force, levels
+from wms2.runtime.circuits import circuits, use_circuits
+from wms2.runtime.shared_counts import Kept
+from wms2.web import shedding
+from wms2.web.login_throttle import use_attempts
 
 __all__ = ["module_rows"]
 pytest.register_assert_rewrite("tests.pool.faulty_units")

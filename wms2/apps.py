@@ -9,8 +9,8 @@ from django.conf import settings
 from django.db.models.signals import post_migrate
 from django.utils.module_loading import autodiscover_modules
 
-from wms2.circuits import use_circuits
-from wms2.kept import Broker, Kept
+from wms2.runtime.circuits import use_circuits
+from wms2.runtime.shared_counts import Broker, Kept
 
 
 class Wms2Config(AppConfig):
@@ -27,8 +27,8 @@ class Wms2Config(AppConfig):
         from wms2 import checks  # noqa: F401
         from wms2.api import rate_limits
         from wms2.api.permissions import operators_group_ensure
-        from wms2.brake import use_attempts
-        from wms2.work import verbs  # noqa: F401
+        from wms2.web.login_throttle import use_attempts
+        from wms2.work import actions  # noqa: F401
         from wms2.work.resources import resources_ensure
         from wms2.work.workers import pools_ensure
 

@@ -7,7 +7,7 @@ import os
 from celery import Celery
 from kombu.exceptions import OperationalError
 
-from wms2 import broker
+from wms2.runtime import broker
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "wms2.settings")
 

@@ -10,8 +10,8 @@ from django.core.checks import CheckMessage, Error, Warning, register
 
 from wms2.adapters import factory
 from wms2.conf import conf
-from wms2.credentials import CREDENTIAL_ALERT_SECONDS, CredentialUnusable
 from wms2.errors import ConfigurationError
+from wms2.runtime.credentials import CREDENTIAL_ALERT_SECONDS, CredentialUnusable
 
 #: Whose rules WMCore's services, or people of Data Management, end and adopt: ours would go with them.
 ACCOUNTS_OF_OTHERS = frozenset({"wma_prod", "wma_test", "wmcore_output", "wmcore_transferor", "wmcore_pileup", "transfer_ops"})

@@ -34,7 +34,7 @@ class AuditEntry(models.Model):
 
 
 class Wake(models.Model):
-    """Something has changed that a request's life cycle has to look at (``wms2.wakes``); gone once that has begun."""
+    """Something has changed that a request's life cycle has to look at (``wms2.runtime.due``); gone once that has begun."""
 
     id = models.BigAutoField(primary_key=True)
     request_id = models.UUIDField()
@@ -51,7 +51,7 @@ class Wake(models.Model):
 
 
 class RowCount(models.Model):
-    """A change of the number of rows of one kind, or the sum of such changes; written by triggers (``wms2.row_counts``)."""
+    """A change of the number of rows of one kind, or the sum of such changes; written by triggers (``wms2.metrics.row_counts``)."""
 
     counted = models.CharField(max_length=50, help_text="the table")
     kind = models.CharField(max_length=100)

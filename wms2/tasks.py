@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from wms2.nudge import RUN_BULK
+from wms2.runtime.notify import RUN_BULK
 from wms2.work.bulk import bulk_go_on
 
 #: A worker then takes another task; the next one goes on.

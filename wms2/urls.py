@@ -13,8 +13,8 @@ from rest_framework.views import APIView
 from requests_app.monitoring.health import LiveView, ReadyView
 from requests_app.monitoring.metrics import MetricsView
 from wms2.api import converters  # noqa: F401  <schedd:...>
+from wms2.api.actions import rows_urls
 from wms2.api.docs import DocsView, SchemaView
-from wms2.api.verbs import rows_urls
 from wms2.api.views import METHODS
 from wms2.work.api import workers as work
 from wms2.work.api.bulk import bulk_urls

@@ -13,7 +13,7 @@ from sites_app.schedds import birthdate_text
 from wms2.admin import OF_REQUEST, ReadOnlyAdmin, badge_column, link_column, rows_admin, since_column
 from wms2.admin.filters import recent_values
 from wms2.admin.shown import EMPTY, json_shown, short
-from wms2.words import ago
+from wms2.web.formatting import ago
 
 
 @admin.register(DAG)

@@ -10,14 +10,14 @@ from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request as HttpRequest
 from rest_framework.response import Response
 
-import dags_app.verbs  # noqa: F401  declares them
+import dags_app.actions  # noqa: F401  declares them
 from dags_app.services.lost_queue import DirectoryEvidence, LostDag, LostQueue, lost_queue_of
 from sites_app.api.serializers import ScheddRowSerializer
 from sites_app.api.views import REMOVED_SCHEDD
 from sites_app.models import QueueChange, Schedd
+from wms2.api.actions import Resource, verb_urls
 from wms2.api.answers import answer, rows
 from wms2.api.problems import bad_field
-from wms2.api.verbs import Resource, verb_urls
 from wms2.api.views import ApiView
 
 POOL = OpenApiParameter("pool", str, description="the schedd's pool; needed when schedds of several pools have the name")

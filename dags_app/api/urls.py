@@ -16,7 +16,7 @@ from dags_app.api.attempts import (
 from dags_app.api.schedds import VERBS, ScheddLossView, ScheddView
 from dags_app.api.views import DAGS, DagLogsView, DagNodesView, DagViewSet
 from wms2.api import converters  # noqa: F401  <schedd:...>
-from wms2.api.verbs import verb_urls
+from wms2.api.actions import verb_urls
 
 _NODE = "dags/<uuid:pk>/units/<slug:unit>/nodes/<slug:node>"
 #: Address of one attempt, of the pages too.

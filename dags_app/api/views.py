@@ -1,4 +1,4 @@
-"""DAG endpoints (spec 7.1); the verbs are made from ``dags_app.verbs`` and ``requests_app.verbs``."""
+"""DAG endpoints (spec 7.1); the verbs are made from ``dags_app.actions`` and ``requests_app.actions``."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from dags_app.api.serializers import DagListSerializer, DagLogsSerializer, DagNo
 from dags_app.dagman import NodeState, NodeStatus
 from dags_app.models import DAG
 from dags_app.selectors import dags_shown, failed_nodes, seen_at
+from wms2.api.actions import LISTED, Resource
 from wms2.api.pagination import PAGE_PARAMETERS, NumberedPages, whole_number, whole_number_parameter
 from wms2.api.preconditions import etag_of
 from wms2.api.problems import bad_field
-from wms2.api.verbs import LISTED, Resource
 from wms2.api.views import ExtraView, RowsViewSet
 
 STATES = {state.name.lower(): state for state in NodeState}

@@ -27,7 +27,7 @@ from dags_app.planning.sizing import (
 )
 from dags_app.planning.specs import DagSpec, JobSpec, LevelNode, ResourceSpec
 from dags_app.planning.submitfiles import landing_submit, node_submit
-from wms2.credentials import Credential
+from wms2.runtime.credentials import Credential
 
 #: What an inner DAG returns when a node asked to abort everything; the outer DAG aborts on it. DAGMan exits only with 0..2:
 #: any other code makes the schedd start it again.

@@ -13,7 +13,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from dags_app.planning.specs import LumiRanges
-from wms2.stored import numbered
+from wms2.runtime.json_columns import numbered
 
 Interval = tuple[int, int]
 

@@ -37,10 +37,10 @@ from dags_app.payload.contract.failure_log import did_well, read_failures
 from dags_app.payload.contract.layout import FAILURE_SCHEMA, FAILURES_FILE, post_name
 from dags_app.payload.contract.rules import DATA, INFRASTRUCTURE, MORE_MEMORY, RETRY
 from sites_app.bans import SiteFailures
-from wms2 import clock
 from wms2.conf import conf
-from wms2.metrics import JOBS_ENDED_TOTAL
-from wms2.words import counted
+from wms2.metrics.series import JOBS_ENDED_TOTAL
+from wms2.runtime import clock
+from wms2.web.formatting import counted
 
 #: By unit: LFN -> reason of the files that its nodes gave up over.
 BadInput = Mapping[str, Mapping[str, str]]

@@ -19,12 +19,12 @@ from dags_app.payload.post.resources import landing_sites
 from dags_app.services import dag_files
 from dags_app.services.stop import condor_of, steer_refused
 from dags_app.states import history
-from wms2 import clock
 from wms2.adapters.types import JOB_IDLE, JOB_RUNNING, UnbegunUnit
 from wms2.audit import audit, refusals_told
 from wms2.errors import InvalidTransition, ServiceError
-from wms2.wakes import wake_now
-from wms2.words import counted
+from wms2.runtime import clock
+from wms2.runtime.due import wake_now
+from wms2.web.formatting import counted
 
 #: Event type in DAGHistory.
 UNITS_LEAVE = "units_leave"

@@ -29,14 +29,14 @@ from dags_app.services.units import UnitNodes, unit_nodes
 from dags_app.states import dag_transition, history
 from sites_app.models import QueueChange, Schedd
 from sites_app.schedds import birthdate_text
-from wms2 import clock
 from wms2.audit import audited
 from wms2.conf import conf
 from wms2.errors import InvalidTransition, ServiceUnavailable
-from wms2.levels import stretched
-from wms2.locks import Fenced
-from wms2.wakes import wake_now
-from wms2.words import counted, exact
+from wms2.runtime import clock
+from wms2.runtime.due import wake_now
+from wms2.runtime.levels import stretched
+from wms2.runtime.locks import Fenced
+from wms2.web.formatting import counted, exact
 
 log = structlog.get_logger(__name__)
 #: What a DAGMan that lives writes: its log, the log of its nodes, and every few seconds its status file.

@@ -31,7 +31,6 @@ from sites_app.bans import AUTOMATIC
 from sites_app.models import Onboarding, OnboardingState, Pool, PoolSite, Schedd, SiteStatus
 from sites_app.schedds import adapter, schedd_broke
 from sites_app.submit_roots import CANARIES, MARKER, RESERVED, root_instance, root_mark, root_refused
-from wms2 import clock
 from wms2.adapters import caller, factory
 from wms2.adapters.caller import HeldLease, working_under
 from wms2.adapters.htcondor import HtcondorAdapter
@@ -39,11 +38,12 @@ from wms2.adapters.htcondor_ads import LIMITS
 from wms2.adapters.types import FoundDag, ScheddFacts
 from wms2.audit import audit, audited
 from wms2.conf import conf
-from wms2.crash import crash_point
-from wms2.credentials import CREDENTIAL_ALERT_SECONDS
 from wms2.errors import InvalidTransition, LeaseLost, ServiceRejected, Wms2Error
-from wms2.nudge import TEND_ONBOARDINGS, nudge
-from wms2.passes import row_by_itself
+from wms2.runtime import clock
+from wms2.runtime.crash import crash_point
+from wms2.runtime.credentials import CREDENTIAL_ALERT_SECONDS
+from wms2.runtime.notify import TEND_ONBOARDINGS, nudge
+from wms2.runtime.passes import row_by_itself
 
 #: What the submit directory of a schedd must have left, in MiB, for the schedd to be enabled.
 _SUBMIT_ROOT_FREE_MB = 1024

@@ -20,14 +20,14 @@ from django.db.models import Max, Q, QuerySet
 from dags_app.models import DAG, LIVE_DAG, LIVE_SITE_JOB, SiteJob
 from sites_app.models import Schedd
 from sites_app.schedds import adapter
-from wms2 import clock
 from wms2.adapters.types import DagmanAd, JobStatus, OrphanJobs
 from wms2.audit import audit
 from wms2.conf import conf
 from wms2.errors import InvalidTransition, ServiceError, ServiceUnavailable
-from wms2.locks import Fenced
-from wms2.wakes import wake
-from wms2.words import counted
+from wms2.runtime import clock
+from wms2.runtime.due import wake
+from wms2.runtime.locks import Fenced
+from wms2.web.formatting import counted
 
 #: Pause between two checks of a schedd's queue for jobs of ours that no live DAG knows.
 _STRAY_CHECK_SECONDS = 600.0

@@ -18,8 +18,8 @@ from dags_app.planning.throttles import Throttles
 from dags_app.planning.writer import WrittenDag
 from dags_app.services.measurements import decisions_record
 from dags_app.states import history
-from wms2.copying import copy_rows, reserved_ids
 from wms2.errors import LedgerViolation
+from wms2.runtime.copying import copy_rows, reserved_ids
 
 _FILE_EVENTS = ClaimKind.FILE_EVENTS  # an enum's member costs a look-up each time it is named
 _UNIT = ("id", "index", "name", "jobs", "events", "estimated_output_bytes")

@@ -34,16 +34,16 @@ from dags_app.services.submit import accounting, credential_obstacle
 from sites_app.models import Onboarding, Schedd, ScheddState
 from sites_app.schedds import adapter
 from sites_app.submit_roots import SITE_JOBS
-from wms2 import clock
 from wms2.adapters import caller, factory
 from wms2.adapters.caller import HeldLease, working_under
 from wms2.adapters.htcondor import HtcondorAdapter
 from wms2.adapters.types import HistoryAd
 from wms2.conf import conf
-from wms2.crash import crash_point
 from wms2.errors import LeaseLost, ServiceRejected, ServiceUnavailable
-from wms2.metrics import SITE_JOBS_TOTAL
-from wms2.passes import row_by_itself
+from wms2.metrics.series import SITE_JOBS_TOTAL
+from wms2.runtime import clock
+from wms2.runtime.crash import crash_point
+from wms2.runtime.passes import row_by_itself
 
 #: A job that HTCondor put on hold, not a person, is removed after this and tried again.
 JOB_HELD_SECONDS = 300

@@ -18,13 +18,13 @@ from dags_app.models import DAG, IN_QUEUE
 from dags_app.planning import writer
 from dags_app.states import history
 from sites_app.schedds import adapter
-from wms2 import clock
 from wms2.adapters.htcondor import HtcondorAdapter
 from wms2.adapters.types import JobStatus, Submission
 from wms2.audit import audit, refusals_told
-from wms2.crash import crash_point
 from wms2.errors import InvalidTransition, ServiceError
-from wms2.wakes import wake_now
+from wms2.runtime import clock
+from wms2.runtime.crash import crash_point
+from wms2.runtime.due import wake_now
 
 log = structlog.get_logger(__name__)
 #: A DAGMan that was released and does not run after so long is removed without. HTCondor 25 lets it cool down for 300 s.

@@ -38,15 +38,15 @@ from dags_app.states import dag_transition, history
 from sites_app.models import PoolSite, Schedd, ScheddState
 from sites_app.schedds import adapter
 from sites_app.services import NO_SITE, in_words, sites_avoided
-from wms2 import clock
 from wms2.adapters import factory
 from wms2.adapters.htcondor_process import since_boot
 from wms2.adapters.types import FoundDag
 from wms2.conf import conf
-from wms2.crash import crash_point
-from wms2.credentials import CredentialUnusable
 from wms2.errors import NoPileup, NoSite, PlanningRefused, ServiceRejected, ServiceUnavailable, StaleState
-from wms2.locks import Fenced
+from wms2.runtime import clock
+from wms2.runtime.crash import crash_point
+from wms2.runtime.credentials import CredentialUnusable
+from wms2.runtime.locks import Fenced
 
 log = structlog.get_logger(__name__)
 #: Event type in DAGHistory; its detail holds every fence that a submission of a directory may carry.

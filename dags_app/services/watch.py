@@ -31,15 +31,15 @@ from dags_app.states import dag_transition, history
 from sites_app.health import Signals
 from sites_app.models import QueueChange, Schedd
 from sites_app.schedds import adapter, schedd_answered, schedd_silent
-from wms2 import clock
 from wms2.adapters.htcondor import HtcondorAdapter
 from wms2.adapters.types import JOB_IDLE, JOB_RUNNING, JOB_STATES, DagmanAd, DagStatus, JobGroup, JobStatus, ScheddAd, Unread
 from wms2.conf import conf
-from wms2.crash import crash_point
 from wms2.errors import ServiceUnavailable, StaleState
-from wms2.locks import Fenced
-from wms2.passes import row_by_itself
-from wms2.wakes import wake
+from wms2.runtime import clock
+from wms2.runtime.crash import crash_point
+from wms2.runtime.due import wake
+from wms2.runtime.locks import Fenced
+from wms2.runtime.passes import row_by_itself
 
 log = structlog.get_logger(__name__)
 #: What the life cycle acts on or reports; the other counts move all the time, are shown, and wake no request.
@@ -123,7 +123,7 @@ def schedd_heard(
 ) -> Observed:
     """Write what a schedd has said, as long as the caller leads: an answer that an observer was paused over is of the past.
 
-    ``by_itself``: in which one DAG is written where all together cannot be (``wms2.passes``).
+    ``by_itself``: in which one DAG is written where all together cannot be (``wms2.runtime.passes``).
 
     A job is a DAG's when its stamp says so, whatever its number: in a queue that was lost and begun anew the numbers repeat.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rest_framework import serializers
 
+from outputs_app.blocks.placements import FIELDS
 from outputs_app.models import (
     BlockValidation,
     Drift,
@@ -14,7 +15,6 @@ from outputs_app.models import (
     ProcessingBlock,
     StorageCheck,
 )
-from outputs_app.placements import FIELDS
 from outputs_app.selectors import block_source_rules, block_units_completed, blocks_done_units
 from wms2.api.answers import Computed, answer, rows
 

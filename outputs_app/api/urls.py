@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import outputs_app.verbs  # noqa: F401  declares them
+import outputs_app.actions  # noqa: F401  declares them
 from outputs_app.api import views
-from wms2.api.verbs import rows_urls
+from wms2.api.actions import rows_urls
 
 urlpatterns = [
     *rows_urls("blocks", "block", views.BlockViewSet),

@@ -1,4 +1,4 @@
-"""Endpoints of blocks, effects, datasets, differences and integrity cases; the verbs are made from ``outputs_app.verbs``."""
+"""Endpoints of blocks, effects, datasets, differences and integrity cases; the verbs are made from ``outputs_app.actions``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from outputs_app.api.serializers import (
     EffectSerializer,
     PlacementSerializer,
 )
-from outputs_app.cases import cases_shown
+from outputs_app.checks.cases import cases_shown
 from outputs_app.selectors import (
     blocks_done_units,
     blocks_shown,
@@ -24,7 +24,7 @@ from outputs_app.selectors import (
     effects_shown,
     placements_shown,
 )
-from wms2.api.verbs import Answer
+from wms2.api.actions import Answer
 from wms2.api.views import RowsViewSet
 
 

@@ -10,10 +10,10 @@ from django.db.models.expressions import RawSQL
 from outputs_app.effects.handler import Result, block_of, dataset_of, handles
 from outputs_app.models import DatasetState, Effect, EffectKind, OutputDataset, ProcessingBlock
 from outputs_app.values import DatasetRecord
-from wms2 import clock
 from wms2.adapters import factory
 from wms2.adapters.types import BlockSpec, DatasetSpec, DbsFile, OutputConfig
-from wms2.stored import known, numbered
+from wms2.runtime import clock
+from wms2.runtime.json_columns import known, numbered
 
 log = structlog.get_logger(__name__)
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from outputs_app.models import Effect, EffectKind, OutputDataset, OutputFile, ProcessingBlock, Validity
 from wms2.conf import conf
-from wms2.side_by_side import side_by_side
+from wms2.runtime.parallel import side_by_side
 
 Result = dict[str, Any]
 Call = Callable[[Effect], Result]

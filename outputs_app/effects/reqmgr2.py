@@ -9,10 +9,10 @@ from typing import Any
 
 from outputs_app.effects.handler import Result, handles
 from outputs_app.models import Effect, EffectKind, EffectState
-from wms2 import clock
 from wms2.adapters import factory
 from wms2.adapters.reqmgr2 import STATISTICS
 from wms2.errors import ServiceUnavailable
+from wms2.runtime import clock
 
 #: Ends that are ReqMgr2's own; the other statuses are steps on one way.
 _GIVEN_UP = ("failed", "aborted", "rejected")

@@ -8,15 +8,15 @@ from django.db import connection
 from django.db.models import QuerySet
 
 from outputs_app.effects.handler import Result, block_of, by_rse, dataset_of, handles, rule_comment, unit_files
+from outputs_app.effects.time_slices import Turn
 from outputs_app.models import BlockStatus, Effect, EffectKind, OutputDataset, OutputFile, ProcessingBlock, Validity
 from outputs_app.states import blocks_become
-from outputs_app.turns import Turn
-from wms2 import clock
 from wms2.adapters import factory
 from wms2.adapters.rucio_types import Placed, RucioFile, RuleInfo, RuleState
 from wms2.conf import conf
 from wms2.errors import AwaitsPerson
-from wms2.words import counted
+from wms2.runtime import clock
+from wms2.web.formatting import counted
 
 #: Rules that are deleted between two records of what is done.
 _PORTION = 50

@@ -12,9 +12,11 @@ from itertools import chain
 import structlog
 from django.db.models import QuerySet
 
-from outputs_app.asking import Wish, effect_ask
+from outputs_app.blocks.ownership import names_release, other_owners
 from outputs_app.effects.handler import Result, block_of, by_rse, dataset_of, handles, in_parallel, rule_comment, unit_files
-from outputs_app.invalidation import former_run_out, invalidation_manifest
+from outputs_app.effects.invalidation import former_run_out, invalidation_manifest
+from outputs_app.effects.requests import Wish, effect_ask
+from outputs_app.effects.time_slices import Turn, lease_end, still_claimed
 from outputs_app.models import (
     BlockStatus,
     DatasetState,
@@ -26,14 +28,12 @@ from outputs_app.models import (
     ProcessingBlock,
     Validity,
 )
-from outputs_app.owning import names_release, other_owners
 from outputs_app.states import blocks_become
-from outputs_app.turns import Turn, lease_end, still_claimed
-from wms2 import clock
 from wms2.adapters import factory
 from wms2.adapters.caller import undoing
 from wms2.conf import conf
 from wms2.errors import LeaseLost, NotFoundInService, ServiceUnavailable
+from wms2.runtime import clock
 
 log = structlog.get_logger(__name__)
 #: Rules that are deleted, and files that are invalidated, between two records of what is done.

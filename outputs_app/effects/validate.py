@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from outputs_app.cases import cases_open
+from outputs_app.checks.cases import cases_open
+from outputs_app.checks.reconciliation.rows import blocks_standing
+from outputs_app.checks.validation.catalogues import Look
+from outputs_app.checks.validation.rules import FileFinding
+from outputs_app.checks.validation.tending import validation_again
 from outputs_app.effects.handler import Result, block_of, handles, rule_comment
+from outputs_app.effects.time_slices import Turn
 from outputs_app.models import BlockValidation, Effect, EffectKind, Prognosis
-from outputs_app.reconciliation.rows import blocks_standing
-from outputs_app.turns import Turn
-from outputs_app.validation.catalogues import Look
-from outputs_app.validation.rules import FileFinding
-from outputs_app.validation.tending import validation_again
-from wms2 import clock
 from wms2.errors import ServiceUnavailable
-from wms2.metrics import VALIDATIONS_TOTAL
-from wms2.stored import known
+from wms2.metrics.series import VALIDATIONS_TOTAL
+from wms2.runtime import clock
+from wms2.runtime.json_columns import known
 
 #: What is asked, in this order; a method of ``Look`` each.
 STEPS = ("dbs", "rucio", "lumis")

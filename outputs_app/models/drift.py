@@ -7,7 +7,7 @@ from django.db.models import Q
 
 
 class DriftKind(models.TextChoices):
-    """What differs; what is done about each is in ``outputs_app.reconciliation.remedies``."""
+    """What differs; what is done about each is in ``outputs_app.checks.reconciliation.remedies``."""
 
     DATASET_TYPE = "dataset_type", "Dataset has another access type in DBS"
     DBS_BLOCK_MISSING = "dbs_block_missing", "Block missing in DBS"

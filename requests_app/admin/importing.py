@@ -13,8 +13,8 @@ from rest_framework.exceptions import ParseError
 
 from requests_app.api.inputs import import_serializer
 from requests_app.models import Request
+from requests_app.services.decisions import MAX_PRIORITY
 from requests_app.services.intake import request_receive
-from requests_app.services.verbs import MAX_PRIORITY
 from wms2.api.parsers import StrictJsonParser
 from wms2.api.permissions import is_operator
 from wms2.api.problems import ProblemError

@@ -22,7 +22,7 @@ from wms2.admin import ReadOnlyAdmin, badge_column
 from wms2.admin.shown import EMPTY, admin_url, badge, list_url
 from wms2.api.permissions import is_operator
 from wms2.models import AuditEntry
-from wms2.words import exact
+from wms2.web.formatting import exact
 
 #: Transitions on a request's page, newest first; all of them are one link away.
 SHOWN_TRANSITIONS = 20

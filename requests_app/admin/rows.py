@@ -12,16 +12,16 @@ from django.urls import reverse
 
 from dags_app.models import StepMeasurement
 from requests_app import models
+from requests_app.actions.control import limit_rows
 from requests_app.models import LEADER_LEASE, Limit, RequestStatus, RequestTransition
 from requests_app.selectors.admission import config_in_force
 from requests_app.selectors.reqmgr2 import POLL
-from requests_app.verbs.control import limit_rows
 from wms2.admin import BY_REQUEST, OF_REQUEST, ReadOnlyAdmin, rows_admin, since_column
+from wms2.admin.actions import verb_url
 from wms2.admin.filters import recent_values
 from wms2.admin.shown import EMPTY, badge
-from wms2.admin.verbs import verb_url
 from wms2.api.permissions import is_operator
-from wms2.words import exact, word
+from wms2.web.formatting import exact, word
 
 rows_admin(
     models.Workflow, "__str__", "status", "request", "splitting_algo", "input_dataset", "requested_events", filters=("status",),

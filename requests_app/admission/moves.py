@@ -7,7 +7,7 @@ from typing import Any
 
 from requests_app.models import Request
 from sites_app.models import Schedd
-from wms2.stored import known
+from wms2.runtime.json_columns import known
 
 
 @dataclass(frozen=True, slots=True)

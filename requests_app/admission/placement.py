@@ -31,8 +31,8 @@ from requests_app.work.overrides import overrides_of, throttles_of
 from sites_app.guard import EVERYWHERE, systemic_trouble, systemic_troubles
 from sites_app.models import Health, Schedd, ScheddState
 from wms2.conf import Conf
-from wms2.locks import Fenced, LockKey, lock_until_commit
-from wms2.passes import row_by_itself
+from wms2.runtime.locks import Fenced, LockKey, lock_until_commit
+from wms2.runtime.passes import row_by_itself
 
 log = structlog.get_logger(__name__)
 #: Statuses that hold an admission slot although their DAG row may not exist yet.

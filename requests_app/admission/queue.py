@@ -76,15 +76,15 @@ from requests_app.service_level import no_new_work
 from requests_app.states import transition
 from sites_app.guard import systemic_trouble
 from sites_app.services import NO_SITE, without_site
-from wms2 import clock
 from wms2.conf import Conf, conf
 from wms2.errors import StaleState
-from wms2.levels import Level
-from wms2.locks import Fenced, LockKey, lock_until_commit
-from wms2.metrics import FORGOTTEN_TOTAL
+from wms2.metrics.series import FORGOTTEN_TOTAL
 from wms2.models import Wake
-from wms2.passes import row_by_itself
-from wms2.wakes import wake
+from wms2.runtime import clock
+from wms2.runtime.due import wake
+from wms2.runtime.levels import Level
+from wms2.runtime.locks import Fenced, LockKey, lock_until_commit
+from wms2.runtime.passes import row_by_itself
 
 log = structlog.get_logger(__name__)
 #: Requests that a pass looks at beside as many as slots are free.

@@ -11,6 +11,7 @@ from rest_framework import serializers
 from rest_framework.request import Request as HttpRequest
 from rest_framework.response import Response
 
+from requests_app.actions.control import STARTS
 from requests_app.admission.ordering import GroupKind
 from requests_app.limits import CHANGEABLE, limit_set
 from requests_app.models import AdmissionLimit, Request, RequestStatus
@@ -28,20 +29,19 @@ from requests_app.selectors.admission import (
 from requests_app.selectors.summary import kept_counts
 from requests_app.selectors.what_if import Answer, Asked, Moved, queued_keys, what_if
 from requests_app.services.admission_limits import limit_problem
-from requests_app.services.verbs import MAX_PRIORITY
-from requests_app.verbs.control import STARTS
+from requests_app.services.decisions import MAX_PRIORITY
+from wms2.actions import field_of
+from wms2.api.actions import actor_of, serializer_field
 from wms2.api.answers import Computed, Url, answer, rows
 from wms2.api.pagination import PAGE_PARAMETERS, NumberedPages
 from wms2.api.preconditions import etag_of, if_match, require_version
 from wms2.api.problems import bad_field
 from wms2.api.serializers import MAX_REASON, NameField, ShareField, StrictSerializer, TextField, WordField
 from wms2.api.shown import shown
-from wms2.api.verbs import actor_of, serializer_field
 from wms2.api.views import ApiView, RowsViewSet
 from wms2.conf import Conf
 from wms2.errors import ConfigurationError
-from wms2.locks import LockKey, transaction_lock
-from wms2.verbs import field_of
+from wms2.runtime.locks import LockKey, transaction_lock
 
 #: Of each kind of what is tried in one question.
 MOST_TRIED = 200

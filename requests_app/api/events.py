@@ -23,7 +23,7 @@ from wms2.api.answers import answer
 from wms2.api.pagination import whole_number, whole_number_parameter
 from wms2.api.problems import bad_field
 from wms2.api.views import ApiView
-from wms2.shedding import Call
+from wms2.web.shedding import Call
 
 MOST, MOST_WAIT_SECONDS = 500, 60
 #: A stream ends after this, and its reader comes back with the last id that it has: a web process can stop, a sign-in be judged.

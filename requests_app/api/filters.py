@@ -6,7 +6,7 @@ import django_filters
 from django.db.models import QuerySet
 
 from requests_app.models import HoldCode, Request, RequestStatus, StopIntent, WorkflowStatus
-from requests_app.services.verbs import MAX_PRIORITY
+from requests_app.services.decisions import MAX_PRIORITY
 from wms2.api.filters import ChoicesFilter, TextFilter, TrueFalseFilter, UpperSearchFilter, WholeNumberFilter, since, until
 
 

@@ -8,8 +8,8 @@ from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema_fiel
 from rest_framework import serializers
 
 from requests_app.models import RequestStatus
+from requests_app.services.decisions import MAX_PRIORITY
 from requests_app.services.intake import Received
-from requests_app.services.verbs import MAX_PRIORITY
 from requests_app.work.production_steps import steps_read
 from wms2.api.serializers import MAX_REASON, NameField, ShareField, StrictSerializer, TextField, WordField
 from wms2.errors import InvalidTransition

@@ -17,10 +17,10 @@ from requests_app.services.lost_files import (
     lost_files_make_again,
     lost_files_plan,
 )
+from wms2.api.actions import actor_of
 from wms2.api.answers import answer
 from wms2.api.serializers import ReasonSerializer, StrictSerializer, TextField
 from wms2.api.shown import shown
-from wms2.api.verbs import actor_of
 from wms2.api.views import ApiView
 
 

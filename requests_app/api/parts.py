@@ -15,8 +15,8 @@ from rest_framework.response import Response
 from dags_app.api.errors import RequestErrorsSerializer
 from dags_app.errors import request_errors
 from dags_app.models import Leftover
-from outputs_app.invalidation import Progress as InvalidationStep
-from outputs_app.invalidation import invalidation_progress
+from outputs_app.effects.invalidation import Progress as InvalidationStep
+from outputs_app.effects.invalidation import invalidation_progress
 from requests_app.models import InputFile, Progress, ProgressSample
 from requests_app.selectors.parts import SiteLeftovers, TroubledInput, course_of, leftovers_by_site, leftovers_of, troubled_input
 from requests_app.selectors.requests import requests_stored

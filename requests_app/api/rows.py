@@ -8,15 +8,15 @@ import django_filters
 from rest_framework.request import Request as HttpRequest
 from rest_framework.response import Response
 
-import requests_app.verbs  # noqa: F401  declares them
+import requests_app.actions  # noqa: F401  declares them
 from requests_app.models import DeadLetter, Harvest, HarvestState, LetterKind, RequestGroup
 from requests_app.selectors.parts import harvests_shown
 from requests_app.selectors.requests import groups_shown
-from requests_app.services.letters import ADVICE
+from requests_app.services.dead_letters import ADVICE
 from requests_app.work.groups import Child, GroupStanding, group_standing
+from wms2.api.actions import Resource, verb_urls
 from wms2.api.answers import Computed, answer, rows
 from wms2.api.filters import ChoicesFilter, TextFilter
-from wms2.api.verbs import Resource, verb_urls
 from wms2.api.views import RowsViewSet
 
 ChildSerializer = answer(

@@ -12,7 +12,7 @@ from rest_framework.request import Request as HttpRequest
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-import requests_app.verbs  # noqa: F401  declares them
+import requests_app.actions  # noqa: F401  declares them
 from dags_app.api.schedds import POOL, SCHEDDS, schedd_asked
 from dags_app.selectors import schedds_counted
 from requests_app.api.parts import part_view
@@ -27,12 +27,12 @@ from requests_app.services.reconciling import reconcile
 from sites_app.api.serializers import SystemicAlertSerializer
 from sites_app.guard import alerts_open
 from sites_app.models import Health, Schedd
+from wms2.api.actions import Resource, VerbView, actor_of, verb_method, verb_urls
 from wms2.api.answers import Computed, answer, rows
 from wms2.api.serializers import ReasonSerializer
 from wms2.api.shown import shown
-from wms2.api.verbs import Resource, VerbView, actor_of, verb_method, verb_urls
 from wms2.api.views import ApiView
-from wms2.credentials import Seen
+from wms2.runtime.credentials import Seen
 
 ServiceLevelSerializer = rows(
     "ServiceLevel", ServiceLevel,

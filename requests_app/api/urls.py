@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from django.urls import path
 
-from requests_app.api import admission, events, lost_files, parts, rows, system, verbs, views
+from requests_app.api import actions, admission, events, lost_files, parts, rows, system, views
 from wms2.api import converters  # noqa: F401  <name:...>
-from wms2.api.verbs import rows_urls
+from wms2.api.actions import rows_urls
 
 urlpatterns = [
     path("requests", views.RequestViewSet.as_view({"get": "list", "post": "create"}), name="request-list"),
@@ -19,7 +19,7 @@ urlpatterns = [
     path("requests/<name:request_name>/input-files", parts.request_input_files_view, name="request-input-files"),
     path("requests/<name:request_name>/leftovers", parts.request_leftovers_view, name="request-leftovers"),
     path("requests/<name:request_name>/progress", parts.request_progress_view, name="request-progress"),
-    path("requests/<name:request_name>/release", verbs.RequestReleaseView.as_view(), name="request-release"),
+    path("requests/<name:request_name>/release", actions.RequestReleaseView.as_view(), name="request-release"),
     path("requests/<name:request_name>/invalidation", parts.RequestInvalidationView.as_view(), name="request-invalidation"),
     path(
         "requests/<name:request_name>/invalidation/progress",
@@ -27,7 +27,7 @@ urlpatterns = [
         name="request-invalidation-progress",
     ),
     path("requests/<name:request_name>/versions", parts.request_versions_view, name="request-versions"),
-    *verbs.VERBS,
+    *actions.VERBS,
     path("events", events.EventsView.as_view(), name="event-list"),
     path("events/stream", events.EventStreamView.as_view(), name="event-stream"),
     path("groups", rows.GroupViewSet.as_view({"get": "list"}), name="group-list"),

@@ -15,6 +15,7 @@ from rest_framework.reverse import reverse
 
 from dags_app.counts import UnitCounts, unit_counts
 from dags_app.selectors import dag_last
+from requests_app.api.actions import REQUESTS, request_etag
 from requests_app.api.filters import RequestFilters, WorkflowFilters
 from requests_app.api.inputs import REQUEST_IMPORT, RequestChangeSerializer, import_serializer
 from requests_app.api.serializers import (
@@ -26,17 +27,16 @@ from requests_app.api.serializers import (
     WorkflowStandingSerializer,
     request_shown,
 )
-from requests_app.api.verbs import REQUESTS, request_etag
 from requests_app.models import Request, status_shown
 from requests_app.selectors.requests import request_picture, requests_stored, requests_with_workflow
 from requests_app.selectors.rounds import rounds_of
 from requests_app.selectors.workflows import workflow_progress, workflows_stored
+from requests_app.services.decisions import request_change
 from requests_app.services.intake import request_receive
-from requests_app.services.verbs import request_change
+from wms2.api.actions import actor_of, verb_method
 from wms2.api.shown import shown
-from wms2.api.verbs import actor_of, verb_method
 from wms2.api.views import ApiView, ExtraView, RowsViewSet
-from wms2.shedding import Call
+from wms2.web.shedding import Call
 
 PATCHED = "changed over the API, no reason given"
 

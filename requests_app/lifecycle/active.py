@@ -29,7 +29,7 @@ from requests_app.lifecycle.lost_queue import end_lost, stop_fenced_off, tell_ob
 from requests_app.lifecycle.steps import step_begin
 from requests_app.lifecycle.unbegun import unbegun_watch
 from requests_app.models import HoldCode, Request, RequestStatus, StopIntent
-from requests_app.services.verbs import LEFT
+from requests_app.services.decisions import LEFT
 from requests_app.states import hold_changes
 from requests_app.work.accounting import account, account_final, progress_words, unaccounted
 from requests_app.work.unmerged import unmerged_watch
@@ -40,7 +40,7 @@ from sites_app.schedds import adapter
 from sites_app.selectors import candidate_sites
 from wms2.audit import audit
 from wms2.errors import InvalidTransition, LedgerViolation, ServiceRejected, ServiceUnavailable, StaleState
-from wms2.words import counted
+from wms2.web.formatting import counted
 
 #: So many failed attempts of a DAG in which no job has done well yet raise an alert.
 _ALERT_FAILED_ATTEMPTS = 10

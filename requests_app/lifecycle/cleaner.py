@@ -29,17 +29,17 @@ from dags_app.payload.contract.layout import ELECTED_LOG, JOB_FILE, MERGE, ORPHA
 from dags_app.payload.contract.reading import json_lines
 from dags_app.payload.contract.site_tasks import Removal, RemovalTask, SiteResult
 from dags_app.services.site_jobs import SITE_JOB_RUN_SECONDS, SITE_JOB_TIMEOUT_SECONDS, Work, site_job_begin, site_jobs_tend
-from outputs_app.invalidation import TAKING_BACK
+from outputs_app.effects.invalidation import TAKING_BACK
 from outputs_app.models import SETTLED_EFFECT, Effect, OutputFile
 from requests_app.alerts import alert_off, tell_broken
 from requests_app.lifecycle.packing import LOST, UNSETTLED, seen_in_queues
 from requests_app.models import UNMERGED_FROZEN, CleanupPolicy, Request, RequestStatus, Workflow
-from wms2 import clock
 from wms2.adapters import factory
 from wms2.conf import conf
-from wms2.metrics import LEFTOVERS_REMOVED_TOTAL
-from wms2.passes import row_by_itself
-from wms2.wakes import wake
+from wms2.metrics.series import LEFTOVERS_REMOVED_TOTAL
+from wms2.runtime import clock
+from wms2.runtime.due import wake
+from wms2.runtime.passes import row_by_itself
 
 #: Files of a request that failed or was aborted stay so long, unless it is to be cleaned up at once.
 _ENDED_GRACE_DAYS = 14.0

@@ -16,7 +16,7 @@ import structlog
 from dags_app.models import DAG, Leftover
 from dags_app.packs import is_readable, is_there, pack_path
 from dags_app.planning.writer import AGAIN
-from outputs_app.invalidation import TAKING_BACK
+from outputs_app.effects.invalidation import TAKING_BACK
 from outputs_app.models import SETTLED_EFFECT, Effect
 from requests_app.lease import Evaluation
 from requests_app.lifecycle.packing import LOST, archive_root, seen_in_queues
@@ -25,10 +25,10 @@ from requests_app.services.cleaning import cleaning_evidence
 from requests_app.work.planner import dag_id
 from sites_app.schedds import submit_roots
 from sites_app.submit_roots import root_refused
-from wms2 import clock
 from wms2.conf import conf
-from wms2.crash import crash_point
-from wms2.words import counted
+from wms2.runtime import clock
+from wms2.runtime.crash import crash_point
+from wms2.web.formatting import counted
 
 log = structlog.get_logger(__name__)
 

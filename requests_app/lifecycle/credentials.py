@@ -10,8 +10,8 @@ from requests_app.models import Request, RequestStatus, StopIntent
 from sites_app.selectors import token_dirs
 from wms2.adapters import factory
 from wms2.conf import conf
-from wms2.credentials import CredentialUnusable, see
-from wms2.wakes import wake
+from wms2.runtime.credentials import CredentialUnusable, see
+from wms2.runtime.due import wake
 
 ACTOR = "credentials"
 

@@ -38,15 +38,15 @@ from requests_app.services.invalidation import superseded_take_back
 from requests_app.services.reconciling import reconciling
 from requests_app.services.stopping import left_blocks_end
 from sites_app.services import site_bans_expire, sites_drained
-from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import LeaseLost
-from wms2.levels import Level
-from wms2.locks import DATABASE_AWAY, Fenced, unless_locked
-from wms2.metrics import CYCLE_SECONDS, CYCLES_TOTAL
-from wms2.nudge import EVALUATE_DUE, RUN_CYCLE, RUN_EFFECTS, nudge
-from wms2.row_counts import counts_fold
-from wms2.wakes import wake
+from wms2.metrics.row_counts import counts_fold
+from wms2.metrics.series import CYCLE_SECONDS, CYCLES_TOTAL
+from wms2.runtime import clock
+from wms2.runtime.due import wake
+from wms2.runtime.levels import Level
+from wms2.runtime.locks import DATABASE_AWAY, Fenced, unless_locked
+from wms2.runtime.notify import EVALUATE_DUE, RUN_CYCLE, RUN_EFFECTS, nudge
 from wms2.work.failing import task_failed
 from wms2.work.workers import pools_reconcile
 

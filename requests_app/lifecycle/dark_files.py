@@ -13,9 +13,9 @@ from dags_app.models import DAG, WorkUnit, WorkUnitState
 from outputs_app.models import Effect, EffectKind, EffectState
 from requests_app.alerts import alert, alert_off, tell_broken
 from requests_app.models import Request, RequestStatus
-from wms2 import clock
-from wms2.passes import row_by_itself
-from wms2.words import counted
+from wms2.runtime import clock
+from wms2.runtime.passes import row_by_itself
+from wms2.web.formatting import counted
 
 CODE = "dark_files"
 #: Deleted at 25: that leaves a person eleven.

@@ -15,11 +15,11 @@ from requests_app.services.moving import request_move
 from requests_app.work.overrides import overrides_of
 from sites_app.models import Schedd, ScheddState
 from sites_app.schedds import schedd_broke
-from wms2 import clock
 from wms2.audit import audit
 from wms2.errors import InvalidTransition, StaleState
-from wms2.locks import Fenced
-from wms2.passes import row_by_itself
+from wms2.runtime import clock
+from wms2.runtime.locks import Fenced
+from wms2.runtime.passes import row_by_itself
 
 log = structlog.get_logger(__name__)
 STEP = "drains of schedds"

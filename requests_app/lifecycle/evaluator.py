@@ -26,14 +26,14 @@ from requests_app.lifecycle.timeouts import watch_timeout
 from requests_app.lifecycle.validating import handle_removing, handle_validated, handle_validating, handle_waiting_integrity
 from requests_app.models import EVALUATED, RequestStatus, Workflow
 from requests_app.work.block_limits import blocks_look_after
-from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import StaleState
-from wms2.identity import process_name
-from wms2.locks import lock_refused
-from wms2.metrics import EVALUATIONS_TOTAL, FORGOTTEN_TOTAL, LOCKS_REFUSED_TOTAL
-from wms2.nudge import EVALUATE_DUE, nudge
-from wms2.passes import row_by_itself
+from wms2.metrics.series import EVALUATIONS_TOTAL, FORGOTTEN_TOTAL, LOCKS_REFUSED_TOTAL
+from wms2.runtime import clock
+from wms2.runtime.identity import process_name
+from wms2.runtime.locks import lock_refused
+from wms2.runtime.notify import EVALUATE_DUE, nudge
+from wms2.runtime.passes import row_by_itself
 from wms2.work.workers import may_take
 
 log = structlog.get_logger(__name__)

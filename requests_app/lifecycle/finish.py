@@ -18,7 +18,7 @@ from dags_app.models import WorkUnit, WorkUnitState
 from dags_app.planning.specs import InputSpec
 from dags_app.selectors import dag_last
 from dags_app.services.failures import failure_summary
-from outputs_app.blocks import blocks_advance, blocks_seal
+from outputs_app.blocks.filling import blocks_advance, blocks_seal
 from outputs_app.models import OPEN_EFFECT, REPORTS, BlockStatus, Effect, EffectState, ProcessingBlock
 from outputs_app.selectors import STUCK
 from requests_app.alerts import alert, alert_over
@@ -35,11 +35,11 @@ from requests_app.work.ledger import Ledger, ledger_check, ledger_of
 from requests_app.work.overrides import settings_of
 from requests_app.work.replaced_inputs import inputs_replaced
 from requests_app.work.rounds import failure_rescues, round_close, round_open
-from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import LedgerViolation, ServiceError, ServiceRejected, ServiceUnavailable
-from wms2.nudge import RUN_EFFECTS, nudge
-from wms2.words import counted
+from wms2.runtime import clock
+from wms2.runtime.notify import RUN_EFFECTS, nudge
+from wms2.web.formatting import counted
 
 S = RequestStatus
 log = structlog.get_logger(__name__)

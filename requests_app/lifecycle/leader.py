@@ -21,14 +21,14 @@ from django.db import DatabaseError, OperationalError, connection, transaction
 from django.db.models.expressions import RawSQL
 
 from requests_app.models import LEADER_LEASE, Lease
-from wms2 import clock
 from wms2.adapters import caller
 from wms2.adapters.caller import HeldLease, working_under
 from wms2.audit import audit
 from wms2.conf import conf
 from wms2.errors import LeaseLost
-from wms2.identity import node_name, process_name
-from wms2.locks import lock_refused
+from wms2.runtime import clock
+from wms2.runtime.identity import node_name, process_name
+from wms2.runtime.locks import lock_refused
 
 log = structlog.get_logger(__name__)
 FLAPPING_CHANGES, FLAPPING_SECONDS = 4, 60

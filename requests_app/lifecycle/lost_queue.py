@@ -17,12 +17,12 @@ from requests_app.lease import Evaluation
 from requests_app.models import HoldCode, RequestStatus, StopIntent
 from requests_app.states import hold_changes
 from requests_app.work.accounting import account_lost
-from wms2 import clock
 from wms2.adapters.types import JobStatus
 from wms2.conf import conf
 from wms2.errors import LedgerViolation
-from wms2.levels import stretched
-from wms2.words import exact
+from wms2.runtime import clock
+from wms2.runtime.levels import stretched
+from wms2.web.formatting import exact
 
 S = RequestStatus
 

@@ -17,11 +17,11 @@ from requests_app.work.input_places import Places, locations_refresh, only_waiti
 from requests_app.work.input_validity import validity_refresh
 from requests_app.work.overrides import settings_of
 from requests_app.work.spec import spec_of
-from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import PlanningRefused, ServiceRejected, ServiceUnavailable
-from wms2.in_force import in_force
-from wms2.words import counted
+from wms2.runtime import clock
+from wms2.runtime.in_force import in_force
+from wms2.web.formatting import counted
 
 #: Input files that wait longer for a site to be read at raise the alert input_missing.
 _INPUT_MISSING_ALERT_SECONDS = 86_400.0

@@ -28,12 +28,12 @@ from requests_app.models import Request, RequestStatus
 from requests_app.states import transition
 from sites_app.models import Schedd
 from sites_app.schedds import submit_roots
-from wms2 import clock
 from wms2.conf import conf
-from wms2.crash import crash_point
 from wms2.errors import StaleState, Wms2Error
-from wms2.metrics import DAGS_PACKED_TOTAL
-from wms2.passes import row_by_itself
+from wms2.metrics.series import DAGS_PACKED_TOTAL
+from wms2.runtime import clock
+from wms2.runtime.crash import crash_point
+from wms2.runtime.passes import row_by_itself
 
 log = structlog.get_logger(__name__)
 ACTOR = "archiver"

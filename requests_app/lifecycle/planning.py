@@ -40,8 +40,6 @@ from requests_app.work.planner import planning_mb, round_plan, round_plan_leftov
 from requests_app.work.rounds import dag_discard, rescue_prepare, round_plan_anew
 from requests_app.work.spec import spec_of
 from requests_app.work.unmerged import unmerged_watch
-from wms2 import clock
-from wms2.crash import crash_point
 from wms2.errors import (
     DocumentRefused,
     LedgerViolation,
@@ -54,8 +52,10 @@ from wms2.errors import (
     ServiceUnavailable,
     ShortOfEvents,
 )
-from wms2.locks import LockKey, transaction_lock
-from wms2.words import counted
+from wms2.runtime import clock
+from wms2.runtime.crash import crash_point
+from wms2.runtime.locks import LockKey, transaction_lock
+from wms2.web.formatting import counted
 from wms2.work.resources import PLANNING, resource
 
 S = RequestStatus

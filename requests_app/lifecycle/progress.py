@@ -12,8 +12,8 @@ from django.db import connection
 
 from dags_app.models import LIVE_DAG
 from requests_app.models import EVALUATED
-from wms2 import clock
-from wms2.locks import Fenced
+from wms2.runtime import clock
+from wms2.runtime.locks import Fenced
 
 WINDOW_SECONDS = 60
 MEAN_SECONDS = 600

@@ -17,12 +17,12 @@ from requests_app.lifecycle.leader import Leadership
 from requests_app.lifecycle.watching import RETURNED
 from requests_app.models import LEADER_LEASE, TERMINAL, Event, Lease, Reconciliation, RequestStatus
 from sites_app.models import HealthChange, QueueChange, SiteBan, SystemicAlert
-from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import Wms2Error
-from wms2.metrics import ROWS_EXPIRED_TOTAL
+from wms2.metrics.series import ROWS_EXPIRED_TOTAL
 from wms2.models import AuditEntry, BulkRun, KeptAnswer
-from wms2.passes import row_by_itself
+from wms2.runtime import clock
+from wms2.runtime.passes import row_by_itself
 
 #: For how long answers to calls with an Idempotency-Key are repeated.
 _ANSWERS_HOURS = 24.0

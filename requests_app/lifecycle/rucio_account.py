@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import structlog
 
-from outputs_app.account import account_problems
+from outputs_app.checks.rucio_account import account_problems
 from requests_app.models import Lease
 from requests_app.selectors.lifecycle import RUCIO_ACCOUNT
-from wms2 import clock
 from wms2.errors import ServiceRejected, ServiceUnavailable
+from wms2.runtime import clock
 
 log = structlog.get_logger(__name__)
 

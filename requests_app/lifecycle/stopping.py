@@ -27,10 +27,10 @@ from requests_app.work.accounting import account, account_final
 from requests_app.work.exclusions import bad_input_read
 from requests_app.work.ledger import ledger_of
 from requests_app.work.rounds import dag_discard, round_close, round_open, units_abandoned
-from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import LedgerViolation, ServiceRejected, ServiceUnavailable, StaleState
-from wms2.words import counted
+from wms2.runtime import clock
+from wms2.web.formatting import counted
 
 S = RequestStatus
 #: Stops after which nothing goes on from a rescue file.

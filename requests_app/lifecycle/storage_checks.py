@@ -17,17 +17,17 @@ from django.db.models import Exists, F, OuterRef, QuerySet
 from dags_app.models import LIVE_SITE_JOB, SiteJob, SiteJobPurpose
 from dags_app.payload.contract.site_tasks import Listed, ListedFile, Listing, ListingTask, SiteResult, WrongFile
 from dags_app.services.site_jobs import SITE_JOB_RUN_SECONDS, Work, site_job_begin, site_jobs_tend
-from outputs_app.cases import case_reminded, cases_late, cases_open, cases_remind, repaired_look
+from outputs_app.checks.cases import case_reminded, cases_late, cases_open, cases_remind, repaired_look
+from outputs_app.checks.validation import FileFinding, validation_tend
+from outputs_app.checks.validation.tending import KEPT, blocks_mark_validated, blocks_unvalidated
 from outputs_app.models import OPEN_CASE, CaseState, EffectKind, IntegrityCase, OutputFile, Prognosis, StorageCheck, Validity
-from outputs_app.validation import FileFinding, validation_tend
-from outputs_app.validation.tending import KEPT, blocks_mark_validated, blocks_unvalidated
 from requests_app.alerts import alert_off, remind, tell_broken
 from requests_app.models import Request, RequestStatus
-from wms2 import clock
 from wms2.conf import conf
-from wms2.metrics import VALIDATIONS_TOTAL
-from wms2.passes import row_by_itself
-from wms2.wakes import wake
+from wms2.metrics.series import VALIDATIONS_TOTAL
+from wms2.runtime import clock
+from wms2.runtime.due import wake
+from wms2.runtime.passes import row_by_itself
 
 log = structlog.get_logger(__name__)
 #: Files that one job looks at: at 0.1 s a size, and one in a hundred read whole in 30 s, what ``SITE_JOB_RUN_SECONDS`` (an hour)

@@ -24,8 +24,8 @@ from requests_app.models import HoldCode, Request, RequestStatus, RequestTransit
 from requests_app.services.acting import live_dag_of
 from requests_app.states import hold_changes
 from requests_app.work.groups import PARENTS, SIBLINGS
-from wms2 import clock
-from wms2.levels import stretched
+from wms2.runtime import clock
+from wms2.runtime.levels import stretched
 
 S = RequestStatus
 log = structlog.get_logger(__name__)

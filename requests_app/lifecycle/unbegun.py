@@ -20,11 +20,11 @@ from requests_app.lease import Evaluation
 from requests_app.models import EvaluationLease
 from sites_app.models import Schedd
 from sites_app.schedds import adapter
-from wms2 import clock
 from wms2.adapters.types import UnbegunUnit
 from wms2.conf import conf
 from wms2.errors import ServiceRejected, ServiceUnavailable
-from wms2.words import counted
+from wms2.runtime import clock
+from wms2.web.formatting import counted
 
 log = structlog.get_logger(__name__)
 CODE = "site_starts_nothing"

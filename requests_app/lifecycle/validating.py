@@ -13,9 +13,9 @@ from typing import Any
 from django.db.models import Count, F, Q
 
 from dags_app.models import Leftover, WorkUnit, WorkUnitState
+from outputs_app.checks.validation import ValidationProgress, events_in_catalogue, validation_tend
 from outputs_app.models import OPEN_CASE, OPEN_EFFECT, Effect, EffectKind, EffectState, IntegrityCase, Prognosis
 from outputs_app.services import datasets_publish
-from outputs_app.validation import ValidationProgress, events_in_catalogue, validation_tend
 from requests_app.alerts import alert, alert_over
 from requests_app.feed import tell
 from requests_app.lease import Evaluation
@@ -31,12 +31,12 @@ from requests_app.work.left import events_most
 from requests_app.work.recount import Counted, events_more, recount
 from requests_app.work.replaced_inputs import inputs_replaced
 from requests_app.work.spec import spec_of
-from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import LedgerViolation
-from wms2.in_force import in_force
-from wms2.nudge import REMOVE_LEFTOVERS, RUN_EFFECTS, nudge
-from wms2.words import counted as number_of
+from wms2.runtime import clock
+from wms2.runtime.in_force import in_force
+from wms2.runtime.notify import REMOVE_LEFTOVERS, RUN_EFFECTS, nudge
+from wms2.web.formatting import counted as number_of
 
 #: A request whose last round has a larger share of failed work units is not extended by itself.
 _EXTEND_MOST_FAILED = 0.5

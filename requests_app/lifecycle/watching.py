@@ -32,13 +32,13 @@ from requests_app.models import EVALUATED
 from sites_app.guard import guard_look
 from sites_app.models import Schedd
 from sites_app.schedds import adapter, schedd_broke
-from wms2 import clock
 from wms2.audit import audit
 from wms2.conf import conf
 from wms2.errors import ServiceRejected, ServiceUnavailable
-from wms2.locks import Fenced, unless_locked
-from wms2.passes import row_by_itself
-from wms2.side_by_side import side_by_side
+from wms2.runtime import clock
+from wms2.runtime.locks import Fenced, unless_locked
+from wms2.runtime.parallel import side_by_side
+from wms2.runtime.passes import row_by_itself
 
 log = structlog.get_logger(__name__)
 #: Event type in DAGHistory and in the feed.

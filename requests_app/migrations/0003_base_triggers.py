@@ -6,7 +6,7 @@ Events of the feed (ADR 0029), wakes of admission, claims that never overlap (AD
 
 from django.db import migrations
 
-from wms2.row_counts import counted_by
+from wms2.metrics.row_counts import counted_by
 
 #: Places in the feed are given once, and nothing else ever changes. Events of progress go after a day, and no reader misses them.
 _STAY = """

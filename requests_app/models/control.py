@@ -6,8 +6,8 @@ from django.db import models
 from django.db.models import Q
 
 from requests_app.admission.ordering import GroupKind
-from wms2.levels import CLOSES_AT, EASED, Level
-from wms2.words import exact
+from wms2.runtime.levels import CLOSES_AT, EASED, Level
+from wms2.web.formatting import exact
 
 #: The right to run the life cycle's cycle.
 LEADER_LEASE = "lifecycle"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
-from wms2.words import exact
+from wms2.web.formatting import exact
 
 
 class RequestTransition(models.Model):

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from requests_app.admission.ordering import LIMIT
 from wms2.conf import conf
-from wms2.words import word
+from wms2.web.formatting import word
 
 
 class RequestStatus(models.TextChoices):

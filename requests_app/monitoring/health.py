@@ -20,13 +20,13 @@ from rest_framework.views import APIView
 
 from requests_app.installation import MAX_CLOCK_SKEW_SECONDS, TablesOlder, installation_verify, tables_verify
 from requests_app.selectors.lifecycle import RUCIO_ACCOUNT, lifecycle_state, rucio_account_problems
-from wms2 import clock
 from wms2.api.views import METHODS
-from wms2.brake import proxy_not_counted
 from wms2.celery import broker_answers
 from wms2.errors import ConfigurationError
-from wms2.in_force import limits_refused
-from wms2.shedding import Call
+from wms2.runtime import clock
+from wms2.runtime.in_force import limits_refused
+from wms2.web.login_throttle import proxy_not_counted
+from wms2.web.shedding import Call
 from wms2.work.workers import pool_problems
 
 log = structlog.get_logger(__name__)

@@ -29,11 +29,11 @@ from rest_framework.views import APIView
 
 from dags_app.models import DAG, LIVE_DAG
 from dags_app.selectors import schedds_counted, seen_at
-from outputs_app.cases import cases_open_counts
-from outputs_app.executor import due_effects
+from outputs_app.checks.cases import cases_open_counts
+from outputs_app.checks.reconciliation.census import COUNTED
+from outputs_app.checks.validation.tending import unvalidated
+from outputs_app.effects.executor import due_effects
 from outputs_app.models import OPEN_EFFECT, Comparison, Drift, DriftKind, DriftState, Effect, EffectKind, Prognosis
-from outputs_app.reconciliation.census import COUNTED
-from outputs_app.validation.tending import unvalidated
 from requests_app.admission.ordering import LIMIT
 from requests_app.admission.placement import slots_used
 from requests_app.lease import evaluations_due
@@ -48,15 +48,15 @@ from requests_app.service_level import service, stretch_of
 from sites_app.bans import bans_active
 from sites_app.guard import EVERYWHERE, alerts_open
 from sites_app.models import Health, Pool, PoolState, ScheddState, Site, SiteStatus
-from wms2 import clock
 from wms2.adapters.types import JOB_STATES
 from wms2.api.views import METHODS
-from wms2.circuits import FAILURES, circuits
 from wms2.conf import Conf
-from wms2.levels import Level
-from wms2.metrics_files import AllProcesses, directories
+from wms2.metrics.files import AllProcesses, directories
 from wms2.models import Resource, ResourceLease, WorkerPool
-from wms2.shedding import Call
+from wms2.runtime import clock
+from wms2.runtime.circuits import FAILURES, circuits
+from wms2.runtime.levels import Level
+from wms2.web.shedding import Call
 from wms2.work.workers import TAKING, workers_alive
 
 #: Statuses whose age is exported.
@@ -320,7 +320,7 @@ def _lifecycle() -> Iterator[Metric]:
 def registry() -> CollectorRegistry:
     """What one scrape shows.
 
-    Where processes keep their counters in files (``wms2.metrics_files``), those of all of them, dead ones included; otherwise
+    Where processes keep their counters in files (``wms2.metrics.files``), those of all of them, dead ones included; otherwise
     those of the process that answers. The gauges over rows are the same everywhere.
     """
     found = CollectorRegistry()

@@ -22,11 +22,11 @@ from requests_app.selectors.lifecycle import rucio_account_problems
 from requests_app.selectors.reqmgr2 import ReqMgr2State, reqmgr2_state
 from requests_app.selectors.requests import requests_listed
 from requests_app.selectors.summary import dead_letter_counts
-from requests_app.services.letters import ADVICE
+from requests_app.services.dead_letters import ADVICE
 from sites_app.guard import alerts_open
 from sites_app.models import Health, Schedd, SystemicAlert
 from sites_app.services import sites_avoided
-from wms2.words import word
+from wms2.web.formatting import word
 from wms2.work.workers import PoolProblem, pool_problems
 
 #: Requests that are shown as needing an operator; with more, something larger is wrong.

@@ -11,10 +11,10 @@ from typing import NamedTuple
 from django.http import QueryDict
 
 from outputs_app.api.filters import CaseFilters
-from outputs_app.cases import cases_open_counts, cases_shown
+from outputs_app.checks.cases import cases_open_counts, cases_shown
 from outputs_app.models import CaseState, IntegrityCase, Prognosis
-from wms2.admin.verbs import MOST_ROWS
-from wms2.verbs import Verb, buttons_of
+from wms2.actions import Verb, buttons_of
+from wms2.admin.actions import MOST_ROWS
 
 #: Cases on one page: as many as one confirmation may concern.
 MOST = MOST_ROWS

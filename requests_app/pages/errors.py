@@ -10,7 +10,7 @@ from dags_app.errors import Count, RequestErrors, request_errors
 from dags_app.models import FailedInputFile, FailureAction, FailureCategory, FailureGroup, FailureRule, FailureSample
 from dags_app.services.failures import USED_UP
 from requests_app.models import InputFile, Request, RequestStatus, Workflow
-from wms2.words import counted
+from wms2.web.formatting import counted
 
 #: Kinds on the page; the others are counted there, and listed over REST and in the admin.
 GROUPS_ON_PAGE = 15

@@ -15,6 +15,7 @@ from dags_app.counts import UnitCounts
 from dags_app.dagman import NodeState, NodeStatus
 from dags_app.models import DAG, LIVE_DAG, WorkUnit, WorkUnitState
 from dags_app.selectors import dag_live
+from outputs_app.checks.validation.tending import ValidationProgress, unvalidated, validation_progress
 from outputs_app.models import (
     OPEN_CASE,
     OPEN_EFFECT,
@@ -26,7 +27,6 @@ from outputs_app.models import (
     OutputDataset,
 )
 from outputs_app.selectors import STUCK, drift_unsettled
-from outputs_app.validation.tending import ValidationProgress, unvalidated, validation_progress
 from requests_app.models import Harvest, KeptAccount, Request, RequestStatus, RequestTransition, Workflow
 from requests_app.pages.errors import ErrorsOnPage, errors_on_page
 from requests_app.pages.rounds import RoundsOnPage, rounds_on_page
@@ -37,7 +37,7 @@ from requests_app.selectors.parts import SiteLeftovers, TroubledInput, harvests_
 from requests_app.selectors.requests import names_about, workflow_of
 from requests_app.selectors.workflows import WorkflowProgress, workflow_progress
 from wms2.models import AuditEntry
-from wms2.words import duration, word
+from wms2.web.formatting import duration, word
 
 #: Work units drawn one by one; the others are counted.
 MOST_UNITS = 1_000

@@ -20,7 +20,7 @@ from requests_app.models import Request
 from requests_app.selectors.rounds import MeasuredRound, StepPicture, rounds_measured
 from requests_app.work.sizing import as_planned
 from wms2.conf import conf
-from wms2.words import number, size
+from wms2.web.formatting import number, size
 
 #: The newest of each.
 MOST_ROUNDS, MOST_STEPS, MOST_DECISIONS = 10, 40, 100

@@ -32,7 +32,7 @@ from requests_app.selectors.parts import course_of
 from requests_app.selectors.requests import requests_listed, requests_with_workflow
 from requests_app.work.groups import group_standing
 from wms2.adapters.types import JobStatus
-from wms2.admin.verbs import Button, buttons
+from wms2.admin.actions import Button, buttons
 from wms2.api.permissions import is_operator
 from wms2.work.workers import pool_problems
 

@@ -19,16 +19,16 @@ from requests_app.models import AFTER_WORK, DONE, TERMINAL, UNWANTED, HoldCode, 
 from requests_app.reqmgr2.taking import ACTOR, team_take
 from requests_app.selectors.reqmgr2 import POLL
 from requests_app.services import request_abort, request_complete, request_hold, request_set_priority, request_set_sites
+from requests_app.services.decisions import abort_refused, complete_refused, hold_refused, priority_refused
 from requests_app.services.intake import fields_of
-from requests_app.services.verbs import abort_refused, complete_refused, hold_refused, priority_refused
-from wms2 import clock
+from wms2.actions import Already
 from wms2.adapters import factory
 from wms2.adapters.reqmgr2 import Seen
 from wms2.conf import conf
 from wms2.errors import InvalidTransition, ServiceError, StaleState
-from wms2.nudge import POLL_REQMGR2
-from wms2.passes import row_by_itself
-from wms2.verbs import Already
+from wms2.runtime import clock
+from wms2.runtime.notify import POLL_REQMGR2
+from wms2.runtime.passes import row_by_itself
 from wms2.work.failing import task_failed
 
 S = RequestStatus

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from outputs_app.asking import Wish, effect_ask
+from outputs_app.effects.requests import Wish, effect_ask
 from outputs_app.models import REPORTS, Effect, EffectKind, EffectState
 from requests_app.models import ReqMgr2Request, Request, RequestStatus
 from wms2.conf import conf
-from wms2.nudge import RUN_EFFECTS, nudge
+from wms2.runtime.notify import RUN_EFFECTS, nudge
 
 S = RequestStatus
 #: HELD, QUEUED and the others are nothing that ReqMgr2 knows.

@@ -21,13 +21,13 @@ from structlog.contextvars import bound_contextvars
 from requests_app.models import TERMINAL, UNWANTED, ReqMgr2Request, Request, RequestStatus
 from requests_app.service_level import no_new_work
 from requests_app.services.intake import Received, reqmgr2_seen, request_read, request_receive
-from wms2 import clock
 from wms2.adapters import factory
 from wms2.adapters.reqmgr2 import Document, Seen
 from wms2.conf import conf
-from wms2.crash import crash_point
 from wms2.errors import DocumentRefused, Problem, RequestKnown, ServiceRejected, ServiceUnavailable
-from wms2.passes import row_by_itself
+from wms2.runtime import clock
+from wms2.runtime.crash import crash_point
+from wms2.runtime.passes import row_by_itself
 
 S = RequestStatus
 ACTOR = "reqmgr2"

@@ -21,7 +21,7 @@ from requests_app.work.ledger import Ledger, ledger_check, ledger_of
 from requests_app.work.spec import spec_of
 from wms2.api.preconditions import etag_of
 from wms2.errors import LedgerViolation
-from wms2.stored import known
+from wms2.runtime.json_columns import known
 
 #: Counts quicker than this are made at each change; slower ones are shown so many times as long as they took.
 QUICK_SECONDS, TIMES_KEPT, MOST_KEPT_SECONDS = 0.5, 10.0, 60.0

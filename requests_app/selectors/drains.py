@@ -11,8 +11,8 @@ from dags_app.models import DAG, LIVE_DAG, DAGStatus
 from requests_app.admission.placement import nowhere_else, taking_slot
 from requests_app.models import Request, RequestStatus
 from sites_app.models import Schedd, ScheddState
-from wms2 import clock
-from wms2.words import counted
+from wms2.runtime import clock
+from wms2.web.formatting import counted
 
 S = RequestStatus
 #: Statuses whose last DAG is rescued without an operator's action.

@@ -13,7 +13,7 @@ from django.utils import timezone
 from dags_app.models import DAG
 from dags_app.services.stop import StopMode
 from requests_app.models import HoldCode, Request, RequestStatus, ShownStatus, StopIntent
-from wms2.words import ago, word
+from wms2.web.formatting import ago, word
 
 S = RequestStatus
 H = HoldCode

@@ -9,9 +9,9 @@ from typing import Any
 from django.utils.dateparse import parse_datetime
 
 from requests_app.models import LEADER_LEASE, Lease
-from wms2 import clock
 from wms2.conf import conf
-from wms2.credentials import CREDENTIAL_ALERT_SECONDS, Seen
+from wms2.runtime import clock
+from wms2.runtime.credentials import CREDENTIAL_ALERT_SECONDS, Seen
 
 #: A cycle this many times later than it is due means that the life cycle has stopped.
 STALE_CYCLES = 3

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from django.db.models import QuerySet
 
 from requests_app.models import Lease, ReqMgr2Request
-from wms2 import clock
 from wms2.conf import conf
+from wms2.runtime import clock
 
 #: The row that says when ReqMgr2 was last asked with success.
 POLL = "reqmgr2"

@@ -13,7 +13,7 @@ from dags_app.models import DAG, FailureGroup, SizingDecision, StepMeasurement
 from dags_app.planning.measured import Spread
 from requests_app.models import Round, Workflow
 from requests_app.work.sizing import spread
-from wms2.stored import numbered
+from wms2.runtime.json_columns import numbered
 
 
 class StepPicture(NamedTuple):

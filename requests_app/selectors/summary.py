@@ -20,7 +20,7 @@ from requests_app.service_level import service
 from requests_app.work.groups import PARENTS, SIBLINGS
 from sites_app.models import Site, SiteStatus
 from wms2.conf import conf
-from wms2.row_counts import row_counts
+from wms2.metrics.row_counts import row_counts
 from wms2.work.workers import pool_problems
 
 _LONGEST = """
@@ -32,7 +32,7 @@ SELECT status, (
 
 @dataclass(frozen=True, slots=True)
 class KeptCounts:
-    """What the database keeps count of (``wms2.row_counts``); each mapping has every status, zeros included."""
+    """What the database keeps count of (``wms2.metrics.row_counts``); each mapping has every status, zeros included."""
 
     requests: dict[str, int]
     held: dict[str, int]

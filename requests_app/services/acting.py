@@ -15,10 +15,10 @@ from requests_app.feed import tell
 from requests_app.models import Request, RequestStatus, StopIntent, Workflow
 from requests_app.states import transition
 from requests_app.work.rounds import RoundFiles, round_close, round_open
+from wms2.actions import Already
 from wms2.audit import audit
 from wms2.errors import InvalidTransition, StaleState
-from wms2.verbs import Already
-from wms2.wakes import wake_now
+from wms2.runtime.due import wake_now
 
 S = RequestStatus
 

@@ -8,7 +8,7 @@ from requests_app.admission.ordering import URGENT, GroupKind
 from requests_app.models import AdmissionBucket, AdmissionLimit
 from wms2.audit import audited
 from wms2.errors import FieldRefused, InvalidTransition
-from wms2.locks import LockKey, transaction_lock
+from wms2.runtime.locks import LockKey, transaction_lock
 
 #: What a limit says; what is not given is no limit; a ``hard`` of None: as it was.
 _NONE = {"least_priority": None, "max_dags": None, "rate_per_hour": None, "burst": 1, "hard": None}

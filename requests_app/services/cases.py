@@ -19,16 +19,16 @@ from dags_app.packs import files_of
 from dags_app.payload.contract import layout
 from dags_app.planning.closure import Closure, closure
 from dags_app.services.claims import claims_of, pieces_of
-from outputs_app import invalidation
-from outputs_app.cases import case_of, cases_shown, decided_refused, files_orphaned, orphans_open
+from outputs_app.checks.cases import case_of, cases_shown, decided_refused, files_orphaned, orphans_open
+from outputs_app.effects import invalidation
 from outputs_app.models import OPEN_CASE, CaseAction, CaseState, IntegrityCase, OutputDataset, OutputFile, Prognosis, Validity
 from requests_app.models import DONE, InputFile
 from requests_app.services.acting import acting
 from requests_app.services.recovering import recover, recover_refused
-from wms2 import clock
+from wms2.actions import Already, Told
 from wms2.errors import DocumentRefused, InvalidTransition
-from wms2.verbs import Already, Told
-from wms2.words import counted
+from wms2.runtime import clock
+from wms2.web.formatting import counted
 
 _SHOWN = 5
 

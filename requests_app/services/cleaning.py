@@ -10,7 +10,7 @@ from typing import Any
 from django.db.models import Count, Q, Sum
 
 from dags_app.models import DAG, Leftover
-from outputs_app.invalidation import TAKING_BACK, invalidation_ask, manifest_ask
+from outputs_app.effects.invalidation import TAKING_BACK, invalidation_ask, manifest_ask
 from outputs_app.models import (
     OPEN_CASE,
     BlockValidation,
@@ -26,11 +26,11 @@ from requests_app.models import Request, RequestStatus, StopIntent, Workflow
 from requests_app.services.acting import acting, applies, give_up, stop_first, stopped_for
 from requests_app.services.invalidation import epoch_raise
 from requests_app.work.rounds import round_files_at_rest
-from wms2 import clock
+from wms2.actions import Already
 from wms2.errors import FieldRefused
-from wms2.nudge import RUN_EFFECTS, nudge
-from wms2.verbs import Already
-from wms2.words import counted
+from wms2.runtime import clock
+from wms2.runtime.notify import RUN_EFFECTS, nudge
+from wms2.web.formatting import counted
 
 S = RequestStatus
 #: Requests that have nothing any more that would rest on another.

@@ -12,9 +12,9 @@ from dags_app.models import DAG
 from dags_app.services.stop import StopMode, steer_refused
 from requests_app.models import Request, RequestStatus
 from requests_app.selectors.requests import release_repeated
+from requests_app.services.decisions import request_hold
 from requests_app.services.moving import request_move
 from requests_app.services.release import ReleaseMode, release_plan, request_release
-from requests_app.services.verbs import request_hold
 from sites_app.models import Schedd
 from wms2.audit import audited
 from wms2.errors import InvalidTransition

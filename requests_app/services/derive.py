@@ -13,14 +13,14 @@ from typing import Any
 from django.db.models import Exists, OuterRef
 
 from dags_app.models import WorkUnit, WorkUnitState
-from outputs_app.invalidation import invalidation_asked
+from outputs_app.blocks.ownership import names_claim
+from outputs_app.effects.invalidation import invalidation_asked
 from outputs_app.models import OPEN_EFFECT, REPORTS, Effect, IntegrityCase, OutputDataset, OutputFile, Validity
-from outputs_app.owning import names_claim
 from requests_app import intake
 from requests_app.feed import tell
 from requests_app.models import Request, RequestStatus, Workflow
 from requests_app.services.acting import acting, applies, free_name, give_up, live_dag_of, put
-from requests_app.services.verbs import request_set_sites
+from requests_app.services.decisions import request_set_sites
 from requests_app.states import record_creation
 from requests_app.work.derived import work_hand_over
 from requests_app.work.groups import group_inherit
@@ -30,10 +30,10 @@ from requests_app.work.overrides import Overrides, check_pins
 from requests_app.work.planner import round_preview
 from requests_app.work.rounds import round_files_at_rest
 from requests_app.work.spec import spec_of, spec_to_json
-from wms2 import clock
+from wms2.actions import Already
 from wms2.errors import InvalidTransition, LedgerViolation, PlanningRefused, RequestKnown, ServiceError
-from wms2.verbs import Already
-from wms2.words import counted
+from wms2.runtime import clock
+from wms2.web.formatting import counted
 
 S = RequestStatus
 _ENDED = (S.FAILED, S.ABORTED, S.COMPLETED)

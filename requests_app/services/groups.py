@@ -13,7 +13,7 @@ from requests_app.states import wake_related
 from requests_app.work.groups import ENDED, GONE_ON, group_completes, group_locked, input_among
 from wms2.audit import audited
 from wms2.errors import DocumentRefused, InvalidTransition, Problem
-from wms2.locks import LockKey, transaction_lock
+from wms2.runtime.locks import LockKey, transaction_lock
 
 S = RequestStatus
 

@@ -15,8 +15,8 @@ from requests_app.work.exclusions import files_taken
 from requests_app.work.input_lumis import lumis_out_of_reach, lumis_rebuild
 from requests_app.work.left import record_left_out
 from requests_app.work.spec import spec_of
-from wms2 import clock
 from wms2.errors import InvalidTransition
+from wms2.runtime import clock
 
 #: More files than these are not a person's decision.
 MAX_FILES = 10_000

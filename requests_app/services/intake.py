@@ -10,7 +10,7 @@ from typing import Any
 from django.db import IntegrityError, transaction
 
 from dags_app.planning.specs import WorkflowSpec
-from outputs_app.owning import names_claim, names_refuse
+from outputs_app.blocks.ownership import names_claim, names_refuse
 from requests_app import intake
 from requests_app.limits import limits_now
 from requests_app.models import HoldCode, ReqMgr2Request, Request, RequestStatus
@@ -22,13 +22,13 @@ from requests_app.work.ledger import Ledger
 from requests_app.work.overrides import Overrides, read_pools
 from requests_app.work.production_steps import steps_read, steps_refused, steps_rounded_by
 from requests_app.work.spec import Prepared, prepared_to_json, spec_of
-from wms2 import clock
 from wms2.adapters import factory
 from wms2.adapters.reqmgr2 import Seen
 from wms2.audit import audit
 from wms2.conf import conf
 from wms2.errors import DocumentRefused, FieldRefused, InvalidTransition, NotFoundInService, Problem, RequestKnown
-from wms2.nudge import EVALUATE_REQUEST, nudge
+from wms2.runtime import clock
+from wms2.runtime.notify import EVALUATE_REQUEST, nudge
 
 _QUEUED = "the work queue of WMCore has it too"
 

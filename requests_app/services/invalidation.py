@@ -10,19 +10,19 @@ from typing import Any
 import structlog
 from django.db.models import F
 
-from outputs_app import invalidation
+from outputs_app.effects import invalidation
 from outputs_app.models import DatasetState, EffectKind, OutputDataset
 from requests_app.alerts import tell_broken
 from requests_app.lease import ACTOR
 from requests_app.models import TERMINAL, CleanupPolicy, InputFile, Request, RequestStatus, Workflow
 from requests_app.selectors.versions import replaced_before, requests_before
 from requests_app.services.acting import acting, applies
-from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import FieldRefused, InvalidTransition
-from wms2.locks import Fenced
-from wms2.passes import row_by_itself
-from wms2.words import counted
+from wms2.runtime import clock
+from wms2.runtime.locks import Fenced
+from wms2.runtime.passes import row_by_itself
+from wms2.web.formatting import counted
 
 S = RequestStatus
 log = structlog.get_logger(__name__)

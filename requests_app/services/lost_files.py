@@ -22,8 +22,8 @@ from dags_app.manifest import Manifest, ManifestProblem
 from dags_app.models import WorkUnit, WorkUnitState
 from dags_app.planning.closure import Piece, closure
 from dags_app.services.claims import claims_of, pieces_of
-from outputs_app.cases import case_of, files_orphaned, orphans_open
-from outputs_app.invalidation import block_refused
+from outputs_app.checks.cases import case_of, files_orphaned, orphans_open
+from outputs_app.effects.invalidation import block_refused
 from outputs_app.models import (
     OPEN_CASE,
     CaseAction,

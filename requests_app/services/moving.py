@@ -14,8 +14,8 @@ from requests_app.models import Request, RequestStatus, StopIntent
 from requests_app.services.acting import acting, applies, live_dag_of, put, stop_first, stopped_for
 from requests_app.work.overrides import overrides_of
 from sites_app.models import Schedd
+from wms2.actions import Already
 from wms2.errors import FieldRefused
-from wms2.verbs import Already
 
 S = RequestStatus
 #: While there may be a DAG to stop, or one to go on from.

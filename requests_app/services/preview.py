@@ -11,7 +11,7 @@ from itertools import groupby
 from dags_app.counts import UnitCounts, unit_counts
 from dags_app.models import DAG, IN_QUEUE, LIVE_DAG
 from dags_app.services.submit import units_to_land
-from outputs_app.invalidation import outputs_counted
+from outputs_app.effects.invalidation import outputs_counted
 from requests_app.models import CleanupPolicy, Request, RequestStatus, Workflow
 from requests_app.selectors.admission import queue_now
 from requests_app.services.cleaning import dependents
@@ -19,7 +19,7 @@ from requests_app.services.invalidation import files_refused, invalidation_refus
 from requests_app.services.release import ReleaseMode, release_plan
 from requests_app.services.restart import successor_name
 from wms2.errors import InvalidTransition
-from wms2.words import counted
+from wms2.web.formatting import counted
 
 S = RequestStatus
 #: Of which it is told what priority leads there.

@@ -11,10 +11,10 @@ from django.db.models import Count
 
 from requests_app.models import LEADER_LEASE, Event, Lease, Reconciliation, Request, RequestStatus
 from sites_app.models import Schedd
-from wms2 import clock
 from wms2.audit import audit
-from wms2.locks import Fenced, LockKey, lock_until_commit, transaction_lock
-from wms2.nudge import RUN_CYCLE, nudge
+from wms2.runtime import clock
+from wms2.runtime.locks import Fenced, LockKey, lock_until_commit, transaction_lock
+from wms2.runtime.notify import RUN_CYCLE, nudge
 
 
 def reconcile(*, actor: str, reason: str, lease: Lease | None = None) -> Reconciliation:

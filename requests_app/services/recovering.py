@@ -9,9 +9,9 @@ from __future__ import annotations
 from django.db.models.functions import Coalesce
 
 from dags_app.planning.specs import ExclusionKind
-from outputs_app.invalidation import invalidation_asked
+from outputs_app.blocks.ownership import names_claim, names_refuse
+from outputs_app.effects.invalidation import invalidation_asked
 from outputs_app.models import DatasetState, OutputDataset
-from outputs_app.owning import names_claim, names_refuse
 from requests_app.models import InputFile, Request, RequestStatus, Workflow
 from requests_app.services.acting import put
 from requests_app.states import transition
@@ -19,8 +19,8 @@ from requests_app.work.exclusions import exclusions_accept, files_taken
 from requests_app.work.input_lumis import lumis_rebuild
 from requests_app.work.ledger import ledger_of
 from requests_app.work.spec import spec_of
-from wms2 import clock
 from wms2.errors import DocumentRefused
+from wms2.runtime import clock
 
 
 def recover_refused(request: Request) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from outputs_app.owning import valid_names
+from outputs_app.blocks.ownership import valid_names
 from requests_app import intake, states
 from requests_app.intake.documents import next_version
 from requests_app.models import CleanupPolicy, Request, RequestStatus, StopIntent, Workflow
@@ -23,10 +23,10 @@ from requests_app.work.groups import related_move
 from requests_app.work.production_steps import before_steps
 from requests_app.work.rounds import round_files_at_rest
 from requests_app.work.spec import spec_of
+from wms2.actions import Already
 from wms2.adapters.reqmgr2 import Seen
 from wms2.conf import conf
 from wms2.errors import InvalidTransition
-from wms2.verbs import Already
 
 S = RequestStatus
 _OUR_SUFFIX = re.compile(r"_v\d+\Z")

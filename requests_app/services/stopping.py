@@ -6,19 +6,19 @@ from functools import partial
 
 from dags_app.services.lost_queue import directory_evidence, lost_confirm
 from dags_app.services.stop import StopMode, dag_request_stop
-from outputs_app.blocks import blocks_end
-from outputs_app.invalidation import manifest_ask
+from outputs_app.blocks.filling import blocks_end
+from outputs_app.effects.invalidation import manifest_ask
 from outputs_app.models import BlockStatus, EffectKind
 from requests_app import states
 from requests_app.alerts import tell_broken
 from requests_app.models import Request, RequestStatus, StopIntent, Workflow
 from requests_app.services.acting import acting, applies, give_up, live_dag_of, may_run, stop_first, stopped_for
 from requests_app.work.rounds import RoundFiles, round_files_at_rest
+from wms2.actions import Already
 from wms2.errors import FieldRefused, StaleState
-from wms2.locks import Fenced
-from wms2.nudge import RUN_EFFECTS, nudge
-from wms2.passes import row_by_itself
-from wms2.verbs import Already
+from wms2.runtime.locks import Fenced
+from wms2.runtime.notify import RUN_EFFECTS, nudge
+from wms2.runtime.passes import row_by_itself
 
 S = RequestStatus
 #: Between DAGs there is nothing to stop; the request goes on by itself (error-handling 7.1).

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dags_app.planning.specs import OutputSpec, WorkflowSpec
-from outputs_app.owning import names_claim
+from outputs_app.blocks.ownership import names_claim
 from outputs_app.services import datasets_ensure
 from outputs_app.values import DatasetRecord
 from requests_app import intake
@@ -19,10 +19,10 @@ from sites_app.selectors import known_site_names
 from wms2.adapters import factory
 from wms2.adapters.types import ConfigDocument
 from wms2.conf import conf
-from wms2.crash import crash_point
 from wms2.errors import DocumentRefused, NotFoundInService, Problem, StaleState
-from wms2.in_force import in_force
-from wms2.locks import Fenced
+from wms2.runtime.crash import crash_point
+from wms2.runtime.in_force import in_force
+from wms2.runtime.locks import Fenced
 
 #: What a dataset's record has of its output as it is.
 _OF_OUTPUT = (

@@ -32,7 +32,7 @@ from dags_app.services.units import (
     units_settle,
     units_to_account,
 )
-from outputs_app.blocks import blocks_look
+from outputs_app.blocks.filling import blocks_look
 from outputs_app.services import units_register
 from outputs_app.values import MergedFile, UnitOutputs
 from requests_app.alerts import alert
@@ -40,11 +40,11 @@ from requests_app.lease import Evaluation
 from requests_app.models import StopIntent
 from requests_app.work.block_limits import block_limits, blocks_go_on
 from requests_app.work.spec import spec_of
-from wms2 import clock
-from wms2.crash import crash_point
 from wms2.errors import LedgerViolation
-from wms2.metrics import JOBS_ENDED_TOTAL, TRACKING_SECONDS
-from wms2.nudge import RUN_EFFECTS, nudge
+from wms2.metrics.series import JOBS_ENDED_TOTAL, TRACKING_SECONDS
+from wms2.runtime import clock
+from wms2.runtime.crash import crash_point
+from wms2.runtime.notify import RUN_EFFECTS, nudge
 
 log = structlog.get_logger(__name__)
 #: So many units are read, compared and accounted together: their cost no longer falls beyond, and their manifests are in memory.

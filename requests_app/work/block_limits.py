@@ -5,15 +5,15 @@ from __future__ import annotations
 from datetime import timedelta
 
 from dags_app.planning.specs import BlockClosing
-from outputs_app.blocks import blocks_advance, blocks_look, blocks_tend
+from outputs_app.blocks.filling import blocks_advance, blocks_look, blocks_tend
 from outputs_app.values import BlockLimits
 from requests_app.lease import Evaluation
 from requests_app.models import EVALUATED, Request, RequestStatus, StopIntent, Workflow
 from requests_app.work.spec import spec_of
-from wms2 import clock
 from wms2.conf import conf
-from wms2.in_force import in_force
-from wms2.nudge import RUN_EFFECTS, nudge
+from wms2.runtime import clock
+from wms2.runtime.in_force import in_force
+from wms2.runtime.notify import RUN_EFFECTS, nudge
 
 #: A block that has so many events takes no more (BlockCloseMaxEvents, where that is less).
 _BLOCK_MAX_EVENTS = 25_000_000

@@ -11,14 +11,14 @@ from django.db.models import Q, QuerySet
 from dags_app.models import WorkUnit
 from dags_app.planning.closure import Piece
 from dags_app.services.claims import claims_cut
-from outputs_app.cases import repaired_look
+from outputs_app.checks.cases import repaired_look
+from outputs_app.checks.validation import validation_again
 from outputs_app.models import OPEN_CASE, SETTLED_EFFECT, CaseAction, CaseState, Effect, EffectState, IntegrityCase
-from outputs_app.validation import validation_again
 from requests_app.feed import tell
 from requests_app.lease import Evaluation
 from requests_app.models import Workflow
-from wms2 import clock
-from wms2.crash import crash_point
+from wms2.runtime import clock
+from wms2.runtime.crash import crash_point
 
 log = structlog.get_logger(__name__)
 

@@ -15,13 +15,13 @@ from django.db.models import Exists, OuterRef, Q
 from dags_app.models import WorkUnitClaim
 from dags_app.planning import lumis
 from dags_app.planning.specs import ExclusionKind, LumiRanges
-from outputs_app.owning import lumi_next
+from outputs_app.blocks.ownership import lumi_next
 from requests_app.models import InputFile, Workflow
 from requests_app.work.input_lumis import lumis_hand_over
 from requests_app.work.ledger import ledger_of
 from requests_app.work.left import event_next
 from requests_app.work.spec import spec_of, spec_to_json
-from wms2 import clock
+from wms2.runtime import clock
 
 _COLUMNS = ", ".join(str(field.column) for field in InputFile._meta.concrete_fields if field.name not in ("id", "workflow"))
 _COPY = f"INSERT INTO input_files (workflow_id, {_COLUMNS}) SELECT %s, {_COLUMNS} FROM input_files WHERE workflow_id = %s"  # noqa: S608

@@ -19,10 +19,10 @@ from outputs_app.models import OutputFile, OwnedDataset, Validity
 from requests_app.intake import with_input
 from requests_app.models import DONE, Request, RequestGroup, RequestStatus
 from requests_app.states import transition, wake_related
-from wms2 import clock
 from wms2.errors import ParentEnded, StaleState
-from wms2.locks import BEING_CHANGED, Fenced
-from wms2.wakes import wake
+from wms2.runtime import clock
+from wms2.runtime.due import wake
+from wms2.runtime.locks import BEING_CHANGED, Fenced
 
 log = structlog.get_logger(__name__)
 S = RequestStatus

@@ -30,14 +30,14 @@ from requests_app.work.releases import steps_with_levels
 from requests_app.work.spec import spec_of
 from sites_app.selectors import sites_by_rse
 from sites_app.services import sites_avoided
-from wms2 import clock, stored
 from wms2.adapters import factory
 from wms2.audit import audited
 from wms2.conf import conf
 from wms2.errors import InvalidTransition, ServiceRejected, ServiceUnavailable
-from wms2.in_force import in_force
-from wms2.passes import row_by_itself
-from wms2.words import counted
+from wms2.runtime import clock, json_columns
+from wms2.runtime.in_force import in_force
+from wms2.runtime.passes import row_by_itself
+from wms2.web.formatting import counted
 
 #: Memory of a harvesting job whose request does not say (HarvestingMemory).
 _MEMORY_MB = 3000
@@ -67,7 +67,7 @@ def harvest_ask(request: Request) -> None:
     now = clock.now()
     for output in harvested(spec.outputs):
         keys = _files(request, output.dataset).order_by().values_list(_Runs("lumis"), flat=True).distinct()
-        runs = {run for run, _ in stored.numbered(dict.fromkeys(keys))}
+        runs = {run for run, _ in json_columns.numbered(dict.fromkeys(keys))}
         wanted = sorted(runs) if not spec.harvest.together else [0] if runs else []
         rows = [Harvest(request=request, dataset=output.dataset, run=run, next_try_at=now) for run in wanted]
         Harvest.objects.bulk_create(rows, ignore_conflicts=True)
@@ -174,7 +174,7 @@ def _task(job: SiteJob) -> HarvestTask | None:
     files = list(_files_of(row).values_list("lfn", "lumis"))
     if not files:
         return None
-    runs = [row.run] if row.run else sorted({run for _, lumis in files for run, _ in stored.numbered(lumis)})
+    runs = [row.run] if row.run else sorted({run for _, lumis in files for run, _ in json_columns.numbered(lumis)})
     return HarvestTask(
         job=str(job.pk),
         site=job.site,

@@ -18,7 +18,7 @@ from dags_app.planning import lumis
 from dags_app.planning.selection import WantedLumis
 from dags_app.planning.specs import InputSpec, LumiRanges, RefusedLumi
 from requests_app.models import InputFile, InputLumis, LumiFate, Workflow
-from wms2.copying import copy_rows
+from wms2.runtime.copying import copy_rows
 
 _INTERVALS = tuple[int, int, int]
 #: What stays when the rows are made anew from the files.

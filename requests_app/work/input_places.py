@@ -27,11 +27,11 @@ from requests_app.models import InputFile, Workflow
 from requests_app.work.ledger import files_left, files_with_work
 from requests_app.work.lumi_account import lumis_left
 from sites_app.selectors import sites_by_rse
-from wms2 import clock
 from wms2.adapters import factory
 from wms2.conf import conf
 from wms2.errors import PlanningRefused
-from wms2.locks import Fenced
+from wms2.runtime import clock
+from wms2.runtime.locks import Fenced
 
 #: Locations of input files that are older are read again before a round is planned.
 INPUT_LOCATIONS_SECONDS = 3600.0

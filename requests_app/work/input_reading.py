@@ -27,13 +27,13 @@ from requests_app.work.input_lumis import lumis_out_of_reach, lumis_rebuild
 from requests_app.work.input_places import Location, Places
 from requests_app.work.input_validity import blocks_short, dataset_unusable, read_steadily, request_warn
 from requests_app.work.spec import spec_of
-from wms2 import clock
 from wms2.adapters import factory
 from wms2.adapters.types import BlockInfo, DbsFileInfo
-from wms2.copying import copy_rows
-from wms2.crash import crash_point
 from wms2.errors import PlanningRefused, ServiceRejected, ServiceUnavailable
-from wms2.locks import Fenced
+from wms2.runtime import clock
+from wms2.runtime.copying import copy_rows
+from wms2.runtime.crash import crash_point
+from wms2.runtime.locks import Fenced
 
 log = structlog.get_logger(__name__)
 _COLUMNS = (

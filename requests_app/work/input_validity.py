@@ -18,12 +18,12 @@ from requests_app.feed import tell
 from requests_app.models import Request, Workflow
 from requests_app.work.ledger import files_with_work
 from requests_app.work.left import record_left_out
-from wms2 import clock
 from wms2.adapters import factory
 from wms2.adapters.types import DbsFileInfo
 from wms2.errors import PlanningRefused, ServiceUnavailable
-from wms2.locks import Fenced
-from wms2.words import counted
+from wms2.runtime import clock
+from wms2.runtime.locks import Fenced
+from wms2.web.formatting import counted
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)

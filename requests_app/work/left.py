@@ -28,15 +28,15 @@ from dags_app.planning.specs import (
     WaitingFile,
     WorkflowSpec,
 )
-from outputs_app.owning import lumi_next
+from outputs_app.blocks.ownership import lumi_next
 from requests_app.models import BY_BYTES, InputFile, Workflow
 from requests_app.work.input_lumis import lumis_rebuild, lumis_refuse
 from requests_app.work.input_places import InputRow, Places, waiting_files, waiting_record
 from requests_app.work.ledger import Ledger, files_left
 from requests_app.work.lumi_account import lumis_left
-from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import ShortOfEvents
+from wms2.runtime import clock
 
 
 def work_left(workflow: Workflow, spec: WorkflowSpec, ledger: Ledger) -> WorkLeft | None:

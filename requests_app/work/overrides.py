@@ -23,8 +23,8 @@ from requests_app.models import Request
 from sites_app.models import Pool
 from wms2.conf import Conf, conf
 from wms2.errors import FieldRefused, InvalidTransition
-from wms2.in_force import in_force
-from wms2.stored import known
+from wms2.runtime.in_force import in_force
+from wms2.runtime.json_columns import known
 
 #: Processing jobs of one DAG in the queue at once, where its request has no limit of its own.
 DAG_MAX_PROCESSING = 5000

@@ -32,7 +32,7 @@ from dags_app.services.plan import dag_record_ready
 from dags_app.services.site_jobs import JOB_HELD_SECONDS
 from dags_app.services.submit import accounting, dag_in_queue
 from dags_app.services.watch import LONGEST_WALL
-from outputs_app.owning import lumis_take
+from outputs_app.blocks.ownership import lumis_take
 from requests_app.alerts import alert
 from requests_app.lease import Evaluation
 from requests_app.models import InputFile, Request, Round, Workflow
@@ -51,12 +51,12 @@ from requests_app.work.spec import spec_of
 from sites_app.models import Schedd
 from sites_app.services import NO_SITE, in_words, sites_avoided
 from wms2.conf import conf
-from wms2.crash import crash_point
 from wms2.errors import NoSite, PlanningRefused
-from wms2.in_force import in_force
-from wms2.locks import Fenced
-from wms2.stored import numbered
-from wms2.words import counted
+from wms2.runtime.crash import crash_point
+from wms2.runtime.in_force import in_force
+from wms2.runtime.json_columns import numbered
+from wms2.runtime.locks import Fenced
+from wms2.web.formatting import counted
 
 #: A job that runs so long and has used less than 1 % of a core is ended.
 _JOB_NO_CPU_SECONDS = 7200

@@ -19,7 +19,7 @@ from requests_app.models import Request, RequestTransition, Workflow
 from requests_app.work.ledger import Ledger
 from requests_app.work.spec import spec_of
 from wms2.errors import InvalidTransition
-from wms2.stored import known
+from wms2.runtime.json_columns import known
 
 #: Where the evidence of a transition that takes a step keeps the priority and the steps that stood before.
 STEP_BEFORE = "before_step"

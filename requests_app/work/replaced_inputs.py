@@ -23,9 +23,9 @@ from requests_app.work.groups import ENDED
 from requests_app.work.input_lumis import lumis_rebuild
 from requests_app.work.input_reading import input_rows_of, input_rows_write
 from requests_app.work.spec import spec_of
-from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import ServiceError
+from wms2.runtime import clock
 
 log = structlog.get_logger(__name__)
 #: Until it is looked again whether they are made, at most; their request's completion wakes.

@@ -24,7 +24,7 @@ from dags_app.services.plan import dag_record_rescue
 from dags_app.services.submit import fence_forgotten
 from dags_app.services.units import unit_nodes_final, units_fail
 from dags_app.states import dag_transition
-from outputs_app.owning import lumis_give_back
+from outputs_app.blocks.ownership import lumis_give_back
 from requests_app.alerts import alert
 from requests_app.lease import Evaluation
 from requests_app.models import Request, RequestStatus, RequestTransition, Round, Workflow

@@ -23,8 +23,8 @@ from requests_app.models import Request, Workflow
 from requests_app.work.overrides import overrides_of, pins_of
 from requests_app.work.spec import spec_of
 from wms2.conf import conf
-from wms2.in_force import in_force
-from wms2.stored import known
+from wms2.runtime.in_force import in_force
+from wms2.runtime.json_columns import known
 
 #: Work units of an adaptive request's first round, which runs by the request's hints.
 _FIRST_ROUND_UNITS = 1

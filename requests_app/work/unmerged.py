@@ -10,12 +10,12 @@ from requests_app.alerts import alert, alert_over
 from requests_app.lease import Evaluation
 from requests_app.models import Request
 from requests_app.work.spec import spec_of
-from wms2 import clock
 from wms2.adapters import factory
 from wms2.adapters.wmstats import WMStats
 from wms2.conf import conf
 from wms2.errors import ServiceError
-from wms2.words import counted
+from wms2.runtime import clock
+from wms2.web.formatting import counted
 
 log = structlog.get_logger(__name__)
 UNPROTECTED = "unmerged_unprotected"

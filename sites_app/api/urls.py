@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-import sites_app.verbs  # noqa: F401  declares them
+import sites_app.actions  # noqa: F401  declares them
 from sites_app.api.views import (
     POOLS,
     REMOVED_POOL,
@@ -16,7 +16,7 @@ from sites_app.api.views import (
     SystemicAlertViewSet,
 )
 from wms2.api import converters  # noqa: F401  <name:...>
-from wms2.api.verbs import rows_urls, verb_urls
+from wms2.api.actions import rows_urls, verb_urls
 
 urlpatterns = [
     path("sites", SiteViewSet.as_view({"get": "list"}), name="site-list"),

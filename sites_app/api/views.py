@@ -1,4 +1,4 @@
-"""Endpoints of sites, pools and schedds; the verbs are made from ``sites_app.verbs``."""
+"""Endpoints of sites, pools and schedds; the verbs are made from ``sites_app.actions``."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from sites_app.actions import POOL_ADD
 from sites_app.api.filters import PoolFilters, ScheddFilters, SiteFilters
 from sites_app.api.serializers import (
     PoolListSerializer,
@@ -24,13 +25,12 @@ from sites_app.api.serializers import (
 from sites_app.models import Pool, Schedd, Site, SiteStatus, SystemicAlert
 from sites_app.selectors import bans_of, rses_of, sites_shown
 from sites_app.services import site_change_status, site_note
-from sites_app.verbs import POOL_ADD
-from wms2 import clock
+from wms2.actions import arguments
+from wms2.api.actions import LISTED, Resource, actor_of, input_serializer
 from wms2.api.preconditions import etag_of
 from wms2.api.serializers import ReasonSerializer, WordField
-from wms2.api.verbs import LISTED, Resource, actor_of, input_serializer
 from wms2.api.views import ApiView, RowsViewSet
-from wms2.verbs import arguments
+from wms2.runtime import clock
 
 
 def site_etag(site: Any) -> str:

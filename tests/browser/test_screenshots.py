@@ -30,7 +30,7 @@ from tests.support import scene, scene_rounds
 from tests.support.browser import WIDTH, Window, window
 from tests.support.pictures import compare
 from tests.support.places import ROOT
-from wms2.admin.verbs import verb_url
+from wms2.admin.actions import verb_url
 
 KEPT = ROOT / "docs/screenshots"
 RENEW = "WMS2_RENEW_SCREENSHOTS"
@@ -139,7 +139,7 @@ def afternoon(transactional_db: Any, tmp_path: Path, monkeypatch: pytest.MonkeyP
         built = scene.build(tmp_path)
         patch.undo()
         # whether somebody drives the requests is judged by the database's clock, which time_machine does not stop
-        monkeypatch.setattr("wms2.clock.in_sql", lambda: Value(NOW, DateTimeField()))
+        monkeypatch.setattr("wms2.runtime.clock.in_sql", lambda: Value(NOW, DateTimeField()))
         yield built
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from deploy.docs import verbs
-from wms2.verbs import Role, nouns
+from deploy.docs import actions
+from wms2.actions import Role, nouns
 
 
 def test_the_page_is_what_the_program_writes() -> None:
-    assert verbs.TARGET.read_text() == verbs.page(), "run python -m deploy.docs.verbs"
+    assert actions.TARGET.read_text() == actions.page(), "run python -m deploy.docs.actions"
 
 
 def test_every_verb_says_what_it_does_and_what_its_fields_mean() -> None:

@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 from rest_framework.test import APIClient
 
-from outputs_app.account import account_problems
+from outputs_app.checks.rucio_account import account_problems
 from outputs_app.models import Placement
 from requests_app.lifecycle.rucio_account import rucio_account_look
 from requests_app.models import Installation

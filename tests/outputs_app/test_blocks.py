@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from dags_app.models import WorkUnit
-from outputs_app.blocks import blocks_advance, blocks_look, blocks_seal, blocks_tend
+from outputs_app.blocks.filling import blocks_advance, blocks_look, blocks_seal, blocks_tend
 from outputs_app.models import (
     BlockStatus,
     BlockWorkUnit,

@@ -8,9 +8,9 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from outputs_app import executor
-from outputs_app.blocks import blocks_advance, blocks_seal
-from outputs_app.effects import Handler
+from outputs_app.actions import _discard
+from outputs_app.blocks.filling import blocks_advance, blocks_seal
+from outputs_app.effects import Handler, executor
 from outputs_app.models import (
     BlockStatus,
     Effect,
@@ -23,7 +23,6 @@ from outputs_app.models import (
 from outputs_app.selectors import effects_open_counts
 from outputs_app.services import datasets_publish, effect_discard, effect_discard_refused, effect_retry_now
 from outputs_app.values import MergedFile, UnitOutputs
-from outputs_app.verbs import _discard
 from requests_app.models import Request, RequestStatus, Workflow
 from tests.support.rows import dag_row, request_row, unit_register, unit_row, workflow_row
 from wms2.conf import conf

@@ -13,10 +13,9 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from outputs_app import executor, turns
-from outputs_app.effects import HANDLERS, Handler
+from outputs_app.effects import HANDLERS, Handler, executor, time_slices
 from outputs_app.effects.handler import in_parallel
-from outputs_app.invalidation import former_run_out
+from outputs_app.effects.invalidation import former_run_out
 from outputs_app.models import BlockStatus, Effect, EffectKind, EffectState, OutputFile, ProcessingBlock
 from outputs_app.services import effect_retry, effect_retry_now
 from requests_app.admission.queue import ADMISSION
@@ -28,11 +27,11 @@ from tests.support.locking import paused
 from tests.support.rows import new_block
 from tests.support.services import until
 from tests.support.statements import statements
-from wms2 import clock, in_force
 from wms2.adapters.caller import retry_call
 from wms2.conf import conf
 from wms2.errors import AwaitsPerson, LeaseLost, ServiceRejected, ServiceUnavailable
 from wms2.models import Wake
+from wms2.runtime import clock, in_force
 
 pytestmark = pytest.mark.django_db
 
@@ -262,14 +261,14 @@ def test_an_effect_that_lasts_longer_than_its_lease_is_not_begun_again(block, ha
 
 
 def test_an_effect_of_many_calls_gives_way_after_its_turn_and_goes_on_where_it_stood(block, handled, monkeypatch) -> None:
-    monkeypatch.setattr(turns, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(time_slices, "TURN_SECONDS", 0.0)
     begun: list[int] = []
 
     def call(row: Effect) -> dict[str, int]:
         done = int(row.result.get("done", 0))
         begun.append(done)
         if done < 3:
-            turns.Turn(row).told(done=done + 1)
+            time_slices.Turn(row).told(done=done + 1)
         return {"done": done}
 
     handled(call)
@@ -337,7 +336,7 @@ def test_a_claim_that_has_run_out_writes_nothing_whether_another_worker_has_take
         executor._give_back([late])
     else:
         with pytest.raises(LeaseLost, match="k1 is claimed by somebody else"):
-            turns.Turn(late).told(done=1)
+            time_slices.Turn(late).told(done=1)
     assert Effect.objects.values().get() == before
     Effect.objects.update(claim_expires_at=overdue())
     run()

@@ -8,8 +8,8 @@ import pytest
 from django.utils import timezone
 
 from dags_app.models import WorkUnit
-from outputs_app import asking, executor
-from outputs_app.blocks import blocks_advance, blocks_seal
+from outputs_app.blocks.filling import blocks_advance, blocks_seal
+from outputs_app.effects import executor, requests
 from outputs_app.models import Effect, EffectKind, EffectState, OutputFile, ProcessingBlock
 from outputs_app.services import effect_discard
 from outputs_app.values import MergedFile, UnitOutputs
@@ -119,7 +119,7 @@ def test_a_worker_claims_all_units_or_comes_later(workflow: Workflow, units: lis
 def test_an_effect_takes_in_only_so_many_units(
     workflow: Workflow, units: list[WorkUnit], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "MOST_UNITS", 2)
+    monkeypatch.setattr(requests, "MOST_UNITS", 2)
     for unit in units:
         done(workflow, unit)
     assert [len(some) for some in gathered()] == [2, 2, 1]

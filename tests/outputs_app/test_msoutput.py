@@ -9,7 +9,9 @@ import pytest
 from django.utils import timezone
 
 from deploy.rucio.transfers import settle
-from outputs_app.executor import effects_run_due
+from outputs_app.blocks.placements import placement_set
+from outputs_app.effects.executor import effects_run_due
+from outputs_app.effects.source_rules import source_rules_look
 from outputs_app.models import (
     BlockStatus,
     BlockValidation,
@@ -20,8 +22,6 @@ from outputs_app.models import (
     Placement,
     ProcessingBlock,
 )
-from outputs_app.placements import placement_set
-from outputs_app.source_rules import source_rules_look
 from tests.support.adapters import adapters_forget
 from tests.support.neighbours import MSOutput, RuleCleaner, root
 from tests.support.owed_to_rucio import DISK, TAPE, complete, rules, run

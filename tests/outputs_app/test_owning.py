@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
+from outputs_app.blocks.ownership import lumis_twice
 from outputs_app.models import OutputFile, Validity
-from outputs_app.owning import lumis_twice
 from tests.support.rows import new_block
 
 pytestmark = pytest.mark.django_db

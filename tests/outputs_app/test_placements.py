@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from outputs_app.blocks import blocks_advance, blocks_seal
+from outputs_app.blocks.filling import blocks_advance, blocks_seal
+from outputs_app.blocks.placements import placement_of, placement_remove, placement_set
 from outputs_app.effects import HANDLERS
 from outputs_app.models import BlockStatus, Effect, EffectKind, Placement, ProcessingBlock
-from outputs_app.placements import placement_of, placement_remove, placement_set
 from requests_app.models import Request
 from tests.support.rows import new_block
 from wms2.checks import check_configuration

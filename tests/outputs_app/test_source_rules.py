@@ -10,8 +10,8 @@ import pytest
 from django.utils import timezone
 
 from outputs_app.effects import HANDLERS
+from outputs_app.effects.source_rules import source_rules_look
 from outputs_app.models import BlockStatus, BlockValidation, Effect, EffectKind, EffectState, ProcessingBlock, Validity
-from outputs_app.source_rules import source_rules_look
 from tests.support.rows import new_block
 from wms2.adapters import factory
 from wms2.adapters.rucio_types import LockRow, RuleState

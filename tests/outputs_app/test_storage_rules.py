@@ -12,13 +12,12 @@ from django.utils import timezone
 from rucio.common.exception import RequestNotFound
 
 from deploy.rucio.transfers import settle
-from outputs_app import turns
-from outputs_app.blocks import blocks_advance
-from outputs_app.effects import HANDLERS, taking_back
+from outputs_app.blocks.filling import blocks_advance
+from outputs_app.blocks.placements import placement_set
+from outputs_app.effects import HANDLERS, taking_back, time_slices
+from outputs_app.effects.executor import effects_claim, effects_run_due
 from outputs_app.effects.handler import comment_of
-from outputs_app.executor import effects_claim, effects_run_due
 from outputs_app.models import BlockStatus, Effect, EffectKind, EffectState, OutputDataset, OutputFile, Placement, ProcessingBlock
-from outputs_app.placements import placement_set
 from tests.support.adapters import adapters_forget
 from tests.support.calls import overdue
 from tests.support.faults import fault
@@ -117,7 +116,7 @@ def test_rules_that_take_several_turns_to_release_are_released_once_each(
     release = Effect.objects.create(
         request=request, kind=EffectKind.RUCIO_RELEASE, key="release", payload={"dataset_id": block.dataset_id}
     )
-    monkeypatch.setattr(turns, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(time_slices, "TURN_SECONDS", 0.0)
     monkeypatch.setattr(taking_back, "_PORTION", 1)
     run()
     release.refresh_from_db()

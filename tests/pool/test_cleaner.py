@@ -21,9 +21,9 @@ from requests_app.services import request_clean, request_import
 from tests.support.faults import fault
 from tests.support.outcomes import ended, status
 from tests.support.stack import small_request, worker
-from wms2 import clock
 from wms2.adapters import factory
 from wms2.conf import conf
+from wms2.runtime import clock
 
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dags_app.models import DAG, LIVE_DAG
+from outputs_app.blocks.placements import placement_set
 from outputs_app.models import REPORTS, EffectKind, Placement
-from outputs_app.placements import placement_set
 from requests_app.models import Request, RequestStatus
 from requests_app.services import request_abort, request_import
 from tests.support.faults import fault

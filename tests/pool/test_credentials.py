@@ -32,7 +32,7 @@ from tests.support.outcomes import assert_completed, assert_completed_once, ende
 from tests.support.stack import small_request, worker
 from wms2.adapters.htcondor_process import since_boot
 from wms2.conf import conf
-from wms2.credentials import Credential
+from wms2.runtime.credentials import Credential
 
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
 S = RequestStatus

@@ -21,7 +21,7 @@ from requests_app.lifecycle.storage_checks import storage_checks_run
 from requests_app.models import Request, RequestStatus
 from requests_app.services import request_import
 from requests_app.services.cases import case_remove, removal_told
-from requests_app.services.verbs import request_validate
+from requests_app.services.decisions import request_validate
 from requests_app.work.ledger import ledger_check, ledger_of
 from tests.support.faults import fault
 from tests.support.outcomes import assert_nothing_runs, assert_one_dagman_at_a_time, status

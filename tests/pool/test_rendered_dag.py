@@ -38,7 +38,7 @@ from tests.support.faults import fault
 from tests.support.payload_workbench import shipped_rules
 from tests.support.planning import CERN, FNAL, PURDUE, dag_spec, generation_workflow, task_tree
 from tests.support.side_by_side import PATIENCE
-from wms2.credentials import Credential
+from wms2.runtime.credentials import Credential
 
 pytestmark = [pytest.mark.pool, pytest.mark.slow, pytest.mark.skipif(condor.missing() is not None, reason=str(condor.missing()))]
 

@@ -22,7 +22,7 @@ from tests.support.outcomes import assert_aborted, assert_completed_once, dagman
 from tests.support.stack import Worker, celery_beat, celery_worker, small_request, worker
 from wms2.celery import app
 from wms2.models import AuditEntry
-from wms2.nudge import EVALUATE_REQUEST, RUN_EFFECTS
+from wms2.runtime.notify import EVALUATE_REQUEST, RUN_EFFECTS
 
 AWAY = "tests/pool/test_restarts.py::test_while_a_schedd_refuses_dies_or_is_away_nothing_is_concluded_and_all_goes_on"
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.slow]

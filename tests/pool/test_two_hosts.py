@@ -24,9 +24,9 @@ from tests.support.outcomes import assert_completed_once, ended, status
 from tests.support.side_by_side import PATIENCE
 from tests.support.stack import Worker, celery_beat, celery_worker, small_request
 from tests.support.stalling import Stalling, stalling_ways
-from wms2 import clock
 from wms2.conf import Conf
 from wms2.models import AuditEntry
+from wms2.runtime import clock
 
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.slow]
 #: As in production; what others of the stack's settings make quicker stays so. A beat calls every two seconds, not every one.

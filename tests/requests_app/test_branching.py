@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from outputs_app import turns
+from outputs_app.effects import time_slices
 from sites_app.models import Site
 from tests.support.scripted import branching
 from tests.support.scripted.branching import once
@@ -90,8 +90,8 @@ def test_it_is_put_back_as_it_was_and_what_a_test_does_to_it_is_gone(another_wor
         lambda world: world.source("Another", 1),
         lambda world: world.clock.advance(1),
         lambda world: world.patch.setenv("WMS2_MAX_ACTIVE_DAGS", "1"),
-        lambda world: world.patch.setattr(turns, "TURN_SECONDS", 0.0),
-        lambda world: world.patch.setattr(turns, "TURN_SECONDS", lambda: 0),
+        lambda world: world.patch.setattr(time_slices, "TURN_SECONDS", 0.0),
+        lambda world: world.patch.setattr(time_slices, "TURN_SECONDS", lambda: 0),
         lambda world: setattr(world.schedd, "named", lambda *_: world.schedd),
         lambda world: counted(world, 2),
     ],

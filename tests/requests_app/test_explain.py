@@ -13,8 +13,8 @@ from deploy.stack import paths
 from requests_app.models import HoldCode, Request, RequestStatus, StopIntent
 from requests_app.selectors.explain import explain
 from requests_app.services import preview, request_abort, request_hold, request_release, request_submit
+from requests_app.services.decisions import abort_refused, hold_refused, submit_refused
 from requests_app.services.release import release_refused
-from requests_app.services.verbs import abort_refused, hold_refused, submit_refused
 from tests.support.rows import dag_row, request_row, unit_row, workflow_row
 from wms2.errors import InvalidTransition
 

@@ -12,11 +12,11 @@ from django.db.migrations.recorder import MigrationRecorder
 from django.test import Client
 from django.urls import get_resolver, reverse
 
-from outputs_app import executor
-from outputs_app.cases import cases_remind
-from outputs_app.invalidation import former_end, former_run_out
+from outputs_app.checks.cases import cases_remind
+from outputs_app.checks.reconciliation.run import comparisons_run
+from outputs_app.effects import executor
+from outputs_app.effects.invalidation import former_end, former_run_out
 from outputs_app.models import Effect, EffectKind, EffectState
-from outputs_app.reconciliation.run import comparisons_run
 from requests_app.admission.queue import admit
 from requests_app.installation import installation_claim
 from requests_app.lifecycle.cleaner import leftovers_remove
@@ -34,10 +34,10 @@ from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
 from tests.support.stack import celery_worker, worker
 from tests.support.web_clients import built, operator  # noqa: F401
-from wms2 import clock
 from wms2.celery import app
-from wms2.metrics import ROWS_BROKEN_TOTAL
-from wms2.nudge import EVALUATE_DUE
+from wms2.metrics.series import ROWS_BROKEN_TOTAL
+from wms2.runtime import clock
+from wms2.runtime.notify import EVALUATE_DUE
 
 BY: dict[str, Any] = {"actor": "olga", "reason": "because"}
 

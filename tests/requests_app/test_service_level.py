@@ -33,11 +33,11 @@ from requests_app.service_level import (
 )
 from sites_app.models import Schedd
 from tests.support.rows import new_effect, request_row, schedd_row
-from wms2 import clock, levels
 from wms2.celery import CAN_WAIT, app
 from wms2.conf import conf
-from wms2.levels import CLOSES_AT, EASED, Known, Level
 from wms2.models import AuditEntry, Wake, WorkerPool
+from wms2.runtime import clock, levels
+from wms2.runtime.levels import CLOSES_AT, EASED, Known, Level
 
 QUEUED = RequestStatus.QUEUED
 CALM = {"cycle": 0.1, "evaluations": 0.0, "effects": 0.0, "database": 0.1, "broker": 0.0, "schedds": 0.0}

@@ -31,7 +31,7 @@ from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
 from wms2.errors import ServiceUnavailable
 from wms2.models import AuditEntry
-from wms2.words import counted
+from wms2.web.formatting import counted
 
 pytestmark = pytest.mark.django_db(transaction=True)
 S = RequestStatus

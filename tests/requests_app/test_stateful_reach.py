@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import dags_app.services
-import outputs_app.cases
+import outputs_app.checks.cases
 import outputs_app.services
 import requests_app.services
 import requests_app.work.harvesting
@@ -25,7 +25,7 @@ from outputs_app.models import DatasetState
 from requests_app.lifecycle.evaluator import HANDLERS
 from requests_app.models import HoldCode, RequestStatus
 from requests_app.states import TRANSITIONS
-from tests.support.scripted import lives, tour, verbs
+from tests.support.scripted import actions, lives, tour
 from tests.support.scripted.lives import Lives
 from tests.support.scripted.scenes import SCENES
 from tests.support.scripted.world import World
@@ -59,7 +59,7 @@ def services_with_an_actor() -> set[str]:
     found = set()
     packages = (requests_app.services, dags_app.services)
     names = [each.name for package in packages for each in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")]
-    others = (sites_app.services, outputs_app.services, outputs_app.cases, requests_app.work.harvesting)
+    others = (sites_app.services, outputs_app.services, outputs_app.checks.cases, requests_app.work.harvesting)
     for module in (*map(importlib.import_module, names), *others):
         for name, function in inspect.getmembers(module, inspect.isfunction):
             own = function.__module__ == module.__name__ and not name.startswith("_")
@@ -69,9 +69,9 @@ def services_with_an_actor() -> set[str]:
 
 
 def test_each_verb_is_driven_by_the_machine_or_says_why_not() -> None:
-    known = verbs.driven() | verbs.NOT_DRIVEN.keys()
-    assert services_with_an_actor() - known == set(), "teach tests/support/scripted/verbs.py the new verb"
-    assert known - services_with_an_actor() == set(), "tests/support/scripted/verbs.py names services that are gone"
+    known = actions.driven() | actions.NOT_DRIVEN.keys()
+    assert services_with_an_actor() - known == set(), "teach tests/support/scripted/actions.py the new verb"
+    assert known - services_with_an_actor() == set(), "tests/support/scripted/actions.py names services that are gone"
 
 
 def test_a_status_that_gets_a_handler_becomes_part_of_the_lives() -> None:
@@ -94,9 +94,9 @@ def test_a_fixed_tour_takes_every_edge_and_has_every_verb_accepted(world_root: P
     world.sweep_every = 1
     tour.go(world)
     tally = world.tally
-    expected = {verb.name for verb in verbs.ASKED} - {"release: too much memory", "release: impossible"}
+    expected = {verb.name for verb in actions.ASKED} - {"release: too much memory", "release: impossible"}
     assert expected - tally.accepted.keys() == set(), "verbs that were never accepted"
-    assert verbs.driven() - {verb.function.__name__ for verb in verbs.ASKED} - tally.accepted.keys() == set()
+    assert actions.driven() - {verb.function.__name__ for verb in actions.ASKED} - tally.accepted.keys() == set()
     taken = {(S(old), S(new)) for old, new in tally.edges}
     assert {edge for edge in taken if set(edge) & UNBUILT} == set(), "edges to statuses that are said to be unbuilt"
     assert EDGES - taken == set(), "edges that were never taken"

@@ -17,9 +17,9 @@ from sites_app.bans import AUTOMATIC, BAN, SiteFailures
 from sites_app.guard import Turned, ban_objection, guard_judge, guard_look, systemic_trouble
 from sites_app.models import Health, Pool, PoolSite, Schedd, ScheddState, Site, SystemicAlert
 from tests.support.rows import request_row, schedd_row, workflow_row
-from wms2 import clock
 from wms2.audit import audit
 from wms2.models import AuditEntry
+from wms2.runtime import clock
 
 pytestmark = pytest.mark.django_db
 

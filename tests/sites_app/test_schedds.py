@@ -10,8 +10,8 @@ from sites_app.health import Signals
 from sites_app.models import Health, HealthChange, Schedd
 from sites_app.schedds import schedd_answered, schedd_silent
 from tests.support.rows import schedd_row
-from wms2 import clock
 from wms2.adapters.types import ScheddAd
+from wms2.runtime import clock
 
 pytestmark = pytest.mark.django_db
 AD = ScheddAd("schedd@test", "25.14.1", 1, duty_cycle=0.2, dagmans=90, owner_dagmans=400)

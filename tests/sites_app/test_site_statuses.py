@@ -16,10 +16,10 @@ from sites_app.sync import site_statuses_sync
 from sites_app.tasks import sync_site_statuses
 from tests.support.adapters import adapters_forget
 from tests.support.faults import fault
-from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import InvalidTransition, RowsUnread, ServiceRejected
 from wms2.models import AuditEntry
+from wms2.runtime import clock
 
 pytestmark = pytest.mark.django_db
 BY: dict[str, Any] = {"actor": "olga", "reason": "its storage lies"}

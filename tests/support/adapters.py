@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from wms2.adapters import factory
-from wms2.circuits import circuits
 from wms2.conf import conf
+from wms2.runtime.circuits import circuits
 
 
 def adapters_forget() -> None:

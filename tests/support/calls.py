@@ -9,8 +9,8 @@ import pytest
 from django.utils import timezone
 
 from wms2.adapters import caller
-from wms2.circuits import FAILURES, CircuitBreaker, circuits
 from wms2.errors import ServiceRejected, ServiceUnavailable
+from wms2.runtime.circuits import FAILURES, CircuitBreaker, circuits
 
 
 class Clock:
@@ -45,7 +45,7 @@ def stopping(patch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 
 def overdue() -> datetime:
-    """For what shall be due at once: ``wms2.clock`` may be a few milliseconds behind the host's."""
+    """For what shall be due at once: ``wms2.runtime.clock`` may be a few milliseconds behind the host's."""
     return timezone.now() - timedelta(seconds=1)
 
 

@@ -20,7 +20,7 @@ import pytest
 
 from wms2.adapters.http import Credentials
 from wms2.adapters.types import BlockSpec, DatasetSpec, DbsFile, OutputConfig
-from wms2.credentials import Credential
+from wms2.runtime.credentials import Credential
 
 PREFIX = "WMS2_CONTRACT_"
 SERVERS = ("DBS_URL", "RUCIO_URL", "REQMGR2_URL")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from outputs_app.blocks import blocks_advance, blocks_seal
-from outputs_app.executor import effects_run_due
+from outputs_app.blocks.filling import blocks_advance, blocks_seal
+from outputs_app.effects.executor import effects_run_due
 from outputs_app.models import Effect, EffectKind, EffectState, OutputDataset, ProcessingBlock
 from outputs_app.values import MergedFile, UnitOutputs
 from requests_app.models import RequestStatus

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import uuid
 
-from outputs_app.blocks import blocks_advance, blocks_seal
-from outputs_app.executor import effects_run_due
+from outputs_app.blocks.filling import blocks_advance, blocks_seal
+from outputs_app.effects.executor import effects_run_due
 from outputs_app.models import BlockStatus, Effect, EffectState, ProcessingBlock
 from outputs_app.values import MergedFile, UnitOutputs
 from requests_app.models import RequestStatus

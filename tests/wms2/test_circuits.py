@@ -11,9 +11,9 @@ import pytest
 
 from tests.support.calls import Clock, Script, rejected, state, unavailable
 from wms2.adapters.caller import retry_call
-from wms2.circuits import CircuitBreaker, Circuits, Standing, circuits, use_circuits
 from wms2.errors import CircuitOpen, NotNow, ServiceRejected, ServiceUnavailable
-from wms2.kept import Broker, Kept, redis_url
+from wms2.runtime.circuits import CircuitBreaker, Circuits, Standing, circuits, use_circuits
+from wms2.runtime.shared_counts import Broker, Kept, redis_url
 
 
 @pytest.fixture(name="clock", autouse=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from wms2 import clock
+from wms2.runtime import clock
 
 pytestmark = pytest.mark.django_db
 

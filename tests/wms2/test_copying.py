@@ -6,8 +6,8 @@ import pytest
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from wms2.copying import copy_rows, reserved_ids
 from wms2.models import AuditEntry
+from wms2.runtime.copying import copy_rows, reserved_ids
 
 FIELDS = ("id", "at", "actor", "action", "target_type", "target", "outcome", "reason", "evidence")
 

@@ -16,10 +16,10 @@ from wms2.adapters import factory
 from wms2.adapters.http import Credentials, HttpService
 from wms2.adapters.rucio_session import RucioSession
 from wms2.checks import check_configuration
-from wms2.circuits import circuits
 from wms2.conf import conf, from_environment
-from wms2.credentials import Credential, CredentialUnusable, Seen, see
 from wms2.errors import ConfigurationError, ServiceUnavailable
+from wms2.runtime.circuits import circuits
+from wms2.runtime.credentials import Credential, CredentialUnusable, Seen, see
 
 HOUR_SECONDS = 3600.0
 ANY: TypeAdapter[object] = TypeAdapter(object)

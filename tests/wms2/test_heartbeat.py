@@ -18,11 +18,11 @@ from django.utils import timezone
 
 from tests.support.calls import Script, stopping
 from tests.support.services import until
-from wms2 import heartbeat
 from wms2.adapters.caller import Caller, retry_call
 from wms2.errors import LeaseLost, ServiceUnavailable
-from wms2.heartbeat import kept_alive
-from wms2.side_by_side import side_by_side
+from wms2.runtime import heartbeat
+from wms2.runtime.heartbeat import kept_alive
+from wms2.runtime.parallel import side_by_side
 
 LIFE = 60.0
 

@@ -11,9 +11,9 @@ from requests_app.models import Limit
 from requests_app.monitoring.health import warnings_told
 from sites_app.bans import SiteFailures, problem_sites, site_ban
 from sites_app.models import Site
-from wms2 import clock, in_force
 from wms2.conf import conf
 from wms2.errors import ConfigurationError
+from wms2.runtime import clock, in_force
 
 READ = in_force._changed
 pytestmark = pytest.mark.django_db

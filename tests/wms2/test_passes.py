@@ -12,20 +12,20 @@ import pytest
 from django.db import OperationalError
 
 from wms2.errors import LeaseLost, ServiceUnavailable, StaleState
-from wms2.metrics import LOCKS_REFUSED_TOTAL, ROWS_BROKEN_TOTAL
-from wms2.passes import row_by_itself
+from wms2.metrics.series import LOCKS_REFUSED_TOTAL, ROWS_BROKEN_TOTAL
+from wms2.runtime.passes import row_by_itself
 
 ROOT = Path(__file__).parents[2]
 #: Loops over rows that are of one request, DAG, block or answer, or that make values of them and write nothing row by row.
 ONE_BY_NATURE = {
-    "dags_app.services.moved._know", "dags_app.services.submit._found_at", "outputs_app.account.account_problems",
-    "outputs_app.blocks.blocks_advance", "outputs_app.blocks.blocks_tend", "outputs_app.cases.cases_open",
-    "outputs_app.invalidation.invalidation_ask", "outputs_app.invalidation.parts_ask", "outputs_app.invalidation.parts_of",
-    "outputs_app.placements.placement_set", "outputs_app.reconciliation.census._gone",
-    "outputs_app.reconciliation.census._gone_from_disk", "outputs_app.reconciliation.census._places",
-    "outputs_app.reconciliation.run._compare_dataset", "outputs_app.source_rules.source_rules_look",
-    "outputs_app.validation.catalogues._others", "outputs_app.validation.catalogues.sources",
-    "outputs_app.validation.tending._checks_begin", "outputs_app.validation.tending._waiting_for",
+    "dags_app.services.moved._know", "dags_app.services.submit._found_at", "outputs_app.checks.rucio_account.account_problems",
+    "outputs_app.blocks.filling.blocks_advance", "outputs_app.blocks.filling.blocks_tend", "outputs_app.checks.cases.cases_open",
+    "outputs_app.effects.invalidation.invalidation_ask", "outputs_app.effects.invalidation.parts_ask", "outputs_app.effects.invalidation.parts_of",
+    "outputs_app.blocks.placements.placement_set", "outputs_app.checks.reconciliation.census._gone",
+    "outputs_app.checks.reconciliation.census._gone_from_disk", "outputs_app.checks.reconciliation.census._places",
+    "outputs_app.checks.reconciliation.run._compare_dataset", "outputs_app.effects.source_rules.source_rules_look",
+    "outputs_app.checks.validation.catalogues._others", "outputs_app.checks.validation.catalogues.sources",
+    "outputs_app.checks.validation.tending._checks_begin", "outputs_app.checks.validation.tending._waiting_for",
     "requests_app.admission.queue._start_some", "requests_app.admission.queue.pick",
     "requests_app.lifecycle.cleaner._write_down", "requests_app.lifecycle.cleaning._tidy",
     "requests_app.lifecycle.packing._archive", "requests_app.lifecycle.storage_checks._task",

@@ -10,7 +10,7 @@ from django.test import Client
 
 from deploy.stack import paths
 from tests.support.scene import Scene
-from wms2.csp import HEADER, POLICY
+from wms2.web.csp import HEADER, POLICY
 
 pytestmark = pytest.mark.django_db
 ROOT = paths.checkout()

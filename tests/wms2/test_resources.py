@@ -11,8 +11,7 @@ import pytest
 from django.db import connections
 from django.utils import timezone
 
-from outputs_app import executor
-from outputs_app.effects import Handler
+from outputs_app.effects import Handler, executor
 from outputs_app.models import Effect, EffectKind, EffectState
 from tests.support.calls import overdue
 from tests.support.rows import new_effect

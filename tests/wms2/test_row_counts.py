@@ -10,8 +10,8 @@ from django.db import connection, transaction
 
 from requests_app.models import HoldCode, Request, RequestStatus
 from tests.support.rows import request_row
+from wms2.metrics.row_counts import counts_fold, row_counts
 from wms2.models import RowCount
-from wms2.row_counts import counts_fold, row_counts
 
 S = RequestStatus
 

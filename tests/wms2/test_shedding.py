@@ -17,9 +17,9 @@ from requests_app.models import RequestStatus
 from tests.support.problems import problem
 from tests.support.rest_clients import client_of
 from tests.support.rows import request_row
-from wms2 import shedding
 from wms2.conf import conf
-from wms2.shedding import ASK_SECONDS, EASED, MEAN_SECONDS, SLOW_SECONDS, Call, Load, call_of
+from wms2.web import shedding
+from wms2.web.shedding import ASK_SECONDS, EASED, MEAN_SECONDS, SLOW_SECONDS, Call, Load, call_of
 
 #: By the end of an address and the method: what operators count on.
 EXPECTED = {

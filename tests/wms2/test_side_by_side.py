@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from wms2 import side_by_side as module
-from wms2.side_by_side import side_by_side
+from wms2.runtime import parallel as module
+from wms2.runtime.parallel import side_by_side
 
 PATIENCE = 20.0
 

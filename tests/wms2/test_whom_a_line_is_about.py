@@ -16,8 +16,7 @@ from rest_framework.test import APIClient
 
 from dags_app.models import DAGStatus
 from dags_app.services import watch
-from outputs_app import executor
-from outputs_app.effects import Handler
+from outputs_app.effects import Handler, executor
 from outputs_app.models import Effect, EffectKind
 from requests_app.lifecycle import evaluator
 from requests_app.models import RequestStatus

@@ -10,8 +10,8 @@ from dags_app.models import DAGStatus, WorkUnitState
 from outputs_app.models import BlockStatus, EffectState, Validity
 from requests_app.models import RequestStatus, WorkflowStatus
 from sites_app.models import ScheddState, SiteStatus
-from wms2.tones import TONES
-from wms2.words import ago, counted, duration, size, spelled
+from wms2.web.colours import TONES
+from wms2.web.formatting import ago, counted, duration, size, spelled
 
 NOW = datetime(2026, 9, 4, 12, 0, tzinfo=UTC)
 

@@ -1,7 +1,7 @@
 """How every outside service is called: timed into the metrics, through its circuit, repeated while it does not answer, and not at
 all once a lease under which the caller works is lost.
 
-Not here: when calling stops altogether (``wms2.circuits``), retries over hours, which are rows (``Effect.next_attempt_at``,
+Not here: when calling stops altogether (``wms2.runtime.circuits``), retries over hours, which are rows (``Effect.next_attempt_at``,
 ``Request.next_attempt_at``), and what a failure means (``wms2.errors``). docs/design/control.md, Retries.
 """
 
@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
 
-from wms2.circuits import CircuitBreaker
 from wms2.errors import CircuitOpen, LeaseLost, NotFoundInService, NotNow, ServiceError, ServiceRejected, ServiceUnavailable
-from wms2.metrics import EXTERNAL_CALL_SECONDS
+from wms2.metrics.series import EXTERNAL_CALL_SECONDS
+from wms2.runtime.circuits import CircuitBreaker
 
 T = TypeVar("T")
 

@@ -29,8 +29,8 @@ from wms2.adapters.ssb import Ssb
 from wms2.adapters.wmstats import SERVICE as WMSTATS
 from wms2.adapters.wmstats import WMStats
 from wms2.conf import JobCredential, conf
-from wms2.credentials import Credential
 from wms2.errors import ConfigurationError
+from wms2.runtime.credentials import Credential
 
 
 @cache

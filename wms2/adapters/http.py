@@ -27,8 +27,8 @@ from urllib3.exceptions import ReadTimeoutError
 
 from wms2.adapters.caller import TIMEOUT_CODE, TRIES, Caller, _stop_if_lost
 from wms2.adapters.wire import parse
-from wms2.credentials import Credential, CredentialUnusable
 from wms2.errors import ConfigurationError, ServiceError, ServiceRejected, ServiceUnavailable
+from wms2.runtime.credentials import Credential, CredentialUnusable
 
 T = TypeVar("T")
 JSON_TYPE = "application/json"

@@ -24,8 +24,8 @@ from rucio.common.exception import RucioException
 
 from wms2.adapters.caller import TIMEOUT_CODE, Caller, _stop_if_lost
 from wms2.adapters.wire import parse
-from wms2.credentials import Credential, CredentialUnusable
 from wms2.errors import ConfigurationError, NotFoundInService, NotNow, ServiceError, ServiceRejected, ServiceUnavailable
+from wms2.runtime.credentials import Credential, CredentialUnusable
 
 T = TypeVar("T")
 

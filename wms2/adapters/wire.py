@@ -20,7 +20,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StrictStr, Type
 from typing_extensions import TypedDict
 
 from wms2.errors import ServiceUnavailable
-from wms2.metrics import ROWS_BROKEN_TOTAL
+from wms2.metrics.series import ROWS_BROKEN_TOTAL
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)

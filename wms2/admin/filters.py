@@ -8,7 +8,7 @@ from django.contrib.admin import SimpleListFilter
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from wms2.words import spelled
+from wms2.web.formatting import spelled
 
 LOOKED_AT = 1_000
 

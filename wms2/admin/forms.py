@@ -7,8 +7,8 @@ from typing import Any
 
 from django import forms
 
+from wms2.actions import Field, Kind, Verb
 from wms2.api.converters import name_validator
-from wms2.verbs import Field, Kind, Verb
 
 
 class ReasonForm(forms.Form):

@@ -14,9 +14,9 @@ from django.db import models
 from django.db.models import JSONField, Prefetch, QuerySet
 from django.http import HttpRequest
 
+from wms2.admin.actions import VerbsAdmin
 from wms2.admin.shown import badge_column, json_field, link_column, plain_column, since_column, worded
-from wms2.admin.verbs import VerbsAdmin
-from wms2.words import spelled
+from wms2.web.formatting import spelled
 
 #: Text columns that are as large as documents.
 _LARGE_TEXT = frozenset({"psets"})

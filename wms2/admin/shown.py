@@ -17,8 +17,8 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from wms2.tones import tone
-from wms2.words import ago, duration, exact, spelled
+from wms2.web.colours import tone
+from wms2.web.formatting import ago, duration, exact, spelled
 
 EMPTY = "–"
 _UUID = re.compile(r"\b([0-9a-f]{8})(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")

@@ -30,7 +30,7 @@ from wms2.errors import (
     StaleState,
     TooManyReaders,
 )
-from wms2.locks import BEING_CHANGED, DATABASE_AWAY, lock_refused, took_too_long
+from wms2.runtime.locks import BEING_CHANGED, DATABASE_AWAY, lock_refused, took_too_long
 
 log = structlog.get_logger(__name__)
 #: When a client may try again; services and circuits recover within these, or not soon.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from django.contrib.auth.models import Group
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 
-from wms2.verbs import Role, Verb
+from wms2.actions import Role, Verb
 
 if TYPE_CHECKING:  # rest_framework.views reads the settings, which name this module
     from rest_framework.request import Request

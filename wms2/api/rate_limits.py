@@ -16,12 +16,12 @@ from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
 from wms2.api.problems import Problem, ProblemError
-from wms2.brake import address_of
 from wms2.conf import conf
-from wms2.in_force import in_force
-from wms2.kept import Broker
-from wms2.metrics import RATE_LIMITED_TOTAL, RATE_LIMITS_OPEN_TOTAL
-from wms2.shedding import call_of, page_told_to_wait
+from wms2.metrics.series import RATE_LIMITED_TOTAL, RATE_LIMITS_OPEN_TOTAL
+from wms2.runtime.in_force import in_force
+from wms2.runtime.shared_counts import Broker
+from wms2.web.login_throttle import address_of
+from wms2.web.shedding import call_of, page_told_to_wait
 
 #: Places are promised for so many windows ahead at most.
 _MOST_WINDOWS = 30

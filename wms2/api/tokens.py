@@ -10,7 +10,7 @@ from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
 from wms2.api.problems import Problem, ProblemError
-from wms2.brake import address_of, token_wrong
+from wms2.web.login_throttle import address_of, token_wrong
 
 
 class BrakedTokenAuthentication(TokenAuthentication):

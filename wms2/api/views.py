@@ -13,11 +13,11 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 from rest_framework.viewsets import GenericViewSet
 
-from wms2 import idempotency
 from wms2.api.pagination import KeysetPagination, ordering_of
 from wms2.api.preconditions import if_match, refuse_unversioned, require_version
 from wms2.api.problems import bad_field
 from wms2.api.shown import columns_of
+from wms2.web import idempotency
 
 
 def query_and_body(request: Request) -> Any:

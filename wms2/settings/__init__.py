@@ -11,7 +11,7 @@ from pathlib import Path
 from django.core.exceptions import ImproperlyConfigured
 from kombu import Queue
 
-from wms2.metrics_files import count_in_files
+from wms2.metrics.files import count_in_files
 from wms2.settings.database import database_from_url
 from wms2.settings.logs import logging_config
 from wms2.settings.rest import REST_FRAMEWORK as REST_FRAMEWORK
@@ -55,8 +55,8 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "wms2.csp.ContentSecurityPolicyMiddleware",
-    "wms2.request_log.RequestLogMiddleware",
+    "wms2.web.csp.ContentSecurityPolicyMiddleware",
+    "wms2.web.request_log.RequestLogMiddleware",
     "django_prometheus.middleware.PrometheusBeforeMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -65,8 +65,8 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
-    "wms2.brake.SignInBrakeMiddleware",
-    "wms2.shedding.SheddingMiddleware",
+    "wms2.web.login_throttle.SignInBrakeMiddleware",
+    "wms2.web.shedding.SheddingMiddleware",
     "wms2.api.rate_limits.PageRateMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_prometheus.middleware.PrometheusAfterMiddleware",
@@ -92,7 +92,7 @@ TEMPLATES = [
 DATABASES = {"default": database_from_url(_required("WMS2_DATABASE_URL"))}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-AUTHENTICATION_BACKENDS = ["wms2.brake.BrakeBackend", "django.contrib.auth.backends.ModelBackend"]
+AUTHENTICATION_BACKENDS = ["wms2.web.login_throttle.BrakeBackend", "django.contrib.auth.backends.ModelBackend"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in (
@@ -139,7 +139,7 @@ CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 3600, "socket_timeout": 10, "socket_connect_timeout": 5}
 CELERY_TASK_PUBLISH_RETRY_POLICY = {"max_retries": 1, "interval_start": 0, "interval_step": 0.2, "interval_max": 0.5}
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
-CELERY_BEAT_SCHEDULER = "wms2.beat:Scheduler"
+CELERY_BEAT_SCHEDULER = "wms2.runtime.beat:Scheduler"
 CELERY_TIMEZONE = "UTC"
 # Ticks and verbs have workers of their own (deploy/run/process ticker, verbs), which nothing that lasts may keep busy. For
 # another that serves several queues the broker takes turns between them: effects never wait behind evaluations.

@@ -37,7 +37,7 @@ def logging_config(level: str, *, json_lines: bool) -> dict[str, Any]:
         "root": {"handlers": ["stderr"], "level": level},
         "loggers": {
             "django.server": {"handlers": ["stderr"], "level": level, "propagate": False},
-            # Each answer has a line of its own (``wms2.request_log``); a 403 needs no traceback, a 500 does.
+            # Each answer has a line of its own (``wms2.web.request_log``); a 403 needs no traceback, a 500 does.
             "django.request": {"level": "ERROR"},
             "django.security": {"level": "CRITICAL"},  # wrong hosts and tokens against forgery, some with a traceback
             "celery": {"level": "INFO"},

@@ -19,15 +19,15 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.db import transaction
 from django.db.models import Count, JSONField, QuerySet
 
-from wms2 import clock
+from wms2.actions import REFUSALS, Noun, Verb, arguments, nouns, perform, stands
+from wms2.api.actions import input_serializer
 from wms2.api.problems import flattened, several
-from wms2.api.verbs import input_serializer
 from wms2.audit import audit, audited
 from wms2.errors import InvalidTransition
 from wms2.models import BulkItem, BulkResult, BulkRun
-from wms2.nudge import RUN_BULK, nudge
-from wms2.passes import row_by_itself
-from wms2.verbs import REFUSALS, Noun, Verb, arguments, nouns, perform, stands
+from wms2.runtime import clock
+from wms2.runtime.notify import RUN_BULK, nudge
+from wms2.runtime.passes import row_by_itself
 from wms2.work.workers import may_take
 
 log = structlog.get_logger(__name__)

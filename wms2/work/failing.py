@@ -13,12 +13,12 @@ from celery import Task
 from django.db import DatabaseError
 from django.db.models import F
 
-from wms2 import clock, levels
 from wms2.audit import audited
 from wms2.celery import CAN_WAIT, app
 from wms2.errors import ServiceError
 from wms2.models import FailingTask
-from wms2.nudge import nudge
+from wms2.runtime import clock, levels
+from wms2.runtime.notify import nudge
 
 log = structlog.get_logger(__name__)
 

@@ -17,12 +17,12 @@ from uuid import UUID
 from django.db import DatabaseError, transaction
 from django.db.models import QuerySet, Sum
 
-from wms2 import clock
 from wms2.audit import audit, audited
 from wms2.errors import InvalidTransition, NoneFree, StaleState
-from wms2.heartbeat import kept_alive
-from wms2.identity import process_name
 from wms2.models import Resource, ResourceLease
+from wms2.runtime import clock
+from wms2.runtime.heartbeat import kept_alive
+from wms2.runtime.identity import process_name
 
 PLANNING, REGISTRATION = "planning", "registration"
 #: What WMS2 itself takes leases of, with units and what is counted.

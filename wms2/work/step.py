@@ -17,10 +17,10 @@ from celery import bootsteps
 from celery.worker import state as requests
 from django.db import connections
 
-from wms2 import clock
 from wms2.conf import conf
-from wms2.identity import node_name
 from wms2.models import Worker, WorkerPool
+from wms2.runtime import clock
+from wms2.runtime.identity import node_name
 from wms2.work.workers import TAKING
 
 log = structlog.get_logger(__name__)

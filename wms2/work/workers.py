@@ -19,15 +19,15 @@ from django.db.models import Max
 from django.utils import timezone
 from kombu.exceptions import OperationalError as BrokerError
 
-from wms2 import clock
 from wms2.audit import audited
 from wms2.celery import app
 from wms2.conf import conf
 from wms2.errors import InvalidTransition, StaleState
-from wms2.locks import Fenced
-from wms2.metrics import ALERTS_TOTAL
+from wms2.metrics.series import ALERTS_TOTAL
 from wms2.models import Worker, WorkerPool, WorkerPoolState
-from wms2.words import exact
+from wms2.runtime import clock
+from wms2.runtime.locks import Fenced
+from wms2.web.formatting import exact
 from wms2.work.resources import leases_expire
 
 #: A pool without a living worker for so long raises an alert.

@@ -10,7 +10,7 @@ import structlog
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, connections
 
-from outputs_app.executor import effects_run_due
+from outputs_app.effects.executor import effects_run_due
 from requests_app.installation import process_begin
 from requests_app.lifecycle.cleaner import leftovers_remove
 from requests_app.lifecycle.cycle import run_cycle
@@ -20,7 +20,7 @@ from requests_app.reqmgr2.following import reqmgr2_poll
 from requests_app.work.harvesting import harvests_run
 from wms2.conf import conf
 from wms2.errors import ConfigurationError
-from wms2.identity import process_name
+from wms2.runtime.identity import process_name
 
 log = structlog.get_logger(__name__)
 

@@ -13,8 +13,8 @@ from django.db import OperationalError
 
 from requests_app.services.lost_files import MOST_FILES, LostPlan, lost_files_make_again, lost_files_plan
 from wms2.errors import InvalidTransition, StaleState
-from wms2.locks import BEING_CHANGED, lock_refused
-from wms2.words import counted
+from wms2.runtime.locks import BEING_CHANGED, lock_refused
+from wms2.web.formatting import counted
 
 
 class Command(BaseCommand):

@@ -11,7 +11,7 @@ from dags_app.payload.contract.documents import Pileup
 from dags_app.planning.cms_ads import NodeRole, platform_lines, platform_requirement, read_levels, with_levels
 from dags_app.planning.specs import AccountingSpec, SplittingAlgo
 from dags_app.planning.submitfiles import SiteSlot, landing_submit, node_submit, site_job_submit
-from requests_app.services.verbs import MAX_PRIORITY
+from requests_app.services.decisions import MAX_PRIORITY
 from tests.support.planning import dag_spec, input_workflow, task_tree
 
 STEP = dag_spec().workflow.steps[0]

@@ -14,7 +14,7 @@ from dags_app.planning import lumis
 from dags_app.planning.dagfiles import avoid_inc, credential_inc, fence_inc, group_dags, outer_dag, render
 from dags_app.planning.specs import DagLimits, DagSpec, GenerationSpec, SplittingAlgo
 from tests.support.planning import CERN, FNAL, dag_spec, generation_workflow, input_file, input_workflow, task_tree
-from wms2.credentials import Credential
+from wms2.runtime.credentials import Credential
 
 GOLDEN = Path(__file__).with_name("golden")
 

@@ -23,11 +23,11 @@ from tests.support.faults import fault
 from tests.support.locking import paused
 from tests.support.rows import dag_row, request_row, schedd_row, unit_row, workflow_row
 from tests.support.statements import statements
-from wms2 import clock
 from wms2.adapters.types import DagmanAd, DagStatus, JobGroup, JobStatus, ScheddAd, Unread
 from wms2.errors import ServiceRejected
-from wms2.metrics import ROWS_BROKEN_TOTAL
+from wms2.metrics.series import ROWS_BROKEN_TOTAL
 from wms2.models import Wake
+from wms2.runtime import clock
 
 DONE = {"state": WorkUnitState.DONE, "manifest_sha256": "a", "fence": 1}
 ABOUT = ScheddAd("schedd@a", "25.14.1", 1)

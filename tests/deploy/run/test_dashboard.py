@@ -21,8 +21,8 @@ from requests_app.selectors.reqmgr2 import POLL
 from sites_app.models import Health
 from tests.support.exposed import MATCHER, METRIC, exposed
 from tests.support.rows import dag_row, request_row, schedd_row, unit_row, workflow_row
-from wms2.circuits import circuits
 from wms2.conf import conf
+from wms2.runtime.circuits import circuits
 
 pytestmark = pytest.mark.django_db
 ROOT = paths.checkout()

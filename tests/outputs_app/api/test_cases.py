@@ -13,7 +13,8 @@ from psycopg.errors import LockNotAvailable
 from rest_framework.test import APIClient
 from structlog.testing import capture_logs
 
-from outputs_app.cases import case_decide, cases_open, repaired_look
+from outputs_app.checks.cases import case_decide, cases_open, repaired_look
+from outputs_app.checks.validation import FileFinding
 from outputs_app.models import (
     BlockValidation,
     CaseAction,
@@ -27,7 +28,6 @@ from outputs_app.models import (
     StorageCheck,
     Validity,
 )
-from outputs_app.validation import FileFinding
 from requests_app.lifecycle import storage_checks
 from requests_app.lifecycle.storage_checks import cases_alert, storage_checks_run
 from requests_app.models import Event, HoldCode, Request, RequestStatus
@@ -36,7 +36,7 @@ from tests.support.html import text
 from tests.support.problems import problem
 from tests.support.rows import new_block, new_effect
 from wms2.models import AuditEntry
-from wms2.wakes import Wake
+from wms2.runtime.due import Wake
 
 pytestmark = pytest.mark.django_db
 WHY = {"reason": "looked at it"}

@@ -8,8 +8,8 @@ import pytest
 from django.utils import timezone
 from rest_framework.test import APIClient
 
+from outputs_app.blocks.placements import placement_set
 from outputs_app.models import Comparison, Drift, DriftKind, DriftState, EffectKind, EffectState, Placement
-from outputs_app.placements import placement_set
 from tests.support.problems import problem
 from tests.support.rows import drift_row, new_block, new_effect
 from wms2.models import AuditEntry

@@ -11,8 +11,10 @@ import pytest
 from django.db import transaction
 from django.utils import timezone
 
+from outputs_app.checks.reconciliation.run import comparisons_begin, comparisons_run
+from outputs_app.checks.reconciliation.services import dataset_compare, drift_accept, drift_repair
 from outputs_app.effects.handler import rule_comment
-from outputs_app.invalidation import invalidation_ask
+from outputs_app.effects.invalidation import invalidation_ask
 from outputs_app.models import (
     Comparison,
     Drift,
@@ -25,8 +27,6 @@ from outputs_app.models import (
     OutputFile,
     ProcessingBlock,
 )
-from outputs_app.reconciliation.run import comparisons_begin, comparisons_run
-from outputs_app.reconciliation.services import dataset_compare, drift_accept, drift_repair
 from requests_app.services.invalidation import epoch_raise
 from tests.support.adapters import adapters_forget
 from tests.support.calls import overdue

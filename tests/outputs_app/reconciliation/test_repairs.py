@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from django.utils import timezone
 
+from outputs_app.checks.reconciliation.services import repair_refused
 from outputs_app.models import BlockStatus, Drift, DriftKind, Effect, EffectKind, EffectState, Validity
-from outputs_app.reconciliation.services import repair_refused
 from tests.support.rows import new_block
 
 pytestmark = pytest.mark.django_db

@@ -12,7 +12,10 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from outputs_app.invalidation import invalidation_ask
+from outputs_app.checks.reconciliation import run as running
+from outputs_app.checks.reconciliation.run import comparisons_run
+from outputs_app.checks.reconciliation.services import dataset_compare, drift_accept, drift_repair
+from outputs_app.effects.invalidation import invalidation_ask
 from outputs_app.models import (
     Comparison,
     DatasetState,
@@ -26,9 +29,6 @@ from outputs_app.models import (
     OutputFile,
     ProcessingBlock,
 )
-from outputs_app.reconciliation import run as running
-from outputs_app.reconciliation.run import comparisons_run
-from outputs_app.reconciliation.services import dataset_compare, drift_accept, drift_repair
 from outputs_app.services import datasets_publish
 from requests_app.services.invalidation import epoch_raise
 from tests.support.adapters import adapters_forget

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from outputs_app import turns
-from outputs_app.executor import effects_run_due
+from outputs_app.checks.validation import ValidationProgress, catalogues, events_in_catalogue, validation_again, validation_tend
+from outputs_app.effects import time_slices
+from outputs_app.effects.executor import effects_run_due
 from outputs_app.models import (
     BlockStatus,
     BlockValidation,
@@ -25,7 +26,6 @@ from outputs_app.models import (
     Prognosis,
     Validity,
 )
-from outputs_app.validation import ValidationProgress, catalogues, events_in_catalogue, validation_again, validation_tend
 from sites_app.models import Site, SiteRse
 from tests.support.adapters import adapters_forget
 from tests.support.calls import overdue
@@ -339,7 +339,7 @@ def test_what_one_service_said_is_kept_while_another_does_not_answer(
 
 
 def test_long_looks_take_several_turns(block: ProcessingBlock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "TURN_SECONDS", -1.0)
+    monkeypatch.setattr(time_slices, "TURN_SECONDS", -1.0)
     tended(block)
     for done in (["dbs"], ["dbs", "rucio"], ["dbs", "lumis", "rucio"]):
         Effect.objects.update(next_attempt_at=overdue())

@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from outputs_app.cases import repaired_look
+from outputs_app.checks.cases import repaired_look
+from outputs_app.checks.validation.catalogues import Look
 from outputs_app.effects.validate import _record
 from outputs_app.models import (
     BlockValidation,
@@ -19,7 +20,6 @@ from outputs_app.models import (
     ProcessingBlock,
     Prognosis,
 )
-from outputs_app.validation.catalogues import Look
 from tests.support.rows import new_block, new_effect
 
 pytestmark = pytest.mark.django_db

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from outputs_app.checks.reconciliation.compare import Finding
+from outputs_app.checks.reconciliation.remedies import REMEDIES
+from outputs_app.checks.validation.rules import MEANS, Declared, LumiFile, doubled, empty, lumis_differ, meet, spans
 from outputs_app.models import DriftKind, Prognosis
-from outputs_app.reconciliation.compare import Finding
-from outputs_app.reconciliation.remedies import REMEDIES
-from outputs_app.validation.rules import MEANS, Declared, LumiFile, doubled, empty, lumis_differ, meet, spans
 
 WHOLE, SHARES, EVENTS = Declared(True, False, False), Declared(True, True, False), Declared(False, False, False)
 FILTERED = Declared(True, False, True)

@@ -20,7 +20,7 @@ from tests.support.html import links, text
 from tests.support.rows import dag_row, request_row, schedd_row, unit_row, workflow_row
 from tests.support.scripted.progress import fresh
 from tests.support.stack import small_request
-from wms2.admin.verbs import MOST_ROWS
+from wms2.admin.actions import MOST_ROWS
 from wms2.models import AuditEntry
 
 pytestmark = pytest.mark.django_db

@@ -25,11 +25,11 @@ from requests_app.service_level import new_work_allow, new_work_stop, service_ro
 from sites_app.models import Health, Pool, PoolState, Schedd, ScheddState, SystemicAlert
 from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
 from tests.support.statements import statements
-from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import LeaseLost
-from wms2.metrics import FORGOTTEN_TOTAL
+from wms2.metrics.series import FORGOTTEN_TOTAL
 from wms2.models import Wake
+from wms2.runtime import clock
 
 pytestmark = pytest.mark.django_db
 QUEUED, PLANNING, ACTIVE = RequestStatus.QUEUED, RequestStatus.PLANNING, RequestStatus.ACTIVE

@@ -15,7 +15,7 @@ URL = "/api/v1/requests"
 
 @pytest.fixture(autouse=True)
 def _no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wms2.nudge._send", lambda name, args: None)
+    monkeypatch.setattr("wms2.runtime.notify._send", lambda name, args: None)
 
 
 def put(client: APIClient, request: Request, **body: object) -> object:

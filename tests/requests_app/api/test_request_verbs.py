@@ -10,7 +10,7 @@ from rest_framework.test import APIClient
 from requests_app import services, states
 from requests_app.limits import limits_now
 from requests_app.models import Request, RequestStatus, RequestTransition, StopIntent
-from requests_app.services import verbs
+from requests_app.services import decisions
 from requests_app.work.overrides import max_rescues, overrides_of, pass_fraction, pins_of, settings_of
 from tests.support.problems import problem
 from tests.support.rows import request_row, workflow_row
@@ -174,7 +174,7 @@ def test_a_release_that_somebody_else_did_is_not_taken_for_ours(operator: APICli
 def test_a_verb_means_the_request_as_it_is_by_now(operator: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """The life cycle moves the request between our reading it and our writing: the verb is applied to what it found."""
     request = request_row(S.SUBMITTED)
-    real, moved = verbs.acting, []
+    real, moved = decisions.acting, []
 
     def begin(*asked: Any, **more: Any) -> Any:
         if not moved:
@@ -182,7 +182,7 @@ def test_a_verb_means_the_request_as_it_is_by_now(operator: APIClient, monkeypat
             states.transition(fresh(request), S.QUEUED, actor="lifecycle", reason="meanwhile")
         return real(*asked, **more)
 
-    monkeypatch.setattr(verbs, "acting", begin)
+    monkeypatch.setattr(decisions, "acting", begin)
     response = operator.post(url(request, "hold"), {"reason": "r"})
     assert (response.status_code, response.json()["status"]) == (202, "held")
 
@@ -191,7 +191,7 @@ def test_a_request_that_never_stands_still_is_409(operator: APIClient, monkeypat
     def begin(*_: Any, **more: Any) -> Any:
         raise StaleState("moving")
 
-    monkeypatch.setattr(verbs, "acting", begin)
+    monkeypatch.setattr(decisions, "acting", begin)
     problem(operator.post(url(request_row(S.QUEUED), "hold"), {"reason": "r"}), 409, "stale_state")
 
 
@@ -256,7 +256,7 @@ def test_what_is_asked_for_together_is_all_done_or_not_at_all(operator: APIClien
 def test_a_later_refusal_takes_back_what_the_same_change_did_before(operator: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
     request = request_row(S.ACTIVE, priority=100)
     workflow_row(request)
-    monkeypatch.setattr("requests_app.services.verbs.share_done", lambda _: 0.5)
+    monkeypatch.setattr("requests_app.services.decisions.share_done", lambda _: 0.5)
     body = {"priority": 900, "production_steps": [{"fraction": 0.1, "priority": 1}], "reason": "both"}
     problem(operator.patch(url(request), body), 409, "invalid_transition")
     assert fresh(request).priority == 100

@@ -20,7 +20,7 @@ from tests.support.intake import Document, chain, read, reprocessing, typed, wit
 from tests.support.places import ROOT
 from wms2.conf import from_environment
 from wms2.errors import ServiceUnavailable
-from wms2.paper import is_on_paper
+from wms2.runtime.offline import is_on_paper
 
 
 class _Stored:

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from dags_app.models import DAG
 from dags_app.services.submit import submission_unknown_seconds
-from outputs_app.executor import effects_claim
+from outputs_app.effects.executor import effects_claim
 from outputs_app.models import Effect, EffectKind
 from requests_app.installation import MAX_CLOCK_SKEW_SECONDS, clock_verify, installation_claim
 from requests_app.lease import evaluating
@@ -21,9 +21,9 @@ from sites_app.bans import bans_active, site_ban
 from sites_app.models import Site
 from tests.support.faults import fault
 from tests.support.rows import request_row
-from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import ConfigurationError
+from wms2.runtime import clock
 
 pytestmark = pytest.mark.django_db(transaction=True)
 _real = timezone.now

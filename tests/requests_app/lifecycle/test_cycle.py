@@ -22,12 +22,12 @@ from requests_app.states import hold_changes, transition
 from sites_app.models import ScheddState
 from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
 from tests.support.statements import statements
-from wms2 import nudge
 from wms2.adapters import factory
 from wms2.adapters.types import DagmanAd, JobStatus, ScheddAd, Watched
 from wms2.conf import conf
 from wms2.models import Wake
-from wms2.wakes import wake
+from wms2.runtime import notify
+from wms2.runtime.due import wake
 
 pytestmark = pytest.mark.django_db
 S = RequestStatus
@@ -172,7 +172,7 @@ def test_a_cycle_and_a_poll_in_which_nothing_happens_take_as_many_statements_for
     monkeypatch.setattr(
         factory, "htcondor", lambda *_: SimpleNamespace(watch=lambda instance: watched(dags), orphans=lambda _: [])
     )
-    monkeypatch.setattr(nudge, "_send", lambda *_: None)
+    monkeypatch.setattr(notify, "_send", lambda *_: None)
     asked = []
     for further in (3, 27):
         for _ in range(further):

@@ -25,7 +25,7 @@ from tests.support.rows import dag_row, request_row, workflow_row
 from wms2.adapters.caller import retry_call
 from wms2.conf import conf
 from wms2.errors import LeaseLost
-from wms2.wakes import wake
+from wms2.runtime.due import wake
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -14,7 +14,7 @@ from tests.support.calls import stopping
 from wms2.adapters.caller import retry_call
 from wms2.errors import LeaseLost
 from wms2.models import AuditEntry
-from wms2.side_by_side import side_by_side
+from wms2.runtime.parallel import side_by_side
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -31,11 +31,11 @@ from tests.support.scripted.invariants import check
 from tests.support.scripted.progress import cycles, status, work_done
 from tests.support.scripted.schedd import End, Job
 from tests.support.scripted.world import World
-from wms2 import clock, levels
 from wms2.adapters.types import DagmanAd, JobStatus, ScheddAd
 from wms2.conf import conf
 from wms2.errors import InvalidTransition
 from wms2.models import AuditEntry
+from wms2.runtime import clock, levels
 
 pytestmark = pytest.mark.django_db(transaction=True)
 HERE = "tests/requests_app/lifecycle/test_lost_queues.py"

@@ -24,8 +24,8 @@ from tests.support.rows import request_row
 from tests.support.scripted import documents
 from tests.support.scripted.world import World
 from tests.support.services import until
-from wms2.locks import NAMESPACE, LockKey, lock_refused, unless_locked
-from wms2.metrics import LOCKS_REFUSED_TOTAL
+from wms2.metrics.series import LOCKS_REFUSED_TOTAL
+from wms2.runtime.locks import NAMESPACE, LockKey, lock_refused, unless_locked
 
 pytestmark = pytest.mark.django_db(transaction=True)
 S = RequestStatus

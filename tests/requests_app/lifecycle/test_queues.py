@@ -6,7 +6,7 @@ from outputs_app.tasks import run_effects
 from requests_app.tasks import evaluate_due, evaluate_request, pack_dags, run_lifecycle_cycle
 from sites_app.tasks import sync_sites
 from wms2.celery import app
-from wms2.nudge import EVALUATE_DUE, EVALUATE_REQUEST, RUN_EFFECTS
+from wms2.runtime.notify import EVALUATE_DUE, EVALUATE_REQUEST, RUN_EFFECTS
 
 
 def test_a_tick_does_not_wait_behind_hints_and_every_task_of_the_schedule_is_served() -> None:

@@ -29,10 +29,10 @@ from tests.support.scripted.progress import started, status
 from tests.support.scripted.schedd import End
 from tests.support.scripted.snapshot import tables
 from tests.support.scripted.world import World
-from wms2 import clock
 from wms2.conf import conf
 from wms2.errors import InvalidTransition
 from wms2.models import AuditEntry
+from wms2.runtime import clock
 
 pytestmark = pytest.mark.django_db(transaction=True)
 HERE = "tests/requests_app/lifecycle/test_restored_databases.py"

@@ -13,7 +13,8 @@ from django.utils import timezone
 from dags_app.models import SiteJob, SiteJobPurpose, SiteJobState
 from dags_app.payload.contract.site_tasks import SiteResult
 from dags_app.services import site_jobs
-from outputs_app.cases import case_decide
+from outputs_app.checks.cases import case_decide
+from outputs_app.checks.validation import tending, validation_again, validation_tend
 from outputs_app.models import (
     BlockStatus,
     BlockValidation,
@@ -26,7 +27,6 @@ from outputs_app.models import (
     Prognosis,
     StorageCheck,
 )
-from outputs_app.validation import tending, validation_again, validation_tend
 from requests_app.lifecycle import storage_checks
 from requests_app.lifecycle.storage_checks import storage_checks_run
 from requests_app.models import Request, RequestStatus

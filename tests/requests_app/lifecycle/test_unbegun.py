@@ -24,11 +24,11 @@ from tests.support.scripted import dagman
 from tests.support.scripted.progress import fresh, started
 from tests.support.scripted.schedd import End, Job
 from tests.support.scripted.world import World
-from wms2 import clock
 from wms2.adapters.htcondor_ads import IDLE_ATTRIBUTE
 from wms2.errors import InvalidTransition, ServiceUnavailable
 from wms2.models import AuditEntry
-from wms2.wakes import wake
+from wms2.runtime import clock
+from wms2.runtime.due import wake
 
 pytestmark = pytest.mark.django_db(transaction=True)
 DEAF, HOURS = "T1_US_FNAL", 3600

@@ -13,12 +13,12 @@ from requests_app.lifecycle import cycle, leader, watching
 from requests_app.models import EvaluationLease, Lease, RequestStatus
 from sites_app.models import Schedd
 from tests.support.rows import request_row, schedd_row
-from wms2 import nudge, side_by_side
 from wms2.adapters import factory
 from wms2.adapters.types import OrphanJobs, ScheddAd, Watched
 from wms2.conf import conf
 from wms2.errors import LeaseLost, ServiceUnavailable
-from wms2.nudge import EVALUATE_DUE
+from wms2.runtime import notify, parallel
+from wms2.runtime.notify import EVALUATE_DUE
 
 pytestmark = pytest.mark.django_db(transaction=True)
 PATIENCE = 20.0
@@ -56,7 +56,7 @@ class Answers:
 def _two_schedds(monkeypatch: pytest.MonkeyPatch) -> None:
     Answers.asked_long = threading.Event()
     monkeypatch.setattr(factory, "htcondor", lambda name, *_: Answers(name))
-    monkeypatch.setattr(side_by_side, "_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(parallel, "_PAUSE_SECONDS", 0.05)
     for name in ("silent", "answers"):
         schedd_row(name)
 
@@ -101,7 +101,7 @@ def test_requests_are_admitted_and_handed_out_while_a_schedd_is_waited_for(monke
             handed_out.append((request.status, asked["answers"] is not None, asked["silent"]))
             Answers.asked_long.set()
 
-    monkeypatch.setattr(nudge, "_send", send)
+    monkeypatch.setattr(notify, "_send", send)
     assert cycle.run_cycle(force=True)
     assert handed_out[0] == (RequestStatus.PLANNING, True, None)
 

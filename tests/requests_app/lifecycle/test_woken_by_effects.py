@@ -15,8 +15,8 @@ from tests.support.scripted.faults import Mode
 from tests.support.scripted.progress import fresh
 from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
-from wms2 import clock
 from wms2.models import Wake
+from wms2.runtime import clock
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

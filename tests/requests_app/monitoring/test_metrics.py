@@ -25,11 +25,11 @@ from sites_app.models import Health, PoolSite, ScheddState, Site, SystemicAlert
 from tests.support.places import ROOT
 from tests.support.rows import dag_row, drift_row, new_block, pool_row, request_row, schedd_row, workflow_row
 from tests.support.scraping import scrape, value
-from wms2 import metrics, metrics_files
 from wms2.adapters.caller import observed
-from wms2.circuits import FAILURES, circuits
 from wms2.conf import conf
 from wms2.errors import ServiceRejected
+from wms2.metrics.series import files, series
+from wms2.runtime.circuits import FAILURES, circuits
 
 pytestmark = pytest.mark.django_db
 S = RequestStatus
@@ -186,7 +186,7 @@ def test_scrapes_within_seconds_share_the_gauges_and_not_the_counters(
     monkeypatch.setattr(gauges, "_kept", deque(maxlen=1))
     counted = value(scrape(reader), "wms2_requests", status="queued")
     request_row(S.QUEUED)
-    metrics.ALERTS_TOTAL.labels("of_two_scrapes").inc()
+    series.ALERTS_TOTAL.labels("of_two_scrapes").inc()
     moment[0] += 4.9
     with django_assert_num_queries(1):  # whose token it is
         found = scrape(reader)
@@ -204,7 +204,7 @@ def test_calls_to_outside_services_are_timed_by_outcome(reader: APIClient) -> No
 
 
 def test_counters_of_this_process_are_there(reader: APIClient) -> None:
-    metrics.ALERTS_TOTAL.labels("of_a_test").inc(3)
+    series.ALERTS_TOTAL.labels("of_a_test").inc(3)
     assert value(scrape(reader), "wms2_alerts_total", type="of_a_test") == 3
 
 
@@ -218,10 +218,10 @@ metrics.CYCLES_TOTAL.labels("ok").inc({n})
 def test_counters_of_all_processes_are_summed_dead_ones_included(
     reader: APIClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    environment = {**os.environ, metrics_files.OWN: str(tmp_path)}
+    environment = {**os.environ, files.OWN: str(tmp_path)}
     for number in (2, 5):
         subprocess.run([sys.executable, "-c", COUNT.format(n=number)], cwd=ROOT, env=environment, check=True, timeout=120)
-    monkeypatch.setenv(metrics_files.OWN, str(tmp_path))
+    monkeypatch.setenv(files.OWN, str(tmp_path))
     found = scrape(reader)
     assert value(found, "wms2_lifecycle_cycles_total", outcome="ok") == 7
     assert ("wms2_requests", frozenset({("status", "new")})) in found, "gauges over rows come with them"

@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.places import ROOT
 from tests.support.scraping import scrape, value
-from wms2 import metrics_files
+from wms2.metrics.series import files
 
 pytestmark = pytest.mark.django_db
 #: A process that counts what it is told on its standard input, and says when it has.
@@ -32,7 +32,7 @@ for line in sys.stdin:
 @contextmanager
 def process(root: Path, kind: str) -> Iterator[subprocess.Popen[str]]:
     (root / kind).mkdir(exist_ok=True)
-    environment = {**os.environ, metrics_files.ROOT: str(root), metrics_files.OWN: str(root / kind)}
+    environment = {**os.environ, files.ROOT: str(root), files.OWN: str(root / kind)}
     argv = [sys.executable, "-c", COUNTING]
     child = subprocess.Popen(argv, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
@@ -52,7 +52,7 @@ def count(child: subprocess.Popen[str], number: int) -> None:
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(metrics_files.ROOT, str(tmp_path))
+    monkeypatch.setenv(files.ROOT, str(tmp_path))
     return tmp_path
 
 
@@ -88,7 +88,7 @@ def test_what_a_killed_process_counted_stays_and_the_next_one_goes_on_in_its_fil
 
 
 def test_a_child_counts_in_files_of_its_own(tmp_path: Path) -> None:
-    number = metrics_files.numbered(tmp_path)
+    number = files.numbered(tmp_path)
     assert (number(), number()) == (0, 0)
     told, tell = os.pipe()
     child = os.fork()

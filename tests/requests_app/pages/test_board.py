@@ -20,9 +20,9 @@ from tests.support.faults import fault
 from tests.support.html import links, text
 from tests.support.rows import dag_row, drift_row, new_block, request_row, unit_row, workflow_row
 from tests.support.scene import Scene
-from wms2 import levels
 from wms2.conf import conf
 from wms2.models import FailingTask, Worker, WorkerPool, WorkerPoolState
+from wms2.runtime import levels
 
 pytestmark = pytest.mark.django_db
 S = RequestStatus

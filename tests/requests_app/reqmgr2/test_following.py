@@ -34,10 +34,10 @@ from tests.support.scripted.progress import cycles, fresh, run_on
 from tests.support.scripted.schedd import End
 from tests.support.scripted.tour import until
 from tests.support.scripted.world import World
-from wms2.circuits import circuits
 from wms2.conf import conf
 from wms2.errors import StaleState
 from wms2.models import AuditEntry
+from wms2.runtime.circuits import circuits
 
 pytestmark = pytest.mark.django_db(transaction=True)
 S = RequestStatus

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, transaction
 
+from outputs_app.blocks.ownership import lumis_take
 from outputs_app.models import DatasetOwner, Effect, EffectKind, EffectState, OutputDataset, OutputFile, OwnedDataset, Validity
-from outputs_app.owning import lumis_take
 from requests_app.models import HoldCode, Request, RequestStatus, Workflow
 from requests_app.services import request_abort, request_fail, request_invalidate, request_release, request_restart
 from requests_app.services.intake import Received, request_receive

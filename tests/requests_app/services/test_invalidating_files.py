@@ -10,10 +10,17 @@ from django.test import Client
 from django.urls import reverse
 from rest_framework.test import APIClient
 
-from outputs_app import turns
-from outputs_app.effects import handler, taking_back
-from outputs_app.executor import effects_run_due
-from outputs_app.invalidation import TAKING_BACK, invalidation_ask, invalidation_progress, outputs_counted, parts_ask, parts_of
+from outputs_app.actions import _discard
+from outputs_app.effects import handler, taking_back, time_slices
+from outputs_app.effects.executor import effects_run_due
+from outputs_app.effects.invalidation import (
+    TAKING_BACK,
+    invalidation_ask,
+    invalidation_progress,
+    outputs_counted,
+    parts_ask,
+    parts_of,
+)
 from outputs_app.models import (
     BlockStatus,
     DatasetState,
@@ -26,7 +33,6 @@ from outputs_app.models import (
     Validity,
 )
 from outputs_app.services import effect_discard
-from outputs_app.verbs import _discard
 from requests_app.models import Request, RequestStatus
 from requests_app.services import request_invalidate, request_invalidate_files
 from requests_app.services.invalidation import epoch_raise, files_refused
@@ -37,8 +43,8 @@ from tests.support.scripted.faults import Mode
 from tests.support.scripted.progress import completed, fresh, started
 from tests.support.scripted.world import World
 from tests.support.web_clients import reader as page_reader
-from wms2 import clock
 from wms2.errors import FieldRefused, InvalidTransition
+from wms2.runtime import clock
 
 __all__ = ["page_reader", "reader"]
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -136,7 +142,7 @@ def test_all_outputs_are_taken_back_in_portions_side_by_side_and_each_is_told(
     world: World, reader: APIClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request = failed(completed(world))
-    monkeypatch.setattr(turns, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(time_slices, "TURN_SECONDS", 0.0)
     monkeypatch.setattr(taking_back, "_PORTION", 2)
     monkeypatch.setattr(handler, "LEAST_SHARE", 1)
     request_invalidate(request=fresh(request), **BY)

@@ -11,7 +11,7 @@ from rest_framework.test import APIClient
 from dags_app.models import DAG, Leftover
 from outputs_app.models import BlockValidation, Comparison, Effect, EffectState, StorageCheck
 from requests_app.models import DeadLetter, Harvest, HarvestState, LetterKind, ReqMgr2Request, RequestStatus
-from requests_app.services.letters import ADVICE
+from requests_app.services.dead_letters import ADVICE
 from tests.support.problems import problem
 from tests.support.rest_clients import operator, reader
 from tests.support.rows import dag_row, new_block, new_effect, unit_row

@@ -8,8 +8,8 @@ import pytest
 from django.utils import timezone
 from rest_framework.test import APIClient
 
+from outputs_app.checks.validation import validation_again
 from outputs_app.models import BlockStatus, BlockValidation, Effect, EffectKind, ProcessingBlock
-from outputs_app.validation import validation_again
 from requests_app.lifecycle.storage_checks import storage_checks_run
 from requests_app.models import Request, RequestStatus
 from requests_app.services import request_validate

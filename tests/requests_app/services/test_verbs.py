@@ -23,7 +23,7 @@ S = RequestStatus
 
 @pytest.fixture(autouse=True)
 def _no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wms2.nudge._send", lambda name, args: None)
+    monkeypatch.setattr("wms2.runtime.notify._send", lambda name, args: None)
 
 
 def stored(request: Request) -> Request:

@@ -29,7 +29,7 @@ from tests.support.rows import generation_spec, output_spec, request_row, workfl
 from tests.support.scripted.dagman import Account, NodeState, write_manifest, write_status
 from tests.support.statements import statements
 from wms2.errors import LeaseLost, LedgerViolation, StaleState
-from wms2.nudge import RUN_EFFECTS
+from wms2.runtime.notify import RUN_EFFECTS
 
 pytestmark = pytest.mark.django_db(transaction=True)
 DATASETS = 2
@@ -109,7 +109,7 @@ def test_the_number_of_statements_does_not_grow_with_the_units() -> None:
 @pytest.mark.parametrize("gather_seconds", [30.0, 0.0])
 def test_workers_are_told_of_effects_that_are_due_not_of_those_that_gather(gather_seconds: float, monkeypatch) -> None:
     told: list[str] = []
-    monkeypatch.setattr("wms2.nudge._send", lambda name, args: told.append(name))
+    monkeypatch.setattr("wms2.runtime.notify._send", lambda name, args: told.append(name))
     settings = services.conf().model_copy(update={"effect_gather_seconds": gather_seconds})
     monkeypatch.setattr(services, "conf", lambda: settings)
     dag = finished(3)

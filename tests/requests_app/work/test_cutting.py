@@ -20,7 +20,7 @@ from dags_app.packs import files_of
 from dags_app.payload.contract import layout
 from dags_app.planning import lumis
 from dags_app.services.claims import claims_of, pieces_of
-from outputs_app.cases import case_decide
+from outputs_app.checks.cases import case_decide
 from outputs_app.models import (
     OPEN_CASE,
     BlockStatus,
@@ -54,7 +54,7 @@ from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
 from wms2.conf import conf
 from wms2.errors import InvalidTransition
-from wms2.wakes import wake
+from wms2.runtime.due import wake
 
 HERE = "tests/requests_app/work/test_cutting.py"
 #: For the long run.

@@ -29,7 +29,7 @@ BY: dict[str, Any] = {"actor": "olga", "reason": "one sample"}
 
 @pytest.fixture(autouse=True)
 def _no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wms2.nudge._send", lambda name, args: None)
+    monkeypatch.setattr("wms2.runtime.notify._send", lambda name, args: None)
 
 
 def together(*statuses: RequestStatus) -> list[Request]:

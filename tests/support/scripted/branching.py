@@ -34,7 +34,7 @@ from django.utils import timezone
 from tests.support.flushing import filled_sql
 from tests.support.scripted import snapshot
 from tests.support.scripted.snapshot import tables
-from wms2 import levels
+from wms2.runtime import levels
 
 if TYPE_CHECKING:
     from tests.support.scripted.world import World

@@ -12,7 +12,6 @@ from typing import Any
 
 from tests.support.scripted.documents import CONFIGS
 from tests.support.scripted.faults import Script
-from wms2 import clock
 from wms2.adapters.dbs_payloads import stored_otherwise
 from wms2.adapters.rucio import AVAILABLE
 from wms2.adapters.rucio_types import HeldBlock, HeldFile, LockRow, RucioFile, RuleState
@@ -29,6 +28,7 @@ from wms2.adapters.types import (
 )
 from wms2.conf import conf
 from wms2.errors import NotFoundInService, ServiceRejected
+from wms2.runtime import clock
 
 
 @dataclass(frozen=True, slots=True)

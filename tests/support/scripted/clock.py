@@ -1,4 +1,4 @@
-"""A clock that tests move: the database's (``wms2.clock``), the host's, whose function field defaults hold on to, and the one
+"""A clock that tests move: the database's (``wms2.runtime.clock``), the host's, whose function field defaults hold on to, and the one
 by which processes judge their leases.
 """
 
@@ -11,8 +11,8 @@ from django.apps import apps
 from django.db.models import DateTimeField, Value
 from django.utils import timezone
 
-from wms2 import clock
 from wms2.adapters import caller
+from wms2.runtime import clock
 
 _real_now = timezone.now
 

@@ -16,7 +16,7 @@ from dags_app.models import DAG, LIVE_DAG, WorkUnit, WorkUnitState
 from dags_app.packs import files_of
 from dags_app.payload.contract import layout
 from dags_app.planning.specs import ExclusionKind
-from outputs_app.invalidation import TAKING_BACK
+from outputs_app.effects.invalidation import TAKING_BACK
 from outputs_app.models import (
     REPORTS,
     SETTLED_EFFECT,
@@ -47,7 +47,7 @@ from requests_app.states import TRANSITIONS, WORKFLOW_STATUS
 from requests_app.work.ledger import ledger_check, ledger_of
 from tests.support.scripted import losses
 from tests.support.scripted.world import World
-from wms2.row_counts import counts_fold
+from wms2.metrics.row_counts import counts_fold
 
 S = RequestStatus
 #: Statuses in which nothing of the request may run or be about to.

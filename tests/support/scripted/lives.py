@@ -18,7 +18,7 @@ from outputs_app.selectors import STUCK
 from requests_app.models import TERMINAL, Request, RequestStatus
 from requests_app.services.intake import Received, request_receive
 from sites_app.models import Site
-from tests.support.scripted import aftermath, documents, failures, invariants, losses, verbs
+from tests.support.scripted import actions, aftermath, documents, failures, invariants, losses
 from tests.support.scripted.asking import REFUSALS, Verb, ask
 from tests.support.scripted.branching import wipe
 from tests.support.scripted.dagman import Account
@@ -48,7 +48,7 @@ PAUSES = (*SERVICES, "directory")
 T = TypeVar("T")
 which = st.integers(0, 10)
 twice = st.sampled_from([False, False, True])
-words = st.lists(st.tuples(which, st.sampled_from(sorted(verbs.ON_REQUESTS)), twice, st.booleans()), min_size=1, max_size=4)
+words = st.lists(st.tuples(which, st.sampled_from(sorted(actions.ON_REQUESTS)), twice, st.booleans()), min_size=1, max_size=4)
 SPLITS = [{"files_per_job": 1}, {"files_per_job": 3}, {"events_per_job": 100}, {"lumis_per_job": 7}]
 
 
@@ -99,7 +99,9 @@ class Lives(RuleBasedStateMachine):
 
     @precondition(lambda self: self.any_request)
     @rule(
-        words=st.lists(st.tuples(which, st.sampled_from(sorted(verbs.ON_REQUESTS)), twice, st.booleans()), min_size=1, max_size=4)
+        words=st.lists(
+            st.tuples(which, st.sampled_from(sorted(actions.ON_REQUESTS)), twice, st.booleans()), min_size=1, max_size=4
+        )
     )
     def say(self, words: list[tuple[int, str, bool, bool]]) -> None:
         """Words on any request, or on one that they are meant for."""
@@ -107,36 +109,36 @@ class Lives(RuleBasedStateMachine):
 
     def _say(self, words: list[tuple[int, str, bool, bool]]) -> None:
         for which, verb, twice, apt in words:
-            said = verbs.ON_REQUESTS[verb]
+            said = actions.ON_REQUESTS[verb]
             meant = [request for request in self.requests if said.why_not and not said.why_not(request)]
             self._ask(said, pick(meant if apt and meant else self.requests, which), twice)
 
     @precondition(lambda self: Request.objects.filter(status=S.HELD).exists())
-    @rule(which=which, verb=st.sampled_from(sorted(v for v in verbs.ON_REQUESTS if v.startswith("release"))), twice=twice)
+    @rule(which=which, verb=st.sampled_from(sorted(v for v in actions.ON_REQUESTS if v.startswith("release"))), twice=twice)
     def let_go(self, which: int, verb: str, twice: bool) -> None:
         held = list(Request.objects.filter(status=S.HELD).order_by("created_at"))
-        self._ask(verbs.ON_REQUESTS[verb], pick(held, which), twice)
+        self._ask(actions.ON_REQUESTS[verb], pick(held, which), twice)
 
     @precondition(lambda self: self.world.schedd.jobs)
-    @rule(which=which, verb=st.sampled_from(sorted(verbs.ON_DAGS)), twice=twice)
+    @rule(which=which, verb=st.sampled_from(sorted(actions.ON_DAGS)), twice=twice)
     def say_of_a_dag(self, which: int, verb: str, twice: bool) -> None:
-        dags = [dag for request in self.requests for dag in verbs.dags_of(request)[:2]]
+        dags = [dag for request in self.requests for dag in actions.dags_of(request)[:2]]
         if dags:
             self.world.schedd.script.meanwhile = None  # it would happen inside the verb, and be taken for its work
             with self.world.process():
-                self._ask(verbs.ON_DAGS[verb], pick(dags, which), twice)
+                self._ask(actions.ON_DAGS[verb], pick(dags, which), twice)
 
-    @rule(words=st.lists(st.tuples(which, st.sampled_from(sorted(verbs.ON_SITES)), twice), min_size=1, max_size=4))
+    @rule(words=st.lists(st.tuples(which, st.sampled_from(sorted(actions.ON_SITES)), twice), min_size=1, max_size=4))
     def say_of_sites(self, words: list[tuple[int, str, bool]]) -> None:
         for which, verb, twice in words:
             kept = aftermath.guard_kept()
-            done = self._ask(verbs.ON_SITES[verb], pick(list(Site.objects.order_by("name")), which), twice)
+            done = self._ask(actions.ON_SITES[verb], pick(list(Site.objects.order_by("name")), which), twice)
             if done and verb == "site ban" and kept:
                 assert aftermath.guard_kept(), "more than half of the sites were banned and nobody insisted"
 
-    @rule(verb=st.sampled_from([*sorted(verbs.ON_SCHEDDS), "schedd enable", "schedd enable"]), other=st.booleans(), twice=twice)
+    @rule(verb=st.sampled_from([*sorted(actions.ON_SCHEDDS), "schedd enable", "schedd enable"]), other=st.booleans(), twice=twice)
     def say_of_a_schedd(self, verb: str, other: bool, twice: bool) -> None:
-        self._ask(verbs.ON_SCHEDDS[verb], verbs.other_schedd() if other else verbs.schedd_of_the_world(), twice)
+        self._ask(actions.ON_SCHEDDS[verb], actions.other_schedd() if other else actions.schedd_of_the_world(), twice)
 
     @precondition(lambda self: self.world.schedd.jobs)
     @rule(writes=st.sampled_from([False, False, True]), twice=twice)
@@ -144,13 +146,13 @@ class Lives(RuleBasedStateMachine):
         """An operator's confirmation that the queue is lost; with ``writes`` the DAGMans that live have just written."""
         if writes:
             losses.dagmans_write(self.world)
-        self._ask(verbs.SCHEDD_LOST, verbs.schedd_of_the_world(), twice)
+        self._ask(actions.SCHEDD_LOST, actions.schedd_of_the_world(), twice)
 
-    @rule(words=st.lists(st.sampled_from(verbs.RULE_WORDS), min_size=2, max_size=4))
+    @rule(words=st.lists(st.sampled_from(actions.RULE_WORDS), min_size=2, max_size=4))
     def say_of_a_failure_rule(self, words: list[str]) -> None:
         for word in words:
             try:
-                self.world.tally.accepted[verbs.rule_say(word)] += 1
+                self.world.tally.accepted[actions.rule_say(word)] += 1
             except REFUSALS:
                 self.world.tally.refused[f"failure rule: {word}"] += 1
 
@@ -159,13 +161,13 @@ class Lives(RuleBasedStateMachine):
     def retry_a_registration(self, which: int, twice: bool) -> None:
         stuck = list(Effect.objects.filter(state__in=STUCK).order_by("id")[:20])
         left = list(Effect.objects.exclude(state__in=SETTLED_EFFECT).order_by("id")[:20])
-        self._ask(verbs.EFFECT_RETRY, pick(stuck or left, which), twice)
+        self._ask(actions.EFFECT_RETRY, pick(stuck or left, which), twice)
 
     @precondition(lambda self: Effect.objects.filter(state__in=STUCK).exists())
     @rule(which=which, twice=twice)
     def discard_a_registration(self, which: int, twice: bool) -> None:
         stuck = list(Effect.objects.filter(state__in=STUCK).order_by("id")[:20])
-        self._ask(verbs.EFFECT_DISCARD, pick(stuck, which), twice)
+        self._ask(actions.EFFECT_DISCARD, pick(stuck, which), twice)
 
     # --- WMS2's own processes
 
@@ -295,15 +297,15 @@ class Lives(RuleBasedStateMachine):
     @rule(
         service=st.sampled_from(PAUSES),
         which=which,
-        what=st.sampled_from([*sorted(verbs.ON_REQUESTS), "evaluate", "effects", "replace", "overtake"]),
+        what=st.sampled_from([*sorted(actions.ON_REQUESTS), "evaluate", "effects", "replace", "overtake"]),
     )
     def meanwhile(self, service: str, which: int, what: str) -> None:
         """Something happens while a process is about to make its next call of a service, or to write into a DAG's directory."""
         request, world = pick(self.requests, which), self.world
 
         def others() -> None:
-            if what in verbs.ON_REQUESTS:
-                self._ask(verbs.ON_REQUESTS[what], request)
+            if what in actions.ON_REQUESTS:
+                self._ask(actions.ON_REQUESTS[what], request)
             if what == "replace":
                 world.clock.advance(40)  # the caller's lease runs out
             if what in ("evaluate", "replace"):
@@ -320,7 +322,7 @@ class Lives(RuleBasedStateMachine):
     @rule(
         service=st.sampled_from(PAUSES),
         which=which,
-        verb=st.sampled_from(["clean", "invalidate", *sorted(verbs.ON_REQUESTS)]),
+        verb=st.sampled_from(["clean", "invalidate", *sorted(actions.ON_REQUESTS)]),
         cycles=st.sampled_from([0, 1, 6, 12]),
         answered=st.booleans(),
         seconds=st.sampled_from([0, PAUSE_SECONDS, PAUSE_SECONDS]),
@@ -332,10 +334,10 @@ class Lives(RuleBasedStateMachine):
 
         def others() -> None:
             if answered:  # the claim still runs at the verb, and is waited for
-                self._ask(verbs.ON_REQUESTS[verb], request)
+                self._ask(actions.ON_REQUESTS[verb], request)
             self.world.clock.advance(seconds)
             if not answered:
-                self._ask(verbs.ON_REQUESTS[verb], request)
+                self._ask(actions.ON_REQUESTS[verb], request)
             for number in range(cycles):
                 if seconds:
                     (self.cycle if number else self.work_goes_on)()

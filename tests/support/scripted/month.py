@@ -21,8 +21,8 @@ from deploy.simulators.reqmgr2.outputs import compute
 from deploy.simulators.reqmgr2.service import AGENT_DN
 from deploy.simulators.reqmgr2.states import ACTIVE, allowed
 from deploy.simulators.reqmgr2.updates import store_changes
+from outputs_app.effects.source_rules import source_rules_look
 from outputs_app.models import SETTLED_EFFECT, Effect, EffectState, OutputFile
-from outputs_app.source_rules import source_rules_look
 from requests_app.models import HoldCode, ReqMgr2Request, Request, RequestStatus
 from requests_app.reqmgr2.following import reqmgr2_poll
 from requests_app.services import request_clean, request_keep, request_release
@@ -35,8 +35,8 @@ from tests.support.scripted.catalogues import ScriptedRucio
 from tests.support.scripted.losses import followed
 from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
-from wms2.circuits import circuits
 from wms2.conf import conf
+from wms2.runtime.circuits import circuits
 
 S = RequestStatus
 THEIRS = "production"

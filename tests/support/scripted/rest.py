@@ -12,7 +12,7 @@ from outputs_app.models import SETTLED_EFFECT, Effect, EffectState
 from requests_app.models import TERMINAL, HoldCode, Request, RequestStatus
 from requests_app.work.ledger import ledger_of
 from sites_app.models import Schedd, ScheddState, Site, SiteStatus
-from tests.support.scripted import aftermath, invariants, losses, verbs
+from tests.support.scripted import actions, aftermath, invariants, losses
 from tests.support.scripted.asking import ask
 from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
@@ -36,7 +36,7 @@ def bring_to_rest(world: World) -> None:
         for request in waiting:
             verb = "release" if request.status == S.HELD else "submit"
             verb = "release: accept" if request.hold_code == HoldCode.EXCLUDED else verb
-            assert ask(world.tally, verbs.ON_REQUESTS[verb], request), f"{request} ({request.status}): no {verb}"
+            assert ask(world.tally, actions.ON_REQUESTS[verb], request), f"{request} ({request.status}): no {verb}"
             assert request.status in (S.QUEUED, S.SUBMITTED, S.VALIDATING_OUTPUTS), f"{request}: let go, and {request.status}"
         if not waiting:
             break
@@ -74,17 +74,17 @@ def come_to_rest(world: World) -> None:
 def _open_all(world: World) -> None:
     """Every site and the schedd take work again."""
     for site in Site.objects.order_by("name"):
-        ask(world.tally, verbs.ON_SITES["site unban"], site)
+        ask(world.tally, actions.ON_SITES["site unban"], site)
         if site.status != SiteStatus.ENABLED:
-            assert ask(world.tally, verbs.ON_SITES["site enable"], site), f"{site} stays {site.status}"
+            assert ask(world.tally, actions.ON_SITES["site enable"], site), f"{site} stays {site.status}"
     for schedd in Schedd.objects.exclude(state=ScheddState.ENABLED):
-        assert ask(world.tally, verbs.ON_SCHEDDS["schedd enable"], schedd), f"{schedd} stays {schedd.state}"
+        assert ask(world.tally, actions.ON_SCHEDDS["schedd enable"], schedd), f"{schedd} stays {schedd.state}"
 
 
 def _retry_all(world: World) -> None:
     stuck = Effect.objects.filter(state__in=(EffectState.REFUSED, EffectState.DEAD), epoch=F("request__epoch"))
     for effect in stuck:
-        assert ask(world.tally, verbs.EFFECT_RETRY, effect), f"{effect} cannot be tried again"
+        assert ask(world.tally, actions.EFFECT_RETRY, effect), f"{effect} cannot be tried again"
 
 
 def _follow_the_runbook(world: World) -> None:
@@ -95,23 +95,23 @@ def _follow_the_runbook(world: World) -> None:
     for request in Request.objects.filter(
         status__in=(S.SUBMITTED, S.HELD), depends_on__isnull=False, workflow__isnull=True
     ).distinct():
-        ask(world.tally, verbs.ON_REQUESTS["depend on nobody"], request)
+        ask(world.tally, actions.ON_REQUESTS["depend on nobody"], request)
     for request in Request.objects.filter(status=S.VALIDATED_OUTPUTS, in_group__isnull=False):
         if not Request.objects.filter(in_group=request.in_group).exclude(status__in=(*AT_REST, S.VALIDATED_OUTPUTS)).exists():
-            ask(world.tally, verbs.ON_REQUESTS["ungroup"], request)
+            ask(world.tally, actions.ON_REQUESTS["ungroup"], request)
     if Request.objects.filter(status=S.QUEUED, last_error__startswith="a site: ").exists():
         _open_all(world)
     for request in Request.objects.filter(status=S.CLEANING, waiting_for__contains="the cleaner is switched off"):
-        assert ask(world.tally, verbs.ON_REQUESTS["clean: accept"], request), f"the rest of {request} cannot be accepted"
+        assert ask(world.tally, actions.ON_REQUESTS["clean: accept"], request), f"the rest of {request} cannot be accepted"
     for dag in DAG.objects.filter(status__in=LIVE_DAG, workflow__request__alert_code="dagman_held"):
-        ask(world.tally, verbs.ON_DAGS["dag release"], dag)
+        ask(world.tally, actions.ON_DAGS["dag release"], dag)
     suspected = DAG.objects.filter(suspected_at__isnull=False, lost_confirmed_at__isnull=True, status__in=LIVE_DAG)
     for schedd in Schedd.objects.filter(dags__in=suspected).distinct():
-        assert ask(world.tally, verbs.SCHEDD_LOST, schedd), f"a suspected DAG of {schedd} cannot be given up"
+        assert ask(world.tally, actions.SCHEDD_LOST, schedd), f"a suspected DAG of {schedd} cannot be given up"
     vanished = {job.request_name for job in world.schedd.jobs if job.ended is End.VANISHED}
     unknown = Request.objects.filter(status=S.ACTIVE, alert_code="outcome_unknown")
     for request in unknown.exclude(request_name__in=vanished):  # what vanished is suspected after the window
-        ask(world.tally, verbs.ON_REQUESTS["hold"], request)
+        ask(world.tally, actions.ON_REQUESTS["hold"], request)
 
 
 def _for_good(request: Request) -> bool:

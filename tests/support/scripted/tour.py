@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dags_app.models import WorkUnit, WorkUnitState
-from outputs_app.cases import case_of
+from outputs_app.checks.cases import case_of
 from outputs_app.models import (
     BlockValidation,
     CaseState,
@@ -23,7 +23,7 @@ from requests_app.models import Harvest, HarvestState, HoldCode, Request, Reques
 from requests_app.services.intake import Received, request_receive
 from requests_app.services.lost_files import lost_files_make_again, lost_files_plan
 from sites_app.models import Schedd, Site
-from tests.support.scripted import aftermath, documents, invariants, losses, verbs
+from tests.support.scripted import actions, aftermath, documents, invariants, losses
 from tests.support.scripted.asking import ask
 from tests.support.scripted.branching import wipe
 from tests.support.scripted.catalogues import SourceFile
@@ -31,8 +31,8 @@ from tests.support.scripted.faults import Mode
 from tests.support.scripted.rest import bring_to_rest
 from tests.support.scripted.schedd import End, Job
 from tests.support.scripted.world import World
-from wms2 import clock
 from wms2.conf import conf
+from wms2.runtime import clock
 
 S = RequestStatus
 
@@ -71,7 +71,7 @@ def before_anything_runs(world: World) -> None:
     said(world, "error limits", kept)
     for word in ("note", "pin", "unpin", "throttle", "retry time", "adaptive", "not adaptive", "group", "ungroup", "group"):
         said(world, word, kept)
-    world.tally.accepted[verbs.dissolve()] += 1
+    world.tally.accepted[actions.dissolve()] += 1
     child = small(world)
     said(world, "abort", kept, S.ABORTED)
     said(world, "depend", child, S.SUBMITTED)
@@ -210,19 +210,19 @@ def the_schedd_plays_up(world: World) -> None:
     world.clock.advance(conf().submit_timeout_seconds + conf().submit_unknown_grace_seconds)
     world.cycle()
     assert fresh(request).hold_code == "outcome_unknown", request.hold_reason
-    schedd = verbs.schedd_of_the_world()
+    schedd = actions.schedd_of_the_world()
     for verb in ("schedd drain", "schedd disable", "schedd enable"):
-        assert ask(world.tally, verbs.ON_SCHEDDS[verb], schedd, twice=True), verb
+        assert ask(world.tally, actions.ON_SCHEDDS[verb], schedd, twice=True), verb
 
 
 def dags_are_moved(world: World) -> None:
     """Moved while it runs and while it waits, where processes die; drained away, and back when the drain is taken back."""
     world.furnish_another()
-    first, other = verbs.schedd_of_the_world(), verbs.other_schedd()
+    first, other = actions.schedd_of_the_world(), actions.other_schedd()
     request = small(world, events=250)
     job = runs(world, request)
-    assert not ask(world.tally, verbs.ON_REQUESTS["move"], request), "there is nowhere to go"
-    assert ask(world.tally, verbs.ON_SCHEDDS["schedd enable"], other)
+    assert not ask(world.tally, actions.ON_REQUESTS["move"], request), "there is nowhere to go"
+    assert ask(world.tally, actions.ON_SCHEDDS["schedd enable"], other)
     world.schedd.unit_done(job, job.open_nodes[0])
     said(world, "move", request, S.STOPPING)
     for point in ("stop.claimed", "stop.called", "submit.claimed", "submit.called"):
@@ -241,12 +241,12 @@ def dags_are_moved(world: World) -> None:
     assert runs(world, request).at == other.name
     late = small(world)
     assert runs(world, late).at == first.name
-    assert ask(world.tally, verbs.ON_SCHEDDS["schedd drain, moving"], other, twice=True)
+    assert ask(world.tally, actions.ON_SCHEDDS["schedd drain, moving"], other, twice=True)
     world.cycle()
     assert runs(world, request).at == first.name
     world.cycle()
     assert Schedd.objects.get(pk=other.pk).drained_at is not None
-    assert ask(world.tally, verbs.ON_SCHEDDS["schedd enable"], other)
+    assert ask(world.tally, actions.ON_SCHEDDS["schedd enable"], other)
 
 
 def sites_come_and_go(world: World) -> None:
@@ -266,8 +266,8 @@ def sites_come_and_go(world: World) -> None:
         ("site ban", first), ("site ban for one", first), ("site ban, insisting", second), ("site disable", third),
         ("site enable", third), ("site drain", third), ("site drain until", third), ("site note", first), ("site unban", second),
     ):  # fmt: skip
-        assert ask(world.tally, verbs.ON_SITES[verb], site, twice=True), verb
-    assert not ask(world.tally, verbs.ON_SITES["site ban"], third), "two of three sites were banned and nobody insisted"
+        assert ask(world.tally, actions.ON_SITES[verb], site, twice=True), verb
+    assert not ask(world.tally, actions.ON_SITES["site ban"], third), "two of three sites were banned and nobody insisted"
     world.cycle()
 
 
@@ -308,8 +308,8 @@ def a_new_version(world: World) -> None:
     world.cycle()
     world.cycle()
     effect = Effect.objects.filter(state=EffectState.REFUSED)[0]
-    assert ask(world.tally, verbs.EFFECT_RETRY, effect, twice=True)
-    assert ask(world.tally, verbs.EFFECT_DISCARD, effect, twice=True)
+    assert ask(world.tally, actions.EFFECT_RETRY, effect, twice=True)
+    assert ask(world.tally, actions.EFFECT_DISCARD, effect, twice=True)
 
 
 def done_at_last(world: World) -> None:
@@ -329,7 +329,7 @@ def done_at_last(world: World) -> None:
     said(world, "drain", late, S.STOPPING)
     world.cycle()
     for word in ("add", "change", "off", "on", "remove"):
-        world.tally.accepted[verbs.rule_say(word)] += 1
+        world.tally.accepted[actions.rule_say(word)] += 1
     request_receive(received=Received(documents.generation(100), None), actor="tester")
     world.tally.accepted["request_receive"] += 1
 
@@ -353,13 +353,13 @@ def after_the_last_job(world: World) -> None:
         said(world, "hold", request, S.HELD)
         said(world, "release", request, S.VALIDATING_OUTPUTS)
         if status is S.WAITING_INTEGRITY:
-            for verb in verbs.ON_CASES:
+            for verb in actions.ON_CASES:
                 until(world, request, status)
                 assert ask(world.tally, verb, case, twice=True), f"{verb.name}: {request.waiting_for}"
                 until(world, request, S.VALIDATING_OUTPUTS)
                 case.refresh_from_db()
                 assert case.state == CaseState.RESOLVED
-                case = _case(request) if verb is not verbs.ON_CASES[-1] else case
+                case = _case(request) if verb is not actions.ON_CASES[-1] else case
     until(world, request, S.VALIDATED_OUTPUTS)
     BlockValidation.objects.filter(block__workflow__request=request).update(events=50)
     world.evaluate(request, steps=1)
@@ -371,7 +371,7 @@ def after_the_last_job(world: World) -> None:
     world.schedd.end(runs(world, request), End.FINISHED)
     until(world, request, S.COMPLETED)
     harvest = Harvest.objects.create(request=request, dataset="/A/B/DQMIO", state=HarvestState.FAILED, next_try_at=clock.now())
-    for verb in verbs.ON_HARVESTS:
+    for verb in actions.ON_HARVESTS:
         assert ask(world.tally, verb, harvest, twice=True), verb.name
     late = small(world)
     world.schedd.end(runs(world, late), End.FINISHED)
@@ -435,16 +435,16 @@ def a_queue_is_lost(world: World) -> None:
     """The schedd comes back without it: suspected, given up, planned anew; another one is put back in time."""
     request = small(world, events=300)
     job = runs(world, request)
-    assert not ask(world.tally, verbs.SCHEDD_LOST, verbs.schedd_of_the_world()), "given up without evidence"
+    assert not ask(world.tally, actions.SCHEDD_LOST, actions.schedd_of_the_world()), "given up without evidence"
     world.schedd.unit_done(job, job.open_nodes[0])
     world.schedd.lose_queue()
     world.cycle()
     assert fresh(request).alert_code == "outcome_unknown", request.waiting_for
-    assert not ask(world.tally, verbs.SCHEDD_LOST, verbs.schedd_of_the_world()), "given up before the window was over"
+    assert not ask(world.tally, actions.SCHEDD_LOST, actions.schedd_of_the_world()), "given up before the window was over"
     suspected(world, request)
     world.schedd.put_back_queue()
     world.cycle()
-    assert not ask(world.tally, verbs.SCHEDD_LOST, verbs.schedd_of_the_world()), "given up though it runs again"
+    assert not ask(world.tally, actions.SCHEDD_LOST, actions.schedd_of_the_world()), "given up though it runs again"
     world.schedd.lose_queue()
     world.cycle()
     suspected(world, request)
@@ -467,7 +467,7 @@ def a_schedd_is_silent_for_good(world: World) -> None:
         assert (fresh(request).status, request.hold_code) == (S.HELD, "queue_lost"), request.hold_reason
     for job in jobs:
         world.schedd.unit_done(job, job.open_nodes[0])
-    assert not ask(world.tally, verbs.ON_REQUESTS["release: rescue"], stopped), "the lost DAG may still run there"
+    assert not ask(world.tally, actions.ON_REQUESTS["release: rescue"], stopped), "the lost DAG may still run there"
     world.schedd.silent, world.schedd.removes_late = False, True
     world.cycle()
     assert fresh(active).alert_code == "dag_returned", active.alert_code
@@ -568,17 +568,17 @@ def silent_for_good(world: World) -> None:
     """No answer for longer than the window, refused as long as DAGMans write; then given up."""
     world.schedd.silent = True
     world.cycle()
-    assert not ask(world.tally, verbs.SCHEDD_LOST, verbs.schedd_of_the_world()), "given up before the window was over"
+    assert not ask(world.tally, actions.SCHEDD_LOST, actions.schedd_of_the_world()), "given up before the window was over"
     world.clock.advance(losses.WINDOW)
     losses.dagmans_write(world)
-    assert not ask(world.tally, verbs.SCHEDD_LOST, verbs.schedd_of_the_world()), "given up while its DAGMans write"
+    assert not ask(world.tally, actions.SCHEDD_LOST, actions.schedd_of_the_world()), "given up while its DAGMans write"
     world.clock.advance(losses.WINDOW)
     give_up(world)
 
 
 def give_up(world: World) -> None:
     """An operator's confirmation that the queue is lost, twice; then a cycle."""
-    assert ask(world.tally, verbs.SCHEDD_LOST, verbs.schedd_of_the_world(), twice=True)
+    assert ask(world.tally, actions.SCHEDD_LOST, actions.schedd_of_the_world(), twice=True)
     world.cycle()
     invariants.check(world)
     aftermath.check(world)
@@ -586,7 +586,7 @@ def give_up(world: World) -> None:
 
 def said(world: World, verb: str, request: Request, then: RequestStatus | None = None) -> None:
     """A word that is accepted, twice, and what the request is then; all else in order."""
-    assert ask(world.tally, verbs.ON_REQUESTS[verb], request, twice=True), f"{verb} of {request} ({request.status})"
+    assert ask(world.tally, actions.ON_REQUESTS[verb], request, twice=True), f"{verb} of {request} ({request.status})"
     assert then is None or request.status == then, f"{verb} of {request}: {request.status}, not {then}"
     invariants.check(world)
     aftermath.check(world)
@@ -594,8 +594,8 @@ def said(world: World, verb: str, request: Request, then: RequestStatus | None =
 
 def on_dag(world: World, verb: str, request: Request) -> None:
     """A word on a request's newest DAG."""
-    (dag, *_) = verbs.dags_of(request)
-    assert ask(world.tally, verbs.ON_DAGS[verb], dag, twice=True), f"{verb} of {dag} ({dag.status})"
+    (dag, *_) = actions.dags_of(request)
+    assert ask(world.tally, actions.ON_DAGS[verb], dag, twice=True), f"{verb} of {dag} ({dag.status})"
 
 
 def fresh(request: Request) -> Request:

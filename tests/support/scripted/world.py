@@ -15,15 +15,15 @@ import pytest
 from django.db import InterfaceError, OperationalError, connection, transaction
 from django.utils import timezone
 
-import wms2.crash
-import wms2.nudge
+import wms2.runtime.crash
+import wms2.runtime.notify
 from dags_app.planning import writer
 from dags_app.services.moved import Moves
-from outputs_app import executor
-from outputs_app.executor import effects_run_due
+from outputs_app.checks.validation.catalogues import known_rules
+from outputs_app.effects import executor
+from outputs_app.effects.executor import effects_run_due
 from outputs_app.models import Effect, EffectState
 from outputs_app.services import effect_retry_now
-from outputs_app.validation.catalogues import known_rules
 from requests_app import lease
 from requests_app.admission.queue import admit, admit_if_changed
 from requests_app.lease import due_now
@@ -47,13 +47,13 @@ from tests.support.scripted.clock import Clock
 from tests.support.scripted.documents import SITES
 from tests.support.scripted.faults import PowerCut, Script
 from tests.support.scripted.schedd import OTHER, Job, ScriptedSchedd
-from wms2 import clock, passes
 from wms2.adapters import factory
 from wms2.adapters.caller import LEASES_LOST
 from wms2.conf import conf
 from wms2.errors import LeaseLost
-from wms2.metrics import FORGOTTEN_TOTAL
-from wms2.wakes import wake
+from wms2.metrics.series import FORGOTTEN_TOTAL
+from wms2.runtime import clock, passes
+from wms2.runtime.due import wake
 
 INSTANCE = "scripted"
 #: Until a process that was cut off from the database reaches it again; by then its leases have run out.
@@ -142,8 +142,10 @@ class World:
         # what is scripted to happen during a question looks at the test's own database session
         patch.setattr(watching, "side_by_side", lambda questions, meanwhile: ((key, ask()) for key, ask in questions.items()))
         patch.setattr(watching, "schedds_to_watch", lambda: list(Schedd.objects.filter(dags__isnull=False).distinct()))
-        patch.setattr(wms2.nudge, "_send", lambda name, args: self.nudges.append((name, args)))
-        patch.setattr(wms2.crash, "os", SimpleNamespace(environ=_CrashAt(self), getpid=os.getpid, kill=_die, fsync=os.fsync))
+        patch.setattr(wms2.runtime.notify, "_send", lambda name, args: self.nudges.append((name, args)))
+        patch.setattr(
+            wms2.runtime.crash, "os", SimpleNamespace(environ=_CrashAt(self), getpid=os.getpid, kill=_die, fsync=os.fsync)
+        )
         patch.setattr(writer, "sync_directory", lambda path: None)  # power cuts of the disk are not scripted, and it is slow
         patch.setattr(writer, "_locked", self._writing(writer._locked))
         for module in (evaluator, passes):

@@ -16,7 +16,7 @@ from dags_app.payload.contract import layout
 from wms2.adapters import htcondor_ads as ads
 from wms2.adapters.types import Submission
 from wms2.errors import ServiceRejected, ServiceUnavailable
-from wms2.metrics import ROWS_BROKEN_TOTAL
+from wms2.metrics.series import ROWS_BROKEN_TOTAL
 
 OUTER = {
     "ClusterId": 4,

@@ -14,8 +14,8 @@ from werkzeug import Request, Response
 from tests.support.calls import state
 from tests.support.servers import Behaviour, RawServer, read_request
 from wms2.adapters.http import Credentials, HttpService
-from wms2.circuits import circuits
 from wms2.errors import CircuitOpen, ConfigurationError, ServiceRejected, ServiceUnavailable
+from wms2.runtime.circuits import circuits
 
 Calls = list[tuple[str, str, str]]
 

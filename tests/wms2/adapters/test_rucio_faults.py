@@ -24,8 +24,8 @@ from tests.support.rucio import (
     server_url,
 )
 from wms2.adapters.rucio import RucioAdapter
-from wms2.circuits import circuits
 from wms2.errors import ServiceRejected, ServiceUnavailable
+from wms2.runtime.circuits import circuits
 
 pytestmark = [pytest.mark.rucio, pytest.mark.xdist_group("storage elements in Rucio")]  # tests/outputs_app/test_storage_rules.py
 

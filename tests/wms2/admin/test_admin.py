@@ -72,7 +72,7 @@ from tests.support.scene import Scene
 from tests.support.web_clients import client_of
 from wms2.admin import readonly
 from wms2.models import AuditEntry, BulkItem, BulkRun, FailingTask, KeptAnswer, Worker
-from wms2.wakes import wake
+from wms2.runtime.due import wake
 from wms2.work.resources import lease_take
 
 pytestmark = pytest.mark.django_db

@@ -142,8 +142,8 @@ def test_a_run_of_a_later_release_ends_with_its_reason(operator: APIClient) -> N
 def _with(patch: pytest.MonkeyPatch, service: Any) -> None:
     from dataclasses import replace
 
-    from wms2 import verbs
+    from wms2 import actions
 
-    noun = verbs.noun_of(Request)
+    noun = actions.noun_of(Request)
     changed = tuple(replace(verb, service=service) if verb.name == "abort" else verb for verb in noun.verbs)
-    patch.setitem(verbs._NOUNS, Request, replace(noun, verbs=changed))
+    patch.setitem(actions._NOUNS, Request, replace(noun, verbs=changed))

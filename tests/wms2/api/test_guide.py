@@ -12,8 +12,8 @@ from drf_spectacular.generators import SchemaGenerator
 from rest_framework.test import APIClient
 
 from tests.support.places import ROOT
-from wms2 import idempotency, shedding
 from wms2.api import exceptions, preconditions, problems, rate_limits, tokens, views
+from wms2.web import idempotency, shedding
 from wms2.work.api import workers as work
 
 GUIDE = (ROOT / "docs/api.md").read_text()

@@ -15,9 +15,9 @@ from requests_app.models import Limit, Request, RequestStatus
 from tests.support.problems import problem
 from tests.support.rest_clients import client_of
 from tests.support.rows import request_row
-from wms2 import idempotency
 from wms2.api.permissions import OPERATORS
 from wms2.models import AuditEntry, KeptAnswer
+from wms2.web import idempotency
 
 pytestmark = pytest.mark.django_db
 API = "/api/v1"

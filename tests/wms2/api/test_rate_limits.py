@@ -19,11 +19,11 @@ from rest_framework.test import APIClient
 
 from tests.support.problems import problem
 from tests.support.rest_clients import client_of
-from wms2 import in_force
 from wms2.api import rate_limits
 from wms2.api.rate_limits import RateLimits
 from wms2.conf import conf
-from wms2.kept import Broker, redis_url
+from wms2.runtime import in_force
+from wms2.runtime.shared_counts import Broker, redis_url
 
 _names = itertools.count()
 

@@ -11,10 +11,10 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 from django.db import OperationalError
 
+from wms2.actions import OMIT, REFUSALS, Field, Kind, Noun, Verb, arguments, nouns, perform, stands, undone, will_happen
+from wms2.api.actions import input_serializer
 from wms2.api.problems import flattened, several
-from wms2.api.verbs import input_serializer
-from wms2.locks import BEING_CHANGED, lock_refused
-from wms2.verbs import OMIT, REFUSALS, Field, Kind, Noun, Verb, arguments, nouns, perform, stands, undone, will_happen
+from wms2.runtime.locks import BEING_CHANGED, lock_refused
 
 #: Before a field's name among the options, where a field may be called like something else.
 _FIELD = "field "

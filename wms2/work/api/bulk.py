@@ -14,15 +14,15 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
+from wms2.actions import Noun, Verb, arguments, noun_of
+from wms2.api.actions import LISTED, Resource, actor_of, described, input_serializer, rows_urls
 from wms2.api.answers import Computed, answer, rows
 from wms2.api.filters import TextFilter
 from wms2.api.problems import bad_field
 from wms2.api.serializers import ReasonSerializer, TextField
-from wms2.api.verbs import LISTED, Resource, actor_of, described, input_serializer, rows_urls
 from wms2.api.views import ApiView, RowsViewSet
 from wms2.models import BulkItem, BulkResult, BulkRun
-from wms2.shedding import Call
-from wms2.verbs import Noun, Verb, arguments, noun_of
+from wms2.web.shedding import Call
 from wms2.work.bulk import MOST_ROWS, bulk_begin, bulk_counts, bulk_preview
 
 BulkRunSerializer = rows(

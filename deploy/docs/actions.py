@@ -1,0 +1,92 @@
+"""Writes ``docs/verbs.md`` from the declarations of the apps: ``python -m deploy.docs.actions [--check]``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from deploy.docs import written
+
+if TYPE_CHECKING:  # models can only be imported after the set-up
+    from wms2.actions import Field, Noun, Verb
+
+TARGET = written.DOCS / "verbs.md"
+HEAD = """\
+# Verbs
+
+Everything that an operator may do to a row. Each verb asks for a reason (a `PATCH` may go without), which stands in the audit
+with the operator's name; a refusal is audited too. One declaration makes the address of the REST interface, the button of the
+admin and of the request's page with its page of confirmation, the action of the admin's list, and `make manage ARGS='operate
+NOUN NAME VERB --reason "..."'` ([ADR 0027](adr/0027-operations-and-the-admin.md)). [`api.md`](api.md) says how answers and
+errors look; there `PATCH` changes a request's priority and production steps, a site's status and notes, and the limits.
+
+Roles are any that may do it. An operator is a member of the group `operators` or a superuser; requesters (on requests of their
+own) and site admins (on sites of their own) have no accounts yet, so that operators do what is theirs. *Many rows*: a
+[bulk run](api.md#many-rows-at-once) may do it to all rows of a filter or to a list of them, with a result for each.
+
+This page is written by `python -m deploy.docs.actions`; edit the `verbs.py` of the apps.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    from wms2.actions import nouns
+
+    return "\n".join([HEAD, *(line for noun in nouns() for line in _noun(noun))])
+
+
+def _noun(noun: Noun) -> Iterator[str]:
+    from wms2.actions import undone
+
+    yield f"## {noun.name}\n"
+    yield "| verb | what it does | roles | many rows | REST | button |"
+    yield "|---|---|---|---|---|---|"
+    for verb in noun.verbs:
+        does = f"{verb.does} {undone(noun, verb)}{' What it would do is computed for each row.' if verb.preview else ''}"
+        button = verb.label if verb.admin else "–"
+        many = "yes" if verb.many else "no"
+        yield f"| `{verb.name}` | {does} | {', '.join(verb.roles)} | {many} | {_address(noun, verb)} | {button} |"
+    yield ""
+    fields = [(verb, field) for verb in noun.verbs for field in verb.fields]
+    if fields:
+        yield "| verb | field | takes | meaning |"
+        yield "|---|---|---|---|"
+        yield from (f"| `{verb.name}` | `{field.name}` | {_takes(field)} | {_means(field)} |" for verb, field in fields)
+        yield ""
+
+
+def _address(noun: Noun, verb: Verb) -> str:
+    if verb.path is None:
+        return "–"
+    place = noun.address.replace("<", "{").replace(">", "}")
+    words = [part.partition(":")[2] if part.startswith("{") else part for part in place.split("/")]
+    place = "/".join(f"{{{word[:-1]}}}" if word.endswith("}") else word for word in words)
+    return f"`{verb.method.upper()} /api/v1/{place}{'/' if verb.path else ''}{verb.path}`"
+
+
+def _takes(field: Field) -> str:
+    parts = [field.kind.value]
+    if field.choices:
+        parts = ["one of " + ", ".join(f"`{value}`" for value, _ in field.choices)]
+    if field.most is not None:
+        parts.append(f"{field.least or 0:g} to {field.most:,}")
+    elif field.least is not None:
+        parts.append(f"at least {field.least}")
+    if field.length is not None:
+        parts.append(f"up to {field.length} characters")
+    if field.most_items is not None:
+        parts.append(f"at most {field.most_items}")
+    if field.required:
+        parts.append("required")
+    elif field.default is not None:
+        parts.append(f"`{field.default}` without it")
+    return ", ".join(parts)
+
+
+def _means(field: Field) -> str:
+    return field.help or "; ".join(label for _, label in field.choices)
+
+
+if __name__ == "__main__":
+    sys.exit(written.run(TARGET, page, sys.argv[1:]))

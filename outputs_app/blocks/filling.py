@@ -1,0 +1,282 @@
+"""Processing blocks: which files are in them, and when they take no more (docs/design/model.md, Blocks).
+
+Only writes rows, inside its caller's transaction, which holds the request's row: one evaluation at a time changes blocks of a
+workflow. A block lies at one RSE and takes the files that completed units have brought there; it is registered in DBS once, when
+it is sealed (ADR 0016).
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+import uuid
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+import structlog
+from django.db import connection
+from django.db.models import F, Max, Q, Sum
+
+from outputs_app.blocks.placements import placement_of
+from outputs_app.effects.requests import Wish, effects_ask
+from outputs_app.models import (
+    BlockStatus,
+    Effect,
+    EffectKind,
+    EffectState,
+    OutputDataset,
+    OutputFile,
+    ProcessingBlock,
+    Validity,
+)
+from outputs_app.states import blocks_become
+from outputs_app.values import BlockLimits, BlocksDue, MergedFile
+from wms2.conf import conf
+from wms2.runtime import clock
+
+log = structlog.get_logger(__name__)
+
+
+class Brought(NamedTuple):
+    """The files of one dataset that a unit has brought to one RSE."""
+
+    unit_id: int
+    dataset_id: int
+    rse: str
+    files: Sequence[MergedFile]
+
+
+_TAKING = """
+SELECT block.dataset_id, block.origin_rse, block.id, COALESCE(sum(file.size_bytes), 0)::bigint, count(file.id),
+  COALESCE(sum(file.events), 0)::bigint, COALESCE(sum((SELECT sum(jsonb_array_length(run.value)) FROM jsonb_each(file.lumis) run
+    WHERE run.key ~ '^[0-9]+$')), 0)::bigint
+FROM processing_blocks block LEFT JOIN output_files file ON file.block_id = block.id
+WHERE block.dataset_id = ANY(%s) AND block.origin_rse = ANY(%s) AND block.sealed_at IS NULL AND block.status = ANY(%s)
+GROUP BY block.id
+"""
+#: One whose registration has failed takes units still: an operator has it tried again.
+_TAKES = [BlockStatus.OPEN, BlockStatus.FAILED]
+
+
+def units_join_blocks(*, brought: Sequence[Brought], limits: BlockLimits) -> dict[uuid.UUID, list[int]]:
+    """Store the files of completed units, in order, in the blocks of their dataset at their RSE.
+
+    A block that would grow too large by a unit is sealed, and another begun: only the files of a single unit pass a limit. The
+    caller has locked the request's row. Returned are the blocks with their new units; the blocks are locked from now on.
+    """
+    joined = dict[uuid.UUID, list[int]]()
+    with connection.cursor() as cursor:
+        cursor.execute(_TAKING, [list({each.dataset_id for each in brought}), list({each.rse for each in brought}), _TAKES])
+        # bytes, files, events and lumis of the block that takes units, by dataset and RSE
+        filling = {(dataset_id, rse): (pk, tuple(held)) for dataset_id, rse, pk, *held in cursor.fetchall()}
+    datasets = {row.pk: row for row in OutputDataset.objects.filter(pk__in={each.dataset_id for each in brought})}
+    most = (limits.max_bytes, limits.max_files, limits.max_events, limits.max_lumis)
+    rows: list[tuple[uuid.UUID, Brought]] = []
+    for each in brought:
+        place, more = (each.dataset_id, each.rse), _measured(each.files)
+        pk, held = filling.get(place, (None, ()))
+        total = tuple(map(operator.add, held, more))
+        if pk is not None and any(map(operator.gt, total, most)):
+            ProcessingBlock.objects.filter(pk=pk).update(sealed_at=clock.now())
+            log.info("block sealed", block_id=str(pk), why="the next unit would pass its limits")
+            pk = None
+        if pk is None:
+            pk, total = _block_begun(datasets[each.dataset_id], each.rse).pk, more
+        filling[place] = pk, total
+        joined.setdefault(pk, []).append(each.unit_id)
+        rows.append((pk, each))
+    _store(rows)
+    return joined
+
+
+def _measured(files: Sequence[MergedFile]) -> tuple[int, ...]:
+    lumis = sum(len(pairs) for file in files for pairs in file.lumis.values())
+    return sum(file.size_bytes for file in files), len(files), sum(file.events for file in files), lumis
+
+
+def _block_begun(dataset: OutputDataset, rse: str) -> ProcessingBlock:
+    """The next one there. Its name follows from that, so that a restored database has the names that DBS and Rucio know."""
+    blocks = ProcessingBlock.objects.filter(dataset=dataset)
+    last: int | None = blocks.aggregate(last=Max("block_index"))["last"]
+    name = uuid.uuid5(dataset.workflow_id, f"{dataset.name} {rse} {blocks.filter(origin_rse=rse).count()}")
+    return ProcessingBlock.objects.create(
+        dataset=dataset, block_index=0 if last is None else last + 1, origin_rse=rse, workflow_id=dataset.workflow_id,
+        dataset_name=dataset.name, dbs_block_name=f"{dataset.name}#{name}",
+    )  # fmt: skip
+
+
+#: Each unit and file once; none of its parts reads what another writes. A former release gave units places when it planned them.
+_STORE = """
+WITH files AS (
+  INSERT INTO output_files (
+    lfn, dataset_id, block_id, unit_id, rse, size_bytes, adler32, events, lumis, parents, rule_id, validity, created_at)
+  SELECT file.*, '', %(valid)s, %(now)s FROM unnest(
+    %(lfn)s::text[], %(dataset_id)s::bigint[], %(block_id)s::uuid[], %(unit_id)s::bigint[], %(rse)s::text[],
+    %(size_bytes)s::bigint[], %(adler32)s::text[], %(events)s::bigint[], %(lumis)s::jsonb[], %(parents)s::jsonb[]) file),
+planned AS (DELETE FROM block_work_units WHERE unit_id = ANY(%(units)s) AND NOT done),
+members AS (
+  INSERT INTO block_work_units (block_id, unit_id, dataset_id, size_bytes, done)
+  SELECT member.*, true FROM unnest(%(blocks)s::uuid[], %(units)s::bigint[], %(datasets)s::bigint[], %(sizes)s::bigint[]) member)
+UPDATE processing_blocks b SET planned_bytes = b.planned_bytes + v.bytes, total_work_units = b.total_work_units + v.units,
+  updated_at = %(now)s, first_file_at = COALESCE(b.first_file_at, %(now)s)
+FROM (
+  SELECT member.block_id, sum(member.size_bytes)::bigint AS bytes, count(*) AS units
+  FROM unnest(%(blocks)s::uuid[], %(sizes)s::bigint[]) AS member (block_id, size_bytes) GROUP BY 1) v WHERE b.id = v.block_id
+"""
+
+
+def _store(joined: Sequence[tuple[uuid.UUID, Brought]]) -> None:
+    rows = [(block_id, each, file) for block_id, each in joined for file in each.files]
+    values: dict[str, Any] = {
+        "now": clock.now(), "valid": Validity.VALID, "blocks": [block_id for block_id, _ in joined],
+        "units": [each.unit_id for _, each in joined], "datasets": [each.dataset_id for _, each in joined],
+        "sizes": [sum(file.size_bytes for file in each.files) for _, each in joined],
+        "block_id": [block_id for block_id, _, _ in rows],
+        **{name: [getattr(each, name) for _, each, _ in rows] for name in ("dataset_id", "unit_id", "rse")},
+        **{name: [getattr(file, name) for _, _, file in rows] for name in ("lfn", "size_bytes", "adler32", "events")},
+        **{name: [json.dumps(getattr(file, name)) for _, _, file in rows] for name in ("lumis", "parents")},
+    }  # fmt: skip
+    with connection.cursor() as cursor:
+        cursor.execute(_STORE, values)
+
+
+def blocks_seal(*, workflow_id: uuid.UUID) -> int:
+    """Seal every open block: nothing is left to plan."""
+    return ProcessingBlock.objects.filter(workflow_id=workflow_id, sealed_at__isnull=True).update(sealed_at=clock.now())
+
+
+def blocks_look(*, workflow_id: uuid.UUID, limits: BlockLimits, filled: Collection[uuid.UUID] = ()) -> BlocksDue:
+    """When ``blocks_tend`` or ``blocks_advance`` may find something to do, if nothing else happens; only looks, by one statement.
+
+    Args:
+        filled: blocks that have just got files, and may be full by that.
+    """
+    rows = _timed(workflow_id, limits, filled)
+    return BlocksDue(
+        changed=any(row.full or not row.changes for row in rows),
+        first=min((row.due_at for row in rows if row.changes), default=None),
+    )
+
+
+def blocks_tend(*, workflow_id: uuid.UUID, limits: BlockLimits) -> None:
+    """Seal blocks that have enough files, events or lumis, or had their first file long ago."""
+    rows, now = ProcessingBlock.objects.filter(workflow_id=workflow_id, status=BlockStatus.OPEN, sealed_at=None), clock.now()
+    for row in _timed(workflow_id, limits, list(rows.values_list("pk", flat=True))):
+        if row.full or (row.changes and row.due_at <= now):
+            rows.filter(pk=row.pk).update(sealed_at=now, updated_at=now)
+            log.info("block sealed", block_id=str(row.pk), why="full" if row.full else "old")
+
+
+class _Timed(NamedTuple):
+    """An OPEN block with files: whether time seals it, or it is sealed; when; whether it has enough files."""
+
+    pk: uuid.UUID
+    changes: bool
+    due_at: datetime
+    full: bool
+
+
+_TIMED = """
+SELECT id, sealed_at IS NULL, first_file_at + %(wait)s, sealed_at IS NULL AND id = ANY(%(filled)s) AND COALESCE((
+  SELECT count(*) >= %(max_files)s OR sum(size_bytes) >= %(max_bytes)s OR sum(events) >= %(max_events)s OR sum(
+    (SELECT sum(jsonb_array_length(run.value)) FROM jsonb_each(file.lumis) run WHERE run.key ~ '^[0-9]+$')) >= %(max_lumis)s
+  FROM output_files file WHERE file.block_id = block.id), false)
+FROM processing_blocks block WHERE workflow_id = %(workflow)s AND status = %(open)s AND first_file_at IS NOT NULL
+"""
+
+
+def _timed(workflow_id: uuid.UUID, limits: BlockLimits, filled: Collection[uuid.UUID]) -> list[_Timed]:
+    """All of them; only those ``filled`` are counted for being full."""
+    values: dict[str, Any] = {
+        "filled": list(filled), "max_files": limits.max_files, "max_events": limits.max_events, "max_lumis": limits.max_lumis,
+        "max_bytes": limits.max_bytes, "wait": timedelta(seconds=limits.max_wait_seconds), "workflow": workflow_id,
+        "open": BlockStatus.OPEN,
+    }  # fmt: skip
+    with connection.cursor() as cursor:
+        cursor.execute(_TIMED, values)
+        return [_Timed(*row) for row in cursor.fetchall()]
+
+
+def blocks_end(*, workflow_id: uuid.UUID, request_id: uuid.UUID, request_epoch: int) -> None:
+    """Seal and register what a request has done that ended before its work was done.
+
+    It is not evaluated any more, so no block stays OPEN, except where an operator must first retry the registration of a parent.
+    """
+    blocks_seal(workflow_id=workflow_id)
+    blocks_advance(workflow_id=workflow_id, request_id=request_id, request_epoch=request_epoch)
+
+
+def blocks_advance(*, workflow_id: uuid.UUID, request_id: uuid.UUID, request_epoch: int) -> None:
+    """Sealed blocks become COMPLETE, and are asked to be registered, parents' first, and archived.
+
+    One without files, which a former release planned, is deleted: neither DBS nor Rucio knows it.
+    """
+    sealed = ProcessingBlock.objects.filter(workflow_id=workflow_id, status=BlockStatus.OPEN, sealed_at__isnull=False)
+    waiting = list(sealed.select_related("dataset"))
+    progress = True
+    while waiting and progress:
+        progress = False
+        for block in tuple(waiting):
+            if not block.files.exists():
+                block.delete()
+            else:
+                parents = _parents_asked(block)
+                if parents is None:
+                    continue
+                effects_ask(wishes=_complete(block, parents), request_id=request_id, request_epoch=request_epoch)
+            waiting.remove(block)
+            progress = True
+
+
+def _complete(block: ProcessingBlock, parents: Sequence[str]) -> list[Wish]:
+    """DBS gets the block when all its files are in Rucio; it goes to tape when both have it. Returns the effects to ask for."""
+    still_open = ProcessingBlock.objects.filter(pk=block.pk, status=BlockStatus.OPEN)
+    # a former release put files of several RSEs into one block: the one with most of its bytes
+    places = block.files.values("rse").annotate(total=Sum("size_bytes")).order_by("-total", "rse")
+    blocks_become(still_open, BlockStatus.COMPLETE, origin_rse=block.origin_rse or places[0]["rse"])
+    gathered = Effect.objects.filter(block=block, state=EffectState.PENDING, claim_epoch=0)
+    gathered.update(next_attempt_at=clock.now())  # no more units will come
+    attached = list(block.effects.filter(kind=EffectKind.RUCIO_FILES).values_list("key", flat=True))
+    closed = Wish(EffectKind.RUCIO_BLOCK_CLOSE, block.pk, attached, block.pk)
+    registered = Wish(EffectKind.DBS_BLOCK, block.pk, [*attached, *parents], block.pk)
+    placement, both = placement_of(block), [closed.key, registered.key]
+    decided = "MSOutput places outputs" if conf().msoutput_places else f"placement of {placement}"
+    no_tape = {} if placement.tape else {"no_tape": f"none is wanted: {decided}"}
+    wishes = [closed, registered, Wish(EffectKind.RUCIO_TAPE, block.pk, both, block.pk, payload=no_tape)]
+    if placement.disk_expression:
+        placed = {name: getattr(placement, f"disk_{name}") for name in ("expression", "copies", "days", "activity")}
+        wishes.append(Wish(EffectKind.RUCIO_DISK, block.dataset_id, both, payload={"dataset_id": block.dataset_id, **placed}))
+    if conf().source_block_rule and block.files.values("rse").distinct().count() == 1:
+        protected = list(block.effects.filter(kind=EffectKind.RUCIO_PROTECT).values_list("key", flat=True))
+        wishes.append(Wish(EffectKind.RUCIO_SOURCE_BLOCK, block.pk, [closed.key, *protected], block.pk))
+    log.info("block complete", block=block.dbs_block_name, work_units=block.total_work_units)
+    return wishes
+
+
+def _parents_asked(block: ProcessingBlock) -> list[str] | None:
+    """Keys of the registrations that the block's waits for; None while one of them is not even asked for.
+
+    Of the blocks with its files' parents; or, of a dataset that names its parents, the first block of each; whichever request
+    they are of. What is in no block of ours is in DBS: the input was read there. A parent that was given up is not waited for:
+    DBS refuses its children, and an operator hears of it.
+    """
+    wanted = Q(state=EffectState.DONE) | Q(epoch=F("request__epoch")) & ~Q(state=EffectState.DISCARDED)
+    registrations = Effect.objects.filter(wanted, kind=EffectKind.DBS_BLOCK).order_by("id").values_list("key", flat=True)
+    never = (BlockStatus.GIVEN_UP, BlockStatus.INVALIDATED)
+    found: list[str] = []
+    names = block.dataset.registration.get("parents", [])
+    if names:
+        for name in names:
+            first = registrations.filter(block__dataset__name=name).first()
+            theirs = ProcessingBlock.objects.filter(dataset__name=name).exclude(status__in=never)
+            if first is not None:
+                found.append(first)
+            elif theirs.exists() and not theirs.filter(dbs_block_closed=True).exists():  # as if a repair was discarded
+                return None
+        return found
+    lfns = {parent for parents in block.files.values_list("parents", flat=True) for parent in parents}
+    ours = OutputFile.objects.filter(lfn__in=lfns, block__dbs_block_closed=False).exclude(block__status__in=never)
+    blocks = set(ours.exclude(block=block).values_list("block_id", flat=True))
+    found = list(registrations.filter(block_id__in=blocks))
+    return found if len(found) == len(blocks) else None

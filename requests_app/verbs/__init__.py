@@ -1,3 +1,0 @@
-"""What operators may do to the rows of requests_app, and what decides on a request although it is asked of a DAG or a case."""
-
-from requests_app.verbs import control, parts, requests

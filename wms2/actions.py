@@ -1,0 +1,288 @@
+"""What operators may do to rows, declared once: name, service, fields with their bounds, what refuses it, what it would do.
+
+The REST interface (``wms2.api.actions``), the admin (``wms2.admin.actions``), the buttons of the pages, the command line
+(``manage.py operate``) and ``docs/verbs.md`` are made from these declarations; each app has its own in ``<app>/verbs.py``.
+Owns: the form of a declaration, and the registry. Does not own: any verb, or how one is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Literal, get_args, get_origin
+
+from annotated_types import Ge, Gt, Le, Lt
+from django.db.models import Model, QuerySet
+from pydantic.fields import FieldInfo
+
+from wms2.errors import ConfigurationError, DocumentRefused, InvalidTransition, ServiceError, StaleState
+
+#: primary key -> sentences
+Told = Mapping[Any, Sequence[str]]
+#: What a service may answer a verb with.
+REFUSALS = (InvalidTransition, StaleState, ConfigurationError, DocumentRefused, ServiceError)
+#: A field that was not given is left out, so that the service's own default holds.
+OMIT: Any = object()
+#: How far above an exclusive bound a share begins.
+_ABOVE = 1e-6
+
+
+class Already(str):
+    """A refusal that is none to whoever asks again: what was asked for is so already."""
+
+    __slots__ = ()
+
+
+class Role(StrEnum):
+    """Who may do something. Requesters and site admins: on rows of their own alone."""
+
+    VIEWER = "viewer"
+    REQUESTER = "requester"
+    SITE_ADMIN = "site admin"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+
+
+class Kind(StrEnum):
+    """What a field takes."""
+
+    TEXT = "text"
+    NAME = "request name"
+    WHOLE = "whole number"
+    NUMBER = "number"
+    FLAG = "true or false"
+    CHOICE = "one of"
+    TEXTS = "list of texts"
+    MOMENT = "time"
+    NOTES = "names and values"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One thing that a verb asks for beside its reason.
+
+    Args:
+        name: as clients, forms and the service spell it.
+        help: a sentence without its capital letter and full stop.
+        least, most: of a number; inclusive.
+        most_items: of a list.
+        length: of a text, or of each text of a list.
+        choices: value and what it means.
+        default: of a choice; without one, and where it is not required, ``blank_label`` says what nothing means.
+        convert: makes the service's value of what came.
+        blank: what the service gets when nothing came.
+        rows: lines of its box in a form; 1: a single line.
+    """
+
+    name: str
+    kind: Kind = Kind.TEXT
+    help: str = ""
+    required: bool = False
+    least: float | None = None
+    most: float | None = None
+    most_items: int | None = None
+    length: int | None = None
+    choices: tuple[tuple[str, str], ...] = ()
+    default: str | None = None
+    blank_label: str = ""
+    convert: Callable[[Any], Any] = lambda value: value
+    blank: Any = OMIT
+    rows: int = 1
+
+
+def field_of(name: str, info: FieldInfo, **more: Any) -> Field:
+    """A field with the bounds that a pydantic model declares for it; a tuple is one of texts."""
+    if any(get_origin(each) is tuple for each in get_args(info.annotation)):
+        return Field(name, Kind.TEXTS, info.description or "", length=200, most_items=100, **more)
+    bounds: dict[str, Any] = {}
+    whole = int in (info.annotation, *get_args(info.annotation))
+    for found in info.metadata:
+        match found:
+            case Ge():
+                bounds["least"] = found.ge
+            case Gt():
+                bounds["least"] = found.gt + (1 if whole else _ABOVE)  # type: ignore[operator]
+            case Le():
+                bounds["most"] = found.le
+            case Lt():
+                bounds["most"] = found.lt - (1 if whole else _ABOVE)  # type: ignore[operator]
+    return Field(name, Kind.WHOLE if whole else Kind.NUMBER, info.description or "", **bounds, **more)
+
+
+def told_of_each(tell: Callable[[Any], Sequence[str]]) -> Callable[[Sequence[Any]], Told]:
+    """A preview that looks at one row at a time."""
+    return lambda rows: {row.pk: tell(row) for row in rows}
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """One verb on rows of one model.
+
+    Args:
+        name: its word in addresses of the admin and on the command line, e.g. ``abort``.
+        label: on buttons.
+        does: one or two sentences for the documents and the OpenAPI schema.
+        service: called with the row under the noun's word, ``actor``, ``reason`` and the fields. If it returns another row of
+            the model, the operator lands there (a restart's new version).
+        preview: rows -> by primary key, what will happen, in sentences; may ask the database, once for all. None where nothing
+            is computed: then ``does`` says it.
+        refused: why it does not apply to a row now; empty when it does, as far as can be told: the service judges the rest.
+        repeated: whether a client asks for what was done already; then it is answered as if it had just been done. Services that
+            can be called twice need none.
+        prepare: makes the service's arguments of the reason and the fields; may ask services, no row is locked yet.
+        outside: whether ``prepare`` or the service asks others, so that no transaction may be open around them.
+        initial: row -> what the form starts with.
+        seen: (value, label) of what the decision rests on, where it is not the noun's.
+        path: REST: last part of the address after the row's; empty: the row's own; None: no address of its own.
+        admin: whether it is a button.
+        single: only for one row at a time.
+        roles: any of which may do it.
+        inverse: the name of the verb on the same row that takes it back, its own where the former values are set again.
+        dangerous: cannot be undone, and is shown so.
+        stops: takes work away; so it is served however much else is asked of WMS2.
+    """
+
+    name: str
+    label: str
+    does: str
+    service: Callable[..., object]
+    preview: Callable[[Sequence[Any]], Told] | None = None
+    fields: tuple[Field, ...] = ()
+    refused: Callable[[Any], str] = lambda row: ""
+    repeated: Callable[[Any, str, Mapping[str, Any]], bool] = lambda row, actor, data: False
+    prepare: Callable[[dict[str, Any]], dict[str, Any]] = lambda given: given
+    outside: bool = False
+    initial: Callable[[Any], Mapping[str, Any]] = lambda row: {}
+    seen: Callable[[Any], tuple[str, str]] | None = None
+    path: str | None = None
+    method: Literal["post", "delete"] = "post"
+    admin: bool = True
+    single: bool = False
+    roles: tuple[Role, ...] = (Role.OPERATOR,)
+    inverse: str | None = None
+    dangerous: bool = False
+    stops: bool = False
+
+    @property
+    def many(self) -> bool:
+        """Whether a bulk run may do it to many rows; not where it asks others, since it could not be done at most once."""
+        return not self.single and not self.outside and self.path is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Noun:
+    """A model whose rows have verbs.
+
+    Args:
+        name: on the command line, e.g. ``request``.
+        argument: the services' name for the row.
+        find: rows of a name as people write it.
+        seen: (value, label) of where a row stands, usually its status.
+        address: REST: of one row, below ``/api/v1/``; empty: none.
+        standing: further sentences on a row's page in the admin.
+    """
+
+    model: type[Model]
+    name: str
+    argument: str
+    find: Callable[[str], QuerySet[Any] | Sequence[Any]]
+    seen: Callable[[Any], tuple[str, str]]
+    address: str = ""
+    standing: Callable[[Any], Sequence[str]] = lambda row: ()
+    verbs: tuple[Verb, ...] = field(default=(), compare=False)
+
+
+_NOUNS: dict[type[Model], Noun] = {}
+
+
+def declare(noun: Noun, *verbs: Verb) -> Noun:
+    """Give the rows of a model these verbs, in this order."""
+    _NOUNS[noun.model] = found = replace(noun, verbs=verbs)
+    return found
+
+
+def extend(
+    model: type[Model],
+    *verbs: Verb,
+    told: Callable[[Any], Sequence[str]] | None = None,
+    of: Sequence[str] = (),
+    standing: Callable[[Any], Sequence[str]] | None = None,
+) -> None:
+    """From an app above the model's: further verbs, more sentences in the previews of those named ``of``, and on rows' pages."""
+    noun = _NOUNS[model]
+    if standing is not None:
+        noun = replace(noun, standing=standing)
+    known = tuple(_telling(verb, told) if told is not None and verb.name in of else verb for verb in noun.verbs)
+    _NOUNS[model] = replace(noun, verbs=(*known, *verbs))
+
+
+def _telling(verb: Verb, told: Callable[[Any], Sequence[str]]) -> Verb:
+    def preview(rows: Sequence[Any]) -> Told:
+        first = will_happen(verb, rows)
+        return {row.pk: [*first[row.pk], *told(row)] for row in rows}
+
+    return replace(verb, preview=preview)
+
+
+def will_happen(verb: Verb, rows: Sequence[Any]) -> Told:
+    """By primary key, what a verb will do to these rows."""
+    told = verb.preview(rows) if verb.preview else {}
+    return {row.pk: told.get(row.pk, ()) if verb.preview else (verb.does,) for row in rows}
+
+
+def undone(noun: Noun, verb: Verb) -> str:
+    """Whether it can be taken back, and how; one sentence."""
+    if verb.dangerous:
+        return "It cannot be undone."
+    if verb.inverse is None:
+        return "No operation undoes it."
+    if verb.inverse == verb.name:
+        return "It can be undone by setting the former values again."
+    return f"It can be undone with {next(each.label for each in noun.verbs if each.name == verb.inverse)}."
+
+
+def nouns() -> tuple[Noun, ...]:
+    """All of them, by name."""
+    return tuple(sorted(_NOUNS.values(), key=lambda noun: noun.name))
+
+
+def noun_of(model: type[Model]) -> Noun:
+    """The declaration of a model, with all that other apps have added."""
+    return _NOUNS[model]
+
+
+def standing_of(row: Any) -> Sequence[str]:
+    """Further sentences on a row's page; none where nothing is declared."""
+    noun = _NOUNS.get(type(row))
+    return noun.standing(row) if noun is not None else ()
+
+
+def buttons_of(model: type[Model]) -> tuple[Verb, ...]:
+    """The verbs of a model that are buttons; none where nothing is declared."""
+    noun = _NOUNS.get(model)
+    return tuple(verb for verb in noun.verbs if verb.admin) if noun is not None else ()
+
+
+def arguments(verb: Verb, data: Mapping[str, Any]) -> dict[str, Any]:
+    """What the service is given beside the row and the actor; to be made before any row is locked. Raises FieldRefused: a field
+    names what is not there."""
+    given: dict[str, Any] = {"reason": data["reason"]}
+    for one in verb.fields:
+        value = data.get(one.name)
+        if value is not None and value != "" and value != []:
+            given[one.name] = one.convert(value)
+        elif one.blank is not OMIT:
+            given[one.name] = one.blank
+    return verb.prepare(given)
+
+
+def perform(verb: Verb, row: Any, actor: str, given: Mapping[str, Any]) -> object:
+    """Call the service with what :func:`arguments` made. Raises REFUSALS: why not."""
+    argument = _NOUNS[type(row)].argument
+    return verb.service(**{argument: row}, actor=actor, **given)
+
+
+def stands(verb: Verb, row: Any) -> tuple[str, str]:
+    """(value, label) of what a decision on the verb rests on."""
+    return (verb.seen or _NOUNS[type(row)].seen)(row)

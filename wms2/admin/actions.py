@@ -1,0 +1,296 @@
+"""Verbs: what operators may do to rows, as buttons on a row's page and as actions of its list.
+
+Each leads to a page that names the rows and where they stand, says what will happen to each, asks for a reason, and then calls
+the service that the REST interface calls. A row that changed since the page was shown is not touched: the page comes back with
+what would happen now. Services audit, refusals included.
+
+What verbs there are is declared in the apps' ``verbs`` (``wms2.actions``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib import messages
+from django.contrib.admin import ModelAdmin
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.admin.utils import unquote
+from django.contrib.admin.views.main import ERROR_FLAG
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.db import OperationalError
+from django.db.models import Model
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.http import url_has_allowed_host_and_scheme
+
+from wms2.actions import REFUSALS, Verb, arguments, buttons_of, noun_of, perform, standing_of, stands, undone, will_happen
+from wms2.admin.forms import ReasonForm, form_of
+from wms2.admin.shown import admin_url, badge, list_url
+from wms2.api.permissions import may
+from wms2.runtime.locks import BEING_CHANGED, lock_refused
+from wms2.web.formatting import counted
+
+#: Rows that one confirmation may concern; each is named on its page.
+MOST_ROWS = 50
+#: Lines of a preview below which the reason is in sight; below more it has no focus, which would scroll them away.
+SHORT_PREVIEW = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Concerned:
+    """One row on the page of confirmation."""
+
+    row: Any
+    url: str
+    seen: str
+    badge: str
+    will_happen: Sequence[str]
+    refusal: str
+    acts: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Button:
+    """A verb on a page."""
+
+    label: str
+    url: str
+    dangerous: bool
+
+
+def buttons(user: Any, row: Model, back: str = "", names: Sequence[str] | None = None) -> list[Button]:
+    """Of the verbs that a user may do and that apply to a row now, all or those of these names, in the order of declaration.
+    They are pages of the admin, which lets in staff only."""
+    named = [verb for verb in buttons_of(type(row)) if names is None or verb.name in names]
+    verbs = [verb for verb in named if user.is_staff and may(user, verb) and not verb.refused(row)]
+    return [Button(verb.label, verb_url(type(row), verb.name, [row.pk], back), verb.dangerous) for verb in verbs]
+
+
+def verb_url(model: type[Model], verb: str, keys: Sequence[Any], back: str = "") -> str:
+    """Address of the page of confirmation; ``back`` is the page it leads back to, by default the row's own in the admin."""
+    url = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_verb", args=[verb])
+    given = [("id", str(key)) for key in keys] + ([("back", back)] if back else [])
+    return f"{url}?{urlencode(given)}"
+
+
+class VerbsAdmin(ModelAdmin):
+    """List actions, buttons and the page of confirmation of the model's verbs."""
+
+    #: (text, model, by which of its lookups) of lists of what belongs to a row.
+    links: Sequence[tuple[str, type[Model], str]] = ()
+    #: A warning above the list and each row; empty: none.
+    above: Callable[[], str] = staticmethod(lambda: "")
+
+    def get_urls(self) -> list[URLPattern]:
+        """The page of confirmation beside the usual ones."""
+        name = f"{self.opts.app_label}_{self.opts.model_name}_verb"
+        own = path("verb/<slug:verb>/", self.admin_site.admin_view(self.verb_view), name=name)
+        return [own, *super().get_urls()]
+
+    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
+        """One for each verb that the user may do."""
+        verbs = [verb for verb in buttons_of(self.model) if not verb.single and may(request.user, verb)]
+        return {verb.name: (partial(_go_to_page, verb), verb.name, f"{verb.label} …") for verb in verbs}
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """The list. Filters for what PostgreSQL cannot hold, and keys that are none, are told in Django's own way."""
+        keys = request.POST.getlist(ACTION_CHECKBOX_NAME)
+        try:
+            wrong = "\0" in "".join([*keys, *(value for _, values in request.GET.lists() for value in values)])
+            for key in keys:
+                self.model._meta.pk.to_python(key)
+        except ValidationError:
+            wrong = True
+        if wrong:
+            return HttpResponseRedirect(f"{request.path}?{ERROR_FLAG}=1")
+        self._warn(request)
+        return super().changelist_view(request, extra_context)
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """The row's page, with its buttons. The key comes as Django writes it into addresses (``_`` as ``_5F``)."""
+        row = None if "\0" in object_id else self.get_object(request, unquote(object_id))
+        if row is None:  # also for keys that PostgreSQL would not take
+            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[attr-defined, no-any-return]
+        self._warn(request)
+        own = {
+            "verb_buttons": buttons(request.user, row),
+            "row_links": self.row_links(row),
+            "row_standing": standing_of(row),
+        }
+        return super().change_view(request, object_id, form_url, {**(extra_context or {}), **own})
+
+    def _warn(self, request: HttpRequest) -> None:
+        if request.method == "GET" and (warning := self.above()):
+            messages.warning(request, warning)
+
+    def row_links(self, row: Any) -> list[tuple[str, str]]:
+        """(text, address) of further buttons on a row's page: its live page, if it has one, and lists."""
+        live = [("Live page", row.get_absolute_url())] if hasattr(row, "get_absolute_url") else []
+        return [*live, *((text, list_url(model, f"{_lookup(model, by)}={row.pk}")) for text, model, by in self.links)]
+
+    def verb_rows(self, keys: Sequence[str]) -> list[Any]:
+        """The rows of these keys, those that exist."""
+        rows = {str(row.pk): row for row in self.model._default_manager.filter(pk__in=keys)}
+        return [rows[key] for key in dict.fromkeys(keys) if key in rows]
+
+    def verb_view(self, request: HttpRequest, verb: str) -> HttpResponse:
+        """Ask (GET), then do (POST)."""
+        found = next((known for known in buttons_of(self.model) if known.name == verb), None)
+        if found is None:
+            raise Http404(f"there is no verb {verb!r} here")
+        if not may(request.user, found):
+            raise PermissionDenied(f"only these roles may do this: {', '.join(found.roles)}")
+        rows = self._concerned_rows(request)
+        if request.method == "POST":
+            return self._decide(request, found, rows)
+        return self._page(request, found, rows, form_of(found)(initial=dict(found.initial(rows[0]))))
+
+    def _concerned_rows(self, request: HttpRequest) -> list[Any]:
+        source = request.POST if request.method == "POST" else request.GET
+        keys = source.getlist("id")
+        if len(keys) > MOST_ROWS:
+            raise Http404(f"at most {MOST_ROWS} rows at once")
+        try:
+            rows = self.verb_rows([key for key in keys if "\0" not in key])
+        except (ValidationError, ValueError) as error:
+            raise Http404("no such row") from error
+        if not rows:
+            raise Http404("no such row")
+        return rows
+
+    def _decide(self, request: HttpRequest, verb: Verb, rows: list[Any]) -> HttpResponse:
+        form = form_of(verb)(request.POST)
+        if not form.is_valid():
+            return self._page(request, verb, rows, form, status=400)
+        shown = dict(zip(request.POST.getlist("id"), request.POST.getlist("seen"), strict=False))
+        actor = request.user.get_username()[:100]
+        try:
+            given = arguments(verb, form.cleaned_data)
+        except REFUSALS as error:
+            return self._page(request, verb, rows, form, status=409, refused={row.pk: str(error) for row in rows})
+        refused: dict[Any, str] = {}
+        results: list[tuple[Any, object]] = []
+        for row in rows:
+            why = _changed(verb, row, shown.get(str(row.pk), ""))
+            try:
+                if not why:
+                    results.append((row, perform(verb, row, actor, given)))
+            except REFUSALS as error:
+                why = str(error)
+            except OperationalError as error:
+                if not lock_refused(error):
+                    raise
+                why = BEING_CHANGED
+            if why:
+                refused[row.pk] = why
+        if results:
+            messages.success(request, self._answer(verb, [row for row, _ in results]))
+        if not refused:
+            return HttpResponseRedirect(self._landing(request, results))
+        left = self.verb_rows([str(row.pk) for row in rows if row.pk in refused])
+        return self._page(request, verb, left, form, status=409, refused=refused)
+
+    def _answer(self, verb: Verb, rows: Sequence[Any]) -> str:
+        """One sentence or two, however many rows were acted on."""
+        standing = Counter(stands(verb, row)[1] for row in rows)
+        if len(rows) == 1:
+            label = next(iter(standing))
+            return f"{verb.label}: {rows[0]}." + (f" It is {label} now." if label else "")
+        told = ", ".join(f"{number} {label}" for label, number in standing.most_common() if label)
+        return f"{verb.label}: {counted(len(rows), *self._nouns())}." + (f" Now {told}." if told else "")
+
+    def _landing(self, request: HttpRequest, results: Sequence[tuple[Any, object]]) -> str:
+        """Where the operator came from; after a verb that made a new row, the same kind of page of that one."""
+        (row, made), *more = results
+        back = self._back(request, [row for row, _ in results])
+        if more or not isinstance(made, self.model) or made.pk == row.pk:
+            return back
+        live = getattr(row, "get_absolute_url", None)
+        return made.get_absolute_url() if live and back == live() else self._url(made)
+
+    def _page(
+        self,
+        request: HttpRequest,
+        verb: Verb,
+        rows: Sequence[Any],
+        form: ReasonForm,
+        status: int = 200,
+        refused: Mapping[Any, str] | None = None,
+    ) -> TemplateResponse:
+        concerned = self._concerned(verb, rows, refused or {})
+        if sum(1 + len(one.will_happen) for one in concerned) > SHORT_PREVIEW:
+            form.fields["reason"].widget.attrs.pop("autofocus", None)
+        context = {
+            **self.admin_site.each_context(request),
+            "title": f"{verb.label}: {rows[0]}" if len(rows) == 1 else f"{verb.label}: {counted(len(rows), *self._nouns())}",
+            "opts": self.opts,
+            "verb": verb,
+            "undone": undone(noun_of(self.model), verb),
+            "form": form,
+            "concerned": concerned,
+            "acting": sum(one.acts for one in concerned),
+            "refused": bool(refused),
+            "back": self._back(request, rows),
+            "given_back": _given_back(request),
+            "media": self.media,
+        }
+        return TemplateResponse(request, "admin/wms2/verb.html", context, status=status)
+
+    def _concerned(self, verb: Verb, rows: Sequence[Any], refused: Mapping[Any, str]) -> list[Concerned]:
+        told = will_happen(verb, rows)
+        found = []
+        for row in rows:
+            value, label = stands(verb, row)
+            inapplicable = verb.refused(row)
+            happens = () if inapplicable else told[row.pk]
+            refusal = refused.get(row.pk) or inapplicable
+            found.append(Concerned(row, self._url(row), value, badge(value, label), happens, refusal, not inapplicable))
+        return found
+
+    def _url(self, row: Any) -> str:
+        return admin_url(row)
+
+    def _back(self, request: HttpRequest, rows: Sequence[Any]) -> str:
+        if given := _given_back(request):
+            return given
+        if len(rows) == 1:
+            return self._url(rows[0])
+        return reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist")
+
+    def _nouns(self) -> tuple[str, str]:
+        return str(self.opts.verbose_name), str(self.opts.verbose_name_plural)
+
+
+def _go_to_page(verb: Verb, model_admin: Any, request: HttpRequest, rows: Any) -> HttpResponse | None:
+    keys = list(rows.order_by().values_list("pk", flat=True)[: MOST_ROWS + 1])
+    if len(keys) > MOST_ROWS:
+        messages.error(request, f"At most {MOST_ROWS} at once, so that each can be named. Select fewer.")
+        return None
+    return HttpResponseRedirect(verb_url(model_admin.model, verb.name, keys, back=request.get_full_path()))
+
+
+def _given_back(request: HttpRequest) -> str:
+    """The page of this site that the operator came from, as the link to the verb said; empty when it said none."""
+    back = (request.POST if request.method == "POST" else request.GET).get("back", "")
+    here = url_has_allowed_host_and_scheme(back, allowed_hosts=None)
+    return back if here else ""
+
+
+def _changed(verb: Verb, row: Any, seen: str) -> str:
+    """Whether the row is no longer what the operator was shown."""
+    value, label = stands(verb, row)
+    return "" if value == seen else f"It has changed since you were asked: it is {label} now. See below what would happen."
+
+
+def _lookup(model: type[Model], by: str) -> str:
+    """Of a foreign key, as the lists' filters are addressed."""
+    key: Any = model._meta.get_field(by)
+    return f"{by}__id__exact" if key.target_field.name == "id" else f"{by}__exact"

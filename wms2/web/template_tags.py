@@ -1,0 +1,155 @@
+"""Filters of the pages' templates: statuses in colour, ages, sizes. They format; they neither query nor decide."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+from django import template
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString, mark_safe
+
+from wms2.conf import conf
+from wms2.runtime import levels
+from wms2.web import formatting
+from wms2.web.colours import tone
+
+register = template.Library()
+register.filter("ago", formatting.ago)
+register.filter("lasting", formatting.duration)
+register.filter("tone", lambda status: tone(str(status)))
+
+
+@register.simple_tag
+def badge(choice: Any, label: str = "") -> SafeString:
+    """A member of an enum, or a value with its label, in its colour."""
+    return format_html('<span class="badge tone-{}">{}</span>', tone(str(choice)), label or getattr(choice, "label", choice))
+
+
+@register.simple_tag
+def service_notice() -> SafeString:
+    """That nothing new starts, or that the service is strained, and why; empty when all is well."""
+    known, shown = levels.known(), '<p class="notice tone-bad errornote" role="alert"><strong>{}</strong> {}.</p>'
+    if known.no_new_work:
+        said, why = "No new work starts; what runs goes on.", known.no_new_work
+    elif known.level is levels.Level.STRAINED:
+        said, why = "The service is strained; what can wait is put off.", known.why
+    else:
+        return mark_safe("")
+    return format_html(shown, said, why[:1].upper() + why[1:])
+
+
+@register.simple_tag
+def request_name(row: Any) -> SafeString:
+    """A request's name that leads to its page, its prep id below. A tag, as are the next two: hundreds stand on a page, and a
+    template that is included costs ten times as much.
+    """
+    link = _request_link(row.request_name)
+    return link + format_html('<span class="under">{}</span>', row.prep_id) if row.prep_id else link
+
+
+@lru_cache(maxsize=5000)
+def _request_link(name: str) -> SafeString:
+    return format_html('<a class="name" href="{}">{}</a>', reverse("request-page", args=[name]), site_words(name))
+
+
+@register.simple_tag
+def status_for(status: Any, since: datetime) -> SafeString:
+    """A status in its colour, and for how long."""
+    return format_html('{} <span class="age" title="since {}">{}</span>', badge(status), exact(since), age(since))
+
+
+@register.simple_tag
+def progress(units: Any) -> SafeString:
+    """Work units as a bar and in numbers; ``units`` has them by state."""
+    done, total, unaccounted, failed = units.done, units.total, units.done_unaccounted, units.failed
+    if not total and not failed:
+        return mark_safe('<span class="quiet">none yet</span>')
+    parts = [
+        '<svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" role="img" '
+        f'aria-label="{done} of {total} work units done{f", {unaccounted} unaccounted" if unaccounted else ""}">\n'
+        '  <rect class="bar-all" width="100" height="8"/>'
+    ]
+    if total:
+        share = round(done / total * 100)
+        parts.append(f'<rect class="bar-done" width="{share}" height="8"/>')
+        if unaccounted:
+            parts.append(f'<rect class="bar-bad" x="{share}" width="{round(unaccounted / total * 100)}" height="8"/>')
+    parts.append(f'\n</svg>\n<span class="numbers">{done:,} of {total:,}')
+    if unaccounted:
+        parts.append(f' <span class="under tone-text-bad">{unaccounted} unaccounted</span>')
+    if failed:
+        parts.append(f' <span class="under">{failed:,} failed, planned anew</span>')
+    return mark_safe("".join([*parts, "</span>"]))  # noqa: S308  (whole numbers alone)
+
+
+@register.simple_tag
+def flower_url() -> str:
+    """Where the Celery workers are shown; empty when nowhere."""
+    return conf().flower_url
+
+
+@register.filter
+def age(moment: datetime | None) -> str:
+    """How long ago it was, without saying "ago"."""
+    return formatting.duration((timezone.now() - moment).total_seconds()) if moment else ""
+
+
+@register.filter
+def took(start: datetime | None, end: datetime | None) -> str:
+    """From one moment to another."""
+    return formatting.duration((end - start).total_seconds()) if start and end else ""
+
+
+@register.filter
+def exact(moment: datetime | None) -> str:
+    """A moment, to the second."""
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC" if moment else ""
+
+
+@register.filter
+def size(number: int | None) -> str:
+    """Bytes."""
+    return "" if number is None else formatting.size(number)
+
+
+@register.filter
+def thousands(number: int | None) -> str:
+    """``100,000``."""
+    return "" if number is None else f"{number:,}"
+
+
+@register.filter
+def amount(number: float | None) -> str:
+    """A measured number with the digits that say something."""
+    return "" if number is None else formatting.number(number)
+
+
+@register.filter
+def percent(share: float | None) -> str:
+    """A share of 1."""
+    return "" if share is None else f"{share:.0%}"
+
+
+@register.filter
+def setting(value: float, name: str) -> str:
+    """A limit's value as a person reads it; its name carries its unit."""
+    plain = f"{value:,}" if isinstance(value, int) or value >= 1 else f"{value:g}"
+    if name.endswith("_seconds"):
+        return f"{plain} ({formatting.duration(value)})"
+    return f"{plain} ({formatting.size(int(value))})" if name.endswith("_bytes") else plain
+
+
+@register.filter
+def spoken(code: str) -> str:
+    """``request_import`` as ``request import``."""
+    return code.replace("_", " ")
+
+
+@register.filter
+def site_words(name: str) -> str:
+    """A site's name with places where a line may break."""
+    return name.replace("_", "_\u200b")
