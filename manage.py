@@ -5,13 +5,13 @@ import os
 import select
 import sys
 
-from wms2.runtime.offline import STAND_INS, is_on_paper
+from wms2.runtime.offline import STAND_INS, is_offline
 
 
 def main() -> None:
     """Run a management command."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "wms2.settings")
-    if is_on_paper(sys.argv):
+    if is_offline(sys.argv):
         for name, value in STAND_INS.items():
             os.environ.setdefault(name, value)
     from django.core.management import execute_from_command_line

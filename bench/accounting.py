@@ -54,14 +54,14 @@ def _one_by_one(requests: int, turns: int) -> None:
     """The next unit of each request ends, and its request is woken, as a poll does; effects once they are due."""
     from dags_app.models import DAG, WorkUnit, WorkUnitState
     from requests_app.lifecycle.evaluator import evaluate_due
-    from wms2.runtime.due import wake
+    from wms2.runtime.due import mark_due
 
     dags = [_running(turns + 1) for _ in range(requests)]
     account, pks = Cost(), [dag.workflow.request.pk for dag in dags]
     for turn in range(turns):
         for dag in dags:
             _finish(DAG.objects.get(pk=dag.pk), turn + 1)
-        wake(pks, "bench")
+        mark_due(pks, "bench")
         with costs() as cost:
             evaluate_due(seconds=600)
         account = Cost(*(sum(pair) for pair in zip(astuple(account), astuple(cost), strict=True)))

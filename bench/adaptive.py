@@ -153,14 +153,14 @@ def _wait(requests: Mapping[str, Any], rounds: int) -> None:
     """
     from requests_app.models import Request, RequestStatus, Round
 
-    deadline, told = time.monotonic() + HOURS * 3600, ""
+    deadline, reported = time.monotonic() + HOURS * 3600, ""
     while time.monotonic() < deadline:
         closed = {
             name: Round.objects.filter(workflow__request=request, closed_at__isnull=False).count()
             for name, request in requests.items()
         }
-        if (now := f"rounds closed: {closed}") != told:
-            print(told := now, flush=True)
+        if (now := f"rounds closed: {closed}") != reported:
+            print(reported := now, flush=True)
         if min(closed.values()) >= rounds:
             return
         held = Request.objects.filter(pk__in=[each.pk for each in requests.values()], status=RequestStatus.HELD).first()

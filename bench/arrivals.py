@@ -166,7 +166,7 @@ class _Standing:
         )
 
 
-def _standings(arrivals: Sequence[Arrival], run: Run, policy: Policy) -> Iterator[tuple[datetime, float, _Standing]]:
+def _status_details(arrivals: Sequence[Arrival], run: Run, policy: Policy) -> Iterator[tuple[datetime, float, _Standing]]:
     """Each time in which nothing changed: its begin, its hours, and how things stood."""
     changes: list[tuple[datetime, int, tuple[Group, ...]]] = []
     for each in arrivals:
@@ -188,7 +188,7 @@ def _standings(arrivals: Sequence[Arrival], run: Run, policy: Policy) -> Iterato
 def idle_slots(arrivals: Sequence[Arrival], run: Run, slots: int) -> tuple[float, float]:
     """Slot-hours that were idle while a request waited, and the hours in which one did."""
     idle = waited = 0.0
-    for _, hours, now in _standings(arrivals, run, Policy(slots)):
+    for _, hours, now in _status_details(arrivals, run, Policy(slots)):
         if now.waiting.total():
             idle, waited = idle + hours * (slots - now.used), waited + hours
     return idle, waited
@@ -200,7 +200,7 @@ def passed(arrivals: Sequence[Arrival], run: Run, policy: Policy) -> Iterator[tu
     in a day; as a DAG that was lent a slot ends when it ends, ``OVER_A_DAY`` of that is none.
     """
     above: Counter[tuple[Group, int]] = Counter()  # slot-seconds, by day
-    for at, hours, now in _standings(arrivals, run, policy):
+    for at, hours, now in _status_details(arrivals, run, policy):
         if now.within_waits(policy, at):
             for group, number in now.running.items():
                 cap = policy.cap(group)
@@ -223,7 +223,7 @@ def _too_many_starts(arrivals: Sequence[Arrival], run: Run, policy: Policy) -> I
         if each.waiting.key in run.began:
             starts[run.began[each.waiting.key]].update(each.waiting.groups(policy))
     by_day: Counter[tuple[Group, int]] = Counter()
-    for at, _, now in _standings(arrivals, run, policy):
+    for at, _, now in _status_details(arrivals, run, policy):
         if at in starts and now.within_waits(policy, at):
             for group, number in starts[at].items():
                 by_day[group, (at - BEGIN).days] += number

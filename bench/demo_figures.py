@@ -27,12 +27,12 @@ def main() -> None:
     logs = sorted(Path(os.environ["WMS2_STATE_DIR"]).glob("logs/ticker.log*"))
     lines = [line for log in logs for line in log.read_text().splitlines()]
     cycles = [(float(found.group(1)), json.loads(line)["timestamp"]) for line in lines if (found := _CYCLE.search(line))]
-    _tell("cycles, seconds", [seconds for seconds, _ in cycles])
+    _report("cycles, seconds", [seconds for seconds, _ in cycles])
     begun, units, dags, requests = rows()
     ends = sorted(datetime.fromisoformat(at) for _, at in cycles)
-    _tell("from one cycle's end to the next one's", [(b - a).total_seconds() for a, b in pairwise(ends)])
-    _tell("unit's end to its account, seconds", [done - ended for ended, done in units])
-    _tell("DAG's end to its account, seconds", [done - ended for ended, done in dags])
+    _report("from one cycle's end to the next one's", [(b - a).total_seconds() for a, b in pairwise(ends)])
+    _report("unit's end to its account, seconds", [done - ended for ended, done in units])
+    _report("DAG's end to its account, seconds", [done - ended for ended, done in dags])
     _list("units accounted, seconds after the first request", sorted(done - begun for _, done in units))
     _list("requests completed", sorted(done - begun for done in requests))
 
@@ -59,7 +59,7 @@ def _ends(found: Iterable[tuple[Path, datetime | None]]) -> Iterator[tuple[float
             yield metrics.ended_at, at.timestamp()
 
 
-def _tell(what: str, values: Sequence[float]) -> None:
+def _report(what: str, values: Sequence[float]) -> None:
     if not values:
         print(f"{what}: none")
         return

@@ -63,7 +63,7 @@ def _measure() -> dict[str, tuple[float, float]]:
     from requests_app.admission.queue import admit
     from requests_app.lifecycle.evaluator import evaluate_due
     from requests_app.models import Limit, Request, RequestStatus
-    from wms2.runtime.due import wake
+    from wms2.runtime.due import mark_due
 
     _come_to_rest()
     found = {"a poll in which nothing changed": _median(_poll), "a cycle in which nothing changed": _median(_cycle)}
@@ -71,7 +71,7 @@ def _measure() -> dict[str, tuple[float, float]]:
     queued = list(Request.objects.filter(status=RequestStatus.QUEUED).values_list("pk", flat=True)[:ADMITTED])
     for name, pks in (("ACTIVE", active), ("QUEUED", queued)):
         with costs() as cost:
-            wake(pks, "bench")
+            mark_due(pks, "bench")
             count = evaluate_due(seconds=600)
         found[f"an evaluation of a woken {name} request"] = (cost.seconds / count, cost.statements / count)
     before = Limit.objects.get(name="max_active_dags")

@@ -271,7 +271,7 @@ def _live(base: Path, dags: Sequence[Any], token: str, size: Mapping[str, int]) 
         passed = time.time() - begun
         load = os.getloadavg()[0]
         memory += memories.result()
-        _told(dags)
+        _reported(dags)
     late, after_dagman, after_line = zip(*_late(dags, seen), strict=True)
     print(f"{len(late)} units in {passed:.0f} s, {len(late) / passed:.1f}/s; load {load:.1f}; until a unit is accounted:")
     moments = {"its PRE script's end": late, "the moment in DAGMan's line": after_dagman, "that line can be read": after_line}
@@ -284,8 +284,8 @@ def _live(base: Path, dags: Sequence[Any], token: str, size: Mapping[str, int]) 
     for name, seconds in zip(("its answer", "the life cycle has looked"), zip(*verbs.result(), strict=True), strict=True):
         p50, p95 = (quantiles(seconds, n=20, method="inclusive")[at] for at in (9, 18))
         print(f"  {len(seconds)} verbs, until {name}: p50 {p50:.2f} s, p95 {p95:.2f}, longest {max(seconds):.2f}")
-    told = ", ".join(f"{kind} {' '.join(f'{look[kind]:.0f}' for look in memory)}" for kind in memory[0])
-    print(f"  MB of memory before the units and {LOOKS} times meanwhile, shared pages divided: {told}")
+    reported = ", ".join(f"{kind} {' '.join(f'{look[kind]:.0f}' for look in memory)}" for kind in memory[0])
+    print(f"  MB of memory before the units and {LOOKS} times meanwhile, shared pages divided: {reported}")
     bare = answers.result()[api_load.BARE]
     for name, these in answers.result().items():
         cells = [f"{q * 1000:7.1f} ms {q / b:5.1f}x" for q, b in zip(_two(these), _two(bare), strict=True)]
@@ -373,7 +373,7 @@ def _memories(pause: float) -> list[dict[str, float]]:
     return found
 
 
-def _told(dags: Sequence[Any]) -> None:
+def _reported(dags: Sequence[Any]) -> None:
     """Wait until what has ended is accounted; each DAG has a last unit that is waited for in vain."""
     from dags_app.models import WorkUnit, WorkUnitState
 

@@ -49,14 +49,14 @@ def main() -> None:
     client = Client(settings.schedd_name, settings.collector, settings.condor_token_dir)
     call = {"constraint": ads.Ours(INSTANCE, client.owner({})).all_node_jobs(), "projection": ads.JOB_GROUPS}
 
-    def told() -> int:
+    def reported() -> int:
         counted = Counter(tuple(ad.get(name) for name in ads.JOB_GROUPS) for ad in client.query(call))
         return counted.total()
 
     with _queued():
         for name, act in (
             ("the schedd counts", lambda: sum(group.jobs for group in ads.job_groups(client.groups(call)))),
-            ("an ad for each job", told),
+            ("an ad for each job", reported),
         ):
             print(f"{name:20} {_measured(act)}", flush=True)
 

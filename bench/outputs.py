@@ -103,21 +103,21 @@ def main() -> None:
     number = int(os.environ.get("BENCH_FILES", FILES))
     print(f"{'step':>12} {'files/s':>8} {'statements':>11} {'worker s':>9} {'backend s':>10} {'clock s':>8}  calls")
     request = _request(number // FILES_OF_UNIT)
-    with _told("account", number, services):
+    with _reported("account", number, services):
         _account(request)
-    with _told("registration", number, services):
+    with _reported("registration", number, services):
         _run_effects(request)
     _fail(request)
-    with _told("invalidation", number, services):
+    with _reported("invalidation", number, services):
         _invalidate(request)
-    with _told("page", 1, services):
+    with _reported("page", 1, services):
         _page(request)
-    with _told("progress", 1, services):
+    with _reported("progress", 1, services):
         _progress(request)
 
 
 @contextmanager
-def _told(step: str, number: int, services: Services) -> Iterator[None]:
+def _reported(step: str, number: int, services: Services) -> Iterator[None]:
     services.calls.clear()
     began = time.monotonic()
     with costs() as cost:

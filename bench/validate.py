@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from bench.outputs import CALL_MS, FILES, FILES_OF_UNIT, RSE, Services, _account, _request, _run_effects, _told
+from bench.outputs import CALL_MS, FILES, FILES_OF_UNIT, RSE, Services, _account, _reported, _request, _run_effects
 
 
 class Catalogues(Services):
@@ -100,11 +100,11 @@ def main() -> None:
     number = int(os.environ.get("BENCH_FILES", FILES))
     print(f"{'step':>12} {'files/s':>8} {'statements':>11} {'worker s':>9} {'backend s':>10} {'clock s':>8}  calls")
     request = _request(number // FILES_OF_UNIT)
-    with _told("account", number, services):
+    with _reported("account", number, services):
         _account(request)
-    with _told("registration", number, services):
+    with _reported("registration", number, services):
         _run_effects(request)
-    with _told("validation", number, services):
+    with _reported("validation", number, services):
         progress = _validate(request)
     if not progress.done:
         raise SystemExit(f"not validated: {progress}")
@@ -114,7 +114,7 @@ def _validate(request: Any) -> Any:
     """As evaluations do, which tend it each time that an effect wakes them."""
     from django.db import transaction
 
-    from outputs_app.checks.validation import validation_tend
+    from outputs_app.checks.validation import validation_process
     from outputs_app.effects import executor
     from outputs_app.models import Effect, EffectKind, EffectState
 
@@ -122,7 +122,7 @@ def _validate(request: Any) -> Any:
     of = {"workflow_id": request.workflow.pk, "request_id": request.pk, "request_epoch": request.epoch}
     while True:
         with transaction.atomic():
-            progress = validation_tend(**of)
+            progress = validation_process(**of)
         if not owed.exists():
             return progress
         executor.effects_run_due(owner="bench")

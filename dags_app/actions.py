@@ -23,16 +23,16 @@ from dags_app.services.failure_rules import (
 from dags_app.services.leaving import dag_leave_sites, leave_preview, leave_refused
 from dags_app.services.lost_queue import lost_queue_of, schedd_confirm_lost
 from dags_app.services.onboarding import schedd_check
-from dags_app.services.orphans import schedd_remove_strays, strays_refused, strays_words
+from dags_app.services.orphans import schedd_remove_strays, strays_preview, strays_refused
 from dags_app.services.stop import dag_hold, dag_release, steer_refused
 from sites_app.models import Schedd, Site
-from wms2.actions import Field, Kind, Noun, Verb, declare, extend, told_of_each
+from wms2.actions import Action, Field, Kind, ResourceType, declare, extend, preview_each
 from wms2.adapters.types import JobStatus
 from wms2.web.formatting import counted
 
 extend(
     Site,
-    told=lambda site: [f"{counted(DAG.objects.filter(status__in=LIVE_DAG).count(), 'DAG')} live now; they are not touched."],
+    reported=lambda site: [f"{counted(DAG.objects.filter(status__in=LIVE_DAG).count(), 'DAG')} live now; they are not touched."],
     of=("enable", "drain", "disable", "maintenance"),
 )
 
@@ -56,37 +56,37 @@ def _lost_seen(schedd: Schedd) -> tuple[str, str]:
 
 def _strays(schedd: Schedd) -> list[str]:
     kept = "What they wrote stays where it is. After a restored database adopt first what can be adopted."
-    return [*strays_words(schedd), f"They are removed and cannot be brought back. {kept}"]
+    return [*strays_preview(schedd), f"They are removed and cannot be brought back. {kept}"]
 
 
 def strays_seen(schedd: Schedd) -> tuple[str, str]:
-    found = [each["dag_id"] for each in schedd.orphans_told]
+    found = [each["dag_id"] for each in schedd.orphans_reported]
     return " ".join(sorted(found)), f"jobs of {counted(len(found), 'unknown DAG')}"
 
 
 extend(
     Schedd,
-    Verb(
+    Action(
         "lost", "Confirm lost",
         "An operator's confirmation that the schedd's queue is lost. Refused without evidence. What is done counts, the affected"
         " requests are held; answers with what was confirmed.",
-        schedd_confirm_lost, told_of_each(_lost), refused=lambda schedd: lost_queue_of(schedd).refusal, seen=_lost_seen,
+        schedd_confirm_lost, preview_each(_lost), refused=lambda schedd: lost_queue_of(schedd).refusal, seen=_lost_seen,
         path="confirm-lost", dangerous=True, stops=True,
     ),
-    Verb(
+    Action(
         "remove-strays", "Remove strays",
         "Remove the jobs of ours there that no live DAG knows, as two looks have found them; DAGMans first.",
-        schedd_remove_strays, told_of_each(_strays), refused=strays_refused, seen=strays_seen, path="remove-strays",
+        schedd_remove_strays, preview_each(_strays), refused=strays_refused, seen=strays_seen, path="remove-strays",
         dangerous=True, stops=True, outside=True,
     ),
-    Verb(
+    Action(
         "check", "Check",
         "Have its checks run, and if these are right a small canary DAG, which makes no output; they must pass before it is"
         " enabled. Repeatable.",
         schedd_check,
         refused=lambda s: "It is being checked." if s.onboardings.filter(ended_at=None).exists() else "", path="check",
     ),
-    told=lambda schedd: [f"{counted(schedd.dags.filter(status__in=LIVE_DAG).count(), 'DAG')} there now."],
+    reported=lambda schedd: [f"{counted(schedd.dags.filter(status__in=LIVE_DAG).count(), 'DAG')} there now."],
     of=("enable", "drain", "disable"),
 )  # fmt: skip
 
@@ -114,19 +114,19 @@ def _release(dag: DAG) -> list[str]:
 
 
 declare(
-    Noun(DAG, "dag", "dag", lambda key: dags_shown().filter(pk=key), _dag_seen, "dags/<uuid:pk>"),
-    Verb(
-        "hold", "Hold", "Pause a DAG: its DAGMan jobs are held, jobs that run go on.", dag_hold, told_of_each(_hold),
+    ResourceType(DAG, "dag", "dag", lambda key: dags_shown().filter(pk=key), _dag_seen, "dags/<uuid:pk>"),
+    Action(
+        "hold", "Hold", "Pause a DAG: its DAGMan jobs are held, jobs that run go on.", dag_hold, preview_each(_hold),
         refused=steer_refused, path="hold", stops=True, inverse="release",
     ),
-    Verb(
-        "release", "Release", "Let a paused DAG go on.", dag_release, told_of_each(_release), refused=steer_refused,
+    Action(
+        "release", "Release", "Let a paused DAG go on.", dag_release, preview_each(_release), refused=steer_refused,
         path="release", inverse="hold",
     ),
-    Verb(
+    Action(
         "leave-sites", "Leave sites",
         "Have work units of which no job has begun land at other sites of theirs, now. A unit of which one runs or ended stays.",
-        dag_leave_sites, told_of_each(leave_preview),
+        dag_leave_sites, preview_each(leave_preview),
         (
             Field(
                 "sites", Kind.TEXTS, "those to leave, separated by spaces; without any: those at which jobs wait and none runs",
@@ -172,13 +172,13 @@ def _add(row: FailureRule, actor: str, reason: str, **values: Any) -> None:
     failure_rule_add(values=values, actor=actor, reason=reason)
 
 
-def _rule_verb(name: str, label: str, does: str, service: Any, **more: Any) -> Verb:
+def _rule_verb(name: str, label: str, does: str, service: Any, **more: Any) -> Action:
     when = "It holds for DAGs that are planned from now on; those that run keep the rules they were planned with."
-    return Verb(name, label, f"{does} {when}", service, **more)
+    return Action(name, label, f"{does} {when}", service, **more)
 
 
 declare(
-    Noun(
+    ResourceType(
         FailureRule, "failure-rule", "row", lambda name: FailureRule.objects.filter(name=name),
         lambda row: (row.updated_at.isoformat(), "on" if row.enabled else "off"),
     ),

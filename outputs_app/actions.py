@@ -30,7 +30,7 @@ from outputs_app.services import (
     effects_discarded_with,
     gives_block_up,
 )
-from wms2.actions import Field, Kind, Noun, Verb, declare, told_of_each
+from wms2.actions import Action, Field, Kind, ResourceType, declare, preview_each
 from wms2.web.formatting import counted
 
 #: How "compare now" goes, for a dataset and for a request.
@@ -47,46 +47,46 @@ def _retry(effect: Effect) -> list[str]:
 
 def _discard(effect: Effect) -> list[str]:
     """What is lost by it, in words."""
-    told = [f"{effect.get_kind_display()}: never run. The request does not wait for it."]
+    reported = [f"{effect.get_kind_display()}: never run. The request does not wait for it."]
     if effect.attempts:
-        told.append("It was tried before, and may have been done all the same: look outside.")
+        reported.append("It was tried before, and may have been done all the same: look outside.")
     block = effect.block
     others = effects_discarded_with(effect).exclude(pk=effect.pk).count()
     if block is not None and gives_block_up(effect):
-        told += [
+        reported += [
             f"Block {block.dbs_block_name} is given up, with {counted(others, 'other effect')} that it is owed: its"
             f" {counted(block.files.count(), 'file')} are registered and protected no further; what is outside stays as it is."
             " What work units bring later goes to another block.",
             "Blocks with children of its files are refused by DBS, unless it has them already.",
         ]
     elif others:
-        told.append(f"So are {counted(others, 'other effect')} that its block is owed; the block stays archived.")
+        reported.append(f"So are {counted(others, 'other effect')} that its block is owed; the block stays archived.")
     elif effect.kind == EffectKind.RUCIO_TAPE:
-        told.append("Its block is archived without a tape rule, and says so; its source rules stay.")
+        reported.append("Its block is archived without a tape rule, and says so; its source rules stay.")
     elif effect.kind == EffectKind.RUCIO_PROTECT:
-        told.append("Its files have no rule at their source: nothing keeps them there until they are on tape.")
+        reported.append("Its files have no rule at their source: nothing keeps them there until they are on tape.")
     elif effect.kind == EffectKind.DBS_VALID:
-        told.append("Its dataset stays PRODUCTION in DBS.")
+        reported.append("Its dataset stays PRODUCTION in DBS.")
     elif effect.kind == EffectKind.DBS_INVALIDATE:
-        told.append("What DBS has as valid of its dataset stays so; the rules that keep it are deleted all the same.")
-    return told
+        reported.append("What DBS has as valid of its dataset stays so; the rules that keep it are deleted all the same.")
+    return reported
 
 
 declare(
-    Noun(
+    ResourceType(
         Effect, "effect", "effect", lambda key: effects_shown().filter(pk=key),
         lambda effect: (effect.state, effect.get_state_display()), "effects/<int:pk>",
     ),
-    Verb(
+    Action(
         "retry", "Retry now",
         "Try a registration again now. Revives a refused or dead effect, and makes a waiting one due.",
-        effect_retry_now, told_of_each(_retry), refused=effect_retry_refused, path="retry",
+        effect_retry_now, preview_each(_retry), refused=effect_retry_refused, path="retry",
     ),
-    Verb(
+    Action(
         "discard", "Discard",
         "Give a registration up: it never runs, and its request does not wait for it. Without what its block rests on, the"
         " whole block is given up.",
-        effect_discard, told_of_each(_discard), refused=effect_discard_refused, path="discard", dangerous=True,
+        effect_discard, preview_each(_discard), refused=effect_discard_refused, path="discard", dangerous=True,
     ),
 )  # fmt: skip
 
@@ -112,32 +112,32 @@ def _change(row: Placement, actor: str, reason: str, **values: Any) -> None:
 
 
 _HOLDS = "It holds for blocks that become complete from now on, and for containers without a rule."
-_THEN = told_of_each(lambda row: [*filter(None, [placements_idle()]), _HOLDS])
+_THEN = preview_each(lambda row: [*filter(None, [placements_idle()]), _HOLDS])
 declare(
-    Noun(
+    ResourceType(
         Placement, "placement", "row", lambda key: Placement.objects.filter(pk=key),
         lambda row: (row.updated_at.isoformat(), str(row)), "placements/<int:pk>",
     ),
-    Verb(
+    Action(
         "change", "Change", "Change where these outputs go.", _change, _THEN, _DECISION, initial=_values, path="change",
         single=True, inverse="change",
     ),
-    Verb(
+    Action(
         "copy", "Add one like it", "Decide for another campaign or tier, with the values below.", placement_set, _THEN,
         (*_WHICH, *_DECISION), initial=_values, path="copy", single=True, inverse="remove",
     ),
-    Verb(
+    Action(
         "remove", "Remove", "Take the decision away.", placement_remove, _THEN, refused=remove_refused, path="remove",
         inverse="copy",
     ),
 )  # fmt: skip
 
 declare(
-    Noun(
+    ResourceType(
         OutputDataset, "dataset", "dataset", lambda name: datasets_shown().filter(name=name),
         lambda dataset: (dataset.state, dataset.get_state_display()), "datasets/<int:pk>",
     ),
-    Verb(
+    Action(
         "compare", "Compare now",
         f"Compare an output dataset with what DBS and Rucio hold of it now. {COMPARED}", dataset_compare, path="compare",
     ),
@@ -154,37 +154,37 @@ def _accept(drift: Drift, then: str = " It may stay so.") -> list[str]:
 
 
 declare(
-    Noun(
+    ResourceType(
         Drift, "drift", "drift", lambda key: drift_shown().filter(pk=key),
         lambda drift: (f"{drift.state} {drift.found}", drift.get_state_display()), "drift/<int:pk>",
     ),
-    Verb(
+    Action(
         "repair", "Repair",
         "Have the registrations made again that should have brought what is expected. Nothing is deleted outside. A later"
         " comparison says whether it helped.",
-        drift_repair, told_of_each(_repair), refused=repair_refused, path="repair",
+        drift_repair, preview_each(_repair), refused=repair_refused, path="repair",
     ),
-    Verb(
+    Action(
         "accept", "Accept", "Accept a difference for the reason given. It is open again if it changes.", drift_accept,
-        told_of_each(_accept), refused=accept_refused, path="accept",
+        preview_each(_accept), refused=accept_refused, path="accept",
     ),
 )  # fmt: skip
 
 
 def _decision(
     name: str, label: str, action: CaseAction, does: str, then: str, refused: Callable[[IntegrityCase], str] = decided_refused
-) -> Verb:
+) -> Action:
     def preview(case: IntegrityCase) -> list[str]:
         found = [f"{one.get('expected') or 'right'} expected, {one.get('found')} found." for one in case.evidence]
         return [f"{case.get_prognosis_display()}: {' '.join(found)}", then]
 
-    return Verb(name, label, does, partial(case_decide, action=action), told_of_each(preview), refused=refused, path=name)
+    return Action(name, label, does, partial(case_decide, action=action), preview_each(preview), refused=refused, path=name)
 
 
 _AGAIN = "Its block is validated again: the case ends if nothing is found, else it waits for you again."
 
 declare(
-    Noun(
+    ResourceType(
         IntegrityCase, "case", "case", lambda key: cases_shown().filter(pk=key),
         lambda case: (f"{case.state} {case.prognosis}", case.get_state_display()), "cases/<int:pk>",
     ),

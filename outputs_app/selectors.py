@@ -89,7 +89,7 @@ def drift_shown() -> QuerySet[Drift]:
     return shown(Drift, "request__request_name", "dataset__name", "dataset__state", *block)
 
 
-def datasets_told(request_id: uuid.UUID) -> list[int]:
+def datasets_reported(request_id: uuid.UUID) -> list[int]:
     """Output datasets of a request of which DBS or Rucio were told anything."""
     rows = OutputDataset.objects.filter(workflow__request__pk=request_id, blocks__first_file_at__isnull=False)
     return list(rows.distinct().values_list("pk", flat=True))

@@ -1,8 +1,8 @@
 """Writes of outputs_app: datasets, files, and the effects they call for (spec 4.7; docs/design/model.md, Effects).
 
 Every function here only writes rows, inside its caller's transaction; what must happen outside becomes Effect rows, which
-``outputs_app.effects.executor`` runs; blocks are in ``outputs_app.blocks.filling``. Each may be repeated: effect keys and unique constraints make
-twice the same as once.
+``outputs_app.effects.executor`` runs; blocks are in ``outputs_app.blocks.filling``. Each may be repeated: effect keys and unique
+constraints make twice the same as once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from django.db.models import Exists, OuterRef, QuerySet
 
 from outputs_app.blocks.filling import Brought, blocks_advance, units_join_blocks
 from outputs_app.blocks.ownership import lumis_twice, names_lock
-from outputs_app.effects.requests import Wish, effects_ask, effects_widen
+from outputs_app.effects.requests import EffectRequest, effects_enqueue, effects_widen
 from outputs_app.models import (
     AFTERWARDS,
     OPEN_EFFECT,
@@ -39,8 +39,8 @@ from wms2.conf import conf
 from wms2.errors import InvalidTransition, LedgerViolation
 from wms2.metrics.series import EFFECTS_TOTAL
 from wms2.runtime import clock
-from wms2.runtime.due import wake
-from wms2.runtime.notify import EVALUATE_REQUEST, RUN_EFFECTS, nudge
+from wms2.runtime.due import mark_due
+from wms2.runtime.notify import EVALUATE_REQUEST, RUN_EFFECTS, notify
 
 Content = tuple[int, int, str, int]
 
@@ -79,9 +79,12 @@ def units_register(
     units = units_join_blocks(brought=brought, limits=limits) if brought else {}
     # after this, which locks the blocks
     widened = effects_widen(units=units, request_epoch=request_epoch) if units else ()
-    wishes = _registrations({block_id: ids for block_id, ids in units.items() if block_id not in widened})
-    asked = effects_ask(wishes=wishes, request_id=request_id, request_epoch=request_epoch)
-    due = any(not wish.wait_seconds and asked[wish.key].state == EffectState.PENDING for wish in wishes)
+    effect_requests = _registrations({block_id: ids for block_id, ids in units.items() if block_id not in widened})
+    asked = effects_enqueue(effect_requests=effect_requests, request_id=request_id, request_epoch=request_epoch)
+    due = any(
+        not effect_request.wait_seconds and asked[effect_request.key].state == EffectState.PENDING
+        for effect_request in effect_requests
+    )
     return Registered(refused, frozenset(units), due)
 
 
@@ -154,21 +157,21 @@ def _contents(unit: UnitOutputs) -> dict[str, Content]:
     return {file.lfn: (unit.unit_id, file.size_bytes, file.adler32, file.events) for file in unit.files}
 
 
-def _registrations(units: Mapping[uuid.UUID, Sequence[int]]) -> list[Wish]:
+def _registrations(units: Mapping[uuid.UUID, Sequence[int]]) -> list[EffectRequest]:
     """Per block: replicas, then source rules, of all units that are done now, and of those that are done soon; DBS hears of them
     with their whole block.
 
     A unit is done once, so the first of them names the effect, and its files are in no other.
     """
     wait = conf().effect_gather_seconds
-    wishes: list[Wish] = []
+    effect_requests: list[EffectRequest] = []
     for block_id, ids in units.items():
         first = min(ids)
-        there = Wish(EffectKind.RUCIO_BLOCK, block_id, block_id=block_id)
+        there = EffectRequest(EffectKind.RUCIO_BLOCK, block_id, block_id=block_id)
         common: dict[str, Any] = {"block_id": block_id, "unit_id": first, "payload": {"units": sorted(ids)}, "wait_seconds": wait}
-        attached = Wish(EffectKind.RUCIO_FILES, f"{block_id}:{first}", [there.key], **common)
-        wishes += [there, attached, Wish(EffectKind.RUCIO_PROTECT, attached.of, [attached.key], **common)]
-    return wishes
+        attached = EffectRequest(EffectKind.RUCIO_FILES, f"{block_id}:{first}", [there.key], **common)
+        effect_requests += [there, attached, EffectRequest(EffectKind.RUCIO_PROTECT, attached.of, [attached.key], **common)]
+    return effect_requests
 
 
 def datasets_publish(*, request_id: uuid.UUID, request_epoch: int, workflow_id: uuid.UUID) -> bool:
@@ -176,8 +179,8 @@ def datasets_publish(*, request_id: uuid.UUID, request_epoch: int, workflow_id: 
     those that an operator has given up; one without a registered block DBS does not know."""
     known = OutputDataset.objects.filter(workflow_id=workflow_id, blocks__dbs_block_closed=True)
     rows = known.values_list("pk", flat=True).distinct()
-    wishes = [Wish(EffectKind.DBS_VALID, pk, payload={"dataset_id": pk}) for pk in rows]
-    asked = effects_ask(wishes=wishes, request_id=request_id, request_epoch=request_epoch)
+    effect_requests = [EffectRequest(EffectKind.DBS_VALID, pk, payload={"dataset_id": pk}) for pk in rows]
+    asked = effects_enqueue(effect_requests=effect_requests, request_id=request_id, request_epoch=request_epoch)
     return all(effect.state in SETTLED_EFFECT for effect in asked.values())
 
 
@@ -199,7 +202,7 @@ def effect_retry(*, effect: Effect) -> None:
         state=EffectState.PENDING, next_attempt_at=clock.now(), first_failed_at=None
     )
     _block_goes_on(effect)
-    wake([effect.request_id], "effect retried")
+    mark_due([effect.request_id], "effect retried")
 
 
 def _block_goes_on(effect: Effect) -> None:
@@ -226,8 +229,8 @@ def effect_retry_now(*, effect: Effect, actor: str, reason: str) -> None:
         if why := effect_retry_refused(effect):
             raise InvalidTransition(f"effect {effect.pk} ({effect.get_kind_display()}): {why}")
         effect_retry(effect=effect)
-        nudge(RUN_EFFECTS)
-        nudge(EVALUATE_REQUEST, str(effect.request_id))
+        notify(RUN_EFFECTS)
+        notify(EVALUATE_REQUEST, str(effect.request_id))
 
 
 def effect_retry_refused(effect: Effect) -> str:
@@ -262,10 +265,10 @@ def effect_discard(*, effect: Effect, actor: str, reason: str) -> None:
         effect.refresh_from_db()
         if why := effect_discard_refused(effect):
             raise InvalidTransition(f"effect {effect.pk} ({effect.get_kind_display()}): {why}")
-        told, rows = f"Discarded by {actor}: {reason}", list(effects_discarded_with(effect))
+        reported, rows = f"Discarded by {actor}: {reason}", list(effects_discarded_with(effect))
         for row in rows:
             row.state, row.done_at = EffectState.DISCARDED, clock.now()
-            row.last_error = f"{told}. Last error: {row.last_error}" if row.last_error else told
+            row.last_error = f"{reported}. Last error: {row.last_error}" if row.last_error else reported
         Effect.objects.bulk_update(rows, ("state", "done_at", "last_error"))
         if effect.block is not None and gives_block_up(effect):
             context = {"discarded": [row.key for row in rows], "by": actor, "reason": reason, "last_error": effect.last_error}
@@ -273,12 +276,12 @@ def effect_discard(*, effect: Effect, actor: str, reason: str) -> None:
             rows_of.filter(sealed_at__isnull=True).update(sealed_at=clock.now())  # it takes no more units
             blocks_become(rows_of, BlockStatus.GIVEN_UP, failure_context=context)
         elif effect.block is not None and effect.kind == EffectKind.RUCIO_TAPE:
-            blocks_become(ProcessingBlock.objects.filter(pk=effect.block.pk), BlockStatus.ARCHIVED, no_tape=told)
+            blocks_become(ProcessingBlock.objects.filter(pk=effect.block.pk), BlockStatus.ARCHIVED, no_tape=reported)
         _block_goes_on(effect)
-        wake([effect.request_id], "effect discarded")
+        mark_due([effect.request_id], "effect discarded")
         EFFECTS_TOTAL.labels(effect.kind, "discarded").inc(len(rows))
-        nudge(RUN_EFFECTS)
-        nudge(EVALUATE_REQUEST, str(effect.request_id))
+        notify(RUN_EFFECTS)
+        notify(EVALUATE_REQUEST, str(effect.request_id))
 
 
 def gives_block_up(effect: Effect) -> bool:

@@ -6,7 +6,7 @@ from celery import shared_task
 
 from outputs_app.checks.reconciliation.run import comparisons_run
 from outputs_app.effects.executor import effects_run_due
-from outputs_app.effects.source_rules import source_rules_look
+from outputs_app.effects.source_rules import source_rules_check
 from wms2.runtime.identity import process_name
 from wms2.runtime.notify import RECONCILE
 
@@ -20,7 +20,7 @@ def run_effects() -> None:
 @shared_task(name="outputs_app.tasks.look_at_source_rules", ignore_result=True)
 def look_at_source_rules() -> None:
     """End those whose time has come."""
-    source_rules_look()
+    source_rules_check()
 
 
 @shared_task(name=RECONCILE, ignore_result=True)

@@ -12,7 +12,7 @@ import structlog
 from django.utils import timezone
 
 from outputs_app.selectors import STUCK, effect_stuck
-from requests_app.feed import tell
+from requests_app.feed import emit_event
 from requests_app.lease import Evaluation
 from requests_app.models import EVALUATED, Event, Request
 from wms2.metrics.series import ALERTS_TOTAL
@@ -39,7 +39,7 @@ def alert(request: Request, code: str, message: str) -> None:
 def remind(request: Request, code: str, message: str) -> None:
     """Raise an alert again each time that it is due, as long as its cause stays."""
     Request.objects.filter(pk=request.pk).update(alert_code=code, alerted_at=timezone.now())
-    tell(RAISED, request, code=code, message=message)
+    emit_event(RAISED, request, code=code, message=message)
     ALERTS_TOTAL.labels(code).inc()
     log.error("alert", alert=code, request_name=request.request_name, message=message)
 
@@ -55,18 +55,18 @@ def alert_off(request: Request, code: str) -> None:
     """The same of any request, in the caller's transaction."""
     if Request.objects.filter(pk=request.pk, alert_code=code).update(alert_code="", alerted_at=None):
         request.alert_code, request.alerted_at = "", None
-        tell(OVER, request, code=code)
+        emit_event(OVER, request, code=code)
         log.info("alert over", alert=code, request_name=request.request_name)
 
 
-def tell_broken(what: str, **which: Any) -> None:
+def report_broken(what: str, **which: Any) -> None:
     """Say on the requests ``which`` that a pass over many broke at them; what works again takes it off (``evaluator``)."""
     rows = Request.objects.filter(pk__in=Request.objects.filter(**which).values("pk"))
     rows.update(last_error=what)
     rows.filter(status__in=EVALUATED).update(waiting_for=f"{BROKEN} {what}")
 
 
-def tell_stuck_effects(evaluation: Evaluation) -> None:
+def alert_stuck_effects(evaluation: Evaluation) -> None:
     """A registration or clean-up that only a person can bring on raises an alert in any status, also after its end."""
     stuck = effect_stuck(evaluation.request.pk) if evaluation.stuck else None
     if stuck is not None:

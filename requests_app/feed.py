@@ -57,7 +57,7 @@ def shown(event: tuple[Any, ...]) -> dict[str, Any]:
     return dict(zip(("id", "at", "kind", "request", "data"), event, strict=True))
 
 
-def tell(kind: str, request: Request | None = None, **data: Any) -> None:
+def emit_event(kind: str, request: Request | None = None, **data: Any) -> None:
     """Add an event, in the caller's transaction."""
     Event.objects.create(request=request, kind=kind, data=data)
 

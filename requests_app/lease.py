@@ -139,9 +139,9 @@ class Evaluation:
         )
         self.written.append(f"status {to}")
 
-    def hold(self, code: HoldCode, reason: str, evidence: dict[str, Any] | None = None, *, told: str = "") -> None:
-        """Take the edge to HELD; ``told``: what is kept as the reason on the request, if that is longer."""
-        self.transition(RequestStatus.HELD, reason, evidence, **states.hold_changes(code, told or reason))
+    def hold(self, code: HoldCode, reason: str, evidence: dict[str, Any] | None = None, *, reported: str = "") -> None:
+        """Take the edge to HELD; ``reported``: what is kept as the reason on the request, if that is longer."""
+        self.transition(RequestStatus.HELD, reason, evidence, **states.hold_changes(code, reported or reason))
 
     def note(self, **fields: Any) -> None:
         """Update explaining fields (``waiting_for``, ``last_error``, ...) of the request, fenced; long texts are cut."""

@@ -12,7 +12,7 @@ from requests_app.models import Limit, Request, RequestStatus
 from wms2.audit import audit
 from wms2.conf import Conf, conf
 from wms2.errors import ConfigurationError
-from wms2.runtime.due import wake
+from wms2.runtime.due import mark_due
 from wms2.runtime.in_force import checked, forget, over
 from wms2.runtime.locks import LockKey, transaction_lock
 
@@ -68,7 +68,7 @@ def limit_set(*, name: str, value: float, actor: str, reason: str) -> Limit:
         row, _ = Limit.objects.update_or_create(name=name, defaults={"value": wanted, "actor": actor, "reason": reason})
         status = _TIMEOUTS.get(name)
         if status is not None:  # they come back at a moment that was counted with the old one
-            wake(Request.objects.filter(status=status).values_list("pk", flat=True), "limit changed")
+            mark_due(Request.objects.filter(status=status).values_list("pk", flat=True), "limit changed")
         transaction.on_commit(forget)
         audit(actor=actor, action="limit_set", target=name, target_type="limit", reason=reason, old=old, new=wanted)
     return row

@@ -1,7 +1,8 @@
 """How much the service takes on (ADR 0028): levels by durable signals, the operators' switch, patience under own trouble.
 
 NORMAL, STRAINED (the cycle is stretched, ``wms2.celery.CAN_WAIT`` is skipped), CLOSED (nothing new starts; what runs is finished,
-stopped and registered). The leader's cycle judges; all others read the row. Not here: what a process sheds (``wms2.web.shedding``).
+stopped and registered). The leader's cycle judges; all others read the row. Not here: what a process refuses
+(``wms2.web.shedding``).
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from django.db.models import Min, Q, QuerySet
 
 from outputs_app.effects.executor import due_effects
 from outputs_app.models import EffectState
-from requests_app.feed import tell
+from requests_app.feed import emit_event
 from requests_app.models import SERVICE_LEVEL, EvaluationLease, ServiceLevel
 from sites_app.models import Health, Schedd, ScheddState
 from sites_app.schedds import MAX_DUTY_CYCLE
-from wms2.actions import Already
+from wms2.actions import AlreadyDone
 from wms2.audit import audit, audited
 from wms2.celery import broker_answers
 from wms2.conf import conf
 from wms2.metrics.series import ALERTS_TOTAL
 from wms2.models import Wake
 from wms2.runtime import clock
-from wms2.runtime.levels import CLOSES_AT, EASED, Known, Level
+from wms2.runtime.levels import CLOSES_AT, EASED, KnownLevel, Level
 from wms2.runtime.locks import Fenced
 from wms2.web.shedding import database_seconds
 from wms2.work.workers import pool_problems
@@ -117,10 +118,10 @@ def service() -> ServiceLevel:
     return ServiceLevel.objects.filter(pk=SERVICE_LEVEL).first() or ServiceLevel()
 
 
-def read() -> Known:
+def read() -> KnownLevel:
     """For ``wms2.runtime.levels``."""
     row = service()
-    return Known(row.known, row.reason, row.no_new_work, stretch_of(row.trouble))
+    return KnownLevel(row.known, row.reason, row.no_new_work, stretch_of(row.trouble))
 
 
 def no_new_work() -> str:
@@ -180,7 +181,7 @@ def service_judge(measured: Mapping[str, float], *, late_cycles: float, jump_sec
         row.reason = "" if said.level is Level.NORMAL else _cause(measured) or row.reason
         if said.level is not old:
             row.since = now
-            _tell(old, said.level, row)
+            _report(old, said.level, row)
         row.save()
     return said.level
 
@@ -194,14 +195,14 @@ def _cause(measured: Mapping[str, float]) -> str:
     return f"{cause} ({'; '.join(behind)})" if behind else cause
 
 
-def _tell(old: Level, new: Level, row: ServiceLevel) -> None:
+def _report(old: Level, new: Level, row: ServiceLevel) -> None:
     worse = _RANKS.index(new) > _RANKS.index(old)
     reason = row.reason or "all signals are calm"
     audit(
         actor=ACTOR, action="service_level", target=SERVICE_LEVEL, target_type="service", reason=reason,
         old=old.value, new=new.value, signals=row.signals,
     )  # fmt: skip
-    tell("service.level", None, **{"from": old.value}, to=new.value, reason=reason)
+    emit_event("service.level", None, **{"from": old.value}, to=new.value, reason=reason)
     if worse:
         ALERTS_TOTAL.labels(f"service_{new.value}").inc()
     (log.error if worse else log.warning)("the service's level changed", old=old.value, new=new.value, reason=reason)
@@ -227,9 +228,9 @@ def _switch(actor: str, reason: str, action: str, **changes: object) -> None:
     ):  # fmt: skip
         _locked()
         ServiceLevel.objects.filter(pk=SERVICE_LEVEL).update(**changes)
-        tell(f"service.{action}", actor=actor, reason=reason)
+        emit_event(f"service.{action}", actor=actor, reason=reason)
 
 
 def allow_refused(row: ServiceLevel) -> str:
     """Why there is nothing to allow; empty if there is."""
-    return "" if row.stopped_by else Already("Nobody has switched new work off.")
+    return "" if row.stopped_by else AlreadyDone("Nobody has switched new work off.")

@@ -15,7 +15,7 @@ from django.db.models import Q
 from outputs_app.blocks.ownership import names_release
 from outputs_app.checks.cases import cases_end
 from outputs_app.models import OutputDataset
-from requests_app.feed import tell
+from requests_app.feed import emit_event
 from requests_app.models import (
     TERMINAL,
     EvaluationLease,
@@ -30,7 +30,7 @@ from requests_app.reqmgr2.reports import report_status
 from wms2.errors import InvalidTransition, StaleState
 from wms2.metrics.series import TRANSITIONS_TOTAL
 from wms2.runtime import clock
-from wms2.runtime.due import wake
+from wms2.runtime.due import mark_due
 
 log = structlog.get_logger(__name__)
 S = RequestStatus
@@ -182,9 +182,9 @@ def transition(
         RequestTransition.objects.create(
             request=request, from_status=old, to_status=to, actor=actor, reason=reason, evidence=evidence or {}
         )
-        tell("request.status", request, **{"from": old}, to=to, actor=actor, reason=reason, **_event_extra(changes))
+        emit_event("request.status", request, **{"from": old}, to=to, actor=actor, reason=reason, **_event_extra(changes))
         if lease_epoch is None:
-            wake([request.pk], "status")
+            mark_due([request.pk], "status")
         report_status(request, to)
         if to in TERMINAL:
             names_release(request_id=request.pk)
@@ -204,16 +204,16 @@ def wake_related(request: Request) -> None:
     names = OutputDataset.objects.filter(workflow__request=request).values("name")
     readers = Q(workflow__input_dataset__in=names, status__in=(S.ACTIVE, S.QUEUED, S.WAITING_INTEGRITY, S.VALIDATED_OUTPUTS))
     rows = Request.objects.filter(Q(depends_on=request, status=S.SUBMITTED) | siblings | readers)
-    wake(set(rows.values_list("pk", flat=True)), "related")
+    mark_due(set(rows.values_list("pk", flat=True)), "related")
 
 
 def record_creation(request: Request, *, actor: str, reason: str) -> None:
     """The first transition row, from nothing, and its lease; in the transaction that creates the request."""
     EvaluationLease.objects.bulk_create([EvaluationLease(request=request)], ignore_conflicts=True)
-    wake([request.pk], "created")
+    mark_due([request.pk], "created")
     report_status(request, request.status)
     RequestTransition.objects.create(request=request, from_status="", to_status=request.status, actor=actor, reason=reason)
-    tell("request.status", request, **{"from": ""}, to=request.status, actor=actor, reason=reason)
+    emit_event("request.status", request, **{"from": ""}, to=request.status, actor=actor, reason=reason)
 
 
 def hold_changes(code: HoldCode, reason: str) -> dict[str, Any]:

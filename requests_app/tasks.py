@@ -15,9 +15,9 @@ from requests_app.installation import process_begin
 from requests_app.lifecycle import evaluator
 from requests_app.lifecycle.cleaner import leftovers_remove
 from requests_app.lifecycle.cycle import run_cycle
-from requests_app.lifecycle.dark_files import dark_files_look
+from requests_app.lifecycle.dark_files import dark_files_check
 from requests_app.lifecycle.packing import dags_pack, requests_archive
-from requests_app.lifecycle.rucio_account import rucio_account_look
+from requests_app.lifecycle.rucio_account import rucio_account_check
 from requests_app.lifecycle.storage_checks import cases_alert, storage_checks_run
 from requests_app.reqmgr2.following import reqmgr2_poll
 from requests_app.work.harvesting import harvests_run
@@ -74,6 +74,6 @@ remove_leftovers = _task(name=REMOVE_LEFTOVERS)(leftovers_remove)
 check_storage = _task(name=CHECK_STORAGE)(storage_checks_run)
 remind_of_cases = _task(name="outputs_app.tasks.remind_of_cases")(cases_alert)
 harvest = _task(name="requests_app.tasks.harvest")(harvests_run)
-look_for_dark_files = _task(name="requests_app.tasks.look_for_dark_files")(dark_files_look)
-look_at_rucio_account = _task(name="requests_app.tasks.look_at_rucio_account")(rucio_account_look)
+look_for_dark_files = _task(name="requests_app.tasks.look_for_dark_files")(dark_files_check)
+look_at_rucio_account = _task(name="requests_app.tasks.look_at_rucio_account")(rucio_account_check)
 poll_reqmgr2 = _task(name=POLL_REQMGR2)(reqmgr2_poll)

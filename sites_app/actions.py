@@ -21,7 +21,7 @@ from sites_app.services import (
     site_unban_by_operator,
     status_refused,
 )
-from wms2.actions import Field, Kind, Noun, Role, Verb, declare, told_of_each
+from wms2.actions import Action, Field, Kind, ResourceType, Role, declare, preview_each
 from wms2.errors import FieldRefused
 from wms2.runtime.in_force import in_force
 from wms2.web.formatting import counted
@@ -58,8 +58,8 @@ def _site_seen(site: Site) -> tuple[str, str]:
     return f"{site.status} {bans}", site.get_status_display() + (f", {counted(bans, 'ban')}" if bans else "")
 
 
-def _status_verb(name: str, label: str, status: SiteStatus, does: str, **more: Any) -> Verb:
-    return Verb(
+def _status_verb(name: str, label: str, status: SiteStatus, does: str, **more: Any) -> Action:
+    return Action(
         name, label, does, partial(site_change_status, status=status), repeated=partial(site_repeated, status), prepare=_until,
         inverse="disable" if status is SiteStatus.ENABLED else "enable", stops=status is not SiteStatus.ENABLED, **more,
     )  # fmt: skip
@@ -76,7 +76,7 @@ def _ban_preview(site: Site) -> list[str]:
 
 
 declare(
-    Noun(Site, "site", "site", lambda name: Site.objects.filter(pk=name), _site_seen, "sites/<name:pk>"),
+    ResourceType(Site, "site", "site", lambda name: Site.objects.filter(pk=name), _site_seen, "sites/<name:pk>"),
     _status_verb(
         "enable", "Enable", SiteStatus.ENABLED,
         "Let new work go to the site again from the next submission on. Ends a drain and a closure; bans have a verb of their"
@@ -98,17 +98,17 @@ declare(
         f"Close the site for new work while it is being worked on, until a person enables it. {_STILL}",
         refused=partial(status_refused, status=SiteStatus.MAINTENANCE),
     ),
-    Verb(
+    Action(
         "follow", "Follow SSB",
         "Leave the site's status to the Site Status Board again, in place of an operator's decision. It stays as it is until SSB"
         " says otherwise; that is read every ten minutes.",
         site_follow, refused=follow_refused, path="follow",
     ),
-    Verb(
+    Action(
         "ban", "Ban",
         "No new submission sends work there, of one request or of all, always with an end; running DAGs go on. The same ban again"
         " prolongs it.",
-        site_ban_by_operator, told_of_each(_ban_preview),
+        site_ban_by_operator, preview_each(_ban_preview),
         (
             _REQUEST,
             Field("expires_at", Kind.MOMENT, "UTC; without it, the usual number of days (site_ban_duration_days)"),
@@ -116,15 +116,15 @@ declare(
         ),
         prepare=_of_workflow, path="ban", stops=True, roles=OWN, inverse="unban",
     ),
-    Verb(
+    Action(
         "unban", "Lift bans", "Lift every ban of the site in force, or that of one request. None in force is no error.",
         site_unban_by_operator,
-        told_of_each(lambda site: [f"{b.reason} (until {b.expires_at:%Y-%m-%d %H:%M} UTC)" for b in bans_active(site.name)]),
+        preview_each(lambda site: [f"{b.reason} (until {b.expires_at:%Y-%m-%d %H:%M} UTC)" for b in bans_active(site.name)]),
         (Field("request_name", Kind.NAME, "only the ban of this request"),),
         lambda site: "" if bans_active(site.name).exists() else "No ban is in force.",
         prepare=_of_workflow, path="ban", method="delete", roles=OWN, inverse="ban",
     ),
-    Verb(
+    Action(
         "note", "Note", "Put operators' notes about the site in place of the old ones. WMS2 does not act on them.", site_note,
         None,
         (
@@ -143,19 +143,19 @@ def _lift(ban: SiteBan, actor: str, reason: str) -> None:
 
 
 declare(
-    Noun(
+    ResourceType(
         SiteBan, "ban", "ban", lambda key: SiteBan.objects.filter(pk=key),
         lambda ban: (str(ban.removed_at), "lifted" if ban.removed_at else "in force"),
     ),
-    Verb(
+    Action(
         "lift", "Lift", "Lift a single ban: new submissions may send work there again.", _lift, roles=OWN,
         refused=lambda ban: "" if ban.removed_at is None else f"It was lifted by {ban.removed_by}.",
     ),
 )  # fmt: skip
 
 
-def _state_verb(name: str, label: str, state: ScheddState, does: str, inverse: str) -> Verb:
-    return Verb(
+def _state_verb(name: str, label: str, state: ScheddState, does: str, inverse: str) -> Action:
+    return Action(
         name, label, does, partial(schedd_change_state, state=state), refused=partial(state_refused, state=state),
         repeated=lambda schedd, actor, given: schedd.state == state, path=name, stops=state is not ScheddState.ENABLED,
         inverse=inverse,
@@ -173,8 +173,8 @@ _DRAIN = (
 )
 
 
-def _remove_verb(service: Any) -> Verb:
-    return Verb("remove", "Remove", _FORGET, service, refused=pools.remove_refused, path="remove")
+def _remove_verb(service: Any) -> Action:
+    return Action("remove", "Remove", _FORGET, service, refused=pools.remove_refused, path="remove")
 
 
 def _pool_add(pool: Pool | None, actor: str, reason: str, **values: str) -> Pool:
@@ -191,7 +191,7 @@ _PLACE = (
     Field("file_system", help="schedds of pools with the same name see the same DAG directories", required=True, length=100),
     Field("token_dir", help="directory of its IDTOKENs, by its path; empty: the configured one", length=1000, blank=""),
 )
-POOL_ADD = Verb(
+POOL_ADD = Action(
     "add-pool", "Add one like it",
     "A new pool with the values below; its collector is asked for schedds, which are disabled: each is checked before it is"
     " enabled.",
@@ -201,15 +201,15 @@ POOL_ADD = Verb(
 )  # fmt: skip
 
 
-def _pool_state_verb(name: str, label: str, state: PoolState, does: str, inverse: str) -> Verb:
-    return Verb(
+def _pool_state_verb(name: str, label: str, state: PoolState, does: str, inverse: str) -> Action:
+    return Action(
         name, label, does, partial(pools.pool_change_state, state=state), refused=partial(pools.state_refused, state=state),
         repeated=lambda pool, actor, given: pool.state == state, path=name, inverse=inverse,
     )  # fmt: skip
 
 
 declare(
-    Noun(
+    ResourceType(
         Pool, "pool", "pool", lambda name: Pool.objects.filter(pk=name), lambda pool: (pool.state, pool.get_state_display()),
         "pools/<pool:pk>",
     ),
@@ -220,32 +220,32 @@ declare(
         "disable", "Disable", PoolState.DISABLED, "No new DAG goes to its schedds; those at them run on and are still watched.",
         "enable",
     ),
-    Verb(
+    Action(
         "ask", "Ask now", "Ask its collector now for schedds and slots. Schedds that are new are written down, disabled.",
         pools.pool_ask, path="ask", outside=True,
     ),
-    Verb(
+    Action(
         "add-schedd", "Add a schedd", "Write down a schedd that its collector has not named yet; disabled until it is checked.",
         pools.schedd_add, None,
         (Field("name", help="its name in the collector", required=True, length=255), *_LIMITS), path="schedds", single=True,
     ),
     POOL_ADD,
-    Verb(
+    Action(
         "change-pool", "Change",
         "Where and how the pool, its schedds and the DAGs that run there are asked, from the next question on.",
         pools.pool_change, None, _PLACE, initial=POOL_ADD.initial, path="change", single=True, inverse="change-pool",
     ),
-    _remove_verb(lambda pool, **told: pools.row_remove(row=pool, **told)),
+    _remove_verb(lambda pool, **reported: pools.row_remove(row=pool, **reported)),
 )  # fmt: skip
 
 
 declare(
-    Noun(
+    ResourceType(
         Schedd, "schedd", "schedd", lambda name: Schedd.objects.filter(name=name),
         lambda schedd: (schedd.state, schedd.get_state_display()), "schedds/<schedd:name>",
     ),
     _state_verb("enable", "Enable", ScheddState.ENABLED, "New DAGs may go to it. A drain is taken back.", "disable"),
-    Verb(
+    Action(
         "drain", "Drain", _DRAIN, schedd_drain, None,
         (
             Field("move", Kind.FLAG, "DAGs that run there are stopped one after the other, and go on elsewhere"),
@@ -254,12 +254,12 @@ declare(
         repeated=_drains_so, path="drain", inverse="enable",
     ),
     _state_verb("disable", "Disable", ScheddState.DISABLED, "No new DAG goes to it; those at it are still watched.", "enable"),
-    Verb(
+    Action(
         "change-schedd", "Change",
         "Other limits of a schedd, for DAGs that are placed from now on; DAGs that are there keep what they have.",
         pools.schedd_change, None, _LIMITS,
         initial=lambda schedd: {one.name: getattr(schedd, one.name) for one in _LIMITS}, path="change", single=True,
         inverse="change-schedd",
     ),
-    _remove_verb(lambda schedd, **told: pools.row_remove(row=schedd, **told)),
+    _remove_verb(lambda schedd, **reported: pools.row_remove(row=schedd, **reported)),
 )  # fmt: skip

@@ -85,7 +85,7 @@ def systemic_trouble() -> str:
     return next(iter(found.values())) if found.keys() >= set(used) else ""
 
 
-def guard_look(fenced: Fenced, unread: str = "") -> None:
+def guard_check(fenced: Fenced, unread: str = "") -> None:
     """Look at the schedds and sites of each pool; begin, change or end its alert. Once a cycle, when they have been looked at.
     ``unread``: input files that fail to be read in a wave, in words."""
     now, one = clock.now(), Value(1)

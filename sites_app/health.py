@@ -75,7 +75,7 @@ class Standing:
     moved_at: datetime | None = None
 
     @property
-    def told(self) -> str:
+    def reported(self) -> str:
         """Reason and doubt."""
         return "; ".join(filter(None, (self.reason, self.doubt)))
 

@@ -277,7 +277,7 @@ class Schedd(models.Model):
         return f"{self.health}: {self.health_reason}" if self.health in BAD_HEALTH else ""
 
     @property
-    def orphans_told(self) -> list[dict[str, Any]]:
+    def orphans_reported(self) -> list[dict[str, Any]]:
         """Orphans that were there at two looks: what a DAG leaves for a moment when it ends is not counted."""
         return [each for each in self.orphans if each["looks"] > 1]
 

@@ -115,7 +115,7 @@ def _judged(row: Schedd, signals: Signals, now: datetime) -> dict[str, Any]:
         bad = after.health in BAD_HEALTH
         (log.error if bad else log.info)("schedd health", schedd=row.name, old=before.health, new=after.health, why=after.reason)
     memory = _STANDING.dump_python(after, mode="json", exclude={"health", "since"})
-    return {"health": after.health, "health_since": after.since, "health_reason": after.told, "health_memory": memory}
+    return {"health": after.health, "health_since": after.since, "health_reason": after.reported, "health_memory": memory}
 
 
 def birthdate_text(seconds: int | None) -> str:

@@ -104,7 +104,7 @@ def without_site(workflows: QuerySet[Any]) -> dict[str, str]:
     for name, pk, named, excluded in lists:
         candidates = (_names(named) or every) - _names(excluded)
         if candidates and candidates <= avoided[pk].keys():
-            found[name] = f"{NO_SITE}{in_words(avoided[pk], candidates)}"
+            found[name] = f"{NO_SITE}{avoided_sentence(avoided[pk], candidates)}"
     return found
 
 
@@ -113,7 +113,7 @@ def _names(listed: object) -> frozenset[str]:
     return frozenset(map(str, listed)) if isinstance(listed, list) else frozenset()
 
 
-def in_words(avoided: Mapping[str, str], named: Collection[str]) -> str:
+def avoided_sentence(avoided: Mapping[str, str], named: Collection[str]) -> str:
     """Which of these sites are avoided, and why."""
     return "; ".join(f"{site} is {why}" for site, why in sorted(avoided.items()) if site in named)
 

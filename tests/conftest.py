@@ -21,7 +21,7 @@ from wms2.api import rate_limits
 from wms2.conf import conf
 from wms2.runtime import in_force, levels
 from wms2.runtime.circuits import circuits, use_circuits
-from wms2.runtime.shared_counts import Kept
+from wms2.runtime.shared_counts import SharedCounts
 from wms2.web import shedding
 from wms2.web.login_throttle import use_attempts
 
@@ -100,19 +100,19 @@ def _gauges_are_read_for_each_scrape(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _every_circuit_is_closed() -> None:
     """What one test did to a service is not known to the next, nor to the stack's own processes."""
-    use_circuits(Kept())
+    use_circuits(SharedCounts())
 
 
 @pytest.fixture(autouse=True)
 def _no_sign_in_has_failed() -> None:
     """Wrong passwords and tokens of one test are not counted against the next."""
-    use_attempts(Kept())
+    use_attempts(SharedCounts())
 
 
 @pytest.fixture(autouse=True)
 def _all_is_well() -> None:
     """No page or limit of a test follows the load of some moment, nor do its clients wait; tests of these ask for them."""
-    levels.use(levels.Known)
+    levels.use(levels.KnownLevel)
     shedding.use(shedding.Load(database=lambda: 0.0))
     rate_limits.use(None)
 
@@ -153,7 +153,7 @@ def ready(transactional_db: None, outside_world: None) -> None:
 
     circuits_share()
     circuits().clear()  # what a worker that was killed has left to the next
-    use_circuits(Kept())
+    use_circuits(SharedCounts())
     installation_claim()
     schedd_ensure_configured()
     sites_sync()

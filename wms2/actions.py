@@ -19,7 +19,7 @@ from pydantic.fields import FieldInfo
 from wms2.errors import ConfigurationError, DocumentRefused, InvalidTransition, ServiceError, StaleState
 
 #: primary key -> sentences
-Told = Mapping[Any, Sequence[str]]
+Messages = Mapping[Any, Sequence[str]]
 #: What a service may answer a verb with.
 REFUSALS = (InvalidTransition, StaleState, ConfigurationError, DocumentRefused, ServiceError)
 #: A field that was not given is left out, so that the service's own default holds.
@@ -28,7 +28,7 @@ OMIT: Any = object()
 _ABOVE = 1e-6
 
 
-class Already(str):
+class AlreadyDone(str):
     """A refusal that is none to whoever asks again: what was asked for is so already."""
 
     __slots__ = ()
@@ -110,13 +110,13 @@ def field_of(name: str, info: FieldInfo, **more: Any) -> Field:
     return Field(name, Kind.WHOLE if whole else Kind.NUMBER, info.description or "", **bounds, **more)
 
 
-def told_of_each(tell: Callable[[Any], Sequence[str]]) -> Callable[[Sequence[Any]], Told]:
+def preview_each(report: Callable[[Any], Sequence[str]]) -> Callable[[Sequence[Any]], Messages]:
     """A preview that looks at one row at a time."""
-    return lambda rows: {row.pk: tell(row) for row in rows}
+    return lambda rows: {row.pk: report(row) for row in rows}
 
 
 @dataclass(frozen=True, slots=True)
-class Verb:
+class Action:
     """One verb on rows of one model.
 
     Args:
@@ -147,7 +147,7 @@ class Verb:
     label: str
     does: str
     service: Callable[..., object]
-    preview: Callable[[Sequence[Any]], Told] | None = None
+    preview: Callable[[Sequence[Any]], Messages] | None = None
     fields: tuple[Field, ...] = ()
     refused: Callable[[Any], str] = lambda row: ""
     repeated: Callable[[Any, str, Mapping[str, Any]], bool] = lambda row, actor, data: False
@@ -171,7 +171,7 @@ class Verb:
 
 
 @dataclass(frozen=True, slots=True)
-class Noun:
+class ResourceType:
     """A model whose rows have verbs.
 
     Args:
@@ -189,49 +189,51 @@ class Noun:
     find: Callable[[str], QuerySet[Any] | Sequence[Any]]
     seen: Callable[[Any], tuple[str, str]]
     address: str = ""
-    standing: Callable[[Any], Sequence[str]] = lambda row: ()
-    verbs: tuple[Verb, ...] = field(default=(), compare=False)
+    status_detail: Callable[[Any], Sequence[str]] = lambda row: ()
+    verbs: tuple[Action, ...] = field(default=(), compare=False)
 
 
-_NOUNS: dict[type[Model], Noun] = {}
+_NOUNS: dict[type[Model], ResourceType] = {}
 
 
-def declare(noun: Noun, *verbs: Verb) -> Noun:
+def declare(resource_type: ResourceType, *verbs: Action) -> ResourceType:
     """Give the rows of a model these verbs, in this order."""
-    _NOUNS[noun.model] = found = replace(noun, verbs=verbs)
+    _NOUNS[resource_type.model] = found = replace(resource_type, verbs=verbs)
     return found
 
 
 def extend(
     model: type[Model],
-    *verbs: Verb,
-    told: Callable[[Any], Sequence[str]] | None = None,
+    *verbs: Action,
+    reported: Callable[[Any], Sequence[str]] | None = None,
     of: Sequence[str] = (),
-    standing: Callable[[Any], Sequence[str]] | None = None,
+    status_detail: Callable[[Any], Sequence[str]] | None = None,
 ) -> None:
     """From an app above the model's: further verbs, more sentences in the previews of those named ``of``, and on rows' pages."""
-    noun = _NOUNS[model]
-    if standing is not None:
-        noun = replace(noun, standing=standing)
-    known = tuple(_telling(verb, told) if told is not None and verb.name in of else verb for verb in noun.verbs)
-    _NOUNS[model] = replace(noun, verbs=(*known, *verbs))
+    resource_type = _NOUNS[model]
+    if status_detail is not None:
+        resource_type = replace(resource_type, status_detail=status_detail)
+    known = tuple(
+        _reporting(verb, reported) if reported is not None and verb.name in of else verb for verb in resource_type.verbs
+    )
+    _NOUNS[model] = replace(resource_type, verbs=(*known, *verbs))
 
 
-def _telling(verb: Verb, told: Callable[[Any], Sequence[str]]) -> Verb:
-    def preview(rows: Sequence[Any]) -> Told:
+def _reporting(verb: Action, reported: Callable[[Any], Sequence[str]]) -> Action:
+    def preview(rows: Sequence[Any]) -> Messages:
         first = will_happen(verb, rows)
-        return {row.pk: [*first[row.pk], *told(row)] for row in rows}
+        return {row.pk: [*first[row.pk], *reported(row)] for row in rows}
 
     return replace(verb, preview=preview)
 
 
-def will_happen(verb: Verb, rows: Sequence[Any]) -> Told:
+def will_happen(verb: Action, rows: Sequence[Any]) -> Messages:
     """By primary key, what a verb will do to these rows."""
-    told = verb.preview(rows) if verb.preview else {}
-    return {row.pk: told.get(row.pk, ()) if verb.preview else (verb.does,) for row in rows}
+    reported = verb.preview(rows) if verb.preview else {}
+    return {row.pk: reported.get(row.pk, ()) if verb.preview else (verb.does,) for row in rows}
 
 
-def undone(noun: Noun, verb: Verb) -> str:
+def undone(resource_type: ResourceType, verb: Action) -> str:
     """Whether it can be taken back, and how; one sentence."""
     if verb.dangerous:
         return "It cannot be undone."
@@ -239,32 +241,32 @@ def undone(noun: Noun, verb: Verb) -> str:
         return "No operation undoes it."
     if verb.inverse == verb.name:
         return "It can be undone by setting the former values again."
-    return f"It can be undone with {next(each.label for each in noun.verbs if each.name == verb.inverse)}."
+    return f"It can be undone with {next(each.label for each in resource_type.verbs if each.name == verb.inverse)}."
 
 
-def nouns() -> tuple[Noun, ...]:
+def resource_types() -> tuple[ResourceType, ...]:
     """All of them, by name."""
-    return tuple(sorted(_NOUNS.values(), key=lambda noun: noun.name))
+    return tuple(sorted(_NOUNS.values(), key=lambda resource_type: resource_type.name))
 
 
-def noun_of(model: type[Model]) -> Noun:
+def resource_type_of(model: type[Model]) -> ResourceType:
     """The declaration of a model, with all that other apps have added."""
     return _NOUNS[model]
 
 
-def standing_of(row: Any) -> Sequence[str]:
+def status_details_of(row: Any) -> Sequence[str]:
     """Further sentences on a row's page; none where nothing is declared."""
-    noun = _NOUNS.get(type(row))
-    return noun.standing(row) if noun is not None else ()
+    resource_type = _NOUNS.get(type(row))
+    return resource_type.status_detail(row) if resource_type is not None else ()
 
 
-def buttons_of(model: type[Model]) -> tuple[Verb, ...]:
+def buttons_of(model: type[Model]) -> tuple[Action, ...]:
     """The verbs of a model that are buttons; none where nothing is declared."""
-    noun = _NOUNS.get(model)
-    return tuple(verb for verb in noun.verbs if verb.admin) if noun is not None else ()
+    resource_type = _NOUNS.get(model)
+    return tuple(verb for verb in resource_type.verbs if verb.admin) if resource_type is not None else ()
 
 
-def arguments(verb: Verb, data: Mapping[str, Any]) -> dict[str, Any]:
+def arguments(verb: Action, data: Mapping[str, Any]) -> dict[str, Any]:
     """What the service is given beside the row and the actor; to be made before any row is locked. Raises FieldRefused: a field
     names what is not there."""
     given: dict[str, Any] = {"reason": data["reason"]}
@@ -277,12 +279,12 @@ def arguments(verb: Verb, data: Mapping[str, Any]) -> dict[str, Any]:
     return verb.prepare(given)
 
 
-def perform(verb: Verb, row: Any, actor: str, given: Mapping[str, Any]) -> object:
+def perform(verb: Action, row: Any, actor: str, given: Mapping[str, Any]) -> object:
     """Call the service with what :func:`arguments` made. Raises REFUSALS: why not."""
     argument = _NOUNS[type(row)].argument
     return verb.service(**{argument: row}, actor=actor, **given)
 
 
-def stands(verb: Verb, row: Any) -> tuple[str, str]:
+def decision_basis(verb: Action, row: Any) -> tuple[str, str]:
     """(value, label) of what a decision on the verb rests on."""
     return (verb.seen or _NOUNS[type(row)].seen)(row)

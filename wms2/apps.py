@@ -10,7 +10,7 @@ from django.db.models.signals import post_migrate
 from django.utils.module_loading import autodiscover_modules
 
 from wms2.runtime.circuits import use_circuits
-from wms2.runtime.shared_counts import Broker, Kept
+from wms2.runtime.shared_counts import Broker, SharedCounts
 
 
 class Wms2Config(AppConfig):
@@ -36,7 +36,7 @@ class Wms2Config(AppConfig):
         admin.site.index_title = "All tables"
         admin.site.enable_nav_sidebar = False  # lists have many columns, and it repeats the index beside each of them
         circuits_share()
-        use_attempts(Kept(_broker("sign-in", "failed sign-ins are counted by this process alone")))
+        use_attempts(SharedCounts(_broker("sign-in", "failed sign-ins are counted by this process alone")))
         if broker := _broker("rate", "rates are not limited"):
             rate_limits.use(rate_limits.RateLimits(broker))
         post_migrate.connect(operators_group_ensure, sender=apps.get_app_config("auth"), dispatch_uid="wms2.operators")
@@ -46,7 +46,7 @@ class Wms2Config(AppConfig):
 
 def circuits_share() -> None:
     """Share through the broker, between the processes of this installation, which services do not answer."""
-    use_circuits(Kept(_broker("circuit", "circuits are counted by this process alone")))
+    use_circuits(SharedCounts(_broker("circuit", "circuits are counted by this process alone")))
 
 
 def _broker(name: str, silent: str) -> Broker | None:

@@ -39,13 +39,13 @@ def audit(
 def audited(*, actor: str, action: str, target: object, target_type: str, reason: str, **evidence: Any) -> Iterator[None]:
     """Do what is inside in one transaction with its entry; refusals get theirs too, and go on."""
     entry = partial(audit, actor=actor, action=action, target=target, target_type=target_type, reason=reason, **evidence)
-    with refusals_told(entry, InvalidTransition, StaleState), transaction.atomic():
+    with refusals_audited(entry, InvalidTransition, StaleState), transaction.atomic():
         yield
         entry()
 
 
 @contextmanager
-def refusals_told(entry: Callable[..., None], *kinds: type[Exception]) -> Iterator[None]:
+def refusals_audited(entry: Callable[..., None], *kinds: type[Exception]) -> Iterator[None]:
     """Errors of these kinds get their entry as a refusal, and go on. ``entry``: ``audit`` of who does what to which."""
     try:
         yield

@@ -51,7 +51,7 @@ class Wake(models.Model):
 
 
 class RowCount(models.Model):
-    """A change of the number of rows of one kind, or the sum of such changes; written by triggers (``wms2.metrics.row_counts``)."""
+    """A change of the number of rows of a kind, or the sum of such changes; written by triggers (``wms2.metrics.row_counts``)."""
 
     counted = models.CharField(max_length=50, help_text="the table")
     kind = models.CharField(max_length=100)

@@ -15,7 +15,7 @@ from dags_app.services.lost_queue import DirectoryEvidence, LostDag, LostQueue, 
 from sites_app.api.serializers import ScheddRowSerializer
 from sites_app.api.views import REMOVED_SCHEDD
 from sites_app.models import QueueChange, Schedd
-from wms2.api.actions import Resource, verb_urls
+from wms2.api.actions import Resource, action_urls
 from wms2.api.answers import answer, rows
 from wms2.api.problems import bad_field
 from wms2.api.views import ApiView
@@ -89,6 +89,6 @@ def schedd_asked(request: HttpRequest, rows: QuerySet[Schedd], name: str) -> Any
 
 SCHEDDS = Resource(Schedd, ScheddRowSerializer, Schedd.objects.all, find=schedd_asked, parameters=(POOL,))
 #: All but the drain, which moves requests.
-VERBS = verb_urls(
+VERBS = action_urls(
     SCHEDDS, "drain", answers={"lost": (LossesSerializer, lambda schedd, losses, given: losses), "remove": REMOVED_SCHEDD}
 )

@@ -16,7 +16,7 @@ from dags_app.api.attempts import (
 from dags_app.api.schedds import VERBS, ScheddLossView, ScheddView
 from dags_app.api.views import DAGS, DagLogsView, DagNodesView, DagViewSet
 from wms2.api import converters  # noqa: F401  <schedd:...>
-from wms2.api.actions import verb_urls
+from wms2.api.actions import action_urls
 
 _NODE = "dags/<uuid:pk>/units/<slug:unit>/nodes/<slug:node>"
 #: Address of one attempt, of the pages too.
@@ -36,6 +36,6 @@ urlpatterns = [
     path("dags/<uuid:pk>/kept-logs", DagKeptLogsView.as_view(), name="dag-kept-logs"),
     path("schedds/<schedd:name>", ScheddView.as_view(), name="schedd-detail"),
     path("schedds/<schedd:name>/loss", ScheddLossView.as_view(), name="schedd-loss"),
-    *verb_urls(DAGS),
+    *action_urls(DAGS),
     *VERBS,
 ]

@@ -55,7 +55,7 @@ def failure_rule_change(*, row: FailureRule, values: Mapping[str, Any], actor: s
     Raises:
         ConfigurationError: it could not be used like that.
     """
-    old = _told(row)
+    old = _reported(row)
     for name in FIELDS:
         if name != "name":
             setattr(row, name, values[name])
@@ -73,7 +73,7 @@ def failure_rule_enable(*, row: FailureRule, enabled: bool, actor: str, reason: 
     if why := switch_refused(row, enabled=enabled):
         audit(actor=actor, action=action, target=row.name, target_type="failure_rule", reason=reason, refused=True, why=why)
         raise InvalidTransition(f"the rule {row.name}: {why}")
-    old = _told(row)
+    old = _reported(row)
     row.enabled, row.source = enabled, FailureRule.Source.OPERATOR
     _save(row, old=old, action=action, actor=actor, reason=reason)
 
@@ -84,7 +84,7 @@ def failure_rule_take_back(*, row: FailureRule, actor: str, reason: str) -> None
     Raises:
         InvalidTransition: it is as shipped.
     """
-    action, old = "failure_rule_take_back", _told(row)
+    action, old = "failure_rule_take_back", _reported(row)
     with audited(actor=actor, action=action, target=row.name, target_type="failure_rule", reason=reason, old=old):
         if why := take_back_refused(row):
             raise InvalidTransition(f"the rule {row.name}: {why}")
@@ -109,8 +109,8 @@ def _save(row: FailureRule, *, old: Mapping[str, Any] | None, action: str, actor
         raise ConfigurationError(problem)
     with transaction.atomic():
         row.save()
-        audit(actor=actor, action=action, target=row.name, target_type="failure_rule", reason=reason, old=old, new=_told(row))
+        audit(actor=actor, action=action, target=row.name, target_type="failure_rule", reason=reason, old=old, new=_reported(row))
 
 
-def _told(row: FailureRule) -> dict[str, Any]:
+def _reported(row: FailureRule) -> dict[str, Any]:
     return model_to_dict(row, fields=(*FIELDS, "enabled")) | {"source": str(row.source)}

@@ -20,10 +20,10 @@ from dags_app.services import dag_files
 from dags_app.services.stop import condor_of, steer_refused
 from dags_app.states import history
 from wms2.adapters.types import JOB_IDLE, JOB_RUNNING, UnbegunUnit
-from wms2.audit import audit, refusals_told
+from wms2.audit import audit, refusals_audited
 from wms2.errors import InvalidTransition, ServiceError
 from wms2.runtime import clock
-from wms2.runtime.due import wake_now
+from wms2.runtime.due import mark_due_now
 from wms2.web.formatting import counted
 
 #: Event type in DAGHistory.
@@ -98,7 +98,7 @@ def dag_leave_sites(*, dag: DAG, actor: str, reason: str, sites: Collection[str]
         ServiceUnavailable, ServiceRejected: the schedd did not do it.
     """
     record = partial(audit, actor=actor, action="dag_leave_sites", target=dag.pk, target_type="dag", reason=reason)
-    with refusals_told(record, InvalidTransition, ServiceError):
+    with refusals_audited(record, InvalidTransition, ServiceError):
         stuck, leave = _units(dag, sites or _sites_waiting(dag, quiet=not units))
         leave = [name for name in leave if not units or name in units]
         if not leave:
@@ -108,7 +108,7 @@ def dag_leave_sites(*, dag: DAG, actor: str, reason: str, sites: Collection[str]
     if changed:
         what = f"{actor}: {reason}; {units_at(stuck[name] for name in leave)}"
         history(dag, UNITS_LEAVE, detail={"units": sorted(leave)[:100], "jobs": changed, "why": what})
-        wake_now(dag.workflow.request.pk, "dag_leave_sites")
+        mark_due_now(dag.workflow.request.pk, "dag_leave_sites")
     record(units=len(leave), jobs=changed, request=dag.workflow.request_id)
 
 

@@ -33,7 +33,7 @@ from wms2.audit import audited
 from wms2.conf import conf
 from wms2.errors import InvalidTransition, ServiceUnavailable
 from wms2.runtime import clock
-from wms2.runtime.due import wake_now
+from wms2.runtime.due import mark_due_now
 from wms2.runtime.levels import stretched
 from wms2.runtime.locks import Fenced
 from wms2.web.formatting import counted, exact
@@ -104,7 +104,7 @@ def dag_suspect(dag: DAG) -> bool:
     if found.written_at is not None and now - found.written_at < window:
         return False
     if DAG.objects.filter(pk=dag.pk, suspected_at__isnull=True, missing_since__isnull=False).update(suspected_at=now):
-        history(dag, "suspected_lost", detail={"why": missing_words(dag), "directory": found.as_json()})
+        history(dag, "suspected_lost", detail={"why": missing_sentence(dag), "directory": found.as_json()})
         log.error("DAG suspected lost", dag_id=str(dag.pk), cluster=dag.dagman_cluster_id, schedd=dag.schedd_name)
     dag.suspected_at = now
     return True
@@ -118,7 +118,7 @@ def queue_change_of(dag: DAG) -> QueueChange | None:
     return QueueChange.objects.filter(schedd=dag.schedd, seen_at__gte=since).first()
 
 
-def missing_words(dag: DAG) -> str:
+def missing_sentence(dag: DAG) -> str:
     """What is known of a DAGMan job that the schedd does not know."""
     words = f"DAGMan job {dag.dagman_cluster_id} is neither in the queue of {dag.schedd_name} nor in its history"
     if dag.missing_since is not None:
@@ -284,14 +284,14 @@ def schedd_confirm_lost(*, schedd: Schedd, actor: str, reason: str) -> LostQueue
         for row in found.affected:
             known = {"why": row.why, "directory": row.directory.as_json(), "queue_birthdate": schedd.job_queue_birthdate}
             if lost_confirm(row.dag, actor=actor, reason=reason, evidence=known):
-                wake_now(row.dag.workflow.request.pk, "loss confirmed")
+                mark_due_now(row.dag.workflow.request.pk, "loss confirmed")
     return found
 
 
 def _judged(dag: DAG, found: DirectoryEvidence, gone: bool) -> LostDag:
     name = str(dag.workflow.request_id)
     if dag.suspected_at is not None:
-        return LostDag(dag, name, True, missing_words(dag), found)
+        return LostDag(dag, name, True, missing_sentence(dag), found)
     job = f"DAGMan job {dag.dagman_cluster_id}" if dag.dagman_cluster_id else f"a submission with fence {dag.fence}"
     if gone:
         return LostDag(dag, name, True, f"{job}, seen last at {exact(dag.seen_at)}", found)

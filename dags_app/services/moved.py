@@ -91,7 +91,7 @@ class Moves:
             return []
         self._know()
         # not of an executor: at the end of the process one that hangs is not waited for
-        self._looking = threading.Thread(target=self._look, name="moved", daemon=True)
+        self._looking = threading.Thread(target=self._check, name="moved", daemon=True)
         self._looking.start()
         self._looking.join(PATIENCE_SECONDS)
         if self._looking.is_alive():
@@ -110,7 +110,7 @@ class Moves:
         for pk, request_id, place in rows.values_list("pk", "workflow__request__id", "submit_dir"):
             self._watched[pk] = known.get(pk) or _Watched(request_id, Path(place, JOBSTATE_LOG), Path(place, FAILURES_FILE))
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         for dag in list(self._watched.values()):
             place = dag.jobstate.parent
             try:

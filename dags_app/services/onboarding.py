@@ -42,7 +42,7 @@ from wms2.errors import InvalidTransition, LeaseLost, ServiceRejected, Wms2Error
 from wms2.runtime import clock
 from wms2.runtime.crash import crash_point
 from wms2.runtime.credentials import CREDENTIAL_ALERT_SECONDS
-from wms2.runtime.notify import TEND_ONBOARDINGS, nudge
+from wms2.runtime.notify import TEND_ONBOARDINGS, notify
 from wms2.runtime.passes import row_by_itself
 
 #: What the submit directory of a schedd must have left, in MiB, for the schedd to be enabled.
@@ -73,11 +73,11 @@ def schedd_check(*, schedd: Schedd, actor: str, reason: str) -> Onboarding:
                 row = Onboarding.objects.create(schedd=schedd, actor=actor, reason=reason)
         except IntegrityError as error:
             raise InvalidTransition(f"{schedd.name} is being checked already") from error
-        nudge(TEND_ONBOARDINGS)
+        notify(TEND_ONBOARDINGS)
         return row
 
 
-def onboardings_tend() -> None:
+def onboardings_process() -> None:
     """Carry on with all that have not ended."""
     for row in Onboarding.objects.filter(ended_at=None).select_related("schedd__pool").order_by("created_at"):
         with row_by_itself("onboardings", row.schedd.name, partial(schedd_broke, row.schedd)):

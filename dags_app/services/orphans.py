@@ -25,7 +25,7 @@ from wms2.audit import audit
 from wms2.conf import conf
 from wms2.errors import InvalidTransition, ServiceError, ServiceUnavailable
 from wms2.runtime import clock
-from wms2.runtime.due import wake
+from wms2.runtime.due import mark_due
 from wms2.runtime.locks import Fenced
 from wms2.web.formatting import counted
 
@@ -50,8 +50,8 @@ def orphans_among(outer: Iterable[DagmanAd]) -> tuple[Orphan, ...]:
     """Those among the outer DAGMan jobs of a queue. A DAG ends only after its job was seen missing, so none ends ordinarily."""
     jobs = [ad for ad in outer if _is_uuid(ad.dag_id)]
     rows = DAG.objects.filter(pk__in={ad.dag_id for ad in jobs}).only("status", "fence", "dagman_cluster_id")
-    standing = {str(dag.pk): dag for dag in rows}
-    astray = [ad for ad in jobs if ad.dag_id in standing and _is_stray(ad, standing[ad.dag_id])]
+    status_detail = {str(dag.pk): dag for dag in rows}
+    astray = [ad for ad in jobs if ad.dag_id in status_detail and _is_stray(ad, status_detail[ad.dag_id])]
     if not astray:
         return ()
     full = DAG.objects.filter(pk__in=[ad.dag_id for ad in astray]).select_related("schedd__pool", "workflow__request")
@@ -74,7 +74,7 @@ def lost_settle(schedd: Schedd, in_queue: Iterable[str], now: datetime) -> None:
     gone = {pk: request_id for pk, request_id in rows if str(pk) not in there}
     if gone:
         DAG.objects.filter(pk__in=gone).update(lost_settled_at=now)
-        wake(set(gone.values()), "lost DAG settled")
+        mark_due(set(gone.values()), "lost DAG settled")
 
 
 def orphans_due(schedd: Schedd, now: datetime) -> bool:
@@ -102,7 +102,7 @@ def orphans_ask(schedd: Schedd, known: Collection[str]) -> list[OrphanJobs] | No
         return None
 
 
-def orphans_tell(*, schedd: Schedd, found: Iterable[OrphanJobs], now: datetime, fenced: Fenced) -> None:
+def orphans_report(*, schedd: Schedd, found: Iterable[OrphanJobs], now: datetime, fenced: Fenced) -> None:
     """Write down what a schedd has answered."""
     found = list(found)
     unplaced = _unplaced(each.dag_id for each in found)
@@ -121,18 +121,18 @@ def orphans_tell(*, schedd: Schedd, found: Iterable[OrphanJobs], now: datetime, 
     schedd.orphans, schedd.orphans_asked_at = seen, now
 
 
-def strays_words(schedd: Schedd) -> list[str]:
+def strays_preview(schedd: Schedd) -> list[str]:
     """What would be removed, a line each."""
     return [
         f"DAG {each['dag_id'] or 'without an id'} of {each['request_name'] or 'an unknown request'}:"
         f" {counted(each['dagmans'], 'DAGMan')}, {counted(each['jobs'], 'job')}, since {each['since'][:16]} UTC: {each['why']}"
-        for each in schedd.orphans_told
+        for each in schedd.orphans_reported
     ]
 
 
 def strays_refused(schedd: Schedd) -> str:
     """Why there is nothing to remove; empty if there is."""
-    return "" if schedd.orphans_told else "Two looks in a row have found no job there that no live DAG knows."
+    return "" if schedd.orphans_reported else "Two looks in a row have found no job there that no live DAG knows."
 
 
 def schedd_remove_strays(*, schedd: Schedd, actor: str, reason: str) -> None:
@@ -147,7 +147,7 @@ def schedd_remove_strays(*, schedd: Schedd, actor: str, reason: str) -> None:
         record(refused=True, why=why)
         raise InvalidTransition(why)
     condor = adapter(schedd)
-    for dag_id in [each["dag_id"] for each in schedd.orphans_told]:
+    for dag_id in [each["dag_id"] for each in schedd.orphans_reported]:
         # read before it is asked who knows the id: what is submitted in the directory from now on has a higher one
         fence = _of(DAG.objects.all(), [dag_id]).aggregate(Max("fence"))["fence__max"]
         if dag_id in orphans_known(schedd, clock.now()) or _unplaced([dag_id]):
@@ -161,7 +161,7 @@ def schedd_remove_strays(*, schedd: Schedd, actor: str, reason: str) -> None:
         log.warning("jobs that no live DAG knows are removed", schedd=schedd.name, dag_id=dag_id, jobs=jobs)
     found = orphans_ask(schedd, orphans_known(schedd, clock.now()))
     if found is not None:
-        orphans_tell(schedd=schedd, found=found, now=clock.now(), fenced=transaction.atomic)
+        orphans_report(schedd=schedd, found=found, now=clock.now(), fenced=transaction.atomic)
 
 
 def _of(dags: QuerySet[DAG], ids: Iterable[str]) -> QuerySet[DAG]:

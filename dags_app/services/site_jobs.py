@@ -96,14 +96,14 @@ def site_job_begin(*, site: str, purpose: SiteJobPurpose, items: int) -> SiteJob
     return job
 
 
-def site_jobs_tend(*, purpose: SiteJobPurpose, work: Work) -> None:
+def site_jobs_process(*, purpose: SiteJobPurpose, work: Work) -> None:
     """Submit what is prepared, look for what was submitted, take the results of what has ended. What fails of one job is written
     on it, and keeps no other waiting."""
     live = SiteJob.objects.filter(purpose=purpose, state__in=LIVE_SITE_JOB)
     for job in live.select_related("schedd__pool").order_by("created_at"):
         with row_by_itself("site jobs", f"{job.site} {job.pk}", partial(_say, job)):
             try:
-                _tend(job, work)
+                _process(job, work)
             except (LeaseLost, OSError) as error:
                 raise ServiceUnavailable("submit_root", "site_job", str(error)) from error
             if job.problem:
@@ -115,7 +115,7 @@ def _say(job: SiteJob, problem: str) -> None:
     SiteJob.objects.filter(pk=job.pk, state__in=LIVE_SITE_JOB).update(problem=problem)
 
 
-def _tend(job: SiteJob, work: Work) -> None:
+def _process(job: SiteJob, work: Work) -> None:
     condor = adapter(job.schedd)
     if job.intent_at is None:
         _submit(condor, job, work)

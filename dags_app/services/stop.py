@@ -20,11 +20,11 @@ from dags_app.states import history
 from sites_app.schedds import adapter
 from wms2.adapters.htcondor import HtcondorAdapter
 from wms2.adapters.types import JobStatus, Submission
-from wms2.audit import audit, refusals_told
+from wms2.audit import audit, refusals_audited
 from wms2.errors import InvalidTransition, ServiceError
 from wms2.runtime import clock
 from wms2.runtime.crash import crash_point
-from wms2.runtime.due import wake_now
+from wms2.runtime.due import mark_due_now
 
 log = structlog.get_logger(__name__)
 #: A DAGMan that was released and does not run after so long is removed without. HTCondor 25 lets it cool down for 300 s.
@@ -47,7 +47,7 @@ def dag_request_stop(*, dag: DAG, reason: str, mode: StopMode = StopMode.NOW) ->
     ends_drain = mode is StopMode.NOW and dag.stop_mode == StopMode.DRAIN
     if dag.stop_requested_at is not None and not ends_drain:
         return
-    # of a drained one the removal is asked for only now: ``dag_wake`` counts from here, however long it was drained
+    # of a drained one the removal is asked for only now: ``dag_mark_due`` counts from here, however long it was drained
     dag.stop_requested_at, dag.stop_reason, dag.stop_mode = clock.now(), reason, mode.value
     dag.save(update_fields=["stop_requested_at", "stop_reason", "stop_mode"])
     history(dag, "stop_requested", detail={"reason": reason, "mode": dag.stop_mode})
@@ -66,7 +66,7 @@ def dag_drain(*, dag: DAG) -> None:
         halt_file(dag).touch()
 
 
-def dag_wake(*, dag: DAG) -> bool:
+def dag_mark_due(*, dag: DAG) -> bool:
     """Let a DAGMan run before it is removed; True while it has to be waited for.
 
     Only one that runs writes a rescue file when it is removed: one on hold has no process, and all that its units have begun
@@ -142,10 +142,10 @@ def steer_refused(dag: DAG) -> str:
 
 def _steer(action: str, dag: DAG, actor: str, reason: str, steer: _Steer, becomes: JobStatus) -> int:
     record = partial(audit, actor=actor, action=action, target=dag.pk, target_type="dag", reason=reason)
-    with refusals_told(record, InvalidTransition, ServiceError):
+    with refusals_audited(record, InvalidTransition, ServiceError):
         count = steer(condor_of(dag))(_submission(dag), f"{actor}: {reason}")
     _observe(dag, becomes, f"{actor}: {reason}")
-    wake_now(dag.workflow.request.pk, action)
+    mark_due_now(dag.workflow.request.pk, action)
     history(dag, action, detail={"actor": actor, "reason": reason, "jobs": count})
     record(jobs=count, request=dag.workflow.request_id)
     return count

@@ -37,7 +37,7 @@ from dags_app.services.watch import LONGEST_WALL
 from dags_app.states import dag_transition, history
 from sites_app.models import PoolSite, Schedd, ScheddState
 from sites_app.schedds import adapter
-from sites_app.services import NO_SITE, in_words, sites_avoided
+from sites_app.services import NO_SITE, avoided_sentence, sites_avoided
 from wms2.adapters import factory
 from wms2.adapters.htcondor_process import since_boot
 from wms2.adapters.types import FoundDag
@@ -66,7 +66,7 @@ class Avoided(NamedTuple):
     short_of_pileup: tuple[str, ...]
 
     def __str__(self) -> str:
-        return in_words(self.reasons, self.reasons)
+        return avoided_sentence(self.reasons, self.reasons)
 
 
 @dataclass(frozen=True, slots=True)

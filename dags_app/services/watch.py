@@ -37,7 +37,7 @@ from wms2.conf import conf
 from wms2.errors import ServiceUnavailable, StaleState
 from wms2.runtime import clock
 from wms2.runtime.crash import crash_point
-from wms2.runtime.due import wake
+from wms2.runtime.due import mark_due
 from wms2.runtime.locks import Fenced
 from wms2.runtime.passes import row_by_itself
 
@@ -63,7 +63,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ScheddCheck:
     """A schedd that is about to be asked: the DAGs that are in its queue as far as rows know, read before the question.
 
     One that is submitted while the schedd answers is not missing.
@@ -97,7 +97,7 @@ class Observed:
     orphans: tuple[Orphan, ...] = ()
 
 
-def looks(schedds: Iterable[Schedd]) -> list[Look]:
+def checks_of(schedds: Iterable[Schedd]) -> list[ScheddCheck]:
     """What is known of the schedds, before they are asked."""
     schedds = list(schedds)
     rows = DAG.objects.filter(schedd__in=schedds, status__in=IN_QUEUE).select_related("workflow__request")
@@ -107,7 +107,7 @@ def looks(schedds: Iterable[Schedd]) -> list[Look]:
         live[dag.schedd_id].append(dag)
         longest[dag.schedd_id] = max(dag.wall, longest.get(dag.schedd_id, 0.0))
     now = clock.now()
-    return [Look(schedd, tuple(live[schedd.pk]), now, longest.get(schedd.pk, 0.0)) for schedd in schedds]
+    return [ScheddCheck(schedd, tuple(live[schedd.pk]), now, longest.get(schedd.pk, 0.0)) for schedd in schedds]
 
 
 #: Of a DAG's row, its workflow's and its request's.
@@ -119,7 +119,7 @@ _READ = (
 
 
 def schedd_heard(
-    *, look: Look, said: Said, fenced: Fenced, by_itself: Callable[[uuid.UUID], AbstractContextManager[Any]] = nullcontext
+    *, look: ScheddCheck, said: Said, fenced: Fenced, by_itself: Callable[[uuid.UUID], AbstractContextManager[Any]] = nullcontext
 ) -> Observed:
     """Write what a schedd has said, as long as the caller leads: an answer that an observer was paused over is of the past.
 
@@ -187,13 +187,13 @@ def _collector_says(condor: HtcondorAdapter) -> str:
     return f"the collector has its ad, heard of last at {datetime.fromtimestamp(ad.heard_at_seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _silent(look: Look, said: Said, fenced: Fenced) -> None:
+def _silent(look: ScheddCheck, said: Said, fenced: Fenced) -> None:
     with fenced():
         schedd_silent(schedd=look.schedd, error=said.error, collector_says=said.collector_says, now=look.at)
         begins = [dag for dag in look.live if dag.unanswered_since is None]
         free = _free({dag.pk for dag in begins})
         DAG.objects.filter(pk__in=free).update(unanswered_since=look.at, observed_at=_last_seen(look.schedd))
-        wake({dag.workflow.request.pk for dag in begins if dag.pk in free}, "schedd silent")
+        mark_due({dag.workflow.request.pk for dag in begins if dag.pk in free}, "schedd silent")
     log.warning("schedd does not answer", schedd=look.schedd.name, dags=len(look.live), error=said.error)
 
 
@@ -212,7 +212,7 @@ def _last_seen(schedd: Schedd) -> Case:
     )
 
 
-def _miss(dags: list[DAG], look: Look) -> None:
+def _miss(dags: list[DAG], look: ScheddCheck) -> None:
     for dag in dags:
         if dag.missing_since is None:
             with bound_contextvars(request_name=dag.workflow.request_id, dag_id=str(dag.pk)):
@@ -221,7 +221,7 @@ def _miss(dags: list[DAG], look: Look) -> None:
         DAG.objects.filter(pk__in=[dag.pk for dag in dags]).update(
             observed_at=_last_seen(look.schedd), missing_since=Coalesce("missing_since", Value(look.at)), unanswered_since=None
         )
-        wake({dag.workflow.request.pk for dag in dags}, "DAG missing")
+        mark_due({dag.workflow.request.pk for dag in dags}, "DAG missing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +296,7 @@ WHERE dags.id = seen.id
 
 
 def _observe_all(
-    dags: list[DAG], seen: dict[Any, Seen], look: Look, by_itself: Callable[[uuid.UUID], AbstractContextManager[Any]]
+    dags: list[DAG], seen: dict[Any, Seen], look: ScheddCheck, by_itself: Callable[[uuid.UUID], AbstractContextManager[Any]]
 ) -> None:
     """Together; where that breaks, one by one."""
     if not dags:
@@ -329,7 +329,7 @@ def _observe(dags: list[DAG], seen: dict[Any, Seen], now: datetime) -> None:
             history(dag, "seen_again", detail={"suspected": str(dag.suspected_at), "confirmed": dag.lost_confirmation})
             with bound_contextvars(request_name=dag.workflow.request_id, dag_id=str(dag.pk)):
                 log.warning("DAGMan job is in the queue again; nothing is lost", cluster=dag.dagman_cluster_id)
-    wake(woken, "DAG observed")
+    mark_due(woken, "DAG observed")
 
 
 #: Sites that CRIC does not know are shown with the DAGs alone. Of a done unit its merge job is counted with it (``jobs_judged``).
@@ -379,6 +379,6 @@ def _follow(dag: DAG, ad: DagmanAd, fenced: Fenced) -> None:
     with bound_contextvars(request_name=dag.workflow.request_id, dag_id=str(dag.pk)), fenced():
         try:
             dag_transition(dag, wanted, event="observed")
-            wake([dag.workflow.request.pk], "DAG observed")
+            mark_due([dag.workflow.request.pk], "DAG observed")
         except StaleState:
             log.info("dag changed while it was observed")

@@ -16,9 +16,9 @@ POLL_SECONDS = 2.0
 
 def main() -> int:
     django.setup()
-    from deploy.demo.rows import standings  # models can only be imported after the set-up
+    from deploy.demo.rows import status_details  # models can only be imported after the set-up
 
-    progress = Progress(standings, partial(print, flush=True), OperationalError, InterfaceError)
+    progress = Progress(status_details, partial(print, flush=True), OperationalError, InterfaceError)
     while True:
         close_old_connections()
         progress.step()

@@ -32,9 +32,9 @@ def gather(settings: Conf, say: Callable[[str], None]) -> tuple[list[RequestFact
     roots = rucio.roots(settings.state_dir / "storage")
     sources = Sources(Dbs(settings.dbs_reader_url), rucio, roots, rucio.rules(), given_out)
     requests = []
-    for standing in rows.standings():
-        say(f"opening the outputs of {standing.name}")
-        requests.append(_request(standing, sources, settings.reqmgr2_url))
+    for status_detail in rows.status_details():
+        say(f"opening the outputs of {status_detail.name}")
+        requests.append(_request(status_detail, sources, settings.reqmgr2_url))
     bases = {documents.unmerged_base(rows.document(request.name)).lstrip("/") for request in requests}
     unmerged = storage.files_below(root / base for root in sources.roots.values() for base in sorted(bases))
     pool = PoolFacts(
@@ -52,15 +52,15 @@ def _forgotten(logs: Path) -> Iterator[str]:
         yield from (line for line in log.read_text(errors="replace").splitlines() if "forgotten request" in line)
 
 
-def _request(standing: Standing, sources: Sources, reqmgr2_url: str) -> RequestFacts:
-    workflow = rows.workflow_of(standing.name)
-    document = rows.document(standing.name)
+def _request(status_detail: Standing, sources: Sources, reqmgr2_url: str) -> RequestFacts:
+    workflow = rows.workflow_of(status_detail.name)
+    document = rows.document(status_detail.name)
     asked = documents.asked(document)
     datasets = rows.dataset_names(workflow)
     events, lumis, over_root, problems = _read_input(asked, document, rows.excluded_files(workflow), sources)
     return RequestFacts(
-        name=standing.name,
-        status=standing.status,
+        name=status_detail.name,
+        status=status_detail.status,
         asked=asked,
         dataset_steps=tuple(step for _, step in datasets),
         planned=tuple(rows.planned(workflow)),
@@ -71,11 +71,11 @@ def _request(standing: Standing, sources: Sources, reqmgr2_url: str) -> RequestF
         input_over_root={lfn: lfn in sources.given_out for lfn in over_root},
         datasets=tuple(_dataset(name, sources) for name, _ in datasets),
         dags=rows.dags(workflow),
-        open_effects=rows.open_effects(standing.name),
+        open_effects=rows.open_effects(status_detail.name),
         ledger=rows.account(workflow),
         units_not_done=rows.units_not_done(workflow),
         rounds=rows.rounds(workflow),
-        reqmgr2_statuses=statuses_in_reqmgr2(reqmgr2_url, standing.name) if "RequestTransition" in document else (),
+        reqmgr2_statuses=statuses_in_reqmgr2(reqmgr2_url, status_detail.name) if "RequestTransition" in document else (),
     )
 
 

@@ -19,7 +19,7 @@ from wms2.conf import conf
 from wms2.errors import LedgerViolation
 
 
-def standings() -> list[facts.Standing]:
+def status_details() -> list[facts.Standing]:
     """All requests, by name."""
     done = Count("workflow__work_units", filter=Q(workflow__work_units__state=WorkUnitState.DONE))
     rows = Request.objects.order_by("request_name").annotate(units=Count("workflow__work_units"), units_done=done)

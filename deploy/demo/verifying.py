@@ -25,7 +25,7 @@ def say(message: str) -> None:
 def run(limit_seconds: float) -> int:
     """Wait, gather, judge, print; 0 when everything is as it should be."""
     settings = conf()
-    waited = wait(rows.standings, say, limit_seconds=limit_seconds)
+    waited = wait(rows.status_details, say, limit_seconds=limit_seconds)
     if waited.end is not End.COMPLETED:
         say(f"NOT VERIFIED: {waited.end.value}" + (f" ({limit_seconds:g} s)" if waited.end is End.TIMEOUT else ""))
         for name in waited.unfinished:

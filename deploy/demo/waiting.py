@@ -32,14 +32,14 @@ class Waited:
     unfinished: tuple[str, ...]
 
 
-def judge(standings: Sequence[Standing]) -> Waited | None:
+def judge(status_details: Sequence[Standing]) -> Waited | None:
     """The end that these standings mean; None while it goes on."""
-    if not standings:
+    if not status_details:
         return Waited(End.NOTHING, ())
-    bad = tuple(s.name for s in standings if s.status in BAD_ENDS)
+    bad = tuple(s.name for s in status_details if s.status in BAD_ENDS)
     if bad:
         return Waited(End.STOPPED, bad)
-    return Waited(End.COMPLETED, ()) if all(s.status in GOOD_ENDS for s in standings) else None
+    return Waited(End.COMPLETED, ()) if all(s.status in GOOD_ENDS for s in status_details) else None
 
 
 class Progress:
@@ -52,14 +52,14 @@ class Progress:
     """
 
     def __init__(self, look: Callable[[], Sequence[Standing]], say: Callable[[str], None], *away: type[Exception]) -> None:
-        self._look, self._say, self._away = look, say, away
+        self._check, self._say, self._away = look, say, away
         self._printed: dict[str, str] = {}
         self._answers = True
 
     def step(self) -> Sequence[Standing]:
         """Look once; returns what was seen."""
         try:
-            standings = self._look()
+            status_details = self._check()
         except self._away:  # its own words would be the same each time
             if self._answers:
                 self._say("the database does not answer")
@@ -68,12 +68,12 @@ class Progress:
         if not self._answers:
             self._say("the database answers again")
         self._answers = True
-        lines = {standing.name: standing.line() for standing in standings}
+        lines = {status_detail.name: status_detail.line() for status_detail in status_details}
         for name, line in lines.items():
             if self._printed.get(name) != line:
                 self._say(line)
         self._printed = lines
-        return standings
+        return status_details
 
 
 def wait(
@@ -87,10 +87,10 @@ def wait(
     """Look until it ends, at once when a request stopped, at the latest after ``limit_seconds``."""
     deadline, progress = clock() + limit_seconds, Progress(look, say)
     while True:
-        standings = progress.step()
-        end = judge(standings)
+        status_details = progress.step()
+        end = judge(status_details)
         if end is not None:
             return end
         if clock() >= deadline:
-            return Waited(End.TIMEOUT, tuple(s.name for s in standings if s.status not in GOOD_ENDS))
+            return Waited(End.TIMEOUT, tuple(s.name for s in status_details if s.status not in GOOD_ENDS))
         sleep(POLL_SECONDS)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from deploy.docs import written
 
 if TYPE_CHECKING:  # models can only be imported after the set-up
-    from wms2.actions import Field, Noun, Verb
+    from wms2.actions import Action, Field, ResourceType
 
 TARGET = written.DOCS / "verbs.md"
 HEAD = """\
@@ -31,24 +31,24 @@ This page is written by `python -m deploy.docs.actions`; edit the `verbs.py` of 
 
 def page() -> str:
     """The whole page."""
-    from wms2.actions import nouns
+    from wms2.actions import resource_types
 
-    return "\n".join([HEAD, *(line for noun in nouns() for line in _noun(noun))])
+    return "\n".join([HEAD, *(line for resource_type in resource_types() for line in _resource_type(resource_type))])
 
 
-def _noun(noun: Noun) -> Iterator[str]:
+def _resource_type(resource_type: ResourceType) -> Iterator[str]:
     from wms2.actions import undone
 
-    yield f"## {noun.name}\n"
+    yield f"## {resource_type.name}\n"
     yield "| verb | what it does | roles | many rows | REST | button |"
     yield "|---|---|---|---|---|---|"
-    for verb in noun.verbs:
-        does = f"{verb.does} {undone(noun, verb)}{' What it would do is computed for each row.' if verb.preview else ''}"
+    for verb in resource_type.verbs:
+        does = f"{verb.does} {undone(resource_type, verb)}{' What it would do is computed for each row.' if verb.preview else ''}"
         button = verb.label if verb.admin else "–"
         many = "yes" if verb.many else "no"
-        yield f"| `{verb.name}` | {does} | {', '.join(verb.roles)} | {many} | {_address(noun, verb)} | {button} |"
+        yield f"| `{verb.name}` | {does} | {', '.join(verb.roles)} | {many} | {_address(resource_type, verb)} | {button} |"
     yield ""
-    fields = [(verb, field) for verb in noun.verbs for field in verb.fields]
+    fields = [(verb, field) for verb in resource_type.verbs for field in verb.fields]
     if fields:
         yield "| verb | field | takes | meaning |"
         yield "|---|---|---|---|"
@@ -56,10 +56,10 @@ def _noun(noun: Noun) -> Iterator[str]:
         yield ""
 
 
-def _address(noun: Noun, verb: Verb) -> str:
+def _address(resource_type: ResourceType, verb: Action) -> str:
     if verb.path is None:
         return "–"
-    place = noun.address.replace("<", "{").replace(">", "}")
+    place = resource_type.address.replace("<", "{").replace(">", "}")
     words = [part.partition(":")[2] if part.startswith("{") else part for part in place.split("/")]
     place = "/".join(f"{{{word[:-1]}}}" if word.endswith("}") else word for word in words)
     return f"`{verb.method.upper()} /api/v1/{place}{'/' if verb.path else ''}{verb.path}`"

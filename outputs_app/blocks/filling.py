@@ -19,7 +19,7 @@ from django.db import connection
 from django.db.models import F, Max, Q, Sum
 
 from outputs_app.blocks.placements import placement_of
-from outputs_app.effects.requests import Wish, effects_ask
+from outputs_app.effects.requests import EffectRequest, effects_enqueue
 from outputs_app.models import (
     BlockStatus,
     Effect,
@@ -146,7 +146,7 @@ def blocks_seal(*, workflow_id: uuid.UUID) -> int:
     return ProcessingBlock.objects.filter(workflow_id=workflow_id, sealed_at__isnull=True).update(sealed_at=clock.now())
 
 
-def blocks_look(*, workflow_id: uuid.UUID, limits: BlockLimits, filled: Collection[uuid.UUID] = ()) -> BlocksDue:
+def blocks_check(*, workflow_id: uuid.UUID, limits: BlockLimits, filled: Collection[uuid.UUID] = ()) -> BlocksDue:
     """When ``blocks_tend`` or ``blocks_advance`` may find something to do, if nothing else happens; only looks, by one statement.
 
     Args:
@@ -159,7 +159,7 @@ def blocks_look(*, workflow_id: uuid.UUID, limits: BlockLimits, filled: Collecti
     )
 
 
-def blocks_tend(*, workflow_id: uuid.UUID, limits: BlockLimits) -> None:
+def blocks_process(*, workflow_id: uuid.UUID, limits: BlockLimits) -> None:
     """Seal blocks that have enough files, events or lumis, or had their first file long ago."""
     rows, now = ProcessingBlock.objects.filter(workflow_id=workflow_id, status=BlockStatus.OPEN, sealed_at=None), clock.now()
     for row in _timed(workflow_id, limits, list(rows.values_list("pk", flat=True))):
@@ -224,12 +224,12 @@ def blocks_advance(*, workflow_id: uuid.UUID, request_id: uuid.UUID, request_epo
                 parents = _parents_asked(block)
                 if parents is None:
                     continue
-                effects_ask(wishes=_complete(block, parents), request_id=request_id, request_epoch=request_epoch)
+                effects_enqueue(effect_requests=_complete(block, parents), request_id=request_id, request_epoch=request_epoch)
             waiting.remove(block)
             progress = True
 
 
-def _complete(block: ProcessingBlock, parents: Sequence[str]) -> list[Wish]:
+def _complete(block: ProcessingBlock, parents: Sequence[str]) -> list[EffectRequest]:
     """DBS gets the block when all its files are in Rucio; it goes to tape when both have it. Returns the effects to ask for."""
     still_open = ProcessingBlock.objects.filter(pk=block.pk, status=BlockStatus.OPEN)
     # a former release put files of several RSEs into one block: the one with most of its bytes
@@ -238,20 +238,22 @@ def _complete(block: ProcessingBlock, parents: Sequence[str]) -> list[Wish]:
     gathered = Effect.objects.filter(block=block, state=EffectState.PENDING, claim_epoch=0)
     gathered.update(next_attempt_at=clock.now())  # no more units will come
     attached = list(block.effects.filter(kind=EffectKind.RUCIO_FILES).values_list("key", flat=True))
-    closed = Wish(EffectKind.RUCIO_BLOCK_CLOSE, block.pk, attached, block.pk)
-    registered = Wish(EffectKind.DBS_BLOCK, block.pk, [*attached, *parents], block.pk)
+    closed = EffectRequest(EffectKind.RUCIO_BLOCK_CLOSE, block.pk, attached, block.pk)
+    registered = EffectRequest(EffectKind.DBS_BLOCK, block.pk, [*attached, *parents], block.pk)
     placement, both = placement_of(block), [closed.key, registered.key]
     decided = "MSOutput places outputs" if conf().msoutput_places else f"placement of {placement}"
     no_tape = {} if placement.tape else {"no_tape": f"none is wanted: {decided}"}
-    wishes = [closed, registered, Wish(EffectKind.RUCIO_TAPE, block.pk, both, block.pk, payload=no_tape)]
+    effect_requests = [closed, registered, EffectRequest(EffectKind.RUCIO_TAPE, block.pk, both, block.pk, payload=no_tape)]
     if placement.disk_expression:
         placed = {name: getattr(placement, f"disk_{name}") for name in ("expression", "copies", "days", "activity")}
-        wishes.append(Wish(EffectKind.RUCIO_DISK, block.dataset_id, both, payload={"dataset_id": block.dataset_id, **placed}))
+        effect_requests.append(
+            EffectRequest(EffectKind.RUCIO_DISK, block.dataset_id, both, payload={"dataset_id": block.dataset_id, **placed})
+        )
     if conf().source_block_rule and block.files.values("rse").distinct().count() == 1:
         protected = list(block.effects.filter(kind=EffectKind.RUCIO_PROTECT).values_list("key", flat=True))
-        wishes.append(Wish(EffectKind.RUCIO_SOURCE_BLOCK, block.pk, [closed.key, *protected], block.pk))
+        effect_requests.append(EffectRequest(EffectKind.RUCIO_SOURCE_BLOCK, block.pk, [closed.key, *protected], block.pk))
     log.info("block complete", block=block.dbs_block_name, work_units=block.total_work_units)
-    return wishes
+    return effect_requests
 
 
 def _parents_asked(block: ProcessingBlock) -> list[str] | None:

@@ -39,7 +39,7 @@ from sites_app.selectors import sites_by_rse
 from wms2.audit import audited
 from wms2.errors import InvalidTransition
 from wms2.runtime import clock
-from wms2.runtime.due import wake
+from wms2.runtime.due import mark_due
 from wms2.web.formatting import counted, duration
 
 #: How often each site with open cases is logged and counted as an alert.
@@ -85,13 +85,13 @@ def cases_open(block: ProcessingBlock, findings: Iterable[FileFinding]) -> int:
     sites, looks = sites_by_rse(), BlockValidation.objects.values_list("generation", "asked_at")
     generation, asked_at = looks.get(block=block)
     seen_now = {"generation": generation, "at": clock.now().isoformat()}
-    standing = {
+    status_detail = {
         case.name: case for case in IntegrityCase.objects.filter(name__in=by_name, state__in=OPEN_CASE).select_for_update()
     }
     files = {file.lfn: file for file in OutputFile.objects.filter(block=block, lfn__in=by_name).only("lfn", "rse")}
     for name, found in by_name.items():
         file = files.get(name)
-        case = standing.get(name) or IntegrityCase(
+        case = status_detail.get(name) or IntegrityCase(
             request=block.workflow.request, block=block, file=file, name=name, rse=file.rse if file is not None else ""
         )
         case.site = case.site or next(iter(sites.get(case.rse, ())), "")
@@ -159,10 +159,10 @@ def case_decide(*, case: IntegrityCase, action: CaseAction, actor: str, reason: 
         for drift in _drifts(case) if action == CaseAction.REGISTERED else ():
             registrations_again(drift)
         case.refresh_from_db()
-        wake([case.request_id], "case decided")
+        mark_due([case.request_id], "case decided")
 
 
-def repaired_look(request_id: uuid.UUID) -> None:
+def repaired_check(request_id: uuid.UUID) -> None:
     """What was said to be repaired is validated again as soon as nothing is under way for its block; the case is over when that
     has found nothing. In the caller's transaction."""
     owed = Effect.objects.filter(block=OuterRef("block"), state__in=OPEN_EFFECT)
@@ -205,7 +205,7 @@ def orphans_open(files: Iterable[OutputFile], *, lfns: Collection[str]) -> None:
         for file in files
     ]
     IntegrityCase.objects.bulk_create(rows, ignore_conflicts=True)
-    wake({row.request_id for row in rows}, "parent removed")
+    mark_due({row.request_id for row in rows}, "parent removed")
 
 
 def case_of(file: OutputFile, prognosis: Prognosis, found: str) -> IntegrityCase:

@@ -29,7 +29,7 @@ from structlog.contextvars import bound_contextvars
 
 from outputs_app.effects import HANDLERS, Result
 from outputs_app.effects.invalidation import ENDED, TAKING_BACK, former_settle, former_waiting_end, manifest_renew
-from outputs_app.effects.time_slices import TURN_SECONDS, TurnOver, lease_end, still_claimed
+from outputs_app.effects.time_slices import TIME_SLICE_SECONDS, TimeSliceOver, lease_end, still_claimed
 from outputs_app.models import (
     AFTERWARDS,
     REPORTS,
@@ -46,7 +46,7 @@ from wms2.errors import AwaitsPerson, LeaseLost, NoneFree, ServiceError, Service
 from wms2.metrics.series import EFFECTS_TOTAL, POOL_WAIT_SECONDS
 from wms2.runtime import clock
 from wms2.runtime.crash import crash_point
-from wms2.runtime.due import wake
+from wms2.runtime.due import mark_due
 from wms2.runtime.heartbeat import kept_alive
 from wms2.runtime.in_force import in_force
 from wms2.runtime.locks import DATABASE_AWAY
@@ -70,7 +70,7 @@ BEGIN_SECONDS = 2.0
 
 def effects_run_due(*, owner: str, limit: int = 100) -> None:
     """Run due effects until none is left, ``limit`` is reached, or a turn is over."""
-    ends_at = time.monotonic() + TURN_SECONDS
+    ends_at = time.monotonic() + TIME_SLICE_SECONDS
     # the next tick goes on; evaluations wait for this worker too
     while limit > 0 and time.monotonic() <= ends_at and may_take(QUEUE):
         claimed = effects_claim(owner=owner, most=min(limit, CLAIMED_TOGETHER))
@@ -205,7 +205,7 @@ def _run(effect: Effect) -> None:
     try:
         with alive, slot:
             result = HANDLERS[effect.kind].call(effect)
-    except TurnOver:
+    except TimeSliceOver:
         _record_portion(effect)
     except NoneFree as error:
         _record_portion(effect, f"waits for {error}", random.uniform(0.5, 1.0) * NO_SLOT_SECONDS)  # noqa: S311
@@ -261,7 +261,7 @@ def _record_success(effect: Effect, result: Result) -> None:
         if effect.kind not in (*TAKING_BACK, *REPORTS, EffectKind.BLOCK_VALIDATE):
             manifest_renew(request_id=effect.request_id)
         if closed != [(True,)] or effect.kind in (*TAKING_BACK, EffectKind.RUCIO_TAPE) or effect.last_error:
-            wake([effect.request_id], "effect done")
+            mark_due([effect.request_id], "effect done")
     EFFECTS_TOTAL.labels(effect.kind, "done").inc()
     log.info("effect done", effect=effect.key, attempts=effect.attempts)
 
@@ -281,7 +281,7 @@ def _record_refusal(effect: Effect, error: ServiceRejected) -> None:
             effect, state=EffectState.REFUSED, last_error=str(error), first_failed_at=effect.first_failed_at or clock.now()
         ):
             _record_on_block(effect, error)
-            wake([effect.request_id], "effect refused")
+            mark_due([effect.request_id], "effect refused")
     EFFECTS_TOTAL.labels(effect.kind, "refused").inc()
     log.error("effect refused, an operator must look", effect=effect.key, error=str(error))
 
@@ -291,7 +291,7 @@ def _record_wait(effect: Effect, error: AwaitsPerson) -> None:
     next_at = clock.now() + timedelta(seconds=_APPROVAL_CHECK_SECONDS)
     with transaction.atomic():
         if _close_claim(effect, state=EffectState.PENDING, last_error=str(error), first_failed_at=None, next_attempt_at=next_at):
-            wake([effect.request_id], "effect waits")
+            mark_due([effect.request_id], "effect waits")
     EFFECTS_TOTAL.labels(effect.kind, "waits").inc()
     log.info("effect waits for a person", effect=effect.key, why=str(error), next_look_at=next_at.isoformat())
 
@@ -324,7 +324,7 @@ def _record_failure(effect: Effect, error: ServiceUnavailable) -> None:
             _record_on_block(effect, error)
             if state is EffectState.DEAD and effect.kind not in AFTERWARDS:
                 _fail_block(effect)
-            wake([effect.request_id], "effect failed")
+            mark_due([effect.request_id], "effect failed")
     EFFECTS_TOTAL.labels(effect.kind, "dead" if state is EffectState.DEAD else "failed").inc()
     log.warning("effect failed", effect=effect.key, error=str(error), state=state.value)
 

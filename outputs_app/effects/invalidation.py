@@ -18,7 +18,7 @@ from django.db import connection
 from django.db.models import Count, F, Max, Q, QuerySet, Sum
 from django.db.models.fields.json import KT
 
-from outputs_app.effects.requests import Wish, effect_ask, effects_ask
+from outputs_app.effects.requests import EffectRequest, effect_enqueue, effects_enqueue
 from outputs_app.models import (
     REPORTS,
     SETTLED_EFFECT,
@@ -51,7 +51,9 @@ _NO_OBSTACLE = (*TAKING_BACK, EffectKind.RUCIO_UNPROTECT, EffectKind.BLOCK_VALID
 
 def manifest_ask(*, request_id: uuid.UUID, request_epoch: int) -> None:
     """Ask for the file that lists what has to be invalidated; asked twice it is written once."""
-    effect_ask(Wish(EffectKind.INVALIDATION_MANIFEST, request_id), request_id=request_id, request_epoch=request_epoch)
+    effect_enqueue(
+        EffectRequest(EffectKind.INVALIDATION_MANIFEST, request_id), request_id=request_id, request_epoch=request_epoch
+    )
 
 
 _RENEW = """
@@ -68,7 +70,7 @@ def manifest_renew(*, request_id: uuid.UUID) -> None:
     comes when it is over.
     """
     values: dict[str, Any] = {
-        "key": Wish(EffectKind.INVALIDATION_MANIFEST, request_id).key, "writing": timedelta(seconds=WRITING_SECONDS),
+        "key": EffectRequest(EffectKind.INVALIDATION_MANIFEST, request_id).key, "writing": timedelta(seconds=WRITING_SECONDS),
         "pending": EffectState.PENDING, "claimed": EffectState.CLAIMED, "done": EffectState.DONE,
     }  # fmt: skip
     with connection.cursor() as cursor:
@@ -146,13 +148,13 @@ def invalidation_ask(*, request_id: uuid.UUID, request_epoch: int, workflow_id: 
     asked.filter(state=EffectState.DISCARDED).update(state=EffectState.PENDING, done_at=None)  # now it is asked for again
     manifest = list(asked.filter(kind=EffectKind.INVALIDATION_MANIFEST).values_list("key", flat=True))
     datasets = OutputDataset.objects.filter(workflow_id=workflow_id).exclude(state=DatasetState.INVALIDATED)
-    wishes = []
+    effect_requests = []
     for dataset in datasets:
-        in_dbs = Wish(EffectKind.DBS_INVALIDATE, dataset.pk, manifest, payload={"dataset_id": dataset.pk})
+        in_dbs = EffectRequest(EffectKind.DBS_INVALIDATE, dataset.pk, manifest, payload={"dataset_id": dataset.pk})
         after = [*manifest, in_dbs.key]  # rules keep the files as long as they are valid
         payload = {"dataset_id": dataset.pk, "purge": purge}
-        wishes += [in_dbs, Wish(EffectKind.RUCIO_RELEASE, dataset.pk, after, payload=payload)]
-    effects_ask(wishes=wishes, request_id=request_id, request_epoch=request_epoch)
+        effect_requests += [in_dbs, EffectRequest(EffectKind.RUCIO_RELEASE, dataset.pk, after, payload=payload)]
+    effects_enqueue(effect_requests=effect_requests, request_id=request_id, request_epoch=request_epoch)
     return len(datasets)
 
 
@@ -213,14 +215,14 @@ def children_of(*, workflow_id: uuid.UUID, parts: Parts) -> list[str]:
 
 def parts_ask(*, parts: Parts, request_id: uuid.UUID, request_epoch: int) -> list[str]:
     """Ask for them to be taken back, one effect for each block; asked twice it is done once. Returns the effects' keys."""
-    wishes = []
+    effect_requests = []
     for block in ProcessingBlock.objects.filter(pk__in=parts.blocks).order_by("dbs_block_name"):
         keys = sorted(file.pk for file in parts.files if file.block_id == block.pk)
         whole = block.pk in parts.whole
         of = hashlib.sha256(f"{keys} {whole}".encode()).hexdigest()[:16]
         payload = {"files": keys, "whole": whole}
-        wishes.append(Wish(EffectKind.FILES_INVALIDATE, f"{block.pk}:{of}", block_id=block.pk, payload=payload))
-    asked = effects_ask(wishes=wishes, request_id=request_id, request_epoch=request_epoch)
+        effect_requests.append(EffectRequest(EffectKind.FILES_INVALIDATE, f"{block.pk}:{of}", block_id=block.pk, payload=payload))
+    asked = effects_enqueue(effect_requests=effect_requests, request_id=request_id, request_epoch=request_epoch)
     discarded = Effect.objects.filter(key__in=asked, state=EffectState.DISCARDED)
     discarded.update(state=EffectState.PENDING, done_at=None, next_attempt_at=clock.now())  # now it is asked for again
     return sorted(asked)

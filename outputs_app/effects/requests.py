@@ -40,7 +40,7 @@ RETURNING effect.block_id
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class EffectRequest:
     """An effect that is called for. ``of``: what it is done for, its key together with the kind; ``after``: keys of those that
     come first, there already or asked for with it; ``wait_seconds``: until it is due."""
 
@@ -58,38 +58,40 @@ class Wish:
         return f"{self.kind}:{self.of}"
 
 
-def effects_ask(*, wishes: Iterable[Wish], request_id: uuid.UUID, request_epoch: int) -> dict[str, Effect]:
+def effects_enqueue(*, effect_requests: Iterable[EffectRequest], request_id: uuid.UUID, request_epoch: int) -> dict[str, Effect]:
     """Key -> effect, with its id, key and state; those that are not there yet are made, with what they wait for."""
-    wanted = {wish.key: wish for wish in wishes}
+    wanted = {effect_request.key: effect_request for effect_request in effect_requests}
     there = _by_key(wanted)
-    new = {key: wish for key, wish in wanted.items() if key not in there}
+    new = {key: effect_request for key, effect_request in wanted.items() if key not in there}
     if not new:
         return there
     now = clock.now()
     rows = [
         Effect(
-            key=key, kind=wish.kind, block_id=wish.block_id, unit_id=wish.unit_id, payload=wish.payload, request_id=request_id,
-            epoch=request_epoch, next_attempt_at=now + timedelta(seconds=wish.wait_seconds),
+            key=key, kind=each.kind, block_id=each.block_id, unit_id=each.unit_id, payload=each.payload, request_id=request_id,
+            epoch=request_epoch, next_attempt_at=now + timedelta(seconds=each.wait_seconds),
         )
-        for key, wish in new.items()
+        for key, each in new.items()
     ]  # fmt: skip
     Effect.objects.bulk_create(rows, ignore_conflicts=True)
-    found = _by_key({*wanted, *(key for wish in new.values() for key in wish.after)})
+    found = _by_key({*wanted, *(key for effect_request in new.values() for key in effect_request.after)})
     through = Effect.depends_on.through
     through.objects.bulk_create(
         [
             through(from_effect_id=found[key].pk, to_effect_id=found[first].pk)
-            for key, wish in new.items()
-            for first in dict.fromkeys(wish.after)
+            for key, effect_request in new.items()
+            for first in dict.fromkeys(effect_request.after)
         ],
         ignore_conflicts=True,
     )
     return {key: found[key] for key in wanted}
 
 
-def effect_ask(wish: Wish, *, request_id: uuid.UUID, request_epoch: int) -> Effect:
+def effect_enqueue(effect_request: EffectRequest, *, request_id: uuid.UUID, request_epoch: int) -> Effect:
     """One of them."""
-    return effects_ask(wishes=[wish], request_id=request_id, request_epoch=request_epoch)[wish.key]
+    return effects_enqueue(effect_requests=[effect_request], request_id=request_id, request_epoch=request_epoch)[
+        effect_request.key
+    ]
 
 
 def effects_widen(*, units: Mapping[uuid.UUID, Sequence[int]], request_epoch: int) -> frozenset[uuid.UUID]:

@@ -8,7 +8,7 @@ from django.db import connection
 from django.db.models import QuerySet
 
 from outputs_app.effects.handler import Result, block_of, by_rse, dataset_of, handles, rule_comment, unit_files
-from outputs_app.effects.time_slices import Turn
+from outputs_app.effects.time_slices import TimeSlice
 from outputs_app.models import BlockStatus, Effect, EffectKind, OutputDataset, OutputFile, ProcessingBlock, Validity
 from outputs_app.states import blocks_become
 from wms2.adapters import factory
@@ -197,9 +197,9 @@ def _not_kept(block: ProcessingBlock, rule: RuleInfo) -> str:
 
 def _delete_file_rules(effect: Effect, files: QuerySet[OutputFile]) -> int:
     """In portions: a row that knows its rule is how a repeat finds it. How many there were still."""
-    turn, deleted, rucio = Turn(effect), int(effect.result.get("deleted", 0)), factory.rucio()
+    turn, deleted, rucio = TimeSlice(effect), int(effect.result.get("deleted", 0)), factory.rucio()
     while portion := list(files.exclude(rule_id="")[:_PORTION]):
         deleted += sum(rucio.delete_rule(file.rule_id) for file in portion)
         OutputFile.objects.filter(pk__in=[file.pk for file in portion]).update(rule_id="")
-        turn.told(deleted=deleted)
+        turn.reported(deleted=deleted)
     return deleted

@@ -18,7 +18,7 @@ import structlog
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from outputs_app.effects.handler import comment_of
-from outputs_app.effects.requests import Wish, effects_ask
+from outputs_app.effects.requests import EffectRequest, effects_enqueue
 from outputs_app.models import BlockStatus, Effect, EffectKind, ProcessingBlock
 from wms2.adapters import factory
 from wms2.conf import conf
@@ -31,19 +31,19 @@ log = structlog.get_logger(__name__)
 MOST = 1000
 
 
-def source_rules_look() -> int:
+def source_rules_check() -> int:
     """Learn which tape rules have become OK, then ask for the end of the source rules whose time has come; of how many blocks."""
     if conf().source_rule_cleanup == "keep":
         return 0
     _tapes_look()
     blocks = list(_due(_others_look()).select_related("workflow__request")[:MOST])
-    wishes = defaultdict[tuple[uuid.UUID, int], list[Wish]](list)
+    effect_requests = defaultdict[tuple[uuid.UUID, int], list[EffectRequest]](list)
     for block in blocks:
         request = block.workflow.request
-        wishes[request.pk, request.epoch].append(Wish(EffectKind.RUCIO_UNPROTECT, block.pk, block_id=block.pk))
-    for (request_id, epoch), wanted in wishes.items():
-        with row_by_itself("source rules", request_id, partial(_tell, {"workflow__request__pk": request_id})):
-            effects_ask(wishes=wanted, request_id=request_id, request_epoch=epoch)
+        effect_requests[request.pk, request.epoch].append(EffectRequest(EffectKind.RUCIO_UNPROTECT, block.pk, block_id=block.pk))
+    for (request_id, epoch), wanted in effect_requests.items():
+        with row_by_itself("source rules", request_id, partial(_report, {"workflow__request__pk": request_id})):
+            effects_enqueue(effect_requests=wanted, request_id=request_id, request_epoch=epoch)
     return len(blocks)
 
 
@@ -58,7 +58,7 @@ def _tapes_look() -> None:
     """One call for each request that waits for tape. What a silent Rucio does not say is asked again at the next look."""
     waiting = _archived().filter(tape_ok_at__isnull=True).exclude(tape_rule_id="")
     for name in map(str, waiting.order_by().values_list("workflow__request_id", flat=True).distinct()):
-        with row_by_itself("source rules", name, partial(_tell, {"workflow__request_id": name})):
+        with row_by_itself("source rules", name, partial(_report, {"workflow__request_id": name})):
             try:
                 ok = factory.rucio().block_rules_ok(comment_of(name))
             except ServiceUnavailable as error:
@@ -85,7 +85,7 @@ def _others_look() -> set[uuid.UUID]:
     return {pk for name, (pk, source) in blocks.items() if any(lock.rule_id != source for lock in kept[name])} - on_tape
 
 
-def _tell(blocks: dict[str, Any], problem: str) -> None:
+def _report(blocks: dict[str, Any], problem: str) -> None:
     _archived().filter(**blocks).update(rucio_last_error=problem)
 
 

@@ -15,8 +15,8 @@ from django.db.models import QuerySet
 from outputs_app.blocks.ownership import names_release, other_owners
 from outputs_app.effects.handler import Result, block_of, by_rse, dataset_of, handles, in_parallel, rule_comment, unit_files
 from outputs_app.effects.invalidation import former_run_out, invalidation_manifest
-from outputs_app.effects.requests import Wish, effect_ask
-from outputs_app.effects.time_slices import Turn, lease_end, still_claimed
+from outputs_app.effects.requests import EffectRequest, effect_enqueue
+from outputs_app.effects.time_slices import TimeSlice, lease_end, still_claimed
 from outputs_app.models import (
     BlockStatus,
     DatasetState,
@@ -82,7 +82,7 @@ def _rules_release(effect: Effect) -> Result:
     held_by: dict[str, list[int]] = {rule: [] for rule in of_blocks if rule}
     for rule, key in files.exclude(rule_id="").values_list("rule_id", "pk"):
         held_by.setdefault(rule, []).append(key)
-    turn, deleted, purge = Turn(effect), int(effect.result.get("deleted", 0)), bool(effect.payload.get("purge"))
+    turn, deleted, purge = TimeSlice(effect), int(effect.result.get("deleted", 0)), bool(effect.payload.get("purge"))
 
     def delete(rules: Sequence[str]) -> int:
         return sum(rucio.delete_rule(rule, purge) for rule in rules)
@@ -95,18 +95,18 @@ def _rules_release(effect: Effect) -> Result:
         keys = [key for rule in portion for key in held_by[rule]]
         _forget(files.filter(pk__in=keys), blocks.filter(tape_rule_id__in=portion))
         done += len(portion)
-        turn.told(done=done, of=of, deleted=deleted)
+        turn.reported(done=done, of=of, deleted=deleted)
     if "unruled" not in effect.result:
-        turn.told(unruled=_rule_unruled(effect, dataset))
+        turn.reported(unruled=_rule_unruled(effect, dataset))
     if not alone:  # the dataset goes on as others': its blocks in Rucio have no files that are INVALID in DBS
         for block in blocks:
             rucio.detach_files(block.dbs_block_name, files.filter(block=block).values_list("lfn", flat=True))
-    standing = [rule for rule in rucio.rules_with_comment(rule_comment(effect)) if rule.expires_at is None]
-    names = _ours(dataset, [rule.name for rule in standing]) | ({dataset.name} if alone else set())
-    unknown = sorted(rule.rule_id for rule in standing if rule.name in names)
+    status_detail = [rule for rule in rucio.rules_with_comment(rule_comment(effect)) if rule.expires_at is None]
+    names = _ours(dataset, [rule.name for rule in status_detail]) | ({dataset.name} if alone else set())
+    unknown = sorted(rule.rule_id for rule in status_detail if rule.name in names)
     for portion in _portions(unknown):
         deleted += in_parallel(portion, delete)
-        turn.told(deleted=deleted)
+        turn.reported(deleted=deleted)
     return {"done": of + len(unknown), "of": of + len(unknown), "deleted": deleted}
 
 
@@ -167,8 +167,8 @@ def _record_invalidated(effect: Effect, result: Result) -> None:
     names_release(request_id=effect.request_id, names=[dataset.name])
     kept_for_nobody = bool(result.get("kept_for")) and not other_owners(request_id=effect.request_id, name=dataset.name)
     if kept_for_nobody:  # the other owner was taken back at the same time, and kept it for us
-        again = Wish(EffectKind.DBS_INVALIDATE, f"{dataset.pk}:again", payload={"dataset_id": dataset.pk})
-        effect_ask(again, request_id=effect.request_id, request_epoch=effect.epoch)
+        again = EffectRequest(EffectKind.DBS_INVALIDATE, f"{dataset.pk}:again", payload={"dataset_id": dataset.pk})
+        effect_enqueue(again, request_id=effect.request_id, request_epoch=effect.epoch)
 
 
 @handles(EffectKind.DBS_INVALIDATE, _record_invalidated)
@@ -184,7 +184,7 @@ def _dbs_invalidate(effect: Effect) -> Result:
     _older_over(effect)
     dataset, dbs = dataset_of(effect), factory.dbs()
     blocks = ProcessingBlock.objects.filter(dataset=dataset).order_by("block_index")
-    turn, before = Turn(effect), int(effect.result.get("before_block", 0))
+    turn, before = TimeSlice(effect), int(effect.result.get("before_block", 0))
     of = int(effect.result.get("of", 0)) or OutputFile.objects.filter(dataset=dataset).count()
     for block in blocks.filter(block_index__gt=int(effect.result.get("up_to_block", -1))):
         known = dbs.block_files(block.dbs_block_name)
@@ -193,9 +193,9 @@ def _dbs_invalidate(effect: Effect) -> Result:
         for portion in _portions(valid):
             done += in_parallel(portion, dbs.invalidate_files)
             OutputFile.objects.filter(lfn__in=portion, dataset=dataset).update(validity=Validity.INVALID)
-            turn.told(done=done, of=of)
+            turn.reported(done=done, of=of)
         before += len(known)
-        turn.told(done=before, of=of, before_block=before, up_to_block=block.block_index)
+        turn.reported(done=before, of=of, before_block=before, up_to_block=block.block_index)
     numbers: Result = {"done": before, "of": before}  # files that DBS never had need nothing
     others = other_owners(request_id=effect.request_id, name=dataset.name)
     if others:
@@ -219,7 +219,7 @@ def _dbs_invalidate(effect: Effect) -> Result:
 def _before(dataset: OutputDataset) -> str:
     """The access type of a dataset that others write, or have written and completed."""
     others = OutputDataset.objects.filter(name=dataset.name).exclude(pk=dataset.pk).values_list("pk", flat=True)
-    keys = [Wish(EffectKind.DBS_VALID, pk).key for pk in others]
+    keys = [EffectRequest(EffectKind.DBS_VALID, pk).key for pk in others]
     return "VALID" if Effect.objects.filter(key__in=keys, state=EffectState.DONE).exists() else "PRODUCTION"
 
 

@@ -18,7 +18,7 @@ from wms2.errors import LeaseLost
 from wms2.runtime import clock
 
 #: A worker does so much of one effect, and of all that are due, before it checks what else waits for it.
-TURN_SECONDS = 60.0
+TIME_SLICE_SECONDS = 60.0
 
 
 def lease_end() -> datetime:
@@ -33,18 +33,18 @@ def still_claimed(effect: Effect) -> QuerySet[Effect]:
     return mine.filter(claim_expires_at__gte=clock.in_sql(), epoch=F("request__epoch"))
 
 
-class TurnOver(Exception):
+class TimeSliceOver(Exception):
     """The effect is not done, what is done of it is recorded, and others come first."""
 
 
-class Turn:
+class TimeSlice:
     """One worker's time for an effect that it has claimed."""
 
     def __init__(self, effect: Effect) -> None:
         self._effect = effect
-        self._ends_at = time.monotonic() + TURN_SECONDS
+        self._ends_at = time.monotonic() + TIME_SLICE_SECONDS
 
-    def told(self, **done: Any) -> None:
+    def reported(self, **done: Any) -> None:
         """Record what is done by now, beside what was recorded before.
 
         Raises:
@@ -57,4 +57,4 @@ class Turn:
             raise LeaseLost(f"{effect.key} is claimed by somebody else, its claim has run out, or it is not wanted any more")
         effect.result = result
         if time.monotonic() >= self._ends_at:
-            raise TurnOver
+            raise TimeSliceOver

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from outputs_app.checks.cases import cases_open
-from outputs_app.checks.reconciliation.rows import blocks_standing
+from outputs_app.checks.reconciliation.rows import blocks_status
 from outputs_app.checks.validation.catalogues import Look
+from outputs_app.checks.validation.process import validation_again
 from outputs_app.checks.validation.rules import FileFinding
-from outputs_app.checks.validation.tending import validation_again
 from outputs_app.effects.handler import Result, block_of, handles, rule_comment
-from outputs_app.effects.time_slices import Turn
+from outputs_app.effects.time_slices import TimeSlice
 from outputs_app.models import BlockValidation, Effect, EffectKind, Prognosis
 from wms2.errors import ServiceUnavailable
 from wms2.metrics.series import VALIDATIONS_TOTAL
@@ -30,7 +30,7 @@ def _record(effect: Effect, result: Result) -> None:
     validation = BlockValidation.objects.select_for_update().filter(block=block, generation=generation).first()
     if validation is None:
         return
-    if blocks_standing([block.pk]).get(block.pk) != result["stamp"]:
+    if blocks_status([block.pk]).get(block.pk) != result["stamp"]:
         validation_again([block.pk], every_checksum=validation.every_checksum)
         return
     found = [
@@ -50,16 +50,16 @@ def _record(effect: Effect, result: Result) -> None:
 def _block_validate(effect: Effect) -> Result:
     """Raises ServiceUnavailable while an effect is about to change the block."""
     block = block_of(effect)
-    stamp = blocks_standing([block.pk]).get(block.pk)
+    stamp = blocks_status([block.pk]).get(block.pk)
     if stamp is None:
         raise ServiceUnavailable("wms2", effect.kind, "something is under way for this block")
     if effect.result.get("stamp") != stamp:
         effect.result = {"stamp": stamp}
-    turn, look = Turn(effect), Look(block, effect.payload["generation"], rule_comment(effect))
+    turn, look = TimeSlice(effect), Look(block, effect.payload["generation"], rule_comment(effect))
     for name in STEPS:
         if name not in effect.result:
             seen = getattr(look, name)()
             findings = [asdict(each) for each in seen.findings]
-            turn.told(**{name: {**seen.told, "at": clock.now().isoformat(), "findings": findings}})
+            turn.reported(**{name: {**seen.reported, "at": clock.now().isoformat(), "findings": findings}})
     result: Result = effect.result
     return result

@@ -17,46 +17,46 @@ from requests_app.models import Harvest, HarvestState, InputFile, RequestGroup
 from requests_app.selectors.drains import drain_progress
 from requests_app.selectors.parts import harvests_shown
 from requests_app.services import preview
-from requests_app.services.adopting import adopt_refused, adopt_words, schedd_adopt_strays
-from requests_app.services.cases import case_remove, removal_told, remove_refused
+from requests_app.services.adopting import adopt_preview, adopt_refused, schedd_adopt_strays
+from requests_app.services.cases import case_remove, removal_preview, remove_refused
 from requests_app.services.dags import dag_move, dag_remove, dag_rescue, rescue_refused
 from requests_app.services.decisions import validate_refused
 from requests_app.services.input_files import restore_refused
 from requests_app.services.moving import move_refused
 from requests_app.services.release import ReleaseMode, release_plan
-from requests_app.work.groups import group_standing
+from requests_app.work.groups import group_status
 from requests_app.work.harvesting import harvest_decide, harvest_refused
 from sites_app.models import Schedd
-from wms2.actions import Noun, Told, Verb, declare, extend, told_of_each
+from wms2.actions import Action, Messages, ResourceType, declare, extend, preview_each
 from wms2.web.formatting import counted
 
 declare(
-    Noun(
+    ResourceType(
         ProcessingBlock, "block", "block", lambda name: blocks_shown().filter(dbs_block_name=name),
         lambda block: (block.status, block.get_status_display()), "blocks/<uuid:pk>",
     ),
-    Verb(
+    Action(
         "validate-block", "Validate again", f"{VALIDATED} One block.", services.block_validate, None, CHECKSUMS,
         lambda block: validate_refused(block.workflow.request), path="validate",
     ),
 )  # fmt: skip
 
 declare(
-    Noun(
+    ResourceType(
         RequestGroup, "group", "group", lambda name: RequestGroup.objects.filter(name=name),
-        lambda group: (group_standing(group).status,) * 2, "groups/<name:name>",
+        lambda group: (group_status(group).status,) * 2, "groups/<name:name>",
     ),
-    Verb(
+    Action(
         "dissolve", "Dissolve", "Each of its requests completes by itself; those that waited for others go on.",
-        services.group_dissolve, told_of_each(lambda group: [f"{child}." for child in group_standing(group).children]),
+        services.group_dissolve, preview_each(lambda group: [f"{child}." for child in group_status(group).children]),
         path="dissolve",
     ),
 )  # fmt: skip
 
 
-def _remove(dags: Sequence[DAG]) -> Told:
-    told = preview.hold([dag.workflow.request for dag in dags])
-    return {dag.pk: [f"{dag.workflow.request_id} is held:", *told[dag.workflow.request.pk]] for dag in dags}
+def _remove(dags: Sequence[DAG]) -> Messages:
+    reported = preview.hold([dag.workflow.request for dag in dags])
+    return {dag.pk: [f"{dag.workflow.request_id} is held:", *reported[dag.workflow.request.pk]] for dag in dags}
 
 
 def _rescue(dag: DAG) -> list[str]:
@@ -70,22 +70,22 @@ def _rescue(dag: DAG) -> list[str]:
     ]
 
 
-def _move(dags: Sequence[DAG]) -> Told:
-    told = preview.move([dag.workflow.request for dag in dags])
-    return {dag.pk: [f"{dag.workflow.request_id}:", *told[dag.workflow.request.pk]] for dag in dags}
+def _move(dags: Sequence[DAG]) -> Messages:
+    reported = preview.move([dag.workflow.request for dag in dags])
+    return {dag.pk: [f"{dag.workflow.request_id}:", *reported[dag.workflow.request.pk]] for dag in dags}
 
 
 extend(
     DAG,
-    Verb(
+    Action(
         "remove", "Remove, and hold the request", "Remove the DAG with everything under it; its request is held.", dag_remove,
         _remove, refused=steer_refused, path="remove", stops=True, inverse="rescue",
     ),
-    Verb(
-        "rescue", "Rescue", "Submit the rescue of a held request's last DAG.", dag_rescue, told_of_each(_rescue),
+    Action(
+        "rescue", "Rescue", "Submit the rescue of a held request's last DAG.", dag_rescue, preview_each(_rescue),
         refused=rescue_refused, path="rescue", inverse="remove",
     ),
-    Verb(
+    Action(
         "move", "Move", "Have the DAG's request go on at another schedd.", dag_move, _move, MOVE,
         refused=lambda dag: steer_refused(dag) or move_refused(dag.workflow.request), path="move", inverse="move",
     ),
@@ -93,11 +93,11 @@ extend(
 
 extend(
     IntegrityCase,
-    Verb(
+    Action(
         "remove", "Remove",
         "Take a lost file back with every file that holds pieces of the same work: INVALID in DBS, without rules. Then that work"
         " is planned again, also of a completed request; of one that failed or was aborted it is not.",
-        case_remove, removal_told, refused=remove_refused, path="remove", dangerous=True,
+        case_remove, removal_preview, refused=remove_refused, path="remove", dangerous=True,
     ),
 )  # fmt: skip
 
@@ -108,13 +108,13 @@ def _drains(schedd: Schedd) -> list[str]:
 
 extend(
     Schedd,
-    Verb(
+    Action(
         "adopt-strays", "Adopt strays",
         "After a restored database: have the requests whose DAGs run there without a row planned now, which takes these up. What"
         " cannot be adopted stays, with the reason.",
-        schedd_adopt_strays, told_of_each(adopt_words), refused=adopt_refused, seen=strays_seen, path="adopt-strays",
+        schedd_adopt_strays, preview_each(adopt_preview), refused=adopt_refused, seen=strays_seen, path="adopt-strays",
     ),
-    told=_drains, of=("enable", "disable"), standing=_drains,
+    reported=_drains, of=("enable", "disable"), status_detail=_drains,
 )  # fmt: skip
 
 
@@ -123,28 +123,28 @@ def _restore(file: InputFile, actor: str, reason: str) -> None:
 
 
 declare(
-    Noun(
+    ResourceType(
         InputFile, "input-file", "file", lambda key: InputFile.objects.filter(pk=key),
         lambda file: (file.excluded_kind, file.lfn),
     ),
-    Verb(
+    Action(
         "restore", "Let in again", "Let a single input file in again: a further round reads it after all.", _restore,
-        told_of_each(lambda f: ["It is read after all, in a further round.", f"Left out because: {f.excluded_reason}"]),
+        preview_each(lambda f: ["It is read after all, in a further round.", f"Left out because: {f.excluded_reason}"]),
         refused=restore_refused,
     ),
 )  # fmt: skip
 
 declare(
-    Noun(
+    ResourceType(
         Harvest, "harvest", "harvest", lambda key: harvests_shown().filter(pk=key),
         lambda harvest: (harvest.state, harvest.get_state_display()), "harvests/<int:pk>",
     ),
-    Verb(
+    Action(
         "retry", "Harvest again",
         "Harvest and upload again, also what is done, by a job within minutes: the servers keep both as versions.",
         partial(harvest_decide, state=HarvestState.WAITING), refused=harvest_refused, path="retry", inverse="discard",
     ),
-    Verb(
+    Action(
         "discard", "Discard", "Give a DQM harvesting up: nothing more is uploaded of it.",
         partial(harvest_decide, state=HarvestState.DISCARDED), refused=harvest_refused, path="discard", inverse="retry",
     ),

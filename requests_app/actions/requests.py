@@ -33,7 +33,7 @@ from requests_app.services.release import Changes, ReleaseMode, release_refused
 from requests_app.services.restart import restart_refused
 from requests_app.services.stopping import fail_refused, force_refused, stop_refused
 from requests_app.work.overrides import ERROR_LIMITS, PINS, THROTTLES, Overrides, read_layouts, read_pools, read_task_sizes
-from wms2.actions import Field, Kind, Noun, Role, Verb, declare, field_of, told_of_each
+from wms2.actions import Action, Field, Kind, ResourceType, Role, declare, field_of, preview_each
 from wms2.errors import FieldRefused, NotFoundInService
 
 #: On one's own requests.
@@ -117,9 +117,9 @@ _OVERRIDES = tuple(map(_override, Overrides.model_fields))
 def _set(
     name: str, label: str, does: str, service: Callable[..., object], fields: Sequence[Field],
     now: Callable[[Request], Mapping[str, Any]], **more: Any,
-) -> Verb:  # fmt: skip
+) -> Action:  # fmt: skip
     """Set values of one request, in place of those that it has ``now``, on which the decision rests."""
-    return Verb(
+    return Action(
         name, label, does, service, fields=tuple(fields), initial=now, single=True, inverse=name,
         seen=lambda request: (f"{request.status} {now(request)}", request.get_status_display()), **more,
     )  # fmt: skip
@@ -128,7 +128,7 @@ def _set(
 def _set_overrides(
     name: str, label: str, does: str, service: Callable[..., object], names: Sequence[str],
     refused: Callable[[Request], str] = priority_refused,
-) -> Verb:  # fmt: skip
+) -> Action:  # fmt: skip
     return _set(
         name, label, does, service, [_override(each) for each in names],
         lambda request: {each: request.overrides.get(each) for each in names}, refused=refused, path=name,
@@ -136,15 +136,15 @@ def _set_overrides(
 
 
 declare(
-    Noun(
+    ResourceType(
         Request, "request", "request", lambda name: Request.objects.filter(request_name=name),
         lambda request: (request.status, request.get_status_display()), "requests/<name:request_name>",
     ),
-    Verb(
+    Action(
         "submit", "Submit", "Let a new request go on its way: its inputs are read, then it is queued.", services.request_submit,
         refused=submit_refused,
     ),
-    Verb(
+    Action(
         "release", "Release", "Let a held request go on, as it is or with changes for it alone. Completed work stays.", _release,
         preview.release,
         (
@@ -168,33 +168,33 @@ declare(
         ),
         release_refused, _release_repeated, path="release", roles=OWN, inverse="hold",
     ),
-    Verb(
+    Action(
         "stop", "Stop", "Stop the running DAG cleanly; the request queues again and goes on from the rescue file. Between DAGs"
         " nothing has to be stopped, and nothing is.",
         _stop, preview.stop, (_STOP_MODE,), stop_refused, path="stop", stops=True,
     ),
-    Verb(
+    Action(
         "move", "Move",
         "Have the work go on at another schedd. A running DAG is stopped cleanly first; its rescue goes on where its directory is"
         " seen, elsewhere what is not done is planned anew.",
         services.request_move, preview.move, MOVE, move_refused, path="move", inverse="move",
     ),
-    Verb(
+    Action(
         "hold", "Hold", "Put a request aside; a running DAG is stopped first. Completed work stays.", services.request_hold,
         preview.hold, refused=hold_refused, path="hold", stops=True, roles=OWN, inverse="release",
     ),
-    Verb(
+    Action(
         "complete", "Complete early",
         "Plan nothing more: the request completes with what is done, once that is registered. A running DAG is stopped first.",
         services.request_complete, preview.complete, refused=complete_refused, path="complete", dangerous=True,
     ),
-    Verb(
+    Action(
         "keep", "Keep outputs",
         "Keep what a request made although it was rejected in ReqMgr2 after it completed here: its files, datasets and rules stay"
         " as they are.",
         services.request_keep, refused=keep_refused, path="keep",
     ),
-    Verb(
+    Action(
         "sites", "Change sites", "Replace a request's site lists. Jobs that run go on.", services.request_set_sites,
         preview.sites,
         (
@@ -203,7 +203,7 @@ declare(
         ),
         priority_refused, path="sites", single=True, inverse="sites",
     ),
-    Verb(
+    Action(
         "priority", "Change priority", "Give a request another priority.", services.request_set_priority,
         preview.priority,
         (
@@ -252,11 +252,11 @@ declare(
         services.request_note, [Field("notes", help="the remark; empty takes it away", length=2000, blank="", rows=4)],
         lambda request: {"notes": request.notes}, path="note",
     ),
-    Verb(
+    Action(
         "group", "Change its group",
         "Have requests complete together: each waits with its outputs validated until all others of the group are there.",
         services.request_group,
-        told_of_each(lambda request: [f"It is in {request.in_group or 'no group'} now. All others of its group wait for it."]),
+        preview_each(lambda request: [f"It is in {request.in_group or 'no group'} now. All others of its group wait for it."]),
         (Field("in_group", Kind.NAME, "name of the group, made if there is none; empty: it completes by itself", length=150),),
         group_refused, path="group", inverse="group",
     ),
@@ -267,7 +267,7 @@ declare(
         [Field("depends_on", Kind.TEXTS, "names of requests; none: it begins by itself", length=150, most_items=100)],
         lambda request: {"depends_on": names_about(request).depends_on}, refused=depend_refused, path="depend",
     ),
-    Verb(
+    Action(
         "restart", "Restart", "Kill and clone: the request fails, and its next version begins from nothing.",
         services.request_restart, preview.restart,
         (
@@ -281,14 +281,14 @@ declare(
         ),
         restart_refused, prepare=_with_clone, outside=True, path="restart", dangerous=True,
     ),
-    Verb(
+    Action(
         "flush", "Flush", "No more input comes: what has been read is planned to the end, also what fills no work unit.",
-        services.request_flush, told_of_each(flush_preview), refused=flush_refused, path="flush",
+        services.request_flush, preview_each(flush_preview), refused=flush_refused, path="flush",
     ),
-    Verb(
+    Action(
         "derive", "Derive",
         "Make a request of the work that this one has not used, with changes, into the same datasets. This one ends what it has.",
-        _derive, told_of_each(derive_preview),
+        _derive, preview_each(derive_preview),
         (
             Field("request_name", Kind.NAME, "of the new request; without it <name>_d<N>", length=150),
             Field("failed", Kind.FLAG, "also what failed here or was given back; the open round is closed"),
@@ -299,12 +299,12 @@ declare(
         ),
         derive_refused, path="derive", single=True, dangerous=True,
     ),
-    Verb(
+    Action(
         "fail", "Fail",
         "End a held or running request as failed. Its outputs are listed for invalidation, and stay until an operator acts.",
         services.request_fail, preview.fail, refused=fail_refused, path="fail", dangerous=True, stops=True,
     ),
-    Verb(
+    Action(
         "force", "Force the end",
         "The last resort for a stop whose schedd is gone for good: it is settled without the proof that the DAG has left the"
         " queue. Until its jobs have ended they may run beside whatever comes next; what they still write does not count, and"
@@ -312,16 +312,16 @@ declare(
         services.request_force, None, (_CONFIRM, Field("insist", Kind.FLAG, "also while the schedd answers", blank=False)),
         force_refused, path="force", single=True, dangerous=True, stops=True,
     ),
-    Verb(
+    Action(
         "invalidate", "Invalidate outputs",
         "Take back the outputs of a failed, aborted or replaced request: files and datasets INVALID in DBS, then rules deleted.",
-        services.request_invalidate, told_of_each(preview.invalidate), refused=invalidation_refused, path="invalidate",
+        services.request_invalidate, preview_each(preview.invalidate), refused=invalidation_refused, path="invalidate",
         dangerous=True,
     ),
-    Verb(
+    Action(
         "invalidate-files", "Invalidate files or blocks",
         "Take single files or whole blocks of a request at its end back: files INVALID in DBS, then rules deleted.",
-        services.request_invalidate_files, told_of_each(preview.invalidate_files),
+        services.request_invalidate_files, preview_each(preview.invalidate_files),
         (
             Field("files", Kind.TEXTS, "names of files, one a line", length=700, most_items=MAX_FILES, rows=4),
             Field("blocks", Kind.TEXTS, "names of blocks, one a line", length=500, most_items=MAX_FILES, rows=2),
@@ -329,13 +329,13 @@ declare(
         ),
         files_refused, path="invalidate-files", single=True, dangerous=True,
     ),
-    Verb(
+    Action(
         "abort", "Abort",
         "Abort the request for good, at any moment. Accepted at once; a running DAG is removed first. Repeatable.",
         services.request_abort, preview.abort, refused=abort_refused, path="", method="delete", dangerous=True, stops=True,
         roles=OWN,
     ),
-    Verb(
+    Action(
         "clean", "Clean",
         "Remove everything that the request has made, in any status: its DAG, its registrations, rules, files and directories."
         " Repeatable.",
@@ -350,16 +350,16 @@ declare(
         ),
         clean_refused, path="clean", single=True, dangerous=True,
     ),
-    Verb(
+    Action(
         "compare", "Compare now",
         f"Compare all output datasets of a request with what DBS and Rucio hold of them now. {COMPARED}",
         services.request_compare, refused=compare_refused, path="compare",
     ),
-    Verb(
+    Action(
         "validate", "Validate again", f"{VALIDATED} All its blocks.", services.request_validate, None, CHECKSUMS,
         validate_refused, path="validate",
     ),
-    Verb(
+    Action(
         "restore-files", "Let input files in again",
         "Let input files in again that could not be read, or that an operator left out; a further round reads them."
         " A held request still needs its release.",

@@ -66,8 +66,8 @@ class ImportForm(forms.Form):
                 raise forms.ValidationError(str(error)) from error
         serializer = import_serializer(data)
         if not serializer.is_valid():
-            told = {field: " ".join(map(str, found)) for field, found in serializer.errors.items()}
-            raise forms.ValidationError([f"{field}: {problem}" for field, problem in told.items()])
+            reported = {field: " ".join(map(str, found)) for field, found in serializer.errors.items()}
+            raise forms.ValidationError([f"{field}: {problem}" for field, problem in reported.items()])
         return {**given, "received": serializer.received()}
 
 

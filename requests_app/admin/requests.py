@@ -64,9 +64,9 @@ class RequestAdmin(ReadOnlyAdmin):
     search_help_text = "Part of a name, campaign, prep id, input dataset or requestor."
     ordering = ("-created_at",)
     sortable_by = ("request_name", "place")
-    readonly_fields = ("standing", "related", "history", "evaluation")
+    readonly_fields = ("status_detail", "related", "history", "evaluation")
     fieldsets = (
-        (None, {"fields": ("standing", "related", "history")}),
+        (None, {"fields": ("status_detail", "related", "history")}),
         (
             "What was asked",
             {
@@ -130,10 +130,10 @@ class RequestAdmin(ReadOnlyAdmin):
         return found
 
     @admin.display(description="Status")
-    def standing(self, row: Request) -> SafeString:
+    def status_detail(self, row: Request) -> SafeString:
         """Status, why, what next, what to do."""
-        told = explain(row, dag=DAG.objects.filter(workflow__request=row, status__in=LIVE_DAG).first())
-        lines = (("Why", told.why), ("Alert", told.alert), ("Next", told.next), ("To do", told.todo))
+        reported = explain(row, dag=DAG.objects.filter(workflow__request=row, status__in=LIVE_DAG).first())
+        lines = (("Why", reported.why), ("Alert", reported.alert), ("Next", reported.next), ("To do", reported.todo))
         text = format_html_join("", "<p><strong>{}:</strong> {}</p>", (line for line in lines if line[1]))
         return format_html("{} {}", badge(row.status, row.get_status_display()), text)
 

@@ -17,7 +17,7 @@ from requests_app.models import LEADER_LEASE, Limit, RequestStatus, RequestTrans
 from requests_app.selectors.admission import config_in_force
 from requests_app.selectors.reqmgr2 import POLL
 from wms2.admin import BY_REQUEST, OF_REQUEST, ReadOnlyAdmin, rows_admin, since_column
-from wms2.admin.actions import verb_url
+from wms2.admin.actions import action_url
 from wms2.admin.filters import recent_values
 from wms2.admin.shown import EMPTY, badge
 from wms2.api.permissions import is_operator
@@ -116,13 +116,13 @@ rows_admin(models.Lease, "name", lease_is, "owner", "process", lease_epoch, "hea
 
 # When each request was looked at, and when it is due again.
 @admin.display(description="looked at again when something wakes it, at the latest")
-def looked_at_again(row: models.EvaluationLease) -> str:
+def evaluated_again(row: models.EvaluationLease) -> str:
     """The moment at which it is looked at although nothing has told of a change, if there is one."""
     return exact(row.due_at) if row.due_at else "only when something wakes it"
 
 
 rows_admin(
-    models.EvaluationLease, "request", looked_at_again, "owner", "epoch", "=expires_at", "evaluated_at", search=BY_REQUEST,
+    models.EvaluationLease, "request", evaluated_again, "owner", "epoch", "=expires_at", "evaluated_at", search=BY_REQUEST,
     order=("pk",),
 )  # fmt: skip
 
@@ -161,13 +161,13 @@ class LimitAdmin(ReadOnlyAdmin):
             "title": "Limits",
             "opts": self.opts,
             "limits": [
-                {"row": limit, "url": verb_url(Limit, "change", [limit.name]) if acts else ""} for limit in config_in_force()
+                {"row": limit, "url": action_url(Limit, "change", [limit.name]) if acts else ""} for limit in config_in_force()
             ],
             "media": self.media,
         }
         return TemplateResponse(request, "admin/wms2/limits.html", context)
 
-    def verb_rows(self, keys: Sequence[str]) -> list[Limit]:
+    def action_rows(self, keys: Sequence[str]) -> list[Limit]:
         """Those that nobody changed included."""
         return limit_rows(keys)
 

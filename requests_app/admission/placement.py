@@ -24,7 +24,7 @@ from dags_app.models import DAG, LIVE_DAG, DAGStatus
 from dags_app.planning.throttles import Throttles
 from requests_app.admission.fair_share import Running, Share, share_of
 from requests_app.admission.moves import Move, move_of
-from requests_app.alerts import tell_broken
+from requests_app.alerts import report_broken
 from requests_app.limits import limits_now
 from requests_app.models import Request, RequestStatus
 from requests_app.work.overrides import overrides_of, throttles_of
@@ -116,7 +116,7 @@ def running_now(limits: Conf, *, apart_from: Request | None = None) -> list[Runn
 def _counted(dag: Any, limits: Conf) -> Running:
     idle = dag.nodes_idle if dag.observed_at is not None else None
     landing, jobs = 0, limits.jobs_per_work_unit  # one that cannot be counted takes its part all the same
-    with row_by_itself("admission", dag.pk, partial(tell_broken, workflow__dags=dag.pk)):
+    with row_by_itself("admission", dag.pk, partial(report_broken, workflow__dags=dag.pk)):
         landing, jobs = int(dag.landing or 0), _jobs_per_unit(dag, limits)
     return Running(idle, landing, dag.merge_groups, jobs)
 
@@ -137,7 +137,7 @@ def units_follow(fenced: Fenced) -> list[DAG]:
         rows = running.select_related("schedd__pool", "workflow__request").defer("workflow__psets")
         dags = list(rows.annotate(landing=_LANDING))
         for dag in dags:
-            with row_by_itself("units at once", dag.pk, partial(tell_broken, workflow__dags=dag.pk)):
+            with row_by_itself("units at once", dag.pk, partial(report_broken, workflow__dags=dag.pk)):
                 _follow(dag, limits, room, share)
     return [dag for dag in dags if dag.observed["max_jobs"] != dag.merge_groups]
 

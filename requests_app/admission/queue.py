@@ -69,7 +69,7 @@ from requests_app.admission.placement import (
     running_now,
     taking_slot,
 )
-from requests_app.alerts import BROKEN, tell_broken
+from requests_app.alerts import BROKEN, report_broken
 from requests_app.limits import limits_now
 from requests_app.models import AdmissionBucket, AdmissionLimit, AdmissionState, Request, RequestStatus, Workflow
 from requests_app.service_level import no_new_work
@@ -81,7 +81,7 @@ from wms2.errors import StaleState
 from wms2.metrics.series import FORGOTTEN_TOTAL
 from wms2.models import Wake
 from wms2.runtime import clock
-from wms2.runtime.due import wake
+from wms2.runtime.due import mark_due
 from wms2.runtime.levels import Level
 from wms2.runtime.locks import Fenced, LockKey, lock_until_commit
 from wms2.runtime.passes import row_by_itself
@@ -262,10 +262,10 @@ def admit(*, fenced: Fenced = transaction.atomic) -> int:
             remembered.stopped, remembered.passed_over, remembered.again_at = stopped, 0, None
         if vars(remembered) != before:
             remembered.save()
-        wake([request.pk for request in started], "admitted")
+        mark_due([request.pk for request in started], "admitted")
         if (started or changed) and not expected and not _wakes_read():
             FORGOTTEN_TOTAL.inc()
-            log.error("forgotten request: admission was not woken", admitted=len(started), told=changed)
+            log.error("forgotten request: admission was not woken", admitted=len(started), reported=changed)
     _settings.append(settings)
     return len(started)
 
@@ -280,7 +280,7 @@ def _pass(remembered: AdmissionState, stopped: str) -> tuple[list[Request], int]
     further = False
     if not stopped and state.used < policy.slots:
         state, started, waits, further = _start_some(policy, limits, state, remembered)
-    changed = _tell(policy, state, waits, remembered.stopped)
+    changed = _report(policy, state, waits, remembered.stopped)
     remembered.stopped, remembered.passed_over = state.stopped, remembered.passed_over if further else 0
     remembered.again_at = state.now if further else opens_at(state, policy)
     return started, changed
@@ -363,11 +363,11 @@ class _Look:
         """Start it; else why it cannot be placed."""
         request, reasons = self._by_key[waiting.key], list[str]()
 
-        def tell(what: str) -> None:
+        def report(what: str) -> None:
             reasons.append(f"{BROKEN} {what}")
-            tell_broken(what, pk=request.pk)
+            report_broken(what, pk=request.pk)
 
-        with row_by_itself("admission", request, tell):
+        with row_by_itself("admission", request, report):
             reasons.append(self._starts(request))
         if reasons != [""]:
             self.refused.append(request)
@@ -440,7 +440,7 @@ def of_group(group: Group, policy: Policy) -> Q:
     return found
 
 
-def _tell(policy: Policy, state: State, waits: Mapping[uuid.UUID, str], before: str) -> int:
+def _report(policy: Policy, state: State, waits: Mapping[uuid.UUID, str], before: str) -> int:
     """Write the reasons to wait: for those that were read what was found; for the others their limit, else their turn or what
     they were refused for earlier. ``before``: what all waited for. Returns how many have changed.
     """

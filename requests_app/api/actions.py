@@ -1,4 +1,4 @@
-"""Verbs on one request (spec 6.2, 6.3, 7.1), made from ``requests_app.actions``; and what they answer beside the request itself."""
+"""Operations on one request (spec 6.2, 6.3, 7.1), from ``requests_app.actions``, and their answers beside the request itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from requests_app.api.serializers import RemovingSerializer, RequestSerializer
 from requests_app.models import Request
 from requests_app.selectors.requests import request_changed, requests_stored
 from requests_app.services.release import ReleaseMode, release_plan
-from wms2.api.actions import LISTED, Resource, VerbView, verb_method, verb_urls
+from wms2.api.actions import LISTED, ActionView, Resource, action_method, action_urls
 from wms2.api.preconditions import etag_of
 from wms2.api.problems import bad_field
 
@@ -68,7 +68,7 @@ def _stopped(row: Request, before: str, given: Mapping[str, Any]) -> dict[str, A
 
 
 #: All but the release, which has a view with its preview.
-VERBS = verb_urls(REQUESTS, "release", answers={"stop": (StoppedSerializer, _stopped)})
+VERBS = action_urls(REQUESTS, "release", answers={"stop": (StoppedSerializer, _stopped)})
 LISTED["requests"] = REQUESTS, RequestFilters
 
 
@@ -81,12 +81,12 @@ class ReleasePlanSerializer(serializers.Serializer):
     units_again = serializers.IntegerField(help_text="work units of the open round that run again, or are planned anew")
 
 
-class RequestReleaseView(VerbView):
+class RequestReleaseView(ActionView):
     """Let a held request go on, as it is or with changes. Completed work stays."""
 
     serializer_class = RequestSerializer
     versioned: ClassVar[frozenset[str]] = frozenset({"post"})
-    post = verb_method(REQUESTS, "release")
+    post = action_method(REQUESTS, "release")
 
     def known_query_params(self) -> frozenset[str]:
         """The preview may ask for a mode."""

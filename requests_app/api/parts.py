@@ -18,7 +18,14 @@ from dags_app.models import Leftover
 from outputs_app.effects.invalidation import Progress as InvalidationStep
 from outputs_app.effects.invalidation import invalidation_progress
 from requests_app.models import InputFile, Progress, ProgressSample
-from requests_app.selectors.parts import SiteLeftovers, TroubledInput, course_of, leftovers_by_site, leftovers_of, troubled_input
+from requests_app.selectors.parts import (
+    SiteLeftovers,
+    TroubledInput,
+    leftovers_by_site,
+    leftovers_of,
+    progress_chart_of,
+    troubled_input,
+)
 from requests_app.selectors.requests import requests_stored
 from requests_app.selectors.versions import Version, VersionChain, version_chain
 from requests_app.services.invalidation import manifest_of
@@ -145,7 +152,7 @@ request_leftovers_view = part_view(
     "Of all rounds that the cleaner has looked at; units that had left nothing are not among them.", base=ExtraView,
 )  # fmt: skip
 request_progress_view = part_view(
-    requests_stored, CourseSerializer, course_of,
+    requests_stored, CourseSerializer, progress_chart_of,
     "Oldest first: ten-minute means of the last month, samples of the last day; the summary is kept for ever.",
 )  # fmt: skip
 request_versions_view = part_view(requests_stored, VersionChainSerializer, version_chain, "Whichever version is asked for.")

@@ -9,12 +9,12 @@ from rest_framework.request import Request as HttpRequest
 from rest_framework.response import Response
 
 import requests_app.actions  # noqa: F401  declares them
-from requests_app.models import DeadLetter, Harvest, HarvestState, LetterKind, RequestGroup
+from requests_app.models import DeadLetter, DeadLetterKind, Harvest, HarvestState, RequestGroup
 from requests_app.selectors.parts import harvests_shown
 from requests_app.selectors.requests import groups_shown
 from requests_app.services.dead_letters import ADVICE
-from requests_app.work.groups import Child, GroupStanding, group_standing
-from wms2.api.actions import Resource, verb_urls
+from requests_app.work.groups import Child, GroupStatus, group_status
+from wms2.api.actions import Resource, action_urls
 from wms2.api.answers import Computed, answer, rows
 from wms2.api.filters import ChoicesFilter, TextFilter
 from wms2.api.views import RowsViewSet
@@ -26,12 +26,12 @@ ChildSerializer = answer(
 )  # fmt: skip
 GroupListSerializer = rows("GroupList", RequestGroup, "One line of the list.", "name", "note", "created_by", "created_at")
 GroupSerializer = answer(
-    "Group", GroupStanding, "A group as its requests have it now.",
+    "Group", GroupStatus, "A group as its requests have it now.",
     "group.name", "group.note", "group.created_by", "group.created_at", "status", "waiting_for", "children",
     status="empty, active, waiting, held, completing, completed, ended: of its requests",
     waiting_for="who is missing, and why",
 )  # fmt: skip
-GROUP_VERBS = verb_urls(Resource(RequestGroup, GroupSerializer, groups_shown, key="name", picture=group_standing))
+GROUP_VERBS = action_urls(Resource(RequestGroup, GroupSerializer, groups_shown, key="name", picture=group_status))
 
 
 class GroupViewSet(RowsViewSet):
@@ -46,7 +46,7 @@ class GroupViewSet(RowsViewSet):
 
     def retrieve(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Response:
         """Its requests, and whom the others wait for."""
-        return Response(self.get_serializer(group_standing(self.get_object())).data)
+        return Response(self.get_serializer(group_status(self.get_object())).data)
 
 
 HarvestSerializer = rows(
@@ -78,14 +78,14 @@ class HarvestViewSet(RowsViewSet):
 DeadLetterSerializer = rows(
     "DeadLetter", DeadLetter, "One of them, with what to do about its kind.",
     "id", "kind", "row", "request_name=request_id", "what", "attempts", "since", "last_error",
-    todo=Computed(lambda row: ADVICE[LetterKind(row.kind)], column="kind", help_text="what it means, and what to do"),
+    todo=Computed(lambda row: ADVICE[DeadLetterKind(row.kind)], column="kind", help_text="what it means, and what to do"),
 )  # fmt: skip
 
 
 class DeadLetterFilters(django_filters.FilterSet):
     """By kind and request."""
 
-    kind = ChoicesFilter(choices=LetterKind.choices)
+    kind = ChoicesFilter(choices=DeadLetterKind.choices)
     request = TextFilter(field_name="request_id", max_length=255, help_text="request name")
 
 
@@ -101,7 +101,7 @@ class DeadLetterViewSet(RowsViewSet):
     def compute(self, lines: list[dict[str, object]]) -> None:
         """What to do."""
         for line in lines:
-            line["todo"] = ADVICE[LetterKind(str(line["kind"]))]
+            line["todo"] = ADVICE[DeadLetterKind(str(line["kind"]))]
 
 
 #: It is off the list once a verb has been done.

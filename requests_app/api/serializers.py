@@ -14,8 +14,8 @@ from dags_app.planning.measured import Spread
 from requests_app.models import KeptAccount, ReqMgr2Request, Request, RequestTransition, Workflow
 from requests_app.selectors.admission import QueuedRow
 from requests_app.selectors.explain import Explanation
-from requests_app.selectors.requests import RequestPicture
-from requests_app.selectors.rounds import SPREADS, MeasuredRound, StepPicture
+from requests_app.selectors.requests import RequestDetail
+from requests_app.selectors.rounds import SPREADS, MeasuredRound, StepDetail
 from requests_app.selectors.workflows import BlockProgress, WorkflowProgress
 from wms2.api.answers import answer, rows
 from wms2.api.shown import shown
@@ -89,7 +89,7 @@ WorkflowListSerializer = rows(
 )  # fmt: skip
 SpreadSerializer = answer("Spread", Spread, "How a quantity is spread over jobs, within 1 %.")
 StepMeasuredSerializer = answer(
-    "StepMeasured", StepPicture,
+    "StepMeasured", StepDetail,
     "A step over those jobs of the round that ran it alike: so many processes side by side, so many threads each.",
     "row.step", "row.processes", "row.threads", "row.jobs", "row.events_read", "row.events_written", "row.wall_seconds",
     "row.cpu_seconds", "cpu_efficiency", "bytes_written", "spreads", "exit_codes",
@@ -149,7 +149,7 @@ ExplanationSerializer = answer(
     todo="what a person should do",
 )  # fmt: skip
 RequestSerializer = answer(
-    "Request", RequestPicture, "One request with all that is known of it; made of a ``RequestPicture``.",
+    "Request", RequestDetail, "One request with all that is known of it; made of a ``RequestPicture``.",
     "explanation", "request.warnings", "output_datasets", "request.splitting_params", "request.payload_config",
     "request.production_steps", "request.overrides", "previous_version_request=request.previous_version_request_id",
     "request.in_group", "depends_on", "dependents", "derived_from=request.derived_from_id", "workflow", "dag", "queue=turn",
@@ -175,7 +175,7 @@ RequestSerializer = answer(
 )  # fmt: skip
 
 
-def request_shown(picture: RequestPicture) -> Any:
+def request_shown(picture: RequestDetail) -> Any:
     """The JSON of one request."""
     return shown(RequestSerializer, picture)
 

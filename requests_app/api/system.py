@@ -27,7 +27,7 @@ from requests_app.services.reconciling import reconcile
 from sites_app.api.serializers import SystemicAlertSerializer
 from sites_app.guard import alerts_open
 from sites_app.models import Health, Schedd
-from wms2.api.actions import Resource, VerbView, actor_of, verb_method, verb_urls
+from wms2.api.actions import ActionView, Resource, action_method, action_urls, actor_of
 from wms2.api.answers import Computed, answer, rows
 from wms2.api.serializers import ReasonSerializer
 from wms2.api.shown import shown
@@ -45,7 +45,7 @@ ServiceLevelSerializer = rows(
         help_text="factor for time limits that judge others, 1 to 3",
     ),
 )  # fmt: skip
-SERVICE_VERBS = verb_urls(Resource(ServiceLevel, ServiceLevelSerializer, service_rows))
+SERVICE_VERBS = action_urls(Resource(ServiceLevel, ServiceLevelSerializer, service_rows))
 service_view = part_view(service_rows, ServiceLevelSerializer, lambda row: row, "As of the last cycle.")
 
 
@@ -200,12 +200,12 @@ DrainSerializer = answer(
 )  # fmt: skip
 
 
-class ScheddDrainView(VerbView):
+class ScheddDrainView(ActionView):
     """Drain a schedd, and see how far that is."""
 
     serializer_class = DrainSerializer
     query_params: ClassVar[frozenset[str]] = frozenset({POOL.name})
-    post = verb_method(replace(SCHEDDS, serializer=DrainSerializer, picture=drain_progress), "drain")
+    post = action_method(replace(SCHEDDS, serializer=DrainSerializer, picture=drain_progress), "drain")
 
     @extend_schema(parameters=[POOL])
     def get(self, request: HttpRequest, name: str) -> Response:

@@ -28,12 +28,12 @@ from requests_app.api.serializers import (
     request_shown,
 )
 from requests_app.models import Request, status_shown
-from requests_app.selectors.requests import request_picture, requests_stored, requests_with_workflow
+from requests_app.selectors.requests import request_detail, requests_stored, requests_with_workflow
 from requests_app.selectors.rounds import rounds_of
 from requests_app.selectors.workflows import workflow_progress, workflows_stored
 from requests_app.services.decisions import request_change
 from requests_app.services.intake import request_receive
-from wms2.api.actions import actor_of, verb_method
+from wms2.api.actions import action_method, actor_of
 from wms2.api.shown import shown
 from wms2.api.views import ApiView, ExtraView, RowsViewSet
 from wms2.web.shedding import Call
@@ -84,7 +84,7 @@ class RequestViewSet(RowsViewSet):
     def retrieve(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Response:
         """One request with its transitions, workflow, ledger, and what it waits for."""
         row = self.get_object()
-        return self.versioned_answer(request, request_shown(request_picture(row)), request_etag(row))
+        return self.versioned_answer(request, request_shown(request_detail(row)), request_etag(row))
 
     @extend_schema(request=RequestChangeSerializer, responses={200: RequestSerializer})
     def partial_update(self, request: HttpRequest, request_name: str) -> Response:
@@ -95,7 +95,7 @@ class RequestViewSet(RowsViewSet):
         row, _ = REQUESTS.act(request, request_name, partial(_change, asked=asked, actor=actor_of(request)))
         return REQUESTS.shown(request, row, status.HTTP_200_OK)
 
-    destroy = verb_method(REQUESTS, "abort")
+    destroy = action_method(REQUESTS, "abort")
 
 
 def _change(row: Request, *, asked: dict[str, Any], actor: str) -> None:

@@ -21,17 +21,17 @@ from dags_app.services.outcome import Outcome, dag_outcome, dispute_note
 from dags_app.services.submit import dag_avoid, units_to_land
 from dags_app.states import dag_transition, history
 from requests_app.alerts import alert, alert_over
-from requests_app.feed import tell
+from requests_app.feed import emit_event
 from requests_app.lease import Evaluation
 from requests_app.lifecycle.credentials import stop_for_credential
 from requests_app.lifecycle.finish import finish
-from requests_app.lifecycle.lost_queue import end_lost, stop_fenced_off, tell_obstacle, tell_suspicion
+from requests_app.lifecycle.lost_queue import end_lost, report_obstacle, report_suspicion, stop_fenced_off
 from requests_app.lifecycle.steps import step_begin
 from requests_app.lifecycle.unbegun import unbegun_watch
 from requests_app.models import HoldCode, Request, RequestStatus, StopIntent
 from requests_app.services.decisions import LEFT
 from requests_app.states import hold_changes
-from requests_app.work.accounting import account, account_final, progress_words, unaccounted
+from requests_app.work.accounting import account, account_final, progress_sentence, unaccounted
 from requests_app.work.unmerged import unmerged_watch
 from sites_app.bans import AUTOMATIC, BAN, SiteFailures, bans_active, problem_sites, site_ban, site_promote
 from sites_app.guard import ban_objection
@@ -79,7 +79,7 @@ def handle_active(evaluation: Evaluation) -> None:
                 _pass_sites(evaluation, dag)
                 unbegun_watch(evaluation, dag, dag.schedd)
             unmerged_watch(evaluation)
-            _tell(evaluation, dag)
+            _report(evaluation, dag)
         if dag is not None and dag.missing_since is not None:
             evaluation.again_next_cycle()  # it goes on asking
     except LedgerViolation as error:  # never continue over one: stop what runs, then hold with the reason
@@ -140,12 +140,12 @@ def _pass_sites(evaluation: Evaluation, dag: DAG) -> None:
         alert(evaluation.request, "sites_unavailable", f"{counted(stranded, 'work unit')} without a site: {LEFT}: {sites}"[:4000])
 
 
-def _tell(evaluation: Evaluation, dag: DAG) -> None:
+def _report(evaluation: Evaluation, dag: DAG) -> None:
     if int(dag.observed.get("nodes_done") or 0) > dag.units_done:  # not in the status file yet, or unaccounted
         evaluation.again_next_cycle()
-    if tell_obstacle(evaluation, dag):
+    if report_obstacle(evaluation, dag):
         return
-    progress, failed = progress_words(dag), failures_without_success(dag)
+    progress, failed = progress_sentence(dag), failures_without_success(dag)
     if failed:
         evaluation.again_next_cycle()  # a job that does well moves nothing that is looked at
         progress += f"; {counted(failed, 'attempt')} failed, and no job has done well yet"
@@ -164,7 +164,7 @@ def _ended(evaluation: Evaluation, dag: DAG) -> None:
         evaluation.note(waiting_for=f"the schedd's history, to learn how the DAG ended: {error}")
         return
     swept = account_final(evaluation, dag, completed=outcome.status is DAGStatus.COMPLETED)
-    if outcome.unproved and tell_suspicion(evaluation, dag):
+    if outcome.unproved and report_suspicion(evaluation, dag):
         return
     if outcome.status is None or not swept:
         with evaluation.fenced():
@@ -243,10 +243,10 @@ def _automatic(action: str, request: Request, site: Site, why: str, act: Callabl
             made = act()
     except InvalidTransition as error:
         audit(actor=AUTOMATIC, action=action, target=site.name, target_type="site", reason=why, refused=True, why=str(error))
-        tell("site.ban_refused", request, site=site.name, why=str(error))
+        emit_event("site.ban_refused", request, site=site.name, why=str(error))
         return False
     if made is None:
         return False
     audit(actor=AUTOMATIC, action=action, target=site.name, target_type="site", reason=why)
-    tell("site.banned", request, site=site.name, why=why, by=action)
+    emit_event("site.banned", request, site=site.name, why=why, by=action)
     return True

@@ -28,17 +28,17 @@ from dags_app.payload.contract.files import read_text
 from dags_app.payload.contract.layout import ELECTED_LOG, JOB_FILE, MERGE, ORPHANS_FILE, PROCESSING
 from dags_app.payload.contract.reading import json_lines
 from dags_app.payload.contract.site_tasks import Removal, RemovalTask, SiteResult
-from dags_app.services.site_jobs import SITE_JOB_RUN_SECONDS, SITE_JOB_TIMEOUT_SECONDS, Work, site_job_begin, site_jobs_tend
+from dags_app.services.site_jobs import SITE_JOB_RUN_SECONDS, SITE_JOB_TIMEOUT_SECONDS, Work, site_job_begin, site_jobs_process
 from outputs_app.effects.invalidation import TAKING_BACK
 from outputs_app.models import SETTLED_EFFECT, Effect, OutputFile
-from requests_app.alerts import alert_off, tell_broken
+from requests_app.alerts import alert_off, report_broken
 from requests_app.lifecycle.packing import LOST, UNSETTLED, seen_in_queues
 from requests_app.models import UNMERGED_FROZEN, CleanupPolicy, Request, RequestStatus, Workflow
 from wms2.adapters import factory
 from wms2.conf import conf
 from wms2.metrics.series import LEFTOVERS_REMOVED_TOTAL
 from wms2.runtime import clock
-from wms2.runtime.due import wake
+from wms2.runtime.due import mark_due
 from wms2.runtime.passes import row_by_itself
 
 #: Files of a request that failed or was aborted stay so long, unless it is to be cleaned up at once.
@@ -66,14 +66,14 @@ def leftovers_remove() -> None:
         unknown = rounds_unneeded(clock.now()).filter(leftovers_at__isnull=True)
         at_work = Leftover.objects.filter(job__state__in=LIVE_SITE_JOB)  # what they settle is what they were given
         for dag in unknown.exclude(round_id__in=at_work.values("unit__round")).order_by("round_id")[:ROUNDS]:
-            with row_by_itself("leftovers", dag.pk, partial(tell_broken, workflow__dags=dag.pk)):
+            with row_by_itself("leftovers", dag.pk, partial(report_broken, workflow__dags=dag.pk)):
                 _write_down(dag)
             if time.monotonic() > until:
                 break
         for site in sorted(_due().order_by().values_list("site", flat=True).distinct()):
             with row_by_itself("leftovers", site, partial(_not_begun, site)):
                 _begin(site)
-    site_jobs_tend(purpose=SiteJobPurpose.REMOVE, work=Work(_task, _settle, _wanted))
+    site_jobs_process(purpose=SiteJobPurpose.REMOVE, work=Work(_task, _settle, _wanted))
 
 
 def rounds_unneeded(now: datetime) -> QuerySet[DAG]:
@@ -150,7 +150,7 @@ def _write_down(dag: DAG) -> None:
                 rows, batch_size=PORTION, update_conflicts=True, unique_fields=["unit", "site"], update_fields=fields
             )
             DAG.objects.filter(round_id=dag.round_id, directory_id=dag.directory_id).update(leftovers_at=now)
-            _tell(Q(pk=dag.workflow_id))
+            _report(Q(pk=dag.workflow_id))
 
 
 def _is_cleaned(dag: DAG) -> bool:
@@ -176,15 +176,15 @@ def _leftovers(job: JobDocument, unit: WorkUnit, elected: str, orphans: str, mer
     ]
 
 
-def _tell(workflows: Q) -> None:
+def _report(workflows: Q) -> None:
     """Wake requests that wait for this to complete; of those that completed with files left, say so when nothing is left."""
     statuses = (RequestStatus.REMOVING_FILES, RequestStatus.CLEANING)
     waiting = Workflow.objects.filter(workflows, request__status__in=statuses).distinct()
-    wake(waiting.values_list("request__pk", flat=True), "leftovers")
+    mark_due(waiting.values_list("request__pk", flat=True), "leftovers")
     ended = Workflow.objects.filter(workflows, request__status__in=_COMPLETE, inputs_removed_at__isnull=True)
     requests = Request.objects.filter(pk__in=ended.values("request__pk")).only("request_name", "alert_code").order_by("pk")
     for request in list(requests.select_for_update(no_key=True)):  # of two that settle the last at two sites, one sees both
-        with row_by_itself("leftovers", request, partial(tell_broken, pk=request.pk)), transaction.atomic():
+        with row_by_itself("leftovers", request, partial(report_broken, pk=request.pk)), transaction.atomic():
             rows = Leftover.objects.filter(unit__workflow__request=request, settled_at__isnull=True)
             rounds = rounds_unneeded(clock.now()).filter(workflow__request=request, leftovers_at__isnull=True)
             if not rows.exists() and not rounds.exists():
@@ -273,7 +273,7 @@ def _settle(job: SiteJob, result: SiteResult | None) -> None:
     for row in rows if broken else ():  # one that cannot be written keeps no other of the site
         with row_by_itself("leftovers", row, partial(_stays, row)), transaction.atomic():
             _save([row])
-    _tell(Q(work_units__in=[row.unit_id for row in rows]))
+    _report(Q(work_units__in=[row.unit_id for row in rows]))
     removed = sum(len(each.removed) for each in removals.values())
     LEFTOVERS_REMOVED_TOTAL.labels(job.site).inc(removed)
     job.result = {**job.result, "removed": removed, "not_reached": len(rows) - len(removals)}

@@ -11,7 +11,7 @@ from sites_app.selectors import token_dirs
 from wms2.adapters import factory
 from wms2.conf import conf
 from wms2.runtime.credentials import CredentialUnusable, see
-from wms2.runtime.due import wake
+from wms2.runtime.due import mark_due
 
 ACTOR = "credentials"
 
@@ -22,7 +22,7 @@ def credentials_watch(leadership: Leadership) -> None:
     if _ends():
         with leadership.fenced():
             running = Request.objects.filter(status=RequestStatus.ACTIVE, workflow__dags__status__in=IN_QUEUE)
-            wake(running.values_list("pk", flat=True), "the jobs' credential ends")
+            mark_due(running.values_list("pk", flat=True), "the jobs' credential ends")
 
 
 def stop_for_credential(evaluation: Evaluation, dag: DAG) -> bool:

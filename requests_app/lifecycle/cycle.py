@@ -43,10 +43,10 @@ from wms2.errors import LeaseLost
 from wms2.metrics.row_counts import counts_fold
 from wms2.metrics.series import CYCLE_SECONDS, CYCLES_TOTAL
 from wms2.runtime import clock
-from wms2.runtime.due import wake
+from wms2.runtime.due import mark_due
 from wms2.runtime.levels import Level
 from wms2.runtime.locks import DATABASE_AWAY, Fenced, unless_locked
-from wms2.runtime.notify import EVALUATE_DUE, RUN_CYCLE, RUN_EFFECTS, nudge
+from wms2.runtime.notify import EVALUATE_DUE, RUN_CYCLE, RUN_EFFECTS, notify
 from wms2.work.failing import task_failed
 from wms2.work.workers import pools_reconcile
 
@@ -141,7 +141,7 @@ def _cycle(leadership: Leadership, now_level: Level, since_last: float, sweep_se
     swept = 0
     with _step(broken, "sweep"):
         swept = sweep(fenced, sweep_seconds)
-    nudge(RUN_EFFECTS)
+    notify(RUN_EFFECTS)
     ended = clock.now()
     late_cycles = max(0.0, since_last - pause) / max(pause, SHORT_CYCLE_SECONDS) if math.isfinite(since_last) else 0.0
     with _step(broken, "service level"):
@@ -176,19 +176,19 @@ def _poll(leadership: Leadership) -> None:
     """What has moved, who starts next, and who is to be looked at; where one of these breaks, the others are done first."""
     broken: list[Exception] = []
     with _step(broken, "moved DAGs"):
-        _tell_moves(leadership)
+        _report_moves(leadership)
     with _step(broken, "admission"):
         admit_if_changed(fenced=leadership.fenced)
     with _step(broken, "events"):
         publish()
     due = len(due_now(BATCH * MOST_HINTS))
     for _ in range(math.ceil(due / BATCH)):
-        nudge(EVALUATE_DUE)
+        notify(EVALUATE_DUE)
     if broken:
         raise broken[0]
 
 
-def _tell_moves(leadership: Leadership) -> None:
+def _report_moves(leadership: Leadership) -> None:
     """Wake the requests in whose DAG's directory something was written; if that fails, the next answer of the schedd does."""
     moved: defaultdict[str, list[uuid.UUID]] = defaultdict(list)
     for request_id, why in _MOVES.look():
@@ -196,7 +196,7 @@ def _tell_moves(leadership: Leadership) -> None:
     if moved:
         with leadership.fenced():
             for why, request_ids in moved.items():
-                wake(request_ids, why)
+                mark_due(request_ids, why)
 
 
 def sweep(fenced: Fenced, seconds: float | None = None) -> int:

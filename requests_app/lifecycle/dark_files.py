@@ -11,7 +11,7 @@ from django.db import transaction
 
 from dags_app.models import DAG, WorkUnit, WorkUnitState
 from outputs_app.models import Effect, EffectKind, EffectState
-from requests_app.alerts import alert, alert_off, tell_broken
+from requests_app.alerts import alert, alert_off, report_broken
 from requests_app.models import Request, RequestStatus
 from wms2.runtime import clock
 from wms2.runtime.passes import row_by_itself
@@ -22,7 +22,7 @@ CODE = "dark_files"
 DARK_DAYS = 14
 
 
-def dark_files_look() -> int:
+def dark_files_check() -> int:
     """Alert on requests with units that have a manifest for so long, and files that are in no block of Rucio; of how many."""
     long_ago = clock.now() - timedelta(days=DARK_DAYS)
     found = defaultdict[Request, list[str]](list)
@@ -56,4 +56,4 @@ def dark_files_look() -> int:
 
 
 def _by_itself(request: Request) -> AbstractContextManager[None]:
-    return row_by_itself("dark files", request, partial(tell_broken, pk=request.pk))
+    return row_by_itself("dark files", request, partial(report_broken, pk=request.pk))

@@ -8,7 +8,7 @@ import structlog
 
 from dags_app.models import IN_QUEUE
 from requests_app.admission.placement import Room, usable
-from requests_app.alerts import tell_broken
+from requests_app.alerts import report_broken
 from requests_app.models import Request, RequestStatus
 from requests_app.selectors.drains import drain_moving, drain_progress
 from requests_app.services.moving import request_move
@@ -41,7 +41,7 @@ def _go_on(schedd: Schedd, fenced: Fenced) -> None:
         for request in runs.defer("request_data", "prepared").order_by("workflow__dags__submitted_at"):
             if free <= 0:
                 break
-            with row_by_itself(STEP, request, partial(tell_broken, pk=request.pk)):
+            with row_by_itself(STEP, request, partial(report_broken, pk=request.pk)):
                 # one that no other schedd may take runs to its end, and does not block those behind it
                 if usable(room, room.schedds, overrides_of(request).pools or ()):
                     with fenced():

@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 
-from requests_app.alerts import BROKEN, alert, alert_over, tell_broken, tell_stuck_effects
+from requests_app.alerts import BROKEN, alert, alert_over, alert_stuck_effects, report_broken
 from requests_app.lease import QUEUE, Evaluation, evaluating, evaluating_due
 from requests_app.lifecycle.active import handle_active
 from requests_app.lifecycle.cleaning import handle_cleaning
@@ -25,14 +25,14 @@ from requests_app.lifecycle.stopping import handle_stopping
 from requests_app.lifecycle.timeouts import watch_timeout
 from requests_app.lifecycle.validating import handle_removing, handle_validated, handle_validating, handle_waiting_integrity
 from requests_app.models import EVALUATED, RequestStatus, Workflow
-from requests_app.work.block_limits import blocks_look_after
+from requests_app.work.block_limits import blocks_close_due
 from wms2.conf import conf
 from wms2.errors import StaleState
 from wms2.metrics.series import EVALUATIONS_TOTAL, FORGOTTEN_TOTAL, LOCKS_REFUSED_TOTAL
 from wms2.runtime import clock
 from wms2.runtime.identity import process_name
 from wms2.runtime.locks import lock_refused
-from wms2.runtime.notify import EVALUATE_DUE, nudge
+from wms2.runtime.notify import EVALUATE_DUE, notify
 from wms2.runtime.passes import row_by_itself
 from wms2.work.workers import may_take
 
@@ -58,9 +58,9 @@ def evaluate_one(pk: Any, *, light: bool = False) -> None:
     left_out = HEAVY if light else ()
     with evaluating(pk, owner=process_name()) as evaluation:
         if evaluation is not None:
-            look(evaluation, left_out)
+            check_request(evaluation, left_out)
     if evaluation is not None and evaluation.request.status in left_out:
-        nudge(EVALUATE_DUE)  # a worker that is called finds the lease free
+        notify(EVALUATE_DUE)  # a worker that is called finds the lease free
 
 
 def evaluate_due(*, seconds: float) -> int:
@@ -70,20 +70,20 @@ def evaluate_due(*, seconds: float) -> int:
         before = count
         with evaluating_due(owner=process_name(), limit=BATCH) as evaluations:
             for evaluation in evaluations:
-                look(evaluation)
+                check_request(evaluation)
                 count += 1
         if count == before:
             break
     return count
 
 
-def look(evaluation: Evaluation, left_out: Collection[str] = ()) -> None:
+def check_request(evaluation: Evaluation, left_out: Collection[str] = ()) -> None:
     """Until the status stays, or there is nothing to do; then set when it is due again."""
     request = evaluation.request
     with structlog.contextvars.bound_contextvars(request_name=request.request_name, dag_id=evaluation.dag_id):
         try:
             _steps(evaluation, left_out)
-            _tell_forgotten(evaluation)
+            _report_forgotten(evaluation)
         except StaleState as error:
             EVALUATIONS_TOTAL.labels(request.status, "stale").inc()
             log.info("evaluation gave way", why=str(error))
@@ -98,7 +98,7 @@ def look(evaluation: Evaluation, left_out: Collection[str] = ()) -> None:
                 return
             EVALUATIONS_TOTAL.labels(request.status, "error").inc()
             log.exception("evaluation failed", status=request.status)
-            _tell(evaluation, error)
+            _report(evaluation, error)
 
 
 def _steps(evaluation: Evaluation, left_out: Collection[str]) -> None:
@@ -106,7 +106,7 @@ def _steps(evaluation: Evaluation, left_out: Collection[str]) -> None:
     for step in range(MAX_STEPS):
         status = request.status
         if not step:
-            tell_stuck_effects(evaluation)
+            alert_stuck_effects(evaluation)
         if status not in EVALUATED:
             return
         if status in left_out:
@@ -135,7 +135,7 @@ def _say_when_due(evaluation: Evaluation) -> None:
         evaluation.again_at(request.next_attempt_at)
 
 
-def _tell_forgotten(evaluation: Evaluation) -> None:
+def _report_forgotten(evaluation: Evaluation) -> None:
     """A sweep that finds something to do has found a request that would have stood still: a defect of WMS2.
 
     Unless it only came before the poll or the answer of a schedd that would have woken it just then: that shows within two
@@ -152,10 +152,10 @@ def _tell_forgotten(evaluation: Evaluation) -> None:
         evaluation.again_in(max(EXPLAINED_SECONDS, 2 * conf().cycle_seconds + conf().poll_seconds))
 
 
-def _tell(evaluation: Evaluation, error: Exception) -> None:
+def _report(evaluation: Evaluation, error: Exception) -> None:
     """Say on the request what broke, and look at the clock: a step that breaks every time must not stay as it is for ever."""
     what = f"{type(error).__name__}: {error}".replace("\0", "")  # which PostgreSQL refuses
-    with row_by_itself("evaluations", evaluation.request, partial(tell_broken, pk=evaluation.request.pk)):
+    with row_by_itself("evaluations", evaluation.request, partial(report_broken, pk=evaluation.request.pk)):
         try:
             evaluation.note(last_error=what, waiting_for=f"{BROKEN} {what}")
             watch_timeout(evaluation)
@@ -197,6 +197,6 @@ def evaluate(evaluation: Evaluation) -> None:
     handler = HANDLERS.get(evaluation.request.status)
     if handler is not None:
         handler(evaluation)
-    blocks_look_after(evaluation)
+    blocks_close_due(evaluation)
     alert_missing(evaluation)
     watch_timeout(evaluation)

@@ -38,7 +38,7 @@ from requests_app.work.rounds import failure_rescues, round_close, round_open
 from wms2.conf import conf
 from wms2.errors import LedgerViolation, ServiceError, ServiceRejected, ServiceUnavailable
 from wms2.runtime import clock
-from wms2.runtime.notify import RUN_EFFECTS, nudge
+from wms2.runtime.notify import RUN_EFFECTS, notify
 from wms2.web.formatting import counted
 
 S = RequestStatus
@@ -71,7 +71,7 @@ def finish(evaluation: Evaluation) -> None:
         return
     workflow.refresh_from_db(fields=["input_closed_at"])  # a flush does not wait for this evaluation
     was_open = input_open(workflow) is not None
-    looked = look_for_input(evaluation)
+    looked = check_input(evaluation)
     ledger = _ledger(evaluation, changed=round_ is not None or looked.new_files > 0)
     if ledger.work_left and not request.complete_early:
         closed_now = was_open and input_open(workflow) is None
@@ -94,7 +94,7 @@ def finish(evaluation: Evaluation) -> None:
     with evaluation.fenced():
         blocks_seal(workflow_id=workflow.pk)
         blocks_advance(workflow_id=workflow.pk, request_id=request.pk, request_epoch=request.epoch)
-        nudge(RUN_EFFECTS)
+        notify(RUN_EFFECTS)
     evaluation.blocks = None  # they have changed
     validate_when_registered(evaluation)
 
@@ -183,21 +183,21 @@ def registrations(effects: QuerySet[Effect]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class InputCheck:
     """What reading the input again has brought: so many new files, or why it could not be read."""
 
     new_files: int = 0
     problem: ServiceError | None = None
 
 
-def look_for_input(evaluation: Evaluation) -> Looked:
+def check_input(evaluation: Evaluation) -> InputCheck:
     """Read DBS again if the input is open and it is time. A silent DBS is asked again later; a refusal is alerted on."""
     workflow = evaluation.request.workflow
     wanted = input_open(workflow)
     if wanted is None or clock.now() < _next_reading(workflow, wanted):
-        return Looked()
+        return InputCheck()
     try:
-        looked = Looked(inputs_reread(workflow=workflow, fenced=evaluation.fenced))
+        looked = InputCheck(inputs_reread(workflow=workflow, fenced=evaluation.fenced))
         if not evaluation.request.failed_attempts:  # else it is of a step that paused
             evaluation.note(last_error="")
         alert_over(evaluation, "input_unreadable")
@@ -207,10 +207,10 @@ def look_for_input(evaluation: Evaluation) -> Looked:
         evaluation.note(last_error=str(error))
         if isinstance(error, ServiceRejected):
             alert(evaluation.request, "input_unreadable", f"{wanted.dataset} cannot be read again: {error}")
-        return Looked(problem=error)
+        return InputCheck(problem=error)
 
 
-def wait_for_input(evaluation: Evaluation, looked: Looked) -> bool:
+def wait_for_input(evaluation: Evaluation, looked: InputCheck) -> bool:
     """True while new input may come: the request then waits, without a slot, and says until when, or why it cannot look."""
     workflow = evaluation.request.workflow
     wanted = input_open(workflow)

@@ -111,7 +111,7 @@ def _take() -> Leadership | None:
             if not _is_free(row, node, now) or not _is_calm(row, node, now):
                 return None
             if former or row.owner not in ("", node):
-                _tell_takeover(row, process)
+                _report_takeover(row, process)
             if former or row.owner != node:
                 row.changes = _changes(row, now) + ([now.isoformat()] if row.owner != node else [])
                 row.owner, row.epoch, row.acquired_at = node, row.epoch + 1, now
@@ -152,7 +152,7 @@ def _changes(row: Lease, now: datetime) -> list[str]:
     return [moment for moment in row.changes if datetime.fromisoformat(moment) > now - timedelta(seconds=FLAPPING_SECONDS)]
 
 
-def _tell_takeover(row: Lease, process: str) -> None:
+def _report_takeover(row: Lease, process: str) -> None:
     former = row.process or row.owner
     audit(
         actor=process, action="leader_takeover", target=LEADER_LEASE, target_type="lease", former=former, epoch=row.epoch + 1,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from dags_app.models import DAG
-from dags_app.services.lost_queue import dag_end_lost, dag_fence_off, dag_suspect, missing_words
+from dags_app.services.lost_queue import dag_end_lost, dag_fence_off, dag_suspect, missing_sentence
 from requests_app.alerts import alert, alert_over
 from requests_app.lease import Evaluation
 from requests_app.models import HoldCode, RequestStatus, StopIntent
@@ -27,11 +27,11 @@ from wms2.web.formatting import exact
 S = RequestStatus
 
 
-def tell_suspicion(evaluation: Evaluation, dag: DAG) -> bool:
+def report_suspicion(evaluation: Evaluation, dag: DAG) -> bool:
     """Say that a DAG is suspected lost, with the evidence; False while it is not."""
     if not dag_suspect(dag):
         return False
-    words = missing_words(dag)
+    words = missing_sentence(dag)
     evaluation.note(waiting_for=f"an operator's confirmation that a DAG is lost: {words}")
     alert(evaluation.request, "queue_suspected", words)
     return True
@@ -96,7 +96,7 @@ def hold_at_least(evaluation: Evaluation, code: HoldCode, why: str) -> None:
 _GONE = ("queue_suspected", "outcome_unknown")
 
 
-def tell_obstacle(evaluation: Evaluation, dag: DAG) -> bool:
+def report_obstacle(evaluation: Evaluation, dag: DAG) -> bool:
     """Say what it waits for, with an alert; False when nothing is in its way."""
     if dag.unanswered_since is not None:
         suspicious = dag.unanswered_since + timedelta(seconds=stretched(conf().schedd_suspicion_seconds))

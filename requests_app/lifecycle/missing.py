@@ -40,7 +40,7 @@ def wait_for_locations(evaluation: Evaluation) -> bool:
     return bool(why)
 
 
-def look_for_locations(evaluation: Evaluation) -> bool:
+def check_locations(evaluation: Evaluation) -> bool:
     """QUEUED, and it is time to look again; True while nothing but files without a site is left, and none has one by now.
 
     Looked for here and not in PLANNING, so that a request that waits for weeks takes no slot and changes no status.
@@ -102,17 +102,22 @@ def alert_missing(evaluation: Evaluation) -> None:
 def hold_over_exclusions(evaluation: Evaluation) -> bool:
     """HELD instead of complete when more files were left out than may be; says which."""
     request = evaluation.request
-    standing = exclusions_open(request.workflow)
+    status_detail = exclusions_open(request.workflow)
     most = settings_of(request, conf()).max_excluded_fraction
-    if standing.fraction <= most:
+    if status_detail.fraction <= most:
         return False
-    names = list(standing.files.order_by("lfn").values_list("lfn", "excluded_reason")[:NAMED])
-    more = f"\n… and {standing.count - len(names)} more" if standing.count > len(names) else ""
+    names = list(status_detail.files.order_by("lfn").values_list("lfn", "excluded_reason")[:NAMED])
+    more = f"\n… and {status_detail.count - len(names)} more" if status_detail.count > len(names) else ""
     listed = "\n".join(f"{lfn}: {reason}" for lfn, reason in names)
     why = (
-        f"all other work is done, but {standing.count} of {counted(standing.wanted, 'input file')} were left out "
-        f"({standing.fraction:.2%}, {most:.2%} may be)"
+        f"all other work is done, but {status_detail.count} of {counted(status_detail.wanted, 'input file')} were left out "
+        f"({status_detail.fraction:.2%}, {most:.2%} may be)"
     )
-    evidence = {"excluded": standing.count, "wanted": standing.wanted, "allowed": most, "files": [lfn for lfn, _ in names]}
-    evaluation.hold(HoldCode.EXCLUDED, why, evidence, told=f"{why}:\n{listed}{more}")
+    evidence = {
+        "excluded": status_detail.count,
+        "wanted": status_detail.wanted,
+        "allowed": most,
+        "files": [lfn for lfn, _ in names],
+    }
+    evaluation.hold(HoldCode.EXCLUDED, why, evidence, reported=f"{why}:\n{listed}{more}")
     return True

@@ -22,7 +22,7 @@ from dags_app import packs
 from dags_app.models import DAG, LIVE_DAG
 from dags_app.services.orphans import ENDED
 from outputs_app.models import OPEN_EFFECT, BlockStatus, CaseState, Effect, IntegrityCase, ProcessingBlock
-from requests_app.alerts import tell_broken
+from requests_app.alerts import report_broken
 from requests_app.lifecycle.retention import AT_AN_END
 from requests_app.models import Request, RequestStatus
 from requests_app.states import transition
@@ -158,7 +158,7 @@ def requests_archive() -> int:
 
 def _not_archived(request: Request, broken: list[str], problem: str) -> None:
     broken.append(f"{request.request_name}: {problem}")
-    tell_broken(f"not archived: {problem}", pk=request.pk)
+    report_broken(f"not archived: {problem}", pk=request.pk)
 
 
 def archive_root() -> Path:

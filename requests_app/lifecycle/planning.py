@@ -26,7 +26,7 @@ from requests_app.alerts import alert
 from requests_app.lease import Evaluation
 from requests_app.lifecycle.finish import finish
 from requests_app.lifecycle.lost_queue import end_lost
-from requests_app.lifecycle.missing import look_for_locations
+from requests_app.lifecycle.missing import check_locations
 from requests_app.models import HoldCode, Request, RequestStatus
 from requests_app.reqmgr2.reports import report_round, reported
 from requests_app.services.workflow import workflow_import
@@ -214,7 +214,7 @@ def handle_submitted(evaluation: Evaluation) -> None:
 def handle_queued(evaluation: Evaluation) -> None:
     """After a pause it takes part in admission, whose next pass says what it waits for."""
     request = evaluation.request
-    if look_for_locations(evaluation) or request.next_attempt_at is None:
+    if check_locations(evaluation) or request.next_attempt_at is None:
         return
     if request.next_attempt_at <= clock.now():
         evaluation.note(next_attempt_at=None, waiting_for="")

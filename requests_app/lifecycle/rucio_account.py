@@ -13,7 +13,7 @@ from wms2.runtime import clock
 log = structlog.get_logger(__name__)
 
 
-def rucio_account_look() -> None:
+def rucio_account_check() -> None:
     """What a Rucio that does not answer would have said stays as it was."""
     try:
         problems = account_problems()

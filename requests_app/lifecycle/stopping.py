@@ -11,13 +11,13 @@ from dags_app.selectors import dag_last, dag_live
 from dags_app.services.dag_files import rescue_left, rescue_obstacle
 from dags_app.services.lost_queue import dag_fenced_off
 from dags_app.services.outcome import dag_outcome, dispute_note
-from dags_app.services.stop import StopMode, dag_drain, dag_remove, dag_request_stop, dag_wake
+from dags_app.services.stop import StopMode, dag_drain, dag_mark_due, dag_remove, dag_request_stop
 from dags_app.services.submit import dag_adopt, dag_record_submission, maybe_submitted, submission_unknown_seconds
 from dags_app.states import dag_transition
 from requests_app.alerts import alert
 from requests_app.lease import Evaluation
 from requests_app.lifecycle.finish import nothing_more, validate_when_registered
-from requests_app.lifecycle.lost_queue import end_lost_stopping, hold_at_least, tell_obstacle
+from requests_app.lifecycle.lost_queue import end_lost_stopping, hold_at_least, report_obstacle
 from requests_app.lifecycle.steps import step_evidence, step_taken
 from requests_app.models import HoldCode, RequestStatus, StopIntent
 from requests_app.services.cleaning import cleaning_follow_up
@@ -64,7 +64,7 @@ def _stop_running(evaluation: Evaluation, dag: DAG) -> None:
         _stop_gone(evaluation, dag)
     elif mode is StopMode.DRAIN:
         _drain(evaluation, dag)
-    elif StopIntent(evaluation.request.stop_intent) not in _GIVE_UP and dag_wake(dag=dag):
+    elif StopIntent(evaluation.request.stop_intent) not in _GIVE_UP and dag_mark_due(dag=dag):
         evaluation.note(waiting_for=f"{job} to run again, so that its removal leaves a rescue file")
     else:
         dag_remove(dag=dag)
@@ -104,7 +104,7 @@ def _drain(evaluation: Evaluation, dag: DAG) -> None:
         account(evaluation, dag)
     except LedgerViolation as error:
         alert(evaluation.request, "ledger_violation", str(error))
-    if tell_obstacle(evaluation, dag):
+    if report_obstacle(evaluation, dag):
         return
     running = counted(dag.observed.get("units_running", 0), "running work unit")
     evaluation.note(waiting_for=f"{running} to finish; DAGMan job {dag.dagman_cluster_id} then ends by itself")

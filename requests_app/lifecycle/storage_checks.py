@@ -16,17 +16,17 @@ from django.db.models import Exists, F, OuterRef, QuerySet
 
 from dags_app.models import LIVE_SITE_JOB, SiteJob, SiteJobPurpose
 from dags_app.payload.contract.site_tasks import Listed, ListedFile, Listing, ListingTask, SiteResult, WrongFile
-from dags_app.services.site_jobs import SITE_JOB_RUN_SECONDS, Work, site_job_begin, site_jobs_tend
-from outputs_app.checks.cases import case_reminded, cases_late, cases_open, cases_remind, repaired_look
-from outputs_app.checks.validation import FileFinding, validation_tend
-from outputs_app.checks.validation.tending import KEPT, blocks_mark_validated, blocks_unvalidated
+from dags_app.services.site_jobs import SITE_JOB_RUN_SECONDS, Work, site_job_begin, site_jobs_process
+from outputs_app.checks.cases import case_reminded, cases_late, cases_open, cases_remind, repaired_check
+from outputs_app.checks.validation import FileFinding, validation_process
+from outputs_app.checks.validation.process import KEPT, blocks_mark_validated, blocks_unvalidated
 from outputs_app.models import OPEN_CASE, CaseState, EffectKind, IntegrityCase, OutputFile, Prognosis, StorageCheck, Validity
-from requests_app.alerts import alert_off, remind, tell_broken
+from requests_app.alerts import alert_off, remind, report_broken
 from requests_app.models import Request, RequestStatus
 from wms2.conf import conf
 from wms2.metrics.series import VALIDATIONS_TOTAL
 from wms2.runtime import clock
-from wms2.runtime.due import wake
+from wms2.runtime.due import mark_due
 from wms2.runtime.passes import row_by_itself
 
 log = structlog.get_logger(__name__)
@@ -41,7 +41,7 @@ FIRST_PAUSE, LONGEST_PAUSE = timedelta(minutes=10), timedelta(days=1)
 def storage_checks_run() -> None:
     """One pass; any number of them may run at the same time, and be killed anywhere."""
     work, waiting = Work(_task, _settle, _wanted), StorageCheck.objects.filter(done_at__isnull=True, job__isnull=True)
-    site_jobs_tend(purpose=SiteJobPurpose.LIST, work=work)
+    site_jobs_process(purpose=SiteJobPurpose.LIST, work=work)
     begun = False
     for site in sorted(waiting.order_by().values_list("site", flat=True).distinct()):
         with row_by_itself("storage checks", site, partial(_not_begun, site)):
@@ -50,11 +50,11 @@ def storage_checks_run() -> None:
             else:
                 _let_go(waiting.filter(site=site))
     if begun:  # what follows a job that has just ended does not wait for the next pass
-        site_jobs_tend(purpose=SiteJobPurpose.LIST, work=work)
+        site_jobs_process(purpose=SiteJobPurpose.LIST, work=work)
     _ended_tend()
     _cases_alert_over()
     with transaction.atomic():
-        wake(blocks_mark_validated(), "block validated")
+        mark_due(blocks_mark_validated(), "block validated")
 
 
 def _ended_tend() -> None:
@@ -64,13 +64,13 @@ def _ended_tend() -> None:
     repaired = IntegrityCase.objects.filter(state=CaseState.IN_PROGRESS, request__status__in=_ENDED)
     of = {*behind.values_list("block__workflow__request__pk", flat=True), *repaired.values_list("request", flat=True)}
     for pk in of:
-        with row_by_itself("storage checks", pk, partial(tell_broken, pk=pk)), transaction.atomic():
+        with row_by_itself("storage checks", pk, partial(report_broken, pk=pk)), transaction.atomic():
             rows = Request.objects.select_for_update(no_key=True, skip_locked=True, of=("self",)).select_related("workflow")
             ended = rows.filter(pk=pk, status__in=_ENDED)
             request = ended.exclude(effects__kind=EffectKind.RUCIO_RELEASE).first()
             if request is not None:
-                repaired_look(pk)
-                validation_tend(workflow_id=request.workflow.pk, request_id=pk, request_epoch=request.epoch)
+                repaired_check(pk)
+                validation_process(workflow_id=request.workflow.pk, request_id=pk, request_epoch=request.epoch)
 
 
 def _not_begun(site: str, problem: str) -> None:
@@ -86,7 +86,7 @@ def _let_go(checks: QuerySet[StorageCheck]) -> None:
     """An operator has switched them off there: nothing waits for them any more."""
     requests = set(checks.values_list("validation__block__workflow__request__pk", flat=True))
     if checks.update(problem="not looked at further: storage checks are off there", done_at=clock.now()):
-        wake(requests, "storage not looked at")
+        mark_due(requests, "storage not looked at")
 
 
 def _begin(site: str) -> bool:
@@ -145,7 +145,7 @@ def _settle(job: SiteJob, result: SiteResult | None) -> None:
     totals = {"looked_at": sum(each.files for each in found), "wrong": sum(len(each.wrong) for each in found)}
     SiteJob.objects.filter(pk=job.pk).update(result={**job.result, **totals})
     requests = StorageCheck.objects.filter(pk__in=[check.pk for check in checks])
-    wake(set(requests.values_list("validation__block__workflow__request__pk", flat=True)), "storage looked at")
+    mark_due(set(requests.values_list("validation__block__workflow__request__pk", flat=True)), "storage looked at")
 
 
 def _looked_at(check: StorageCheck, each: Listed, now: datetime) -> None:
@@ -186,15 +186,15 @@ def cases_alert() -> None:
     for site, words in cases_remind().items():
         late = Request.objects.filter(pk__in=cases_late().filter(site=site).values("request"))
         for request in late.defer("request_data").order_by("pk"):
-            with row_by_itself("cases", request, partial(tell_broken, pk=request.pk)), transaction.atomic():
+            with row_by_itself("cases", request, partial(report_broken, pk=request.pk)), transaction.atomic():
                 if case_reminded(site=site, request_id=request.pk):
                     remind(request, "cases_wait", f"integrity cases wait: {words}")
 
 
 def _cases_alert_over() -> None:
     """However the last open case of a request has ended, and whether it is evaluated still."""
-    standing = IntegrityCase.objects.filter(request=OuterRef("pk"), state__in=OPEN_CASE)
-    over = Request.objects.filter(~Exists(standing), alert_code=CASES_WAIT)
+    status_detail = IntegrityCase.objects.filter(request=OuterRef("pk"), state__in=OPEN_CASE)
+    over = Request.objects.filter(~Exists(status_detail), alert_code=CASES_WAIT)
     for request in over.defer("request_data").order_by("pk"):
-        with row_by_itself("cases", request, partial(tell_broken, pk=request.pk)), transaction.atomic():
+        with row_by_itself("cases", request, partial(report_broken, pk=request.pk)), transaction.atomic():
             alert_off(request, CASES_WAIT)

@@ -17,7 +17,7 @@ from dags_app.selectors import dag_live
 from dags_app.services.submit import maybe_submitted
 from outputs_app.models import BlockValidation, Effect, EffectState
 from requests_app.alerts import alert, alert_over
-from requests_app.feed import tell
+from requests_app.feed import emit_event
 from requests_app.lease import ACTOR, Evaluation
 from requests_app.lifecycle.planning import leave_planning
 from requests_app.models import HoldCode, Request, RequestStatus, RequestTransition
@@ -121,7 +121,7 @@ def _extended(evaluation: Evaluation, limit: float) -> bool:
     evidence = {"until": until.isoformat(), "done": progress, "warned": not granted, "extension": len(given) + 1}
     with evaluation.fenced():
         RequestTransition.objects.create(request=request, **same, actor=ACTOR, reason=what, evidence=evidence)
-        tell("deadline.extended" if granted else "deadline.warned", request, **evidence)
+        emit_event("deadline.extended" if granted else "deadline.warned", request, **evidence)
     log.info("deadline extended" if granted else "deadline warned", why=what)
     evaluation.written.append(what)
     evaluation.again_at(until)

@@ -13,11 +13,11 @@ from typing import Any
 from django.db.models import Count, F, Q
 
 from dags_app.models import Leftover, WorkUnit, WorkUnitState
-from outputs_app.checks.validation import ValidationProgress, events_in_catalogue, validation_tend
+from outputs_app.checks.validation import ValidationProgress, events_in_catalogue, validation_process
 from outputs_app.models import OPEN_CASE, OPEN_EFFECT, Effect, EffectKind, EffectState, IntegrityCase, Prognosis
 from outputs_app.services import datasets_publish
 from requests_app.alerts import alert, alert_over
-from requests_app.feed import tell
+from requests_app.feed import emit_event
 from requests_app.lease import Evaluation
 from requests_app.lifecycle.cleaner import rounds_unneeded
 from requests_app.lifecycle.finish import registrations
@@ -35,7 +35,7 @@ from wms2.conf import conf
 from wms2.errors import LedgerViolation
 from wms2.runtime import clock
 from wms2.runtime.in_force import in_force
-from wms2.runtime.notify import REMOVE_LEFTOVERS, RUN_EFFECTS, nudge
+from wms2.runtime.notify import REMOVE_LEFTOVERS, RUN_EFFECTS, notify
 from wms2.web.formatting import counted as number_of
 
 #: A request whose last round has a larger share of failed work units is not extended by itself.
@@ -52,7 +52,7 @@ SIBLINGS_SECONDS = 3600.0
 def handle_validating(evaluation: Evaluation) -> None:
     """Until every block is validated, or a file needs an operator."""
     with evaluation.fenced():
-        progress = _tend(evaluation)
+        progress = _process(evaluation)
         if progress.open_cases:
             why = f"{number_of(progress.open_cases, 'integrity case')} open"
             evaluation.transition(S.WAITING_INTEGRITY, why, _evidence(progress))
@@ -77,16 +77,16 @@ def handle_waiting_integrity(evaluation: Evaluation) -> None:
         evaluation.transition(S.VALIDATING_OUTPUTS, "no integrity case is open any more", {"at": clock.now().isoformat()})
         return
     with evaluation.fenced():
-        progress = _progress_words(_tend(evaluation))
+        progress = _progress_words(_process(evaluation))
         rows = IntegrityCase.objects.filter(request=request, state__in=OPEN_CASE).order_by("site", "prognosis")
         kinds = rows.values_list("site", "prognosis").annotate(number=Count("pk"))
         cases = (f"{number} {Prognosis(kind).label}{f' at {site}' if site else ''}" for site, kind, number in kinds)
         evaluation.note(waiting_for=f"its integrity cases: {', '.join(cases)}; {progress}")
 
 
-def _tend(evaluation: Evaluation) -> ValidationProgress:
+def _process(evaluation: Evaluation) -> ValidationProgress:
     request = evaluation.request
-    return validation_tend(workflow_id=request.workflow.pk, request_id=request.pk, request_epoch=request.epoch)
+    return validation_process(workflow_id=request.workflow.pk, request_id=request.pk, request_epoch=request.epoch)
 
 
 def _evidence(progress: ValidationProgress) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def _extend(evaluation: Evaluation, ledger: Ledger, short: Sequence[Counted], ev
     extension = {"events": more, "before": workflow.requested_events, "after": workflow.requested_events + more}
     with evaluation.fenced():
         Workflow.objects.filter(pk=workflow.pk).update(requested_events=F("requested_events") + more)
-        tell("request.extended", request, **extension, why=found)
+        emit_event("request.extended", request, **extension, why=found)
         evaluation.transition(S.QUEUED, f"{found}; extended by {more} events to generate", evidence | {"extension": extension})
 
 
@@ -185,7 +185,7 @@ def handle_removing(evaluation: Evaluation) -> None:
         if publishes and not datasets_publish(request_id=request.pk, request_epoch=request.epoch, workflow_id=workflow.pk):
             open_effects = Effect.objects.filter(request=request, kind=EffectKind.DBS_VALID, state__in=OPEN_EFFECT)
             waits.append(registrations(open_effects))
-            nudge(RUN_EFFECTS)
+            notify(RUN_EFFECTS)
     units = Leftover.objects.filter(unit__workflow=workflow)
     left, stays = units.filter(settled_at__isnull=True), ""
     if not conf().cleaner_enabled:
@@ -196,7 +196,7 @@ def handle_removing(evaluation: Evaluation) -> None:
         left.filter(tries=0, job=None, next_try_at__gt=now).update(next_try_at=now)
         rounds = rounds_unneeded(now).filter(workflow=workflow, leftovers_at__isnull=True).count()
         if rounds or waiting:
-            nudge(REMOVE_LEFTOVERS)
+            notify(REMOVE_LEFTOVERS)
             whose = number_of(rounds, "round") if rounds else number_of(waiting, "work unit")
             waits.append(f"the removal of what {whose} left")
         first = reported.order_by("site", "id").first()

@@ -20,16 +20,16 @@ from django.db.models import Exists, OuterRef, Q
 from dags_app.models import DAG, DAGHistory
 from dags_app.selectors import schedd_in_use
 from dags_app.services.failures import unread_waves
-from dags_app.services.orphans import Orphan, orphans_ask, orphans_due, orphans_known, orphans_tell
-from dags_app.services.watch import Look, Observed, Said, looks, schedd_heard, sites_count
+from dags_app.services.orphans import Orphan, orphans_ask, orphans_due, orphans_known, orphans_report
+from dags_app.services.watch import Observed, Said, ScheddCheck, checks_of, schedd_heard, sites_count
 from dags_app.states import history
 from requests_app.admission.placement import units_follow
-from requests_app.alerts import alert, tell_broken
-from requests_app.feed import tell
+from requests_app.alerts import alert, report_broken
+from requests_app.feed import emit_event
 from requests_app.lease import ACTOR
 from requests_app.lifecycle.leader import Leadership, lease_life
 from requests_app.models import EVALUATED
-from sites_app.guard import guard_look
+from sites_app.guard import guard_check
 from sites_app.models import Schedd
 from sites_app.schedds import adapter, schedd_broke
 from wms2.audit import audit
@@ -63,7 +63,7 @@ def schedds_watch(leadership: Leadership, meanwhile: Callable[[], None] = lambda
         LeaseLost: another process leads by now.
     """
     fenced, seen = leadership.fenced, dict[Schedd, Observed]()
-    rows = {look.schedd: look for look in looks(schedds_to_watch())}
+    rows = {look.schedd: look for look in checks_of(schedds_to_watch())}
     questions = {schedd: partial(look.ask, conf().instance) for schedd, look in rows.items()}
     for schedd, said in side_by_side(questions, _keeping(leadership, meanwhile)):
         with _by_itself(schedd):
@@ -71,11 +71,11 @@ def schedds_watch(leadership: Leadership, meanwhile: Callable[[], None] = lambda
     with unless_locked("sites"), fenced():
         sites_count(clock.now())
     with unless_locked("guard"):
-        guard_look(fenced, unread_waves().words)
+        guard_check(fenced, unread_waves().words)
     astray = {}
     for schedd, observed in seen.items():
         with _by_itself(schedd):
-            if jobs := orphans_told(schedd, observed.orphans, fenced):
+            if jobs := orphans_reported(schedd, observed.orphans, fenced):
                 astray[schedd] = partial(orphans_remove, schedd, jobs)
     for _ in side_by_side(astray, _keeping(leadership, meanwhile)):
         pass
@@ -86,7 +86,7 @@ def schedds_watch(leadership: Leadership, meanwhile: Callable[[], None] = lambda
     ):
         if found is not None:
             with _by_itself(schedd):
-                orphans_tell(schedd=schedd, found=found, now=now, fenced=fenced)
+                orphans_report(schedd=schedd, found=found, now=now, fenced=fenced)
 
 
 def _by_itself(schedd: Schedd) -> AbstractContextManager[None]:
@@ -95,7 +95,7 @@ def _by_itself(schedd: Schedd) -> AbstractContextManager[None]:
 
 def dag_by_itself(dag_id: uuid.UUID) -> AbstractContextManager[None]:
     """One DAG of those that a schedd has named; what breaks is said on its request."""
-    return row_by_itself("schedds", dag_id, partial(tell_broken, workflow__dags=dag_id))
+    return row_by_itself("schedds", dag_id, partial(report_broken, workflow__dags=dag_id))
 
 
 def dags_follow(leadership: Leadership, meanwhile: Callable[[], None] = lambda: None) -> None:
@@ -126,7 +126,7 @@ def _set_units(schedd: Schedd, dags: Sequence[DAG]) -> None:
                 break
 
 
-def _heard(look: Look, said: Said, fenced: Fenced) -> Observed:
+def _heard(look: ScheddCheck, said: Said, fenced: Fenced) -> Observed:
     """Write what a schedd has said; evidence of a lost queue goes into the audit."""
     seen = schedd_heard(look=look, said=said, fenced=fenced, by_itself=dag_by_itself)
     if seen.change is not None:
@@ -151,7 +151,7 @@ def _keeping(leadership: Leadership, meanwhile: Callable[[], None]) -> Callable[
     return keep
 
 
-def orphans_told(schedd: Schedd, orphans: Iterable[Orphan], fenced: Fenced) -> dict[int, str]:
+def orphans_reported(schedd: Schedd, orphans: Iterable[Orphan], fenced: Fenced) -> dict[int, str]:
     """DAGMan jobs of DAGs that have ended, back in a queue that had been given up. Each is reported once: DAG's history, feed,
     audit and an alert. Returns those that are not on their way out, to be removed: cluster -> DAG.
 
@@ -185,7 +185,7 @@ def _report_once(schedd: Schedd, orphan: Orphan) -> None:
     what = f"DAGMan job {orphan.cluster} of DAG {dag.pk} is in the queue of {schedd.name}, and the DAG has ended; it is removed"
     detail = {"cluster": orphan.cluster, "fence": orphan.fence, "schedd": schedd.name, "lost": dag.outcome.get("lost", False)}
     history(dag, RETURNED, detail=detail)
-    tell(RETURNED, request, dag=str(dag.pk), message=what, **detail)
+    emit_event(RETURNED, request, dag=str(dag.pk), message=what, **detail)
     audit(actor=ACTOR, action="dag_remove_returned", target=dag.pk, target_type="dag", reason=what, **detail)
     if request.status in EVALUATED:  # nothing takes an alert off a request at its end
         alert(request, "dag_returned", what)

@@ -41,7 +41,7 @@ def read_json(option: str, path: str) -> Any:
 
 
 @contextmanager
-def refusal_told(*, as_json: bool, out: OutputWrapper, err: OutputWrapper) -> Iterator[None]:
+def refusal_reported(*, as_json: bool, out: OutputWrapper, err: OutputWrapper) -> Iterator[None]:
     """Turns a :class:`DocumentRefused` into its text and exit code 2: ``{"problems": [...]}`` on ``out``, or lines on ``err``."""
     try:
         yield

@@ -176,7 +176,7 @@ class EvaluationLease(models.Model):
         return f"{self.request_id}: looked at again {due}"
 
 
-class LetterKind(models.TextChoices):
+class DeadLetterKind(models.TextChoices):
     """What it is; by this the list says what to do, and its verbs call those of the owner."""
 
     EFFECT = "effect", "Registration"
@@ -193,7 +193,7 @@ class DeadLetter(models.Model):
     """One of them. ``row`` is the key of the owner's row; of a request, save tasks of the schedule, the census and strangers."""
 
     id = models.CharField(max_length=300, primary_key=True)
-    kind = models.CharField(max_length=20, choices=LetterKind.choices)
+    kind = models.CharField(max_length=20, choices=DeadLetterKind.choices)
     row = models.CharField(max_length=250)
     request = models.ForeignKey(
         "requests_app.Request", to_field="request_name", db_column="request_name", on_delete=models.DO_NOTHING, null=True,

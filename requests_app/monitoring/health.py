@@ -73,7 +73,7 @@ class ReadyView(PublicView):
         """200, or 503 with reasons."""
         reasons = not_ready()
         code = 503 if reasons else 200
-        warnings = {} if reasons.keys() & {"database", "instance"} else warnings_told()
+        warnings = {} if reasons.keys() & {"database", "instance"} else health_warnings()
         return Response({"status": "unavailable" if reasons else "ok", "reasons": reasons, "warnings": warnings}, status=code)
 
 
@@ -88,7 +88,7 @@ def not_ready() -> dict[str, str]:
     return {part: why for part, why in found.items() if why}
 
 
-def warnings_told() -> dict[str, str]:
+def health_warnings() -> dict[str, str]:
     """Credentials that end, what Rucio refuses us, pools whose tasks wait, limits out of bounds, a proxy that is not counted. No
     reason to take the pages away that say what to do about it, nor to restart what drives the life cycle."""
     found = {each.name: each.ends_at for each in lifecycle_state().credentials_ending}
@@ -126,10 +126,10 @@ def _instance() -> str:
 
 
 def _lifecycle() -> str:
-    standing = lifecycle_state()
-    if standing.cycle_age_seconds is None:
+    status_detail = lifecycle_state()
+    if status_detail.cycle_age_seconds is None:
         return "no cycle has run yet"
-    return f"the last cycle ended {standing.cycle_age_seconds:.0f} s ago" if standing.stale else ""
+    return f"the last cycle ended {status_detail.cycle_age_seconds:.0f} s ago" if status_detail.stale else ""
 
 
 def _clock() -> str:

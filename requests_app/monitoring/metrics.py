@@ -30,8 +30,8 @@ from rest_framework.views import APIView
 from dags_app.models import DAG, LIVE_DAG
 from dags_app.selectors import schedds_counted, seen_at
 from outputs_app.checks.cases import cases_open_counts
-from outputs_app.checks.reconciliation.census import COUNTED
-from outputs_app.checks.validation.tending import unvalidated
+from outputs_app.checks.reconciliation.rule_check import COUNTED
+from outputs_app.checks.validation.process import unvalidated
 from outputs_app.effects.executor import due_effects
 from outputs_app.models import OPEN_EFFECT, Comparison, Drift, DriftKind, DriftState, Effect, EffectKind, Prognosis
 from requests_app.admission.ordering import LIMIT
@@ -39,7 +39,7 @@ from requests_app.admission.placement import slots_used
 from requests_app.lease import evaluations_due
 from requests_app.lifecycle.timeouts import HELD_AFTER_SECONDS
 from requests_app.limits import limits_now
-from requests_app.models import TERMINAL, LetterKind, Request, RequestStatus
+from requests_app.models import TERMINAL, DeadLetterKind, Request, RequestStatus
 from requests_app.selectors.lifecycle import lifecycle_state
 from requests_app.selectors.parts import harvests_open, leftovers_open
 from requests_app.selectors.reqmgr2 import reqmgr2_state
@@ -146,7 +146,7 @@ def _dags() -> Iterator[Metric]:
     for row in schedds_counted().order_by("name"):  # one sample a name: with two of them Prometheus takes none of the scrape
         live[row.name] += row.live_dags
         suspected[row.name] += row.suspected_dags
-        orphans[row.name] += sum(each["dagmans"] + each["jobs"] for each in row.orphans_told)
+        orphans[row.name] += sum(each["dagmans"] + each["jobs"] for each in row.orphans_reported)
         up[row.name] = min(up.get(row.name, 1.0), 0.0 if row.unreachable_since and row.in_use else 1.0)
         health[row.name].add(row.health if row.in_use else Health.HEALTHY)
         goes_on = row.state == ScheddState.DRAINING and row.drained_at is None
@@ -256,9 +256,9 @@ def _validation() -> Iterator[Metric]:
 def _circuits() -> Iterator[Metric]:
     """Only those with failures: an absent one is closed. Kept by the broker, not in rows; gone while it is silent."""
     found = circuits().all()
-    failures = [(name, standing.failures) for name, standing in found.items()]
+    failures = [(name, status_detail.failures) for name, status_detail in found.items()]
     yield _family("wms2_circuit_failures", "Failures in a row of a service, by circuit", "circuit", failures)
-    is_open = [(name, float(standing.failures >= FAILURES)) for name, standing in found.items()]
+    is_open = [(name, float(status_detail.failures >= FAILURES)) for name, status_detail in found.items()]
     yield _family("wms2_circuit_open", "Whether a service is left alone but for probes, by circuit", "circuit", is_open)
 
 
@@ -292,8 +292,8 @@ def _work() -> Iterator[Metric]:
     units = list(Resource.objects.values_list("name", "units"))
     yield _family("wms2_resource_units", "Units of a resource that must not be oversubscribed", "resource", units)
     yield _family("wms2_resource_units_taken", "Of these, leased", "resource", [(name, used.get(name, 0)) for name, _ in units])
-    letters = dict.fromkeys(LetterKind.values, 0) | dead_letter_counts()
-    yield _family("wms2_dead_letters", "What no retry brings on any more, by kind", "kind", letters.items())
+    dead_letters = dict.fromkeys(DeadLetterKind.values, 0) | dead_letter_counts()
+    yield _family("wms2_dead_letters", "What no retry brings on any more, by kind", "kind", dead_letters.items())
 
 
 def _reqmgr2() -> Iterator[Metric]:
@@ -307,13 +307,13 @@ def _reqmgr2() -> Iterator[Metric]:
 def _lifecycle() -> Iterator[Metric]:
     skew = "How far the clock of the host that was scraped is ahead of the database's"
     yield GaugeMetricFamily("wms2_clock_skew_seconds", skew, clock.skew_seconds())
-    standing = lifecycle_state()
-    yield GaugeMetricFamily("wms2_lifecycle_leading", "Whether the life cycle's lease is held", float(standing.leading))
-    yield GaugeMetricFamily("wms2_lifecycle_epoch", "Changes of leader so far", standing.lease.epoch)
-    if standing.cycle_age_seconds is not None:  # absent until the first cycle: an alert on absent() sees that
-        yield GaugeMetricFamily("wms2_lifecycle_cycle_age_seconds", "Since the last cycle ended", standing.cycle_age_seconds)
+    status_detail = lifecycle_state()
+    yield GaugeMetricFamily("wms2_lifecycle_leading", "Whether the life cycle's lease is held", float(status_detail.leading))
+    yield GaugeMetricFamily("wms2_lifecycle_epoch", "Changes of leader so far", status_detail.lease.epoch)
+    if status_detail.cycle_age_seconds is not None:  # absent until the first cycle: an alert on absent() sees that
+        yield GaugeMetricFamily("wms2_lifecycle_cycle_age_seconds", "Since the last cycle ended", status_detail.cycle_age_seconds)
     now, ends = timezone.now(), "Until a credential ends; 0 when it cannot be used, negative when it has ended"
-    left = [(each.name, each.left_seconds(now)) for each in standing.credentials]
+    left = [(each.name, each.left_seconds(now)) for each in status_detail.credentials]
     yield _family("wms2_credential_expires_seconds", ends, "credential", left)
 
 

@@ -16,7 +16,7 @@ from dags_app.models import WorkUnit, WorkUnitState
 from dags_app.selectors import schedds_counted
 from outputs_app.models import CaseState, Drift, DriftState, Effect, IntegrityCase
 from outputs_app.selectors import STUCK
-from requests_app.models import EVALUATED, Harvest, HarvestState, HoldCode, LetterKind, Request, RequestStatus
+from requests_app.models import EVALUATED, DeadLetterKind, Harvest, HarvestState, HoldCode, Request, RequestStatus
 from requests_app.selectors.explain import Explanation, explain
 from requests_app.selectors.lifecycle import rucio_account_problems
 from requests_app.selectors.reqmgr2 import ReqMgr2State, reqmgr2_state
@@ -79,7 +79,7 @@ class Needing(Line):
 class DeadLetters(NamedTuple):
     """What no retry brings on any more, of one kind, and what to do."""
 
-    kind: LetterKind
+    kind: DeadLetterKind
     number: int
     advice: str
 
@@ -123,7 +123,7 @@ def attention() -> Attention:
         more=len(rows) > MOST,
         silent_schedds=tuple(row for row in used if row.unreachable_since is not None),
         degraded_schedds=tuple(row for row in used if row.health == Health.DEGRADED and row.unreachable_since is None),
-        stray_schedds=tuple(row for row in schedds if row.orphans_told),
+        stray_schedds=tuple(row for row in schedds if row.orphans_reported),
         closed_sites=sorted(sites_avoided(None).items()),
         systemic=list(alerts_open()),
         reqmgr2=reqmgr2_state(),
@@ -135,7 +135,7 @@ def attention() -> Attention:
 
 def _dead_letters() -> list[DeadLetters]:
     numbers = dead_letter_counts()
-    return [DeadLetters(kind, numbers[kind], ADVICE[kind]) for kind in LetterKind if kind in numbers]
+    return [DeadLetters(kind, numbers[kind], ADVICE[kind]) for kind in DeadLetterKind if kind in numbers]
 
 
 def requests_needing() -> QuerySet[Request]:

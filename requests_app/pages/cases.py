@@ -13,7 +13,7 @@ from django.http import QueryDict
 from outputs_app.api.filters import CaseFilters
 from outputs_app.checks.cases import cases_open_counts, cases_shown
 from outputs_app.models import CaseState, IntegrityCase, Prognosis
-from wms2.actions import Verb, buttons_of
+from wms2.actions import Action, buttons_of
 from wms2.admin.actions import MOST_ROWS
 
 #: Cases on one page: as many as one confirmation may concern.
@@ -39,7 +39,7 @@ class CasesPage:
     requests: Sequence[Group]
     cases: Sequence[IntegrityCase]
     more: bool
-    verbs: Sequence[Verb]
+    verbs: Sequence[Action]
     prognoses = Prognosis
     states = CaseState
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from requests_app.models import ProgressSample
-from requests_app.selectors.parts import Course
+from requests_app.selectors.parts import ProgressChart
 
 WIDTH, HEIGHT = 600, 120
 
 
-def drawn(course: Course) -> dict[str, Any]:
+def drawn(course: ProgressChart) -> dict[str, Any]:
     """For the template: the summary, and points of two lines in a box of ``WIDTH`` x ``HEIGHT``, each of which stays level until
     its number changes; as many as the image can show. Empty while there is nothing to draw."""
     last = course.summary

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dags_app.attempts import AttemptLogs, attempt_logs
 from dags_app.models import DAG
-from dags_app.payload.contract.packed import LogFile, telling
+from dags_app.payload.contract.packed import LogFile, reporting
 
 PAGE_CHARACTERS = 64 * 1024
 #: Of a job: unit, node, attempt, job id.
@@ -35,7 +35,7 @@ def logs_on_page(dag: DAG, job: Job, given: Mapping[str, str]) -> LogsOnPage:
         ValueError: a name is not one that WMS2 gives, or there is no such file or page.
     """
     found = attempt_logs(dag, *job)
-    most = telling(found.files) or next(iter(found.files), None)
+    most = reporting(found.files) or next(iter(found.files), None)
     number = int(given.get("file") or (found.files.index(most) if most else 0))
     if not 0 <= number < max(len(found.files), 1):
         raise ValueError("there is no such file in the archive")

@@ -15,7 +15,7 @@ from dags_app.counts import UnitCounts
 from dags_app.dagman import NodeState, NodeStatus
 from dags_app.models import DAG, LIVE_DAG, WorkUnit, WorkUnitState
 from dags_app.selectors import dag_live
-from outputs_app.checks.validation.tending import ValidationProgress, unvalidated, validation_progress
+from outputs_app.checks.validation.process import ValidationProgress, unvalidated, validation_progress
 from outputs_app.models import (
     OPEN_CASE,
     OPEN_EFFECT,
@@ -103,7 +103,7 @@ class Work:
 
     workflow: Workflow
     datasets: tuple[OutputDataset, ...]
-    standing: WorkflowProgress
+    status_detail: WorkflowProgress
     account: KeptAccount
     rounds: RoundsOnPage | None
     sites: tuple[tuple[str, UnitCounts], ...]
@@ -197,7 +197,7 @@ def _work(request: Request, workflow: Workflow) -> Work:
     dags = tuple(rows.order_by("-created_at", "-fence")[:MOST_DAGS])
     for dag in dags:
         dag.workflow = workflow
-    standing = workflow_progress(workflow, dags[0] if dags else None)
+    status_detail = workflow_progress(workflow, dags[0] if dags else None)
     datasets = tuple(
         OutputDataset.objects.filter(workflow=workflow).select_related("comparison").defer("registration").order_by("name")
     )
@@ -206,10 +206,10 @@ def _work(request: Request, workflow: Workflow) -> Work:
     return Work(
         workflow=workflow,
         datasets=datasets,
-        standing=standing,
-        account=account_of(request, workflow, standing.units),
-        rounds=rounds_on_page(request, dags, standing.table, datasets),
-        sites=tuple((site, units) for site, units in standing.table.counts_by("site") if site),
+        status_detail=status_detail,
+        account=account_of(request, workflow, status_detail.units),
+        rounds=rounds_on_page(request, dags, status_detail.table, datasets),
+        sites=tuple((site, units) for site, units in status_detail.table.counts_by("site") if site),
         cells=cells,
         cells_left_out=left_out,
         dag=_dag_view(dags[0], problem) if dags else None,
@@ -238,11 +238,11 @@ def _cells(dag: DAG) -> tuple[tuple[UnitCell, ...], int, str]:
 
 
 def _cell(unit: WorkUnit, node: NodeStatus | None) -> UnitCell:
-    look, words = _look(unit, node)
+    look, words = _check(unit, node)
     return UnitCell(unit, look, f"{words} at {unit.site}" if unit.site else words)
 
 
-def _look(unit: WorkUnit, node: NodeStatus | None) -> tuple[str, str]:
+def _check(unit: WorkUnit, node: NodeStatus | None) -> tuple[str, str]:
     if unit.state == WorkUnitState.DONE:
         return "done", "done"
     if unit.state == WorkUnitState.DONE_UNACCOUNTED:

@@ -17,7 +17,7 @@ from dags_app.planning.levels import FIRST_TASK
 from dags_app.planning.measured import Spread
 from outputs_app.models import OutputDataset
 from requests_app.models import Request
-from requests_app.selectors.rounds import MeasuredRound, StepPicture, rounds_measured
+from requests_app.selectors.rounds import MeasuredRound, StepDetail, rounds_measured
 from requests_app.work.sizing import as_planned
 from wms2.conf import conf
 from wms2.web.formatting import number, size
@@ -71,7 +71,7 @@ class StepLine(NamedTuple):
     """
 
     round_index: int
-    step: StepPicture
+    step: StepDetail
     passes: float
     sizes: tuple[tuple[str, float], ...]
     codes: tuple[tuple[str, int], ...]
@@ -157,13 +157,13 @@ def _line(each: MeasuredRound, dag: DAG, table: UnitTable, outputs: Iterable[tup
     )
 
 
-def _added(steps: Iterable[StepPicture], names: Iterable[str]) -> Spread:
+def _added(steps: Iterable[StepDetail], names: Iterable[str]) -> Spread:
     """The wall of a job of these steps, which run one after the other."""
     walls = {name: [each.row.histograms.get("job_seconds", {}) for each in steps if each.row.step == name] for name in names}
     return Spread(*(sum(quantile(added(*each), share) or 0.0 for each in walls.values()) for share in (0.5, 0.95)))
 
 
-def _step_line(round_index: int, step: StepPicture, tiers: Mapping[tuple[str, str], str]) -> StepLine:
+def _step_line(round_index: int, step: StepDetail, tiers: Mapping[tuple[str, str], str]) -> StepLine:
     row, events = step.row, max(step.row.events_read, 1)
     sizes = sorted((tiers.get((row.step, module), module), written / events) for module, written in row.bytes_written.items())
     return StepLine(round_index, step, row.events_written / events, tuple(sizes), tuple(step.exit_codes.items()))

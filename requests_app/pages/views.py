@@ -28,9 +28,9 @@ from requests_app.pages.course import drawn
 from requests_app.pages.logs import logs_on_page
 from requests_app.pages.request import request_page
 from requests_app.selectors.lifecycle import lifecycle_state
-from requests_app.selectors.parts import course_of
+from requests_app.selectors.parts import progress_chart_of
 from requests_app.selectors.requests import requests_listed, requests_with_workflow
-from requests_app.work.groups import group_standing
+from requests_app.work.groups import group_status
 from wms2.adapters.types import JobStatus
 from wms2.admin.actions import Button, buttons
 from wms2.api.permissions import is_operator
@@ -84,7 +84,7 @@ def request_detail(request: HttpRequest, request_name: str) -> HttpResponse:
 def request_course(request: HttpRequest, request_name: str) -> HttpResponse:
     """How far it was over time, as an image."""
     row = get_object_or_404(requests_with_workflow(), request_name=request_name)
-    return render(request, "requests/course.svg", drawn(course_of(row)), content_type="image/svg+xml")
+    return render(request, "requests/course.svg", drawn(progress_chart_of(row)), content_type="image/svg+xml")
 
 
 @require_safe
@@ -93,7 +93,7 @@ def group_detail(request: HttpRequest, name: str) -> HttpResponse:
     """One group: its requests, and whom the others wait for."""
     group = get_object_or_404(RequestGroup, name=name)
     verbs = buttons(request.user, group, group.get_absolute_url())
-    context = {"standing": group_standing(group), "lifecycle": lifecycle_state(), "verbs": verbs}
+    context = {"standing": group_status(group), "lifecycle": lifecycle_state(), "verbs": verbs}
     return _page(request, "requests/group", context)
 
 

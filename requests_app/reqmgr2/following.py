@@ -21,7 +21,7 @@ from requests_app.selectors.reqmgr2 import POLL
 from requests_app.services import request_abort, request_complete, request_hold, request_set_priority, request_set_sites
 from requests_app.services.decisions import abort_refused, complete_refused, hold_refused, priority_refused
 from requests_app.services.intake import fields_of
-from wms2.actions import Already
+from wms2.actions import AlreadyDone
 from wms2.adapters import factory
 from wms2.adapters.reqmgr2 import Seen
 from wms2.conf import conf
@@ -98,7 +98,7 @@ def _follow(row: ReqMgr2Request, request: Request, seen: Seen, elsewhere: bool, 
     if hold is not None:
         waits = hold_refused(request)
         if waits and request.status not in (*TERMINAL, *DONE, S.CLEANING):
-            when = "again for that when it is released" if isinstance(waits, Already) else f"for that once it can be: {waits}"
+            when = "again for that when it is released" if isinstance(waits, AlreadyDone) else f"for that once it can be: {waits}"
             problem = f"{hold.reason}; it is held {when}"
             changed["status"] = row.status if hold.code == HoldCode.FAILED_ELSEWHERE else seen.status
     for verb in _verbs(row, request, seen, hold if not waits else None):

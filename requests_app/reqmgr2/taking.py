@@ -147,9 +147,9 @@ def _problems_of(row: ReqMgr2Request) -> Iterator[None]:
     try:
         yield
     except (DocumentRefused, RequestKnown, ServiceRejected) as error:
-        _tell(row, str(error), clock.now())
+        _report(row, str(error), clock.now())
     except ServiceUnavailable as error:  # again with the next poll
-        _tell(row, f"not yet: {error}", None)
+        _report(row, f"not yet: {error}", None)
 
 
 def _take(name: str, taken: _Acquired | None) -> None:
@@ -184,7 +184,7 @@ def _import(name: str, document: Document | None, doubt: str) -> None:
     log.info("taken from ReqMgr2", held=request.hold_reason)
 
 
-def _tell(row: ReqMgr2Request, problem: str, looked_at: datetime | None) -> None:
+def _report(row: ReqMgr2Request, problem: str, looked_at: datetime | None) -> None:
     if row.problem != problem:
         log.error("a request of our team cannot be taken", problem=problem)
     ReqMgr2Request.objects.filter(pk=row.pk).update(problem=problem, compared_at=looked_at)

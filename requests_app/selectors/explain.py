@@ -148,13 +148,13 @@ def explain(request: Request, now: datetime | None = None, dag: DAG | None = Non
     status = word(S, request.status)
     return Explanation(
         why=_why(request, status, now or timezone.now()),
-        alert=alert_words(request.alert_code) if request.alert_code else "",
+        alert=alert_sentence(request.alert_code) if request.alert_code else "",
         next=_next(request, status, dag),
         todo=_todo(request, status),
     )
 
 
-def alert_words(code: str) -> str:
+def alert_sentence(code: str) -> str:
     """What an alert says."""
     if code in _ALERTS:
         return _ALERTS[code][0]

@@ -106,14 +106,14 @@ def harvests_open() -> Iterable[tuple[str, int]]:
     return {**dict.fromkeys(states, 0), **dict(rows.annotate(number=Count("id")))}.items()
 
 
-class Course(NamedTuple):
+class ProgressChart(NamedTuple):
     """A request's summary (None: nothing was sampled yet) and its samples, oldest first."""
 
     summary: Progress | None
     samples: Sequence[ProgressSample]
 
 
-def course_of(request: Request) -> Course:
+def progress_chart_of(request: Request) -> ProgressChart:
     """Two queries; a month of means and a day of samples at most, 5,760 rows."""
     samples = ProgressSample.objects.filter(request=request).order_by("at")
-    return Course(Progress.objects.filter(request=request).first(), list(samples))
+    return ProgressChart(Progress.objects.filter(request=request).first(), list(samples))

@@ -49,7 +49,7 @@ class Names(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class RequestPicture:
+class RequestDetail:
     """One request with everything its page shows."""
 
     request: Request
@@ -101,18 +101,18 @@ def workflow_of(request: Request) -> Workflow | None:
     return getattr(request, "workflow", None)
 
 
-def request_changed(request: Request) -> RequestPicture:
+def request_changed(request: Request) -> RequestDetail:
     """Everything about one request that a verb has just changed: its workflow was read before."""
-    return request_picture(requests_with_workflow().get(pk=request.pk))
+    return request_detail(requests_with_workflow().get(pk=request.pk))
 
 
-def request_picture(request: Request) -> RequestPicture:
+def request_detail(request: Request) -> RequestDetail:
     """Everything about one of ``requests_with_workflow``; a fixed number of queries."""
     workflow = workflow_of(request)
     latest = RequestTransition.objects.filter(request=request).order_by("-id")[:MAX_TRANSITIONS]
     units = unit_counts([workflow.pk])[workflow.pk] if workflow else UnitCounts()
     names = names_about(request)
-    return RequestPicture(
+    return RequestDetail(
         request=request,
         workflow=workflow,
         transitions=list(reversed(latest)),

@@ -16,7 +16,7 @@ from requests_app.work.sizing import spread
 from wms2.runtime.json_columns import numbered
 
 
-class StepPicture(NamedTuple):
+class StepDetail(NamedTuple):
     """A step over those jobs of a round that ran it alike. ``exit_codes``: code -> failed attempts of the step in the round."""
 
     row: StepMeasurement
@@ -30,7 +30,7 @@ class MeasuredRound:
     """What a round measured. ``exit_codes``: step -> code -> failed attempts, also of steps that no job has measured."""
 
     row: Round
-    steps: list[StepPicture]
+    steps: list[StepDetail]
     exit_codes: Mapping[str, Mapping[str, int]]
 
     @property
@@ -70,9 +70,9 @@ def _round(row: Round, codes: Mapping[str, Mapping[str, int]]) -> MeasuredRound:
     return MeasuredRound(row, [_step(each, codes.get(each.step, {})) for each in row.measurements.all()], codes)
 
 
-def _step(row: StepMeasurement, codes: Mapping[str, int]) -> StepPicture:
+def _step(row: StepMeasurement, codes: Mapping[str, int]) -> StepDetail:
     core_seconds = row.wall_seconds * row.processes * row.threads
-    return StepPicture(
+    return StepDetail(
         row=row,
         cpu_efficiency=row.cpu_seconds / core_seconds if core_seconds > 0 else None,
         spreads={name: spread(row, name) for name in SPREADS if row.histograms.get(name)},

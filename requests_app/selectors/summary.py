@@ -12,7 +12,7 @@ from django.db.models import Count
 
 from dags_app.models import DAG, LIVE_DAG
 from outputs_app.models import OPEN_EFFECT, BlockStatus, Effect
-from requests_app.models import DeadLetter, HoldCode, LetterKind, RequestStatus, ServiceLevel, WorkflowStatus
+from requests_app.models import DeadLetter, DeadLetterKind, HoldCode, RequestStatus, ServiceLevel, WorkflowStatus
 from requests_app.selectors.admission import AdmissionState, admission_state
 from requests_app.selectors.lifecycle import LifecycleState, lifecycle_state
 from requests_app.selectors.reqmgr2 import ReqMgr2State, reqmgr2_state
@@ -110,5 +110,5 @@ def system_summary() -> SystemSummary:
         reqmgr2=reqmgr2_state(),
         service=service(),
         worker_pools={each.queue: str(each) for each in pool_problems()},
-        dead_letters=_of_all(LetterKind.values, dead_letter_counts()),
+        dead_letters=_of_all(DeadLetterKind.values, dead_letter_counts()),
     )

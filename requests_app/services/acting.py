@@ -11,14 +11,14 @@ from django.db import transaction
 
 from dags_app.models import DAG
 from dags_app.selectors import dag_live
-from requests_app.feed import tell
+from requests_app.feed import emit_event
 from requests_app.models import Request, RequestStatus, StopIntent, Workflow
 from requests_app.states import transition
 from requests_app.work.rounds import RoundFiles, round_close, round_open
-from wms2.actions import Already
+from wms2.actions import AlreadyDone
 from wms2.audit import audit
 from wms2.errors import InvalidTransition, StaleState
-from wms2.runtime.due import wake_now
+from wms2.runtime.due import mark_due_now
 
 S = RequestStatus
 
@@ -36,7 +36,7 @@ def acting(request: Request, actor: str, action: str, reason: str, **evidence: A
             old = request.status
             yield
             audit(**entry, old=old, new=request.status)
-            wake_now(request.pk, action)
+            mark_due_now(request.pk, action)
     except InvalidTransition as error:
         audit(**entry, refused=True, status=old, why=str(error))
         raise
@@ -62,7 +62,7 @@ def applies(request: Request, refused: Callable[[Request], str]) -> bool:
         InvalidTransition: the verb is refused.
     """
     why = refused(request)
-    if why and not isinstance(why, Already):
+    if why and not isinstance(why, AlreadyDone):
         raise InvalidTransition(f"{request.request_name}: {why}")
     return not why
 
@@ -70,7 +70,7 @@ def applies(request: Request, refused: Callable[[Request], str]) -> bool:
 def stopped_for(request: Request, intent: StopIntent) -> str:
     """Why a request that is being stopped cannot be stopped for this; empty if it can, for something weaker."""
     now = StopIntent(request.stop_intent)
-    return Already(f"It is being stopped already: {now.label.lower()}.") if now.strength >= intent.strength else ""
+    return AlreadyDone(f"It is being stopped already: {now.label.lower()}.") if now.strength >= intent.strength else ""
 
 
 def may_run(request: Request) -> bool:
@@ -102,7 +102,7 @@ def _strengthen(request: Request, intent: StopIntent, actor: str, reason: str, *
     changes = {"stop_intent": intent, **changes}
     if Request.objects.filter(pk=request.pk, status=S.STOPPING).update(**changes) != 1:
         raise StaleState(f"{request.request_name} is no longer stopping")
-    tell("request.stop_intent", request, to=intent, actor=actor, reason=reason)
+    emit_event("request.stop_intent", request, to=intent, actor=actor, reason=reason)
     for name, value in changes.items():
         setattr(request, name, value)
 

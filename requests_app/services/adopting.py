@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from dags_app.planning.writer import written_fence
-from dags_app.services.orphans import strays_words
+from dags_app.services.orphans import strays_preview
 from dags_app.services.plan import rescue_id
 from requests_app.admission.placement import dag_to_rescue
 from requests_app.models import TERMINAL, Request, RequestStatus
@@ -21,7 +21,7 @@ from requests_app.services.release import ReleaseMode, request_release
 from requests_app.states import transition
 from requests_app.work.planner import dag_id, submitted_before
 from sites_app.models import Schedd
-from wms2.audit import audit, refusals_told
+from wms2.audit import audit, refusals_audited
 from wms2.errors import InvalidTransition
 
 S = RequestStatus
@@ -39,17 +39,17 @@ class Stray:
 
 def strays_judged(schedd: Schedd) -> list[Stray]:
     """Of the jobs that two looks have found; reads rows and directories, asks no schedd."""
-    return [_judged(each) for each in schedd.orphans_told]
+    return [_judged(each) for each in schedd.orphans_reported]
 
 
-def adopt_words(schedd: Schedd) -> list[str]:
+def adopt_preview(schedd: Schedd) -> list[str]:
     """The preview, a line each."""
-    return [f"{line}. {each.words}" for line, each in zip(strays_words(schedd), strays_judged(schedd), strict=True)]
+    return [f"{line}. {each.words}" for line, each in zip(strays_preview(schedd), strays_judged(schedd), strict=True)]
 
 
 def adopt_refused(schedd: Schedd) -> str:
     """Why nothing can be adopted; empty if something can."""
-    if not schedd.orphans_told:
+    if not schedd.orphans_reported:
         return "Two looks in a row have found no job there that no live DAG knows."
     judged = strays_judged(schedd)
     return "" if any(each.request for each in judged) else " ".join(dict.fromkeys(each.words for each in judged))
@@ -62,7 +62,7 @@ def schedd_adopt_strays(*, schedd: Schedd, actor: str, reason: str) -> None:
         InvalidTransition: none can be adopted, or a request was changed meanwhile.
     """
     entry = partial(audit, actor=actor, action="schedd_adopt_strays", target=schedd.name, target_type="schedd", reason=reason)
-    with refusals_told(entry, InvalidTransition):
+    with refusals_audited(entry, InvalidTransition):
         if why := adopt_refused(schedd):
             raise InvalidTransition(why)
     for each in strays_judged(schedd):

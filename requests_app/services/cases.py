@@ -25,7 +25,7 @@ from outputs_app.models import OPEN_CASE, CaseAction, CaseState, IntegrityCase, 
 from requests_app.models import DONE, InputFile
 from requests_app.services.acting import acting
 from requests_app.services.recovering import recover, recover_refused
-from wms2.actions import Already, Told
+from wms2.actions import AlreadyDone, Messages
 from wms2.errors import DocumentRefused, InvalidTransition
 from wms2.runtime import clock
 from wms2.web.formatting import counted
@@ -59,7 +59,7 @@ def case_remove(*, case: IntegrityCase, actor: str, reason: str) -> None:
     with acting(request, actor, "case_remove", reason, case=case.name):
         case.refresh_from_db()
         if why := remove_refused(case):
-            if isinstance(why, Already):
+            if isinstance(why, AlreadyDone):
                 return
             raise InvalidTransition(f"{case}: {why}")
         over = request.is_at_end
@@ -96,13 +96,13 @@ def removal_begin(case: IntegrityCase, lfns: Mapping[str, str], losses: Sequence
 def remove_refused(case: IntegrityCase) -> str:
     """Why it cannot be removed, as far as its rows tell; empty if it can."""
     if case.action == CaseAction.REMOVED:
-        return Already("It is being removed, or was.")
+        return AlreadyDone("It is being removed, or was.")
     if case.file_id is None and case.name != case.block.dbs_block_name:
         return "It is no file of WMS2, so there is nothing to remove; find out whose it is."
     return "" if case.state == CaseState.NEW and not case.request.is_completing else decided_refused(case)
 
 
-def removal_told(cases: Sequence[IntegrityCase]) -> Told:
+def removal_preview(cases: Sequence[IntegrityCase]) -> Messages:
     """What each removal would take with it."""
     manifests: dict[int, tuple[Manifest, str]] = {}
     rows = cases_shown().filter(pk__in=[case.pk for case in cases])

@@ -26,10 +26,10 @@ from requests_app.models import Request, RequestStatus, StopIntent, Workflow
 from requests_app.services.acting import acting, applies, give_up, stop_first, stopped_for
 from requests_app.services.invalidation import epoch_raise
 from requests_app.work.rounds import round_files_at_rest
-from wms2.actions import Already
+from wms2.actions import AlreadyDone
 from wms2.errors import FieldRefused
 from wms2.runtime import clock
-from wms2.runtime.notify import RUN_EFFECTS, nudge
+from wms2.runtime.notify import RUN_EFFECTS, notify
 from wms2.web.formatting import counted
 
 S = RequestStatus
@@ -80,7 +80,7 @@ def request_clean(
 def clean_refused(request: Request) -> str:
     """Why it cannot be cleaned; empty if it can."""
     if request.status == S.CLEANED:
-        return Already("It is cleaned already.")
+        return AlreadyDone("It is cleaned already.")
     return stopped_for(request, StopIntent.CLEAN) if request.status == S.STOPPING else ""
 
 
@@ -107,7 +107,7 @@ def cleaning_follow_up(request: Request) -> None:
     DAG.objects.filter(workflow=workflow).update(leftovers_at=None)
     manifest_ask(request_id=request.pk, request_epoch=request.epoch)
     invalidation_ask(request_id=request.pk, request_epoch=request.epoch, workflow_id=workflow.pk, purge=True)
-    nudge(RUN_EFFECTS)
+    notify(RUN_EFFECTS)
 
 
 def cleaning_evidence(request: Request) -> dict[str, Any]:

@@ -9,17 +9,17 @@ from typing import Any
 from dags_app.models import DAG, Leftover
 from outputs_app.models import Comparison, Effect, StorageCheck
 from outputs_app.services import effect_discard, effect_retry_now
-from requests_app.models import DeadLetter, Harvest, HarvestState, LetterKind, ReqMgr2Request, RequestStatus
+from requests_app.models import DeadLetter, DeadLetterKind, Harvest, HarvestState, ReqMgr2Request, RequestStatus
 from requests_app.work.harvesting import harvest_decide
 from wms2.audit import audited
 from wms2.errors import InvalidTransition, StaleState
 from wms2.models import FailingTask
 from wms2.runtime import clock
-from wms2.runtime.due import wake
-from wms2.runtime.notify import CHECK_STORAGE, PACK_DAGS, POLL_REQMGR2, RECONCILE, REMOVE_LEFTOVERS, nudge
+from wms2.runtime.due import mark_due
+from wms2.runtime.notify import CHECK_STORAGE, PACK_DAGS, POLL_REQMGR2, RECONCILE, REMOVE_LEFTOVERS, notify
 from wms2.work.failing import task_discard, task_retry
 
-K = LetterKind
+K = DeadLetterKind
 #: What it means, and what to do.
 ADVICE = {
     K.EFFECT: "A service refuses a registration, or did not answer for days. Put right what it says, then retry; discarding gives"
@@ -35,31 +35,35 @@ ADVICE = {
 Act = Callable[..., None]
 
 
-def letter_retry(*, letter: DeadLetter, actor: str, reason: str) -> None:
+def dead_letter_retry(*, dead_letter: DeadLetter, actor: str, reason: str) -> None:
     """Have it tried again now.
 
     Raises:
         InvalidTransition, StaleState: it is over by now, or its owner refuses.
     """
-    _ACTS[K(letter.kind)][0](letter, actor, reason)
+    _ACTS[K(dead_letter.kind)][0](dead_letter, actor, reason)
 
 
-def letter_discard(*, letter: DeadLetter, actor: str, reason: str) -> None:
+def dead_letter_discard(*, dead_letter: DeadLetter, actor: str, reason: str) -> None:
     """Give it up, or hear no more of it.
 
     Raises:
         InvalidTransition, StaleState: it cannot be given up here, it is over by now, or its owner refuses.
     """
-    if why := discard_refused(letter):
-        raise InvalidTransition(f"{letter}: {why}")
-    _ACTS[K(letter.kind)][1](letter, actor, reason)
+    if why := discard_refused(dead_letter):
+        raise InvalidTransition(f"{dead_letter}: {why}")
+    _ACTS[K(dead_letter.kind)][1](dead_letter, actor, reason)
 
 
-def discard_refused(letter: DeadLetter) -> str:
+def discard_refused(dead_letter: DeadLetter) -> str:
     """Why it cannot be discarded; empty if it can."""
-    if letter.kind in (K.PACK, K.REQMGR2):
+    if dead_letter.kind in (K.PACK, K.REQMGR2):
         return "It is not given up here; put right what it says."
-    if letter.kind == K.LEFTOVER and letter.request is not None and letter.request.status == RequestStatus.CLEANING:
+    if (
+        dead_letter.kind == K.LEFTOVER
+        and dead_letter.request is not None
+        and dead_letter.request.status == RequestStatus.CLEANING
+    ):
         return "Its request is being cleaned; accept there what cannot be removed."
     return ""
 
@@ -67,10 +71,10 @@ def discard_refused(letter: DeadLetter) -> str:
 def _by(model: Any, service: Act, name: str, **more: Any) -> Act:
     """By the service of the owner."""
 
-    def act(letter: DeadLetter, actor: str, reason: str) -> None:
-        row = model.objects.filter(pk=letter.row).first()
+    def act(dead_letter: DeadLetter, actor: str, reason: str) -> None:
+        row = model.objects.filter(pk=dead_letter.row).first()
         if row is None:
-            raise StaleState(f"{letter} is over by now")
+            raise StaleState(f"{dead_letter} is over by now")
         service(**{name: row}, actor=actor, reason=reason, **more)
 
     return act
@@ -79,13 +83,15 @@ def _by(model: Any, service: Act, name: str, **more: Any) -> Act:
 def _set(model: Any, task: str, done: str, values: Callable[[str], dict[str, Any]]) -> Act:
     """By writing when it is due, or that it is settled."""
 
-    def act(letter: DeadLetter, actor: str, reason: str) -> None:
-        with audited(actor=actor, action=f"{letter.kind}_{done}", target=letter.what, target_type=letter.kind, reason=reason):
-            model.objects.filter(pk=letter.row).update(**values(f"discarded by {actor}: {reason}"))
-            if letter.request is not None:
-                wake([letter.request.pk], f"{letter.kind} {done}")
+    def act(dead_letter: DeadLetter, actor: str, reason: str) -> None:
+        with audited(
+            actor=actor, action=f"{dead_letter.kind}_{done}", target=dead_letter.what, target_type=dead_letter.kind, reason=reason
+        ):
+            model.objects.filter(pk=dead_letter.row).update(**values(f"discarded by {actor}: {reason}"))
+            if dead_letter.request is not None:
+                mark_due([dead_letter.request.pk], f"{dead_letter.kind} {done}")
             if task:
-                nudge(task)
+                notify(task)
 
     return act
 
@@ -95,7 +101,7 @@ def _again(reason: str) -> dict[str, Any]:
 
 
 _harvest = partial(_by, Harvest, harvest_decide, "harvest")
-_ACTS: dict[LetterKind, tuple[Act, Act]] = {
+_ACTS: dict[DeadLetterKind, tuple[Act, Act]] = {
     K.EFFECT: (_by(Effect, effect_retry_now, "effect"), _by(Effect, effect_discard, "effect")),
     K.HARVEST: (_harvest(state=HarvestState.WAITING), _harvest(state=HarvestState.DISCARDED)),
     K.LEFTOVER: (

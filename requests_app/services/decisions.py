@@ -18,12 +18,12 @@ from typing import Any
 from django.db import transaction
 
 from outputs_app.checks.reconciliation.services import comparisons_ask
-from outputs_app.checks.validation import validation_again, validation_tend
+from outputs_app.checks.validation import validation_again, validation_process
 from outputs_app.effects.invalidation import invalidation_asked
 from outputs_app.models import ProcessingBlock
-from outputs_app.selectors import datasets_told
+from outputs_app.selectors import datasets_reported
 from requests_app import intake, states
-from requests_app.feed import tell
+from requests_app.feed import emit_event
 from requests_app.limits import limits_now
 from requests_app.models import (
     AFTER_WORK,
@@ -58,7 +58,7 @@ from sites_app.bans import bans_active
 from sites_app.models import Site
 from sites_app.selectors import candidate_sites, known_site_names
 from sites_app.services import site_ban_by_operator, site_unban_by_operator
-from wms2.actions import Already
+from wms2.actions import AlreadyDone
 from wms2.audit import audit
 from wms2.errors import InvalidTransition
 from wms2.runtime import clock
@@ -119,7 +119,7 @@ def abort_refused(request: Request) -> str:
     if states.allowed(request.status, S.ABORTED) or states.allowed(request.status, S.STOPPING):
         return ""
     why = f"It is {request.get_status_display()}; {'hold it first' if request.status in AFTER_WORK else 'it has ended'}."
-    return Already(why) if request.status == S.ABORTED else why
+    return AlreadyDone(why) if request.status == S.ABORTED else why
 
 
 def request_complete(*, request: Request, actor: str, reason: str) -> None:
@@ -139,7 +139,7 @@ def request_complete(*, request: Request, actor: str, reason: str) -> None:
 def complete_refused(request: Request) -> str:
     """Why it cannot complete with what is done; empty if it can."""
     if request.complete_early:
-        return Already("It completes already with what is done.")
+        return AlreadyDone("It completes already with what is done.")
     if request.status in (*_OVER, S.NEW, S.SUBMITTED) or not Workflow.objects.filter(request=request).exists():
         return f"It is {request.get_status_display()}; it can complete early once it is queued."
     if request.status == S.STOPPING:
@@ -161,7 +161,7 @@ def request_hold(*, request: Request, actor: str, reason: str, code: HoldCode = 
 def hold_refused(request: Request) -> str:
     """Why it cannot be held; empty if it can."""
     if request.status == S.HELD:
-        return Already("It is held already.")
+        return AlreadyDone("It is held already.")
     if request.status == S.STOPPING:
         return stopped_for(request, StopIntent.HOLD)
     if states.allowed(request.status, S.HELD) or states.allowed(request.status, S.STOPPING):
@@ -181,7 +181,7 @@ def keep_refused(request: Request) -> str:
     row = ReqMgr2Request.objects.filter(request=request, status__in=UNWANTED).first()
     if row is None or request.status not in DONE:
         return f"It is {request.get_status_display()}, and not rejected in ReqMgr2 since it completed; nothing is to be decided."
-    return Already("What it made is kept already.") if row.over else ""
+    return AlreadyDone("What it made is kept already.") if row.over else ""
 
 
 def request_set_priority(*, request: Request, priority: int, actor: str, reason: str) -> None:
@@ -203,19 +203,19 @@ def request_note(*, request: Request, notes: str, actor: str, reason: str) -> No
     with acting(request, actor, "request_note", reason, notes=notes):
         if notes != request.notes:
             put(request, notes=notes)
-            tell("request.note", request, notes=notes, actor=actor, reason=reason)
+            emit_event("request.note", request, notes=notes, actor=actor, reason=reason)
 
 
 def request_compare(*, request: Request, actor: str, reason: str) -> None:
     """Have its output datasets compared with DBS and Rucio as soon as a worker has time."""
     with acting(request, actor, "request_compare", reason):
         applies(request, compare_refused)
-        comparisons_ask(datasets_told(request.pk))
+        comparisons_ask(datasets_reported(request.pk))
 
 
 def compare_refused(request: Request) -> str:
     """Why there is nothing to compare; empty if there is."""
-    return "" if datasets_told(request.pk) else "None of its outputs was registered anywhere yet."
+    return "" if datasets_reported(request.pk) else "None of its outputs was registered anywhere yet."
 
 
 def request_set_steps(
@@ -412,7 +412,7 @@ def block_validate(*, block: ProcessingBlock, actor: str, reason: str, every_che
 
 def _again(request: Request, block_ids: Collection[Any], every_checksum: bool) -> None:
     validation_again(block_ids, every_checksum=every_checksum)
-    validation_tend(workflow_id=request.workflow.pk, request_id=request.pk, request_epoch=request.epoch)
+    validation_process(workflow_id=request.workflow.pk, request_id=request.pk, request_epoch=request.epoch)
 
 
 def validate_refused(request: Request) -> str:

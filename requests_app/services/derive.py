@@ -17,7 +17,7 @@ from outputs_app.blocks.ownership import names_claim
 from outputs_app.effects.invalidation import invalidation_asked
 from outputs_app.models import OPEN_EFFECT, REPORTS, Effect, IntegrityCase, OutputDataset, OutputFile, Validity
 from requests_app import intake
-from requests_app.feed import tell
+from requests_app.feed import emit_event
 from requests_app.models import Request, RequestStatus, Workflow
 from requests_app.services.acting import acting, applies, free_name, give_up, live_dag_of, put
 from requests_app.services.decisions import request_set_sites
@@ -30,7 +30,7 @@ from requests_app.work.overrides import Overrides, check_pins
 from requests_app.work.planner import round_preview
 from requests_app.work.rounds import round_files_at_rest
 from requests_app.work.spec import spec_of, spec_to_json
-from wms2.actions import Already
+from wms2.actions import AlreadyDone
 from wms2.errors import InvalidTransition, LedgerViolation, PlanningRefused, RequestKnown, ServiceError
 from wms2.runtime import clock
 from wms2.web.formatting import counted
@@ -96,7 +96,7 @@ def request_derive(
             child.depends_on.add(new)
         _judge(request, old, new, ended=ended)
         record_creation(new, actor=actor, reason=f"derived from {request.request_name}: {reason}")
-        tell("request.derived", request, by=new.request_name, actor=actor)
+        emit_event("request.derived", request, by=new.request_name, actor=actor)
         new.refresh_from_db()
         return new
 
@@ -200,7 +200,7 @@ def request_flush(*, request: Request, actor: str, reason: str) -> None:
 def flush_refused(request: Request) -> str:
     """Why there is nothing to flush; empty if there is."""
     if request.flush:
-        return Already("It is flushed already.")
+        return AlreadyDone("It is flushed already.")
     workflow = Workflow.objects.filter(request=request).defer("psets").first()
     if workflow is None or request.status in _ENDED or workflow.input_imported_at is None:
         return f"It is {request.get_status_display()}; it can be flushed once its input is read and until it ends."

@@ -8,7 +8,7 @@ from dags_app.planning import lumis
 from dags_app.planning.plan import LeftOut
 from dags_app.planning.selection import WantedLumis
 from dags_app.planning.specs import ExcludedFile, ExclusionKind, InputSpec
-from requests_app.feed import tell
+from requests_app.feed import emit_event
 from requests_app.models import TERMINAL, InputFile, Request, RequestStatus, Workflow
 from requests_app.services.acting import acting
 from requests_app.work.exclusions import files_taken
@@ -47,7 +47,7 @@ def input_files_restore(*, request: Request, lfns: Sequence[str], actor: str, re
         if rows:
             Request.objects.filter(pk=request.pk).update(group_ready_at=None)  # the last of its group must not take it on
             evidence = {"files": [row.lfn for row in rows[:50]], "number": len(rows), "actor": actor, "reason": reason}
-            tell("input.restored", request, **evidence)
+            emit_event("input.restored", request, **evidence)
     return len(rows)
 
 

@@ -28,7 +28,7 @@ from wms2.audit import audit
 from wms2.conf import conf
 from wms2.errors import DocumentRefused, FieldRefused, InvalidTransition, NotFoundInService, Problem, RequestKnown
 from wms2.runtime import clock
-from wms2.runtime.notify import EVALUATE_REQUEST, nudge
+from wms2.runtime.notify import EVALUATE_REQUEST, notify
 
 _QUEUED = "the work queue of WMCore has it too"
 
@@ -173,7 +173,7 @@ def request_import(
             evidence: dict[str, Any] = {"family_of": asked.family_of} if asked.family_of else {}
             evidence |= {"reason": asked.family_reason, "status": request.status}
             audit(actor=actor, action="request_import", target=request.request_name, **evidence)
-            nudge(EVALUATE_REQUEST, str(request.pk))
+            notify(EVALUATE_REQUEST, str(request.pk))
     except IntegrityError as error:
         if "request_name" not in str(error):
             raise

@@ -12,7 +12,7 @@ from django.db.models import F
 
 from outputs_app.effects import invalidation
 from outputs_app.models import DatasetState, EffectKind, OutputDataset
-from requests_app.alerts import tell_broken
+from requests_app.alerts import report_broken
 from requests_app.lease import ACTOR
 from requests_app.models import TERMINAL, CleanupPolicy, InputFile, Request, RequestStatus, Workflow
 from requests_app.selectors.versions import replaced_before, requests_before
@@ -132,7 +132,7 @@ def superseded_take_back(fenced: Fenced) -> int:
     waiting = rows.exclude(effects__kind=EffectKind.RUCIO_RELEASE).distinct()
     asked = 0
     for name in replaced_before(set(waiting.values_list("request_name", flat=True)), clock.now() - timedelta(days=days)):
-        with row_by_itself("replaced outputs", name, partial(tell_broken, request_name=name)), fenced():
+        with row_by_itself("replaced outputs", name, partial(report_broken, request_name=name)), fenced():
             request = Request.objects.get(request_name=name)
             try:
                 request_invalidate(request=request, actor=ACTOR, reason=f"its outputs were replaced {days:g} days ago")

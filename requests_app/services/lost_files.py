@@ -220,13 +220,13 @@ class _Search:
         for pk, some in touched.items():
             lost = {file.lfn: files[file] for file in some}
             try:
-                self._look(some[0].block.workflow.request, units.get(pk))
+                self._check(some[0].block.workflow.request, units.get(pk))
                 new += self._take(units[pk], lost, kept[pk], pieces_of(claims[pk]), being_made)
             except (InvalidTransition, ManifestProblem) as error:
                 refused.update(dict.fromkeys(lost, str(error)))
         return new
 
-    def _look(self, request: Request, unit: WorkUnit | None) -> None:
+    def _check(self, request: Request, unit: WorkUnit | None) -> None:
         if why := self.request_refused(request):
             raise InvalidTransition(why)
         if unit is None:

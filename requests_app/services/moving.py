@@ -14,7 +14,7 @@ from requests_app.models import Request, RequestStatus, StopIntent
 from requests_app.services.acting import acting, applies, live_dag_of, put, stop_first, stopped_for
 from requests_app.work.overrides import overrides_of
 from sites_app.models import Schedd
-from wms2.actions import Already
+from wms2.actions import AlreadyDone
 from wms2.errors import FieldRefused
 
 S = RequestStatus
@@ -57,7 +57,7 @@ def move_refused(request: Request, to: Schedd | None = None) -> str:
         return f"It is at {here.name}."
     before = move_of(request)
     if before is not None and not before.drain and (before.away, before.to) == (here.pk, to.pk if to else None):
-        return Already(f"It is being moved already, by {before.actor}: {before.reason}")
+        return AlreadyDone(f"It is being moved already, by {before.actor}: {before.reason}")
     return nowhere_else(here, to, overrides_of(request).pools or ())
 
 

@@ -60,12 +60,12 @@ def facts_of(requests: Sequence[Request]) -> Mapping[str, Facts]:
 Tell = Callable[[Request, Facts], list[str]]
 
 
-def with_facts(tell: Tell) -> Callable[[Sequence[Request]], dict[uuid.UUID, list[str]]]:
+def with_facts(report: Tell) -> Callable[[Sequence[Request]], dict[uuid.UUID, list[str]]]:
     """A preview of several requests, whose facts are asked for together."""
 
     def preview(requests: Sequence[Request]) -> dict[uuid.UUID, list[str]]:
         found = facts_of(requests)
-        return {request.pk: tell(request, found.get(request.request_name, Facts())) for request in requests}
+        return {request.pk: report(request, found.get(request.request_name, Facts())) for request in requests}
 
     return preview
 
@@ -97,11 +97,11 @@ def release(request: Request, facts: Facts) -> list[str]:
     """Let it go on."""
     if not facts.inputs_read:
         return ["Its inputs are read again; then it is queued."]
-    told = ["It is queued and goes on when its turn has come.", *_kept(facts)]
+    reported = ["It is queued and goes on when its turn has come.", *_kept(facts)]
     plan = release_plan(request)
     if plan.mode is None:
-        return told
-    return [*told, f"Without a mode: {_WAYS[plan.mode]}, because {plan.why}.", *(_way(request, mode) for mode in ReleaseMode)]
+        return reported
+    return [*reported, f"Without a mode: {_WAYS[plan.mode]}, because {plan.why}.", *(_way(request, mode) for mode in ReleaseMode)]
 
 
 def _way(request: Request, mode: ReleaseMode) -> str:
@@ -257,7 +257,7 @@ def priority(requests: Sequence[Request]) -> dict[uuid.UUID, list[str]]:
     queue = queue_now() if any(request.status == S.QUEUED for request in requests) else None
     ranked = {row.waiting.key: row for row in queue.ranked} if queue else {}
     heads = [next(same) for _, same in groupby(ranked.values(), lambda row: (row.waiting.urgent, row.priority))]
-    told = {}
+    reported = {}
     for request in requests:
         then = "It counts at once for its jobs in the queue of the schedd; running jobs go on."
         if request.status == S.QUEUED:
@@ -275,5 +275,5 @@ def priority(requests: Sequence[Request]) -> dict[uuid.UUID, list[str]]:
             steps = [f"with more than {least} it is {place}" for least, place in reversed(places.items())]
             where = f"Its place in the queue is {row.place} of {len(ranked)} and changes at once"
             then = f"{where}; {', '.join(steps) or f'it is {first}'}."
-        told[request.pk] = [f"Its priority is {request.priority} now.", then]
-    return told
+        reported[request.pk] = [f"Its priority is {request.priority} now.", then]
+    return reported

@@ -14,7 +14,7 @@ from sites_app.models import Schedd
 from wms2.audit import audit
 from wms2.runtime import clock
 from wms2.runtime.locks import Fenced, LockKey, lock_until_commit, transaction_lock
-from wms2.runtime.notify import RUN_CYCLE, nudge
+from wms2.runtime.notify import RUN_CYCLE, notify
 
 
 def reconcile(*, actor: str, reason: str, lease: Lease | None = None) -> Reconciliation:
@@ -24,7 +24,7 @@ def reconcile(*, actor: str, reason: str, lease: Lease | None = None) -> Reconci
         row.asked += 1
         row.save()
         audit(actor=actor, action="reconcile", target=row.pk, target_type="reconciliation", reason=reason, asked=row.asked)
-        nudge(RUN_CYCLE)
+        notify(RUN_CYCLE)
     return row
 
 

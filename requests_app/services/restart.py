@@ -23,7 +23,7 @@ from requests_app.work.groups import related_move
 from requests_app.work.production_steps import before_steps
 from requests_app.work.rounds import round_files_at_rest
 from requests_app.work.spec import spec_of
-from wms2.actions import Already
+from wms2.actions import AlreadyDone
 from wms2.adapters.reqmgr2 import Seen
 from wms2.conf import conf
 from wms2.errors import InvalidTransition
@@ -103,7 +103,7 @@ def successor_drop(request: Request, why: str) -> None:
 def restart_refused(request: Request) -> str:
     """Why it cannot be restarted; empty if it can."""
     if request.superseded_by_request:
-        return Already(f"It is replaced already, by {request.superseded_by_request}.")
+        return AlreadyDone(f"It is replaced already, by {request.superseded_by_request}.")
     if request.status == S.STOPPING:
         intent = StopIntent(request.stop_intent)
         if intent.strength > StopIntent.RESTART.strength:

@@ -10,14 +10,14 @@ from outputs_app.blocks.filling import blocks_end
 from outputs_app.effects.invalidation import manifest_ask
 from outputs_app.models import BlockStatus, EffectKind
 from requests_app import states
-from requests_app.alerts import tell_broken
+from requests_app.alerts import report_broken
 from requests_app.models import Request, RequestStatus, StopIntent, Workflow
 from requests_app.services.acting import acting, applies, give_up, live_dag_of, may_run, stop_first, stopped_for
 from requests_app.work.rounds import RoundFiles, round_files_at_rest
-from wms2.actions import Already
+from wms2.actions import AlreadyDone
 from wms2.errors import FieldRefused, StaleState
 from wms2.runtime.locks import Fenced
-from wms2.runtime.notify import RUN_EFFECTS, nudge
+from wms2.runtime.notify import RUN_EFFECTS, notify
 from wms2.runtime.passes import row_by_itself
 
 S = RequestStatus
@@ -46,7 +46,7 @@ def stop_refused(request: Request) -> str:
     if request.status == S.STOPPING or may_run(request):
         return ""
     why = f"It is {request.get_status_display()}; no DAG of it runs."
-    return Already(why) if request.status in _NOTHING_RUNS else why
+    return AlreadyDone(why) if request.status in _NOTHING_RUNS else why
 
 
 def request_force(*, request: Request, actor: str, reason: str, confirm: str, insist: bool = False) -> None:
@@ -84,7 +84,7 @@ def force_refused(request: Request) -> str:
     dag = live_dag_of(request)
     if dag is None:
         return "No DAG of it is left; it arrives by itself."
-    return Already("Its DAG is given up already.") if dag.lost_confirmed_at is not None else ""
+    return AlreadyDone("Its DAG is given up already.") if dag.lost_confirmed_at is not None else ""
 
 
 def request_fail(*, request: Request, actor: str, reason: str) -> None:
@@ -100,7 +100,7 @@ def request_fail(*, request: Request, actor: str, reason: str) -> None:
 def fail_refused(request: Request) -> str:
     """Why it cannot be failed; empty if it can."""
     if request.status == S.FAILED:
-        return Already("It is Failed already.")
+        return AlreadyDone("It is Failed already.")
     if request.status == S.STOPPING:
         return stopped_for(request, StopIntent.FAIL)
     if states.allowed(request.status, S.FAILED) or may_run(request):
@@ -121,7 +121,7 @@ def ended_follow_up(request: Request) -> None:
     workflow = Workflow.objects.filter(request=request).first()
     if workflow is not None:
         blocks_end(workflow_id=workflow.pk, request_id=request.pk, request_epoch=request.epoch)
-        nudge(RUN_EFFECTS)
+        notify(RUN_EFFECTS)
         if request.status == S.FAILED:
             manifest_ask(request_id=request.pk, request_epoch=request.epoch)
 
@@ -132,7 +132,7 @@ def left_blocks_end(fenced: Fenced) -> None:
     rows = Request.objects.filter(status__in=(S.FAILED, S.ABORTED), workflow__blocks__status=BlockStatus.OPEN)
     wanted = rows.exclude(effects__kind=EffectKind.RUCIO_RELEASE)
     for pk in wanted.order_by().values_list("pk", flat=True).distinct():
-        with row_by_itself("blocks of ended requests", pk, partial(tell_broken, pk=pk)), fenced():
+        with row_by_itself("blocks of ended requests", pk, partial(report_broken, pk=pk)), fenced():
             request = wanted.select_for_update(no_key=True, of=("self",)).filter(pk=pk).first()
             if request is not None:
                 blocks_end(workflow_id=request.workflow.pk, request_id=pk, request_epoch=request.epoch)

@@ -32,7 +32,7 @@ from dags_app.services.units import (
     units_settle,
     units_to_account,
 )
-from outputs_app.blocks.filling import blocks_look
+from outputs_app.blocks.filling import blocks_check
 from outputs_app.services import units_register
 from outputs_app.values import MergedFile, UnitOutputs
 from requests_app.alerts import alert
@@ -44,7 +44,7 @@ from wms2.errors import LedgerViolation
 from wms2.metrics.series import JOBS_ENDED_TOTAL, TRACKING_SECONDS
 from wms2.runtime import clock
 from wms2.runtime.crash import crash_point
-from wms2.runtime.notify import RUN_EFFECTS, nudge
+from wms2.runtime.notify import RUN_EFFECTS, notify
 
 log = structlog.get_logger(__name__)
 #: So many units are read, compared and accounted together: their cost no longer falls beyond, and their manifests are in memory.
@@ -163,17 +163,17 @@ def _units_account(evaluation: Evaluation, dag: DAG, settled: Sequence[Settled])
         refused = known.refused
         done = [row for row in settled if row.unit.pk not in refused]
         if done:
-            said = progress_words(dag)
+            said = progress_sentence(dag)
             units_settle(dag=dag, settled=done)
             measurements_add(dag=dag, settled=done)
-            evaluation.blocks = blocks_look(workflow_id=dag.workflow_id, limits=limits, filled=known.blocks)
+            evaluation.blocks = blocks_check(workflow_id=dag.workflow_id, limits=limits, filled=known.blocks)
             if evaluation.blocks.by(clock.now()):
                 blocks_go_on(request, limits)
                 evaluation.blocks = None
             elif known.due:
-                nudge(RUN_EFFECTS)
+                notify(RUN_EFFECTS)
             if request.waiting_for == said:
-                evaluation.note(waiting_for=progress_words(dag))
+                evaluation.note(waiting_for=progress_sentence(dag))
     crash_point("register.recorded")
     JOBS_ENDED_TOTAL.labels("well").inc(sum(jobs_judged(row.unit.jobs, 1) for row in done))
     for row in done:
@@ -187,7 +187,7 @@ def _units_account(evaluation: Evaluation, dag: DAG, settled: Sequence[Settled])
     return len(done), [_logged(row.unit, refused[row.unit.pk]) for row in settled if row.unit.pk in refused]
 
 
-def progress_words(dag: DAG) -> str:
+def progress_sentence(dag: DAG) -> str:
     """What a request whose DAG runs waits for."""
     return f"DAGMan job {dag.dagman_cluster_id}: {dag.units_done} of {dag.total_work_units} work units done"
 

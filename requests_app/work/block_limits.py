@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from dags_app.planning.specs import BlockClosing
-from outputs_app.blocks.filling import blocks_advance, blocks_look, blocks_tend
+from outputs_app.blocks.filling import blocks_advance, blocks_check, blocks_process
 from outputs_app.values import BlockLimits
 from requests_app.lease import Evaluation
 from requests_app.models import EVALUATED, Request, RequestStatus, StopIntent, Workflow
@@ -13,7 +13,7 @@ from requests_app.work.spec import spec_of
 from wms2.conf import conf
 from wms2.runtime import clock
 from wms2.runtime.in_force import in_force
-from wms2.runtime.notify import RUN_EFFECTS, nudge
+from wms2.runtime.notify import RUN_EFFECTS, notify
 
 #: A block that has so many events takes no more (BlockCloseMaxEvents, where that is less).
 _BLOCK_MAX_EVENTS = 25_000_000
@@ -42,12 +42,12 @@ def block_limits(workflow: Workflow) -> BlockLimits:
 
 def blocks_go_on(request: Request, limits: BlockLimits) -> None:
     """Seal and register what is due; in the caller's transaction."""
-    blocks_tend(workflow_id=request.workflow.pk, limits=limits)
+    blocks_process(workflow_id=request.workflow.pk, limits=limits)
     blocks_advance(workflow_id=request.workflow.pk, request_id=request.pk, request_epoch=request.epoch)
-    nudge(RUN_EFFECTS)
+    notify(RUN_EFFECTS)
 
 
-def blocks_look_after(evaluation: Evaluation) -> None:
+def blocks_close_due(evaluation: Evaluation) -> None:
     """Seal and register blocks for which it is time, but not of a request that is cleaned; sets when that next is."""
     request = evaluation.request
     workflow: Workflow | None = getattr(request, "workflow", None)
@@ -55,10 +55,10 @@ def blocks_look_after(evaluation: Evaluation) -> None:
     if workflow is None or request.status not in EVALUATED or cleaned:
         return
     limits, now = block_limits(workflow), clock.now()
-    look = evaluation.blocks or blocks_look(workflow_id=workflow.pk, limits=limits)
+    look = evaluation.blocks or blocks_check(workflow_id=workflow.pk, limits=limits)
     if look.by(now):
         with evaluation.fenced():
             blocks_go_on(request, limits)
-        look = blocks_look(workflow_id=workflow.pk, limits=limits)
+        look = blocks_check(workflow_id=workflow.pk, limits=limits)
     if look.first is not None:
         evaluation.again_at(max(look.first, now + timedelta(seconds=conf().cycle_seconds)))

@@ -11,10 +11,10 @@ from django.db.models import Q, QuerySet
 from dags_app.models import WorkUnit
 from dags_app.planning.closure import Piece
 from dags_app.services.claims import claims_cut
-from outputs_app.checks.cases import repaired_look
+from outputs_app.checks.cases import repaired_check
 from outputs_app.checks.validation import validation_again
 from outputs_app.models import OPEN_CASE, SETTLED_EFFECT, CaseAction, CaseState, Effect, EffectState, IntegrityCase
-from requests_app.feed import tell
+from requests_app.feed import emit_event
 from requests_app.lease import Evaluation
 from requests_app.models import Workflow
 from wms2.runtime import clock
@@ -41,7 +41,7 @@ def cases_settle(evaluation: Evaluation) -> int:
             with evaluation.fenced():
                 _together(case).update(state=CaseState.NEW, action="", cut={})
     with evaluation.fenced():
-        repaired_look(evaluation.request.pk)
+        repaired_check(evaluation.request.pk)
     return cases.count()
 
 
@@ -51,7 +51,7 @@ def _cut(evaluation: Evaluation, case: IntegrityCase) -> None:
         unit = WorkUnit.objects.select_for_update(no_key=True).get(pk=each["unit"])
         claims_cut(unit=unit, pieces=[Piece(*piece) for piece in each["pieces"]])
         cut = {"unit": unit.name, "unit_id": unit.pk, "pieces": len(each["pieces"]), "lumis": each["lumis"], "file": case.name}
-        tell("work_unit.cut", request, **cut)
+        emit_event("work_unit.cut", request, **cut)
         log.warning("claim cut", request_name=request.request_name, **cut)
     Workflow.objects.filter(pk=request.workflow.pk).update(cut_at=now)
     request.workflow.cut_at = now

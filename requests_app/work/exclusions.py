@@ -17,7 +17,7 @@ from dags_app.planning import lumis
 from dags_app.planning.plan import LeftOut
 from dags_app.planning.specs import NOT_MISSED, ExcludedFile, ExclusionKind
 from dags_app.services.failures import BadInput, bad_input_of
-from requests_app.feed import tell
+from requests_app.feed import emit_event
 from requests_app.models import InputFile, Request, Round, Workflow
 from requests_app.work.input_lumis import lumis_claimed
 from requests_app.work.input_places import Places
@@ -109,5 +109,5 @@ def bad_input_exclude(*, round_: Round, units: Sequence[WorkUnit], named: BadInp
     if files:
         record_left_out(workflow, spec, LeftOut(files=files))
         data = {"files": [file.lfn for file in files[:50]], "number": len(files), "round": round_.index}
-        tell("input.excluded", workflow.request, **data)
+        emit_event("input.excluded", workflow.request, **data)
         log.warning("input files excluded", request_name=workflow.request_id, files=len(files), first=files[0].lfn)

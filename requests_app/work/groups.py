@@ -21,7 +21,7 @@ from requests_app.models import DONE, Request, RequestGroup, RequestStatus
 from requests_app.states import transition, wake_related
 from wms2.errors import ParentEnded, StaleState
 from wms2.runtime import clock
-from wms2.runtime.due import wake
+from wms2.runtime.due import mark_due
 from wms2.runtime.locks import BEING_CHANGED, Fenced
 
 log = structlog.get_logger(__name__)
@@ -62,7 +62,7 @@ class Child:
         return f"{child} with {self.events} events in DBS: take it out of the group, or clean it" if self.events else child
 
 
-class GroupStanding(NamedTuple):
+class GroupStatus(NamedTuple):
     """A group as its children have it now."""
 
     group: RequestGroup
@@ -87,13 +87,13 @@ class GroupStanding(NamedTuple):
         return "waiting" if any(child.there for child in coming) else "active"
 
 
-def group_standing(group: RequestGroup) -> GroupStanding:
+def group_status(group: RequestGroup) -> GroupStatus:
     """As it is now; two queries."""
     rows = Request.objects.defer("request_data", "prepared").filter(in_group=group).order_by("request_name")
     valid = OutputFile.objects.filter(validity=Validity.VALID, block__dbs_block_closed=True)
     ended = valid.filter(dataset__workflow__request__in_group=group, dataset__workflow__request__status__in=ENDED)
     events = dict(ended.values_list("dataset__workflow__request").annotate(Sum("events")))
-    return GroupStanding(group, tuple(Child(row, events.get(row.request_name, 0)) for row in rows))
+    return GroupStatus(group, tuple(Child(row, events.get(row.request_name, 0)) for row in rows))
 
 
 def siblings_missing(request: Request) -> str:
@@ -112,22 +112,22 @@ def siblings_missing(request: Request) -> str:
             Request.objects.filter(pk=request.pk).update(group_ready_at=request.group_ready_at)
         group = RequestGroup.objects.select_for_update(no_key=True, skip_locked=True).filter(pk=request.in_group_id).first()
         if group is None:
-            wake([request.pk], "group")
+            mark_due([request.pk], "group")
             return "its group, which is being changed just now"
         others = Request.objects.filter(in_group=group, status=S.VALIDATED_OUTPUTS).exclude(pk=request.pk)
         list(others.select_for_update(no_key=True).order_by("pk").values_list("pk"))  # none goes back from here on
-        standing = group_standing(group)
-        if standing.waiting_for:
-            return f"{SIBLINGS} {group}: {standing.waiting_for}"
-        _go_on(standing, request)
+        status_detail = group_status(group)
+        if status_detail.waiting_for:
+            return f"{SIBLINGS} {group}: {status_detail.waiting_for}"
+        _go_on(status_detail, request)
     return ""
 
 
-def _go_on(standing: GroupStanding, last: Request) -> None:
-    skipped = _some(child for child in standing.children if child.skipped)
-    warning = f"group {standing.group} completes without what has ended with no events in DBS: {skipped}"
-    why = f"all of group {standing.group} are there, {last} as the last"
-    for row in (child.request for child in standing.children if child.request.status == S.VALIDATED_OUTPUTS):
+def _go_on(status_detail: GroupStatus, last: Request) -> None:
+    skipped = _some(child for child in status_detail.children if child.skipped)
+    warning = f"group {status_detail.group} completes without what has ended with no events in DBS: {skipped}"
+    why = f"all of group {status_detail.group} are there, {last} as the last"
+    for row in (child.request for child in status_detail.children if child.request.status == S.VALIDATED_OUTPUTS):
         if skipped:
             log.warning("a group goes on without some of its requests", request_name=row.request_name, skipped=skipped)
             Request.objects.filter(pk=row.pk).update(warnings=[*row.warnings, warning])

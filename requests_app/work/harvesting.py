@@ -22,7 +22,7 @@ from dags_app.payload.contract.site_tasks import HarvestTask, SiteResult
 from dags_app.planning.cms_ads import NodeRole
 from dags_app.planning.specs import HarvestSpec, StepSpec
 from dags_app.planning.submitfiles import SiteSlot
-from dags_app.services.site_jobs import Work, site_job_begin, site_jobs_tend
+from dags_app.services.site_jobs import Work, site_job_begin, site_jobs_process
 from outputs_app.models import OutputFile, Validity
 from requests_app.intake.harvesting import PSET, harvested
 from requests_app.models import Harvest, HarvestState, Request, RequestStatus
@@ -86,7 +86,7 @@ def harvests_run() -> None:
                     break
                 except ServiceRejected as error:
                     _not_begun(row, str(error))
-    site_jobs_tend(purpose=SiteJobPurpose.HARVEST, work=Work(_task, _settle, lambda site: conf().harvest_enabled, _slot))
+    site_jobs_process(purpose=SiteJobPurpose.HARVEST, work=Work(_task, _settle, lambda site: conf().harvest_enabled, _slot))
 
 
 def _not_begun(row: Harvest, problem: str) -> None:

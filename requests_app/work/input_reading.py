@@ -21,7 +21,7 @@ from dags_app.planning import lumis
 from dags_app.planning.selection import NO_WANTED_LUMI, WantedLumis, wanted_share
 from dags_app.planning.specs import ExclusionKind, InputSpec, LumiRanges, WorkflowSpec
 from dags_app.planning.splitters.lumi_files import NO_LUMI
-from requests_app.feed import tell
+from requests_app.feed import emit_event
 from requests_app.models import InputFile, Workflow
 from requests_app.work.input_lumis import lumis_out_of_reach, lumis_rebuild
 from requests_app.work.input_places import Location, Places
@@ -124,7 +124,7 @@ def inputs_reread(*, workflow: Workflow, fenced: Fenced) -> int:
         Workflow.objects.filter(pk=workflow.pk).update(input_read_at=now, **closed)
         _warn_short(workflow, spec.input, counts)
         if found:
-            tell("input.grew", workflow.request, files=found)
+            emit_event("input.grew", workflow.request, files=found)
     workflow.refresh_from_db()
     log.info("input read again", request_name=workflow.request_id, new_files=found, closed=bool(closed))
     return found

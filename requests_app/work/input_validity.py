@@ -14,7 +14,7 @@ import structlog
 
 from dags_app.planning.plan import LeftOut
 from dags_app.planning.specs import ExcludedFile, ExclusionKind, WorkflowSpec
-from requests_app.feed import tell
+from requests_app.feed import emit_event
 from requests_app.models import Request, Workflow
 from requests_app.work.ledger import files_with_work
 from requests_app.work.left import record_left_out
@@ -103,7 +103,9 @@ def validity_refresh(*, workflow: Workflow, spec: WorkflowSpec, fenced: Fenced) 
         first = files[0]
         what = f"{spec.input.dataset}: {counted(len(files), 'file')} left out, which DBS had as valid before, e.g. {first.lfn}"
         request_warn(workflow, f"{what}: {first.reason}")
-        tell("input.excluded", workflow.request, files=[file.lfn for file in files[:50]], number=len(files), why=first.reason)
+        emit_event(
+            "input.excluded", workflow.request, files=[file.lfn for file in files[:50]], number=len(files), why=first.reason
+        )
     log.warning("input files not valid any more", request_name=workflow.request_id, files=len(files), first=files[0].lfn)
     return True
 

@@ -49,7 +49,7 @@ from requests_app.work.rounds import dag_discard
 from requests_app.work.sizing import round_sizing, sizing_kept
 from requests_app.work.spec import spec_of
 from sites_app.models import Schedd
-from sites_app.services import NO_SITE, in_words, sites_avoided
+from sites_app.services import NO_SITE, avoided_sentence, sites_avoided
 from wms2.conf import conf
 from wms2.errors import NoSite, PlanningRefused
 from wms2.runtime.crash import crash_point
@@ -88,7 +88,7 @@ def round_plan(evaluation: Evaluation) -> DAG | None:
         return None
     given, sizing, ledger = gathered
     planned = plan(given)
-    _tell_left_out(evaluation, planned)
+    _report_left_out(evaluation, planned)
     if not planned.dag.units:
         return None
     if planned.too_long is not None:
@@ -125,7 +125,7 @@ def _refuse_stranded(workflow: Workflow, units: Sequence[WorkUnitSpec]) -> None:
     """As the submission would, before anything is written: every site of every unit is closed or banned now. Raises NoSite."""
     avoided = sites_avoided(workflow.pk)
     if avoided and all(unit.sites <= avoided.keys() for unit in units):
-        raise NoSite(f"{NO_SITE}{in_words(avoided, frozenset().union(*(unit.sites for unit in units)))}")
+        raise NoSite(f"{NO_SITE}{avoided_sentence(avoided, frozenset().union(*(unit.sites for unit in units)))}")
 
 
 def round_preview(request: Request) -> Plan | None:
@@ -254,7 +254,7 @@ def _write(evaluation: Evaluation, spec: DagSpec) -> writer.WrittenDag:
 # --- record --------------------------------------------------------------------------------------------------------------
 
 
-def _tell_left_out(evaluation: Evaluation, planned: Plan) -> None:
+def _report_left_out(evaluation: Evaluation, planned: Plan) -> None:
     """Before the round is, and also when no round follows."""
     left_out: LeftOut = planned.left_out
     if left_out:

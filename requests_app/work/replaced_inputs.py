@@ -15,7 +15,7 @@ from django.db.models.functions import Coalesce
 
 from dags_app.planning.specs import ExclusionKind
 from outputs_app.models import CaseAction, CaseState, IntegrityCase, OutputFile, Validity
-from requests_app.feed import tell
+from requests_app.feed import emit_event
 from requests_app.lease import Evaluation
 from requests_app.models import DONE, HoldCode, InputFile, Request, RequestStatus, Workflow
 from requests_app.work.exclusions import exclusions_too_many, files_taken
@@ -125,7 +125,7 @@ def _replace(evaluation: Evaluation, lost: QuerySet[InputFile], makers: list[Req
         Workflow.objects.filter(pk=workflow.pk).update(requested_events=F("requested_events") + new - before)
         if spec.splitting.algorithm.by_lumi:
             lumis_rebuild(workflow, spec.input)
-        tell("input.replaced", evaluation.request, lost=len(gone), files=sum(map(len, rows.values())))
+        emit_event("input.replaced", evaluation.request, lost=len(gone), files=sum(map(len, rows.values())))
         evaluation.written.append("lost input replaced")
     workflow.refresh_from_db()
     return whole

@@ -16,15 +16,15 @@ from sites_app.api.views import (
     SystemicAlertViewSet,
 )
 from wms2.api import converters  # noqa: F401  <name:...>
-from wms2.api.actions import rows_urls, verb_urls
+from wms2.api.actions import action_urls, rows_urls
 
 urlpatterns = [
     path("sites", SiteViewSet.as_view({"get": "list"}), name="site-list"),
     path("sites/<name:pk>", SiteView.as_view(), name="site-detail"),
-    *verb_urls(SITES),
+    *action_urls(SITES),
     path("pools", PoolViewSet.as_view({"get": "list", "post": "create"}), name="pool-list"),
     path("pools/<pool:pk>", PoolViewSet.as_view({"get": "retrieve"}), name="pool-detail"),
-    *verb_urls(POOLS, answers={"remove": REMOVED_POOL}),
+    *action_urls(POOLS, answers={"remove": REMOVED_POOL}),
     path("schedds", ScheddViewSet.as_view({"get": "list"}), name="schedd-list"),
     *rows_urls("systemic-alerts", "systemic-alert", SystemicAlertViewSet),
 ]

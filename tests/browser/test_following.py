@@ -99,7 +99,7 @@ def test_a_running_request_is_aborted_through_the_page_that_asks_for_confirmatio
         expect(desk.page.get_by_text("jobs that run now are lost")).to_be_visible()
         desk.page.get_by_role("button", name="Abort").click()
         expect(desk.page.locator(".errorlist").first).to_be_visible()
-        assert [told for told in desk.complaints if "400" not in told] == []
+        assert [reported for reported in desk.complaints if "400" not in reported] == []
         desk.complaints.clear()  # the browser's word on the refusal just seen
         assert not AuditEntry.objects.filter(target=request.request_name, action="request_abort").exists()
         desk.page.get_by_label("Reason:").fill("wrong global tag")

@@ -74,9 +74,9 @@ def checked(desk: Window, running: Worker) -> str:
     desk.page.goto(page)
     desk.page.get_by_role("link", name="Checks", exact=True).click()
     desk.page.locator("#result_list tbody tr").first.get_by_role("link", name=re.compile("passed|failed", re.I)).click()
-    told = desk.page.locator("#content").inner_text()
+    reported = desk.page.locator("#content").inner_text()
     desk.page.goto(page)
-    return told
+    return reported
 
 
 @pytest.mark.deep("tests/dags_app/services/test_onboarding.py::test_the_canary_runs_once_and_then_the_schedd_may_be_enabled")
@@ -98,9 +98,9 @@ def test_an_operator_adds_a_pool_and_its_schedd_gets_in_once_its_canary_has_run(
     expect(page.get_by_role("link", name="Enable …")).to_have_count(0)
 
     with second_pool.matching_nothing(), tended(tmp_path, WMS2_CANARY_SECONDS="10") as running:
-        told = checked(desk, running)
-    assert "it answers itself" in told
-    assert re.search(r"removed: .*the canary has had its time", told)
+        reported = checked(desk, running)
+    assert "it answers itself" in reported
+    assert re.search(r"removed: .*the canary has had its time", reported)
     expect(page.locator("#content")).to_contain_text("the canary has had its time")
     expect(page.get_by_role("link", name="Enable …")).to_have_count(0)
     here = page.url

@@ -30,7 +30,7 @@ from tests.support import scene, scene_rounds
 from tests.support.browser import WIDTH, Window, window
 from tests.support.pictures import compare
 from tests.support.places import ROOT
-from wms2.admin.actions import verb_url
+from wms2.admin.actions import action_url
 
 KEPT = ROOT / "docs/screenshots"
 RENEW = "WMS2_RENEW_SCREENSHOTS"
@@ -74,7 +74,7 @@ def _admin(name: str, query: str = "") -> Callable[[scene.Scene], str]:
 def _verb(verb: str, which: str) -> Callable[[scene.Scene], str]:
     def path(built: scene.Scene) -> str:
         row = getattr(built, which)
-        return verb_url(type(row), verb, [row.pk])
+        return action_url(type(row), verb, [row.pk])
 
     return path
 
@@ -96,11 +96,11 @@ def _logs(built: scene.Scene) -> str:
 
 def _retry(_: scene.Scene) -> str:
     effect = Effect.objects.get(state=EffectState.REFUSED)
-    return verb_url(Effect, "retry", [effect.pk])
+    return action_url(Effect, "retry", [effect.pk])
 
 
 def _hold_dag(built: scene.Scene) -> str:
-    return verb_url(DAG, "hold", [DAG.objects.get(workflow__request=built.active).pk])
+    return action_url(DAG, "hold", [DAG.objects.get(workflow__request=built.active).pk])
 
 
 SHOTS = (

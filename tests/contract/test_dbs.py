@@ -119,8 +119,8 @@ def test_a_files_configuration_is_found_without_its_release_and_its_datasets_is_
     patched = replace(config, release_version=f"{config.release_version}_patch1")
     file = area.file(5)._replace(output_config=patched)
     spec = first.dataset._replace(output_configs=(patched,))
-    (told,) = dbs.register_block(first._replace(block_name=area.block_name(), dataset=spec, files=(file,)))
-    assert patched.release_version in told
+    (reported,) = dbs.register_block(first._replace(block_name=area.block_name(), dataset=spec, files=(file,)))
+    assert patched.release_version in reported
     assert dbs.outputs.configs_of_file(file.lfn) != [patched]
     assert patched in dbs.outputs.configs_of_dataset(area.dataset)
 

@@ -23,8 +23,8 @@ def test_every_place_that_the_page_names_exists(path: str) -> None:
 @pytest.mark.parametrize("app", ["requests_app", "dags_app", "deploy"])
 def test_every_room_is_named_on_the_page(app: str) -> None:
     rooms = {path.parent for path in (ROOT / app).glob("*/__init__.py")} - {ROOT / app / name for name in ("migrations", "data")}
-    told = {str(room.relative_to(ROOT)) for room in rooms} - {path.rstrip("/") for path in PATHS}
-    assert told - {f"{app}/{name}" for name in ("api", "admin", "models")} == set()
+    reported = {str(room.relative_to(ROOT)) for room in rooms} - {path.rstrip("/") for path in PATHS}
+    assert reported - {f"{app}/{name}" for name in ("api", "admin", "models")} == set()
 
 
 def test_no_test_imports_another() -> None:

@@ -26,12 +26,12 @@ def edges(title: str) -> dict[str, set[str]]:
 
 
 def test_the_edges_of_requests_are_those_of_the_table():
-    told = {start: {*ends, "cleaning"} - {start} for start, ends in edges("Request statuses").items()}
-    told["active"] -= {"cleaning"}
-    told |= {"cleaning": {"cleaned"}}
+    reported = {start: {*ends, "cleaning"} - {start} for start, ends in edges("Request statuses").items()}
+    reported["active"] -= {"cleaning"}
+    reported |= {"cleaning": {"cleaned"}}
     for end in ("failed", "aborted"):
-        told[end] = {"cleaning"}
-    assert told == {str(start): {str(end) for end in ends} for start, ends in request_states.TRANSITIONS.items() if ends}
+        reported[end] = {"cleaning"}
+    assert reported == {str(start): {str(end) for end in ends} for start, ends in request_states.TRANSITIONS.items() if ends}
     assert not request_states.TRANSITIONS[RequestStatus.CLEANED]
 
 

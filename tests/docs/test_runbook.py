@@ -106,12 +106,12 @@ def times_of(rule: dict[str, Any]) -> set[float]:
 @pytest.mark.parametrize("name", RULES)
 def test_a_rule_says_what_it_means_and_its_times_and_leads_to_its_entry(name: str) -> None:
     rule, entries = RULES[name], sections()["Alerts of Prometheus"]
-    told = rule["annotations"]
-    assert all(told[key].strip() for key in ("summary", "impact", "description"))
-    assert told["runbook_url"].endswith(f"/docs/runbook.md#{name.lower()}")
+    reported = rule["annotations"]
+    assert all(reported[key].strip() for key in ("summary", "impact", "description"))
+    assert reported["runbook_url"].endswith(f"/docs/runbook.md#{name.lower()}")
     assert name in entries
     has = times_of(rule)
-    assert stated(told["description"]) <= has
+    assert stated(reported["description"]) <= has
     assert stated(entries[name].partition("**Do:**")[0].partition(".")[0]) <= has
     if "for" in rule:
-        assert times_of({"for": rule["for"], "expr": ""}) <= stated(told["description"])
+        assert times_of({"for": rule["for"], "expr": ""}) <= stated(reported["description"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from deploy.docs import actions
-from wms2.actions import Role, nouns
+from wms2.actions import Role, resource_types
 
 
 def test_the_page_is_what_the_program_writes() -> None:
@@ -11,24 +11,29 @@ def test_the_page_is_what_the_program_writes() -> None:
 
 
 def test_every_verb_says_what_it_does_and_what_its_fields_mean() -> None:
-    for noun in nouns():
-        for verb in noun.verbs:
-            assert verb.does.endswith("."), (noun.name, verb.name)
-            assert all(field.help or field.choices for field in verb.fields), (noun.name, verb.name)
+    for resource_type in resource_types():
+        for verb in resource_type.verbs:
+            assert verb.does.endswith("."), (resource_type.name, verb.name)
+            assert all(field.help or field.choices for field in verb.fields), (resource_type.name, verb.name)
 
 
 def test_an_inverse_is_a_verb_of_the_same_row_and_what_cannot_be_undone_has_none() -> None:
     wrong = [
-        f"{noun.name} {verb.name}: {verb.inverse}"
-        for noun in nouns()
-        for verb in noun.verbs
-        if verb.inverse is not None and (verb.dangerous or verb.inverse not in {each.name for each in noun.verbs})
+        f"{resource_type.name} {verb.name}: {verb.inverse}"
+        for resource_type in resource_types()
+        for verb in resource_type.verbs
+        if verb.inverse is not None and (verb.dangerous or verb.inverse not in {each.name for each in resource_type.verbs})
     ]
     assert wrong == []
 
 
 def test_operators_may_do_every_verb_and_others_only_what_concerns_rows_of_their_own() -> None:
-    shared = {f"{noun.name} {verb.name}": verb.roles for noun in nouns() for verb in noun.verbs if verb.roles != (Role.OPERATOR,)}
+    shared = {
+        f"{resource_type.name} {verb.name}": verb.roles
+        for resource_type in resource_types()
+        for verb in resource_type.verbs
+        if verb.roles != (Role.OPERATOR,)
+    }
     of_requests = dict.fromkeys(("request abort", "request hold", "request release"), (Role.REQUESTER, Role.OPERATOR))
     of_sites = dict.fromkeys(("site drain", "site ban", "site unban", "ban lift"), (Role.SITE_ADMIN, Role.OPERATOR))
     assert shared == of_requests | of_sites

@@ -12,7 +12,7 @@ from rest_framework.test import APIClient
 
 from outputs_app.checks.rucio_account import account_problems
 from outputs_app.models import Placement
-from requests_app.lifecycle.rucio_account import rucio_account_look
+from requests_app.lifecycle.rucio_account import rucio_account_check
 from requests_app.models import Installation
 from tests.support.html import text
 from tests.support.rucio import ACCOUNT, APPROVED_TAPE, SCOPE, Names, block_of, plain_client, rucio_home
@@ -72,41 +72,41 @@ def test_a_disk_rule_at_rses_of_which_one_asks_approval_is_refused(rucio: RucioA
 
 
 @pytest.fixture(name="told")
-def _told(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+def _reported(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """What Rucio says of the account and of expressions."""
-    told = SimpleNamespace(problems=[], asking=[], silent=False)
+    reported = SimpleNamespace(problems=[], asking=[], silent=False)
 
     def account() -> list[str]:
-        if told.silent:
+        if reported.silent:
             raise ServiceUnavailable("rucio", "account_problems", "no answer")
-        return list(told.problems)
+        return list(reported.problems)
 
-    answers: dict[str, Any] = {"account_problems": account, "rses_asking_approval": lambda _: told.asking}
+    answers: dict[str, Any] = {"account_problems": account, "rses_asking_approval": lambda _: reported.asking}
     monkeypatch.setattr(factory, "rucio", lambda: SimpleNamespace(**answers))
-    return told
+    return reported
 
 
-def test_activities_and_placements_that_rucio_would_refuse_are_named(told, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_activities_and_placements_that_rucio_would_refuse_are_named(reported, monkeypatch: pytest.MonkeyPatch) -> None:
     assert account_problems() == []
     monkeypatch.setenv("WMS2_RULE_ACTIVITY", "Production output")
     conf.cache_clear()
     Placement.objects.create(tier="NANOAODSIM", disk_expression="T2_X|T2_Y", disk_activity="Nonsense")
-    told.asking = ["T2_Y"]
+    reported.asking = ["T2_Y"]
     nonsense, activity, placement = account_problems()
     assert "'Nonsense'" in nonsense and "'Production output'" in activity
     assert "NANOAODSIM" in placement and "T2_Y of 'T2_X|T2_Y' need approval" in placement
 
 
-def test_ready_and_needs_you_say_it_until_it_is_mended(told, admin_client: Client) -> None:
+def test_ready_and_needs_you_say_it_until_it_is_mended(reported, admin_client: Client) -> None:
     Installation.objects.create(instance=conf().instance, environment=conf().environment)
-    told.problems = ["account wms2 has no attribute admin"]
-    rucio_account_look()
-    told.silent = True
-    rucio_account_look()  # says nothing new
+    reported.problems = ["account wms2 has no attribute admin"]
+    rucio_account_check()
+    reported.silent = True
+    rucio_account_check()  # says nothing new
     assert APIClient().get("/readyz").json()["warnings"]["rucio account"] == "account wms2 has no attribute admin"
     assert "account wms2 has no attribute admin" in text(admin_client.get("/").content.decode())
-    told.problems, told.silent = [], False
-    rucio_account_look()
+    reported.problems, reported.silent = [], False
+    rucio_account_check()
     assert "rucio account" not in APIClient().get("/readyz").json()["warnings"]
 
 

@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from dags_app.models import WorkUnit
-from outputs_app.blocks.filling import blocks_advance, blocks_look, blocks_seal, blocks_tend
+from outputs_app.blocks.filling import blocks_advance, blocks_check, blocks_process, blocks_seal
 from outputs_app.models import (
     BlockStatus,
     BlockWorkUnit,
@@ -116,8 +116,8 @@ def test_a_unit_whose_files_lie_at_two_places_is_in_a_block_of_each(workflow: Wo
     brought(workflow, unit, file_at(workflow, CERN, "/store/a.root"), file_at(workflow, DESY, "/store/b.root"))
     assert held() == [(0, CERN, {"/store/a.root"}), (1, DESY, {"/store/b.root"})]
     assert set(BlockWorkUnit.objects.values_list("unit_id", "done")) == {(unit.pk, True)}
-    told = Effect.objects.filter(kind=EffectKind.RUCIO_FILES).values_list("block__origin_rse", "payload")
-    assert sorted(told) == [(CERN, {"units": [unit.pk]}), (DESY, {"units": [unit.pk]})]
+    reported = Effect.objects.filter(kind=EffectKind.RUCIO_FILES).values_list("block__origin_rse", "payload")
+    assert sorted(reported) == [(CERN, {"units": [unit.pk]}), (DESY, {"units": [unit.pk]})]
 
 
 def test_a_unit_that_brought_no_file_is_in_no_block(workflow: Workflow) -> None:
@@ -145,14 +145,14 @@ def test_only_a_single_unit_passes_a_limit_also_when_many_are_done_at_once(workf
     files = [[file_at(workflow, CERN, f"/store/{n}.root")] for n in range(4)]
     files.append([file_at(workflow, CERN, f"/store/large{n}.root") for n in range(3)])
     outputs = [UnitOutputs(unit.pk, unit.name, tuple(each)) for unit, each in zip(units, files, strict=True)]
-    told = {"request_id": workflow.request.pk, "request_epoch": 1}
-    assert not units_register(**told, outputs=outputs, limits=limits(**most)).refused
+    reported = {"request_id": workflow.request.pk, "request_epoch": 1}
+    assert not units_register(**reported, outputs=outputs, limits=limits(**most)).refused
     assert [len(lfns) for _, _, lfns in held()] == [2, 2, 3]
-    assert blocks_look(workflow_id=workflow.pk, limits=limits(**most)).changed, "what is sealed is registered now"
+    assert blocks_check(workflow_id=workflow.pk, limits=limits(**most)).changed, "what is sealed is registered now"
 
 
 def test_how_many_statements_it_takes_does_not_depend_on_the_number_of_units(workflow: Workflow) -> None:
-    told = {"request_id": workflow.request.pk, "request_epoch": 1, "limits": limits(max_bytes=10**9)}
+    reported = {"request_id": workflow.request.pk, "request_epoch": 1, "limits": limits(max_bytes=10**9)}
     took = list[int]()
     for number in (1, 1, 30):
         outputs = [
@@ -160,7 +160,7 @@ def test_how_many_statements_it_takes_does_not_depend_on_the_number_of_units(wor
             for unit in new_units(workflow, number)
         ]
         with CaptureQueriesContext(connection) as made:
-            units_register(**told, outputs=outputs)
+            units_register(**reported, outputs=outputs)
         took.append(sum("clock_timestamp" not in each["sql"] for each in made))  # which is asked now and then
     assert took[1] == took[2] <= 8
 
@@ -314,10 +314,10 @@ def age(**hours: float) -> None:
 
 def tend(workflow: Workflow, **changes: float) -> int:
     """How many are sealed by that."""
-    due = blocks_look(workflow_id=workflow.pk, limits=limits(**changes)).by(timezone.now())
+    due = blocks_check(workflow_id=workflow.pk, limits=limits(**changes)).by(timezone.now())
     taking = ProcessingBlock.objects.filter(sealed_at=None)
     before = taking.count()
-    blocks_tend(workflow_id=workflow.pk, limits=limits(**changes))
+    blocks_process(workflow_id=workflow.pk, limits=limits(**changes))
     assert due or before == taking.count() or changes, "time alone must be seen without an account"
     return before - taking.count()
 
@@ -366,7 +366,7 @@ def test_an_archived_block_that_failed_afterwards_is_archived_again_once_its_eff
 
 def test_when_time_next_changes_a_block_is_known_beforehand(workflow: Workflow, django_assert_num_queries: Any) -> None:
     def due_in() -> float | None:
-        moment = blocks_look(workflow_id=workflow.pk, limits=limits()).first
+        moment = blocks_check(workflow_id=workflow.pk, limits=limits()).first
         return None if moment is None else round((moment - timezone.now()).total_seconds() / 3600, 2)
 
     assert due_in() is None
@@ -377,4 +377,4 @@ def test_when_time_next_changes_a_block_is_known_beforehand(workflow: Workflow, 
     blocks_seal(workflow_id=workflow.pk)
     assert due_in() is None, "one that is whole waits for nothing that time brings"
     with django_assert_num_queries(1):
-        assert blocks_look(workflow_id=workflow.pk, limits=limits()).changed, "but it can be registered"
+        assert blocks_check(workflow_id=workflow.pk, limits=limits()).changed, "but it can be registered"

@@ -170,12 +170,12 @@ def test_children_of_a_block_that_is_given_up_are_asked_of_dbs_which_refuses_the
 
 def test_a_dataset_becomes_valid_only_with_a_registered_block_and_a_discarded_wish_holds_nobody_up(workflow: Workflow) -> None:
     block = whole(workflow, "/store/a.root")
-    told = {"request_id": workflow.request.pk, "request_epoch": 1, "workflow_id": workflow.pk}
-    assert datasets_publish(**told), "DBS knows none of its datasets"
+    reported = {"request_id": workflow.request.pk, "request_epoch": 1, "workflow_id": workflow.pk}
+    assert datasets_publish(**reported), "DBS knows none of its datasets"
     ProcessingBlock.objects.filter(pk=block.pk).update(dbs_block_closed=True)
-    assert not datasets_publish(**told)
+    assert not datasets_publish(**reported)
     effect_discard(effect=Effect.objects.get(kind=K.DBS_VALID), **BY)
-    assert datasets_publish(**told)
+    assert datasets_publish(**reported)
 
 
 def test_a_request_that_has_ended_goes_on_without_an_evaluation(workflow: Workflow) -> None:
@@ -209,9 +209,9 @@ def test_retries_are_spread_end_at_the_limit_and_follow_the_requests_own(workflo
     conf.cache_clear()
     Request.objects.update(overrides={"effect_max_retry_seconds": 3600})
     first = timezone.now() - timedelta(seconds=3000)
-    told = {"request": workflow.request, "kind": K.DBS_VALID, "attempts": 5}
-    rows = [Effect.objects.create(key=f"k{number}", first_failed_at=first, **told) for number in range(2)]
-    young = [Effect.objects.create(key=f"y{number}", **(told | {"attempts": 1})) for number in range(20)]
+    reported = {"request": workflow.request, "kind": K.DBS_VALID, "attempts": 5}
+    rows = [Effect.objects.create(key=f"k{number}", first_failed_at=first, **reported) for number in range(2)]
+    young = [Effect.objects.create(key=f"y{number}", **(reported | {"attempts": 1})) for number in range(20)]
     executor.effects_run_due(owner="test")
     at_the_limit = set(Effect.objects.filter(pk__in=[row.pk for row in rows]).values_list("next_attempt_at", flat=True))
     assert at_the_limit == {first + timedelta(seconds=3600)}
@@ -233,8 +233,8 @@ def test_a_repair_of_an_archived_block_that_is_discarded_leaves_it_archived(work
     Effect.objects.create(request=workflow.request, block=block, kind=K.RUCIO_UNPROTECT, key="end")
     repaired = [K.RUCIO_BLOCK, K.RUCIO_FILES]
     Effect.objects.filter(kind__in=repaired).update(state=E.DEAD if failed else E.PENDING)
-    told = " ".join(_discard(Effect.objects.get(kind=K.RUCIO_FILES)))
-    assert "given up" not in told and "1 other effect that its block is owed; the block stays archived" in told
+    reported = " ".join(_discard(Effect.objects.get(kind=K.RUCIO_FILES)))
+    assert "given up" not in reported and "1 other effect that its block is owed; the block stays archived" in reported
     discard(K.RUCIO_FILES, block)
     assert (block.status, block.failure_context, block.tape_rule_id) == (BlockStatus.ARCHIVED, {}, "tape")
     assert {kind for kind, state in states(block).items() if state == E.DISCARDED} == set(repaired)

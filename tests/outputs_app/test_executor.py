@@ -261,14 +261,14 @@ def test_an_effect_that_lasts_longer_than_its_lease_is_not_begun_again(block, ha
 
 
 def test_an_effect_of_many_calls_gives_way_after_its_turn_and_goes_on_where_it_stood(block, handled, monkeypatch) -> None:
-    monkeypatch.setattr(time_slices, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(time_slices, "TIME_SLICE_SECONDS", 0.0)
     begun: list[int] = []
 
     def call(row: Effect) -> dict[str, int]:
         done = int(row.result.get("done", 0))
         begun.append(done)
         if done < 3:
-            time_slices.Turn(row).told(done=done + 1)
+            time_slices.TimeSlice(row).reported(done=done + 1)
         return {"done": done}
 
     handled(call)
@@ -336,7 +336,7 @@ def test_a_claim_that_has_run_out_writes_nothing_whether_another_worker_has_take
         executor._give_back([late])
     else:
         with pytest.raises(LeaseLost, match="k1 is claimed by somebody else"):
-            time_slices.Turn(late).told(done=1)
+            time_slices.TimeSlice(late).reported(done=1)
     assert Effect.objects.values().get() == before
     Effect.objects.update(claim_expires_at=overdue())
     run()

@@ -140,11 +140,11 @@ def test_a_block_that_is_whole_waits_for_nothing(workflow: Workflow, units: list
 
 
 def test_all_files_of_the_units_are_told(workflow: Workflow, units: list[WorkUnit], monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[list[str]] = []
+    reported: list[list[str]] = []
 
     class Rucio:
         def register_files(self, rse: str, block: str, files: list[object]) -> None:
-            told.append([file.lfn for file in files])
+            reported.append([file.lfn for file in files])
 
         def ensure_block(self, *names: str) -> None:
             pass
@@ -158,5 +158,5 @@ def test_all_files_of_the_units_are_told(workflow: Workflow, units: list[WorkUni
     for _ in range(3):
         due_now()
         executor.effects_run_due(owner="test")
-    assert told == [["/store/0.root", "/store/1.root"]]
+    assert reported == [["/store/0.root", "/store/1.root"]]
     assert set(OutputFile.objects.values_list("rule_id", flat=True)) == {"rule-/store/0.root", "rule-/store/1.root"}

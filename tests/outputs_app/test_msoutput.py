@@ -11,7 +11,7 @@ from django.utils import timezone
 from deploy.rucio.transfers import settle
 from outputs_app.blocks.placements import placement_set
 from outputs_app.effects.executor import effects_run_due
-from outputs_app.effects.source_rules import source_rules_look
+from outputs_app.effects.source_rules import source_rules_check
 from outputs_app.models import (
     BlockStatus,
     BlockValidation,
@@ -65,14 +65,14 @@ def test_source_rules_stay_until_msoutputs_rule_has_every_file_on_tape(admin: An
     assert rules(admin, container) == rules(admin, block.dbs_block_name) == []
     BlockValidation.objects.create(block=block, asked_at=timezone.now(), validated_at=timezone.now() - timedelta(days=90))
 
-    source_rules_look()
+    source_rules_check()
     assert not Effect.objects.filter(kind=EffectKind.RUCIO_UNPROTECT).exists(), "nothing else keeps the files, however long ago"
     tape = MSOutput(admin).place(container, TAPE)
-    source_rules_look()
+    source_rules_check()
     assert not Effect.objects.filter(kind=EffectKind.RUCIO_UNPROTECT).exists(), "on their way to tape"
     settle(admin, rule_ids=[tape])
     assert RuleCleaner(admin).clean(container) == []
-    source_rules_look()
+    source_rules_check()
     assert run()["rucio_unprotect"] == "done"
     assert [rules(admin, file.lfn) for file in files] == [[], []]
     assert f"rule {tape} of wmcore_output at {TAPE}" in Effect.objects.get(kind=EffectKind.RUCIO_UNPROTECT).result["kept_by"]
@@ -87,7 +87,7 @@ def test_a_tape_rule_that_ends_again_keeps_nothing(admin: Any, monkeypatch: pyte
     BlockValidation.objects.create(block=block, asked_at=timezone.now(), validated_at=timezone.now())
     tape = MSOutput(admin, account="wma_prod").place(block.dataset.name, TAPE)
     settle(admin, rule_ids=[tape])
-    source_rules_look()
+    source_rules_check()
     assert RuleCleaner(admin).clean(block.dataset.name) == [tape]
     assert run()["rucio_unprotect"] == "pending"
     assert "so the source rules stay" in Effect.objects.get(kind=EffectKind.RUCIO_UNPROTECT).last_error

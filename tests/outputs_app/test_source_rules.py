@@ -10,7 +10,7 @@ import pytest
 from django.utils import timezone
 
 from outputs_app.effects import HANDLERS
-from outputs_app.effects.source_rules import source_rules_look
+from outputs_app.effects.source_rules import source_rules_check
 from outputs_app.models import BlockStatus, BlockValidation, Effect, EffectKind, EffectState, ProcessingBlock, Validity
 from tests.support.rows import new_block
 from wms2.adapters import factory
@@ -65,24 +65,24 @@ def asked(block: ProcessingBlock) -> bool:
 
 def test_they_end_when_the_tape_rule_is_ok_and_not_before(rucio, block: ProcessingBlock) -> None:
     rucio.ok = {"another"}
-    assert source_rules_look() == 0
+    assert source_rules_check() == 0
     rucio.ok = {"tape"}
-    assert source_rules_look() == 1
+    assert source_rules_check() == 1
     assert asked(block)
-    assert source_rules_look() == 0, "it is asked for once"
+    assert source_rules_check() == 0, "it is asked for once"
     assert len(rucio.asked) == 2, "one call a request, none when nothing waits"
 
 
 def test_they_end_only_when_the_block_is_validated(rucio, block: ProcessingBlock) -> None:
     BlockValidation.objects.update(validated_at=None)
     rucio.ok = {"tape"}
-    assert source_rules_look() == 0
+    assert source_rules_check() == 0
     assert not asked(block)
 
 
 def test_a_silent_rucio_ends_nothing(rucio, block: ProcessingBlock) -> None:
     rucio.silent = True
-    assert source_rules_look() == 0
+    assert source_rules_check() == 0
     assert not asked(block)
 
 
@@ -90,7 +90,7 @@ def test_they_are_kept_by_setting(rucio, block: ProcessingBlock, monkeypatch) ->
     monkeypatch.setenv("WMS2_SOURCE_RULE_CLEANUP", "keep")
     conf.cache_clear()
     rucio.ok = {"tape"}
-    assert source_rules_look() == 0
+    assert source_rules_check() == 0
     assert (asked(block), rucio.asked) == (False, [])
 
 
@@ -98,12 +98,12 @@ def test_days_are_counted_from_the_later_of_both(rucio, block: ProcessingBlock, 
     monkeypatch.setenv("WMS2_SOURCE_RULE_DAYS", "3")
     conf.cache_clear()
     ProcessingBlock.objects.update(tape_ok_at=NOW() - timedelta(days=5))
-    assert source_rules_look() == 0, "validated yesterday"
+    assert source_rules_check() == 0, "validated yesterday"
     BlockValidation.objects.update(validated_at=NOW() - timedelta(days=5))
     ProcessingBlock.objects.update(tape_ok_at=NOW() - timedelta(days=2))
-    assert source_rules_look() == 0, "on tape since two days"
+    assert source_rules_check() == 0, "on tape since two days"
     ProcessingBlock.objects.update(tape_ok_at=NOW() - timedelta(days=4))
-    assert source_rules_look() == 1
+    assert source_rules_check() == 1
 
 
 @pytest.mark.parametrize(
@@ -128,10 +128,10 @@ def test_without_a_tape_rule_of_ours_they_end_by_what_else_keeps_it(rucio, monke
     state = EffectState.DISCARDED if given_up else EffectState.DONE
     Effect.objects.create(request=block.workflow.request, block=block, kind=EffectKind.RUCIO_TAPE, key="tape", state=state)
     rucio.silent, rucio.locks = True, locks
-    source_rules_look()
+    source_rules_check()
     assert not asked(block)
     rucio.silent = False
-    source_rules_look()
+    source_rules_check()
     assert asked(block) is ends
     assert rucio.asked == []
 
@@ -142,7 +142,7 @@ class RuleOfNames:
     def __init__(self, kept: set[str], **rule: object) -> None:
         self.kept, self.deleted = kept, list[str]()
         about = {"rule_id": "disk", "account": "wms2", "rse_expression": "X", "locks_ok": len(kept)} | rule
-        self.told = SimpleNamespace(state=RuleState.OK, expires_at=None, **about)
+        self.reported = SimpleNamespace(state=RuleState.OK, expires_at=None, **about)
 
     def blocks_kept(self, blocks: list[str]) -> dict[str, list[LockRow]]:
         return {block: [] for block in blocks}
@@ -151,10 +151,10 @@ class RuleOfNames:
         return set()
 
     def rule(self, _: str) -> SimpleNamespace:
-        return self.told
+        return self.reported
 
     def files_kept(self, block: str, rule: SimpleNamespace) -> set[str]:
-        assert rule is self.told
+        assert rule is self.reported
         return self.kept
 
     def block_locations(self, blocks: list[str]) -> dict[str, dict[str, bool]]:
@@ -237,7 +237,7 @@ def test_on_disk_alone_they_end_by_what_that_rule_keeps_of_the_block(monkeypatch
     type(block.dataset).objects.update(disk_rule_id="disk")
     block.refresh_from_db()
     rucio = RuleOfNames({file.lfn for file in block.files.order_by("id")[:kept]} | {"/store/of_another_block.root"})
-    rucio.told.expires_at = ends_in and NOW() + ends_in
+    rucio.reported.expires_at = ends_in and NOW() + ends_in
     monkeypatch.setattr(factory, "rucio", lambda: rucio)
     effect = new_effect(block, EffectKind.RUCIO_UNPROTECT)
     with pytest.raises(AwaitsPerson, match="no rule keeps its files elsewhere"):
@@ -257,4 +257,4 @@ def test_many_blocks_are_looked_at_by_as_many_statements_as_one(rucio, django_as
         validate(block)
     rucio.ok = {f"tape{number}" for number in range(6)}
     with django_assert_max_num_queries(6 * 6 + 4):  # some for each request, however many blocks it has
-        assert source_rules_look() == 6
+        assert source_rules_check() == 6

@@ -116,7 +116,7 @@ def test_rules_that_take_several_turns_to_release_are_released_once_each(
     release = Effect.objects.create(
         request=request, kind=EffectKind.RUCIO_RELEASE, key="release", payload={"dataset_id": block.dataset_id}
     )
-    monkeypatch.setattr(time_slices, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(time_slices, "TIME_SLICE_SECONDS", 0.0)
     monkeypatch.setattr(taking_back, "_PORTION", 1)
     run()
     release.refresh_from_db()

@@ -53,20 +53,20 @@ def test_rounds_go_on_from_what_those_before_measured_and_lose_nothing(ready: No
     )
     pins = {"events_per_job": PER_JOB, "jobs_per_work_unit": PER_UNIT // PER_JOB, "work_units_per_round": 2}
     request_pin(request=request, actor="tester", reason="three small rounds", **pins)
-    told = {"request": request, "actor": "tester", "reason": "test"}
+    reported = {"request": request, "actor": "tester", "reason": "test"}
     with worker(**QUICK) as running:
         running.wait(lambda: runs(request, 1), seconds=240)
         request.refresh_from_db()
-        request_stop(**told)
+        request_stop(**reported)
         running.wait(lambda: runs(request, 2), seconds=300)
         request.refresh_from_db()
-        request_hold(**told)
+        request_hold(**reported)
         running.wait(lambda: status(request) in (RequestStatus.HELD, RequestStatus.COMPLETED), seconds=120)
         running.stop()
         request.refresh_from_db()
         assert request.status == RequestStatus.HELD, "or the pool is too fast for this test"
         last = DAG.objects.filter(workflow__request=request).latest("created_at")
-        request_release(**told)
+        request_release(**reported)
         for rescue in Path(last.submit_dir).glob("workflow.dag.rescue*"):
             rescue.unlink()
         running.start()

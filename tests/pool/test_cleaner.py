@@ -114,8 +114,8 @@ def test_a_running_request_is_cleaned_until_nothing_is_left_but_what_rucio_remov
             return status(request) == RequestStatus.CLEANED
 
         running.wait(cleaned, seconds=400)
-    told = RequestTransition.objects.filter(request=request).latest("id")
-    assert told.evidence["rules_deleted"] and told.evidence["output_files"] == {Validity.INVALID: files.count()}
+    reported = RequestTransition.objects.filter(request=request).latest("id")
+    assert reported.evidence["rules_deleted"] and reported.evidence["output_files"] == {Validity.INVALID: files.count()}
     rucio, dbs = factory.rucio(), factory.dbs()
     rules = rucio.rules_with_comment(f"wms2 {conf().instance} {request.request_name}")
     assert all(rule.expires_at is not None for rule in rules)

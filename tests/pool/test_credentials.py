@@ -146,11 +146,11 @@ def test_a_token_is_found_inside_a_container(ready: None, proxy: Proxy, seconds:
     text = carried + site_job_submit("T2_US_Purdue", SiteSlot(10), held_seconds=60, accounting=AccountingSpec())
     pool, stamps = adapter(Schedd.objects.get()), {"WMS2_Instance": conf().instance, "WMS2_DagID": place.name}
     condor.wait_gone(pool.submit_job(place, text, stamps, since_boot()), seconds=60)
-    told = (place / layout.SITE_STDERR).read_text()
+    reported = (place / layout.SITE_STDERR).read_text()
     if seconds > 0:
-        assert read_result(place).job == "key", told
+        assert read_result(place).job == "key", reported
     else:
-        assert "exit code 95009: the job's token ends at " in told
+        assert "exit code 95009: the job's token ends at " in reported
 
 
 @pytest.mark.deep("tests/pool/test_credentials.py::test_a_token_is_found_inside_a_container")

@@ -138,13 +138,13 @@ def shown(dag: DAG, user: User) -> dict[str, Any]:
 
 def counts_agree(request: Request, dag: DAG, user: User) -> bool:
     """REST says what the queue had before and after it was asked: by state, at sites, and over all DAGs for the sites."""
-    before, told, after = in_queue_by_site(request), shown(dag, user), in_queue_by_site(request)
+    before, reported, after = in_queue_by_site(request), shown(dag, user), in_queue_by_site(request)
     sums = {state: sum(states.get(state, 0) for states in before.values()) for state in ("idle", "running", "held")}
     sites = {site: states for site, states in before.items() if site}
     rows = {row.name: {"idle": row.jobs_idle, "running": row.jobs_running, "held": row.jobs_held} for row in Site.objects.all()}
     return before == after and (
-        {state: told[f"nodes_{state}"] for state in sums} == sums
-        and told["jobs"].get("sites", {}) == sites
+        {state: reported[f"nodes_{state}"] for state in sums} == sums
+        and reported["jobs"].get("sites", {}) == sites
         and all(rows[site].get(state) == number for site, states in sites.items() for state, number in states.items())
     )
 
@@ -170,8 +170,8 @@ def test_a_held_dag_stands_still_at_both_levels_and_goes_on_after_its_release_wi
     assert (request.status, request.alert_code) == (S.ACTIVE, "dagman_held")
     assert paused(request)
     wide.wait(lambda: counts_agree(request, dag, user), seconds=60)
-    told = shown(dag, user)
-    assert told["nodes_held"] == states(jobs)[False, HELD] and told["nodes_running"] == 0
+    reported = shown(dag, user)
+    assert reported["nodes_held"] == states(jobs)[False, HELD] and reported["nodes_running"] == 0
 
     assert dag_release(dag=dag, **WHO) == len(jobs)
     request.refresh_from_db()
@@ -190,9 +190,9 @@ def test_a_held_dag_stands_still_at_both_levels_and_goes_on_after_its_release_wi
     assert_completed_once(request)
     assert_each_event_once(request)
     assert REMOVED not in {job["JobStatus"] for job in past(request)}, "no job was lost"
-    told = shown(dag, user)
+    reported = shown(dag, user)
     ended_jobs = {"ended_well": EVENTS // PER_JOB + 2, "ended_badly": 0, "success_rate": 1.0}
-    assert (told["nodes_done"], told["counts"]["success"], told["jobs"]) == (told["total_nodes"], ended_jobs, {})
+    assert (reported["nodes_done"], reported["counts"]["success"], reported["jobs"]) == (reported["total_nodes"], ended_jobs, {})
 
 
 @pytest.mark.deep(f"{VERBS}::test_a_removed_dag_holds_its_request_and_its_rescue_releases_it")

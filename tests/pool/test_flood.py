@@ -37,7 +37,7 @@ class Flood:
     base: str
     token: str
     began: threading.Event = field(default_factory=threading.Event)
-    told: list[tuple[int, int]] = field(default_factory=list)
+    reported: list[tuple[int, int]] = field(default_factory=list)
     answers: list[tuple[int, str]] = field(default_factory=list)
 
     def over_a_crash(self) -> None:
@@ -55,7 +55,7 @@ class Flood:
             code, headers, answer = self._ask(body)
             if code not in (429, 503):
                 return code, answer.get("code", "")
-            self.told.append((code, int(headers["Retry-After"])))
+            self.reported.append((code, int(headers["Retry-After"])))
             self.began.set()
             time.sleep(int(headers["Retry-After"]))
         return code, "never"
@@ -110,9 +110,9 @@ def test_database_and_broker_that_crash_again_and_again_lose_nothing_of_what_run
     stored = Request.objects.filter(request_name__startswith="flood_").order_by("request_name")
     names = sorted(f"flood_{number}" for number in range(CLIENTS))
     assert list(stored.values_list("request_name", "status")) == [(name, RequestStatus.NEW) for name in names]
-    codes = {code for code, _ in flood.told}
-    print(f"{len(flood.told)} told to wait, by {sorted(codes)}, {max(seconds for _, seconds in flood.told)} s at most")
+    codes = {code for code, _ in flood.reported}
+    print(f"{len(flood.reported)} told to wait, by {sorted(codes)}, {max(seconds for _, seconds in flood.reported)} s at most")
     assert 429 in codes
-    assert all(seconds > 0 for _, seconds in flood.told)
+    assert all(seconds > 0 for _, seconds in flood.reported)
     for request in going:
         assert_completed_once(request)

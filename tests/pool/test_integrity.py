@@ -20,7 +20,7 @@ from requests_app.lifecycle import storage_checks
 from requests_app.lifecycle.storage_checks import storage_checks_run
 from requests_app.models import Request, RequestStatus
 from requests_app.services import request_import
-from requests_app.services.cases import case_remove, removal_told
+from requests_app.services.cases import case_remove, removal_preview
 from requests_app.services.decisions import request_validate
 from requests_app.work.ledger import ledger_check, ledger_of
 from tests.support.faults import fault
@@ -146,8 +146,8 @@ def test_what_is_lost_at_the_storage_is_removed_and_made_again_once_in_each_tier
             gone.lfn: Prognosis.MISSING_REPLICA, short.lfn: Prognosis.SIZE_MISMATCH, bent.lfn: Prognosis.CHECKSUM_MISMATCH
         }  # fmt: skip
         running.wait(lambda: status(request) == S.WAITING_INTEGRITY, seconds=60)
-        told = removal_told(list(IntegrityCase.objects.filter(state=CaseState.NEW)))
-        assert all("2 files INVALID" in lines[0] for lines in told.values()), told
+        reported = removal_preview(list(IntegrityCase.objects.filter(state=CaseState.NEW)))
+        assert all("2 files INVALID" in lines[0] for lines in reported.values()), reported
         for case in IntegrityCase.objects.filter(state=CaseState.NEW):
             case_remove(case=case, **BY)
         until(running, lambda: status(request) in (S.COMPLETED, S.HELD), seconds=400)

@@ -67,7 +67,7 @@ def test_a_queue_that_is_lost_is_told_confirmed_by_a_person_and_its_work_done_on
         assert (plan.mode, plan.units_done) == (ReleaseMode.NEXT_ROUND, done)
         running.wait(lambda: ended(request), seconds=240)
     assert_completed(request)
-    told = Counter(DAGHistory.objects.filter(dag=lost).values_list("event_type", flat=True))
-    assert (told["suspected_lost"], told["lost_confirmed"], told["lost"]) == (1, 1, 1)
+    reported = Counter(DAGHistory.objects.filter(dag=lost).values_list("event_type", flat=True))
+    assert (reported["suspected_lost"], reported["lost_confirmed"], reported["lost"]) == (1, 1, 1)
     assert AuditEntry.objects.filter(action="schedd_queue_changed").count() == 1
     assert DAG.objects.filter(workflow__request=request).count() == 2

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dags_app.services.onboarding import onboardings_tend, schedd_check
+from dags_app.services.onboarding import onboardings_process, schedd_check
 from deploy.htcondor.sites import SITES
 from deploy.stack import paths
 from sites_app.models import Onboarding, OnboardingState, Pool, PoolSite, Schedd, ScheddState, Site, SiteStatus
@@ -43,7 +43,7 @@ def checked(schedd: Schedd) -> Onboarding:
     row = schedd_check(schedd=schedd, **SHIFT)
 
     def ended() -> bool:
-        onboardings_tend()
+        onboardings_process()
         row.refresh_from_db()
         return row.ended_at is not None
 
@@ -58,8 +58,8 @@ def as_asked(second_pool: SecondPool) -> Iterator[None]:
     own.write_text("SYSTEM_PERIODIC_REMOVE = JobUniverse == 7\nSYSTEM_PERIODIC_HOLD = true\nPERIODIC_EXPR_INTERVAL = 1\n")
     ours.write_text((paths.checkout() / "deploy/htcondor/schedd.conf.example").read_text())
     second_pool.run("condor_reconfig")
-    told = ("condor_status", "-schedd", "-af", "CMSGWMS_Type")
-    until(lambda: (second_pool.run(*told) or "").strip() == "prodschedd", "the schedd says what it is", seconds=60)
+    reported = ("condor_status", "-schedd", "-af", "CMSGWMS_Type")
+    until(lambda: (second_pool.run(*reported) or "").strip() == "prodschedd", "the schedd says what it is", seconds=60)
     yield
     own.unlink()
     ours.unlink()
@@ -81,9 +81,9 @@ def test_a_schedd_that_its_collector_names_runs_a_canary_and_is_enabled(
         "reachable", "version", "credential", "submit directory", "limits", "sites", "Rucio account",
         "spread of landings", "canary DAG",
     ]  # fmt: skip
-    told = next(check["told"] for check in row.checks if check["check"] == "spread of landings")
+    reported = next(check["told"] for check in row.checks if check["check"] == "spread of landings")
     rank = (second_pool.run("condor_config_val", "NEGOTIATOR_PRE_JOB_RANK") or "").strip()
-    assert (rank, Pool.objects.get(pk=schedd.pool_id).spreads) == ("Cpus", True), told
+    assert (rank, Pool.objects.get(pk=schedd.pool_id).spreads) == ("Cpus", True), reported
     assert not Path(row.directory).exists()
     found = adapter(schedd).find_dag(str(row.pk), row.created_at)
     assert found is not None
@@ -119,8 +119,8 @@ def test_what_can_be_asked_fails_before_anything_is_submitted(schedd: Schedd, tm
 def test_a_silent_pool_costs_the_other_nothing_and_its_numbers_stay(schedd: Schedd, second_pool: SecondPool) -> None:
     before = dict(PoolSite.objects.filter(pool="second").values_list("site", "seen_at"))
     with second_pool.frozen():
-        told = pools_refresh()
-    assert [name for name, why in told.items() if why] == ["second"]
+        reported = pools_refresh()
+    assert [name for name, why in reported.items() if why] == ["second"]
     assert Pool.objects.get(name="second").silent_since is not None
     assert dict(PoolSite.objects.filter(pool="second").values_list("site", "seen_at")) == before
     other = PoolSite.objects.exclude(pool="second").filter(site=SITES[0].cms_name).get()

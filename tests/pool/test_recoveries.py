@@ -134,7 +134,7 @@ def test_what_a_bad_file_and_a_broken_merge_leave_is_done_in_the_next_round(
         running.wait(lambda: ended(request), seconds=240)
         request.refresh_from_db()
         assert (request.status, request.hold_code) == (RequestStatus.HELD, HoldCode.RESCUES), request.hold_reason
-        told: list[str] = []
+        reported: list[str] = []
         assert attempts(dag, unreadable, "proc_000000") == [(1, 8021)]
         for reason, changes in (
             ("go on with the rest", Changes()),
@@ -145,8 +145,8 @@ def test_what_a_bad_file_and_a_broken_merge_leave_is_done_in_the_next_round(
             running.wait(lambda: status(request) != RequestStatus.HELD, seconds=60)
             running.wait(lambda: ended(request), seconds=240)
             request.refresh_from_db()
-            told.append(request.hold_code)
-    assert told == [HoldCode.RESCUES, HoldCode.EXCLUDED, ""]
+            reported.append(request.hold_code)
+    assert reported == [HoldCode.RESCUES, HoldCode.EXCLUDED, ""]
     assert_completed(request)
     excluded = InputFile.objects.get(workflow=request.workflow, excluded_at__isnull=False)
     assert excluded.lfn == bad

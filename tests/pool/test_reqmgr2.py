@@ -70,11 +70,11 @@ def test_a_staged_request_is_completed_in_reqmgr2_with_nobody_touching_wms2(read
     name = staged(team)
     with following(team, WMS2_CRASH_AT=",".join(POINTS), WMS2_CRASH_MARK=str(tmp_path / "mark")) as running:
 
-        def told() -> bool:
+        def reported() -> bool:
             running.revive()
             return there(name)["RequestStatus"] == "completed" and not open_reports()
 
-        running.wait(told, seconds=300)
+        running.wait(reported, seconds=300)
         request = ours(name)
         assert request is not None
         running.wait(lambda: ended(request), seconds=60)

@@ -56,10 +56,10 @@ def unknown_dags(place: Path) -> dict[str, str]:
         .replace("deploy/run/process manage", manage)
     )
     environment = {**os.environ, "WMS2_DATABASE_URL": database_url()}
-    told = subprocess.run(
+    reported = subprocess.run(
         ["bash", "-ec", commands], cwd=place, env=environment, check=True, capture_output=True, text=True, timeout=180
     ).stdout
-    return {request: cluster for _, request, cluster in map(str.split, told.splitlines())}
+    return {request: cluster for _, request, cluster in map(str.split, reported.splitlines())}
 
 
 @fault(

@@ -80,7 +80,7 @@ def stories() -> list[Story]:
     chance = random.Random(SEED)
     first = ["at once", "planning", "submitting", "active", "a unit is done", "registering"]
     first += chance.choices(["planning", "submitting", "active"], k=REQUESTS - len(first))
-    told = []
+    reported = []
     for moment in first:
         steps = [(moment, "hold"), ("held", "release")]
         if chance.random() < 0.5:
@@ -90,8 +90,8 @@ def stories() -> list[Story]:
         elif chance.random() < 0.2:
             steps.pop()  # it stays held
         request = request_import(document=small_request(events=40), request_name=None, actor="tester")
-        told.append(Story(request, steps))
-    return told
+        reported.append(Story(request, steps))
+    return reported
 
 
 @fault(
@@ -101,19 +101,19 @@ def stories() -> list[Story]:
     afterwards="each request ends as its last verb says; nothing is left of the others",
 )
 def test_requests_that_are_held_released_and_aborted_at_any_moment_end_as_they_were_told(ready: None) -> None:
-    told = stories()
-    assert {story_end for story in told for story_end in [verb for _, verb in story.to_come]} == set(VERBS)
+    reported = stories()
+    assert {story_end for story in reported for story_end in [verb for _, verb in story.to_come]} == set(VERBS)
     with worker(WMS2_NODE="one") as running, worker(WMS2_NODE="two"):
         deadline = time.monotonic() + LIMIT_SECONDS * PATIENCE
-        while any(story.to_come or status(story.request) != story.end for story in told):
-            assert time.monotonic() < deadline, f"{unfinished(told)}\n{running.tail()}"
-            for story in told:
+        while any(story.to_come or status(story.request) != story.end for story in reported):
+            assert time.monotonic() < deadline, f"{unfinished(reported)}\n{running.tail()}"
+            for story in reported:
                 story.go_on()
             time.sleep(0.02)
-    met = Counter(was for story in told for was, _ in story.done)
+    met = Counter(was for story in reported for was, _ in story.done)
     assert met[S.PLANNING], f"no verb came while planning or submitting: {met}"
     assert met[S.ACTIVE], met
-    for story in told:
+    for story in reported:
         if story.end == S.ABORTED:
             assert_aborted(story.request)
         elif story.end == S.HELD:
@@ -122,10 +122,10 @@ def test_requests_that_are_held_released_and_aborted_at_any_moment_end_as_they_w
             assert_completed(story.request)
 
 
-def unfinished(told: list[Story]) -> str:
+def unfinished(reported: list[Story]) -> str:
     """Who is not where the verbs lead, for the message of a failure."""
     lines = []
-    for story in told:
+    for story in reported:
         story.request.refresh_from_db()
         now = story.request
         lines.append(f"{now.request_name} {now.status}: {now.waiting_for or now.hold_reason}; {story.done}, then {story.to_come}")

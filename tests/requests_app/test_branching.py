@@ -46,7 +46,7 @@ def everything(world: World) -> tuple[object, ...]:
     """Without moments, which are later by what has passed meanwhile."""
     schedd, dbs, rucio = world.schedd, world.dbs, world.rucio
     asked = [(script.calls, script.answered) for script in world.scripts.values()]
-    outside = (schedd.jobs, schedd.fences, dbs.registered, rucio.held, rucio.rules, world.sources, world.nudges, world.cycles)
+    outside = (schedd.jobs, schedd.fences, dbs.registered, rucio.held, rucio.rules, world.sources, world.hints, world.cycles)
     rows = {table: branching._MOMENT.sub(b"", content) for table, content in branching._rows().items()}
     files = {name: (mode, content) for name, (mode, _, content) in branching._read(world.root).items()}
     return rows, files, re.sub(r"datetime\.datetime\([^)]*\)", "", repr((asked, outside)))
@@ -90,8 +90,8 @@ def test_it_is_put_back_as_it_was_and_what_a_test_does_to_it_is_gone(another_wor
         lambda world: world.source("Another", 1),
         lambda world: world.clock.advance(1),
         lambda world: world.patch.setenv("WMS2_MAX_ACTIVE_DAGS", "1"),
-        lambda world: world.patch.setattr(time_slices, "TURN_SECONDS", 0.0),
-        lambda world: world.patch.setattr(time_slices, "TURN_SECONDS", lambda: 0),
+        lambda world: world.patch.setattr(time_slices, "TIME_SLICE_SECONDS", 0.0),
+        lambda world: world.patch.setattr(time_slices, "TIME_SLICE_SECONDS", lambda: 0),
         lambda world: setattr(world.schedd, "named", lambda *_: world.schedd),
         lambda world: counted(world, 2),
     ],

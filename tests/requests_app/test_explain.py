@@ -50,9 +50,9 @@ def test_a_drain_is_not_told_as_a_removal() -> None:
 
 @pytest.mark.parametrize("code", HoldCode)
 def test_every_hold_says_why_and_what_to_do(code: HoldCode) -> None:
-    told = explain(request(S.HELD, hold_code=code, hold_reason="because of it"))
-    assert told.why == f"{code.label}: because of it"
-    assert told.todo
+    reported = explain(request(S.HELD, hold_code=code, hold_reason="because of it"))
+    assert reported.why == f"{code.label}: because of it"
+    assert reported.todo
 
 
 def test_every_alert_of_the_runbook_says_what_to_do() -> None:
@@ -60,10 +60,10 @@ def test_every_alert_of_the_runbook_says_what_to_do() -> None:
     codes = re.findall(r"^### `([^`]+)`$", text, flags=re.M)
     assert len(codes) > 10
     for code in codes:
-        told = explain(request(S.ACTIVE, alert_code=code))
-        assert told.todo, code
-        assert told.alert.endswith("."), code
-        assert told.alert != code
+        reported = explain(request(S.ACTIVE, alert_code=code))
+        assert reported.todo, code
+        assert reported.alert.endswith("."), code
+        assert reported.alert != code
 
 
 def test_a_pause_after_a_failure_is_told_with_its_end() -> None:
@@ -85,14 +85,14 @@ def test_what_is_said_to_be_refused_is_refused_and_nothing_else(verb: str, statu
     """Except what is idempotent: done twice it is done once, and the page says that it is done already."""
     why_not, service = VERBS[verb]
     row = request_row(status)
-    told, before = why_not(row), row.status
+    reported, before = why_not(row), row.status
     try:
         service(request=row, actor="tester", reason="for the test")
     except InvalidTransition:
-        assert told
+        assert reported
     else:
         row.refresh_from_db()
-        assert bool(told) == (row.status == before and row.stop_intent in ("", StopIntent.ABORT))
+        assert bool(reported) == (row.status == before and row.stop_intent in ("", StopIntent.ABORT))
 
 
 @pytest.mark.django_db
@@ -101,9 +101,9 @@ def test_an_abort_of_a_running_request_names_its_job_and_what_is_kept() -> None:
     dag = dag_row(workflow_row(row), schedd_name="schedd@a", dagman_cluster_id="7")
     unit_row(dag, 0, state=WorkUnitState.DONE, manifest_sha256="a", fence=1)
     unit_row(dag, 1)
-    (told,) = preview.abort([row]).values()
-    assert told[0] == "Its DAG is removed (DAGMan job 7 at schedd@a); jobs that run now are lost."
-    assert told[1] == "1 of 2 work units are done and stay registered."
+    (reported,) = preview.abort([row]).values()
+    assert reported[0] == "Its DAG is removed (DAGMan job 7 at schedd@a); jobs that run now are lost."
+    assert reported[1] == "1 of 2 work units are done and stay registered."
 
 
 @pytest.mark.django_db

@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from dags_app.models import DAG, DAGStatus
 from outputs_app.models import BlockStatus, Effect, EffectState, ProcessingBlock
 from requests_app import feed
-from requests_app.feed import Wanted, publish, read, tell
+from requests_app.feed import Wanted, emit_event, publish, read
 from requests_app.models import Event, EventFeed, Request, RequestStatus, Round
 from requests_app.states import transition
 from sites_app.models import Schedd, Site
@@ -49,15 +49,15 @@ def kinds(after: int | None = None, wanted: Wanted = EVERYTHING) -> list[str]:
 @pytest.mark.django_db(transaction=True)
 def test_an_event_that_is_committed_late_is_not_missed_and_delays_no_other() -> None:
     with paused(_TOLD, "late"):  # it has its row's id already
-        tell("early")
+        emit_event("early")
         page = read(EVERYTHING, None)
         assert [event[2] for event in page.events] == ["early"], "a transaction that goes on for hours holds up nobody else's"
     with transaction.atomic():
-        tell("second")
+        emit_event("second")
     assert kinds(page.last_id) == ["second"]
     with paused(_TOLD, "late too"):
         before = read(EVERYTHING, page.last_id).last_id
-        tell("third")
+        emit_event("third")
     assert kinds(before) == ["third"]
 
 
@@ -73,7 +73,7 @@ def test_readers_see_every_event_once_in_order_while_writers_commit_in_any_order
     def write(writer: int) -> None:
         for number, (pause, given_up) in enumerate(plans[writer]):
             with transaction.atomic():
-                tell("test", writer=writer, number=number)
+                emit_event("test", writer=writer, number=number)
                 time.sleep(pause)  # others take later ids and commit before
                 transaction.set_rollback(given_up)
             if not given_up:
@@ -99,19 +99,21 @@ def test_readers_see_every_event_once_in_order_while_writers_commit_in_any_order
         thread.join()
     for events in seen:
         assert [event[0] for event in events] == list(range(1, len(events) + 1)), "rising, without holes, each once"
-        told = [(event[4]["writer"], event[4]["number"]) for event in events]
-        assert set(told) == set().union(*committed) and len(told) == len(set(told)), "what was committed, all of it, once"
+        reported = [(event[4]["writer"], event[4]["number"]) for event in events]
+        assert set(reported) == set().union(*committed) and len(reported) == len(set(reported)), (
+            "what was committed, all of it, once"
+        )
         for writer in range(writers):
-            own = [number for who, number in told if who == writer]
+            own = [number for who, number in reported if who == writer]
             assert own == sorted(own), "what was written after another's commit comes after it"
 
 
 @pytest.mark.django_db(transaction=True)
 def test_a_reader_that_was_away_goes_on_where_it_was_and_one_that_cannot_is_told() -> None:
-    tell("first")
+    emit_event("first")
     left = read(EVERYTHING, None).last_id
     for number in range(12):
-        tell(f"later.{'a' * number}")
+        emit_event(f"later.{'a' * number}")
     pages = [read(Wanted(limit=5), left)]
     while pages[-1].events:
         pages.append(read(Wanted(limit=5), pages[-1].last_id))
@@ -127,9 +129,9 @@ def test_a_reader_that_was_away_goes_on_where_it_was_and_one_that_cannot_is_told
 @pytest.mark.django_db
 def test_a_filter_lets_readers_go_on_past_what_they_do_not_want() -> None:
     mine = request_row(RequestStatus.QUEUED)
-    tell("alert", mine)
-    tell("other")
-    tell("alert", request_row(RequestStatus.QUEUED))
+    emit_event("alert", mine)
+    emit_event("other")
+    emit_event("alert", request_row(RequestStatus.QUEUED))
     page = read(Wanted(kinds=("other",)), None)
     assert [event[2] for event in page.events] == ["other"]
     assert page.last_id == 3 and not read(Wanted(kinds=("other",)), page.last_id).events
@@ -138,7 +140,7 @@ def test_a_filter_lets_readers_go_on_past_what_they_do_not_want() -> None:
 
 @pytest.mark.django_db
 def test_nobody_changes_an_event() -> None:
-    tell("once")
+    emit_event("once")
     publish()
     for change in ({"kind": "twice"}, {"data": {"a": 1}}, {"position": 7}, {"position": None}):
         with pytest.raises(DatabaseError, match="only appended"), transaction.atomic():
@@ -149,7 +151,7 @@ def test_nobody_changes_an_event() -> None:
 def test_places_are_given_in_portions_and_nothing_is_written_when_there_is_nothing_new(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "PORTION", 2)
     for number in range(5):
-        tell("test", number=number)
+        emit_event("test", number=number)
     assert [publish() for _ in range(4)] == [True, True, True, False]
     assert [event[4]["number"] for event in read(EVERYTHING, None).events] == list(range(5))
 
@@ -159,7 +161,7 @@ def test_what_it_costs(django_assert_num_queries: Any) -> None:
     with django_assert_num_queries(1):  # nothing is without a place: what each poll of the life cycle pays
         assert not publish()
     for number in range(100):
-        tell("test", number=number)
+        emit_event("test", number=number)
     with django_assert_num_queries(7):  # that; BEGIN; the feed's row, made if missing; its lock; places; the call; COMMIT
         assert publish()
     with django_assert_num_queries(4):  # nothing without a place; how far it goes; the page; what is gone by now
@@ -198,12 +200,12 @@ def test_the_life_of_a_request_its_rounds_dags_and_blocks_is_told_by_whoever_wri
     transition(request, RequestStatus.STOPPING, actor="olga", reason="to look at it", stop_intent="hold")
     ProcessingBlock.objects.update(dbs_block_closed=True, status=BlockStatus.ARCHIVED, no_tape="none", sealed_at=dag.created_at)
     Round.objects.update(closed_at=dag.created_at)
-    told = of(request)
-    assert [(kind, data.get("to")) for kind, data in told] == [
+    reported = of(request)
+    assert [(kind, data.get("to")) for kind, data in reported] == [
         ("round.begin", None), ("dag.status", "running"), ("dag.status", "halted"), ("request.status", "stopping"),
         ("block.registered", None), ("block.status", "archived"), ("round.end", None),
     ]  # fmt: skip
-    assert told[2][1] == {
+    assert reported[2][1] == {
         "from": "running", "to": "halted", "id": str(dag.pk), "kind": "fresh", "round_id": dag.round_id, "schedd_name": "",
         "dagman_cluster_id": dag.dagman_cluster_id,
     }  # fmt: skip

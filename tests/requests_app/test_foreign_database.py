@@ -40,7 +40,7 @@ def test_worker_and_beat_refuse_it(foreign, signal: Any) -> None:
 
 def test_the_web_does_not_start_on_it(foreign) -> None:
     environment = {**os.environ, "WMS2_DATABASE_URL": database_url()}
-    told = subprocess.run(
+    reported = subprocess.run(
         [sys.executable, "-c", "import wms2.wsgi"],
         cwd=ROOT,
         env=environment,
@@ -49,8 +49,8 @@ def test_the_web_does_not_start_on_it(foreign) -> None:
         check=False,
         timeout=120,
     )
-    assert told.returncode != 0
-    assert "not started: this database belongs to instance another" in told.stderr
+    assert reported.returncode != 0
+    assert "not started: this database belongs to instance another" in reported.stderr
 
 
 def test_a_web_that_started_before_the_database_serves_nothing_but_its_health_of_a_foreign_one() -> None:

@@ -69,8 +69,8 @@ def test_a_web_on_older_tables_serves_nothing_but_its_health_until_they_are_migr
     assert "is yet to be migrated" in ask("/api/v1/requests")
     assert (answers[0][0], int(answers[0][1]["Retry-After"]) > 0) == ("503 Service Unavailable", True)
     assert ask("/livez") == ask("/readyz") == "served"
-    told = client.get("/readyz").json()["reasons"]["instance"]
-    assert missing.name in told and "manage.py migrate" in told
+    reported = client.get("/readyz").json()["reasons"]["instance"]
+    assert missing.name in reported and "manage.py migrate" in reported
     MigrationRecorder(connection).record_applied(missing.app, missing.name)
     assert ask("/api/v1/requests") == "served"
     assert "instance" not in client.get("/readyz").json()["reasons"]

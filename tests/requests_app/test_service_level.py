@@ -37,7 +37,7 @@ from wms2.celery import CAN_WAIT, app
 from wms2.conf import conf
 from wms2.models import AuditEntry, Wake, WorkerPool
 from wms2.runtime import clock, levels
-from wms2.runtime.levels import CLOSES_AT, EASED, Known, Level
+from wms2.runtime.levels import CLOSES_AT, EASED, KnownLevel, Level
 
 QUEUED = RequestStatus.QUEUED
 CALM = {"cycle": 0.1, "evaluations": 0.0, "effects": 0.0, "database": 0.1, "broker": 0.0, "schedds": 0.0}
@@ -241,10 +241,10 @@ def test_what_can_wait_is_skipped_while_strained(monkeypatch: pytest.MonkeyPatch
         done.append("done")
 
     monkeypatch.setattr("wms2.work.failing.CAN_WAIT", CAN_WAIT | {task.name})
-    levels.use(lambda: Known(Level.STRAINED))
+    levels.use(lambda: KnownLevel(Level.STRAINED))
     task()
     assert done == []
-    levels.use(Known)
+    levels.use(KnownLevel)
     task()
     assert done == ["done"]
 

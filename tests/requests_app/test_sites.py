@@ -76,9 +76,9 @@ def test_a_request_none_of_whose_sites_is_open_waits_in_the_queue_and_says_for_w
     for _ in range(4):
         world.cycle()
         world.clock.advance(1800)
-    told = fresh(request)
-    assert (told.status, world.schedd.jobs, request.workflow.dags.count()) == (S.QUEUED, [], 0)
-    assert told.waiting_for.startswith("a site: ") and "disabled by olga: power cut" in told.waiting_for
+    reported = fresh(request)
+    assert (reported.status, world.schedd.jobs, request.workflow.dags.count()) == (S.QUEUED, [], 0)
+    assert reported.waiting_for.startswith("a site: ") and "disabled by olga: power cut" in reported.waiting_for
     assert list(request.transitions.values_list("to_status", flat=True)) == [S.SUBMITTED, S.QUEUED], "no vain attempt since"
     for site in Site.objects.all():
         site_change_status(site=site, status=SiteStatus.ENABLED, actor="olga", reason="power is back")
@@ -138,8 +138,8 @@ def test_a_site_list_that_leaves_units_of_a_running_dag_without_a_site_is_an_ale
     for _ in range(4):
         world.cycle()
     assert fresh(request).alert_code == "sites_unavailable"
-    told = Event.objects.get(request=request, kind="alert").data["message"]
-    assert "without a site: no longer on the request's site lists" in told and names[0] in told
+    reported = Event.objects.get(request=request, kind="alert").data["message"]
+    assert "without a site: no longer on the request's site lists" in reported and names[0] in reported
 
 
 def test_a_request_that_plans_nothing_more_needs_no_site(world: World) -> None:
@@ -246,8 +246,8 @@ def test_a_ban_that_has_come_to_its_end_is_told_once() -> None:
     past = timezone.now() - timedelta(seconds=1)
     SiteBan.objects.filter(pk=ban.pk).update(created_at=past - timedelta(days=7), expires_at=past)
     assert [site_bans_expire(transaction.atomic), site_bans_expire(transaction.atomic)] == [1, 0]
-    told = AuditEntry.objects.get(action="site_ban_expire")
-    assert (told.actor, told.target, told.reason) == ("wms2", "T2_A", "full disk")
+    reported = AuditEntry.objects.get(action="site_ban_expire")
+    assert (reported.actor, reported.target, reported.reason) == ("wms2", "T2_A", "full disk")
     ban.refresh_from_db()
     assert (ban.removed_at, ban.removed_by) == (past, "its end")
 

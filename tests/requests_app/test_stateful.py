@@ -51,7 +51,7 @@ def live(lives_asked: int, world_root: Path, monkeypatch: pytest.MonkeyPatch) ->
     lives = type("LivesHere", (Lives,), {"world": world})
     run_state_machine_as_test(lives, settings=settings(PROFILE, max_examples=lives_asked))
     tally = world.tally
-    print(tally.told())
+    print(tally.reported())
     services = {verb.function.__name__ for verb in actions.ASKED if tally.accepted[verb.name]}
     assert tally.lives >= lives_asked, "lives ended before they were brought to rest"
     assert tally.refused, "no verb was ever refused"

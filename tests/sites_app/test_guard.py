@@ -14,7 +14,7 @@ from requests_app.lifecycle.active import sites_judge
 from requests_app.models import Event, Request, RequestStatus
 from sites_app import guard
 from sites_app.bans import AUTOMATIC, BAN, SiteFailures
-from sites_app.guard import Turned, ban_objection, guard_judge, guard_look, systemic_trouble
+from sites_app.guard import Turned, ban_objection, guard_check, guard_judge, systemic_trouble
 from sites_app.models import Health, Pool, PoolSite, Schedd, ScheddState, Site, SystemicAlert
 from tests.support.rows import request_row, schedd_row, workflow_row
 from wms2.audit import audit
@@ -34,7 +34,7 @@ def look(after_seconds: float = 0) -> SystemicAlert | None:
     with pytest.MonkeyPatch.context() as patch:
         moment = clock.now() + timedelta(seconds=after_seconds)
         patch.setattr(guard.clock, "now", lambda: moment)
-        guard_look(transaction.atomic)
+        guard_check(transaction.atomic)
     return SystemicAlert.objects.filter(ended_at=None).first()
 
 

@@ -31,15 +31,15 @@ def looks(signals: Iterable[Signals], before: Standing | None = None, every: flo
     return found[1:]
 
 
-def classes(standings: Iterable[Standing]) -> list[Health]:
-    return [each.health for each in standings]
+def classes(status_details: Iterable[Standing]) -> list[Health]:
+    return [each.health for each in status_details]
 
 
 def test_one_lost_answer_is_a_suspicion_and_three_are_a_verdict() -> None:
     first, second, third = looks([SILENT] * 3)
     assert classes([first, second, third]) == [Health.HEALTHY, Health.HEALTHY, Health.UNREACHABLE]
-    assert first.told == "suspected unreachable, 1 of 3 looks: it does not answer: timed out"
-    assert third.told == "it does not answer: timed out"
+    assert first.reported == "suspected unreachable, 1 of 3 looks: it does not answer: timed out"
+    assert third.reported == "it does not answer: timed out"
     assert third.since == AT + timedelta(minutes=2)
 
 
@@ -47,8 +47,8 @@ def test_it_gets_better_after_several_good_looks_in_a_row_and_says_so_meanwhile(
     down = looks([SILENT] * 3)[-1]
     again = looks([WELL, SILENT, WELL, WELL, WELL], down)
     assert classes(again) == [Health.UNREACHABLE] * 4 + [Health.HEALTHY]
-    assert again[2].told == "it does not answer: timed out; seen healthy, 1 of 3 looks"
-    assert again[-1].told == ""
+    assert again[2].reported == "it does not answer: timed out; seen healthy, 1 of 3 looks"
+    assert again[-1].reported == ""
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_one_that_does_not_tell_how_many_jobs_ended_is_never_stalled() -> None:
 def test_another_job_queue_is_evidence_that_counts_at_once() -> None:
     found = looks([replace(WELL, new_queue="its job queue is another one"), WELL, WELL, WELL])
     assert classes(found) == [Health.DEGRADED] * 3 + [Health.HEALTHY]
-    assert found[1].told.startswith("its job queue is another one; seen healthy")
+    assert found[1].reported.startswith("its job queue is another one; seen healthy")
 
 
 @given(st.lists(st.sampled_from(KINDS), max_size=30), st.sampled_from(KINDS))

@@ -88,8 +88,8 @@ def test_slots_are_summed_over_pools_and_a_silent_ones_stay_with_their_time(coll
     assert slots() == {FNAL: (110, 70), CERN: (50, 0)}
     before = PoolSite.objects.get(pool="b:1", site=FNAL).seen_at
     collectors["b:1"].silent, collectors["a:1"].slots = True, {FNAL: (200, 0)}
-    told = pools_refresh()
-    assert told["a:1"] == "" and "timed out" in told["b:1"]
+    reported = pools_refresh()
+    assert reported["a:1"] == "" and "timed out" in reported["b:1"]
     assert slots() == {FNAL: (210, 210), CERN: (50, 0)}
     assert Site.objects.get(name=FNAL).slots_seen_at == before, "as old as the oldest"
     assert Pool.objects.get(name="b:1").silent_since is not None

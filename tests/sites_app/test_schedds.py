@@ -56,5 +56,5 @@ def test_another_job_queue_is_a_row_of_evidence_and_of_its_health() -> None:
     schedd = looks(schedd_row(), AD, ScheddAd("schedd@test", "25.14.1", 1_760_000_000))
     assert schedd.queue_changes.count() == 1
     assert schedd.health == Health.DEGRADED
-    told = "its job queue is another one than before, of 2025-10-09 08:53:20 UTC"
-    assert HealthChange.objects.get().reason == told and schedd.health_reason == told
+    reported = "its job queue is another one than before, of 2025-10-09 08:53:20 UTC"
+    assert HealthChange.objects.get().reason == reported and schedd.health_reason == reported

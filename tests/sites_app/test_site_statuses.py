@@ -51,11 +51,11 @@ def status(name: str) -> tuple[str, str]:
     ("told", "becomes"),
     [("drain", SiteStatus.DRAINING), ("test", SiteStatus.DRAINING), ("disabled", SiteStatus.DISABLED)],
 )
-def test_a_status_is_taken_and_taken_back(board: Board, told: str, becomes: SiteStatus) -> None:
-    board(T2_DE_DESY=told)
+def test_a_status_is_taken_and_taken_back(board: Board, reported: str, becomes: SiteStatus) -> None:
+    board(T2_DE_DESY=reported)
     assert site_statuses_sync() == 1
     assert status("T2_DE_DESY") == (becomes, "ssb")
-    assert AuditEntry.objects.get(action="site_change_status").reason == f"production status {told} in SSB"
+    assert AuditEntry.objects.get(action="site_change_status").reason == f"production status {reported} in SSB"
     assert site_statuses_sync() == 0, "it is so"
     board()
     sync_site_statuses()

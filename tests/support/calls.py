@@ -59,7 +59,7 @@ def rejected() -> ServiceRejected:
 
 def state(breaker: CircuitBreaker) -> str:
     """What a circuit breaker does with the next call: closed, open or probing."""
-    standing = circuits().standing(breaker.name)
-    if standing.failures < FAILURES:
+    status_detail = circuits().status_detail(breaker.name)
+    if status_detail.failures < FAILURES:
         return "closed"
-    return "open" if standing.pause_seconds > 0 else "probing"
+    return "open" if status_detail.pause_seconds > 0 else "probing"

@@ -50,9 +50,9 @@ class Outside:
         path = f"workqueue_inbox/{name}"
         assert self.simulators.couch("PUT", path, json={"RequestName": name}).status_code == 201
 
-    def habits(self, **wish: Any) -> None:
+    def habits(self, **effect_request: Any) -> None:
         """How others behave from now on."""
-        self.simulators.application.reqmgr2.habits = self.simulators.application.reqmgr2.habits.changed(wish)
+        self.simulators.application.reqmgr2.habits = self.simulators.application.reqmgr2.habits.changed(effect_request)
 
 
 @pytest.fixture

@@ -234,6 +234,6 @@ LARGE = BlockLimits(max_bytes=10**12, max_files=500, max_events=10**9, max_wait_
 
 def unit_register(*, request_id: uuid.UUID, request_epoch: int, outputs: UnitOutputs, limits: BlockLimits = LARGE) -> None:
     """What one unit brought, alone; raises why it is refused."""
-    told = units_register(request_id=request_id, request_epoch=request_epoch, outputs=[outputs], limits=limits)
-    for error in told.refused.values():
+    reported = units_register(request_id=request_id, request_epoch=request_epoch, outputs=[outputs], limits=limits)
+    for error in reported.refused.values():
         raise error

@@ -143,14 +143,14 @@ def not_completed(lines: int = 15) -> str:
     from dags_app.models import DAG
     from requests_app.models import TERMINAL, Request, RequestStatus
 
-    told = []
+    reported = []
     for request in Request.objects.exclude(status__in=(RequestStatus.COMPLETED, *TERMINAL)):
-        told.append(f"{request.request_name}: {request.status}; {request.hold_reason or request.waiting_for}")
+        reported.append(f"{request.request_name}: {request.status}; {request.hold_reason or request.waiting_for}")
         dag = DAG.objects.filter(workflow__request=request, fence__gt=0).order_by("fence").last()
         if dag is not None:
             log = dagman_log_tail(dag, unit=None, lines=lines)
-            told += [f"  {dag.status} {dag.outcome}", *(f"  {line}" for line in log.lines or (log.problem,))]
-    return "\n".join(told)
+            reported += [f"  {dag.status} {dag.outcome}", *(f"  {line}" for line in log.lines or (log.problem,))]
+    return "\n".join(reported)
 
 
 @contextmanager

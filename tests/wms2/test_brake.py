@@ -12,13 +12,13 @@ from django.test import Client, RequestFactory
 from rest_framework.authtoken.models import Token
 from rest_framework.test import APIClient
 
-from requests_app.monitoring.health import warnings_told
+from requests_app.monitoring.health import health_warnings
 from tests.support.html import text
 from tests.support.problems import problem
 from wms2.checks import check_configuration
 from wms2.conf import conf
 from wms2.models import AuditEntry
-from wms2.runtime.shared_counts import Broker, Kept
+from wms2.runtime.shared_counts import Broker, SharedCounts
 from wms2.web import login_throttle
 from wms2.web.login_throttle import WINDOW_SECONDS, address_of, proxy_not_counted, use_attempts
 
@@ -42,7 +42,7 @@ def moment(settings: Any) -> Moment:
     User.objects.create_user("rita", password="opensesame", is_staff=True)
     User.objects.create_user("stan", password="opensesame", is_staff=True)
     clock = Moment()
-    use_attempts(Kept(clock=clock))
+    use_attempts(SharedCounts(clock=clock))
     return clock
 
 
@@ -114,16 +114,18 @@ def test_wrong_tokens_are_braked_by_address_and_right_ones_never(moment: Moment)
 def test_all_processes_count_together_in_the_broker(moment: Moment) -> None:
     prefix = f"test:{uuid.uuid4()}"
     for _ in range(conf().sign_in_failures_per_name):
-        use_attempts(Kept(Broker(os.environ["WMS2_BROKER_URL"], prefix, "failed sign-ins")))  # as if each time another process
+        use_attempts(
+            SharedCounts(Broker(os.environ["WMS2_BROKER_URL"], prefix, "failed sign-ins"))
+        )  # as if each time another process
         assert sign_in("/login/", "guess").status_code == 200
-    use_attempts(Kept(Broker(os.environ["WMS2_BROKER_URL"], prefix, "failed sign-ins")))
+    use_attempts(SharedCounts(Broker(os.environ["WMS2_BROKER_URL"], prefix, "failed sign-ins")))
     waits = sign_in("/login/", "opensesame")
     assert waits.status_code == 429
     assert 0 < int(waits["Retry-After"]) <= WINDOW_SECONDS
 
 
 def test_a_silent_broker_locks_nobody_out_and_each_process_still_brakes(moment: Moment) -> None:
-    use_attempts(Kept(Broker("redis://127.0.0.1:1/0", "test", "failed sign-ins", moment), moment))
+    use_attempts(SharedCounts(Broker("redis://127.0.0.1:1/0", "test", "failed sign-ins", moment), moment))
     assert sign_in("/login/", "opensesame").status_code == 302
     assert [sign_in("/login/", "guess").status_code for _ in range(7)][-1] == 429
 
@@ -134,7 +136,7 @@ def test_behind_a_proxy_the_address_is_what_that_saw(monkeypatch: pytest.MonkeyP
     far = RequestFactory().get("/", REMOTE_ADDR="188.184.1.1", HTTP_X_FORWARDED_FOR="6.6.6.6")
     assert (address_of(far), proxy_not_counted()) == ("188.184.1.1", ""), "no proxy of ours: anybody may send the header"
     assert address_of(request) == "127.0.0.1"  # nobody in front: what the header says is anybody's word
-    assert "a proxy at 127.0.0.1 and WMS2_PROXIES_IN_FRONT is 0" in warnings_told()["proxies_in_front"]
+    assert "a proxy at 127.0.0.1 and WMS2_PROXIES_IN_FRONT is 0" in health_warnings()["proxies_in_front"]
     monkeypatch.setenv("WMS2_PROXIES_IN_FRONT", "1")
     conf.cache_clear()
     assert (address_of(request), proxy_not_counted()) == ("10.0.0.9", "")

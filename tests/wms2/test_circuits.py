@@ -12,15 +12,15 @@ import pytest
 from tests.support.calls import Clock, Script, rejected, state, unavailable
 from wms2.adapters.caller import retry_call
 from wms2.errors import CircuitOpen, NotNow, ServiceRejected, ServiceUnavailable
-from wms2.runtime.circuits import CircuitBreaker, Circuits, Standing, circuits, use_circuits
-from wms2.runtime.shared_counts import Broker, Kept, redis_url
+from wms2.runtime.circuits import CircuitBreaker, Circuits, CircuitState, circuits, use_circuits
+from wms2.runtime.shared_counts import Broker, SharedCounts, redis_url
 
 
 @pytest.fixture(name="clock", autouse=True)
 def _clock() -> Clock:
     """What the circuits of this process are timed by."""
     clock = Clock()
-    use_circuits(Kept(clock=clock))
+    use_circuits(SharedCounts(clock=clock))
     return clock
 
 
@@ -167,7 +167,7 @@ def _prefix() -> str:
 
 
 def another_process(prefix: str) -> Circuits:
-    kept = Kept(Broker(os.environ["WMS2_BROKER_URL"], prefix, "circuits"))
+    kept = SharedCounts(Broker(os.environ["WMS2_BROKER_URL"], prefix, "circuits"))
     use_circuits(kept)
     return circuits()
 
@@ -189,9 +189,9 @@ def test_after_the_pause_one_process_probes_and_its_answer_is_for_all(prefix: st
     first, second = another_process(prefix), another_process(prefix)
     for _ in range(3):
         first.failed("dbs", 3, 0.001)
-    while second.standing("dbs").pause_seconds > 0:
+    while second.status_detail("dbs").pause_seconds > 0:
         pass  # the broker's own clock counts it
-    assert second.standing("dbs") == Standing(3, 0.0)
+    assert second.status_detail("dbs") == CircuitState(3, 0.0)
 
     def probe() -> str:
         use_circuits(first.kept)
@@ -201,22 +201,22 @@ def test_after_the_pause_one_process_probes_and_its_answer_is_for_all(prefix: st
         return "answer"
 
     assert CircuitBreaker("dbs").call(probe) == "answer"
-    assert first.standing("dbs") == Standing()
+    assert first.status_detail("dbs") == CircuitState()
 
 
 def test_an_answer_elsewhere_begins_the_count_anew_while_the_circuit_is_closed(prefix: str) -> None:
     first, second = another_process(prefix), another_process(prefix)
     first.failed("dbs", 3, 10.0)
     second.answered("dbs", below=3)
-    assert first.standing("dbs") == Standing()
+    assert first.status_detail("dbs") == CircuitState()
     for _ in range(3):
         first.failed("dbs", 3, 10.0)
     second.answered("dbs", below=3)
-    assert first.standing("dbs").failures == 3, "the answer to a call that began before says nothing about now"
+    assert first.status_detail("dbs").failures == 3, "the answer to a call that began before says nothing about now"
 
 
 def test_without_a_broker_each_process_counts_for_itself(tmp_path: Path) -> None:
-    use_circuits(Kept(Broker(f"unix://{tmp_path}/nobody.sock?db=0", "test", "circuits")))
+    use_circuits(SharedCounts(Broker(f"unix://{tmp_path}/nobody.sock?db=0", "test", "circuits")))
     breaker = CircuitBreaker("dbs")
     for _ in range(3):
         with pytest.raises(ServiceUnavailable, match="refused"):

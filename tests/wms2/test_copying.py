@@ -19,11 +19,11 @@ def entry(key: int, reason: str | None) -> tuple[object, ...]:
 
 
 def test_rows_are_read_as_they_were_given() -> None:
-    told = ["plain", "", "a\ttab, a\nnewline, \\N and \\.", "übergroß ☃"]
-    keys = reserved_ids(AuditEntry, len(told))
-    copy_rows(AuditEntry, FIELDS, (entry(key, reason) for key, reason in zip(keys, told, strict=True)))
+    reported = ["plain", "", "a\ttab, a\nnewline, \\N and \\.", "übergroß ☃"]
+    keys = reserved_ids(AuditEntry, len(reported))
+    copy_rows(AuditEntry, FIELDS, (entry(key, reason) for key, reason in zip(keys, reported, strict=True)))
     rows = AuditEntry.objects.filter(pk__in=keys).order_by("pk")
-    assert [row.reason for row in rows] == told
+    assert [row.reason for row in rows] == reported
     assert rows[0].evidence == {"lumis": [[1, 10]]}
     assert AuditEntry.objects.create(actor="olga", action="test").pk > max(keys), "reserved keys are given to nobody else"
 

@@ -46,8 +46,8 @@ def bearer(path: Path) -> Credential:
 
 
 def service(url: str, authority: Authority, **who: Credential) -> HttpService:
-    told = Credentials(**who, ca_path=str(authority.ca))
-    return HttpService("dbs", url, timeout_seconds=5, credentials=told)
+    reported = Credentials(**who, ca_path=str(authority.ca))
+    return HttpService("dbs", url, timeout_seconds=5, credentials=reported)
 
 
 # --- when they end
@@ -114,9 +114,9 @@ def test_a_wrong_file_is_named_with_what_to_do(authority: Authority, tmp_path: P
     for why, wrong in wrong_ones(tmp_path, authority).items():
         with pytest.raises(CredentialUnusable) as caught:
             wrong.require()
-        told = str(caught.value)
-        assert why in told and (wrong.path in told or wrong.key in told), told
-        assert told.startswith(wrong.setting) and "Renew the file" in told
+        reported = str(caught.value)
+        assert why in reported and (wrong.path in reported or wrong.key in reported), reported
+        assert reported.startswith(wrong.setting) and "Renew the file" in reported
 
 
 def test_one_that_ends_within_the_margin_will_not_do(tmp_path: Path) -> None:
@@ -240,9 +240,9 @@ def test_manage_check_tells_what_is_missing_wrong_or_ends_soon(
     monkeypatch.setenv("WMS2_JOB_CREDENTIAL", "token")
     monkeypatch.setenv("WMS2_JOB_CREDENTIAL_PATH", str(tmp_path / "soon"))
     conf.cache_clear()
-    told = [str(each.msg) for each in check_configuration() if each.id == "wms2.W002"]
-    assert any("WMS2_X509_CERT: No such file" in each for each in told)
-    assert any("WMS2_JOB_CREDENTIAL_PATH" in each and "within the margin of 172800 s" in each for each in told)
+    reported = [str(each.msg) for each in check_configuration() if each.id == "wms2.W002"]
+    assert any("WMS2_X509_CERT: No such file" in each for each in reported)
+    assert any("WMS2_JOB_CREDENTIAL_PATH" in each and "within the margin of 172800 s" in each for each in reported)
     token(tmp_path / "soon", 5 * DAY_SECONDS)
     monkeypatch.delenv("WMS2_X509_CERT")
     conf.cache_clear()

@@ -185,8 +185,8 @@ def test_after_a_real_stop_the_first_call_is_not_made_although_no_renewal_has_fa
         process.stdin.flush()
         threading.Event().wait(1.1)
         os.kill(process.pid, signal.SIGCONT)
-        told, _ = process.communicate(timeout=30)
-        assert "refused" in told and "called" not in told
+        reported, _ = process.communicate(timeout=30)
+        assert "refused" in reported and "called" not in reported
     finally:
         process.kill()
         process.wait()

@@ -8,7 +8,7 @@ import pytest
 
 from requests_app.limits import limit_set, limits_now
 from requests_app.models import Limit
-from requests_app.monitoring.health import warnings_told
+from requests_app.monitoring.health import health_warnings
 from sites_app.bans import SiteFailures, problem_sites, site_ban
 from sites_app.models import Site
 from wms2.conf import conf
@@ -76,7 +76,7 @@ def test_one_limit_beyond_the_bounds_of_this_release_is_told_and_leaves_the_othe
         Limit.objects.create(name=name, value=value, actor="olga", reason="of a release with other bounds")
     for settings in (in_force.in_force(), limits_now()):
         assert (settings.jobs_per_work_unit, settings.default_memory_per_core_mb) == (3, conf().default_memory_per_core_mb)
-    told = "Input should be greater than or equal to 100; its default holds until it is changed"
-    assert warnings_told()["limit default_memory_per_core_mb"] == told
+    reported = "Input should be greater than or equal to 100; its default holds until it is changed"
+    assert health_warnings()["limit default_memory_per_core_mb"] == reported
     change(default_memory_per_core_mb=1500)
-    assert "limit default_memory_per_core_mb" not in warnings_told()
+    assert "limit default_memory_per_core_mb" not in health_warnings()

@@ -19,13 +19,15 @@ ROOT = Path(__file__).parents[2]
 #: Loops over rows that are of one request, DAG, block or answer, or that make values of them and write nothing row by row.
 ONE_BY_NATURE = {
     "dags_app.services.moved._know", "dags_app.services.submit._found_at", "outputs_app.checks.rucio_account.account_problems",
-    "outputs_app.blocks.filling.blocks_advance", "outputs_app.blocks.filling.blocks_tend", "outputs_app.checks.cases.cases_open",
-    "outputs_app.effects.invalidation.invalidation_ask", "outputs_app.effects.invalidation.parts_ask", "outputs_app.effects.invalidation.parts_of",
-    "outputs_app.blocks.placements.placement_set", "outputs_app.checks.reconciliation.census._gone",
-    "outputs_app.checks.reconciliation.census._gone_from_disk", "outputs_app.checks.reconciliation.census._places",
-    "outputs_app.checks.reconciliation.run._compare_dataset", "outputs_app.effects.source_rules.source_rules_look",
+    "outputs_app.blocks.filling.blocks_advance", "outputs_app.blocks.filling.blocks_process",
+    "outputs_app.checks.cases.cases_open",
+    "outputs_app.effects.invalidation.invalidation_ask", "outputs_app.effects.invalidation.parts_ask",
+    "outputs_app.effects.invalidation.parts_of",
+    "outputs_app.blocks.placements.placement_set", "outputs_app.checks.reconciliation.rule_check._gone",
+    "outputs_app.checks.reconciliation.rule_check._gone_from_disk", "outputs_app.checks.reconciliation.rule_check._places",
+    "outputs_app.checks.reconciliation.run._compare_dataset", "outputs_app.effects.source_rules.source_rules_check",
     "outputs_app.checks.validation.catalogues._others", "outputs_app.checks.validation.catalogues.sources",
-    "outputs_app.checks.validation.tending._checks_begin", "outputs_app.checks.validation.tending._waiting_for",
+    "outputs_app.checks.validation.process._checks_begin", "outputs_app.checks.validation.process._waiting_for",
     "requests_app.admission.queue._start_some", "requests_app.admission.queue.pick",
     "requests_app.lifecycle.cleaner._write_down", "requests_app.lifecycle.cleaning._tidy",
     "requests_app.lifecycle.packing._archive", "requests_app.lifecycle.storage_checks._task",
@@ -48,12 +50,12 @@ LOCKED = OperationalError("locked")
 LOCKED.__cause__ = psycopg.errors.LockNotAvailable()
 
 
-def a_pass(*rows: Exception | None, tell: Any = None) -> tuple[list[int], list[str]]:
+def a_pass(*rows: Exception | None, report: Any = None) -> tuple[list[int], list[str]]:
     """Over rows that raise these; which were done, and what was said on which."""
     done: list[int] = []
     said: list[str] = []
     for number, error in enumerate(rows):
-        with row_by_itself("test", number, tell or said.append):
+        with row_by_itself("test", number, report or said.append):
             if error is not None:
                 raise error
             done.append(number)
@@ -87,11 +89,11 @@ def test_without_the_lease_or_the_database_the_pass_ends(error: Exception) -> No
 
 
 def test_where_it_cannot_be_said_the_others_are_done_all_the_same() -> None:
-    def tell(what: str) -> None:
+    def report(what: str) -> None:
         raise RuntimeError("no such row")
 
     before = broken()
-    done, _ = a_pass(TypeError("an unknown key"), None, tell=tell)
+    done, _ = a_pass(TypeError("an unknown key"), None, report=report)
     assert (done, broken()) == ([1], before + 2)
 
 

@@ -22,17 +22,17 @@ def test_an_answer_is_given_out_while_another_question_is_not_answered_yet() -> 
 
 def test_while_nobody_answers_the_waiting_is_told_and_may_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_PAUSE_SECONDS", 0.01)
-    told, may_answer = threading.Semaphore(0), threading.Event()
+    reported, may_answer = threading.Semaphore(0), threading.Event()
 
     def twice() -> None:
-        told.release()
+        reported.release()
         if may_answer.is_set():
             raise LookupError("enough")
         may_answer.set()
 
     with pytest.raises(LookupError, match="enough"):
         list(side_by_side({"silent": lambda: threading.Event().wait(0.5)}, twice))
-    assert told.acquire(timeout=0) and told.acquire(timeout=0)
+    assert reported.acquire(timeout=0) and reported.acquire(timeout=0)
 
 
 def test_a_question_that_breaks_is_told_to_whoever_asked() -> None:

@@ -128,8 +128,8 @@ def test_what_the_cycle_sees_of_a_dag_names_its_request(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(factory, "htcondor", lambda *_: Empty())
     for _ in range(2):
-        (look,) = watch.looks([schedd])
-        watch.schedd_heard(look=look, said=look.ask("i"), fenced=transaction.atomic)
+        (check_request,) = watch.checks_of([schedd])
+        watch.schedd_heard(look=check_request, said=check_request.ask("i"), fenced=transaction.atomic)
     line = lines.of("DAGMan job no longer in the queue; how it ended is looked for")
     assert (line["request_name"], line["dag_id"]) == (dag.workflow.request.request_name, str(dag.pk))
 
@@ -138,8 +138,8 @@ def test_a_refused_request_is_one_line_and_a_plain_403_has_no_traceback(lines: L
     client.force_login(User.objects.create_user("nobody"))
     answers = [client.get("/api/v1/requests/none"), client.get("/nowhere")]
     assert [answer.status_code for answer in answers] == [404, 404]
-    told = [line for line in lines.found if line.get("status") == 404 or line["logger"] == "django.request"]
-    assert [(line["event"], line["path"]) for line in told] == [("http", "/api/v1/requests/none"), ("http", "/nowhere")]
+    reported = [line for line in lines.found if line.get("status") == 404 or line["logger"] == "django.request"]
+    assert [(line["event"], line["path"]) for line in reported] == [("http", "/api/v1/requests/none"), ("http", "/nowhere")]
     logging.getLogger("django.request").warning("Forbidden (Permission denied): %s", "/admin/", exc_info=True)
     assert all(line["logger"] != "django.request" for line in lines.found)
 
@@ -148,5 +148,5 @@ def test_what_is_refused_before_any_view_is_one_line_too(lines: Lines) -> None:
     client = Client(enforce_csrf_checks=True)
     assert client.post("/login/", {"username": "a", "password": "b"}).status_code == 403
     assert client.get("/livez", headers={"host": "elsewhere.example"}).status_code == 400
-    told = [(line["event"], line["path"], line.get("host"), "exception" in line) for line in lines.found]
-    assert told == [("http", "/login/", None, False), ("http", "/livez", "elsewhere.example", False)]
+    reported = [(line["event"], line["path"], line.get("host"), "exception" in line) for line in lines.found]
+    assert reported == [("http", "/login/", None, False), ("http", "/livez", "elsewhere.example", False)]

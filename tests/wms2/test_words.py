@@ -10,7 +10,7 @@ from dags_app.models import DAGStatus, WorkUnitState
 from outputs_app.models import BlockStatus, EffectState, Validity
 from requests_app.models import RequestStatus, WorkflowStatus
 from sites_app.models import ScheddState, SiteStatus
-from wms2.web.colours import TONES
+from wms2.web.colours import COLOURS
 from wms2.web.formatting import ago, counted, duration, size, spelled
 
 NOW = datetime(2026, 9, 4, 12, 0, tzinfo=UTC)
@@ -52,14 +52,14 @@ def test_nouns_follow_their_number() -> None:
     [RequestStatus, WorkflowStatus, DAGStatus, WorkUnitState, BlockStatus, Validity, EffectState, SiteStatus, ScheddState],
 )
 def test_every_status_has_a_tone(choices: type) -> None:
-    assert set(choices.values) <= TONES.keys()  # type: ignore[attr-defined]
+    assert set(choices.values) <= COLOURS.keys()  # type: ignore[attr-defined]
 
 
 def test_every_tone_has_its_colours_in_the_style_sheet() -> None:
     from deploy.stack import paths
 
     css = (paths.checkout() / "wms2/static/wms2/tones.css").read_text()
-    for tone in set(TONES.values()):
+    for tone in set(COLOURS.values()):
         assert f".tone-{tone} {{" in css
         assert css.count(f"--{tone}-ground:") == css.count(f"--{tone}-text:") == 3, "light, dark, and dark chosen in the admin"
 

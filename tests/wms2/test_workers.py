@@ -37,20 +37,20 @@ BEAT = "0.2"
 def test_no_error_ends_the_heartbeats_of_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without them it counts as dead, whatever it does."""
     errors: list[Exception] = [KeyError("ours"), InterfaceError("connection already closed"), OperationalError()]
-    told = threading.Event()
+    reported = threading.Event()
 
-    def tell(_: Any) -> None:
+    def report(_: Any) -> None:
         if errors:
             raise errors.pop()
-        told.set()
+        reported.set()
 
     monkeypatch.setenv("WMS2_WORKER_HEARTBEAT_SECONDS", "0.01")
     conf.cache_clear()
     beats, worker = Heartbeats(SimpleNamespace()), SimpleNamespace(hostname="w")
-    monkeypatch.setattr(beats, "_tell", tell)
+    monkeypatch.setattr(beats, "_report", report)
     monkeypatch.setattr(beats, "_steer", lambda _: None)
     beats.start(worker)
-    assert told.wait(30)
+    assert reported.wait(30)
     beats.stop(worker)
 
 

@@ -1,8 +1,9 @@
 """How every outside service is called: timed into the metrics, through its circuit, repeated while it does not answer, and not at
 all once a lease under which the caller works is lost.
 
-Not here: when calling stops altogether (``wms2.runtime.circuits``), retries over hours, which are rows (``Effect.next_attempt_at``,
-``Request.next_attempt_at``), and what a failure means (``wms2.errors``). docs/design/control.md, Retries.
+Not here: when calling stops altogether (``wms2.runtime.circuits``), retries over hours, which are rows
+(``Effect.next_attempt_at``, ``Request.next_attempt_at``), and what a failure means (``wms2.errors``). docs/design/control.md,
+Retries.
 """
 
 from __future__ import annotations

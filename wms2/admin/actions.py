@@ -29,7 +29,18 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 
-from wms2.actions import REFUSALS, Verb, arguments, buttons_of, noun_of, perform, standing_of, stands, undone, will_happen
+from wms2.actions import (
+    REFUSALS,
+    Action,
+    arguments,
+    buttons_of,
+    decision_basis,
+    perform,
+    resource_type_of,
+    status_details_of,
+    undone,
+    will_happen,
+)
 from wms2.admin.forms import ReasonForm, form_of
 from wms2.admin.shown import admin_url, badge, list_url
 from wms2.api.permissions import may
@@ -69,17 +80,17 @@ def buttons(user: Any, row: Model, back: str = "", names: Sequence[str] | None =
     They are pages of the admin, which lets in staff only."""
     named = [verb for verb in buttons_of(type(row)) if names is None or verb.name in names]
     verbs = [verb for verb in named if user.is_staff and may(user, verb) and not verb.refused(row)]
-    return [Button(verb.label, verb_url(type(row), verb.name, [row.pk], back), verb.dangerous) for verb in verbs]
+    return [Button(verb.label, action_url(type(row), verb.name, [row.pk], back), verb.dangerous) for verb in verbs]
 
 
-def verb_url(model: type[Model], verb: str, keys: Sequence[Any], back: str = "") -> str:
+def action_url(model: type[Model], verb: str, keys: Sequence[Any], back: str = "") -> str:
     """Address of the page of confirmation; ``back`` is the page it leads back to, by default the row's own in the admin."""
     url = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_verb", args=[verb])
     given = [("id", str(key)) for key in keys] + ([("back", back)] if back else [])
     return f"{url}?{urlencode(given)}"
 
 
-class VerbsAdmin(ModelAdmin):
+class ActionsAdmin(ModelAdmin):
     """List actions, buttons and the page of confirmation of the model's verbs."""
 
     #: (text, model, by which of its lookups) of lists of what belongs to a row.
@@ -90,7 +101,7 @@ class VerbsAdmin(ModelAdmin):
     def get_urls(self) -> list[URLPattern]:
         """The page of confirmation beside the usual ones."""
         name = f"{self.opts.app_label}_{self.opts.model_name}_verb"
-        own = path("verb/<slug:verb>/", self.admin_site.admin_view(self.verb_view), name=name)
+        own = path("verb/<slug:verb>/", self.admin_site.admin_view(self.action_view), name=name)
         return [own, *super().get_urls()]
 
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
@@ -123,7 +134,7 @@ class VerbsAdmin(ModelAdmin):
         own = {
             "verb_buttons": buttons(request.user, row),
             "row_links": self.row_links(row),
-            "row_standing": standing_of(row),
+            "row_standing": status_details_of(row),
         }
         return super().change_view(request, object_id, form_url, {**(extra_context or {}), **own})
 
@@ -136,12 +147,12 @@ class VerbsAdmin(ModelAdmin):
         live = [("Live page", row.get_absolute_url())] if hasattr(row, "get_absolute_url") else []
         return [*live, *((text, list_url(model, f"{_lookup(model, by)}={row.pk}")) for text, model, by in self.links)]
 
-    def verb_rows(self, keys: Sequence[str]) -> list[Any]:
+    def action_rows(self, keys: Sequence[str]) -> list[Any]:
         """The rows of these keys, those that exist."""
         rows = {str(row.pk): row for row in self.model._default_manager.filter(pk__in=keys)}
         return [rows[key] for key in dict.fromkeys(keys) if key in rows]
 
-    def verb_view(self, request: HttpRequest, verb: str) -> HttpResponse:
+    def action_view(self, request: HttpRequest, verb: str) -> HttpResponse:
         """Ask (GET), then do (POST)."""
         found = next((known for known in buttons_of(self.model) if known.name == verb), None)
         if found is None:
@@ -159,14 +170,14 @@ class VerbsAdmin(ModelAdmin):
         if len(keys) > MOST_ROWS:
             raise Http404(f"at most {MOST_ROWS} rows at once")
         try:
-            rows = self.verb_rows([key for key in keys if "\0" not in key])
+            rows = self.action_rows([key for key in keys if "\0" not in key])
         except (ValidationError, ValueError) as error:
             raise Http404("no such row") from error
         if not rows:
             raise Http404("no such row")
         return rows
 
-    def _decide(self, request: HttpRequest, verb: Verb, rows: list[Any]) -> HttpResponse:
+    def _decide(self, request: HttpRequest, verb: Action, rows: list[Any]) -> HttpResponse:
         form = form_of(verb)(request.POST)
         if not form.is_valid():
             return self._page(request, verb, rows, form, status=400)
@@ -195,17 +206,17 @@ class VerbsAdmin(ModelAdmin):
             messages.success(request, self._answer(verb, [row for row, _ in results]))
         if not refused:
             return HttpResponseRedirect(self._landing(request, results))
-        left = self.verb_rows([str(row.pk) for row in rows if row.pk in refused])
+        left = self.action_rows([str(row.pk) for row in rows if row.pk in refused])
         return self._page(request, verb, left, form, status=409, refused=refused)
 
-    def _answer(self, verb: Verb, rows: Sequence[Any]) -> str:
+    def _answer(self, verb: Action, rows: Sequence[Any]) -> str:
         """One sentence or two, however many rows were acted on."""
-        standing = Counter(stands(verb, row)[1] for row in rows)
+        status_detail = Counter(decision_basis(verb, row)[1] for row in rows)
         if len(rows) == 1:
-            label = next(iter(standing))
+            label = next(iter(status_detail))
             return f"{verb.label}: {rows[0]}." + (f" It is {label} now." if label else "")
-        told = ", ".join(f"{number} {label}" for label, number in standing.most_common() if label)
-        return f"{verb.label}: {counted(len(rows), *self._nouns())}." + (f" Now {told}." if told else "")
+        reported = ", ".join(f"{number} {label}" for label, number in status_detail.most_common() if label)
+        return f"{verb.label}: {counted(len(rows), *self._resource_types())}." + (f" Now {reported}." if reported else "")
 
     def _landing(self, request: HttpRequest, results: Sequence[tuple[Any, object]]) -> str:
         """Where the operator came from; after a verb that made a new row, the same kind of page of that one."""
@@ -219,7 +230,7 @@ class VerbsAdmin(ModelAdmin):
     def _page(
         self,
         request: HttpRequest,
-        verb: Verb,
+        verb: Action,
         rows: Sequence[Any],
         form: ReasonForm,
         status: int = 200,
@@ -230,10 +241,12 @@ class VerbsAdmin(ModelAdmin):
             form.fields["reason"].widget.attrs.pop("autofocus", None)
         context = {
             **self.admin_site.each_context(request),
-            "title": f"{verb.label}: {rows[0]}" if len(rows) == 1 else f"{verb.label}: {counted(len(rows), *self._nouns())}",
+            "title": f"{verb.label}: {rows[0]}"
+            if len(rows) == 1
+            else f"{verb.label}: {counted(len(rows), *self._resource_types())}",
             "opts": self.opts,
             "verb": verb,
-            "undone": undone(noun_of(self.model), verb),
+            "undone": undone(resource_type_of(self.model), verb),
             "form": form,
             "concerned": concerned,
             "acting": sum(one.acts for one in concerned),
@@ -244,13 +257,13 @@ class VerbsAdmin(ModelAdmin):
         }
         return TemplateResponse(request, "admin/wms2/verb.html", context, status=status)
 
-    def _concerned(self, verb: Verb, rows: Sequence[Any], refused: Mapping[Any, str]) -> list[Concerned]:
-        told = will_happen(verb, rows)
+    def _concerned(self, verb: Action, rows: Sequence[Any], refused: Mapping[Any, str]) -> list[Concerned]:
+        reported = will_happen(verb, rows)
         found = []
         for row in rows:
-            value, label = stands(verb, row)
+            value, label = decision_basis(verb, row)
             inapplicable = verb.refused(row)
-            happens = () if inapplicable else told[row.pk]
+            happens = () if inapplicable else reported[row.pk]
             refusal = refused.get(row.pk) or inapplicable
             found.append(Concerned(row, self._url(row), value, badge(value, label), happens, refusal, not inapplicable))
         return found
@@ -265,16 +278,16 @@ class VerbsAdmin(ModelAdmin):
             return self._url(rows[0])
         return reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist")
 
-    def _nouns(self) -> tuple[str, str]:
+    def _resource_types(self) -> tuple[str, str]:
         return str(self.opts.verbose_name), str(self.opts.verbose_name_plural)
 
 
-def _go_to_page(verb: Verb, model_admin: Any, request: HttpRequest, rows: Any) -> HttpResponse | None:
+def _go_to_page(verb: Action, model_admin: Any, request: HttpRequest, rows: Any) -> HttpResponse | None:
     keys = list(rows.order_by().values_list("pk", flat=True)[: MOST_ROWS + 1])
     if len(keys) > MOST_ROWS:
         messages.error(request, f"At most {MOST_ROWS} at once, so that each can be named. Select fewer.")
         return None
-    return HttpResponseRedirect(verb_url(model_admin.model, verb.name, keys, back=request.get_full_path()))
+    return HttpResponseRedirect(action_url(model_admin.model, verb.name, keys, back=request.get_full_path()))
 
 
 def _given_back(request: HttpRequest) -> str:
@@ -284,9 +297,9 @@ def _given_back(request: HttpRequest) -> str:
     return back if here else ""
 
 
-def _changed(verb: Verb, row: Any, seen: str) -> str:
+def _changed(verb: Action, row: Any, seen: str) -> str:
     """Whether the row is no longer what the operator was shown."""
-    value, label = stands(verb, row)
+    value, label = decision_basis(verb, row)
     return "" if value == seen else f"It has changed since you were asked: it is {label} now. See below what would happen."
 
 

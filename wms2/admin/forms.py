@@ -7,7 +7,7 @@ from typing import Any
 
 from django import forms
 
-from wms2.actions import Field, Kind, Verb
+from wms2.actions import Action, Field, Kind
 from wms2.api.converters import name_validator
 
 
@@ -56,7 +56,7 @@ _FIELDS: dict[Kind, type[forms.Field]] = {
 
 
 @cache
-def form_of(verb: Verb) -> type[ReasonForm]:
+def form_of(verb: Action) -> type[ReasonForm]:
     """The form of a verb: the reason, which is always asked for, then its fields in their order."""
     made = {one.name: form_field(one) for one in verb.fields}
     return type("VerbForm", (ReasonForm,), {**made, "field_order": ("reason", *made)})
@@ -64,8 +64,10 @@ def form_of(verb: Verb) -> type[ReasonForm]:
 
 def form_field(one: Field) -> forms.Field:
     """The form's field of a declared one."""
-    told = f"{one.help[0].upper()}{one.help[1:]}." if one.help and one.kind is not Kind.CHOICE else ""  # choices tell themselves
-    named: dict[str, Any] = {"required": one.required or one.default is not None, "help_text": told}
+    reported = (
+        f"{one.help[0].upper()}{one.help[1:]}." if one.help and one.kind is not Kind.CHOICE else ""
+    )  # choices tell themselves
+    named: dict[str, Any] = {"required": one.required or one.default is not None, "help_text": reported}
     if one.rows > 1:
         named["widget"] = forms.Textarea(attrs={"rows": one.rows, "cols": 80})
     match one.kind:

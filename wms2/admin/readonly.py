@@ -14,7 +14,7 @@ from django.db import models
 from django.db.models import JSONField, Prefetch, QuerySet
 from django.http import HttpRequest
 
-from wms2.admin.actions import VerbsAdmin
+from wms2.admin.actions import ActionsAdmin
 from wms2.admin.shown import badge_column, json_field, link_column, plain_column, since_column, worded
 from wms2.web.formatting import spelled
 
@@ -50,7 +50,7 @@ class BoundedPaginator(Paginator):
         return int(self.object_list.order_by()[: MOST + 1].count())
 
 
-class ReadOnlyAdmin(VerbsAdmin):
+class ReadOnlyAdmin(ActionsAdmin):
     """No adding, no deleting, no saving; every member of the staff may look.
 
     A list, newest first, reads rows that it links to in the same query, and JSON columns neither of its own rows nor of these; it
@@ -174,8 +174,8 @@ def rows_admin(
     Args:
         columns: names are shown as their fields are: links, ages, badges; ``=name`` as it stands.
         filters, search, parts, order: ``list_filter``, ``exact_search``, ``search_fields``, ``ordering``.
-        links, in_words, above, first, prefetched: as ``VerbsAdmin`` and ``ReadOnlyAdmin`` have them; ``in_words`` for a column of
-            the list, too.
+        links, in_words, above, first, prefetched: as ``ActionsAdmin`` and ``ReadOnlyAdmin`` have them; ``in_words`` for a column
+            of the list, too.
     """
     members = {
         "list_display": tuple(_column(model, each, in_words) for each in columns), "list_filter": filters, "exact_search": search,

@@ -17,7 +17,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from wms2.web.colours import tone
+from wms2.web.colours import colour
 from wms2.web.formatting import ago, duration, exact, spelled
 
 EMPTY = "–"
@@ -31,7 +31,7 @@ def aged(moment: datetime) -> SafeString:
 
 def badge(value: str, label: str) -> SafeString:
     """A status in its colour; the word is always there."""
-    return format_html('<span class="badge tone-{}">{}</span>', tone(value), label)
+    return format_html('<span class="badge tone-{}">{}</span>', colour(value), label)
 
 
 def admin_url(row: Model, what: str = "change") -> str:

@@ -20,7 +20,7 @@ from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request as HttpRequest
 from rest_framework.response import Response
 
-from wms2.actions import Field, Kind, Noun, Verb, arguments, noun_of, nouns, perform, undone
+from wms2.actions import Action, Field, Kind, ResourceType, arguments, perform, resource_type_of, resource_types, undone
 from wms2.api.permissions import verb_of
 from wms2.api.preconditions import if_match, in_one_transaction, require_version
 from wms2.api.serializers import MAX_REASON, NameField, ReasonSerializer, ShareField, TextField, WordField
@@ -102,11 +102,11 @@ def actor_of(http: HttpRequest) -> str:
     return http.user.get_username()[:100]
 
 
-def verb_method(resource: Resource, name: str, answer: Answer | None = None) -> Callable[..., Response]:
+def action_method(resource: Resource, name: str, answer: Answer | None = None) -> Callable[..., Response]:
     """A view's method that does a verb; without an ``answer`` it shows the row."""
-    noun = noun_of(resource.model)
-    verb = next(verb for verb in noun.verbs if verb.name == name)
-    deletes, body = verb.method == "delete", input_serializer(verb, noun.name)
+    resource_type = resource_type_of(resource.model)
+    verb = next(verb for verb in resource_type.verbs if verb.name == name)
+    deletes, body = verb.method == "delete", input_serializer(verb, resource_type.name)
 
     def method(self: Any, request: HttpRequest, *args: Any, **key: Any) -> Response:
         serializer = body(data=query_and_body(request) if deletes else request.data)
@@ -130,16 +130,16 @@ def verb_method(resource: Resource, name: str, answer: Answer | None = None) -> 
         parameters=[*in_query, *resource.parameters],
         request=None if deletes else body,
         responses={202: resource.serializer if answer is None else answer[0]},
-        description=described(noun, verb),
+        description=described(resource_type, verb),
     )(method)
 
 
-def described(noun: Noun, verb: Verb) -> str:
+def described(resource_type: ResourceType, verb: Action) -> str:
     """What a verb does, whether it can be undone, and who may do it."""
-    return f"{verb.does} {undone(noun, verb)} Roles: {', '.join(verb.roles)}."
+    return f"{verb.does} {undone(resource_type, verb)} Roles: {', '.join(verb.roles)}."
 
 
-class VerbView(ApiView):
+class ActionView(ApiView):
     """One address that one verb or two of a row have."""
 
     def known_query_params(self) -> frozenset[str]:
@@ -149,12 +149,12 @@ class VerbView(ApiView):
         return self.query_params | own
 
 
-def verb_urls(resource: Resource, *but: str, answers: Mapping[str, Answer] = MappingProxyType({})) -> list[URLPattern]:
+def action_urls(resource: Resource, *but: str, answers: Mapping[str, Answer] = MappingProxyType({})) -> list[URLPattern]:
     """The addresses of a noun's verbs, save those that a view of the app's own serves; ``answers`` of those that show no row."""
-    noun = noun_of(resource.model)
+    resource_type = resource_type_of(resource.model)
     found = []
-    for last in dict.fromkeys(verb.path for verb in noun.verbs if verb.path and verb.name not in but):
-        verbs = {verb.method: verb for verb in noun.verbs if verb.path == last}
+    for last in dict.fromkeys(verb.path for verb in resource_type.verbs if verb.path and verb.name not in but):
+        verbs = {verb.method: verb for verb in resource_type.verbs if verb.path == last}
         members: dict[str, Any] = {
             "serializer_class": resource.serializer,
             "versioned": frozenset(verbs if resource.etag is not None else ()),
@@ -162,10 +162,10 @@ def verb_urls(resource: Resource, *but: str, answers: Mapping[str, Answer] = Map
             "query_params": frozenset(parameter.name for parameter in resource.parameters),
             "calls": {method: Call.STOP for method, verb in verbs.items() if verb.stops},
             "__doc__": next(iter(verbs.values())).does,
-            **{method: verb_method(resource, verb.name, answers.get(verb.name)) for method, verb in verbs.items()},
+            **{method: action_method(resource, verb.name, answers.get(verb.name)) for method, verb in verbs.items()},
         }
-        view: Any = type(f"{noun.name}_{last}_view".title().replace("_", "").replace("-", ""), (VerbView,), members)
-        found.append(path(f"{noun.address}/{last}", view.as_view(), name=f"{noun.name}-{last}"))
+        view: Any = type(f"{resource_type.name}_{last}_view".title().replace("_", "").replace("-", ""), (ActionView,), members)
+        found.append(path(f"{resource_type.address}/{last}", view.as_view(), name=f"{resource_type.name}-{last}"))
     return found
 
 
@@ -181,20 +181,20 @@ def rows_urls(
         path(f"{address}/<{key}:pk>", view.as_view({"get": "retrieve"}), name=f"{name}-detail"),
     ]
     serializer: Any = view.serializer_class
-    if any(noun.model is rows.model for noun in nouns()):
+    if any(resource_type.model is rows.model for resource_type in resource_types()):
         resource = Resource(rows.model, serializer, rows.all)
         LISTED[address] = resource, view.filterset_class
-        found += verb_urls(resource, answers=answers)
+        found += action_urls(resource, answers=answers)
     return found
 
 
 @cache
-def input_serializer(verb: Verb, noun: str = "") -> type[ReasonSerializer]:
+def input_serializer(verb: Action, resource_type: str = "") -> type[ReasonSerializer]:
     """The body of a verb on that kind of row: its reason and its fields."""
     if not verb.fields:
         return ReasonSerializer
     members: dict[str, Any] = {one.name: serializer_field(one) for one in verb.fields}
-    name = f"{noun}-{verb.name}".title().replace("-", "")
+    name = f"{resource_type}-{verb.name}".title().replace("-", "")
     return type(f"{name}InputSerializer", (ReasonSerializer,), {**members, "__doc__": verb.does})
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from django.contrib.auth.models import Group
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 
-from wms2.actions import Role, Verb
+from wms2.actions import Action, Role
 
 if TYPE_CHECKING:  # rest_framework.views reads the settings, which name this module
     from rest_framework.request import Request
@@ -34,7 +34,7 @@ def roles_of(user: Any) -> frozenset[Role]:
     return frozenset((Role.VIEWER, Role.OPERATOR) if known else (Role.VIEWER,))
 
 
-def may(user: Any, verb: Verb) -> bool:
+def may(user: Any, verb: Action) -> bool:
     """Whether a user has one of the roles that a verb asks for."""
     return not roles_of(user).isdisjoint(verb.roles)
 
@@ -44,7 +44,7 @@ def is_operator(user: Any) -> bool:
     return Role.OPERATOR in roles_of(user)
 
 
-def verb_of(view: APIView, method: str) -> Verb | None:
+def verb_of(view: APIView, method: str) -> Action | None:
     """The verb that a view does when it is called by this method."""
     return getattr(getattr(view, method.lower(), None), "verb", None)
 

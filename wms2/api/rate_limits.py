@@ -21,7 +21,7 @@ from wms2.metrics.series import RATE_LIMITED_TOTAL, RATE_LIMITS_OPEN_TOTAL
 from wms2.runtime.in_force import in_force
 from wms2.runtime.shared_counts import Broker
 from wms2.web.login_throttle import address_of
-from wms2.web.shedding import call_of, page_told_to_wait
+from wms2.web.shedding import call_of, page_asked_to_wait
 
 #: Places are promised for so many windows ahead at most.
 _MOST_WINDOWS = 30
@@ -102,8 +102,10 @@ class RateThrottle(BaseThrottle):
         if not said.wait:
             return True
         seconds = math.ceil(said.wait)
-        told = f"more than {limit} calls ({rate}) within {window:g} s; again in {seconds} s"
-        problem = Problem(429, "rate_limited", told, hint="Nothing was done. After Retry-After seconds there is a place for it.")
+        reported = f"more than {limit} calls ({rate}) within {window:g} s; again in {seconds} s"
+        problem = Problem(
+            429, "rate_limited", reported, hint="Nothing was done. After Retry-After seconds there is a place for it."
+        )
         raise ProblemError(problem, {"Retry-After": str(seconds)})
 
 
@@ -120,7 +122,7 @@ class PageRateMiddleware(MiddlewareMixin):
         said = _counted(call_of(view, str(request.method)).rate, request.user, request)
         if said is None or not said.wait:
             return None
-        return page_told_to_wait(request, 429, "You ask for more than may be asked for at once", math.ceil(said.wait))
+        return page_asked_to_wait(request, 429, "You ask for more than may be asked for at once", math.ceil(said.wait))
 
 
 def _limit(rate: str) -> int:

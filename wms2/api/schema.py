@@ -56,8 +56,8 @@ class ProblemAutoSchema(AutoSchema):
             "content": {MEDIA_TYPE: {"schema": problem.ref}},
         }
         waits = {"headers": {"Retry-After": {"schema": {"type": "integer", "minimum": 1}, "description": "seconds"}}}
-        for status, told in _WAITS.items():
-            bodies.setdefault(status, {**bodies["default"], **waits, "description": told})
+        for status, reported in _WAITS.items():
+            bodies.setdefault(status, {**bodies["default"], **waits, "description": reported})
         return bodies
 
 
@@ -76,7 +76,7 @@ class StrictSerializerExtension(OpenApiSerializerExtension):  # type: ignore[no-
 class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
     """``Authorization: Token <key>`` as the schema writes it."""
 
-    target_class = "wms2.api.tokens.BrakedTokenAuthentication"
+    target_class = "wms2.api.tokens.ThrottledTokenAuthentication"
     name = "token"
     priority = 1
 

@@ -13,7 +13,7 @@ from wms2.api.problems import Problem, ProblemError
 from wms2.web.login_throttle import address_of, token_wrong
 
 
-class BrakedTokenAuthentication(TokenAuthentication):
+class ThrottledTokenAuthentication(TokenAuthentication):
     """DRF's, with the brake."""
 
     def authenticate(self, request: Request) -> Any:

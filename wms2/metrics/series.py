@@ -25,7 +25,7 @@ FORGOTTEN_TOTAL = Counter(
 TRANSITIONS_TOTAL = Counter("wms2_transitions_total", "Status changes", ["status"])
 ALERTS_TOTAL = Counter("wms2_alerts_total", "Alerts raised for operators", ["type"])
 EXTERNAL_CALL_SECONDS = Histogram("wms2_external_call_seconds", "Calls to outside services", ["service", "operation", "outcome"])
-NUDGES_LOST_TOTAL = Counter("wms2_nudges_lost_total", "Hints that the broker did not take; the next cycle acts instead")
+HINTS_LOST_TOTAL = Counter("wms2_nudges_lost_total", "Hints that the broker did not take; the next cycle acts instead")
 SIGN_INS_BRAKED_TOTAL = Counter(
     "wms2_sign_ins_braked_total", "Sign-ins that were not judged after too many failures, by way (password, token)", ["way"]
 )

@@ -1,7 +1,8 @@
 """When calling a service stops for a while: circuit breakers over failures in a row, known to all processes.
 
-Owns: counting, the pause, the single probe after it. They are kept in the broker (``wms2.runtime.shared_counts``), so that one worker's time-outs
-spare the others theirs; in the process while the broker is silent. Losing them costs a few calls, never work. ADR 0014.
+Owns: counting, the pause, the single probe after it. They are kept in the broker (``wms2.runtime.shared_counts``), so that
+one worker's time-outs spare the others theirs; in the process while the broker is silent. Losing them costs a few calls, never
+work. ADR 0014.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from wms2.errors import CircuitOpen, NotNow, ServiceRejected, ServiceUnavailable
-from wms2.runtime.shared_counts import Counts, Kept
+from wms2.runtime.shared_counts import Counts, SharedCounts
 
 T = TypeVar("T")
 
@@ -24,7 +25,7 @@ _REMEMBERED_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class CircuitState:
     """Failures in a row so far, and what is left of the pause after the last of them (0: over, or none)."""
 
     failures: int = 0
@@ -35,11 +36,11 @@ class Standing:
 class Circuits:
     """The standing of circuits by their names; never raises."""
 
-    kept: Kept
+    kept: SharedCounts
 
-    def standing(self, name: str) -> Standing:
+    def status_detail(self, name: str) -> CircuitState:
         """Of one circuit."""
-        return self.kept.ask(lambda kept: _standings(kept, name)[name])
+        return self.kept.ask(lambda kept: _status_details(kept, name)[name])
 
     def failed(self, name: str, opens_at: int = FAILURES, pause_seconds: float = PAUSE_SECONDS) -> None:
         """One more failure in a row; with ``opens_at`` of them the pause begins."""
@@ -57,7 +58,7 @@ class Circuits:
         """Forget the failures; with ``below`` only while there are fewer."""
 
         def forget(kept: Counts) -> None:
-            if below is None or _standings(kept, name)[name].failures < below:
+            if below is None or _status_details(kept, name)[name].failures < below:
                 kept.drop(f"failures:{name}", f"open:{name}", f"probe:{name}")
 
         self.kept.ask(forget)
@@ -70,13 +71,13 @@ class Circuits:
         """The probe gave no result: the next call may be it."""
         self.kept.ask(lambda kept: kept.drop(f"probe:{name}"))
 
-    def all(self) -> dict[str, Standing]:
+    def all(self) -> dict[str, CircuitState]:
         """Circuits with failures."""
 
-        def named(kept: Counts) -> dict[str, Standing]:
-            return _standings(kept, *sorted(kept.names()))
+        def named(kept: Counts) -> dict[str, CircuitState]:
+            return _status_details(kept, *sorted(kept.names()))
 
-        return {name: standing for name, standing in self.kept.ask(named).items() if standing.failures}
+        return {name: status_detail for name, status_detail in self.kept.ask(named).items() if status_detail.failures}
 
     def clear(self) -> None:
         """Forget everything."""
@@ -84,14 +85,14 @@ class Circuits:
             self.answered(name)
 
 
-def _standings(kept: Counts, *names: str) -> dict[str, Standing]:
+def _status_details(kept: Counts, *names: str) -> dict[str, CircuitState]:
     """Of several circuits, in one question."""
     found = kept.read(*(f"{what}:{name}" for name in names for what in ("failures", "open")))
     pairs = zip(found[::2], found[1::2], strict=True)
-    return {name: Standing(failures, pause) for name, ((failures, _), (_, pause)) in zip(names, pairs, strict=True)}
+    return {name: CircuitState(failures, pause) for name, ((failures, _), (_, pause)) in zip(names, pairs, strict=True)}
 
 
-_circuits = Circuits(Kept())
+_circuits = Circuits(SharedCounts())
 
 
 def circuits() -> Circuits:
@@ -99,7 +100,7 @@ def circuits() -> Circuits:
     return _circuits
 
 
-def use_circuits(kept: Kept) -> None:
+def use_circuits(kept: SharedCounts) -> None:
     """Keep them there from now on."""
     global _circuits  # noqa: PLW0603
     _circuits = Circuits(kept)
@@ -118,12 +119,12 @@ class CircuitBreaker:
 
     def call(self, fn: Callable[[], T], operation: str = "call") -> T:
         """Run ``fn`` unless the circuit is open. Raises CircuitOpen: not tried; Exception: what ``fn`` raised."""
-        standing = circuits().standing(self.name)
-        is_probe = self._admit(standing, operation)
+        status_detail = circuits().status_detail(self.name)
+        is_probe = self._admit(status_detail, operation)
         try:
             result = fn()
         except (ServiceRejected, NotNow):
-            self._record_answer(standing, is_probe)
+            self._record_answer(status_detail, is_probe)
             raise
         except BaseException as error:
             if isinstance(error, ServiceUnavailable) and not isinstance(error, CircuitOpen):
@@ -131,24 +132,26 @@ class CircuitBreaker:
             elif is_probe:  # an error of our own says nothing about the service; only free the probe's place
                 circuits().give_probe_back(self.name)
             raise
-        self._record_answer(standing, is_probe)
+        self._record_answer(status_detail, is_probe)
         return result
 
-    def _admit(self, standing: Standing, operation: str) -> bool:
+    def _admit(self, status_detail: CircuitState, operation: str) -> bool:
         """Whether the coming call is the probe; raises CircuitOpen when it may not be made."""
-        if standing.failures < FAILURES:
+        if status_detail.failures < FAILURES:
             return False
-        if standing.pause_seconds > 0:
-            detail = f"{self.name} failed {standing.failures} times in a row; next probe in {standing.pause_seconds:.0f} s"
+        if status_detail.pause_seconds > 0:
+            detail = (
+                f"{self.name} failed {status_detail.failures} times in a row; next probe in {status_detail.pause_seconds:.0f} s"
+            )
         elif circuits().take_probe(self.name):
             return True
         else:
             detail = f"{self.name} is being probed after repeated failures; not tried"
         raise CircuitOpen(self.service, operation, detail, "circuit_open")
 
-    def _record_answer(self, standing: Standing, is_probe: bool) -> None:
+    def _record_answer(self, status_detail: CircuitState, is_probe: bool) -> None:
         # Only the probe closes an open circuit: the answer to a slow call that began earlier says nothing about now.
         if is_probe:
             circuits().answered(self.name)
-        elif standing.failures:
+        elif status_detail.failures:
             circuits().answered(self.name, below=FAILURES)

@@ -11,10 +11,10 @@ import uuid
 from collections.abc import Iterable
 
 from wms2.models import Wake
-from wms2.runtime.notify import EVALUATE_REQUEST, nudge
+from wms2.runtime.notify import EVALUATE_REQUEST, notify
 
 
-def wake(request_ids: Iterable[uuid.UUID], why: str) -> None:
+def mark_due(request_ids: Iterable[uuid.UUID], why: str) -> None:
     """Have these requests evaluated within the next poll; call it in the transaction that changes what they rest on.
 
     Args:
@@ -23,7 +23,7 @@ def wake(request_ids: Iterable[uuid.UUID], why: str) -> None:
     Wake.objects.bulk_create([Wake(request_id=request_id, why=why) for request_id in request_ids])
 
 
-def wake_now(request_id: uuid.UUID, why: str) -> None:
+def mark_due_now(request_id: uuid.UUID, why: str) -> None:
     """The same for what an operator has asked for: the worker of verbs has it evaluated as soon as this is committed."""
-    wake([request_id], why)
-    nudge(EVALUATE_REQUEST, str(request_id))
+    mark_due([request_id], why)
+    notify(EVALUATE_REQUEST, str(request_id))

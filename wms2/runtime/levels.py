@@ -30,7 +30,7 @@ class Level(models.TextChoices):
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownLevel:
     """``no_new_work``: why nothing new starts, empty when it may. ``stretch``: factor from 1 on for limits that judge others."""
 
     level: Level = Level.NORMAL
@@ -39,17 +39,17 @@ class Known:
     stretch: float = 1.0
 
 
-_read: Callable[[], Known] = Known
-_known: tuple[Known, float] = (Known(), -KEPT_SECONDS)
+_read: Callable[[], KnownLevel] = KnownLevel
+_known: tuple[KnownLevel, float] = (KnownLevel(), -KEPT_SECONDS)
 
 
-def use(read: Callable[[], Known]) -> None:
+def use(read: Callable[[], KnownLevel]) -> None:
     """Ask there from now on."""
     global _read, _known
-    _read, _known = read, (Known(), time.monotonic() - KEPT_SECONDS)
+    _read, _known = read, (KnownLevel(), time.monotonic() - KEPT_SECONDS)
 
 
-def known() -> Known:
+def known() -> KnownLevel:
     """As it was read last; while the database does not answer that stays."""
     global _known  # noqa: PLW0603
     last, asked_at = _known

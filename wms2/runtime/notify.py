@@ -9,7 +9,7 @@ from django.db import transaction
 from kombu.exceptions import OperationalError
 
 from wms2.celery import app
-from wms2.metrics.series import NUDGES_LOST_TOTAL
+from wms2.metrics.series import HINTS_LOST_TOTAL
 
 log = structlog.get_logger(__name__)
 
@@ -28,7 +28,7 @@ RUN_BULK = "wms2.tasks.run_bulk"
 HINT_SECONDS = 60
 
 
-def nudge(task_name: str, *args: Any) -> None:
+def notify(task_name: str, *args: Any) -> None:
     """Ask for a task once the present transaction has committed; a silent broker is logged and counted."""
     transaction.on_commit(lambda: _send(task_name, args))
 
@@ -37,5 +37,5 @@ def _send(task_name: str, args: tuple[Any, ...]) -> None:
     try:
         app.send_task(task_name, args=args, ignore_result=True, expires=HINT_SECONDS)
     except (OperationalError, OSError) as error:
-        NUDGES_LOST_TOTAL.inc()
+        HINTS_LOST_TOTAL.inc()
         log.warning("nudge lost, the next cycle acts", task=task_name, error=str(error))

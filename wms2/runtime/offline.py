@@ -37,6 +37,6 @@ _NEEDS: Mapping[str, frozenset[str]] = {
 }
 
 
-def is_on_paper(arguments: Sequence[str]) -> bool:
+def is_offline(arguments: Sequence[str]) -> bool:
     """Whether ``manage.py``'s arguments ask for such a command."""
     return len(arguments) > 1 and arguments[1] in _NEEDS and _NEEDS[arguments[1]] <= set(arguments)

@@ -1,6 +1,6 @@
 """Passes over many rows: one that breaks keeps no other from its turn.
 
-Owns no pass and no row: what broke is logged with its traceback, counted by pass, and said on the row by the caller's ``tell``.
+Owns no pass and no row: what broke is logged with its traceback, counted by pass, and said on the row by the caller's ``report``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOST_CHARACTERS = 4000
 
 
 @contextmanager
-def row_by_itself(step: str, row: object, tell: Callable[[str], object]) -> Iterator[None]:
+def row_by_itself(step: str, row: object, report: Callable[[str], object]) -> Iterator[None]:
     """One row of a pass. What a block writes within a transaction of the whole pass has a savepoint of its own, the block's.
 
     Args:
@@ -40,7 +40,7 @@ def row_by_itself(step: str, row: object, tell: Callable[[str], object]) -> Iter
         log.info("a row has changed meanwhile, looked at again later", step=step, row=str(row), why=str(error))
     except ServiceUnavailable as error:
         log.warning("a service does not answer, tried again later", step=step, row=str(row), error=str(error))
-        _tell(step, row, tell, str(error))
+        _report(step, row, report, str(error))
     except DATABASE_AWAY as error:
         if not lock_refused(error):
             raise
@@ -49,11 +49,11 @@ def row_by_itself(step: str, row: object, tell: Callable[[str], object]) -> Iter
     except Exception as error:
         ROWS_BROKEN_TOTAL.labels(step).inc()
         log.exception("one row of a pass broke, the others go on", step=step, row=str(row))
-        _tell(step, row, tell, f"{type(error).__name__}: {error}")
+        _report(step, row, report, f"{type(error).__name__}: {error}")
 
 
-def _tell(step: str, row: object, tell: Callable[[str], object], what: str) -> None:
+def _report(step: str, row: object, report: Callable[[str], object], what: str) -> None:
     """Where even that cannot be written, the log and the count have it."""
     savepoint = transaction.atomic() if connection.in_atomic_block else nullcontext()  # threads that only ask open no session
     with row_by_itself(step, row, lambda further: None), savepoint:
-        tell(what.replace("\0", "")[:MOST_CHARACTERS])  # which PostgreSQL refuses
+        report(what.replace("\0", "")[:MOST_CHARACTERS])  # which PostgreSQL refuses

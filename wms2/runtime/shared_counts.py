@@ -120,7 +120,7 @@ class _InBroker(Counts):
         return [str(name) for name in self._client.smembers(f"{self._prefix}:names")]
 
 
-class Kept:
+class SharedCounts:
     """Where counts are kept: in the broker, if there is one and it answers, else in this process. Thread-safe; never raises."""
 
     def __init__(self, broker: Broker | None = None, clock: Callable[[], float] = time.monotonic) -> None:

@@ -65,7 +65,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
-    "wms2.web.login_throttle.SignInBrakeMiddleware",
+    "wms2.web.login_throttle.LoginThrottleMiddleware",
     "wms2.web.shedding.SheddingMiddleware",
     "wms2.api.rate_limits.PageRateMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
@@ -80,11 +80,12 @@ TEMPLATES = [
         "DIRS": [BASE_DIR / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
+            "libraries": {"wms2_pages": "wms2.web.template_tags"},
             "context_processors": [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-            ]
+            ],
         },
     }
 ]
@@ -92,7 +93,7 @@ TEMPLATES = [
 DATABASES = {"default": database_from_url(_required("WMS2_DATABASE_URL"))}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-AUTHENTICATION_BACKENDS = ["wms2.web.login_throttle.BrakeBackend", "django.contrib.auth.backends.ModelBackend"]
+AUTHENTICATION_BACKENDS = ["wms2.web.login_throttle.LoginThrottleBackend", "django.contrib.auth.backends.ModelBackend"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in (

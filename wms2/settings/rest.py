@@ -6,7 +6,7 @@ from typing import Any
 
 REST_FRAMEWORK: dict[str, Any] = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "wms2.api.tokens.BrakedTokenAuthentication",
+        "wms2.api.tokens.ThrottledTokenAuthentication",
         "rest_framework.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["wms2.api.permissions.SignedInReadsOperatorsWrite"],

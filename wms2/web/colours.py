@@ -39,9 +39,9 @@ _VALUES = {
         *("accepted", "gone", "ended"),
     ],
 }
-TONES: dict[str, str] = {value: tone for tone, values in _VALUES.items() for value in values}
+COLOURS: dict[str, str] = {value: colour for colour, values in _VALUES.items() for value in values}
 
 
-def tone(value: str) -> str:
+def colour(value: str) -> str:
     """The tone of a status; an unknown one is shown plainly."""
-    return TONES.get(value, IDLE)
+    return COLOURS.get(value, IDLE)

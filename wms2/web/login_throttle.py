@@ -24,19 +24,19 @@ from django.utils.deprecation import MiddlewareMixin
 from wms2.audit import audit
 from wms2.conf import conf
 from wms2.metrics.series import SIGN_INS_BRAKED_TOTAL
-from wms2.runtime.shared_counts import Counts, Kept
+from wms2.runtime.shared_counts import Counts, SharedCounts
 
 #: Failures are counted within this; it begins with the first one and is as long as anyone waits.
 WINDOW_SECONDS = 300.0
 
 log = structlog.get_logger(__name__)
 _WAITS = "_wms2_sign_in_waits_seconds"
-_attempts: Kept = Kept()
+_attempts: SharedCounts = SharedCounts()
 #: Peers that named the addresses of others while no proxy is counted.
 _proxies_not_counted = set[str]()
 
 
-def use_attempts(kept: Kept) -> None:
+def use_attempts(kept: SharedCounts) -> None:
     """Count there from now on."""
     global _attempts  # noqa: PLW0603
     _attempts = kept
@@ -124,7 +124,7 @@ def _key(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()[:32]
 
 
-class BrakeBackend:
+class LoginThrottleBackend:
     """First of the authentication backends: authenticates no user, and ends attempts that have to wait."""
 
     def authenticate(self, request: HttpRequest | None, username: str | None = None, password: str | None = None) -> None:
@@ -138,7 +138,7 @@ class BrakeBackend:
             raise PermissionDenied
 
 
-class SignInBrakeMiddleware(MiddlewareMixin):
+class LoginThrottleMiddleware(MiddlewareMixin):
     """A form whose attempt was not judged must not say that the password is wrong."""
 
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:

@@ -136,13 +136,13 @@ class SheddingMiddleware:
         SHED_TOTAL.labels(call.name.lower()).inc()
         why = "too much is asked of WMS2 at this moment; what stops work and single requests are served"
         if not request.path.startswith("/api/"):
-            return page_told_to_wait(request, 503, why, RETRY_AFTER_SECONDS)
+            return page_asked_to_wait(request, 503, why, RETRY_AFTER_SECONDS)
         problem = Problem(503, "overloaded", why, hint="Nothing was done. Wait as long as Retry-After says, then repeat it.")
         headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
         return JsonResponse(problem.body(), status=503, headers=headers, content_type=MEDIA_TYPE)
 
 
-def page_told_to_wait(request: HttpRequest, status: int, why: str, seconds: int) -> HttpResponse:
+def page_asked_to_wait(request: HttpRequest, status: int, why: str, seconds: int) -> HttpResponse:
     """In place of a page, for people."""
     answer = render(request, "wait.html", {"why": why[:1].upper() + why[1:], "seconds": seconds}, status=status)
     answer["Retry-After"] = str(seconds)

@@ -15,18 +15,18 @@ from django.utils.safestring import SafeString, mark_safe
 from wms2.conf import conf
 from wms2.runtime import levels
 from wms2.web import formatting
-from wms2.web.colours import tone
+from wms2.web.colours import colour
 
 register = template.Library()
 register.filter("ago", formatting.ago)
 register.filter("lasting", formatting.duration)
-register.filter("tone", lambda status: tone(str(status)))
+register.filter("tone", lambda status: colour(str(status)))
 
 
 @register.simple_tag
 def badge(choice: Any, label: str = "") -> SafeString:
     """A member of an enum, or a value with its label, in its colour."""
-    return format_html('<span class="badge tone-{}">{}</span>', tone(str(choice)), label or getattr(choice, "label", choice))
+    return format_html('<span class="badge tone-{}">{}</span>', colour(str(choice)), label or getattr(choice, "label", choice))
 
 
 @register.simple_tag

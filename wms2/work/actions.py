@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from functools import partial
 
-from wms2.actions import Field, Kind, Noun, Verb, declare, told_of_each
+from wms2.actions import Action, Field, Kind, ResourceType, declare, preview_each
 from wms2.models import BulkRun, Resource, ResourceLease, Worker, WorkerPool, WorkerPoolState
 from wms2.work.bulk import bulk_cancel, bulk_end_refused
 from wms2.work.resources import lease_release, resource_set
 from wms2.work.workers import pool_change, pool_change_refused, worker_shutdown
 
 
-def _pool_verb(name: str, label: str, state: WorkerPoolState, does: str, inverse: str) -> Verb:
-    return Verb(
+def _pool_verb(name: str, label: str, state: WorkerPoolState, does: str, inverse: str) -> Action:
+    return Action(
         name, label, does, partial(pool_change, state=state), refused=partial(pool_change_refused, state=state), path=name,
         inverse=inverse,
     )  # fmt: skip
 
 
 declare(
-    Noun(
+    ResourceType(
         WorkerPool, "worker-pool", "pool", lambda queue: WorkerPool.objects.filter(pk=queue),
         lambda pool: (pool.state, pool.get_state_display()), "worker-pools/<schedd:pk>",
     ),
@@ -31,11 +31,11 @@ declare(
 )  # fmt: skip
 
 declare(
-    Noun(
+    ResourceType(
         Worker, "worker", "worker", lambda name: Worker.objects.filter(pk=name),
         lambda worker: (", ".join(worker.takes), ", ".join(worker.takes) or "takes nothing"), "workers/<schedd:pk>",
     ),
-    Verb(
+    Action(
         "shutdown", "Shut down",
         "Have a worker take no more tasks, and end once those that it has have. A supervisor may start it again.",
         worker_shutdown, path="shutdown",
@@ -43,11 +43,11 @@ declare(
 )  # fmt: skip
 
 declare(
-    Noun(
+    ResourceType(
         Resource, "resource", "row", lambda name: Resource.objects.filter(pk=name), lambda row: (str(row.units), str(row.units)),
         "resources/<schedd:pk>",
     ),
-    Verb(
+    Action(
         "units", "Change",
         "Say how many units of a resource there are. Leases that are out stay; with fewer units than they have, none is given"
         " until it fits.",
@@ -58,22 +58,22 @@ declare(
 )  # fmt: skip
 
 declare(
-    Noun(
+    ResourceType(
         ResourceLease, "resource-lease", "lease", lambda key: ResourceLease.objects.filter(pk=key),
         lambda lease: (str(lease.pk), lease.holder),
     ),
-    Verb(
+    Action(
         "release", "Take back", "Take a lease away from the process that has it.", lease_release,
-        told_of_each(lambda lease: [f"{lease.process} has it for {lease.holder}, and goes on without."]), dangerous=True,
+        preview_each(lambda lease: [f"{lease.process} has it for {lease.holder}, and goes on without."]), dangerous=True,
     ),
 )  # fmt: skip
 
 declare(
-    Noun(
+    ResourceType(
         BulkRun, "bulk-run", "run", lambda key: BulkRun.objects.filter(pk=key),
         lambda run: (str(run.ended_at), "ended" if run.ended_at else "running"), "bulk-runs/<uuid:pk>",
     ),
-    Verb(
+    Action(
         "cancel", "Cancel",
         "Do nothing more of a bulk run. What was done stays; rows that are still waiting are left as they are.",
         bulk_cancel, refused=bulk_end_refused, path="cancel", stops=True,

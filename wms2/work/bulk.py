@@ -19,14 +19,14 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.db import transaction
 from django.db.models import Count, JSONField, QuerySet
 
-from wms2.actions import REFUSALS, Noun, Verb, arguments, nouns, perform, stands
+from wms2.actions import REFUSALS, Action, ResourceType, arguments, decision_basis, perform, resource_types
 from wms2.api.actions import input_serializer
 from wms2.api.problems import flattened, several
 from wms2.audit import audit, audited
 from wms2.errors import InvalidTransition
 from wms2.models import BulkItem, BulkResult, BulkRun
 from wms2.runtime import clock
-from wms2.runtime.notify import RUN_BULK, nudge
+from wms2.runtime.notify import RUN_BULK, notify
 from wms2.runtime.passes import row_by_itself
 from wms2.work.workers import may_take
 
@@ -48,7 +48,7 @@ class BulkPreview(NamedTuple):
     refused: Mapping[str, int]
 
 
-def bulk_preview(verb: Verb, rows: QuerySet[Any]) -> BulkPreview:
+def bulk_preview(verb: Action, rows: QuerySet[Any]) -> BulkPreview:
     """How many rows there are, to how many the verb applies now, and why not to the others (reason -> rows)."""
     reasons = Counter(str(verb.refused(row)) for row in _light(rows).iterator(_PORTION))
     total, acting = reasons.total(), reasons.pop("", 0)
@@ -56,7 +56,7 @@ def bulk_preview(verb: Verb, rows: QuerySet[Any]) -> BulkPreview:
 
 
 def bulk_begin(
-    *, noun: Noun, verb: Verb, rows: QuerySet[Any], data: Mapping[str, Any], expected: int | None, actor: str
+    *, resource_type: ResourceType, verb: Action, rows: QuerySet[Any], data: Mapping[str, Any], expected: int | None, actor: str
 ) -> BulkRun:
     """Write a run down, and have workers begin.
 
@@ -69,9 +69,12 @@ def bulk_begin(
     """
     reason = str(data["reason"])
     with audited(
-        actor=actor, action=f"bulk_{verb.name}", target=noun.name, target_type="bulk", reason=reason, expected=expected
+        actor=actor, action=f"bulk_{verb.name}", target=resource_type.name, target_type="bulk", reason=reason, expected=expected
     ):  # fmt: skip
-        found = [(str(row.pk), str(row), stands(verb, row)[0]) for row in islice(_light(rows).iterator(_PORTION), MOST_ROWS + 1)]
+        found = [
+            (str(row.pk), str(row), decision_basis(verb, row)[0])
+            for row in islice(_light(rows).iterator(_PORTION), MOST_ROWS + 1)
+        ]
         if not found:
             raise InvalidTransition("no row is meant")
         if len(found) > MOST_ROWS:
@@ -79,7 +82,7 @@ def bulk_begin(
         if expected is not None and len(found) != expected:
             raise InvalidTransition(f"{len(found):,} rows are meant by now, not {expected:,}; look again")
         run = BulkRun.objects.create(
-            resource=noun.name, operation=verb.name, data=dict(data), actor=actor, reason=reason, created_at=clock.now(),
+            resource=resource_type.name, operation=verb.name, data=dict(data), actor=actor, reason=reason, created_at=clock.now(),
             total=len(found),
         )  # fmt: skip
         BulkItem.objects.bulk_create(
@@ -89,7 +92,7 @@ def bulk_begin(
             ),
             batch_size=1000,
         )
-        nudge(RUN_BULK)
+        notify(RUN_BULK)
     return run
 
 
@@ -118,43 +121,43 @@ def bulk_go_on(seconds: float) -> None:
     """Do what waits, the oldest run first, for some time."""
     ends = time.monotonic() + seconds
     for run in BulkRun.objects.filter(ended_at=None).order_by("created_at"):
-        with row_by_itself("bulk runs", run, partial(_tell, run)):
+        with row_by_itself("bulk runs", run, partial(_report, run)):
             _go_on(run, ends)
 
 
-def _tell(run: BulkRun, problem: str) -> None:
+def _report(run: BulkRun, problem: str) -> None:
     BulkRun.objects.filter(pk=run.pk).update(problem=problem)
 
 
 def _go_on(run: BulkRun, ends: float) -> None:
     try:
-        noun, verb = _declared(run)
+        resource_type, verb = _declared(run)
         given = _given(verb, run)
     except REFUSALS as error:
         run.items.filter(result=BulkResult.WAITING).update(result=BulkResult.REFUSED, message=str(error), at=clock.now())
     else:
-        while time.monotonic() < ends and may_take(QUEUE) and _next(run, noun, verb, given):
+        while time.monotonic() < ends and may_take(QUEUE) and _next(run, resource_type, verb, given):
             pass
     if not run.items.filter(result=BulkResult.WAITING).exists():
         _end(run)
 
 
-def _declared(run: BulkRun) -> tuple[Noun, Verb]:
-    for noun in nouns():
-        for verb in noun.verbs:
-            if verb.many and (noun.name, verb.name) == (run.resource, run.operation):
-                return noun, verb
+def _declared(run: BulkRun) -> tuple[ResourceType, Action]:
+    for resource_type in resource_types():
+        for verb in resource_type.verbs:
+            if verb.many and (resource_type.name, verb.name) == (run.resource, run.operation):
+                return resource_type, verb
     raise InvalidTransition(f"this release has no {run.operation} of many ({run.resource})")
 
 
-def _given(verb: Verb, run: BulkRun) -> dict[str, Any]:
+def _given(verb: Action, run: BulkRun) -> dict[str, Any]:
     serializer = input_serializer(verb)(data=run.data)
     if not serializer.is_valid():
         raise InvalidTransition(several(tuple(flattened(serializer.errors))))
     return arguments(verb, serializer.validated_data)
 
 
-def _next(run: BulkRun, noun: Noun, verb: Verb, given: Mapping[str, Any]) -> bool:
+def _next(run: BulkRun, resource_type: ResourceType, verb: Action, given: Mapping[str, Any]) -> bool:
     """One item, with its result; False: none is left, others are at all of them, or the run was cancelled."""
     with transaction.atomic():
         # asked for each item, so that a run which is cancelled meanwhile begins no further one
@@ -163,7 +166,7 @@ def _next(run: BulkRun, noun: Noun, verb: Verb, given: Mapping[str, Any]) -> boo
         if item is None:
             return False
         with row_by_itself("items of bulk runs", item, partial(_broke, item)), transaction.atomic():
-            item.result, item.message = _do(item, noun, verb, run, given)
+            item.result, item.message = _do(item, resource_type, verb, run, given)
         if item.result == BulkResult.WAITING:  # its row is locked: tried again with the next portion
             return False
         item.at = clock.now()
@@ -175,12 +178,14 @@ def _broke(item: BulkItem, problem: str) -> None:
     item.result, item.message = BulkResult.BROKEN, problem
 
 
-def _do(item: BulkItem, noun: Noun, verb: Verb, run: BulkRun, given: Mapping[str, Any]) -> tuple[BulkResult, str]:
+def _do(
+    item: BulkItem, resource_type: ResourceType, verb: Action, run: BulkRun, given: Mapping[str, Any]
+) -> tuple[BulkResult, str]:
     try:
-        row = noun.model._default_manager.get(pk=item.key)
+        row = resource_type.model._default_manager.get(pk=item.key)
     except ObjectDoesNotExist:
         return BulkResult.REFUSED, "It is gone."
-    value, label = stands(verb, row)
+    value, label = decision_basis(verb, row)
     if value[:300] != item.seen:
         return BulkResult.REFUSED, f"It has changed since it was selected: it is {label} now."
     if verb.repeated(row, run.actor, given):

@@ -18,12 +18,12 @@ from wms2.celery import CAN_WAIT, app
 from wms2.errors import ServiceError
 from wms2.models import FailingTask
 from wms2.runtime import clock, levels
-from wms2.runtime.notify import nudge
+from wms2.runtime.notify import notify
 
 log = structlog.get_logger(__name__)
 
 
-class ToldTask(Task):  # type: ignore[misc]
+class ReportingTask(Task):  # type: ignore[misc]
     """A task whose failures are kept if the schedule has it; a service that does not answer is no error of the worker."""
 
     abstract = True
@@ -56,16 +56,20 @@ def task_failed(name: str, error: Exception) -> None:
     if seconds is None or isinstance(error, DatabaseError):
         return
     now = clock.now()
-    told = {"last_at": now, "next_at": now + timedelta(seconds=seconds), "last_error": f"{type(error).__name__}: {error}"[:4000]}
-    row, first = FailingTask.objects.get_or_create(pk=name, defaults={"since": now, **told})
+    reported = {
+        "last_at": now,
+        "next_at": now + timedelta(seconds=seconds),
+        "last_error": f"{type(error).__name__}: {error}"[:4000],
+    }
+    row, first = FailingTask.objects.get_or_create(pk=name, defaults={"since": now, **reported})
     if not first:
-        FailingTask.objects.filter(pk=row.pk).update(failures=F("failures") + 1, **told)
+        FailingTask.objects.filter(pk=row.pk).update(failures=F("failures") + 1, **reported)
 
 
 def task_retry(*, task: FailingTask, actor: str, reason: str) -> None:
     """Run it now, beside its schedule."""
     with audited(actor=actor, action="task_retry", target=task.pk, target_type="task", reason=reason, failures=task.failures):
-        nudge(task.pk)
+        notify(task.pk)
 
 
 def task_discard(*, task: FailingTask, actor: str, reason: str) -> None:

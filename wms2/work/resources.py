@@ -104,9 +104,11 @@ def leases_expire() -> None:
 def _reclaim(leases: QuerySet[ResourceLease]) -> None:
     # locked: one that reports at this moment is looked at as it is then
     for lease in leases.filter(expires_at__lt=clock.in_sql()).select_for_update():
-        told: dict[str, Any] = {"holder": lease.holder, "process": lease.process, "units": lease.units}
+        reported: dict[str, Any] = {"holder": lease.holder, "process": lease.process, "units": lease.units}
         reason = f"nobody reported for {lease.ttl_seconds:g} s"
-        audit(actor="lifecycle", action="lease_expire", target=lease.resource_id, target_type="resource", reason=reason, **told)
+        audit(
+            actor="lifecycle", action="lease_expire", target=lease.resource_id, target_type="resource", reason=reason, **reported
+        )
         lease.delete()
 
 

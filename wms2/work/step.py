@@ -57,19 +57,19 @@ class Heartbeats(bootsteps.StartStopStep):  # type: ignore[misc]
     def _keep(self, worker: Any) -> None:
         while True:
             with _tried_again("heartbeat of the worker not written"):
-                self._tell(worker)
+                self._report(worker)
                 self._steer(worker)
             if self._over.wait(conf().worker_heartbeat_seconds):
                 with _tried_again("the worker is not taken off, it will be missed"):
                     Worker.objects.filter(name=worker.hostname).delete()
                 return
 
-    def _tell(self, worker: Any) -> None:
+    def _report(self, worker: Any) -> None:
         try:
             busy = Counter(each.delivery_info.get("routing_key", "") for each in tuple(requests.reserved_requests))
         except RuntimeError:  # changed while it was read: the next heartbeat tells
             return
-        told = {
+        reported = {
             "queues": self._queues,
             "takes": [queue for queue in self._queues if queue in worker.app.amqp.queues.consume_from],
             "busy": busy,
@@ -77,7 +77,7 @@ class Heartbeats(bootsteps.StartStopStep):  # type: ignore[misc]
             "started_at": self._started_at,
             "heartbeat_at": clock.now(),
         }
-        Worker.objects.update_or_create(name=worker.hostname, defaults=told)
+        Worker.objects.update_or_create(name=worker.hostname, defaults=reported)
 
     def _wanted(self) -> dict[str, bool]:
         """Queue -> whether it is taken from."""

@@ -106,7 +106,9 @@ def _least(*texts: str | None) -> int | None:
 def environment() -> str:
     """What explains failures about this host and process. Of the variables only known ones, and none that may hold a secret."""
     disk = shutil.disk_usage(".")
-    telling = {name: value for name, value in sorted(os.environ.items()) if _TELLING.fullmatch(name) and not _SECRET.search(name)}
+    reporting = {
+        name: value for name, value in sorted(os.environ.items()) if _TELLING.fullmatch(name) and not _SECRET.search(name)
+    }
     facts = {
         "host": socket.gethostname(),
         "system": platform.platform(),
@@ -115,7 +117,7 @@ def environment() -> str:
         "disk free": f"{disk.free // 2**20} of {disk.total // 2**20} MB",
         "user": f"{os.getuid()}:{os.getgid()}",
     }
-    return "".join(f"{name}: {value}\n" for name, value in facts.items()) + "".join(f"{n}={v}\n" for n, v in telling.items())
+    return "".join(f"{name}: {value}\n" for name, value in facts.items()) + "".join(f"{n}={v}\n" for n, v in reporting.items())
 
 
 def ads() -> list[tuple[str, bytes]]:

@@ -43,27 +43,27 @@ _NAMES = ("kind", "exitCode", "signal", "atEvent", "probability", "untilAttempt"
 
 def planned_failure(process: Any) -> Failure | None:
     """The failure of this attempt, None when it is to end well. The environment goes before the configuration."""
-    wishes = _from_environment() or _from_process(process)
-    unknown = sorted(set(wishes) - set(_NAMES))
-    if unknown or wishes.get("kind", "exception") not in KINDS:
-        raise misconfigured(f"failure: unknown {unknown or wishes['kind']}; known: {_NAMES}, kinds {KINDS}")
-    if not wishes or not _applies(wishes):
+    effect_requests = _from_environment() or _from_process(process)
+    unknown = sorted(set(effect_requests) - set(_NAMES))
+    if unknown or effect_requests.get("kind", "exception") not in KINDS:
+        raise misconfigured(f"failure: unknown {unknown or effect_requests['kind']}; known: {_NAMES}, kinds {KINDS}")
+    if not effect_requests or not _applies(effect_requests):
         return None
     default = Failure()
     return Failure(
-        kind=str(wishes.get("kind", default.kind)),
-        exit_code=int(wishes.get("exitCode", default.exit_code)),
-        signal=int(wishes.get("signal", default.signal)),
-        at_event=int(wishes.get("atEvent", default.at_event)),
+        kind=str(effect_requests.get("kind", default.kind)),
+        exit_code=int(effect_requests.get("exitCode", default.exit_code)),
+        signal=int(effect_requests.get("signal", default.signal)),
+        at_event=int(effect_requests.get("atEvent", default.at_event)),
     )
 
 
 def _from_environment() -> dict[str, Any]:
     text = os.environ.get("CMSSIM_FAIL", "")
-    wishes: dict[str, Any] = dict(part.strip().split("=", 1) for part in text.split(",") if "=" in part)
-    if "nodes" in wishes:
-        wishes["nodes"] = wishes["nodes"].split("|")
-    return wishes
+    effect_requests: dict[str, Any] = dict(part.strip().split("=", 1) for part in text.split(",") if "=" in part)
+    if "nodes" in effect_requests:
+        effect_requests["nodes"] = effect_requests["nodes"].split("|")
+    return effect_requests
 
 
 def _from_process(process: Any) -> dict[str, Any]:
@@ -74,13 +74,13 @@ def _from_process(process: Any) -> dict[str, Any]:
     return {name: failure.getParameter(name).value() for name in failure.parameterNames_()}
 
 
-def _applies(wishes: dict[str, Any]) -> bool:
+def _applies(effect_requests: dict[str, Any]) -> bool:
     node, attempt = os.environ.get("WMS2_NODE", ""), int(os.environ.get("WMS2_ATTEMPT", "0"))
-    if wishes.get("nodes") and node not in wishes["nodes"]:
+    if effect_requests.get("nodes") and node not in effect_requests["nodes"]:
         return False
-    if wishes.get("step") and os.environ.get("WMS2_STEP") != wishes["step"]:
+    if effect_requests.get("step") and os.environ.get("WMS2_STEP") != effect_requests["step"]:
         return False
-    if "untilAttempt" in wishes and attempt >= int(wishes["untilAttempt"]):
+    if "untilAttempt" in effect_requests and attempt >= int(effect_requests["untilAttempt"]):
         return False
     draw = int(hashlib.sha256(f"{node}/{attempt}/{os.environ.get('WMS2_STEP', '')}".encode()).hexdigest()[:8], 16) / 2**32
-    return draw < float(wishes.get("probability", 1.0))
+    return draw < float(effect_requests.get("probability", 1.0))

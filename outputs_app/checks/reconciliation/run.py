@@ -17,12 +17,12 @@ import structlog
 from django.db import transaction
 from django.db.models import F, Q, QuerySet
 
-from outputs_app.checks.reconciliation.census import ITS_OWN, census
 from outputs_app.checks.reconciliation.compare import Believed, Finding, in_dbs, in_rucio, valid_still
 from outputs_app.checks.reconciliation.rows import blocks_at_rest, blocks_believed, drift_record, rules_by_id
+from outputs_app.checks.reconciliation.rule_check import ITS_OWN, check_rules
 from outputs_app.effects.handler import comment_of
-from outputs_app.effects.requests import Wish
-from outputs_app.effects.time_slices import TURN_SECONDS, lease_end
+from outputs_app.effects.requests import EffectRequest
+from outputs_app.effects.time_slices import TIME_SLICE_SECONDS, lease_end
 from outputs_app.models import (
     Comparison,
     DatasetState,
@@ -55,7 +55,7 @@ _NEW_AT_ONCE = 500
 def comparisons_run() -> None:
     """Carry on what is due until a turn is over: other tasks of this worker wait."""
     comparisons_begin()
-    ends_at = time.monotonic() + TURN_SECONDS
+    ends_at = time.monotonic() + TIME_SLICE_SECONDS
     while time.monotonic() < ends_at and (comparison := _claim()) is not None:
         run = Run(comparison)
         try:
@@ -73,8 +73,8 @@ def comparisons_begin() -> None:
     """Every dataset with files is compared by and by, and the census is taken; without an interval only when an operator asks."""
     hours = conf().reconcile_hours
     due_at = clock.now() + timedelta(hours=hours) if hours else None
-    told = OutputDataset.objects.filter(comparison=None, blocks__first_file_at__isnull=False).distinct()
-    new = [Comparison(dataset_id=pk, due_at=due_at) for pk in told.values_list("pk", flat=True)[:_NEW_AT_ONCE]]
+    reported = OutputDataset.objects.filter(comparison=None, blocks__first_file_at__isnull=False).distinct()
+    new = [Comparison(dataset_id=pk, due_at=due_at) for pk in reported.values_list("pk", flat=True)[:_NEW_AT_ONCE]]
     if not Comparison.objects.filter(dataset=None).exists():
         new.append(Comparison(due_at=due_at))
     Comparison.objects.bulk_create(new, ignore_conflicts=True)
@@ -115,7 +115,7 @@ class Run:
                 pass
         problem = ""
         if comparison.dataset is None:
-            found = census(comparison.result.get("since"))
+            found = check_rules(comparison.result.get("since"))
             with self._recording():
                 self._record(Drift.objects.filter(found.seen), found.findings)
                 # what could not be read is listed again by the next census
@@ -261,7 +261,7 @@ def _compared() -> QuerySet[Drift]:
 
 def _access_type(dataset: OutputDataset) -> str:
     """As DBS was told; empty while it is being told, and where somebody else had decided by then."""
-    told = Effect.objects.filter(key=Wish(EffectKind.DBS_VALID, dataset.pk).key, epoch=F("request__epoch")).first()
-    if told is None:
+    reported = Effect.objects.filter(key=EffectRequest(EffectKind.DBS_VALID, dataset.pk).key, epoch=F("request__epoch")).first()
+    if reported is None:
         return "PRODUCTION" if conf().datasets_valid_at == "completion" else ""
-    return str(told.result.get("access_type", "")) if told.state == EffectState.DONE else ""
+    return str(reported.result.get("access_type", "")) if reported.state == EffectState.DONE else ""

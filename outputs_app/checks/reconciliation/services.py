@@ -23,12 +23,12 @@ from outputs_app.models import (
     OutputFile,
     Validity,
 )
-from wms2.actions import Already
+from wms2.actions import AlreadyDone
 from wms2.audit import audited
 from wms2.errors import InvalidTransition
 from wms2.runtime import clock
-from wms2.runtime.due import wake
-from wms2.runtime.notify import RECONCILE, RUN_EFFECTS, nudge
+from wms2.runtime.due import mark_due
+from wms2.runtime.notify import RECONCILE, RUN_EFFECTS, notify
 
 K = DriftKind
 #: A repair is made by then, as a rule; what takes longer is in flight, and left to the next comparison.
@@ -46,7 +46,7 @@ def comparisons_ask(dataset_ids: list[int]) -> None:
     now = clock.now()
     Comparison.objects.bulk_create([Comparison(dataset_id=pk) for pk in dataset_ids], ignore_conflicts=True)
     Comparison.objects.filter(dataset__in=dataset_ids).update(due_at=now, asked_at=now)
-    nudge(RECONCILE)
+    notify(RECONCILE)
 
 
 def drift_repair(*, drift: Drift, actor: str, reason: str) -> None:
@@ -57,7 +57,7 @@ def drift_repair(*, drift: Drift, actor: str, reason: str) -> None:
         InvalidTransition: there is no repair that is known and safe.
     """
     with audited(actor=actor, action="drift_repair", target=str(drift), target_type="drift", reason=reason, found=drift.found):
-        if (why := repair_refused(drift)) and not isinstance(why, Already):
+        if (why := repair_refused(drift)) and not isinstance(why, AlreadyDone):
             raise InvalidTransition(f"{drift}: {why}")
         registrations_again(drift)
         now = clock.now()
@@ -65,7 +65,7 @@ def drift_repair(*, drift: Drift, actor: str, reason: str) -> None:
         later = Comparison.objects.filter(dataset=drift.dataset_id).filter(Q(due_at=None) | Q(due_at__gt=now + LOOK_AGAIN))
         later.update(due_at=now + LOOK_AGAIN)
         if drift.request_id is not None:
-            wake([drift.request_id], "drift repaired")
+            mark_due([drift.request_id], "drift repaired")
 
 
 def registrations_again(drift: Drift) -> None:
@@ -76,7 +76,7 @@ def registrations_again(drift: Drift) -> None:
         _taking_back(drift).update(**again, result={}, epoch=drift.request.epoch)
     else:
         _registrations(drift).filter(state=EffectState.DONE).update(**again)
-    nudge(RUN_EFFECTS)
+    notify(RUN_EFFECTS)
 
 
 def drift_accept(*, drift: Drift, actor: str, reason: str) -> None:
@@ -86,7 +86,7 @@ def drift_accept(*, drift: Drift, actor: str, reason: str) -> None:
         InvalidTransition: it does not stand any more.
     """
     with audited(actor=actor, action="drift_accept", target=str(drift), target_type="drift", reason=reason, found=drift.found):
-        if (why := accept_refused(drift)) and not isinstance(why, Already):
+        if (why := accept_refused(drift)) and not isinstance(why, AlreadyDone):
             raise InvalidTransition(f"{drift}: {why}")
         _settle(drift, DriftState.ACCEPTED, actor, reason)
 
@@ -100,7 +100,7 @@ def accept_refused(drift: Drift) -> str:
     """Why it cannot be accepted; empty if it can."""
     if drift.state in (DriftState.REPAIRED, DriftState.GONE):
         return "It does not stand any more."
-    return Already("It is accepted.") if drift.state == DriftState.ACCEPTED else ""
+    return AlreadyDone("It is accepted.") if drift.state == DriftState.ACCEPTED else ""
 
 
 def repair_refused(drift: Drift) -> str:
@@ -108,7 +108,7 @@ def repair_refused(drift: Drift) -> str:
     if drift.state in (DriftState.REPAIRED, DriftState.GONE):
         return "It does not stand any more."
     if drift.state == DriftState.ASKED:
-        return Already("Its repair is asked for.")
+        return AlreadyDone("Its repair is asked for.")
     if _was_taken_back(drift):
         return "" if _taking_back(drift).exists() else "Nothing is known that could be done again to take it back."
     if not REMEDIES[K(drift.kind)].again:

@@ -46,7 +46,7 @@ class Seen:
     """What a look at one of them brought, with what is wrong; ``files`` and ``events`` as it has them, where it counts them."""
 
     findings: Sequence[FileFinding]
-    told: dict[str, Any]
+    reported: dict[str, Any]
 
 
 class Look:
@@ -73,8 +73,12 @@ class Look:
             *self._closed(there),
         ]
         counted = [file for file in files if file.is_valid and file.lfn in self._files]
-        told = {"files": len(counted), "events": sum(file.events for file in counted), "lumis": sum(map(len, theirs.values()))}
-        return Seen(findings, told)
+        reported = {
+            "files": len(counted),
+            "events": sum(file.events for file in counted),
+            "lumis": sum(map(len, theirs.values())),
+        }
+        return Seen(findings, reported)
 
     def _parents_gone(self) -> Iterator[FileFinding]:
         """Files made from what DBS does not have as valid now. What WMS2 took back itself is not valid, whatever DBS says yet."""

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from dags_app.planning.specs import StepSpec, WorkflowSpec
 from requests_app import services
 from requests_app.intake import Draft, MemoryWindow, parse, with_fields
-from requests_app.management.documents import read_json, refusal_told
+from requests_app.management.documents import read_json, refusal_reported
 from requests_app.work.spec import spec_to_json
 from wms2.conf import conf
 from wms2.errors import ServiceError
@@ -55,7 +55,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: object, **options: Any) -> None:
         """Run."""
-        with refusal_told(as_json=options["as_json"], out=self.stdout, err=self.stderr):
+        with refusal_reported(as_json=options["as_json"], out=self.stdout, err=self.stderr):
             document = read_json("file", options["file"])
             if options["priority"] is not None:
                 document = with_fields(document, RequestPriority=options["priority"])

@@ -13,7 +13,7 @@ from dags_app.planning.plan import PlanLimits
 from dags_app.planning.report import plan_document
 from requests_app.intake import prepare_plan_spec
 from requests_app.intake.plan import refuse_unknown_blocks
-from requests_app.management.documents import read_json, refusal_told
+from requests_app.management.documents import read_json, refusal_reported
 from wms2.conf import conf
 
 
@@ -31,7 +31,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: object, **options: Any) -> None:
         """Run."""
-        with refusal_told(as_json=options["as_json"], out=self.stdout, err=self.stderr):
+        with refusal_reported(as_json=options["as_json"], out=self.stdout, err=self.stderr):
             document = read_json("file", options["file"])
             files = read_files(read_json("files", options["files"])) if options["files"] else []
             spec = prepare_plan_spec(document, files_given=bool(files))

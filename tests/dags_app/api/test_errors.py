@@ -180,18 +180,18 @@ def test_the_logs_that_a_dag_keeps_are_listed(reader: APIClient, attempt: DAG, i
         ({}, "-1.-1", "could not be submitted"),
     ],
 )
-def test_where_there_are_no_logs_it_is_said_why(reader: APIClient, attempt: DAG, record: Any, job: str, told: str) -> None:
+def test_where_there_are_no_logs_it_is_said_why(reader: APIClient, attempt: DAG, record: Any, job: str, reported: str) -> None:
     with (Path(attempt.submit_dir) / "mg_000000/proc_000000.attempts.jsonl").open("a") as stream:
         stream.write("\n" + json.dumps({"node_name": "proc_000000", "attempt": 0, "job_id": job, **record}) + "\n")
     body = reader.get(address(attempt, "logs", job=job)).json()
-    assert (body["files"], body["size_bytes"]) == ([], 0) and told in body["problem"]
+    assert (body["files"], body["size_bytes"]) == ([], 0) and reported in body["problem"]
     problem(reader.get(address(attempt, "logs.tar.gz", job=job)), 404, "not_found")
 
 
 def test_a_directory_that_cannot_be_read_from_here_is_called_so(reader: APIClient, attempt: DAG) -> None:
     DAG.objects.update(submit_dir="/nowhere/at/all", schedd_name="schedd9")
-    told = "the DAG's directory /nowhere/at/all (of schedd9) cannot be read from this host, or is gone"
-    assert reader.get(address(attempt, "logs")).json()["problem"] == told
+    reported = "the DAG's directory /nowhere/at/all (of schedd9) cannot be read from this host, or is gone"
+    assert reader.get(address(attempt, "logs")).json()["problem"] == reported
     assert "cannot be read" in reader.get(f"/api/v1/dags/{attempt.pk}/kept-logs").json()["problem"]
 
 
@@ -249,8 +249,8 @@ def test_a_report_that_json_cannot_hold_is_told(reader: APIClient, attempt: DAG,
     body = reader.get(address(attempt, "report")).json()
     assert (body["content"] or {}).get("x") == shown
     assert bool(body["problem"]) is (shown is None)
-    told = reader.get(f"/api/v1/dags/{attempt.pk}/units/mg_000000/nodes/proc_000000/attempts").json()["attempts"]
-    assert [one["x"] for one in told] == ([shown] if shown else [])
+    reported = reader.get(f"/api/v1/dags/{attempt.pk}/units/mg_000000/nodes/proc_000000/attempts").json()["attempts"]
+    assert [one["x"] for one in reported] == ([shown] if shown else [])
 
 
 def test_a_link_out_of_the_directory_is_not_followed(reader: APIClient, attempt: DAG, tmp_path: Path) -> None:

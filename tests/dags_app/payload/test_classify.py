@@ -232,15 +232,15 @@ def test_a_careless_expression_does_not_occupy_a_submit_host(monkeypatch: pytest
 
 def test_no_thread_without_a_time_limit_searches() -> None:
     """As of a web process."""
-    told: list[Exception] = []
+    reported: list[Exception] = []
 
     def search() -> None:
         try:
             matches(Rule("r", "transient", "retry", message="fatal"), Evidence(1, "fatal"))
         except RuntimeError as error:
-            told.append(error)
+            reported.append(error)
 
     thread = Thread(target=search)
     thread.start()
     thread.join()
-    assert "main thread" in str(told[0])
+    assert "main thread" in str(reported[0])

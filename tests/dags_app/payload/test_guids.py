@@ -61,8 +61,8 @@ def test_a_job_of_wmcore_reads_and_mixes_what_wms2_wrote(done_unit: Workbench) -
     renamed = lfn.replace(stem(lfn), GUID)
     bench.stored(lfn).rename(bench.stored(renamed))
     for read, mixed in (([renamed], files[2:]), (files[2:], [renamed])):
-        status, told = wmcore_job(bench, read, mixed)
-        assert status == 8034 & 0xFF and "FileNameInconsistentWithGUID" in told and GUID in told
+        status, reported = wmcore_job(bench, read, mixed)
+        assert status == 8034 & 0xFF and "FileNameInconsistentWithGUID" in reported and GUID in reported
 
 
 def test_a_file_past_the_merge_keeps_its_guid_and_two_starts_of_the_merge_do_not_meet(done_unit: Workbench) -> None:

@@ -83,8 +83,8 @@ def test_temporary_files_lie_in_the_work_directory(tmp_path: Path, monkeypatch: 
     monkeypatch.delenv("TMPDIR", raising=False)
     with processes.temporary_files_in(tmp_path / "work" / "tmp"):
         assert tempfile.gettempdir() == str(tmp_path / "work" / "tmp")
-        told = processes.run_limited(["sh", "-c", "echo $TMPDIR; readlink /proc/self/fd/1"], 60.0, dict(os.environ)).stdout
-        assert [line.startswith(str(tmp_path / "work" / "tmp")) for line in told.splitlines()] == [True, True]
+        reported = processes.run_limited(["sh", "-c", "echo $TMPDIR; readlink /proc/self/fd/1"], 60.0, dict(os.environ)).stdout
+        assert [line.startswith(str(tmp_path / "work" / "tmp")) for line in reported.splitlines()] == [True, True]
     assert "TMPDIR" not in os.environ
 
 
@@ -186,8 +186,8 @@ def test_only_the_report_and_the_logs_come_back(one_step: Workbench) -> None:
         ("kind=signal", 139),
     ],
 )
-def test_a_step_that_fails_is_reported_with_its_whole_code(one_step: Workbench, wish: str, code: int) -> None:
-    one_step.variables["CMSSIM_FAIL"] = wish
+def test_a_step_that_fails_is_reported_with_its_whole_code(one_step: Workbench, effect_request: str, code: int) -> None:
+    one_step.variables["CMSSIM_FAIL"] = effect_request
     done = one_step.run("job", "proc_000000")
     assert done.value == (code % 256 or 1), "a code whose low byte is 0 (8448) must not look like success"
     validate("report", done.report)

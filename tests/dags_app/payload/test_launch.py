@@ -99,10 +99,10 @@ def test_scripts_at_a_schedd_without_a_python_say_so_where_dagman_and_wms2_look(
     one_step.path = path_with(tmp_path / "schedd", "3.6")
     assert one_step.script("reelect", one_step.unit, 0, directory=one_step.dag) == exit_status(NO_PYTHON)
     assert one_step.script("post", "proc_000000", 0, 0, 3, "7.0") == exit_status(NO_PYTHON)
-    told = [json.loads(line) for line in (one_step.dag / "failures.jsonl").read_text().splitlines()]
-    for line in told:
+    reported = [json.loads(line) for line in (one_step.dag / "failures.jsonl").read_text().splitlines()]
+    for line in reported:
         validate("failure", line)
-    assert [(line["unit"], line["node"], line["step"], line["code"], line["fence"]) for line in told] == [
+    assert [(line["unit"], line["node"], line["step"], line["code"], line["fence"]) for line in reported] == [
         (one_step.unit, "landing", "reelect", NO_PYTHON, 1),
         (one_step.unit, "proc_000000", "post", NO_PYTHON, 1),
     ]

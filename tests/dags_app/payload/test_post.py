@@ -14,8 +14,8 @@ from tests.support.payload_workbench import Attempt, Workbench
 FAIL = "step=Gen"
 
 
-def failing(bench: Workbench, attempt: int, wish: str) -> Attempt:
-    bench.variables["CMSSIM_FAIL"] = wish
+def failing(bench: Workbench, attempt: int, effect_request: str) -> Attempt:
+    bench.variables["CMSSIM_FAIL"] = effect_request
     return bench.run("job", "proc_000000", attempt)
 
 
@@ -106,8 +106,8 @@ def test_a_verdict_that_no_rules_are_there_for_is_told_in_the_failure_log(one_st
     done = failing(one_step, 0, FAIL)
     (one_step.dag / "rules.json").write_text('{"schema": "wms2.rul')
     assert one_step.post(done) == 1
-    (told,) = read_failures(one_step.dag / "failures.jsonl")
-    assert (told["unit"], told["node"]) == ("mg_000000", "proc_000000") and "rules.json" in told["message"]
+    (reported,) = read_failures(one_step.dag / "failures.jsonl")
+    assert (reported["unit"], reported["node"]) == ("mg_000000", "proc_000000") and "rules.json" in reported["message"]
 
 
 @pytest.fixture
@@ -151,10 +151,10 @@ def test_collect_fails_clearly(unit: Workbench, spoil: Any, message: str) -> Non
     assert unit.script("collect") == 1
     assert message in (unit.place / "scripts.log").read_text()
     assert not (unit.place / "merge_input.json").exists()
-    told = list(read_failures(unit.dag / "failures.jsonl"))[-1]
-    validate("failure", told)
-    assert (told["node"], told["role"], told["step"]) == ("merge", "merge", "collect")
-    assert message in told["message"], "DAGMan runs no POST script after a PRE script that failed"
+    reported = list(read_failures(unit.dag / "failures.jsonl"))[-1]
+    validate("failure", reported)
+    assert (reported["node"], reported["role"], reported["step"]) == ("merge", "merge", "collect")
+    assert message in reported["message"], "DAGMan runs no POST script after a PRE script that failed"
 
 
 def test_a_merge_counts_only_with_the_manifest_it_wrote_in_this_submission(unit: Workbench) -> None:

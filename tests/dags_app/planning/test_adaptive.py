@@ -235,8 +235,8 @@ def test_a_job_writes_no_more_of_a_kept_output_than_a_merged_file_holds_unless_p
     workflow, rows = one_step(), [measured(seconds=1, events=28_800, event_bytes=1_000_000)]
     sizing = size_round(workflow, rows, LIMITS)
     assert events_of(sizing) * 1_000_000 == pytest.approx(workflow.max_merge_bytes, rel=0.02)  # whole lumis
-    (told,) = (each for each in sizing.decisions if each.what == "events_per_job")
-    assert (told.bound, sizing.jobs_per_work_unit) == ("max_merge_bytes", 1)
+    (reported,) = (each for each in sizing.decisions if each.what == "events_per_job")
+    assert (reported.bound, sizing.jobs_per_work_unit) == ("max_merge_bytes", 1)
     assert events_of(size_round(workflow, rows, LIMITS, Pins(events_per_job=10_000))) == 10_000
 
 
@@ -304,9 +304,9 @@ def test_the_largest_output_counts_and_the_others_are_told() -> None:
         measured("GenSim", busy=3.8, threads=4, rss=6500, event_bytes=10_000, module="FEVTDEBUGoutput"),
         measured("Digi", busy=3.8, threads=4, rss=6500, event_bytes=2_000_000, module="FEVTDEBUGHLToutput"),
     ]
-    told = decision(size_round(workflow, rows, LIMITS), "jobs_per_work_unit").why
-    assert told.startswith("/RelValPsi/CMSSW_12_0_0-Test-v1/GEN-SIM-DIGI-RAW merges to")
-    assert "; /RelValPsi/CMSSW_12_0_0-Test-v1/GEN-SIM 1" in told
+    reported = decision(size_round(workflow, rows, LIMITS), "jobs_per_work_unit").why
+    assert reported.startswith("/RelValPsi/CMSSW_12_0_0-Test-v1/GEN-SIM-DIGI-RAW merges to")
+    assert "; /RelValPsi/CMSSW_12_0_0-Test-v1/GEN-SIM 1" in reported
 
 
 # --- pins and rescues

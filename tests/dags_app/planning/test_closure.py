@@ -155,10 +155,10 @@ def test_what_goes_is_the_smallest_set_of_files_that_holds_their_jobs_whole(made
 @given(merged_outputs(), st.data())
 def test_what_is_left_after_a_removal_can_be_removed_as_exactly(made: Any, data: st.DataObject) -> None:
     jobs, outputs = made
-    held, told = names(outputs), manifest(*made)
+    held, reported = names(outputs), manifest(*made)
     claims, kept = [piece for job in jobs for piece in job.claims], set(held)
     while kept:
-        found = closure(told, lost={data.draw(st.sampled_from(sorted(kept)))}, kept=kept, claims=claims)
+        found = closure(reported, lost={data.draw(st.sampled_from(sorted(kept)))}, kept=kept, claims=claims)
         assert units(found.pieces) <= units(claims)
         left = units(claims) - units(found.pieces)
         claims = [Piece(kind, of, at, at) for kind, of, at in sorted(left)]

@@ -66,22 +66,22 @@ def test_the_first_round_shares_size_per_event_among_kept_outputs_and_measured_s
     assert bytes_per_event(workflow, measured={first: 7.0}) == {first: 7.0, second: 512 * 1024.0}
 
 
-def told(workflow: WorkflowSpec, jobs: list[JobSpec]) -> str | None:
+def reported(workflow: WorkflowSpec, jobs: list[JobSpec]) -> str | None:
     units = group_jobs(jobs, jobs_per_work_unit=8, bytes_per_event={}, levels=level_plans(workflow))
     return too_long(level_walls(workflow, units, max_wall_seconds=DAY), max_wall_seconds=DAY)
 
 
 def test_each_task_is_judged_with_its_own_time_per_event_and_named() -> None:
-    warning = told(task_tree(), [JobSpec(2160, frozenset(), file_lumis=1)])  # 24 h; Reco: 648 events of one lumi, 600 s each
+    warning = reported(task_tree(), [JobSpec(2160, frozenset(), file_lumis=1)])  # 24 h; Reco: 648 events of one lumi, 600 s each
     assert warning is not None
     assert warning.startswith("1 of the jobs of task 4 (Reco) are expected to take longer than 24 h")
     assert "(the longest 108.0 h); a lumi is never cut" in warning
-    assert told(task_tree(), [JobSpec(2160, frozenset(), file_lumis=72)]) is None, "nine events to a lumi: 30 a job"
+    assert reported(task_tree(), [JobSpec(2160, frozenset(), file_lumis=72)]) is None, "nine events to a lumi: 30 a job"
 
 
 def test_jobs_longer_than_the_cap_are_warned_about() -> None:
     workflow = generation_workflow()  # 40 s an event
-    assert told(workflow, [JobSpec(2160, frozenset())]) is None
-    warning = told(workflow, [JobSpec(1, frozenset()), JobSpec(4320, frozenset())])
+    assert reported(workflow, [JobSpec(2160, frozenset())]) is None
+    warning = reported(workflow, [JobSpec(1, frozenset()), JobSpec(4320, frozenset())])
     assert warning is not None
     assert warning.startswith("1 of the jobs are expected to take longer than 24 h")

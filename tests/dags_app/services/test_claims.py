@@ -79,8 +79,8 @@ def test_events_of_one_file_are_claimed_once_and_files_do_not_collide() -> None:
     claim(first, ClaimSpec(ClaimKind.FILE_EVENTS, 0, 49, files[0].lfn), ids)
     claim(second, ClaimSpec(ClaimKind.FILE_EVENTS, 50, 99, files[0].lfn), ids)
     claim(second, ClaimSpec(ClaimKind.FILE_EVENTS, 0, 49, files[1].lfn), ids)
-    told = "mg_000001 claims events of /store/data/0.root, 49 to 49, of which mg_000000 has 0 to 49"
-    with pytest.raises(LedgerViolation, match=told):
+    reported = "mg_000001 claims events of /store/data/0.root, 49 to 49, of which mg_000000 has 0 to 49"
+    with pytest.raises(LedgerViolation, match=reported):
         claim(second, ClaimSpec(ClaimKind.FILE_EVENTS, 49, 49, files[0].lfn), ids)
 
 

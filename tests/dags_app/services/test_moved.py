@@ -92,13 +92,13 @@ def test_only_what_is_in_the_queue_is_looked_at_and_one_small_question_is_asked_
 def test_a_directory_that_is_out_of_reach_is_told_once_and_looked_at_again_when_it_is_back(
     dag: DAG, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place, moves, told = Path(dag.submit_dir), Moves(), []
-    monkeypatch.setattr(moved.log, "warning", lambda event, **_: told.append(event), raising=False)
+    place, moves, reported = Path(dag.submit_dir), Moves(), []
+    monkeypatch.setattr(moved.log, "warning", lambda event, **_: reported.append(event), raising=False)
     add(dag, JOBSTATE_LOG, BEGINS)
     moves.look()
     place.rename(place.with_name("away"))
     assert moves.look() == moves.look() == []
-    assert told == ["what DAGMan writes is out of reach"]
+    assert reported == ["what DAGMan writes is out of reach"]
     place.with_name("away").rename(place)
     assert moves.look() == []
     add(dag, JOBSTATE_LOG, ENDS)

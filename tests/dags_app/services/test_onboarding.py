@@ -17,7 +17,7 @@ from dags_app.models import DAGStatus, SiteJobPurpose
 from dags_app.payload.contract.codes import exit_status
 from dags_app.planning.canary import ANSWER, NODES_LOG, OUTER
 from dags_app.services import onboarding
-from dags_app.services.onboarding import onboardings_tend, schedd_check
+from dags_app.services.onboarding import onboardings_process, schedd_check
 from dags_app.services.orphans import orphans_known
 from dags_app.services.site_jobs import site_job_begin
 from sites_app.models import Onboarding, OnboardingState, PoolSite, Schedd, ScheddState, Site
@@ -109,7 +109,7 @@ def _schedd(tmp_path: Path) -> Schedd:
 
 
 def tended(schedd: Schedd) -> Onboarding:
-    onboardings_tend()
+    onboardings_process()
     schedd.refresh_from_db()
     return schedd.onboardings.first()
 
@@ -136,7 +136,7 @@ def test_the_canary_runs_once_and_then_the_schedd_may_be_enabled(queue: Queue, s
     assert (row.state, row.checks[-1]["check"], schedd.onboarding) == (S.PASSED, "canary DAG", "")
     assert schedd.onboarded_at is not None and not Path(row.directory).exists()
     assert root_refused(Path(schedd.submit_root)) == "" and schedd.owner == "wms2"
-    onboardings_tend()
+    onboardings_process()
     assert len(queue.submitted) == 1
 
 
@@ -152,7 +152,7 @@ def test_everything_that_is_wrong_is_told_at_once_and_nothing_is_submitted(queue
     assert wrong.keys() == {"reachable", "version", "submit directory", "limits", "sites"}
     assert "has no ad of it" in wrong["reachable"] and "HTCondor 9.0.20" in wrong["version"]
     assert "MAX_JOBS_PER_OWNER = 100" in wrong["limits"]
-    assert all(told in schedd.onboarding for told in wrong.values())
+    assert all(reported in schedd.onboarding for reported in wrong.values())
     assert AuditEntry.objects.get(action="schedd_checked").outcome == "refused"
     schedd_check(schedd=schedd, **WHO)
 
@@ -166,7 +166,7 @@ def test_everything_that_is_wrong_is_told_at_once_and_nothing_is_submitted(queue
     ],
 )
 def test_a_schedd_that_starts_fewer_dagmans_than_it_is_to_have_fails(
-    limits: dict[str, str], told: str, queue: Queue, schedd: Schedd
+    limits: dict[str, str], reported: str, queue: Queue, schedd: Schedd
 ) -> None:
     Schedd.objects.update(max_dagman_slots=500)
     queue.facts_ = schedd_facts(
@@ -174,20 +174,20 @@ def test_a_schedd_that_starts_fewer_dagmans_than_it_is_to_have_fails(
     )
     schedd_check(schedd=schedd, **WHO)
     wrong = {each["check"]: each["told"] for each in tended(schedd).checks if not each["passed"]}
-    assert set(wrong) == ({"limits"} if told else set())
-    assert told in wrong.get("limits", "")
+    assert set(wrong) == ({"limits"} if reported else set())
+    assert reported in wrong.get("limits", "")
 
 
 def test_a_credential_that_is_missing_or_ends_soon_is_told(queue: Queue, schedd: Schedd, tmp_path: Path) -> None:
     schedd.pool.token_dir = str(tmp_path / "tokens")
     schedd.pool.save()
-    for text, told in ((None, "there is no token in"), ("no.token", "no JSON web token")):
+    for text, reported in ((None, "there is no token in"), ("no.token", "no JSON web token")):
         if text:
             (tmp_path / "tokens").mkdir()
             (tmp_path / "tokens/one").write_text(text)
         schedd_check(schedd=schedd, **WHO)
         tended(schedd)
-        assert told in schedd.onboarding
+        assert reported in schedd.onboarding
 
 
 def test_the_same_queue_is_not_added_twice(queue: Queue, schedd: Schedd) -> None:
@@ -211,7 +211,7 @@ def test_a_worker_that_is_killed_leaves_one_canary_at_most(
         if point == "canary.recorded":
             queue.refuses = "no such file"
         with pytest.raises(Killed):
-            onboardings_tend()
+            onboardings_process()
     row = tended(schedd)
     if point == "canary.claimed":  # nobody knows whether it was sent: for a while it is looked for
         assert (row.state, queue.submitted) == (S.CANARY, [])
@@ -252,7 +252,7 @@ def test_a_worker_that_is_stopped_before_it_submits_the_canary_sends_none_and_it
     ],
 )
 def test_the_canary_tells_whether_the_negotiator_spreads_landings(
-    queue: Queue, schedd: Schedd, ran: list[int], spreads: bool | None, told: str
+    queue: Queue, schedd: Schedd, ran: list[int], spreads: bool | None, reported: str
 ) -> None:
     PoolSite.objects.create(pool=schedd.pool, site=Site.objects.create(name="T2_B"), total_slots=9, seen_at=timezone.now())
     schedd_check(schedd=schedd, **WHO)
@@ -264,7 +264,7 @@ def test_the_canary_tells_whether_the_negotiator_spreads_landings(
     queue.end(0)
     row = tended(schedd)
     (check,) = [each for each in row.checks if each["check"] == "spread of landings"]
-    assert re.search(told, check["told"])
+    assert re.search(reported, check["told"])
     assert (row.state, schedd.pool.spreads) == (S.PASSED, spreads)
 
 

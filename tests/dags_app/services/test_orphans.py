@@ -17,9 +17,9 @@ from dags_app.services.orphans import (
     orphans_among,
     orphans_ask,
     orphans_known,
-    orphans_tell,
+    orphans_report,
     schedd_remove_strays,
-    strays_words,
+    strays_preview,
 )
 from requests_app.pages.attention import attention
 from sites_app.models import Schedd
@@ -82,7 +82,7 @@ class Queue:
 def look(schedd: Schedd, now: datetime) -> None:
     found = orphans_ask(schedd, orphans_known(schedd, now))
     if found is not None:
-        orphans_tell(schedd=schedd, found=found, now=now, fenced=nullcontext)
+        orphans_report(schedd=schedd, found=found, now=now, fenced=nullcontext)
 
 
 def test_jobs_that_no_live_dag_knows_are_told_at_the_second_look(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,18 +99,18 @@ def test_jobs_that_no_live_dag_knows_are_told_at_the_second_look(monkeypatch: py
     monkeypatch.setattr(factory, "htcondor", lambda *_: queue)
     look(schedd, now)
     assert queue.known == {str(live.pk), str(live.directory_id)}
-    assert schedd.orphans_told == [], "a DAG that ends leaves some for a moment"
+    assert schedd.orphans_reported == [], "a DAG that ends leaves some for a moment"
     look(schedd, now)
     assert len(schedd.orphans) == 4, "a silent schedd says nothing"
     look(schedd, now + timedelta(minutes=10))
     schedd.refresh_from_db()
-    assert [(each["dag_id"], each["dagmans"], each["jobs"], each["why"]) for each in schedd.orphans_told] == [
+    assert [(each["dag_id"], each["dagmans"], each["jobs"], each["why"]) for each in schedd.orphans_reported] == [
         (nobody, 1, 20, UNKNOWN), (str(ended.pk), 2, 8, ENDED), (str(headless.pk), 3, 9, ENDED), ("", 0, 1, UNKNOWN),
     ]  # fmt: skip
     assert {each["since"] for each in schedd.orphans} == {now.isoformat()}
     assert [row.name for row in attention().stray_schedds] == ["schedd@a"]
     look(schedd, now + timedelta(minutes=20))
-    assert [each["dag_id"] for each in schedd.orphans_told] == [nobody]
+    assert [each["dag_id"] for each in schedd.orphans_reported] == [nobody]
 
 
 def test_an_operator_has_them_removed_after_a_preview_but_not_what_a_live_dag_has_by_now(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +124,7 @@ def test_an_operator_has_them_removed_after_a_preview_but_not_what_a_live_dag_ha
     with pytest.raises(InvalidTransition, match="Two looks"):
         schedd_remove_strays(schedd=schedd, actor="olga", reason="killed by hand")
     look(schedd, now + timedelta(minutes=10))
-    assert [line.partition(", since")[0] for line in strays_words(schedd)] == [
+    assert [line.partition(", since")[0] for line in strays_preview(schedd)] == [
         f"DAG {stray} of r: 1 DAGMan, 20 jobs", f"DAG {adopted} of r: 1 DAGMan, 5 jobs",
     ]  # fmt: skip
     dag_row(workflow_row(), DAGStatus.RUNNING, schedd=schedd, id=adopted)

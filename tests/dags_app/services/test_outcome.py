@@ -64,10 +64,10 @@ REST = list(itertools.product(STATUS, RESCUE, (False, True)))
 
 
 def history(kind: str) -> HistoryAd | None:
-    told = HISTORY[kind]
-    if told is None:
+    reported = HISTORY[kind]
+    if reported is None:
         return None
-    status, exit_code, dag_status, failed = told
+    status, exit_code, dag_status, failed = reported
     return HistoryAd(
         cluster=CLUSTER, dag_id="d", request_name="r", fence=1, job_status=status, exit_code=exit_code,
         remove_reason="via condor_rm (by user ops)" if kind == "removed" else "", queued_at_seconds=1000,
@@ -77,10 +77,10 @@ def history(kind: str) -> HistoryAd | None:
 
 
 def metrics(kind: str) -> DagMetrics | None:
-    told = METRICS[kind]
-    if told is None:
+    reported = METRICS[kind]
+    if reported is None:
         return None
-    exit_code, status, done, failed = told
+    exit_code, status, done, failed = reported
     return DagMetrics(str(CLUSTER), exit_code, DagStatus(status), UNITS, done, failed, 1000.0, 2000.0)
 
 

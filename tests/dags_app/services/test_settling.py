@@ -208,11 +208,11 @@ def test_pieces_of_claimed_lumis_and_of_generated_events_are_looked_at_too() -> 
     made = unit_with(ClaimSpec(ClaimKind.GENERATED, 101, 200, run=1, first_lumi=11, last_lumi=12))
     read = manifest_of([], {"1": [[11, 12]]}, [piece(lumis={"1": [[11, 12]]}, generated=((1, 101, 199),))])
     (job,) = read.jobs
-    told = read.model_copy(
+    reported = read.model_copy(
         update={"jobs": [job.model_copy(update={"processed": job.processed.model_copy(update={"events": 100})})]}
     )
     with pytest.raises(ManifestProblem, match="do not hold the generated events"):
-        settle(made, told)
+        settle(made, reported)
 
 
 def test_a_manifest_that_should_tell_pieces_and_does_not_is_refused_as_it_is_read() -> None:

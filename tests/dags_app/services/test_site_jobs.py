@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from dags_app.models import SiteJob, SiteJobPurpose, SiteJobState
 from dags_app.services import site_jobs
-from dags_app.services.site_jobs import Work, site_jobs_tend
+from dags_app.services.site_jobs import Work, site_jobs_process
 from tests.support.rows import schedd_row
 from wms2.errors import ServiceRejected
 
@@ -54,10 +54,10 @@ def test_one_whose_removal_is_refused_keeps_no_later_one_waiting(
     condor.error = error
     monkeypatch.setattr(site_jobs, "adapter", lambda schedd: condor)
     work = Work(task=lambda job: None, settle=lambda job, result: None, wanted=lambda site: True)
-    site_jobs_tend(purpose=SiteJobPurpose.REMOVE, work=work)
+    site_jobs_process(purpose=SiteJobPurpose.REMOVE, work=work)
     assert kept(second)[0] == S.DONE, "nothing was left to do there"
     assert kept(first)[0] == S.SUBMITTED
     assert "may not" in kept(first)[1]
     condor.error = None
-    site_jobs_tend(purpose=SiteJobPurpose.REMOVE, work=work)
+    site_jobs_process(purpose=SiteJobPurpose.REMOVE, work=work)
     assert kept(first) == (S.SUBMITTED, "")

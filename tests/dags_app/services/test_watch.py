@@ -14,7 +14,7 @@ from django.utils import timezone
 from dags_app.counts import dag_counts
 from dags_app.models import DAG, DAGHistory, DAGStatus, FailureGroup, FailureLog, WorkUnitState
 from dags_app.services import watch
-from dags_app.services.watch import Said, looks, schedd_heard, sites_count
+from dags_app.services.watch import Said, checks_of, schedd_heard, sites_count
 from requests_app.admission.queue import ADMISSION
 from requests_app.lifecycle import watching
 from requests_app.models import RequestStatus
@@ -45,23 +45,23 @@ def running(schedd: Schedd, cluster: int = 7, **fields: object) -> DAG:
 
 
 def ad(dag: DAG, **counts: object) -> DagmanAd:
-    told = DagmanAd(
+    reported = DagmanAd(
         cluster=int(dag.dagman_cluster_id), parent_cluster=None, node="", dag_id=str(dag.pk), request_name="r", fence=dag.fence,
         job_status=JobStatus.RUNNING, hold_reason="", job_starts=1, queued_at_seconds=1, status_since_seconds=1, dag_status=0,
         nodes_total=9, nodes_done=0, nodes_failed=0, jobs_idle=3, jobs_held=0, jobs_running=2, counted_at_seconds=1,
     )  # fmt: skip
-    return replace(told, **counts)
+    return replace(reported, **counts)
 
 
 def hear(schedd: Schedd, *ads: DagmanAd, jobs: tuple[JobGroup, ...] = ()) -> datetime:
     """One look, which the schedd answers with these; when it was."""
-    (look,) = looks([Schedd.objects.get(pk=schedd.pk)])
+    (look,) = checks_of([Schedd.objects.get(pk=schedd.pk)])
     schedd_heard(look=look, said=Said(ABOUT, ads, jobs), fenced=transaction.atomic)
     return look.at
 
 
 def silence(schedd: Schedd) -> datetime:
-    (look,) = looks([Schedd.objects.get(pk=schedd.pk)])
+    (look,) = checks_of([Schedd.objects.get(pk=schedd.pk)])
     schedd_heard(look=look, said=Said(None, error="silent", collector_says="nothing"), fenced=transaction.atomic)
     return look.at
 
@@ -267,7 +267,7 @@ def test_a_halted_dag_is_told_with_its_counts(schedd: Schedd) -> None:
 
 def test_what_has_ended_or_was_submitted_during_the_question_is_left_alone(schedd: Schedd) -> None:
     dag = running(schedd)
-    (look,) = looks([schedd])
+    (look,) = checks_of([schedd])
     DAG.objects.update(status=DAGStatus.COMPLETED)
     late = running(schedd, 8)
     schedd_heard(look=look, said=Said(ABOUT), fenced=transaction.atomic)
@@ -296,7 +296,7 @@ def test_a_dag_that_somebody_keeps_locked_keeps_nobody_waiting_and_is_the_next_l
 def test_one_dag_that_cannot_be_written_keeps_no_other_from_being_seen(schedd: Schedd) -> None:
     """No jsonb has a NUL."""
     bad, good = running(schedd, 7), running(schedd, 8)
-    (look,) = looks([Schedd.objects.get(pk=schedd.pk)])
+    (look,) = checks_of([Schedd.objects.get(pk=schedd.pk)])
     said = Said(ABOUT, (ad(bad, hold_reason="no \0 room"), ad(good, nodes_done=3)))
     schedd_heard(look=look, said=said, fenced=transaction.atomic, by_itself=watching.dag_by_itself)
     assert (seen(good).nodes_done, seen(bad).observed_at) == (3, None)
@@ -314,7 +314,7 @@ def test_a_dagman_that_cannot_be_read_is_not_gone_and_is_told_on_its_request(sch
     bad, good, gone = running(schedd, 7), running(schedd, 8), running(schedd, 9)
     lost = running(schedd, 10, lost_confirmed_at=clock.now())
     DAG.objects.filter(pk=lost.pk).update(status=DAGStatus.FAILED)
-    (look,) = looks([Schedd.objects.get(pk=schedd.pk)])
+    (look,) = checks_of([Schedd.objects.get(pk=schedd.pk)])
     unread = {7: Unread(str(bad.pk), "an ad without QDate"), 10: Unread(str(lost.pk), "an ad without QDate")}
     said = Said(ABOUT, (ad(good, nodes_done=3),), (), unread)
     schedd_heard(look=look, said=said, fenced=transaction.atomic, by_itself=watching.dag_by_itself)
@@ -333,7 +333,7 @@ def test_a_dagman_that_was_away_and_cannot_be_read_is_there_again(schedd: Schedd
     woken()
     before, step = [seen(dag).observed for dag in (bad, nameless)], ROWS_BROKEN_TOTAL.labels("schedds")._value
     broken = step.get()
-    (look,) = looks([Schedd.objects.get(pk=schedd.pk)])
+    (look,) = checks_of([Schedd.objects.get(pk=schedd.pk)])
     unread = {7: Unread(str(bad.pk), "no QDate"), 8: Unread("", "no QDate"), 9: Unread(str(uuid.uuid4()), "no QDate")}
     said = Said(ABOUT, unread=unread)
     schedd_heard(look=look, said=said, fenced=transaction.atomic, by_itself=watching.dag_by_itself)
@@ -352,7 +352,7 @@ def test_a_schedd_whose_answer_breaks_has_not_answered(schedd: Schedd, monkeypat
             raise ServiceRejected("htcondor", "watch", "the token may not read this queue", "denied")
 
     monkeypatch.setattr(watch, "adapter", lambda schedd: Condor())
-    (look,) = looks([schedd])
+    (look,) = checks_of([schedd])
     said = look.ask("instance")
     assert said.about is None
     assert "may not read" in said.error

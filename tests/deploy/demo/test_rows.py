@@ -42,8 +42,8 @@ def test_a_line_says_status_units_and_what_it_waits_for():
     dag = factory.dag_row(factory.workflow_row(request))
     factory.unit_row(dag, 0)
     factory.unit_row(dag, 1)
-    (standing,) = rows.standings()
-    assert standing.line() == "r1: active, 0 of 2 work units; waits for DAGMan job 7: 0 of 2 work units done"
+    (status_detail,) = rows.status_details()
+    assert status_detail.line() == "r1: active, 0 of 2 work units; waits for DAGMan job 7: 0 of 2 work units done"
 
 
 def test_rounds_of_an_adaptive_request_are_told_with_their_sizes():
@@ -61,15 +61,15 @@ def test_rounds_of_an_adaptive_request_are_told_with_their_sizes():
 
 def test_a_line_of_a_request_with_an_error_shows_it():
     factory.request_row(RequestStatus.PLANNING, request_name="r2", last_error="ProgrammingError: no column\nLINE 1")
-    (standing,) = rows.standings()
-    assert standing.line() == "r2: planning, not planned yet; ProgrammingError: no column"
+    (status_detail,) = rows.status_details()
+    assert status_detail.line() == "r2: planning, not planned yet; ProgrammingError: no column"
 
 
 def test_the_story_of_a_held_request_names_reason_effects_and_files(tmp_path):
     request = held(tmp_path)
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs/worker.log").write_text('{"level": "error", "event": "alert"}\n{"level": "debug", "event": "x"}\n')
-    told = "\n".join(story.story(request.request_name, tmp_path))
+    reported = "\n".join(story.story(request.request_name, tmp_path))
     for part in (
         "threshold",
         "1 of 2 work units failed",
@@ -81,9 +81,9 @@ def test_the_story_of_a_held_request_names_reason_effects_and_files(tmp_path):
         "Node mg_000001 failed",
         '"event": "alert"',
     ):
-        assert part in told
-    assert '"event": "x"' not in told
-    assert "mg_000000" not in told
+        assert part in reported
+    assert '"event": "x"' not in reported
+    assert "mg_000000" not in reported
 
 
 def test_open_effects_and_open_units_are_named(tmp_path):

@@ -35,15 +35,15 @@ class Clock:
 
 def watch(*looks: list[Standing], limit_seconds: float = 100.0) -> tuple[Waited, list[str]]:
     """Wait through these looks, the last one for ever."""
-    clock, told, left = Clock(), [], list(looks)
+    clock, reported, left = Clock(), [], list(looks)
     end = wait(
         lambda: left.pop(0) if len(left) > 1 else left[0],
-        told.append,
+        reported.append,
         limit_seconds=limit_seconds,
         clock=clock,
         sleep=clock.sleep,
     )
-    return end, told
+    return end, reported
 
 
 def test_it_ends_when_every_request_is_completed():
@@ -62,9 +62,9 @@ def test_each_change_is_told_once():
 
 @pytest.mark.parametrize("status", ["held", "failed", "aborted", "cleaned"])
 def test_a_request_that_cannot_go_on_ends_it_at_once(status):
-    end, told = watch([Standing("a", "active"), Standing("b", status)])
+    end, reported = watch([Standing("a", "active"), Standing("b", status)])
     assert end == Waited(End.STOPPED, ("b",))
-    assert len(told) == 2
+    assert len(reported) == 2
 
 
 @pytest.mark.parametrize("status", ["partial", "stopping", "resubmitting", "queued", "planning"])
@@ -90,7 +90,7 @@ def test_the_limit_is_ten_minutes_unless_the_environment_says_otherwise():
 
 
 def test_an_outage_is_told_once_and_so_is_its_end() -> None:
-    told: list[str] = []
+    reported: list[str] = []
     active, held = [Standing("a", "active")], [Standing("a", "held")]
     looks: list[list[Standing] | None] = [active, None, None, active, held]
 
@@ -100,7 +100,7 @@ def test_an_outage_is_told_once_and_so_is_its_end() -> None:
             raise ConnectionError("the server closed the connection unexpectedly")
         return found
 
-    progress = Progress(look, told.append, ConnectionError)
+    progress = Progress(look, reported.append, ConnectionError)
     for _ in range(5):
         progress.step()
-    assert told == ["a active 0", "the database does not answer", "the database answers again", "a held 0"]
+    assert reported == ["a active 0", "the database does not answer", "the database answers again", "a held 0"]

@@ -48,8 +48,8 @@ def test_every_process_is_one_that_deploy_process_knows() -> None:
 
 def test_the_procfile_has_the_same_processes() -> None:
     lines = [line for line in (DEPLOY / "Procfile").read_text().splitlines() if line and not line.startswith("#")]
-    told = dict(line.split(": ", 1) for line in lines)
-    assert told == {kind: f"deploy/run/process {kind}" for kind in ("web", "worker", "verbs", "ticker", "beat", "flower")}
+    reported = dict(line.split(": ", 1) for line in lines)
+    assert reported == {kind: f"deploy/run/process {kind}" for kind in ("web", "worker", "verbs", "ticker", "beat", "flower")}
 
 
 def test_what_is_needed_for_all_of_wms2_is_there() -> None:
@@ -64,8 +64,8 @@ def test_the_unit_starts_what_the_procfile_has_with_settings_that_wms2_knows() -
     assert set(named) == {line.partition(":")[0] for line in PROCFILE if line[:1].isalpha()} - {"flower"}
     assert set(re.findall(r"\b(WMS2_\w+)=", text)) <= KNOWN
     if shutil.which("systemd-analyze"):
-        told = subprocess.run(["systemd-analyze", "verify", UNIT], capture_output=True, text=True, check=False).stderr
-        assert [line for line in told.splitlines() if "wms2@" in line and "/opt/wms2" not in line] == []
+        reported = subprocess.run(["systemd-analyze", "verify", UNIT], capture_output=True, text=True, check=False).stderr
+        assert [line for line in reported.splitlines() if "wms2@" in line and "/opt/wms2" not in line] == []
 
 
 def test_every_setting_is_one_that_wms2_knows() -> None:
@@ -217,8 +217,8 @@ def test_what_python_compiles_is_kept_below_the_state_unless_it_lies_beside_the_
     (app / "deploy/run").mkdir(parents=True)
     process = shutil.copy(DEPLOY / "process", app / "deploy/run/process")
     settings = {"PATH": f"{programs}:{os.defpath}", "WMS2_STATE_DIR": str(tmp_path / "state")}
-    told = subprocess.run([process, "manage"], env=settings, capture_output=True, text=True, check=True).stdout
-    assert (f"PYTHONPYCACHEPREFIX={tmp_path}/state/bytecode-{os.getuid()}\n" in told) is not compiled
+    reported = subprocess.run([process, "manage"], env=settings, capture_output=True, text=True, check=True).stdout
+    assert (f"PYTHONPYCACHEPREFIX={tmp_path}/state/bytecode-{os.getuid()}\n" in reported) is not compiled
 
 
 def test_an_unknown_kind_is_refused_by_name(programs: Path) -> None:

@@ -10,8 +10,8 @@ import requests
 from tests.support.simulator_world import TIMEOUT_SECONDS, World
 
 
-def habits(world: World, **wish: Any) -> requests.Response:
-    return requests.post(f"{world.url}/admin/reqmgr2", json=wish, timeout=TIMEOUT_SECONDS)
+def habits(world: World, **effect_request: Any) -> requests.Response:
+    return requests.post(f"{world.url}/admin/reqmgr2", json=effect_request, timeout=TIMEOUT_SECONDS)
 
 
 def put_in_store(world: World, status: str, **more: Any) -> str:

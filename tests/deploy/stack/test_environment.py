@@ -28,8 +28,8 @@ def test_the_env_file_is_for_its_owner_only(tmp_path: Path) -> None:
 
 
 def test_root_s_shell_may_ask_the_pool_where_nobody_is_called_condor(tmp_path: Path) -> None:
-    told = environment.read_env_file(written(tmp_path))
-    assert told["CONDOR_IDS"] == f"{os.getuid()}.{os.getgid()}", "HTCondor's commands end at once for root without it"
+    reported = environment.read_env_file(written(tmp_path))
+    assert reported["CONDOR_IDS"] == f"{os.getuid()}.{os.getgid()}", "HTCondor's commands end at once for root without it"
 
 
 def test_a_sourced_env_file_is_not_taken_for_the_users_own_choice_of_servers(tmp_path: Path) -> None:

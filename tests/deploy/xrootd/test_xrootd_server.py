@@ -33,9 +33,9 @@ def source(tmp_path: Path) -> Path:
 
 def run(server: OwnServer, *words: object, code: int = 0) -> str:
     asked = [str(word) for word in words]
-    told = subprocess.run(asked, env=server.environment(), capture_output=True, text=True, check=False, timeout=120)
-    assert told.returncode == code, told.stderr
-    return told.stdout
+    reported = subprocess.run(asked, env=server.environment(), capture_output=True, text=True, check=False, timeout=120)
+    assert reported.returncode == code, reported.stderr
+    return reported.stdout
 
 
 def test_a_file_is_written_summed_listed_read_and_removed_over_root(server: OwnServer, source: Path, tmp_path: Path) -> None:
@@ -71,9 +71,9 @@ def test_the_same_door_speaks_davs_with_a_certificate_that_clients_check(server:
     run(server, "gfal-rm", pfn)
     assert not (server.storage / "store/davs/file.root").exists()
     distrusting = {**server.environment(), "X509_CERT_DIR": "/nonexistent"}
-    told = subprocess.run(["gfal-ls", pfn], env=distrusting, capture_output=True, text=True, check=False, timeout=120)
-    assert told.returncode != 0
-    assert "certificate" in told.stderr
+    reported = subprocess.run(["gfal-ls", pfn], env=distrusting, capture_output=True, text=True, check=False, timeout=120)
+    assert reported.returncode != 0
+    assert "certificate" in reported.stderr
 
 
 def test_other_machines_do_not_reach_it(server: OwnServer) -> None:

@@ -13,7 +13,7 @@ from psycopg.errors import LockNotAvailable
 from rest_framework.test import APIClient
 from structlog.testing import capture_logs
 
-from outputs_app.checks.cases import case_decide, cases_open, repaired_look
+from outputs_app.checks.cases import case_decide, cases_open, repaired_check
 from outputs_app.checks.validation import FileFinding
 from outputs_app.models import (
     BlockValidation,
@@ -80,20 +80,20 @@ def test_a_file_that_is_said_to_be_whole_is_looked_at_again_before_its_case_ends
     body = operator.post(f"/api/v1/cases/{row.pk}/recovered", WHY).json()
     assert (body["state"], body["action"], body["reason"]) == ("in_progress", "recovered", "looked at it")
     validation = BlockValidation.objects.get()
-    repaired_look(row.request_id)
+    repaired_check(row.request_id)
     validation.refresh_from_db()
     assert (validation.generation, validation.catalogues_at) == (2, None)
-    repaired_look(row.request_id)
+    repaired_check(row.request_id)
     row.refresh_from_db()
     assert (row.state, BlockValidation.objects.get().generation) == (C.IN_PROGRESS, 2), "nothing has looked at it yet"
     BlockValidation.objects.update(catalogues_at=timezone.now())
     check = StorageCheck.objects.create(
         validation=validation, generation=2, rse="R", site="S", files=1, next_try_at=timezone.now()
     )
-    repaired_look(row.request_id)
+    repaired_check(row.request_id)
     assert IntegrityCase.objects.get().state == C.IN_PROGRESS
     StorageCheck.objects.filter(pk=check.pk).update(done_at=timezone.now())
-    repaired_look(row.request_id)
+    repaired_check(row.request_id)
     row.refresh_from_db()
     assert row.state == C.RESOLVED
     assert row.ended_at is not None
@@ -108,10 +108,10 @@ def test_what_is_still_wrong_when_it_is_looked_at_again_waits_for_a_person_again
     cases_open(block, [finding])
     row.refresh_from_db()
     assert row.state == C.IN_PROGRESS, "that was asked for before"
-    repaired_look(row.request_id)
+    repaired_check(row.request_id)
     cases_open(block, [finding])
     BlockValidation.objects.update(catalogues_at=timezone.now())
-    repaired_look(row.request_id)
+    repaired_check(row.request_id)
     row.refresh_from_db()
     assert (row.state, row.prognosis, row.evidence[0]["found"]) == (C.NEW, Prognosis.SIZE_MISMATCH, "9 bytes")
 
@@ -133,11 +133,11 @@ def test_a_rule_is_made_again_and_then_looked_at(operator: APIClient) -> None:
     assert operator.post(f"/api/v1/cases/{row.pk}/register", WHY).status_code == 202
     owed.refresh_from_db()
     assert owed.state == EffectState.PENDING
-    repaired_look(row.request_id)
+    repaired_check(row.request_id)
     assert BlockValidation.objects.get().generation == 1, "it is being registered"
     owed.state = EffectState.DONE
     owed.save()
-    repaired_look(row.request_id)
+    repaired_check(row.request_id)
     assert BlockValidation.objects.get().generation == 2
 
 

@@ -63,27 +63,27 @@ def counted() -> dict[str, int]:
     return {name: number for name, number in row.result["rules"].items() if number}
 
 
-def standing() -> list[tuple[str, str, str]]:
+def status_detail() -> list[tuple[str, str, str]]:
     rows = Drift.objects.filter(ended_at=None).order_by("kind", "name")
     return list(rows.values_list("kind", "name", "found"))
 
 
 def test_where_all_is_well_nothing_is_told(block: ProcessingBlock) -> None:
     assert counted() == {}
-    assert standing() == []
+    assert status_detail() == []
 
 
 def test_rules_in_trouble_are_told_once_each(block: ProcessingBlock, admin: Any) -> None:
     admin.update_replication_rule(block.tape_rule_id, {"state": "SUSPENDED"})
     assert counted() == {"SUSPENDED": 1}
-    ((kind, name, found),) = standing()
+    ((kind, name, found),) = status_detail()
     assert (kind, name) == (K.RULE_TROUBLE, block.dbs_block_name) and found.startswith("SUSPENDED at ")
     assert Drift.objects.get().request == block.workflow.request
     counted()
     assert Drift.objects.count() == 1
     admin.update_replication_rule(block.tape_rule_id, {"state": "STUCK"})
     assert counted() == {"STUCK": 1}
-    assert [found.split()[0] for _, _, found in standing()] == ["STUCK"]
+    assert [found.split()[0] for _, _, found in status_detail()] == ["STUCK"]
 
 
 @pytest.mark.parametrize("named", [True, False])
@@ -106,18 +106,18 @@ def test_rows_of_rules_that_cannot_be_read_hide_no_other_and_what_they_are_of_st
     row = Comparison.objects.get(dataset=None)
     assert "rows cannot be read, the others count" in row.last_error
     assert row.result["since"] == since, "what was made since is listed again"
-    assert [kind for kind, _, _ in standing()] == [K.RULE_TROUBLE], "nothing is known of it, so it stands"
+    assert [kind for kind, _, _ in status_detail()] == [K.RULE_TROUBLE], "nothing is known of it, so it stands"
 
 
 def test_a_rule_on_a_block_that_is_gone_is_told(block: ProcessingBlock) -> None:
     ProcessingBlock.objects.filter(pk=block.pk).update(tape_rule_id="0" * 32)
     assert counted() == {"gone": 1, "unknown": 1}
-    assert {(kind, name) for kind, name, _ in standing()} == {
+    assert {(kind, name) for kind, name, _ in status_detail()} == {
         (K.RULE_GONE, block.dbs_block_name), (K.RULE_UNKNOWN, block.dbs_block_name)
     }  # fmt: skip
     Effect.objects.filter(kind=EffectKind.RUCIO_TAPE).update(state=EffectState.PENDING)
     counted()
-    assert (K.RULE_GONE, block.dbs_block_name) in {(kind, name) for kind, name, _ in standing()}, (
+    assert (K.RULE_GONE, block.dbs_block_name) in {(kind, name) for kind, name, _ in status_detail()}, (
         "being repaired, not gone by itself"
     )
 

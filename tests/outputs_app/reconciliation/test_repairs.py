@@ -34,5 +34,5 @@ def test_a_block_is_made_again_only_as_it_is_now(kind: DriftKind, again: EffectK
         kind=kind, name=block.dbs_block_name, request=request, dataset=block.dataset, block=block, expected="it", found="none",
         since=now, last_seen=now,
     )  # fmt: skip
-    told = repair_refused(drift)
-    assert told.startswith(why) and bool(told) is bool(why)
+    reported = repair_refused(drift)
+    assert reported.startswith(why) and bool(reported) is bool(why)

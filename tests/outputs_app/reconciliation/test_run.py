@@ -58,8 +58,8 @@ def compared(block: ProcessingBlock) -> list[tuple[str, str, str]]:
     comparisons_run()
     comparison = Comparison.objects.get(dataset=block.dataset_id)
     assert (comparison.last_error, comparison.begun_at) == ("", None)
-    standing = Drift.objects.filter(dataset=block.dataset_id, ended_at=None).order_by("kind", "name")
-    return [(row.kind, row.name, row.state) for row in standing]
+    status_detail = Drift.objects.filter(dataset=block.dataset_id, ended_at=None).order_by("kind", "name")
+    return [(row.kind, row.name, row.state) for row in status_detail]
 
 
 def lfns(block: ProcessingBlock) -> list[str]:

@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from outputs_app.checks.validation import ValidationProgress, catalogues, events_in_catalogue, validation_again, validation_tend
+from outputs_app.checks.validation import (
+    ValidationProgress,
+    catalogues,
+    events_in_catalogue,
+    validation_again,
+    validation_process,
+)
 from outputs_app.effects import time_slices
 from outputs_app.effects.executor import effects_run_due
 from outputs_app.models import (
@@ -51,7 +57,7 @@ def _block() -> Iterator[ProcessingBlock]:
 
 def tended(block: ProcessingBlock) -> ValidationProgress:
     request = block.workflow.request
-    return validation_tend(workflow_id=block.workflow_id, request_id=request.pk, request_epoch=request.epoch)
+    return validation_process(workflow_id=block.workflow_id, request_id=request.pk, request_epoch=request.epoch)
 
 
 def validated(block: ProcessingBlock) -> ValidationProgress:
@@ -127,8 +133,8 @@ def test_events_and_parents_are_compared_too(block: ProcessingBlock) -> None:
         (P.CATALOGUE_DIFFERS, first),  # DBS has events: worse than that there are none
         (P.CATALOGUE_DIFFERS, second),  # DBS knows of no parent
     }
-    told = {each["prognosis"] for each in IntegrityCase.objects.get(name=second).evidence}
-    assert told == {P.PARENT_MISSING, P.CATALOGUE_DIFFERS}
+    reported = {each["prognosis"] for each in IntegrityCase.objects.get(name=second).evidence}
+    assert reported == {P.PARENT_MISSING, P.CATALOGUE_DIFFERS}
     assert {each["prognosis"] for each in IntegrityCase.objects.get(name=first).evidence} == {P.ZERO_EVENTS, P.CATALOGUE_DIFFERS}
 
 
@@ -235,8 +241,8 @@ def test_in_a_file_of_nobody_known_a_lumi_that_one_input_file_has_is_there_twice
     reads(block, "FileBased", {lfns(block)[0]: first}, held)
     ProcessingBlock.objects.filter(pk=block.pk).update(dbs_block_name=stranger)
     validated(block)
-    told = {each["prognosis"] for each in IntegrityCase.objects.get(name=lfns(block)[0]).evidence}
-    assert (P.DUPLICATE_LUMI in told) is not shared
+    reported = {each["prognosis"] for each in IntegrityCase.objects.get(name=lfns(block)[0]).evidence}
+    assert (P.DUPLICATE_LUMI in reported) is not shared
 
 
 def test_a_lumi_that_is_there_in_a_file_that_our_rows_do_not_know_is_a_case(block: ProcessingBlock) -> None:
@@ -339,7 +345,7 @@ def test_what_one_service_said_is_kept_while_another_does_not_answer(
 
 
 def test_long_looks_take_several_turns(block: ProcessingBlock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time_slices, "TURN_SECONDS", -1.0)
+    monkeypatch.setattr(time_slices, "TIME_SLICE_SECONDS", -1.0)
     tended(block)
     for done in (["dbs"], ["dbs", "rucio"], ["dbs", "lumis", "rucio"]):
         Effect.objects.update(next_attempt_at=overdue())

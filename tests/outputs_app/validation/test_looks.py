@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from outputs_app.checks.cases import repaired_look
+from outputs_app.checks.cases import repaired_check
 from outputs_app.checks.validation.catalogues import Look
 from outputs_app.effects.validate import _record
 from outputs_app.models import (
@@ -59,5 +59,5 @@ def test_what_was_recovered_is_looked_at_although_the_end_of_its_source_rules_wa
         request=request, block=block, name=block.dbs_block_name, prognosis=Prognosis.UNPROTECTED, state=CaseState.IN_PROGRESS,
         action=CaseAction.RECOVERED, acted_at=now,
     )  # fmt: skip
-    repaired_look(request.pk)
+    repaired_check(request.pk)
     assert BlockValidation.objects.get().generation == 2

@@ -81,7 +81,7 @@ def made_from(pk: int, *parents: str, unit: int = 0, own: bool = True, **counts:
     return LumiFile(pk, f"file {pk}", frozenset({ONE}), unit or pk, own, parents, events or 0, {ONE: events})
 
 
-def told(one: LumiFile, two: LumiFile, declared: Declared, made: Input) -> list[str]:
+def reported(one: LumiFile, two: LumiFile, declared: Declared, made: Input) -> list[str]:
     return [finding.name for finding in doubled([one], [two], declared, made)]
 
 
@@ -93,19 +93,19 @@ BY_FILE, BY_FILE_SHARES = (Declared(False, shares, False, by_file=True) for shar
 
 @pytest.mark.parametrize("own", [True, False])
 def test_work_by_files_has_a_lumi_twice_only_from_one_input_file(own: bool) -> None:
-    assert told(made_from(2, "a"), made_from(1, "a", own=own), BY_FILE, SHARED) == ["file 2"]
-    assert told(made_from(2, "a", "b"), made_from(1, "b", own=own), BY_FILE, SHARED) == ["file 2"]
-    assert told(made_from(2, "a"), made_from(1, "b", own=own), BY_FILE, SHARED) == [], "a share of the lumi each"
-    assert told(made_from(2, "a"), made_from(1, own=own), BY_FILE, SHARED) == [], "it is not known from which"
-    assert told(made_from(2, "a"), made_from(1, own=own), BY_FILE, ALONE) == ["file 2"], "there is one only"
-    assert told(made_from(2), made_from(1, "unknown", own=own), BY_FILE, ALONE) == ["file 2"]
+    assert reported(made_from(2, "a"), made_from(1, "a", own=own), BY_FILE, SHARED) == ["file 2"]
+    assert reported(made_from(2, "a", "b"), made_from(1, "b", own=own), BY_FILE, SHARED) == ["file 2"]
+    assert reported(made_from(2, "a"), made_from(1, "b", own=own), BY_FILE, SHARED) == [], "a share of the lumi each"
+    assert reported(made_from(2, "a"), made_from(1, own=own), BY_FILE, SHARED) == [], "it is not known from which"
+    assert reported(made_from(2, "a"), made_from(1, own=own), BY_FILE, ALONE) == ["file 2"], "there is one only"
+    assert reported(made_from(2), made_from(1, "unknown", own=own), BY_FILE, ALONE) == ["file 2"]
 
 
 def test_files_of_one_unit_by_files_are_whole_unless_a_later_task_divides_them() -> None:
     one, two = made_from(2, "a", unit=7), made_from(1, "a", unit=7)
-    assert told(one, two, BY_FILE, SHARED) == ["file 2"]
-    assert told(one, two, BY_FILE_SHARES, SHARED) == []
-    assert told(one, made_from(1, "a", unit=8), BY_FILE_SHARES, SHARED) == ["file 2"]
+    assert reported(one, two, BY_FILE, SHARED) == ["file 2"]
+    assert reported(one, two, BY_FILE_SHARES, SHARED) == []
+    assert reported(one, made_from(1, "a", unit=8), BY_FILE_SHARES, SHARED) == ["file 2"]
 
 
 @pytest.mark.parametrize(
@@ -122,13 +122,13 @@ def test_files_of_one_unit_by_files_are_whole_unless_a_later_task_divides_them()
 def test_work_by_events_shares_lumis_and_has_no_more_events_than_its_input(mine, theirs, parents, found) -> None:  # type: ignore[no-untyped-def]
     made = Input(SHARED.files, {"a": 40, "b": 40})
     one, two = made_from(2, parents[0], events=mine), made_from(1, *filter(None, parents[1:]), events=theirs)
-    assert bool(told(one, two, EVENTS, made)) is found
+    assert bool(reported(one, two, EVENTS, made)) is found
 
 
 def test_work_by_events_without_counts_of_lumis_is_told_by_those_of_files() -> None:
     made = Input({"a": {ONE: None}}, {"a": 15})
-    assert told(made_from(2, "a", events=8), made_from(1, "a", events=8), EVENTS, made) == ["file 2"]
-    assert told(made_from(2, "a", events=8), made_from(1, "a", events=7), EVENTS, made) == []
+    assert reported(made_from(2, "a", events=8), made_from(1, "a", events=8), EVENTS, made) == ["file 2"]
+    assert reported(made_from(2, "a", events=8), made_from(1, "a", events=7), EVENTS, made) == []
 
 
 @pytest.mark.parametrize("counted", [True, False])
@@ -145,9 +145,9 @@ def test_a_small_part_of_the_events_that_was_read_twice_is_told_by_all_files_tog
 
 
 def test_another_requests_work_by_events_divides_no_file_with_this_one() -> None:
-    assert told(made_from(2, "a", events=1), made_from(1, "a", own=False, events=1), EVENTS, SHARED) == ["file 2"]
-    assert told(made_from(2, "a", events=1), made_from(1, "b", own=False, events=1), EVENTS, SHARED) == []
-    assert told(made_from(2, "a", events=1), made_from(1, own=False, events=1), EVENTS, ALONE) == ["file 2"]
+    assert reported(made_from(2, "a", events=1), made_from(1, "a", own=False, events=1), EVENTS, SHARED) == ["file 2"]
+    assert reported(made_from(2, "a", events=1), made_from(1, "b", own=False, events=1), EVENTS, SHARED) == []
+    assert reported(made_from(2, "a", events=1), made_from(1, own=False, events=1), EVENTS, ALONE) == ["file 2"]
 
 
 def test_a_file_is_empty_unless_a_filter_was_declared_or_its_input_is() -> None:

@@ -72,8 +72,8 @@ def test_an_operator_declares_there_whose_datasets_it_may_write(ready: None, ope
         ({"document": "{}", "file": SimpleUploadedFile("doc.json", b"{}")}, "not both"),
     ],
 )
-def test_what_cannot_be_taken_is_told_and_nothing_is_stored(operator: Client, given: dict[str, Any], told: str) -> None:
+def test_what_cannot_be_taken_is_told_and_nothing_is_stored(operator: Client, given: dict[str, Any], reported: str) -> None:
     response = send(operator, **given)
     assert response.status_code == 400
-    assert told in text(response.content.decode())
+    assert reported in text(response.content.decode())
     assert not Request.objects.exists()

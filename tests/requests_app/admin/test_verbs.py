@@ -14,7 +14,7 @@ from dags_app.models import WorkUnitState
 from outputs_app.models import Effect, EffectKind, EffectState
 from requests_app.limits import limits_now
 from requests_app.models import HoldCode, Limit, Request, RequestGroup, RequestStatus, RequestTransition
-from requests_app.work.groups import group_standing
+from requests_app.work.groups import group_status
 from sites_app.models import ScheddState
 from tests.support.html import links, text
 from tests.support.rows import dag_row, request_row, schedd_row, unit_row, workflow_row
@@ -98,7 +98,7 @@ def test_a_group_that_has_another_name_already_is_shown_and_dissolved(operator: 
     own = reverse("admin:requests_app_requestgroup_change", args=[quote(group.pk)])
     for page in (request.get_absolute_url(), group.get_absolute_url(), own, "/admin/requests_app/requestgroup/", "/"):
         assert operator.get(page).status_code == 200, page
-    seen = group_standing(group).status
+    seen = group_status(group).status
     dissolved = operator.post(
         "/admin/requests_app/requestgroup/verb/dissolve/", {"id": group.pk, "seen": seen, "reason": "its name"}
     )

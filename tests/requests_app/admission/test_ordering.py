@@ -75,9 +75,9 @@ def test_what_nobody_within_the_limits_can_take_is_lent_and_given_back_at_the_ne
     for row in ranked:
         state = state if row.waits_for else state.after(row.groups, policy)
     more = [Waiting("a9", 9, NOW, campaign="a"), Waiting("c0", 1, NOW, campaign="c")]
-    told = {row.waiting.key: row.waits_for for row in order(more, state, policy)}
+    reported = {row.waiting.key: row.waits_for for row in order(more, state, policy)}
     kept = "limit of campaign a: 4 of 2 DAGs; above its limit it gets what others leave"
-    assert told == {"a9": kept, "c0": ""}, "the one within the limits has the slot"
+    assert reported == {"a9": kept, "c0": ""}, "the one within the limits has the slot"
     refused = {row.waiting.key: row.waits_for for row in order(more[:1], state, policy, lambda waiting: "no room")}
     assert refused == {"a9": "no room"}
 
@@ -181,8 +181,8 @@ def test_a_bucket_gives_its_burst_and_then_its_rate() -> None:
                 starts.append(minute)
         full_at = dict(state.full_at)
     assert starts == [0, 0, 0, 30, 60, 90, 120, 150]
-    told = next(row.waits_for for row in order(queue, state, policy))
-    assert told == "limit of campaign a: 2 starts an hour, the next at 2026-11-23 15:00:00 UTC"
+    reported = next(row.waits_for for row in order(queue, state, policy))
+    assert reported == "limit of campaign a: 2 starts an hour, the next at 2026-11-23 15:00:00 UTC"
 
 
 def test_what_each_waits_for_is_said() -> None:
@@ -192,8 +192,8 @@ def test_what_each_waits_for_is_said() -> None:
         Waiting("full", 90_000, NOW, campaign="a"), Waiting("first", 200_000, NOW), Waiting("second", 150_000, NOW),
         Waiting("last", 1, NOW),
     )  # fmt: skip
-    told = {row.waiting.key: row.waits_for for row in order(rows, state, policy)}
-    assert told == {
+    reported = {row.waiting.key: row.waits_for for row in order(rows, state, policy)}
+    assert reported == {
         "first": "",
         "second": "limit of band high: 1 of 1 DAGs",
         "full": "limit of campaign a: 5 of 5 DAGs; above its limit it gets what others leave",
@@ -203,11 +203,11 @@ def test_what_each_waits_for_is_said() -> None:
 
 def test_watermarks_have_a_gap_between_them() -> None:
     policy = Policy(1, high_watermark=1.0, low_watermark=0.5)
-    stopped, told = False, []
+    stopped, reported = False, []
     for jobs in (90, 100, 60, 50, 49, 99):
         stopped = has_flooded(jobs, 100, policy, before=stopped)
-        told.append(stopped)
-    assert told == [False, True, True, True, False, False]
+        reported.append(stopped)
+    assert reported == [False, True, True, True, False, False]
 
 
 def test_an_expected_start_follows_from_slots_that_became_free_limits_and_buckets() -> None:
@@ -250,5 +250,5 @@ def test_who_starts_now_is_expected_now_and_nobody_while_all_are_stopped() -> No
     policy = Policy(1)
     assert expected_starts(order(rows, State(NOW), policy), State(NOW), policy, {})[1].at == NOW
     stopped = State(NOW, stopped="a new credential")
-    told = expected_starts(order(rows, stopped, policy), stopped, policy, {})[1]
-    assert (told.at, told.basis) == (None, "not known: nothing starts now, for a new credential")
+    reported = expected_starts(order(rows, stopped, policy), stopped, policy, {})[1]
+    assert (reported.at, reported.basis) == (None, "not known: nothing starts now, for a new credential")

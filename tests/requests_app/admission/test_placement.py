@@ -67,14 +67,14 @@ def test_a_dag_goes_to_the_lightest_of_the_best_class_that_may_have_it_and_each_
         assert decision.schedd is None
         assert all(f"{schedd.name}: " in decision.waits_for for schedd in room.schedds)
         return
-    chosen, told = decision.schedd, decision.placement
-    assert chosen in may and told is not None
+    chosen, reported = decision.schedd, decision.placement
+    assert chosen in may and reported is not None
     assert chosen.health == Health.HEALTHY or all(schedd.health == Health.BUSY for schedd in may)
     alike = [schedd for schedd in may if schedd.health == chosen.health]
     assert room.slots[chosen.pk] / chosen.dagmans_most == min(room.slots[s.pk] / s.dagmans_most for s in alike)
     assert room.slots[chosen.pk] + decision.slots <= chosen.dagmans_most, "never more DAGMans than it runs"
-    assert told["rejected"].keys() == {schedd.name for schedd in room.schedds} - {chosen.name}  # type: ignore[attr-defined]
-    assert all(told["rejected"].values())  # type: ignore[attr-defined]
+    assert reported["rejected"].keys() == {schedd.name for schedd in room.schedds} - {chosen.name}  # type: ignore[attr-defined]
+    assert all(reported["rejected"].values())  # type: ignore[attr-defined]
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=25), st.lists(st.integers(2, 120), min_size=1, max_size=4))
@@ -118,9 +118,9 @@ def test_the_choice_and_why_the_others_were_not_taken_are_in_the_history() -> No
     Pool.objects.filter(pk="off").update(state=PoolState.DISABLED)
     request = request_row(QUEUED)
     admit()
-    told = RequestTransition.objects.get(request=request).evidence
-    assert (told["chosen"], told["why"]) == ("light", "healthy, 0 DAGs with 0 of 500 DAGMan slots")
-    assert told["rejected"] == {
+    reported = RequestTransition.objects.get(request=request).evidence
+    assert (reported["chosen"], reported["why"]) == ("light", "healthy, 0 DAGs with 0 of 500 DAGMan slots")
+    assert reported["rejected"] == {
         "heavy": "not the lightest, or not reserved: 1 DAGs with 100 of 1000 DAGMan slots",
         "busy": "busy: its duty cycle is 0.99", "ill": "degraded: it has stalled", "elsewhere": "pool off is disabled",
     }  # fmt: skip

@@ -338,8 +338,8 @@ def test_a_dag_runs_as_many_units_as_its_share_of_what_is_left_of_the_idle_job_b
         request.refresh_from_db()
         # (1000 - 87 - 8) jobs among three; 301 are 37 units
         assert request.reserved_slots == 1 + 37
-    told = RequestTransition.objects.get(request=first).evidence
-    assert (told["share_jobs"], told["sharers"], told["idle_taken"], told["jobs_per_unit"]) == (301, 3, 95, 8)
+    reported = RequestTransition.objects.get(request=first).evidence
+    assert (reported["share_jobs"], reported["sharers"], reported["idle_taken"], reported["jobs_per_unit"]) == (301, 3, 95, 8)
 
 
 def following(units: int, running: int, idle: int, **fields: object) -> DAG:

@@ -271,15 +271,15 @@ def test_a_change_in_the_middle_of_a_pass_is_seen_by_the_next(monkeypatch: pytes
     all_slots_taken()
     request_row(QUEUED)
     rest()
-    before, told = forgotten(), queue._tell
+    before, reported = forgotten(), queue._report
 
-    def tell(*args: Any) -> int:
+    def report(*args: Any) -> int:
         elsewhere(updates(DAG, status=DAGStatus.COMPLETED))
-        return told(*args)
+        return reported(*args)
 
     request_row(QUEUED)
     with monkeypatch.context() as patch:
-        patch.setattr(queue, "_tell", tell)
+        patch.setattr(queue, "_report", report)
         assert admit_if_changed() == 0
     assert admit_if_changed() == 1
     assert forgotten() == before

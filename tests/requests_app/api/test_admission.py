@@ -108,9 +108,9 @@ def test_a_campaign_at_its_limit_waits_and_another_starts(operator: APIClient) -
     assert operator.get(f"/api/v1/requests/{first.request_name}").json()["queue"]["expected_start"] is None
     ended = timezone.now() - timedelta(hours=1)
     dag_row(workflow_row(request_row(S.COMPLETED, campaign="Run3")), DAGStatus.COMPLETED, completed_at=ended, submitted_at=ended)
-    told = operator.get(f"/api/v1/requests/{first.request_name}").json()["queue"]
-    assert told["place"] == 1
-    assert told["expected_basis"] == "1 slots of campaign Run3 became free in the last 24 hours, 0 before it"
+    reported = operator.get(f"/api/v1/requests/{first.request_name}").json()["queue"]
+    assert reported["place"] == 1
+    assert reported["expected_basis"] == "1 slots of campaign Run3 became free in the last 24 hours, 0 before it"
 
 
 def test_a_slot_that_nobody_within_the_limits_wants_is_lent_and_goes_to_another_at_the_next_pass(operator: APIClient) -> None:
@@ -208,7 +208,7 @@ def test_what_if_tells_who_would_start_and_who_would_move_and_changes_nothing(op
     running("Run3")
     first, second, third = (request_row(S.QUEUED, campaign="Run3", priority=priority) for priority in (300, 200, 100))
     assert operator.post(WHAT_IF, {}).json()["moved"] == []
-    told = operator.post(
+    reported = operator.post(
         WHAT_IF,
         {
             "max_active_dags": 3,
@@ -217,9 +217,9 @@ def test_what_if_tells_who_would_start_and_who_would_move_and_changes_nothing(op
             "further": [{"name": "new", "priority": 50, "campaign": "Run2"}],
         },
     ).json()
-    assert told["starts_now"] == [third.request_name, "new"]
-    assert told["next"] == []
-    moved = {row["request_name"]: (row["place_before"], row["place"], row["waits_for"]) for row in told["moved"]}
+    assert reported["starts_now"] == [third.request_name, "new"]
+    assert reported["next"] == []
+    moved = {row["request_name"]: (row["place_before"], row["place"], row["waits_for"]) for row in reported["moved"]}
     assert moved == {
         third.request_name: (3, 1, ""),
         first.request_name: (1, 2, f"limit of campaign Run3: 2 of 2 DAGs; {ABOVE}"),
@@ -257,18 +257,21 @@ def test_before_a_priority_is_changed_its_place_is_told_and_what_makes_it_the_fi
     now = timezone.now()
     rows = [request_row(S.QUEUED, priority=priority, queued_at=now) for priority in (200, 100)]
     request_row(S.QUEUED, priority=1, urgent=True, queued_at=now)
-    told = preview.priority([*rows, request_row(S.ACTIVE)])
+    reported = preview.priority([*rows, request_row(S.ACTIVE)])
     first = "Its place in the queue is 2 of 3 and changes at once; it is the first of those that are not urgent."
-    assert told[rows[0].pk][1] == first
-    assert "place in the queue is 3 of 3" in told[rows[1].pk][1] and "with more than 200 it is the first" in told[rows[1].pk][1]
+    assert reported[rows[0].pk][1] == first
+    assert (
+        "place in the queue is 3 of 3" in reported[rows[1].pk][1]
+        and "with more than 200 it is the first" in reported[rows[1].pk][1]
+    )
 
 
 def test_what_priority_leads_to_which_place_is_told_too() -> None:
     now = timezone.now()
     priorities = (900, 700, 700, 500, 300, 300)
     rows = [request_row(S.QUEUED, priority=each, queued_at=now + timedelta(microseconds=n)) for n, each in enumerate(priorities)]
-    told = preview.priority(rows)
-    assert told[rows[-1].pk][1] == (
+    reported = preview.priority(rows)
+    assert reported[rows[-1].pk][1] == (
         "Its place in the queue is 6 of 6 and changes at once; with more than 900 it is the first of those that are not urgent,"
         " with more than 700 it is in place 2, with more than 500 it is in place 4, with more than 300 it is in place 5."
     )

@@ -19,7 +19,7 @@ from rest_framework.test import APIClient
 
 from requests_app import feed
 from requests_app.api import events as api
-from requests_app.feed import newest, publish, tell
+from requests_app.feed import emit_event, newest, publish
 from requests_app.models import Event, RequestStatus
 from tests.support.problems import problem
 from tests.support.rows import request_row
@@ -72,7 +72,7 @@ def streamed(session: requests.Session, url: str, number: int, **headers: str) -
 def test_a_page_of_events_says_where_to_go_on(reader: APIClient) -> None:
     request = request_row(RequestStatus.QUEUED)
     for number in range(3):
-        tell("alert", request, code=f"c{number}")
+        emit_event("alert", request, code=f"c{number}")
     first = reader.get("/api/v1/events?limit=2").json()
     assert [event["data"]["code"] for event in first["events"]] == ["c0", "c1"]
     assert first["events"][0] | {"at": ""} == {
@@ -89,12 +89,12 @@ def test_a_page_of_events_says_where_to_go_on(reader: APIClient) -> None:
 @pytest.mark.django_db
 def test_what_is_not_kept_any_more_is_said_to_be_gone(reader: APIClient) -> None:
     for _ in range(4):
-        tell("test")
+        emit_event("test")
     publish()
     Event.objects.filter(position__lte=2).delete()
     for path in ("/api/v1/events?after=1", "/api/v1/events/stream?after=1"):
-        told = problem(reader.get(path), 410, "events_gone")
-        assert "2 is the oldest id" in told["detail"]
+        reported = problem(reader.get(path), 410, "events_gone")
+        assert "2 is the oldest id" in reported["detail"]
     assert [event["id"] for event in reader.get("/api/v1/events").json()["events"]] == [3, 4]
     problem(reader.get("/api/v1/events?after=99"), 410, "events_gone")
 
@@ -123,12 +123,12 @@ def test_a_reader_that_takes_nothing_keeps_its_thread_a_minute_at_most(reader: A
 
 
 def test_a_reader_that_waits_is_answered_when_something_comes(address: str, session: requests.Session) -> None:
-    tell("before")
+    emit_event("before")
     last = session.get(address, timeout=PATIENCE).json()["last_id"]
     empty = session.get(f"{address}?after={last}&wait=1", timeout=PATIENCE).json()
     assert empty == {"events": [], "last_id": last, "oldest_id": 0}, "and with nothing when nothing does"
     with session.get(f"{address}/stream?after={last}", stream=True, timeout=PATIENCE) as waiting:
-        tell("while it waits")
+        emit_event("while it waits")
         publish()  # as the life cycle's poll does
         lines = waiting.iter_lines(chunk_size=1, decode_unicode=True)
         data = next(line for line in lines if line.startswith("data: "))
@@ -136,11 +136,11 @@ def test_a_reader_that_waits_is_answered_when_something_comes(address: str, sess
 
 
 def test_a_stream_that_was_lost_goes_on_with_the_last_id(address: str, session: requests.Session) -> None:
-    tell("of yesterday")
-    tell("first")
+    emit_event("of yesterday")
+    emit_event("first")
     seen = streamed(session, f"{address}/stream?after=1", 1)
     for number in range(5):
-        tell("away", number=number)
+        emit_event("away", number=number)
     seen += streamed(session, f"{address}/stream?after=1", 5, **{"Last-Event-ID": str(seen[-1]["id"])})
     assert [event["id"] for event in seen] == [2, 3, 4, 5, 6, 7], "Last-Event-ID before the address's own"
 
@@ -149,8 +149,8 @@ def test_a_filtered_stream_tells_by_heartbeats_how_far_it_is(
     address: str, session: requests.Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(api, "HEARTBEAT_SECONDS", 0.05)
-    tell("other")
-    tell("other")
+    emit_event("other")
+    emit_event("other")
     with session.get(f"{address}/stream?after=0&kind=wanted", stream=True, timeout=PATIENCE) as answer:
         lines = answer.iter_lines(chunk_size=1, decode_unicode=True)
         assert next(line for line in lines if line.startswith("id: ")) == "id: 2"
@@ -167,7 +167,7 @@ def test_readers_that_wait_leave_threads_for_others(
             refused = session.get(address + path, timeout=PATIENCE)
             assert refused.json()["code"] == "too_many_readers"
             assert refused.headers["Retry-After"]
-        tell("test")
+        emit_event("test")
         assert len(session.get(f"{address}?wait=30", timeout=PATIENCE).json()["events"]) == 1, "which does not wait"
     while session.get(f"{address}?after=1&wait=1", timeout=PATIENCE).status_code == 503:
         pass
@@ -182,9 +182,9 @@ def printed(*options: str) -> list[str]:
 @pytest.mark.django_db
 def test_the_command_prints_what_is_kept_and_goes_on_behind_an_id() -> None:
     request = request_row(RequestStatus.QUEUED)
-    tell("first", request)
+    emit_event("first", request)
     last = newest()
-    tell("second")
+    emit_event("second")
     assert [kind for kind in printed() if kind in ("first", "second")] == ["first", "second"]
     assert printed("--after", str(last)) == printed("--kind", "second") == ["second"]
     assert "first" in printed("--request", request.request_name) and "second" not in printed("--request", request.request_name)
@@ -196,7 +196,7 @@ def test_the_command_prints_what_is_kept_and_goes_on_behind_an_id() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_the_command_follows_what_comes() -> None:
-    tell("before")
+    emit_event("before")
     newest()
 
     class Out(StringIO):
@@ -207,7 +207,7 @@ def test_the_command_follows_what_comes() -> None:
             raise KeyboardInterrupt
 
     def later() -> None:
-        tell("after")
+        emit_event("after")
         connections.close_all()
 
     out, thread = Out(), threading.Timer(0.5, later)

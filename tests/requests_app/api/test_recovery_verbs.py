@@ -32,9 +32,9 @@ def test_a_stop_answers_as_the_specification_says_and_repeats(operator: APIClien
     request = active()
     body = operator.post(url(request, "stop"), WHY)
     assert body.status_code == 202
-    told = body.json()
-    assert (told["status"], told["previous_status"], told["stop_reason"]) == ("stopping", "active", WHY["reason"])
-    assert "rescue" in told["message"]
+    reported = body.json()
+    assert (reported["status"], reported["previous_status"], reported["stop_reason"]) == ("stopping", "active", WHY["reason"])
+    assert "rescue" in reported["message"]
     again = operator.post(url(request, "stop"), WHY | {"mode": "drain"})
     assert (again.status_code, again.json()["previous_status"]) == (202, "stopping")
     request.refresh_from_db()

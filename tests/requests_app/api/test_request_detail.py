@@ -40,8 +40,8 @@ def test_transitions_are_told_from_rows_in_order_with_who_why_and_on_what_eviden
 
     body = detail(reader, request)
 
-    told = [(t["from_status"], t["to_status"], t["actor"], t["reason"]) for t in body["status_transitions"]]
-    assert told == [
+    reported = [(t["from_status"], t["to_status"], t["actor"], t["reason"]) for t in body["status_transitions"]]
+    assert reported == [
         ("", "submitted", "rita", "imported"),
         ("submitted", "queued", "lifecycle", "workflow made"),
         ("queued", "held", "olga", "wait"),
@@ -148,8 +148,8 @@ def test_one_request_costs_a_fixed_number_of_queries(
 
 
 def test_a_request_that_is_not_there_is_404(reader: APIClient) -> None:
-    told = problem(reader.get("/api/v1/requests/unknown_request"), 404, "not_found")
-    assert told["detail"] == "there is no request 'unknown_request'" and "whole" in told["hint"]
+    reported = problem(reader.get("/api/v1/requests/unknown_request"), 404, "not_found")
+    assert reported["detail"] == "there is no request 'unknown_request'" and "whole" in reported["hint"]
     problem(reader.get("/api/v1/requests/unknown_request/versions"), 404, "not_found")
 
 

@@ -221,10 +221,10 @@ def test_a_document_whose_configurations_are_elsewhere_is_refused_and_nobody_is_
     monkeypatch.setenv("WMS2_ENVIRONMENT", "production")
     monkeypatch.setenv("WMS2_CONFIGCACHE_ALLOWED_URLS", "http://one.example/couchdb")
     adapters_forget()
-    told = (
+    reported = (
         "environment:\n  WMS2_CONFIGCACHE_ALLOWED_URLS: ConfigCache has to be asked by https, not at 'http://one.example/couchdb'"
     )
-    with pytest.raises(ConfigurationError, match=re.escape(told)):
+    with pytest.raises(ConfigurationError, match=re.escape(reported)):
         factory.configcache()
     monkeypatch.setenv("WMS2_CONFIGCACHE_ALLOWED_URLS", "https://one.example:99999/couchdb")
     adapters_forget()
@@ -266,10 +266,10 @@ def test_a_wrong_body_is_400_and_names_the_field(operator: APIClient, body: dict
 def test_who_sends_neither_a_name_nor_a_document_is_told_of_both_and_nothing_is_sent_back_whole(operator: APIClient) -> None:
     assert "as 'document'" in problem(operator.post(URL, {}), 400, "invalid", field="request_name")["detail"]
     for body in ({"request_name": "a_request", "doc": {}}, {"document": {}, "doc": {}}):
-        told = problem(operator.post(URL, body), 400, "invalid", field="doc")["detail"]
-        assert "document" in told and "source" in told
-    told = problem(operator.post(URL, {"request_name": "a_request", "source": "x" * 6000}), 400, "invalid", field="source")
-    assert "is none of reqmgr2" in told["detail"] and len(told["detail"]) < 200
+        reported = problem(operator.post(URL, body), 400, "invalid", field="doc")["detail"]
+        assert "document" in reported and "source" in reported
+    reported = problem(operator.post(URL, {"request_name": "a_request", "source": "x" * 6000}), 400, "invalid", field="source")
+    assert "is none of reqmgr2" in reported["detail"] and len(reported["detail"]) < 200
     assert not Request.objects.exists()
 
 

@@ -99,11 +99,11 @@ def test_rounds_tell_what_was_measured_and_why_numbers_were_chosen(reader: APICl
         workflow=workflow, category="transient", code=8021, step="GenSim", first_at=now, last_at=now, attempts=3, rounds={"0": 3}
     )
     body = reader.get(f"/api/v1/workflows/{workflow.pk}/rounds").json()
-    (told,) = body["rounds"]
-    (step,) = told["steps"]
+    (reported,) = body["rounds"]
+    (step,) = reported["steps"]
     assert (step["jobs"], step["cpu_efficiency"], step["exit_codes"]) == (100, 0.5, {"8021": 3})
     assert step["spreads"]["rss_mb"] == {"p50": pytest.approx(1000, rel=0.011), "p95": pytest.approx(3000, rel=0.011)}
-    (why,) = told["decisions"]
+    (why,) = reported["decisions"]
     assert (why["what"], why["measured"], why["bound"], why["pinned"]) == ("memory_mb", 3000.0, "max_memory_per_core_mb", False)
-    assert told["exit_codes"] == {"GenSim": {"8021": 3}}
-    assert told["dags"][0]["id"] == str(dag.pk)
+    assert reported["exit_codes"] == {"GenSim": {"8021": 3}}
+    assert reported["dags"][0]["id"] == str(dag.pk)

@@ -23,7 +23,7 @@ S = RequestStatus
 DONE = {"state": WorkUnitState.DONE, "manifest_sha256": "a", "fence": 1}
 
 
-def standing(client: APIClient, workflow: Workflow) -> dict[str, Any]:
+def status_detail(client: APIClient, workflow: Workflow) -> dict[str, Any]:
     response = client.get(f"/api/v1/workflows/{workflow.pk}/status")
     assert response.status_code == 200, response.content
     body: dict[str, Any] = response.json()
@@ -60,7 +60,7 @@ def test_the_standing_has_the_dag_the_blocks_and_the_progress(reader: APIClient)
     workflow, dag = running()
     dataset = with_block(dag)
 
-    body = standing(reader, workflow)
+    body = status_detail(reader, workflow)
 
     assert (body["workflow_id"], body["request_name"], body["status"]) == (str(workflow.pk), workflow.request_id, "active")
     assert {k: body["dag"][k] for k in ("id", "status", "total_nodes", "nodes_running", "nodes_idle", "nodes_done")} == {
@@ -76,7 +76,7 @@ def test_the_standing_has_the_dag_the_blocks_and_the_progress(reader: APIClient)
 
 def test_the_estimate_is_what_is_left_at_the_measured_rate(reader: APIClient) -> None:
     workflow, _ = running(units=4, done=1, hours=2)
-    estimated = parse_datetime(standing(reader, workflow)["estimated_completion"])
+    estimated = parse_datetime(status_detail(reader, workflow)["estimated_completion"])
     assert estimated is not None
     left = estimated - timezone.now()
     assert timedelta(hours=5.9) < left < timedelta(hours=6.1), "one unit in two hours, three to go"
@@ -85,7 +85,7 @@ def test_the_estimate_is_what_is_left_at_the_measured_rate(reader: APIClient) ->
 def test_units_done_before_this_dag_count_as_progress_and_not_as_rate(reader: APIClient) -> None:
     workflow, dag = running(units=4, done=2, hours=1)
     WorkUnit.objects.filter(dag=dag, index=0).update(done_at=timezone.now() - timedelta(days=9))
-    body = standing(reader, workflow)
+    body = status_detail(reader, workflow)
     estimated = parse_datetime(body["estimated_completion"])
     assert body["progress_percent"] == 50.0
     assert estimated is not None
@@ -93,25 +93,27 @@ def test_units_done_before_this_dag_count_as_progress_and_not_as_rate(reader: AP
 
 
 def test_without_a_rate_there_is_no_estimate(reader: APIClient) -> None:
-    assert standing(reader, running(done=0)[0])["estimated_completion"] is None
+    assert status_detail(reader, running(done=0)[0])["estimated_completion"] is None
     workflow, dag = running(done=2)
     DAG.objects.filter(pk=dag.pk).update(status=DAGStatus.PARTIAL)
-    assert standing(reader, workflow)["estimated_completion"] is None
-    assert standing(reader, running(units=2, done=2)[0])["estimated_completion"] is None, "all done, only registration is left"
-    assert standing(reader, running(done=1, units=1_000_000 // 800, hours=900_000)[0])["estimated_completion"] is None
+    assert status_detail(reader, workflow)["estimated_completion"] is None
+    assert status_detail(reader, running(units=2, done=2)[0])["estimated_completion"] is None, (
+        "all done, only registration is left"
+    )
+    assert status_detail(reader, running(done=1, units=1_000_000 // 800, hours=900_000)[0])["estimated_completion"] is None
 
 
 def test_progress_goes_by_units_where_events_are_not_known(reader: APIClient) -> None:
     workflow, _ = running(units=4, done=3)
     Workflow.objects.filter(pk=workflow.pk).update(requested_events=0)
-    assert standing(reader, workflow)["progress_percent"] == 75.0
+    assert status_detail(reader, workflow)["progress_percent"] == 75.0
 
 
 def test_a_workflow_before_its_first_dag_and_one_after_its_last(reader: APIClient) -> None:
-    fresh = standing(reader, workflow_row(request_row(S.QUEUED)))
+    fresh = status_detail(reader, workflow_row(request_row(S.QUEUED)))
     assert (fresh["dag"], fresh["blocks"], fresh["progress_percent"]) == (None, [], 0.0)
     ended = workflow_row(request_row(S.COMPLETED), status=WorkflowStatus.COMPLETED)
-    assert standing(reader, ended)["progress_percent"] == 100.0
+    assert status_detail(reader, ended)["progress_percent"] == 100.0
 
 
 def test_units_of_all_rounds_are_summed_and_the_dags_are_its_rounds(reader: APIClient) -> None:
@@ -121,7 +123,7 @@ def test_units_of_all_rounds_are_summed_and_the_dags_are_its_rounds(reader: APIC
     dag.round.save()
     second = dag_row(workflow, round=round_row(workflow, 1), total_work_units=1)
     unit_row(second, 0, events=800)
-    body = standing(reader, workflow)
+    body = status_detail(reader, workflow)
     assert (body["work_units"]["total"], body["dag"]["work_units"]["total"]) == (3, 1)
 
 
@@ -145,7 +147,7 @@ def test_nodes_and_jobs_by_site_are_those_of_all_rounds(reader: APIClient) -> No
         workflow=workflow, category="transient", code=1, site="T2_CH_CERN", attempts=2, first_at=timezone.now(),
         last_at=timezone.now(),
     )  # fmt: skip
-    body = standing(reader, workflow)
+    body = status_detail(reader, workflow)
     assert (body["dag"]["id"], body["dag"]["total_nodes"], rescue.round_id) == (str(second.pk), 11, first.round_id)
     assert body["nodes"] == {"total": 33, "idle": 1, "running": 4, "held": 0, "done": 22, "failed": 1}
     none = {"idle": 0, "running": 0, "held": 0, "done": 0, "failed": 0}
@@ -162,12 +164,12 @@ def test_the_standing_has_the_limits_of_categories_in_force_and_how_many_jobs_di
         workflow=workflow, category="transient", code=1, attempts=2, first_at=timezone.now(), last_at=timezone.now()
     )
     limit_set(name="dag_max_merge_groups", value=60, actor="olga", reason="test")
-    body = standing(reader, workflow)
+    body = status_detail(reader, workflow)
     assert body["job_success"] == {"ended_well": 18, "ended_badly": 2, "success_rate": 0.9}
     assert body["category_throttles"] == {"MergeGroup": 60, "Processing": 5000, "Merge": None, "Cleanup": None}
     assert (body["dag"]["units_at_once"], body["dag"]["jobs"]) == (3, {"sites": {"T2_CH_CERN": {"running": 2}}})
     Request.objects.filter(pk=workflow.request.pk).update(overrides={"max_merge_groups": 7, "max_cleanup": 2})
-    body = standing(reader, workflow)
+    body = status_detail(reader, workflow)
     assert body["category_throttles"] == {"MergeGroup": 7, "Processing": 5000, "Merge": None, "Cleanup": 2}
     request = reader.get(f"/api/v1/requests/{workflow.request_id}").json()
     assert request["job_success"]["success_rate"] == 0.9
@@ -179,7 +181,7 @@ def test_the_standing_costs_a_fixed_number_of_queries(reader: APIClient, django_
     with_block(dag)
     # user, workflow, DAG, units, blocks, their units; failures of the DAG's directory and of the workflow; request, limit
     with django_assert_num_queries(12):
-        standing(reader, workflow)
+        status_detail(reader, workflow)
 
 
 @pytest.mark.parametrize("rows", [1, 20])

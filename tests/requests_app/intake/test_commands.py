@@ -20,7 +20,7 @@ from tests.support.intake import Document, chain, read, reprocessing, typed, wit
 from tests.support.places import ROOT
 from wms2.conf import from_environment
 from wms2.errors import ServiceUnavailable
-from wms2.runtime.offline import is_on_paper
+from wms2.runtime.offline import is_offline
 
 
 class _Stored:
@@ -221,7 +221,7 @@ def test_commands_on_paper_need_no_setting_and_no_service(
 
 def test_other_commands_do_not_start_without_settings(tmp_path: Path) -> None:
     others = (["import_request", "--check", "--file", "DOC.json"], ["classify_failure", "--report", "DOC.json"], ["migrate"])
-    assert [arguments for arguments in others if is_on_paper(["manage.py", *arguments])] == []
+    assert [arguments for arguments in others if is_offline(["manage.py", *arguments])] == []
     _write(tmp_path, chain())
     command = [sys.executable, str(ROOT / "manage.py"), *others[0]]
     done = subprocess.run(command, cwd=tmp_path, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False)

@@ -55,8 +55,8 @@ def test_what_is_accepted_and_not_used_is_named() -> None:
         CustodialSites=["T1_US_FNAL"], NonCustodialSites=["T2_CH_CERN"], DatasetLifetime=3600, DeleteFromSource=True,
         AllowOpportunistic=True, ValidStatus="VALID",
     )  # fmt: skip
-    told = {warning.partition(":")[0] for warning in read(document).spec.warnings}
-    assert told == {*known.WARNED.keys() - {"SandboxUrl", "PayloadConfig"}, "ValidStatus"}
+    reported = {warning.partition(":")[0] for warning in read(document).spec.warnings}
+    assert reported == {*known.WARNED.keys() - {"SandboxUrl", "PayloadConfig"}, "ValidStatus"}
 
 
 def test_values_that_ask_for_nothing_are_accepted_in_silence() -> None:

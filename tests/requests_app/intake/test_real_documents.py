@@ -269,15 +269,15 @@ def test_the_table_of_documents_in_the_docs_says_what_intake_says() -> None:
     rows = re.findall(
         r"^\| (\S+\.json) \| (\w+) \| ([a-z, ]+) \| (.*?) ?\|$", (ROOT / "docs/requests.md").read_text(), re.MULTILINE
     )
-    told = {name: (kind, answer, sorted(filter(None, reasons.split(", ")))) for name, kind, answer, reasons in rows}
-    assert told.keys() == set(NAMES)
+    reported = {name: (kind, answer, sorted(filter(None, reasons.split(", ")))) for name, kind, answer, reasons in rows}
+    assert reported.keys() == set(NAMES)
     for name in NAMES:
         found = _verdict(name)
         kind = merge_document(filled(real_document(name)))["RequestType"]
         reasons = sorted(found.get("refused") or found["warnings"])
         answer = "refused" if "refused" in found else "accepted, warned" if reasons else "accepted"
-        assert told[name] == (kind, answer, reasons)
+        assert reported[name] == (kind, answer, reasons)
         assert (answer == "refused") == (kind not in SUPPORTED_TYPES), "every kind that WMS2 runs is accepted"
     explained = re.findall(r"^- (`.*?): ", (ROOT / "docs/requests.md").read_text(), re.MULTILINE)
     words = {word for line in explained for word in re.findall(r"`(\w+)`", line)}
-    assert {reason for _, _, reasons in told.values() for reason in reasons} <= words
+    assert {reason for _, _, reasons in reported.values() for reason in reasons} <= words

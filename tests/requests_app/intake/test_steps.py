@@ -130,9 +130,9 @@ def test_priorities_are_those_of_reqmgr2(priority: Any, is_legal: bool) -> None:
 
 
 def test_steps_that_no_machine_runs_together_are_refused_and_those_of_two_systems_warned_of() -> None:
-    told = problems(with_step(2, ScramArch=["el8_aarch64_gcc11"]))
-    assert told.keys() == {"Step2.ScramArch"}
-    assert "runs on aarch64, what comes before it on X86_64" in told["Step2.ScramArch"]
+    reported = problems(with_step(2, ScramArch=["el8_aarch64_gcc11"]))
+    assert reported.keys() == {"Step2.ScramArch"}
+    assert "runs on aarch64, what comes before it on X86_64" in reported["Step2.ScramArch"]
     (warning,) = read(with_step(2, ScramArch=["slc7_amd64_gcc700"])).spec.warnings
     assert warning.startswith("Step2.ScramArch: runs on rhel7, what comes before it on rhel8") and "50513" in warning
     assert not read(with_step(2, ScramArch=["slc7_amd64_gcc700", "el8_amd64_gcc11"])).spec.warnings

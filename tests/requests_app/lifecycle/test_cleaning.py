@@ -494,9 +494,9 @@ def test_what_cannot_be_removed_keeps_it_with_the_reason_until_an_operator_accep
     clean(request)
     assert fresh(request).status == S.CLEANING
     clean(request, accept_rest=True)
-    told = RequestTransition.objects.filter(request=request).latest("id")
-    assert (fresh(request).status, told.actor, told.reason) == (S.CLEANED, "olga", BY["reason"])
-    assert "switched off" in told.evidence["waited_for"]
+    reported = RequestTransition.objects.filter(request=request).latest("id")
+    assert (fresh(request).status, reported.actor, reported.reason) == (S.CLEANED, "olga", BY["reason"])
+    assert "switched off" in reported.evidence["waited_for"]
     assert request.alert_code == ""
 
 

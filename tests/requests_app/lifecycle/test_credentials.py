@@ -152,8 +152,8 @@ def test_the_leader_tells_when_each_ends(world: World, carried: Path, reader: AP
     world.cycle()
     assert 46 * 3600 < value(scrape(reader), "wms2_credential_expires_seconds", credential="jobs_token") <= 47 * 3600
     assert nobody.get("/readyz").json()["warnings"].keys() == {"jobs_token"}
-    [told] = [each for each in reader.get("/api/v1/lifecycle/status").json()["credentials"] if each["name"] == "jobs_token"]
-    assert (told["path"], told["problem"]) == (str(carried), "")
+    [reported] = [each for each in reader.get("/api/v1/lifecycle/status").json()["credentials"] if each["name"] == "jobs_token"]
+    assert (reported["path"], reported["problem"]) == (str(carried), "")
     token(carried, 49 * 3600.0)
     world.cycle()
     assert installation().lifecycle.credentials_ending == []

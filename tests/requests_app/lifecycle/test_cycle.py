@@ -27,7 +27,7 @@ from wms2.adapters.types import DagmanAd, JobStatus, ScheddAd, Watched
 from wms2.conf import conf
 from wms2.models import Wake
 from wms2.runtime import notify
-from wms2.runtime.due import wake
+from wms2.runtime.due import mark_due
 
 pytestmark = pytest.mark.django_db
 S = RequestStatus
@@ -43,7 +43,7 @@ def test_what_has_waited_longest_comes_first_whether_it_was_woken_or_its_time_ha
     now = timezone.now()
     timer = lease_row(S.ACTIVE, due_at=now - timedelta(minutes=5))
     woken = lease_row(S.QUEUED)
-    wake([woken.pk], "test")
+    mark_due([woken.pk], "test")
     lease_row(S.HELD, due_at=now + timedelta(minutes=5))
     lease_row(S.ACTIVE)
     assert due_now(10) == [timer.pk, woken.pk]
@@ -52,11 +52,11 @@ def test_what_has_waited_longest_comes_first_whether_it_was_woken_or_its_time_ha
 
 def test_what_somebody_evaluates_is_not_handed_out_again_until_it_is_woken_meanwhile() -> None:
     request = lease_row(S.ACTIVE)
-    wake([request.pk], "first")
+    mark_due([request.pk], "first")
     with evaluating(request.pk, owner="a") as evaluation:
         assert evaluation is not None
         assert due_now(10) == []
-        wake([request.pk], "in the middle")
+        mark_due([request.pk], "in the middle")
         assert due_now(10) == [], "it is being evaluated"
     assert due_now(10) == [request.pk], "what came in the middle may not have been seen"
     with evaluating(request.pk, owner="a"):
@@ -97,22 +97,22 @@ def test_what_is_submitted_or_runs_is_swept_within_ten_minutes() -> None:
 
 @pytest.mark.parametrize("explained", [True, False])
 def test_what_a_sweep_finds_and_no_wake_explains_was_forgotten(explained: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(evaluator.log, "error", lambda event, **_: told.append(event))
+    reported: list[str] = []
+    monkeypatch.setattr(evaluator.log, "error", lambda event, **_: reported.append(event))
     request = lease_row(S.SUBMITTED, due_at=timezone.now() - timedelta(seconds=1), sweep=True)
     Request.objects.filter(pk=request.pk).update(status_since=timezone.now() - timedelta(days=1))
     evaluator.evaluate_one(request.pk)
     assert Request.objects.get(pk=request.pk).status == S.HELD
     lease = EvaluationLease.objects.get()
     assert "status held" in lease.found
-    assert not [event for event in told if "forgotten" in event], "the schedd's answer may be on its way"
+    assert not [event for event in reported if "forgotten" in event], "the schedd's answer may be on its way"
 
     EvaluationLease.objects.update(due_at=timezone.now() - timedelta(seconds=1))
     if explained:
-        wake([request.pk], "DAG observed")
+        mark_due([request.pk], "DAG observed")
     for _ in range(2):
         evaluator.evaluate_one(request.pk)
-    assert len([event for event in told if "forgotten" in event]) == (0 if explained else 1)
+    assert len([event for event in reported if "forgotten" in event]) == (0 if explained else 1)
     codes = Event.objects.filter(request=request, kind="alert").values_list("data__code", flat=True)
     assert ("forgotten" in codes) is not explained
 
@@ -137,7 +137,7 @@ def test_the_alert_of_a_forgotten_request_is_over_with_the_next_that_is_woken(mo
     monkeypatch.setattr(evaluator, "evaluate", lambda evaluation: evaluation.note(waiting_for="another job"))
     evaluator.evaluate_one(request.pk)
     assert Request.objects.get().alert_code == "forgotten", "a sweep has found something to do again"
-    wake([request.pk], "DAG observed")
+    mark_due([request.pk], "DAG observed")
     evaluator.evaluate_one(request.pk)
     assert Request.objects.get().alert_code == ""
     assert Event.objects.filter(kind="alert_over", data__code="forgotten").exists()
@@ -159,7 +159,7 @@ def test_a_forgotten_request_whose_row_is_locked_takes_no_other_its_turn(monkeyp
 def test_a_request_that_is_woken_before_its_sweep_was_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     request = lease_row(S.SUBMITTED, due_at=timezone.now() - timedelta(seconds=1), sweep=True)
     Request.objects.filter(pk=request.pk).update(status_since=timezone.now() - timedelta(days=1))
-    wake([request.pk], "test")
+    mark_due([request.pk], "test")
     evaluator.evaluate_one(request.pk)
     assert Request.objects.get(pk=request.pk).status == S.HELD
     assert EvaluationLease.objects.get().found == ""

@@ -117,9 +117,9 @@ def test_units_whose_dagman_was_removed_are_no_failures(world: World) -> None:
     for unit in ("mg_000001", "mg_000002"):
         removed_inside(job, unit)
     cycles(world)
-    told = RequestTransition.objects.get(request=request, from_status=S.PARTIAL)
-    assert told.to_status == S.PLANNING
-    assert told.reason == "rescue 1 of 1: 0 of 3 work units failed, 2 were removed from the queue"
+    reported = RequestTransition.objects.get(request=request, from_status=S.PARTIAL)
+    assert reported.to_status == S.PLANNING
+    assert reported.reason == "rescue 1 of 1: 0 of 3 work units failed, 2 were removed from the queue"
     assert work_done(world, request)
 
 
@@ -173,8 +173,8 @@ def test_a_stop_that_leaves_no_rescue_file_plans_what_is_left_anew_and_says_so(w
     world.cycle()
     (job.directory / "workflow.dag.rescue001").unlink()
     cycles(world)
-    told = RequestTransition.objects.get(request=request, from_status=S.STOPPING)
-    assert (told.to_status, told.reason) == (S.QUEUED, "stopped; what is left is planned anew: there is no rescue file")
+    reported = RequestTransition.objects.get(request=request, from_status=S.STOPPING)
+    assert (reported.to_status, reported.reason) == (S.QUEUED, "stopped; what is left is planned anew: there is no rescue file")
     alert = Event.objects.get(request=request, kind="alert", data__code="numbers_abandoned").data["message"]
     assert "2 work units of round 0 that had not failed are given up, no rescue is possible: there is no rescue file" in alert
     assert "200 event numbers stay unused, as many events are planned anew" in alert
@@ -187,7 +187,7 @@ def test_a_stop_that_leaves_no_rescue_file_plans_what_is_left_anew_and_says_so(w
 
 
 @pytest.mark.parametrize(("end", "told"), [(End.VANISHED, "not in the history"), (End.DISPUTED, "says")])
-def test_a_stop_to_go_on_whose_end_nobody_can_prove_holds_the_request(world: World, end: End, told: str) -> None:
+def test_a_stop_to_go_on_whose_end_nobody_can_prove_holds_the_request(world: World, end: End, reported: str) -> None:
     """Its jobs may still run somewhere: whether the rest is planned anew is an operator's decision."""
     request, job = started(world)
     world.schedd.unit_done(job, "mg_000000")
@@ -198,7 +198,7 @@ def test_a_stop_to_go_on_whose_end_nobody_can_prove_holds_the_request(world: Wor
     world.clock.advance(conf().submit_unknown_grace_seconds)
     cycles(world)
     assert (status(request), request.hold_code) == (S.HELD, HoldCode.OUTCOME_UNKNOWN)
-    assert told in request.hold_reason
+    assert reported in request.hold_reason
     assert DAG.objects.filter(workflow__request=request).count() == 1, "nothing was planned or submitted without a word"
     request_release(request=request, actor="olga", reason="its jobs are gone, I looked")
     assert work_done(world, request)

@@ -17,7 +17,7 @@ from django.utils import timezone
 from dags_app.models import DAGStatus
 from requests_app import lease
 from requests_app.lease import evaluating, evaluating_due
-from requests_app.lifecycle.evaluator import evaluate_one, look
+from requests_app.lifecycle.evaluator import check_request, evaluate_one
 from requests_app.limits import limit_set
 from requests_app.models import EvaluationLease, Request, RequestStatus
 from tests.support.calls import overdue, stopping
@@ -25,7 +25,7 @@ from tests.support.rows import dag_row, request_row, workflow_row
 from wms2.adapters.caller import retry_call
 from wms2.conf import conf
 from wms2.errors import LeaseLost
-from wms2.runtime.due import wake
+from wms2.runtime.due import mark_due
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -103,11 +103,11 @@ def test_an_evaluation_that_breaks_each_cycle_says_so_until_it_works(tmp_path: P
 def test_requests_that_are_taken_together_read_the_limits_once_and_those_of_the_moment() -> None:
     requests = [request_row(RequestStatus.QUEUED) for _ in range(5)]
     EvaluationLease.objects.bulk_create([EvaluationLease(request=request) for request in requests])
-    wake([request.pk for request in requests], "test")
+    mark_due([request.pk for request in requests], "test")
     limit_set(name="timeout_queued_seconds", value=500_000, actor="olga", reason="test")
     with CaptureQueriesContext(connection) as captured, evaluating_due(owner="a", limit=20) as evaluations:
         for evaluation in evaluations:
-            look(evaluation)
+            check_request(evaluation)
     assert sum('FROM "limits"' in query["sql"] for query in captured) == 1
     due = {lease.due_at - lease.request.status_since for lease in EvaluationLease.objects.select_related("request")}
     assert due == {timedelta(seconds=500_000)}
@@ -148,7 +148,7 @@ def test_of_several_taken_together_each_has_its_own_lease(monkeypatch: pytest.Mo
 
 def test_workers_do_not_take_requests_from_each_other_while_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where that takes longer than the leases of several taken together live, it is waited for from the second time on."""
-    monkeypatch.setattr(lease, "TURN_SECONDS", 0.1)
+    monkeypatch.setattr(lease, "TIME_SLICE_SECONDS", 0.1)
     monkeypatch.setattr(lease, "_reading_seconds", 0.0)
     requests, read = [request_row(RequestStatus.QUEUED) for _ in range(2)], lease._requests
     EvaluationLease.objects.bulk_create([EvaluationLease(request=request, due_at=overdue()) for request in requests])

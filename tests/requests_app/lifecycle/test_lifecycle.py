@@ -152,8 +152,8 @@ def test_alerts_that_take_turns_are_told_once_each(world: World) -> None:
     world.schedd.end(job, End.VANISHED)
     for _ in range(4):
         world.cycle()
-    told = Event.objects.filter(request=request, kind="alert").values_list("data__code", flat=True)
-    assert sorted(told) == ["outcome_unknown", "units_unaccounted"]
+    reported = Event.objects.filter(request=request, kind="alert").values_list("data__code", flat=True)
+    assert sorted(reported) == ["outcome_unknown", "units_unaccounted"]
 
 
 def test_an_import_that_failed_is_not_tried_again_before_its_time(world: World) -> None:

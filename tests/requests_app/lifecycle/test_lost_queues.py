@@ -181,10 +181,10 @@ def test_a_missing_dag_is_not_suspected_before_the_window_is_over(world: World) 
 
 
 def test_a_host_in_trouble_suspects_nobody_before_a_longer_window_is_over(world: World) -> None:
-    levels.use(lambda: levels.Known(stretch=3.0))
+    levels.use(lambda: levels.KnownLevel(stretch=3.0))
     request, _ = suspected(world)
     assert alerts(request) == ["outcome_unknown"]
-    levels.use(levels.Known)
+    levels.use(levels.KnownLevel)
     world.cycle()
     assert alerts(request) == ["outcome_unknown", "queue_suspected"]
 
@@ -615,13 +615,13 @@ def test_all_that_come_back_are_removed_by_one_call(world: World, monkeypatch: p
     DAG.objects.update(status=DAGStatus.REMOVED)
     remove_all = world.schedd.remove_all
 
-    def told(dag_ids: Mapping[int, str], reason: str) -> int:
+    def reported(dag_ids: Mapping[int, str], reason: str) -> int:
         calls.append(dict(dag_ids))
         if len(calls) == 1:
             world.schedd.script.arm(Mode.DOWN)
         return remove_all(dag_ids, reason)
 
-    monkeypatch.setattr(world.schedd, "remove_all", told)
+    monkeypatch.setattr(world.schedd, "remove_all", reported)
     world.observe()
     assert all(job.live for job in jobs)
     world.observe()

@@ -109,8 +109,8 @@ def test_a_verb_on_a_locked_row_is_told_to_come_back() -> None:
     data = {"id": str(request.pk), "seen": S.QUEUED, "reason": "not yet"}
     with paused("SELECT 1 FROM requests WHERE id = %s FOR UPDATE", request.pk):
         refused = rest.post(f"/api/v1/requests/{request.request_name}/hold", {"reason": "not yet"})
-        told = problem(refused, 503, "being_changed")
-        assert "being changed just now" in told["detail"]
+        reported = problem(refused, 503, "being_changed")
+        assert "being changed just now" in reported["detail"]
         assert int(refused["Retry-After"]) > 0
         answer = pages.post(page, data)
         assert answer.status_code == 409

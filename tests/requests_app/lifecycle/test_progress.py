@@ -44,7 +44,7 @@ def sample(monkeypatch: pytest.MonkeyPatch) -> Any:
     return at
 
 
-def told(request: Request) -> list[tuple[int, int]]:
+def reported(request: Request) -> list[tuple[int, int]]:
     rows = read(Wanted(("request.progress",), request), None).events
     return [(row[4]["units_done"], row[4]["jobs_running"]) for row in rows]
 
@@ -56,7 +56,7 @@ def test_one_sample_and_one_event_for_a_window_in_which_something_has_changed(da
     sample(60)
     sample(120)  # nothing has changed
     sample(185, dag, units_done=3, nodes_running=9, nodes_idle=2)
-    assert told(request) == [(1, 4), (2, 4), (3, 9)]
+    assert reported(request) == [(1, 4), (2, 4), (3, 9)]
     rows = ProgressSample.objects.filter(request=request).order_by("at")
     assert [(row.at - START, row.units, row.units_done) for row in rows] == [
         (timedelta(seconds=60 * minute - 7), 10, done) for minute, done in ((0, 1), (1, 2), (3, 3))
@@ -83,10 +83,10 @@ def test_the_end_of_a_request_is_sampled_and_then_it_is_left_alone(dag: DAG, sam
     DAG.objects.filter(pk=dag.pk).update(status=DAGStatus.REMOVED)
     Request.objects.filter(pk=request.pk).update(status=S.ABORTED, status_since=START + timedelta(seconds=30))
     sample(60)
-    assert told(request) == [(0, 5), (0, 0)]
+    assert reported(request) == [(0, 5), (0, 0)]
     DAG.objects.filter(pk=dag.pk).update(units_done=7)
     sample(3600)
-    assert len(told(request)) == 2
+    assert len(reported(request)) == 2
 
 
 def test_after_a_day_samples_become_means_and_after_a_month_only_the_summary_is_left(dag: DAG, sample: Any) -> None:
@@ -119,7 +119,7 @@ def test_what_the_feed_told_of_progress_goes_with_its_samples_and_nothing_else_d
     others = Event.objects.exclude(kind="request.progress").count()
     begin = read(Wanted(), None).events[0][0]
     sample(86_400 + 600)
-    assert told(request) == [(11, 0)]
+    assert reported(request) == [(11, 0)]
     assert Event.objects.exclude(kind="request.progress").count() == others
     assert len(read(Wanted(), begin - 1).events) == others + 1, "no reader is told that it has missed events"
 

@@ -41,9 +41,14 @@ def test_the_leader_runs_one_whole_cycle_for_all_who_asked(operator: APIClient, 
     assert ask(operator) == pk
     assert reader.get(f"{PATH}/{pk}").json()["state"] == "waiting"
     assert cycle.run_cycle()
-    told = reader.get(f"{PATH}/{pk}").json()
-    assert (told["state"], told["asked"], told["asked_by"], told["reason"]) == ("ended", 2, "olga", "the schedd is back")
-    assert (told["found"]["requests_swept"], told["found"]["requests_queued"]) == (1, 0)
+    reported = reader.get(f"{PATH}/{pk}").json()
+    assert (reported["state"], reported["asked"], reported["asked_by"], reported["reason"]) == (
+        "ended",
+        2,
+        "olga",
+        "the schedd is back",
+    )
+    assert (reported["found"]["requests_swept"], reported["found"]["requests_queued"]) == (1, 0)
     assert request.pk in due_now(10), "every request is looked at"
     schedd.refresh_from_db()
     assert schedd.orphans_asked_at is None, "and every schedd, when it is asked, for jobs that nobody knows"

@@ -201,8 +201,8 @@ def test_a_clean_stop_goes_through_the_statuses_of_the_specification(world: Worl
     request, _ = started(world)
     request_stop(request=request, actor="olga", reason="maintenance")
     cycles(world, 6)
-    told = RequestTransition.objects.filter(request=request).order_by("id").values_list("to_status", flat=True)
-    assert list(told)[-5:] == [S.STOPPING, S.RESUBMITTING, S.QUEUED, S.PLANNING, S.ACTIVE]
+    reported = RequestTransition.objects.filter(request=request).order_by("id").values_list("to_status", flat=True)
+    assert list(reported)[-5:] == [S.STOPPING, S.RESUBMITTING, S.QUEUED, S.PLANNING, S.ACTIVE]
     stopped, rescue = chain(request)
     assert (stopped.status, rescue.kind, rescue.parent_dag_id) == (DAGStatus.STOPPED, DAGKind.STOP_RESCUE, stopped.pk)
     assert stopped.stop_requested_at is not None
@@ -312,8 +312,10 @@ def test_a_bad_file_is_excluded_its_neighbours_are_done_later_and_the_request_co
     bad, neighbour = unit.claims.order_by("id").values_list("input_file__lfn", flat=True)
     with (job.directory / "failures.jsonl").open("a") as log:
         for site in ("T1_US_FNAL", "T2_CH_CERN"):
-            told = line(unit=unit.name, category="data", code=8021, final=True, bad_input_files=[bad], fence=job.fence, site=site)
-            log.write(json.dumps(told) + "\n")
+            reported = line(
+                unit=unit.name, category="data", code=8021, final=True, bad_input_files=[bad], fence=job.fence, site=site
+            )
+            log.write(json.dumps(reported) + "\n")
     verdict = {"category": "data", "bad_input_files": [bad], "reason": "exit code 8021: cannot read it"}
     (job.directory / unit.name / "proc_000000.post.json").write_text(json.dumps({"classification": verdict}))
     world.schedd.unit_failed(job, unit.name)
@@ -497,8 +499,8 @@ def test_units_that_lost_their_pileup_are_an_alert_of_its_own_and_planned_anew_a
     request_stop(request=request, actor="olga", reason="maintenance")
     cycles(mixes, 6)
     assert (status(request), request.alert_code) == (S.ACTIVE, "pileup_elsewhere")
-    told = Event.objects.get(request=request, kind="alert", data__code="pileup_elsewhere").data["message"]
-    assert told.startswith("2 work units without a site that has the pileup: T1_US_FNAL is short of its pileup by now")
+    reported = Event.objects.get(request=request, kind="alert", data__code="pileup_elsewhere").data["message"]
+    assert reported.startswith("2 work units without a site that has the pileup: T1_US_FNAL is short of its pileup by now")
     job = mixes.job_of(request)
     (there,) = [unit for unit in job.open_nodes if 'sites="T2_CH_CERN"' in (job.directory / unit / "group.dag").read_text()]
     mixes.schedd.unit_done(job, there)

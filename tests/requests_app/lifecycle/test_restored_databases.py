@@ -13,12 +13,12 @@ from django.db import connection, transaction
 from django.db.models import Min
 
 from dags_app.models import DAG, IN_QUEUE, DAGHistory, DAGStatus, WorkUnit, WorkUnitClaim
-from dags_app.services.orphans import orphans_ask, orphans_known, orphans_tell
+from dags_app.services.orphans import orphans_ask, orphans_known, orphans_report
 from requests_app.lifecycle.cycle import sweep
 from requests_app.models import EvaluationLease, HoldCode, Request, RequestStatus, Workflow
 from requests_app.service_level import new_work_allow, new_work_stop, service
 from requests_app.services import request_abort, request_hold, request_release, request_stop
-from requests_app.services.adopting import adopt_refused, adopt_words, schedd_adopt_strays
+from requests_app.services.adopting import adopt_preview, adopt_refused, schedd_adopt_strays
 from requests_app.work import planner
 from requests_app.work.pileup import PILEUP_CACHE_SECONDS
 from sites_app.models import Schedd, ScheddState
@@ -297,7 +297,7 @@ def test_what_runs_without_a_row_is_adopted_by_a_verb_or_it_says_why_not(world: 
     elif since == "unseen":
         job.directory.rename(world.root / "not mounted")
     strays(world, schedd)
-    (line,) = adopt_words(schedd)
+    (line,) = adopt_preview(schedd)
     if since in ("queued", "held"):
         assert adopt_refused(schedd) == "" and f"Adopted: {request.request_name} is planned now" in line
         schedd_adopt_strays(schedd=schedd, **ASKED)
@@ -331,7 +331,7 @@ def test_a_rescue_that_was_submitted_after_the_backup_is_taken_up(world: World) 
     schedd = Schedd.objects.get()
     assert "Two looks" in adopt_refused(schedd)
     strays(world, schedd)
-    assert f"Adopted: {request.request_name}" in adopt_words(schedd)[0]
+    assert f"Adopted: {request.request_name}" in adopt_preview(schedd)[0]
     schedd_adopt_strays(schedd=schedd, **ASKED)
     for _ in range(2):
         world.cycle()
@@ -349,7 +349,7 @@ def strays(world: World, schedd: Schedd) -> None:
     """Two looks at what no row knows."""
     for _ in range(2):
         found = orphans_ask(schedd, orphans_known(schedd, clock.now()))
-        orphans_tell(schedd=schedd, found=found or [], now=clock.now(), fenced=transaction.atomic)
+        orphans_report(schedd=schedd, found=found or [], now=clock.now(), fenced=transaction.atomic)
 
 
 def to_the_end(world: World, request: Request) -> None:

@@ -51,7 +51,7 @@ def lived(status: RequestStatus, at: datetime = LONG_AGO, **fields: object) -> R
     dag = dag_row(workflow_row(request), DAGStatus.COMPLETED)
     Event.objects.filter(request=request).delete()  # what the database told of these rows
     Event.objects.create(request=request, kind="request.status")
-    told(dag, SUBMIT_INTENT)
+    reported(dag, SUBMIT_INTENT)
     group = FailureGroup.objects.create(
         workflow=dag.workflow, category=FailureCategory.TRANSIENT, code=1, first_at=at, last_at=at, attempts=1
     )
@@ -65,7 +65,7 @@ def lived(status: RequestStatus, at: datetime = LONG_AGO, **fields: object) -> R
     return request
 
 
-def told(dag: DAG, event: str, at: datetime = LONG_AGO) -> None:
+def reported(dag: DAG, event: str, at: datetime = LONG_AGO) -> None:
     row = DAGHistory.objects.create(dag=dag, event_type=event)
     DAGHistory.objects.filter(pk=row.pk).update(created_at=at)
 
@@ -113,7 +113,7 @@ def test_every_table_has_its_own_time_counted_from_the_end_of_the_request(leads:
 def test_what_is_told_only_once_stays(leads: leader.Leadership) -> None:
     alerted = lived(S.FAILED, alert_code="effect_dead")
     returned = lived(S.FAILED)
-    told(DAG.objects.get(workflow__request=returned), RETURNED)
+    reported(DAG.objects.get(workflow__request=returned), RETURNED)
     lost = lived(S.FAILED)
     DAG.objects.filter(workflow__request=lost).update(lost_confirmed_at=LONG_AGO)
     retention.rows_expire(leads)

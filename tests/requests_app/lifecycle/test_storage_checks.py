@@ -14,7 +14,7 @@ from dags_app.models import SiteJob, SiteJobPurpose, SiteJobState
 from dags_app.payload.contract.site_tasks import SiteResult
 from dags_app.services import site_jobs
 from outputs_app.checks.cases import case_decide
-from outputs_app.checks.validation import tending, validation_again, validation_tend
+from outputs_app.checks.validation import process, validation_again, validation_process
 from outputs_app.models import (
     BlockStatus,
     BlockValidation,
@@ -68,13 +68,13 @@ class Place:
         return block
 
 
-def tended(block: ProcessingBlock) -> tending.ValidationProgress:
-    return validation_tend(workflow_id=block.workflow_id, request_id=block.workflow.request.pk, request_epoch=1)
+def tended(block: ProcessingBlock) -> process.ValidationProgress:
+    return validation_process(workflow_id=block.workflow_id, request_id=block.workflow.request.pk, request_epoch=1)
 
 
 def settings(monkeypatch: pytest.MonkeyPatch, **values: object) -> None:
     changed = site_jobs.conf().model_copy(update=values)
-    for module in (storage_checks, site_jobs, tending):
+    for module in (storage_checks, site_jobs, process):
         monkeypatch.setattr(module, "conf", lambda: changed)
 
 

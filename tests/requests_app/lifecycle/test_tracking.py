@@ -18,7 +18,7 @@ from tests.support.scripted.world import World
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def told(what: str) -> float:
+def reported(what: str) -> float:
     return REGISTRY.get_sample_value(f"wms2_tracking_seconds_{what}") or 0.0
 
 
@@ -33,12 +33,16 @@ def test_the_wait_for_a_slot_of_a_unit_s_cleanup_is_not_taken_for_a_late_account
     moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(merged_at))
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "written_at": moment}))
     write_unit_metrics(job.directory, unit, ended_at=ended_at)
-    count, total, well = told("count"), told("sum"), REGISTRY.get_sample_value("wms2_jobs_ended_total", {"outcome": "well"}) or 0
+    count, total, well = (
+        reported("count"),
+        reported("sum"),
+        REGISTRY.get_sample_value("wms2_jobs_ended_total", {"outcome": "well"}) or 0,
+    )
     world.cycle()
     jobs = WorkUnit.objects.get(name=unit).jobs + 1
     assert REGISTRY.get_sample_value("wms2_jobs_ended_total", {"outcome": "well"}) == well + jobs, "and its merge"
-    assert told("count") == count + 1
-    assert 1_000 <= told("sum") - total < 50_000
+    assert reported("count") == count + 1
+    assert 1_000 <= reported("sum") - total < 50_000
 
 
 def test_a_unit_is_accounted_when_dagman_has_logged_it_before_the_schedd_is_asked_again(world: World) -> None:

@@ -28,7 +28,7 @@ from wms2.adapters.htcondor_ads import IDLE_ATTRIBUTE
 from wms2.errors import InvalidTransition, ServiceUnavailable
 from wms2.models import AuditEntry
 from wms2.runtime import clock
-from wms2.runtime.due import wake
+from wms2.runtime.due import mark_due
 
 pytestmark = pytest.mark.django_db(transaction=True)
 DEAF, HOURS = "T1_US_FNAL", 3600
@@ -58,7 +58,7 @@ def write_status(job: Job, *, retries: int = 0) -> None:
 
 def request_wake(request: Request) -> None:
     with transaction.atomic():
-        wake({request.pk}, "test")
+        mark_due({request.pk}, "test")
 
 
 def look_once(world: World) -> None:
@@ -80,9 +80,9 @@ def test_units_of_which_nothing_has_begun_leave_a_site_that_starts_nothing(world
     look(world)
     assert left(world) == {"mg_000000"}
     assert fresh(request).alert_code == CODE
-    told = DAGHistory.objects.get(event_type=UNITS_LEAVE).detail
-    assert (told["units"], told["jobs"]) == (["mg_000000"], 2)
-    assert f"1 work unit at {DEAF} has begun in 6 h" in told["why"] and "1 unit to land elsewhere" in told["why"]
+    reported = DAGHistory.objects.get(event_type=UNITS_LEAVE).detail
+    assert (reported["units"], reported["jobs"]) == (["mg_000000"], 2)
+    assert f"1 work unit at {DEAF} has begun in 6 h" in reported["why"] and "1 unit to land elsewhere" in reported["why"]
     look(world)
     assert DAGHistory.objects.filter(event_type=UNITS_LEAVE).count() == 1, "it was said once"
     world.schedd.waiting = []
@@ -171,8 +171,8 @@ def test_a_dag_of_a_former_release_is_told_to_stay(world: World) -> None:
     world.schedd.waiting = [waiting("mg_000000", 7)]
     look(world)
     assert (left(world), fresh(request).alert_code) == (set(), CODE)
-    told = Event.objects.get(request=request, kind="alert").data["message"]
-    assert "they stay, since the DAG was rendered by a former release" in told and "land elsewhere" not in told
+    reported = Event.objects.get(request=request, kind="alert").data["message"]
+    assert "they stay, since the DAG was rendered by a former release" in reported and "land elsewhere" not in reported
     assert not DAGHistory.objects.filter(event_type=UNITS_LEAVE).exists()
 
 
@@ -256,8 +256,12 @@ def test_an_operator_has_units_leave_now_over_rest_after_a_preview(world: World)
     for _ in range(2):
         assert rest.post(url, {"reason": "it is down"}, format="json").status_code == 202
     assert left(world) == {"mg_000000"}
-    told = DAGHistory.objects.get(event_type=UNITS_LEAVE).detail
-    assert (told["units"], told["jobs"], told["why"]) == (["mg_000000"], 1, f"olga: it is down; 1 work unit at {DEAF}")
+    reported = DAGHistory.objects.get(event_type=UNITS_LEAVE).detail
+    assert (reported["units"], reported["jobs"], reported["why"]) == (
+        ["mg_000000"],
+        1,
+        f"olga: it is down; 1 work unit at {DEAF}",
+    )
     refused = rest.post(url, {"reason": "full", "sites": ["T2_CH_CERN"]}, format="json")
     assert rest.post(url, {"reason": "this one", "units": ["mg_000000"]}, format="json").status_code == 202
     assert rest.post(url, {"reason": "others", "units": ["mg_000001", "mg_000009"]}, format="json").status_code == 409

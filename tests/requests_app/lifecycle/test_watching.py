@@ -82,7 +82,7 @@ def test_what_one_says_is_written_while_another_is_silent(monkeypatch: pytest.Mo
 
 def test_what_must_not_run_is_removed_at_one_while_another_that_has_it_too_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     Schedd.objects.filter(name="silent").update(name="deaf")
-    monkeypatch.setattr(watching, "orphans_told", lambda schedd, *_: {7: "an ended DAG"})
+    monkeypatch.setattr(watching, "orphans_reported", lambda schedd, *_: {7: "an ended DAG"})
     with leader.leading() as leadership:
         assert leadership is not None
         watching.schedds_watch(leadership)

@@ -90,12 +90,12 @@ def test_what_a_killed_process_counted_stays_and_the_next_one_goes_on_in_its_fil
 def test_a_child_counts_in_files_of_its_own(tmp_path: Path) -> None:
     number = files.numbered(tmp_path)
     assert (number(), number()) == (0, 0)
-    told, tell = os.pipe()
+    reported, report = os.pipe()
     child = os.fork()
     if not child:
-        os.write(tell, str(number()).encode())
+        os.write(report, str(number()).encode())
         os._exit(0)
     os.waitpid(child, 0)
-    assert os.read(told, 10) == b"1"
-    os.close(told)
-    os.close(tell)
+    assert os.read(reported, 10) == b"1"
+    os.close(reported)
+    os.close(report)

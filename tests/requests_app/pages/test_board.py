@@ -57,20 +57,20 @@ def test_a_driven_installation_does_not_complain(reader: Client, built: Scene) -
 def test_the_dot_is_told_when_nobody_drives(reader: Client, built: Scene) -> None:
     pages = ("/", f"/requests/{built.active.request_name}/")
 
-    def told() -> list[str]:
+    def reported() -> list[str]:
         """For the dot: on each page, whole and as its live part."""
         answers = [reader.get(path, headers=headers) for path in pages for headers in ({}, {"X-Wms2-Part": "live"})]
         return re.findall(r'data-undriven="([^"]*)"', "".join(answer.content.decode() for answer in answers))
 
-    assert told() == [""] * 4
+    assert reported() == [""] * 4
     Lease.objects.update(owner="")
-    assert told() == ["the life cycle has no leader"] * 4
+    assert reported() == ["the life cycle has no leader"] * 4
     Lease.objects.update(owner="worker-1", expires_at=timezone.now() - timedelta(seconds=5))
-    assert told() == ["the life cycle has no leader"] * 4
+    assert reported() == ["the life cycle has no leader"] * 4
     Lease.objects.update(data={"cycle_ended_at": (timezone.now() - timedelta(hours=1)).isoformat()})
-    assert told() == ["the life cycle has stopped"] * 4
+    assert reported() == ["the life cycle has stopped"] * 4
     Lease.objects.all().delete()
-    assert told() == ["the life cycle has stopped"] * 4
+    assert reported() == ["the life cycle has stopped"] * 4
 
 
 def test_what_needs_somebody_comes_first_held_ones_before_alerts(reader: Client, built: Scene) -> None:
@@ -158,11 +158,11 @@ def test_sites_that_get_no_new_work_are_named_with_who_why_and_until_when(reader
 
 
 def test_every_page_says_that_no_new_work_starts_and_why(reader: Client, built: Scene) -> None:
-    levels.use(lambda: levels.Known(no_new_work="new work is switched off by eva: storage moves"))
+    levels.use(lambda: levels.KnownLevel(no_new_work="new work is switched off by eva: storage moves"))
     said = "No new work starts; what runs goes on. New work is switched off by eva: storage moves."
     for path in ("/", "/cases/", built.active.get_absolute_url()):
         assert shown(reader, path).count(said) == 1, path
-    levels.use(lambda: levels.Known(levels.Level.STRAINED, "effects at 1.2 times its limit"))
+    levels.use(lambda: levels.KnownLevel(levels.Level.STRAINED, "effects at 1.2 times its limit"))
     assert "The service is strained; what can wait is put off. Effects at 1.2 times its limit." in shown(reader)
 
 
@@ -188,8 +188,11 @@ def test_pools_that_are_stopped_and_workers_that_are_gone_are_on_board_request_p
     assert "/admin/wms2/workerpool/celery/change/" in links(operator.get("/").content.decode(), "part-needs")
     ready = reader.get("/readyz").json()["warnings"]["worker pool celery"]
     assert ready.startswith("stopped since") and gone in ready and "eva" not in ready, "anybody may ask"
-    told = reader.get("/api/v1/status").json()["worker_pools"]
-    assert set(told) == set(WorkerPool.objects.values_list("queue", flat=True)) and "eva: the database moves" in told["celery"]
+    reported = reader.get("/api/v1/status").json()["worker_pools"]
+    assert (
+        set(reported) == set(WorkerPool.objects.values_list("queue", flat=True))
+        and "eva: the database moves" in reported["celery"]
+    )
     WorkerPool.objects.update(state=WorkerPoolState.RUNNING)
     assert gone in shown(reader, part="part-needs"), "nobody stopped it, and its worker is gone all the same"
     Worker.objects.update(heartbeat_at=now)

@@ -274,7 +274,7 @@ def test_a_request_names_its_group_and_what_it_depends_on_and_the_group_has_a_pa
     assert {"/groups/sample/", f"/requests/{parent}/"} <= set(links(shown, "part-head"))
     assert f"/requests/{child}/" in links(reader.get(f"/requests/{parent}/").content.decode(), "part-head")
     seen = text(reader.get("/groups/sample/").content.decode())
-    for told in ("Group sample", "active", f"Waits for: {child}; {other}", "for Moriond", "olga", f"missing: {other}"):
-        assert told in seen, seen
+    for reported in ("Group sample", "active", f"Waits for: {child}; {other}", "for Moriond", "olga", f"missing: {other}"):
+        assert reported in seen, seen
     assert [link for link in links(operator.get("/groups/sample/").content.decode()) if "/verb/dissolve/" in link]
     assert reader.get("/groups/nothing/").status_code == 404

@@ -45,12 +45,12 @@ def test_rounds_are_compared_line_by_line(reader: Client) -> None:
 
 def test_decisions_of_the_newest_dag_are_told_with_before_chosen_measured_and_why(reader: Client) -> None:
     html = html_of(reader, three_rounds())
-    told = text(html, "round-decisions")
-    assert "Why round 2 is sized as it is" in told
-    assert told.endswith("Why those before are sized as they are is listed by the REST interface.")
-    assert re.search(r"cores of a job 8 4 [\d.]+ cores busy [\d.]+ of 8 cores are kept busy pinned", told)
-    assert re.search(r"memory of a job \w+ 16,000 [\d,]+ MB [\d,]+ MB p95 of \w+ \+ 20%, [\d,]+ MB a core", told)
-    assert re.search(r"jobs per work unit 8 \d+ [\d.]+ MB a job /PrimaryTTTo2L2Nu/Era-Proc-v1/AODSIM merges to", told)
+    reported = text(html, "round-decisions")
+    assert "Why round 2 is sized as it is" in reported
+    assert reported.endswith("Why those before are sized as they are is listed by the REST interface.")
+    assert re.search(r"cores of a job 8 4 [\d.]+ cores busy [\d.]+ of 8 cores are kept busy pinned", reported)
+    assert re.search(r"memory of a job \w+ 16,000 [\d,]+ MB [\d,]+ MB p95 of \w+ \+ 20%, [\d,]+ MB a core", reported)
+    assert re.search(r"jobs per work unit 8 \d+ [\d.]+ MB a job /PrimaryTTTo2L2Nu/Era-Proc-v1/AODSIM merges to", reported)
 
 
 def test_what_a_bound_did_is_told_and_an_unknown_number_is_shown_by_its_name(reader: Client) -> None:
@@ -62,9 +62,9 @@ def test_what_a_bound_did_is_told_and_an_unknown_number_is_shown_by_its_name(rea
     SizingDecision.objects.create(what="memory_mb", before=2000, chosen=2000, bound="default_memory_per_core_mb", **common)
     SizingDecision.objects.create(what="new_number", chosen=0.0213, measured=12, task=2, **common)
     html = html_of(reader, request)
-    told = text(html, "round-decisions")
-    assert "memory of a job the same 2,000 MB <b>because</b>; bounded by default_memory_per_core_mb" in told
-    assert "new number task 2 the same 0.0213 12 <b>because</b>" in told
+    reported = text(html, "round-decisions")
+    assert "memory of a job the same 2,000 MB <b>because</b>; bounded by default_memory_per_core_mb" in reported
+    assert "new number task 2 the same 0.0213 12 <b>because</b>" in reported
     assert "<b>because" not in html
 
 
@@ -85,20 +85,20 @@ def test_steps_tell_what_their_jobs_measured_and_what_failed(reader: Client) -> 
     group = {"workflow": request.workflow, "category": FailureCategory.TRANSIENT, "code": 50660, "step": "Reco"}
     at = request.created_at
     FailureGroup.objects.create(**group, attempts=5, rounds={"0": 2, "1": 3}, first_at=at, last_at=at)
-    told = text(html_of(reader, request), "round-steps")
-    assert told.index("GenSim 1 4 × 1 ") < told.index("GenSim 0 1 × 8 8")
-    assert re.search(r"Reco 1 1 × 4 \d+ .*? AODSIM 61\.0 KB 3 with code 50660", told)
-    assert re.search(r"GenSim 0 1 × 8 8 [\d,]+, [\d,]+ MB 3\.\d+, 4\.\d+ 14% 100% RAWSIMoutput 700\.0 KB Reco 0", told)
+    reported = text(html_of(reader, request), "round-steps")
+    assert reported.index("GenSim 1 4 × 1 ") < reported.index("GenSim 0 1 × 8 8")
+    assert re.search(r"Reco 1 1 × 4 \d+ .*? AODSIM 61\.0 KB 3 with code 50660", reported)
+    assert re.search(r"GenSim 0 1 × 8 8 [\d,]+, [\d,]+ MB 3\.\d+, 4\.\d+ 14% 100% RAWSIMoutput 700\.0 KB Reco 0", reported)
 
 
 def test_an_adaptive_request_tells_what_is_waited_for(reader: Client) -> None:
     request = adaptive_request(RequestStatus.QUEUED)
     assert "No round is planned yet. The first one is small" in said(reader, request)
     round_next(request, units=1)
-    told = said(reader, request)
-    assert "Nothing is measured yet: that comes with the first work unit that is done." in told
-    assert "adaptive: each is sized by what those before measured" in told
-    assert "What jobs measured" not in told
+    reported = said(reader, request)
+    assert "Nothing is measured yet: that comes with the first work unit that is done." in reported
+    assert "adaptive: each is sized by what those before measured" in reported
+    assert "What jobs measured" not in reported
 
 
 def test_another_request_shows_them_once_something_is_measured(reader: Client) -> None:
@@ -116,9 +116,9 @@ def test_another_request_shows_them_once_there_are_two(reader: Client) -> None:
     assert PART not in html_of(reader, workflow.request)
     workflow.rounds.update(closed_at=first.created_at)
     unit_row(dag_row(workflow, round=round_row(workflow, 1)), 0, events=800)
-    told = lines(html_of(reader, workflow.request))
-    assert told[0].startswith("0 0 of 0 1 given up 8 1 2,000 MB not yet")
-    assert told[1].startswith("1 0 of 1 8 1 2,000 MB not yet")
+    reported = lines(html_of(reader, workflow.request))
+    assert reported[0].startswith("0 0 of 0 1 given up 8 1 2,000 MB not yet")
+    assert reported[1].startswith("1 0 of 1 8 1 2,000 MB not yet")
 
 
 def test_of_many_rounds_the_newest_are_shown_at_the_same_cost(reader: Client, django_assert_num_queries: Any) -> None:

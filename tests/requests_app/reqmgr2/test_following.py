@@ -456,8 +456,8 @@ def test_one_that_is_aborted_while_its_outputs_are_validated_is_told_until_it_is
     outside.put(request.request_name, RequestStatus="aborted")
     poll()
     (row,) = reqmgr2_state().problems
-    told = "it is aborted in ReqMgr2, and here it is Validating outputs: hold it, and it is aborted"
-    assert row.problem.startswith(told)
+    reported = "it is aborted in ReqMgr2, and here it is Validating outputs: hold it, and it is aborted"
+    assert row.problem.startswith(reported)
     request_hold(request=fresh(request), **BY)
     poll()
     assert (fresh(request).status, list(reqmgr2_state().problems)) == (S.ABORTED, [])

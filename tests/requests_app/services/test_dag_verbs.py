@@ -99,8 +99,8 @@ def test_a_dag_is_held_and_released_over_rest_and_each_may_be_repeated(world: Wo
     assert [entry[:3] for entry in audits(dag)] == [
         ("olga", f"dag_{verb}", "done") for verb in ("hold", "hold", "release", "release")
     ]
-    told = DAGHistory.objects.filter(dag=dag, event_type__in=("dag_hold", "dag_release")).order_by("id")
-    assert [(row.event_type, row.detail["jobs"]) for row in told] == [
+    reported = DAGHistory.objects.filter(dag=dag, event_type__in=("dag_hold", "dag_release")).order_by("id")
+    assert [(row.event_type, row.detail["jobs"]) for row in reported] == [
         ("dag_hold", 1), ("dag_hold", 0), ("dag_release", 1), ("dag_release", 0)
     ]  # fmt: skip
 
@@ -226,8 +226,8 @@ def test_the_admin_removes_and_rescues_and_names_what_becomes_of_the_request(wor
 
 def test_verbs_that_do_not_fit_are_refused_with_words_and_audited(world: World, browser: Client, rest: APIClient) -> None:
     dag = running(world)
-    told = problem(rest.post(url(dag, "rescue"), WHY), 409, "invalid_transition")
-    assert "only the DAG of a held request can be rescued" in told["detail"]
+    reported = problem(rest.post(url(dag, "rescue"), WHY), 409, "invalid_transition")
+    assert "only the DAG of a held request can be rescued" in reported["detail"]
     assert "only the DAG of a held request can be rescued" in ask(browser, "rescue", dag)
     world.schedd.end(world.job_of(request_of(dag)), End.FINISHED)
     for _ in range(4):

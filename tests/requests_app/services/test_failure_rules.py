@@ -142,13 +142,13 @@ def test_a_trial_that_takes_too_long_as_a_whole_is_given_up(recorded: DAG, monke
     ids=["error", "killed", "cut-off"],
 )
 def test_a_trial_that_breaks_is_told(
-    recorded: DAG, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, does: str, told: str
+    recorded: DAG, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, does: str, reported: str
 ) -> None:
     program = tmp_path / "python"
     program.write_text(f"#!/bin/sh\n{does}\n")
     program.chmod(0o755)
     monkeypatch.setattr("dags_app.rule_trial.sys.executable", str(program))
-    with pytest.raises(ConfigurationError, match=f"could not be tried: {told}"):
+    with pytest.raises(ConfigurationError, match=f"could not be tried: {reported}"):
         rules_try(conf())
 
 
@@ -218,10 +218,10 @@ def test_classify_failure_says_what_is_wrong_with_a_report(
     report, out = tmp_path / "report", io.StringIO()
     report.write_text(text)
     call_command("classify_failure", "--report", report, "--json", stdout=out)
-    told = capsys.readouterr().err
+    reported = capsys.readouterr().err
     assert (json.loads(out.getvalue())["category"], json.loads(out.getvalue())["code"]) == ("transient", 99303)
-    assert f"{report}: " in told
-    assert problem in told
+    assert f"{report}: " in reported
+    assert problem in reported
 
 
 def test_classify_failure_ends_with_an_error_when_there_is_nothing_to_judge_by(tmp_path: Path) -> None:

@@ -63,9 +63,9 @@ def test_files_wait_until_they_fill_a_work_unit_and_a_flush_plans_the_rest(world
     cycles(world, 8)
     assert sizes(request) == [3, 3]
     assert ledger_of(fresh(request).workflow).left_files == 1
-    told = flush_preview(request)
-    assert told[1].startswith("1 work unit is planned next")
-    assert told[2].startswith("mg_000000: 1 job, 100 events, at ")
+    reported = flush_preview(request)
+    assert reported[1].startswith("1 work unit is planned next")
+    assert reported[2].startswith("mg_000000: 1 job, 100 events, at ")
     request_flush(request=request, **BY)
     assert fresh(request).flush
     grow(world, request, 3)

@@ -142,7 +142,7 @@ def test_all_outputs_are_taken_back_in_portions_side_by_side_and_each_is_told(
     world: World, reader: APIClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request = failed(completed(world))
-    monkeypatch.setattr(time_slices, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(time_slices, "TIME_SLICE_SECONDS", 0.0)
     monkeypatch.setattr(taking_back, "_PORTION", 2)
     monkeypatch.setattr(handler, "LEAST_SHARE", 1)
     request_invalidate(request=fresh(request), **BY)
@@ -225,11 +225,11 @@ def _bare(world: World, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         call = getattr(world.rucio, name)
 
         def called(*args: Any) -> Any:
-            told, ruled = call(*args), {each for each, _ in world.rucio.rules}
+            reported, ruled = call(*args), {each for each, _ in world.rucio.rules}
             kept = {lfn for block, held in world.rucio.held.items() if block in ruled for lfn in held.files} | ruled
             valid = {lfn for block in world.dbs.registered.values() for lfn in block.files} - world.dbs.invalid
             found.extend(sorted(valid - kept))
-            return told
+            return reported
 
         monkeypatch.setattr(world.rucio, name, called)
 
@@ -299,7 +299,7 @@ def test_what_dbs_refuses_keeps_its_rules_until_somebody_gives_that_up(world: Wo
     assert {effect.state for effect in in_dbs} == {EffectState.REFUSED}
     assert world.rucio.rules == rules
     for effect in in_dbs:
-        assert any("rules that keep it are deleted all the same" in told for told in _discard(effect))
+        assert any("rules that keep it are deleted all the same" in reported for reported in _discard(effect))
         effect_discard(effect=effect, **BY)
     cycles(world)
     assert not world.rucio.rules and not world.dbs.invalid

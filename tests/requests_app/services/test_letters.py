@@ -10,7 +10,7 @@ from rest_framework.test import APIClient
 
 from dags_app.models import DAG, Leftover
 from outputs_app.models import BlockValidation, Comparison, Effect, EffectState, StorageCheck
-from requests_app.models import DeadLetter, Harvest, HarvestState, LetterKind, ReqMgr2Request, RequestStatus
+from requests_app.models import DeadLetter, DeadLetterKind, Harvest, HarvestState, ReqMgr2Request, RequestStatus
 from requests_app.services.dead_letters import ADVICE
 from tests.support.problems import problem
 from tests.support.rest_clients import operator, reader
@@ -18,7 +18,7 @@ from tests.support.rows import dag_row, new_block, new_effect, unit_row
 from wms2.models import AuditEntry, FailingTask
 
 pytestmark = pytest.mark.django_db
-K = LetterKind
+K = DeadLetterKind
 WHY = {"reason": "r"}
 __all__ = ["operator", "reader"]
 
@@ -49,13 +49,13 @@ def _one_of_each() -> None:
         FailingTask.objects.create(name=name, failures=failures, last_error="e", **times)
 
 
-def letter(kind: LetterKind) -> DeadLetter:
+def dead_letter(kind: DeadLetterKind) -> DeadLetter:
     return DeadLetter.objects.get(kind=kind)
 
 
 def test_each_kind_is_in_it_once_with_what_to_do(reader: APIClient) -> None:
     lines = reader.get("/api/v1/dead-letters").json()["results"]
-    assert sorted(line["kind"] for line in lines) == sorted(LetterKind.values)
+    assert sorted(line["kind"] for line in lines) == sorted(DeadLetterKind.values)
     assert {line["kind"]: line["todo"] for line in lines} == ADVICE
     (task,) = reader.get("/api/v1/dead-letters?kind=task").json()["results"]
     assert (task["id"], task["what"], task["attempts"], task["request_name"]) == (
@@ -64,20 +64,20 @@ def test_each_kind_is_in_it_once_with_what_to_do(reader: APIClient) -> None:
     assert reader.get(f"/api/v1/dead-letters/{task['id']}").json() == task
 
 
-def act(client: APIClient, kind: LetterKind, verb: str) -> None:
-    found = letter(kind)
+def act(client: APIClient, kind: DeadLetterKind, verb: str) -> None:
+    found = dead_letter(kind)
     answer = client.post(f"/api/v1/dead-letters/{found.pk}/{verb}", WHY)
     assert (answer.status_code, answer.json()["what"]) == (202, found.what), answer.content
 
 
 def test_each_kind_can_be_retried_by_its_owner(operator: APIClient) -> None:
-    for kind in LetterKind:
+    for kind in DeadLetterKind:
         act(operator, kind, "retry")
     assert Effect.objects.get(key="dead").state == EffectState.PENDING
     assert Harvest.objects.get().state == HarvestState.WAITING
     assert Leftover.objects.get(site="T2_A").tries == 0
     assert set(DeadLetter.objects.values_list("kind", flat=True)) == {K.COMPARISON, K.PACK, K.REQMGR2, K.TASK}, "not yet over"
-    assert AuditEntry.objects.filter(actor="olga", reason="r").count() == len(LetterKind)
+    assert AuditEntry.objects.filter(actor="olga", reason="r").count() == len(DeadLetterKind)
     assert problem(operator.post("/api/v1/dead-letters/effect-1/retry", WHY), 404, "not_found")
 
 
@@ -87,12 +87,12 @@ def test_what_can_be_given_up_is_gone_and_the_rest_says_why_not(operator: APICli
     assert Effect.objects.get(key="dead").state == EffectState.DISCARDED
     assert "olga: r" in Leftover.objects.get(site="T2_A").problem
     assert set(DeadLetter.objects.values_list("kind", flat=True)) == {K.PACK, K.REQMGR2}
-    refused = operator.post(f"/api/v1/dead-letters/{letter(K.REQMGR2).pk}/discard", WHY)
+    refused = operator.post(f"/api/v1/dead-letters/{dead_letter(K.REQMGR2).pk}/discard", WHY)
     assert "put right what it says" in problem(refused, 409, "invalid_transition")["detail"]
 
 
 def test_files_of_a_request_that_is_cleaned_are_not_given_up(operator: APIClient) -> None:
-    found = letter(K.LEFTOVER)
+    found = dead_letter(K.LEFTOVER)
     assert found.request is not None
     type(found.request).objects.filter(pk=found.request.pk).update(status=RequestStatus.CLEANING)
     refused = operator.post(f"/api/v1/dead-letters/{found.pk}/discard", WHY)

@@ -73,8 +73,15 @@ def test_what_runs_is_stopped_to_be_moved_and_the_wish_is_kept_once(home: Schedd
     for _ in range(2):
         request_move(request=request, to=near, **BY)
     assert (request.status, request.stop_intent) == (S.STOPPING, StopIntent.MOVE)
-    wish = {"away": home.pk, "to": near.pk, "to_name": "near", "actor": "olga", "reason": "its disk is slow", "drain": False}
-    assert request.moving == wish
+    effect_request = {
+        "away": home.pk,
+        "to": near.pk,
+        "to_name": "near",
+        "actor": "olga",
+        "reason": "its disk is slow",
+        "drain": False,
+    }
+    assert request.moving == effect_request
     dag = DAG.objects.get(workflow__request=request)
     assert (dag.stop_mode, dag.stop_reason) == (StopMode.NOW, "olga: its disk is slow")
     assert RequestTransition.objects.filter(request=request, to_status=S.STOPPING).count() == 1
@@ -320,8 +327,8 @@ def test_moves_and_drains_over_rest(operator: APIClient, reader: APIClient, home
         body = operator.post("/api/v1/schedds/home/drain", {"reason": "why", "move": True, "at_once": 3})
         assert body.status_code == 202
     body = reader.get("/api/v1/schedds/home/drain").json()
-    told = [body[name] for name in ("name", "state", "drain_actor", "drain_reason", "at_once", "left", "drained")]
-    assert told == ["home", "draining", "olga", "why", 3, 1, False]
+    reported = [body[name] for name in ("name", "state", "drain_actor", "drain_reason", "at_once", "left", "drained")]
+    assert reported == ["home", "draining", "olga", "why", 3, 1, False]
 
 
 def test_how_far_a_drain_is_stands_on_the_schedds_page(admin_client: Client, home: Schedd, near: Schedd) -> None:

@@ -108,8 +108,8 @@ def test_the_number_of_statements_does_not_grow_with_the_units() -> None:
 
 @pytest.mark.parametrize("gather_seconds", [30.0, 0.0])
 def test_workers_are_told_of_effects_that_are_due_not_of_those_that_gather(gather_seconds: float, monkeypatch) -> None:
-    told: list[str] = []
-    monkeypatch.setattr("wms2.runtime.notify._send", lambda name, args: told.append(name))
+    reported: list[str] = []
+    monkeypatch.setattr("wms2.runtime.notify._send", lambda name, args: reported.append(name))
     settings = services.conf().model_copy(update={"effect_gather_seconds": gather_seconds})
     monkeypatch.setattr(services, "conf", lambda: settings)
     dag = finished(3)
@@ -118,7 +118,7 @@ def test_workers_are_told_of_effects_that_are_due_not_of_those_that_gather(gathe
     for number in (1, 2):
         write_status(Path(dag.submit_dir), dict.fromkeys(names[:number], NodeState.DONE), final=False)
         assert account_for(dag) == 1
-        hints.append(told.count(RUN_EFFECTS))
+        hints.append(reported.count(RUN_EFFECTS))
         Effect.objects.update(state=EffectState.DONE, claim_epoch=1)
     assert hints == ([1, 1] if gather_seconds else [1, 2]), "the first is for the block itself"
 

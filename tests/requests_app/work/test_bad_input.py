@@ -18,13 +18,13 @@ from requests_app.work.exclusions import bad_input_read
 from requests_app.work.ledger import ledger_check, ledger_of
 from requests_app.work.rounds import round_close
 from sites_app.bans import SiteFailures
-from sites_app.guard import guard_look
+from sites_app.guard import guard_check
 from sites_app.models import Site, SiteRse, SystemicAlert
 from tests.support.rows import dag_row, input_spec, request_row, unit_row, workflow_row
 from tests.support.scene_failures import line
 
 pytestmark = pytest.mark.django_db
-FILES = [f"/store/data/{letter}.root" for letter in "abcd"]
+FILES = [f"/store/data/{dead_letter}.root" for dead_letter in "abcd"]
 
 
 @pytest.fixture
@@ -159,7 +159,7 @@ def test_a_wave_of_unreadable_files_is_a_systemic_alert_and_excludes_none(dag: D
     failures_sweep(dag)
     round_close(round_=dag.round, reason="test", bad_input=bad_input_read(dag.round))
     assert len(excluded(dag.workflow)) == lost
-    guard_look(transaction.atomic, unread_waves().words)
+    guard_check(transaction.atomic, unread_waves().words)
     alert = SystemicAlert.objects.filter(ended_at=None).first()
     assert (alert is None) is bool(lost)
     if alert is not None:

@@ -42,7 +42,7 @@ from requests_app.lease import evaluating
 from requests_app.lifecycle.packing import dags_pack, requests_archive
 from requests_app.models import Event, InputFile, Request, RequestStatus, Workflow, WorkflowStatus
 from requests_app.selectors.account import ledger_kept
-from requests_app.services.cases import case_remove, removal_told
+from requests_app.services.cases import case_remove, removal_preview
 from requests_app.services.lost_files import lost_files_make_again, lost_files_plan
 from requests_app.work.cutting import cases_settle
 from requests_app.work.ledger import Ledger, ledger_check, ledger_of
@@ -54,7 +54,7 @@ from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
 from wms2.conf import conf
 from wms2.errors import InvalidTransition
-from wms2.runtime.due import wake
+from wms2.runtime.due import mark_due
 
 HERE = "tests/requests_app/work/test_cutting.py"
 #: For the long run.
@@ -204,7 +204,7 @@ def settle(world: World, request: Request) -> int:
 
 def again(world: World, request: Request) -> Request:
     """It goes on by itself: validated again, planned, completed."""
-    wake([request.pk], "test")
+    mark_due([request.pk], "test")
     return completed(world, request)
 
 
@@ -216,15 +216,15 @@ def pieces_in(file: OutputFile) -> set[tuple[Any, ...]]:
     """Single events and lumis, by the manifest."""
     with files_of(file.unit.dag.submit_dir, f"{file.unit.name}/{layout.MANIFEST_FILE}") as place:
         manifest = json.loads((place / file.unit.name / layout.MANIFEST_FILE).read_text())
-    (told,) = [each["pieces"] for output in manifest["outputs"] for each in output["files"] if each["lfn"] == file.lfn]
+    (reported,) = [each["pieces"] for output in manifest["outputs"] for each in output["files"] if each["lfn"] == file.lfn]
     found: set[tuple[Any, ...]] = {
-        ("made", at) for each in told["generated"] for at in range(each["first_event"], each["last_event"] + 1)
+        ("made", at) for each in reported["generated"] for at in range(each["first_event"], each["last_event"] + 1)
     }
     by_lumi = any(claim.kind == WorkUnitClaim.KIND_RUN_LUMIS for claim in file.unit.claims.all())
-    for each in () if by_lumi else told["files"]:
+    for each in () if by_lumi else reported["files"]:
         first = each.get("first_event") or 0
         found |= {(each["lfn"], at) for at in range(first, first + max(1, each["events"]))}
-    found |= {("lumi", run, at) for run, spans in told["lumis"].items() for a, b in spans for at in range(a, b + 1)}
+    found |= {("lumi", run, at) for run, spans in reported["lumis"].items() for a, b in spans for at in range(a, b + 1)}
     return found
 
 
@@ -307,7 +307,7 @@ def test_killed_on_the_way_back_a_completed_request_makes_what_was_lost_once(wor
     lost = [valid(request)[0].lfn]
     world.crash_at = point
     lost_files_make_again(lfns=lost, confirm=lost_files_plan(lost).confirm, **BY)
-    wake([request.pk], "test")
+    mark_due([request.pk], "test")
     request = completed(world, request)
     assert world.deaths == 1
     assert_whole(world, request)
@@ -348,7 +348,7 @@ def test_a_file_lost_after_the_end_is_made_again_and_nothing_else(
     lost_files_make_again(lfns=[file.lfn for file in lost], confirm=plan.confirm, **BY)
     assert (fresh(request).status, fresh(request).get_status_display()) == (S.WAITING_INTEGRITY, "Recovering")
     assert DatasetOwner.objects.filter(request=request).count() == 2
-    wake([request.pk], "test")
+    mark_due([request.pk], "test")
     request = completed(world, request)
     assert_whole(world, request)
     gone = set(OutputFile.objects.filter(validity=Validity.INVALID).values_list("lfn", flat=True))
@@ -418,14 +418,14 @@ def test_the_preview_says_what_goes_with_a_file_and_what_is_planned_again(world:
     request = waiting(made(world))
     unit = WorkUnit.objects.get(workflow__request=request)
     row = case(OutputFile.objects.filter(unit=unit).order_by("lfn")[0])
-    (told,) = removal_told([row]).values()
+    (reported,) = removal_preview([row]).values()
     case_remove(case=row, **BY)
     names = sorted(IntegrityCase.objects.exclude(pk=row.pk).values_list("name", flat=True))
     row.refresh_from_db()
     (each,) = row.cut["units"]
-    assert f"{unit.name}: {len(names) + 1} file" in told[0]
-    assert all(name in told[0] for name in names)
-    assert f"The work of {each['lumis']} lumi" in told[1]
+    assert f"{unit.name}: {len(names) + 1} file" in reported[0]
+    assert all(name in reported[0] for name in names)
+    assert f"The work of {each['lumis']} lumi" in reported[1]
     drawn = IntegrityCase.objects.exclude(pk=row.pk)
     assert {(one.prognosis, one.state, one.cut["with"]) for one in drawn} <= {("drawn_in", "in_progress", row.pk)}
 

@@ -16,7 +16,7 @@ from requests_app.lease import evaluating
 from requests_app.models import InputFile, Request, RequestGroup, RequestStatus, RequestTransition
 from requests_app.services import group_dissolve, input_files_restore, request_abort, request_group
 from requests_app.states import transition
-from requests_app.work.groups import Child, group_standing, related_move, siblings_missing
+from requests_app.work.groups import Child, group_status, related_move, siblings_missing
 from tests.support.locking import paused
 from tests.support.rows import input_spec, new_block, request_row, workflow_row
 from wms2.errors import DocumentRefused, InvalidTransition, StaleState
@@ -61,20 +61,20 @@ def statuses(*rows: Request) -> list[str]:
     return [Request.objects.get(pk=row.pk).status for row in rows]
 
 
-def standing() -> str:
-    return group_standing(RequestGroup.objects.get(name="sample")).status
+def status_detail() -> str:
+    return group_status(RequestGroup.objects.get(name="sample")).status
 
 
 def test_the_first_waits_for_the_second_and_both_go_on_in_one_transaction() -> None:
     first, second = together(S.VALIDATED_OUTPUTS, S.ACTIVE)
     assert arrives(first) == f"the others of its group sample: {second}"
-    assert (statuses(first), standing()) == (["validated_outputs"], "waiting")
+    assert (statuses(first), status_detail()) == (["validated_outputs"], "waiting")
     Request.objects.filter(pk=second.pk).update(status=S.VALIDATED_OUTPUTS)
     assert arrives(second) == ""
     assert statuses(first, second) == ["removing_files", "removing_files"]
     moved = RequestTransition.objects.get(request=first, to_status=S.REMOVING_FILES)
     assert (moved.reason, moved.evidence["last"]) == (f"all of group sample are there, {second} as the last", str(second))
-    assert standing() == "completing"
+    assert status_detail() == "completing"
 
 
 def test_one_that_is_short_goes_back_and_the_other_waits_for_it() -> None:
@@ -115,7 +115,7 @@ def test_what_ended_with_events_in_dbs_is_waited_for_until_an_operator_takes_it_
         size_bytes=1, adler32="0", events=70, lumis={},
     )  # fmt: skip
     assert f"{failed} is Failed with 71 events in DBS: take it out of the group, or clean it" in arrives(first)
-    assert standing() == "held"
+    assert status_detail() == "held"
     Wake.objects.all().delete()
     request_group(request=failed, **BY)
     assert first.pk in Wake.objects.values_list("request_id", flat=True)
@@ -146,7 +146,7 @@ def test_whoever_waits_is_woken_when_another_ends() -> None:
 
 def test_two_that_arrive_at_the_same_moment_complete_both_and_once() -> None:
     rows = together(S.VALIDATED_OUTPUTS, S.VALIDATED_OUTPUTS)
-    gate, told, still_due = threading.Barrier(2), [], []
+    gate, reported, still_due = threading.Barrier(2), [], []
 
     def come(row: Request) -> None:
         try:
@@ -156,7 +156,7 @@ def test_two_that_arrive_at_the_same_moment_complete_both_and_once() -> None:
         except StaleState:
             pass  # the other has taken it on
         except Exception as error:  # noqa: BLE001  (the test tells)
-            told.append(error)
+            reported.append(error)
         finally:
             connections.close_all()
 
@@ -165,7 +165,7 @@ def test_two_that_arrive_at_the_same_moment_complete_both_and_once() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert told == []
+    assert reported == []
     woken = Wake.objects.values_list("request_id", flat=True)  # whoever found the group's row taken
     for row in Request.objects.filter(pk__in=[*woken, *still_due], status=S.VALIDATED_OUTPUTS):
         arrives(row)
@@ -203,14 +203,14 @@ def test_groups_are_made_changed_and_dissolved_by_verbs_with_their_reasons() -> 
     for row in (first, second):
         request_group(request=row, in_group="pair", **BY)
     group = RequestGroup.objects.get(name="pair")
-    assert (group.note, group.created_by, group_standing(group).status) == ("one sample", "olga", "active")
+    assert (group.note, group.created_by, group_status(group).status) == ("one sample", "olga", "active")
     with pytest.raises(InvalidTransition, match="with nobody any more"):
         request_group(request=done, in_group="pair", **BY)
     with pytest.raises(InvalidTransition, match="with nobody any more"):
         request_group(request=request_row(S.FAILED), in_group="pair", **BY)
     arrives(first)
     group_dissolve(group=group, **BY)
-    assert group_standing(group).status == "empty"
+    assert group_status(group).status == "empty"
     assert AuditEntry.objects.get(action="group_dissolve").target == "pair"
     assert arrives(first) == ""
     request_group(request=second, in_group="late", **BY)
@@ -231,7 +231,7 @@ def test_groups_are_made_changed_and_dissolved_by_verbs_with_their_reasons() -> 
 )
 def test_where_a_group_stands_follows_from_its_children(children: list[RequestStatus], expected: str) -> None:
     rows = together(*children)
-    assert standing() == expected
+    assert status_detail() == expected
     assert [Child(row).skipped for row in rows].count(True) == sum(each in (S.ABORTED, S.CLEANED) for each in children)
 
 

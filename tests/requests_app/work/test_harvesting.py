@@ -148,10 +148,10 @@ def test_each_run_becomes_a_file_of_its_own(place: Place) -> None:
     assert states() == [(1, "done"), (2, "done")], list(Harvest.objects.values("problem"))
     assert place.served() == [f"0001/{name(1)}", f"0001/{name(2)}"]
     first = Harvest.objects.get(run=1)
-    (told,) = first.uploads
+    (reported,) = first.uploads
     stored = requests.get(f"{place.world.url}/dqm/dev/data/browse/0001/{name(1)}", timeout=10).content
-    assert (told["name"], told["size_bytes"], told["url"]) == (name(1), len(stored), f"{place.world.url}/dqm/dev")
-    assert told["answer"] == f"HTTP 200, DQM status 100: File saved; Wrote {len(stored)} bytes"
+    assert (reported["name"], reported["size_bytes"], reported["url"]) == (name(1), len(stored), f"{place.world.url}/dqm/dev")
+    assert reported["answer"] == f"HTTP 200, DQM status 100: File saved; Wrote {len(stored)} bytes"
     assert (first.job.site, first.job.state, SiteJob.objects.count()) == (FNAL, SiteJobState.DONE, 2)
     assert not list((place.root / "submit").rglob("*.*")), "nothing is left of the jobs"
 

@@ -89,8 +89,10 @@ def test_at_each_step_the_request_stops_without_loss_and_goes_on_with_less_prior
     assert [(dag.kind, dag.job_priority) for dag in dags] == [
         (DAGKind.FRESH, 100_000), (DAGKind.STOP_RESCUE, 80_000), (DAGKind.STOP_RESCUE, 50_000),
     ]  # fmt: skip
-    told = RequestTransition.objects.filter(request=request, to_status=S.STOPPING).order_by("id").values_list("reason", flat=True)
-    assert list(told) == [
+    reported = (
+        RequestTransition.objects.filter(request=request, to_status=S.STOPPING).order_by("id").values_list("reason", flat=True)
+    )
+    assert list(reported) == [
         "production step at 20.0%: 20.0% are done, the rest goes on with priority 80000",
         "production step at 50.0%: 50.0% are done, the rest goes on with priority 50000",
     ]
@@ -175,8 +177,8 @@ def test_steps_that_are_changed_later_say_how_whole_units_meet_them(world: World
     request_set_steps(request=request, steps=STEPS, **BY)
     assert fresh(request).warnings == before, "both are met"
     request_set_steps(request=request, steps=[{"fraction": 0.15, "priority": 7}], **BY)
-    told = "the production step at 15.0% cannot be met with work units of 10.0% of the work: it is taken at 20.0%"
-    assert fresh(request).warnings == [*before, told]
+    reported = "the production step at 15.0% cannot be met with work units of 10.0% of the work: it is taken at 20.0%"
+    assert fresh(request).warnings == [*before, reported]
     request_set_steps(request=request, steps=[], **BY)
     assert fresh(request).warnings == before
 

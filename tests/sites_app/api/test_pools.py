@@ -85,6 +85,6 @@ def test_alerts_that_are_over_are_listed_too(reader: APIClient) -> None:
     assert [(row["reason"], row["ended_at"] is None) for row in rows] == [("goes on", True), ("over", False)]
     assert reader.get(f"/api/v1/systemic-alerts/{rows[1]['id']}").json()["reason"] == "over"
     SystemicAlert.objects.create(pool="far", holds=True, reason="far away", began_at=now)
-    told = reader.get("/api/v1/lifecycle/status").json()
-    assert [row["reason"] for row in told["systemic_troubles"]] == ["far away", "goes on"]
-    assert told["systemic_trouble"] == told["systemic_troubles"][0]
+    reported = reader.get("/api/v1/lifecycle/status").json()
+    assert [row["reason"] for row in reported["systemic_troubles"]] == ["far away", "goes on"]
+    assert reported["systemic_trouble"] == reported["systemic_troubles"][0]

@@ -39,8 +39,8 @@ def test_a_site_is_drained_until_a_time_and_enabled_again(operator: APIClient) -
 
 
 def test_a_drain_cannot_end_in_the_past(operator: APIClient) -> None:
-    told = problem(operator.post(url("drain"), {"reason": "x", "until": "2020-01-01T00:00:00Z"}), 400, "invalid")
-    assert (told["field"], told["detail"]) == ("until", "until: a drain ends in the future")
+    reported = problem(operator.post(url("drain"), {"reason": "x", "until": "2020-01-01T00:00:00Z"}), 400, "invalid")
+    assert (reported["field"], reported["detail"]) == ("until", "until: a drain ends in the future")
     assert Site.objects.get(pk="T2_CH_CERN").status == SiteStatus.ENABLED
 
 
@@ -65,8 +65,8 @@ def test_the_same_ban_again_prolongs_it(operator: APIClient) -> None:
 
 def test_more_than_half_of_the_sites_are_banned_only_by_insisting(operator: APIClient) -> None:
     operator.post(url("ban"), {"reason": "first"})
-    told = problem(operator.post(url("ban", "T1_US_FNAL"), {"reason": "second"}), 409, "invalid_transition")
-    assert "2 of 3 sites" in told["detail"]
+    reported = problem(operator.post(url("ban", "T1_US_FNAL"), {"reason": "second"}), 409, "invalid_transition")
+    assert "2 of 3 sites" in reported["detail"]
     assert AuditEntry.objects.filter(action="site_ban", outcome="refused").count() == 1
     assert operator.post(url("ban", "T1_US_FNAL"), {"reason": "second", "insist": True}).status_code == 202
 
@@ -92,10 +92,10 @@ def test_the_request_named_in_the_body_counts_when_the_reason_stands_in_the_quer
 
 
 def test_a_ban_for_an_unknown_request_or_in_the_past_names_the_field(operator: APIClient) -> None:
-    told = problem(operator.post(url("ban"), {"reason": "x", "request_name": "nobody_has_it"}), 400, "invalid")
-    assert told["field"] == "request_name"
-    told = problem(operator.post(url("ban"), {"reason": "x", "expires_at": "2020-01-01T00:00:00Z"}), 400, "invalid")
-    assert told["field"] == "expires_at"
+    reported = problem(operator.post(url("ban"), {"reason": "x", "request_name": "nobody_has_it"}), 400, "invalid")
+    assert reported["field"] == "request_name"
+    reported = problem(operator.post(url("ban"), {"reason": "x", "expires_at": "2020-01-01T00:00:00Z"}), 400, "invalid")
+    assert reported["field"] == "expires_at"
 
 
 @pytest.mark.parametrize("verb", ["enable", "disable", "drain", "ban"])
@@ -116,16 +116,19 @@ def test_a_sites_status_is_changed_with_a_reason_and_repeated(operator: APIClien
     body = patch(operator, status="maintenance")
     assert (body.status_code, body.json()["status"], body.json()["drain_until"]) == (200, "maintenance", None)
     assert (body.json()["status_actor"], body.json()["status_reason"]) == ("olga", "for the test")
-    told = AuditEntry.objects.filter(action="site_change_status", target="T2_CH_CERN").order_by("id")
-    assert [(row.evidence["old"], row.evidence["new"]) for row in told] == [("enabled", "draining"), ("draining", "maintenance")]
+    reported = AuditEntry.objects.filter(action="site_change_status", target="T2_CH_CERN").order_by("id")
+    assert [(row.evidence["old"], row.evidence["new"]) for row in reported] == [
+        ("enabled", "draining"),
+        ("draining", "maintenance"),
+    ]
 
 
 def test_notes_about_a_site_are_replaced_and_audited(operator: APIClient) -> None:
     for notes in ({"contact": "olga"}, {"contact": "olga"}, {"ticket": 7}):
         body = patch(operator, config_data=notes)
         assert (body.status_code, body.json()["config_data"]) == (200, notes)
-    told = AuditEntry.objects.filter(action="site_note").order_by("id")
-    assert [row.evidence["new"] for row in told] == [{"contact": "olga"}, {"ticket": 7}]
+    reported = AuditEntry.objects.filter(action="site_note").order_by("id")
+    assert [row.evidence["new"] for row in reported] == [{"contact": "olga"}, {"ticket": 7}]
 
 
 @pytest.mark.parametrize(

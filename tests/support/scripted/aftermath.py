@@ -79,9 +79,9 @@ def _ends(world: World) -> None:
         if dag.status == DAGStatus.COMPLETED:
             assert job.completed, f"{dag} is COMPLETED; its job {job.ended}: {job.nodes}"
         if not job.live and job.ended is not None and job.ended.proves_nothing:
-            told = (DAGStatus.SUBMITTED, DAGStatus.RUNNING, DAGStatus.HALTED, DAGStatus.STOPPED)
+            reported = (DAGStatus.SUBMITTED, DAGStatus.RUNNING, DAGStatus.HALTED, DAGStatus.STOPPED)
             unheard = job.ended is End.DISPUTED and "history" not in dag.outcome  # judged before the history knew of it
-            assert dag.status in told or dag.outcome.get("lost") or unheard, f"{dag} is {dag.status}, and {job.ended.value}"
+            assert dag.status in reported or dag.outcome.get("lost") or unheard, f"{dag} is {dag.status}, and {job.ended.value}"
         if dag.parent_dag is not None:
             parent = dag.parent_dag
             stopped = parent.status in (DAGStatus.STOPPED, DAGStatus.REMOVED) or parent.stop_requested_at is not None

@@ -67,7 +67,7 @@ class Tally:
         self.reached.update(f"block:{status}" for status in ProcessingBlock.objects.values_list("status", flat=True))
         self.reached.update(f"effect:{kind}" for kind in Effect.objects.filter(state="done").values_list("kind", flat=True))
 
-    def told(self) -> str:
+    def reported(self) -> str:
         """For people."""
         accepted, refused = self.accepted.total(), self.refused.total()
         lines = [f"{self.lives} lives, {self.steps} steps, {accepted} words accepted, {refused} refused"]

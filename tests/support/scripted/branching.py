@@ -158,10 +158,10 @@ def _patches(world: World) -> list[tuple[str, str, str]] | None:
     found = []
     for number, (target, name, _) in enumerate(world.patch._setattr):
         value = getattr(target, name, None)
-        told = repr(value) if isinstance(value, _PLAIN) else getattr(value, "__qualname__", "")
-        if number >= world.own_patches and (not told or "<" in told):  # code that may hold anything
+        reported = repr(value) if isinstance(value, _PLAIN) else getattr(value, "__qualname__", "")
+        if number >= world.own_patches and (not reported or "<" in reported):  # code that may hold anything
             return None
-        found.append((str(target), name, told))
+        found.append((str(target), name, reported))
     return found
 
 

@@ -236,8 +236,8 @@ class ScriptedOutputs:
     def block(self, name: str) -> BlockInfo | None:
         held = self.dbs.registered.get(name)
         sizes = [file.size_bytes for file in held.files.values()] if held is not None else []
-        told = BlockInfo(name, False, len(sizes), sum(sizes), "") if held is not None else None
-        return self.dbs.script.call("output_block", lambda: told)
+        reported = BlockInfo(name, False, len(sizes), sum(sizes), "") if held is not None else None
+        return self.dbs.script.call("output_block", lambda: reported)
 
     def blocks(self, dataset: str) -> list[BlockInfo]:
         names = [name for name, held in self.dbs.registered.items() if held.dataset == dataset]
@@ -359,7 +359,9 @@ class ScriptedRucio:
 
     def tape_rules_there(self, *names: str) -> list[Any]:
         def act() -> list[Any]:
-            ours = [self._told(ids[0], *key) for key, ids in self.rules.items() if key[0] in names and key[1].endswith("_Tape")]
+            ours = [
+                self._reported(ids[0], *key) for key, ids in self.rules.items() if key[0] in names and key[1].endswith("_Tape")
+            ]
             others = [rule for rule in self.others.values() if rule.name in names and rule.rse.endswith("_Tape")]
             return ours + [self._told_of(rule) for rule in others if not rule.ends]
 
@@ -445,7 +447,7 @@ class ScriptedRucio:
 
     def rules_with_comment(self, comment: str) -> list[Any]:
         def act() -> list[Any]:
-            return [self._told(ids[0], name, rse) for (name, rse), ids in self.rules.items()]
+            return [self._reported(ids[0], name, rse) for (name, rse), ids in self.rules.items()]
 
         return self.script.call("rules_with_comment", act)
 
@@ -453,14 +455,14 @@ class ScriptedRucio:
         def act() -> Any:
             for (name, rse), ids in self.rules.items():
                 if ids[0] == rule_id:
-                    return self._told(rule_id, name, rse)
+                    return self._reported(rule_id, name, rse)
             if rule_id in self.others:
                 return self._told_of(self.others[rule_id])
             raise NotFoundInService("rucio", "rule", f"{rule_id} does not exist")
 
         return self.script.call("rule", act)
 
-    def _told(self, rule_id: str, name: str, rse: str) -> Any:
+    def _reported(self, rule_id: str, name: str, rse: str) -> Any:
         return SimpleNamespace(
             rule_id=rule_id,
             account=conf().rucio_account,
@@ -475,9 +477,9 @@ class ScriptedRucio:
     def _told_of(self, rule: OthersRule) -> Any:
         state = RuleState.OK if all(rule.locks >= self.held[b].files.keys() for b in self.blocks_under(rule.name)) else None
         ends_at = clock.now() if rule.ends else None
-        told = vars(self._told(rule.rule_id, rule.name, rule.rse))
+        reported = vars(self._reported(rule.rule_id, rule.name, rule.rse))
         changed = {"account": rule.account, "state": state or RuleState.REPLICATING, "expires_at": ends_at}
-        return SimpleNamespace(**{**told, **changed})
+        return SimpleNamespace(**{**reported, **changed})
 
     def blocks_held(self, places: Mapping[str, Collection[str]]) -> dict[str, HeldBlock]:
         def held(block: _RucioBlock) -> HeldBlock:

@@ -1,5 +1,5 @@
-"""A clock that tests move: the database's (``wms2.runtime.clock``), the host's, whose function field defaults hold on to, and the one
-by which processes judge their leases.
+"""A clock that tests move: the database's (``wms2.runtime.clock``), the host's, whose function field defaults hold on to, and the
+one by which processes judge their leases.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ def file_is_bad(job: Job, unit: str, lfn: str, *, site: str = "T1_US_FNAL", at: 
     node = json.loads((job.directory / unit / layout.UNIT_FILE).read_text())["jobs"][0]["node"]
     verdict = {"category": "data", "bad_input_files": [lfn], "reason": "exit code 8021: cannot read it"}
     when = {"at": at.isoformat()} if at is not None else {}
-    told = {"final": True, "bad_input_files": [lfn], "reason": verdict["reason"], "site": site, **when}
-    _line(job, unit=unit, node=node, code=8021, category="data", **told)
+    reported = {"final": True, "bad_input_files": [lfn], "reason": verdict["reason"], "site": site, **when}
+    _line(job, unit=unit, node=node, code=8021, category="data", **reported)
     _verdict(job, unit, node, verdict)
 
 

@@ -86,9 +86,9 @@ def _statuses(world: World, requests: list[Request]) -> None:
     edges: dict[Any, list[tuple[str, str]]] = defaultdict(list)
     for pk, left, reached in RequestTransition.objects.order_by("id").values_list("request_id", "from_status", "to_status"):
         edges[pk].append((left, reached))
-    told: dict[Any, list[str]] = defaultdict(list)
+    reported: dict[Any, list[str]] = defaultdict(list)
     for pk, reached in Event.objects.filter(kind="request.status").order_by("id").values_list("request_id", "data__to"):
-        told[pk].append(reached)
+        reported[pk].append(reached)
     for request in requests:
         name, rows = f"{request.request_name} ({request.status})", edges[request.pk]
         assert rows, f"{name}: no transition on record"
@@ -98,7 +98,7 @@ def _statuses(world: World, requests: list[Request]) -> None:
             assert left == reached, f"{name}: left {left} after {reached}"
             # from a status to itself: more time, because work advances
             assert left == to or S(to) in TRANSITIONS[S(left)], f"{name}: {left} -> {to}"
-        assert told[request.pk] == [to for left, to in rows if left != to], f"{name}: the feed tells another story"
+        assert reported[request.pk] == [to for left, to in rows if left != to], f"{name}: the feed tells another story"
         assert bool(request.stop_intent) == (request.status == S.STOPPING), f"{name}: stop_intent {request.stop_intent!r}"
         if request.status == S.HELD:
             assert request.hold_code, name
@@ -266,9 +266,9 @@ def _at_one_place(world: World) -> None:
     origins = dict(OutputFile.objects.values_list("lfn", "block__origin_rse"))
     strayed = [(name, rse) for name, rse in world.rucio.rules if origins.get(name, rse) != rse]
     assert not strayed, f"rules on files where they are not: {strayed}"
-    told = {name: block.origin for name, block in world.dbs.registered.items()}
-    wrong = ProcessingBlock.objects.filter(dbs_block_name__in=told)
-    assert all(told[name] == rse for name, rse in wrong.values_list("dbs_block_name", "origin_rse")), told
+    reported = {name: block.origin for name, block in world.dbs.registered.items()}
+    wrong = ProcessingBlock.objects.filter(dbs_block_name__in=reported)
+    assert all(reported[name] == rse for name, rse in wrong.values_list("dbs_block_name", "origin_rse")), reported
 
 
 def _once(world: World) -> None:

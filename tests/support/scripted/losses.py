@@ -48,8 +48,8 @@ def check(world: World) -> None:
         assert dag.lost_confirmed_at is not None, f"{name}, and nobody has said so"
         word = AuditEntry.objects.filter(action="schedd_confirm_lost", outcome="done", target=dag.schedd_name)
         assert word.exists(), f"{name}, and nobody has said so"
-        told = list(DAGHistory.objects.filter(dag=dag).values_list("event_type", flat=True))
-        assert told.count("lost") == 1, f"{name}: {told}"
+        reported = list(DAGHistory.objects.filter(dag=dag).values_list("event_type", flat=True))
+        assert reported.count("lost") == 1, f"{name}: {reported}"
         _fenced_off(world, dag, name)
         _frozen(world, dag, name)
     _rescued_by_wish()
@@ -80,8 +80,10 @@ def _frozen(world: World, dag: DAG, name: str) -> None:
 def _rescued_by_wish() -> None:
     """Jobs of a lost DAG may still write under the names of its round, so a release chooses other ones by itself."""
     for dag in DAG.objects.filter(parent_dag__outcome__lost=True, fence__gt=0).select_related("workflow"):
-        wish = AuditEntry.objects.filter(target=dag.workflow.request_id, action="request_release", outcome="done")
-        assert wish.filter(evidence__mode="rescue").exists(), f"{dag} is a rescue of a lost DAG, and nobody asked for it"
+        effect_request = AuditEntry.objects.filter(target=dag.workflow.request_id, action="request_release", outcome="done")
+        assert effect_request.filter(evidence__mode="rescue").exists(), (
+            f"{dag} is a rescue of a lost DAG, and nobody asked for it"
+        )
 
 
 def check_at_rest(world: World) -> None:

@@ -21,7 +21,7 @@ from deploy.simulators.reqmgr2.outputs import compute
 from deploy.simulators.reqmgr2.service import AGENT_DN
 from deploy.simulators.reqmgr2.states import ACTIVE, allowed
 from deploy.simulators.reqmgr2.updates import store_changes
-from outputs_app.effects.source_rules import source_rules_look
+from outputs_app.effects.source_rules import source_rules_check
 from outputs_app.models import SETTLED_EFFECT, Effect, EffectState, OutputFile
 from requests_app.models import HoldCode, ReqMgr2Request, Request, RequestStatus
 from requests_app.reqmgr2.following import reqmgr2_poll
@@ -136,8 +136,8 @@ class Month:
                 document = documents.reprocessing(dataset, files_per_job=2)
             document |= {"Team": THEIRS if fate == "theirs" else TEAM}
             found = compute(document, {}, partial(self.outside.simulators.application.couch.find, "reqmgr_config_cache"))
-            told = {"OutputDatasets": found.datasets, "OutputModulesLFNBases": found.lfn_bases, "Team": document["Team"]}
-            name = self.outside.stage("assigned", document, **told)
+            reported = {"OutputDatasets": found.datasets, "OutputModulesLFNBases": found.lfn_bases, "Team": document["Team"]}
+            name = self.outside.stage("assigned", document, **reported)
             self.theirs.add(name) if fate == "theirs" else self.fates.update({name: fate})
 
     def _documents(self, *statuses: str) -> dict[str, dict[str, Any]]:
@@ -270,7 +270,7 @@ class Month:
             if dataset not in wanted and source.locations:
                 source.locations.clear()
                 self.acts["MSRuleCleaner", "input of ended requests goes"] += 1
-        source_rules_look()
+        source_rules_check()
         self.world.effects(1000)
         for _lfn, rse in self.world.rucio.clean():
             self.acts["Rucio", f"deletes a copy without a rule, {'tape' if rse == TAPE else 'disk'}"] += 1

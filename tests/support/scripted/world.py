@@ -53,7 +53,7 @@ from wms2.conf import conf
 from wms2.errors import LeaseLost
 from wms2.metrics.series import FORGOTTEN_TOTAL
 from wms2.runtime import clock, passes
-from wms2.runtime.due import wake
+from wms2.runtime.due import mark_due
 
 INSTANCE = "scripted"
 #: Until a process that was cut off from the database reaches it again; by then its leases have run out.
@@ -116,7 +116,7 @@ class World:
         self.sources: dict[str, Source] = {}
         dagman.sources = self.sources
         self.errors: list[str] = []
-        self.nudges: list[tuple[str, tuple[Any, ...]]] = []
+        self.hints: list[tuple[str, tuple[Any, ...]]] = []
         self.checked: dict[Any, Any] = {}  # what ``invariants`` has looked at
         self.bad_files: set[str] = set()  # input files that jobs gave up over
         self.moves = Moves()
@@ -142,7 +142,7 @@ class World:
         # what is scripted to happen during a question looks at the test's own database session
         patch.setattr(watching, "side_by_side", lambda questions, meanwhile: ((key, ask()) for key, ask in questions.items()))
         patch.setattr(watching, "schedds_to_watch", lambda: list(Schedd.objects.filter(dags__isnull=False).distinct()))
-        patch.setattr(wms2.runtime.notify, "_send", lambda name, args: self.nudges.append((name, args)))
+        patch.setattr(wms2.runtime.notify, "_send", lambda name, args: self.hints.append((name, args)))
         patch.setattr(
             wms2.runtime.crash, "os", SimpleNamespace(environ=_CrashAt(self), getpid=os.getpid, kill=_die, fsync=os.fsync)
         )
@@ -322,7 +322,7 @@ class World:
         """What a poll finds before it hands out evaluations."""
         with self.process():
             for request_id, why in self.moves.look():
-                wake([request_id], why)
+                mark_due([request_id], why)
             admit_if_changed()
 
     def due(self) -> list[Request]:
@@ -352,7 +352,7 @@ class World:
         for request in Request.objects.filter(status__in=EVALUATED).exclude(pk__in=due).order_by("created_at"):
             with lease.evaluating(request.pk, owner="sweep") as evaluation:
                 assert evaluation is not None
-                evaluator.look(evaluation)
+                evaluator.check_request(evaluation)
                 assert not evaluation.written, f"{request.request_name} ({request.status}) was forgotten: {evaluation.written}"
 
     @property

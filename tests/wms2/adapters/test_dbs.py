@@ -160,9 +160,9 @@ def test_files_are_shown_with_the_release_that_had_their_configuration_first(dbs
     patched = replace(hashed, release_version="CMSSW_14_0_22")
     dbs.register_block(block_of(primary, 0, config=hashed))
     newer = block_of(f"{primary}New", 1, 2, config=patched)
-    (told,) = dbs.register_block(newer)
-    assert newer.dataset.dataset in told and "CMSSW_14_0_0" in told and "CMSSW_14_0_22" in told
-    assert dbs.register_block(newer) == (told,)
+    (reported,) = dbs.register_block(newer)
+    assert newer.dataset.dataset in reported and "CMSSW_14_0_0" in reported and "CMSSW_14_0_22" in reported
+    assert dbs.register_block(newer) == (reported,)
     known = dbs.block(newer.block_name)
     assert known is not None and (known.is_open, known.file_count) == (False, 2)
     assert dbs.configs_of_dataset(newer.dataset.dataset) == [patched]
@@ -187,12 +187,12 @@ def test_a_configuration_that_dbs_can_tell_apart_is_compared(dbs: Dbs, primary: 
         ({1: [(1, 20), (2, 10)]}, "events, not"),
     ],
 )
-def test_a_block_whose_lumis_are_stored_otherwise_is_refused(dbs: Dbs, primary: str, lumis: Any, told: str) -> None:
+def test_a_block_whose_lumis_are_stored_otherwise_is_refused(dbs: Dbs, primary: str, lumis: Any, reported: str) -> None:
     block = block_of(primary, 0, 1)
     dbs.register_block(block)
     with pytest.raises(ServiceRejected, match=r"not as it should be.*the lumis of 1 files differ") as caught:
         dbs.register_block(one_changed(block, lumis=lumis))
-    assert told in str(caught.value)
+    assert reported in str(caught.value)
 
 
 def test_a_lumi_without_events_reads_back_as_it_was_sent(dbs: Dbs, primary: str) -> None:

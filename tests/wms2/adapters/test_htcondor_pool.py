@@ -167,8 +167,8 @@ def test_one_query_tells_of_the_dag_its_running_units_and_their_counts(pool: Poo
     assert (inner.parent_cluster, inner.node, inner.dag_id, inner.fence) == (cluster, "mg_000000", dag.dag_id, 5)
     assert (inner.nodes_total, inner.nodes_done) == (2, 1)
     shell = f'set -a; . "{os.environ["WMS2_STATE_DIR"]}/env"; htcondor dag status {cluster}'
-    told = subprocess.run(["sh", "-c", shell], env={"PATH": os.defpath}, capture_output=True, text=True, check=False)
-    assert "has been running for" in told.stdout + told.stderr, "HTCondor's own command line works in the stack's shell"
+    reported = subprocess.run(["sh", "-c", shell], env={"PATH": os.defpath}, capture_output=True, text=True, check=False)
+    assert "has been running for" in reported.stdout + reported.stderr, "HTCondor's own command line works in the stack's shell"
 
 
 def test_landing_jobs_that_wait_are_kept_from_sites_beside_those_that_they_avoid_already(

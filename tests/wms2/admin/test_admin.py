@@ -72,7 +72,7 @@ from tests.support.scene import Scene
 from tests.support.web_clients import client_of
 from wms2.admin import readonly
 from wms2.models import AuditEntry, BulkItem, BulkRun, FailingTask, KeptAnswer, Worker
-from wms2.runtime.due import wake
+from wms2.runtime.due import mark_due
 from wms2.work.resources import lease_take
 
 pytestmark = pytest.mark.django_db
@@ -151,7 +151,7 @@ def some(module_rows: None, tmp_path_factory: pytest.TempPathFactory) -> Scene:
     failures_of(dag)
     StepMeasurement.objects.create(round=dag.round, step="GenSim", processes=1, threads=1, jobs=8)
     SizingDecision.objects.create(dag=dag, what="cores", chosen=4, why="3.5 of 8 cores are kept busy")
-    wake([built.active.pk], "test")
+    mark_due([built.active.pk], "test")
     EvaluationLease.objects.create(request=built.active)
     EvaluationLease.objects.create(request=built.held, due_at=None)
     ReqMgr2Request.objects.create(problem="a clone to be made")

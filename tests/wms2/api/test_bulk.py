@@ -144,6 +144,6 @@ def _with(patch: pytest.MonkeyPatch, service: Any) -> None:
 
     from wms2 import actions
 
-    noun = actions.noun_of(Request)
-    changed = tuple(replace(verb, service=service) if verb.name == "abort" else verb for verb in noun.verbs)
-    patch.setitem(actions._NOUNS, Request, replace(noun, verbs=changed))
+    resource_type = actions.resource_type_of(Request)
+    changed = tuple(replace(verb, service=service) if verb.name == "abort" else verb for verb in resource_type.verbs)
+    patch.setitem(actions._NOUNS, Request, replace(resource_type, verbs=changed))

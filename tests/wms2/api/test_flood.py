@@ -54,9 +54,9 @@ class Web:
         headers = {"Authorization": f"Token {token}", "Content-Type": "application/json"}
         connection.request(method, f"/api/v1/{path}", json.dumps(body) if body is not None else None, headers)
         answer = connection.getresponse()
-        told = answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+        reported = answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
         connection.close()
-        return told
+        return reported
 
     def stop(self) -> None:
         self._process.terminate()

@@ -45,9 +45,9 @@ def routes(patterns: Any, prefix: str = "") -> set[str]:
 
 def test_every_route_is_in_it(schema: dict[str, Any]) -> None:
     ours = {re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", f"/api/v1/{route}") for route in routes(api_v1)} - PAGES
-    told = {path.replace("{id}", "{pk}") for path in schema["paths"]}
+    reported = {path.replace("{id}", "{pk}") for path in schema["paths"]}
     assert {re.sub(r"\{\w+\}", "{}", path) for path in ours | {"/livez", "/readyz"}} == {
-        re.sub(r"\{\w+\}", "{}", path) for path in told
+        re.sub(r"\{\w+\}", "{}", path) for path in reported
     }
 
 

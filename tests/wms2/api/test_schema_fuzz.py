@@ -97,7 +97,7 @@ def fuzz_each(operations: list[Any], examples: int, url: str, headers: dict[str,
 
 def fuzz_one(operation: Any, examples: int, known: dict[str, list[Any]], url: str, headers: dict[str, str]) -> bool:
     """Whether something that is known may have been changed."""
-    noun = operation.path.removeprefix("/api/v1/").split("/")[0]
+    resource_type = operation.path.removeprefix("/api/v1/").split("/")[0]
     cases = operation.as_strategy()
     if operation.definition.raw.get("parameters") or operation.definition.raw.get("requestBody"):
         cases |= operation.as_strategy(generation_mode=schemathesis.GenerationMode.NEGATIVE)
@@ -106,9 +106,9 @@ def fuzz_one(operation: Any, examples: int, known: dict[str, list[Any]], url: st
     @settings(max_examples=examples, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
     @given(case=cases, there=st.booleans(), data=st.data())
     def fuzz(case: Any, there: bool, data: st.DataObject) -> None:
-        if there and case.path_parameters and noun in known:
+        if there and case.path_parameters and resource_type in known:
             first = operation.path.partition("{")[2].partition("}")[0]
-            case.path_parameters = {**case.path_parameters, first: data.draw(st.sampled_from(known[noun]))}
+            case.path_parameters = {**case.path_parameters, first: data.draw(st.sampled_from(known[resource_type]))}
         response = case.call(base_url=url, headers=headers)
         done.add(response.status_code < 300 and operation.method.upper() != "GET")
         if response.status_code != 503:  # a service that does not answer is no fault of ours

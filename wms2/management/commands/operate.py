@@ -11,7 +11,20 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 from django.db import OperationalError
 
-from wms2.actions import OMIT, REFUSALS, Field, Kind, Noun, Verb, arguments, nouns, perform, stands, undone, will_happen
+from wms2.actions import (
+    OMIT,
+    REFUSALS,
+    Action,
+    Field,
+    Kind,
+    ResourceType,
+    arguments,
+    decision_basis,
+    perform,
+    resource_types,
+    undone,
+    will_happen,
+)
 from wms2.api.actions import input_serializer
 from wms2.api.problems import flattened, several
 from wms2.runtime.locks import BEING_CHANGED, lock_refused
@@ -28,22 +41,22 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         """A sub-command for each noun, and below it for each verb."""
         of_nouns = parser.add_subparsers(dest="noun", required=True, metavar="NOUN")
-        for noun in nouns():
-            told = of_nouns.add_parser(noun.name, help=", ".join(verb.name for verb in noun.verbs))
-            told.add_argument("row", metavar="NAME", help="the row's name or key")
-            of_verbs = told.add_subparsers(dest="verb", required=True, metavar="VERB")
-            for verb in noun.verbs:
+        for resource_type in resource_types():
+            reported = of_nouns.add_parser(resource_type.name, help=", ".join(verb.name for verb in resource_type.verbs))
+            reported.add_argument("row", metavar="NAME", help="the row's name or key")
+            of_verbs = reported.add_subparsers(dest="verb", required=True, metavar="VERB")
+            for verb in resource_type.verbs:
                 _options(of_verbs.add_parser(verb.name, help=verb.does, description=verb.does), verb)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Do it, or with ``--preview`` only tell. Raises CommandError: no such row, a field is wrong, or the verb is refused;
         nothing was done."""
-        noun = next(noun for noun in nouns() if noun.name == options["noun"])
-        verb = next(verb for verb in noun.verbs if verb.name == options["verb"])
-        row, actor = _row(noun, options["row"]), _actor(options["actor"])
+        resource_type = next(resource_type for resource_type in resource_types() if resource_type.name == options["noun"])
+        verb = next(verb for verb in resource_type.verbs if verb.name == options["verb"])
+        row, actor = _row(resource_type, options["row"]), _actor(options["actor"])
         why = verb.refused(row)
-        told = [why] if why else [*will_happen(verb, [row])[row.pk], undone(noun, verb)]
-        self.stdout.write("\n".join([f"{row} is {stands(verb, row)[1]}.", *told]))
+        reported = [why] if why else [*will_happen(verb, [row])[row.pk], undone(resource_type, verb)]
+        self.stdout.write("\n".join([f"{row} is {decision_basis(verb, row)[1]}.", *reported]))
         if options["preview"]:
             return
         serializer = input_serializer(verb)(data={"reason": options["reason"], **_fields(verb, row, options)})
@@ -53,17 +66,17 @@ class Command(BaseCommand):
             given = arguments(verb, serializer.validated_data)
             if not verb.repeated(row, actor, given):
                 made = perform(verb, row, actor, given)
-                row = made if isinstance(made, noun.model) else next(iter(noun.find(options["row"])), None)
+                row = made if isinstance(made, resource_type.model) else next(iter(resource_type.find(options["row"])), None)
         except REFUSALS as error:
             raise CommandError(str(error)) from error
         except OperationalError as error:
             if not lock_refused(error):
                 raise
             raise CommandError(BEING_CHANGED) from error
-        self.stdout.write(f"Done: {verb.name}." + (f" {row} is {stands(verb, row)[1]} now." if row is not None else ""))
+        self.stdout.write(f"Done: {verb.name}." + (f" {row} is {decision_basis(verb, row)[1]} now." if row is not None else ""))
 
 
-def _options(parser: ArgumentParser, verb: Verb) -> None:
+def _options(parser: ArgumentParser, verb: Action) -> None:
     parser.add_argument("--reason", required=True, help="why; kept in the audit")
     parser.add_argument("--actor", help="the name in the audit (default: yours)")
     parser.add_argument("--preview", action="store_true", help="only say what would happen")
@@ -86,7 +99,7 @@ def _reading(one: Field) -> dict[str, Any]:
     return {"metavar": one.kind.name}
 
 
-def _fields(verb: Verb, row: Any, options: dict[str, Any]) -> dict[str, Any]:
+def _fields(verb: Action, row: Any, options: dict[str, Any]) -> dict[str, Any]:
     """What was given, over what the row has; an empty text takes away a value that may be missing."""
     has = {name: value for name, value in verb.initial(row).items() if value not in (None, "")}
     given = has | {one.name: options[_FIELD + one.name] for one in verb.fields if options[_FIELD + one.name] is not None}
@@ -112,11 +125,11 @@ def _actor(given: str | None) -> str:
     return actor
 
 
-def _row(noun: Noun, name: str) -> Any:
+def _row(resource_type: ResourceType, name: str) -> Any:
     try:
-        rows = list(noun.find(name)[:2])
+        rows = list(resource_type.find(name)[:2])
     except (ValidationError, ValueError) as error:
-        raise CommandError(f"there is no {noun.name} {name}") from error
+        raise CommandError(f"there is no {resource_type.name} {name}") from error
     if len(rows) != 1:
-        raise CommandError(f"several rows are called {name}" if rows else f"there is no {noun.name} {name}")
+        raise CommandError(f"several rows are called {name}" if rows else f"there is no {resource_type.name} {name}")
     return rows[0]

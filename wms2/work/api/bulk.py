@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from wms2.actions import Noun, Verb, arguments, noun_of
+from wms2.actions import Action, ResourceType, arguments, resource_type_of
 from wms2.api.actions import LISTED, Resource, actor_of, described, input_serializer, rows_urls
 from wms2.api.answers import Computed, answer, rows
 from wms2.api.filters import TextFilter
@@ -86,8 +86,8 @@ class BulkView(ApiView):
     """One operation on many rows of one list."""
 
     resource: ClassVar[Resource]
-    noun: ClassVar[Noun]
-    verb: ClassVar[Verb]
+    resource_type: ClassVar[ResourceType]
+    verb: ClassVar[Action]
     filters: ClassVar[Any]
     serializer_class = BulkRunSerializer
 
@@ -97,7 +97,7 @@ class BulkView(ApiView):
 
     def begin(self, request: Request) -> Response:
         """Begin a run over the rows of the filter, or over ``keys``; workers do it, with a result for each row."""
-        data = bulk_serializer(self.verb, self.noun.name)(data=request.data)
+        data = bulk_serializer(self.verb, self.resource_type.name)(data=request.data)
         data.is_valid(raise_exception=True)
         asked = dict(data.validated_data)
         keys, expected = asked.pop("keys", None), asked.pop("expected", None)
@@ -105,7 +105,9 @@ class BulkView(ApiView):
         rows = self._rows(request, keys)
         body: Any = request.data
         given = {name: value for name, value in body.items() if name not in ("keys", "expected")}
-        run = bulk_begin(noun=self.noun, verb=self.verb, rows=rows, data=given, expected=expected, actor=actor_of(request))
+        run = bulk_begin(
+            resource_type=self.resource_type, verb=self.verb, rows=rows, data=given, expected=expected, actor=actor_of(request)
+        )
         headers = {"Location": reverse("bulk-run-detail", [run.pk], request=request)}
         return Response(BulkRunSerializer(run).data, 202, headers=headers)
 
@@ -116,7 +118,7 @@ class BulkView(ApiView):
                 raise bad_field("keys", "give keys or a filter in the query string, not both")
             named = rows.filter(**{f"{self.resource.key}__in": self._checked(keys)})
             if missing := set(keys) - set(map(str, named.values_list(self.resource.key, flat=True))):
-                raise bad_field("keys", f"there is no {self.noun.name} {', '.join(sorted(missing)[:5])}")
+                raise bad_field("keys", f"there is no {self.resource_type.name} {', '.join(sorted(missing)[:5])}")
             return named
         if not request.query_params:
             raise bad_field("keys", "give keys, or a filter in the query string: all rows are never meant by leaving it out")
@@ -132,12 +134,12 @@ class BulkView(ApiView):
         try:
             return [field.to_python(key) for key in keys]
         except ValidationError as error:
-            raise bad_field("keys", f"is none of a {self.noun.name}") from error
+            raise bad_field("keys", f"is none of a {self.resource_type.name}") from error
 
 
-def bulk_serializer(verb: Verb, noun: str) -> type[ReasonSerializer]:
+def bulk_serializer(verb: Action, resource_type: str) -> type[ReasonSerializer]:
     """The verb's own input, and which rows."""
-    name = f"{noun}-bulk-{verb.name}".title().replace("-", "")
+    name = f"{resource_type}-bulk-{verb.name}".title().replace("-", "")
     members: dict[str, Any] = {
         "keys": serializers.ListField(
             child=TextField(max_length=200), min_length=1, max_length=MOST_ROWS, required=False,
@@ -148,7 +150,7 @@ def bulk_serializer(verb: Verb, noun: str) -> type[ReasonSerializer]:
         ),
         "__doc__": verb.does,
     }  # fmt: skip
-    return type(f"{name}InputSerializer", (input_serializer(verb, noun),), members)
+    return type(f"{name}InputSerializer", (input_serializer(verb, resource_type),), members)
 
 
 def bulk_urls() -> list[Any]:
@@ -158,12 +160,12 @@ def bulk_urls() -> list[Any]:
         *rows_urls("bulk-items", "bulk-item", BulkItemViewSet),
     ]
     for address, (resource, filters) in sorted(LISTED.items()):
-        noun = noun_of(resource.model)
-        found += [_bulk_url(address, resource, filters, noun, verb) for verb in noun.verbs if verb.many]
+        resource_type = resource_type_of(resource.model)
+        found += [_bulk_url(address, resource, filters, resource_type, verb) for verb in resource_type.verbs if verb.many]
     return found
 
 
-def _bulk_url(address: str, resource: Resource, filters: Any, noun: Noun, verb: Verb) -> Any:
+def _bulk_url(address: str, resource: Resource, filters: Any, resource_type: ResourceType, verb: Action) -> Any:
     known = filters.base_filters if filters else {}
     which = [OpenApiParameter(name, str, description=f"as of the list of {address}") for name in known]
 
@@ -172,8 +174,8 @@ def _bulk_url(address: str, resource: Resource, filters: Any, noun: Noun, verb: 
         return self.preview(request)
 
     @extend_schema(
-        parameters=which, request=bulk_serializer(verb, noun.name), responses={202: BulkRunSerializer},
-        description=f"{described(noun, verb)} Of the rows of the filter, or of ``keys``.",
+        parameters=which, request=bulk_serializer(verb, resource_type.name), responses={202: BulkRunSerializer},
+        description=f"{described(resource_type, verb)} Of the rows of the filter, or of ``keys``.",
     )  # fmt: skip
     def post(self: BulkView, request: Request) -> Response:
         return self.begin(request)
@@ -181,9 +183,9 @@ def _bulk_url(address: str, resource: Resource, filters: Any, noun: Noun, verb: 
     post.verb = verb  # type: ignore[attr-defined]  # whose roles the permission asks for
 
     members: dict[str, Any] = {
-        "resource": resource, "noun": noun, "verb": verb, "filters": filters, "query_params": frozenset(known),
+        "resource": resource, "resource_type": resource_type, "verb": verb, "filters": filters, "query_params": frozenset(known),
         "calls": {"post": Call.STOP} if verb.stops else {}, "__doc__": verb.does, "get": get, "post": post,
     }  # fmt: skip
-    name = f"{noun.name}_bulk_{verb.name}_view".title().replace("_", "").replace("-", "")
+    name = f"{resource_type.name}_bulk_{verb.name}_view".title().replace("_", "").replace("-", "")
     view: Any = type(name, (BulkView,), members)
-    return path(f"bulk/{address}/{verb.name}", view.as_view(), name=f"bulk-{noun.name}-{verb.name}")
+    return path(f"bulk/{address}/{verb.name}", view.as_view(), name=f"bulk-{resource_type.name}-{verb.name}")

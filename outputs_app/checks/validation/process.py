@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from django.db import transaction
 from django.db.models import Count, Exists, F, Min, OuterRef, Q, QuerySet, Sum
 
-from outputs_app.effects.requests import Wish, effects_ask
+from outputs_app.effects.requests import EffectRequest, effects_enqueue
 from outputs_app.models import (
     OPEN_CASE,
     OPEN_EFFECT,
@@ -35,7 +35,7 @@ from sites_app.selectors import sites_by_rse
 from wms2.conf import conf
 from wms2.metrics.series import VALIDATIONS_TOTAL
 from wms2.runtime import clock
-from wms2.runtime.notify import RUN_EFFECTS, nudge
+from wms2.runtime.notify import RUN_EFFECTS, notify
 from wms2.web.formatting import counted
 
 #: Blocks of which nothing is wanted, or nothing more is done.
@@ -61,7 +61,7 @@ class ValidationProgress(NamedTuple):
         return self.validated == self.blocks
 
 
-def validation_tend(*, workflow_id: uuid.UUID, request_id: uuid.UUID, request_epoch: int) -> ValidationProgress:
+def validation_process(*, workflow_id: uuid.UUID, request_id: uuid.UUID, request_epoch: int) -> ValidationProgress:
     """Ask for what is not asked for yet, write down which blocks are validated by now; in the caller's transaction."""
     new = list(_wanted(workflow_id).filter(status=BlockStatus.ARCHIVED, validation=None))
     now = clock.now()
@@ -69,13 +69,15 @@ def validation_tend(*, workflow_id: uuid.UUID, request_id: uuid.UUID, request_ep
     BlockValidation.objects.bulk_create(rows, ignore_conflicts=True)
     _checks_begin(rows)
     unknown = BlockValidation.objects.filter(block__workflow_id=workflow_id, catalogues_at__isnull=True)
-    wishes = [
-        Wish(EffectKind.BLOCK_VALIDATE, f"{each.pk}:{each.generation}", block_id=each.pk, payload={"generation": each.generation})
+    effect_requests = [
+        EffectRequest(
+            EffectKind.BLOCK_VALIDATE, f"{each.pk}:{each.generation}", block_id=each.pk, payload={"generation": each.generation}
+        )
         for each in unknown.filter(block__in=_wanted(workflow_id))
     ]
-    if wishes:
-        effects_ask(wishes=wishes, request_id=request_id, request_epoch=request_epoch)
-        nudge(RUN_EFFECTS)
+    if effect_requests:
+        effects_enqueue(effect_requests=effect_requests, request_id=request_id, request_epoch=request_epoch)
+        notify(RUN_EFFECTS)
     blocks_mark_validated(block__workflow_id=workflow_id)
     return validation_progress(workflow_id)
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from django.db.models import F, Min, Q
 
 from outputs_app.checks.reconciliation.compare import MOST_WORDS, Finding
-from outputs_app.checks.reconciliation.rows import blocks_standing, requests_busy, rule_there
+from outputs_app.checks.reconciliation.rows import blocks_status, requests_busy, rule_there
 from outputs_app.effects.handler import comment_prefix
 from outputs_app.models import (
     STANDING_DRIFT,
@@ -42,7 +42,7 @@ _OVERLAP = timedelta(days=1)
 _NAMES_AT_ONCE = 5000
 
 
-class Census(NamedTuple):
+class RuleCheck(NamedTuple):
     """``findings`` are all that stand among the rows of ``seen``; ``rules``: how many, by what is wrong with them; ``problem``:
     what is wrong with rows of Rucio's that cannot be read."""
 
@@ -65,7 +65,7 @@ class _Place(NamedTuple):
         return Finding(kind, rule.name, expected, found[:MOST_WORDS], rule.rule_id, *where)
 
 
-def census(since: str | None) -> Census:
+def check_rules(since: str | None) -> RuleCheck:
     """Ask Rucio, then our rows.
 
     Args:
@@ -106,7 +106,7 @@ def census(since: str | None) -> Census:
     seen |= Q(kind=K.RULE_GONE, rule_id__in=[finding.rule_id for finding in gone])
     problem = "; ".join(filter(None, (*(rows.problem for rows in listed), on_blocks.problem)))
     counts = {name: numbers[name] for name in COUNTED}
-    return Census([*troubled, *unknown, *gone], seen & ~Q(rule_id__in=unread), counts, problem)
+    return RuleCheck([*troubled, *unknown, *gone], seen & ~Q(rule_id__in=unread), counts, problem)
 
 
 def _id(row: object) -> str:
@@ -157,7 +157,7 @@ def _gone(there: Collection[str]) -> Iterator[Finding]:
     """Rules on blocks that our rows know and Rucio does not; each is asked for by its id before it is believed."""
     rows = ProcessingBlock.objects.exclude(tape_rule_id="").exclude(status=BlockStatus.INVALIDATED)
     missing = {pk: rule_id for pk, rule_id in rows.values_list("pk", "tape_rule_id") if rule_id not in there}
-    gone = [pk for pk in blocks_standing(missing) if rule_there(missing[pk]) is None]
+    gone = [pk for pk in blocks_status(missing) if rule_there(missing[pk]) is None]
     columns = ("pk", "dbs_block_name", "tape_rule_id", "dataset__tape_rse", "workflow__request__pk", "dataset_id")
     for pk, name, rule_id, rse, request_id, dataset_id in rows.filter(pk__in=gone).values_list(*columns):
         if rule_id == missing[pk]:
