@@ -190,21 +190,21 @@ class ResourceType:
     seen: Callable[[Any], tuple[str, str]]
     address: str = ""
     status_detail: Callable[[Any], Sequence[str]] = lambda row: ()
-    verbs: tuple[Action, ...] = field(default=(), compare=False)
+    actions: tuple[Action, ...] = field(default=(), compare=False)
 
 
 _NOUNS: dict[type[Model], ResourceType] = {}
 
 
-def declare(resource_type: ResourceType, *verbs: Action) -> ResourceType:
+def declare(resource_type: ResourceType, *actions: Action) -> ResourceType:
     """Give the rows of a model these verbs, in this order."""
-    _NOUNS[resource_type.model] = found = replace(resource_type, verbs=verbs)
+    _NOUNS[resource_type.model] = found = replace(resource_type, actions=actions)
     return found
 
 
 def extend(
     model: type[Model],
-    *verbs: Action,
+    *actions: Action,
     reported: Callable[[Any], Sequence[str]] | None = None,
     of: Sequence[str] = (),
     status_detail: Callable[[Any], Sequence[str]] | None = None,
@@ -214,34 +214,34 @@ def extend(
     if status_detail is not None:
         resource_type = replace(resource_type, status_detail=status_detail)
     known = tuple(
-        _reporting(verb, reported) if reported is not None and verb.name in of else verb for verb in resource_type.verbs
+        _reporting(action, reported) if reported is not None and action.name in of else action for action in resource_type.actions
     )
-    _NOUNS[model] = replace(resource_type, verbs=(*known, *verbs))
+    _NOUNS[model] = replace(resource_type, actions=(*known, *actions))
 
 
-def _reporting(verb: Action, reported: Callable[[Any], Sequence[str]]) -> Action:
+def _reporting(action: Action, reported: Callable[[Any], Sequence[str]]) -> Action:
     def preview(rows: Sequence[Any]) -> Messages:
-        first = will_happen(verb, rows)
+        first = will_happen(action, rows)
         return {row.pk: [*first[row.pk], *reported(row)] for row in rows}
 
-    return replace(verb, preview=preview)
+    return replace(action, preview=preview)
 
 
-def will_happen(verb: Action, rows: Sequence[Any]) -> Messages:
+def will_happen(action: Action, rows: Sequence[Any]) -> Messages:
     """By primary key, what a verb will do to these rows."""
-    reported = verb.preview(rows) if verb.preview else {}
-    return {row.pk: reported.get(row.pk, ()) if verb.preview else (verb.does,) for row in rows}
+    reported = action.preview(rows) if action.preview else {}
+    return {row.pk: reported.get(row.pk, ()) if action.preview else (action.does,) for row in rows}
 
 
-def undone(resource_type: ResourceType, verb: Action) -> str:
+def undone(resource_type: ResourceType, action: Action) -> str:
     """Whether it can be taken back, and how; one sentence."""
-    if verb.dangerous:
+    if action.dangerous:
         return "It cannot be undone."
-    if verb.inverse is None:
+    if action.inverse is None:
         return "No operation undoes it."
-    if verb.inverse == verb.name:
+    if action.inverse == action.name:
         return "It can be undone by setting the former values again."
-    return f"It can be undone with {next(each.label for each in resource_type.verbs if each.name == verb.inverse)}."
+    return f"It can be undone with {next(each.label for each in resource_type.actions if each.name == action.inverse)}."
 
 
 def resource_types() -> tuple[ResourceType, ...]:
@@ -263,28 +263,28 @@ def status_details_of(row: Any) -> Sequence[str]:
 def buttons_of(model: type[Model]) -> tuple[Action, ...]:
     """The verbs of a model that are buttons; none where nothing is declared."""
     resource_type = _NOUNS.get(model)
-    return tuple(verb for verb in resource_type.verbs if verb.admin) if resource_type is not None else ()
+    return tuple(action for action in resource_type.actions if action.admin) if resource_type is not None else ()
 
 
-def arguments(verb: Action, data: Mapping[str, Any]) -> dict[str, Any]:
+def arguments(action: Action, data: Mapping[str, Any]) -> dict[str, Any]:
     """What the service is given beside the row and the actor; to be made before any row is locked. Raises FieldRefused: a field
     names what is not there."""
     given: dict[str, Any] = {"reason": data["reason"]}
-    for one in verb.fields:
+    for one in action.fields:
         value = data.get(one.name)
         if value is not None and value != "" and value != []:
             given[one.name] = one.convert(value)
         elif one.blank is not OMIT:
             given[one.name] = one.blank
-    return verb.prepare(given)
+    return action.prepare(given)
 
 
-def perform(verb: Action, row: Any, actor: str, given: Mapping[str, Any]) -> object:
+def perform(action: Action, row: Any, actor: str, given: Mapping[str, Any]) -> object:
     """Call the service with what :func:`arguments` made. Raises REFUSALS: why not."""
     argument = _NOUNS[type(row)].argument
-    return verb.service(**{argument: row}, actor=actor, **given)
+    return action.service(**{argument: row}, actor=actor, **given)
 
 
-def decision_basis(verb: Action, row: Any) -> tuple[str, str]:
+def decision_basis(action: Action, row: Any) -> tuple[str, str]:
     """(value, label) of what a decision on the verb rests on."""
-    return (verb.seen or _NOUNS[type(row)].seen)(row)
+    return (action.seen or _NOUNS[type(row)].seen)(row)

@@ -32,7 +32,7 @@ class Wms2Config(AppConfig):
         from wms2.work.resources import resources_ensure
         from wms2.work.workers import pools_ensure
 
-        autodiscover_modules("verbs")
+        autodiscover_modules("actions")
         admin.site.index_title = "All tables"
         admin.site.enable_nav_sidebar = False  # lists have many columns, and it repeats the index beside each of them
         circuits_share()

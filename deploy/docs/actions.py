@@ -42,27 +42,28 @@ def _resource_type(resource_type: ResourceType) -> Iterator[str]:
     yield f"## {resource_type.name}\n"
     yield "| verb | what it does | roles | many rows | REST | button |"
     yield "|---|---|---|---|---|---|"
-    for verb in resource_type.verbs:
-        does = f"{verb.does} {undone(resource_type, verb)}{' What it would do is computed for each row.' if verb.preview else ''}"
-        button = verb.label if verb.admin else "–"
-        many = "yes" if verb.many else "no"
-        yield f"| `{verb.name}` | {does} | {', '.join(verb.roles)} | {many} | {_address(resource_type, verb)} | {button} |"
+    for action in resource_type.actions:
+        computed = " What it would do is computed for each row." if action.preview else ""
+        does = f"{action.does} {undone(resource_type, action)}{computed}"
+        button = action.label if action.admin else "–"
+        many = "yes" if action.many else "no"
+        yield f"| `{action.name}` | {does} | {', '.join(action.roles)} | {many} | {_address(resource_type, action)} | {button} |"
     yield ""
-    fields = [(verb, field) for verb in resource_type.verbs for field in verb.fields]
+    fields = [(action, field) for action in resource_type.actions for field in action.fields]
     if fields:
         yield "| verb | field | takes | meaning |"
         yield "|---|---|---|---|"
-        yield from (f"| `{verb.name}` | `{field.name}` | {_takes(field)} | {_means(field)} |" for verb, field in fields)
+        yield from (f"| `{action.name}` | `{field.name}` | {_takes(field)} | {_means(field)} |" for action, field in fields)
         yield ""
 
 
-def _address(resource_type: ResourceType, verb: Action) -> str:
-    if verb.path is None:
+def _address(resource_type: ResourceType, action: Action) -> str:
+    if action.path is None:
         return "–"
     place = resource_type.address.replace("<", "{").replace(">", "}")
     words = [part.partition(":")[2] if part.startswith("{") else part for part in place.split("/")]
     place = "/".join(f"{{{word[:-1]}}}" if word.endswith("}") else word for word in words)
-    return f"`{verb.method.upper()} /api/v1/{place}{'/' if verb.path else ''}{verb.path}`"
+    return f"`{action.method.upper()} /api/v1/{place}{'/' if action.path else ''}{action.path}`"
 
 
 def _takes(field: Field) -> str:

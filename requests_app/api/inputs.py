@@ -128,9 +128,9 @@ class RequestChangeSerializer(StrictSerializer):
         """Names the verb of what may not be set."""
         if value == RequestStatus.SUBMITTED:
             return value
-        verb = VERBS.get(RequestStatus(value))
-        if verb:
-            raise serializers.ValidationError(f"cannot be set to '{value}'; use {verb}", code="use_verb")
+        action = VERBS.get(RequestStatus(value))
+        if action:
+            raise serializers.ValidationError(f"cannot be set to '{value}'; use {action}", code="use_verb")
         raise serializers.ValidationError(f"cannot be set to '{value}'; only the life cycle does that", code="use_verb")
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:

@@ -39,7 +39,7 @@ class CasesPage:
     requests: Sequence[Group]
     cases: Sequence[IntegrityCase]
     more: bool
-    verbs: Sequence[Action]
+    actions: Sequence[Action]
     prognoses = Prognosis
     states = CaseState
 
@@ -58,7 +58,7 @@ def cases_page(given: QueryDict) -> CasesPage:
         requests=_groups("request__request_name"),
         cases=rows[:MOST],
         more=len(rows) > MOST,
-        verbs=buttons_of(IntegrityCase),
+        actions=buttons_of(IntegrityCase),
     )
 
 

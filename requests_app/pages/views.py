@@ -92,8 +92,8 @@ def request_course(request: HttpRequest, request_name: str) -> HttpResponse:
 def group_detail(request: HttpRequest, name: str) -> HttpResponse:
     """One group: its requests, and whom the others wait for."""
     group = get_object_or_404(RequestGroup, name=name)
-    verbs = buttons(request.user, group, group.get_absolute_url())
-    context = {"standing": group_status(group), "lifecycle": lifecycle_state(), "verbs": verbs}
+    actions = buttons(request.user, group, group.get_absolute_url())
+    context = {"status_detail": group_status(group), "lifecycle": lifecycle_state(), "verbs": actions}
     return _page(request, "requests/group", context)
 
 

@@ -101,9 +101,9 @@ def _follow(row: ReqMgr2Request, request: Request, seen: Seen, elsewhere: bool, 
             when = "again for that when it is released" if isinstance(waits, AlreadyDone) else f"for that once it can be: {waits}"
             problem = f"{hold.reason}; it is held {when}"
             changed["status"] = row.status if hold.code == HoldCode.FAILED_ELSEWHERE else seen.status
-    for verb in _verbs(row, request, seen, hold if not waits else None):
+    for action in _verbs(row, request, seen, hold if not waits else None):
         try:
-            verb()
+            action()
         except InvalidTransition as error:
             problem = f"{_REFUSED}{error}"
             log.warning("a change in ReqMgr2 was refused", request_name=request.request_name, error=str(error))

@@ -333,26 +333,26 @@ def request_change(
         StaleState: it changed meanwhile; nothing was changed.
     """
     common: dict[str, Any] = {"request": request, "actor": actor, "reason": reason}
-    verbs: list[Callable[[], None]] = []
+    actions: list[Callable[[], None]] = []
     if submit:
-        verbs.append(partial(request_submit, **common))
+        actions.append(partial(request_submit, **common))
     if priority is not None and priority != request.priority:
-        verbs.append(partial(request_set_priority, priority=priority, **common))
+        actions.append(partial(request_set_priority, priority=priority, **common))
     if steps is not None and list(steps) != request.production_steps:
-        verbs.append(partial(request_set_steps, steps=steps, confirm=confirm, **common))
+        actions.append(partial(request_set_steps, steps=steps, confirm=confirm, **common))
     if adaptive is not None and adaptive != request.adaptive:
-        verbs.append(partial(request_set_adaptive, adaptive=adaptive, **common))
-    if len(verbs) == 1:
-        verbs[0]()
-    elif verbs:
-        _together(verbs, request.request_name, actor, reason)
+        actions.append(partial(request_set_adaptive, adaptive=adaptive, **common))
+    if len(actions) == 1:
+        actions[0]()
+    elif actions:
+        _together(actions, request.request_name, actor, reason)
 
 
-def _together(verbs: Sequence[Callable[[], None]], name: str, actor: str, reason: str) -> None:
+def _together(actions: Sequence[Callable[[], None]], name: str, actor: str, reason: str) -> None:
     try:
         with transaction.atomic():
-            for verb in verbs:
-                verb()
+            for action in actions:
+                action()
     except InvalidTransition as error:  # the refused verb's own entry went with the transaction
         audit(actor=actor, action="request_change", target=name, reason=reason, refused=True, why=str(error))
         raise

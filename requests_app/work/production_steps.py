@@ -1,7 +1,7 @@
 """Partial production: when a share of its work is done, a request steps back in priority (spec 6.2.1).
 
 See docs/design/model.md, Partial production. Owns what a step is and when one is passed. The life cycle stops the DAG for it
-(``lifecycle.steps``); operators change the steps with ``services.verbs``. A share is of the whole request's work, by its
+(``lifecycle.steps``); operators change the steps with ``services.actions``. A share is of the whole request's work, by its
 account: it can be met no closer than by whole units.
 """
 

@@ -45,17 +45,17 @@ def tended(directory: Path, **environment: str) -> Iterator[Worker]:
         yield running
 
 
-def click(desk: Window, verb: str, *, says: str, **fields: str) -> None:
+def click(desk: Window, action: str, *, says: str, **fields: str) -> None:
     """A button of a row's page, and the page that asks."""
-    desk.page.get_by_role("link", name=f"{verb} …", exact=True).click()
-    confirm(desk, verb, says=says, **fields)
+    desk.page.get_by_role("link", name=f"{action} …", exact=True).click()
+    confirm(desk, action, says=says, **fields)
 
 
-def confirm(desk: Window, verb: str, *, says: str, **fields: str) -> None:
+def confirm(desk: Window, action: str, *, says: str, **fields: str) -> None:
     expect(desk.page.locator("#content")).to_contain_text(says)
     for label, value in {**fields, "Reason": "a further pool"}.items():
         desk.page.get_by_label(f"{label.replace('_', ' ')}:").fill(value)
-    desk.page.get_by_role("button", name=verb).click()
+    desk.page.get_by_role("button", name=action).click()
     expect(desk.page.locator(".messagelist")).to_be_visible()
 
 
@@ -118,5 +118,5 @@ def test_an_operator_adds_a_pool_and_its_schedd_gets_in_once_its_canary_has_run(
     expect(page.locator("#content")).to_contain_text("Enabled")
     schedd = Schedd.objects.get(pool="second")
     assert (schedd.name, schedd.state, schedd.onboarding) == (second_pool.schedd_name, ScheddState.ENABLED, "")
-    verbs = AuditEntry.objects.filter(actor="olga", outcome="done").order_by("id").values_list("action", flat=True)
-    assert list(verbs) == ["pool_add", "pool_ask", "schedd_check", "schedd_check", "schedd_change_state"]
+    actions = AuditEntry.objects.filter(actor="olga", outcome="done").order_by("id").values_list("action", flat=True)
+    assert list(actions) == ["pool_add", "pool_ask", "schedd_check", "schedd_check", "schedd_change_state"]

@@ -71,10 +71,10 @@ def _admin(name: str, query: str = "") -> Callable[[scene.Scene], str]:
     return lambda _: reverse(f"admin:{name}") + query
 
 
-def _verb(verb: str, which: str) -> Callable[[scene.Scene], str]:
+def _verb(action: str, which: str) -> Callable[[scene.Scene], str]:
     def path(built: scene.Scene) -> str:
         row = getattr(built, which)
-        return action_url(type(row), verb, [row.pk])
+        return action_url(type(row), action, [row.pk])
 
     return path
 

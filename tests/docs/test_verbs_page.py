@@ -12,27 +12,28 @@ def test_the_page_is_what_the_program_writes() -> None:
 
 def test_every_verb_says_what_it_does_and_what_its_fields_mean() -> None:
     for resource_type in resource_types():
-        for verb in resource_type.verbs:
-            assert verb.does.endswith("."), (resource_type.name, verb.name)
-            assert all(field.help or field.choices for field in verb.fields), (resource_type.name, verb.name)
+        for action in resource_type.actions:
+            assert action.does.endswith("."), (resource_type.name, action.name)
+            assert all(field.help or field.choices for field in action.fields), (resource_type.name, action.name)
 
 
 def test_an_inverse_is_a_verb_of_the_same_row_and_what_cannot_be_undone_has_none() -> None:
     wrong = [
-        f"{resource_type.name} {verb.name}: {verb.inverse}"
+        f"{resource_type.name} {action.name}: {action.inverse}"
         for resource_type in resource_types()
-        for verb in resource_type.verbs
-        if verb.inverse is not None and (verb.dangerous or verb.inverse not in {each.name for each in resource_type.verbs})
+        for action in resource_type.actions
+        if action.inverse is not None
+        and (action.dangerous or action.inverse not in {each.name for each in resource_type.actions})
     ]
     assert wrong == []
 
 
 def test_operators_may_do_every_verb_and_others_only_what_concerns_rows_of_their_own() -> None:
     shared = {
-        f"{resource_type.name} {verb.name}": verb.roles
+        f"{resource_type.name} {action.name}": action.roles
         for resource_type in resource_types()
-        for verb in resource_type.verbs
-        if verb.roles != (Role.OPERATOR,)
+        for action in resource_type.actions
+        if action.roles != (Role.OPERATOR,)
     }
     of_requests = dict.fromkeys(("request abort", "request hold", "request release"), (Role.REQUESTER, Role.OPERATOR))
     of_sites = dict.fromkeys(("site drain", "site ban", "site unban", "ban lift"), (Role.SITE_ADMIN, Role.OPERATOR))

@@ -71,7 +71,7 @@ def test_a_disk_rule_at_rses_of_which_one_asks_approval_is_refused(rucio: RucioA
     assert refused.value.code == "AccessDenied"
 
 
-@pytest.fixture(name="told")
+@pytest.fixture(name="reported")
 def _reported(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """What Rucio says of the account and of expressions."""
     reported = SimpleNamespace(problems=[], asking=[], silent=False)

@@ -102,9 +102,9 @@ def test_what_was_discarded_never_runs_and_is_not_tried_again(workflow: Workflow
     for _ in range(9):
         executor.effects_run_due(owner="test")
     assert set(called) == {K.RUCIO_BLOCK, K.RUCIO_FILES, K.RUCIO_BLOCK_CLOSE, K.DBS_BLOCK, K.RUCIO_TAPE}
-    for verb in (effect_retry_now, effect_discard):
+    for action in (effect_retry_now, effect_discard):
         with pytest.raises(InvalidTransition, match="discarded"):
-            verb(effect=effect, **BY)
+            action(effect=effect, **BY)
 
 
 def test_a_block_that_is_given_up_takes_no_more_and_what_comes_is_registered_in_another(workflow: Workflow) -> None:

@@ -57,22 +57,22 @@ class Story:
         """The next verb, if its moment has come."""
         if not self.to_come or not MOMENTS[self.to_come[0][0]](self.request):
             return
-        _, verb = self.to_come.pop(0)
+        _, action = self.to_come.pop(0)
         self.request.refresh_from_db()
         was = self.request.status
         try:
-            VERBS[verb](request=self.request, actor="tester", reason="by chance")
+            VERBS[action](request=self.request, actor="tester", reason="by chance")
         except InvalidTransition:  # it has ended before the verb came; that is told and changes nothing
             return
-        self.done.append((was, verb))
+        self.done.append((was, action))
 
     @property
     def end(self) -> RequestStatus:
         """What the verbs that were taken lead to."""
-        verbs = [verb for _, verb in self.done]
-        if "abort" in verbs:
+        actions = [action for _, action in self.done]
+        if "abort" in actions:
             return S.ABORTED
-        return S.HELD if verbs and verbs[-1] == "hold" else S.COMPLETED
+        return S.HELD if actions and actions[-1] == "hold" else S.COMPLETED
 
 
 def stories() -> list[Story]:
@@ -102,7 +102,7 @@ def stories() -> list[Story]:
 )
 def test_requests_that_are_held_released_and_aborted_at_any_moment_end_as_they_were_told(ready: None) -> None:
     reported = stories()
-    assert {story_end for story in reported for story_end in [verb for _, verb in story.to_come]} == set(VERBS)
+    assert {story_end for story in reported for story_end in [action for _, action in story.to_come]} == set(VERBS)
     with worker(WMS2_NODE="one") as running, worker(WMS2_NODE="two"):
         deadline = time.monotonic() + LIMIT_SECONDS * PATIENCE
         while any(story.to_come or status(story.request) != story.end for story in reported):

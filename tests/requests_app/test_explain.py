@@ -80,10 +80,10 @@ VERBS = {
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("status", S)
-@pytest.mark.parametrize("verb", VERBS)
-def test_what_is_said_to_be_refused_is_refused_and_nothing_else(verb: str, status: S) -> None:
+@pytest.mark.parametrize("action", VERBS)
+def test_what_is_said_to_be_refused_is_refused_and_nothing_else(action: str, status: S) -> None:
     """Except what is idempotent: done twice it is done once, and the page says that it is done already."""
-    why_not, service = VERBS[verb]
+    why_not, service = VERBS[action]
     row = request_row(status)
     reported, before = why_not(row), row.status
     try:

@@ -52,7 +52,7 @@ def live(lives_asked: int, world_root: Path, monkeypatch: pytest.MonkeyPatch) ->
     run_state_machine_as_test(lives, settings=settings(PROFILE, max_examples=lives_asked))
     tally = world.tally
     print(tally.reported())
-    services = {verb.function.__name__ for verb in actions.ASKED if tally.accepted[verb.name]}
+    services = {action.function.__name__ for action in actions.ASKED if tally.accepted[action.name]}
     assert tally.lives >= lives_asked, "lives ended before they were brought to rest"
     assert tally.refused, "no verb was ever refused"
     assert len(services) >= LEAST_SERVICES, f"random lives had no more accepted than {services}"

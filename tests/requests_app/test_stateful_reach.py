@@ -94,9 +94,9 @@ def test_a_fixed_tour_takes_every_edge_and_has_every_verb_accepted(world_root: P
     world.sweep_every = 1
     tour.go(world)
     tally = world.tally
-    expected = {verb.name for verb in actions.ASKED} - {"release: too much memory", "release: impossible"}
+    expected = {action.name for action in actions.ASKED} - {"release: too much memory", "release: impossible"}
     assert expected - tally.accepted.keys() == set(), "verbs that were never accepted"
-    assert actions.driven() - {verb.function.__name__ for verb in actions.ASKED} - tally.accepted.keys() == set()
+    assert actions.driven() - {action.function.__name__ for action in actions.ASKED} - tally.accepted.keys() == set()
     taken = {(S(old), S(new)) for old, new in tally.edges}
     assert {edge for edge in taken if set(edge) & UNBUILT} == set(), "edges to statuses that are said to be unbuilt"
     assert EDGES - taken == set(), "edges that were never taken"
@@ -116,14 +116,14 @@ def a_worker_is_cut_off(life: Lives) -> None:
 
 def a_drain_is_late(life: Lives) -> None:
     SCENES["draining"](life.world)
-    life.a_worker_is_paused("directory", which=0, verb="note", cycles=3, answered=False, seconds=lives.PAUSE_SECONDS)
+    life.a_worker_is_paused("directory", which=0, action="note", cycles=3, answered=False, seconds=lives.PAUSE_SECONDS)
     life.cycle()
 
 
 def a_registration_is_slow(life: Lives) -> None:
     """Its claim and its lease run on, so nothing but the wait of what takes outputs back guards it."""
     SCENES["running"](life.world)
-    life.a_worker_is_paused("dbs", which=1, verb="clean", cycles=6, answered=False, seconds=0)
+    life.a_worker_is_paused("dbs", which=1, action="clean", cycles=6, answered=False, seconds=0)
     for _ in range(4):
         life.work_goes_on()
 

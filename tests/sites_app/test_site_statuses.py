@@ -48,7 +48,7 @@ def status(name: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("told", "becomes"),
+    ("reported", "becomes"),
     [("drain", SiteStatus.DRAINING), ("test", SiteStatus.DRAINING), ("disabled", SiteStatus.DISABLED)],
 )
 def test_a_status_is_taken_and_taken_back(board: Board, reported: str, becomes: SiteStatus) -> None:

@@ -75,10 +75,10 @@ def olga(db: Any) -> User:
     return user
 
 
-def given(verb: Action, row: Any) -> dict[str, Any]:
+def given(action: Action, row: Any) -> dict[str, Any]:
     """A reason and the least input that fits: what the row has, and whatever is required."""
-    values = {name: value for name, value in verb.initial(row).items() if value not in (None, "", [])}
-    asked = [one for one in verb.fields if one.required or one.default is not None]
+    values = {name: value for name, value in action.initial(row).items() if value not in (None, "", [])}
+    asked = [one for one in action.fields if one.required or one.default is not None]
     values |= {one.name: _sample(one, row) for one in asked if one.name not in values}
     return {"reason": "because", **values}
 
@@ -90,9 +90,9 @@ def _sample(one: Field, row: Any) -> Any:
     return samples.get(one.kind, one.choices[0][0] if one.choices else "x")
 
 
-def address(resource_type: ResourceType, verb: Action, row: Any) -> str:
+def address(resource_type: ResourceType, action: Action, row: Any) -> str:
     """Of the operation on a row, over REST."""
-    last = f"/{verb.path}" if verb.path else ""
+    last = f"/{action.path}" if action.path else ""
     return "/api/v1/" + re.sub(r"<\w+:(\w+)>", lambda found: str(getattr(row, found[1])), resource_type.address) + last
 
 
@@ -100,8 +100,8 @@ def over_rest(user: User) -> Door:
     client = APIClient()
     client.force_authenticate(user)
 
-    def door(resource_type: ResourceType, verb: Action, row: Any) -> Answer:
-        answer = getattr(client, verb.method)(address(resource_type, verb, row), given(verb, row), format="json")
+    def door(resource_type: ResourceType, action: Action, row: Any) -> Answer:
+        answer = getattr(client, action.method)(address(resource_type, action, row), given(action, row), format="json")
         return Answer({202: DONE, 409: REFUSED}.get(answer.status_code, str(answer.status_code)), answer.content.decode())
 
     return door
@@ -111,12 +111,12 @@ def by_the_admin(user: User) -> Door:
     client = Client()
     client.force_login(user)
 
-    def door(resource_type: ResourceType, verb: Action, row: Any) -> Answer:
-        data = {name: " ".join(value) if isinstance(value, list) else value for name, value in given(verb, row).items()}
+    def door(resource_type: ResourceType, action: Action, row: Any) -> Answer:
+        data = {name: " ".join(value) if isinstance(value, list) else value for name, value in given(action, row).items()}
         data = {name: value for name, value in data.items() if value is not False}
         options = row._meta
-        path = f"/admin/{options.app_label}/{options.model_name}/verb/{verb.name}/"
-        answer = client.post(path, {**data, "id": row.pk, "seen": decision_basis(verb, row)[0]})
+        path = f"/admin/{options.app_label}/{options.model_name}/verb/{action.name}/"
+        answer = client.post(path, {**data, "id": row.pk, "seen": decision_basis(action, row)[0]})
         return Answer(
             {302: DONE, 409: REFUSED}.get(answer.status_code, str(answer.status_code)), html.unescape(answer.content.decode())
         )
@@ -124,9 +124,9 @@ def by_the_admin(user: User) -> Door:
     return door
 
 
-def from_the_command_line(resource_type: ResourceType, verb: Action, row: Any) -> Answer:
+def from_the_command_line(resource_type: ResourceType, action: Action, row: Any) -> Answer:
     options = []
-    for name, value in given(verb, row).items():
+    for name, value in given(action, row).items():
         option = f"--{name.replace('_', '-')}"
         if value is True:
             options += [option]
@@ -136,7 +136,9 @@ def from_the_command_line(resource_type: ResourceType, verb: Action, row: Any) -
             options += [option, "{}" if isinstance(value, dict) else str(value)]
     out = StringIO()
     try:
-        call_command("operate", resource_type.name, named(resource_type, row), verb.name, "--actor", "olga", *options, stdout=out)
+        call_command(
+            "operate", resource_type.name, named(resource_type, row), action.name, "--actor", "olga", *options, stdout=out
+        )
     except CommandError as error:
         return Answer(REFUSED, str(error))
     return Answer(DONE, out.getvalue())
@@ -180,13 +182,13 @@ def stored(resource_type: ResourceType, row: Any) -> Any:
     return resource_type.model._default_manager.filter(pk=row.pk).values().first()
 
 
-def wrong_at(door: Door, resource_type: ResourceType, verb: Action, row: Any, *, twice: bool) -> Iterator[str]:
+def wrong_at(door: Door, resource_type: ResourceType, action: Action, row: Any, *, twice: bool) -> Iterator[str]:
     """Ask once or twice; what is not as it should be."""
-    why, before, last = verb.refused(row), stored(resource_type, row), AuditEntry.objects.count()
-    answer = door(resource_type, verb, row)
+    why, before, last = action.refused(row), stored(resource_type, row), AuditEntry.objects.count()
+    answer = door(resource_type, action, row)
     entries = list(AuditEntry.objects.order_by("pk")[last:].values_list("actor", "outcome", "reason"))
     expected = answer.outcome == REFUSED and why in answer.said
-    if why and not expected and not (answer.outcome == DONE and asked_for_what_is_so(verb, row, why)):
+    if why and not expected and not (answer.outcome == DONE and asked_for_what_is_so(action, row, why)):
         yield f"refused because {why!r}, answered {answer.outcome} {answer.said[:200]!r}"
     if answer.outcome == REFUSED and stored(resource_type, row) != before:
         yield "refused, and the row has changed"
@@ -198,15 +200,17 @@ def wrong_at(door: Door, resource_type: ResourceType, verb: Action, row: Any, *,
     if answer.outcome == DONE and entries and not any(one[:2] == ("olga", "done") for one in entries):
         yield f"done, and audited as {entries}"
     if twice and answer.outcome == DONE and (left := resource_type.model._default_manager.filter(pk=row.pk).first()) is not None:
-        again = door(resource_type, verb, left)
+        again = door(resource_type, action, left)
         if again.outcome not in (DONE, REFUSED):
             yield f"asked again: {again.outcome} {again.said[:200]!r}"
 
 
-def asked_for_what_is_so(verb: Action, row: Any, why: str) -> bool:
+def asked_for_what_is_so(action: Action, row: Any, why: str) -> bool:
     """Whether a client that asks again is answered as if it had just been done."""
     return (
-        isinstance(why, AlreadyDone) or verb.name in NOT_REFUSED or verb.repeated(row, "olga", arguments(verb, given(verb, row)))
+        isinstance(why, AlreadyDone)
+        or action.name in NOT_REFUSED
+        or action.repeated(row, "olga", arguments(action, given(action, row)))
     )
 
 
@@ -214,9 +218,9 @@ def every(rows: dict[str, Any], reach: Callable[[Action], bool]) -> Iterator[tup
     """Each operation on its row in each status."""
     for name, row in rows.items():
         resource_type = resource_type_of(type(row))
-        for verb in resource_type.verbs:
-            if reach(verb) and f"{name} {verb.name}" not in LEFT_OUT:
-                yield from ((resource_type, verb, each) for each in status_details(resource_type, row))
+        for action in resource_type.actions:
+            if reach(action) and f"{name} {action.name}" not in LEFT_OUT:
+                yield from ((resource_type, action, each) for each in status_details(resource_type, row))
 
 
 @pytest.mark.dear("every operation in every status")
@@ -225,21 +229,22 @@ def test_a_door_refuses_what_the_status_refuses_audits_and_may_be_asked_again(
     rows: dict[str, Any], olga: User, name: str
 ) -> None:
     door, reach = {
-        "REST": (over_rest(olga), lambda verb: verb.path is not None),
-        "admin": (by_the_admin(olga), lambda verb: verb.admin),
-        "command line": (from_the_command_line, lambda verb: True),
+        "REST": (over_rest(olga), lambda action: action.path is not None),
+        "admin": (by_the_admin(olga), lambda action: action.admin),
+        "command line": (from_the_command_line, lambda action: True),
     }[name]
     asked: set[tuple[str, str, bool]] = set()
     wrong = []
-    for resource_type, verb, row in every(rows, reach):
-        key = resource_type.name, verb.name, bool(verb.refused(row))
+    for resource_type, action, row in every(rows, reach):
+        key = resource_type.name, action.name, bool(action.refused(row))
         first = key not in asked
         if not first and name != "REST":  # the services are the same: one refusal and one act show that a door passes them on
             continue
         asked.add(key)
-        value = decision_basis(verb, row)[1]
+        value = decision_basis(action, row)[1]
         wrong += [
-            f"{resource_type.name} {verb.name}, {value}: {each}" for each in wrong_at(door, resource_type, verb, row, twice=first)
+            f"{resource_type.name} {action.name}, {value}: {each}"
+            for each in wrong_at(door, resource_type, action, row, twice=first)
         ]
     assert not wrong, "\n".join(wrong)
     assert len({key[:2] for key in asked}) > 60
@@ -251,9 +256,11 @@ def test_who_has_no_role_for_an_operation_is_sent_away_and_nothing_is_done(rows:
     for row in rows.values():
         resource_type = resource_type_of(type(row))
         before = stored(resource_type, row)
-        for verb in resource_type.verbs:
-            doors = ([reader] if verb.path is not None else []) + ([staff] if verb.admin else [])
-            wrong += [f"{resource_type.name} {verb.name}" for door in doors if door(resource_type, verb, row).outcome != "403"]
+        for action in resource_type.actions:
+            doors = ([reader] if action.path is not None else []) + ([staff] if action.admin else [])
+            wrong += [
+                f"{resource_type.name} {action.name}" for door in doors if door(resource_type, action, row).outcome != "403"
+            ]
         wrong += [f"{resource_type.name} has changed"] if stored(resource_type, row) != before else []
     assert wrong == []
     assert not AuditEntry.objects.filter(actor__in=("rita", "stan")).exists()
@@ -269,8 +276,8 @@ def test_a_row_that_another_has_locked_is_said_to_be_so_at_every_door(
         monkeypatch.setattr(f"{module}.perform", locked)
     row = rows["request"]
     resource_type = resource_type_of(Request)
-    verb = next(verb for verb in resource_type.verbs if verb.name == "hold")
+    action = next(action for action in resource_type.actions if action.name == "hold")
     for door, outcome in ((over_rest(olga), "503"), (by_the_admin(olga), REFUSED), (from_the_command_line, REFUSED)):
-        answer = door(resource_type, verb, fresh(resource_type, row))
+        answer = door(resource_type, action, fresh(resource_type, row))
         assert answer.outcome == outcome
         assert BEING_CHANGED in answer.said

@@ -4,7 +4,7 @@ Each leads to a page that names the rows and where they stand, says what will ha
 the service that the REST interface calls. A row that changed since the page was shown is not touched: the page comes back with
 what would happen now. Services audit, refusals included.
 
-What verbs there are is declared in the apps' ``verbs`` (``wms2.actions``).
+What verbs there are is declared in the apps' ``actions`` (``wms2.actions``).
 """
 
 from __future__ import annotations
@@ -78,14 +78,14 @@ class Button:
 def buttons(user: Any, row: Model, back: str = "", names: Sequence[str] | None = None) -> list[Button]:
     """Of the verbs that a user may do and that apply to a row now, all or those of these names, in the order of declaration.
     They are pages of the admin, which lets in staff only."""
-    named = [verb for verb in buttons_of(type(row)) if names is None or verb.name in names]
-    verbs = [verb for verb in named if user.is_staff and may(user, verb) and not verb.refused(row)]
-    return [Button(verb.label, action_url(type(row), verb.name, [row.pk], back), verb.dangerous) for verb in verbs]
+    named = [action for action in buttons_of(type(row)) if names is None or action.name in names]
+    verbs = [action for action in named if user.is_staff and may(user, action) and not action.refused(row)]
+    return [Button(action.label, action_url(type(row), action.name, [row.pk], back), action.dangerous) for action in verbs]
 
 
-def action_url(model: type[Model], verb: str, keys: Sequence[Any], back: str = "") -> str:
+def action_url(model: type[Model], action: str, keys: Sequence[Any], back: str = "") -> str:
     """Address of the page of confirmation; ``back`` is the page it leads back to, by default the row's own in the admin."""
-    url = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_verb", args=[verb])
+    url = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_verb", args=[action])
     given = [("id", str(key)) for key in keys] + ([("back", back)] if back else [])
     return f"{url}?{urlencode(given)}"
 
@@ -106,8 +106,8 @@ class ActionsAdmin(ModelAdmin):
 
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
         """One for each verb that the user may do."""
-        verbs = [verb for verb in buttons_of(self.model) if not verb.single and may(request.user, verb)]
-        return {verb.name: (partial(_go_to_page, verb), verb.name, f"{verb.label} …") for verb in verbs}
+        verbs = [action for action in buttons_of(self.model) if not action.single and may(request.user, action)]
+        return {action.name: (partial(_go_to_page, action), action.name, f"{action.label} …") for action in verbs}
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """The list. Filters for what PostgreSQL cannot hold, and keys that are none, are told in Django's own way."""
@@ -152,11 +152,11 @@ class ActionsAdmin(ModelAdmin):
         rows = {str(row.pk): row for row in self.model._default_manager.filter(pk__in=keys)}
         return [rows[key] for key in dict.fromkeys(keys) if key in rows]
 
-    def action_view(self, request: HttpRequest, verb: str) -> HttpResponse:
+    def action_view(self, request: HttpRequest, action: str) -> HttpResponse:
         """Ask (GET), then do (POST)."""
-        found = next((known for known in buttons_of(self.model) if known.name == verb), None)
+        found = next((known for known in buttons_of(self.model) if known.name == action), None)
         if found is None:
-            raise Http404(f"there is no verb {verb!r} here")
+            raise Http404(f"there is no verb {action!r} here")
         if not may(request.user, found):
             raise PermissionDenied(f"only these roles may do this: {', '.join(found.roles)}")
         rows = self._concerned_rows(request)
@@ -177,23 +177,23 @@ class ActionsAdmin(ModelAdmin):
             raise Http404("no such row")
         return rows
 
-    def _decide(self, request: HttpRequest, verb: Action, rows: list[Any]) -> HttpResponse:
-        form = form_of(verb)(request.POST)
+    def _decide(self, request: HttpRequest, action: Action, rows: list[Any]) -> HttpResponse:
+        form = form_of(action)(request.POST)
         if not form.is_valid():
-            return self._page(request, verb, rows, form, status=400)
+            return self._page(request, action, rows, form, status=400)
         shown = dict(zip(request.POST.getlist("id"), request.POST.getlist("seen"), strict=False))
         actor = request.user.get_username()[:100]
         try:
-            given = arguments(verb, form.cleaned_data)
+            given = arguments(action, form.cleaned_data)
         except REFUSALS as error:
-            return self._page(request, verb, rows, form, status=409, refused={row.pk: str(error) for row in rows})
+            return self._page(request, action, rows, form, status=409, refused={row.pk: str(error) for row in rows})
         refused: dict[Any, str] = {}
         results: list[tuple[Any, object]] = []
         for row in rows:
-            why = _changed(verb, row, shown.get(str(row.pk), ""))
+            why = _changed(action, row, shown.get(str(row.pk), ""))
             try:
                 if not why:
-                    results.append((row, perform(verb, row, actor, given)))
+                    results.append((row, perform(action, row, actor, given)))
             except REFUSALS as error:
                 why = str(error)
             except OperationalError as error:
@@ -203,20 +203,20 @@ class ActionsAdmin(ModelAdmin):
             if why:
                 refused[row.pk] = why
         if results:
-            messages.success(request, self._answer(verb, [row for row, _ in results]))
+            messages.success(request, self._answer(action, [row for row, _ in results]))
         if not refused:
             return HttpResponseRedirect(self._landing(request, results))
         left = self.action_rows([str(row.pk) for row in rows if row.pk in refused])
-        return self._page(request, verb, left, form, status=409, refused=refused)
+        return self._page(request, action, left, form, status=409, refused=refused)
 
-    def _answer(self, verb: Action, rows: Sequence[Any]) -> str:
+    def _answer(self, action: Action, rows: Sequence[Any]) -> str:
         """One sentence or two, however many rows were acted on."""
-        status_detail = Counter(decision_basis(verb, row)[1] for row in rows)
+        status_detail = Counter(decision_basis(action, row)[1] for row in rows)
         if len(rows) == 1:
             label = next(iter(status_detail))
-            return f"{verb.label}: {rows[0]}." + (f" It is {label} now." if label else "")
+            return f"{action.label}: {rows[0]}." + (f" It is {label} now." if label else "")
         reported = ", ".join(f"{number} {label}" for label, number in status_detail.most_common() if label)
-        return f"{verb.label}: {counted(len(rows), *self._resource_types())}." + (f" Now {reported}." if reported else "")
+        return f"{action.label}: {counted(len(rows), *self._resource_types())}." + (f" Now {reported}." if reported else "")
 
     def _landing(self, request: HttpRequest, results: Sequence[tuple[Any, object]]) -> str:
         """Where the operator came from; after a verb that made a new row, the same kind of page of that one."""
@@ -230,23 +230,23 @@ class ActionsAdmin(ModelAdmin):
     def _page(
         self,
         request: HttpRequest,
-        verb: Action,
+        action: Action,
         rows: Sequence[Any],
         form: ReasonForm,
         status: int = 200,
         refused: Mapping[Any, str] | None = None,
     ) -> TemplateResponse:
-        concerned = self._concerned(verb, rows, refused or {})
+        concerned = self._concerned(action, rows, refused or {})
         if sum(1 + len(one.will_happen) for one in concerned) > SHORT_PREVIEW:
             form.fields["reason"].widget.attrs.pop("autofocus", None)
         context = {
             **self.admin_site.each_context(request),
-            "title": f"{verb.label}: {rows[0]}"
+            "title": f"{action.label}: {rows[0]}"
             if len(rows) == 1
-            else f"{verb.label}: {counted(len(rows), *self._resource_types())}",
+            else f"{action.label}: {counted(len(rows), *self._resource_types())}",
             "opts": self.opts,
-            "verb": verb,
-            "undone": undone(resource_type_of(self.model), verb),
+            "verb": action,
+            "undone": undone(resource_type_of(self.model), action),
             "form": form,
             "concerned": concerned,
             "acting": sum(one.acts for one in concerned),
@@ -257,12 +257,12 @@ class ActionsAdmin(ModelAdmin):
         }
         return TemplateResponse(request, "admin/wms2/verb.html", context, status=status)
 
-    def _concerned(self, verb: Action, rows: Sequence[Any], refused: Mapping[Any, str]) -> list[Concerned]:
-        reported = will_happen(verb, rows)
+    def _concerned(self, action: Action, rows: Sequence[Any], refused: Mapping[Any, str]) -> list[Concerned]:
+        reported = will_happen(action, rows)
         found = []
         for row in rows:
-            value, label = decision_basis(verb, row)
-            inapplicable = verb.refused(row)
+            value, label = decision_basis(action, row)
+            inapplicable = action.refused(row)
             happens = () if inapplicable else reported[row.pk]
             refusal = refused.get(row.pk) or inapplicable
             found.append(Concerned(row, self._url(row), value, badge(value, label), happens, refusal, not inapplicable))
@@ -282,12 +282,12 @@ class ActionsAdmin(ModelAdmin):
         return str(self.opts.verbose_name), str(self.opts.verbose_name_plural)
 
 
-def _go_to_page(verb: Action, model_admin: Any, request: HttpRequest, rows: Any) -> HttpResponse | None:
+def _go_to_page(action: Action, model_admin: Any, request: HttpRequest, rows: Any) -> HttpResponse | None:
     keys = list(rows.order_by().values_list("pk", flat=True)[: MOST_ROWS + 1])
     if len(keys) > MOST_ROWS:
         messages.error(request, f"At most {MOST_ROWS} at once, so that each can be named. Select fewer.")
         return None
-    return HttpResponseRedirect(action_url(model_admin.model, verb.name, keys, back=request.get_full_path()))
+    return HttpResponseRedirect(action_url(model_admin.model, action.name, keys, back=request.get_full_path()))
 
 
 def _given_back(request: HttpRequest) -> str:
@@ -297,9 +297,9 @@ def _given_back(request: HttpRequest) -> str:
     return back if here else ""
 
 
-def _changed(verb: Action, row: Any, seen: str) -> str:
+def _changed(action: Action, row: Any, seen: str) -> str:
     """Whether the row is no longer what the operator was shown."""
-    value, label = decision_basis(verb, row)
+    value, label = decision_basis(action, row)
     return "" if value == seen else f"It has changed since you were asked: it is {label} now. See below what would happen."
 
 

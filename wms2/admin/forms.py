@@ -56,9 +56,9 @@ _FIELDS: dict[Kind, type[forms.Field]] = {
 
 
 @cache
-def form_of(verb: Action) -> type[ReasonForm]:
+def form_of(action: Action) -> type[ReasonForm]:
     """The form of a verb: the reason, which is always asked for, then its fields in their order."""
-    made = {one.name: form_field(one) for one in verb.fields}
+    made = {one.name: form_field(one) for one in action.fields}
     return type("VerbForm", (ReasonForm,), {**made, "field_order": ("reason", *made)})
 
 

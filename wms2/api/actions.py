@@ -105,16 +105,16 @@ def actor_of(http: HttpRequest) -> str:
 def action_method(resource: Resource, name: str, answer: Answer | None = None) -> Callable[..., Response]:
     """A view's method that does a verb; without an ``answer`` it shows the row."""
     resource_type = resource_type_of(resource.model)
-    verb = next(verb for verb in resource_type.verbs if verb.name == name)
-    deletes, body = verb.method == "delete", input_serializer(verb, resource_type.name)
+    action = next(action for action in resource_type.actions if action.name == name)
+    deletes, body = action.method == "delete", input_serializer(action, resource_type.name)
 
     def method(self: Any, request: HttpRequest, *args: Any, **key: Any) -> Response:
         serializer = body(data=query_and_body(request) if deletes else request.data)
         serializer.is_valid(raise_exception=True)
-        given, actor = arguments(verb, serializer.validated_data), actor_of(request)
+        given, actor = arguments(action, serializer.validated_data), actor_of(request)
 
         def act(row: Any) -> object:
-            return None if verb.repeated(row, actor, given) else perform(verb, row, actor, given)
+            return None if action.repeated(row, actor, given) else perform(action, row, actor, given)
 
         row, made = resource.act(request, next(iter(key.values())), act)
         if answer is None:
@@ -123,20 +123,20 @@ def action_method(resource: Resource, name: str, answer: Answer | None = None) -
         shown_by, picture = answer
         return replace(resource, serializer=shown_by, picture=lambda row: picture(row, made, given)).shown(request, row)
 
-    method.__doc__ = verb.does
-    method.verb = verb  # type: ignore[attr-defined]  # whose roles the permission asks for
-    in_query = [_REASON, *(OpenApiParameter(one.name, str, description=one.help) for one in verb.fields)] if deletes else []
+    method.__doc__ = action.does
+    method.verb = action  # type: ignore[attr-defined]  # whose roles the permission asks for
+    in_query = [_REASON, *(OpenApiParameter(one.name, str, description=one.help) for one in action.fields)] if deletes else []
     return extend_schema(
         parameters=[*in_query, *resource.parameters],
         request=None if deletes else body,
         responses={202: resource.serializer if answer is None else answer[0]},
-        description=described(resource_type, verb),
+        description=described(resource_type, action),
     )(method)
 
 
-def described(resource_type: ResourceType, verb: Action) -> str:
+def described(resource_type: ResourceType, action: Action) -> str:
     """What a verb does, whether it can be undone, and who may do it."""
-    return f"{verb.does} {undone(resource_type, verb)} Roles: {', '.join(verb.roles)}."
+    return f"{action.does} {undone(resource_type, action)} Roles: {', '.join(action.roles)}."
 
 
 class ActionView(ApiView):
@@ -144,8 +144,8 @@ class ActionView(ApiView):
 
     def known_query_params(self) -> frozenset[str]:
         """DELETE takes its reason in the query string too."""
-        verb = verb_of(self, str(self.request.method))
-        own = {"reason", *(one.name for one in verb.fields)} if verb is not None and verb.method == "delete" else set()
+        action = verb_of(self, str(self.request.method))
+        own = {"reason", *(one.name for one in action.fields)} if action is not None and action.method == "delete" else set()
         return self.query_params | own
 
 
@@ -153,16 +153,16 @@ def action_urls(resource: Resource, *but: str, answers: Mapping[str, Answer] = M
     """The addresses of a noun's verbs, save those that a view of the app's own serves; ``answers`` of those that show no row."""
     resource_type = resource_type_of(resource.model)
     found = []
-    for last in dict.fromkeys(verb.path for verb in resource_type.verbs if verb.path and verb.name not in but):
-        verbs = {verb.method: verb for verb in resource_type.verbs if verb.path == last}
+    for last in dict.fromkeys(action.path for action in resource_type.actions if action.path and action.name not in but):
+        actions = {action.method: action for action in resource_type.actions if action.path == last}
         members: dict[str, Any] = {
             "serializer_class": resource.serializer,
-            "versioned": frozenset(verbs if resource.etag is not None else ()),
-            "outside": frozenset(method for method, verb in verbs.items() if verb.outside or not resource.locks),
+            "versioned": frozenset(actions if resource.etag is not None else ()),
+            "outside": frozenset(method for method, action in actions.items() if action.outside or not resource.locks),
             "query_params": frozenset(parameter.name for parameter in resource.parameters),
-            "calls": {method: Call.STOP for method, verb in verbs.items() if verb.stops},
-            "__doc__": next(iter(verbs.values())).does,
-            **{method: action_method(resource, verb.name, answers.get(verb.name)) for method, verb in verbs.items()},
+            "calls": {method: Call.STOP for method, action in actions.items() if action.stops},
+            "__doc__": next(iter(actions.values())).does,
+            **{method: action_method(resource, action.name, answers.get(action.name)) for method, action in actions.items()},
         }
         view: Any = type(f"{resource_type.name}_{last}_view".title().replace("_", "").replace("-", ""), (ActionView,), members)
         found.append(path(f"{resource_type.address}/{last}", view.as_view(), name=f"{resource_type.name}-{last}"))
@@ -189,13 +189,13 @@ def rows_urls(
 
 
 @cache
-def input_serializer(verb: Action, resource_type: str = "") -> type[ReasonSerializer]:
+def input_serializer(action: Action, resource_type: str = "") -> type[ReasonSerializer]:
     """The body of a verb on that kind of row: its reason and its fields."""
-    if not verb.fields:
+    if not action.fields:
         return ReasonSerializer
-    members: dict[str, Any] = {one.name: serializer_field(one) for one in verb.fields}
-    name = f"{resource_type}-{verb.name}".title().replace("-", "")
-    return type(f"{name}InputSerializer", (ReasonSerializer,), {**members, "__doc__": verb.does})
+    members: dict[str, Any] = {one.name: serializer_field(one) for one in action.fields}
+    name = f"{resource_type}-{action.name}".title().replace("-", "")
+    return type(f"{name}InputSerializer", (ReasonSerializer,), {**members, "__doc__": action.does})
 
 
 def serializer_field(one: Field) -> Any:

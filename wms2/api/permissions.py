@@ -34,9 +34,9 @@ def roles_of(user: Any) -> frozenset[Role]:
     return frozenset((Role.VIEWER, Role.OPERATOR) if known else (Role.VIEWER,))
 
 
-def may(user: Any, verb: Action) -> bool:
+def may(user: Any, action: Action) -> bool:
     """Whether a user has one of the roles that a verb asks for."""
-    return not roles_of(user).isdisjoint(verb.roles)
+    return not roles_of(user).isdisjoint(action.roles)
 
 
 def is_operator(user: Any) -> bool:
@@ -50,7 +50,7 @@ def verb_of(view: APIView, method: str) -> Action | None:
 
 
 class SignedInReadsOperatorsWrite(BasePermission):
-    """The default of every view; a handler that does a verb has it as its ``verb``."""
+    """The default of every view; a handler that does a verb has it as its ``action``."""
 
     message = f"only members of the group '{OPERATORS}' may do this; reading is open to every signed-in user"
 
@@ -58,8 +58,8 @@ class SignedInReadsOperatorsWrite(BasePermission):
         """Safe methods for everybody who is signed in, verbs for their roles, all else for operators."""
         if not request.user.is_authenticated or request.method in SAFE_METHODS:
             return bool(request.user.is_authenticated)
-        verb = verb_of(view, str(request.method))
-        return may(request.user, verb) if verb else is_operator(request.user)
+        action = verb_of(view, str(request.method))
+        return may(request.user, action) if action else is_operator(request.user)
 
 
 def operators_group_ensure(**_: Any) -> None:

@@ -48,15 +48,15 @@ class BulkPreview(NamedTuple):
     refused: Mapping[str, int]
 
 
-def bulk_preview(verb: Action, rows: QuerySet[Any]) -> BulkPreview:
+def bulk_preview(action: Action, rows: QuerySet[Any]) -> BulkPreview:
     """How many rows there are, to how many the verb applies now, and why not to the others (reason -> rows)."""
-    reasons = Counter(str(verb.refused(row)) for row in _light(rows).iterator(_PORTION))
+    reasons = Counter(str(action.refused(row)) for row in _light(rows).iterator(_PORTION))
     total, acting = reasons.total(), reasons.pop("", 0)
     return BulkPreview(total, acting, dict(reasons.most_common(_MOST_REASONS)))
 
 
 def bulk_begin(
-    *, resource_type: ResourceType, verb: Action, rows: QuerySet[Any], data: Mapping[str, Any], expected: int | None, actor: str
+    *, resource_type: ResourceType, action: Action, rows: QuerySet[Any], data: Mapping[str, Any], expected: int | None, actor: str
 ) -> BulkRun:
     """Write a run down, and have workers begin.
 
@@ -69,10 +69,10 @@ def bulk_begin(
     """
     reason = str(data["reason"])
     with audited(
-        actor=actor, action=f"bulk_{verb.name}", target=resource_type.name, target_type="bulk", reason=reason, expected=expected
+        actor=actor, action=f"bulk_{action.name}", target=resource_type.name, target_type="bulk", reason=reason, expected=expected
     ):  # fmt: skip
         found = [
-            (str(row.pk), str(row), decision_basis(verb, row)[0])
+            (str(row.pk), str(row), decision_basis(action, row)[0])
             for row in islice(_light(rows).iterator(_PORTION), MOST_ROWS + 1)
         ]
         if not found:
@@ -82,8 +82,8 @@ def bulk_begin(
         if expected is not None and len(found) != expected:
             raise InvalidTransition(f"{len(found):,} rows are meant by now, not {expected:,}; look again")
         run = BulkRun.objects.create(
-            resource=resource_type.name, operation=verb.name, data=dict(data), actor=actor, reason=reason, created_at=clock.now(),
-            total=len(found),
+            resource=resource_type.name, operation=action.name, data=dict(data), actor=actor, reason=reason,
+            created_at=clock.now(), total=len(found),
         )  # fmt: skip
         BulkItem.objects.bulk_create(
             (
@@ -131,12 +131,12 @@ def _report(run: BulkRun, problem: str) -> None:
 
 def _go_on(run: BulkRun, ends: float) -> None:
     try:
-        resource_type, verb = _declared(run)
-        given = _given(verb, run)
+        resource_type, action = _declared(run)
+        given = _given(action, run)
     except REFUSALS as error:
         run.items.filter(result=BulkResult.WAITING).update(result=BulkResult.REFUSED, message=str(error), at=clock.now())
     else:
-        while time.monotonic() < ends and may_take(QUEUE) and _next(run, resource_type, verb, given):
+        while time.monotonic() < ends and may_take(QUEUE) and _next(run, resource_type, action, given):
             pass
     if not run.items.filter(result=BulkResult.WAITING).exists():
         _end(run)
@@ -144,20 +144,20 @@ def _go_on(run: BulkRun, ends: float) -> None:
 
 def _declared(run: BulkRun) -> tuple[ResourceType, Action]:
     for resource_type in resource_types():
-        for verb in resource_type.verbs:
-            if verb.many and (resource_type.name, verb.name) == (run.resource, run.operation):
-                return resource_type, verb
+        for action in resource_type.actions:
+            if action.many and (resource_type.name, action.name) == (run.resource, run.operation):
+                return resource_type, action
     raise InvalidTransition(f"this release has no {run.operation} of many ({run.resource})")
 
 
-def _given(verb: Action, run: BulkRun) -> dict[str, Any]:
-    serializer = input_serializer(verb)(data=run.data)
+def _given(action: Action, run: BulkRun) -> dict[str, Any]:
+    serializer = input_serializer(action)(data=run.data)
     if not serializer.is_valid():
         raise InvalidTransition(several(tuple(flattened(serializer.errors))))
-    return arguments(verb, serializer.validated_data)
+    return arguments(action, serializer.validated_data)
 
 
-def _next(run: BulkRun, resource_type: ResourceType, verb: Action, given: Mapping[str, Any]) -> bool:
+def _next(run: BulkRun, resource_type: ResourceType, action: Action, given: Mapping[str, Any]) -> bool:
     """One item, with its result; False: none is left, others are at all of them, or the run was cancelled."""
     with transaction.atomic():
         # asked for each item, so that a run which is cancelled meanwhile begins no further one
@@ -166,7 +166,7 @@ def _next(run: BulkRun, resource_type: ResourceType, verb: Action, given: Mappin
         if item is None:
             return False
         with row_by_itself("items of bulk runs", item, partial(_broke, item)), transaction.atomic():
-            item.result, item.message = _do(item, resource_type, verb, run, given)
+            item.result, item.message = _do(item, resource_type, action, run, given)
         if item.result == BulkResult.WAITING:  # its row is locked: tried again with the next portion
             return False
         item.at = clock.now()
@@ -179,19 +179,19 @@ def _broke(item: BulkItem, problem: str) -> None:
 
 
 def _do(
-    item: BulkItem, resource_type: ResourceType, verb: Action, run: BulkRun, given: Mapping[str, Any]
+    item: BulkItem, resource_type: ResourceType, action: Action, run: BulkRun, given: Mapping[str, Any]
 ) -> tuple[BulkResult, str]:
     try:
         row = resource_type.model._default_manager.get(pk=item.key)
     except ObjectDoesNotExist:
         return BulkResult.REFUSED, "It is gone."
-    value, label = decision_basis(verb, row)
+    value, label = decision_basis(action, row)
     if value[:300] != item.seen:
         return BulkResult.REFUSED, f"It has changed since it was selected: it is {label} now."
-    if verb.repeated(row, run.actor, given):
+    if action.repeated(row, run.actor, given):
         return BulkResult.DONE, ""
     try:
-        perform(verb, row, run.actor, given)
+        perform(action, row, run.actor, given)
     except REFUSALS as error:
         return BulkResult.REFUSED, str(error)
     return BulkResult.DONE, ""

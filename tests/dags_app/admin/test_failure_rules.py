@@ -58,7 +58,7 @@ def form(row: FailureRule, **changes: Any) -> dict[str, Any]:
     return sent | {"id": row.pk, "seen": row.updated_at.isoformat(), "reason": changes.get("reason", "we know better")}
 
 
-def verb(name: str) -> str:
+def action(name: str) -> str:
     return reverse("admin:dags_app_failurerule_verb", args=[name])
 
 
@@ -70,9 +70,9 @@ def test_rules_are_listed_in_the_order_in_which_they_are_tried(staff: Client, da
 
 def test_an_operator_changes_a_rule_with_a_reason(operator: Client, dag: DAG) -> None:
     row = rule()
-    page = operator.get(verb("change"), {"id": row.pk}).content.decode()
+    page = operator.get(action("change"), {"id": row.pk}).content.decode()
     assert 'value="8001"' in page and "later releases leave it alone" in page
-    assert operator.post(verb("change"), form(row, category="permanent", action="permanent_failure")).status_code == 302
+    assert operator.post(action("change"), form(row, category="permanent", action="permanent_failure")).status_code == 302
     assert (rule().category, rule().source) == ("permanent", "operator")
     entry = AuditEntry.objects.latest("id")
     assert (entry.action, entry.actor, entry.reason) == ("failure_rule_change", "olga", "we know better")
@@ -80,7 +80,7 @@ def test_an_operator_changes_a_rule_with_a_reason(operator: Client, dag: DAG) ->
 
 def test_a_rule_that_could_not_be_used_is_refused_on_the_page(operator: Client, dag: DAG) -> None:
     row = rule()
-    response = operator.post(verb("change"), form(row, message="("))
+    response = operator.post(action("change"), form(row, message="("))
     assert response.status_code == 409
     assert "no regular expression" in response.content.decode()
     assert rule().message == ""
@@ -88,9 +88,9 @@ def test_a_rule_that_could_not_be_used_is_refused_on_the_page(operator: Client, 
 
 def test_a_new_rule_begins_as_a_copy_of_another(operator: Client, dag: DAG) -> None:
     row = rule()
-    assert operator.post(verb("copy"), form(row, name="ours", order=1, site="^T1_")).status_code == 302
+    assert operator.post(action("copy"), form(row, name="ours", order=1, site="^T1_")).status_code == 302
     assert (rule("ours").site, rule("ours").source, rule("ours").first_code) == ("^T1_", "operator", 8001)
-    assert operator.post(verb("take-back"), {"id": rule("ours").pk, "seen": rule("ours").updated_at.isoformat(), "reason": "r"})
+    assert operator.post(action("take-back"), {"id": rule("ours").pk, "seen": rule("ours").updated_at.isoformat(), "reason": "r"})
     assert not FailureRule.objects.filter(name="ours").exists()
 
 
@@ -98,12 +98,12 @@ def test_rules_are_switched_off_and_on(operator: Client, dag: DAG) -> None:
     for name, enabled in (("disable", False), ("enable", True)):
         row = rule()
         sent = {"id": row.pk, "seen": row.updated_at.isoformat(), "reason": "r"}
-        assert operator.post(verb(name), sent).status_code == 302
+        assert operator.post(action(name), sent).status_code == 302
         assert rule().enabled is enabled
 
 
 def test_staff_without_the_group_may_look_and_try_but_not_change(staff: Client, dag: DAG) -> None:
-    assert staff.get(verb("change"), {"id": rule().pk}).status_code == 403
+    assert staff.get(action("change"), {"id": rule().pk}).status_code == 403
     assert staff.get(f"{LIST}try/").status_code == 200
 
 

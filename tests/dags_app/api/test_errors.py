@@ -172,7 +172,7 @@ def test_the_logs_that_a_dag_keeps_are_listed(reader: APIClient, attempt: DAG, i
 
 
 @pytest.mark.parametrize(
-    ("record", "job", "told"),
+    ("record", "job", "reported"),
     [
         ({"logs": None, "job": {"hold_reason": "WMS2: ran longer than 9 s", "exit_signal": None}}, "9.0", "ran longer than 9 s"),
         ({"logs": None}, "9.0", "nothing came back of this job"),

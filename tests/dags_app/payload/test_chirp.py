@@ -34,10 +34,10 @@ def _starter(tmp_path: Path) -> Iterator[Starter]:
         def handle(self) -> None:
             known = False
             for line in self.rfile:
-                verb, *words = line.decode("ascii").split()
-                known |= (verb, words) == ("cookie", ["crumbs"])
-                allowed = known and (verb == "cookie" or (verb == "set_job_attr_delayed" and words[0].startswith("Chirp")))
-                if allowed and verb != "cookie":
+                action, *words = line.decode("ascii").split()
+                known |= (action, words) == ("cookie", ["crumbs"])
+                allowed = known and (action == "cookie" or (action == "set_job_attr_delayed" and words[0].startswith("Chirp")))
+                if allowed and action != "cookie":
                     found.attributes[words[0]] = words[1]
                 self.wfile.write(found.answers.encode() or (b"0\n" if allowed else b"-1\n"))
 

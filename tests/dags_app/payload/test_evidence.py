@@ -275,7 +275,7 @@ def test_no_file_is_read_because_a_report_names_it(tmp_path: Path) -> None:
     assert found is not None and found.code == 8021 and "the secret" not in found.message
 
 
-@pytest.mark.parametrize(("told", "code"), [(-9, 137), (-15, 143), (-11, 139), (137, 137)])
+@pytest.mark.parametrize(("reported", "code"), [(-9, 137), (-15, 143), (-11, 139), (137, 137)])
 def test_a_signal_is_the_same_however_it_is_counted(tmp_path: Path, reported: int, code: int) -> None:
     for report in (tmp_path / "absent", fjr(tmp_path, INPUT)):
         found = evidence_of_ending(read_report(report), reported)

@@ -177,7 +177,7 @@ def test_only_the_report_and_the_logs_come_back(one_step: Workbench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "code"),
+    ("effect_request", "code"),
     [
         ("exitCode=8001", 8001),
         ("exitCode=8448", 8448),

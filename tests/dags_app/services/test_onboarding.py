@@ -158,7 +158,7 @@ def test_everything_that_is_wrong_is_told_at_once_and_nothing_is_submitted(queue
 
 
 @pytest.mark.parametrize(
-    ("limits", "told"),
+    ("limits", "reported"),
     [
         ({"MAX_RUNNING_SCHEDULER_JOBS_PER_OWNER": "200"}, "MAX_RUNNING_SCHEDULER_JOBS_PER_OWNER = 200"),
         ({"START_SCHEDULER_UNIVERSE": "TotalSchedulerJobsRunning < 300"}, "START_SCHEDULER_UNIVERSE = 300"),
@@ -244,7 +244,7 @@ def test_a_worker_that_is_stopped_before_it_submits_the_canary_sends_none_and_it
 
 
 @pytest.mark.parametrize(
-    ("ran", "spreads", "told"),
+    ("ran", "spreads", "reported"),
     [
         ([6, 6], True, "6 ran at .*: its negotiator spreads landings"),
         ([11, 1], False, "11 ran at .*so WMS2 spreads landings by slots; set NEGOTIATOR_PRE_JOB_RANK = Cpus"),

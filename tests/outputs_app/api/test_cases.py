@@ -161,8 +161,8 @@ def test_of_a_file_that_is_invalid_already_only_the_removal_is_left(operator: AP
 def test_nothing_is_begun_that_nobody_would_end(operator: APIClient) -> None:
     row = case(block_with_files(2))
     Request.objects.update(status=RequestStatus.REMOVING_FILES)
-    for verb in ("remove", "recovered", "accept"):
-        said = problem(operator.post(f"/api/v1/cases/{row.pk}/{verb}", WHY), 409, "invalid_transition")["detail"]
+    for action in ("remove", "recovered", "accept"):
+        said = problem(operator.post(f"/api/v1/cases/{row.pk}/{action}", WHY), 409, "invalid_transition")["detail"]
         assert "is being completed" in said
     Request.objects.update(status=RequestStatus.HELD, hold_code=HoldCode.OPERATOR, hold_reason="for a test")
     removed = case(row.block, state=C.IN_PROGRESS, action=CaseAction.REMOVED)

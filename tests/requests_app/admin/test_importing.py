@@ -62,7 +62,7 @@ def test_an_operator_declares_there_whose_datasets_it_may_write(ready: None, ope
 
 @pytest.mark.django_db
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "reported"),
     [
         ({}, "Give a name at ReqMgr2, or a document."),
         ({"document": "{"}, "no JSON document"),

@@ -28,14 +28,14 @@ S = RequestStatus
 REQUESTS = "/admin/requests_app/request"
 
 
-def ask(client: Client, verb: str, *rows: Any, of: str = REQUESTS) -> str:
-    response = client.get(f"{of}/verb/{verb}/", {"id": [row.pk for row in rows]})
+def ask(client: Client, action: str, *rows: Any, of: str = REQUESTS) -> str:
+    response = client.get(f"{of}/verb/{action}/", {"id": [row.pk for row in rows]})
     assert response.status_code == 200, response.content[:300]
     return text(response.content.decode())
 
 
-def do(client: Client, verb: str, row: Any, seen: str, of: str = REQUESTS, **data: Any) -> Any:
-    return client.post(f"{of}/verb/{verb}/", {"id": row.pk, "seen": seen, "reason": "because", **data})
+def do(client: Client, action: str, row: Any, seen: str, of: str = REQUESTS, **data: Any) -> Any:
+    return client.post(f"{of}/verb/{action}/", {"id": row.pk, "seen": seen, "reason": "because", **data})
 
 
 def running(done: int = 3, planned: int = 1) -> Request:
@@ -127,7 +127,7 @@ def test_a_verb_that_does_not_apply_is_refused_readably_and_audited(operator: Cl
 
 
 @pytest.mark.parametrize(
-    ("verb", "before", "after"),
+    ("action", "before", "after"),
     [
         ("submit", S.NEW, S.SUBMITTED),
         ("hold", S.QUEUED, S.HELD),
@@ -135,11 +135,11 @@ def test_a_verb_that_does_not_apply_is_refused_readably_and_audited(operator: Cl
         ("abort", S.QUEUED, S.ABORTED),
     ],
 )
-def test_each_verb_calls_its_service(operator: Client, verb: str, before: S, after: S) -> None:
+def test_each_verb_calls_its_service(operator: Client, action: str, before: S, after: S) -> None:
     request = request_row(before)
-    assert do(operator, verb, request, before.value).status_code == 302
+    assert do(operator, action, request, before.value).status_code == 302
     assert fresh(request).status == after
-    assert audited(request.request_name) == [("olga", f"request_{verb}", "done", "because")]
+    assert audited(request.request_name) == [("olga", f"request_{action}", "done", "because")]
 
 
 def test_the_reason_stands_right_below_what_will_happen_and_has_the_focus(operator: Client) -> None:
@@ -269,7 +269,7 @@ def test_a_rows_page_has_buttons_for_what_applies(operator: Client) -> None:
         "abort",
         "clean",
     )
-    assert buttons == [f"{REQUESTS}/verb/{verb}/?id={request.pk}" for verb in offered]
+    assert buttons == [f"{REQUESTS}/verb/{action}/?id={request.pk}" for action in offered]
 
 
 def test_after_a_verb_one_lands_where_one_came_from(operator: Client) -> None:
@@ -332,7 +332,7 @@ def test_a_filter_that_nothing_can_pass_is_told_as_such(operator: Client, query:
 
 
 @pytest.mark.parametrize(
-    ("of", "verb", "key"),
+    ("of", "action", "key"),
     [
         (REQUESTS, "hold", "abc"),
         (REQUESTS, "hold", "a\x00"),
@@ -340,8 +340,8 @@ def test_a_filter_that_nothing_can_pass_is_told_as_such(operator: Client, query:
         ("/admin/outputs_app/effect", "retry", "abc"),
     ],
 )
-def test_an_action_on_a_key_that_is_none_does_nothing(operator: Client, of: str, verb: str, key: str) -> None:
-    data = {"action": verb, "_selected_action": key, "index": 0}
+def test_an_action_on_a_key_that_is_none_does_nothing(operator: Client, of: str, action: str, key: str) -> None:
+    data = {"action": action, "_selected_action": key, "index": 0}
     assert operator.post(f"{of}/", data, follow=True).status_code == 200
 
 
@@ -387,18 +387,18 @@ SCHEDDS = "/admin/sites_app/schedd"
 
 
 @pytest.mark.parametrize(
-    ("verb", "before", "after"),
+    ("action", "before", "after"),
     [
         ("drain", ScheddState.ENABLED, ScheddState.DRAINING),
         ("disable", ScheddState.DRAINING, ScheddState.DISABLED),
         ("enable", ScheddState.DISCOVERED, ScheddState.ENABLED),
     ],
 )
-def test_a_schedds_state_is_changed_with_a_reason(operator: Client, verb: str, before: ScheddState, after: ScheddState) -> None:
+def test_a_schedds_state_is_changed_with_a_reason(operator: Client, action: str, before: ScheddState, after: ScheddState) -> None:
     schedd = schedd_row(state=before)
     dag_row(workflow_row(), schedd=schedd)
-    assert "1 DAG there now." in ask(operator, verb, schedd, of=SCHEDDS)
-    assert do(operator, verb, schedd, before.value, of=SCHEDDS).status_code == 302
+    assert "1 DAG there now." in ask(operator, action, schedd, of=SCHEDDS)
+    assert do(operator, action, schedd, before.value, of=SCHEDDS).status_code == 302
     schedd.refresh_from_db()
     assert schedd.state == after
     assert audited(schedd.name) == [("olga", "schedd_change_state", "done", "because")]

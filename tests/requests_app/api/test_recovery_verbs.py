@@ -18,8 +18,8 @@ S = RequestStatus
 WHY = {"reason": "Schedd maintenance window"}
 
 
-def url(request: Request, verb: str) -> str:
-    return f"/api/v1/requests/{request.request_name}/{verb}"
+def url(request: Request, action: str) -> str:
+    return f"/api/v1/requests/{request.request_name}/{action}"
 
 
 def active() -> Request:
@@ -129,9 +129,9 @@ def test_outputs_are_listed_and_only_unwanted_ones_are_taken_back(operator: APIC
     assert operator.post(url(request, "invalidate"), WHY).status_code == 202
 
 
-@pytest.mark.parametrize("verb", ["stop", "release", "fail", "restart", "invalidate"])
-def test_readers_may_not(reader: APIClient, verb: str) -> None:
-    assert reader.post(url(request_row(S.HELD), verb), WHY).status_code == 403
+@pytest.mark.parametrize("action", ["stop", "release", "fail", "restart", "invalidate"])
+def test_readers_may_not(reader: APIClient, action: str) -> None:
+    assert reader.post(url(request_row(S.HELD), action), WHY).status_code == 403
 
 
 def _held() -> Request:

@@ -112,12 +112,12 @@ def test_it_may_name_its_pools_which_a_verb_changes_and_unknown_ones_are_refused
     assert not Request.objects.exists()
     body = operator.post(URL, {"document": document, "request_name": "olga_pools", "pools": ["fnal"]}).json()
     assert body["overrides"] == {"pools": ["fnal"]}
-    verb = f"{URL}/olga_pools/pools"
-    assert operator.post(verb, {"pools": ["desy"], "reason": "x"}).status_code in (400, 422)
-    answer = operator.post(verb, {"pools": ["cern", "fnal"], "reason": "fnal is full"})
+    action = f"{URL}/olga_pools/pools"
+    assert operator.post(action, {"pools": ["desy"], "reason": "x"}).status_code in (400, 422)
+    answer = operator.post(action, {"pools": ["cern", "fnal"], "reason": "fnal is full"})
     assert answer.status_code in (200, 202), answer.content
     assert Request.objects.get().overrides == {"pools": ["cern", "fnal"]}
-    operator.post(verb, {"pools": [], "reason": "anywhere"})
+    operator.post(action, {"pools": [], "reason": "anywhere"})
     assert Request.objects.get().overrides == {}
 
 

@@ -22,8 +22,8 @@ pytestmark = pytest.mark.django_db
 S = RequestStatus
 
 
-def url(request: Request, verb: str = "") -> str:
-    return f"/api/v1/requests/{request.request_name}{'/' + verb if verb else ''}"
+def url(request: Request, action: str = "") -> str:
+    return f"/api/v1/requests/{request.request_name}{'/' + action if action else ''}"
 
 
 def fresh(request: Request) -> Request:
@@ -195,16 +195,16 @@ def test_a_request_that_never_stands_still_is_409(operator: APIClient, monkeypat
     problem(operator.post(url(request_row(S.QUEUED), "hold"), {"reason": "r"}), 409, "stale_state")
 
 
-@pytest.mark.parametrize("verb", ["hold", "release"])
+@pytest.mark.parametrize("action", ["hold", "release"])
 @pytest.mark.parametrize(
     ("body", "field"),
     [({}, "reason"), ({"reason": ""}, "reason"), ({"reason": "  "}, "reason"), ({"reason": None}, "reason"),
      ({"reason": {"a": 1}}, "reason"), ({"reason": "x" * 2001}, "reason"), ({"reason": "r", "force": True}, "force")],
     ids=str,
 )  # fmt: skip
-def test_a_verb_without_a_proper_reason_is_400(operator: APIClient, verb: str, body: dict[str, Any], field: str) -> None:
+def test_a_verb_without_a_proper_reason_is_400(operator: APIClient, action: str, body: dict[str, Any], field: str) -> None:
     request = request_row(S.HELD)
-    problem(operator.post(url(request, verb), body), 400, "invalid", field=field)
+    problem(operator.post(url(request, action), body), 400, "invalid", field=field)
     assert fresh(request).status == S.HELD
 
 
@@ -215,11 +215,11 @@ def test_an_abort_without_a_proper_reason_is_400(operator: APIClient, query: str
     assert fresh(request).status == S.QUEUED
 
 
-@pytest.mark.parametrize(("method", "verb"), [("patch", ""), ("delete", ""), ("post", "hold"), ("post", "release")])
+@pytest.mark.parametrize(("method", "action"), [("patch", ""), ("delete", ""), ("post", "hold"), ("post", "release")])
 def test_verbs_on_what_is_not_there_are_404_and_readers_may_not(
-    operator: APIClient, reader: APIClient, method: str, verb: str
+    operator: APIClient, reader: APIClient, method: str, action: str
 ) -> None:
-    path = "/api/v1/requests/not_there" + (f"/{verb}" if verb else "")
+    path = "/api/v1/requests/not_there" + (f"/{action}" if action else "")
     query = "?reason=r" if method == "delete" else ""
     body = {"priority": 1} if method == "patch" else {"reason": "r"}
     problem(getattr(operator, method)(path + query, body), 404, "not_found")

@@ -279,7 +279,7 @@ def test_a_registration_under_way_is_taken_back_after_it(service: str, calls: in
 
 
 @pytest.mark.parametrize(
-    ("call", "verb", "paused_seconds"),
+    ("call", "action", "paused_seconds"),
     [
         ("register_block", cleaned, 600),
         ("register_block", cleaned, 0),
@@ -290,7 +290,7 @@ def test_a_registration_under_way_is_taken_back_after_it(service: str, calls: in
     ],
 )
 def test_a_worker_that_was_paused_before_its_call_brings_nothing_back(
-    call: str, verb: Callable[[World, Request], None], paused_seconds: int, world: World, monkeypatch: pytest.MonkeyPatch
+    call: str, action: Callable[[World, Request], None], paused_seconds: int, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody claims the effect of a former epoch again: its holder has to find out by itself. As long as its claim runs it may
     make its call, which is waited for."""
@@ -304,7 +304,7 @@ def test_a_worker_that_was_paused_before_its_call_brings_nothing_back(
             claimed = world.running
             assert claimed is not None
             world.clock.advance(paused_seconds)
-            verb(world, request)
+            action(world, request)
             raised.append(Effect.objects.get(pk=claimed.pk).claim_epoch - claimed.claim_epoch)
             for _ in range(8):
                 world.cycle()

@@ -30,7 +30,7 @@ def days(number: float) -> object:
 
 
 @pytest.mark.parametrize(
-    ("state", "age", "told"),
+    ("state", "age", "reported"),
     [
         (EffectState.PENDING, 15, True), (EffectState.REFUSED, 15, True), (EffectState.DEAD, 24, True),
         (EffectState.PENDING, 13, False), (EffectState.DONE, 15, False), (EffectState.DISCARDED, 15, False),
@@ -61,7 +61,7 @@ def test_a_row_that_cannot_be_read_keeps_no_other_request_from_its_alert(dag: DA
     assert Request.objects.get(alert_code="dark_files") == dag.workflow.request
 
 
-@pytest.mark.parametrize(("age", "told"), [(15, True), (13, False)])
+@pytest.mark.parametrize(("age", "reported"), [(15, True), (13, False)])
 def test_units_without_an_account(dag: DAG, age: int, reported: bool) -> None:
     unit = unit_row(dag, 0)
     WorkUnit.objects.filter(pk=unit.pk).update(
@@ -70,7 +70,7 @@ def test_units_without_an_account(dag: DAG, age: int, reported: bool) -> None:
     assert dark_files_check() == int(reported)
 
 
-@pytest.mark.parametrize(("status", "age", "told"), [("held", 15, True), ("held", 13, False), ("active", 15, False)])
+@pytest.mark.parametrize(("status", "age", "reported"), [("held", 15, True), ("held", 13, False), ("active", 15, False)])
 def test_a_request_that_stands_before_its_account(dag: DAG, status: str, age: int, reported: bool) -> None:
     DAG.objects.update(observed={"nodes_done": 3}, units_done=0)
     unit_row(dag, 7, state=WorkUnitState.DONE, manifest_sha256="x", fence=1, done_at=days(age))  # by the DAG or its rescue

@@ -186,7 +186,7 @@ def test_a_stop_that_leaves_no_rescue_file_plans_what_is_left_anew_and_says_so(w
     assert (ledger.done_events, ledger.lost_events) == (300, 200), "they are made up for"
 
 
-@pytest.mark.parametrize(("end", "told"), [(End.VANISHED, "not in the history"), (End.DISPUTED, "says")])
+@pytest.mark.parametrize(("end", "reported"), [(End.VANISHED, "not in the history"), (End.DISPUTED, "says")])
 def test_a_stop_to_go_on_whose_end_nobody_can_prove_holds_the_request(world: World, end: End, reported: str) -> None:
     """Its jobs may still run somewhere: whether the rest is planned anew is an operator's decision."""
     request, job = started(world)

@@ -112,16 +112,16 @@ def test_a_late_release_does_not_let_the_submission_go_on_that_an_operator_holds
     assert world.job_of(request).held_because == "olga: maintenance"
 
 
-@pytest.mark.parametrize("verb", [dag_hold, dag_release])
+@pytest.mark.parametrize("action", [dag_hold, dag_release])
 def test_an_operators_late_word_on_a_dag_is_not_for_the_next_submission(
-    verb: Callable[..., int], world: World, monkeypatch: pytest.MonkeyPatch
+    action: Callable[..., int], world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request, job = started(world)
     world.cycle()
     paused_at(
-        monkeypatch, world.schedd, "hold_tree" if verb is dag_hold else "release_tree", lambda: goes_on(world, request, job)
+        monkeypatch, world.schedd, "hold_tree" if action is dag_hold else "release_tree", lambda: goes_on(world, request, job)
     )
-    assert verb(dag=dag_of(request), **BY) == 0
+    assert action(dag=dag_of(request), **BY) == 0
     assert not world.job_of(request).held_because
 
 
@@ -213,8 +213,8 @@ def test_a_strangers_dagman_with_the_dags_id_is_not_taken_for_it(world: World, m
     job = world.job_of(request)
     dag = dag_of(request)
     assert (dag.dagman_cluster_id, dag.fence, job.fence) == (str(job.cluster), 1, 1)
-    for verb in (dag_hold, dag_release):
-        assert verb(dag=dag, **BY) == 1
+    for action in (dag_hold, dag_release):
+        assert action(dag=dag, **BY) == 1
     assert run_on(world, request) == S.COMPLETED
     (stranger,) = strangers
     assert stranger.touched == []

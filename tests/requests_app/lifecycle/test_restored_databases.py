@@ -62,7 +62,7 @@ def test_a_dag_that_runs_is_not_given_up_for_one_that_was_never_submitted(world:
     forget_submission(job.dag_id, fence=0)
     request.refresh_from_db()
     world.schedd.unit_done(job, "mg_000000")
-    verbs = {"stop": request_stop, "hold": request_hold, "abort": request_abort}
+    actions = {"stop": request_stop, "hold": request_hold, "abort": request_abort}
     if meanwhile == "silence":
         world.schedd.silent = True
         world.evaluate(request)
@@ -70,7 +70,7 @@ def test_a_dag_that_runs_is_not_given_up_for_one_that_was_never_submitted(world:
         assert (status(request), DAG.objects.get().status) == (S.PLANNING, DAGStatus.READY)
         assert "a submission that was forgotten" in request.waiting_for
     else:
-        verbs[meanwhile](request=request, **ASKED)
+        actions[meanwhile](request=request, **ASKED)
     world.evaluate(request)
     dag = DAG.objects.get()
     assert (dag.status, dag.dagman_cluster_id, dag.fence) == (DAGStatus.SUBMITTED, str(job.cluster), job.fence)

@@ -28,7 +28,7 @@ from tests.support.scraping import scrape, value
 from wms2.adapters.caller import observed
 from wms2.conf import conf
 from wms2.errors import ServiceRejected
-from wms2.metrics.series import files, series
+from wms2.metrics import files, series
 from wms2.runtime.circuits import FAILURES, circuits
 
 pytestmark = pytest.mark.django_db

@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.places import ROOT
 from tests.support.scraping import scrape, value
-from wms2.metrics.series import files
+from wms2.metrics import files
 
 pytestmark = pytest.mark.django_db
 #: A process that counts what it is told on its standard input, and says when it has.

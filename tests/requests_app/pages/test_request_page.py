@@ -204,7 +204,7 @@ def test_buttons_lead_to_the_admins_confirmation_for_operators_only(
     operator: Client, staff: Client, reader: Client, built: Scene
 ) -> None:
     path = f"/requests/{built.held.request_name}/"
-    verbs = [link for link in links(operator.get(path).content.decode(), "part-head") if "/verb/" in link]
+    actions = [link for link in links(operator.get(path).content.decode(), "part-head") if "/verb/" in link]
     offered = (
         "release",
         "complete",
@@ -220,7 +220,7 @@ def test_buttons_lead_to_the_admins_confirmation_for_operators_only(
     )
     offered += ("restart", "derive", "fail", "abort", "clean")
     back = urlencode({"back": path})
-    assert verbs == [f"/admin/requests_app/request/verb/{verb}/?id={built.held.pk}&{back}" for verb in offered]
+    assert actions == [f"/admin/requests_app/request/verb/{action}/?id={built.held.pk}&{back}" for action in offered]
     for client in (staff, reader):
         assert not [link for link in links(client.get(path).content.decode()) if "/verb/" in link]
 

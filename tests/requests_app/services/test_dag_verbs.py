@@ -60,8 +60,8 @@ def request_of(dag: DAG) -> Request:
     return Request.objects.get(workflow__pk=dag.workflow_id)
 
 
-def url(dag: DAG, verb: str) -> str:
-    return f"/api/v1/dags/{dag.pk}/{verb}"
+def url(dag: DAG, action: str) -> str:
+    return f"/api/v1/dags/{dag.pk}/{action}"
 
 
 def audits(dag: DAG) -> list[tuple[str, str, str, str]]:
@@ -69,14 +69,14 @@ def audits(dag: DAG) -> list[tuple[str, str, str, str]]:
     return list(rows.values_list("actor", "action", "outcome", "reason"))
 
 
-def ask(browser: Client, verb: str, dag: DAG) -> str:
-    response = browser.get(f"{ADMIN}/verb/{verb}/", {"id": dag.pk})
+def ask(browser: Client, action: str, dag: DAG) -> str:
+    response = browser.get(f"{ADMIN}/verb/{action}/", {"id": dag.pk})
     assert response.status_code == 200, response.content[:300]
     return text(response.content.decode())
 
 
-def do(browser: Client, verb: str, dag: DAG, seen: str, reason: str = WHY["reason"]) -> Any:
-    return browser.post(f"{ADMIN}/verb/{verb}/", {"id": dag.pk, "seen": seen, "reason": reason})
+def do(browser: Client, action: str, dag: DAG, seen: str, reason: str = WHY["reason"]) -> Any:
+    return browser.post(f"{ADMIN}/verb/{action}/", {"id": dag.pk, "seen": seen, "reason": reason})
 
 
 def fresh(dag: DAG) -> DAG:
@@ -97,7 +97,7 @@ def test_a_dag_is_held_and_released_over_rest_and_each_may_be_repeated(world: Wo
     world.cycle()
     assert "work units done" in request_of(dag).waiting_for
     assert [entry[:3] for entry in audits(dag)] == [
-        ("olga", f"dag_{verb}", "done") for verb in ("hold", "hold", "release", "release")
+        ("olga", f"dag_{action}", "done") for action in ("hold", "hold", "release", "release")
     ]
     reported = DAGHistory.objects.filter(dag=dag, event_type__in=("dag_hold", "dag_release")).order_by("id")
     assert [(row.event_type, row.detail["jobs"]) for row in reported] == [
@@ -154,8 +154,8 @@ def test_a_removed_dag_holds_its_request_and_its_rescue_goes_on(world: World, re
     for _ in range(4):
         world.cycle()
     assert request_of(dag).status == S.COMPLETED
-    verbs = [entry[1:3] for entry in audits(dag)]
-    assert verbs == [("dag_remove", "done")] * 3 + [("dag_rescue", "done")]
+    actions = [entry[1:3] for entry in audits(dag)]
+    assert actions == [("dag_remove", "done")] * 3 + [("dag_rescue", "done")]
 
 
 def test_a_dag_on_hold_is_let_run_before_it_is_removed_so_that_a_rescue_file_is_left(world: World, rest: APIClient) -> None:
@@ -232,11 +232,11 @@ def test_verbs_that_do_not_fit_are_refused_with_words_and_audited(world: World, 
     world.schedd.end(world.job_of(request_of(dag)), End.FINISHED)
     for _ in range(4):
         world.cycle()
-    for verb in ("hold", "release", "remove"):
-        problem(rest.post(url(dag, verb), WHY), 409, "invalid_transition")
-        assert "It is Completed; it is not in the queue of a schedd." in ask(browser, verb, dag)
+    for action in ("hold", "release", "remove"):
+        problem(rest.post(url(dag, action), WHY), 409, "invalid_transition")
+        assert "It is Completed; it is not in the queue of a schedd." in ask(browser, action, dag)
     assert [entry[1:3] for entry in audits(dag)] == [
-        (f"dag_{verb}", "refused") for verb in ("rescue", "hold", "release", "remove")
+        (f"dag_{action}", "refused") for action in ("rescue", "hold", "release", "remove")
     ]
 
 
@@ -253,11 +253,11 @@ def test_a_dags_page_and_its_requests_page_offer_the_verbs_that_apply(world: Wor
     assert offered(f"/requests/{request_of(dag).request_name}/", ADMIN) == ["release"]
 
 
-@pytest.mark.parametrize("verb", ["hold", "release", "remove", "rescue"])
-def test_readers_may_not_and_a_reason_is_needed(world: World, rest: APIClient, verb: str) -> None:
+@pytest.mark.parametrize("action", ["hold", "release", "remove", "rescue"])
+def test_readers_may_not_and_a_reason_is_needed(world: World, rest: APIClient, action: str) -> None:
     dag = running(world)
     reader = APIClient()
     reader.force_authenticate(User.objects.create_user("rita"))
-    assert reader.post(url(dag, verb), WHY).status_code == 403
-    problem(rest.post(url(dag, verb), {}), 400, "invalid")
+    assert reader.post(url(dag, action), WHY).status_code == 403
+    problem(rest.post(url(dag, action), {}), 400, "invalid")
     assert audits(dag) == []

@@ -133,7 +133,7 @@ def test_a_trial_that_takes_too_long_as_a_whole_is_given_up(recorded: DAG, monke
 
 
 @pytest.mark.parametrize(
-    ("does", "told"),
+    ("does", "reported"),
     [
         ("echo at line 7 >&2; echo MemoryError >&2; exit 1", "MemoryError"),
         ("kill -9 $$", "exit status -9"),

@@ -64,9 +64,9 @@ def test_each_kind_is_in_it_once_with_what_to_do(reader: APIClient) -> None:
     assert reader.get(f"/api/v1/dead-letters/{task['id']}").json() == task
 
 
-def act(client: APIClient, kind: DeadLetterKind, verb: str) -> None:
+def act(client: APIClient, kind: DeadLetterKind, action: str) -> None:
     found = dead_letter(kind)
-    answer = client.post(f"/api/v1/dead-letters/{found.pk}/{verb}", WHY)
+    answer = client.post(f"/api/v1/dead-letters/{found.pk}/{action}", WHY)
     assert (answer.status_code, answer.json()["what"]) == (202, found.what), answer.content
 
 

@@ -48,14 +48,14 @@ def in_another_process(act: Callable[[], None]) -> threading.Thread:
     return thread
 
 
-@pytest.mark.parametrize("verb", [request_abort, request_hold])
-def test_a_dag_recorded_at_the_very_moment_of_a_verb_is_stopped_and_not_left_behind(verb: Callable[..., None]) -> None:
+@pytest.mark.parametrize("action", [request_abort, request_hold])
+def test_a_dag_recorded_at_the_very_moment_of_a_verb_is_stopped_and_not_left_behind(action: Callable[..., None]) -> None:
     request = request_row(S.PLANNING)
     workflow = workflow_row(request)
     with evaluating(request.pk, owner="planner") as evaluation:
         assert evaluation is not None
         with evaluation.fenced():
-            operator = in_another_process(lambda: verb(request=stored(request), actor="op", reason="now"))
+            operator = in_another_process(lambda: action(request=stored(request), actor="op", reason="now"))
             while not somebody_waits_for_a_lock():
                 assert operator.is_alive()
                 time.sleep(0.01)
@@ -76,9 +76,9 @@ def test_a_verb_acts_on_the_request_as_it_is_not_as_a_page_showed_it() -> None:
 @pytest.mark.parametrize("ended", [S.COMPLETED, S.FAILED, S.ARCHIVED])
 def test_what_has_ended_cannot_be_aborted_or_held_and_the_refusal_is_audited(ended: RequestStatus) -> None:
     request = request_row(ended)
-    for verb in (request_abort, request_hold, request_release):
+    for action in (request_abort, request_hold, request_release):
         with pytest.raises(InvalidTransition):
-            verb(request=request, actor="op", reason="too late")
+            action(request=request, actor="op", reason="too late")
     assert stored(request).status == ended
     assert set(AuditEntry.objects.values_list("action", "outcome")) == {
         ("request_abort", "refused"), ("request_hold", "refused"), ("request_release", "refused"),

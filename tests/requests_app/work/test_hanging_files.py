@@ -30,7 +30,7 @@ def release(mode: ReleaseMode) -> Callable[..., object]:
 
 
 @pytest.mark.parametrize(
-    ("file", "verb"),
+    ("file", "action"),
     [
         (FAILURES_FILE, request_abort),
         (FAILURES_FILE, request_fail),
@@ -40,7 +40,7 @@ def release(mode: ReleaseMode) -> Callable[..., object]:
     ],
 )
 def test_a_verb_that_waits_for_a_file_keeps_no_row_locked(
-    world_root: Path, monkeypatch: pytest.MonkeyPatch, file: str, verb: Callable[..., object]
+    world_root: Path, monkeypatch: pytest.MonkeyPatch, file: str, action: Callable[..., object]
 ) -> None:
     world = World(world_root, monkeypatch)
     world.furnish()
@@ -59,7 +59,7 @@ def test_a_verb_that_waits_for_a_file_keeps_no_row_locked(
     (job.directory / file).unlink(missing_ok=True)
     os.mkfifo(job.directory / file)
 
-    asked = threading.Thread(target=_ask, args=(verb, request))
+    asked = threading.Thread(target=_ask, args=(action, request))
     asked.start()
     pipes: list[int] = []
     until(lambda: _opened(job.directory / file, pipes), "the verb reads the file", seconds=30)
@@ -76,9 +76,9 @@ def test_a_verb_that_waits_for_a_file_keeps_no_row_locked(
     assert request.status in (S.ABORTED, S.FAILED, S.QUEUED)
 
 
-def _ask(verb: Callable[..., object], request: Request) -> None:
+def _ask(action: Callable[..., object], request: Request) -> None:
     try:
-        verb(request=Request.objects.get(pk=request.pk), actor="olga", reason="because")
+        action(request=Request.objects.get(pk=request.pk), actor="olga", reason="because")
     finally:
         connections["default"].close()
 

@@ -129,14 +129,14 @@ def test_nothing_is_stopped_for_a_step_when_no_unit_is_left_to_begin(world: Worl
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("verb", ["hold", "abort"])
-def test_a_stronger_verb_overtakes_a_step(world: World, verb: str) -> None:
+@pytest.mark.parametrize("action", ["hold", "abort"])
+def test_a_stronger_verb_overtakes_a_step(world: World, action: str) -> None:
     request, job = started(world, STEPS)
     finish_units(world, job, 2)
-    (request_hold if verb == "hold" else request_abort)(request=request, **BY)
+    (request_hold if action == "hold" else request_abort)(request=request, **BY)
     cycles(world, 4)
-    assert status(request) is (S.HELD if verb == "hold" else S.ABORTED)
-    if verb == "abort":
+    assert status(request) is (S.HELD if action == "hold" else S.ABORTED)
+    if action == "abort":
         return
     assert (request.priority, request.production_steps) == (100_000, STEPS), "the step is still to come"
     request_release(request=request, **BY)

@@ -26,14 +26,14 @@ def _sites(db: Any) -> None:
         Site.objects.create(name=name)
 
 
-def ask(client: Client, verb: str, key: object, of: str = SITES) -> str:
-    response = client.get(f"{of}/verb/{verb}/", {"id": key})
+def ask(client: Client, action: str, key: object, of: str = SITES) -> str:
+    response = client.get(f"{of}/verb/{action}/", {"id": key})
     assert response.status_code == 200
     return text(response.content.decode())
 
 
-def do(client: Client, verb: str, key: object, seen: str, of: str = SITES, **data: Any) -> Any:
-    return client.post(f"{of}/verb/{verb}/", {"id": key, "seen": seen, "reason": "because", **data})
+def do(client: Client, action: str, key: object, seen: str, of: str = SITES, **data: Any) -> Any:
+    return client.post(f"{of}/verb/{action}/", {"id": key, "seen": seen, "reason": "because", **data})
 
 
 def cern() -> Site:
@@ -45,14 +45,14 @@ def audited(action: str) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("verb", "to"),
+    ("action", "to"),
     [("drain", SiteStatus.DRAINING), ("disable", SiteStatus.DISABLED), ("maintenance", SiteStatus.MAINTENANCE)],
 )
-def test_a_site_is_closed_and_opened_again_with_a_reason(operator: Client, verb: str, to: SiteStatus) -> None:
-    said = ask(operator, verb, "T2_CH_CERN")
+def test_a_site_is_closed_and_opened_again_with_a_reason(operator: Client, action: str, to: SiteStatus) -> None:
+    said = ask(operator, action, "T2_CH_CERN")
     assert "DAGs that run already may still begin work units there, and what runs there goes on." in said
     assert "0 DAGs live now; they are not touched." in said
-    assert do(operator, verb, "T2_CH_CERN", "enabled 0").status_code == 302
+    assert do(operator, action, "T2_CH_CERN", "enabled 0").status_code == 302
     assert (cern().status, cern().status_actor, cern().status_reason) == (to, "olga", "because")
     assert do(operator, "enable", "T2_CH_CERN", f"{to} 0").status_code == 302
     assert cern().status == SiteStatus.ENABLED

@@ -24,8 +24,8 @@ def _sites(db: Any) -> None:
         Site.objects.create(name=name)
 
 
-def url(verb: str, site: str = "T2_CH_CERN") -> str:
-    return f"/api/v1/sites/{site}/{verb}"
+def url(action: str, site: str = "T2_CH_CERN") -> str:
+    return f"/api/v1/sites/{site}/{action}"
 
 
 def test_a_site_is_drained_until_a_time_and_enabled_again(operator: APIClient) -> None:
@@ -98,11 +98,11 @@ def test_a_ban_for_an_unknown_request_or_in_the_past_names_the_field(operator: A
     assert reported["field"] == "expires_at"
 
 
-@pytest.mark.parametrize("verb", ["enable", "disable", "drain", "ban"])
-def test_readers_may_not_and_a_reason_is_needed(reader: APIClient, operator: APIClient, verb: str) -> None:
-    assert reader.post(url(verb), {"reason": "x"}).status_code == 403
-    problem(operator.post(url(verb), {}), 400, "invalid")
-    assert operator.post(url(verb, "T9_XX_Nowhere"), {"reason": "x"}).status_code == 404
+@pytest.mark.parametrize("action", ["enable", "disable", "drain", "ban"])
+def test_readers_may_not_and_a_reason_is_needed(reader: APIClient, operator: APIClient, action: str) -> None:
+    assert reader.post(url(action), {"reason": "x"}).status_code == 403
+    problem(operator.post(url(action), {}), 400, "invalid")
+    assert operator.post(url(action, "T9_XX_Nowhere"), {"reason": "x"}).status_code == 404
 
 
 def patch(client: APIClient, **body: Any) -> Any:

@@ -121,8 +121,8 @@ def _overrides(**values: Any) -> Callable[[Request], Changes]:
 
 #: Verbs on a request, by the name that the tally has.
 ON_REQUESTS: Mapping[str, Verb] = {
-    verb.name: verb
-    for verb in (
+    action.name: action
+    for action in (
         _verb("submit", services.request_submit, decisions.submit_refused),
         _verb("abort", services.request_abort, decisions.abort_refused),
         _verb("flush", services.request_flush, derive.flush_refused),
@@ -179,8 +179,8 @@ def _dag(name: str, function: Callable[..., Any], why_not: Callable[[Any], str] 
 
 #: Verbs on a DAG.
 ON_DAGS: Mapping[str, Verb] = {
-    verb.name: verb
-    for verb in (
+    action.name: action
+    for action in (
         _dag("dag hold", dag_hold),
         _dag("dag release", dag_release),
         _dag("dag remove", dags.dag_remove),
@@ -210,8 +210,8 @@ def _ban(name: str, *, own: bool = False, insist: bool = False) -> Verb:
 
 #: Verbs on a site.
 ON_SITES: Mapping[str, Verb] = {
-    verb.name: verb
-    for verb in (
+    action.name: action
+    for action in (
         _status("site enable", SiteStatus.ENABLED),
         _status("site disable", SiteStatus.DISABLED),
         _status("site drain", SiteStatus.DRAINING),
@@ -234,8 +234,8 @@ def _schedd(name: str, state: ScheddState) -> Verb:
 
 #: Verbs on a schedd.
 ON_SCHEDDS: Mapping[str, Verb] = {
-    verb.name: verb
-    for verb in (
+    action.name: action
+    for action in (
         _schedd("schedd enable", ScheddState.ENABLED),
         _schedd("schedd drain", ScheddState.DRAINING),
         _schedd("schedd disable", ScheddState.DISABLED),
@@ -317,7 +317,7 @@ def dissolve() -> str:
 def driven() -> set[str]:
     """Names of the services that the machine uses."""
     rules = {name for name in vars(failure_rules) if name.startswith("failure_rule_") and name != "failure_rule_problem"}
-    return {verb.function.__name__ for verb in ASKED} | rules | {"request_receive", "group_dissolve"}
+    return {action.function.__name__ for action in ASKED} | rules | {"request_receive", "group_dissolve"}
 
 
 def dags_of(request: Request) -> list[DAG]:

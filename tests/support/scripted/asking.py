@@ -77,7 +77,7 @@ class Tally:
         return "\n".join(lines)
 
 
-def ask(tally: Tally, verb: Verb, target: Any, *, twice: bool = False) -> bool:
+def ask(tally: Tally, action: Verb, target: Any, *, twice: bool = False) -> bool:
     """Somebody asks; True if it was accepted. A refusal is an answer.
 
     Raises:
@@ -85,30 +85,30 @@ def ask(tally: Tally, verb: Verb, target: Any, *, twice: bool = False) -> bool:
     """
     target.refresh_from_db()
     status = target.status if isinstance(target, Request) else ""
-    why_not = verb.why_not(target) if verb.why_not is not None else None
+    why_not = action.why_not(target) if action.why_not is not None else None
     before = snapshot()
-    if not _accepted(verb, target):
-        tally.refused[verb.name] += 1
+    if not _accepted(action, target):
+        tally.refused[action.name] += 1
         moved = changed(before)
-        assert not moved, f"{verb.name} of {target} ({status}) was refused and changed {moved}"
-        assert why_not != "", f"{verb.name} of {target} ({status}) was offered and refused"
+        assert not moved, f"{action.name} of {target} ({status}) was refused and changed {moved}"
+        assert why_not != "", f"{action.name} of {target} ({status}) was offered and refused"
         return False
-    tally.accepted[verb.name] += 1
-    tally.at[verb.name, status] += 1
+    tally.accepted[action.name] += 1
+    tally.at[action.name, status] += 1
     if why_not:
-        moved = changed(before, but=verb.retold)
-        assert not moved, f"{verb.name} of {target} ({status}) changed {moved} although: {why_not}"
+        moved = changed(before, but=action.retold)
+        assert not moved, f"{action.name} of {target} ({status}) changed {moved} although: {why_not}"
     if twice:
         after = snapshot()
-        _accepted(verb, target)
-        moved = changed(after, but={HISTORY, *verb.retold})
-        assert not moved, f"{verb.name} of {target} ({status}), done twice, changed {moved} again"
+        _accepted(action, target)
+        moved = changed(after, but={HISTORY, *action.retold})
+        assert not moved, f"{action.name} of {target} ({status}), done twice, changed {moved} again"
     return True
 
 
-def _accepted(verb: Verb, target: Any) -> bool:
+def _accepted(action: Verb, target: Any) -> bool:
     try:
-        verb.act(target)
+        action.act(target)
     except (*REFUSALS, ServiceError):
         return False
     finally:

@@ -108,37 +108,39 @@ class Lives(RuleBasedStateMachine):
         self._say(words)
 
     def _say(self, words: list[tuple[int, str, bool, bool]]) -> None:
-        for which, verb, twice, apt in words:
-            said = actions.ON_REQUESTS[verb]
+        for which, action, twice, apt in words:
+            said = actions.ON_REQUESTS[action]
             meant = [request for request in self.requests if said.why_not and not said.why_not(request)]
             self._ask(said, pick(meant if apt and meant else self.requests, which), twice)
 
     @precondition(lambda self: Request.objects.filter(status=S.HELD).exists())
-    @rule(which=which, verb=st.sampled_from(sorted(v for v in actions.ON_REQUESTS if v.startswith("release"))), twice=twice)
-    def let_go(self, which: int, verb: str, twice: bool) -> None:
+    @rule(which=which, action=st.sampled_from(sorted(v for v in actions.ON_REQUESTS if v.startswith("release"))), twice=twice)
+    def let_go(self, which: int, action: str, twice: bool) -> None:
         held = list(Request.objects.filter(status=S.HELD).order_by("created_at"))
-        self._ask(actions.ON_REQUESTS[verb], pick(held, which), twice)
+        self._ask(actions.ON_REQUESTS[action], pick(held, which), twice)
 
     @precondition(lambda self: self.world.schedd.jobs)
-    @rule(which=which, verb=st.sampled_from(sorted(actions.ON_DAGS)), twice=twice)
-    def say_of_a_dag(self, which: int, verb: str, twice: bool) -> None:
+    @rule(which=which, action=st.sampled_from(sorted(actions.ON_DAGS)), twice=twice)
+    def say_of_a_dag(self, which: int, action: str, twice: bool) -> None:
         dags = [dag for request in self.requests for dag in actions.dags_of(request)[:2]]
         if dags:
             self.world.schedd.script.meanwhile = None  # it would happen inside the verb, and be taken for its work
             with self.world.process():
-                self._ask(actions.ON_DAGS[verb], pick(dags, which), twice)
+                self._ask(actions.ON_DAGS[action], pick(dags, which), twice)
 
     @rule(words=st.lists(st.tuples(which, st.sampled_from(sorted(actions.ON_SITES)), twice), min_size=1, max_size=4))
     def say_of_sites(self, words: list[tuple[int, str, bool]]) -> None:
-        for which, verb, twice in words:
+        for which, action, twice in words:
             kept = aftermath.guard_kept()
-            done = self._ask(actions.ON_SITES[verb], pick(list(Site.objects.order_by("name")), which), twice)
-            if done and verb == "site ban" and kept:
+            done = self._ask(actions.ON_SITES[action], pick(list(Site.objects.order_by("name")), which), twice)
+            if done and action == "site ban" and kept:
                 assert aftermath.guard_kept(), "more than half of the sites were banned and nobody insisted"
 
-    @rule(verb=st.sampled_from([*sorted(actions.ON_SCHEDDS), "schedd enable", "schedd enable"]), other=st.booleans(), twice=twice)
-    def say_of_a_schedd(self, verb: str, other: bool, twice: bool) -> None:
-        self._ask(actions.ON_SCHEDDS[verb], actions.other_schedd() if other else actions.schedd_of_the_world(), twice)
+    @rule(
+        action=st.sampled_from([*sorted(actions.ON_SCHEDDS), "schedd enable", "schedd enable"]), other=st.booleans(), twice=twice
+    )
+    def say_of_a_schedd(self, action: str, other: bool, twice: bool) -> None:
+        self._ask(actions.ON_SCHEDDS[action], actions.other_schedd() if other else actions.schedd_of_the_world(), twice)
 
     @precondition(lambda self: self.world.schedd.jobs)
     @rule(writes=st.sampled_from([False, False, True]), twice=twice)
@@ -322,22 +324,22 @@ class Lives(RuleBasedStateMachine):
     @rule(
         service=st.sampled_from(PAUSES),
         which=which,
-        verb=st.sampled_from(["clean", "invalidate", *sorted(actions.ON_REQUESTS)]),
+        action=st.sampled_from(["clean", "invalidate", *sorted(actions.ON_REQUESTS)]),
         cycles=st.sampled_from([0, 1, 6, 12]),
         answered=st.booleans(),
         seconds=st.sampled_from([0, PAUSE_SECONDS, PAUSE_SECONDS]),
     )
-    def a_worker_is_paused(self, service: str, which: int, verb: str, cycles: int, answered: bool, seconds: int) -> None:
+    def a_worker_is_paused(self, service: str, which: int, action: str, cycles: int, answered: bool, seconds: int) -> None:
         """Before its next call of a service or write into a DAG's directory, or when that is done and not recorded, until its
         leases have run out or, with 0 ``seconds``, for as long as they last; others act meanwhile, and DAGs go on."""
         request = pick(self.requests, which)
 
         def others() -> None:
             if answered:  # the claim still runs at the verb, and is waited for
-                self._ask(actions.ON_REQUESTS[verb], request)
+                self._ask(actions.ON_REQUESTS[action], request)
             self.world.clock.advance(seconds)
             if not answered:
-                self._ask(actions.ON_REQUESTS[verb], request)
+                self._ask(actions.ON_REQUESTS[action], request)
             for number in range(cycles):
                 if seconds:
                     (self.cycle if number else self.work_goes_on)()
@@ -428,13 +430,13 @@ class Lives(RuleBasedStateMachine):
         """Jobs that make progress."""
         return [job for job in self.world.schedd.live if not job.held_because]
 
-    def _ask(self, verb: Verb, target: object, twice: bool = False) -> bool:
-        if verb.name.startswith("restart") and not self.has_room:
+    def _ask(self, action: Verb, target: object, twice: bool = False) -> bool:
+        if action.name.startswith("restart") and not self.has_room:
             return False
         done = False
         with self.world.process():
-            done = ask(self.world.tally, verb, target, twice=twice)
-        event(f"{verb.name}: {'accepted' if done else 'refused'}")
+            done = ask(self.world.tally, action, target, twice=twice)
+        event(f"{action.name}: {'accepted' if done else 'refused'}")
         return done
 
     def _done(self, job: Job, unit: str, account: Account = Account.RIGHT) -> None:

@@ -34,9 +34,9 @@ def bring_to_rest(world: World) -> None:
         come_to_rest(world)
         waiting = [r for r in Request.objects.filter(status__in=(S.HELD, S.NEW)).order_by("created_at") if not _for_good(r)]
         for request in waiting:
-            verb = "release" if request.status == S.HELD else "submit"
-            verb = "release: accept" if request.hold_code == HoldCode.EXCLUDED else verb
-            assert ask(world.tally, actions.ON_REQUESTS[verb], request), f"{request} ({request.status}): no {verb}"
+            action = "release" if request.status == S.HELD else "submit"
+            action = "release: accept" if request.hold_code == HoldCode.EXCLUDED else action
+            assert ask(world.tally, actions.ON_REQUESTS[action], request), f"{request} ({request.status}): no {action}"
             assert request.status in (S.QUEUED, S.SUBMITTED, S.VALIDATING_OUTPUTS), f"{request}: let go, and {request.status}"
         if not waiting:
             break

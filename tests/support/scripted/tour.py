@@ -99,7 +99,7 @@ def while_planning(world: World) -> None:
 
 def between_dags(world: World) -> None:
     """PARTIAL and RESUBMITTING do not last; people still come by."""
-    for verb, then in (("fail", S.FAILED), ("abort", S.ABORTED), ("hold", S.HELD)):
+    for action, then in (("fail", S.FAILED), ("abort", S.ABORTED), ("hold", S.HELD)):
         request = small(world, events=200)
         job = runs(world, request)
         world.schedd.unit_failed(job, job.open_nodes[0])
@@ -107,8 +107,8 @@ def between_dags(world: World) -> None:
         world.observe()
         world.evaluate(request, steps=1)
         assert fresh(request).status == S.PARTIAL, request.status
-        said(world, verb, request, then)
-    for verb, then in (("hold", S.HELD), ("abort", S.ABORTED)):
+        said(world, action, request, then)
+    for action, then in (("hold", S.HELD), ("abort", S.ABORTED)):
         request = small(world)
         runs(world, request)
         said(world, "stop", request, S.STOPPING)
@@ -116,7 +116,7 @@ def between_dags(world: World) -> None:
             world.observe()
             world.evaluate(request, steps=1)
         assert fresh(request).status == S.RESUBMITTING, request.status
-        said(world, verb, request, then)
+        said(world, action, request, then)
     said(world, "abort", Request.objects.filter(status=S.HELD)[0], S.ABORTED)
 
 
@@ -211,8 +211,8 @@ def the_schedd_plays_up(world: World) -> None:
     world.cycle()
     assert fresh(request).hold_code == "outcome_unknown", request.hold_reason
     schedd = actions.schedd_of_the_world()
-    for verb in ("schedd drain", "schedd disable", "schedd enable"):
-        assert ask(world.tally, actions.ON_SCHEDDS[verb], schedd, twice=True), verb
+    for action in ("schedd drain", "schedd disable", "schedd enable"):
+        assert ask(world.tally, actions.ON_SCHEDDS[action], schedd, twice=True), action
 
 
 def dags_are_moved(world: World) -> None:
@@ -262,11 +262,11 @@ def sites_come_and_go(world: World) -> None:
     said(world, "let files in", request, S.HELD)
     said(world, "release: retries", request, S.QUEUED)
     first, second, third = Site.objects.order_by("name")
-    for verb, site in (
+    for action, site in (
         ("site ban", first), ("site ban for one", first), ("site ban, insisting", second), ("site disable", third),
         ("site enable", third), ("site drain", third), ("site drain until", third), ("site note", first), ("site unban", second),
     ):  # fmt: skip
-        assert ask(world.tally, actions.ON_SITES[verb], site, twice=True), verb
+        assert ask(world.tally, actions.ON_SITES[action], site, twice=True), action
     assert not ask(world.tally, actions.ON_SITES["site ban"], third), "two of three sites were banned and nobody insisted"
     world.cycle()
 
@@ -353,13 +353,13 @@ def after_the_last_job(world: World) -> None:
         said(world, "hold", request, S.HELD)
         said(world, "release", request, S.VALIDATING_OUTPUTS)
         if status is S.WAITING_INTEGRITY:
-            for verb in actions.ON_CASES:
+            for action in actions.ON_CASES:
                 until(world, request, status)
-                assert ask(world.tally, verb, case, twice=True), f"{verb.name}: {request.waiting_for}"
+                assert ask(world.tally, action, case, twice=True), f"{action.name}: {request.waiting_for}"
                 until(world, request, S.VALIDATING_OUTPUTS)
                 case.refresh_from_db()
                 assert case.state == CaseState.RESOLVED
-                case = _case(request) if verb is not actions.ON_CASES[-1] else case
+                case = _case(request) if action is not actions.ON_CASES[-1] else case
     until(world, request, S.VALIDATED_OUTPUTS)
     BlockValidation.objects.filter(block__workflow__request=request).update(events=50)
     world.evaluate(request, steps=1)
@@ -371,8 +371,8 @@ def after_the_last_job(world: World) -> None:
     world.schedd.end(runs(world, request), End.FINISHED)
     until(world, request, S.COMPLETED)
     harvest = Harvest.objects.create(request=request, dataset="/A/B/DQMIO", state=HarvestState.FAILED, next_try_at=clock.now())
-    for verb in actions.ON_HARVESTS:
-        assert ask(world.tally, verb, harvest, twice=True), verb.name
+    for action in actions.ON_HARVESTS:
+        assert ask(world.tally, action, harvest, twice=True), action.name
     late = small(world)
     world.schedd.end(runs(world, late), End.FINISHED)
     world.observe()
@@ -584,18 +584,18 @@ def give_up(world: World) -> None:
     aftermath.check(world)
 
 
-def said(world: World, verb: str, request: Request, then: RequestStatus | None = None) -> None:
+def said(world: World, action: str, request: Request, then: RequestStatus | None = None) -> None:
     """A word that is accepted, twice, and what the request is then; all else in order."""
-    assert ask(world.tally, actions.ON_REQUESTS[verb], request, twice=True), f"{verb} of {request} ({request.status})"
-    assert then is None or request.status == then, f"{verb} of {request}: {request.status}, not {then}"
+    assert ask(world.tally, actions.ON_REQUESTS[action], request, twice=True), f"{action} of {request} ({request.status})"
+    assert then is None or request.status == then, f"{action} of {request}: {request.status}, not {then}"
     invariants.check(world)
     aftermath.check(world)
 
 
-def on_dag(world: World, verb: str, request: Request) -> None:
+def on_dag(world: World, action: str, request: Request) -> None:
     """A word on a request's newest DAG."""
     (dag, *_) = actions.dags_of(request)
-    assert ask(world.tally, actions.ON_DAGS[verb], dag, twice=True), f"{verb} of {dag} ({dag.status})"
+    assert ask(world.tally, actions.ON_DAGS[action], dag, twice=True), f"{action} of {dag} ({dag.status})"
 
 
 def fresh(request: Request) -> Request:

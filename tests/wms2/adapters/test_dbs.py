@@ -179,7 +179,7 @@ def test_a_configuration_that_dbs_can_tell_apart_is_compared(dbs: Dbs, primary: 
 
 
 @pytest.mark.parametrize(
-    ("lumis", "told"),
+    ("lumis", "reported"),
     [
         ({1: [(1, 10)]}, "with 1:2 too"),
         ({1: [(1, 10), (2, 20), (3, 0)]}, "without 1:3"),

@@ -145,5 +145,5 @@ def _with(patch: pytest.MonkeyPatch, service: Any) -> None:
     from wms2 import actions
 
     resource_type = actions.resource_type_of(Request)
-    changed = tuple(replace(verb, service=service) if verb.name == "abort" else verb for verb in resource_type.verbs)
-    patch.setitem(actions._NOUNS, Request, replace(resource_type, verbs=changed))
+    changed = tuple(replace(action, service=service) if action.name == "abort" else action for action in resource_type.actions)
+    patch.setitem(actions._NOUNS, Request, replace(resource_type, actions=changed))

@@ -54,7 +54,7 @@ def test_what_moves_by_itself_leaves_the_version(operator: APIClient) -> None:
 
 
 @pytest.mark.parametrize(
-    ("verb", "body"),
+    ("action", "body"),
     [
         ("hold", WHY),
         ("stop", WHY),
@@ -66,15 +66,15 @@ def test_what_moves_by_itself_leaves_the_version(operator: APIClient) -> None:
         ("", None),
     ],
 )
-def test_no_verb_touches_a_request_that_has_changed(operator: APIClient, verb: str, body: dict[str, Any] | None) -> None:
+def test_no_verb_touches_a_request_that_has_changed(operator: APIClient, action: str, body: dict[str, Any] | None) -> None:
     row = request_row(RequestStatus.HELD)
     workflow_row(row)
     stale = etag(operator, f"requests/{row.request_name}")
     Request.objects.filter(pk=row.pk).update(hold_reason="another one by now")
     now = etag(operator, f"requests/{row.request_name}")
 
-    if verb:
-        response = operator.post(f"{API}/requests/{row.request_name}/{verb}", body, HTTP_IF_MATCH=stale)
+    if action:
+        response = operator.post(f"{API}/requests/{row.request_name}/{action}", body, HTTP_IF_MATCH=stale)
     else:
         response = operator.delete(f"{API}/requests/{row.request_name}?reason=r", HTTP_IF_MATCH=stale)
 
@@ -98,12 +98,14 @@ def test_a_refusal_under_the_right_version_is_audited_like_any_other(operator: A
     assert AuditEntry.objects.get(target=row.request_name).outcome == "refused"
 
 
-@pytest.mark.parametrize(("verb", "body"), [("", {**WHY, "status": "disabled"}), ("drain", WHY), ("disable", WHY), ("ban", WHY)])
-def test_a_site_is_changed_only_in_the_version_that_was_read(operator: APIClient, verb: str, body: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("action", "body"), [("", {**WHY, "status": "disabled"}), ("drain", WHY), ("disable", WHY), ("ban", WHY)]
+)
+def test_a_site_is_changed_only_in_the_version_that_was_read(operator: APIClient, action: str, body: dict[str, Any]) -> None:
     for name in ("T2_A_B", "T2_C_D", "T2_E_F"):
         Site.objects.create(name=name)
-    path = f"{API}/sites/T2_A_B" + (f"/{verb}" if verb else "")
-    send = operator.post if verb else operator.patch
+    path = f"{API}/sites/T2_A_B" + (f"/{action}" if action else "")
+    send = operator.post if action else operator.patch
     stale = etag(operator, "sites/T2_A_B")
     assert operator.patch(f"{API}/sites/T2_A_B", {**WHY, "config_data": {"a": 1}}, HTTP_IF_MATCH=stale).status_code == 200
     now = etag(operator, "sites/T2_A_B")
@@ -127,14 +129,14 @@ def test_limits_are_changed_only_in_the_version_that_was_read(operator: APIClien
     assert Limit.objects.get().value == 50
 
 
-@pytest.mark.parametrize("verb", ["hold", "release", "remove", "rescue"])
-def test_no_verb_touches_a_dag_that_has_changed(operator: APIClient, verb: str) -> None:
+@pytest.mark.parametrize("action", ["hold", "release", "remove", "rescue"])
+def test_no_verb_touches_a_dag_that_has_changed(operator: APIClient, action: str) -> None:
     dag = dag_row(workflow_row(request_row(RequestStatus.ACTIVE)), DAGStatus.RUNNING, schedd=schedd_row())
     stale = etag(operator, f"dags/{dag.pk}")
     DAG.objects.filter(pk=dag.pk).update(nodes_running=3)
     assert etag(operator, f"dags/{dag.pk}") == stale
     DAG.objects.filter(pk=dag.pk).update(status=DAGStatus.HALTED)
-    late = operator.post(f"{API}/dags/{dag.pk}/{verb}", WHY, HTTP_IF_MATCH=stale)
+    late = operator.post(f"{API}/dags/{dag.pk}/{action}", WHY, HTTP_IF_MATCH=stale)
     problem(late, 412, "precondition_failed")
     assert late["ETag"] == etag(operator, f"dags/{dag.pk}")
     assert not AuditEntry.objects.exists()

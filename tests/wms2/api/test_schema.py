@@ -60,8 +60,8 @@ def test_every_operation_says_what_it_does_and_how_it_fails(schema: dict[str, An
 
 
 def test_verbs_ask_for_a_reason_and_answer_202(schema: dict[str, Any]) -> None:
-    for verb in ("hold", "release", "stop", "fail", "restart", "invalidate"):
-        operation = schema["paths"][f"/api/v1/requests/{{request_name}}/{verb}"]["post"]
+    for action in ("hold", "release", "stop", "fail", "restart", "invalidate"):
+        operation = schema["paths"][f"/api/v1/requests/{{request_name}}/{action}"]["post"]
         assert "202" in operation["responses"]
         body = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
         assert "reason" in schema["components"]["schemas"][body]["required"]

@@ -42,17 +42,17 @@ class Command(BaseCommand):
         """A sub-command for each noun, and below it for each verb."""
         of_nouns = parser.add_subparsers(dest="noun", required=True, metavar="NOUN")
         for resource_type in resource_types():
-            reported = of_nouns.add_parser(resource_type.name, help=", ".join(verb.name for verb in resource_type.verbs))
+            reported = of_nouns.add_parser(resource_type.name, help=", ".join(verb.name for verb in resource_type.actions))
             reported.add_argument("row", metavar="NAME", help="the row's name or key")
             of_verbs = reported.add_subparsers(dest="verb", required=True, metavar="VERB")
-            for verb in resource_type.verbs:
+            for verb in resource_type.actions:
                 _options(of_verbs.add_parser(verb.name, help=verb.does, description=verb.does), verb)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Do it, or with ``--preview`` only tell. Raises CommandError: no such row, a field is wrong, or the verb is refused;
         nothing was done."""
         resource_type = next(resource_type for resource_type in resource_types() if resource_type.name == options["noun"])
-        verb = next(verb for verb in resource_type.verbs if verb.name == options["verb"])
+        verb = next(verb for verb in resource_type.actions if verb.name == options["verb"])
         row, actor = _row(resource_type, options["row"]), _actor(options["actor"])
         why = verb.refused(row)
         reported = [why] if why else [*will_happen(verb, [row])[row.pk], undone(resource_type, verb)]

@@ -106,7 +106,7 @@ class BulkView(ApiView):
         body: Any = request.data
         given = {name: value for name, value in body.items() if name not in ("keys", "expected")}
         run = bulk_begin(
-            resource_type=self.resource_type, verb=self.verb, rows=rows, data=given, expected=expected, actor=actor_of(request)
+            resource_type=self.resource_type, action=self.verb, rows=rows, data=given, expected=expected, actor=actor_of(request)
         )
         headers = {"Location": reverse("bulk-run-detail", [run.pk], request=request)}
         return Response(BulkRunSerializer(run).data, 202, headers=headers)
@@ -161,7 +161,7 @@ def bulk_urls() -> list[Any]:
     ]
     for address, (resource, filters) in sorted(LISTED.items()):
         resource_type = resource_type_of(resource.model)
-        found += [_bulk_url(address, resource, filters, resource_type, verb) for verb in resource_type.verbs if verb.many]
+        found += [_bulk_url(address, resource, filters, resource_type, verb) for verb in resource_type.actions if verb.many]
     return found
 
 
