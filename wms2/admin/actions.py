@@ -101,7 +101,7 @@ class ActionsAdmin(ModelAdmin):
     def get_urls(self) -> list[URLPattern]:
         """The page of confirmation beside the usual ones."""
         name = f"{self.opts.app_label}_{self.opts.model_name}_verb"
-        own = path("verb/<slug:verb>/", self.admin_site.admin_view(self.action_view), name=name)
+        own = path("verb/<slug:action>/", self.admin_site.admin_view(self.action_view), name=name)
         return [own, *super().get_urls()]
 
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
