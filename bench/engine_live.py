@@ -3,7 +3,8 @@
 A pool of its own, without slots: ``BENCH_ACTIVE`` outer DAGMans, at most ``BENCH_PER_SCHEDD`` to a schedd, of NOOP units whose
 manifests are ready, beside ``BENCH_QUEUED`` QUEUED and ``BENCH_ENDED`` ended requests and ``BENCH_FILES`` output files. First
 nothing happens: polls and cycles of this process. Then ``BENCH_RATE`` units a second end, one by one and spread over all DAGs,
-for ``BENCH_SECONDS``, while worker, verbs, ticker, beat and web run (``deploy/run/process``; calls to DBS and Rucio do nothing),
+for ``BENCH_SECONDS``, while worker, operations, ticker, beat and web run (``deploy/run/process``; calls to DBS and Rucio do
+nothing),
 requests are admitted, planned and submitted (``BENCH_ADMITTED`` an hour), a client reads over HTTP, and an operator holds and
 releases queued requests (``bench.engine_users``). A unit ends with its
 PRE script, which writes the moment down. With ``BENCH_NICE`` (19) the pool gives way to WMS2, as if it had a host of its own.
@@ -38,7 +39,7 @@ SIZES = {
     "ADMITTED": 50, "NICE": 0,
 }  # fmt: skip
 TURNS = 9
-#: That answer: worker, verbs, ticker.
+#: That answer: worker, operations, ticker.
 WORKERS = 3
 #: Until what starting costs is over.
 SETTLE_SECONDS = 10

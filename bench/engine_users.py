@@ -18,10 +18,10 @@ from bench.dag_shapes import wait_for
 
 #: Between two questions of the client.
 PAUSE_SECONDS = 0.1
-#: Between two verbs of the operator, and between two looks whether the life cycle has seen one.
+#: Between two operations of the operator, and between two looks whether the life cycle has seen one.
 VERB_SECONDS = 2.0
 LOOK_SECONDS = 0.02
-#: Until a verb that nobody has acted on ends the bench.
+#: Until an operation that nobody has acted on ends the bench.
 PATIENCE_SECONDS = 60
 
 
@@ -39,7 +39,8 @@ def ask(port: int, login: Mapping[str, str], paths: Mapping[str, Sequence[str]],
 
 
 def act(port: int, login: Mapping[str, str], seconds: float) -> list[tuple[float, float]]:
-    """Hold the requests that are last in the queue and release them; of each verb the seconds from when it was sent until its
+    """Hold the requests that are last in the queue and release them; of each operation the seconds from when it was sent
+    until its
     answer, and until the life cycle has looked at the request with what was asked.
     """
     from django.db import connection

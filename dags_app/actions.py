@@ -1,4 +1,5 @@
-"""Verbs on DAGs, on failure rules, and on a schedd whose queue is lost; and how many DAGs a verb on a site or schedd concerns.
+"""Operations on DAGs, on failure rules, and on a schedd whose queue is lost; and how many DAGs an operation on a site or
+schedd concerns.
 
 Removing and rescuing a DAG decide on its request: ``requests_app.actions``.
 """

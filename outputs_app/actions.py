@@ -1,4 +1,4 @@
-"""Verbs on effects, on output datasets and where they go, on differences from DBS and Rucio, and on integrity cases."""
+"""Operations on effects, on output datasets and where they go, on differences from DBS and Rucio, and on integrity cases."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ rows_admin(
 
 rows_admin(DatasetOwner, "dataset", "request", "since", search={"dataset__name": "a dataset's whole name", **BY_REQUEST})
 
-# Which outputs go to tape, and whose containers WMS2 places on disk, by campaign and tier; changed by verbs.
+# Which outputs go to tape, and whose containers WMS2 places on disk, by campaign and tier; changed by operations.
 rows_admin(
     Placement, "__str__", "tape", "disk_expression", "disk_copies", "disk_days", "disk_activity", order=("campaign", "tier"),
     above=placements_idle,

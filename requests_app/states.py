@@ -149,7 +149,7 @@ def transition(
         request: as the caller last read it; its ``status`` and ``stop_intent`` are the compare part of the compare-and-set.
         actor: user name, or ``lifecycle``.
         evidence: what the guard saw, with its time.
-        lease_epoch: the evaluation's fence; None for a person's verb.
+        lease_epoch: the evaluation's fence; None for a person's operation.
         changes: further fields (``hold_code``, ``stop_intent``, ...).
 
     Raises:

@@ -1,4 +1,4 @@
-"""Celery tasks of requests_app: thin carriers. Beat fires ``run_lifecycle_cycle``, which calls ``evaluate_due``; verbs nudge
+"""Celery tasks of requests_app: thin carriers. Beat fires ``run_lifecycle_cycle``, which calls ``evaluate_due``; operations nudge
 ``evaluate_request``, which has a queue of its own.
 """
 

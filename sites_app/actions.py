@@ -1,4 +1,4 @@
-"""Verbs on sites, bans, pools and schedds. ``dags_app.actions`` adds how many DAGs run there."""
+"""Operations on sites, bans, pools and schedds. ``dags_app.actions`` adds how many DAGs run there."""
 
 from __future__ import annotations
 

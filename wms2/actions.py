@@ -1,8 +1,8 @@
 """What operators may do to rows, declared once: name, service, fields with their bounds, what refuses it, what it would do.
 
 The REST interface (``wms2.api.actions``), the admin (``wms2.admin.actions``), the buttons of the pages, the command line
-(``manage.py operate``) and ``docs/verbs.md`` are made from these declarations; each app has its own in ``<app>/verbs.py``.
-Owns: the form of a declaration, and the registry. Does not own: any verb, or how one is shown.
+(``manage.py operate``) and ``docs/operations.md`` are made from these declarations; each app has its own in ``<app>/verbs.py``.
+Owns: the form of a declaration, and the registry. Does not own: any operation, or how one is shown.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from wms2.errors import ConfigurationError, DocumentRefused, InvalidTransition, 
 
 #: primary key -> sentences
 Messages = Mapping[Any, Sequence[str]]
-#: What a service may answer a verb with.
+#: What a service may answer an operation with.
 REFUSALS = (InvalidTransition, StaleState, ConfigurationError, DocumentRefused, ServiceError)
 #: A field that was not given is left out, so that the service's own default holds.
 OMIT: Any = object()
@@ -60,7 +60,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One thing that a verb asks for beside its reason.
+    """One thing that an operation asks for beside its reason.
 
     Args:
         name: as clients, forms and the service spell it.
@@ -117,13 +117,13 @@ def preview_each(report: Callable[[Any], Sequence[str]]) -> Callable[[Sequence[A
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One verb on rows of one model.
+    """One operation on rows of one model.
 
     Args:
         name: its word in addresses of the admin and on the command line, e.g. ``abort``.
         label: on buttons.
         does: one or two sentences for the documents and the OpenAPI schema.
-        service: called with the row under the noun's word, ``actor``, ``reason`` and the fields. If it returns another row of
+        service: called with the row under the resource's word, ``actor``, ``reason`` and the fields. If it returns another row of
             the model, the operator lands there (a restart's new version).
         preview: rows -> by primary key, what will happen, in sentences; may ask the database, once for all. None where nothing
             is computed: then ``does`` says it.
@@ -133,12 +133,12 @@ class Action:
         prepare: makes the service's arguments of the reason and the fields; may ask services, no row is locked yet.
         outside: whether ``prepare`` or the service asks others, so that no transaction may be open around them.
         initial: row -> what the form starts with.
-        seen: (value, label) of what the decision rests on, where it is not the noun's.
+        seen: (value, label) of what the decision rests on, where it is not the resource's.
         path: REST: last part of the address after the row's; empty: the row's own; None: no address of its own.
         admin: whether it is a button.
         single: only for one row at a time.
         roles: any of which may do it.
-        inverse: the name of the verb on the same row that takes it back, its own where the former values are set again.
+        inverse: the name of the operation on the same row that takes it back, its own where the former values are set again.
         dangerous: cannot be undone, and is shown so.
         stops: takes work away; so it is served however much else is asked of WMS2.
     """
@@ -172,7 +172,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class ResourceType:
-    """A model whose rows have verbs.
+    """A model whose rows have operations.
 
     Args:
         name: on the command line, e.g. ``request``.
@@ -197,7 +197,7 @@ _NOUNS: dict[type[Model], ResourceType] = {}
 
 
 def declare(resource_type: ResourceType, *actions: Action) -> ResourceType:
-    """Give the rows of a model these verbs, in this order."""
+    """Give the rows of a model these operations, in this order."""
     _NOUNS[resource_type.model] = found = replace(resource_type, actions=actions)
     return found
 
@@ -209,7 +209,9 @@ def extend(
     of: Sequence[str] = (),
     status_detail: Callable[[Any], Sequence[str]] | None = None,
 ) -> None:
-    """From an app above the model's: further verbs, more sentences in the previews of those named ``of``, and on rows' pages."""
+    """From an app above the model's: further operations, more sentences in the previews of those named ``of``, and on rows'
+    pages.
+    """
     resource_type = _NOUNS[model]
     if status_detail is not None:
         resource_type = replace(resource_type, status_detail=status_detail)
@@ -228,7 +230,7 @@ def _reporting(action: Action, reported: Callable[[Any], Sequence[str]]) -> Acti
 
 
 def will_happen(action: Action, rows: Sequence[Any]) -> Messages:
-    """By primary key, what a verb will do to these rows."""
+    """By primary key, what an operation will do to these rows."""
     reported = action.preview(rows) if action.preview else {}
     return {row.pk: reported.get(row.pk, ()) if action.preview else (action.does,) for row in rows}
 
@@ -261,7 +263,7 @@ def status_details_of(row: Any) -> Sequence[str]:
 
 
 def buttons_of(model: type[Model]) -> tuple[Action, ...]:
-    """The verbs of a model that are buttons; none where nothing is declared."""
+    """The operations of a model that are buttons; none where nothing is declared."""
     resource_type = _NOUNS.get(model)
     return tuple(action for action in resource_type.actions if action.admin) if resource_type is not None else ()
 
@@ -286,5 +288,5 @@ def perform(action: Action, row: Any, actor: str, given: Mapping[str, Any]) -> o
 
 
 def decision_basis(action: Action, row: Any) -> tuple[str, str]:
-    """(value, label) of what a decision on the verb rests on."""
+    """(value, label) of what a decision on the operation rests on."""
     return (action.seen or _NOUNS[type(row)].seen)(row)

@@ -1,4 +1,4 @@
-"""Writing audit entries: every verb, refusal, takeover and automatic decision."""
+"""Writing audit entries: every operation, refusal, takeover and automatic decision."""
 
 from __future__ import annotations
 

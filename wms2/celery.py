@@ -27,7 +27,7 @@ CAN_WAIT = frozenset(
 
 
 broker.install()
-app = Celery("wms2", task_cls="wms2.work.failing:ToldTask")
+app = Celery("wms2", task_cls="wms2.work.failing:ReportingTask")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 app.steps["worker"].add("wms2.work.step:Heartbeats")

@@ -163,7 +163,7 @@ class Conf(BaseModel):
     rate_limit_read: int = Field(100, ge=0)
     """Reads, pages included"""
     rate_limit_act: int = Field(20, ge=0)
-    """Verbs: stop, abort, hold, release and all others"""
+    """Operations: stop, abort, hold, release and all others"""
     rate_limit_streams: int = Field(10, ge=0)
     """Streams of events that are begun"""
     web_threads: int = Field(4, ge=1)

@@ -2,7 +2,8 @@
 
 What to do with each: ``ServiceUnavailable`` and below: nothing is known or changed, try again next cycle. ``ServiceRejected``:
 the service understood and refused; retrying the same call is useless, a person must look. ``AwaitsPerson``: look again later.
-``InvalidTransition`` and ``StaleState``: another writer was faster or the verb does not fit (HTTP 409). ``DocumentRefused``: bad
+``InvalidTransition`` and ``StaleState``: another writer was faster or the operation does not fit (HTTP 409).
+``DocumentRefused``: bad
 input, nothing stored.
 """
 
@@ -64,11 +65,11 @@ class NotFoundInService(ServiceRejected):
 
 
 class InvalidTransition(Wms2Error):
-    """The status table has no such edge, or the verb does not apply in this status."""
+    """The status table has no such edge, or the operation does not apply in this status."""
 
 
 class FieldRefused(InvalidTransition):
-    """A verb does not apply because of what one of its fields says."""
+    """An operation does not apply because of what one of its fields says."""
 
     def __init__(self, field: str, detail: str) -> None:
         self.field = field

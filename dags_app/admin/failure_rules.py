@@ -1,4 +1,4 @@
-"""Admin of failure rules and of what failed. Rules are changed by verbs, and tried on recorded failures."""
+"""Admin of failure rules and of what failed. Rules are changed by operations, and tried on recorded failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One schedd, its verbs, and the evidence that its queue may be lost (spec 6.3; spec 15, question 9)."""
+"""One schedd, its operations, and the evidence that its queue may be lost (spec 6.3; spec 15, question 9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DAG endpoints (spec 7.1); the verbs are made from ``dags_app.actions`` and ``requests_app.actions``."""
+"""DAG endpoints (spec 7.1); the operations are made from ``dags_app.actions`` and ``requests_app.actions``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def dag_etag(dag: DAG) -> str:
     )  # fmt: skip
 
 
-#: Not locked while its version is compared: a schedd is asked next, and each of these verbs may be done twice.
+#: Not locked while its version is compared: a schedd is asked next, and each of these operations may be done twice.
 DAGS = Resource(DAG, DagSerializer, lambda: dags_shown().prefetch_related("history"), etag=dag_etag, locks=False)
 LISTED["dags"] = DAGS, DagFilters
 

@@ -1,1 +1,1 @@
-"""Writes of dags_app, one noun a module: ``plan``, ``submit``, ``watch``, ``units``, ``outcome``, ``stop``."""
+"""Writes of dags_app, one resource a module: ``plan``, ``submit``, ``watch``, ``units``, ``outcome``, ``stop``."""

@@ -1,4 +1,4 @@
-"""Work units of which nothing has begun at their site land elsewhere (ADR 0005): which may, and an operator's verb for it.
+"""Work units of which nothing has begun at their site land elsewhere (ADR 0005): which may, and an operator's operation for it.
 
 The schedd ends the jobs that never began as it ends jobs that wait for days; scripts of the DAG do the rest. Does not own when
 units leave by themselves: ``requests_app.lifecycle.unbegun``.

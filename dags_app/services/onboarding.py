@@ -62,7 +62,7 @@ class CheckFailed(Wms2Error):
 
 
 def schedd_check(*, schedd: Schedd, actor: str, reason: str) -> Onboarding:
-    """Have the schedd checked; it is carried out by ``onboardings_tend``.
+    """Have the schedd checked; it is carried out by ``onboardings_process``.
 
     Raises:
         InvalidTransition: it is being checked already.

@@ -2,7 +2,7 @@
 
 The protocol is that of DAGs (ADR 0002), simpler because a row is submitted once or never: the intent is committed, the job is
 submitted, the outcome recorded. An open intent is settled by looking in queue and history; a schedd that does not answer
-changes nothing. Who has work of a purpose begins jobs, and calls ``site_jobs_tend`` now and then, from any process.
+changes nothing. Who has work of a purpose begins jobs, and calls ``site_jobs_process`` now and then, from any process.
 Does not own what a job is to do, nor what becomes of its result: that is ``Work``.
 """
 
@@ -77,7 +77,7 @@ class Work:
 
 
 def site_job_begin(*, site: str, purpose: SiteJobPurpose, items: int) -> SiteJob | None:
-    """A new job, to be submitted by ``site_jobs_tend``, where the site has most slots; None while no schedd takes any.
+    """A new job, to be submitted by ``site_jobs_process``, where the site has most slots; None while no schedd takes any.
 
     In the caller's transaction.
 

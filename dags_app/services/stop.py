@@ -1,6 +1,6 @@
 """Pausing a DAG that is in a queue, and stopping it: holding and releasing (spec 7.1), draining and removing.
 
-Held or released, a DAG is only paused; what decides on the request is a verb of the request. Both are audited on the DAG,
+Held or released, a DAG is only paused; what decides on the request is an operation of the request. Both are audited on the DAG,
 refusals too. A stop is an intent in the rows: the removal is asked for again each cycle until the DAG is proved gone.
 """
 

@@ -1,4 +1,4 @@
-"""Writes ``docs/verbs.md`` from the declarations of the apps: ``python -m deploy.docs.actions [--check]``."""
+"""Writes ``docs/operations.md`` from the declarations of the apps: ``python -m deploy.docs.actions [--check]``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from deploy.docs import written
 if TYPE_CHECKING:  # models can only be imported after the set-up
     from wms2.actions import Action, Field, ResourceType
 
-TARGET = written.DOCS / "verbs.md"
+TARGET = written.DOCS / "operations.md"
 HEAD = """\
 # Verbs
 

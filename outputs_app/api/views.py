@@ -1,4 +1,6 @@
-"""Endpoints of blocks, effects, datasets, differences and integrity cases; the verbs are made from ``outputs_app.actions``."""
+"""Endpoints of blocks, effects, datasets, differences and integrity cases; the operations are made from
+``outputs_app.actions``.
+"""
 
 from __future__ import annotations
 

@@ -147,7 +147,8 @@ def blocks_seal(*, workflow_id: uuid.UUID) -> int:
 
 
 def blocks_check(*, workflow_id: uuid.UUID, limits: BlockLimits, filled: Collection[uuid.UUID] = ()) -> BlocksDue:
-    """When ``blocks_tend`` or ``blocks_advance`` may find something to do, if nothing else happens; only looks, by one statement.
+    """When ``blocks_process`` or ``blocks_advance`` may find something to do, if nothing else happens; only looks, by one
+    statement.
 
     Args:
         filled: blocks that have just got files, and may be full by that.

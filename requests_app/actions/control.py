@@ -1,4 +1,4 @@
-"""Verbs on what belongs to no request: limits, the life cycle's lease, the service's level, dead letters."""
+"""Operations on what belongs to no request: limits, the life cycle's lease, the service's level, dead letters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verbs on what belongs to a request: blocks, groups, input files, harvests; DAGs and cases, as far as they decide on it."""
+"""Operations on what belongs to a request: blocks, groups, input files, harvests; DAGs and cases, as far as they decide on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verbs on requests."""
+"""Operations on requests."""
 
 from __future__ import annotations
 

@@ -1,3 +1,3 @@
-"""Admin of requests_app: every row to look at; its buttons are the verbs of ``requests_app.actions``."""
+"""Admin of requests_app: every row to look at; its buttons are the operations of ``requests_app.actions``."""
 
 from requests_app.admin import requests, rows

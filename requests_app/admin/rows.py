@@ -126,7 +126,7 @@ rows_admin(
     order=("pk",),
 )  # fmt: skip
 
-# What no retry brings on any more; why, and what to do, is said by the page of its verbs.
+# What no retry brings on any more; why, and what to do, is said by the page of its operations.
 rows_admin(
     models.DeadLetter, "what", "kind", "request", "attempts", "since", "last_error", filters=("kind",), order=("since",),
     search={**BY_REQUEST, "row": "a row's number or a task's name"},

@@ -1,1 +1,1 @@
-"""REST of requests_app: requests and their verbs, workflows, admission, life cycle, status."""
+"""REST of requests_app: requests and their operations, workflows, admission, life cycle, status."""

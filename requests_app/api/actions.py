@@ -24,7 +24,7 @@ from wms2.api.problems import bad_field
 
 
 def request_etag(row: Request) -> str:
-    """What a person's decision looks at, and verbs change: where it stands, what is asked of it, which version replaces it.
+    """What a person's decision looks at, and operations change: where it stands, what is asked of it, which version replaces it.
 
     Counts, leases and other things that move by themselves are no part of it: it would be gone before it could be sent back.
     """

@@ -14,7 +14,7 @@ from requests_app.work.production_steps import steps_read
 from wms2.api.serializers import MAX_REASON, NameField, ShareField, StrictSerializer, TextField, WordField
 from wms2.errors import InvalidTransition
 
-#: The verb for each status that a client might try to set; the others are the life cycle's.
+#: The operation for each status that a client might try to set; the others are the life cycle's.
 VERBS = {
     RequestStatus.ABORTED: "DELETE /api/v1/requests/{name}?reason=...",
     RequestStatus.HELD: "POST /api/v1/requests/{name}/hold",
@@ -115,7 +115,7 @@ class StatusField(WordField):
 
 
 class RequestChangeSerializer(StrictSerializer):
-    """PATCH: the priority, the production steps, adaptive rounds, and NEW -> SUBMITTED. Everything else has a verb."""
+    """PATCH: the priority, the production steps, adaptive rounds, and NEW -> SUBMITTED. Everything else has an operation."""
 
     priority = serializers.IntegerField(required=False, min_value=0, max_value=MAX_PRIORITY)
     status = StatusField(choices=RequestStatus.choices, required=False)
@@ -125,7 +125,7 @@ class RequestChangeSerializer(StrictSerializer):
     reason = TextField(required=False, max_length=MAX_REASON, help_text="why; kept in the audit")
 
     def validate_status(self, value: str) -> str:
-        """Names the verb of what may not be set."""
+        """Names the operation of what may not be set."""
         if value == RequestStatus.SUBMITTED:
             return value
         action = VERBS.get(RequestStatus(value))

@@ -1,4 +1,6 @@
-"""Lists of rows beside requests: groups (ADR 0024), DQM harvestings, dead letters. Verbs are made from the apps' declarations."""
+"""Lists of rows beside requests: groups (ADR 0024), DQM harvestings, dead letters. Operations are made from the apps'
+declarations.
+"""
 
 from __future__ import annotations
 
@@ -104,5 +106,5 @@ class DeadLetterViewSet(RowsViewSet):
             line["todo"] = ADVICE[DeadLetterKind(str(line["kind"]))]
 
 
-#: It is off the list once a verb has been done.
+#: It is off the list once an operation has been done.
 LETTER_ANSWERS = dict.fromkeys(("retry", "discard"), (DeadLetterSerializer, lambda row, made, given: row))

@@ -61,7 +61,7 @@ ScheddSerializer = answer(
     pool=serializers.CharField(),
     health=serializers.ChoiceField(choices=Health.choices, help_text="degraded and unreachable ones get no new DAG"),
     live_dags=serializers.IntegerField(),
-    strays=OrphanSerializer(source="orphans_told", many=True, help_text="jobs of ours in its queue that no live DAG knows"),
+    strays=OrphanSerializer(source="orphans_reported", many=True, help_text="jobs of ours in its queue that no live DAG knows"),
     dagmans_others="DAGMans there that are not ours",
     owner_dagmans="that it runs of one owner at most",
     duty_cycle="0 to 1; near 1 it cannot keep up",

@@ -142,7 +142,7 @@ def validate_when_registered(evaluation: Evaluation) -> None:
     """No work is left and no round is open: on to validation, or say what of its registrations is waited for."""
     request = evaluation.request
     open_effects = Effect.objects.filter(request=request, state__in=OPEN_EFFECT).exclude(kind__in=REPORTS)
-    # alerted on already (``alerts.tell_stuck_effects``)
+    # alerted on already (``alerts.alert_stuck_effects``)
     stuck = open_effects.filter(state__in=STUCK, epoch=request.epoch).order_by("id").first()
     if stuck is not None:
         evaluation.note(waiting_for=f"an operator: {stuck.get_kind_display()} was {stuck.state}: {stuck.last_error}")

@@ -177,7 +177,7 @@ class EvaluationLease(models.Model):
 
 
 class DeadLetterKind(models.TextChoices):
-    """What it is; by this the list says what to do, and its verbs call those of the owner."""
+    """What it is; by this the list says what to do, and its operations call those of the owner."""
 
     EFFECT = "effect", "Registration"
     HARVEST = "harvest", "DQM harvesting"

@@ -119,7 +119,7 @@ def kept_logs(request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
 
 
 def _dag_buttons(user: Any, dag: DAG, back: str) -> list[Button]:
-    """Hold, or release when it is on hold. What becomes of the request is among the request's own verbs."""
+    """Hold, or release when it is on hold. What becomes of the request is among the request's own operations."""
     held = dag.observed.get("job_status") == JobStatus.HELD
     return buttons(user, dag, back, ["release" if held else "hold"])
 
@@ -134,7 +134,7 @@ def _page(request: HttpRequest, template: str, context: dict[str, Any], status: 
 
 
 def _acts_in_admin(request: HttpRequest) -> bool:
-    """Verbs are pages of the admin, which lets in staff only."""
+    """Operations are pages of the admin, which lets in staff only."""
     return bool(getattr(request.user, "is_staff", False)) and is_operator(request.user)
 
 

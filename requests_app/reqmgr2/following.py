@@ -1,4 +1,4 @@
-"""What others do in ReqMgr2 to requests that are ours, done here as verbs of the actor ``reqmgr2`` (spec 11; ADR 0023).
+"""What others do in ReqMgr2 to requests that are ours, done here as operations of the actor ``reqmgr2`` (spec 11; ADR 0023).
 
 One question by names a poll. An end that people set there is an end here, whenever it is seen; ``failed``, which WMCore's work
 queue sets, is a hold; what it cannot mean here any more is shown to operators. A priority and the site lists are taken when they

@@ -102,7 +102,7 @@ def workflow_of(request: Request) -> Workflow | None:
 
 
 def request_changed(request: Request) -> RequestDetail:
-    """Everything about one request that a verb has just changed: its workflow was read before."""
+    """Everything about one request that an operation has just changed: its workflow was read before."""
     return request_detail(requests_with_workflow().get(pk=request.pk))
 
 

@@ -1,4 +1,6 @@
-"""What all verbs share: the row locked, what may run judged, the audit written, the request woken. Owns no verb itself."""
+"""What all operations share: the row locked, what may run judged, the audit written, the request woken. Owns no operation
+itself.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ def acting(request: Request, actor: str, action: str, reason: str, **evidence: A
     old = request.status
     try:
         with transaction.atomic():
-            # a planner that is about to record its DAG waits or has done so: what may run cannot change under the verb
+            # a planner that is about to record its DAG waits or has done so: what may run cannot change under the operation
             Request.objects.select_for_update(no_key=True).get(pk=request.pk)
             request.refresh_from_db()
             old = request.status
@@ -59,7 +61,7 @@ def applies(request: Request, refused: Callable[[Request], str]) -> bool:
     """Whether there is something to do; there is not if what was asked for is so already.
 
     Raises:
-        InvalidTransition: the verb is refused.
+        InvalidTransition: the operation is refused.
     """
     why = refused(request)
     if why and not isinstance(why, AlreadyDone):

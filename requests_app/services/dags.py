@@ -1,4 +1,4 @@
-"""Verbs on a DAG that decide on its request (spec 7.1); a DAG alone is only paused, by ``dags_app.services.stop``.
+"""Operations on a DAG that decide on its request (spec 7.1); a DAG alone is only paused, by ``dags_app.services.stop``.
 
 ``remove`` is a hold of the request, ``rescue`` its release, ``move`` its move: a DAG that went away behind its request would be
 found missing. Each is audited on the DAG, refusals too, and on the request as well.

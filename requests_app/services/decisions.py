@@ -1,9 +1,10 @@
-"""The plain verbs: submit, abort, hold, priority, note, pins, production steps (spec 6.2.1), sites, validation (ADR 0019), and
+"""The plain operations: submit, abort, hold, priority, note, pins, production steps (spec 6.2.1), sites, validation (ADR
+0019), and
 several of them at once (PATCH).
 
 Each is idempotent, has an actor and a reason, and only records intent.
 
-Refused verbs raise InvalidTransition (409) and are audited too (docs/design/control.md, Audit). The others are ``stopping``
+Refused operations raise InvalidTransition (409) and are audited too (docs/design/control.md, Audit). The others are ``stopping``
 (stop, fail), ``release``, ``restart`` and ``invalidation``.
 """
 
@@ -353,7 +354,7 @@ def _together(actions: Sequence[Callable[[], None]], name: str, actor: str, reas
         with transaction.atomic():
             for action in actions:
                 action()
-    except InvalidTransition as error:  # the refused verb's own entry went with the transaction
+    except InvalidTransition as error:  # the refused operation's own entry went with the transaction
         audit(actor=actor, action="request_change", target=name, reason=reason, refused=True, why=str(error))
         raise
 

@@ -1,6 +1,6 @@
 """Derived requests, and the flush of an input that may grow (spec: production status, Special States; ADR 0024).
 
-Owns the verbs. How the work is divided is ``requests_app.work.derived``.
+Owns the operations. How the work is divided is ``requests_app.work.derived``.
 """
 
 from __future__ import annotations

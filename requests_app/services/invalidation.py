@@ -1,4 +1,4 @@
-"""Taking a request's outputs back: the list of what there is, and the verb that does it (error-handling 4.2, 4.3)."""
+"""Taking a request's outputs back: the list of what there is, and the operation that does it (error-handling 4.2, 4.3)."""
 
 from __future__ import annotations
 

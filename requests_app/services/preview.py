@@ -1,4 +1,4 @@
-"""What a verb would do to requests, told before it is done: sentences for the page that asks for confirmation."""
+"""What an operation would do to requests, told before it is done: sentences for the page that asks for confirmation."""
 
 from __future__ import annotations
 

@@ -305,7 +305,8 @@ def _record(
     if mixed := mixed_after(spec):
         planned_with[_MIXED] = {str(task): events for task, events in mixed.items()}
     with transaction.atomic():
-        # The many rows first: a verb need not wait for them. What changed meanwhile takes all back when the request is locked.
+        # The many rows first: an operation need not wait for them. What changed meanwhile takes all back when the request is
+        # locked.
         round_ = Round.objects.create(workflow=workflow, index=spec.round_index, sizing=planned_with)
         dag = dag_record_ready(
             spec=spec,
@@ -316,7 +317,7 @@ def _record(
             priority=evaluation.request.priority,
             decisions=sizing.decisions,
         )
-        with evaluation.fenced():  # the workflow is locked after the request, as verbs do it
+        with evaluation.fenced():  # the workflow is locked after the request, as operations do it
             offsets = _move_offsets(workflow, planned)
             _warn(evaluation.request, warnings)
             evaluation.note(flush=False)

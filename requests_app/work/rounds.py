@@ -1,6 +1,7 @@
 """Rounds: closing one, discarding a DAG that never ran, preparing a rescue (docs/design/model.md, Rounds and rescues).
 
-And what the open round's directory says to a verb, read before its transaction: a file system that hangs must keep no row locked.
+And what the open round's directory says to an operation, read before its transaction: a file system that hangs must keep no
+row locked.
 Rows are asked again inside the transaction; what was read is refused there when it is of another round or DAG by then.
 """
 
@@ -226,7 +227,7 @@ def round_files_read(request: Request) -> RoundFiles:
 
 
 def round_files_at_rest(request: Request) -> RoundFiles:
-    """The same; nothing while a DAG may run, when verbs only leave what is wanted and need not wait for a file system."""
+    """The same; nothing while a DAG may run, when operations only leave what is wanted and need not wait for a file system."""
     status = Request.objects.filter(pk=request.pk).values_list("status", flat=True).get()
     live = DAG.objects.filter(workflow__request=request, status__in=LIVE_DAG)
     runs = status in (RequestStatus.ACTIVE, RequestStatus.STOPPING) or live.exists()

@@ -1,4 +1,4 @@
-"""Endpoints of sites, pools and schedds; the verbs are made from ``sites_app.actions``."""
+"""Endpoints of sites, pools and schedds; the operations are made from ``sites_app.actions``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ from wms2.runtime import clock
 
 
 def site_etag(site: Any) -> str:
-    """What operators decide on and verbs change, of a row of ``sites_shown``. Slots move by themselves and are no part of it."""
+    """What operators decide on and operations change, of a row of ``sites_shown``. Slots move by themselves and are no part
+    of it.
+    """
     bans = [(ban.pk, ban.expires_at, ban.reason) for ban in site.active_bans]
     return etag_of(site.pk, site.status, site.status_reason, site.status_actor, site.drain_until, site.config_data, bans)
 
@@ -92,7 +94,9 @@ class SiteView(ApiView):
 
     @extend_schema(request=SiteChangeSerializer, responses={200: SiteSerializer})
     def patch(self, request: Request, pk: str) -> Response:
-        """Change its status, or operators' notes about it. What the site is, only CRIC changes; bans have a verb of their own."""
+        """Change its status, or operators' notes about it. What the site is, only CRIC changes; bans have an operation of
+        their own.
+        """
         serializer = SiteChangeSerializer(data=request.data)
         serializer.is_valid(raise_exception=True)
         SITES.act(request, pk, partial(_change, asked=serializer.validated_data, actor=actor_of(request)))

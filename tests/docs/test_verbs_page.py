@@ -1,4 +1,4 @@
-"""``docs/verbs.md`` is what the declarations say."""
+"""``docs/operations.md`` is what the declarations say."""
 
 from __future__ import annotations
 

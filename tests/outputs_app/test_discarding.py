@@ -179,7 +179,7 @@ def test_a_dataset_becomes_valid_only_with_a_registered_block_and_a_discarded_wi
 
 
 def test_a_request_that_has_ended_goes_on_without_an_evaluation(workflow: Workflow) -> None:
-    """Nobody evaluates it: what its discarded effect held up is asked for by the verb."""
+    """Nobody evaluates it: what its discarded effect held up is asked for by the operation."""
     block = whole(workflow, "/store/a.root", sealed=False)
     Effect.objects.filter(kind=K.RUCIO_PROTECT).update(state=E.DEAD)
     ProcessingBlock.objects.update(status=BlockStatus.FAILED, sealed_at=timezone.now())

@@ -1,4 +1,4 @@
-"""Verbs on a running DAG, on the real pool: the whole tree really stops, and afterwards everything has happened once."""
+"""Operations on a running DAG, on the real pool: the whole tree really stops, and afterwards everything has happened once."""
 
 from __future__ import annotations
 

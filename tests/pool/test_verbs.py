@@ -1,4 +1,4 @@
-"""Hold, release and abort at any moment, by chance: every request ends as its last verb says, and nothing is left of it."""
+"""Hold, release and abort at any moment, by chance: every request ends as its last operation says, and nothing is left of it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def intent_is_open(request: Request) -> bool:
     return DAG.objects.filter(workflow__request=request, submit_intent_at__isnull=False, submitted_at__isnull=True).exists()
 
 
-#: When a verb comes. Also a request that is further already is met: a moment may be over before anybody looks.
+#: When an operation comes. Also a request that is further already is met: a moment may be over before anybody looks.
 MOMENTS: dict[str, Callable[[Request], bool]] = {
     "at once": lambda request: True,
     "planning": lambda request: status(request) not in (S.SUBMITTED, S.QUEUED),
@@ -47,14 +47,14 @@ MOMENTS: dict[str, Callable[[Request], bool]] = {
 
 @dataclass
 class Story:
-    """What happens to one request: verbs at moments, in order; refused ones are left out."""
+    """What happens to one request: operations at moments, in order; refused ones are left out."""
 
     request: Request
     to_come: list[tuple[str, str]]
     done: list[tuple[str, str]] = field(default_factory=list)
 
     def go_on(self) -> None:
-        """The next verb, if its moment has come."""
+        """The next operation, if its moment has come."""
         if not self.to_come or not MOMENTS[self.to_come[0][0]](self.request):
             return
         _, action = self.to_come.pop(0)
@@ -62,13 +62,13 @@ class Story:
         was = self.request.status
         try:
             VERBS[action](request=self.request, actor="tester", reason="by chance")
-        except InvalidTransition:  # it has ended before the verb came; that is told and changes nothing
+        except InvalidTransition:  # it has ended before the operation came; that is told and changes nothing
             return
         self.done.append((was, action))
 
     @property
     def end(self) -> RequestStatus:
-        """What the verbs that were taken lead to."""
+        """What the operations that were taken lead to."""
         actions = [action for _, action in self.done]
         if "abort" in actions:
             return S.ABORTED
@@ -123,7 +123,7 @@ def test_requests_that_are_held_released_and_aborted_at_any_moment_end_as_they_w
 
 
 def unfinished(reported: list[Story]) -> str:
-    """Who is not where the verbs lead, for the message of a failure."""
+    """Who is not where the operations lead, for the message of a failure."""
     lines = []
     for story in reported:
         story.request.refresh_from_db()

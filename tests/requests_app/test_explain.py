@@ -1,4 +1,4 @@
-"""What is told about a request and about a verb: every status, hold code and alert has its sentences."""
+"""What is told about a request and about an operation: every status, hold code and alert has its sentences."""
 
 from __future__ import annotations
 

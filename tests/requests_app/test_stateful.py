@@ -1,4 +1,4 @@
-"""Several requests live through anything: verbs, DAG outcomes, failing services, dying and doubled processes, in any order.
+"""Several requests live through anything: operations, DAG outcomes, failing services, dying and doubled processes, in any order.
 
 The rules are ``tests.support.scripted.lives``; here is how long they run, and what a run must have come across to count.
 """

@@ -1,6 +1,6 @@
-"""What the stateful test must know: every verb and every edge there is, each of them come across on a fixed tour.
+"""What the stateful test must know: every operation and every edge there is, each of them come across on a fixed tour.
 
-A new verb that no rule says, a new edge that nothing takes, or a handler of a status that nobody reaches fails here.
+A new operation that no rule says, a new edge that nothing takes, or a handler of a status that nobody reaches fails here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``manage.py operate``: every declared verb from the command line, with its preview, its refusals and the audit."""
+"""``manage.py operate``: every declared operation from the command line, with its preview, its refusals and the audit."""
 
 from __future__ import annotations
 

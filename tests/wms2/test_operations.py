@@ -60,7 +60,7 @@ Door = Callable[[ResourceType, Action, Any], Answer]
 
 @pytest.fixture(scope="module")
 def rows(module_rows: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """A row of each noun; of requests one with a workflow and a DAG."""
+    """A row of each resource; of requests one with a workflow and a DAG."""
     built = every_row.build(tmp_path_factory.mktemp("scene"))
     found = {resource_type.name: resource_type.model._default_manager.first() for resource_type in resource_types()}
     assert [name for name, row in found.items() if row is None and name != "dead-letter"] == []

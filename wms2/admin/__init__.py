@@ -1,7 +1,7 @@
-"""What every admin page of WMS2 shares. Rows are looked at, not edited; *verbs* change them, through services.
+"""What every admin page of WMS2 shares. Rows are looked at, not edited; *operations* change them, through services.
 
-Owns: read-only pages, lists that do not count big tables, how values are shown, verbs with their page of confirmation.
-Does not own: what a verb does or whom it concerns; each app declares its own (``wms2.actions``).
+Owns: read-only pages, lists that do not count big tables, how values are shown, operations with their page of confirmation.
+Does not own: what an operation does or whom it concerns; each app declares its own (``wms2.actions``).
 """
 
 from wms2.admin import rows

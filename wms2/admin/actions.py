@@ -1,10 +1,10 @@
-"""Verbs: what operators may do to rows, as buttons on a row's page and as actions of its list.
+"""Operations: what operators may do to rows, as buttons on a row's page and as actions of its list.
 
 Each leads to a page that names the rows and where they stand, says what will happen to each, asks for a reason, and then calls
 the service that the REST interface calls. A row that changed since the page was shown is not touched: the page comes back with
 what would happen now. Services audit, refusals included.
 
-What verbs there are is declared in the apps' ``actions`` (``wms2.actions``).
+What operations there are is declared in the apps' ``actions`` (``wms2.actions``).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Concerned:
 
 @dataclass(frozen=True, slots=True)
 class Button:
-    """A verb on a page."""
+    """An operation on a page."""
 
     label: str
     url: str
@@ -76,7 +76,7 @@ class Button:
 
 
 def buttons(user: Any, row: Model, back: str = "", names: Sequence[str] | None = None) -> list[Button]:
-    """Of the verbs that a user may do and that apply to a row now, all or those of these names, in the order of declaration.
+    """Of the operations that a user may do and that apply to a row now, all or those of these names, in the order of declaration.
     They are pages of the admin, which lets in staff only."""
     named = [action for action in buttons_of(type(row)) if names is None or action.name in names]
     verbs = [action for action in named if user.is_staff and may(user, action) and not action.refused(row)]
@@ -91,7 +91,7 @@ def action_url(model: type[Model], action: str, keys: Sequence[Any], back: str =
 
 
 class ActionsAdmin(ModelAdmin):
-    """List actions, buttons and the page of confirmation of the model's verbs."""
+    """List actions, buttons and the page of confirmation of the model's operations."""
 
     #: (text, model, by which of its lookups) of lists of what belongs to a row.
     links: Sequence[tuple[str, type[Model], str]] = ()
@@ -105,7 +105,7 @@ class ActionsAdmin(ModelAdmin):
         return [own, *super().get_urls()]
 
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
-        """One for each verb that the user may do."""
+        """One for each operation that the user may do."""
         verbs = [action for action in buttons_of(self.model) if not action.single and may(request.user, action)]
         return {action.name: (partial(_go_to_page, action), action.name, f"{action.label} …") for action in verbs}
 
@@ -219,7 +219,7 @@ class ActionsAdmin(ModelAdmin):
         return f"{action.label}: {counted(len(rows), *self._resource_types())}." + (f" Now {reported}." if reported else "")
 
     def _landing(self, request: HttpRequest, results: Sequence[tuple[Any, object]]) -> str:
-        """Where the operator came from; after a verb that made a new row, the same kind of page of that one."""
+        """Where the operator came from; after an operation that made a new row, the same kind of page of that one."""
         (row, made), *more = results
         back = self._back(request, [row for row, _ in results])
         if more or not isinstance(made, self.model) or made.pk == row.pk:
@@ -291,7 +291,7 @@ def _go_to_page(action: Action, model_admin: Any, request: HttpRequest, rows: An
 
 
 def _given_back(request: HttpRequest) -> str:
-    """The page of this site that the operator came from, as the link to the verb said; empty when it said none."""
+    """The page of this site that the operator came from, as the link to the operation said; empty when it said none."""
     back = (request.POST if request.method == "POST" else request.GET).get("back", "")
     here = url_has_allowed_host_and_scheme(back, allowed_hosts=None)
     return back if here else ""

@@ -1,4 +1,4 @@
-"""Forms of verbs, made from their declarations."""
+"""Forms of operations, made from their declarations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wms2.api.converters import name_validator
 
 
 class ReasonForm(forms.Form):
-    """What every verb asks for."""
+    """What every operation asks for."""
 
     reason = forms.CharField(
         max_length=500,
@@ -57,7 +57,7 @@ _FIELDS: dict[Kind, type[forms.Field]] = {
 
 @cache
 def form_of(action: Action) -> type[ReasonForm]:
-    """The form of a verb: the reason, which is always asked for, then its fields in their order."""
+    """The form of an operation: the reason, which is always asked for, then its fields in their order."""
     made = {one.name: form_field(one) for one in action.fields}
     return type("VerbForm", (ReasonForm,), {**made, "field_order": ("reason", *made)})
 

@@ -142,7 +142,7 @@ class ReadOnlyAdmin(ActionsAdmin):
         return queryset.none(), False
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Rows come from services, are changed by verbs, and are never deleted by hand."""
+        """Rows come from services, are changed by operations, and are never deleted by hand."""
         return False
 
     has_change_permission = has_delete_permission = has_add_permission
@@ -174,7 +174,8 @@ def rows_admin(
     Args:
         columns: names are shown as their fields are: links, ages, badges; ``=name`` as it stands.
         filters, search, parts, order: ``list_filter``, ``exact_search``, ``search_fields``, ``ordering``.
-        links, in_words, above, first, prefetched: as ``ActionsAdmin`` and ``ReadOnlyAdmin`` have them; ``in_words`` for a column
+        links, in_words, above, first, prefetched: as ``ActionsAdmin`` and ``ReadOnlyAdmin`` have them; ``avoided_sentence``
+        for a column
             of the list, too.
     """
     members = {

@@ -1,6 +1,7 @@
-"""REST addresses of verbs, made from their declarations: a reason and the fields in, 202 and the row out. Repeatable.
+"""REST addresses of operations, made from their declarations: a reason and the fields in, 202 and the row out. Repeatable.
 
-A verb compares what it was decided on with the row. Here nobody has decided on a status: "abort" means whatever it is by now, so
+An operation compares what it was decided on with the row. Here nobody has decided on a status: "abort" means whatever it is
+by now, so
 a stale row is read again a few times before the client is told. Who has decided on a version sends it in ``If-Match``.
 """
 
@@ -29,7 +30,7 @@ from wms2.errors import StaleState
 from wms2.web.shedding import Call
 
 TRIES = 3
-#: Addresses of lists, below ``/api/v1/``, whose rows have verbs -> how the rows are found, and the list's filters.
+#: Addresses of lists, below ``/api/v1/``, whose rows have operations -> how the rows are found, and the list's filters.
 LISTED: dict[str, tuple[Resource, Any]] = {}
 _REASON = OpenApiParameter(
     "reason",
@@ -43,7 +44,7 @@ Answer = tuple[Any, Callable[[Any, Any, Mapping[str, Any]], Any]]
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """How the rows of a noun are found, shown and compared.
+    """How the rows of a resource are found, shown and compared.
 
     Args:
         rows: to act on and to show.
@@ -103,7 +104,7 @@ def actor_of(http: HttpRequest) -> str:
 
 
 def action_method(resource: Resource, name: str, answer: Answer | None = None) -> Callable[..., Response]:
-    """A view's method that does a verb; without an ``answer`` it shows the row."""
+    """A view's method that does an operation; without an ``answer`` it shows the row."""
     resource_type = resource_type_of(resource.model)
     action = next(action for action in resource_type.actions if action.name == name)
     deletes, body = action.method == "delete", input_serializer(action, resource_type.name)
@@ -135,12 +136,12 @@ def action_method(resource: Resource, name: str, answer: Answer | None = None) -
 
 
 def described(resource_type: ResourceType, action: Action) -> str:
-    """What a verb does, whether it can be undone, and who may do it."""
+    """What an operation does, whether it can be undone, and who may do it."""
     return f"{action.does} {undone(resource_type, action)} Roles: {', '.join(action.roles)}."
 
 
 class ActionView(ApiView):
-    """One address that one verb or two of a row have."""
+    """One address that one operation or two of a row have."""
 
     def known_query_params(self) -> frozenset[str]:
         """DELETE takes its reason in the query string too."""
@@ -150,7 +151,9 @@ class ActionView(ApiView):
 
 
 def action_urls(resource: Resource, *but: str, answers: Mapping[str, Answer] = MappingProxyType({})) -> list[URLPattern]:
-    """The addresses of a noun's verbs, save those that a view of the app's own serves; ``answers`` of those that show no row."""
+    """The addresses of a resource's operations, save those that a view of the app's own serves; ``answers`` of those that
+    show no row.
+    """
     resource_type = resource_type_of(resource.model)
     found = []
     for last in dict.fromkeys(action.path for action in resource_type.actions if action.path and action.name not in but):
@@ -172,7 +175,7 @@ def action_urls(resource: Resource, *but: str, answers: Mapping[str, Answer] = M
 def rows_urls(
     address: str, name: str, view: type[RowsViewSet], answers: Mapping[str, Answer] = MappingProxyType({})
 ) -> list[URLPattern]:
-    """The addresses of a list, of its single rows, and of their verbs, if they have any."""
+    """The addresses of a list, of its single rows, and of their operations, if they have any."""
     rows: Any = view.queryset
     kind = type(rows.model._meta.pk)
     key = "uuid" if kind is UUIDField else "schedd" if kind is CharField else "int"
@@ -190,7 +193,7 @@ def rows_urls(
 
 @cache
 def input_serializer(action: Action, resource_type: str = "") -> type[ReasonSerializer]:
-    """The body of a verb on that kind of row: its reason and its fields."""
+    """The body of an operation on that kind of row: its reason and its fields."""
     if not action.fields:
         return ReasonSerializer
     members: dict[str, Any] = {one.name: serializer_field(one) for one in action.fields}

@@ -1,4 +1,4 @@
-"""Serializers that several apps use: strict input, the reason of a verb, and the problem's form for the schema."""
+"""Serializers that several apps use: strict input, the reason of an operation, and the problem's form for the schema."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class NameField(TextField):
 
 
 class ReasonSerializer(StrictSerializer):
-    """What every verb asks for."""
+    """What every operation asks for."""
 
     reason = TextField(max_length=MAX_REASON, help_text="why; kept with the transition and in the audit")
 

@@ -24,6 +24,6 @@ def mark_due(request_ids: Iterable[uuid.UUID], why: str) -> None:
 
 
 def mark_due_now(request_id: uuid.UUID, why: str) -> None:
-    """The same for what an operator has asked for: the worker of verbs has it evaluated as soon as this is committed."""
+    """The same for what an operator has asked for: the worker of operations has it evaluated as soon as this is committed."""
     mark_due([request_id], why)
     notify(EVALUATE_REQUEST, str(request_id))

@@ -1,4 +1,4 @@
-"""Verbs on worker pools and workers, on shared resources and their leases, on bulk runs."""
+"""Operations on worker pools and workers, on shared resources and their leases, on bulk runs."""
 
 from __future__ import annotations
 

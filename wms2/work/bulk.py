@@ -49,7 +49,7 @@ class BulkPreview(NamedTuple):
 
 
 def bulk_preview(action: Action, rows: QuerySet[Any]) -> BulkPreview:
-    """How many rows there are, to how many the verb applies now, and why not to the others (reason -> rows)."""
+    """How many rows there are, to how many the operation applies now, and why not to the others (reason -> rows)."""
     reasons = Counter(str(action.refused(row)) for row in _light(rows).iterator(_PORTION))
     total, acting = reasons.total(), reasons.pop("", 0)
     return BulkPreview(total, acting, dict(reasons.most_common(_MOST_REASONS)))
@@ -61,7 +61,7 @@ def bulk_begin(
     """Write a run down, and have workers begin.
 
     Args:
-        data: the verb's input as it came, already validated.
+        data: the operation's input as it came, already validated.
         expected: rows that the caller has seen; None: any number.
 
     Raises:
@@ -205,5 +205,5 @@ def _end(run: BulkRun) -> None:
 
 
 def _light(rows: QuerySet[Any]) -> QuerySet[Any]:
-    """Without documents, which are large and seldom what a verb looks at."""
+    """Without documents, which are large and seldom what an operation looks at."""
     return rows.defer(*(field.name for field in rows.model._meta.fields if isinstance(field, JSONField)))

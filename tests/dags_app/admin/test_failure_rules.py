@@ -1,4 +1,4 @@
-"""Failure rules in the admin: shown in order, changed by verbs with a reason, tried. And errors on a request's page."""
+"""Failure rules in the admin: shown in order, changed by operations with a reason, tried. And errors on a request's page."""
 
 from __future__ import annotations
 

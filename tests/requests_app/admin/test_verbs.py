@@ -1,4 +1,4 @@
-"""Verbs in the admin: a page says what will happen and asks why; then the service of the REST interface does it, audited."""
+"""Operations in the admin: a page says what will happen and asks why; then the service of the REST interface does it, audited."""
 
 from __future__ import annotations
 

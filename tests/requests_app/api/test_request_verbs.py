@@ -1,4 +1,6 @@
-"""Verbs on a request: priority, submit, abort, hold, release. Each has a reason, may be repeated, and is refused with words."""
+"""Operations on a request: priority, submit, abort, hold, release. Each has a reason, may be repeated, and is refused with
+words.
+"""
 
 from __future__ import annotations
 
@@ -172,7 +174,7 @@ def test_a_release_that_somebody_else_did_is_not_taken_for_ours(operator: APICli
 
 
 def test_a_verb_means_the_request_as_it_is_by_now(operator: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The life cycle moves the request between our reading it and our writing: the verb is applied to what it found."""
+    """The life cycle moves the request between our reading it and our writing: the operation is applied to what it found."""
     request = request_row(S.SUBMITTED)
     real, moved = decisions.acting, []
 

@@ -121,7 +121,7 @@ def test_a_verb_on_a_locked_row_is_told_to_come_back() -> None:
 
 
 def test_a_verb_does_not_wait_for_the_rows_of_a_plan(world: World) -> None:
-    """The plan's transaction is kept at its last bulk insert; the verb comes in between, and the plan is taken back."""
+    """The plan's transaction is kept at its last bulk insert; the operation comes in between, and the plan is taken back."""
     request = world.request(documents.generation(100))
     ended = threading.Event()
 

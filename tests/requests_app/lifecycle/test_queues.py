@@ -1,4 +1,4 @@
-"""Ticks, verbs, effects and hints wait in queues of their own, and a worker that is told nothing else serves all of them."""
+"""Ticks, operations, effects and hints wait in queues of their own, and a worker that is told nothing else serves all of them."""
 
 from __future__ import annotations
 

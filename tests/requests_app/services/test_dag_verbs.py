@@ -1,4 +1,4 @@
-"""Verbs on a DAG, over REST and in the admin: the same service, a reason, the audit, and each may be repeated."""
+"""Operations on a DAG, over REST and in the admin: the same service, a reason, the audit, and each may be repeated."""
 
 from __future__ import annotations
 

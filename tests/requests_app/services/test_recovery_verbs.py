@@ -512,7 +512,7 @@ def test_a_hold_says_what_failed_most(world: World) -> None:
     assert "most often 60311 (infrastructure) in stageOut at T2_CH_CERN, 2 times" in fresh(request).hold_reason
 
 
-# --- verbs on a DAG
+# --- operations on a DAG
 
 
 def test_a_removed_dag_holds_its_request_and_its_rescue_releases_it(world: World) -> None:

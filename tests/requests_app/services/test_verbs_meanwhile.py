@@ -1,4 +1,6 @@
-"""Verbs that meet something under way: a release without rescues left, versions that wait, registrations that were refused."""
+"""Operations that meet something under way: a release without rescues left, versions that wait, registrations that were
+refused.
+"""
 
 from __future__ import annotations
 

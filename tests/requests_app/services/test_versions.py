@@ -1,4 +1,4 @@
-"""Versions of a request and the fate of their outputs, where verbs and versions cross each other."""
+"""Versions of a request and the fate of their outputs, where operations and versions cross each other."""
 
 from __future__ import annotations
 

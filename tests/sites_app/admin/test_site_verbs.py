@@ -1,4 +1,4 @@
-"""Verbs on sites and bans in the admin: what will happen, why, and the audit."""
+"""Operations on sites and bans in the admin: what will happen, why, and the audit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verbs on sites: drain, enable, disable, ban, lift. Each has a reason, may be repeated, and is refused with words."""
+"""Operations on sites: drain, enable, disable, ban, lift. Each has a reason, may be repeated, and is refused with words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every verb of the apps' services as the scripted operators use it.
+"""Every operation of the apps' services as the scripted operators use it.
 
 ``driven()`` is what the stateful test asks for; a service that takes an actor and is neither in it nor in ``NOT_DRIVEN`` fails.
 """
@@ -36,7 +36,7 @@ from tests.support.scripted.asking import Verb
 from tests.support.scripted.schedd import OTHER
 
 BY: dict[str, Any] = {"actor": "op", "reason": "by the test"}
-#: Services that take an actor and are no verb of their own, or reach outside the scripted world.
+#: Services that take an actor and are no operation of their own, or reach outside the scripted world.
 NOT_DRIVEN = {
     "request_import": "taking documents in is what begins each life",
     "input_files_exclude": "what a release of a held request writes",
@@ -63,8 +63,8 @@ NOT_DRIVEN = {
     "admission_limit_add": "what is admitted later is done later; tests/requests_app/api/test_admission.py",
     "admission_limit_change": "the same",
     "admission_limit_remove": "the same",
-    "letter_retry": "the retry of an effect, or of what is no request's; tests/requests_app/services/test_letters.py",
-    "letter_discard": "the same of its discard",
+    "dead_letter_retry": "the retry of an effect, or of what is no request's; tests/requests_app/services/test_letters.py",
+    "dead_letter_discard": "the same of its discard",
     "reconcile": "a cycle at another moment, which the machine chooses anyhow; tests/requests_app/lifecycle/test_reconciling.py",
     "request_change": "several of the driven verbs in one transaction; tests/requests_app/api/test_request_verbs.py",
 }
@@ -119,7 +119,7 @@ def _overrides(**values: Any) -> Callable[[Request], Changes]:
     return lambda _: Changes(overrides=Overrides(**values))
 
 
-#: Verbs on a request, by the name that the tally has.
+#: Operations on a request, by the name that the tally has.
 ON_REQUESTS: Mapping[str, Verb] = {
     action.name: action
     for action in (
@@ -177,7 +177,7 @@ def _dag(name: str, function: Callable[..., Any], why_not: Callable[[Any], str] 
     return Verb(name, function, lambda dag: function(dag=dag, **BY), why_not)
 
 
-#: Verbs on a DAG.
+#: Operations on a DAG.
 ON_DAGS: Mapping[str, Verb] = {
     action.name: action
     for action in (
@@ -208,7 +208,7 @@ def _ban(name: str, *, own: bool = False, insist: bool = False) -> Verb:
     return Verb(name, sites.site_ban_by_operator, act, retold=frozenset({"site_bans"}))
 
 
-#: Verbs on a site.
+#: Operations on a site.
 ON_SITES: Mapping[str, Verb] = {
     action.name: action
     for action in (
@@ -232,7 +232,7 @@ def _schedd(name: str, state: ScheddState) -> Verb:
     return Verb(name, change, lambda schedd: change(schedd=schedd, state=state, **BY))
 
 
-#: Verbs on a schedd.
+#: Operations on a schedd.
 ON_SCHEDDS: Mapping[str, Verb] = {
     action.name: action
     for action in (

@@ -241,7 +241,7 @@ def _invalidated(world: World, pk: int, name: str) -> None:
         assert world.dbs.access.get(name) == "INVALID", name
 
 
-#: Verbs that take all outputs of a request back.
+#: Operations that take all outputs of a request back.
 _TAKE_BACK = ("request_invalidate", "request_clean")
 
 

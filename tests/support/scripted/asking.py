@@ -1,5 +1,6 @@
-"""Asking for a verb, with what every verb must keep to: refused it changes nothing, repeated it changes nothing more, and what a
-page offers is what the verb does. And the tally of what was asked, accepted and reached.
+"""Asking for an operation, with what every operation must keep to: refused it changes nothing, repeated it changes nothing
+more, and what a
+page offers is what the operation does. And the tally of what was asked, accepted and reached.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Verb:
     Args:
         function: the service; what the tally counts.
         act: uses it on a target.
-        why_not: what a page says before: empty if the verb may be used on the target.
+        why_not: what a page says before: empty if the operation may be used on the target.
         retold: tables that a repetition writes to all the same.
     """
 
@@ -46,7 +47,7 @@ class Tally:
     lives: int = 0
     accepted: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
-    #: (verb, status of the request) of accepted ones
+    #: (operation, status of the request) of accepted ones
     at: Counter[tuple[str, str]] = field(default_factory=Counter)
     edges: Counter[tuple[str, str]] = field(default_factory=Counter)
     dag_edges: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -81,7 +82,7 @@ def ask(tally: Tally, action: Verb, target: Any, *, twice: bool = False) -> bool
     """Somebody asks; True if it was accepted. A refusal is an answer.
 
     Raises:
-        AssertionError: the verb did something else than it says.
+        AssertionError: the operation did something else than it says.
     """
     target.refresh_from_db()
     status = target.status if isinstance(target, Request) else ""

@@ -124,7 +124,7 @@ class Lives(RuleBasedStateMachine):
     def say_of_a_dag(self, which: int, action: str, twice: bool) -> None:
         dags = [dag for request in self.requests for dag in actions.dags_of(request)[:2]]
         if dags:
-            self.world.schedd.script.meanwhile = None  # it would happen inside the verb, and be taken for its work
+            self.world.schedd.script.meanwhile = None  # it would happen inside the operation, and be taken for its work
             with self.world.process():
                 self._ask(actions.ON_DAGS[action], pick(dags, which), twice)
 
@@ -335,7 +335,7 @@ class Lives(RuleBasedStateMachine):
         request = pick(self.requests, which)
 
         def others() -> None:
-            if answered:  # the claim still runs at the verb, and is waited for
+            if answered:  # the claim still runs at the operation, and is waited for
                 self._ask(actions.ON_REQUESTS[action], request)
             self.world.clock.advance(seconds)
             if not answered:

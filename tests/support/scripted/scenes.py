@@ -1,4 +1,4 @@
-"""Where lives begin: worlds in which something has happened already, so that each verb soon finds what it is for."""
+"""Where lives begin: worlds in which something has happened already, so that each operation soon finds what it is for."""
 
 from __future__ import annotations
 

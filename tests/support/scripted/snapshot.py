@@ -1,4 +1,4 @@
-"""The whole database at a moment, table by table, to tell what a verb has changed."""
+"""The whole database at a moment, table by table, to tell what an operation has changed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wms2.work.resources import resources_ensure
 from wms2.work.workers import pools_ensure
 
 OURS = ("wms2", "requests_app", "dags_app", "outputs_app", "sites_app")
-#: Written by every verb, refused or not; and by every verb that is not refused, also where there is nothing to do.
+#: Written by every operation, refused or not; and by every operation that is not refused, also where there is nothing to do.
 AUDIT, WAKES = "audit_entries", "wakes"
 #: What a thread of an evaluation in progress renews beside the test.
 _RENEWED = ("expires_at", "due_at")

@@ -1,4 +1,5 @@
-"""A fixed way through every edge of the status table and every verb: short lives, one after the other, nothing left to chance.
+"""A fixed way through every edge of the status table and every operation: short lives, one after the other, nothing left to
+chance.
 
 Each is brought to rest as the random lives are, with all that must hold looked at.
 """

@@ -37,7 +37,8 @@ pytestmark = pytest.mark.django_db
 APPS = ("wms2", "sites_app", "dags_app", "outputs_app", "requests_app")
 MODELS = [model for name in APPS for model in apps.get_app_config(name).get_models()]
 LISTED = [model for model in MODELS if model is not Limit]
-#: session, user; group of operators where there are verbs; count, rows; filters that offer recent values or rows of small tables
+#: session, user; group of operators where there are operations; count, rows; filters that offer recent values or rows of
+#: small tables
 MOST_LIST_QUERIES = 14
 LARGE = tuple(
     f'"{model._meta.db_table}"."{field.column}"'

@@ -1,4 +1,4 @@
-"""``manage.py operate NOUN NAME VERB --reason ...``: every declared verb, as the REST interface and the admin have it."""
+"""``manage.py operate NOUN NAME VERB --reason ...``: every declared operation, as the REST interface and the admin have it."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _FIELD = "field "
 
 
 class Command(BaseCommand):
-    """Say what a verb will do, do it, and say where the row stands then."""
+    """Say what an operation will do, do it, and say where the row stands then."""
 
-    help = "Do what an operator may do to a request, DAG, site, ...: docs/verbs.md lists it. Audited like every other way."
+    help = "Do what an operator may do to a request, DAG, site, ...: docs/operations.md lists it. Audited like every other way."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """A sub-command for each noun, and below it for each verb."""
+        """A sub-command for each resource, and below it for each operation."""
         of_nouns = parser.add_subparsers(dest="noun", required=True, metavar="NOUN")
         for resource_type in resource_types():
             reported = of_nouns.add_parser(resource_type.name, help=", ".join(verb.name for verb in resource_type.actions))
@@ -49,7 +49,8 @@ class Command(BaseCommand):
                 _options(of_verbs.add_parser(verb.name, help=verb.does, description=verb.does), verb)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Do it, or with ``--preview`` only tell. Raises CommandError: no such row, a field is wrong, or the verb is refused;
+        """Do it, or with ``--preview`` only tell. Raises CommandError: no such row, a field is wrong, or the operation is
+        refused;
         nothing was done."""
         resource_type = next(resource_type for resource_type in resource_types() if resource_type.name == options["noun"])
         verb = next(verb for verb in resource_type.actions if verb.name == options["verb"])

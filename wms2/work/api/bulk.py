@@ -138,7 +138,7 @@ class BulkView(ApiView):
 
 
 def bulk_serializer(verb: Action, resource_type: str) -> type[ReasonSerializer]:
-    """The verb's own input, and which rows."""
+    """The operation's own input, and which rows."""
     name = f"{resource_type}-bulk-{verb.name}".title().replace("-", "")
     members: dict[str, Any] = {
         "keys": serializers.ListField(

@@ -1,4 +1,4 @@
-"""REST of worker pools, shared resources and failing tasks; the verbs are made from ``wms2.work.actions``."""
+"""REST of worker pools, shared resources and failing tasks; the operations are made from ``wms2.work.actions``."""
 
 from __future__ import annotations
 
