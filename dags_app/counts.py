@@ -63,7 +63,12 @@ def unit_counts(workflow_ids: Iterable[uuid.UUID]) -> Mapping[uuid.UUID, UnitCou
     found: dict[uuid.UUID, dict[str, int]] = defaultdict(dict)
     for row in rows.annotate(number=Count("id")):
         found[row["workflow_id"]][row["state"]] = row["number"]
-    return defaultdict(UnitCounts, {workflow: UnitCounts(**states) for workflow, states in found.items()})
+    return defaultdict(UnitCounts, {workflow: _by_state(states) for workflow, states in found.items()})
+
+
+def _by_state(states: Mapping[str, int]) -> UnitCounts:
+    """Without states that a later release may have written."""
+    return UnitCounts(**{state: number for state, number in states.items() if state in UnitCounts.__dataclass_fields__})
 
 
 class UnitSum(NamedTuple):
@@ -91,7 +96,7 @@ class UnitTable(NamedTuple):
         states: Counter[str] = Counter()
         for row in self._of(**where):
             states[row.state] += row.units
-        return UnitCounts(**states)
+        return _by_state(states)
 
     def counts_by(self, field: str) -> list[tuple[Any, UnitCounts]]:
         """By state for each value of a field."""

@@ -156,7 +156,7 @@ def test_threads_work_under_the_leases_of_the_thread_that_asks_and_not_longer(mo
 
 _STOPPED = """
 import sys
-from wms2 import heartbeat
+from wms2.runtime import heartbeat
 from wms2.adapters.caller import retry_call
 from wms2.errors import LeaseLost
 

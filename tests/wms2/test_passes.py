@@ -23,7 +23,9 @@ ONE_BY_NATURE = {
     "outputs_app.checks.cases.cases_open",
     "outputs_app.effects.invalidation.invalidation_ask", "outputs_app.effects.invalidation.parts_ask",
     "outputs_app.effects.invalidation.parts_of",
-    "outputs_app.blocks.placements.placement_set", "outputs_app.checks.reconciliation.rule_check._gone",
+    "outputs_app.effects.taking_back._rule_unruled", "outputs_app.effects.taking_back._rules_release",
+    "outputs_app.effects.taking_back._dbs_invalidate", "outputs_app.blocks.placements.placement_set",
+    "outputs_app.checks.reconciliation.rule_check._gone",
     "outputs_app.checks.reconciliation.rule_check._gone_from_disk", "outputs_app.checks.reconciliation.rule_check._places",
     "outputs_app.checks.reconciliation.run._compare_dataset", "outputs_app.effects.source_rules.source_rules_check",
     "outputs_app.checks.validation.catalogues._others", "outputs_app.checks.validation.catalogues.sources",
@@ -40,7 +42,8 @@ HARMLESS = {"add", "append", "extend", "get", "items", "keys", "len", "list", "m
             "startswith", "str", "sum", "tuple", "union", "update", "values", "field"}  # fmt: skip
 ROWS = re.compile(r"\.objects\b|\.(filter|exclude|select_related|select_for_update)\(")
 PASSES = ("requests_app", "requests_app/lifecycle", "requests_app/reqmgr2", "requests_app/admission", "outputs_app", "sites_app",
-          "outputs_app/reconciliation", "outputs_app/validation", "dags_app/services", "wms2/work")  # fmt: skip
+          "outputs_app/blocks", "outputs_app/effects", "outputs_app/checks", "outputs_app/checks/reconciliation",
+          "outputs_app/checks/validation", "dags_app/services", "wms2/work")  # fmt: skip
 #: Answers that count as a whole: a file, lumi, lock or rule that is left out of one would be lost, doubled or deleted.
 WHOLE = {
     "_ERRORS", "_DATASETS", "_BLOCKS", "_CONFIGS", "_FILES", "_LFNS", "_LUMIS", "_PARENTS", "RULES", "CONTENT", "BLOCKS",

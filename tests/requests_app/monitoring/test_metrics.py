@@ -210,7 +210,7 @@ def test_counters_of_this_process_are_there(reader: APIClient) -> None:
 
 COUNT = """
 import django; django.setup()
-from wms2 import metrics
+from wms2.metrics import series as metrics
 metrics.CYCLES_TOTAL.labels("ok").inc({n})
 """
 

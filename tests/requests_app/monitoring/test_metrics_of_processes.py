@@ -21,7 +21,7 @@ pytestmark = pytest.mark.django_db
 COUNTING = """
 import sys
 import django; django.setup()
-from wms2 import metrics
+from wms2.metrics import series as metrics
 for line in sys.stdin:
     metrics.CYCLES_TOTAL.labels("ok").inc(int(line))
     metrics.CYCLE_SECONDS.observe(int(line))
