@@ -63,10 +63,10 @@ def unit_counts(workflow_ids: Iterable[uuid.UUID]) -> Mapping[uuid.UUID, UnitCou
     found: dict[uuid.UUID, dict[str, int]] = defaultdict(dict)
     for row in rows.annotate(number=Count("id")):
         found[row["workflow_id"]][row["state"]] = row["number"]
-    return defaultdict(UnitCounts, {workflow: _by_state(states) for workflow, states in found.items()})
+    return defaultdict(UnitCounts, {workflow: _known(states) for workflow, states in found.items()})
 
 
-def _by_state(states: Mapping[str, int]) -> UnitCounts:
+def _known(states: Mapping[str, int]) -> UnitCounts:
     """Without states that a later release may have written."""
     return UnitCounts(**{state: number for state, number in states.items() if state in UnitCounts.__dataclass_fields__})
 
@@ -96,7 +96,7 @@ class UnitTable(NamedTuple):
         states: Counter[str] = Counter()
         for row in self._of(**where):
             states[row.state] += row.units
-        return _by_state(states)
+        return _known(states)
 
     def counts_by(self, field: str) -> list[tuple[Any, UnitCounts]]:
         """By state for each value of a field."""
