@@ -13,19 +13,19 @@ if TYPE_CHECKING:  # models can only be imported after the set-up
 
 TARGET = written.DOCS / "operations.md"
 HEAD = """\
-# Verbs
+# Operations
 
-Everything that an operator may do to a row. Each verb asks for a reason (a `PATCH` may go without), which stands in the audit
+Everything that an operator may do to a row. Each operation asks for a reason (a `PATCH` may go without), which stands in the audit
 with the operator's name; a refusal is audited too. One declaration makes the address of the REST interface, the button of the
 admin and of the request's page with its page of confirmation, the action of the admin's list, and `make manage ARGS='operate
 NOUN NAME VERB --reason "..."'` ([ADR 0027](adr/0027-operations-and-the-admin.md)). [`api.md`](api.md) says how answers and
 errors look; there `PATCH` changes a request's priority and production steps, a site's status and notes, and the limits.
 
 Roles are any that may do it. An operator is a member of the group `operators` or a superuser; requesters (on requests of their
-own) and site admins (on sites of their own) have no accounts yet, so that operators do what is theirs. *Many rows*: a
+own) and site admins (on sites of their own) have no accounts yet: operators act for them. *Many rows*: a
 [bulk run](api.md#many-rows-at-once) may do it to all rows of a filter or to a list of them, with a result for each.
 
-This page is written by `python -m deploy.docs.actions`; edit the `verbs.py` of the apps.
+This page is written by `python -m deploy.docs.actions`; edit the declarations in each app (`actions.py`).
 """
 
 
@@ -40,7 +40,7 @@ def _resource_type(resource_type: ResourceType) -> Iterator[str]:
     from wms2.actions import undone
 
     yield f"## {resource_type.name}\n"
-    yield "| verb | what it does | roles | many rows | REST | button |"
+    yield "| operation | what it does | roles | many rows | REST | button |"
     yield "|---|---|---|---|---|---|"
     for action in resource_type.actions:
         computed = " What it would do is computed for each row." if action.preview else ""
@@ -51,7 +51,7 @@ def _resource_type(resource_type: ResourceType) -> Iterator[str]:
     yield ""
     fields = [(action, field) for action in resource_type.actions for field in action.fields]
     if fields:
-        yield "| verb | field | takes | meaning |"
+        yield "| operation | field | takes | meaning |"
         yield "|---|---|---|---|"
         yield from (f"| `{action.name}` | `{field.name}` | {_takes(field)} | {_means(field)} |" for action, field in fields)
         yield ""

@@ -45,7 +45,9 @@ def test_every_problem_code_is_explained_and_every_explained_one_exists() -> Non
         Path(str(module.__file__)).read_text()
         for module in (exceptions, idempotency, preconditions, problems, rate_limits, shedding, tokens, views, work)
     )
-    ours = set(re.findall(r'(?:Problem\(\s*|\w, )\d{3}, "(\w+)"', source)) | set(re.findall(r'code(?:: str)? ?= ?"(\w+)"', source))
+    ours = set(re.findall(r'(?:Problem\(\s*|\w, )\d{3}, "(\w+)"', source)) | set(
+        re.findall(r'code(?:: str)? ?= ?"(\w+)"', source)
+    )
     ours |= {"malformed", "not_authenticated", "authentication_failed"}
     table = GUIDE[GUIDE.index("| status | code |") : GUIDE.index("## Health")]
     explained = set(re.findall(r"`(\w+)`", table)) - {"field", "problems"}
