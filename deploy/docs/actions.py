@@ -15,7 +15,7 @@ TARGET = written.DOCS / "operations.md"
 HEAD = """\
 # Operations
 
-Everything that an operator may do to a row. Each operation asks for a reason (a `PATCH` may go without), which stands in the audit
+What an operator may do to a row. Each operation asks for a reason (a `PATCH` may go without), which stands in the audit
 with the operator's name; a refusal is audited too. One declaration makes the address of the REST interface, the button of the
 admin and of the request's page with its page of confirmation, the action of the admin's list, and `make manage ARGS='operate
 NOUN NAME VERB --reason "..."'` ([ADR 0027](adr/0027-operations-and-the-admin.md)). [`api.md`](api.md) says how answers and
