@@ -40,8 +40,7 @@ def ask(port: int, login: Mapping[str, str], paths: Mapping[str, Sequence[str]],
 
 def act(port: int, login: Mapping[str, str], seconds: float) -> list[tuple[float, float]]:
     """Hold the requests that are last in the queue and release them; of each operation the seconds from when it was sent
-    until its
-    answer, and until the life cycle has looked at the request with what was asked.
+    until its answer, and until the life cycle has looked at the request with what was asked.
     """
     from django.db import connection
 

@@ -1,7 +1,7 @@
 """What operators may do to rows, declared once: name, service, fields with their bounds, what refuses it, what it would do.
 
 The REST interface (``wms2.api.actions``), the admin (``wms2.admin.actions``), the buttons of the pages, the command line
-(``manage.py operate``) and ``docs/operations.md`` are made from these declarations; each app has its own in ``<app>/verbs.py``.
+(``manage.py operate``) and ``docs/operations.md`` are made from these declarations; each app has its own in ``<app>/actions.py``.
 Owns: the form of a declaration, and the registry. Does not own: any operation, or how one is shown.
 """
 
@@ -29,7 +29,7 @@ _ABOVE = 1e-6
 
 
 class AlreadyDone(str):
-    """A refusal that is none to whoever asks again: what was asked for is so already."""
+    """Already in the requested state; a client that asks again gets success."""
 
     __slots__ = ()
 

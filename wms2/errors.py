@@ -3,8 +3,7 @@
 What to do with each: ``ServiceUnavailable`` and below: nothing is known or changed, try again next cycle. ``ServiceRejected``:
 the service understood and refused; retrying the same call is useless, a person must look. ``AwaitsPerson``: look again later.
 ``InvalidTransition`` and ``StaleState``: another writer was faster or the operation does not fit (HTTP 409).
-``DocumentRefused``: bad
-input, nothing stored.
+``DocumentRefused``: bad input, nothing stored.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Long effects in portions: what is done is recorded as it goes, and after a while others have their turn.
 
 A handler that makes many calls makes a ``TimeSlice`` and records with it after each portion what is done by then. A repeat,
-after a
-crash or in the next turn, begins with what was recorded last (``effect.result``).
+after a crash or in the next turn, begins with what was recorded last (``effect.result``).
 """
 
 from __future__ import annotations

@@ -142,9 +142,8 @@ CELERY_TASK_PUBLISH_RETRY_POLICY = {"max_retries": 1, "interval_start": 0, "inte
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BEAT_SCHEDULER = "wms2.runtime.beat:Scheduler"
 CELERY_TIMEZONE = "UTC"
-# Ticks and operations have workers of their own (deploy/run/process ticker, operations), which nothing that lasts may keep
-# busy. For
-# another that serves several queues the broker takes turns between them: effects never wait behind evaluations.
+# Ticks and operations have workers of their own (deploy/run/process ticker, verbs), which nothing that lasts may keep
+# busy. For another that serves several queues the broker takes turns between them: effects never wait behind evaluations.
 CELERY_TASK_QUEUES = tuple(Queue(name) for name in ("celery", "ticks", "effects", "verbs"))  # type: ignore[no-untyped-call]
 CELERY_TASK_ROUTES = {
     "requests_app.tasks.run_lifecycle_cycle": {"queue": "ticks"},

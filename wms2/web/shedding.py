@@ -1,8 +1,7 @@
 """What a call is for, and which calls a web process refuses while it is overloaded (ADR 0033).
 
 Stops, results and health are never refused, everything else is. Views declare their calls, operations whether they stop.
-Owns the load
-of this process; rates of single clients are limited in ``wms2.api.rate_limits``.
+Owns the load of this process; rates of single clients are limited in ``wms2.api.rate_limits``.
 """
 
 from __future__ import annotations

@@ -161,8 +161,7 @@ def _set_dqm_saver(process, saver):
 
 def _add_reports(process, status_tag):
     """Services that put memory, CPU and time into the framework job report; and one that reports events and their rate to
-    HTCondor, in
-    attributes with this tag, where it finds condor_chirp."""
+    HTCondor, in attributes with this tag, where it finds condor_chirp."""
     if status_tag and not hasattr(process, "CondorStatusService"):
         process.add_(cms.Service("CondorStatusService", tag=cms.untracked.string(str(status_tag))))
     if not hasattr(process, "SimpleMemoryCheck"):

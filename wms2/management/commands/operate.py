@@ -50,8 +50,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Do it, or with ``--preview`` only tell. Raises CommandError: no such row, a field is wrong, or the operation is
-        refused;
-        nothing was done."""
+        refused; nothing was done."""
         resource_type = next(resource_type for resource_type in resource_types() if resource_type.name == options["noun"])
         verb = next(verb for verb in resource_type.actions if verb.name == options["verb"])
         row, actor = _row(resource_type, options["row"]), _actor(options["actor"])
