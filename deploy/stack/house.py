@@ -17,12 +17,15 @@ from pathlib import Path
 PRODUCT = ("wms2", "requests_app", "dags_app", "outputs_app", "sites_app")
 #: More than these fails the check; a lower number is written down here with the change that reached it.
 LIMITS: Mapping[str, int] = {
-    "product, lines of code": 40_498,
+    "product, lines of code": 39_800,
     "settings": 140,
-    "serializers written by hand": 155,
+    "serializers written by hand": 20,
+    "dataclasses built at one place at most": 72,
+    "functions of at most 3 lines with one caller": 175,
     "functions of cyclomatic complexity above 20": 0,
-    "functions of cyclomatic complexity above 10": 11,
-    "modules that round_plan reaches": 113,
+    "functions of cyclomatic complexity above 10": 9,
+    "modules that round_plan reaches": 110,
+    "loose modules in wms2": 14,
 }
 _ROOT = Path(__file__).resolve().parents[2]
 _Function = (ast.FunctionDef, ast.AsyncFunctionDef)
