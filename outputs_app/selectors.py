@@ -90,11 +90,11 @@ def drift_shown() -> QuerySet[Drift]:
 
 
 def datasets_reported(request_id: uuid.UUID) -> list[int]:
-    """Output datasets of a request of which DBS or Rucio were told anything."""
+    """Output datasets of a request of which anything was written to DBS or Rucio."""
     rows = OutputDataset.objects.filter(workflow__request__pk=request_id, blocks__first_file_at__isnull=False)
     return list(rows.distinct().values_list("pk", flat=True))
 
 
 def drift_unsettled(request_id: uuid.UUID) -> QuerySet[Drift]:
-    """Differences of a request that nobody has accepted or had repaired, oldest first."""
+    """Differences of a request that were neither accepted nor repaired, oldest first."""
     return Drift.objects.filter(request_id=request_id, state=DriftState.UNSETTLED).order_by("id")

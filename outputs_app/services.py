@@ -252,7 +252,7 @@ def effect_discard(*, effect: Effect, actor: str, reason: str) -> None:
     """An operator gives an effect up: it never runs, and the request does not wait for it (ADR 0017).
 
     What a block's registration rests on gives the block up, with all that is open of it. Without its tape rule a block is
-    archived and says so. What other blocks and datasets wait for goes on, and is told by the service what is missing.
+    archived and says so. What other blocks and datasets wait for goes on, and learns from the service what is missing.
 
     Raises:
         InvalidTransition: it is done, runs just now, waits for another, or is not wanted any more.

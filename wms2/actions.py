@@ -127,7 +127,7 @@ class Action:
             the model, the operator lands there (a restart's new version).
         preview: rows -> by primary key, what will happen, in sentences; may ask the database, once for all. None where nothing
             is computed: then ``does`` says it.
-        refused: why it does not apply to a row now; empty when it does, as far as can be told: the service judges the rest.
+        refused: why it does not apply to a row now; empty when it does, as far as is known: the service judges the rest.
         repeated: whether a client asks for what was done already; then it is answered as if it had just been done. Services that
             can be called twice need none.
         prepare: makes the service's arguments of the reason and the fields; may ask services, no row is locked yet.

@@ -1,6 +1,6 @@
 """When the rules that protect files at their source end (ADR 0017): who else keeps the files is asked in bulk, then it is owed.
 
-``source_rule_cleanup`` "expire": ``source_rule_days`` after the later of a tape rule's OK, whoever made it, and the block's
+``source_rule_cleanup`` "expire": ``source_rule_days`` after the later of a tape rule's OK, of any maker, and the block's
 validation; where a rule on disk alone keeps it, ``source_rule_days_without_tape`` after its validation, or never. Never by days
 alone. The effect looks again before it deletes.
 """
@@ -48,7 +48,7 @@ def source_rules_check() -> int:
 
 
 def _archived() -> QuerySet[ProcessingBlock]:
-    """Blocks that are validated, and whose source rules nobody has asked to end."""
+    """Blocks that are validated, and whose source rules have no end asked for."""
     asked = Effect.objects.filter(block=OuterRef("pk"), kind=EffectKind.RUCIO_UNPROTECT)
     rows = ProcessingBlock.objects.filter(~Exists(asked), status=BlockStatus.ARCHIVED)
     return rows.filter(validation__validated_at__isnull=False)
@@ -68,7 +68,7 @@ def _tapes_look() -> None:
 
 
 def _others_look() -> set[uuid.UUID]:
-    """Learn of blocks without a tape rule of ours that a rule of somebody has on tape; those that a rule on disk alone keeps are
+    """Learn of blocks without a tape rule of ours that a rule of another account has on tape; those that a rule on disk alone keeps are
     returned. One call for 500 blocks."""
     rows = _archived().filter(tape_ok_at__isnull=True, tape_rule_id="").order_by("created_at")
     blocks = {name: (pk, source) for pk, name, source in rows.values_list("pk", "dbs_block_name", "source_rule_id")}

@@ -165,8 +165,8 @@ def _record_invalidated(effect: Effect, result: Result) -> None:
     blocks_become(ProcessingBlock.objects.filter(dataset=dataset), BlockStatus.INVALIDATED)
     OutputDataset.objects.filter(pk=dataset.pk).update(state=DatasetState.INVALIDATED)
     names_release(request_id=effect.request_id, names=[dataset.name])
-    kept_for_nobody = bool(result.get("kept_for")) and not other_owners(request_id=effect.request_id, name=dataset.name)
-    if kept_for_nobody:  # the other owner was taken back at the same time, and kept it for us
+    has_no_owner = bool(result.get("kept_for")) and not other_owners(request_id=effect.request_id, name=dataset.name)
+    if has_no_owner:  # the other owner was taken back at the same time, and kept it for us
         again = EffectRequest(EffectKind.DBS_INVALIDATE, f"{dataset.pk}:again", payload={"dataset_id": dataset.pk})
         effect_enqueue(again, request_id=effect.request_id, request_epoch=effect.epoch)
 

@@ -17,7 +17,7 @@ from wms2.conf import Conf, conf
 
 
 def limit_rows(names: Sequence[str]) -> list[Limit]:
-    """Limits by name. One that nobody changed has no row yet; it can be changed all the same."""
+    """Limits by name. One that was never changed has no row yet; it can be changed all the same."""
     rows = {row.name: row for row in Limit.objects.filter(name__in=names)}
     known = [name for name in dict.fromkeys(names) if name in CHANGEABLE]
     return [rows.get(name) or Limit(name=name, value=getattr(conf(), name)) for name in known]

@@ -39,7 +39,7 @@ rows_admin(
     filters=("excluded_kind", ("waiting_since", admin.EmptyFieldListFilter)), search={**OF_REQUEST, "lfn": "a whole LFN"},
 )  # fmt: skip
 
-# Lumis that requests split by lumi want, and those that nobody can give.
+# Lumis that requests split by lumi want, and those that no file has.
 rows_admin(models.InputLumis, "id", "workflow", "run", "span", "fate", "reason", filters=("fate",), search=OF_REQUEST)
 
 # One row for each dataset that some request mixes; read again when it is older than six hours.
@@ -92,7 +92,7 @@ rows_admin(models.EventFeed, "id", "last", "removed")
 rows_admin(models.Event, "id", "position", "=at", "kind", "request", filters=(recent_values("kind"),), search=BY_REQUEST)
 
 
-#: What the rows of the list of leases are; that of the last poll of ReqMgr2 is nobody's.
+#: What the rows of the list of leases are; that of the last poll of ReqMgr2 has no owner.
 _LEASES = {
     LEADER_LEASE: "the right to run the life cycle: its owner leads",
     POLL: "no lease: the heartbeat is when ReqMgr2 was last asked with success",
@@ -107,7 +107,7 @@ def lease_is(row: models.Lease) -> str:
 
 @admin.display(description="epoch")
 def lease_epoch(row: models.Lease) -> str:
-    """Of one that somebody has had."""
+    """Of one that has been held."""
     return str(row.epoch or EMPTY)
 
 
@@ -117,7 +117,7 @@ rows_admin(models.Lease, "name", lease_is, "owner", "process", lease_epoch, "hea
 # When each request was looked at, and when it is due again.
 @admin.display(description="looked at again when something wakes it, at the latest")
 def evaluated_again(row: models.EvaluationLease) -> str:
-    """The moment at which it is looked at although nothing has told of a change, if there is one."""
+    """The moment at which it is looked at although no change was reported, if there is one."""
     return exact(row.due_at) if row.due_at else "only when something wakes it"
 
 
@@ -150,7 +150,7 @@ rows_admin(models.Installation, "instance", "environment", "=created_at")
 
 @admin.register(Limit)
 class LimitAdmin(ReadOnlyAdmin):
-    """All limits that can be changed at run time, those that nobody changed included."""
+    """All limits that can be changed at run time, those that were never changed included."""
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """The table of limits instead of the table of rows."""
@@ -168,7 +168,7 @@ class LimitAdmin(ReadOnlyAdmin):
         return TemplateResponse(request, "admin/wms2/limits.html", context)
 
     def action_rows(self, keys: Sequence[str]) -> list[Limit]:
-        """Those that nobody changed included."""
+        """Those that were never changed included."""
         return limit_rows(keys)
 
     def _url(self, row: Any) -> str:

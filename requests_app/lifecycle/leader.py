@@ -90,7 +90,7 @@ def leading() -> Iterator[Leadership | None]:
     Raises:
         django.db.OperationalError: the database does not answer.
     """
-    leadership = _take() or (_take() if _end_whoever_holds_the_row() else None)
+    leadership = _take() or (_take() if _end_holder_of_the_row() else None)
     if leadership is None:
         yield None
         return
@@ -171,7 +171,7 @@ def _give_back(leadership: Leadership) -> None:
         log.warning("the life cycle's lease is not given back, it will expire", error=str(error))
 
 
-def _end_whoever_holds_the_row() -> bool:
+def _end_holder_of_the_row() -> bool:
     """A leader that was paused while it held the row's lock can be replaced only when its session has ended; True when it was."""
     row = Lease.objects.get(name=LEADER_LEASE)
     if not row.process or row.expires_at is None or row.expires_at > clock.now():

@@ -1,4 +1,4 @@
-"""What an operation would do to requests, told before it is done: sentences for the page that asks for confirmation."""
+"""What an operation would do to requests, computed before it is done: sentences for the page that asks for confirmation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from wms2.errors import InvalidTransition
 from wms2.web.formatting import counted
 
 S = RequestStatus
-#: Of which it is told what priority leads there.
+#: For these the priority that leads there is shown.
 _PLACES = 5
 #: Who has risen by the same differs by nearly a whole number.
 _NEARLY = 1e-6

@@ -40,7 +40,7 @@ def recover_refused(request: Request) -> str:
 
 def recover(request: Request, actor: str, reason: str, *, files: int) -> None:
     """COMPLETED or ARCHIVED -> WAITING_INTEGRITY; in the caller's transaction, which holds the request's row and has asked for
-    what is to be cut. ReqMgr2 is not told: nothing leads back there."""
+    what is to be cut. ReqMgr2 gets no report: nothing leads back there."""
     names = OutputDataset.objects.filter(workflow__request=request).values_list("name", flat=True)
     names_claim(request_id=request.pk, family=request.family, names=names)
     Workflow.objects.filter(request=request).update(inputs_removed_at=None)

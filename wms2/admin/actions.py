@@ -110,7 +110,7 @@ class ActionsAdmin(ModelAdmin):
         return {action.name: (partial(_go_to_page, action), action.name, f"{action.label} …") for action in verbs}
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """The list. Filters for what PostgreSQL cannot hold, and keys that are none, are told in Django's own way."""
+        """The list. Filters for what PostgreSQL cannot hold, and keys that are not keys, are reported in Django's own way."""
         keys = request.POST.getlist(ACTION_CHECKBOX_NAME)
         try:
             wrong = "\0" in "".join([*keys, *(value for _, values in request.GET.lists() for value in values)])

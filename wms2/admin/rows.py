@@ -24,7 +24,7 @@ rows_admin(
     search={"target": "a target's whole name (a request's, a limit's, a schedd's)", "actor": "an actor's"},
 )  # fmt: skip
 
-# Requests that have to be looked at; a row that stays says that nobody does.
+# Requests that have to be looked at; a row that stays says that no process does.
 rows_admin(Wake, "=at", "request_id", "why", search={"request_id": "a request's id"})
 
 # Numbers of rows by kind, as the database keeps them: their sum counts.

@@ -93,7 +93,7 @@ def link_column(relation: str, label: str = "") -> Callable[[Any], str | SafeStr
 
 
 def plain_column(field: Field[Any, Any]) -> Callable[[Any], Any]:
-    """A list's column as it stands, under a name that people write; of an id that nobody can read its beginning."""
+    """A list's column as it stands, under a name that people write; of an unreadable id its beginning."""
 
     @admin.display(description=spelled(str(field.verbose_name)), ordering=field.name)
     def column(row: Any) -> Any:

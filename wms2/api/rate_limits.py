@@ -1,7 +1,7 @@
 """How often one identity may do one kind of thing (ADR 0028): counted in the broker by one atomic script, and by its clock.
 
-Whoever is refused is told when a place is free for them: refusals are dealt out over the windows that follow, so many to each
-as it has places. While the broker does not answer nobody is refused; that is counted.
+A refused client learns when a place is free for them: refusals are dealt out over the windows that follow, so many to each
+as it has places. While the broker does not answer no client is refused; that is counted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tokens over REST: after many that nobody has, an address is told to wait. Whoever sends a right one never is."""
+"""Tokens over REST: after many wrong ones, an address has to wait. A right one never has."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ThrottledTokenAuthentication(TokenAuthentication):
     """DRF's, with the brake."""
 
     def authenticate(self, request: Request) -> Any:
-        """User and token; None without the header. Raises AuthenticationFailed: nobody has it; ProblemError: 429."""
+        """User and token; None without the header. Raises AuthenticationFailed: no user has it; ProblemError: 429."""
         try:
             return super().authenticate(request)
         except AuthenticationFailed as error:

@@ -1,6 +1,6 @@
 """Leases of what must not be oversubscribed: named resources with units, over all processes and hosts (ADR 0028).
 
-A lease is a row with a token, judged by the database's clock: whoever has it reports, or it runs out, is taken away and audited.
+A lease is a row with a token, judged by the database's clock: its holder reports, or it runs out, is taken away and audited.
 Nobody waits for one: who gets none (``NoneFree``) goes back to its queue, and says what it waits for. How many units there are
 is a row that operators change at run time.
 """
@@ -87,7 +87,7 @@ def lease_beat(token: UUID) -> bool:
 
 
 def lease_release(*, lease: ResourceLease, actor: str, reason: str) -> None:
-    """Give a lease back, or take it away from whoever has it. Twice is as once."""
+    """Give a lease back, or take it away from its holder. Twice is as once."""
     with audited(
         actor=actor, action="lease_release", target=lease.resource_id, target_type="resource", reason=reason,
         holder=lease.holder, units=lease.units,
@@ -113,8 +113,8 @@ def _reclaim(leases: QuerySet[ResourceLease]) -> None:
 
 
 def resource_set(*, row: Resource, units: int, actor: str, reason: str) -> None:
-    """Say how many units there are. With fewer than are taken nothing is taken away: nobody gets any until it fits. Raises
-    StaleState: somebody else has changed it since it was read."""
+    """Say how many units there are. With fewer than are taken nothing is taken away: none is given until it fits. Raises
+    StaleState: another user has changed it since it was read."""
     with audited(
         actor=actor, action="resource_set", target=row.name, target_type="resource", reason=reason, old=row.units, new=units
     ):

@@ -50,7 +50,7 @@ class Heartbeats(bootsteps.StartStopStep):  # type: ignore[misc]
         self._thread.start()
 
     def stop(self, worker: Any) -> None:
-        """The worker ends in good order, and is missed by nobody."""
+        """The worker ends in good order, and is not missed."""
         self._over.set()
         self._thread.join()
 

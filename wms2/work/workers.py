@@ -50,7 +50,7 @@ def pools_ensure(**_: object) -> None:
 
 
 def workers_alive(queue: str = "") -> list[Worker]:
-    """Those of a pool, or all, that have told of themselves lately."""
+    """Those of a pool, or all, that have reported lately."""
     since = clock.in_sql() - timedelta(seconds=_MISSED * conf().worker_heartbeat_seconds)
     return list(Worker.objects.filter(queues__contains=[queue] if queue else [], heartbeat_at__gte=since))
 
@@ -102,7 +102,7 @@ def pool_change_refused(pool: WorkerPool, state: WorkerPoolState) -> str:
 
 
 def pool_change(*, pool: WorkerPool, state: WorkerPoolState, actor: str, reason: str) -> None:
-    """Drain or resume a pool. Raises InvalidTransition: it is so already; StaleState: somebody else has changed it since
+    """Drain or resume a pool. Raises InvalidTransition: it is so already; StaleState: another user has changed it since
     it was read."""
     with audited(actor=actor, action=f"pool_{state}", target=pool.queue, target_type="pool", reason=reason, old=pool.state):
         if why := pool_change_refused(pool, state):

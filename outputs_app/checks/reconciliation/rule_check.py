@@ -143,7 +143,7 @@ def _places(rules: Sequence[RuleInfo]) -> dict[str, _Place]:
             by_name[name] = _Place(request_id, dataset_id, block_id, () if taken_back else tuple(known))
         # requests of a family write into one dataset, and share its rule on disk
         datasets = OutputDataset.objects.filter(name__in=some).values_list("name", owner, "pk", "disk_rule_id", "state")
-        wanted_last = sorted(datasets, key=lambda row: row[-1] != DatasetState.INVALIDATED)  # the rule is told with that one
+        wanted_last = sorted(datasets, key=lambda row: row[-1] != DatasetState.INVALIDATED)  # the rule is reported with that one
         for name, request_id, dataset_id, rule_id, state in wanted_last:
             before = by_name.get(name, _Place()).rules
             known = [] if state == DatasetState.INVALIDATED else [rule_id]

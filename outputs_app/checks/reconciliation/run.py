@@ -260,7 +260,7 @@ def _compared() -> QuerySet[Drift]:
 
 
 def _access_type(dataset: OutputDataset) -> str:
-    """As DBS was told; empty while it is being told, and where somebody else had decided by then."""
+    """As reported to DBS; empty while that is under way, and where another user had decided by then."""
     reported = Effect.objects.filter(key=EffectRequest(EffectKind.DBS_VALID, dataset.pk).key, epoch=F("request__epoch")).first()
     if reported is None:
         return "PRODUCTION" if conf().datasets_valid_at == "completion" else ""

@@ -142,7 +142,7 @@ class Look:
 
     def _others(self, near: Sequence[uuid.UUID], there: Mapping[str, int]) -> Iterator[LumiFile]:
         """Valid files of blocks of ours, of this request or another, as our rows or DBS have them (``there``: its blocks, with
-        their numbers of files). What is valid for DBS alone, of a request that was cleaned say, belongs to nobody."""
+        their numbers of files). What is valid for DBS alone, of a request that was cleaned say, has no owner."""
         rows = OutputFile.objects.filter(block__in=near).order_by("block", "id").select_related("block")
         for block, files in groupby(rows.iterator(_AT_ONCE), key=lambda file: file.block.dbs_block_name):
             known, invalid = set(), list[LumiFile]()

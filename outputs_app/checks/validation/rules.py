@@ -69,7 +69,7 @@ class Declared(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LumiFile:
-    """A valid file of the dataset, whoever wrote it. ``is_own``: of the block's request; a younger has a higher ``pk``.
+    """A valid file of the dataset, of any writer. ``is_own``: of the block's request; a younger has a higher ``pk``.
 
     ``counts``: events of its lumis, where they are known; ``events``: all of it; ``parents`` as it names them, if it does.
     """

@@ -70,7 +70,7 @@ class Command(BaseCommand):
                 raise CommandError(f"nothing was stored: {error}") from error
 
     def _check_offline(self, document: dict[str, object], options: dict[str, Any]) -> None:
-        """Without ConfigCache nobody knows the outputs, and without CRIC not whether a site exists: the rest is judged."""
+        """Without ConfigCache the outputs are unknown, and without CRIC not whether a site exists: the rest is judged."""
         window = MemoryWindow.from_conf(conf())
         draft = parse(document, request_name=options["name"], window=window, known_sites=None)
         if options["as_json"]:

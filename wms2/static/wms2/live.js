@@ -17,7 +17,7 @@
     if (pulse) pulse.classList.toggle("late", Boolean(bad));
   }
 
-  // Green says that what is shown goes on: the server answers, and somebody drives the requests.
+  // Green says that what is shown goes on: the server answers, and the life cycle runs.
   function sayStanding() {
     const title = document.getElementById("part-title");
     const undriven = title ? title.dataset.undriven : "";
@@ -54,7 +54,7 @@
     }
   }
 
-  // A part that appears or disappears: the whole is taken over, unless somebody is typing in it.
+  // A part that appears or disappears: the whole is taken over, unless the user is typing in it.
   function sameParts(parts, fresh) {
     const names = (root) => Array.from(root.querySelectorAll("[id^='part-']")).map((one) => one.id).join(" ");
     return names(parts) === names(fresh);
