@@ -1,4 +1,6 @@
-"""What the commands over request documents share: reading a JSON file, and how a refusal is reported. Owns no rule about requests."""
+"""What the commands over request documents share: reading a JSON file, and how a refusal is reported. Owns no rule about
+requests.
+"""
 
 from __future__ import annotations
 

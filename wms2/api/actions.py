@@ -1,7 +1,8 @@
 """REST addresses of operations, made from their declarations: a reason and the fields in, 202 and the row out. Repeatable.
 
 An operation compares what it was decided on with the row. Here no status was decided on: "abort" means whatever it is
-by now, so a stale row is read again a few times before the client gets an error. A client that has decided on a version sends it in
+by now, so a stale row is read again a few times before the client gets an error. A client that has decided on a version
+sends it in
 ``If-Match``.
 """
 
