@@ -69,8 +69,7 @@ def _tapes_look() -> None:
 
 def _others_look() -> set[uuid.UUID]:
     """Learn of blocks without a tape rule of ours that a rule of another account has on tape; those that a rule on disk
-    alone keeps are
-    returned. One call for 500 blocks."""
+    alone keeps are returned. One call for 500 blocks."""
     rows = _archived().filter(tape_ok_at__isnull=True, tape_rule_id="").order_by("created_at")
     blocks = {name: (pk, source) for pk, name, source in rows.values_list("pk", "dbs_block_name", "source_rule_id")}
     if not blocks:

@@ -2,8 +2,7 @@
 
 An operation compares what it was decided on with the row. Here no status was decided on: "abort" means whatever it is
 by now, so a stale row is read again a few times before the client gets an error. A client that has decided on a version
-sends it in
-``If-Match``.
+sends it in ``If-Match``.
 """
 
 from __future__ import annotations
