@@ -220,7 +220,7 @@ def evaluating(pk: uuid.UUID, *, owner: str) -> Iterator[Evaluation | None]:
 def evaluating_due(*, owner: str, limit: int) -> Iterator[Iterator[Evaluation]]:
     """Hold the leases of at most so many requests that are due; those that have waited longest come first.
 
-    What is not begun within ``TIME_SLICE_SECONDS`` is given back, and due at once.
+    What is not begun within ``TURN_SECONDS`` is given back, and due at once.
     """
     with _each(_take(due_now(limit), owner)) as evaluations:
         yield evaluations

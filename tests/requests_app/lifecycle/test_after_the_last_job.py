@@ -103,7 +103,7 @@ def test_an_extension_that_breaks_off_has_extended_nothing(world: World, monkeyp
         raise RuntimeError("power cut")
 
     with monkeypatch.context() as patch:
-        patch.setattr(validating, "report", breaks)
+        patch.setattr(validating, "emit_event", breaks)
         world.evaluate(request, steps=1)
     world.errors.clear()
     assert (fresh(request).status, fresh(request).workflow.requested_events) == (S.VALIDATED_OUTPUTS, 200)
