@@ -69,7 +69,7 @@ def listed(desk: Window, what: str, name: str) -> None:
 def checked(desk: Window, running: Worker) -> str:
     """Ask for the checks of the schedd whose page is shown; what they told, read on the page of the newest."""
     page = desk.page.url
-    click(desk, "Check", says="A small DAG is submitted there")
+    click(desk, "Check", says="a small canary DAG")
     running.wait(lambda: not Onboarding.objects.filter(ended_at=None).exists(), seconds=120)
     desk.page.goto(page)
     desk.page.get_by_role("link", name="Checks", exact=True).click()

@@ -204,9 +204,9 @@ def test_groups_are_made_changed_and_dissolved_by_verbs_with_their_reasons() -> 
         request_group(request=row, in_group="pair", **BY)
     group = RequestGroup.objects.get(name="pair")
     assert (group.note, group.created_by, group_status(group).status) == ("one sample", "olga", "active")
-    with pytest.raises(InvalidTransition, match="with nobody any more"):
+    with pytest.raises(InvalidTransition, match="with no other any more"):
         request_group(request=done, in_group="pair", **BY)
-    with pytest.raises(InvalidTransition, match="with nobody any more"):
+    with pytest.raises(InvalidTransition, match="with no other any more"):
         request_group(request=request_row(S.FAILED), in_group="pair", **BY)
     arrives(first)
     group_dissolve(group=group, **BY)
