@@ -194,7 +194,7 @@ def test_the_worker_nodes_local_directory_counts_where_it_is_of_the_site(sites: 
 def test_what_is_mounted_needs_no_command(sites: Path) -> None:
     describe(sites, SITE, volume(SITE, [{"protocol": "file", "access": "site-rw", "prefix": "/mnt"}]))
     configure(sites / SITE, '<stage-out><method volume="T2_DE_DESY_DISK" protocol="file" command="cp"/></stage-out>')
-    assert storage.site_volumes(SITE)[0].ways[0].door == FileSystem()
+    assert isinstance(storage.site_volumes(SITE)[0].ways[0].door, FileSystem)
     assert storage.site_volumes(SITE)[0].pfn("/store/a.root") == "file:///mnt/store/a.root"
 
 
