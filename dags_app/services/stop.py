@@ -47,7 +47,7 @@ def dag_request_stop(*, dag: DAG, reason: str, mode: StopMode = StopMode.NOW) ->
     ends_drain = mode is StopMode.NOW and dag.stop_mode == StopMode.DRAIN
     if dag.stop_requested_at is not None and not ends_drain:
         return
-    # of a drained one the removal is asked for only now: ``dag_mark_due`` counts from here, however long it was drained
+    # of a drained one the removal is asked for only now: ``dag_run_again`` counts from here, however long it was drained
     dag.stop_requested_at, dag.stop_reason, dag.stop_mode = clock.now(), reason, mode.value
     dag.save(update_fields=["stop_requested_at", "stop_reason", "stop_mode"])
     history(dag, "stop_requested", detail={"reason": reason, "mode": dag.stop_mode})
@@ -66,7 +66,7 @@ def dag_drain(*, dag: DAG) -> None:
         halt_file(dag).touch()
 
 
-def dag_mark_due(*, dag: DAG) -> bool:
+def dag_run_again(*, dag: DAG) -> bool:
     """Let a DAGMan run before it is removed; True while it has to be waited for.
 
     Only one that runs writes a rescue file when it is removed: one on hold has no process, and all that its units have begun

@@ -11,7 +11,7 @@ from dags_app.selectors import dag_last, dag_live
 from dags_app.services.dag_files import rescue_left, rescue_obstacle
 from dags_app.services.lost_queue import dag_fenced_off
 from dags_app.services.outcome import dag_outcome, dispute_note
-from dags_app.services.stop import StopMode, dag_drain, dag_mark_due, dag_remove, dag_request_stop
+from dags_app.services.stop import StopMode, dag_drain, dag_remove, dag_request_stop, dag_run_again
 from dags_app.services.submit import dag_adopt, dag_record_submission, maybe_submitted, submission_unknown_seconds
 from dags_app.states import dag_transition
 from requests_app.alerts import alert
@@ -64,7 +64,7 @@ def _stop_running(evaluation: Evaluation, dag: DAG) -> None:
         _stop_gone(evaluation, dag)
     elif mode is StopMode.DRAIN:
         _drain(evaluation, dag)
-    elif StopIntent(evaluation.request.stop_intent) not in _GIVE_UP and dag_mark_due(dag=dag):
+    elif StopIntent(evaluation.request.stop_intent) not in _GIVE_UP and dag_run_again(dag=dag):
         evaluation.note(waiting_for=f"{job} to run again, so that its removal leaves a rescue file")
     else:
         dag_remove(dag=dag)
