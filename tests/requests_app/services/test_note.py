@@ -47,7 +47,7 @@ def test_it_is_a_button_with_a_preview_that_starts_with_the_remark_there_is(admi
     asked = admin_client.get(VERB, {"id": request.pk}).content.decode()
     assert "WMS2 does not act on" in text(asked)
     assert "ask Olga first</textarea>" in asked
-    form = {"id": request.pk, "seen": "completed ask Olga first", "reason": "because", "notes": "asked"}
+    form = {"id": request.pk, "seen": "completed {'notes': 'ask Olga first'}", "reason": "because", "notes": "asked"}
     assert admin_client.post(VERB, form).status_code == 302
     assert notes(request) == "asked"
     assert "asked" in text(admin_client.get(f"/admin/requests_app/request/{request.pk}/change/").content.decode())
