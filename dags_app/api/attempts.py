@@ -20,7 +20,7 @@ from dags_app.attempts import AttemptFile, AttemptLogs, KeptLogs
 from dags_app.models import DAG
 from dags_app.packs import is_there
 from wms2.api.answers import Url, answer
-from wms2.api.views import ExtraView
+from wms2.api.views import ApiView
 
 _WHERE = "on the submit host"
 NodeAttemptsSerializer = answer(
@@ -68,7 +68,7 @@ DagKeptLogsSerializer = answer(
 )  # fmt: skip
 
 
-class NodeAttemptsView(ExtraView):
+class NodeAttemptsView(ApiView):
     """All attempts of a node."""
 
     serializer_class = NodeAttemptsSerializer
@@ -79,7 +79,7 @@ class NodeAttemptsView(ExtraView):
         return Response(self.get_serializer({"dag_id": pk, "unit": unit, "node": node, "attempts": found}).data)
 
 
-class AttemptReportView(ExtraView):
+class AttemptReportView(ApiView):
     """The report of an attempt."""
 
     serializer_class = AttemptReportSerializer
@@ -90,7 +90,7 @@ class AttemptReportView(ExtraView):
         return Response(self.get_serializer(_found(attempts.attempt_report, pk, unit, node, attempt, job_id)).data)
 
 
-class AttemptJobAdView(ExtraView):
+class AttemptJobAdView(ApiView):
     """The ads of an attempt."""
 
     serializer_class = AttemptAdsSerializer
@@ -101,7 +101,7 @@ class AttemptJobAdView(ExtraView):
         return Response(self.get_serializer(_found(attempts.attempt_ads, pk, unit, node, attempt, job_id)).data)
 
 
-class AttemptLogsView(ExtraView):
+class AttemptLogsView(ApiView):
     """The packed logs of an attempt."""
 
     serializer_class = AttemptLogsSerializer
@@ -120,7 +120,7 @@ class AttemptLogsView(ExtraView):
         return Response(self.get_serializer({**body, "files": files}).data)
 
 
-class AttemptLogView(ExtraView):
+class AttemptLogView(ApiView):
     """One file of an attempt's packed logs."""
 
     @extend_schema(operation_id="attempt_log", responses={(200, "text/plain"): OpenApiTypes.STR})
@@ -132,7 +132,7 @@ class AttemptLogView(ExtraView):
         return HttpResponse(files[number].text, content_type="text/plain; charset=utf-8")
 
 
-class AttemptArchiveView(ExtraView):
+class AttemptArchiveView(ApiView):
     """An attempt's packed logs as they are."""
 
     @extend_schema(responses={(200, "application/gzip"): OpenApiTypes.BINARY})
@@ -145,7 +145,7 @@ class AttemptArchiveView(ExtraView):
         return HttpResponse(found.archive, content_type="application/gzip", headers={"Content-Disposition": named})
 
 
-class DagKeptLogsView(ExtraView):
+class DagKeptLogsView(ApiView):
     """All packed logs that a DAG keeps."""
 
     serializer_class = DagKeptLogsSerializer

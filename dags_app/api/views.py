@@ -20,7 +20,7 @@ from wms2.api.actions import LISTED, Resource
 from wms2.api.pagination import PAGE_PARAMETERS, NumberedPages, whole_number, whole_number_parameter
 from wms2.api.preconditions import etag_of
 from wms2.api.problems import bad_field
-from wms2.api.views import ExtraView, RowsViewSet
+from wms2.api.views import ApiView, RowsViewSet
 
 STATES = {state.name.lower(): state for state in NodeState}
 DEFAULT_LINES = 200
@@ -64,7 +64,7 @@ class DagViewSet(RowsViewSet):
         return self.versioned_answer(request, self.get_serializer(dag).data, dag_etag(dag))
 
 
-class DagNodesView(ExtraView):
+class DagNodesView(ApiView):
     """The nodes as DAGMan's status files have them now."""
 
     serializer_class = DagNodesSerializer
@@ -102,7 +102,7 @@ def _with_inner(dag: DAG, node: NodeStatus) -> dict[str, Any]:
     return {**node._asdict(), "inner": inner}
 
 
-class DagLogsView(ExtraView):
+class DagLogsView(ApiView):
     """DAGMan's logs: where they are, and their end."""
 
     serializer_class = DagLogsSerializer

@@ -30,7 +30,7 @@ from requests_app.selectors.requests import requests_stored
 from requests_app.selectors.versions import Version, VersionChain, version_chain
 from requests_app.services.invalidation import manifest_of
 from wms2.api.answers import answer, rows
-from wms2.api.views import ApiView, ExtraView
+from wms2.api.views import ApiView
 
 MOST_LEFTOVERS = 1000
 
@@ -140,16 +140,16 @@ VersionChainSerializer = answer(
 
 request_errors_view = part_view(
     requests_stored, RequestErrorsSerializer, lambda row: request_errors(row.request_name),
-    "Counts by category, code, site and step; groups with the newest log tails; bad input files.", base=ExtraView,
+    "Counts by category, code, site and step; groups with the newest log tails; bad input files.", base=ApiView,
 )  # fmt: skip
 request_input_files_view = part_view(
     requests_stored, RequestInputFilesSerializer, troubled_input, "With the reason of each, since when, and who left it out.",
-    base=ExtraView,
+    base=ApiView,
 )  # fmt: skip
 request_leftovers_view = part_view(
     requests_stored, RequestLeftoversSerializer,
     lambda row: {"sites": leftovers_by_site(row), "units": leftovers_of(row)[:MOST_LEFTOVERS]},
-    "Of all rounds that the cleaner has looked at; units that had left nothing are not among them.", base=ExtraView,
+    "Of all rounds that the cleaner has looked at; units that had left nothing are not among them.", base=ApiView,
 )  # fmt: skip
 request_progress_view = part_view(
     requests_stored, CourseSerializer, progress_chart_of,

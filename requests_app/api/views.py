@@ -35,7 +35,7 @@ from requests_app.services.decisions import request_change
 from requests_app.services.intake import request_receive
 from wms2.api.actions import action_method, actor_of
 from wms2.api.shown import shown
-from wms2.api.views import ApiView, ExtraView, RowsViewSet
+from wms2.api.views import ApiView, RowsViewSet
 from wms2.web.shedding import Call
 
 PATCHED = "changed over the API, no reason given"
@@ -128,7 +128,7 @@ class WorkflowViewSet(RowsViewSet):
             line["work_units"] = units[line["id"]].as_dict()
 
 
-class WorkflowRoundsView(ExtraView):
+class WorkflowRoundsView(ApiView):
     """The rounds of a workflow: sizes, decisions, measurements."""
 
     serializer_class = WorkflowRoundsSerializer

@@ -90,9 +90,6 @@ class ApiView(KnownQueryMixin, GenericAPIView):
     filter_backends = ()
 
 
-ExtraView = ApiView
-
-
 class RowsViewSet(KnownQueryMixin, GenericViewSet):
     """List and look at rows of one model. Sub-classes name queryset, serializers, filters and orderings.
 

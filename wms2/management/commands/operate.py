@@ -42,9 +42,9 @@ class Command(BaseCommand):
         """A sub-command for each resource, and below it for each operation."""
         of_nouns = parser.add_subparsers(dest="noun", required=True, metavar="NOUN")
         for resource_type in resource_types():
-            reported = of_nouns.add_parser(resource_type.name, help=", ".join(verb.name for verb in resource_type.actions))
-            reported.add_argument("row", metavar="NAME", help="the row's name or key")
-            of_verbs = reported.add_subparsers(dest="verb", required=True, metavar="VERB")
+            of_type = of_nouns.add_parser(resource_type.name, help=", ".join(verb.name for verb in resource_type.actions))
+            of_type.add_argument("row", metavar="NAME", help="the row's name or key")
+            of_verbs = of_type.add_subparsers(dest="verb", required=True, metavar="VERB")
             for verb in resource_type.actions:
                 _options(of_verbs.add_parser(verb.name, help=verb.does, description=verb.does), verb)
 
