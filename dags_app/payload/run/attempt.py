@@ -21,7 +21,7 @@ from ..contract.convert import to_json
 from ..contract.layout import CLEANUP, REPORT_SCHEMA, logs_name, report_name, utc_now
 from ..contract.reports import OutputRecord, Processed, Slot, StepRecord
 from . import chirp, credentials, slot
-from .processes import stop_requests_as_errors, stop_requests_ignored, temporary_files_in
+from .processes import stop_requests_as_errors, temporary_files_in
 
 #: Below HTCondor's scratch directory: HTCondor brings back every new file at the top of that.
 WORK = "work"
@@ -105,7 +105,7 @@ def attempt_of(directory: Path, node: str, attempt: int, role: str) -> Iterator[
     work.mkdir()
     report, failure = AttemptReport(node, attempt, role, slot.read_slot(), directory, work / "steps"), ""
     try:
-        with stop_requests_as_errors(), temporary_files_in(work / "tmp"):
+        with stop_requests_as_errors(ignored_afterwards=True), temporary_files_in(work / "tmp"):
             credentials.check(0.0 if role == CLEANUP else credentials.wall_seconds())
             yield report
     except BaseException as error:
@@ -115,7 +115,6 @@ def attempt_of(directory: Path, node: str, attempt: int, role: str) -> Iterator[
             raise
         report.exit_code, report.error_message = error.code, error.message
     finally:
-        with stop_requests_ignored():
-            report.write(failure)
-            chirp.set_number(chirp.EXIT_CODE, report.exit_code)
-            shutil.rmtree(work, ignore_errors=True)
+        report.write(failure)
+        chirp.set_number(chirp.EXIT_CODE, report.exit_code)
+        shutil.rmtree(work, ignore_errors=True)

@@ -88,8 +88,11 @@ class _StopRequest(BaseException):
 
 
 @contextmanager
-def stop_requests_as_errors() -> Iterator[None]:
+def stop_requests_as_errors(ignored_afterwards: bool = False) -> Iterator[None]:
     """Inside, SIGTERM (removed, evicted) and SIGINT end what is done; outside it is a PayloadError, so reports are still written.
+
+    ``ignored_afterwards``: until the process ends they change nothing more. Its report says how it ended, and HTCondor must not
+    read anything else from its status.
 
     A signal that comes just before a system call is seen only after it, which may be hours later: an alarm interrupts them.
     """
@@ -116,20 +119,9 @@ def stop_requests_as_errors() -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_IGN if ignored_afterwards else handler)
     if asked:  # lost on the way, as in a destructor
         raise asked[0]
-
-
-@contextmanager
-def stop_requests_ignored() -> Iterator[None]:
-    """Inside, SIGTERM and SIGINT change nothing: the job is over but for its report."""
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import tarfile
 import tempfile
 import time
@@ -298,19 +299,15 @@ def test_a_job_that_is_told_to_stop_ends_its_processes_and_still_reports(one_ste
 
 
 def test_a_job_that_is_told_to_stop_while_it_writes_its_report_ends_as_the_report_says(one_step: Workbench) -> None:
-    started = one_step.start("job", "proc_000000")
-    os.mkfifo(log := started.scratch / "_condor_stdout")  # of which the end is packed: it waits there, its report is written
-    deadline = time.monotonic() + 60
-    while not (started.scratch / "proc_000000.0.report.json").exists():
-        assert time.monotonic() < deadline and started.popen.poll() is None
-        time.sleep(0.02)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
-        started.popen.send_signal(number)
-    while started.popen.poll() is None:
-        with suppress(OSError):  # it does not wait there yet
-            os.close(os.open(log, os.O_WRONLY | os.O_NONBLOCK))
-            break
-    log.unlink()
+    with socket.create_server(("127.0.0.1", 0)) as starter:  # HTCondor's: it is asked to note the exit code, and waits
+        starter.settimeout(60)
+        one_step.variables["_CONDOR_CHIRP_CONFIG"] = str(one_step.root / "chirp")
+        (one_step.root / "chirp").write_text(f"127.0.0.1 {starter.getsockname()[1]} cookie")
+        started = one_step.start("job", "proc_000000")
+        starter.accept()[0].close()
+    while started.popen.poll() is None:  # from the report until the process has ended
+        started.popen.send_signal(signal.SIGTERM)
+        started.popen.send_signal(signal.SIGINT)
     started.finish()
     assert (started.value, started.report["exit_code"]) == (0, 0), "else all is done again"
 
