@@ -139,7 +139,7 @@ def _rows(size: Mapping[str, int]) -> str:
     from rest_framework.authtoken.models import Token
 
     from sites_app.models import Schedd, ScheddState
-    from wms2.api.permissions import OPERATORS
+    from wms2.identities.grants import OPERATORS
 
     api_load.build_rows(size["QUEUED"] + size["ENDED"])
     api_load.make_live(0, size["QUEUED"])

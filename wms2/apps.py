@@ -26,7 +26,7 @@ class Wms2Config(AppConfig):
 
         from wms2 import checks  # noqa: F401
         from wms2.api import rate_limits
-        from wms2.api.permissions import operators_group_ensure
+        from wms2.identities.grants import operators_group_ensure
         from wms2.web.login_throttle import use_attempts
         from wms2.work import actions  # noqa: F401
         from wms2.work.resources import resources_ensure

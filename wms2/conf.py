@@ -7,12 +7,14 @@ Sources: spec 4.2, 4.4, 4.7, 5.2, 15; error-handling 8.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import Self, get_origin
+from typing import Literal, Self, get_origin
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError, model_validator
@@ -133,6 +135,9 @@ class Conf(BaseModel):
     io_slots: bool = False
     """Merge and cleanup jobs ask for an I/O slot of their pilot (`Requestioslots`), as WMAgent's, and take no CPU slot.
     HTCondor then demands such slots of every machine: only where all sites run CMS's pilots."""
+    role_names: dict[str, Literal["viewer", "requester", "site admin", "operator", "admin"]] = {}
+    """JSON object: what the front end, single sign-on and tokens call a role or group -> `viewer`, `requester`, `site admin`,
+    `operator` or `admin`. Names that are not in it give nothing."""
     flower_url: str = Field("", pattern=r"^(https?://.*)?$")
     """Where Flower shows the Celery workers. The pages link to it for superusers, since it asks for a login of its own;
     empty: there is no link."""
@@ -495,6 +500,16 @@ def _variable(place: tuple[int | str, ...]) -> str:
     return f"WMS2_{'_'.join(str(part) for part in place).upper()}: " if place else ""
 
 
+def _value(raw: str, form: object) -> object:
+    """Lists are separated by commas, names with values are a JSON object; what is none is refused as any wrong value."""
+    if form is tuple:
+        return tuple(part.strip() for part in raw.split(","))
+    if form is dict:
+        with suppress(ValueError):
+            return json.loads(raw)
+    return raw
+
+
 def from_environment(environment: Mapping[str, str]) -> Conf:
     """Read the settings from ``WMS2_*`` variables. Raises ConfigurationError: naming each missing, wrong or removed variable."""
     if removed := sorted(set(_REMOVED.split()) & {name for name, value in environment.items() if value}):
@@ -504,8 +519,7 @@ def from_environment(environment: Mapping[str, str]) -> Conf:
         raw = environment.get(f"WMS2_{name.upper()}")
         if raw is None or raw == "":
             continue
-        is_list = get_origin(Conf.model_fields[name].annotation) is tuple
-        values[name] = tuple(part.strip() for part in raw.split(",")) if is_list else raw
+        values[name] = _value(raw, get_origin(Conf.model_fields[name].annotation))
     try:
         return Conf.model_validate(values)
     except ValidationError as error:

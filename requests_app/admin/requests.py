@@ -20,7 +20,7 @@ from requests_app.selectors.admission import queued_rows
 from requests_app.selectors.explain import explain
 from wms2.admin import ReadOnlyAdmin, badge_column
 from wms2.admin.shown import EMPTY, admin_url, badge, list_url
-from wms2.api.permissions import is_operator
+from wms2.identities.grants import is_operator
 from wms2.models import AuditEntry
 from wms2.web.formatting import exact
 

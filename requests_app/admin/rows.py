@@ -20,7 +20,7 @@ from wms2.admin import BY_REQUEST, OF_REQUEST, ReadOnlyAdmin, rows_admin, since_
 from wms2.admin.actions import action_url
 from wms2.admin.filters import recent_values
 from wms2.admin.shown import EMPTY, badge
-from wms2.api.permissions import is_operator
+from wms2.identities.grants import is_operator
 from wms2.web.formatting import exact, word
 
 rows_admin(

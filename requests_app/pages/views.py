@@ -33,7 +33,7 @@ from requests_app.selectors.requests import requests_listed, requests_with_workf
 from requests_app.work.groups import group_status
 from wms2.adapters.types import JobStatus
 from wms2.admin.actions import Button, buttons
-from wms2.api.permissions import is_operator
+from wms2.identities.grants import is_operator
 from wms2.work.workers import pool_problems
 
 PART = "X-Wms2-Part"

@@ -10,7 +10,7 @@ from django.contrib.auth.models import Group, User
 from playwright.sync_api import Browser
 
 from tests.support import browser
-from wms2.api.permissions import OPERATORS
+from wms2.identities.grants import OPERATORS
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ from tests.support.outcomes import assert_completed_once, ended, status
 from tests.support.rows import request_row
 from tests.support.stack import Worker, celery_beat, celery_worker, small_request, web
 from tests.support.stalling import Stalling, stalling_ways
-from wms2.api.permissions import OPERATORS
+from wms2.identities.grants import OPERATORS
 
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.slow]
 #: Longer than every limit of a connection to the broker, and than a hint is worth anything (60 s).

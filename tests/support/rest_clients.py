@@ -9,7 +9,7 @@ from django.contrib.auth.models import Group, User
 from rest_framework.authtoken.models import Token
 from rest_framework.test import APIClient
 
-from wms2.api.permissions import OPERATORS
+from wms2.identities.grants import OPERATORS
 
 
 def client_of(user: User) -> APIClient:

@@ -10,7 +10,7 @@ from django.contrib.auth.models import Group, User
 from django.test import Client
 
 from tests.support import scene
-from wms2.api.permissions import OPERATORS
+from wms2.identities.grants import OPERATORS
 
 
 def client_of(user: User) -> Client:

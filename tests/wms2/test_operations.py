@@ -32,7 +32,7 @@ from wms2.actions import (
     resource_type_of,
     resource_types,
 )
-from wms2.api.permissions import OPERATORS
+from wms2.identities.grants import OPERATORS
 from wms2.models import AuditEntry
 from wms2.runtime.locks import BEING_CHANGED
 

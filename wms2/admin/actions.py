@@ -43,7 +43,7 @@ from wms2.actions import (
 )
 from wms2.admin.forms import ReasonForm, form_of
 from wms2.admin.shown import admin_url, badge, list_url
-from wms2.api.permissions import may
+from wms2.identities.grants import may
 from wms2.runtime.locks import BEING_CHANGED, lock_refused
 from wms2.web.formatting import counted
 

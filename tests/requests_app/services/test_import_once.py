@@ -16,7 +16,7 @@ from tests.support.rows import request_row
 from tests.support.scripted import documents
 from tests.support.scripted.faults import Mode
 from tests.support.scripted.world import World
-from wms2.api.permissions import OPERATORS
+from wms2.identities.grants import OPERATORS
 
 pytestmark = pytest.mark.django_db(transaction=True)
 S = RequestStatus

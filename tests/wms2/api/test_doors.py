@@ -17,7 +17,7 @@ from tests.support.problems import problem
 from tests.support.rows import request_row
 from wms2.api.exceptions import server_error
 from wms2.api.parsers import MAX_BODY_BYTES
-from wms2.api.permissions import OPERATORS
+from wms2.identities.grants import OPERATORS
 
 pytestmark = pytest.mark.django_db
 #: Beside the lists, for which tests/wms2/api/test_lists.py shows the same.

@@ -15,7 +15,7 @@ from requests_app.models import Limit, Request, RequestStatus
 from tests.support.problems import problem
 from tests.support.rest_clients import client_of
 from tests.support.rows import request_row
-from wms2.api.permissions import OPERATORS
+from wms2.identities.grants import OPERATORS
 from wms2.models import AuditEntry, KeptAnswer
 from wms2.web import idempotency
 
