@@ -501,7 +501,7 @@ def _variable(place: tuple[int | str, ...]) -> str:
 
 
 def _value(raw: str, form: object) -> object:
-    """Lists are separated by commas, names with values are a JSON object; what is none is refused as any wrong value."""
+    """Lists are separated by commas, names with values are a JSON object; anything else is refused like any wrong value."""
     if form is tuple:
         return tuple(part.strip() for part in raw.split(","))
     if form is dict:
