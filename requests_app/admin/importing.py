@@ -16,11 +16,11 @@ from requests_app.models import Request
 from requests_app.services.decisions import MAX_PRIORITY
 from requests_app.services.intake import request_receive
 from wms2.api.parsers import StrictJsonParser
-from wms2.identities.grants import is_operator
 from wms2.api.problems import ProblemError
 from wms2.api.serializers import MAX_REASON
 from wms2.conf import conf
 from wms2.errors import DocumentRefused, InvalidTransition, Problem, RequestKnown, ServiceError
+from wms2.identities.grants import is_operator
 
 
 class ImportForm(forms.Form):

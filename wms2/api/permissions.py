@@ -5,7 +5,7 @@ Who has which role: ``wms2.identities.grants``. ``is_staff`` alone opens the adm
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 
