@@ -21,7 +21,7 @@ from sites_app.services import (
     site_unban_by_operator,
     status_refused,
 )
-from wms2.actions import Action, Field, Kind, ResourceType, Role, declare, preview_each
+from wms2.actions import Action, Field, Kind, Owned, ResourceType, Role, declare, preview_each
 from wms2.errors import FieldRefused
 from wms2.runtime.in_force import in_force
 from wms2.web.formatting import counted
@@ -76,7 +76,10 @@ def _ban_preview(site: Site) -> list[str]:
 
 
 declare(
-    ResourceType(Site, "site", "site", lambda name: Site.objects.filter(pk=name), _site_seen, "sites/<name:pk>"),
+    ResourceType(
+        Site, "site", "site", lambda name: Site.objects.filter(pk=name), _site_seen, "sites/<name:pk>",
+        owner=lambda site: Owned(sites=frozenset({site.pk})),
+    ),
     _status_verb(
         "enable", "Enable", SiteStatus.ENABLED,
         "Let new work go to the site again from the next submission on. Ends a drain and a closure; bans have a verb of their"
@@ -96,7 +99,7 @@ declare(
     _status_verb(
         "maintenance", "Maintenance", SiteStatus.MAINTENANCE,
         f"Close the site for new work while it is being worked on, until a person enables it. {_STILL}",
-        refused=partial(status_refused, status=SiteStatus.MAINTENANCE),
+        refused=partial(status_refused, status=SiteStatus.MAINTENANCE), roles=OWN,
     ),
     Action(
         "follow", "Follow SSB",
@@ -112,7 +115,9 @@ declare(
         (
             _REQUEST,
             Field("expires_at", Kind.MOMENT, "UTC; without it, the usual number of days (site_ban_duration_days)"),
-            Field("insist", Kind.FLAG, "also when more than half of the sites would be banned then"),
+            Field(
+                "insist", Kind.FLAG, "also when more than half of the sites would be banned then", roles=(Role.OPERATOR,)
+            ),
         ),
         prepare=_of_workflow, path="ban", stops=True, roles=OWN, inverse="unban",
     ),
@@ -133,7 +138,7 @@ declare(
                 rows=4,
             ),
         ),
-        initial=lambda site: {"notes": site.config_data}, inverse="note",
+        initial=lambda site: {"notes": site.config_data}, roles=OWN, inverse="note",
     ),
 )  # fmt: skip
 
@@ -146,6 +151,7 @@ declare(
     ResourceType(
         SiteBan, "ban", "ban", lambda key: SiteBan.objects.filter(pk=key),
         lambda ban: (str(ban.removed_at), "lifted" if ban.removed_at else "in force"),
+        owner=lambda ban: Owned(sites=frozenset({ban.site_id})),
     ),
     Action(
         "lift", "Lift", "Lift a single ban: new submissions may send work there again.", _lift, roles=OWN,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
 from django.db.models import Model, QuerySet
@@ -44,6 +44,14 @@ class Role(StrEnum):
     ADMIN = "admin"
 
 
+class Owned(NamedTuple):
+    """Whose a row is: users by name, CMS groups, sites. What is in none of them is the operators' alone."""
+
+    users: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()
+    sites: frozenset[str] = frozenset()
+
+
 class Kind(StrEnum):
     """What a field takes."""
 
@@ -73,6 +81,7 @@ class Field:
         convert: makes the service's value of what came.
         blank: what the service gets when nothing came.
         rows: lines of its box in a form; 1: a single line.
+        roles: who may give it, where not all may who may do the operation; never of a required field.
     """
 
     name: str
@@ -89,6 +98,7 @@ class Field:
     convert: Callable[[Any], Any] = lambda value: value
     blank: Any = OMIT
     rows: int = 1
+    roles: tuple[Role, ...] = ()
 
 
 def field_of(name: str, info: FieldInfo, **more: Any) -> Field:
@@ -180,6 +190,7 @@ class ResourceType:
         find: rows of a name as people write it.
         seen: (value, label) of where a row stands, usually its status.
         address: REST: of one row, below ``/api/v1/``; empty: none.
+        owner: whose a row is, for the roles that hold on rows of one's own alone; read from the row, without a query.
         standing: further sentences on a row's page in the admin.
     """
 
@@ -190,6 +201,7 @@ class ResourceType:
     seen: Callable[[Any], tuple[str, str]]
     address: str = ""
     status_detail: Callable[[Any], Sequence[str]] = lambda row: ()
+    owner: Callable[[Any], Owned] = lambda row: Owned()
     actions: tuple[Action, ...] = field(default=(), compare=False)
 
 

@@ -6,11 +6,18 @@ import os
 
 from django.apps import AppConfig, apps
 from django.conf import settings
+from django.contrib.admin.apps import AdminConfig
 from django.db.models.signals import post_migrate
 from django.utils.module_loading import autodiscover_modules
 
 from wms2.runtime.circuits import use_circuits
 from wms2.runtime.shared_counts import Broker, SharedCounts
+
+
+class Wms2AdminConfig(AdminConfig):
+    """Django's admin, with a site that opens by role."""
+
+    default_site = "wms2.identities.admin_site.Wms2AdminSite"
 
 
 class Wms2Config(AppConfig):
@@ -26,6 +33,7 @@ class Wms2Config(AppConfig):
 
         from wms2 import checks  # noqa: F401
         from wms2.api import rate_limits
+        from wms2.identities import denials
         from wms2.identities.grants import operators_group_ensure
         from wms2.web.login_throttle import use_attempts
         from wms2.work import actions  # noqa: F401
@@ -37,6 +45,7 @@ class Wms2Config(AppConfig):
         admin.site.enable_nav_sidebar = False  # lists have many columns, and it repeats the index beside each of them
         circuits_share()
         use_attempts(SharedCounts(_broker("sign-in", "failed sign-ins are counted by this process alone")))
+        denials.use_counts(SharedCounts(_broker("denied", "denials are counted by this process alone")))
         if broker := _broker("rate", "rates are not limited"):
             rate_limits.use(rate_limits.RateLimits(broker))
         post_migrate.connect(operators_group_ensure, sender=apps.get_app_config("auth"), dispatch_uid="wms2.operators")

@@ -1,11 +1,14 @@
 """The tables that belong to no app: who did what, which requests have to be looked at, how many rows there are of which kind;
-workers, what they share, which of their tasks fail; answers that are kept for those who ask twice."""
+workers, what they share, which of their tasks fail; answers that are kept for those who ask twice; who has which role."""
 
 from __future__ import annotations
 
 import uuid
 
+from django.conf import settings
 from django.db import models
+
+from wms2.actions import Role
 
 
 class AuditEntry(models.Model):
@@ -253,3 +256,40 @@ class KeptAnswer(models.Model):
 
     def __str__(self) -> str:
         return f"{self.method} {self.path} by {self.identity}"
+
+
+class RoleAssignment(models.Model):
+    """A role that a user has, or all members of a Django group, and the rows that it holds for (``wms2.identities.grants``)."""
+
+    role = models.CharField(max_length=20, choices=[(role.value, role.value) for role in Role])
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, null=True, blank=True, related_name="role_assignments"
+    )
+    group = models.ForeignKey("auth.Group", on_delete=models.CASCADE, null=True, blank=True, related_name="role_assignments")
+    cms_groups = models.JSONField(
+        default=list, blank=True, help_text="of requesters: CMS groups whose requests they may act on beside their own"
+    )
+    sites = models.JSONField(default=list, blank=True, help_text="of site admins: the sites that they may act on")
+    reason = models.TextField(blank=True)
+    actor = models.CharField(max_length=100, help_text="who gave it last")
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        db_table = "role_assignments"
+        ordering = ("role", "id")
+        constraints = (
+            models.CheckConstraint(condition=models.Q(role__in=[role.value for role in Role]), name="role_known"),
+            models.CheckConstraint(
+                condition=models.Q(user=None, group__isnull=False) | models.Q(user__isnull=False, group=None),
+                name="role_of_user_or_group",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(cms_groups=[]) | models.Q(role=Role.REQUESTER.value), name="role_groups_fit"
+            ),
+            models.CheckConstraint(condition=models.Q(sites=[]) ^ models.Q(role=Role.SITE_ADMIN.value), name="role_sites_fit"),
+            models.UniqueConstraint(fields=("user", "role"), name="role_once_per_user"),
+            models.UniqueConstraint(fields=("group", "role"), name="role_once_per_group"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.role}: {self.user or f'group {self.group}'}"

@@ -33,11 +33,13 @@ from requests_app.services.release import Changes, ReleaseMode, release_refused
 from requests_app.services.restart import restart_refused
 from requests_app.services.stopping import fail_refused, force_refused, stop_refused
 from requests_app.work.overrides import ERROR_LIMITS, PINS, THROTTLES, Overrides, read_layouts, read_pools, read_task_sizes
-from wms2.actions import Action, Field, Kind, ResourceType, Role, declare, field_of, preview_each
+from wms2.actions import Action, Field, Kind, Owned, ResourceType, Role, declare, field_of, preview_each
 from wms2.errors import FieldRefused, NotFoundInService
 
 #: On one's own requests.
 OWN = (Role.REQUESTER, Role.OPERATOR)
+#: How much work is lost, left out or tried again is decided by operators, of whomever the request is.
+_OPERATORS = (Role.OPERATOR,)
 #: How what runs ends.
 STOP_MODES = (
     (StopMode.NOW.value, "Now: the DAG is removed, jobs that run are lost"),
@@ -139,6 +141,7 @@ declare(
     ResourceType(
         Request, "request", "request", lambda name: Request.objects.filter(request_name=name),
         lambda request: (request.status, request.get_status_display()), "requests/<name:request_name>",
+        owner=lambda request: Owned(frozenset({request.requestor}), frozenset({request.group})),
     ),
     Action(
         "submit", "Submit", "Let a new request go on its way: its inputs are read, then it is queued.", services.request_submit,
@@ -155,16 +158,19 @@ declare(
                 convert=ReleaseMode, blank_label="As described above",
                 choices=RELEASE_MODES,
             ),
-            Field("site_bans", Kind.TEXTS, "sites it avoids from now on, separated by spaces", length=100, most_items=200),
             Field(
-                "excluded_files", Kind.TEXTS, "input files nobody reads any more, one a line", length=500, most_items=MAX_FILES,
-                rows=2,
+                "site_bans", Kind.TEXTS, "sites it avoids from now on, separated by spaces", length=100, most_items=200,
+                roles=_OPERATORS,
+            ),
+            Field(
+                "excluded_files", Kind.TEXTS, "input files that are read no more, one a line", length=500, most_items=MAX_FILES,
+                rows=2, roles=_OPERATORS,
             ),
             Field(
                 "accept_excluded", Kind.FLAG,
-                "it may complete without the input files that could not be read or not be split",
+                "it may complete without the input files that could not be read or not be split", roles=_OPERATORS,
             ),
-            *_OVERRIDES,
+            *(replace(each, roles=_OPERATORS) for each in _OVERRIDES),
         ),
         release_refused, _release_repeated, path="release", roles=OWN, inverse="hold",
     ),
@@ -250,7 +256,7 @@ declare(
         "Put an operator's remark on a request, in place of the one before. It is shown with the request; WMS2 does not act on"
         " it.",
         services.request_note, [Field("notes", help="the remark; empty takes it away", length=2000, blank="", rows=4)],
-        lambda request: {"notes": request.notes}, path="note",
+        lambda request: {"notes": request.notes}, path="note", roles=OWN,
     ),
     Action(
         "group", "Change its group",

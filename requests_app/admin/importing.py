@@ -16,11 +16,12 @@ from requests_app.models import Request
 from requests_app.services.decisions import MAX_PRIORITY
 from requests_app.services.intake import request_receive
 from wms2.api.parsers import StrictJsonParser
+from wms2.api.permissions import operators_alone
 from wms2.api.problems import ProblemError
 from wms2.api.serializers import MAX_REASON
 from wms2.conf import conf
 from wms2.errors import DocumentRefused, InvalidTransition, Problem, RequestKnown, ServiceError
-from wms2.identities.grants import is_operator
+from wms2.identities.denials import import_refusals_recorded
 
 
 class ImportForm(forms.Form):
@@ -73,8 +74,8 @@ class ImportForm(forms.Form):
 
 def import_view(model_admin: Any, request: HttpRequest) -> HttpResponse:
     """Ask (GET), then import (POST); a refusal lists every problem by field, and nothing is stored."""
-    if not is_operator(request.user):
-        raise PermissionDenied("only operators may do this")
+    if why := operators_alone(request.user):
+        raise PermissionDenied(why)
     form = (
         ImportForm(request.POST, request.FILES)
         if request.method == "POST"
@@ -84,7 +85,9 @@ def import_view(model_admin: Any, request: HttpRequest) -> HttpResponse:
     known: Request | None = None
     if form.is_bound and form.is_valid():
         try:
-            row = request_receive(received=form.cleaned_data["received"], actor=request.user.get_username()[:100])
+            received, actor = form.cleaned_data["received"], request.user.get_username()[:100]
+            with import_refusals_recorded(actor, request, received.name):
+                row = request_receive(received=received, actor=actor)
             return HttpResponseRedirect(row.get_absolute_url())
         except DocumentRefused as refused:
             problems = list(refused.problems)

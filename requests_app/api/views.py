@@ -36,6 +36,7 @@ from requests_app.services.intake import request_receive
 from wms2.api.actions import action_method, actor_of
 from wms2.api.shown import shown
 from wms2.api.views import ApiView, RowsViewSet
+from wms2.identities.denials import import_refusals_recorded
 from wms2.web.shedding import Call
 
 PATCHED = "changed over the API, no reason given"
@@ -77,7 +78,9 @@ class RequestViewSet(RowsViewSet):
         """Import a request: by name from ReqMgr2, or by document. Checked whole; nothing is stored when anything is wrong."""
         data = import_serializer(request.data)
         data.is_valid(raise_exception=True)
-        row = request_receive(received=data.received(), actor=actor_of(request))
+        received, actor = data.received(), actor_of(request)
+        with import_refusals_recorded(actor, request._request, received.name):
+            row = request_receive(received=received, actor=actor)
         location = reverse("request-detail", [row.request_name], request=request)
         return REQUESTS.shown(request, row, status.HTTP_201_CREATED, Location=location)
 

@@ -63,6 +63,11 @@ class Received:
     outputs: tuple[str, ...] = ()
 
     @property
+    def name(self) -> str:
+        """As it is asked for: the name given, else what the document says, whether or not that is one."""
+        return self.request_name or str((self.document or {}).get("RequestName", ""))
+
+    @property
     def family(self) -> uuid.UUID | None:
         """That of ``family_of``; None for a family of its own.
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
+from django.contrib.auth.models import Group
+
 from dags_app.failure_rules import failure_rules_load
 from dags_app.models import (
     DAG,
@@ -55,7 +57,7 @@ from sites_app.models import HealthChange, Onboarding, PoolSite, Schedd, SiteBan
 from tests.support import scene
 from tests.support.rows import drift_row
 from tests.support.scene import Scene
-from wms2.models import BulkItem, BulkRun, FailingTask, KeptAnswer, Worker
+from wms2.models import BulkItem, BulkRun, FailingTask, KeptAnswer, RoleAssignment, Worker
 from wms2.runtime.due import mark_due
 from wms2.work.resources import lease_take
 
@@ -145,5 +147,7 @@ def build(directory: Path) -> Scene:
     FailingTask.objects.create(name="sites_app.tasks.sync_sites", failures=3, last_error="e", **times)
     KeptAnswer.objects.create(identity="olga", key="k", method="POST", path="/", at=job.created_at)
     bulk = BulkRun.objects.create(resource="request", operation="hold", data={}, actor="olga", total=1, created_at=job.created_at)
+    group = Group.objects.get_or_create(name="shifters")[0]
+    RoleAssignment.objects.create(role="operator", group=group, reason="shifts", actor="olga")
     BulkItem.objects.create(run=bulk, position=0, key="1", name="r")
     return built

@@ -20,6 +20,7 @@ from django.test import Client
 from rest_framework.test import APIClient
 
 from requests_app.models import Request
+from sites_app.models import Site, SiteBan
 from tests.support import every_row
 from wms2.actions import (
     Action,
@@ -27,12 +28,14 @@ from wms2.actions import (
     Field,
     Kind,
     ResourceType,
+    Role,
     arguments,
     decision_basis,
     resource_type_of,
     resource_types,
 )
-from wms2.identities.grants import OPERATORS
+from wms2.identities.grants import LIMITED, OPERATORS
+from wms2.identities.people import role_give
 from wms2.models import AuditEntry
 from wms2.runtime.locks import BEING_CHANGED
 
@@ -263,7 +266,28 @@ def test_who_has_no_role_for_an_operation_is_sent_away_and_nothing_is_done(rows:
             ]
         wrong += [f"{resource_type.name} has changed"] if stored(resource_type, row) != before else []
     assert wrong == []
-    assert not AuditEntry.objects.filter(actor__in=("rita", "stan")).exists()
+    entries = AuditEntry.objects.filter(actor__in=("rita", "stan")).values_list("action", "outcome")
+    assert set(entries) == {("denied", "refused")}
+
+
+def test_who_has_the_role_for_other_rows_than_this_one_is_sent_away_too(rows: dict[str, Any]) -> None:
+    limited = {role: User.objects.create_user(f"own {role}") for role in LIMITED}
+    role_give(role=Role.REQUESTER, holder=limited[Role.REQUESTER], cms_groups=["OTHERS"], actor="test", reason="")
+    role_give(role=Role.SITE_ADMIN, holder=limited[Role.SITE_ADMIN], sites=["T1_US_FNAL"], actor="test", reason="")
+    rows = {**rows, "site": Site.objects.get(name="T2_DE_DESY"), "ban": SiteBan.objects.get(site="T2_DE_DESY")}
+    wrong, asked = [], 0
+    for role, user in limited.items():
+        for row in rows.values():
+            resource_type = resource_type_of(type(row))
+            before = stored(resource_type, row)
+            for action in resource_type.actions:
+                doors = ([over_rest(user)] if action.path is not None else []) + ([by_the_admin(user)] if action.admin else [])
+                answers = [door(resource_type, action, row) for door in doors]
+                asked += len(answers) if role in action.roles else 0
+                wrong += [f"{role}: {resource_type.name} {action.name}" for each in answers if each.outcome != "403"]
+            wrong += [f"{resource_type.name} has changed"] if stored(resource_type, row) != before else []
+    assert wrong == []
+    assert asked > 15, "operations that they may do to rows of their own"
 
 
 def test_a_row_that_another_has_locked_is_said_to_be_so_at_every_door(

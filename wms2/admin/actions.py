@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 from urllib.parse import urlencode
@@ -21,7 +21,7 @@ from django.contrib.admin import ModelAdmin
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.utils import unquote
 from django.contrib.admin.views.main import ERROR_FLAG
-from django.core.exceptions import PermissionDenied, ValidationError
+from django.core.exceptions import ValidationError
 from django.db import OperationalError
 from django.db.models import Model
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
@@ -43,7 +43,7 @@ from wms2.actions import (
 )
 from wms2.admin.forms import ReasonForm, form_of
 from wms2.admin.shown import admin_url, badge, list_url
-from wms2.identities.grants import may
+from wms2.identities.grants import denial, enters_admin, may, require
 from wms2.runtime.locks import BEING_CHANGED, lock_refused
 from wms2.web.formatting import counted
 
@@ -77,9 +77,11 @@ class Button:
 
 def buttons(user: Any, row: Model, back: str = "", names: Sequence[str] | None = None) -> list[Button]:
     """Of the operations that a user may do and that apply to a row now, all or those of these names, in the order of declaration.
-    They are pages of the admin, which lets in staff only."""
+    They are pages of the admin, which not all may open."""
+    if not enters_admin(user):
+        return []
     named = [action for action in buttons_of(type(row)) if names is None or action.name in names]
-    verbs = [action for action in named if user.is_staff and may(user, action) and not action.refused(row)]
+    verbs = [action for action in named if not denial(user, action, row) and not action.refused(row)]
     return [Button(action.label, action_url(type(row), action.name, [row.pk], back), action.dangerous) for action in verbs]
 
 
@@ -157,9 +159,10 @@ class ActionsAdmin(ModelAdmin):
         found = next((known for known in buttons_of(self.model) if known.name == action), None)
         if found is None:
             raise Http404(f"there is no verb {action!r} here")
-        if not may(request.user, found):
-            raise PermissionDenied(f"only these roles may do this: {', '.join(found.roles)}")
+        require(request.user, found)
         rows = self._concerned_rows(request)
+        for row in rows:
+            require(request.user, found, row)
         if request.method == "POST":
             return self._decide(request, found, rows)
         return self._page(request, found, rows, form_of(found)(initial=dict(found.initial(rows[0]))))
@@ -183,6 +186,8 @@ class ActionsAdmin(ModelAdmin):
             return self._page(request, action, rows, form, status=400)
         shown = dict(zip(request.POST.getlist("id"), request.POST.getlist("seen"), strict=False))
         actor = request.user.get_username()[:100]
+        for row in rows:
+            require(request.user, action, row, form.cleaned_data)
         try:
             given = arguments(action, form.cleaned_data)
         except REFUSALS as error:
@@ -237,6 +242,9 @@ class ActionsAdmin(ModelAdmin):
         refused: Mapping[Any, str] | None = None,
     ) -> TemplateResponse:
         concerned = self._concerned(action, rows, refused or {})
+        for one in action.fields:
+            if one.roles and denial(request.user, replace(action, roles=one.roles)):
+                del form.fields[one.name]
         if sum(1 + len(one.will_happen) for one in concerned) > SHORT_PREVIEW:
             form.fields["reason"].widget.attrs.pop("autofocus", None)
         context = {

@@ -16,6 +16,7 @@ from django.http import HttpRequest
 
 from wms2.admin.actions import ActionsAdmin
 from wms2.admin.shown import badge_column, json_field, link_column, plain_column, since_column, worded
+from wms2.identities.grants import enters_admin
 from wms2.web.formatting import spelled
 
 #: Text columns that are as large as documents.
@@ -51,7 +52,7 @@ class BoundedPaginator(Paginator):
 
 
 class ReadOnlyAdmin(ActionsAdmin):
-    """No adding, no deleting, no saving; every member of the staff may look.
+    """No adding, no deleting, no saving; all whom the admin lets in may look.
 
     A list, newest first, reads rows that it links to in the same query, and JSON columns neither of its own rows nor of these; it
     counts at most so far as it pages, and never counts facets. A row's page shows JSON indented.
@@ -148,8 +149,8 @@ class ReadOnlyAdmin(ActionsAdmin):
     has_change_permission = has_delete_permission = has_add_permission
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Everybody whom the admin lets in."""
-        return bool(request.user.is_active and request.user.is_staff)
+        """All whom the admin lets in."""
+        return enters_admin(request.user)
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         """As above."""

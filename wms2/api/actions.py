@@ -27,6 +27,7 @@ from wms2.api.preconditions import if_match, in_one_transaction, require_version
 from wms2.api.serializers import MAX_REASON, NameField, ReasonSerializer, ShareField, TextField, WordField
 from wms2.api.views import ApiView, RowsViewSet, query_and_body
 from wms2.errors import StaleState
+from wms2.identities.grants import require
 from wms2.web.shedding import Call
 
 TRIES = 3
@@ -115,6 +116,7 @@ def action_method(resource: Resource, name: str, answer: Answer | None = None) -
         given, actor = arguments(action, serializer.validated_data), actor_of(request)
 
         def act(row: Any) -> object:
+            require(request.user, action, row, serializer.validated_data)
             return None if action.repeated(row, actor, given) else perform(action, row, actor, given)
 
         row, made = resource.act(request, next(iter(key.values())), act)

@@ -1,6 +1,7 @@
 """Who may do what: signed-in users read, an operation says by which roles it may be done, anonymous users see nothing but health.
 
-Who has which role: ``wms2.identities.grants``. ``is_staff`` alone opens the admin's pages and no operation.
+Who has which role: ``wms2.identities.grants``. Whether a role holds for the row that is meant is asked once that is read
+(``wms2.api.actions``). ``is_staff`` alone opens the admin's pages and no operation.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 
-from wms2.actions import Action
-from wms2.identities.grants import OPERATORS, is_operator, may
+from wms2.actions import Action, Role
+from wms2.identities.grants import denial, is_operator, missing
 
 if TYPE_CHECKING:  # rest_framework.views reads the settings, which name this module
     from rest_framework.request import Request
@@ -25,11 +26,18 @@ def verb_of(view: APIView, method: str) -> Action | None:
 class SignedInReadsOperatorsWrite(BasePermission):
     """The default of every view; a handler that does an operation has it as its ``action``."""
 
-    message = f"only members of the group '{OPERATORS}' may do this; reading is open to every signed-in user"
+    #: Of a denial; the framework reads it from this object, which is made for each call.
+    message = ""
 
     def has_permission(self, request: Request, view: APIView) -> bool:
         """Safe methods for everybody who is signed in, operations for their roles, all else for operators."""
         if not request.user.is_authenticated or request.method in SAFE_METHODS:
             return bool(request.user.is_authenticated)
         action = verb_of(view, str(request.method))
-        return may(request.user, action) if action else is_operator(request.user)
+        self.message = denial(request.user, action) if action else operators_alone(request.user)
+        return not self.message
+
+
+def operators_alone(user: Any) -> str:
+    """Why a user may not do what no operation does; empty: they may."""
+    return "" if is_operator(user) else missing(user, (Role.OPERATOR,))

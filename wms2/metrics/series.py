@@ -26,6 +26,9 @@ TRANSITIONS_TOTAL = Counter("wms2_transitions_total", "Status changes", ["status
 ALERTS_TOTAL = Counter("wms2_alerts_total", "Alerts raised for operators", ["type"])
 EXTERNAL_CALL_SECONDS = Histogram("wms2_external_call_seconds", "Calls to outside services", ["service", "operation", "outcome"])
 HINTS_LOST_TOTAL = Counter("wms2_nudges_lost_total", "Hints that the broker did not take; the next cycle acts instead")
+DENIALS_TOTAL = Counter(
+    "wms2_denials_total", "Calls, sign-ins and imports that were refused, by kind (401, 403, 429, sign_in, import)", ["kind"]
+)
 SIGN_INS_BRAKED_TOTAL = Counter(
     "wms2_sign_ins_braked_total", "Sign-ins that were not judged after too many failures, by way (password, token)", ["way"]
 )

@@ -34,7 +34,7 @@ ALLOWED_HOSTS = [h for h in os.environ.get("WMS2_ALLOWED_HOSTS", "127.0.0.1,loca
 CSRF_TRUSTED_ORIGINS = [o for o in os.environ.get("WMS2_CSRF_TRUSTED_ORIGINS", "").split(",") if o]
 
 INSTALLED_APPS = [
-    "django.contrib.admin",
+    "wms2.apps.Wms2AdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -65,6 +65,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
+    "wms2.identities.denials.DenialsMiddleware",
     "wms2.web.login_throttle.LoginThrottleMiddleware",
     "wms2.web.shedding.SheddingMiddleware",
     "wms2.api.rate_limits.PageRateMiddleware",

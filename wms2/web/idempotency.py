@@ -60,7 +60,8 @@ def once(view: Any, key: str, handler: Callable[..., Response], outside: bool, r
                 response = handler(request, **given)
             except Exception as error:  # noqa: BLE001
                 response = view.handle_exception(error)  # its own answer, or raised again
-            kept = response.status_code < 500 and "Retry-After" not in response.headers
+            # what was denied may be allowed by the next call: roles are given and taken away
+            kept = response.status_code < 500 and response.status_code != 403 and "Retry-After" not in response.headers
             if kept:
                 _keep(row, response)
             elif not outside:  # nothing was done, and the same key may try again

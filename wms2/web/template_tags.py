@@ -13,6 +13,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from wms2.conf import conf
+from wms2.identities.grants import enters_admin
 from wms2.runtime import levels
 from wms2.web import formatting
 from wms2.web.colours import colour
@@ -20,6 +21,7 @@ from wms2.web.colours import colour
 register = template.Library()
 register.filter("ago", formatting.ago)
 register.filter("lasting", formatting.duration)
+register.filter("enters_admin", enters_admin)
 register.filter("tone", lambda status: colour(str(status)))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from wms2.actions import Action, Field, Kind, ResourceType, declare, preview_each
+from wms2.actions import Action, Field, Kind, Owned, ResourceType, Role, declare, preview_each
 from wms2.models import BulkRun, Resource, ResourceLease, Worker, WorkerPool, WorkerPoolState
 from wms2.work.bulk import bulk_cancel, bulk_end_refused
 from wms2.work.resources import lease_release, resource_set
@@ -72,10 +72,12 @@ declare(
     ResourceType(
         BulkRun, "bulk-run", "run", lambda key: BulkRun.objects.filter(pk=key),
         lambda run: (str(run.ended_at), "ended" if run.ended_at else "running"), "bulk-runs/<uuid:pk>",
+        owner=lambda run: Owned(users=frozenset({run.actor})),
     ),
     Action(
         "cancel", "Cancel",
         "Do nothing more of a bulk run. What was done stays; rows that are still waiting are left as they are.",
         bulk_cancel, refused=bulk_end_refused, path="cancel", stops=True,
+        roles=(Role.REQUESTER, Role.SITE_ADMIN, Role.OPERATOR),
     ),
 )  # fmt: skip

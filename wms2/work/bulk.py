@@ -24,6 +24,7 @@ from wms2.api.actions import input_serializer
 from wms2.api.problems import flattened, several
 from wms2.audit import audit, audited
 from wms2.errors import InvalidTransition
+from wms2.identities.grants import denial, require
 from wms2.models import BulkItem, BulkResult, BulkRun
 from wms2.runtime import clock
 from wms2.runtime.notify import RUN_BULK, notify
@@ -48,33 +49,42 @@ class BulkPreview(NamedTuple):
     refused: Mapping[str, int]
 
 
-def bulk_preview(action: Action, rows: QuerySet[Any]) -> BulkPreview:
+def bulk_preview(action: Action, rows: QuerySet[Any], user: Any) -> BulkPreview:
     """How many rows there are, to how many the operation applies now, and why not to the others (reason -> rows)."""
-    reasons = Counter(str(action.refused(row)) for row in _light(rows).iterator(_PORTION))
+    reasons = Counter(denial(user, action, row) or str(action.refused(row)) for row in _light(rows).iterator(_PORTION))
     total, acting = reasons.total(), reasons.pop("", 0)
     return BulkPreview(total, acting, dict(reasons.most_common(_MOST_REASONS)))
 
 
 def bulk_begin(
-    *, resource_type: ResourceType, action: Action, rows: QuerySet[Any], data: Mapping[str, Any], expected: int | None, actor: str
+    *,
+    resource_type: ResourceType,
+    action: Action,
+    rows: QuerySet[Any],
+    data: Mapping[str, Any],
+    expected: int | None,
+    actor: str,
+    user: Any,
 ) -> BulkRun:
-    """Write a run down, and have workers begin.
+    """Write a run down, and have workers begin. Who may do it is judged now, for all rows or none.
 
     Args:
         data: the operation's input as it came, already validated.
         expected: rows that the caller has seen; None: any number.
+        user: whose roles hold for every row.
 
     Raises:
+        PermissionDenied: they do not, for this row.
         InvalidTransition: there are no rows, too many, or others than were expected.
     """
     reason = str(data["reason"])
     with audited(
         actor=actor, action=f"bulk_{action.name}", target=resource_type.name, target_type="bulk", reason=reason, expected=expected
     ):  # fmt: skip
-        found = [
-            (str(row.pk), str(row), decision_basis(action, row)[0])
-            for row in islice(_light(rows).iterator(_PORTION), MOST_ROWS + 1)
-        ]
+        found = []
+        for row in islice(_light(rows).iterator(_PORTION), MOST_ROWS + 1):
+            require(user, action, row, data)
+            found.append((str(row.pk), str(row), decision_basis(action, row)[0]))
         if not found:
             raise InvalidTransition("no row is meant")
         if len(found) > MOST_ROWS:

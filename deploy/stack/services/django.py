@@ -24,12 +24,11 @@ PREPARE = (
 FIRST_ROWS = """
 import os, sys, django
 django.setup()
-from django.contrib.auth import get_user_model
 from django.core.management import call_command
 call_command("wms2_init")
-user, _ = get_user_model().objects.get_or_create(username=sys.argv[1], defaults={"is_staff": True, "is_superuser": True})
-user.set_password(os.environ["WMS2_ADMIN_PASSWORD"])
-user.save()
+from wms2.identities.people import administrator_ensure
+password = os.environ["WMS2_ADMIN_PASSWORD"]
+administrator_ensure(name=sys.argv[1], password=password, actor="set-up", reason="the stack's administrator")
 """
 
 

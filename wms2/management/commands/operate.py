@@ -53,7 +53,7 @@ class Command(BaseCommand):
         refused; nothing was done."""
         resource_type = next(resource_type for resource_type in resource_types() if resource_type.name == options["noun"])
         verb = next(verb for verb in resource_type.actions if verb.name == options["verb"])
-        row, actor = _row(resource_type, options["row"]), _actor(options["actor"])
+        row, actor = _row(resource_type, options["row"]), actor_named(options["actor"])
         why = verb.refused(row)
         reported = [why] if why else [*will_happen(verb, [row])[row.pk], undone(resource_type, verb)]
         self.stdout.write("\n".join([f"{row} is {decision_basis(verb, row)[1]}.", *reported]))
@@ -114,12 +114,12 @@ def _json(text: str) -> Any:
     return json.loads(text, parse_constant=refuse)
 
 
-def _actor(given: str | None) -> str:
+def actor_named(given: str | None) -> str:
     """The name in the audit, which has room for 100 characters."""
     try:
         actor = (getpass.getuser() if given is None else given).strip()
     except (KeyError, OSError) as error:
-        raise CommandError("nobody knows your name here: give --actor") from error
+        raise CommandError("this system has no name for you: give --actor") from error
     if not 0 < len(actor) <= 100:
         raise CommandError("--actor: give a name of at most 100 characters")
     return actor

@@ -93,7 +93,7 @@ class BulkView(ApiView):
 
     def preview(self, request: Request) -> Response:
         """What it would do to the rows of the filter, as far as can be said before. Changes nothing."""
-        return Response(BulkPreviewSerializer(bulk_preview(self.verb, self._rows(request, None))).data)
+        return Response(BulkPreviewSerializer(bulk_preview(self.verb, self._rows(request, None), request.user)).data)
 
     def begin(self, request: Request) -> Response:
         """Begin a run over the rows of the filter, or over ``keys``; workers do it, with a result for each row."""
@@ -106,8 +106,9 @@ class BulkView(ApiView):
         body: Any = request.data
         given = {name: value for name, value in body.items() if name not in ("keys", "expected")}
         run = bulk_begin(
-            resource_type=self.resource_type, action=self.verb, rows=rows, data=given, expected=expected, actor=actor_of(request)
-        )
+            resource_type=self.resource_type, action=self.verb, rows=rows, data=given, expected=expected, actor=actor_of(request),
+            user=request.user,
+        )  # fmt: skip
         headers = {"Location": reverse("bulk-run-detail", [run.pk], request=request)}
         return Response(BulkRunSerializer(run).data, 202, headers=headers)
 
