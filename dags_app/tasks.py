@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from celery import shared_task
-
 from dags_app.services.onboarding import onboardings_process
 from wms2.runtime.notify import TEND_ONBOARDINGS
+from wms2.runtime.periodic import SITE_SECONDS, task
 
 
-@shared_task(name=TEND_ONBOARDINGS, ignore_result=True)
+@task(TEND_ONBOARDINGS, beat="onboardings", every=SITE_SECONDS)
 def tend_onboardings() -> None:
     """Carry on with the checks of schedds."""
     onboardings_process()

@@ -1,6 +1,6 @@
 """How much the service takes on (ADR 0028): levels by durable signals, the operators' switch, patience under own trouble.
 
-NORMAL, STRAINED (the cycle is stretched, ``wms2.celery.CAN_WAIT`` is skipped), CLOSED (nothing new starts; what runs is finished,
+NORMAL, STRAINED (the cycle is stretched, a task that ``can_wait`` is skipped), CLOSED (nothing new starts; what runs is finished,
 stopped and registered). The leader's cycle judges; all others read the row. Not here: what a process refuses
 (``wms2.web.shedding``).
 """

@@ -1,14 +1,12 @@
-"""Celery tasks of requests_app: thin carriers. Beat fires ``run_lifecycle_cycle``, which calls ``evaluate_due``; operations nudge
-``evaluate_request``, which has a queue of its own.
+"""Celery tasks of requests_app: thin carriers. Beat fires ``run_lifecycle_cycle``, which calls ``evaluate_due``; operations
+notify ``evaluate_request``, which has a queue of its own.
 """
 
 from __future__ import annotations
 
 import uuid
-from functools import partial
 from typing import Any
 
-from celery import shared_task
 from celery.signals import beat_init, worker_init
 
 from requests_app.installation import process_begin
@@ -31,6 +29,7 @@ from wms2.runtime.notify import (
     REMOVE_LEFTOVERS,
     RUN_CYCLE,
 )
+from wms2.runtime.periodic import REQMGR2_SECONDS, SITE_SECONDS, TICK_SECONDS, task
 
 #: A worker then takes another task, e.g. effects.
 TURN_SECONDS = 10.0
@@ -49,31 +48,37 @@ def refuse_foreign_database(**_: Any) -> None:
         raise SystemExit(f"not started: {error}") from error
 
 
-@shared_task(name=RUN_CYCLE, ignore_result=True)
+@task(RUN_CYCLE, queue="ticks", beat="lifecycle", every=TICK_SECONDS)
 def run_lifecycle_cycle() -> bool:
     """One tick: lead if we may, admit, hand out evaluations; observe the schedds when it is time, which is what counts."""
     return run_cycle()
 
 
-@shared_task(name=EVALUATE_DUE, ignore_result=True)
+@task(EVALUATE_DUE)
 def evaluate_due() -> None:
     """What is due, a batch after the other, for some time."""
     evaluator.evaluate_due(seconds=TURN_SECONDS)
 
 
-@shared_task(name=EVALUATE_REQUEST, ignore_result=True)
+@task(EVALUATE_REQUEST, queue="verbs")
 def evaluate_request(pk: str) -> None:
     """What an operator has just asked of one request; what may take minutes is left to others."""
     evaluator.evaluate_one(uuid.UUID(pk), light=True)
 
 
-_task = partial(shared_task, ignore_result=True)
-pack_dags = _task(name=PACK_DAGS)(dags_pack)
-archive_requests = _task(name="requests_app.tasks.archive_requests")(requests_archive)
-remove_leftovers = _task(name=REMOVE_LEFTOVERS)(leftovers_remove)
-check_storage = _task(name=CHECK_STORAGE)(storage_checks_run)
-remind_of_cases = _task(name="outputs_app.tasks.remind_of_cases")(cases_alert)
-harvest = _task(name="requests_app.tasks.harvest")(harvests_run)
-look_for_dark_files = _task(name="requests_app.tasks.look_for_dark_files")(dark_files_check)
-look_at_rucio_account = _task(name="requests_app.tasks.look_at_rucio_account")(rucio_account_check)
-poll_reqmgr2 = _task(name=POLL_REQMGR2)(reqmgr2_poll)
+_TASKS = __name__  # as Celery names tasks
+pack_dags = task(PACK_DAGS, queue="effects", beat="packs", every=600.0, can_wait=True)(dags_pack)
+archive_requests = task(f"{_TASKS}.archive_requests", queue="effects", beat="archive", every=3600.0, can_wait=True)(
+    requests_archive
+)
+remove_leftovers = task(REMOVE_LEFTOVERS, queue="effects", beat="leftovers", every=SITE_SECONDS)(leftovers_remove)
+check_storage = task(CHECK_STORAGE, queue="effects", beat="storage", every=SITE_SECONDS)(storage_checks_run)
+remind_of_cases = task("outputs_app.tasks.remind_of_cases", queue="effects", beat="cases", every=600.0, can_wait=True)(
+    cases_alert
+)
+harvest = task(f"{_TASKS}.harvest", queue="effects", beat="harvests", every=SITE_SECONDS)(harvests_run)
+look_for_dark_files = task(f"{_TASKS}.look_for_dark_files", queue="effects", beat="dark-files", every=3600.0)(dark_files_check)
+look_at_rucio_account = task(f"{_TASKS}.look_at_rucio_account", queue="effects", beat="rucio-account", every=600.0)(
+    rucio_account_check
+)
+poll_reqmgr2 = task(POLL_REQMGR2, queue="effects", beat="reqmgr2", every=REQMGR2_SECONDS)(reqmgr2_poll)

@@ -33,14 +33,18 @@ class Wms2Config(AppConfig):
 
         from wms2 import checks  # noqa: F401
         from wms2.api import rate_limits
+        from wms2.celery import app
         from wms2.identities import denials
         from wms2.identities.grants import operators_group_ensure
+        from wms2.runtime import periodic
         from wms2.web.login_throttle import use_attempts
         from wms2.work import actions  # noqa: F401
         from wms2.work.resources import resources_ensure
         from wms2.work.workers import pools_ensure
 
         autodiscover_modules("actions")
+        autodiscover_modules("tasks")
+        app.conf.update(beat_schedule=periodic.beat_schedule(), task_routes=periodic.routes())
         admin.site.index_title = "All tables"
         admin.site.enable_nav_sidebar = False  # lists have many columns, and it repeats the index beside each of them
         circuits_share()

@@ -33,10 +33,10 @@ from requests_app.service_level import (
 )
 from sites_app.models import Schedd
 from tests.support.rows import new_effect, request_row, schedd_row
-from wms2.celery import CAN_WAIT, app
+from wms2.celery import app
 from wms2.conf import conf
 from wms2.models import AuditEntry, Wake, WorkerPool
-from wms2.runtime import clock, levels
+from wms2.runtime import clock, levels, periodic
 from wms2.runtime.levels import CLOSES_AT, EASED, KnownLevel, Level
 
 QUEUED = RequestStatus.QUEUED
@@ -240,24 +240,13 @@ def test_what_can_wait_is_skipped_while_strained(monkeypatch: pytest.MonkeyPatch
     def task() -> None:
         done.append("done")
 
-    monkeypatch.setattr("wms2.work.failing.CAN_WAIT", CAN_WAIT | {task.name})
+    monkeypatch.setitem(periodic.DECLARED, task.name, periodic.Declared(task.name, "effects", "", None, can_wait=True))
     levels.use(lambda: KnownLevel(Level.STRAINED))
     task()
     assert done == []
     levels.use(KnownLevel)
     task()
     assert done == ["done"]
-
-
-def test_every_task_that_can_wait_is_one() -> None:
-    app.loader.import_default_modules()
-    assert set(app.tasks) >= CAN_WAIT
-    requests_wait_for = {
-        "requests_app.tasks.run_lifecycle_cycle", "requests_app.tasks.evaluate_due", "requests_app.tasks.remove_leftovers",
-        "requests_app.tasks.check_storage", "requests_app.tasks.harvest", "outputs_app.tasks.run_effects",
-    }  # fmt: skip
-    assert set(app.tasks) >= requests_wait_for
-    assert not requests_wait_for & CAN_WAIT
 
 
 @pytest.mark.django_db

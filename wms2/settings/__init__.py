@@ -12,6 +12,7 @@ from django.core.exceptions import ImproperlyConfigured
 from kombu import Queue
 
 from wms2.metrics.files import count_in_files
+from wms2.runtime.periodic import QUEUES
 from wms2.settings.database import database_from_url
 from wms2.settings.logs import logging_config
 from wms2.settings.rest import REST_FRAMEWORK as REST_FRAMEWORK
@@ -143,22 +144,6 @@ CELERY_TASK_PUBLISH_RETRY_POLICY = {"max_retries": 1, "interval_start": 0, "inte
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BEAT_SCHEDULER = "wms2.runtime.beat:Scheduler"
 CELERY_TIMEZONE = "UTC"
-# Ticks and operations have workers of their own (deploy/run/process ticker, verbs), which nothing that lasts may keep
-# busy. For another that serves several queues the broker takes turns between them: effects never wait behind evaluations.
-CELERY_TASK_QUEUES = tuple(Queue(name) for name in ("celery", "ticks", "effects", "verbs"))  # type: ignore[no-untyped-call]
-CELERY_TASK_ROUTES = {
-    "requests_app.tasks.run_lifecycle_cycle": {"queue": "ticks"},
-    "requests_app.tasks.evaluate_request": {"queue": "verbs"},
-    "requests_app.tasks.archive_requests": {"queue": "effects"},
-    "requests_app.tasks.pack_dags": {"queue": "effects"},
-    "requests_app.tasks.remove_leftovers": {"queue": "effects"},
-    "requests_app.tasks.check_storage": {"queue": "effects"},
-    "requests_app.tasks.harvest": {"queue": "effects"},
-    "requests_app.tasks.look_*": {"queue": "effects"},
-    "requests_app.tasks.poll_reqmgr2": {"queue": "effects"},
-    "wms2.tasks.run_bulk": {"queue": "effects"},
-    "sites_app.tasks.*": {"queue": "effects"},
-    "outputs_app.tasks.*": {"queue": "effects"},
-}
+CELERY_TASK_QUEUES = tuple(Queue(name) for name in QUEUES)  # type: ignore[no-untyped-call]
 
 LOGGING = logging_config(os.environ.get("WMS2_LOG_LEVEL", "INFO"), json_lines=os.environ.get("WMS2_LOG_FORMAT", "json") == "json")

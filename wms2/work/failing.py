@@ -14,10 +14,9 @@ from django.db import DatabaseError
 from django.db.models import F
 
 from wms2.audit import audited
-from wms2.celery import CAN_WAIT, app
 from wms2.errors import ServiceError
 from wms2.models import FailingTask
-from wms2.runtime import clock, levels
+from wms2.runtime import clock, levels, periodic
 from wms2.runtime.notify import notify
 
 log = structlog.get_logger(__name__)
@@ -30,7 +29,8 @@ class ReportingTask(Task):  # type: ignore[misc]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run, and tell how it went. Nothing, and False, if it is one that can wait now; its next tick comes."""
-        if self.name in CAN_WAIT and levels.known().level is not levels.Level.NORMAL:
+        declared = periodic.DECLARED.get(str(self.name))
+        if declared is not None and declared.can_wait and levels.known().level is not levels.Level.NORMAL:
             return False
         try:
             result = super().__call__(*args, **kwargs)
@@ -40,25 +40,20 @@ class ReportingTask(Task):  # type: ignore[misc]
                 raise
             log.warning("task failed", task=self.name, error=str(error))
             return None
-        if str(self.name) in _scheduled():
+        if declared is not None and declared.beat:
             FailingTask.objects.filter(pk=self.name).delete()
         return result
 
 
-def _scheduled() -> dict[str, float]:
-    """Task -> seconds from one run to the next."""
-    return {entry["task"]: float(entry["schedule"]) for entry in app.conf.beat_schedule.values()}
-
-
 def task_failed(name: str, error: Exception) -> None:
     """Count a failure in a row; not where the database is what fails, which cannot be written down."""
-    seconds = _scheduled().get(name)
-    if seconds is None or isinstance(error, DatabaseError):
+    declared = periodic.DECLARED.get(name)
+    if declared is None or declared.every_seconds is None or isinstance(error, DatabaseError):
         return
     now = clock.now()
     reported = {
         "last_at": now,
-        "next_at": now + timedelta(seconds=seconds),
+        "next_at": now + timedelta(seconds=declared.every_seconds),
         "last_error": f"{type(error).__name__}: {error}"[:4000],
     }
     row, first = FailingTask.objects.get_or_create(pk=name, defaults={"since": now, **reported})
