@@ -14,7 +14,6 @@ from dags_app.failure_rules import MOST_SAMPLES, Trials, rules_try
 from dags_app.models import (
     FailedInputFile,
     FailureGroup,
-    FailureLog,
     FailureRule,
     FailureSample,
     UnreadableInput,
@@ -102,5 +101,3 @@ rows_admin(
     UnreadableInput, "lfn", "workflow", "site", "code", "fence", "first_at", "last_at",
     search={**OF_REQUEST, "lfn": "a whole LFN"},
 )  # fmt: skip
-
-rows_admin(FailureLog, "directory_id", "offset_bytes", "problem", search={"pk": "a DAG directory's id"}, order=("directory_id",))

@@ -21,7 +21,7 @@ from wms2.admin.actions import action_url
 from wms2.admin.filters import recent_values
 from wms2.admin.shown import EMPTY, badge
 from wms2.identities.grants import is_operator
-from wms2.web.formatting import exact, word
+from wms2.web.formatting import word
 
 rows_admin(
     models.Workflow, "__str__", "status", "request", "splitting_algo", "input_dataset", "requested_events", filters=("status",),
@@ -85,10 +85,6 @@ def to_badge(row: RequestTransition) -> str:
 
 rows_admin(RequestTransition, "=at", "request", from_badge, to_badge, "actor", "reason", search=BY_REQUEST)
 
-_COUNTERS = ("=at", "request", "units_done", "units", "jobs_running", "jobs_idle")
-rows_admin(models.Progress, *_COUNTERS, search=BY_REQUEST)
-rows_admin(models.ProgressSample, *_COUNTERS, "mean", filters=("mean",), search=BY_REQUEST)
-rows_admin(models.EventFeed, "id", "last", "removed")
 rows_admin(models.Event, "id", "position", "=at", "kind", "request", filters=(recent_values("kind"),), search=BY_REQUEST)
 
 
@@ -114,18 +110,6 @@ def lease_epoch(row: models.Lease) -> str:
 rows_admin(models.Lease, "name", lease_is, "owner", "process", lease_epoch, "heartbeat_at", "expires_at")
 
 
-# When each request was looked at, and when it is due again.
-@admin.display(description="looked at again when something wakes it, at the latest")
-def evaluated_again(row: models.EvaluationLease) -> str:
-    """The moment at which it is looked at although no change was reported, if there is one."""
-    return exact(row.due_at) if row.due_at else "only when something wakes it"
-
-
-rows_admin(
-    models.EvaluationLease, "request", evaluated_again, "owner", "epoch", "=expires_at", "evaluated_at", search=BY_REQUEST,
-    order=("pk",),
-)  # fmt: skip
-
 # What no retry brings on any more; why, and what to do, is said by the page of its operations.
 rows_admin(
     models.DeadLetter, "what", "kind", "request", "attempts", "since", "last_error", filters=("kind",), order=("since",),
@@ -133,7 +117,6 @@ rows_admin(
 )  # fmt: skip
 
 rows_admin(models.Reconciliation, "id", "asked_by", "reason", "=asked_at", "=begun_at", "=ended_at", "found")
-rows_admin(models.KeptAccount, "workflow_id", "summary", "violation", "counted_at", "took_seconds", order=("pk",))
 
 # How the service stands; its history is the audit's, target "level".
 rows_admin(models.ServiceLevel, "name", "level", "reason", "=since", "stopped_by", "stopped_reason", "trouble", "=updated_at")
@@ -142,10 +125,6 @@ rows_admin(
     models.AdmissionLimit, "kind", "name", "least_priority", "max_dags", "rate_per_hour", "burst", "hard", "reason", "actor",
     "updated_at", filters=("kind",), parts=("name",), order=("kind", "name"),
 )  # fmt: skip
-
-rows_admin(models.AdmissionBucket, "kind", "name", "=full_at", filters=("kind",), parts=("name",))
-rows_admin(models.AdmissionState, "__str__", "flooded_since", "passed_over", "again_at")
-rows_admin(models.Installation, "instance", "environment", "=created_at")
 
 
 @admin.register(Limit)

@@ -1,4 +1,4 @@
-"""Rows of WMS2 that belong to no app: the audit, wakes, kept numbers of rows."""
+"""Rows of WMS2 that belong to no app: the audit, workers, resources, runs over many rows. Internal tables are not registered."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ from wms2.models import (
     BulkItem,
     BulkRun,
     FailingTask,
-    KeptAnswer,
     Resource,
     ResourceLease,
-    RowCount,
-    Wake,
     Worker,
     WorkerPool,
 )
@@ -23,12 +20,6 @@ rows_admin(
     filters=(recent_values("action"), recent_values("outcome"), recent_values("actor")),
     search={"target": "a target's whole name (a request's, a limit's, a schedd's)", "actor": "an actor's"},
 )  # fmt: skip
-
-# Requests that have to be looked at; a row that stays says that no process does.
-rows_admin(Wake, "=at", "request_id", "why", search={"request_id": "a request's id"})
-
-# Numbers of rows by kind, as the database keeps them: their sum counts.
-rows_admin(RowCount, "counted", "kind", "number")
 
 rows_admin(
     WorkerPool, "queue", "state", "since", "short_since", "reason", order=("queue",),
@@ -44,11 +35,6 @@ rows_admin(
 )
 
 rows_admin(FailingTask, "name", "failures", "since", "last_at", "=next_at", "last_error", "discarded", order=("name",))
-
-# Calls of the REST interface with an Idempotency-Key.
-rows_admin(
-    KeptAnswer, "identity", "method", "path", "=status", "at", "key", search={"key": "a whole key", "identity": "a user's name"},
-)  # fmt: skip
 
 rows_admin(BulkRun, "=created_at", "resource", "operation", "total", "actor", "reason", "ended_at", "cancelled", "problem")
 
