@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dags_app.manifest import Manifest, ManifestProblem, read_manifest
+from tests.support.cases import in_one_test
 
 JOB: dict[str, Any] = {
     "node": "proc_000000",
@@ -45,7 +46,7 @@ def test_metrics_of_each_job_are_typed(tmp_path: Path) -> None:
     assert job.model_dump() == JOB
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "metrics",
     [
         "null",

@@ -20,6 +20,7 @@ from dags_app.payload.contract.rules import (
     matches,
 )
 from dags_app.payload.post.classify import Situation, classify, policy
+from tests.support.cases import in_one_test
 from tests.support.payload_schemas import validate
 from tests.support.payload_workbench import LIMITS, shipped_rules
 
@@ -36,8 +37,8 @@ def test_success_needs_no_rule() -> None:
     assert (verdict.category, verdict.action, verdict.exit_status, verdict.rule) == ("success", "done", 0, None)
 
 
-@pytest.mark.parametrize(
-    ("evidence", "category", "status"),
+@in_one_test(
+    "evidence, category, status",
     [
         (Evidence(8001), "transient", 1),
         (Evidence(1), "transient", 1),
@@ -65,7 +66,6 @@ def test_success_needs_no_rule() -> None:
         (Evidence(8021, "root://x//store/data/A.root: Operation expired", bad_files=BAD), "transient", 1),
         (Evidence(77777), "transient", 1),
     ],
-    ids=lambda value: str(value.code) if isinstance(value, Evidence) else "",
 )
 def test_the_shipped_rules_know_what_a_failure_is(evidence: Evidence, category: str, status: int) -> None:
     verdict = classify(evidence, BOOK, at(other_site=True))

@@ -13,6 +13,7 @@ from dags_app.payload.contract import documents, reports, rules
 from dags_app.payload.contract.codes import INVALID_DOCUMENT, PayloadError
 from dags_app.payload.contract.convert import Json, one_of, read, to_json
 from dags_app.payload.contract.reading import Value, load_document
+from tests.support.cases import in_one_test
 
 
 class Leaf(NamedTuple):
@@ -70,8 +71,8 @@ def test_a_field_that_is_given_is_not_read() -> None:
     assert read(Value(without, "tree.json"), Tree, kind="oak") == TREE
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "message"),
+@in_one_test(
+    "path, value, message",
     [
         ("kind", "ash", "tree.json.kind: expected one of oak, elm, found 'ash'"),
         ("height", "2", 'tree.json.height: expected a number, found "2"'),

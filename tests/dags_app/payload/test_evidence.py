@@ -11,6 +11,7 @@ from dags_app.payload.contract import codes
 from dags_app.payload.contract.rules import RuleBook
 from dags_app.payload.post.classify import policy
 from dags_app.payload.post.evidence import bad_files, evidence_of_ending, of_own_report, read_report
+from tests.support.cases import in_one_test
 from tests.support.payload_workbench import LIMITS, shipped_rules
 
 BOOK = RuleBook(shipped_rules(), LIMITS)
@@ -32,7 +33,7 @@ REAL = {
 }
 
 
-@pytest.mark.parametrize("name", REAL)
+@in_one_test("name", REAL)
 def test_real_reports_classify_as_the_table_says(real_inputs: Path, name: str) -> None:
     verdict = policy(evidence_of_ending(read_report(real_inputs / name), None), BOOK)
     assert (verdict.category, verdict.code, verdict.action, verdict.bad_input_files) == REAL[name]
@@ -63,8 +64,8 @@ def test_a_cut_off_report_still_tells_the_error_that_stands_before_the_cut(tmp_p
     assert (verdict.category, verdict.bad_input_files) == ("data", ("/store/data/A.root",))
 
 
-@pytest.mark.parametrize(
-    ("exit_code", "category", "code"),
+@in_one_test(
+    "exit_code, category, code",
     [
         (None, "transient", codes.REPORT_LOST),
         (0, "transient", codes.REPORT_LOST),
@@ -73,9 +74,8 @@ def test_a_cut_off_report_still_tells_the_error_that_stands_before_the_cut(tmp_p
         (50660, "transient", 50660),
         (8009, "permanent", 8009),
     ],
-    ids=["unknown", "0", "8 bits", "signal", "whole code", "permanent"],
 )
-@pytest.mark.parametrize("kind", ["cut off", "missing", "empty", "json cut off"])
+@in_one_test("kind", ["cut off", "missing", "empty", "json cut off"])
 def test_without_a_usable_report_only_a_sure_exit_code_counts(
     tmp_path: Path, kind: str, exit_code: int | None, category: str, code: int
 ) -> None:
@@ -142,7 +142,7 @@ def test_wms2s_own_report_names_the_step_and_the_site(tmp_path: Path) -> None:
         )
 
 
-@pytest.mark.parametrize("text", ["[]", "3", '{"a": 1}', '{"schema": "wms2.report/1"}', '{"fwjr": {"steps": {}}}'])
+@in_one_test("text", ["[]", "3", '{"a": 1}', '{"schema": "wms2.report/1"}', '{"fwjr": {"steps": {}}}'])
 def test_what_is_no_report_is_told(tmp_path: Path, text: str) -> None:
     path = tmp_path / "x.json"
     path.write_text(text)
@@ -163,12 +163,8 @@ def written(tmp_path: Path, document: object) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    "value", [None, [], {}, "", 0, -1, 3.5, True, "x", [1], [None], [[]], {"a": 1}, "--5", "\u00b2", "1" * 5000]
-)
-@pytest.mark.parametrize(
-    "field", ["steps", "step", "status", "errors", "error", "exitCode", "input", "source", "lfn", "skippedFiles"]
-)
+@in_one_test("value", [None, [], {}, "", 0, -1, 3.5, True, "x", [1], [None], [[]], {"a": 1}, "--5", "\u00b2", "1" * 5000])
+@in_one_test("field", ["steps", "step", "status", "errors", "error", "exitCode", "input", "source", "lfn", "skippedFiles"])
 def test_a_field_of_any_other_type_is_no_traceback_and_no_success(tmp_path: Path, field: str, value: object) -> None:
     step = json.loads(json.dumps(WMCORE))
     report: dict[str, object] = {"steps": {"cmsRun1": step}}
@@ -186,7 +182,7 @@ def test_a_field_of_any_other_type_is_no_traceback_and_no_success(tmp_path: Path
     assert found is not None and policy(found, BOOK).category != "success"
 
 
-@pytest.mark.parametrize("value", [None, {}, "x", 3, [1], [None], [{"skipped_files": 1}], [{"input_files": [None, 3]}]])
+@in_one_test("value", [None, {}, "x", 3, [1], [None], [{"skipped_files": 1}], [{"input_files": [None, 3]}]])
 def test_a_report_of_ours_with_damaged_steps_keeps_its_code(tmp_path: Path, value: object) -> None:
     found = read_report(written(tmp_path, {"schema": "wms2.report/1", "exit_code": 8009, "steps": value})).evidence
     assert found is not None and found.code == 8009
@@ -244,7 +240,7 @@ ENTITIES = '<!DOCTYPE r [<!ENTITY a "aaaaaaaaaa">' + "".join(
 )
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "document",
     [
         f"<FrameworkJobReport xmlns='urn:x'>{INPUT}{ERROR}</FrameworkJobReport>",
@@ -253,9 +249,8 @@ ENTITIES = '<!DOCTYPE r [<!ENTITY a "aaaaaaaaaa">' + "".join(
         f"{ENTITIES}]><FrameworkJobReport>{INPUT}{ERROR.replace('Failed', '&m; Failed')}</FrameworkJobReport>",
         f'{ENTITIES}<!ENTITY % f SYSTEM "file:///etc/passwd"> %f;]><FrameworkJobReport>{INPUT}{ERROR}</FrameworkJobReport>',
     ],
-    ids=["namespace", "byte order mark", "another encoding's name", "entities of entities", "external entity"],
 )
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+@in_one_test("encoding", ["utf-8", "utf-16"])
 def test_how_a_report_is_written_down_changes_nothing(tmp_path: Path, document: str, encoding: str) -> None:
     path = tmp_path / "report.xml"
     path.write_text(document.lstrip("\ufeff") if encoding == "utf-16" else document, encoding=encoding)

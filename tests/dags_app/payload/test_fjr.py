@@ -13,6 +13,7 @@ from dags_app.payload.contract import codes
 from dags_app.payload.run.fjr import FrameworkReport, parse_framework_report, parse_framework_stream, read_framework_report
 from dags_app.payload.run.processes import Finished
 from dags_app.payload.run.steps import exit_code_of
+from tests.support.cases import in_one_test
 
 SMALL = """<FrameworkJobReport>
 <InputFile>
@@ -166,8 +167,8 @@ def test_a_large_report_is_read_in_bounded_memory(tmp_path: Path) -> None:
 TAG = '<FrameworkError ExitStatus="8009" Type="Configuration">'
 
 
-@pytest.mark.parametrize(
-    ("inside", "said"),
+@in_one_test(
+    "inside, said",
     [
         (f"{TAG}\n<![CDATA[\nformula a[b[0]]>5 is invalid\n]]>\n</FrameworkError>", "formula a[b[0]]>5 is invalid"),
         (f"{TAG}\n<![CDATA[\na[b[0]]> \n 5]]>\n</FrameworkError>", "a[b[0]]> \n 5"),
@@ -182,7 +183,7 @@ TAG = '<FrameworkError ExitStatus="8009" Type="Configuration">'
         ('<FrameworkError ExitStatus="8009" Type="torn', ""),
     ],
 )
-@pytest.mark.parametrize("portion", [1, 7, 10_000])
+@in_one_test("portion", [1, 7, 10_000])
 def test_what_an_error_says_does_not_cost_its_code(inside: str, said: str, portion: int) -> None:
     """cmsRun writes its report by hand: what a message holds may break the XML."""
     text = f"<FrameworkJobReport>\n{inside}\n</FrameworkJobReport>"

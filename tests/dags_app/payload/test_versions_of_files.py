@@ -44,6 +44,7 @@ from dags_app.planning.pileup import pileup_document
 from dags_app.planning.specs import PileupBlock, PileupDataset
 from dags_app.services.failures import FailureLine
 from tests.support import former_release
+from tests.support.cases import in_one_test
 from tests.support.payload_schemas import SCHEMAS, validate
 from tests.support.payload_workbench import SHARING_DIGI, SHARING_RECO, Workbench, chain_of_shares
 from tests.support.scene_failures import line
@@ -136,7 +137,7 @@ def test_every_schema_has_a_recorded_file_and_a_reader() -> None:
     assert set(SCHEMAS) >= {path.stem for path in FILES.iterdir()} == set(READERS) == set(NAMES)
 
 
-@pytest.mark.parametrize("name", READERS)
+@in_one_test("name", READERS)
 def test_a_file_of_the_former_release_is_read_and_so_is_one_of_a_later_minor_version(name: str, tmp_path: Path) -> None:
     document = recorded(name)
     validate(name, document)
@@ -144,14 +145,14 @@ def test_a_file_of_the_former_release_is_read_and_so_is_one_of_a_later_minor_ver
     assert problem_of(tmp_path, name, later) == ""
 
 
-@pytest.mark.parametrize("name", READERS)
+@in_one_test("name", READERS)
 def test_another_major_version_is_refused_in_words(name: str, tmp_path: Path) -> None:
     document = recorded(name)
     assert "schema" in problem_of(tmp_path, name, document | {"schema": document["schema"].partition("/")[0] + "/2"})
     assert "schema" in problem_of(tmp_path, name, {key: value for key, value in document.items() if key != "schema"})
 
 
-@pytest.mark.parametrize("name", READERS)
+@in_one_test("name", READERS)
 def test_what_is_missing_is_not_needed_or_is_named(name: str, tmp_path: Path) -> None:
     document, unnamed = recorded(name), []
     for field in set(SCHEMAS[name]["required"]) - SPARED.get(name, set()):

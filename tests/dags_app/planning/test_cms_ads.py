@@ -12,6 +12,7 @@ from dags_app.planning.cms_ads import NodeRole, platform_lines, platform_require
 from dags_app.planning.specs import AccountingSpec, SplittingAlgo
 from dags_app.planning.submitfiles import SiteSlot, landing_submit, node_submit, site_job_submit
 from requests_app.services.decisions import MAX_PRIORITY
+from tests.support.cases import in_one_test
 from tests.support.planning import dag_spec, input_workflow, task_tree
 
 STEP = dag_spec().workflow.steps[0]
@@ -30,8 +31,8 @@ def attributes(text: str) -> dict[str, str]:
     return dict(line.split(" = ", 1) for line in text.splitlines() if " = " in line)
 
 
-@pytest.mark.parametrize(
-    ("steps", "system", "architecture"),
+@in_one_test(
+    "steps, system, architecture",
     [
         ([["slc6_amd64_gcc630"]], "rhel6", "X86_64"),
         ([["slc7_amd64_gcc820"]], "rhel7", "X86_64"),

@@ -11,6 +11,7 @@ import pytest
 from dags_app import dagman
 from dags_app.dagman import DagmanFileError, DagOutcome, DagStatusFile, NodeState, RescueFile, done_by_jobstate
 from dags_app.services.outcome import history_outcome
+from tests.support.cases import in_one_test
 from wms2.adapters.htcondor_ads import DAGMAN_PROJECTION, HISTORY_PROJECTION, dagman_ads, history_ad
 from wms2.adapters.types import DagStatus, JobStatus
 from wms2.errors import ServiceUnavailable
@@ -44,8 +45,8 @@ def ended(ad: dict[str, Any]) -> DagOutcome | None:
 # --- job ads
 
 
-@pytest.mark.parametrize(
-    ("scenario", "outcome"),
+@in_one_test(
+    "scenario, outcome",
     [
         ("completed", DagOutcome.COMPLETED),
         ("failed", DagOutcome.NODES_FAILED),

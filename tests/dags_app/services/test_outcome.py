@@ -16,6 +16,7 @@ import pytest
 from dags_app.dagman import DagmanCounts, DagMetrics, DagStatusFile, NodeState, NodeStatus, RescueFile
 from dags_app.models import DAG, DAGStatus
 from dags_app.services.outcome import Sources, judge, sources_of
+from tests.support.cases import in_one_test
 from tests.support.scripted import dagman
 from wms2.adapters.types import DagStatus, HistoryAd, JobStatus
 
@@ -108,8 +109,8 @@ def found(of_history: str, of_metrics: str, of_status: str, of_rescue: str) -> S
     return Sources(history(of_history), metrics(of_metrics), status(of_status), name, contents)
 
 
-@pytest.mark.parametrize("of_metrics", METRICS)
-@pytest.mark.parametrize("of_history", HISTORY)
+@in_one_test("of_metrics", METRICS)
+@in_one_test("of_history", HISTORY)
 def test_every_combination_of_what_is_left_is_judged_safely(of_history: str, of_metrics: str) -> None:
     for of_status, of_rescue, stopped in REST:
         assert_safe(of_history, of_metrics, of_status, of_rescue, stopped=stopped)
