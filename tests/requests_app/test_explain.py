@@ -15,6 +15,7 @@ from requests_app.selectors.explain import explain
 from requests_app.services import preview, request_abort, request_hold, request_release, request_submit
 from requests_app.services.decisions import abort_refused, hold_refused, submit_refused
 from requests_app.services.release import release_refused
+from tests.support.cases import in_one_test
 from tests.support.rows import dag_row, request_row, unit_row, workflow_row
 from wms2.errors import InvalidTransition
 
@@ -27,12 +28,12 @@ def request(status: S, **fields: object) -> Request:
     return Request(request_name="r", status=status, **{"stop_intent": StopIntent.ABORT} | held | fields)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("status", S)
+@in_one_test("status", S)
 def test_every_status_says_what_happens_next(status: S) -> None:
     assert explain(request(status)).next.endswith(".")
 
 
-@pytest.mark.parametrize("intent", StopIntent)
+@in_one_test("intent", StopIntent)
 def test_every_stop_says_what_comes_of_it(intent: StopIntent) -> None:
     assert "once queue and history prove it gone" in explain(request(S.STOPPING, stop_intent=intent)).next
 
@@ -48,7 +49,7 @@ def test_a_drain_is_not_told_as_a_removal() -> None:
     assert aborted.startswith("Its DAG is being removed;"), "who ends a request does not wait for its units"
 
 
-@pytest.mark.parametrize("code", HoldCode)
+@in_one_test("code", HoldCode)
 def test_every_hold_says_why_and_what_to_do(code: HoldCode) -> None:
     reported = explain(request(S.HELD, hold_code=code, hold_reason="because of it"))
     assert reported.why == f"{code.label}: because of it"
@@ -79,8 +80,8 @@ VERBS = {
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("status", S)
-@pytest.mark.parametrize("action", VERBS)
+@in_one_test("status", S, rows=True)
+@in_one_test("action", VERBS, rows=True)
 def test_what_is_said_to_be_refused_is_refused_and_nothing_else(action: str, status: S) -> None:
     """Except what is idempotent: done twice it is done once, and the page says that it is done already."""
     why_not, service = VERBS[action]

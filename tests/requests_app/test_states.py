@@ -7,6 +7,7 @@ from django.db import IntegrityError, transaction
 
 from requests_app import states
 from requests_app.models import EvaluationLease, Event, HoldCode, Request, RequestStatus, RequestTransition, StopIntent, Workflow
+from tests.support.cases import in_one_test
 from tests.support.rows import request_row, workflow_row
 from wms2.errors import InvalidTransition, StaleState
 
@@ -21,7 +22,7 @@ def needed(to: RequestStatus) -> dict[str, object]:
     return {"stop_intent": StopIntent.HOLD} if to is RequestStatus.STOPPING else {}
 
 
-@pytest.mark.parametrize(("old", "new"), EDGES, ids=lambda s: s.value)
+@in_one_test("old, new", EDGES, rows=True)
 def test_every_edge_changes_the_status_with_its_audit_rows_and_the_workflows_mirror(
     old: RequestStatus, new: RequestStatus
 ) -> None:

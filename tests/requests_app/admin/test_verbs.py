@@ -16,6 +16,7 @@ from requests_app.limits import limits_now
 from requests_app.models import HoldCode, Limit, Request, RequestGroup, RequestStatus, RequestTransition
 from requests_app.work.groups import group_status
 from sites_app.models import ScheddState
+from tests.support.cases import in_one_test
 from tests.support.html import links, text
 from tests.support.rows import dag_row, request_row, schedd_row, unit_row, workflow_row
 from tests.support.scripted.progress import fresh
@@ -317,16 +318,16 @@ def test_many_rows_get_one_table_and_one_answer(operator: Client) -> None:
     assert said == [f"Abort: {MOST_ROWS} requests. Now {MOST_ROWS - 1} Aborted, 1 Stopping."]
 
 
-@pytest.mark.parametrize("key", ["no_such_name", "%00", "a%00b", "_00"])
-@pytest.mark.parametrize("of", [REQUESTS, "/admin/sites_app/site", "/admin/dags_app/dag", "/admin/outputs_app/effect"])
+@in_one_test("key", ["no_such_name", "%00", "a%00b", "_00"])
+@in_one_test("of", [REQUESTS, "/admin/sites_app/site", "/admin/dags_app/dag", "/admin/outputs_app/effect"])
 def test_a_key_of_no_row_is_told_as_such(operator: Client, key: str, of: str) -> None:
     response = operator.get(f"{of}/{key}/change/", follow=True)
     assert response.status_code == 200
     assert "doesn’t exist" in text(response.content.decode())
 
 
-@pytest.mark.parametrize("query", ["status__exact=%00", "q=%00", "nonsense=%00", "p=%00"])
-@pytest.mark.parametrize("of", [REQUESTS, "/admin/sites_app/site", "/admin/dags_app/dag", "/admin/outputs_app/effect"])
+@in_one_test("query", ["status__exact=%00", "q=%00", "nonsense=%00", "p=%00"])
+@in_one_test("of", [REQUESTS, "/admin/sites_app/site", "/admin/dags_app/dag", "/admin/outputs_app/effect"])
 def test_a_filter_that_nothing_can_pass_is_told_as_such(operator: Client, query: str, of: str) -> None:
     assert operator.get(f"{of}/?{query}", follow=True).status_code == 200
 
@@ -437,7 +438,7 @@ def test_a_limit_that_has_no_row_yet_is_changed_with_a_reason(operator: Client) 
     assert audited("max_active_dags") == [("olga", "limit_set", "done", "because")]
 
 
-@pytest.mark.parametrize("value", ["", "many", "0", "2.5", "nan", "1e400"])
+@in_one_test("value", ["", "many", "0", "2.5", "nan", "1e400"])
 def test_a_value_that_the_knob_refuses_changes_nothing(operator: Client, value: str) -> None:
     data = {"id": "max_active_dags", "seen": "300", "reason": "because", "value": value}
     assert operator.post(f"{LIMITS}/verb/change/", data).status_code in (400, 409)

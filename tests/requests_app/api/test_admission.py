@@ -18,6 +18,7 @@ from requests_app.models import AdmissionBucket, AdmissionLimit, Request, Reques
 from requests_app.selectors import admission
 from requests_app.selectors.admission import queue_now
 from requests_app.services import preview
+from tests.support.cases import in_one_test
 from tests.support.problems import problem
 from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
 from wms2.models import AuditEntry
@@ -62,8 +63,8 @@ def test_limits_are_added_changed_and_removed_with_a_reason_and_say_what_is_used
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("kind", "body", "field"),
+@in_one_test(
+    "kind, body, field",
     [
         ("band", {"name": "high"}, "least_priority"),
         ("band", {"name": "urgent", "least_priority": 5}, "least_priority"),
@@ -73,6 +74,7 @@ def test_limits_are_added_changed_and_removed_with_a_reason_and_say_what_is_used
         ("campaign", {"max_dags": 3}, "name"),
         ("campaign", {"name": "there"}, "name"),
     ],
+    rows=True,
 )
 def test_a_limit_that_cannot_be_is_refused_by_its_field(operator: APIClient, kind: str, body: dict[str, Any], field: str) -> None:
     own(operator, "campaign", "there")
@@ -229,8 +231,8 @@ def test_what_if_tells_who_would_start_and_who_would_move_and_changes_nothing(op
     assert (Request.objects.filter(status=S.QUEUED).count(), AdmissionLimit.objects.filter(name="Run3").count()) == (3, 0)
 
 
-@pytest.mark.parametrize(
-    ("body", "field"),
+@in_one_test(
+    "body, field",
     [
         ({"max_active_dags": -1}, "max_active_dags"),
         ({"priorities": [{"request_name": "nobody", "priority": 1}]}, "priorities.0.request_name"),

@@ -20,6 +20,7 @@ from deploy.simulators import seed
 from requests_app.models import Request, RequestStatus, RequestTransition
 from sites_app.models import Site
 from tests.support.adapters import adapters_forget
+from tests.support.cases import in_one_test
 from tests.support.places import ROOT
 from tests.support.problems import problem
 from tests.support.rows import pool_row
@@ -232,8 +233,8 @@ def test_a_document_whose_configurations_are_elsewhere_is_refused_and_nobody_is_
         factory.configcache()
 
 
-@pytest.mark.parametrize(
-    ("body", "field"),
+@in_one_test(
+    "body, field",
     [
         ({}, "request_name"),
         ({"request_name": ""}, "request_name"),
@@ -257,7 +258,6 @@ def test_a_document_whose_configurations_are_elsewhere_is_refused_and_nobody_is_
         ({"document": {}, "status": "active"}, "status"),
         ({"request_name": "a", "production_steps": [{"fraction": 1.5, "priority": 8}]}, "production_steps"),
     ],
-    ids=lambda value: json.dumps(value)[:60],
 )
 def test_a_wrong_body_is_400_and_names_the_field(operator: APIClient, body: dict[str, Any], field: str) -> None:
     problem(operator.post(URL, body), 400, "invalid", field=field)
@@ -273,7 +273,7 @@ def test_who_sends_neither_a_name_nor_a_document_is_told_of_both_and_nothing_is_
     assert not Request.objects.exists()
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "document",
     [
         {},
@@ -285,9 +285,8 @@ def test_who_sends_neither_a_name_nor_a_document_is_told_of_both_and_nothing_is_
         {"RequestType": "StepChain", "StepChain": 10**30},
         {"RequestName": "a/../b", "RequestType": "TaskChain"},
     ],
-    ids=lambda value: json.dumps(value)[:50],
 )
-@pytest.mark.parametrize("priority", [None, 5])
+@in_one_test("priority", [None, 5])
 def test_whatever_the_document_is_the_answer_is_a_list_of_problems(
     operator: APIClient, document: dict[str, Any], priority: int | None
 ) -> None:

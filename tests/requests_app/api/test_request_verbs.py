@@ -14,6 +14,7 @@ from requests_app.limits import limits_now
 from requests_app.models import Request, RequestStatus, RequestTransition, StopIntent
 from requests_app.services import decisions
 from requests_app.work.overrides import max_rescues, overrides_of, pass_fraction, pins_of, settings_of
+from tests.support.cases import in_one_test
 from tests.support.problems import problem
 from tests.support.rows import request_row, workflow_row
 from wms2.conf import conf
@@ -59,9 +60,10 @@ def test_what_has_gone_on_is_not_submitted_again(operator: APIClient) -> None:
     problem(operator.patch(url(request_row(S.ACTIVE)), {"status": "submitted"}), 409, "invalid_transition")
 
 
-@pytest.mark.parametrize(
-    ("status", "words"),
+@in_one_test(
+    "status, words",
     [("aborted", "DELETE"), ("held", "/hold"), ("queued", "/release"), ("active", "life cycle"), ("completed", "life cycle")],
+    rows=True,
 )
 def test_any_other_status_is_refused_and_the_verb_is_named(operator: APIClient, status: str, words: str) -> None:
     request = request_row(S.SUBMITTED)
@@ -69,8 +71,8 @@ def test_any_other_status_is_refused_and_the_verb_is_named(operator: APIClient, 
     assert fresh(request).status == S.SUBMITTED
 
 
-@pytest.mark.parametrize(
-    ("body", "field"),
+@in_one_test(
+    "body, field",
     [
         ({}, "priority"),
         ({"reason": "r"}, "priority"),
@@ -91,7 +93,7 @@ def test_any_other_status_is_refused_and_the_verb_is_named(operator: APIClient, 
         ({"production_steps": [{"fraction": 0.5, "priority": 10**6}]}, "production_steps.0.priority"),
         ({"production_steps": [{"fraction": 1.5, "priority": 1}]}, "production_steps"),
     ],
-    ids=str,
+    rows=True,
 )
 def test_a_wrong_patch_is_400_and_changes_nothing(operator: APIClient, body: dict[str, Any], field: str) -> None:
     request = request_row(S.NEW, priority=5)
@@ -197,20 +199,27 @@ def test_a_request_that_never_stands_still_is_409(operator: APIClient, monkeypat
     problem(operator.post(url(request_row(S.QUEUED), "hold"), {"reason": "r"}), 409, "stale_state")
 
 
-@pytest.mark.parametrize("action", ["hold", "release"])
-@pytest.mark.parametrize(
-    ("body", "field"),
-    [({}, "reason"), ({"reason": ""}, "reason"), ({"reason": "  "}, "reason"), ({"reason": None}, "reason"),
-     ({"reason": {"a": 1}}, "reason"), ({"reason": "x" * 2001}, "reason"), ({"reason": "r", "force": True}, "force")],
-    ids=str,
-)  # fmt: skip
+@in_one_test("action", ["hold", "release"], rows=True)
+@in_one_test(
+    "body, field",
+    [
+        ({}, "reason"),
+        ({"reason": ""}, "reason"),
+        ({"reason": "  "}, "reason"),
+        ({"reason": None}, "reason"),
+        ({"reason": {"a": 1}}, "reason"),
+        ({"reason": "x" * 2001}, "reason"),
+        ({"reason": "r", "force": True}, "force"),
+    ],
+    rows=True,
+)
 def test_a_verb_without_a_proper_reason_is_400(operator: APIClient, action: str, body: dict[str, Any], field: str) -> None:
     request = request_row(S.HELD)
     problem(operator.post(url(request, action), body), 400, "invalid", field=field)
     assert fresh(request).status == S.HELD
 
 
-@pytest.mark.parametrize("query", ["", "?reason=", "?reason=%20", "?reason=a%00b", "?why=r"])
+@in_one_test("query", ["", "?reason=", "?reason=%20", "?reason=a%00b", "?why=r"], rows=True)
 def test_an_abort_without_a_proper_reason_is_400(operator: APIClient, query: str) -> None:
     request = request_row(S.QUEUED)
     assert operator.delete(url(request) + query).status_code == 400

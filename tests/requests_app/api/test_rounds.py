@@ -9,6 +9,7 @@ from dags_app.histogram import counted
 from dags_app.models import FailureGroup, SizingDecision, StepMeasurement
 from requests_app.models import Request, RequestStatus
 from requests_app.work.overrides import pins_of
+from tests.support.cases import in_one_test
 from tests.support.problems import problem
 from tests.support.rows import dag_row, generation_spec, request_row, workflow_row
 
@@ -40,8 +41,8 @@ def test_pins_are_set_as_a_whole_and_unset_by_leaving_them_out(operator: APIClie
     assert operator.post(f"{url}/pin", WHY).json()["overrides"] == {"retry_merge": 5}
 
 
-@pytest.mark.parametrize(
-    ("pin", "status", "words"),
+@in_one_test(
+    "pin, status, words",
     [
         ({"memory_mb": 3001}, 409, "too much for 1 cores of task 1; at most 3000"),
         ({"cores": 2, "memory_mb": 6001}, 409, "at most 6000"),
@@ -56,6 +57,7 @@ def test_pins_are_set_as_a_whole_and_unset_by_leaving_them_out(operator: APIClie
         ({"cores": 0}, 400, "cores"),
         ({"events_per_jobs": 5}, 400, "events_per_jobs"),
     ],
+    rows=True,
 )
 def test_a_pin_that_cannot_be_is_refused_and_changes_nothing(
     operator: APIClient, pin: dict[str, object], status: int, words: str

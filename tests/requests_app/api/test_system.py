@@ -16,6 +16,7 @@ from requests_app.limits import CHANGEABLE, limits_now
 from requests_app.models import HoldCode, Installation, Lease, Limit, Request, RequestStatus
 from requests_app.monitoring import health
 from sites_app.models import Site, SiteBan, SiteRse, SiteStatus
+from tests.support.cases import in_one_test
 from tests.support.problems import problem
 from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
 from tests.support.statements import statements
@@ -105,8 +106,8 @@ def test_limits_are_told_with_their_defaults_and_changed_with_a_reason(operator:
     }
 
 
-@pytest.mark.parametrize(
-    ("body", "field"),
+@in_one_test(
+    "body, field",
     [
         ({"max_active_dags": 5}, "reason"),
         ({"reason": "r"}, "max_active_dags"),
@@ -128,7 +129,6 @@ def test_limits_are_told_with_their_defaults_and_changed_with_a_reason(operator:
         ({"reason": "r", "error_max_rescue_attempts": 2400}, "error_max_rescue_attempts"),
         ({"reason": "r", "dag_max_merge_groups": 10**6}, "dag_max_merge_groups"),
     ],
-    ids=lambda value: str(value)[:60],
 )
 def test_a_wrong_limit_is_400_and_nothing_changes(operator: APIClient, body: dict[str, Any], field: str) -> None:
     problem(operator.patch(CONFIG, body), 400, "invalid", field=field)
