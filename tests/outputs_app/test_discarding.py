@@ -24,6 +24,7 @@ from outputs_app.selectors import effects_open_counts
 from outputs_app.services import datasets_publish, effect_discard, effect_discard_refused, effect_retry_now
 from outputs_app.values import MergedFile, UnitOutputs
 from requests_app.models import Request, RequestStatus, Workflow
+from tests.support.cases import in_one_test
 from tests.support.rows import dag_row, request_row, unit_register, unit_row, workflow_row
 from wms2.conf import conf
 from wms2.errors import InvalidTransition, ServiceUnavailable
@@ -189,7 +190,7 @@ def test_a_request_that_has_ended_goes_on_without_an_evaluation(workflow: Workfl
     assert states(block)[K.DBS_BLOCK] == E.PENDING
 
 
-@pytest.mark.parametrize("kind", list(K))
+@in_one_test("kind", list(K), rows=True)
 def test_every_kind_says_what_is_lost_by_discarding_it(workflow: Workflow, kind: EffectKind) -> None:
     block = whole(workflow, "/store/a.root")
     effect = Effect(request=workflow.request, block=block, kind=kind, key="k", attempts=1)

@@ -8,6 +8,7 @@ import pytest
 
 from outputs_app.models import BlockStatus, ProcessingBlock
 from outputs_app.states import TRANSITIONS, blocks_become
+from tests.support.cases import in_one_test
 from tests.support.rows import workflow_row
 
 pytestmark = pytest.mark.django_db
@@ -17,7 +18,7 @@ def test_every_status_is_in_the_table() -> None:
     assert set(TRANSITIONS) == set(BlockStatus)
 
 
-@pytest.mark.parametrize(("old", "new"), list(itertools.product(BlockStatus, BlockStatus)))
+@in_one_test("old, new", list(itertools.product(BlockStatus, BlockStatus)), rows=True)
 def test_a_block_moves_along_an_edge_or_stays_as_it_is(old: BlockStatus, new: BlockStatus) -> None:
     workflow = workflow_row()
     dataset = workflow.output_datasets.order_by("pk")[0]

@@ -9,6 +9,7 @@ import pytest
 from django.test import Client
 
 from deploy.stack import paths
+from tests.support.cases import in_one_test
 from tests.support.scene import Scene
 from wms2.web.csp import HEADER, POLICY
 
@@ -18,22 +19,19 @@ INLINE = re.compile(r"<style|\sstyle\s*=|\son[a-z]+\s*=\s*[\"']|javascript:|<scr
 FOREIGN = re.compile(r"(?:src|href|action)\s*=\s*[\"'](?:https?:)?//", re.IGNORECASE)
 
 
-@pytest.mark.parametrize(
-    ("path", "status"),
-    [
+@in_one_test("path, status", [
         ("/", 200), ("/?status=nonsense", 400), ("/login/", 302), ("/nothing", 404), ("/requests/nothing/", 404),
         ("/admin/", 200),
         ("/admin/requests_app/request/", 200), ("/admin/nothing/", 404), ("/api/v1/requests", 200), ("/api/v1/nothing", 404),
         ("/api/v1/schema/", 200), ("/livez", 200),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_every_answer_carries_the_policy(operator: Client, path: str, status: int) -> None:
     response = operator.get(path)
     assert response.status_code == status
     assert response[HEADER] == POLICY
 
 
-@pytest.mark.parametrize("path", ["/", "/login/", "/admin/", "/api/v1/requests", "/api/v1/docs/"])
+@in_one_test("path", ["/", "/login/", "/admin/", "/api/v1/requests", "/api/v1/docs/"])
 def test_so_do_answers_to_nobody(nobody: Client, path: str) -> None:
     assert HEADER in nobody.get(path)
 
@@ -87,7 +85,7 @@ def test_no_page_holds_anything_inline_or_foreign(operator: Client, built: Scene
         assert FOREIGN.findall(html) == [], path
 
 
-@pytest.mark.parametrize("template", sorted((ROOT / "templates").rglob("*.html")), ids=lambda path: path.name)
+@in_one_test("template", sorted((ROOT / "templates").rglob("*.html")))
 def test_no_template_holds_anything_inline(template: Path) -> None:
     assert INLINE.findall(template.read_text()) == []
 

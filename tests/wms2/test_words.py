@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-import pytest
-
 from dags_app.models import DAGStatus, WorkUnitState
 from outputs_app.models import BlockStatus, EffectState, Validity
 from requests_app.models import RequestStatus, WorkflowStatus
 from sites_app.models import ScheddState, SiteStatus
+from tests.support.cases import in_one_test
 from wms2.web.colours import COLOURS
 from wms2.web.formatting import ago, counted, duration, size, spelled
 
 NOW = datetime(2026, 9, 4, 12, 0, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
+@in_one_test("seconds, words", [
         (-5, "0 s"), (0, "0 s"), (119.9, "119 s"), (120, "2 min"), (3599, "59 min"), (3600, "1 h"), (3660, "1 h 1 min"),
         (86_399, "23 h 59 min"), (86_400, "1 d"), (90_000, "1 d 1 h"), (86_460, "1 d"), (40 * 86_400, "40 d"),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_a_duration_has_at_most_two_units(seconds: float, words: str) -> None:
     assert duration(seconds) == words
 
@@ -34,9 +30,7 @@ def test_moments_before_and_after_now_are_told_apart() -> None:
     assert ago(None) == ""
 
 
-@pytest.mark.parametrize(
-    ("number", "words"), [(0, "0 B"), (999, "999 B"), (2_600_000, "2.6 MB"), (10**12, "1.0 TB"), (10**19, "10000.0 PB")]
-)
+@in_one_test("number, words", [(0, "0 B"), (999, "999 B"), (2_600_000, "2.6 MB"), (10**12, "1.0 TB"), (10**19, "10000.0 PB")])
 def test_sizes_have_decimal_prefixes(number: int, words: str) -> None:
     assert size(number) == words
 
@@ -47,7 +41,7 @@ def test_nouns_follow_their_number() -> None:
     assert counted(0, "request", "requests") == "0 requests"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "choices",
     [RequestStatus, WorkflowStatus, DAGStatus, WorkUnitState, BlockStatus, Validity, EffectState, SiteStatus, ScheddState],
 )

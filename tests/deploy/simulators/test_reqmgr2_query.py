@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import requests
 
+from tests.support.cases import in_one_test
 from tests.support.simulator_world import World, real_inputs
 
 STEPCHAIN = {
@@ -80,8 +81,8 @@ def names(world: World, query: str) -> set[str]:
     return set(result(world, f"request?{query}&detail=false"))
 
 
-@pytest.mark.parametrize(
-    ("query", "found"),
+@in_one_test(
+    "query, found",
     [
         ("status=staged&team=wms2", {"alice_chain_1"}),
         ("status=staged&status=acquired&team=wms2", {"alice_chain_1", "bob_rereco_1"}),
@@ -176,8 +177,8 @@ def test_a_client_that_takes_anything_gets_readable_text(filled: World) -> None:
     assert list(answer.json()["result"][0]) == ["bob_rereco_1"]
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "headers", "status", "app_code"),
+@in_one_test(
+    "method, path, headers, status, app_code",
     [
         ("GET", "nosuchapi", {}, 404, "207"),
         ("GET", "", {}, 400, "205"),

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from xdist.remote import Producer
 
+from tests.support.cases import in_one_test
 from tests.support.scheduling import PoolBesideTheRest
 from tests.support.side_by_side import POOL_PROCESSES, Kind, kind_of, unit_of
 
@@ -61,8 +61,8 @@ def steps(tests: list[str], processes: int) -> Iterator[dict[str, str]]:
     assert not any(node.given for node in nodes), "they wait for tests that do not come"
 
 
-@pytest.mark.parametrize("processes", [1, 2, POOL_PROCESSES, POOL_PROCESSES + 1, POOL_PROCESSES + 3])
-@pytest.mark.parametrize(("pool", "rest"), [(20, 20), (20, 0), (3, 2), (0, 9), (7, 7), (1, 1)])
+@in_one_test("processes", [1, 2, POOL_PROCESSES, POOL_PROCESSES + 1, POOL_PROCESSES + 3])
+@in_one_test("pool, rest", [(20, 20), (20, 0), (3, 2), (0, 9), (7, 7), (1, 1)])
 def test_each_test_runs_once_and_the_pool_is_used_beside_the_rest(processes: int, pool: int, rest: int) -> None:
     tests = [
         *(f"pool.py::test_{number}@pool {number}" for number in range(pool)),

@@ -14,6 +14,7 @@ from outputs_app.models import (
     BlockStatus,
     EffectState,
 )
+from tests.support.cases import in_one_test
 from tests.support.problems import problem
 from tests.support.rows import new_block, new_effect
 from wms2.models import AuditEntry
@@ -108,11 +109,21 @@ def test_readers_do_not_retry(reader: APIClient) -> None:
     problem(reader.post(f"/api/v1/effects/{new_effect().pk}/retry", {"reason": "r"}), 403, "permission_denied")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "query",
-    ["blocks?status=odd", "blocks?workflow=x", "blocks?search=%00", "blocks?ordering=failure_context", "effects?state=odd",
-     "effects?kind=odd", "effects?block=1", "effects?request=%00", "effects?page_size=x", "effects?cursor=%F0%9F%98%80"],
-)  # fmt: skip
+    [
+        "blocks?status=odd",
+        "blocks?workflow=x",
+        "blocks?search=%00",
+        "blocks?ordering=failure_context",
+        "effects?state=odd",
+        "effects?kind=odd",
+        "effects?block=1",
+        "effects?request=%00",
+        "effects?page_size=x",
+        "effects?cursor=%F0%9F%98%80",
+    ],
+)
 def test_a_wrong_query_is_400(reader: APIClient, query: str) -> None:
     assert reader.get(f"/api/v1/{query}").status_code == 400
 

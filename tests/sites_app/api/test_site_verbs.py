@@ -10,6 +10,7 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from sites_app.models import Site, SiteBan, SiteStatus
+from tests.support.cases import in_one_test
 from tests.support.problems import problem
 from tests.support.rows import request_row, workflow_row
 from wms2.models import AuditEntry
@@ -131,8 +132,8 @@ def test_notes_about_a_site_are_replaced_and_audited(operator: APIClient) -> Non
     assert [row.evidence["new"] for row in reported] == [{"contact": "olga"}, {"ticket": 7}]
 
 
-@pytest.mark.parametrize(
-    ("body", "field"),
+@in_one_test(
+    "body, field",
     [
         ({}, "status"),
         ({"status": "asleep"}, "status"),

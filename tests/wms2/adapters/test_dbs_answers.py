@@ -7,6 +7,7 @@ import json
 import pytest
 from pytest_httpserver import HTTPServer
 
+from tests.support.cases import in_one_test
 from wms2.adapters.dbs import Dbs
 from wms2.adapters.dbs_queries import dbs_fault
 from wms2.errors import ServiceRejected, ServiceUnavailable
@@ -38,8 +39,8 @@ NO_ROW = "Code: 103\n Reason: sql: no rows in result set"
 LOCKED = "Code: 110\n Reason: database is locked"
 
 
-@pytest.mark.parametrize(
-    ("status", "code", "reason", "kind"),
+@in_one_test(
+    "status, code, reason, kind",
     [
         # the door's own code alone, or with the database's own words: the database is in trouble
         *((400, code, "", ServiceUnavailable) for code in (305, 308, 310, 314, 501, 502, 503)),

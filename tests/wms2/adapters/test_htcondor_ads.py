@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dags_app.payload.contract import layout
+from tests.support.cases import in_one_test
 from wms2.adapters import htcondor_ads as ads
 from wms2.adapters.types import Submission
 from wms2.errors import ServiceRejected, ServiceUnavailable
@@ -89,8 +90,8 @@ OUTER_JOB = {"JobUniverse": 7, "ClusterId": 4, "WMS2_DagID": "9f1c"}
 NODE_JOB = {"JobUniverse": 5, "ClusterId": 9, "WMS2_DagID": "aaaa"}
 
 
-@pytest.mark.parametrize(
-    ("constraint", "job"),
+@in_one_test(
+    "constraint, job",
     [
         (US.of_dag("9f1c"), OUTER_JOB),
         (US.of_cluster(4), OUTER_JOB),

@@ -13,6 +13,7 @@ from django.test import Client, RequestFactory
 from rest_framework.test import APIClient
 
 from requests_app.models import RequestStatus
+from tests.support.cases import in_one_test
 from tests.support.problems import problem
 from tests.support.rows import request_row
 from wms2.api.exceptions import server_error
@@ -83,15 +84,15 @@ def test_the_operators_group_is_there_after_each_migrate() -> None:
     assert Group.objects.filter(name=OPERATORS).exists()
 
 
-@pytest.mark.parametrize("path", ["/api/v1/request", "/api/v1/requests/", "/api/v2/requests", "/api/v1/requests/a%00b", "/api/"])
+@in_one_test("path", ["/api/v1/request", "/api/v1/requests/", "/api/v2/requests", "/api/v1/requests/a%00b", "/api/"])
 def test_an_address_that_is_none_is_a_problem_too(operator: APIClient, path: str) -> None:
     body = problem(operator.get(path), 404, "not_found")
     if path.endswith("/"):
         assert "slash" in body["detail"]
 
 
-@pytest.mark.parametrize(
-    ("method", "path"),
+@in_one_test(
+    "method, path",
     [
         ("put", "requests"),
         ("delete", "requests"),
@@ -114,8 +115,8 @@ def test_an_unknown_query_parameter_is_refused_with_the_known_ones(operator: API
             assert "known" in body["detail"], path
 
 
-@pytest.mark.parametrize(
-    ("body", "word"),
+@in_one_test(
+    "body, word",
     [
         (b"", "request_name"),
         (b"{", "JSON"),
@@ -133,7 +134,6 @@ def test_an_unknown_query_parameter_is_refused_with_the_known_ones(operator: API
         (b"null", ""),
         (b"1" * 5000, "JSON"),
     ],
-    ids=lambda value: value[:30].decode(errors="replace") if isinstance(value, bytes) else "",
 )
 def test_a_body_that_is_no_usable_json_is_400(operator: APIClient, body: bytes, word: str) -> None:
     response = operator.generic("POST", "/api/v1/requests", body, content_type="application/json")
