@@ -10,7 +10,7 @@ CONTRACT := DBS_URL DBS_READER_URL RUCIO_URL RUCIO_AUTH_URL RUCIO_HOME RUCIO_ACC
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
 
-setup: ## install everything: .venv, HTCondor, the Rucio and XRootD servers, the tests' browser
+setup: ## install everything: .venv, HTCondor, the Rucio and XRootD servers, the tests' browser and nginx
 	@deploy/bootstrap setup
 
 demo: ## run all of WMS2 with four demo requests (or REQUEST=file.json) until Ctrl-C

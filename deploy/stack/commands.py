@@ -29,7 +29,7 @@ FAULT_RUNS = 2
 
 
 def command_setup(layout: Layout) -> int:
-    """Install everything: the Python environment, HTCondor, the Rucio and XRootD servers, the tests' browser."""
+    """Install everything: the Python environment, HTCondor, the Rucio and XRootD servers, the tests' browser and nginx."""
     setup.run_all(layout, tests=True)
     say(f"set up; state in {layout.state_root}, tools in {layout.tools}")
     return 0

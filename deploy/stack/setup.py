@@ -16,7 +16,7 @@ PARTS: Mapping[str, Callable[[Layout], None]] = {
     "rucio": tools.ensure_rucio,
     "xrootd": tools.ensure_xrootd,
 }
-FOR_TESTS: Mapping[str, Callable[[Layout], None]] = {"browser": tools.ensure_browser}
+FOR_TESTS: Mapping[str, Callable[[Layout], None]] = {"browser": tools.ensure_browser, "nginx": tools.ensure_nginx}
 HEARTBEAT_SECONDS = 15.0
 
 

@@ -1,4 +1,4 @@
-"""What is installed once per user and shared by checkouts: HTCondor and XRootD prefixes, the Rucio server, a browser.
+"""What is installed once per user and shared by checkouts: HTCondor, XRootD and nginx prefixes, the Rucio server, a browser.
 
 An HTCondor that is already on PATH is used and nothing is installed, unless WMS2_HTCONDOR asks for a series. The browser is
 always our own, so that pictures of pages come out alike everywhere, unless WMS2_CHROMIUM names another.
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from deploy.browser import install as browser_install
 from deploy.htcondor import pool
+from deploy.nginx import install as nginx_install
 from deploy.prefix import installed_version
 from deploy.rucio import environment as rucio_environment
 from deploy.rucio.settings import from_environment
@@ -94,6 +95,17 @@ def ensure_xrootd(layout: Layout) -> None:
     prefix = xrootd_prefix(layout)
     if not installed_version(prefix):
         _lay_out(layout, prefix, "xrootd", "", xrootd_install.PACKAGES.suite)
+
+
+def nginx_prefix(layout: Layout) -> Path:
+    return layout.tools / f"nginx-{nginx_install.PACKAGES.suite}"
+
+
+def ensure_nginx(layout: Layout) -> None:
+    """Install the nginx of the tests unless it is there."""
+    prefix = nginx_prefix(layout)
+    if not installed_version(prefix):
+        _lay_out(layout, prefix, "nginx", "", nginx_install.PACKAGES.suite)
 
 
 def browser_prefix(layout: Layout) -> Path:
