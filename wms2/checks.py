@@ -11,6 +11,7 @@ from django.core.checks import CheckMessage, Error, Warning, register
 from wms2.adapters import factory
 from wms2.conf import conf
 from wms2.errors import ConfigurationError
+from wms2.identities.front_end_checks import front_end_findings
 from wms2.runtime.credentials import CREDENTIAL_ALERT_SECONDS, CredentialUnusable
 
 #: Whose rules WMCore's services, or people of Data Management, end and adopt: ours would go with them.
@@ -39,6 +40,7 @@ def check_configuration(**_: Any) -> list[CheckMessage]:
     if ours.reqmgr2_follow and not ours.output_placement:
         why = "WMS2_OUTPUT_PLACEMENT is not set, and ReqMgr2 is followed: MSOutput places outputs, WMS2 makes no such rule"
         found.append(Warning(why, "Set it to msoutput, if that is meant, or to wms2 (docs/coexistence.md).", id="wms2.W003"))
+    found += front_end_findings(ours)
     for each in factory.all_credentials():
         try:
             each.require(CREDENTIAL_ALERT_SECONDS)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal, Self, get_origin
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork, NonNegativeInt, ValidationError, model_validator
 
 from wms2.errors import ConfigurationError
 
@@ -158,6 +158,34 @@ class Conf(BaseModel):
     feed_readers: int = Field(8, ge=0, le=1000)
     """Readers of the event feed (long polls, streams) that a process of the web server lets wait. Each keeps a thread, and
     a session of the database, beside the four threads for everything else; one more is answered 503."""
+
+    # --- Front ends
+    front_end_addresses: tuple[IPvAnyNetwork, ...] = ()
+    """Addresses or networks, separated by commas, that CMS's front end connects from (the TCP peer; `X-Forwarded-For` does
+    not count). Only from these are its `cms-*` headers taken, and only with a right HMAC; see docs/identities.md. Empty: no
+    such front end."""
+    front_end_key: str = Field("", pattern=r"^(/.+)?$")
+    """File, absolute, with the key of its HMAC (`cms-authn-hmac`): all of its bytes count, as for WMCore. Read at each use."""
+    front_end_names: dict[str, str] = {}
+    """JSON object: groups and sites of its roles, as in its headers (`group:higgs`, `site:t2-us-caltech`) -> what WMS2 calls
+    them (`HIG`, `T2_US_Caltech`). Others are taken as they are; `t1-ch-cern` as `T1_CH_CERN`."""
+    front_end_anonymous: bool = False
+    """Whether clients that a front end names no user for (status NONE, no certificate) may read without signing in."""
+    x509_front_end_addresses: tuple[IPvAnyNetwork, ...] = ()
+    """The same for a front end without HMAC, which verifies client certificates and sends on the client's name. Whatever
+    connects from these can be any user: it has to overwrite the three headers below. No address may be in both."""
+    x509_dn_header: str = Field("X-SSL-Client-S-DN", pattern=r"^[A-Za-z][A-Za-z0-9-]*$")
+    """Its header with the name of the verified certificate as RFC 4514 has it, nginx's `$ssl_client_s_dn`."""
+    x509_verify_header: str = Field("X-SSL-Client-Verify", pattern=r"^[A-Za-z][A-Za-z0-9-]*$")
+    """Its header that says `SUCCESS` when the certificate was verified, nginx's `$ssl_client_verify`."""
+    x509_voms_header: str = Field("", pattern=r"^([A-Za-z][A-Za-z0-9-]*)?$")
+    """Its header with the verified VOMS attributes, separated by commas; `role_names` has them without `/Capability=NULL`
+    and `/Role=NULL`. Where it is set the roles come from it alone; empty: users have the roles that are stored for them."""
+    x509_logins: dict[str, str] = {}
+    """JSON object: the name of a certificate, `/DC=ch/DC=cern/OU=…/CN=…` -> the login of its owner."""
+    x509_login_base: str = Field("", pattern=r"^(/[A-Za-z]+=.+)?$")
+    """Names that begin with this have their login in the `CN` that comes next, as those of CERN's authority below
+    `/DC=ch/DC=cern/OU=Organic Units/OU=Users`. Empty: only `x509_logins` are known."""
 
     # --- Rates and load
     rate_limit_window_seconds: float = Field(10.0, ge=1, le=3600)
@@ -418,6 +446,15 @@ class Conf(BaseModel):
         for name in (f"{service}_url" for service in services.split()):
             if self.service_token and getattr(self, name) and not getattr(self, name).startswith("https://"):
                 raise ValueError(f"WMS2_SERVICE_TOKEN: it would be sent in the clear to WMS2_{name.upper()}, which is not https")
+        return self
+
+    @model_validator(mode="after")
+    def _front_ends_are_different(self) -> Self:
+        """An address in both would let what needs an HMAC in without one."""
+        for one in self.front_end_addresses:
+            for other in self.x509_front_end_addresses:
+                if one.version == other.version and one.overlaps(other):
+                    raise ValueError(f"WMS2_X509_FRONT_END_ADDRESSES: {other} has addresses of WMS2_FRONT_END_ADDRESSES ({one})")
         return self
 
     @model_validator(mode="after")

@@ -17,6 +17,7 @@ from rest_framework.throttling import BaseThrottle
 
 from wms2.api.problems import Problem, ProblemError
 from wms2.conf import conf
+from wms2.identities.front_end import ANONYMOUS
 from wms2.metrics.series import RATE_LIMITED_TOTAL, RATE_LIMITS_OPEN_TOTAL
 from wms2.runtime.in_force import in_force
 from wms2.runtime.shared_counts import Broker
@@ -133,7 +134,8 @@ def _counted(rate: str, user: Any, request: HttpRequest) -> Answer | None:
     """None: nothing is limited."""
     if not _limit(rate) or _limits is None:
         return None
-    said = _limits.ask(rate, f"user-{user.pk}" if user.is_authenticated else f"at-{address_of(request)}", _limit(rate))
+    has_name = user.is_authenticated and user.get_username() != ANONYMOUS
+    said = _limits.ask(rate, f"user-{user.pk}" if has_name else f"at-{address_of(request)}", _limit(rate))
     if said is not None and said.wait:
         RATE_LIMITED_TOTAL.labels(rate).inc()
     return said

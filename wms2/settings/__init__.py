@@ -65,6 +65,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "wms2.identities.front_end.FrontEndMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "wms2.identities.denials.DenialsMiddleware",
     "wms2.web.login_throttle.LoginThrottleMiddleware",
