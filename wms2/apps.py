@@ -34,7 +34,11 @@ class Wms2Config(AppConfig):
         from wms2 import checks  # noqa: F401
         from wms2.api import rate_limits
         from wms2.celery import app
-        from wms2.identities import denials
+        from wms2.identities import actions as identities  # noqa: F401
+        from wms2.identities import (
+            break_glass,  # noqa: F401
+            denials,
+        )
         from wms2.identities.grants import operators_group_ensure
         from wms2.runtime import periodic
         from wms2.web.login_throttle import use_attempts

@@ -152,6 +152,9 @@ class Conf(BaseModel):
     checked until that time is over (429 with `Retry-After`). The right password resets the count."""
     sign_in_failures_per_address: int = Field(20, ge=1, le=100_000)
     """The same for all names from one address, and for wrong tokens over REST. Right tokens never wait."""
+    break_glass_accounts: tuple[str, ...] = ()
+    """Local users with a password for when single sign-on is down, separated by commas. Each of their sign-ins is audited
+    and rings `Wms2BreakGlass`."""
     proxies_in_front: int = Field(0, ge=0, le=10)
     """Reverse proxies between the users and the web processes, each of which appends to `X-Forwarded-For`. With 0 the
     peer's address counts, and the header is ignored; behind a proxy all users then have one address."""

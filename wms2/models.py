@@ -1,5 +1,6 @@
 """The tables that belong to no app: who did what, which requests have to be looked at, how many rows there are of which kind;
-workers, what they share, which of their tasks fail; answers that are kept for those who ask twice; who has which role."""
+workers, what they share, which of their tasks fail; answers that are stored for clients that ask twice; who has which role,
+personal tokens, service accounts."""
 
 from __future__ import annotations
 
@@ -293,3 +294,62 @@ class RoleAssignment(models.Model):
 
     def __str__(self) -> str:
         return f"{self.role}: {self.user or f'group {self.group}'}"
+
+
+class TokenScope(models.TextChoices):
+    """What a personal token may do of what its owner may do at the moment of its use."""
+
+    READ = "read", "Read only"
+    OWNER = "owner", "All roles of its owner"
+    ROLES = "roles", "Some roles of its owner"
+
+
+class PersonalToken(models.Model):
+    """``wms2_<prefix>_<secret>``, of which only a hash is stored (``wms2.identities.tokens``)."""
+
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="personal_tokens")
+    name = models.CharField(max_length=100, help_text="what it is for")
+    prefix = models.CharField(max_length=8, primary_key=True, help_text="the part of the token that may be shown")
+    digest = models.CharField(max_length=64, help_text="SHA-256 of the whole token")
+    scope = models.CharField(max_length=10, choices=TokenScope.choices, default=TokenScope.READ)
+    roles = models.JSONField(default=list, blank=True, help_text="of the scope roles: which")
+    created_at = models.DateTimeField()
+    created_by = models.CharField(max_length=150)
+    expires_at = models.DateTimeField()
+    last_used_at = models.DateTimeField(null=True, blank=True, help_text="to the minute")
+    revoked_at = models.DateTimeField(null=True, blank=True)
+    revoked_by = models.CharField(max_length=150, blank=True)
+
+    class Meta:
+        db_table = "personal_tokens"
+        ordering = ("-created_at",)
+        constraints = (
+            models.UniqueConstraint(fields=("owner", "name"), condition=models.Q(revoked_at=None), name="token_name_once"),
+            models.CheckConstraint(condition=models.Q(scope__in=TokenScope.values), name="token_scope_known"),
+            models.CheckConstraint(condition=models.Q(roles=[]) ^ models.Q(scope="roles"), name="token_roles_by_scope"),
+        )
+
+    def __str__(self) -> str:
+        return f"wms2_{self.prefix}"
+
+
+class ServiceAccount(models.Model):
+    """A user that is a program: it has no password, and ends with its owner (``wms2.identities.service_accounts``)."""
+
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, primary_key=True, related_name="service_account"
+    )
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="service_accounts",
+        help_text="empty: the user was deleted, and the account has ended",
+    )  # fmt: skip
+    purpose = models.TextField()
+    created_at = models.DateTimeField()
+    created_by = models.CharField(max_length=150)
+
+    class Meta:
+        db_table = "service_accounts"
+        ordering = ("user",)
+
+    def __str__(self) -> str:
+        return str(self.user_id)

@@ -12,7 +12,7 @@ from rest_framework.views import APIView
 
 from requests_app.monitoring.health import LiveView, ReadyView
 from requests_app.monitoring.metrics import MetricsView
-from wms2.api import converters  # noqa: F401  <schedd:...>
+from wms2.api import account, converters  # noqa: F401  <schedd:...>
 from wms2.api.actions import rows_urls
 from wms2.api.docs import DocsView, SchemaView
 from wms2.api.views import METHODS
@@ -43,6 +43,8 @@ api_v1: list[URLPattern | URLResolver] = [
     *rows_urls("resources", "resource", work.ResourceViewSet),
     path("leases", work.LeasesViewSet.as_view({"get": "list"}), name="lease-list"),
     *bulk_urls(),
+    path("account", account.AccountView.as_view(), name="account-api"),
+    path("account/tokens/<slug:prefix>", account.AccountTokenView.as_view(), name="account-token"),
     path("metrics", MetricsView.as_view(), name="metrics"),
     path("health", ReadyView.as_view(), name="health"),
     path("schema/", SchemaView.as_view(), name="api-schema"),
@@ -53,6 +55,7 @@ MOVED_AUDIT = RedirectView.as_view(url="/admin/wms2/auditentry/%(rest)s", query_
 
 urlpatterns = [
     path("", include("requests_app.pages.urls")),
+    path("account/", include("wms2.identities.urls")),
     path("login/", LoginView.as_view(template_name="login.html", redirect_authenticated_user=True), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
     re_path(r"^admin/requests_app/auditentry/(?P<rest>.*)$", MOVED_AUDIT),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
-from django.contrib.auth.models import Group
+from django.contrib.auth.models import Group, User
 
 from dags_app.failure_rules import failure_rules_load
 from dags_app.models import (
@@ -57,7 +57,7 @@ from sites_app.models import HealthChange, Onboarding, PoolSite, Schedd, SiteBan
 from tests.support import scene
 from tests.support.rows import drift_row
 from tests.support.scene import Scene
-from wms2.models import BulkItem, BulkRun, FailingTask, KeptAnswer, RoleAssignment, Worker
+from wms2.models import BulkItem, BulkRun, FailingTask, KeptAnswer, PersonalToken, RoleAssignment, ServiceAccount, Worker
 from wms2.runtime.due import mark_due
 from wms2.work.resources import lease_take
 
@@ -150,4 +150,8 @@ def build(directory: Path) -> Scene:
     group = Group.objects.get_or_create(name="shifters")[0]
     RoleAssignment.objects.create(role="operator", group=group, reason="shifts", actor="olga")
     BulkItem.objects.create(run=bulk, position=0, key="1", name="r")
+    owner, program = (User.objects.get_or_create(username=name)[0] for name in ("owen", "program"))
+    made = {"created_at": job.created_at, "created_by": "owen"}
+    PersonalToken.objects.create(owner=owner, name="t", prefix="abcdefgh", digest="0", expires_at="2099-01-01T00:00:00Z", **made)
+    ServiceAccount.objects.create(user=program, owner=owner, purpose="test", **made)
     return built

@@ -6,7 +6,7 @@ Who has which role: ``wms2.identities.grants``. Whether a role holds for the row
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 

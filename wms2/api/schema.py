@@ -101,3 +101,19 @@ class FrontEndScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped
         """OpenAPI 3.0 has no kind for certificates: the header that makes the front end's word good."""
         said = "set by CMS's front end, for a client certificate or single sign-on there; not by clients (docs/identities.md)"
         return {"type": "apiKey", "in": "header", "name": "cms-authn-hmac", "description": said}
+
+
+class PersonalTokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    """``Authorization: Bearer wms2_...``; the word Token is taken, too."""
+
+    target_class = "wms2.api.tokens.PersonalTokenAuthentication"
+    name = "personalToken"
+    priority = 1
+
+    def get_security_definition(self, auto_schema: Any) -> dict[str, Any]:
+        """Of a token made at ``/account/``."""
+        return {
+            "type": "http",
+            "scheme": "bearer",
+            "description": "a personal token, `wms2_<prefix>_<secret>`, made at /account/",
+        }

@@ -32,6 +32,7 @@ DENIALS_TOTAL = Counter(
 SIGN_INS_BRAKED_TOTAL = Counter(
     "wms2_sign_ins_braked_total", "Sign-ins that were not judged after too many failures, by way (password, token)", ["way"]
 )
+BREAK_GLASS_TOTAL = Counter("wms2_break_glass_sign_ins_total", "Sign-ins of break-glass accounts")
 POOL_WAIT_SECONDS = Histogram(
     "wms2_worker_pool_wait_seconds",
     "From the moment that something is due until a worker of the pool takes it",

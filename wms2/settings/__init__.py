@@ -71,6 +71,7 @@ MIDDLEWARE = [
     "wms2.web.login_throttle.LoginThrottleMiddleware",
     "wms2.web.shedding.SheddingMiddleware",
     "wms2.api.rate_limits.PageRateMiddleware",
+    "wms2.api.tokens.OldKeyMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_prometheus.middleware.PrometheusAfterMiddleware",
 ]
@@ -96,7 +97,11 @@ TEMPLATES = [
 DATABASES = {"default": database_from_url(_required("WMS2_DATABASE_URL"))}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-AUTHENTICATION_BACKENDS = ["wms2.web.login_throttle.LoginThrottleBackend", "django.contrib.auth.backends.ModelBackend"]
+AUTHENTICATION_BACKENDS = [
+    "wms2.web.login_throttle.LoginThrottleBackend",
+    "wms2.identities.service_accounts.NoPasswordBackend",
+    "django.contrib.auth.backends.ModelBackend",
+]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in (

@@ -205,7 +205,7 @@ def test_each_kind_is_the_program_it_should_be(programs: Path, kind: str, begins
 
 
 def test_commands_get_the_same_settings(programs: Path) -> None:
-    assert run(programs, "manage", "drf_create_token", "name of one")[0] == "python manage.py drf_create_token name of one"
+    assert run(programs, "manage", "tokens", "list", "name of one")[0] == "python manage.py tokens list name of one"
 
 
 @pytest.mark.parametrize("compiled", [False, True])

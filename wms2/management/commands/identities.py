@@ -16,7 +16,7 @@ from wms2.actions import Role
 from wms2.errors import FieldRefused, InvalidTransition
 from wms2.identities import people
 from wms2.identities.grants import Grant, described, grants_of
-from wms2.management.commands.operate import actor_named
+from wms2.management.arguments import actor_named
 
 _GENERATED_BYTES = 18
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 from argparse import ArgumentParser
 from typing import Any
@@ -27,6 +26,7 @@ from wms2.actions import (
 )
 from wms2.api.actions import input_serializer
 from wms2.api.problems import flattened, several
+from wms2.management.arguments import actor_named
 from wms2.runtime.locks import BEING_CHANGED, lock_refused
 
 #: Before a field's name among the options, where a field may be called like something else.
@@ -112,17 +112,6 @@ def _json(text: str) -> Any:
         raise ValueError(f"{constant} is no JSON")
 
     return json.loads(text, parse_constant=refuse)
-
-
-def actor_named(given: str | None) -> str:
-    """The name in the audit, which has room for 100 characters."""
-    try:
-        actor = (getpass.getuser() if given is None else given).strip()
-    except (KeyError, OSError) as error:
-        raise CommandError("this system has no name for you: give --actor") from error
-    if not 0 < len(actor) <= 100:
-        raise CommandError("--actor: give a name of at most 100 characters")
-    return actor
 
 
 def _row(resource_type: ResourceType, name: str) -> Any:

@@ -1,0 +1,126 @@
+"""The page of one's own account: roles, tokens, service accounts; tokens are made and revoked here.
+
+A new token is in the answer to the form alone: neither session nor messages, which are stored, have it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import get_object_or_404, render
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.cache import patch_cache_control
+from django.views.decorators.http import require_POST, require_safe
+from rest_framework.authtoken.models import Token as OldKey
+
+from wms2.actions import Role
+from wms2.errors import FieldRefused, InvalidTransition
+from wms2.identities.grants import grants_of
+from wms2.identities.service_accounts import accounts_of
+from wms2.identities.tokens import DAYS, MOST_DAYS, NewToken, old_key_end, token_make, token_revoke, tokens_of
+from wms2.models import PersonalToken, TokenScope
+
+#: Roles that a token may be limited to; every token reads.
+_ROLES = [(role.value, role.value) for role in Role if role is not Role.VIEWER]
+_REASON = "by the owner, on the page"
+
+
+class TokenForm(forms.Form):
+    """What a new token is asked for by."""
+
+    owner = forms.ChoiceField(label="For")
+    name = forms.CharField(max_length=100, label="What it is for")
+    scope = forms.ChoiceField(choices=TokenScope.choices, initial=TokenScope.READ, label="It may")
+    roles = forms.MultipleChoiceField(choices=_ROLES, required=False, label="These roles")
+    days = forms.IntegerField(min_value=1, max_value=MOST_DAYS, initial=DAYS, label="Days until it expires")
+    end_old_key = forms.BooleanField(required=False, label="End the owner's key of the old form")
+
+    def __init__(self, accounts: list[Any], *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.accounts = {str(account.pk): account for account in accounts}
+        choice: Any = self.fields["owner"]
+        choice.choices = [(key, account.get_username()) for key, account in self.accounts.items()]
+
+    def new(self) -> NewToken:
+        """Of what was sent."""
+        data = self.cleaned_data
+        roles = tuple(Role(role) for role in data["roles"])
+        return NewToken(data["name"], TokenScope(data["scope"]), roles, data["days"])
+
+
+@require_safe
+@login_required
+def account(request: HttpRequest) -> HttpResponse:
+    """Who one is, and what one has."""
+    return _page(request, TokenForm(accounts_of(request.user)))
+
+
+@require_POST
+@login_required
+def token_new(request: HttpRequest) -> HttpResponse:
+    """Make a token, and show it this once."""
+    form = TokenForm(accounts_of(request.user), request.POST)
+    if not form.is_valid():
+        return _page(request, form, status=400)
+    owner, actor = form.accounts[form.cleaned_data["owner"]], _actor(request)
+    try:
+        row, token = token_make(owner=owner, new=form.new(), actor=actor)
+        if form.cleaned_data["end_old_key"] and OldKey.objects.filter(user=owner.pk).exists():
+            old_key_end(owner=owner, actor=actor, reason=f"replaced by {row}")
+    except FieldRefused as error:
+        form.add_error(error.field, str(error))
+        return _page(request, form, status=400)
+    return _page(request, TokenForm(list(form.accounts.values())), made=row, token=token)
+
+
+@require_POST
+@login_required
+def token_end(request: HttpRequest, prefix: str) -> HttpResponse:
+    """Revoke one of one's own tokens or of one's service accounts'."""
+    mine = PersonalToken.objects.filter(owner__in=accounts_of(request.user)).select_related("owner")
+    token = get_object_or_404(mine, prefix=prefix)
+    try:
+        token_revoke(token=token, actor=_actor(request), reason=_REASON)
+    except InvalidTransition as error:
+        messages.error(request, str(error))
+    else:
+        messages.success(request, f"The token {token} is revoked.")
+    return HttpResponseRedirect(reverse("account"))
+
+
+@require_POST
+@login_required
+def old_key(request: HttpRequest) -> HttpResponse:
+    """End one's own key of the old form."""
+    try:
+        old_key_end(owner=request.user, actor=_actor(request), reason=_REASON)
+    except InvalidTransition as error:
+        messages.error(request, str(error))
+    else:
+        messages.success(request, "The key of the old form has ended.")
+    return HttpResponseRedirect(reverse("account"))
+
+
+def _page(request: HttpRequest, form: TokenForm, status: int = 200, **more: Any) -> HttpResponse:
+    owners = list(form.accounts.values())
+    context = {
+        "form": form,
+        "grants": grants_of(request.user),
+        "tokens": tokens_of(owners),
+        "service_accounts": owners[1:],
+        "old_keys": OldKey.objects.filter(user__in=owners).select_related("user").order_by("user"),
+        "now": timezone.now(),
+        **more,
+    }
+    response = render(request, "account.html", context, status=status)
+    patch_cache_control(response, no_store=True)
+    return response
+
+
+def _actor(request: HttpRequest) -> str:
+    return request.user.get_username()[:100]
