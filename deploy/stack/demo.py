@@ -34,7 +34,7 @@ def start(stack: Stack, supervisor: Supervisor) -> str:
     wanted, password = documents(stack), secrets.token_urlsafe(12)
     worlds = [_world(stack, document) for document in wanted] if os.environ.get("REQUEST") else []
     wanted = [world / RUNNABLE for world in worlds] or wanted
-    stacks.start_doors(stack, supervisor, f"{ADMIN}:{password}")
+    stacks.start_doors(stack, supervisor)
     side_by_side(lambda: _seed_all(stack, worlds), lambda: stack.wms2.first_rows(ADMIN, password))
     side_by_side(*(partial(import_request, stack, document) for document in wanted))
     stacks.start_engine(stack, supervisor)
@@ -54,7 +54,7 @@ def furnish_examples(stack: Stack) -> None:
 
 def start_doors(stack: Stack, supervisor: Supervisor) -> None:
     """Start all but the engine; the simulators know what the demo's requests need."""
-    stacks.start_doors(stack, supervisor, f"{ADMIN}:{secrets.token_urlsafe(12)}")
+    stacks.start_doors(stack, supervisor)
     _seed(stack, stack.layout.source / SEED)
 
 
@@ -141,7 +141,7 @@ def announce(stack: Stack, password: str) -> None:
     say(f"running after {seconds_since_start():.0f} s")
     rows = (
         ("pages", f"{stack.web_url}/   login {ADMIN}, password {password}"),
-        ("flower", f"http://127.0.0.1:{stack.ports['flower']}/   the Celery workers; the same login"),
+        ("flower", f"http://127.0.0.1:{stack.ports['flower']}/   the Celery workers, once you are signed in to the pages"),
         ("logs", f"{stack.directory}/logs"),
         ("settings", f"{stack.directory}/env   (set -a; . {stack.directory}/env; set +a)"),
         ("to stop", "Ctrl-C here, or `make stop` anywhere in this checkout"),

@@ -193,12 +193,12 @@ def start_backends(stack: Stack, supervisor: Supervisor) -> None:
     supervisor.start([*stack.neighbours, *stack.pools])
 
 
-def start_doors(stack: Stack, supervisor: Supervisor, login: str) -> None:
-    """Start the databases, the other services, and beside those what only shows: the web, and Flower behind ``login``."""
+def start_doors(stack: Stack, supervisor: Supervisor) -> None:
+    """Start the databases, the other services, and beside those what only shows: the web and Flower."""
     write_env_file(stack)
     stack.wms2.metrics_begin()
     supervisor.start(stack.databases)
-    supervisor.start([*stack.neighbours, stack.wms2.web(), stack.wms2.flower(login)])
+    supervisor.start([*stack.neighbours, stack.wms2.web(), stack.wms2.flower()])
 
 
 def start_engine(stack: Stack, supervisor: Supervisor) -> None:

@@ -131,6 +131,11 @@ def canonical(name: str) -> str:
     return _APART.sub("-", name.lower())
 
 
+def sees_flower(user: Any) -> bool:
+    """Whether a user may see the Celery workers and their tasks as Flower shows them."""
+    return not roles_of(user).isdisjoint({Role.OPERATOR, Role.ADMIN})
+
+
 def grants_named(names: Mapping[str, tuple[Iterable[str], Iterable[str]]], role_names: Mapping[str, str]) -> tuple[Grant, ...]:
     """Grants of what a door calls roles or groups.
 

@@ -9,7 +9,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('auth', '0012_alter_user_first_name_max_length'),
-        ('wms2', '0003_bulk_runs'),
+        ('wms2', '0004_role_assignments'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

@@ -13,7 +13,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from wms2.conf import conf
-from wms2.identities.grants import enters_admin
+from wms2.identities.grants import enters_admin, sees_flower
 from wms2.runtime import levels
 from wms2.web import formatting
 from wms2.web.colours import colour
@@ -88,10 +88,11 @@ def progress(units: Any) -> SafeString:
     return mark_safe("".join([*parts, "</span>"]))  # noqa: S308  (whole numbers alone)
 
 
-@register.simple_tag
-def flower_url() -> str:
-    """Where the Celery workers are shown; empty when nowhere."""
-    return conf().flower_url
+@register.simple_tag(takes_context=True)
+def flower_url(context: Any) -> str:
+    """Where the Celery workers are shown; empty when nowhere, or not to this user."""
+    url = conf().flower_url
+    return url if url and sees_flower(context["user"]) else ""
 
 
 @register.filter

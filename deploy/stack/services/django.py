@@ -124,11 +124,10 @@ class Wms2:
         options = ("beat", "--schedule", str(schedule), "--pidfile=", "--loglevel", "INFO")
         return self._service("beat", "celery", "-A", "wms2", *options, problem=problem)
 
-    def flower(self, login: str) -> Service:
-        """Flower, which asks for ``login`` (``name:password``): anyone who gets in may stop workers and revoke tasks."""
+    def flower(self) -> Service:
+        """Flower, which asks the web server who is signed in."""
         url = f"http://127.0.0.1:{self.flower_port}/healthcheck"
         config = self.place.layout.source / "deploy/run/flower_config.py"
         options = ("flower", "--address=127.0.0.1", f"--port={self.flower_port}", f"--conf={config}")
         service = self._service("flower", "celery", "-A", "wms2", *options, problem=lambda: healthy.problem(url))
-        # In the environment, because a command line can be read by everybody on the machine.
-        return replace(service, environment={**service.environment, "FLOWER_BASIC_AUTH": login})
+        return replace(service, environment={**service.environment, "WMS2_WEB_URL": f"http://127.0.0.1:{self.web_port}"})

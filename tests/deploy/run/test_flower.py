@@ -1,4 +1,4 @@
-"""Flower as the demo runs it, on the test stack's broker: it answers nobody without the login."""
+"""Flower as the demo runs it, on the test stack's broker: WMS2's sign-in opens it, and it changes nothing."""
 
 from __future__ import annotations
 
@@ -7,35 +7,41 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from http import HTTPStatus
+from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
+from django.conf import settings
+from django.contrib.auth.models import Group, User
+from django.test import Client
 
 from deploy.stack import paths
 from deploy.stack.services.base import Place
 from deploy.stack.services.django import Wms2
 from tests.support import stack
+from wms2.identities.grants import OPERATORS
 
 pytestmark = pytest.mark.slow
-LOGIN = ("admin", "opensesame")
 PATIENCE_SECONDS = 90.0
+PAGES = ("/", "/workers", "/tasks", "/broker", "/api/workers", "/api/tasks", "/metrics", "/worker/x", "/login", "/nothing")
 
 
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where Flower answers."""
-    reason = stack.missing()
-    if reason:
-        pytest.skip(reason)
+def flower(directory: Path, port: int, web_port: int) -> Any:
+    layout = replace(paths.layout(), state_root=directory)
+    return Wms2(Place(layout, directory, dict(os.environ)), web_port, port).flower()
+
+
+@contextmanager
+def running(directory: Path, web_port: int) -> Iterator[str]:
+    """Where Flower answers, asking the web server at that port."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    layout = replace(paths.layout(), state_root=tmp_path_factory.mktemp("flower"))
-    service = Wms2(Place(layout, layout.state_root, dict(os.environ)), 0, port).flower(":".join(LOGIN))
-    assert LOGIN[1] not in " ".join(map(str, service.argv)), "a password on a command line can be read by everybody"
-    file = layout.state_root / "flower.log"
+    service = flower(directory, port, web_port)
+    file = directory / "flower.log"
     with file.open("wb") as log:
         process = subprocess.Popen(
             [str(word) for word in service.argv], env=dict(service.environment), cwd=service.cwd, stdout=log, stderr=log
@@ -52,28 +58,53 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         process.wait(20)
 
 
-@pytest.mark.parametrize("path", ["/", "/workers", "/tasks", "/api/workers", "/api/tasks", "/metrics"])
-def test_nobody_is_let_in_without_the_login(address: str, path: str) -> None:
-    assert requests.get(address + path, timeout=20).status_code == HTTPStatus.UNAUTHORIZED
-    assert requests.get(address + path, auth=("admin", "guessed"), timeout=20).status_code == HTTPStatus.UNAUTHORIZED
+def cookie(user: User) -> dict[str, str]:
+    client = Client()
+    client.force_login(user)
+    return {settings.SESSION_COOKIE_NAME: client.cookies[settings.SESSION_COOKIE_NAME].value}
 
 
-def test_a_worker_is_not_stopped_without_the_login(address: str) -> None:
-    answer = requests.post(f"{address}/api/worker/shutdown/wms2@localhost", timeout=20)
-    assert answer.status_code == HTTPStatus.UNAUTHORIZED
+def test_it_is_open_to_operators_who_are_signed_in_to_wms2_and_changes_nothing(live_server: Any, tmp_path: Path) -> None:
+    if reason := stack.missing():
+        pytest.skip(reason)
+    rita, olga = User.objects.create_user("rita"), User.objects.create_user("olga")
+    olga.groups.add(Group.objects.get_or_create(name=OPERATORS)[0])
+    with running(tmp_path, int(live_server.url.rpartition(":")[2])) as address:
+
+        def codes(**with_: Any) -> set[int]:
+            return {requests.get(address + path, timeout=20, allow_redirects=False, **with_).status_code for path in PAGES}
+
+        assert codes() == {401}
+        assert codes(auth=("admin", "opensesame")) == {401}
+        assert codes(cookies={"user": "olga", settings.SESSION_COOKIE_NAME: "made-up"}) == {401}
+        spoofed = {"Cms-Auth-Status": "OK", "Cms-Authn-Login": "olga", "X-Forwarded-User": "olga", "Remote-User": "olga"}
+        assert codes(headers=spoofed) == {401}
+        assert codes(cookies=cookie(rita)) == {403}
+
+        shown = requests.get(f"{address}/workers", cookies=cookie(olga), timeout=20)
+        assert (shown.status_code, "Flower" in shown.text) == (200, True)
+        assert requests.get(f"{address}/metrics", cookies=cookie(olga), timeout=20).status_code == 200
+        for name in ("worker/shutdown/wms2@localhost", "task/apply/wms2.tasks.run_bulk", "task/revoke/x"):
+            answers = [requests.post(f"{address}/api/{name}", cookies=given, timeout=20) for given in ({}, cookie(olga))]
+            assert all(answer.status_code in (401, 403) for answer in answers), name
+
+        olga.is_active = False
+        olga.save()
+        assert codes(cookies=cookie(olga)) == {401}
 
 
-def test_without_any_login_it_does_not_start() -> None:
-    layout = paths.layout()
-    service = Wms2(Place(layout, layout.state_root, dict(os.environ)), 0, 1).flower("")
-    argv = [str(word) for word in service.argv]
-    ended = subprocess.run(argv, env=dict(service.environment), cwd=service.cwd, capture_output=True, timeout=120, check=False)
+def test_while_the_web_does_not_answer_it_is_closed_and_its_health_is_told(tmp_path: Path) -> None:
+    if reason := stack.missing():
+        pytest.skip(reason)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        closed = free.getsockname()[1]
+    with running(tmp_path, closed) as address:
+        assert [requests.get(address + path, timeout=20).status_code for path in ("/workers", "/healthcheck")] == [503, 200]
+
+
+def test_with_a_login_of_its_own_it_does_not_start(tmp_path: Path) -> None:
+    service = flower(tmp_path, 1, 1)
+    argv, settings = [str(word) for word in service.argv], {**service.environment, "FLOWER_BASIC_AUTH": "admin:opensesame"}
+    ended = subprocess.run(argv, env=settings, cwd=service.cwd, capture_output=True, timeout=120, check=False)
     assert ended.returncode != 0
-    assert b"set FLOWER_BASIC_AUTH" in ended.stderr
-
-
-def test_the_login_opens_the_list_of_workers(address: str) -> None:
-    answer = requests.get(f"{address}/workers", auth=LOGIN, timeout=20)
-    assert answer.status_code == HTTPStatus.OK
-    assert "Flower" in answer.text
-    assert requests.get(f"{address}/metrics", auth=LOGIN, timeout=20).status_code == HTTPStatus.OK
+    assert b"unset FLOWER_BASIC_AUTH" in ended.stderr
