@@ -2,7 +2,7 @@
 #   PYTHON=/path/to/python3    interpreter (3.11 or newer)          WMS2_HTCONDOR=23|25   series of the private HTCondor
 #   WMS2_STATE_DIR, WMS2_TOOLS_DIR   where state and tools live     WMS2_DATABASE_URL, WMS2_BROKER_URL   servers of your own
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-check test test-long contract planted faults bench check ci stop clean-state shell-env manage pool-check screenshots lock
+.PHONY: help setup demo demo-check test test-long contract planted faults bench check audit ci stop clean-state shell-env manage pool-check screenshots lock
 export ARGS REQUEST
 CONTRACT := DBS_URL DBS_READER_URL RUCIO_URL RUCIO_AUTH_URL RUCIO_HOME RUCIO_ACCOUNT RUCIO_SCOPE RUCIO_DISK RUCIO_TAPES \
   REQMGR2_URL REQMGR2_DOCUMENT PHYSICS_GROUP ON_PRODUCTION X509_USER_PROXY X509_USER_CERT X509_USER_KEY X509_CERT_DIR
@@ -39,6 +39,9 @@ bench: ## measurements on a stack of their own; ARGS="input_scale" names some
 
 check: ## static checks: ruff, its format, mypy, import contracts, migrations, deployment settings
 	@deploy/bootstrap check
+
+audit: ## bills of materials of the locks (offline), then known advisories: ends with 1 if there are some, 3 if OSV does not answer
+	@deploy/bootstrap audit
 
 ci: ## what .ci/run runs: check, test and demo-check
 	@deploy/bootstrap ci

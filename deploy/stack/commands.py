@@ -24,6 +24,11 @@ from deploy.stack.supervisor import Supervisor, holder, interruptible
 
 VERIFY_SECONDS = 1800.0
 STOP_SECONDS = 180.0
+#: Everything that is installed from locks: WMS2, its tests and demo, the demo's Rucio server.
+LOCKS = (
+    *(f"requirements/{name}.txt" for name in ("pip", "runtime", "dev")),
+    *(f"deploy/rucio/{name}.txt" for name in ("requirements-pip", "requirements")),
+)
 #: The second run shows that the first left nothing that disturbs.
 FAULT_RUNS = 2
 
@@ -201,6 +206,16 @@ def command_check(layout: Layout) -> int:
     return checks.run_all(layout)
 
 
+def command_audit(layout: Layout) -> int:
+    """Write the bill of materials of each lock, and ask OSV for advisories: 1 when some are known, 3 when OSV does not answer."""
+    layout.state_root.mkdir(parents=True, exist_ok=True)
+    venv.ensure(layout)
+    settings = environment.base(os.environ, f"{layout.venv}/bin:/usr/local/bin:/usr/bin:/bin", layout.bytecode)
+    settings |= {name: os.environ[name] for name in ("WMS2_ADVISORIES_URL",) if name in os.environ}
+    argv = (str(layout.python), "-m", "deploy.stack.audit", str(layout.state_root / "audit"), *LOCKS)
+    return subprocess.run(argv, cwd=layout.source, env=settings, stdin=subprocess.DEVNULL, check=False).returncode
+
+
 def command_ci(layout: Layout) -> int:
     """What must pass before a change lands: check, test and demo-check, up to the first that fails; then where the time went."""
     spent, code = Spent(), 0
@@ -287,7 +302,7 @@ COMMANDS: Mapping[str, Callable[[Layout], int]] = {
     for function in (
         command_setup, command_demo, command_demo_check, command_test, command_test_long, command_test_apart, command_contract,
         command_faults, command_planted, command_bench, command_check, command_pool_check, command_stop, command_clean_state,
-        command_shell_env, command_manage, command_ci,
+        command_shell_env, command_manage, command_ci, command_audit,
     )
 }  # fmt: skip
 
