@@ -139,8 +139,8 @@ class Conf(BaseModel):
     """JSON object: what the front end, single sign-on and tokens call a role or group -> `viewer`, `requester`, `site admin`,
     `operator` or `admin`. Names that are not in it give nothing."""
     flower_url: str = Field("", pattern=r"^(https?://.*)?$")
-    """Where Flower shows the Celery workers. The pages link to it for superusers, since it asks for a login of its own;
-    empty: there is no link."""
+    """Where Flower shows the Celery workers, at the host name of the pages, so that it is sent their session. They link to
+    it for operators; empty: there is no link."""
     service_timeout_seconds: float = Field(30.0, gt=0)
     """Limit of one call to an outside service, for each try."""
     submit_timeout_seconds: float = Field(60.0, gt=0)
@@ -158,6 +158,10 @@ class Conf(BaseModel):
     proxies_in_front: int = Field(0, ge=0, le=10)
     """Reverse proxies between the users and the web processes, each of which appends to `X-Forwarded-For`. With 0 the
     peer's address counts, and the header is ignored; behind a proxy all users then have one address."""
+    session_idle_seconds: int = Field(7200, ge=60, le=7 * 86_400)
+    """A session in the browser ends when its user has done nothing for so long; a page that updates by itself does nothing."""
+    session_absolute_seconds: int = Field(43_200, ge=60, le=30 * 86_400)
+    """A session ends so long after its sign-in, whatever is done; of sessions that begin from now on."""
     feed_readers: int = Field(8, ge=0, le=1000)
     """Readers of the event feed (long polls, streams) that a process of the web server lets wait. Each keeps a thread, and
     a session of the database, beside the four threads for everything else; one more is answered 503."""

@@ -14,6 +14,7 @@ from requests_app.monitoring.health import LiveView, ReadyView
 from requests_app.monitoring.metrics import MetricsView
 from wms2.api import account, converters  # noqa: F401  <schedd:...>
 from wms2.api.actions import rows_urls
+from wms2.api.beside import FlowerView
 from wms2.api.docs import DocsView, SchemaView
 from wms2.api.views import METHODS
 from wms2.work.api import workers as work
@@ -48,6 +49,7 @@ api_v1: list[URLPattern | URLResolver] = [
     path("metrics", MetricsView.as_view(), name="metrics"),
     path("health", ReadyView.as_view(), name="health"),
     path("schema/", SchemaView.as_view(), name="api-schema"),
+    path("auth/flower", FlowerView.as_view(), name="auth-flower"),
     path("docs/", DocsView.as_view(), name="api-docs"),
 ]
 

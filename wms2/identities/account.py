@@ -20,6 +20,7 @@ from rest_framework.authtoken.models import Token as OldKey
 
 from wms2.actions import Role
 from wms2.errors import FieldRefused, InvalidTransition
+from wms2.identities.browser_sessions import sessions_shown
 from wms2.identities.grants import grants_of
 from wms2.identities.service_accounts import accounts_of
 from wms2.identities.tokens import DAYS, MOST_DAYS, NewToken, old_key_end, token_make, token_revoke, tokens_of
@@ -115,6 +116,7 @@ def _page(request: HttpRequest, form: TokenForm, status: int = 200, **more: Any)
         "service_accounts": owners[1:],
         "old_keys": OldKey.objects.filter(user__in=owners).select_related("user").order_by("user"),
         "now": timezone.now(),
+        "sessions": sessions_shown(request),
         **more,
     }
     response = render(request, "account.html", context, status=status)

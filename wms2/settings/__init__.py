@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 from kombu import Queue
@@ -68,6 +69,7 @@ MIDDLEWARE = [
     "wms2.identities.front_end.FrontEndMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "wms2.identities.denials.DenialsMiddleware",
+    "wms2.web.sessions.SessionActivityMiddleware",
     "wms2.web.login_throttle.LoginThrottleMiddleware",
     "wms2.web.shedding.SheddingMiddleware",
     "wms2.api.rate_limits.PageRateMiddleware",
@@ -102,14 +104,13 @@ AUTHENTICATION_BACKENDS = [
     "wms2.identities.service_accounts.NoPasswordBackend",
     "django.contrib.auth.backends.ModelBackend",
 ]
-AUTH_PASSWORD_VALIDATORS = [
-    {"NAME": f"django.contrib.auth.password_validation.{name}"}
-    for name in (
-        "UserAttributeSimilarityValidator",
-        "MinimumLengthValidator",
-        "CommonPasswordValidator",
-        "NumericPasswordValidator",
-    )
+_VALIDATORS = "django.contrib.auth.password_validation"
+AUTH_PASSWORD_VALIDATORS: list[dict[str, Any]] = [
+    {"NAME": f"{_VALIDATORS}.UserAttributeSimilarityValidator"},
+    {"NAME": f"{_VALIDATORS}.MinimumLengthValidator", "OPTIONS": {"min_length": 15}},
+    {"NAME": f"{_VALIDATORS}.CommonPasswordValidator"},
+    {"NAME": f"{_VALIDATORS}.NumericPasswordValidator"},
+    {"NAME": "wms2.web.passwords.ContextWordsValidator"},
 ]
 LOGIN_URL = "/login/"
 LOGIN_REDIRECT_URL = "/"
@@ -126,8 +127,15 @@ STATIC_ROOT = Path(os.environ.get("WMS2_STATIC_ROOT") or BASE_DIR / ".static")
 # --- web security; a loopback demo has no TLS, everything else must
 _TLS = ENVIRONMENT == "production"
 SECURE_SSL_REDIRECT = _TLS
+SESSION_ENGINE = "wms2.web.sessions"
+# Browsers take a cookie of such a name only over TLS, from this very host, for all of it: no neighbour's can stand for it.
+SESSION_COOKIE_NAME = "__Host-wms2-session" if _TLS else "sessionid"
+CSRF_COOKIE_NAME = "__Host-wms2-csrf" if _TLS else "csrftoken"
 SESSION_COOKIE_SECURE = _TLS
+SESSION_COOKIE_SAMESITE = "Lax"  # a link from a message leads to the page and not to the sign-in
 CSRF_COOKIE_SECURE = _TLS
+CSRF_COOKIE_HTTPONLY = True  # forms and the REST page carry the token themselves
+SECURE_REFERRER_POLICY = "same-origin"
 SECURE_HSTS_SECONDS = 31_536_000 if _TLS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = _TLS
 SECURE_HSTS_PRELOAD = _TLS

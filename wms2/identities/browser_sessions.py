@@ -1,0 +1,56 @@
+"""One's own account in the browser: its sessions, how to end them, and a new password."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.contrib.auth.views import PasswordChangeView
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import reverse_lazy
+from django.views.decorators.http import require_POST
+
+from wms2.audit import audit
+from wms2.web.sessions import ADDRESS, BEGAN, SEEN, sessions_end, sessions_of
+
+
+@require_POST
+@login_required
+def others_end(request: HttpRequest) -> HttpResponse:
+    """End all sessions of the user but the one that the request came in."""
+    name = request.user.get_username()
+    number = sessions_end(request.user, but=request.session.session_key)
+    audit(actor=name, action="sessions_end", target_type="user", target=name, sessions=number)
+    messages.success(request, f"{number} other sessions have ended.")
+    return redirect("account")
+
+
+class PasswordView(PasswordChangeView):
+    """A new password, for whom the old one is known. All other sessions end with it."""
+
+    template_name = "password.html"
+    success_url = reverse_lazy("account")
+
+    def form_valid(self, form: Any) -> HttpResponse:
+        """Changed; audited without it."""
+        name = self.request.user.get_username()
+        response = super().form_valid(form)
+        audit(actor=name, action="password_change", target_type="user", target=name)
+        messages.success(self.request, "The password is changed; other sessions have ended.")
+        return response
+
+
+def sessions_shown(request: HttpRequest) -> list[dict[str, Any]]:
+    """The user's sessions: whether it is this one, when it began and was last used, and from where."""
+    found = [(row.session_key == request.session.session_key, row.get_decoded()) for row in sessions_of(request.user)]
+    return [
+        {"own": is_own, "began": _moment(data.get(BEGAN)), "seen": _moment(data.get(SEEN)), "address": data.get(ADDRESS, "")}
+        for is_own, data in found
+    ]
+
+
+def _moment(seconds: int | None) -> datetime | None:
+    return datetime.fromtimestamp(seconds, UTC) if seconds else None
