@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
@@ -155,6 +156,21 @@ class Conf(BaseModel):
     break_glass_accounts: tuple[str, ...] = ()
     """Local users with a password for when single sign-on is down, separated by commas. Each of their sign-ins is audited
     and rings `Wms2BreakGlass`."""
+    token_issuers: dict[str, str] = {}
+    """JSON object: issuer whose bearer tokens (WLCG profile) are taken, exactly as in `iss` -> where its key set (JWKS) is, a
+    URL or an absolute path; both `https://` in production. Each of them may give every role of `role_names`. Empty: no bearer
+    tokens. See docs/identities.md."""
+    token_audiences: tuple[str, ...] = ()
+    """What `aud` of bearer tokens has to name, one of them, separated by commas: usually the address of this installation.
+    `https://wlcg.cern.ch/jwt/v1/any` is taken only if it is among them. Required with `token_issuers`."""
+    token_max_seconds: int = Field(6 * 3600, ge=60, le=7 * 86400)
+    """Bearer tokens that are issued for longer are refused; the WLCG profile allows six hours."""
+    token_users: dict[str, str] = {}
+    """JSON object: user name of a bearer token's subject, `<sub>#<issuer without https://>` -> the user that the same person or
+    service is through other doors."""
+    tokens_refused: tuple[str, ...] = ()
+    """Revoked before their end, separated by commas: `jti` of a bearer token, or the user name `<sub>#<issuer>` of a subject.
+    Users who are not active are refused without it, at once."""
     proxies_in_front: int = Field(0, ge=0, le=10)
     """Reverse proxies between the users and the web processes, each of which appends to `X-Forwarded-For`. With 0 the
     peer's address counts, and the header is ignored; behind a proxy all users then have one address."""
@@ -472,6 +488,20 @@ class Conf(BaseModel):
             sensible = False
         if not sensible:
             raise ValueError("WMS2_PASS_FRACTIONS: tier=share, each share from 0 to 1, separated by commas")
+        return self
+
+    @model_validator(mode="after")
+    def _issuers_make_sense(self) -> Self:
+        safe = ("https://",) if self.environment == "production" else ("https://", "http://")
+        for issuer, place in self.token_issuers.items():
+            if not issuer.startswith(safe) or not re.fullmatch(r"[!-~]+", issuer) or set(issuer) & set("#?"):
+                raise ValueError(f"WMS2_TOKEN_ISSUERS: an issuer is a URL, {' or '.join(safe)}, without ? and #, not {issuer!r}")
+            if not place.startswith((*safe, "/")):
+                raise ValueError(
+                    f"WMS2_TOKEN_ISSUERS: the keys of {issuer} are at a URL ({' or '.join(safe)}) or an absolute path"
+                )
+        if self.token_issuers and not any(self.token_audiences):
+            raise ValueError("WMS2_TOKEN_AUDIENCES: name what aud of bearer tokens has to be, or set no WMS2_TOKEN_ISSUERS")
         return self
 
     @property

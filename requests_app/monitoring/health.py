@@ -23,6 +23,7 @@ from requests_app.selectors.lifecycle import RUCIO_ACCOUNT, lifecycle_state, ruc
 from wms2.api.views import METHODS
 from wms2.celery import broker_answers
 from wms2.errors import ConfigurationError
+from wms2.identities.issuer_keys import unread_issuers
 from wms2.runtime import clock
 from wms2.runtime.in_force import limits_refused
 from wms2.web.login_throttle import proxy_not_counted
@@ -40,7 +41,8 @@ class LiveSerializer(serializers.Serializer[Any]):
 
 class ReadySerializer(serializers.Serializer[Any]):
     """``reasons`` says what is missing, by part; ``warnings`` which credentials end soon or have ended, what our account in
-    Rucio may not do, which worker pools are stopped or have no workers, and which changed limits this release refuses."""
+    Rucio may not do, which worker pools are stopped or have no workers, which changed limits this release refuses, and of which
+    token issuers this process could not read the keys."""
 
     status = serializers.ChoiceField(choices=["ok", "unavailable"])
     reasons = serializers.DictField(child=serializers.CharField())
@@ -89,11 +91,13 @@ def not_ready() -> dict[str, str]:
 
 
 def health_warnings() -> dict[str, str]:
-    """Credentials that end, what Rucio refuses us, pools whose tasks wait, limits out of bounds, a proxy that is not counted. No
+    """Credentials that end, what Rucio refuses us, pools whose tasks wait, limits out of bounds, a proxy that is not counted,
+    issuers whose keys this process could not read. No
     reason to take the pages away that say what to do about it, nor to restart what drives the life cycle."""
     found = {each.name: each.ends_at for each in lifecycle_state().credentials_ending}
     ends = {name: f"ends at {at:%Y-%m-%d %H:%M:%S} UTC" if at else "cannot be used" for name, at in found.items()}
     ends |= {f"worker pool {each.queue}": each.words for each in pool_problems()}
+    ends |= {f"token issuer {issuer}": why for issuer, why in unread_issuers().items()}
     ends |= {"proxies_in_front": why} if (why := proxy_not_counted()) else {}
     ends |= {f"limit {name}": f"{why}; its default holds until it is changed" for name, why in limits_refused().items()}
     return ends | ({RUCIO_ACCOUNT: "; ".join(problems)} if (problems := rucio_account_problems()) else {})

@@ -18,6 +18,8 @@ from wms2.adapters.cric import Cric
 from wms2.adapters.dbs import Dbs
 from wms2.adapters.htcondor import HtcondorAdapter
 from wms2.adapters.http import Credentials, FaultParser, HttpService, plain_fault
+from wms2.adapters.issuers import SERVICE as ISSUER
+from wms2.adapters.issuers import KeySetAtUrl, KeySetInFile
 from wms2.adapters.mspileup import SERVICE as MSPILEUP
 from wms2.adapters.mspileup import MSPileup
 from wms2.adapters.reqmgr2 import SERVICE as REQMGR2
@@ -31,6 +33,9 @@ from wms2.adapters.wmstats import WMStats
 from wms2.conf import JobCredential, conf
 from wms2.errors import ConfigurationError
 from wms2.runtime.credentials import Credential
+
+#: A call over REST waits for an issuer's keys while they are read.
+_KEYS_SECONDS = 5.0
 
 
 @cache
@@ -86,6 +91,16 @@ def ssb() -> Ssb:
 def mspileup() -> MSPileup | None:
     """MSPileup at ``mspileup_url``; None without one."""
     return MSPileup(_http(MSPILEUP, conf().mspileup_url, plain_fault)) if conf().mspileup_url else None
+
+
+def issuer_keys(place: str) -> KeySetAtUrl | KeySetInFile:
+    """The key set of a token issuer, at a URL or an absolute path; it is public, so no credential of ours is shown."""
+    if place.startswith("/"):
+        return KeySetInFile(Path(place))
+    host = f"{urlsplit(place).scheme}://{urlsplit(place).netloc}"
+    seconds = min(_KEYS_SECONDS, conf().service_timeout_seconds)
+    http = HttpService(ISSUER, host, timeout_seconds=seconds, credentials=Credentials(ca_path=conf().ca_path))
+    return KeySetAtUrl(http, place.removeprefix(host))
 
 
 @cache

@@ -33,6 +33,12 @@ class Wire(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
 
+class KeySet(Wire):
+    """Public keys of a token issuer; each is judged by itself."""
+
+    keys: list[dict[str, Any]]
+
+
 def parse(adapter: TypeAdapter[T], value: object, *, service: str, operation: str) -> T:
     """A decoded JSON value as its model. Raises ServiceUnavailable: the value has another shape; says where."""
     try:

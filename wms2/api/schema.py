@@ -117,3 +117,15 @@ class PersonalTokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-un
             "scheme": "bearer",
             "description": "a personal token, `wms2_<prefix>_<secret>`, made at /account/",
         }
+
+
+class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    """``Authorization: Bearer <JWT>``."""
+
+    target_class = "wms2.identities.bearer.BearerAuthentication"
+    name = "bearer"
+
+    def get_security_definition(self, auto_schema: Any) -> dict[str, Any]:
+        """OpenAPI has a kind for it."""
+        described = "an access token of a trusted issuer, by the WLCG profile (docs/identities.md)"
+        return {"type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": described}

@@ -7,6 +7,7 @@ from typing import Any
 REST_FRAMEWORK: dict[str, Any] = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
         "wms2.api.tokens.PersonalTokenAuthentication",
+        "wms2.identities.bearer.BearerAuthentication",
         "wms2.api.tokens.ThrottledTokenAuthentication",
         "wms2.api.front_end.FrontEndAuthentication",
         "rest_framework.authentication.SessionAuthentication",

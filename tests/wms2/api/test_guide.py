@@ -13,7 +13,7 @@ from rest_framework.test import APIClient
 
 from tests.support.places import ROOT
 from wms2.api import exceptions, preconditions, problems, rate_limits, tokens, views
-from wms2.identities import front_end
+from wms2.identities import bearer, front_end
 from wms2.web import idempotency, shedding
 from wms2.work.api import workers as work
 
@@ -44,7 +44,19 @@ def test_every_address_and_query_parameter_in_it_exists(paths: dict[str, Any]) -
 def test_every_problem_code_is_explained_and_every_explained_one_exists() -> None:
     source = "".join(
         Path(str(module.__file__)).read_text()
-        for module in (exceptions, front_end, idempotency, preconditions, problems, rate_limits, shedding, tokens, views, work)
+        for module in (
+            bearer,
+            exceptions,
+            front_end,
+            idempotency,
+            preconditions,
+            problems,
+            rate_limits,
+            shedding,
+            tokens,
+            views,
+            work,
+        )  # fmt: skip
     )
     ours = set(re.findall(r'(?:Problem\(\s*|\w, )\d{3}, "(\w+)"', source)) | set(
         re.findall(r'code(?:: str)? ?= ?"(\w+)"', source)
