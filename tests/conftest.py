@@ -19,6 +19,7 @@ from tests.support.places import REAL_INPUTS, ROOT
 from tests.support.scheduling import PoolBesideTheRest
 from wms2.api import rate_limits
 from wms2.conf import conf
+from wms2.identities import denials
 from wms2.runtime import in_force, levels
 from wms2.runtime.circuits import circuits, use_circuits
 from wms2.runtime.shared_counts import SharedCounts
@@ -105,8 +106,9 @@ def _every_circuit_is_closed() -> None:
 
 @pytest.fixture(autouse=True)
 def _no_sign_in_has_failed() -> None:
-    """Wrong passwords and tokens of one test are not counted against the next."""
+    """Wrong passwords and tokens of one test are not counted against the next, and denials are audited as if they were the first."""
     use_attempts(SharedCounts())
+    denials.use_counts(SharedCounts())
 
 
 @pytest.fixture(autouse=True)

@@ -21,8 +21,8 @@ admin and of the request's page with its page of confirmation, the action of the
 NOUN NAME VERB --reason "..."'` ([ADR 0027](adr/0027-operations-and-the-admin.md)). [`api.md`](api.md) says how answers and
 errors look; there `PATCH` changes a request's priority and production steps, a site's status and notes, and the limits.
 
-Roles are any that may do it. An operator is a member of the group `operators` or a superuser; requesters (on requests of their
-own) and site admins (on sites of their own) have no accounts yet: operators act for them. *Many rows*: a
+Roles are any that may do it: requesters on requests of their own and of their groups, site admins on their sites, both on bulk
+runs that they have begun; admins may do all ([users and roles](identities.md)). *Many rows*: a
 [bulk run](api.md#many-rows-at-once) may do it to all rows of a filter or to a list of them, with a result for each.
 
 This page is written by `python -m deploy.docs.actions`; edit the declarations in each app (`actions.py`).
@@ -82,6 +82,8 @@ def _takes(field: Field) -> str:
         parts.append("required")
     elif field.default is not None:
         parts.append(f"`{field.default}` without it")
+    if field.roles:
+        parts.append(f"by the role {' or '.join(field.roles)} alone")
     return ", ".join(parts)
 
 

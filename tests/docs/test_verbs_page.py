@@ -35,6 +35,10 @@ def test_operators_may_do_every_verb_and_others_only_what_concerns_rows_of_their
         for action in resource_type.actions
         if action.roles != (Role.OPERATOR,)
     }
-    of_requests = dict.fromkeys(("request abort", "request hold", "request release"), (Role.REQUESTER, Role.OPERATOR))
-    of_sites = dict.fromkeys(("site drain", "site ban", "site unban", "ban lift"), (Role.SITE_ADMIN, Role.OPERATOR))
-    assert shared == of_requests | of_sites
+    of_requests = dict.fromkeys(
+        ("request abort", "request hold", "request release", "request note"), (Role.REQUESTER, Role.OPERATOR)
+    )
+    on_sites = ("site drain", "site maintenance", "site ban", "site unban", "site note", "ban lift")
+    of_sites = dict.fromkeys(on_sites, (Role.SITE_ADMIN, Role.OPERATOR))
+    of_both = {"bulk-run cancel": (Role.REQUESTER, Role.SITE_ADMIN, Role.OPERATOR)}
+    assert shared == of_requests | of_sites | of_both

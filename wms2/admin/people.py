@@ -13,6 +13,7 @@ from django.db.models import Model
 from django.http import HttpRequest
 
 from wms2.admin.forms import TextsField
+from wms2.admin.readonly import BoundedPaginator
 from wms2.audit import audit
 from wms2.identities.grants import enters_admin, is_admin
 from wms2.identities.people import constraint_problems
@@ -113,6 +114,7 @@ class RoleAssignmentAdmin(AuditedAdmin):
     search_fields = ("user__username", "group__name")
     search_help_text = "Part of a user's or group's name."
     show_full_result_count = False
+    paginator = BoundedPaginator
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         """With who gave it."""

@@ -29,7 +29,7 @@ from wms2.runtime.shared_counts import SharedCounts
 from wms2.web.login_throttle import address_of
 
 WINDOW_SECONDS = 60.0
-#: Entries of a minute, whoever is refused what.
+#: Entries of a minute, of all users and operations together.
 MOST_PER_MINUTE = 300
 #: Actor of what is refused before it is known who asks.
 UNKNOWN = "unknown"

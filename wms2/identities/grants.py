@@ -94,7 +94,7 @@ def denial(user: Any, action: Action, row: Any = None, data: Mapping[str, Any] =
         grants = [grant for grant in grants if _covers(grant, user, owned)]
     roles = {grant.role for grant in grants}
     if not roles:
-        return missing(user, action.roles, "" if row is None else f"{row}: ")
+        return missing(user, action.roles)
     for one in action.fields:
         if one.roles and roles.isdisjoint((*one.roles, Role.ADMIN)) and _is_given(data.get(one.name), one.default):
             return missing(user, one.roles, f"{one.name}: ")
@@ -102,9 +102,9 @@ def denial(user: Any, action: Action, row: Any = None, data: Mapping[str, Any] =
 
 
 def require(user: Any, action: Action, row: Any = None, data: Mapping[str, Any] = MappingProxyType({})) -> None:
-    """Raises PermissionDenied: ``denial``'s sentence."""
+    """Raises PermissionDenied: ``denial``'s sentence, after the row's name."""
     if why := denial(user, action, row, data):
-        raise PermissionDenied(why)
+        raise PermissionDenied(why if row is None else f"{row}: {why}")
 
 
 def missing(user: Any, roles: Sequence[Role], about: str = "") -> str:

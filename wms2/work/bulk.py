@@ -24,7 +24,7 @@ from wms2.api.actions import input_serializer
 from wms2.api.problems import flattened, several
 from wms2.audit import audit, audited
 from wms2.errors import InvalidTransition
-from wms2.identities.grants import denial, require
+from wms2.identities.grants import denial, may, require
 from wms2.models import BulkItem, BulkResult, BulkRun
 from wms2.runtime import clock
 from wms2.runtime.notify import RUN_BULK, notify
@@ -51,7 +51,10 @@ class BulkPreview(NamedTuple):
 
 def bulk_preview(action: Action, rows: QuerySet[Any], user: Any) -> BulkPreview:
     """How many rows there are, to how many the operation applies now, and why not to the others (reason -> rows)."""
-    reasons = Counter(denial(user, action, row) or str(action.refused(row)) for row in _light(rows).iterator(_PORTION))
+    judged = may(user, action)  # to others is said what it would do, not that they may not
+    reasons = Counter(
+        (judged and denial(user, action, row)) or str(action.refused(row)) for row in _light(rows).iterator(_PORTION)
+    )
     total, acting = reasons.total(), reasons.pop("", 0)
     return BulkPreview(total, acting, dict(reasons.most_common(_MOST_REASONS)))
 

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.django_db
 S = RequestStatus
 #: session, user; counts; slots in use (2), limit; lease; needing, their effects, differences, cases, units, schedds; ReqMgr2 (2);
 #: worker pools, workers, dead letters; the page, its units
-BOARD_QUERIES = 24
+BOARD_QUERIES = 25
 
 
 def shown(client: Client, path: str = "/", part: str | None = None) -> str:

@@ -30,7 +30,7 @@ def test_a_pool_and_its_schedd_are_added_and_shown(operator: APIClient, reader: 
     assert reader.get("/api/v1/pools/global:9620").json()["file_system"] == "cephfs"
     assert [row["name"] for row in reader.get("/api/v1/schedds", {"pool": "global:9620"}).json()["results"]] == ["schedd@new"]
     assert set(AuditEntry.objects.values_list("action", "outcome")) == {
-        ("pool_add", "done"), ("pool_add", "refused"), ("schedd_add", "done"),
+        ("pool_add", "done"), ("pool_add", "refused"), ("schedd_add", "done"), ("denied", "refused"),
     }  # fmt: skip
 
 
