@@ -106,7 +106,7 @@ def _every_circuit_is_closed() -> None:
 
 @pytest.fixture(autouse=True)
 def _no_sign_in_has_failed() -> None:
-    """Wrong passwords and tokens of one test are not counted against the next, and denials are audited as if they were the first."""
+    """Wrong passwords and tokens of one test are not counted against the next; its denials are the first to be audited."""
     use_attempts(SharedCounts())
     denials.use_counts(SharedCounts())
 
