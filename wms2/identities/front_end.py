@@ -37,6 +37,8 @@ ANONYMOUS = "anonymous"
 FROM_FRONT_END = "_wms2_front_end_user"
 #: Where one signs in with a name, the reader without one is not signed in already; the admin has nothing for it.
 _NAMED_ONLY = ("/login/", "/logout/", "/accounts/", "/admin/")
+#: What is asked whether WMS2 lives has to answer without the database.
+_OF_NO_USER = ("/livez", "/readyz", "/api/v1/health")
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _STATUS, _HMAC, _ROLE = "cms-auth-status", "cms-authn-hmac", "cms-authz-"
 #: By these WMCore finds what the HMAC covers: all of it, also headers that it does not know.
@@ -94,6 +96,8 @@ def identify(request: HttpRequest) -> None:
     from_cms, from_x509 = (_is_of(request, each) for each in (settings.front_end_addresses, settings.x509_front_end_addresses))
     strange = [] if from_cms or not settings.front_end_addresses else [*cms]
     strange += [] if from_x509 or not settings.x509_front_end_addresses else [_header_of(key) for key in certificate]
+    if request.path in _OF_NO_USER:
+        return
     if strange:
         why = f"headers of a front end from an address that is not its own; they were ignored: {', '.join(sorted(strange))}"
         _audit_once(request, "front_end_ignored", why[:300], cms.get("cms-authn-login", ""), of="")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from html import unescape
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from django.contrib.auth.models import Group, User
 from django.contrib.sessions.models import Session
+from django.db import OperationalError, connection
 from django.test import Client, RequestFactory
 from rest_framework.authtoken.models import Token
 
@@ -17,6 +18,7 @@ from tests.support.front_end import KEY, OPERATOR, PEER, RITA, configure, signed
 from tests.support.problems import problem
 from tests.support.rows import request_row
 from wms2.actions import Role
+from wms2.api import rate_limits
 from wms2.checks import check_configuration
 from wms2.conf import conf
 from wms2.errors import ConfigurationError
@@ -211,6 +213,34 @@ def test_without_a_name_one_reads_only_where_that_is_allowed(monkeypatch: pytest
     assert nameless.get("/login/").status_code == 200, "who has a name signs in"
     assert nameless.get("/admin/").status_code == 302
     problem(client({}, "10.9.9.9").get(LIST), 401, "not_authenticated")
+
+
+def test_readers_without_a_name_are_limited_by_their_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    configure(monkeypatch, front_end_anonymous="true", proxies_in_front=1, rate_limit_read=2)
+    monkeypatch.setattr(rate_limits, "_limits", Asked())
+    for address in ("10.9.9.1", "10.9.9.2"):
+        client({"cms-auth-status": "NONE", "X-Forwarded-For": address}).get(LIST)
+    client(signed(RITA) | {"X-Forwarded-For": "10.9.9.3"}).get(LIST)
+    assert Asked.identities == ["at-10.9.9.1", "at-10.9.9.2", f"user-{User.objects.get(username='rita').pk}"]
+
+
+class Asked:
+    """Limits that refuse nothing."""
+
+    identities: ClassVar[list[str]] = []
+
+    def ask(self, rate: str, identity: str, limit: int) -> None:
+        self.identities.append(identity)
+
+
+def test_while_the_database_is_away_the_front_end_gets_503_and_health_is_answered() -> None:
+    def away(execute: Any, sql: str, *rest: Any) -> Any:
+        raise OperationalError("connection to the server was lost")
+
+    with connection.execute_wrapper(away):
+        hers = client(signed(RITA), raise_request_exception=False)
+        assert (hers.get(LIST).status_code, hers.get("/livez").status_code) == (503, 200)
+        assert client(signed(RITA, b"another"), raise_request_exception=False).get("/livez").status_code == 200
 
 
 CERTIFICATE = {"HTTP_X_SSL_CLIENT_VERIFY": "SUCCESS"}
