@@ -153,7 +153,7 @@ def test_without_a_certificate_the_service_is_unavailable(authority: Authority, 
     assert server.callers == []
 
 
-def test_one_that_has_ended_is_told_and_not_sent(authority: Authority, server: TlsServer) -> None:
+def test_one_that_has_ended_is_named_and_not_sent(authority: Authority, server: TlsServer) -> None:
     path, key = authority.certificate("late", -HOUR_SECONDS)
     asked = service(server.url, authority, certificate=certificate(path, key))
     with pytest.raises(ServiceUnavailable, match=r"WMS2_X509_CERT: .*late.pem: it ends at .* UTC\. Renew the file") as caught:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import structlog
 import time_machine
 from django.conf import settings as django_settings
 from django.contrib.auth.models import User
@@ -24,6 +27,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from tests.support.places import ROOT
 from wms2.conf import conf
 from wms2.models import AuditEntry
+from wms2.settings.logs import logging_config
 from wms2.web.sessions import sessions_of
 
 pytestmark = pytest.mark.django_db
@@ -41,6 +45,27 @@ def _quick_passwords(settings: Any) -> None:
 @pytest.fixture
 def rita() -> User:
     return User.objects.create_user("rita", password=OLD)
+
+
+@pytest.fixture
+def capture() -> Iterator[list[dict[str, Any]]]:
+    """What is written, as a reader of the JSON lines gets it: one line of text each."""
+
+    class Lines(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            line = self.format(record)
+            assert "\n" not in line
+            found.append(json.loads(line))
+
+    found: list[dict[str, Any]] = []
+    formatter = logging_config("INFO", json_lines=True)["formatters"]["structured"]
+    handler = Lines()
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(
+        processors=formatter["processors"], foreign_pre_chain=formatter["foreign_pre_chain"],
+    ))  # fmt: skip
+    logging.getLogger().addHandler(handler)
+    yield found
+    logging.getLogger().removeHandler(handler)
 
 
 def signed_in(password: str = OLD, **form: str) -> Client:
@@ -135,15 +160,51 @@ def test_a_new_password_asks_for_the_old_one_and_ends_other_sessions(rita: User)
     assert len(sessions_of(rita)) == 2
 
 
-@pytest.mark.parametrize("password", ["fourteen chars", "cmsCERN-wms2-operator1", "password12345678", "836451836451836451"])
+@pytest.mark.parametrize("password", ["fourteen chars", "cmsCERN-wms2-operator1", "password12345678", "ritaritaritarita"])
 def test_short_common_and_expected_passwords_are_refused(password: str) -> None:
     with pytest.raises(ValidationError):
-        validate_password(password)
+        validate_password(password, User(username="ritaritaritarit"))
 
 
-@pytest.mark.parametrize("password", [NEW, "x y z " * 20, "пятнадцать слов и ещё", "the cms detector in autumn rain"])
+@pytest.mark.parametrize(
+    "password", [NEW, "836451836451836451", "x y z " * 20, "пятнадцать слов и ещё", "the cms detector in autumn rain"]
+)
 def test_long_passwords_of_any_kind_are_taken(password: str) -> None:
     validate_password(password)
+
+
+def test_passwords_are_hidden_may_be_pasted_and_count_as_they_are(rita: User, nobody: Client) -> None:
+    for client, path, names in (
+        (nobody, "/login/", ["password"]),
+        (signed_in(), "/account/password/", ["old_password", "new_password1", "new_password2"]),
+    ):
+        html = client.get(path).content.decode()
+        for name in names:
+            (field,) = re.findall(f'<input [^>]*name="{name}"[^>]*>', html)
+            assert 'type="password"' in field
+            assert re.search('autocomplete="(current|new)-password"', field)
+        assert "onpaste" not in html
+    rita.set_password(f" {OLD} ")
+    rita.save()
+    assert is_in(signed_in(f" {OLD} "))
+    for wrong in (OLD, f" {OLD}", f" {OLD.upper()} "):
+        assert Client().post("/login/", {"username": "rita", "password": wrong}).status_code == 200, wrong
+
+
+def test_an_installation_begins_without_any_account() -> None:
+    assert not User.objects.exists()
+
+
+def test_each_sign_in_failed_or_not_and_each_sign_out_is_one_line_without_the_password(
+    rita: User, capture: list[dict[str, Any]]
+) -> None:
+    Client().post("/login/", {"username": "rita\nforged", "password": "guessed"})
+    signed_in().post("/logout/")
+    said = [line for line in capture if line["event"] != "http"]
+    assert [(line["event"], line.get("name") or line["user"]) for line in said] == [
+        ("sign-in failed", "rita\nforged"), ("signed in", "rita"), ("signed out", "rita")
+    ]  # fmt: skip
+    assert not any(word in json.dumps(capture) for word in (OLD, "guessed"))
 
 
 def test_pages_are_kept_by_no_browser_and_named_to_no_other_server(reader: Client) -> None:

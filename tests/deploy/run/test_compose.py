@@ -139,7 +139,7 @@ def test_volumes_are_declared_and_mounted_files_exist() -> None:
                 assert source in COMPOSE["volumes"], f"{name}: {source}"
 
 
-def test_the_image_has_what_the_processes_are_and_runs_as_nobody_special() -> None:
+def test_the_image_has_what_the_processes_are_and_runs_as_an_ordinary_user() -> None:
     stages = re.findall(r"^FROM ", DOCKERFILE, re.M)
     last = DOCKERFILE.rsplit("FROM ", 1)[1]
     assert len(stages) == 2

@@ -93,7 +93,7 @@ def test_it_is_open_to_operators_who_are_signed_in_to_wms2_and_changes_nothing(l
         assert codes(cookies=cookie(olga)) == {401}
 
 
-def test_while_the_web_does_not_answer_it_is_closed_and_its_health_is_told(tmp_path: Path) -> None:
+def test_while_the_web_does_not_answer_it_is_closed_and_its_health_check_answers(tmp_path: Path) -> None:
     if reason := stack.missing():
         pytest.skip(reason)
     with socket.create_server(("127.0.0.1", 0)) as free:

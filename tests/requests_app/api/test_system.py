@@ -294,7 +294,7 @@ def test_a_broker_that_does_not_answer_is_told(nobody: APIClient, settings: Any,
     assert (response.status_code, response.json()["reasons"]) == (503, {"broker": "does not answer"})
 
 
-def test_a_database_that_does_not_answer_is_told_without_its_secrets(
+def test_a_database_that_does_not_answer_is_reported_without_its_secrets(
     nobody: APIClient, well: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Broken:

@@ -82,7 +82,7 @@ def test_the_allowed_url_is_asked_whatever_else_the_documents_says(httpserver: H
 
 
 @pytest.mark.parametrize("status", [200, 302, 403, 404, 500])
-def test_nothing_of_a_strange_answer_is_told_and_no_redirect_is_followed(httpserver: HTTPServer, status: int) -> None:
+def test_nothing_of_a_strange_answer_is_passed_on_and_no_redirect_is_followed(httpserver: HTTPServer, status: int) -> None:
     url = httpserver.url_for("/couchdb")
     headers = {"Location": httpserver.url_for("/elsewhere?secret=1")} if status == 302 else {}
     for body in ("secret", '{"error": "secret", "reason": "secret"}', '{"error": "forbidden", "reason": "secret"}'):

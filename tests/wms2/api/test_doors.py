@@ -175,7 +175,7 @@ def test_a_statement_that_takes_too_long_is_503_with_what_to_do(operator: APICli
     assert "smaller page" in body["hint"]
 
 
-def test_what_nobody_foresaw_is_a_problem_below_api_and_a_page_elsewhere() -> None:
+def test_what_was_not_foreseen_is_a_problem_below_api_and_a_page_elsewhere() -> None:
     answer = server_error(RequestFactory().get("/api/v1/status"))
     assert (answer.status_code, answer["Content-Type"]) == (500, "application/problem+json")
     assert json.loads(answer.content)["code"] == "internal_error"
