@@ -17,6 +17,7 @@ import requests
 from django.conf import settings
 from django.contrib.auth.models import Group, User
 from django.test import Client
+from rest_framework.authtoken.models import Token
 
 from deploy.stack import paths
 from deploy.stack.services.base import Place
@@ -84,9 +85,13 @@ def test_it_is_open_to_operators_who_are_signed_in_to_wms2_and_changes_nothing(l
         shown = requests.get(f"{address}/workers", cookies=cookie(olga), timeout=20)
         assert (shown.status_code, "Flower" in shown.text) == (200, True)
         assert requests.get(f"{address}/metrics", cookies=cookie(olga), timeout=20).status_code == 200
+        token = {"Authorization": f"Token {Token.objects.create(user=olga).key}"}
+        assert codes(headers=token) == {200, 404}
         for name in ("worker/shutdown/wms2@localhost", "task/apply/wms2.tasks.run_bulk", "task/revoke/x"):
-            answers = [requests.post(f"{address}/api/{name}", cookies=given, timeout=20) for given in ({}, cookie(olga))]
-            assert all(answer.status_code in (401, 403) for answer in answers), name
+            asked = ({}, {"cookies": cookie(olga)}, {"headers": token})
+            answers = [requests.post(f"{address}/api/{name}", timeout=20, **each) for each in asked]
+            assert [answer.status_code for answer in answers] == [403, 403, 403], name
+            assert "Read only" in answers[-1].text, name
 
         olga.is_active = False
         olga.save()
