@@ -34,7 +34,7 @@ if os.environ.get("FLOWER_BASIC_AUTH") or os.environ.get("FLOWER_AUTH_PROVIDER")
     )
 
 
-async def _prepare(handler):
+async def _prepare(handler: BaseHandler) -> None:
     """Tornado calls it before the method; a finished answer is all that the client gets."""
     if isinstance(handler, _OPEN):
         return
