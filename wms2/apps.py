@@ -49,6 +49,7 @@ class Wms2Config(AppConfig):
         autodiscover_modules("actions")
         autodiscover_modules("tasks")
         app.conf.update(beat_schedule=periodic.beat_schedule(), task_routes=periodic.routes())
+        admin.site.login_template = "login.html"
         admin.site.index_title = "All tables"
         admin.site.enable_nav_sidebar = False  # lists have many columns, and it repeats the index beside each of them
         circuits_share()

@@ -171,6 +171,18 @@ class Conf(BaseModel):
     tokens_refused: tuple[str, ...] = ()
     """Revoked before their end, separated by commas: `jti` of a bearer token, or the user name `<sub>#<issuer>` of a subject.
     Users who are not active are refused without it, at once."""
+    sso_issuer: str = Field("", pattern=r"^(https?://[^\s?#]+)?$")
+    """OpenID Connect issuer of single sign-on, exactly as its discovery document names it, e.g.
+    `https://auth.cern.ch/auth/realms/cern`; https in production. Empty: the sign-in page has the local form alone."""
+    sso_client_id: str = ""
+    """Our client's id at the issuer. Its redirect address there is `/accounts/oidc/sso/login/callback/` of this server."""
+    sso_client_secret_file: str = ""
+    """File of the client's secret, read at each use."""
+    sso_label: str = Field("CERN SSO", min_length=1, max_length=40)
+    """What the pages call single sign-on."""
+    sso_roles_claim: str = Field("cern_roles", pattern=r"^[^.\s]+(\.[^.\s]+)*$")
+    """Claim with the names that `role_names` maps to roles, in the ID token or from the user info endpoint; dots go into
+    objects, e.g. `resource_access.wms2.roles`. A list, or words with spaces between them."""
     proxies_in_front: int = Field(0, ge=0, le=10)
     """Reverse proxies between the users and the web processes, each of which appends to `X-Forwarded-For`. With 0 the
     peer's address counts, and the header is ignored; behind a proxy all users then have one address."""
@@ -478,6 +490,16 @@ class Conf(BaseModel):
             for other in self.x509_front_end_addresses:
                 if one.version == other.version and one.overlaps(other):
                     raise ValueError(f"WMS2_X509_FRONT_END_ADDRESSES: {other} has addresses of WMS2_FRONT_END_ADDRESSES ({one})")
+        return self
+
+    @model_validator(mode="after")
+    def _sso_is_whole(self) -> Self:
+        named = {"CLIENT_ID": self.sso_client_id, "CLIENT_SECRET_FILE": self.sso_client_secret_file}
+        for name, value in named.items():
+            if bool(value) != bool(self.sso_issuer):
+                raise ValueError(f"WMS2_SSO_{name}: it is set when WMS2_SSO_ISSUER is, and only then")
+        if self.environment == "production" and self.sso_issuer.startswith("http:"):
+            raise ValueError("WMS2_SSO_ISSUER: in production it begins with https://")
         return self
 
     @model_validator(mode="after")

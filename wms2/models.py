@@ -1,6 +1,6 @@
 """The tables that belong to no app: who did what, which requests have to be looked at, how many rows there are of which kind;
 workers, what they share, which of their tasks fail; answers that are stored for clients that ask twice; who has which role,
-personal tokens, service accounts."""
+personal tokens, service accounts, sessions by single sign-on."""
 
 from __future__ import annotations
 
@@ -353,3 +353,24 @@ class ServiceAccount(models.Model):
 
     def __str__(self) -> str:
         return str(self.user_id)
+
+
+class SsoSession(models.Model):
+    """A session that began by single sign-on: what the issuer called the user's roles, and when it was asked. Its removal ends
+    the session."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    subject = models.CharField(max_length=191, help_text="the user's `sub` at the issuer")
+    names = models.JSONField(help_text="roles or groups, as the issuer names them")
+    refresh_token = models.TextField(blank=True, help_text="encrypted; empty: the issuer gave none")
+    read_at = models.DateTimeField(help_text="when the issuer said so")
+    tried_at = models.DateTimeField(help_text="when it was last asked, with or without an answer")
+    problem = models.TextField(blank=True, help_text="why it did not answer when it was last asked")
+
+    class Meta:
+        db_table = "sso_sessions"
+        ordering = ("-read_at",)
+        indexes = (models.Index(fields=("read_at",), name="idx_sso_sessions_read_at"),)
+
+    def __str__(self) -> str:
+        return f"{self.user} since {self.read_at:%Y-%m-%d %H:%M}"

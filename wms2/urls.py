@@ -17,6 +17,7 @@ from wms2.api.actions import rows_urls
 from wms2.api.beside import FlowerView
 from wms2.api.docs import DocsView, SchemaView
 from wms2.api.views import METHODS
+from wms2.identities import sso
 from wms2.work.api import workers as work
 from wms2.work.api.bulk import bulk_urls
 
@@ -60,6 +61,8 @@ urlpatterns = [
     path("account/", include("wms2.identities.urls")),
     path("login/", LoginView.as_view(template_name="login.html", redirect_authenticated_user=True), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
+    path("accounts/oidc/sso/login/", sso.sign_in, name="sso-login"),
+    path("accounts/oidc/sso/login/callback/", sso.callback, name="sso-callback"),
     re_path(r"^admin/requests_app/auditentry/(?P<rest>.*)$", MOVED_AUDIT),
     path("admin/", admin.site.urls),
     path("api/v1/", include(api_v1)),

@@ -57,7 +57,17 @@ from sites_app.models import HealthChange, Onboarding, PoolSite, Schedd, SiteBan
 from tests.support import scene
 from tests.support.rows import drift_row
 from tests.support.scene import Scene
-from wms2.models import BulkItem, BulkRun, FailingTask, KeptAnswer, PersonalToken, RoleAssignment, ServiceAccount, Worker
+from wms2.models import (
+    BulkItem,
+    BulkRun,
+    FailingTask,
+    KeptAnswer,
+    PersonalToken,
+    RoleAssignment,
+    ServiceAccount,
+    SsoSession,
+    Worker,
+)
 from wms2.runtime.due import mark_due
 from wms2.work.resources import lease_take
 
@@ -154,4 +164,6 @@ def build(directory: Path) -> Scene:
     made = {"created_at": job.created_at, "created_by": "owen"}
     PersonalToken.objects.create(owner=owner, name="t", prefix="abcdefgh", digest="0", expires_at="2099-01-01T00:00:00Z", **made)
     ServiceAccount.objects.create(user=program, owner=owner, purpose="test", **made)
+    person = User.objects.create_user("sonja")
+    SsoSession.objects.create(user=person, subject="7", names=["a"], read_at=job.created_at, tried_at=job.created_at)
     return built

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from allauth.account.models import EmailAddress
+from allauth.socialaccount.models import SocialAccount, SocialApp, SocialToken
 from django.contrib import admin
 from rest_framework.authtoken.models import TokenProxy
 
@@ -16,6 +18,7 @@ from wms2.models import (
     Resource,
     ResourceLease,
     ServiceAccount,
+    SsoSession,
     Worker,
     WorkerPool,
 )
@@ -66,3 +69,9 @@ rows_admin(
     above=lambda: "Keys of the old form. Personal tokens, made at /account/, replace them; no key is made here any more.",
     in_words={"key": lambda key: "not shown"},
 )  # fmt: skip
+# Sessions by single sign-on; users are bound to the issuer's subjects by ``manage.py sso_connect``, the client is a setting.
+rows_admin(
+    SsoSession, "user", "names", "=read_at", "tried_at", "problem",
+    in_words={"refresh_token": lambda row: "encrypted" if row.refresh_token else "none"},
+)  # fmt: skip
+admin.site.unregister((EmailAddress, SocialAccount, SocialApp, SocialToken))

@@ -49,6 +49,10 @@ INSTALLED_APPS = [
     "drf_spectacular",
     "drf_spectacular_sidecar",
     "django_prometheus",
+    "allauth",
+    "allauth.account",
+    "allauth.socialaccount",
+    "allauth.socialaccount.providers.openid_connect",
     "wms2.apps.Wms2Config",
     "sites_app",
     "dags_app",
@@ -67,6 +71,8 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "wms2.identities.front_end.FrontEndMiddleware",
+    "wms2.identities.sso_sessions.SsoSessionMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "wms2.identities.denials.DenialsMiddleware",
     "wms2.web.sessions.SessionActivityMiddleware",
@@ -114,6 +120,14 @@ AUTH_PASSWORD_VALIDATORS: list[dict[str, Any]] = [
 LOGIN_URL = "/login/"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "/login/"
+
+# --- single sign-on: django-allauth speaks OpenID Connect; issuer and client are WMS2_SSO_* (wms2.identities.sso)
+ACCOUNT_ADAPTER = "wms2.identities.sso.LocalAccounts"
+ACCOUNT_EMAIL_VERIFICATION = "none"
+ACCOUNT_RATE_LIMITS = False  # sign-ins are limited by wms2.web.login_throttle (docs/adr/0035)
+SOCIALACCOUNT_ADAPTER = "wms2.identities.sso.SsoAccounts"
+SOCIALACCOUNT_EMAIL_VERIFICATION = "none"
+SOCIALACCOUNT_REQUESTS_TIMEOUT = 5  # seconds of silence
 
 LANGUAGE_CODE = "en-gb"
 TIME_ZONE = "UTC"

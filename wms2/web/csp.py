@@ -1,13 +1,18 @@
 """One Content-Security-Policy on every answer, the REST interface's and errors included.
 
 Everything comes from this server: no inline script, no inline style, no evaluation, no frame, no plug-in, no foreign form target.
-A page that needs more does not get it; the page is changed.
+A page that needs more does not get it; the page is changed. The sign-in page alone may send its form on to the issuer of single
+sign-on.
 """
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 from django.http import HttpRequest, HttpResponse
 from django.utils.deprecation import MiddlewareMixin
+
+from wms2.conf import conf
 
 POLICY = "; ".join(
     (
@@ -21,6 +26,8 @@ POLICY = "; ".join(
 #: Swagger draws its arrows from data: images; nothing else of it is allowed more.
 SWAGGER_POLICY = f"{POLICY}; img-src 'self' data:"
 SWAGGER_VIEW = "api-docs"
+#: Pages with the button of single sign-on; browsers hold the redirect to the issuer that answers it for a target of the form.
+SIGN_IN_VIEWS = ("login", "sso-login", "sso-callback")
 HEADER = "Content-Security-Policy"
 
 
@@ -30,5 +37,12 @@ class ContentSecurityPolicyMiddleware(MiddlewareMixin):
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
         """Add the header."""
         match = request.resolver_match
-        response[HEADER] = SWAGGER_POLICY if match is not None and match.url_name == SWAGGER_VIEW else POLICY
+        view = match.url_name if match is not None else ""
+        response[HEADER] = SWAGGER_POLICY if view == SWAGGER_VIEW else _sign_in_policy() if view in SIGN_IN_VIEWS else POLICY
         return response
+
+
+def _sign_in_policy() -> str:
+    issuer = urlsplit(conf().sso_issuer)
+    targets = f"form-action 'self' {issuer.scheme}://{issuer.netloc}" if issuer.netloc else "form-action 'self'"
+    return POLICY.replace("form-action 'self'", targets)

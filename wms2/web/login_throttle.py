@@ -31,6 +31,7 @@ WINDOW_SECONDS = 300.0
 
 log = structlog.get_logger(__name__)
 _WAITS = "_wms2_sign_in_waits_seconds"
+_COUNTED = "_wms2_sign_in_counted"
 _attempts: SharedCounts = SharedCounts()
 #: Peers that named the addresses of others while no proxy is counted.
 _proxies_not_counted = set[str]()
@@ -141,6 +142,7 @@ class LoginThrottleBackend:
         if seconds:
             setattr(request, _WAITS, seconds)
             raise PermissionDenied
+        setattr(request, _COUNTED, True)
 
 
 class LoginThrottleMiddleware(MiddlewareMixin):
@@ -159,8 +161,8 @@ class LoginThrottleMiddleware(MiddlewareMixin):
 
 @receiver(user_logged_in, dispatch_uid="wms2.sign_in")
 def forget_failures(sender: Any, request: HttpRequest | None, user: Any, **_: Any) -> None:
-    """The attempt was no failure."""
-    if request is None:
+    """The attempt was no failure. Sign-ins without a password were not counted: they give no guesses back."""
+    if request is None or not hasattr(request, _COUNTED):
         return
     address = address_of(request)
     _attempts.ask(lambda kept: kept.drop(_key("password", address, user.get_username())))

@@ -14,6 +14,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from wms2.conf import conf
 from wms2.identities.grants import enters_admin, sees_flower
+from wms2.identities.sso_sessions import SSO_NOTICE
 from wms2.runtime import levels
 from wms2.web import formatting
 from wms2.web.colours import colour
@@ -29,6 +30,19 @@ register.filter("tone", lambda status: colour(str(status)))
 def badge(choice: Any, label: str = "") -> SafeString:
     """A member of an enum, or a value with its label, in its colour."""
     return format_html('<span class="badge tone-{}">{}</span>', colour(str(choice)), label or getattr(choice, "label", choice))
+
+
+@register.simple_tag
+def sso_label() -> str:
+    """What single sign-on is called; empty: there is none."""
+    return conf().sso_label if conf().sso_issuer else ""
+
+
+@register.simple_tag(takes_context=True)
+def sso_notice(context: template.Context) -> SafeString:
+    """That the issuer did not confirm the user's roles in time; empty when all is well."""
+    said = getattr(context.get("request"), SSO_NOTICE, "")
+    return format_html('<p class="notice tone-bad errornote" role="alert">{}</p>', said) if said else mark_safe("")
 
 
 @register.simple_tag

@@ -1,0 +1,41 @@
+"""Bind a user of WMS2 to a subject of single sign-on."""
+
+from __future__ import annotations
+
+import getpass
+from typing import Any
+
+from allauth.socialaccount.models import SocialAccount
+from django.contrib.auth import get_user_model
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import transaction
+
+from wms2.audit import audit
+from wms2.identities.sso_issuer import PROVIDER
+
+
+class Command(BaseCommand):
+    """Who signs in as the subject from then on is that user. A subject that was bound to another user is bound to this one."""
+
+    help = "Bind a user to a subject (`sub`) of single sign-on; the page that refuses a sign-in names both."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Both names."""
+        parser.add_argument("user", help="name of a user of WMS2")
+        parser.add_argument("subject", help="the `sub` by which the issuer knows the same person")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Both are bound, and the audit says who did it."""
+        user = get_user_model().objects.filter(username=options["user"]).first()
+        if user is None:
+            raise CommandError(f"WMS2 has no user {options['user']}.")
+        others = SocialAccount.objects.filter(provider=PROVIDER, user=user).exclude(uid=options["subject"])
+        if other := others.first():
+            raise CommandError(f"{user} is bound to the subject {other.uid} already; a user has one.")
+        with transaction.atomic():
+            SocialAccount.objects.update_or_create(provider=PROVIDER, uid=options["subject"], defaults={"user": user})
+            audit(
+                actor=f"{getpass.getuser()} (sso_connect)", action="sso_connect", target_type="user", target=user,
+                reason="the same person, says who ran the command", subject=options["subject"],
+            )  # fmt: skip
+        self.stdout.write(f"{user} signs in by single sign-on as {options['subject']}")
