@@ -10,7 +10,7 @@ from pathlib import Path
 
 from deploy.stack import stacks
 from deploy.stack.errors import StackError
-from deploy.stack.services import simulators
+from deploy.stack.services import simulators, sso
 from deploy.stack.stacks import Stack, run_attended
 from deploy.stack.steps import say, seconds_since_start, side_by_side, tail
 from deploy.stack.supervisor import Supervisor
@@ -141,6 +141,7 @@ def announce(stack: Stack, password: str) -> None:
     say(f"running after {seconds_since_start():.0f} s")
     rows = (
         ("pages", f"{stack.web_url}/   login {ADMIN}, password {password}"),
+        ("sso", f"{', '.join(sso.PEOPLE)} sign in by CERN SSO (simulated), password {sso.password(stack.directory)}"),
         ("flower", f"http://127.0.0.1:{stack.ports['flower']}/   the Celery workers, once you are signed in to the pages"),
         ("logs", f"{stack.directory}/logs"),
         ("settings", f"{stack.directory}/env   (set -a; . {stack.directory}/env; set +a)"),

@@ -21,7 +21,7 @@ from deploy.simulators.worker.install import install as install_worker_programs
 from deploy.stack import environment, identity, ports, process, tools, venv
 from deploy.stack.errors import StackError
 from deploy.stack.paths import TEST_KINDS, Layout
-from deploy.stack.services import external, htcondor, postgres, rucio, simulators, valkey, xrootd
+from deploy.stack.services import external, htcondor, postgres, rucio, simulators, sso, valkey, xrootd
 from deploy.stack.services.base import Place, Service
 from deploy.stack.services.django import Wms2
 from deploy.stack.supervisor import Supervisor
@@ -148,6 +148,8 @@ def assemble(layout: Layout, kind: str) -> Stack:
     settings = environment.contract(kind, directory, own, pool, **servers, simulators_port=chosen["simulators"])
     if kind in WITH_FLOWER:
         settings["WMS2_FLOWER_URL"] = f"http://127.0.0.1:{chosen['flower']}/"
+    if kind in sso.WITH_SSO:
+        settings |= sso.settings(directory, chosen["sso"])
     if more:
         settings[environment.SECOND_CONFIG] = str(more[0].config_file)
     settings |= environment.chosen_settings(os.environ, settings)
@@ -162,6 +164,7 @@ def assemble(layout: Layout, kind: str) -> Stack:
             simulators.service(bare, chosen["simulators"]),
             rucio.service(bare, chosen["rucio"], tools.rucio_venv(layout), rucio_url, chosen["xrootd"]),
             xrootd.service(bare, storage),
+            *([sso.service(bare, chosen["sso"], chosen["web"])] if kind in sso.WITH_SSO else ()),
         ),
         # the tests start their second one when they need it
         pools=tuple(htcondor.service(each, bare.environment) for each in (pool, *(() if kind in TEST_KINDS else more))),

@@ -14,7 +14,7 @@ PRODUCT = ("wms2", "sites_app", "dags_app", "outputs_app", "requests_app", "depl
 #: Read by Django, gunicorn, Rucio, CMSSW's configurations or HTCondor by their names.
 READ_BY_NAME = re.compile(
     r"/apps\.py|wms2/api/schema\.py|/urls\.py|/actions(\.py|/)|wms2/settings/|check_settings|wms2/formats|/migrations/|fwcore"
-    r"|deploy/(rucio/(policy|inside)|run|demo/configcache)"
+    r"|deploy/(rucio/(policy|inside)|run|demo/configcache|simulators/sso/(settings|adapter))"
 )
 
 

@@ -97,7 +97,7 @@ def main() -> None:
     parser.add_argument("--person", action="append", default=[], help="NAME:GROUP,GROUP")
     chosen = parser.parse_args()
     files_ensure(chosen.state)
-    os.environ |= {"WMS2_SIMULATED_SSO": str(chosen.state), "DJANGO_SETTINGS_MODULE": "deploy.simulators.sso.settings"}
+    os.environ |= {"SIMULATED_SSO_STATE": str(chosen.state), "DJANGO_SETTINGS_MODULE": "deploy.simulators.sso.settings"}
     rows_ensure(chosen.state, chosen.redirect, chosen.person)
     listening = socket.create_server(("127.0.0.1", chosen.port))  # gunicorn closes it
     print(f"sso ready on http://127.0.0.1:{listening.getsockname()[1]}", flush=True)

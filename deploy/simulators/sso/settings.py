@@ -1,11 +1,11 @@
-"""Django settings of the provider; everything is below the directory that ``WMS2_SIMULATED_SSO`` names."""
+"""Django settings of the provider; everything is below the directory that ``SIMULATED_SSO_STATE`` names."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-STATE = Path(os.environ["WMS2_SIMULATED_SSO"])
+STATE = Path(os.environ["SIMULATED_SSO_STATE"])
 SECRET_KEY = (STATE / "secret_key").read_text(encoding="utf-8")
 IDP_OIDC_PRIVATE_KEY = (STATE / "signing_key.pem").read_text(encoding="utf-8")
 IDP_OIDC_ADAPTER = "deploy.simulators.sso.adapter.Adapter"

@@ -56,7 +56,7 @@ def test_every_problem_code_is_explained_and_every_explained_one_exists() -> Non
             tokens,
             views,
             work,
-        )  # fmt: skip
+        )
     )
     ours = set(re.findall(r'(?:Problem\(\s*|\w, )\d{3}, "(\w+)"', source)) | set(
         re.findall(r'code(?:: str)? ?= ?"(\w+)"', source)
