@@ -76,14 +76,19 @@ def asked(client: Client, next_url: str = "") -> str:
     return str(answer["Location"])
 
 
+def at_the_form(provider: Provider, person: requests.Session, address: str, name: str) -> requests.Response:
+    """The provider's answer to the person's name and password, to whom it showed its form at this address."""
+    form = person.get(address, timeout=20)
+    hidden = HIDDEN.search(form.text)
+    assert hidden, form.text
+    data = {"login": name, "password": provider.password, "csrfmiddlewaretoken": hidden.group(1)}
+    return person.post(form.url, data=data, allow_redirects=False, timeout=20)
+
+
 def answered(provider: Provider, address: str, name: str) -> str:
     """Where the provider sends the browser back to, after the person has signed in there: path and query."""
     with requests.Session() as person:
-        form = person.get(address, timeout=20)
-        hidden = HIDDEN.search(form.text)
-        assert hidden, form.text
-        data = {"login": name, "password": provider.password, "csrfmiddlewaretoken": hidden.group(1)}
-        answer = person.post(form.url, data=data, allow_redirects=False, timeout=20)
+        answer = at_the_form(provider, person, address, name)
         while answer.status_code == 302 and answer.headers["Location"].startswith("/"):
             answer = person.get(provider.url + answer.headers["Location"], allow_redirects=False, timeout=20)
     assert answer.status_code == 302, answer.text

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import time
 from collections.abc import Iterator
 from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
+import jwt
 import pytest
+import requests
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.management import call_command
@@ -16,8 +25,11 @@ from django.test import Client
 from requests_app.models import RequestStatus
 from tests.support.html import text
 from tests.support.rows import request_row
-from tests.support.sso import CALLBACK, LOGIN, Provider, answered, asked, signed_in
+from tests.support.sso import CALLBACK, LOGIN, Provider, answered, asked, at_the_form, signed_in
+from wms2.actions import Role
 from wms2.conf import conf
+from wms2.identities.grants import Grant
+from wms2.identities.sso_sessions import grants_by
 from wms2.models import AuditEntry, SsoSession
 from wms2.web.csp import HEADER
 
@@ -219,6 +231,113 @@ def test_nothing_else_of_allauth_is_exposed_and_nobody_is_sent_elsewhere(provide
     for elsewhere in ("https://elsewhere.example/", "//elsewhere.example/", "javascript:alert(1)"):
         _, answer = signed_in(provider, "olga", next_url=elsewhere)
         assert answer["Location"] == "/", elsewhere
+
+
+def test_a_command_line_signs_in_by_the_device_flow(running: Provider) -> None:
+    api = f"{running.url}/identity/o/api"
+    asks = requests.post(f"{api}/device/code", {"client_id": "wms2-cli", "scope": "openid profile"}, timeout=20).json()
+    with requests.Session() as person:
+        page = running.url + at_the_form(running, person, asks["verification_uri_complete"], "olga").headers["Location"]
+        assert "wms2-cli" in person.get(page, timeout=20).text
+        person.post(page, {"action": "confirm"}, timeout=20)
+    grant = {"grant_type": "urn:ietf:params:oauth:grant-type:device_code", "device_code": asks["device_code"]}
+    tokens = requests.post(f"{api}/token", grant | {"client_id": "wms2-cli"}, timeout=20).json()
+    said = requests.get(f"{api}/userinfo", headers={"Authorization": f"Bearer {tokens['access_token']}"}, timeout=20).json()
+    assert (said["preferred_username"], said["cern_roles"]) == ("olga", ["cms-operators"])
+
+
+def test_names_of_the_issuer_may_carry_a_site_or_a_group() -> None:
+    role_names = {"sites": "site admin", "ask": "requester", "a:b": "operator"}
+    names = ["sites:T2_DE_DESY", "sites:T1_US_FNAL", "ask:higgs", "a:b", "unknown:x", "unknown"]
+    assert set(grants_by(names, role_names)) == {
+        Grant(Role.SITE_ADMIN, sites=frozenset({"T2_DE_DESY", "T1_US_FNAL"})),
+        Grant(Role.REQUESTER, groups=frozenset({"higgs"})),
+        Grant(Role.OPERATOR),
+    }
+
+
+class Liar(ThreadingHTTPServer):
+    """An issuer that answers every code with the ID token of the test, and speaks of one subject."""
+
+    id_token = ""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Answers)
+        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+        self.key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        self.issuer = self.url
+
+    def answer(self, path: str) -> dict[str, Any]:
+        names = ("authorization_endpoint", "token_endpoint", "userinfo_endpoint", "jwks_uri")
+        endpoints = {name: f"{self.url}/{name}" for name in names}
+        public = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(self.key.public_key()))
+        return {
+            "/.well-known/openid-configuration": endpoints | {"issuer": self.issuer},
+            "/jwks_uri": {"keys": [public | {"kid": "k", "use": "sig", "alg": "RS256"}]},
+            "/token_endpoint": {"access_token": "a", "id_token": self.id_token},
+            "/userinfo_endpoint": {"sub": "7", "preferred_username": "lia"},
+        }[path]
+
+
+class _Answers(BaseHTTPRequestHandler):
+    server: Liar
+
+    def do_GET(self) -> None:
+        body = json.dumps(self.server.answer(self.path)).encode()
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_POST = do_GET
+
+    def log_message(self, *args: Any) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def liar(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> Iterator[Liar]:
+    with Liar() as server:
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
+        monkeypatch.setenv("WMS2_SSO_ISSUER", server.url)
+        conf.cache_clear()
+        yield server
+        server.shutdown()
+
+
+def test_id_tokens_that_prove_nothing_are_refused(liar: Liar) -> None:
+    public = liar.key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    other = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    now = int(time.time())
+    forged: dict[str, tuple[dict[str, Any], Any, str]] = {
+        "no signature": ({}, None, "none"),
+        "the public key as a secret": ({}, hashlib.sha256(public).hexdigest(), "HS256"),
+        "another key": ({}, other, "RS256"),
+        "another issuer": ({"iss": "https://elsewhere.example"}, liar.key, "RS256"),
+        "another client": ({"aud": "other"}, liar.key, "RS256"),
+        "issued to another client": ({"aud": ["wms2", "other"], "azp": "other"}, liar.key, "RS256"),
+        "no end": ({"exp": None}, liar.key, "RS256"),
+        "ended": ({"exp": now - 90}, liar.key, "RS256"),
+        "not yet": ({"nbf": now + 120}, liar.key, "RS256"),
+        "another browser's": ({"nonce": "guessed"}, liar.key, "RS256"),
+        "no nonce": ({"nonce": None}, liar.key, "RS256"),
+        "another subject": ({"sub": "8"}, liar.key, "RS256"),
+    }
+    slow: dict[str, tuple[dict[str, Any], Any, str]] = {"right, by a clock that is slow": ({"exp": now - 30}, liar.key, "RS256")}
+    for what, (changes, key, algorithm) in (forged | slow).items():
+        client = Client()
+        query = {name: values[0] for name, values in parse_qs(urlsplit(asked(client)).query).items()}
+        right = {"iss": liar.url, "sub": "7", "aud": "wms2", "iat": now - 300, "exp": now + 60, "nonce": query["nonce"]} | changes
+        claims = {name: value for name, value in right.items() if value is not None}
+        liar.id_token = jwt.encode(claims, key, algorithm=algorithm, headers={"kid": "k"})
+        answer = client.get(CALLBACK, {"code": "c", "state": query["state"]})
+        came_in = client.get("/").status_code == 200
+        assert (answer.status_code, came_in) == ((403, False) if what in forged else (302, True)), what
+    assert refusals() == ["sso_sign_in"] * len(forged)
+    liar.issuer = "https://elsewhere.example"
+    assert Client().post(LOGIN).status_code == 503, "the discovery document is another issuer's"
 
 
 def test_signing_out_forgets_what_the_issuer_gave(provider: Provider) -> None:
