@@ -61,7 +61,7 @@ class Provider(OpenIDConnectProvider):
         return {}
 
     def cleanup_email_addresses(self, email: str | None, addresses: list[Any], email_verified: bool = False) -> str | None:
-        """The address is shown, and identifies nobody."""
+        """The address is shown; no user is found by it."""
         addresses.clear()
         return email
 
@@ -71,7 +71,7 @@ class Exchange(OpenIDConnectOAuth2Adapter):
 
     @property
     def openid_config(self) -> dict[str, Any]:
-        """Its discovery document. Raises OAuth2Error: it is of another issuer, or is none; RequestException: no answer."""
+        """Its discovery document. Raises OAuth2Error: it is another issuer's, or incomplete; RequestException: no answer."""
         found = super().openid_config
         if not isinstance(found, dict) or found.get("issuer") != conf().sso_issuer:
             raise OAuth2Error(f"the discovery document is not one of the issuer {conf().sso_issuer} (WMS2_SSO_ISSUER)")
@@ -166,7 +166,7 @@ def _nonce(verifier: str) -> str:
 
 
 def _json(answer: requests.Response) -> dict[str, Any]:
-    """A JSON object; empty where the answer is none."""
+    """A JSON object; empty where the answer is something else."""
     try:
         body = answer.json()
     except requests.JSONDecodeError:

@@ -56,10 +56,10 @@ def session_begin(request: HttpRequest, user: Any, said: Said, now: datetime) ->
 
 
 class SsoSessionMiddleware(MiddlewareMixin):
-    """After Django's: the user of a session by single sign-on has the roles that the issuer named, whoever asks for the user."""
+    """After Django's: the user of a session by single sign-on has the roles that the issuer named, for all that ask for it."""
 
     def process_request(self, request: HttpRequest) -> None:
-        """Nothing is read before somebody asks: liveness answers without the database."""
+        """Nothing is read before the user is asked for: liveness answers without the database."""
         user = request.user
         request.user = SimpleLazyObject(lambda: _with_roles(request, user, timezone.now()))  # type: ignore[assignment]
 
@@ -82,7 +82,7 @@ def grants_by(names: Iterable[str], role_names: Mapping[str, str]) -> tuple[Gran
 
 
 def _with_roles(request: HttpRequest, user: Any, now: datetime) -> Any:
-    """The same user with the roles that hold now; nobody, where the session has ended."""
+    """The same user with the roles that hold now; an anonymous one where the session has ended."""
     pk = request.session.get(_ROW) if user.is_authenticated else None
     if pk is None:
         return user
@@ -145,5 +145,5 @@ def _columns(said: Said, now: datetime) -> dict[str, Any]:
 
 
 def _cipher() -> Fernet:
-    """By the installation's key: a copy of the database alone signs nobody in."""
+    """By the installation's key: a copy of the database alone is not enough to ask the issuer."""
     return Fernet(base64.urlsafe_b64encode(hashlib.sha256(f"sso refresh {settings.SECRET_KEY}".encode()).digest()))
