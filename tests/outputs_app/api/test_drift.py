@@ -35,9 +35,8 @@ def test_differences_are_listed_and_filtered(reader: APIClient) -> None:
     assert reader.get(f"/api/v1/drift/{stranger.pk}").json()["request_name"] is None
 
 
-def test_a_difference_is_accepted_with_a_reason(operator: APIClient, reader: APIClient) -> None:
+def test_a_difference_is_accepted_with_a_reason(operator: APIClient) -> None:
     row = drift_row(new_block())
-    assert reader.post(f"/api/v1/drift/{row.pk}/accept", WHY).status_code == 403
     problem(operator.post(f"/api/v1/drift/{row.pk}/accept", {}), 400, "invalid")
     for _ in range(2):
         body = operator.post(f"/api/v1/drift/{row.pk}/accept", WHY).json()
@@ -103,7 +102,6 @@ def test_where_outputs_go_is_read(reader: APIClient) -> None:
 def test_where_outputs_go_is_decided(operator: APIClient, reader: APIClient) -> None:
     base = Placement.objects.get_or_create(campaign="", tier="")[0]
     url = f"/api/v1/placements/{base.pk}"
-    problem(reader.post(f"{url}/copy", WHY), 403, "permission_denied")
     added = operator.post(
         f"{url}/copy", WHY | {"campaign": "Run3", "tier": "AOD", "tape": True, "disk_expression": "rse_type=DISK"}
     )

@@ -91,12 +91,6 @@ def test_an_effect_that_runs_just_now_goes_on(operator: APIClient) -> None:
     assert (response.status_code, response.json()["state"], response.json()["claimed_by"]) == (202, "claimed", "worker:1")
 
 
-def test_what_is_done_is_not_done_again(operator: APIClient) -> None:
-    effect = new_effect(EffectState.DONE)
-    problem(operator.post(f"/api/v1/effects/{effect.pk}/retry", {"reason": "r"}), 409, "invalid_transition")
-    assert AuditEntry.objects.get().outcome == "refused"
-
-
 @pytest.mark.parametrize("body", [{}, {"reason": ""}, {"reason": "r", "now": True}, {"reason": ["r"]}], ids=str)
 def test_a_retry_without_a_proper_reason_is_400(operator: APIClient, body: dict[str, Any]) -> None:
     effect = new_effect(EffectState.DEAD)
@@ -105,25 +99,11 @@ def test_a_retry_without_a_proper_reason_is_400(operator: APIClient, body: dict[
     assert effect.state == EffectState.DEAD
 
 
-def test_readers_do_not_retry(reader: APIClient) -> None:
-    problem(reader.post(f"/api/v1/effects/{new_effect().pk}/retry", {"reason": "r"}), 403, "permission_denied")
-
-
 @in_one_test(
     "query",
-    [
-        "blocks?status=odd",
-        "blocks?workflow=x",
-        "blocks?search=%00",
-        "blocks?ordering=failure_context",
-        "effects?state=odd",
-        "effects?kind=odd",
-        "effects?block=1",
-        "effects?request=%00",
-        "effects?page_size=x",
-        "effects?cursor=%F0%9F%98%80",
-    ],
-)
+    ["blocks?status=odd", "blocks?workflow=x", "blocks?search=%00", "blocks?ordering=failure_context", "effects?state=odd",
+     "effects?kind=odd", "effects?block=1", "effects?request=%00", "effects?page_size=x", "effects?cursor=%F0%9F%98%80"],
+)  # fmt: skip
 def test_a_wrong_query_is_400(reader: APIClient, query: str) -> None:
     assert reader.get(f"/api/v1/{query}").status_code == 400
 

@@ -120,7 +120,6 @@ def test_what_runs_at_once_is_limited_while_a_request_runs(operator: APIClient) 
     problem(operator.post(url(request, "throttle"), {"max_merge": 0, "reason": "r"}), 400, "invalid", field="max_merge")
     assert operator.post(url(request, "throttle"), {"reason": "enough room"}).status_code == 202
     assert fresh(request).overrides == {"memory_mb": 2500}
-    problem(operator.post(url(request_row(S.FAILED), "throttle"), limits), 409, "invalid_transition")
 
 
 def test_abort_is_accepted_at_once_and_may_be_repeated(operator: APIClient) -> None:
@@ -145,12 +144,6 @@ def test_aborting_what_runs_stops_it_first(operator: APIClient) -> None:
     assert (body["status"], body["stop_intent"]) == ("stopping", "abort")
 
 
-def test_aborting_what_has_ended_is_409_and_audited(operator: APIClient) -> None:
-    request = request_row(S.COMPLETED)
-    problem(operator.delete(url(request) + "?reason=r"), 409, "invalid_transition")
-    assert AuditEntry.objects.get(target=request.request_name).outcome == "refused"
-
-
 def test_hold_and_release_go_there_and_back_and_may_each_be_repeated(operator: APIClient) -> None:
     request = request_row(S.QUEUED)
     workflow_row(request)
@@ -161,11 +154,6 @@ def test_hold_and_release_go_there_and_back_and_may_each_be_repeated(operator: A
         body = operator.post(url(request, "release"), {"reason": "looked at"})
         assert (body.status_code, body.json()["status"], body.json()["hold_code"]) == (202, "queued", "")
     assert RequestTransition.objects.filter(request=request).count() == 2
-
-
-def test_releasing_what_is_not_held_is_409(operator: APIClient) -> None:
-    body = problem(operator.post(url(request_row(S.QUEUED), "release"), {"reason": "r"}), 409, "invalid_transition")
-    assert "only a held request" in body["detail"]
 
 
 def test_a_release_that_somebody_else_did_is_not_taken_for_ours(operator: APIClient) -> None:
@@ -202,17 +190,10 @@ def test_a_request_that_never_stands_still_is_409(operator: APIClient, monkeypat
 @in_one_test("action", ["hold", "release"], rows=True)
 @in_one_test(
     "body, field",
-    [
-        ({}, "reason"),
-        ({"reason": ""}, "reason"),
-        ({"reason": "  "}, "reason"),
-        ({"reason": None}, "reason"),
-        ({"reason": {"a": 1}}, "reason"),
-        ({"reason": "x" * 2001}, "reason"),
-        ({"reason": "r", "force": True}, "force"),
-    ],
+    [({}, "reason"), ({"reason": ""}, "reason"), ({"reason": "  "}, "reason"), ({"reason": None}, "reason"),
+     ({"reason": {"a": 1}}, "reason"), ({"reason": "x" * 2001}, "reason"), ({"reason": "r", "force": True}, "force")],
     rows=True,
-)
+)  # fmt: skip
 def test_a_verb_without_a_proper_reason_is_400(operator: APIClient, action: str, body: dict[str, Any], field: str) -> None:
     request = request_row(S.HELD)
     problem(operator.post(url(request, action), body), 400, "invalid", field=field)
@@ -227,14 +208,11 @@ def test_an_abort_without_a_proper_reason_is_400(operator: APIClient, query: str
 
 
 @pytest.mark.parametrize(("method", "action"), [("patch", ""), ("delete", ""), ("post", "hold"), ("post", "release")])
-def test_verbs_on_what_is_not_there_are_404_and_readers_may_not(
-    operator: APIClient, reader: APIClient, method: str, action: str
-) -> None:
+def test_operations_on_what_is_not_there_are_404(operator: APIClient, method: str, action: str) -> None:
     path = "/api/v1/requests/not_there" + (f"/{action}" if action else "")
     query = "?reason=r" if method == "delete" else ""
     body = {"priority": 1} if method == "patch" else {"reason": "r"}
     problem(getattr(operator, method)(path + query, body), 404, "not_found")
-    problem(getattr(reader, method)(path + query, body), 403, "permission_denied")
 
 
 def test_a_long_user_name_fits_into_the_audit(operator: APIClient) -> None:
@@ -296,8 +274,6 @@ def test_error_limits_are_changed_while_it_runs_and_hold_from_then_on(operator: 
     share = settings_of(request, conf()).max_excluded_fraction
     assert (request.overrides, share) == ({"max_excluded_fraction": 0.1}, 0.1)
     problem(operator.post(url, {"error_hold_threshold": 1.5, "reason": "x"}), 400, "invalid", field="error_hold_threshold")
-    Request.objects.filter(pk=request.pk).update(status=S.ABORTED)
-    problem(operator.post(url, {"pass_fraction": 0.5, "reason": "x"}), 409, "invalid_transition")
 
 
 def test_a_pin_below_the_bound_of_this_release_counts_as_the_bound_and_can_be_changed(operator: APIClient) -> None:

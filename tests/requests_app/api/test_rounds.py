@@ -10,7 +10,6 @@ from dags_app.models import FailureGroup, SizingDecision, StepMeasurement
 from requests_app.models import Request, RequestStatus
 from requests_app.work.overrides import pins_of
 from tests.support.cases import in_one_test
-from tests.support.problems import problem
 from tests.support.rows import dag_row, generation_spec, request_row, workflow_row
 
 pytestmark = pytest.mark.django_db
@@ -68,13 +67,6 @@ def test_a_pin_that_cannot_be_is_refused_and_changes_nothing(
     assert words in answer.content.decode()
     request.refresh_from_db()
     assert request.overrides == {}
-
-
-def test_a_reader_may_not_pin_and_a_request_that_is_over_has_no_pins(operator: APIClient, reader: APIClient) -> None:
-    request = request_row(RequestStatus.COMPLETED)
-    url = f"/api/v1/requests/{request.request_name}/pin"
-    problem(reader.post(url, WHY), 403, "permission_denied")
-    assert operator.post(url, WHY | {"cores": 4}).status_code == 409
 
 
 def test_adaptive_may_be_changed_until_the_request_is_over(operator: APIClient) -> None:

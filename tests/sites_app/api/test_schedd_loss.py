@@ -61,10 +61,6 @@ def test_an_operator_confirms_it_with_a_reason_and_twice_is_once(operator: APICl
     assert not AuditEntry.objects.filter(action="schedd_confirm_lost", outcome="refused").exists()
 
 
-def test_it_is_an_operators_word(reader: APIClient, suspected: DAG) -> None:
-    problem(reader.post(CONFIRM, {"reason": "x"}), 403, "permission_denied")
-
-
 def test_without_evidence_it_is_refused_with_what_speaks_against_it(operator: APIClient, tmp_path: Path) -> None:
     schedd = schedd_row("schedd@host.example", last_answer_at=timezone.now(), job_queue_birthdate=2000)
     running(tmp_path, schedd, observed_at=timezone.now())
