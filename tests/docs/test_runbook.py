@@ -49,15 +49,15 @@ def alert_codes() -> set[str]:
     return written | stuck | slow | {f"effect_{state}" for state in (EffectState.REFUSED, EffectState.DEAD)}
 
 
-def test_every_status_has_an_entry():
+def test_every_status_has_an_entry() -> None:
     assert set(sections()["Statuses"]) == {*RequestStatus.values, *ShownStatus.values}
 
 
-def test_every_hold_code_has_an_entry():
+def test_every_hold_code_has_an_entry() -> None:
     assert set(sections()["Hold codes"]) == set(HoldCode.values)
 
 
-def test_every_alert_has_an_entry():
+def test_every_alert_has_an_entry() -> None:
     assert set(sections()["Alerts"]) == alert_codes()
 
 
@@ -69,7 +69,7 @@ def test_an_entry_says_what_to_do_unless_nothing_sets_the_code() -> None:
     assert {known for known, text in entries.items() if text.startswith("Reserved")} == set(HoldCode) - used
 
 
-def test_statuses_that_no_code_enters_are_marked_as_reserved():
+def test_statuses_that_no_code_enters_are_marked_as_reserved() -> None:
     # only these take edges; other code may name any status
     texts = [p.read_text() for folder in ("lifecycle", "services") for p in (ROOT / "requests_app" / folder).rglob("*.py")]
     for status in RequestStatus:

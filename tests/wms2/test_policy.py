@@ -32,7 +32,7 @@ def test_every_answer_carries_the_policy(operator: Client, path: str, status: in
 
 
 @in_one_test("path", ["/", "/login/", "/admin/", "/api/v1/requests", "/api/v1/docs/"])
-def test_so_do_answers_to_nobody(nobody: Client, path: str) -> None:
+def test_every_answer_without_a_sign_in_carries_the_policy(nobody: Client, path: str) -> None:
     assert HEADER in nobody.get(path)
 
 

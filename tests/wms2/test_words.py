@@ -1,4 +1,4 @@
-"""Durations, sizes and tones: what they say at their edges, and that no status is without a colour."""
+"""Durations, sizes and colours: what they say at their edges, and that no status is without a colour."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_nouns_follow_their_number() -> None:
     "choices",
     [RequestStatus, WorkflowStatus, DAGStatus, WorkUnitState, BlockStatus, Validity, EffectState, SiteStatus, ScheddState],
 )
-def test_every_status_has_a_tone(choices: type) -> None:
+def test_every_status_has_a_colour(choices: type) -> None:
     assert set(choices.values) <= COLOURS.keys()  # type: ignore[attr-defined]
 
 

@@ -143,7 +143,7 @@ def test_wms2s_own_report_names_the_step_and_the_site(tmp_path: Path) -> None:
 
 
 @in_one_test("text", ["[]", "3", '{"a": 1}', '{"schema": "wms2.report/1"}', '{"fwjr": {"steps": {}}}'])
-def test_what_is_no_report_is_told(tmp_path: Path, text: str) -> None:
+def test_what_is_no_report_has_a_problem_and_is_no_success(tmp_path: Path, text: str) -> None:
     path = tmp_path / "x.json"
     path.write_text(text)
     reading = read_report(path)

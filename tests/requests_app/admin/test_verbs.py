@@ -298,7 +298,7 @@ def test_many_rows_get_one_table_and_one_answer(operator: Client) -> None:
 
 @in_one_test("key", ["no_such_name", "%00", "a%00b", "_00"])
 @in_one_test("of", [REQUESTS, "/admin/sites_app/site", "/admin/dags_app/dag", "/admin/outputs_app/effect"])
-def test_a_key_of_no_row_is_told_as_such(operator: Client, key: str, of: str) -> None:
+def test_a_key_of_no_row_is_reported_on_a_page(operator: Client, key: str, of: str) -> None:
     response = operator.get(f"{of}/{key}/change/", follow=True)
     assert response.status_code == 200
     assert "doesn’t exist" in text(response.content.decode())
@@ -306,7 +306,7 @@ def test_a_key_of_no_row_is_told_as_such(operator: Client, key: str, of: str) ->
 
 @in_one_test("query", ["status__exact=%00", "q=%00", "nonsense=%00", "p=%00"])
 @in_one_test("of", [REQUESTS, "/admin/sites_app/site", "/admin/dags_app/dag", "/admin/outputs_app/effect"])
-def test_a_filter_that_nothing_can_pass_is_told_as_such(operator: Client, query: str, of: str) -> None:
+def test_a_filter_that_no_row_can_pass_is_answered_with_a_page(operator: Client, query: str, of: str) -> None:
     assert operator.get(f"{of}/?{query}", follow=True).status_code == 200
 
 

@@ -15,7 +15,6 @@ from requests_app.models import AdmissionBucket, AdmissionLimit, Request, Reques
 from requests_app.models import AdmissionState as Remembered
 from requests_app.selectors import admission
 from requests_app.selectors.admission import queue_now, queued_row
-from tests.support.cases import in_one_test
 from tests.support.rows import dag_row, request_row, workflow_row
 
 pytestmark = pytest.mark.django_db
@@ -63,7 +62,7 @@ def queue(random: Random) -> list[Request]:
     return [row(RequestStatus.QUEUED, waiting_for=random.choice(WORDS)) for _ in range(random.randint(1, 16))]
 
 
-@in_one_test("seed", range(40), rows=True)
+@pytest.mark.parametrize("seed", range(40))
 def test_a_counted_place_is_that_of_the_order(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = queue(Random(seed))
     monkeypatch.setattr(admission, "timezone", SimpleNamespace(now=lambda: NOW))

@@ -64,7 +64,7 @@ LOCKED = "Code: 110\n Reason: database is locked"
         (500, 115, "unexpected end of JSON", ServiceRejected),
     ],
 )
-def test_dbs_own_trouble_is_told_from_a_refusal(status: int, code: int, reason: str, kind: type | None) -> None:
+def test_trouble_inside_dbs_is_distinguished_from_a_refusal(status: int, code: int, reason: str, kind: type | None) -> None:
     error = {"reason": reason, "message": "m", "function": "f", "code": code, "stacktrace": "s"}
     fault = dbs_fault(status, {}, json.dumps([{"error": error}]).encode())
     assert (fault.code, fault.kind) == (code, kind)

@@ -1,4 +1,4 @@
-"""Who gets in, and what everybody is told who asks wrongly: sign-in, permissions, methods, bodies, addresses."""
+"""Who gets in, and how a wrong call is answered: sign-in, permissions, methods, bodies, addresses."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_the_operators_group_is_there_after_each_migrate() -> None:
 
 
 @in_one_test("path", ["/api/v1/request", "/api/v1/requests/", "/api/v2/requests", "/api/v1/requests/a%00b", "/api/"])
-def test_an_address_that_is_none_is_a_problem_too(operator: APIClient, path: str) -> None:
+def test_an_unknown_address_is_answered_with_a_problem(operator: APIClient, path: str) -> None:
     body = problem(operator.get(path), 404, "not_found")
     if path.endswith("/"):
         assert "slash" in body["detail"]
@@ -92,7 +92,7 @@ def test_an_address_that_is_none_is_a_problem_too(operator: APIClient, path: str
         ("post", "status"),
     ],
 )
-def test_a_method_that_is_not_served_is_told(operator: APIClient, method: str, path: str) -> None:
+def test_a_method_that_is_not_served_is_refused_with_those_that_are(operator: APIClient, method: str, path: str) -> None:
     response = getattr(operator, method)(f"/api/v1/{path}")
     problem(response, 405, "method_not_allowed")
     assert "GET" in response["Allow"]
