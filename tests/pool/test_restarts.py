@@ -13,6 +13,7 @@ import pytest
 from django.db.models import QuerySet
 
 from dags_app.models import DAG, DAGHistory
+from dags_app.services.stop import dag_hold
 from outputs_app.models import Effect
 from requests_app.models import Request, RequestStatus, RequestTransition
 from requests_app.services import request_abort, request_import
@@ -138,6 +139,8 @@ def test_while_a_schedd_refuses_dies_or_is_away_nothing_is_concluded_and_all_goe
         unit = Path(attempts_of(going).get().submit_dir) / "mg_000000"
         running.wait((unit / "site.inc").exists, seconds=120)
         services.schedd_kill()
+        # paused, it cannot end by itself before the schedd is away: what is to be proved later would be known already
+        assert dag_hold(dag=attempts_of(stopped).get(), actor="tester", reason="for the test")
         submitting = imported(events=20)
         services.until(attempts_of(submitting).exists, "a submission begins")
         with taken_away():
