@@ -22,6 +22,9 @@ from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork, NonNegativeInt
 
 from wms2.errors import ConfigurationError
 
+#: A transaction of the database whose process does nothing for so long is broken off.
+DATABASE_IDLE_SECONDS = 60
+
 
 class JobCredential(StrEnum):
     """What jobs carry to prove who they are: nothing, an X.509 proxy, or a bearer token."""
@@ -440,7 +443,8 @@ class Conf(BaseModel):
     """Files of a block that are done within this time are registered and protected together; a block that is whole waits
     for nothing. 0: at once."""
     effect_lease_seconds: float = Field(60.0, gt=0)
-    """A registration whose worker has not renewed its claim for so long is made again."""
+    """A registration whose worker has not renewed its claim for so long is made again. At least 60, the time after which the
+    database breaks an idle transaction off; only the environment `test` may have less."""
     source_rule_cleanup: str = Field("expire", pattern=r"^(keep|expire)$")
     """What becomes of the rules that protect files where they were made: `expire` ends them when something else keeps the
     files, `keep` never."""
@@ -500,6 +504,13 @@ class Conf(BaseModel):
                 raise ValueError(f"WMS2_SSO_{name}: it is set when WMS2_SSO_ISSUER is, and only then")
         if self.environment == "production" and self.sso_issuer.startswith("http:"):
             raise ValueError("WMS2_SSO_ISSUER: in production it begins with https://")
+    def _claims_outlast_idle_transactions(self) -> Self:
+        """A block's tape rule could else be claimed while a paused transaction still records what it follows (ADR 0015)."""
+        if self.effect_lease_seconds < DATABASE_IDLE_SECONDS and self.environment != "test":
+            raise ValueError(
+                f"WMS2_EFFECT_LEASE_SECONDS: at least {DATABASE_IDLE_SECONDS}, the seconds after which the database ends an idle"
+                " transaction; with less, a request could miss the end of a registration and wait until it is looked at again"
+            )
         return self
 
     @model_validator(mode="after")

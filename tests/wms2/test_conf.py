@@ -21,3 +21,20 @@ def test_a_setting_that_became_a_constant_is_named_and_stops_the_start() -> None
     gone = {"WMS2_RECONCILE_DAYS": "3", "WMS2_KEPT_LOGS_PER_DAG": "9", "WMS2_JOB_MAX_STARTS": ""}
     with pytest.raises(ConfigurationError, match=r"remove them .*: WMS2_KEPT_LOGS_PER_DAG, WMS2_RECONCILE_DAYS$"):
         from_environment(gone)
+
+
+@pytest.mark.parametrize(
+    ("environment", "seconds", "refused"), [("production", "59", True), ("demo", "60", False), ("test", "5", False)]
+)
+def test_a_claim_that_ends_before_an_idle_transaction_is_refused(environment: str, seconds: str, refused: bool) -> None:
+    changed = {"WMS2_ENVIRONMENT": environment, "WMS2_EFFECT_LEASE_SECONDS": seconds}
+    values = dict.fromkeys(("STATE_DIR", "SUBMIT_ROOT", "RUCIO_HOME"), "/srv/wms2")
+    values |= dict.fromkeys(("REQMGR2_URL", "DBS_READER_URL", "DBS_WRITER_URL", "CRIC_URL"), "https://cms.example/x")
+    values |= {"INSTANCE": "one", "RUCIO_ACCOUNT": "wms2", "SCHEDD_NAME": "schedd", "COLLECTOR": "h:1"}
+    changed |= {f"WMS2_{name}": value for name, value in values.items()}
+    problem = ""
+    try:
+        from_environment(changed)
+    except ConfigurationError as error:
+        problem = str(error)
+    assert ("WMS2_EFFECT_LEASE_SECONDS: at least 60, the seconds after which the database ends" in problem) is refused

@@ -7,10 +7,10 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
+from wms2.conf import DATABASE_IDLE_SECONDS
+
 #: A session waits so long for a row or lock of another; then the step is put off to the next cycle.
 _LOCK_SECONDS = 10
-#: A transaction whose process does nothing for so long is broken off.
-_IDLE_SECONDS = 60
 #: Both ends of a connection give up a silent peer after this.
 _SILENT_SECONDS = 30
 
@@ -44,7 +44,7 @@ def _limits() -> dict[str, Any]:
     probes, pause = 3, _SILENT_SECONDS // 6
     server = {
         "lock_timeout": f"{_LOCK_SECONDS * 1000}",
-        "idle_in_transaction_session_timeout": f"{_IDLE_SECONDS * 1000}",
+        "idle_in_transaction_session_timeout": f"{DATABASE_IDLE_SECONDS * 1000}",
         "client_connection_check_interval": f"{_SILENT_SECONDS * 1000}",
         "tcp_keepalives_idle": f"{_SILENT_SECONDS // 2}",
         "tcp_keepalives_interval": f"{pause}",
