@@ -10,12 +10,14 @@ from datetime import datetime
 from math import ceil
 from typing import Any, NamedTuple
 
+import structlog
 from django.db import connection
 from django.db.models import BigIntegerField, Count, Q, Sum
 from django.db.models.functions import Coalesce
 
 from dags_app.models import DAG, IN_QUEUE, FailureGroup, FailureLog, WorkUnit, WorkUnitState
 
+log = structlog.get_logger(__name__)
 _AT_SITES = ("idle", "running", "held", "done", "failed")
 _OF_ALL_ROUNDS = """
 SELECT count(*), coalesce(sum(jobs), 0),
@@ -272,6 +274,17 @@ def _running(dag: DAG, name: str) -> int:
     return int(dag.observed.get(name) or 0) if dag.status in IN_QUEUE else 0
 
 
+def node_numbers(dag: DAG) -> dict[str, int]:
+    """Its nodes by category, for readers: what is stored and is no number is left out, and logged; a page is shown without it.
+
+    Admission, which decides by it, refuses such a DAG (``jobs_per_unit``) and says so on its request.
+    """
+    numbers = {name: value for name, value in dag.node_counts.items() if type(value) is int}
+    if len(numbers) < len(dag.node_counts):
+        log.warning("stored node counts are no numbers", dag_id=str(dag.pk), node_counts=dag.node_counts)
+    return numbers
+
+
 def _nodes(dag: DAG, units: int, jobs: int) -> int:
-    others = dag.total_nodes - int(dag.node_counts.get("Processing", 0))
+    others = dag.total_nodes - node_numbers(dag).get("Processing", 0)
     return jobs + (others // dag.total_work_units if dag.total_work_units else 0) * units

@@ -105,7 +105,7 @@ class Registered(NamedTuple):
 class _Known(NamedTuple):
     """What the outputs of some units are compared with."""
 
-    datasets: Mapping[str, int]  # of the request, by their names
+    datasets: Mapping[str, OutputDataset]  # of the request, by their names
     registered: frozenset[int]  # units whose files are known
     files: dict[str, Content]
     twice: frozenset[str]  # shared datasets that have lumis of some of the units already
@@ -126,7 +126,7 @@ def _known(request_id: uuid.UUID, outputs: Sequence[UnitOutputs]) -> _Known:
         cursor.execute("SELECT lfn, unit_id, size_bytes, adler32, events FROM output_files WHERE lfn = ANY(%s)", [lfns])
         files = {row[0]: row[1:] for row in cursor.fetchall()}
     return _Known(
-        {name: row.pk for name, row in datasets.items()},
+        datasets,
         frozenset(registered.values_list("unit_id", flat=True)),
         files,
         frozenset(name for name in shared if _twice(outputs, datasets[name].pk, name)),
@@ -148,7 +148,7 @@ def _refuse(unit: UnitOutputs, known: _Known) -> None:
         if unit.unit_id in known.registered and lfn not in known.files:
             raise LedgerViolation(f"{unit.unit_name}: it is registered already, without {lfn}")
     for name in sorted(names & known.twice):
-        if why := _twice([unit], known.datasets[name], name):
+        if why := _twice([unit], known.datasets[name].pk, name):
             raise LedgerViolation(why)
     _refuse_circular_parents(unit)
 

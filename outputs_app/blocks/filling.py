@@ -42,9 +42,14 @@ class Brought(NamedTuple):
     """The files of one dataset that a unit has brought to one RSE."""
 
     unit_id: int
-    dataset_id: int
+    dataset: OutputDataset
     rse: str
     files: Sequence[MergedFile]
+
+    @property
+    def dataset_id(self) -> int:
+        """Its key, as the tables have it."""
+        return self.dataset.pk
 
 
 _TAKING = """
@@ -70,7 +75,6 @@ def units_join_blocks(*, brought: Sequence[Brought], limits: BlockLimits) -> dic
         cursor.execute(_TAKING, [list({each.dataset_id for each in brought}), list({each.rse for each in brought}), _TAKES])
         # bytes, files, events and lumis of the block that takes units, by dataset and RSE
         filling = {(dataset_id, rse): (pk, tuple(held)) for dataset_id, rse, pk, *held in cursor.fetchall()}
-    datasets = {row.pk: row for row in OutputDataset.objects.filter(pk__in={each.dataset_id for each in brought})}
     most = (limits.max_bytes, limits.max_files, limits.max_events, limits.max_lumis)
     rows: list[tuple[uuid.UUID, Brought]] = []
     for each in brought:
@@ -82,7 +86,7 @@ def units_join_blocks(*, brought: Sequence[Brought], limits: BlockLimits) -> dic
             log.info("block sealed", block_id=str(pk), why="the next unit would pass its limits")
             pk = None
         if pk is None:
-            pk, total = _block_begun(datasets[each.dataset_id], each.rse).pk, more
+            pk, total = _block_begun(each.dataset, each.rse).pk, more
         filling[place] = pk, total
         joined.setdefault(pk, []).append(each.unit_id)
         rows.append((pk, each))

@@ -59,7 +59,8 @@ def _manifest_write(effect: Effect) -> Result:
 
 def _record_released(effect: Effect, result: Result) -> None:
     dataset: int = effect.payload["dataset_id"]
-    _forget(OutputFile.objects.filter(dataset=dataset), ProcessingBlock.objects.filter(dataset=dataset))
+    blocks = ProcessingBlock.objects.filter(dataset=dataset)
+    _forget(OutputFile.objects.filter(dataset=dataset), blocks, blocks)
     OutputDataset.objects.filter(pk=dataset).update(disk_rule_id="")
 
 
@@ -93,7 +94,7 @@ def _rules_release(effect: Effect) -> Result:
         deleted += in_parallel(portion, delete)
         # the row that knows a rule is how a repeat finds it: only what is left is asked for again
         keys = [key for rule in portion for key in held_by[rule]]
-        _forget(files.filter(pk__in=keys), blocks.filter(tape_rule_id__in=portion))
+        _forget(files.filter(pk__in=keys), blocks.filter(tape_rule_id__in=portion), blocks.filter(source_rule_id__in=portion))
         done += len(portion)
         turn.reported(done=done, of=of, deleted=deleted)
     if "unruled" not in effect.result:
@@ -150,12 +151,13 @@ def _ours(dataset: OutputDataset, names: Sequence[str]) -> set[str]:
     return found
 
 
-def _forget(files: QuerySet[OutputFile], blocks: QuerySet[ProcessingBlock]) -> None:
+def _forget(files: QuerySet[OutputFile], on_tape: QuerySet[ProcessingBlock], at_source: QuerySet[ProcessingBlock]) -> None:
+    """The rules of these files, the tape rules and the source rules of these blocks are deleted."""
     files.exclude(rule_id="").update(rule_id="")  # a rule on a block is found by its name as long as it stands
     # where DBS has not invalidated it yet: a block without its tape rule is archived no more
-    blocks_become(blocks.filter(status=BlockStatus.ARCHIVED), BlockStatus.COMPLETE, tape_rule_id="")
-    ruled = blocks.exclude(tape_rule_id="", source_rule_id="")
-    ruled.update(tape_rule_id="", source_rule_id="", updated_at=clock.now())
+    blocks_become(on_tape.filter(status=BlockStatus.ARCHIVED), BlockStatus.COMPLETE, tape_rule_id="")
+    on_tape.exclude(tape_rule_id="").update(tape_rule_id="", updated_at=clock.now())
+    at_source.exclude(source_rule_id="").update(source_rule_id="", updated_at=clock.now())
 
 
 def _record_invalidated(effect: Effect, result: Result) -> None:

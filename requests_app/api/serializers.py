@@ -183,11 +183,11 @@ def request_shown(picture: RequestDetail) -> Any:
 StandingDagSerializer = answer(
     "StandingDag", WorkflowProgress,
     "The workflow's newest DAG. Nodes are those inside its work units, by state as ``GET /dags/{id}`` has them.",
-    "dag.id", "dag.status", "dag.total_nodes", "dag.node_counts", "nodes_idle=dag_counts.nodes.idle",
+    "dag.id", "dag.status", "dag.total_nodes", "node_counts", "nodes_idle=dag_counts.nodes.idle",
     "nodes_running=dag_counts.nodes.running", "nodes_done=dag_counts.nodes.done", "nodes_failed=dag_counts.nodes.failed",
     "nodes_held=dag_counts.nodes.held", "dag_counts.units", "dag.jobs", "units_at_once=dag.merge_groups",
     "observed_at=dag.seen_at", "dag.total_work_units", "work_units=dag_units",
-    node_counts=serializers.DictField(source="dag.node_counts", child=serializers.IntegerField()),
+    node_counts=serializers.DictField(child=serializers.IntegerField()),
     jobs="node jobs in the queue by role and by site: state -> number",
     units_at_once="work units that it runs at once at most",
     work_units="of the DAG's round",

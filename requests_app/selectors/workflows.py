@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from dags_app.counts import DagCounts, UnitCounts, UnitProgress, UnitTable, unit_table
+from dags_app.counts import DagCounts, UnitCounts, UnitProgress, UnitTable, node_numbers, unit_table
 from dags_app.models import DAG, LIVE_DAG
 from outputs_app.models import ProcessingBlock
 from outputs_app.selectors import blocks_done_units
@@ -56,6 +56,11 @@ class WorkflowProgress:
     def sites(self) -> dict[str, dict[str, int]]:
         """Jobs by site and state."""
         return self.table.jobs_by_site(self.dag)
+
+    @property
+    def node_counts(self) -> dict[str, int]:
+        """Nodes of its DAG by category."""
+        return node_numbers(self.dag) if self.dag is not None else {}
 
     @property
     def with_dag(self) -> WorkflowProgress | None:

@@ -24,7 +24,9 @@ from tests.support.faults import fault
 from tests.support.owed_to_rucio import DISK, RUCIO, TAPE, complete, rules, run
 from tests.support.rucio import APPROVED_TAPE, SCOPE, did, plain_client, rucio_home
 from wms2.adapters import factory
+from wms2.adapters.rucio import RucioAdapter
 from wms2.conf import conf
+from wms2.errors import ServiceUnavailable
 
 # They use the same storage elements: in one process, one after the other.
 pytestmark = [pytest.mark.django_db, pytest.mark.rucio, pytest.mark.xdist_group("storage elements in Rucio")]
@@ -123,6 +125,34 @@ def test_rules_that_take_several_turns_to_release_are_released_once_each(
     assert (release.state, release.result, release.attempts) == ("done", {"done": 2, "of": 2, "deleted": 2}, 1)
     rules = admin.list_replication_rules({"scope": SCOPE, "name": block.dbs_block_name})
     assert all(rule["expires_at"] for rule in rules)
+
+
+def test_a_source_rule_that_is_not_deleted_yet_stays_known_when_the_tape_rule_is_gone(
+    admin: Any, block: ProcessingBlock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its row is how a repeat finds it."""
+    tape, source = "0" * 32, "f" * 32  # in the order in which they are deleted
+    ProcessingBlock.objects.update(status=BlockStatus.INVALIDATED, tape_rule_id=tape, source_rule_id=source)
+    Effect.objects.update(state=EffectState.DONE)
+    Effect.objects.create(
+        request=block.workflow.request, kind=EffectKind.RUCIO_RELEASE, key="release", payload={"dataset_id": block.dataset_id}
+    )
+    monkeypatch.setattr(taking_back, "_PORTION", 1)
+    delete = RucioAdapter.delete_rule
+
+    def silent_for_source(self: RucioAdapter, rule_id: str, purge: bool = False) -> bool:
+        if rule_id == source:
+            raise ServiceUnavailable("rucio", "delete_rule", "no answer")
+        return delete(self, rule_id, purge)
+
+    with pytest.MonkeyPatch.context() as silent:
+        silent.setattr(RucioAdapter, "delete_rule", silent_for_source)
+        assert run()["rucio_release"] == "pending"
+    block.refresh_from_db()
+    assert (block.tape_rule_id, block.source_rule_id) == ("", source)
+    assert run()["rucio_release"] == "done"
+    block.refresh_from_db()
+    assert block.source_rule_id == ""
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,16 @@ def test_a_request_without_a_workflow_has_no_progress(reader: Client, built: Sce
     assert "Ledger" not in said
 
 
+def test_a_dag_whose_stored_counts_are_no_numbers_breaks_neither_page_nor_rest(staff: Client) -> None:
+    dag = dag_row(workflow_row(request_row(S.ACTIVE)), DAGStatus.RUNNING, total_work_units=10, total_nodes=110)
+    DAG.objects.filter(pk=dag.pk).update(node_counts={"Processing": "eighty", "Merge": 10})
+    request = dag.workflow.request
+    page(staff, request)
+    answers = [staff.get(f"/api/v1/workflows/{dag.workflow_id}/status"), staff.get(f"/api/v1/dags/{dag.pk}")]
+    assert [answer.status_code for answer in answers] == [200, 200]
+    assert answers[0].json()["dag"]["node_counts"] == {"Merge": 10}
+
+
 def test_validation_says_how_far_it_is_and_what_it_waits_for(reader: Client, staff: Client) -> None:
     block = new_block(units=2, done=2, status=BlockStatus.ARCHIVED, no_tape="test", sealed_at=timezone.now())
     request = block.workflow.request
