@@ -9,6 +9,7 @@ from typing import Any
 
 from celery.signals import beat_init, worker_init
 
+from requests_app.harvesting.jobs import harvests_run
 from requests_app.installation import process_begin
 from requests_app.lifecycle import evaluator
 from requests_app.lifecycle.cleaner import leftovers_remove
@@ -18,7 +19,6 @@ from requests_app.lifecycle.packing import dags_pack, requests_archive
 from requests_app.lifecycle.rucio_account import rucio_account_check
 from requests_app.lifecycle.storage_checks import cases_alert, storage_checks_run
 from requests_app.reqmgr2.following import reqmgr2_poll
-from requests_app.work.harvesting import harvests_run
 from wms2.errors import ConfigurationError
 from wms2.runtime.notify import (
     CHECK_STORAGE,

@@ -1,9 +1,8 @@
-"""Operations on what belongs to a request: blocks, groups, input files, harvests; DAGs and cases, as far as they decide on it."""
+"""Operations on what belongs to a request: blocks, groups, input files; DAGs and cases, as far as they decide on it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 import dags_app.actions  # noqa: F401  declares what is extended here
 from dags_app.actions import strays_seen
@@ -13,9 +12,8 @@ from outputs_app.models import IntegrityCase, ProcessingBlock
 from outputs_app.selectors import blocks_shown
 from requests_app import services
 from requests_app.actions.requests import CHECKSUMS, MOVE, VALIDATED
-from requests_app.models import Harvest, HarvestState, InputFile, RequestGroup
+from requests_app.models import InputFile, RequestGroup
 from requests_app.selectors.drains import drain_progress
-from requests_app.selectors.parts import harvests_shown
 from requests_app.services import preview
 from requests_app.services.adopting import adopt_preview, adopt_refused, schedd_adopt_strays
 from requests_app.services.cases import case_remove, removal_preview, remove_refused
@@ -25,7 +23,6 @@ from requests_app.services.input_files import restore_refused
 from requests_app.services.moving import move_refused
 from requests_app.services.release import ReleaseMode, release_plan
 from requests_app.work.groups import group_status
-from requests_app.work.harvesting import harvest_decide, harvest_refused
 from sites_app.models import Schedd
 from wms2.actions import Action, Messages, ResourceType, declare, extend, preview_each
 from wms2.web.formatting import counted
@@ -131,21 +128,5 @@ declare(
         "restore", "Let in again", "Let a single input file in again: a further round reads it after all.", _restore,
         preview_each(lambda f: ["It is read after all, in a further round.", f"Left out because: {f.excluded_reason}"]),
         refused=restore_refused,
-    ),
-)  # fmt: skip
-
-declare(
-    ResourceType(
-        Harvest, "harvest", "harvest", lambda key: harvests_shown().filter(pk=key),
-        lambda harvest: (harvest.state, harvest.get_state_display()), "harvests/<int:pk>",
-    ),
-    Action(
-        "retry", "Harvest again",
-        "Harvest and upload again, also what is done, by a job within minutes: the servers keep both as versions.",
-        partial(harvest_decide, state=HarvestState.WAITING), refused=harvest_refused, path="retry", inverse="discard",
-    ),
-    Action(
-        "discard", "Discard", "Give a DQM harvesting up: nothing more is uploaded of it.",
-        partial(harvest_decide, state=HarvestState.DISCARDED), refused=harvest_refused, path="discard", inverse="retry",
     ),
 )  # fmt: skip

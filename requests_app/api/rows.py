@@ -1,4 +1,4 @@
-"""Lists of rows beside requests: groups (ADR 0024), DQM harvestings, dead letters. Operations are made from the apps'
+"""Lists of rows beside requests: groups (ADR 0024), dead letters. Operations are made from the apps'
 declarations.
 """
 
@@ -11,8 +11,7 @@ from rest_framework.request import Request as HttpRequest
 from rest_framework.response import Response
 
 import requests_app.actions  # noqa: F401  declares them
-from requests_app.models import DeadLetter, DeadLetterKind, Harvest, HarvestState, RequestGroup
-from requests_app.selectors.parts import harvests_shown
+from requests_app.models import DeadLetter, DeadLetterKind, RequestGroup
 from requests_app.selectors.requests import groups_shown
 from requests_app.services.dead_letters import ADVICE
 from requests_app.work.groups import Child, GroupStatus, group_status
@@ -49,32 +48,6 @@ class GroupViewSet(RowsViewSet):
     def retrieve(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Response:
         """Its requests, and whom the others wait for."""
         return Response(self.get_serializer(group_status(self.get_object())).data)
-
-
-HarvestSerializer = rows(
-    "Harvest", Harvest, "One file for DQM servers, of a run of an output dataset or of all (0).",
-    "id", "request_name=request_id", "dataset", "run", "state", "job", "site=job.site?", "attempts", "next_try_at", "uploads",
-    "problem", "created_at", "ended_at",
-    site="of the last job",
-)  # fmt: skip
-
-
-class HarvestFilters(django_filters.FilterSet):
-    """``?state=failed`` waits for an operator."""
-
-    state = ChoicesFilter(choices=HarvestState.choices)
-    request = TextFilter(field_name="request_id", max_length=255, help_text="request name")
-    dataset = TextFilter(max_length=500)
-
-
-class HarvestViewSet(RowsViewSet):
-    """DQM files of completed requests, one row each."""
-
-    queryset = harvests_shown()
-    serializer_class = HarvestSerializer
-    filterset_class = HarvestFilters
-    ordering = ("-id",)
-    ordering_fields = ("id", "next_try_at", "state")
 
 
 DeadLetterSerializer = rows(

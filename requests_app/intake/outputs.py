@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from dags_app.planning.specs import MERGEABLE, MergeKind, OutputSpec, WorkflowSpec
+from requests_app.harvesting.intake import harvested
 from requests_app.intake import lexicon
 from requests_app.intake.draft import Draft, StepDraft
 from requests_app.intake.findings import Findings
-from requests_app.intake.harvesting import harvested
 from requests_app.intake.values import shown
 from wms2.adapters.types import ConfigDocument, OutputModule
 

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from dags_app.planning.specs import SplittingAlgo, SplittingSpec, WorkflowSpec
+from requests_app.harvesting.intake import read_harvest
 from requests_app.intake import lexicon
 from requests_app.intake.chain import CHAINS, Part, chain_steps, reprocessing_step
 from requests_app.intake.documents import merge_document
@@ -19,7 +20,6 @@ from requests_app.intake.features import (
     warn_of_generation_fields,
 )
 from requests_app.intake.findings import Findings
-from requests_app.intake.harvesting import read_harvest
 from requests_app.intake.known import OTHER_TYPES
 from requests_app.intake.requirements import requirements
 from requests_app.intake.resources import (

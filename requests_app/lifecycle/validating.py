@@ -18,6 +18,7 @@ from outputs_app.models import OPEN_CASE, OPEN_EFFECT, Effect, EffectKind, Effec
 from outputs_app.services import datasets_publish
 from requests_app.alerts import alert, alert_over
 from requests_app.feed import emit_event
+from requests_app.harvesting.jobs import harvest_ask
 from requests_app.lease import Evaluation
 from requests_app.lifecycle.cleaner import rounds_unneeded
 from requests_app.lifecycle.finish import registrations
@@ -25,7 +26,6 @@ from requests_app.models import UNWANTED, HoldCode, ReqMgr2Request, Request, Req
 from requests_app.services.invalidation import previous_superseded
 from requests_app.work.cutting import cases_settle
 from requests_app.work.groups import siblings_missing
-from requests_app.work.harvesting import harvest_ask
 from requests_app.work.ledger import Ledger, ledger_check, ledger_of
 from requests_app.work.left import events_most
 from requests_app.work.recount import Counted, events_more, recount

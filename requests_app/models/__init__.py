@@ -1,5 +1,6 @@
 """Rows of requests_app: what was asked, where it stands, and who said what."""
 
+from requests_app.harvesting.models import Harvest, HarvestState
 from requests_app.models.control import (
     LEADER_LEASE,
     SERVICE_LEVEL,
@@ -15,7 +16,6 @@ from requests_app.models.control import (
     Reconciliation,
     ServiceLevel,
 )
-from requests_app.models.harvest import Harvest, HarvestState
 from requests_app.models.history import Event, EventFeed, Progress, ProgressSample, RequestTransition
 from requests_app.models.inputs import BY_BYTES, ExcludedBecause, InputFile, InputLumis, LumiFate, PileupBlock, PileupDataset
 from requests_app.models.request import (

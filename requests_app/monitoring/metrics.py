@@ -36,12 +36,13 @@ from outputs_app.effects.executor import due_effects
 from outputs_app.models import OPEN_EFFECT, Comparison, Drift, DriftKind, DriftState, Effect, EffectKind, Prognosis
 from requests_app.admission.ordering import LIMIT
 from requests_app.admission.placement import slots_used
+from requests_app.harvesting.selectors import harvests_open
 from requests_app.lease import evaluations_due
 from requests_app.lifecycle.timeouts import HELD_AFTER_SECONDS
 from requests_app.limits import limits_now
 from requests_app.models import TERMINAL, DeadLetterKind, Request, RequestStatus
 from requests_app.selectors.lifecycle import lifecycle_state
-from requests_app.selectors.parts import harvests_open, leftovers_open
+from requests_app.selectors.parts import leftovers_open
 from requests_app.selectors.reqmgr2 import reqmgr2_state
 from requests_app.selectors.summary import KeptCounts, dead_letter_counts, kept_counts, longest_in_status
 from requests_app.service_level import service, stretch_of

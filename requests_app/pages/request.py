@@ -27,13 +27,14 @@ from outputs_app.models import (
     OutputDataset,
 )
 from outputs_app.selectors import STUCK, drift_unsettled
+from requests_app.harvesting.selectors import harvests_of
 from requests_app.models import Harvest, KeptAccount, Request, RequestStatus, RequestTransition, Workflow
 from requests_app.pages.errors import ErrorsOnPage, errors_on_page
 from requests_app.pages.rounds import RoundsOnPage, rounds_on_page
 from requests_app.selectors.account import account_of
 from requests_app.selectors.admission import QueuedRow, queued_row
 from requests_app.selectors.explain import Explanation, explain
-from requests_app.selectors.parts import SiteLeftovers, TroubledInput, harvests_of, leftovers_by_site, troubled_input
+from requests_app.selectors.parts import SiteLeftovers, TroubledInput, leftovers_by_site, troubled_input
 from requests_app.selectors.requests import names_about, workflow_of
 from requests_app.selectors.workflows import WorkflowProgress, workflow_progress
 from wms2.models import AuditEntry

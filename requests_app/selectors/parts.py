@@ -1,4 +1,4 @@
-"""What there is of a request beside itself: input files that wait or were left out, leftovers, DQM harvestings, its course."""
+"""What there is of a request beside itself: input files that wait or were left out, leftovers, its course."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.db.models import Count, Q, QuerySet, Sum
 
 from dags_app.models import Leftover
 from dags_app.planning.specs import NOT_MISSED, ExclusionKind
-from requests_app.models import Harvest, HarvestState, InputFile, Progress, ProgressSample, Request
+from requests_app.models import InputFile, Progress, ProgressSample, Request
 from wms2.conf import conf
 
 #: Files of each sort that one answer carries.
@@ -87,23 +87,6 @@ def leftovers_open() -> Iterable[tuple[str, int, int]]:
     """(site, work units that wait, those among them that keep failing), of all requests, but at sites that are off."""
     rows = Leftover.objects.filter(_OPEN).exclude(site__in=conf().cleaner_off_sites).order_by("site").values_list("site")
     return rows.annotate(waiting=Count("id"), failing=Count("id", filter=_FAILING))
-
-
-def harvests_shown() -> QuerySet[Harvest]:
-    """All."""
-    return Harvest.objects.select_related("job")
-
-
-def harvests_of(request_name: str, most: int) -> tuple[Harvest, ...]:
-    """Of a request: what is still to be done first, then what failed."""
-    return tuple(harvests_shown().filter(request_id=request_name).order_by("-state", "dataset", "run")[:most])
-
-
-def harvests_open() -> Iterable[tuple[str, int]]:
-    """(state, number) of what is not at an end."""
-    states = (HarvestState.WAITING, HarvestState.RUNNING, HarvestState.FAILED)
-    rows = Harvest.objects.filter(state__in=states).order_by().values_list("state")
-    return {**dict.fromkeys(states, 0), **dict(rows.annotate(number=Count("id")))}.items()
 
 
 class ProgressChart(NamedTuple):

@@ -9,8 +9,8 @@ from typing import Any
 from dags_app.models import DAG, Leftover
 from outputs_app.models import Comparison, Effect, StorageCheck
 from outputs_app.services import effect_discard, effect_retry_now
+from requests_app.harvesting.jobs import harvest_decide
 from requests_app.models import DeadLetter, DeadLetterKind, Harvest, HarvestState, ReqMgr2Request, RequestStatus
-from requests_app.work.harvesting import harvest_decide
 from wms2.audit import audited
 from wms2.errors import InvalidTransition, StaleState
 from wms2.models import FailingTask

@@ -9,7 +9,8 @@ from outputs_app.blocks.ownership import names_claim
 from outputs_app.services import datasets_ensure
 from outputs_app.values import DatasetRecord
 from requests_app import intake
-from requests_app.intake import harvesting, lexicon
+from requests_app.harvesting.intake import PSET
+from requests_app.intake import lexicon
 from requests_app.models import Request, Workflow
 from requests_app.work.groups import input_follow, parents_missing
 from requests_app.work.input_reading import inputs_import
@@ -73,7 +74,7 @@ def draft_prepare(draft: intake.Draft) -> Prepared:
     spec = intake.complete(draft, configs, tier=tier)
     psets = {step.name: configs[step.config_cache_id].pset for step in spec.steps}
     if spec.harvest is not None:
-        psets[harvesting.PSET] = configs[spec.harvest.config_cache_id].pset
+        psets[PSET] = configs[spec.harvest.config_cache_id].pset
     return Prepared(spec, psets)
 
 

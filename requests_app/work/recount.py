@@ -13,7 +13,7 @@ from django.db.models import Q, Sum
 
 from dags_app.planning.levels import share_passed
 from outputs_app.models import BlockStatus, OutputDataset, Validity
-from requests_app.intake.harvesting import harvested
+from requests_app.harvesting.intake import harvested
 from requests_app.models import Request
 from requests_app.work.overrides import pass_fraction
 from requests_app.work.spec import spec_of

@@ -9,7 +9,8 @@ from tests.support.places import ROOT
 TEXT = (ROOT / "docs/architecture.md").read_text()
 APPS = ("wms2", "sites_app", "dags_app", "outputs_app", "requests_app")
 PATHS = sorted(set(re.findall(rf"`((?:{'|'.join((*APPS, 'deploy', 'tests'))})/[\w/.]*)`", TEXT)))
-DOORS = [*sorted(path for app in APPS for path in ROOT.glob(f"{app}/api/*.py")), ROOT / "requests_app/pages/views.py"]
+DOORS = [*sorted(path for app in APPS for path in ROOT.glob(f"{app}/api/*.py")), *ROOT.glob("*/*/api.py")]
+DOORS.append(ROOT / "requests_app/pages/views.py")
 
 
 def test_every_place_that_the_page_names_exists() -> None:

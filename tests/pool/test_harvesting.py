@@ -59,7 +59,7 @@ def tweaked(**process: Any) -> dict[str, Any]:
     return {"type": "config", "pset_hash": uuid.uuid4().hex, "pset_tweak_details": {"process": process}}
 
 
-@pytest.mark.deep("tests/requests_app/work/test_harvesting.py::test_each_run_becomes_a_file_of_its_own")
+@pytest.mark.deep("tests/requests_app/harvesting/test_jobs.py::test_each_run_becomes_a_file_of_its_own")
 def test_it_is_uploaded_when_the_server_is_back_and_the_request_did_not_wait(
     ready: None, simulators: str, tmp_path: Path
 ) -> None:

@@ -16,8 +16,8 @@ import pytest
 import dags_app.services
 import outputs_app.checks.cases
 import outputs_app.services
+import requests_app.harvesting.jobs
 import requests_app.services
-import requests_app.work.harvesting
 import sites_app.services
 from dags_app import states as dag_states
 from dags_app.models import DAGStatus
@@ -59,7 +59,7 @@ def services_with_an_actor() -> set[str]:
     found = set()
     packages = (requests_app.services, dags_app.services)
     names = [each.name for package in packages for each in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")]
-    others = (sites_app.services, outputs_app.services, outputs_app.checks.cases, requests_app.work.harvesting)
+    others = (sites_app.services, outputs_app.services, outputs_app.checks.cases, requests_app.harvesting.jobs)
     for module in (*map(importlib.import_module, names), *others):
         for name, function in inspect.getmembers(module, inspect.isfunction):
             own = function.__module__ == module.__name__ and not name.startswith("_")

@@ -11,13 +11,13 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, connections
 
 from outputs_app.effects.executor import effects_run_due
+from requests_app.harvesting.jobs import harvests_run
 from requests_app.installation import process_begin
 from requests_app.lifecycle.cleaner import leftovers_remove
 from requests_app.lifecycle.cycle import run_cycle
 from requests_app.lifecycle.evaluator import evaluate_due
 from requests_app.lifecycle.storage_checks import storage_checks_run
 from requests_app.reqmgr2.following import reqmgr2_poll
-from requests_app.work.harvesting import harvests_run
 from wms2.conf import conf
 from wms2.errors import ConfigurationError
 from wms2.runtime.identity import process_name

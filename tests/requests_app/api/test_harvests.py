@@ -7,8 +7,8 @@ from django.test import Client
 from django.utils import timezone
 from rest_framework.test import APIClient
 
+from requests_app.harvesting.selectors import harvests_open
 from requests_app.models import Harvest, HarvestState, Request, RequestStatus
-from requests_app.selectors.parts import harvests_open
 from tests.support.html import text
 from tests.support.rows import request_row, workflow_row
 from tests.support.web_clients import reader as browser

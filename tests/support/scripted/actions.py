@@ -20,6 +20,7 @@ from outputs_app.checks.cases import case_decide, decided_refused
 from outputs_app.models import CaseAction, Effect
 from outputs_app.services import effect_discard, effect_discard_refused, effect_retry_now
 from requests_app import services
+from requests_app.harvesting.jobs import harvest_decide, harvest_refused
 from requests_app.models import CleanupPolicy, HarvestState, InputFile, Request, RequestGroup, Workflow
 from requests_app.services import dags, decisions, derive, moving, stopping
 from requests_app.services import groups as verbs_of_groups
@@ -28,7 +29,6 @@ from requests_app.services.decisions import request_set_steps
 from requests_app.services.invalidation import invalidation_refused
 from requests_app.services.release import Changes, ReleaseMode, release_refused
 from requests_app.services.restart import restart_refused
-from requests_app.work.harvesting import harvest_decide, harvest_refused
 from requests_app.work.overrides import Overrides
 from sites_app import services as sites
 from sites_app.models import Schedd, ScheddState, Site, SiteStatus

@@ -20,10 +20,10 @@ from dags_app.services import site_jobs
 from deploy.simulators.worker.install import install
 from deploy.simulators.worker.rootfiles import EventTable, write_events
 from outputs_app.models import BlockWorkUnit, OutputDataset, OutputFile, ProcessingBlock, Validity
-from requests_app.intake.harvesting import PSET
+from requests_app.harvesting import jobs as harvesting
+from requests_app.harvesting.intake import PSET
+from requests_app.harvesting.jobs import harvest_ask, harvest_decide, harvests_run
 from requests_app.models import Harvest, HarvestState, Request, RequestStatus
-from requests_app.work import harvesting
-from requests_app.work.harvesting import harvest_ask, harvest_decide, harvests_run
 from requests_app.work.recount import recount
 from sites_app.models import Site, SiteRse
 from tests.support import simulator_world

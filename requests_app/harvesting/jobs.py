@@ -24,7 +24,7 @@ from dags_app.planning.specs import HarvestSpec, StepSpec
 from dags_app.planning.submitfiles import SiteSlot
 from dags_app.services.site_jobs import Work, site_job_begin, site_jobs_process
 from outputs_app.models import OutputFile, Validity
-from requests_app.intake.harvesting import PSET, harvested
+from requests_app.harvesting.intake import PSET, harvested
 from requests_app.models import Harvest, HarvestState, Request, RequestStatus
 from requests_app.work.releases import steps_with_levels
 from requests_app.work.spec import spec_of
