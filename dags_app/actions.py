@@ -173,7 +173,7 @@ def _add(row: FailureRule, actor: str, reason: str, **values: Any) -> None:
     failure_rule_add(values=values, actor=actor, reason=reason)
 
 
-def _rule_verb(name: str, label: str, does: str, service: Any, **more: Any) -> Action:
+def _rule_action(name: str, label: str, does: str, service: Any, **more: Any) -> Action:
     when = "It holds for DAGs that are planned from now on; those that run keep the rules they were planned with."
     return Action(name, label, f"{does} {when}", service, **more)
 
@@ -183,23 +183,23 @@ declare(
         FailureRule, "failure-rule", "row", lambda name: FailureRule.objects.filter(name=name),
         lambda row: (row.updated_at.isoformat(), "on" if row.enabled else "off"),
     ),
-    _rule_verb(
+    _rule_action(
         "change", "Change", "The rule becomes the operators': later releases leave it alone.", _change,
         fields=_RULE, initial=_values, single=True, inverse="change",
     ),
-    _rule_verb(
+    _rule_action(
         "copy", "Add one like it", "A new rule with the values below.", _add, fields=(_NAME, *_RULE), initial=_values,
         single=True, inverse="take-back",
     ),
-    _rule_verb(
+    _rule_action(
         "enable", "Switch on", "The rule is tried.", partial(failure_rule_enable, enabled=True),
         refused=partial(switch_refused, enabled=True), inverse="disable",
     ),
-    _rule_verb(
+    _rule_action(
         "disable", "Switch off", "The rule is passed over.", partial(failure_rule_enable, enabled=False),
         refused=partial(switch_refused, enabled=False), inverse="enable",
     ),
-    _rule_verb(
+    _rule_action(
         "take-back", "Take back", "The rule is removed; a shipped one comes back as shipped.", failure_rule_take_back,
         refused=take_back_refused,
     ),

@@ -47,29 +47,29 @@ def _retry(effect: Effect) -> list[str]:
 
 def _discard(effect: Effect) -> list[str]:
     """What is lost by it, in words."""
-    reported = [f"{effect.get_kind_display()}: never run. The request does not wait for it."]
+    lines = [f"{effect.get_kind_display()}: never run. The request does not wait for it."]
     if effect.attempts:
-        reported.append("It was tried before, and may have been done all the same: look outside.")
+        lines.append("It was tried before, and may have been done all the same: look outside.")
     block = effect.block
     others = effects_discarded_with(effect).exclude(pk=effect.pk).count()
     if block is not None and gives_block_up(effect):
-        reported += [
+        lines += [
             f"Block {block.dbs_block_name} is given up, with {counted(others, 'other effect')} that it is owed: its"
             f" {counted(block.files.count(), 'file')} are registered and protected no further; what is outside stays as it is."
             " What work units bring later goes to another block.",
             "Blocks with children of its files are refused by DBS, unless it has them already.",
         ]
     elif others:
-        reported.append(f"So are {counted(others, 'other effect')} that its block is owed; the block stays archived.")
+        lines.append(f"So are {counted(others, 'other effect')} that its block is owed; the block stays archived.")
     elif effect.kind == EffectKind.RUCIO_TAPE:
-        reported.append("Its block is archived without a tape rule, and says so; its source rules stay.")
+        lines.append("Its block is archived without a tape rule, and says so; its source rules stay.")
     elif effect.kind == EffectKind.RUCIO_PROTECT:
-        reported.append("Its files have no rule at their source: nothing keeps them there until they are on tape.")
+        lines.append("Its files have no rule at their source: nothing keeps them there until they are on tape.")
     elif effect.kind == EffectKind.DBS_VALID:
-        reported.append("Its dataset stays PRODUCTION in DBS.")
+        lines.append("Its dataset stays PRODUCTION in DBS.")
     elif effect.kind == EffectKind.DBS_INVALIDATE:
-        reported.append("What DBS has as valid of its dataset stays so; the rules that keep it are deleted all the same.")
-    return reported
+        lines.append("What DBS has as valid of its dataset stays so; the rules that keep it are deleted all the same.")
+    return lines
 
 
 declare(

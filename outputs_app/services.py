@@ -265,10 +265,10 @@ def effect_discard(*, effect: Effect, actor: str, reason: str) -> None:
         effect.refresh_from_db()
         if why := effect_discard_refused(effect):
             raise InvalidTransition(f"effect {effect.pk} ({effect.get_kind_display()}): {why}")
-        reported, rows = f"Discarded by {actor}: {reason}", list(effects_discarded_with(effect))
+        note, rows = f"Discarded by {actor}: {reason}", list(effects_discarded_with(effect))
         for row in rows:
             row.state, row.done_at = EffectState.DISCARDED, clock.now()
-            row.last_error = f"{reported}. Last error: {row.last_error}" if row.last_error else reported
+            row.last_error = f"{note}. Last error: {row.last_error}" if row.last_error else note
         Effect.objects.bulk_update(rows, ("state", "done_at", "last_error"))
         if effect.block is not None and gives_block_up(effect):
             context = {"discarded": [row.key for row in rows], "by": actor, "reason": reason, "last_error": effect.last_error}
@@ -276,7 +276,7 @@ def effect_discard(*, effect: Effect, actor: str, reason: str) -> None:
             rows_of.filter(sealed_at__isnull=True).update(sealed_at=clock.now())  # it takes no more units
             blocks_become(rows_of, BlockStatus.GIVEN_UP, failure_context=context)
         elif effect.block is not None and effect.kind == EffectKind.RUCIO_TAPE:
-            blocks_become(ProcessingBlock.objects.filter(pk=effect.block.pk), BlockStatus.ARCHIVED, no_tape=reported)
+            blocks_become(ProcessingBlock.objects.filter(pk=effect.block.pk), BlockStatus.ARCHIVED, no_tape=note)
         _block_goes_on(effect)
         mark_due([effect.request_id], "effect discarded")
         EFFECTS_TOTAL.labels(effect.kind, "discarded").inc(len(rows))

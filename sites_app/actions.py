@@ -58,7 +58,7 @@ def _site_seen(site: Site) -> tuple[str, str]:
     return f"{site.status} {bans}", site.get_status_display() + (f", {counted(bans, 'ban')}" if bans else "")
 
 
-def _status_verb(name: str, label: str, status: SiteStatus, does: str, **more: Any) -> Action:
+def _status_action(name: str, label: str, status: SiteStatus, does: str, **more: Any) -> Action:
     return Action(
         name, label, does, partial(site_change_status, status=status), repeated=partial(site_repeated, status), prepare=_until,
         inverse="disable" if status is SiteStatus.ENABLED else "enable", stops=status is not SiteStatus.ENABLED, **more,
@@ -80,23 +80,23 @@ declare(
         Site, "site", "site", lambda name: Site.objects.filter(pk=name), _site_seen, "sites/<name:pk>",
         owner=lambda site: Owned(sites=frozenset({site.pk})),
     ),
-    _status_verb(
+    _status_action(
         "enable", "Enable", SiteStatus.ENABLED,
         "Let new work go to the site again from the next submission on. Ends a drain and a closure; bans have a verb of their"
         " own.",
         refused=partial(status_refused, status=SiteStatus.ENABLED), path="enable",
     ),
-    _status_verb(
+    _status_action(
         "drain", "Drain", SiteStatus.DRAINING,  # one that drains may be given another end
         f"No new submission sends work to the site, for good or until a time. {_STILL}", fields=(UNTIL,), path="drain",
         roles=OWN,
     ),
-    _status_verb(
+    _status_action(
         "disable", "Disable", SiteStatus.DISABLED,
         f"Close the site for new work, until a person enables it. CRIC's sync does not undo it. {_STILL}",
         refused=partial(status_refused, status=SiteStatus.DISABLED), path="disable",
     ),
-    _status_verb(
+    _status_action(
         "maintenance", "Maintenance", SiteStatus.MAINTENANCE,
         f"Close the site for new work while it is being worked on, until a person enables it. {_STILL}",
         refused=partial(status_refused, status=SiteStatus.MAINTENANCE), roles=OWN,
@@ -160,7 +160,7 @@ declare(
 )  # fmt: skip
 
 
-def _state_verb(name: str, label: str, state: ScheddState, does: str, inverse: str) -> Action:
+def _state_action(name: str, label: str, state: ScheddState, does: str, inverse: str) -> Action:
     return Action(
         name, label, does, partial(schedd_change_state, state=state), refused=partial(state_refused, state=state),
         repeated=lambda schedd, actor, given: schedd.state == state, path=name, stops=state is not ScheddState.ENABLED,
@@ -179,7 +179,7 @@ _DRAIN = (
 )
 
 
-def _remove_verb(service: Any) -> Action:
+def _remove_action(service: Any) -> Action:
     return Action("remove", "Remove", _FORGET, service, refused=pools.remove_refused, path="remove")
 
 
@@ -207,7 +207,7 @@ POOL_ADD = Action(
 )  # fmt: skip
 
 
-def _pool_state_verb(name: str, label: str, state: PoolState, does: str, inverse: str) -> Action:
+def _pool_state_action(name: str, label: str, state: PoolState, does: str, inverse: str) -> Action:
     return Action(
         name, label, does, partial(pools.pool_change_state, state=state), refused=partial(pools.state_refused, state=state),
         repeated=lambda pool, actor, given: pool.state == state, path=name, inverse=inverse,
@@ -219,10 +219,10 @@ declare(
         Pool, "pool", "pool", lambda name: Pool.objects.filter(pk=name), lambda pool: (pool.state, pool.get_state_display()),
         "pools/<pool:pk>",
     ),
-    _pool_state_verb(
+    _pool_state_action(
         "enable", "Enable", PoolState.ENABLED, "Its collector is asked; new DAGs may go to its enabled schedds.", "disable"
     ),
-    _pool_state_verb(
+    _pool_state_action(
         "disable", "Disable", PoolState.DISABLED, "No new DAG goes to its schedds; those at them run on and are still watched.",
         "enable",
     ),
@@ -241,7 +241,7 @@ declare(
         "Where and how the pool, its schedds and the DAGs that run there are asked, from the next question on.",
         pools.pool_change, None, _PLACE, initial=POOL_ADD.initial, path="change", single=True, inverse="change-pool",
     ),
-    _remove_verb(lambda pool, **reported: pools.row_remove(row=pool, **reported)),
+    _remove_action(lambda pool, **who: pools.row_remove(row=pool, **who)),
 )  # fmt: skip
 
 
@@ -250,7 +250,7 @@ declare(
         Schedd, "schedd", "schedd", lambda name: Schedd.objects.filter(name=name),
         lambda schedd: (schedd.state, schedd.get_state_display()), "schedds/<schedd:name>",
     ),
-    _state_verb("enable", "Enable", ScheddState.ENABLED, "New DAGs may go to it. A drain is taken back.", "disable"),
+    _state_action("enable", "Enable", ScheddState.ENABLED, "New DAGs may go to it. A drain is taken back.", "disable"),
     Action(
         "drain", "Drain", _DRAIN, schedd_drain, None,
         (
@@ -259,7 +259,7 @@ declare(
         ),
         repeated=_drains_so, path="drain", inverse="enable",
     ),
-    _state_verb("disable", "Disable", ScheddState.DISABLED, "No new DAG goes to it; those at it are still watched.", "enable"),
+    _state_action("disable", "Disable", ScheddState.DISABLED, "No new DAG goes to it; those at it are still watched.", "enable"),
     Action(
         "change-schedd", "Change",
         "Other limits of a schedd, for DAGs that are placed from now on; DAGs that are there keep what they have.",
@@ -267,5 +267,5 @@ declare(
         initial=lambda schedd: {one.name: getattr(schedd, one.name) for one in _LIMITS}, path="change", single=True,
         inverse="change-schedd",
     ),
-    _remove_verb(lambda schedd, **reported: pools.row_remove(row=schedd, **reported)),
+    _remove_action(lambda schedd, **who: pools.row_remove(row=schedd, **who)),
 )  # fmt: skip

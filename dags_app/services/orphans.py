@@ -50,8 +50,8 @@ def orphans_among(outer: Iterable[DagmanAd]) -> tuple[Orphan, ...]:
     """Those among the outer DAGMan jobs of a queue. A DAG ends only after its job was seen missing, so none ends ordinarily."""
     jobs = [ad for ad in outer if _is_uuid(ad.dag_id)]
     rows = DAG.objects.filter(pk__in={ad.dag_id for ad in jobs}).only("status", "fence", "dagman_cluster_id")
-    status_detail = {str(dag.pk): dag for dag in rows}
-    astray = [ad for ad in jobs if ad.dag_id in status_detail and _is_stray(ad, status_detail[ad.dag_id])]
+    by_id = {str(dag.pk): dag for dag in rows}
+    astray = [ad for ad in jobs if ad.dag_id in by_id and _is_stray(ad, by_id[ad.dag_id])]
     if not astray:
         return ()
     full = DAG.objects.filter(pk__in=[ad.dag_id for ad in astray]).select_related("schedd__pool", "workflow__request")

@@ -106,20 +106,20 @@ class Application:
             done["reqmgr2"] = done.get("reqmgr2", 0) + 1
         return done
 
-    def _lock(self, effect_request: Any) -> dict[str, Any]:
+    def _lock(self, body: Any) -> dict[str, Any]:
         """POST /admin/dbs-lock ``{locked: true|false}``: a fault. DBS's database refuses every write until it is opened again."""
-        locked = effect_request["locked"] is True
+        locked = body["locked"] is True
         self.dbs.storage.lock(locked=locked)
         return {"locked": locked}
 
-    def _servers(self, effect_request: Any) -> dict[str, Any]:
+    def _servers(self, body: Any) -> dict[str, Any]:
         """POST /admin/dqm ``{down: true|false}``: a fault. No DQM server takes anything."""
-        self.dqm.down = effect_request["down"] is True
+        self.dqm.down = body["down"] is True
         return {"down": self.dqm.down}
 
-    def _habits(self, effect_request: Any) -> dict[str, Any]:
+    def _habits(self, body: Any) -> dict[str, Any]:
         """POST /admin/reqmgr2: how others behave from now on (``reqmgr2.others.Habits``)."""
-        self.reqmgr2.habits = self.reqmgr2.habits.changed(effect_request)
+        self.reqmgr2.habits = self.reqmgr2.habits.changed(body)
         return asdict(self.reqmgr2.habits)
 
     def close(self) -> None:

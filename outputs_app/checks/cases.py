@@ -85,13 +85,11 @@ def cases_open(block: ProcessingBlock, findings: Iterable[FileFinding]) -> int:
     sites, looks = sites_by_rse(), BlockValidation.objects.values_list("generation", "asked_at")
     generation, asked_at = looks.get(block=block)
     seen_now = {"generation": generation, "at": clock.now().isoformat()}
-    status_detail = {
-        case.name: case for case in IntegrityCase.objects.filter(name__in=by_name, state__in=OPEN_CASE).select_for_update()
-    }
+    known = {case.name: case for case in IntegrityCase.objects.filter(name__in=by_name, state__in=OPEN_CASE).select_for_update()}
     files = {file.lfn: file for file in OutputFile.objects.filter(block=block, lfn__in=by_name).only("lfn", "rse")}
     for name, found in by_name.items():
         file = files.get(name)
-        case = status_detail.get(name) or IntegrityCase(
+        case = known.get(name) or IntegrityCase(
             request=block.workflow.request, block=block, file=file, name=name, rse=file.rse if file is not None else ""
         )
         case.site = case.site or next(iter(sites.get(case.rse, ())), "")

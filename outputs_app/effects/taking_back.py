@@ -102,9 +102,9 @@ def _rules_release(effect: Effect) -> Result:
     if not alone:  # the dataset goes on as others': its blocks in Rucio have no files that are INVALID in DBS
         for block in blocks:
             rucio.detach_files(block.dbs_block_name, files.filter(block=block).values_list("lfn", flat=True))
-    status_detail = [rule for rule in rucio.rules_with_comment(rule_comment(effect)) if rule.expires_at is None]
-    names = _ours(dataset, [rule.name for rule in status_detail]) | ({dataset.name} if alone else set())
-    unknown = sorted(rule.rule_id for rule in status_detail if rule.name in names)
+    lasting = [rule for rule in rucio.rules_with_comment(rule_comment(effect)) if rule.expires_at is None]
+    names = _ours(dataset, [rule.name for rule in lasting]) | ({dataset.name} if alone else set())
+    unknown = sorted(rule.rule_id for rule in lasting if rule.name in names)
     for portion in _portions(unknown):
         deleted += in_parallel(portion, delete)
         turn.reported(deleted=deleted)

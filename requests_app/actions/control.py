@@ -24,12 +24,12 @@ def limit_rows(names: Sequence[str]) -> list[Limit]:
 
 
 def _limit(row: Limit) -> list[str]:
-    reported = [f"It is {row.value} now; its default is {getattr(conf(), row.name)}."]
+    lines = [f"It is {row.value} now; its default is {getattr(conf(), row.name)}."]
     if description := Conf.model_fields[row.name].description:
-        reported.append(f"It means: {description}.")
+        lines.append(f"It means: {description}.")
     if row.name == "max_active_dags":
-        reported.append(f"{slots_used()} slots are in use. A lower limit stops none of them.")
-    return reported
+        lines.append(f"{slots_used()} slots are in use. A lower limit stops none of them.")
+    return lines
 
 
 def _limit_set(limit: Limit, actor: str, reason: str, value: float) -> None:

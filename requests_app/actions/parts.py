@@ -68,8 +68,8 @@ def _rescue(dag: DAG) -> list[str]:
 
 
 def _move(dags: Sequence[DAG]) -> Messages:
-    reported = preview.move([dag.workflow.request for dag in dags])
-    return {dag.pk: [f"{dag.workflow.request_id}:", *reported[dag.workflow.request.pk]] for dag in dags}
+    moved = preview.move([dag.workflow.request for dag in dags])
+    return {dag.pk: [f"{dag.workflow.request_id}:", *moved[dag.workflow.request.pk]] for dag in dags}
 
 
 extend(

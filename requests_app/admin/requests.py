@@ -132,8 +132,8 @@ class RequestAdmin(ReadOnlyAdmin):
     @admin.display(description="Status")
     def status_detail(self, row: Request) -> SafeString:
         """Status, why, what next, what to do."""
-        reported = explain(row, dag=DAG.objects.filter(workflow__request=row, status__in=LIVE_DAG).first())
-        lines = (("Why", reported.why), ("Alert", reported.alert), ("Next", reported.next), ("To do", reported.todo))
+        explained = explain(row, dag=DAG.objects.filter(workflow__request=row, status__in=LIVE_DAG).first())
+        lines = (("Why", explained.why), ("Alert", explained.alert), ("Next", explained.next), ("To do", explained.todo))
         text = format_html_join("", "<p><strong>{}:</strong> {}</p>", (line for line in lines if line[1]))
         return format_html("{} {}", badge(row.status, row.get_status_display()), text)
 

@@ -102,20 +102,20 @@ def alert_missing(evaluation: Evaluation) -> None:
 def hold_over_exclusions(evaluation: Evaluation) -> bool:
     """HELD instead of complete when more files were left out than may be; says which."""
     request = evaluation.request
-    status_detail = exclusions_open(request.workflow)
+    left_out = exclusions_open(request.workflow)
     most = settings_of(request, conf()).max_excluded_fraction
-    if status_detail.fraction <= most:
+    if left_out.fraction <= most:
         return False
-    names = list(status_detail.files.order_by("lfn").values_list("lfn", "excluded_reason")[:NAMED])
-    more = f"\n… and {status_detail.count - len(names)} more" if status_detail.count > len(names) else ""
+    names = list(left_out.files.order_by("lfn").values_list("lfn", "excluded_reason")[:NAMED])
+    more = f"\n… and {left_out.count - len(names)} more" if left_out.count > len(names) else ""
     listed = "\n".join(f"{lfn}: {reason}" for lfn, reason in names)
     why = (
-        f"all other work is done, but {status_detail.count} of {counted(status_detail.wanted, 'input file')} were left out "
-        f"({status_detail.fraction:.2%}, {most:.2%} may be)"
+        f"all other work is done, but {left_out.count} of {counted(left_out.wanted, 'input file')} were left out "
+        f"({left_out.fraction:.2%}, {most:.2%} may be)"
     )
     evidence = {
-        "excluded": status_detail.count,
-        "wanted": status_detail.wanted,
+        "excluded": left_out.count,
+        "wanted": left_out.wanted,
         "allowed": most,
         "files": [lfn for lfn, _ in names],
     }

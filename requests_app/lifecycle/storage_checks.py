@@ -193,8 +193,8 @@ def cases_alert() -> None:
 
 def _cases_alert_over() -> None:
     """However the last open case of a request has ended, and whether it is evaluated still."""
-    status_detail = IntegrityCase.objects.filter(request=OuterRef("pk"), state__in=OPEN_CASE)
-    over = Request.objects.filter(~Exists(status_detail), alert_code=CASES_WAIT)
+    open_cases = IntegrityCase.objects.filter(request=OuterRef("pk"), state__in=OPEN_CASE)
+    over = Request.objects.filter(~Exists(open_cases), alert_code=CASES_WAIT)
     for request in over.defer("request_data").order_by("pk"):
         with row_by_itself("cases", request, partial(report_broken, pk=request.pk)), transaction.atomic():
             alert_off(request, CASES_WAIT)

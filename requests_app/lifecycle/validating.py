@@ -191,17 +191,17 @@ def handle_removing(evaluation: Evaluation) -> None:
     if not conf().cleaner_enabled:
         stays = "the cleaner is off"
     else:
-        reported = left.filter(Q(site__in=conf().cleaner_off_sites) | Q(tries__gte=in_force().removal_tries), job=None)
-        waiting = left.exclude(pk__in=reported.values("pk")).count()
+        given_up = left.filter(Q(site__in=conf().cleaner_off_sites) | Q(tries__gte=in_force().removal_tries), job=None)
+        waiting = left.exclude(pk__in=given_up.values("pk")).count()
         left.filter(tries=0, job=None, next_try_at__gt=now).update(next_try_at=now)
         rounds = rounds_unneeded(now).filter(workflow=workflow, leftovers_at__isnull=True).count()
         if rounds or waiting:
             notify(REMOVE_LEFTOVERS)
             whose = number_of(rounds, "round") if rounds else number_of(waiting, "work unit")
             waits.append(f"the removal of what {whose} left")
-        first = reported.order_by("site", "id").first()
+        first = given_up.order_by("site", "id").first()
         if first is not None:
-            units_ = number_of(reported.count(), "work unit")
+            units_ = number_of(given_up.count(), "work unit")
             stays = f"{units_}, e.g. at {first.site}: {first.problem or 'nothing is removed there'}"
     if waits:
         evaluation.note(waiting_for="; ".join(waits))

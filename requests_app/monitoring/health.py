@@ -130,10 +130,10 @@ def _instance() -> str:
 
 
 def _lifecycle() -> str:
-    status_detail = lifecycle_state()
-    if status_detail.cycle_age_seconds is None:
+    lifecycle = lifecycle_state()
+    if lifecycle.cycle_age_seconds is None:
         return "no cycle has run yet"
-    return f"the last cycle ended {status_detail.cycle_age_seconds:.0f} s ago" if status_detail.stale else ""
+    return f"the last cycle ended {lifecycle.cycle_age_seconds:.0f} s ago" if lifecycle.stale else ""
 
 
 def _clock() -> str:

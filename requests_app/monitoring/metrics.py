@@ -308,13 +308,13 @@ def _reqmgr2() -> Iterator[Metric]:
 def _lifecycle() -> Iterator[Metric]:
     skew = "How far the clock of the host that was scraped is ahead of the database's"
     yield GaugeMetricFamily("wms2_clock_skew_seconds", skew, clock.skew_seconds())
-    status_detail = lifecycle_state()
-    yield GaugeMetricFamily("wms2_lifecycle_leading", "Whether the life cycle's lease is held", float(status_detail.leading))
-    yield GaugeMetricFamily("wms2_lifecycle_epoch", "Changes of leader so far", status_detail.lease.epoch)
-    if status_detail.cycle_age_seconds is not None:  # absent until the first cycle: an alert on absent() sees that
-        yield GaugeMetricFamily("wms2_lifecycle_cycle_age_seconds", "Since the last cycle ended", status_detail.cycle_age_seconds)
+    state = lifecycle_state()
+    yield GaugeMetricFamily("wms2_lifecycle_leading", "Whether the life cycle's lease is held", float(state.leading))
+    yield GaugeMetricFamily("wms2_lifecycle_epoch", "Changes of leader so far", state.lease.epoch)
+    if state.cycle_age_seconds is not None:  # absent until the first cycle: an alert on absent() sees that
+        yield GaugeMetricFamily("wms2_lifecycle_cycle_age_seconds", "Since the last cycle ended", state.cycle_age_seconds)
     now, ends = timezone.now(), "Until a credential ends; 0 when it cannot be used, negative when it has ended"
-    left = [(each.name, each.left_seconds(now)) for each in status_detail.credentials]
+    left = [(each.name, each.left_seconds(now)) for each in state.credentials]
     yield _family("wms2_credential_expires_seconds", ends, "credential", left)
 
 

@@ -97,11 +97,11 @@ def release(request: Request, facts: Facts) -> list[str]:
     """Let it go on."""
     if not facts.inputs_read:
         return ["Its inputs are read again; then it is queued."]
-    reported = ["It is queued and goes on when its turn has come.", *_kept(facts)]
+    lines = ["It is queued and goes on when its turn has come.", *_kept(facts)]
     plan = release_plan(request)
     if plan.mode is None:
-        return reported
-    return [*reported, f"Without a mode: {_WAYS[plan.mode]}, because {plan.why}.", *(_way(request, mode) for mode in ReleaseMode)]
+        return lines
+    return [*lines, f"Without a mode: {_WAYS[plan.mode]}, because {plan.why}.", *(_way(request, mode) for mode in ReleaseMode)]
 
 
 def _way(request: Request, mode: ReleaseMode) -> str:

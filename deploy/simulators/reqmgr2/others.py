@@ -35,15 +35,15 @@ class Habits:
     admins: tuple[str, ...] | None = None
     lost_answers: int = 0
 
-    def changed(self, effect_request: dict[str, Any]) -> "Habits":
+    def changed(self, changes: dict[str, Any]) -> "Habits":
         """With what a POST says.
 
         Raises:
             TypeError: it names something else.
         """
         named = ("admins", "cannot_split", "no_agents")
-        lists: dict[str, Any] = {name: tuple(effect_request[name]) for name in named if effect_request.get(name) is not None}
-        return replace(self, **{**effect_request, **lists})
+        lists: dict[str, Any] = {name: tuple(changes[name]) for name in named if changes.get(name) is not None}
+        return replace(self, **{**changes, **lists})
 
     def forbids(self, login: str, status: object) -> bool:
         """Whether this needs the role that the login does not have."""

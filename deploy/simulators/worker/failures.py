@@ -43,27 +43,27 @@ _NAMES = ("kind", "exitCode", "signal", "atEvent", "probability", "untilAttempt"
 
 def planned_failure(process: Any) -> Failure | None:
     """The failure of this attempt, None when it is to end well. The environment goes before the configuration."""
-    effect_requests = _from_environment() or _from_process(process)
-    unknown = sorted(set(effect_requests) - set(_NAMES))
-    if unknown or effect_requests.get("kind", "exception") not in KINDS:
-        raise misconfigured(f"failure: unknown {unknown or effect_requests['kind']}; known: {_NAMES}, kinds {KINDS}")
-    if not effect_requests or not _applies(effect_requests):
+    options = _from_environment() or _from_process(process)
+    unknown = sorted(set(options) - set(_NAMES))
+    if unknown or options.get("kind", "exception") not in KINDS:
+        raise misconfigured(f"failure: unknown {unknown or options['kind']}; known: {_NAMES}, kinds {KINDS}")
+    if not options or not _applies(options):
         return None
     default = Failure()
     return Failure(
-        kind=str(effect_requests.get("kind", default.kind)),
-        exit_code=int(effect_requests.get("exitCode", default.exit_code)),
-        signal=int(effect_requests.get("signal", default.signal)),
-        at_event=int(effect_requests.get("atEvent", default.at_event)),
+        kind=str(options.get("kind", default.kind)),
+        exit_code=int(options.get("exitCode", default.exit_code)),
+        signal=int(options.get("signal", default.signal)),
+        at_event=int(options.get("atEvent", default.at_event)),
     )
 
 
 def _from_environment() -> dict[str, Any]:
     text = os.environ.get("CMSSIM_FAIL", "")
-    effect_requests: dict[str, Any] = dict(part.strip().split("=", 1) for part in text.split(",") if "=" in part)
-    if "nodes" in effect_requests:
-        effect_requests["nodes"] = effect_requests["nodes"].split("|")
-    return effect_requests
+    options: dict[str, Any] = dict(part.strip().split("=", 1) for part in text.split(",") if "=" in part)
+    if "nodes" in options:
+        options["nodes"] = options["nodes"].split("|")
+    return options
 
 
 def _from_process(process: Any) -> dict[str, Any]:
@@ -74,13 +74,13 @@ def _from_process(process: Any) -> dict[str, Any]:
     return {name: failure.getParameter(name).value() for name in failure.parameterNames_()}
 
 
-def _applies(effect_requests: dict[str, Any]) -> bool:
+def _applies(options: dict[str, Any]) -> bool:
     node, attempt = os.environ.get("WMS2_NODE", ""), int(os.environ.get("WMS2_ATTEMPT", "0"))
-    if effect_requests.get("nodes") and node not in effect_requests["nodes"]:
+    if options.get("nodes") and node not in options["nodes"]:
         return False
-    if effect_requests.get("step") and os.environ.get("WMS2_STEP") != effect_requests["step"]:
+    if options.get("step") and os.environ.get("WMS2_STEP") != options["step"]:
         return False
-    if "untilAttempt" in effect_requests and attempt >= int(effect_requests["untilAttempt"]):
+    if "untilAttempt" in options and attempt >= int(options["untilAttempt"]):
         return False
     draw = int(hashlib.sha256(f"{node}/{attempt}/{os.environ.get('WMS2_STEP', '')}".encode()).hexdigest()[:8], 16) / 2**32
-    return draw < float(effect_requests.get("probability", 1.0))
+    return draw < float(options.get("probability", 1.0))

@@ -111,20 +111,20 @@ def drift_record(seen: QuerySet[Drift], findings: Collection[Finding]) -> tuple[
     In the caller's transaction. What was accepted with another finding, and what a repair has not helped, is open again.
     """
     now = clock.now()
-    status_detail = {(row.kind, row.name, row.rule_id): row for row in seen.filter(state__in=STANDING_DRIFT).select_for_update()}
+    unsettled = {(row.kind, row.name, row.rule_id): row for row in seen.filter(state__in=STANDING_DRIFT).select_for_update()}
     wanted = {finding.key: finding for finding in findings}
     changed: list[Drift] = []
-    for key in wanted.keys() & status_detail.keys():
-        row, finding = status_detail[key], wanted[key]
+    for key in wanted.keys() & unsettled.keys():
+        row, finding = unsettled[key], wanted[key]
         if row.state == DriftState.ASKED or row.found != finding.found:
             row.state, row.found, row.expected = DriftState.UNSETTLED, finding.found, finding.expected
             changed.append(row)
     Drift.objects.bulk_update(changed, ("state", "found", "expected"), batch_size=1000)
-    Drift.objects.filter(pk__in=[status_detail[key].pk for key in wanted.keys() & status_detail.keys()]).update(last_seen=now)
-    ended = [row for key, row in status_detail.items() if key not in wanted]
+    Drift.objects.filter(pk__in=[unsettled[key].pk for key in wanted.keys() & unsettled.keys()]).update(last_seen=now)
+    ended = [row for key, row in unsettled.items() if key not in wanted]
     for asked, state in ((True, DriftState.REPAIRED), (False, DriftState.GONE)):
         pks = [row.pk for row in ended if (row.state == DriftState.ASKED) is asked]
         Drift.objects.filter(pk__in=pks).update(state=state, ended_at=now)
-    new = [Drift(**asdict(finding), since=now, last_seen=now) for key, finding in wanted.items() if key not in status_detail]
+    new = [Drift(**asdict(finding), since=now, last_seen=now) for key, finding in wanted.items() if key not in unsettled]
     Drift.objects.bulk_create(new, batch_size=1000, ignore_conflicts=True)
     return len(new), len(ended)

@@ -73,8 +73,8 @@ def comparisons_begin() -> None:
     """Every dataset with files is compared by and by, and the census is taken; without an interval only when an operator asks."""
     hours = conf().reconcile_hours
     due_at = clock.now() + timedelta(hours=hours) if hours else None
-    reported = OutputDataset.objects.filter(comparison=None, blocks__first_file_at__isnull=False).distinct()
-    new = [Comparison(dataset_id=pk, due_at=due_at) for pk in reported.values_list("pk", flat=True)[:_NEW_AT_ONCE]]
+    unwatched = OutputDataset.objects.filter(comparison=None, blocks__first_file_at__isnull=False).distinct()
+    new = [Comparison(dataset_id=pk, due_at=due_at) for pk in unwatched.values_list("pk", flat=True)[:_NEW_AT_ONCE]]
     if not Comparison.objects.filter(dataset=None).exists():
         new.append(Comparison(due_at=due_at))
     Comparison.objects.bulk_create(new, ignore_conflicts=True)
@@ -260,8 +260,8 @@ def _compared() -> QuerySet[Drift]:
 
 
 def _access_type(dataset: OutputDataset) -> str:
-    """As reported to DBS; empty while that is under way, and where another user had decided by then."""
-    reported = Effect.objects.filter(key=EffectRequest(EffectKind.DBS_VALID, dataset.pk).key, epoch=F("request__epoch")).first()
-    if reported is None:
+    """As published to DBS; empty while that is under way, and where another user had decided by then."""
+    published = Effect.objects.filter(key=EffectRequest(EffectKind.DBS_VALID, dataset.pk).key, epoch=F("request__epoch")).first()
+    if published is None:
         return "PRODUCTION" if conf().datasets_valid_at == "completion" else ""
-    return str(reported.result.get("access_type", "")) if reported.state == EffectState.DONE else ""
+    return str(published.result.get("access_type", "")) if published.state == EffectState.DONE else ""
