@@ -53,19 +53,17 @@ rows_admin(
 )  # fmt: skip
 
 rows_admin(
-    PersonalToken, "prefix", "=owner", "name", "scope", "=expires_at", "last_used_at", "revoked_at",
+    PersonalToken, "prefix", "owner", "name", "scope", "=expires_at", "last_used_at", "revoked_at",
     search={"prefix": "a token's prefix", "owner__username": "a user's name"},
     order=("-created_at",), in_words={"digest": lambda token: "stored; it says nothing about the token"},
 )  # fmt: skip
 
-rows_admin(
-    ServiceAccount, "=user", "=owner", "purpose", "created_at", "created_by", search={"user__username": "an account's name"}
-)
+rows_admin(ServiceAccount, "user", "owner", "purpose", "created_at", "created_by", search={"user__username": "an account's name"})
 
 # Keys of Django REST framework: they go on until their owners end them, and none is made any more.
 admin.site.unregister(TokenProxy)
 rows_admin(
-    TokenProxy, "=user", "=created", search={"user__username": "a user's name"}, order=("user",),
+    TokenProxy, "user", "=created", search={"user__username": "a user's name"}, order=("user",),
     above=lambda: "Keys of the old form. Personal tokens, made at /account/, replace them; no key is made here any more.",
     in_words={"key": lambda key: "not shown"},
 )  # fmt: skip

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema
 from rest_framework.authtoken.models import Token as OldKey
 from rest_framework.permissions import BasePermission
@@ -21,7 +20,7 @@ from wms2.api.serializers import ReasonSerializer
 from wms2.api.views import ApiView, query_and_body
 from wms2.identities.grants import grants_of
 from wms2.identities.service_accounts import accounts_of
-from wms2.identities.tokens import token_revoke, tokens_of
+from wms2.identities.tokens import own_token, token_revoke, tokens_of
 from wms2.models import PersonalToken, TokenScope
 
 TokenSerializer = rows(
@@ -85,8 +84,7 @@ class AccountTokenView(ApiView):
         """Revoke it; again is answered as if it had just been done."""
         serializer = ReasonSerializer(data=query_and_body(request))
         serializer.is_valid(raise_exception=True)
-        rows = PersonalToken.objects.filter(owner__in=accounts_of(request.user)).select_related("owner")
-        token = get_object_or_404(rows, prefix=prefix)
+        token = own_token(accounts_of(request.user), prefix)
         if token.revoked_at is None:
             token_revoke(token=token, actor=actor_of(request), reason=serializer.validated_data["reason"])
             token.refresh_from_db()

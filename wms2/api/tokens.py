@@ -18,7 +18,7 @@ from rest_framework.request import Request
 from wms2.api.problems import Problem, ProblemError
 from wms2.audit import audit
 from wms2.identities.service_accounts import ended_because
-from wms2.identities.tokens import BEGINS, token_ended, token_found, token_refused, token_use
+from wms2.identities.tokens import BEGINS, old_key_found, token_ended, token_found, token_use
 from wms2.models import PersonalToken
 from wms2.web.login_throttle import address_of, first_in_window, token_wrong
 
@@ -44,7 +44,10 @@ class PersonalTokenAuthentication(BaseAuthentication):
         if code:
             address = address_of(request._request)
             if first_in_window(code, token.prefix):  # a program that goes on with it fills no audit
-                token_refused(token, why, address)
+                audit(
+                    actor=token.owner.get_username()[:100], action="token_refused", target=token, target_type="token",
+                    reason=why, refused=True, address=address,
+                )  # fmt: skip
             raise ProblemError(Problem(401, code, why, hint=_RENEW), {"WWW-Authenticate": 'Bearer error="invalid_token"'})
         return token_use(token), token
 
@@ -67,11 +70,13 @@ class ThrottledTokenAuthentication(TokenAuthentication):
         return found
 
     def authenticate_credentials(self, key: str) -> Any:
-        """Of a service account they end with its owner, too."""
-        user, token = super().authenticate_credentials(key)
-        if why := ended_because(user):
+        """User and key, in one query; those of a service account end with its owner, too. Raises AuthenticationFailed."""
+        row = old_key_found(key)
+        if row is None:
+            raise AuthenticationFailed("Invalid token.")
+        if why := ended_because(row.user):
             raise AuthenticationFailed(why)
-        return user, token
+        return row.user, row
 
 
 class OldKeyMiddleware(MiddlewareMixin):

@@ -11,7 +11,7 @@ from django import forms
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.shortcuts import get_object_or_404, render
+from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.cache import patch_cache_control
@@ -23,8 +23,8 @@ from wms2.errors import FieldRefused, InvalidTransition
 from wms2.identities.browser_sessions import sessions_shown
 from wms2.identities.grants import grants_of
 from wms2.identities.service_accounts import accounts_of
-from wms2.identities.tokens import DAYS, MOST_DAYS, NewToken, old_key_end, token_make, token_revoke, tokens_of
-from wms2.models import PersonalToken, TokenScope
+from wms2.identities.tokens import DAYS, MOST_DAYS, NewToken, old_key_end, own_token, token_make, token_revoke, tokens_of
+from wms2.models import TokenScope
 
 #: Roles that a token may be limited to; every token reads.
 _ROLES = [(role.value, role.value) for role in Role if role is not Role.VIEWER]
@@ -37,7 +37,9 @@ class TokenForm(forms.Form):
     owner = forms.ChoiceField(label="For")
     name = forms.CharField(max_length=100, label="What it is for")
     scope = forms.ChoiceField(choices=TokenScope.choices, initial=TokenScope.READ, label="It may")
-    roles = forms.MultipleChoiceField(choices=_ROLES, required=False, label="These roles")
+    roles = forms.MultipleChoiceField(
+        choices=_ROLES, required=False, label="These roles", widget=forms.CheckboxSelectMultiple
+    )  # fmt: skip
     days = forms.IntegerField(min_value=1, max_value=MOST_DAYS, initial=DAYS, label="Days until it expires")
     end_old_key = forms.BooleanField(required=False, label="End the owner's key of the old form")
 
@@ -83,8 +85,7 @@ def token_new(request: HttpRequest) -> HttpResponse:
 @login_required
 def token_end(request: HttpRequest, prefix: str) -> HttpResponse:
     """Revoke one of one's own tokens or of one's service accounts'."""
-    mine = PersonalToken.objects.filter(owner__in=accounts_of(request.user)).select_related("owner")
-    token = get_object_or_404(mine, prefix=prefix)
+    token = own_token(accounts_of(request.user), prefix)
     try:
         token_revoke(token=token, actor=_actor(request), reason=_REASON)
     except InvalidTransition as error:

@@ -19,11 +19,12 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.db import IntegrityError, transaction
 from django.db.models import Q
+from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from rest_framework.authtoken.models import Token as OldKey
 
 from wms2.actions import AlreadyDone, Role
-from wms2.audit import audit, audited
+from wms2.audit import audited
 from wms2.errors import FieldRefused, InvalidTransition
 from wms2.identities.grants import grants_of, roles_of, use_grants
 from wms2.identities.service_accounts import ended_because
@@ -31,7 +32,7 @@ from wms2.models import PersonalToken, TokenScope
 
 #: All tokens begin so; scanners for leaked secrets search for it.
 BEGINS = "wms2_"
-#: A token lives so long at most, and by default; whoever holds one for longer makes a new one.
+#: A token lives so long at most, and by default; who needs one for longer makes a new one.
 MOST_DAYS, DAYS = 365, 90
 #: Live tokens of one user.
 MOST_TOKENS = 50
@@ -117,10 +118,18 @@ def old_key_end(*, owner: Any, actor: str, reason: str) -> None:
 def tokens_of(owners: Sequence[Any]) -> list[PersonalToken]:
     """Those that can still be used or revoked, and those that ended within a month."""
     recent = timezone.now() - timedelta(days=30)
-    shown = PersonalToken.objects.filter(owner__in=owners, expires_at__gt=recent)
-    return list(
-        shown.filter(Q(revoked_at=None) | Q(revoked_at__gt=recent)).select_related("owner").order_by("owner", "-created_at")
-    )
+    shown = PersonalToken.objects.filter(Q(revoked_at=None) | Q(revoked_at__gt=recent), owner__in=owners, expires_at__gt=recent)
+    return list(shown.select_related("owner").order_by("owner", "-created_at"))
+
+
+def own_token(owners: Sequence[Any], prefix: str) -> PersonalToken:
+    """One of these users' tokens. Raises Http404: none of them has it."""
+    return get_object_or_404(PersonalToken.objects.select_related("owner"), owner__in=owners, pk=prefix)
+
+
+def old_key_found(key: str) -> OldKey | None:
+    """The row of a key of the old form, with all that ``ended_because`` reads."""
+    return OldKey.objects.select_related("user__service_account__owner").filter(key=key).first()
 
 
 def token_found(text: str) -> PersonalToken | None:
@@ -153,12 +162,6 @@ def token_use(token: PersonalToken) -> Any:
     if token.last_used_at is None or token.last_used_at < now - timedelta(seconds=_USE_SECONDS):
         PersonalToken.objects.filter(pk=token.pk).update(last_used_at=now)
     return user
-
-
-def token_refused(token: PersonalToken, why: str, address: str) -> None:
-    """The audit's entry of a use that was refused."""
-    owner = token.owner.get_username()[:100]
-    audit(actor=owner, action="token_refused", target=token, target_type="token", reason=why, refused=True, address=address)
 
 
 def _random(length: int) -> str:

@@ -65,11 +65,6 @@ NOT_DRIVEN = {
     "admission_limit_remove": "the same",
     "dead_letter_retry": "the retry of an effect, or of what is no request's; tests/requests_app/services/test_letters.py",
     "dead_letter_discard": "the same of its discard",
-    "token_make": "no request's; tests/wms2/identities/test_tokens.py",
-    "token_revoke": "the same",
-    "old_key_end": "the same",
-    "service_account_create": "the same",
-    "service_account_hand_over": "the same",
     "reconcile": "a cycle at another moment, which the machine chooses anyhow; tests/requests_app/lifecycle/test_reconciling.py",
     "request_change": "several of the driven verbs in one transaction; tests/requests_app/api/test_request_verbs.py",
 }
