@@ -21,7 +21,7 @@ from rest_framework.authtoken.models import Token as OldKey
 from wms2.actions import Role
 from wms2.errors import FieldRefused, InvalidTransition
 from wms2.identities.browser_sessions import sessions_shown
-from wms2.identities.grants import grants_of
+from wms2.identities.grants import grants_of, roles_of
 from wms2.identities.service_accounts import accounts_of
 from wms2.identities.tokens import DAYS, MOST_DAYS, NewToken, old_key_end, own_token, token_make, token_revoke, tokens_of
 from wms2.models import TokenScope
@@ -48,6 +48,10 @@ class TokenForm(forms.Form):
         self.accounts = {str(account.pk): account for account in accounts}
         choice: Any = self.fields["owner"]
         choice.choices = [(key, account.get_username()) for key, account in self.accounts.items()]
+        if not self.is_bound:  # what is sent all the same is refused by name
+            found = frozenset[Role]().union(*map(roles_of, accounts))
+            offered: Any = self.fields["roles"]
+            offered.choices = [each for each in _ROLES if each[0] in found]
 
     def new(self) -> NewToken:
         """Of what was sent."""
