@@ -41,5 +41,4 @@ def test_operators_may_do_every_verb_and_others_only_what_concerns_rows_of_their
     on_sites = ("site drain", "site maintenance", "site ban", "site unban", "site note", "ban lift")
     of_sites = dict.fromkeys(on_sites, (Role.SITE_ADMIN, Role.OPERATOR))
     of_both = {"bulk-run cancel": (Role.REQUESTER, Role.SITE_ADMIN, Role.OPERATOR)}
-    of_tokens = {"token revoke": (Role.OPERATOR, Role.ADMIN)}
-    assert shared == of_requests | of_sites | of_both | of_tokens
+    assert shared == of_requests | of_sites | of_both

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wms2.actions import Action, ResourceType, Role, declare
+from wms2.actions import Action, ResourceType, declare
 from wms2.identities.tokens import revoke_refused, token_revoke
 from wms2.models import PersonalToken
 
@@ -13,6 +13,6 @@ declare(
     ),
     Action(
         "revoke", "Revoke", "Refuse a personal token from now on; its owner has to make a new one.", token_revoke,
-        refused=revoke_refused, dangerous=True, roles=(Role.OPERATOR, Role.ADMIN),
+        refused=revoke_refused, dangerous=True,
     ),
 )  # fmt: skip

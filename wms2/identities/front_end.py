@@ -29,6 +29,7 @@ from wms2.audit import audit
 from wms2.conf import Conf, conf
 from wms2.errors import Wms2Error
 from wms2.identities.grants import Grant, grants_named, person_ensure, use_grants
+from wms2.identities.service_accounts import ended_because
 from wms2.runtime.shared_counts import SharedCounts
 
 #: The user that reads without a name, where ``front_end_anonymous`` allows it; for reading alone.
@@ -231,6 +232,8 @@ def _user_of(named: Named) -> Any:
     user: Any = person_ensure(named.login)
     if not user.is_active:
         raise FrontEndRefused(f"the account {named.login} is not active: an administrator has closed it", named.login)
+    if why := ended_because(user):  # a service account, whose owner is gone
+        raise FrontEndRefused(why, named.login)
     if user.is_superuser:  # its rights would go beyond those that the front end says
         why = "is one with all rights, which signs in by itself and through no front end: use another account, or take its rights"
         raise FrontEndRefused(f"the account {named.login} {why}", named.login)
