@@ -11,6 +11,7 @@ from django.contrib.auth.models import Group, User
 from django.contrib.sessions.models import Session
 from django.db import OperationalError, connection
 from django.test import Client, RequestFactory
+from django.utils import timezone
 from rest_framework.authtoken.models import Token
 
 from requests_app.models import RequestStatus
@@ -25,7 +26,7 @@ from wms2.errors import ConfigurationError
 from wms2.identities import front_end
 from wms2.identities.front_end import FrontEndRefused, identify, named_by_certificate, signature
 from wms2.identities.grants import OPERATORS, Grant, grants_of
-from wms2.models import AuditEntry
+from wms2.models import AuditEntry, ServiceAccount
 from wms2.runtime.shared_counts import SharedCounts
 
 pytestmark = pytest.mark.django_db
@@ -195,11 +196,20 @@ def test_without_a_front_end_in_the_settings_its_headers_mean_nothing(monkeypatc
 def test_some_accounts_do_not_come_through_a_front_end() -> None:
     User.objects.create_superuser("root")
     User.objects.create_user("gone", is_active=False)
-    logins = {"root": "all rights", "gone": "not active", "<nil>": "no login", "": "no login", "anonymous": "no login"}
+    robot = User.objects.create_user("robot")
+    ServiceAccount.objects.create(user=robot, owner=None, purpose="nightly", created_at=timezone.now(), created_by="adam")
+    logins = {
+        "robot": "has left",
+        "root": "all rights",
+        "gone": "not active",
+        "<nil>": "no login",
+        "": "no login",
+        "anonymous": "no login",
+    }
     for login, why in logins.items():
         AuditEntry.objects.all().delete()
         assert why in refused(signed(RITA | OPERATOR | {"cms-authn-login": login}))
-    assert User.objects.count() == 2
+    assert User.objects.count() == 3
 
 
 def test_without_a_name_one_reads_only_where_that_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
