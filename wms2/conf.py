@@ -504,6 +504,9 @@ class Conf(BaseModel):
                 raise ValueError(f"WMS2_SSO_{name}: it is set when WMS2_SSO_ISSUER is, and only then")
         if self.environment == "production" and self.sso_issuer.startswith("http:"):
             raise ValueError("WMS2_SSO_ISSUER: in production it begins with https://")
+        return self
+
+    @model_validator(mode="after")
     def _claims_outlast_idle_transactions(self) -> Self:
         """A block's tape rule could else be claimed while a paused transaction still records what it follows (ADR 0015)."""
         if self.effect_lease_seconds < DATABASE_IDLE_SECONDS and self.environment != "test":

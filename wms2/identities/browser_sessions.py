@@ -21,8 +21,9 @@ from wms2.web.sessions import ADDRESS, BEGAN, SEEN, sessions_end, sessions_of
 @login_required
 def others_end(request: HttpRequest) -> HttpResponse:
     """End all sessions of the user but the one that the request came in."""
-    name = request.user.get_username()
-    number = sessions_end(request.user, but=request.session.session_key)
+    user: Any = request.user  # signed in
+    name = user.get_username()
+    number = sessions_end(user, but=request.session.session_key)
     audit(actor=name, action="sessions_end", target_type="user", target=name, sessions=number)
     messages.success(request, f"{number} other sessions have ended.")
     return redirect("account")
@@ -45,7 +46,8 @@ class PasswordView(PasswordChangeView):
 
 def sessions_shown(request: HttpRequest) -> list[dict[str, Any]]:
     """The user's sessions: whether it is this one, when it began and was last used, and from where."""
-    found = [(row.session_key == request.session.session_key, row.get_decoded()) for row in sessions_of(request.user)]
+    user: Any = request.user  # signed in
+    found = [(row.session_key == request.session.session_key, row.get_decoded()) for row in sessions_of(user)]
     return [
         {"own": is_own, "began": _moment(data.get(BEGAN)), "seen": _moment(data.get(SEEN)), "address": data.get(ADDRESS, "")}
         for is_own, data in found
