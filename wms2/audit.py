@@ -12,6 +12,19 @@ from django.db import transaction
 from wms2.errors import InvalidTransition, StaleState
 from wms2.models import AuditEntry
 
+#: Set on a Django request whose refusal has its entry.
+_REFUSAL_AUDITED = "_wms2_refusal_audited"
+
+
+def refusal_is_audited(request: Any) -> bool:
+    """Whether what refused a Django request has audited that itself."""
+    return bool(getattr(request, _REFUSAL_AUDITED, False))
+
+
+def refusal_set_audited(request: Any) -> None:
+    """The answer 401, 403 or 429 to this Django request needs no entry beside the one that was made."""
+    setattr(request, _REFUSAL_AUDITED, True)
+
 
 def audit(
     *,

@@ -32,6 +32,7 @@ TABLE = {
     "sites_app.tasks.refresh_slots": ["effects", "slots", 60.0, True],
     "sites_app.tasks.sync_site_statuses": ["effects", "site_statuses", 600.0, False],
     "sites_app.tasks.sync_sites": ["effects", "sites", 3600.0, True],
+    "wms2.tasks.clear_sessions": ["effects", "sessions", 3600.0, True],
     "wms2.tasks.run_bulk": ["effects", "bulk", 10.0, False],
 }
 _SENDER = """

@@ -276,5 +276,5 @@ def test_schema_page_over_it_and_metrics_are_for_who_is_signed_in(nobody: Client
 
 def test_flower_is_for_operators_and_a_refusal_is_audited(operator: Client, reader: Client, nobody: Client) -> None:
     assert [client.get("/api/v1/auth/flower").status_code for client in (operator, reader, nobody)] == [204, 403, 401]
-    entry = AuditEntry.objects.get(action="flower")
+    entry = AuditEntry.objects.get(action="denied", actor="rita")
     assert (entry.actor, entry.outcome) == ("rita", "refused")

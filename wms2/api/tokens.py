@@ -16,7 +16,7 @@ from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
 from wms2.api.problems import Problem, ProblemError
-from wms2.audit import audit
+from wms2.audit import audit, refusal_set_audited
 from wms2.identities.service_accounts import ended_because
 from wms2.identities.tokens import BEGINS, old_key_found, token_ended, token_found, token_use
 from wms2.models import PersonalToken
@@ -43,6 +43,7 @@ class PersonalTokenAuthentication(BaseAuthentication):
         code, why = token_ended(token)
         if code:
             address = address_of(request._request)
+            refusal_set_audited(request._request)
             if first_in_window(code, token.prefix):  # a program that goes on with it fills no audit
                 audit(
                     actor=token.owner.get_username()[:100], action="token_refused", target=token, target_type="token",
@@ -93,6 +94,7 @@ class OldKeyMiddleware(MiddlewareMixin):
 def _wrong(request: Request, error: AuthenticationFailed) -> Exception:
     """What a wrong token is answered: that it is wrong, or after many of them how long to wait."""
     address = address_of(request._request)
+    refusal_set_audited(request._request)  # below, or by the throttle
     seconds = math.ceil(token_wrong(address))
     if not seconds:
         if first_in_window("token_wrong", address):

@@ -22,7 +22,7 @@ from rest_framework.request import Request
 
 from wms2.actions import Role
 from wms2.api.problems import Problem, ProblemError
-from wms2.audit import audit
+from wms2.audit import audit, refusal_set_audited
 from wms2.conf import conf
 from wms2.identities.grants import Grant, grants_named, person_ensure, use_grants
 from wms2.identities.issuer_keys import AGAIN_SECONDS, ALGORITHM_OF, KeysUnread, keys_of
@@ -237,6 +237,7 @@ def _answer(request: Request, credential: str, refused: TokenRefused) -> Problem
     """The refusal, counted by address. Each is logged and audited, until the address has to wait: that is audited once."""
     address = address_of(request._request) or "unknown"
     seconds = math.ceil(token_wrong(address))
+    refusal_set_audited(request._request)  # below, or by the throttle
     if seconds:
         detail = f"too many wrong tokens from this address; try again in {seconds} s"
         problem = Problem(429, "too_many_failures", detail, hint="Check the token; a right one is taken at once.")

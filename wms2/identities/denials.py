@@ -21,7 +21,7 @@ from django.dispatch import receiver
 from django.http import HttpRequest, HttpResponse
 from django.utils.deprecation import MiddlewareMixin
 
-from wms2.audit import audit
+from wms2.audit import audit, refusal_is_audited
 from wms2.errors import DocumentRefused, InvalidTransition, ServiceRejected
 from wms2.metrics.series import DENIALS_TOTAL
 from wms2.runtime.locks import DATABASE_AWAY
@@ -83,7 +83,8 @@ def import_refusals_recorded(actor: str, request: HttpRequest, name: str) -> Ite
 
 
 class DenialsMiddleware(MiddlewareMixin):
-    """Records answers 401, 403 and 429, whichever door gave them. Stands outside of all that refuse."""
+    """Records answers 401, 403 and 429, whichever door gave them. Stands outside of all that refuse; what has
+    audited its own refusal (``wms2.audit.refusal_set_audited``) is only counted."""
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> None:
         """Django's page of a 403 says nothing more to a middleware."""
@@ -93,6 +94,9 @@ class DenialsMiddleware(MiddlewareMixin):
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
         """The answer as it is."""
         if response.status_code not in _STATUSES:
+            return response
+        if refusal_is_audited(request):
+            DENIALS_TOTAL.labels(str(response.status_code)).inc()
             return response
         user, match = getattr(request, "user", None), request.resolver_match
         data = getattr(response, "data", None)

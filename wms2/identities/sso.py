@@ -38,7 +38,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST
 
-from wms2.audit import audit
+from wms2.audit import audit, refusal_set_audited
 from wms2.conf import conf
 from wms2.identities.sso_issuer import PROVIDER, Exchange, Provider, Said, names_of
 from wms2.identities.sso_sessions import session_begin
@@ -218,5 +218,6 @@ def _refused(request: HttpRequest, problem: str, status: HTTPStatus, why: str = 
             actor="unknown", action="sso_sign_in", target_type="address", target=address_of(request)[:300],
             reason=problem[:1000], refused=True, why=why[:1000],
         )  # fmt: skip
+        refusal_set_audited(request)
     context = {"form": AuthenticationForm(request), "problem": problem, "next": "/"}
     return render(request, "login.html", context, status=status)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -46,8 +47,10 @@ def test_a_command_that_takes_too_long_is_ended_with_all_it_started(tmp_path: Pa
     with pytest.raises(StackError, match="longer than 1 s"):
         run(tmp_path, "sh", "-c", "sleep 600 & echo $! > pid; wait", seconds=1.0)
     child = int((tmp_path / "pid").read_text())
-    state = Path(f"/proc/{child}/stat")
-    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+    state, deadline = Path(f"/proc/{child}/stat"), time.monotonic() + 30
+    while state.exists() and state.read_text().rpartition(")")[2].split()[0] != "Z":  # SIGKILL is on its way
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_two_set_ups_of_one_thing_follow_each_other(tmp_path: Path) -> None:
