@@ -223,7 +223,7 @@ def test_a_code_is_good_once_and_for_the_browser_that_asked(provider: Provider) 
     assert owner.get(f"{CALLBACK}?{urlencode({'code': code, 'state': state})}").status_code == 403, "and so is its code"
 
 
-def test_nothing_else_of_allauth_is_exposed_and_nobody_is_sent_elsewhere(provider: Provider) -> None:
+def test_nothing_else_of_allauth_is_exposed_and_no_one_is_sent_elsewhere(provider: Provider) -> None:
     for path in ("", "login/", "signup/", "email/", "password/reset/", "social/connections/", "inactive/", "oidc/other/login/"):
         assert Client().get(f"/accounts/{path}").status_code == 404, path
     assert Client().get(LOGIN).status_code == 405
