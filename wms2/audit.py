@@ -11,6 +11,7 @@ from django.db import transaction
 
 from wms2.errors import InvalidTransition, StaleState
 from wms2.models import AuditEntry
+from wms2.runtime.storable import storable
 
 #: Set on a Django request whose refusal has its entry.
 _REFUSAL_AUDITED = "_wms2_refusal_audited"
@@ -36,15 +37,15 @@ def audit(
     refused: bool = False,
     **evidence: Any,
 ) -> None:
-    """Append one entry."""
+    """Append one entry, of whatever text: what is said about a refused call may repeat what no column takes."""
     AuditEntry.objects.create(
-        actor=actor,
+        actor=storable(actor),
         action=action,
         target_type=target_type,
-        target=str(target),
-        reason=reason,
+        target=storable(str(target)),
+        reason=storable(reason),
         outcome="refused" if refused else "done",
-        evidence=evidence,
+        evidence=storable(evidence),
     )
 
 

@@ -14,6 +14,8 @@ from rest_framework import status
 from rest_framework.exceptions import APIException
 from rest_framework.response import Response
 
+from wms2.runtime.storable import storable
+
 MEDIA_TYPE = "application/problem+json"
 #: ``type`` is this and the code: a name, not an address; docs/api.md lists them.
 TYPE_PREFIX = "urn:wms2:problem:"
@@ -49,7 +51,8 @@ class Problem:
             body["problems"] = [{"field": field, "problem": text} for field, text in self.problems]
         if self.existing:
             body["existing"] = dict(self.existing)
-        return body
+        answer: dict[str, Any] = storable(body)  # half a surrogate pair that a client sent could not be encoded
+        return answer
 
     def response(self, headers: Mapping[str, str] | None = None) -> Response:
         """The answer, for a DRF view."""

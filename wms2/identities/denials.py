@@ -26,6 +26,7 @@ from wms2.errors import DocumentRefused, InvalidTransition, ServiceRejected
 from wms2.metrics.series import DENIALS_TOTAL
 from wms2.runtime.locks import DATABASE_AWAY
 from wms2.runtime.shared_counts import SharedCounts
+from wms2.runtime.storable import storable
 from wms2.web.login_throttle import address_of
 
 WINDOW_SECONDS = 60.0
@@ -63,8 +64,8 @@ def denial_record(*, actor: str, address: str, kind: str, target_type: str, targ
     last = "; more is refused in this minute than is recorded" if number == MOST_PER_MINUTE else ""
     try:
         audit(
-            actor=(actor or UNKNOWN)[:100], action="denied", target_type=target_type, target=_text(target)[:300],
-            reason=_text(f"{why}{last}"), refused=True, address=address, kind=kind, **evidence,
+            actor=(actor or UNKNOWN)[:100], action="denied", target_type=target_type, target=target[:300],
+            reason=f"{why}{last}", refused=True, address=address, kind=kind, **evidence,
         )  # fmt: skip
     except DATABASE_AWAY as error:
         log.warning("a denial is not audited, the database does not answer", actor=actor, target=target[:300], error=str(error))
@@ -105,7 +106,7 @@ class DenialsMiddleware(MiddlewareMixin):
         denial_record(
             actor=user.get_username() if user is not None and user.is_authenticated else "",
             address=address_of(request), kind=str(response.status_code), target_type="call", target=operation,
-            why=str(why or response.reason_phrase), path=_text(request.path[:500]),
+            why=str(why or response.reason_phrase), path=request.path[:500],
         )  # fmt: skip
         return response
 
@@ -115,14 +116,9 @@ def sign_in_failed(sender: Any, credentials: dict[str, Any], request: HttpReques
     """A wrong password. What was typed as a name stands in the audit only where it is one: it may be the password."""
     if request is None:
         return
-    typed = _text(str(credentials.get("username", ""))[:150])
+    typed = storable(str(credentials.get("username", ""))[:150])
     known = get_user_model().objects.filter(username=typed).exists()
     denial_record(
         actor="", address=address_of(request), kind="sign_in", target_type="user", target=typed if known else "no such user",
         why="the sign-in failed",
     )  # fmt: skip
-
-
-def _text(value: str) -> str:
-    """Without what PostgreSQL cannot hold."""
-    return value.replace("\0", "").encode(errors="replace").decode()

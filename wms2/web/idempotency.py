@@ -25,6 +25,7 @@ from wms2.api.problems import Problem, ProblemError, bad_field
 from wms2.errors import StaleState
 from wms2.models import KeptAnswer
 from wms2.runtime import clock
+from wms2.runtime.storable import storable
 
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
@@ -90,7 +91,7 @@ def _begin(identity: str, key: str, asked: dict[str, Any]) -> KeptAnswer:
 
 
 def _keep(row: KeptAnswer, response: Response) -> None:
-    body = None if response.data is None else json.loads(JSONRenderer().render(response.data))
+    body = None if response.data is None else storable(json.loads(JSONRenderer().render(response.data)))
     headers = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
     mine = KeptAnswer.objects.filter(pk=row.pk, status=None, at=row.at)
     if mine.update(status=response.status_code, body=body, headers=headers) != 1:

@@ -15,6 +15,7 @@ from requests_app.models import Limit, Request, RequestStatus
 from tests.support.problems import problem
 from tests.support.rest_clients import client_of
 from tests.support.rows import request_row
+from wms2.audit import audit
 from wms2.identities.grants import OPERATORS
 from wms2.models import AuditEntry, KeptAnswer
 from wms2.web import idempotency
@@ -106,3 +107,19 @@ def test_answers_are_not_kept_for_ever(operator: APIClient) -> None:
     change(operator, **KEY)
     later = timezone.now() + timedelta(days=2)
     assert [rows.count() for rows in expired(later) if rows.model is KeptAnswer] == [1]
+
+
+@pytest.mark.parametrize("name", [r"a\u0000", r"a\ud800"])
+def test_what_no_column_holds_is_answered_with_a_key_as_without(operator: APIClient, name: str) -> None:
+    body, path = f'{{"{name}": 1, "{name}": 2}}', f"{API}/requests"
+    answers = [operator.post(path, body, content_type="application/json", **key) for key in ({}, KEY, KEY)]
+    said = [problem(answer, 400, "malformed")["detail"] for answer in answers]
+    assert "given twice" in said[0]
+    assert set(said) == {said[0]}
+    assert answers[2]["Idempotency-Replayed"] == "true"
+
+
+def test_the_audit_takes_whatever_was_said() -> None:
+    audit(actor="olga", action="x", target="a\0", reason="half \ud800", tried={"b\0": ["c\0"]})
+    entry = AuditEntry.objects.get(action="x")
+    assert (entry.target, entry.reason, entry.evidence) == ("a\ufffd", "half ?", {"tried": {"b\ufffd": ["c\ufffd"]}})
