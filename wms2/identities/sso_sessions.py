@@ -31,6 +31,7 @@ from django.utils.functional import SimpleLazyObject
 from wms2.actions import Role
 from wms2.audit import audit
 from wms2.conf import conf
+from wms2.identities.front_end import FROM_FRONT_END
 from wms2.identities.grants import Grant, grants_named, use_grants
 from wms2.identities.sso_issuer import PROVIDER, Exchange, Said, SsoRefused
 from wms2.models import SsoSession
@@ -59,7 +60,10 @@ class SsoSessionMiddleware(MiddlewareMixin):
     """After Django's: the user of a session by single sign-on has the roles that the issuer named, for all that ask for it."""
 
     def process_request(self, request: HttpRequest) -> None:
-        """Nothing is read before the user is asked for: liveness answers without the database."""
+        """Nothing is read before the user is asked for: liveness answers without the database. Beside a front end, which was
+        believed before any session, the session that came along is neither read nor ended."""
+        if hasattr(request, FROM_FRONT_END):
+            return
         user = request.user
         request.user = SimpleLazyObject(lambda: _with_roles(request, user, timezone.now()))  # type: ignore[assignment]
 

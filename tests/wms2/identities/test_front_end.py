@@ -26,7 +26,7 @@ from wms2.errors import ConfigurationError
 from wms2.identities import front_end
 from wms2.identities.front_end import FrontEndRefused, identify, named_by_certificate, signature
 from wms2.identities.grants import OPERATORS, Grant, grants_of
-from wms2.models import AuditEntry, ServiceAccount
+from wms2.models import AuditEntry, ServiceAccount, SsoSession
 from wms2.runtime.shared_counts import SharedCounts
 
 pytestmark = pytest.mark.django_db
@@ -191,6 +191,24 @@ def test_without_a_front_end_in_the_settings_its_headers_mean_nothing(monkeypatc
     configure(monkeypatch, front_end_addresses="")
     problem(client(signed(RITA)).get(LIST), 401, "not_authenticated")
     assert [entry.action for entry in AuditEntry.objects.all()] == ["denied"], "as of any other who does not sign in"
+
+
+def test_a_session_by_single_sign_on_neither_lends_the_front_end_its_roles_nor_ends(
+    monkeypatch: pytest.MonkeyPatch, key: Path
+) -> None:
+    configure(monkeypatch, sso_issuer="https://sso.example", sso_client_id="wms2", sso_client_secret_file=key)
+    configure(monkeypatch, role_names={"cms-operators": "operator"})
+    for name in ("rita", "olga"):
+        user, now = User.objects.get_or_create(username=name)[0], timezone.now()
+        row = SsoSession.objects.create(user=user, subject=name, names=["cms-operators"], read_at=now, tried_at=now)
+        her = client(signed(RITA))
+        her.force_login(user)
+        session = her.session
+        session["wms2_sso_session"] = row.pk
+        session.save()
+        assert "rita" in her.get("/").content.decode(), name
+        assert her.get("/admin/").status_code == 302, "the front end says no role"
+        assert SsoSession.objects.filter(pk=row.pk).exists(), name
 
 
 def test_some_accounts_do_not_come_through_a_front_end() -> None:
