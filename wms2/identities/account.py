@@ -75,8 +75,9 @@ def token_new(request: HttpRequest) -> HttpResponse:
     if not form.is_valid():
         return _page(request, form, status=400)
     owner, actor = form.accounts[form.cleaned_data["owner"]], _actor(request)
+    within = grants_of(request.user) if owner.pk == request.user.pk else None
     try:
-        row, token = token_make(owner=owner, new=form.new(), actor=actor)
+        row, token = token_make(owner=owner, new=form.new(), actor=actor, within=within)
         if form.cleaned_data["end_old_key"] and OldKey.objects.filter(user=owner.pk).exists():
             old_key_end(owner=owner, actor=actor, reason=f"replaced by {row}")
     except FieldRefused as error:

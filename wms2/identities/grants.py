@@ -126,6 +126,14 @@ def described(grant: Grant) -> str:
     return str(grant.role)
 
 
+def includes(held: Grant, grant: Grant) -> bool:
+    """Whether who has ``held`` may all that ``grant`` allows."""
+    if held.role is Role.ADMIN:
+        return True
+    limits = ((held.groups, grant.groups), (held.sites, grant.sites))
+    return held.role is grant.role and all(set(map(canonical, some)) <= set(map(canonical, most)) for most, some in limits)
+
+
 def canonical(name: str) -> str:
     """A group's or site's name as it is compared: CMS's front end writes ``T2_CH_CERN`` as ``t2-ch-cern``."""
     return _APART.sub("-", name.lower())

@@ -26,7 +26,7 @@ from rest_framework.authtoken.models import Token as OldKey
 from wms2.actions import AlreadyDone, Role
 from wms2.audit import audited
 from wms2.errors import FieldRefused, InvalidTransition
-from wms2.identities.grants import grants_of, roles_of, use_grants
+from wms2.identities.grants import Grant, grants_of, includes, roles_of, use_grants
 from wms2.identities.service_accounts import ended_because
 from wms2.models import PersonalToken, TokenScope
 
@@ -54,8 +54,14 @@ class NewToken:
     days: int = DAYS
 
 
-def token_make(*, owner: Any, new: NewToken, actor: str) -> tuple[PersonalToken, str]:
-    """The row, and the token itself, which exists nowhere else. Raises FieldRefused: naming what cannot be."""
+def token_make(
+    *, owner: Any, new: NewToken, actor: str, within: Sequence[Grant] | None = None
+) -> tuple[PersonalToken, str]:  # fmt: skip
+    """The row, and the token itself, which exists nowhere else. Raises FieldRefused: naming what cannot be.
+
+    Args:
+        within: what the door by which the owner came gives them now; the token gives nothing beyond. None: no door is in it.
+    """
     owner = get_user_model().objects.get(pk=owner.pk)  # its stored roles, not those that a door brought with this request
     prefix, secret = _random(_PREFIX_LENGTH), _random(_SECRET_LENGTH)
     token, now = f"{BEGINS}{prefix}_{secret}", timezone.now()
@@ -64,6 +70,7 @@ def token_make(*, owner: Any, new: NewToken, actor: str) -> tuple[PersonalToken,
         prefix=prefix, scope=new.scope, roles=list(new.roles), days=new.days,
     ):  # fmt: skip
         _check(owner, new)
+        _check_within(owner, new, within)
         values = {"scope": new.scope, "roles": list(new.roles), "expires_at": now + timedelta(days=new.days)}
         try:
             with transaction.atomic():
@@ -90,6 +97,16 @@ def _check(owner: Any, new: NewToken) -> None:
         raise FieldRefused("roles", f"{owner.get_username()} has not the role {', '.join(strange)}; it has {has}")
     if PersonalToken.objects.filter(owner=owner, revoked_at=None, expires_at__gt=timezone.now()).count() >= MOST_TOKENS:
         raise FieldRefused("owner", f"{owner.get_username()} has {MOST_TOKENS} live tokens already; revoke those not in use")
+
+
+def _check_within(owner: Any, new: NewToken, within: Sequence[Grant] | None) -> None:
+    """Roles that are stored for a name are not had through a door that does not give them."""
+    if within is None or new.scope is TokenScope.READ:
+        return
+    given = [grant for grant in grants_of(owner) if new.scope is TokenScope.OWNER or grant.role in new.roles]
+    if beyond := sorted({grant.role for grant in given if not any(includes(held, grant) for held in within)}):
+        why = f"you came in without the role {', '.join(beyond)}, as far as it is stored for {owner.get_username()}"
+        raise FieldRefused("scope", f"{why}; sign in by the door that gives it, or make a token without it")
 
 
 def token_revoke(*, token: PersonalToken, actor: str, reason: str) -> None:

@@ -211,6 +211,20 @@ def test_a_session_by_single_sign_on_neither_lends_the_front_end_its_roles_nor_e
         assert SsoSession.objects.filter(pk=row.pk).exists(), name
 
 
+def test_a_token_has_no_role_that_is_stored_and_that_the_front_end_does_not_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    configure(monkeypatch, role_names={"production-operator": "operator"})
+    user = User.objects.create_user("rita")
+    user.groups.add(Group.objects.get_or_create(name=OPERATORS)[0])
+    form = {"owner": user.pk, "name": "robot", "days": 30}
+    reads, operates = client(signed(RITA)), client(signed(RITA | OPERATOR))
+    for asked in ({"scope": "owner"}, {"scope": "roles", "roles": ["operator"]}):
+        answer = reads.post("/account/tokens/", form | asked)
+        assert answer.status_code == 400
+        assert "you came in without the role operator" in answer.content.decode()
+    assert reads.post("/account/tokens/", form | {"scope": "read"}).status_code == 200
+    assert operates.post("/account/tokens/", form | {"scope": "owner", "name": "other"}).status_code == 200
+
+
 def test_some_accounts_do_not_come_through_a_front_end() -> None:
     User.objects.create_superuser("root")
     User.objects.create_user("gone", is_active=False)
