@@ -13,6 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from django.conf import settings as django_settings
 from django.contrib.auth.models import Group, User
+from django.utils import timezone
 from pytest_httpserver import HTTPServer
 from rest_framework.authtoken.models import Token
 from rest_framework.test import APIClient
@@ -29,7 +30,7 @@ from wms2.errors import ConfigurationError
 from wms2.identities import issuer_keys
 from wms2.identities.bearer import LEEWAY_SECONDS, MOST_BYTES, judged, name_of
 from wms2.identities.grants import OPERATORS, Grant
-from wms2.models import AuditEntry
+from wms2.models import AuditEntry, ServiceAccount
 from wms2.runtime.shared_counts import Broker
 
 pytestmark = pytest.mark.django_db
@@ -340,6 +341,16 @@ def test_a_user_who_is_not_active_and_a_revoked_token_are_refused(issuer: Issuer
     assert client_with(issuer.token()).get(READ).status_code == 200
     trust(monkeypatch, issuer, tokens_refused=f"other,{name}")
     refused(issuer.token(), "revoked")
+
+
+def test_a_service_account_that_a_token_means_ends_with_its_owner(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, robot = (User.objects.create_user(name) for name in ("olga", "robot"))
+    ServiceAccount.objects.create(user=robot, owner=owner, purpose="nightly", created_at=timezone.now(), created_by="adam")
+    token = issuer.token()
+    trust(monkeypatch, issuer, token_users=json.dumps({name_of(issuer.url, "5f3c1c0e-olga"): "robot"}))
+    assert client_with(token).get(READ).status_code == 200
+    User.objects.filter(pk=owner.pk).update(is_active=False)
+    refused(token, "the owner of the service account robot, olga, is not active")
 
 
 def test_a_subject_is_never_taken_for_another_user(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:

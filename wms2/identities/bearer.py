@@ -26,6 +26,7 @@ from wms2.audit import audit, refusal_set_audited
 from wms2.conf import conf
 from wms2.identities.grants import Grant, grants_named, person_ensure, use_grants
 from wms2.identities.issuer_keys import AGAIN_SECONDS, ALGORITHM_OF, KeysUnread, keys_of
+from wms2.identities.service_accounts import ended_because
 from wms2.web.login_throttle import address_of, token_wrong
 
 #: Longer ones are not read at all.
@@ -225,10 +226,10 @@ def _granted(name: str, limits: set[str], *, narrows: bool = True) -> tuple[Gran
 
 
 def _user_of(token: BearerToken) -> AbstractBaseUser:
-    """With the token's grants and no other, for this call. Raises TokenRefused: they are not active."""
+    """With the token's grants and no other, for this call. Raises TokenRefused: they may not come in."""
     user = person_ensure(conf().token_users.get(token.name, token.name))
-    if not user.is_active:
-        raise TokenRefused("its user is not active here", token.name)
+    if why := ended_because(user):  # also a service account that a setting names, whose owner is gone
+        raise TokenRefused(why, token.name)
     use_grants(user, token.grants)
     return user
 
