@@ -178,6 +178,17 @@ def test_no_local_account_is_taken_over_by_its_name(provider: Provider) -> None:
     assert signed_in(provider, "admin")[1].status_code == 403
 
 
+def test_a_superuser_changes_users_only_as_long_as_the_issuer_says_admin(provider: Provider) -> None:
+    admin = User.objects.create_superuser("admin")
+    said = text(signed_in(provider, "admin")[1].content.decode())
+    call_command("sso_connect", "admin", said.partition("manage.py sso_connect admin ")[2].split()[0])
+    client, _ = signed_in(provider, "admin")
+    assert client.get("/admin/auth/user/").status_code == 200
+    SsoSession.objects.filter(user=admin).update(names=[])
+    assert client.get("/admin/auth/user/").status_code == 403
+    assert client.post(f"/admin/auth/user/{admin.pk}/password/", {"password1": "x", "password2": "x"}).status_code == 403
+
+
 def test_a_session_that_was_planted_is_not_the_one_that_is_signed_in(provider: Provider) -> None:
     victim = Client()
     address = asked(victim)

@@ -55,8 +55,8 @@ class OfSuperusers(AuditedAdmin):
     """Django's own pages of users: who may change them may become anyone."""
 
     def has_module_permission(self, request: HttpRequest) -> bool:
-        """Superusers alone, whatever permissions a group has."""
-        return bool(request.user.is_active and request.user.is_superuser)
+        """Superusers alone, whatever permissions a group has; in a session by single sign-on as long as the issuer says admin."""
+        return bool(request.user.is_active and request.user.is_superuser and is_admin(request.user))
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """The same."""
