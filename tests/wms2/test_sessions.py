@@ -27,7 +27,9 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from tests.support.places import ROOT
 from wms2.conf import conf
 from wms2.models import AuditEntry
+from wms2.runtime.shared_counts import SharedCounts
 from wms2.settings.logs import logging_config
+from wms2.web.login_throttle import use_attempts
 from wms2.web.sessions import sessions_of
 
 pytestmark = pytest.mark.django_db
@@ -158,6 +160,24 @@ def test_a_new_password_asks_for_the_old_one_and_ends_other_sessions(rita: User)
     assert (is_in(here), is_in(there), is_in(signed_in(NEW))) == (True, False, True)
     assert AuditEntry.objects.filter(action="password_change", target="rita").exists()
     assert len(sessions_of(rita)) == 2
+
+
+def test_guesses_of_the_old_password_wait_and_the_admin_has_no_page_of_its_own_for_it(
+    rita: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WMS2_SIGN_IN_FAILURES_PER_NAME", "2")
+    conf.cache_clear()
+    use_attempts(SharedCounts())
+    here = signed_in()
+    form = {"old_password": OLD, "new_password1": "short", "new_password2": "short"}
+    assert [here.post("/account/password/", form).status_code for _ in range(3)] == [200] * 3, "no guesses"
+    guess = {**form, "old_password": "guessed"}
+    assert [here.post("/account/password/", guess).status_code for _ in range(3)] == [200, 200, 429]
+    right = here.post("/account/password/", {"old_password": OLD, "new_password1": NEW, "new_password2": NEW})
+    assert right.status_code == 429
+    assert int(right["Retry-After"]) > 0
+    User.objects.update(is_staff=True)
+    assert here.get("/admin/password_change/")["Location"] == "/account/password/"
 
 
 @pytest.mark.parametrize("password", ["fourteen chars", "cmsCERN-wms2-operator1", "password12345678", "ritaritaritarita"])

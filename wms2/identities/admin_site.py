@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib.admin import AdminSite
 from django.contrib.admin.forms import AdminAuthenticationForm
 from django.contrib.auth.models import AbstractBaseUser
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest
+from django.shortcuts import redirect
 
 from wms2.identities.grants import enters_admin
 
@@ -30,3 +33,7 @@ class Wms2AdminSite(AdminSite):
     def has_permission(self, request: HttpRequest) -> bool:
         """Whether its pages are open to this user; rows and operations are judged one by one."""
         return enters_admin(request.user)
+
+    def password_change(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
+        """The page of one's own account, which counts guesses and audits."""
+        return redirect("password")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,11 +10,12 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.views import PasswordChangeView
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect
+from django.shortcuts import redirect, render
 from django.urls import reverse_lazy
 from django.views.decorators.http import require_POST
 
 from wms2.audit import audit
+from wms2.web.login_throttle import address_of, password_right, password_tried
 from wms2.web.sessions import ADDRESS, BEGAN, SEEN, sessions_end, sessions_of
 
 
@@ -35,13 +37,32 @@ class PasswordView(PasswordChangeView):
     template_name = "password.html"
     success_url = reverse_lazy("account")
 
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        """Guesses of the old password are counted as those at the sign-in are, and wait."""
+        seconds = math.ceil(password_tried(*self._who()))
+        if seconds:
+            answer = render(request, "429.html", {"seconds": seconds}, status=429)
+            answer["Retry-After"] = str(seconds)
+            return answer
+        return super().post(request, *args, **kwargs)
+
+    def form_invalid(self, form: Any) -> HttpResponse:
+        """With the right old password it was no guess."""
+        if "old_password" not in form.errors:
+            password_right(*self._who())
+        return super().form_invalid(form)
+
     def form_valid(self, form: Any) -> HttpResponse:
         """Changed; audited without it."""
         name = self.request.user.get_username()
+        password_right(*self._who())
         response = super().form_valid(form)
         audit(actor=name, action="password_change", target_type="user", target=name)
         messages.success(self.request, "The password is changed; other sessions have ended.")
         return response
+
+    def _who(self) -> tuple[str, str]:
+        return self.request.user.get_username(), address_of(self.request)
 
 
 def sessions_shown(request: HttpRequest) -> list[dict[str, Any]]:

@@ -90,6 +90,13 @@ def password_tried(name: str, address: str) -> float:
     return wait
 
 
+def password_right(name: str, address: str) -> None:
+    """The attempt that was counted was no failure."""
+    _attempts.ask(lambda kept: kept.drop(_key("password", address, name)))
+    if address:
+        _take_back(_key("password", address))
+
+
 def token_wrong(address: str) -> float:
     """Count an unknown token; seconds to wait, 0: answer that it is wrong. Right tokens never wait."""
     return _counted(_key("token", address), conf().sign_in_failures_per_address, "token", "", address) if address else 0.0
@@ -164,7 +171,4 @@ def forget_failures(sender: Any, request: HttpRequest | None, user: Any, **_: An
     """The attempt was no failure. Sign-ins without a password were not counted: they give no guesses back."""
     if request is None or not hasattr(request, _COUNTED):
         return
-    address = address_of(request)
-    _attempts.ask(lambda kept: kept.drop(_key("password", address, user.get_username())))
-    if address:
-        _take_back(_key("password", address))
+    password_right(user.get_username(), address_of(request))
