@@ -19,8 +19,9 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.test import Client
+from django.utils import timezone
 
 from requests_app.models import RequestStatus
 from tests.support.html import text
@@ -30,7 +31,7 @@ from wms2.actions import Role
 from wms2.conf import conf
 from wms2.identities.grants import Grant
 from wms2.identities.sso_sessions import grants_by
-from wms2.models import AuditEntry, SsoSession
+from wms2.models import AuditEntry, ServiceAccount, SsoSession
 from wms2.web.csp import HEADER
 
 pytestmark = pytest.mark.django_db
@@ -265,6 +266,14 @@ def test_names_of_the_issuer_may_carry_a_site_or_a_group() -> None:
         Grant(Role.REQUESTER, groups=frozenset({"higgs"})),
         Grant(Role.OPERATOR),
     }
+    assert grants_by(["operators:T2_DE_DESY"], {"operators": "operator"}) == (), "a limit is no way to all rows"
+
+
+def test_a_service_account_is_not_bound_to_a_person() -> None:
+    robot = User.objects.create_user("robot")
+    ServiceAccount.objects.create(user=robot, owner=None, purpose="nightly", created_at=timezone.now(), created_by="adam")
+    with pytest.raises(CommandError, match="robot is a service account"):
+        call_command("sso_connect", "robot", "3")
 
 
 class Liar(ThreadingHTTPServer):

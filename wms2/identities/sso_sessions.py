@@ -32,7 +32,7 @@ from wms2.actions import Role
 from wms2.audit import audit
 from wms2.conf import conf
 from wms2.identities.front_end import FROM_FRONT_END
-from wms2.identities.grants import Grant, grants_named, use_grants
+from wms2.identities.grants import LIMITED, Grant, grants_named, use_grants
 from wms2.identities.sso_issuer import PROVIDER, Exchange, Said, SsoRefused
 from wms2.models import SsoSession
 
@@ -75,10 +75,13 @@ def _session_ends(sender: Any, request: HttpRequest, **_: Any) -> None:
 
 
 def grants_by(names: Iterable[str], role_names: Mapping[str, str]) -> tuple[Grant, ...]:
-    """Roles of the issuer's names. ``name:value`` is the role of ``name`` for one site (site admin) or CMS group (requester)."""
+    """Roles of the issuer's names. ``name:value`` is the role of ``name`` for one site (site admin) or CMS group (requester);
+    of a role that holds for all rows it is nothing: a limit must not give all."""
     wanted: dict[str, tuple[set[str], set[str]]] = {}
     for full in names:
         name, value = (full, "") if full in role_names else full.partition(":")[::2]
+        if value and role_names.get(name) not in LIMITED:
+            continue
         groups, sites = wanted.setdefault(name, (set(), set()))
         if value:
             (sites if role_names.get(name) == Role.SITE_ADMIN else groups).add(value)

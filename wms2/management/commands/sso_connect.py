@@ -29,6 +29,8 @@ class Command(BaseCommand):
         user = get_user_model().objects.filter(username=options["user"]).first()
         if user is None:
             raise CommandError(f"WMS2 has no user {options['user']}.")
+        if hasattr(user, "service_account"):
+            raise CommandError(f"{user} is a service account, which ends with its owner and has tokens; bind a person.")
         others = SocialAccount.objects.filter(provider=PROVIDER, user=user).exclude(uid=options["subject"])
         if other := others.first():
             raise CommandError(f"{user} is bound to the subject {other.uid} already; a user has one.")
