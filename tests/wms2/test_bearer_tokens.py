@@ -237,6 +237,7 @@ def test_what_the_profile_asks_for_has_to_be_there(issuer: Issuer) -> None:
     for sub in (None, "", "a b", "a\0b", "x" * 256):
         refused(issuer.token(sub=sub), "sub is missing")
     refused(issuer.token(jti=None), "jti is missing")
+    refused(issuer.token(exp=10**400), "exp is missing or not a number")
     other = {"scope": None, "wlcg.groups": "/cms/production"}
     refused(issuer.token(**other), "wlcg.groups is not a list")
     refused(by_hand({"alg": "RS256"}, issuer.claims(), b"x"), "names no key (kid)")

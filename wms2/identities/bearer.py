@@ -42,6 +42,8 @@ _PLAIN = re.compile(r"[!-~]{1,255}")
 _LIMIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 #: Of a user's name: more does not fit into the audit's actor.
 _MOST_NAME = 100
+#: Of a time: no number above fits any calendar, and not all of them a float.
+_MOST_SECONDS = 1e12
 _UNCHECKED: Any = {f"verify_{claim}": False for claim in ("exp", "nbf", "iat", "aud", "iss", "sub", "jti")}  # by us
 _HINT = "Get a new token of a trusted issuer for this audience; docs/identities.md says what it has to be."
 _NO_ROLE_HINT = "Ask for a token with a scope or group that the setting role_names maps to a role."
@@ -193,7 +195,7 @@ def _timely(claims: Mapping[str, Any], now: float) -> None:
 
 def _moment(claims: Mapping[str, Any], claim: str) -> float:
     value = claims.get(claim)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < _MOST_SECONDS:
         raise TokenRefused(f"its {claim} is missing or not a number of seconds")
     return float(value)
 
