@@ -36,8 +36,8 @@ from wms2.runtime.shared_counts import SharedCounts
 ANONYMOUS = "anonymous"
 #: Set on requests whose user a front end has named.
 FROM_FRONT_END = "_wms2_front_end_user"
-#: Where one signs in with a name, the reader without one is not signed in already; the admin has nothing for it.
-_NAMED_ONLY = ("/login/", "/logout/", "/accounts/", "/admin/")
+#: Where one signs in with a name, the reader without one is not signed in already; admin and account have nothing for it.
+_NAMED_ONLY = ("/login/", "/logout/", "/account/", "/accounts/", "/admin/", "/api/v1/account")
 #: What is asked whether WMS2 lives has to answer without the database.
 _OF_NO_USER = ("/livez", "/readyz", "/api/v1/health")
 _SAFE = ("GET", "HEAD", "OPTIONS")

@@ -253,7 +253,8 @@ def test_without_a_name_one_reads_only_where_that_is_allowed(monkeypatch: pytest
     held = nameless.post(f"{LIST}/{request.request_name}/hold", {"reason": "r"}, "application/json")
     problem(held, 401, "not_authenticated")
     assert nameless.get("/login/").status_code == 200, "who has a name signs in"
-    assert nameless.get("/admin/").status_code == 302
+    assert (nameless.get("/admin/").status_code, nameless.get("/account/").status_code) == (302, 302)
+    problem(nameless.get("/api/v1/account"), 401, "not_authenticated")
     problem(client({}, "10.9.9.9").get(LIST), 401, "not_authenticated")
 
 
