@@ -39,7 +39,7 @@ def audit(
 ) -> None:
     """Append one entry, of whatever text: what is said about a refused call may repeat what no column takes."""
     AuditEntry.objects.create(
-        actor=storable(actor),
+        actor=storable(actor)[:100],  # users made in the admin may have longer names
         action=action,
         target_type=target_type,
         target=storable(str(target)),

@@ -120,6 +120,7 @@ def test_what_no_column_holds_is_answered_with_a_key_as_without(operator: APICli
 
 
 def test_the_audit_takes_whatever_was_said() -> None:
-    audit(actor="olga", action="x", target="a\0", reason="half \ud800", tried={"b\0": ["c\0"]})
+    audit(actor="o" * 150, action="x", target="a\0", reason="half \ud800", tried={"b\0": ["c\0"]})
     entry = AuditEntry.objects.get(action="x")
+    assert entry.actor == "o" * 100
     assert (entry.target, entry.reason, entry.evidence) == ("a\ufffd", "half ?", {"tried": {"b\ufffd": ["c\ufffd"]}})
