@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 import structlog
+from django.contrib.auth import get_user_model
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import transaction
 from django.db.models import Count, JSONField, QuerySet
@@ -143,6 +144,9 @@ def _report(run: BulkRun, problem: str) -> None:
 
 
 def _go_on(run: BulkRun, ends: float) -> None:
+    if get_user_model().objects.filter(username=run.actor, is_active=False).exists():
+        bulk_cancel(run=run, actor="wms2", reason=f"{run.actor} is not active any more")
+        return
     try:
         resource_type, action = _declared(run)
         given = _given(action, run)

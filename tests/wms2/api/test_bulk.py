@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from rest_framework.test import APIClient
 
 from requests_app import services
@@ -94,6 +95,15 @@ def test_what_was_cancelled_goes_no_further(operator: APIClient, monkeypatch: py
     assert [result for result, _ in results(run).values()] == ["done", "waiting", "waiting"]
     problem(operator.post(f"{API}/bulk-runs/{run['id']}/cancel", WHY), 409, "invalid_transition")
     assert BulkRun.objects.get().cancelled == "olaf: stop it"
+
+
+def test_a_run_whose_user_was_deactivated_goes_no_further(operator: APIClient) -> None:
+    held(2)
+    run = operator.post(HELD, WHY).json()
+    User.objects.filter(username="olga").update(is_active=False)
+    go_on()
+    assert [result for result, _ in results(run).values()] == ["waiting", "waiting"]
+    assert BulkRun.objects.get().cancelled == "wms2: olga is not active any more"
 
 
 def test_an_item_is_done_whole_or_not_at_all_when_its_worker_dies(operator: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
