@@ -7,9 +7,8 @@ from typing import Any
 
 from django.contrib import admin
 from django.db.models import Prefetch
-from django.urls import reverse
 from django.utils.html import format_html_join
-from django.utils.safestring import mark_safe
+from django.utils.safestring import SafeString, mark_safe
 
 from sites_app.bans import bans_active, by_whom
 from sites_app.models import (
@@ -27,7 +26,8 @@ from sites_app.models import (
 )
 from sites_app.schedds import birthdate_text
 from wms2.admin import badge_column, rows_admin, since_column
-from wms2.admin.shown import EMPTY
+from wms2.admin.actions import buttons
+from wms2.admin.shown import EMPTY, UserColumn
 from wms2.web.formatting import number
 
 
@@ -41,22 +41,28 @@ def dagmans(row: Schedd) -> str:
     return f"{row.dagmans_running} of {row.max_dagman_slots}"
 
 
-@admin.display(description="gets no new work")
-def closed(site: Any) -> Any:
-    """By a status or a ban, by whom, why and until when; with what opens it again."""
+def _closed(site: Any, user: Any) -> Any:
+    """By a status or a ban, by whom, why and until when; with what opens it again, for users who may do that."""
     lines = []
     if site.status != SiteStatus.ENABLED:
         words = f"{site.get_status_display().lower()}{by_whom(site.status_actor, site.drain_until)}: {site.status_reason}"
-        lines.append((words, reverse("admin:sites_app_site_verb", args=["enable"]), site.pk, "Enable"))
+        lines.append((words, _links(user, site, "enable")))
     for ban in site.active_bans:
         whom = "for all" if ban.workflow is None else f"for {ban.workflow.request_id}"
         words = f"banned {whom}{by_whom(ban.created_by, ban.expires_at)}: {ban.reason}"
-        lines.append((words, reverse("admin:sites_app_siteban_verb", args=["lift"]), ban.pk, "Lift"))
-    return format_html_join(mark_safe("<br>"), '{} <a href="{}?id={}">{} …</a>', lines) if lines else EMPTY
+        lines.append((words, _links(user, ban, "lift")))
+    return format_html_join(mark_safe("<br>"), "{}{}", lines) if lines else EMPTY
+
+
+def _links(user: Any, row: Any, name: str) -> SafeString:
+    return format_html_join("", ' <a href="{}">{} …</a>', ((each.url, each.label) for each in buttons(user, row, names=[name])))
+
+
+closed = UserColumn(_closed, "gets no new work")
 
 
 _BANS = bans_active().select_related("workflow").order_by("expires_at")
-_SHOWN = ("site", "workflow__request", "reason", "created_by", "expires_at")
+_SHOWN = ("site", "workflow__request", "reason", "created_by", "expires_at", "removed_at")
 rows_admin(
     Site, "name", "status", closed, "total_slots", "running_slots", "jobs_idle", "jobs_running", "jobs_held",
     "jobs_done", "jobs_failed", "jobs_counted_at", since_column("cric_seen_at", "seen in CRIC"), filters=("status",),

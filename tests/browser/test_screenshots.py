@@ -46,7 +46,7 @@ class Shot:
 
     ``whole``: all of the page, else what fits into the window. ``awaits``: an element that a script has to make first.
     ``opens``: a part that is folded at first. ``part``: that one alone is kept.
-    ``kept``: false for pages that only list what there is, and change with each table or address.
+    ``kept``: false for pages that only list what there is, and change with each table, address or session.
     """
 
     name: str
@@ -111,6 +111,7 @@ SHOTS = (
     Shot("request", _page("active")),
     Shot("request-held", _page("held"), opens="#part-errors td summary", first=True),
     Shot("logs", _logs, first=True),
+    Shot("account", lambda _: "/account/", kept=False),
     Shot("request-dark", _page("refused"), dark=True),
     Shot("request-narrow", _page("completed"), width=PHONE, first=True),
     Shot("admin", _admin("index"), kept=False),

@@ -254,7 +254,7 @@ class ActionsAdmin(ModelAdmin):
             else f"{action.label}: {counted(len(rows), *self._resource_types())}",
             "opts": self.opts,
             "verb": action,
-            "undone": undone(resource_type_of(self.model), action),
+            "undone": _undone(request.user, self.model, action),
             "form": form,
             "concerned": concerned,
             "acting": sum(one.acts for one in concerned),
@@ -296,6 +296,16 @@ def _go_to_page(action: Action, model_admin: Any, request: HttpRequest, rows: An
         messages.error(request, f"At most {MOST_ROWS} at once, so that each can be named. Select fewer.")
         return None
     return HttpResponseRedirect(action_url(model_admin.model, action.name, keys, back=request.get_full_path()))
+
+
+def _undone(user: Any, model: type[Model], action: Action) -> str:
+    """Whether it can be taken back and how, and by whom where that is for others."""
+    declared = resource_type_of(model)
+    sentence = undone(declared, action)
+    inverse = None if action.dangerous else next((each for each in declared.actions if each.name == action.inverse), None)
+    if inverse is None or may(user, inverse):
+        return sentence
+    return f"{sentence.removesuffix('.')}; that needs the role {' or '.join(inverse.roles)}."
 
 
 def _given_back(request: HttpRequest) -> str:

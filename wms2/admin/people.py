@@ -14,6 +14,7 @@ from django.http import HttpRequest
 
 from wms2.admin.forms import TextsField
 from wms2.admin.readonly import BoundedPaginator
+from wms2.admin.shown import EMPTY
 from wms2.audit import audit
 from wms2.identities.grants import enters_admin, is_admin
 from wms2.identities.people import constraint_problems
@@ -84,7 +85,7 @@ class SuperusersGroupAdmin(OfSuperusers, GroupAdmin):
 class RoleForm(forms.ModelForm):
     """Names as people type them; what does not fit the role is said at its field."""
 
-    cms_groups = TextsField(required=False, help_text="Of a requester: CMS groups, separated by spaces.")
+    cms_groups = TextsField(required=False, label="CMS groups", help_text="Of a requester: CMS groups, separated by spaces.")
     sites = TextsField(required=False, help_text="Of a site admin: names of sites, separated by spaces.")
 
     class Meta:
@@ -107,7 +108,7 @@ class RoleAssignmentAdmin(AuditedAdmin):
     """Who has which role. All who may open the admin see it; admins change it."""
 
     form = RoleForm
-    list_display = ("role", "user", "group", "cms_groups", "sites", "reason", "actor", "updated_at")
+    list_display = ("role", "user", "group", "groups_in_words", "sites_in_words", "reason", "actor", "updated_at")
     list_display_links = ("role",)
     list_filter = ("role",)
     list_select_related = ("user", "group")
@@ -115,6 +116,16 @@ class RoleAssignmentAdmin(AuditedAdmin):
     search_help_text = "Part of a user's or group's name."
     show_full_result_count = False
     paginator = BoundedPaginator
+
+    @admin.display(description="CMS groups")
+    def groups_in_words(self, row: RoleAssignment) -> str:
+        """Those that it is limited to."""
+        return ", ".join(row.cms_groups) or EMPTY
+
+    @admin.display(description="sites")
+    def sites_in_words(self, row: RoleAssignment) -> str:
+        """The same of sites."""
+        return ", ".join(row.sites) or EMPTY
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         """With who gave it."""

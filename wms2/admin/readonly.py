@@ -15,7 +15,7 @@ from django.db.models import JSONField, Prefetch, QuerySet
 from django.http import HttpRequest
 
 from wms2.admin.actions import ActionsAdmin
-from wms2.admin.shown import badge_column, json_field, link_column, plain_column, since_column, worded
+from wms2.admin.shown import badge_column, json_field, link_column, of_user, plain_column, since_column, worded
 from wms2.identities.grants import enters_admin
 from wms2.web.formatting import spelled
 
@@ -93,13 +93,17 @@ class ReadOnlyAdmin(ActionsAdmin):
         own = [field.name for field in large_fields(self.model) if field.name not in shown]
         return lean(rows, [name for name in relations if name in shown]).defer(*own)
 
+    def get_list_display(self, request: HttpRequest) -> Any:
+        """As declared, for this user."""
+        return [of_user(column, request.user) for column in super().get_list_display(request)]
+
     def get_list_display_links(self, request: HttpRequest, list_display: Any) -> Any:
         """The first column that leads nowhere else: a link in a link has no text to click at."""
         return super().get_list_display_links(request, [each for each in list_display if not hasattr(each, "relation")])
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         """All columns, in readable form."""
-        return [*self.first, *self._readable.values()]
+        return [*(of_user(column, request.user) for column in self.first), *self._readable.values()]
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         """As declared, in readable form."""

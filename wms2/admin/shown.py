@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -48,6 +49,30 @@ def list_url(model: type[Model], query: str = "") -> str:
 def link(row: Model | None, text: Any = None) -> str | SafeString:
     """A link to a row's page."""
     return EMPTY if row is None else format_html('<a href="{}">{}</a>', admin_url(row), row if text is None else text)
+
+
+@dataclass(frozen=True)
+class UserColumn:
+    """A column that offers each user what they may do: of a list, or first on a row's page. Two of the same user are equal, since
+    Django looks for a page's columns among those that it was given before."""
+
+    says: Callable[[Any, Any], Any]
+    short_description: str
+    user: Any = None
+
+    def __call__(self, row: Any) -> Any:
+        """What it says of a row to the user."""
+        return self.says(row, self.user)
+
+    @property
+    def __name__(self) -> str:
+        """By which Django names the column's cells."""
+        return str(self.says.__name__)
+
+
+def of_user(column: Any, user: Any) -> Any:
+    """A column as this user is to see it."""
+    return replace(column, user=user) if isinstance(column, UserColumn) else column
 
 
 def badge_column(field: str, label: str = "", since: str = "") -> Callable[[Any], SafeString]:
