@@ -117,7 +117,7 @@ def _page(request: HttpRequest, form: TokenForm, status: int = 200, **more: Any)
     owners = list(form.accounts.values())
     context = {
         "form": form,
-        "grants": grants_of(request.user),
+        "grants": [(grant.role, sorted(grant.groups), sorted(grant.sites)) for grant in grants_of(request.user)],
         "tokens": tokens_of(owners),
         "service_accounts": owners[1:],
         "old_keys": OldKey.objects.filter(user__in=owners).select_related("user").order_by("user"),
