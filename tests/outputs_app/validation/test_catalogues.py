@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -293,7 +294,7 @@ def test_what_is_being_removed_stays_decided_and_what_did_not_help_is_a_new_case
     validation_again([block.pk])
     validated(block)
     assert IntegrityCase.objects.get().state == CaseState.IN_PROGRESS
-    decided = {"state": CaseState.IN_PROGRESS, "action": CaseAction.RECOVERED, "acted_at": timezone.now()}
+    decided = {"state": CaseState.IN_PROGRESS, "action": CaseAction.RECOVERED, "acted_at": timezone.now() - timedelta(seconds=1)}
     IntegrityCase.objects.update(**decided)
     validation_again([block.pk])
     validated(block)
