@@ -103,6 +103,11 @@ def _wrong(request: Request, error: AuthenticationFailed) -> Exception:
                 reason="a token that no user has; more of them from this address are counted, not written down",
             )  # fmt: skip
         return error
+    return must_wait(seconds)
+
+
+def must_wait(seconds: int) -> ProblemError:
+    """The answer to a wrong token of an address that has sent too many."""
     detail = f"too many wrong tokens from this address; try again in {seconds} s"
     problem = Problem(429, "too_many_failures", detail, hint="Check the token; a right one is taken at once.")
     return ProblemError(problem, {"Retry-After": str(seconds)})

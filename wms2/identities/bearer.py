@@ -22,6 +22,7 @@ from rest_framework.request import Request
 
 from wms2.actions import Role
 from wms2.api.problems import Problem, ProblemError
+from wms2.api.tokens import must_wait
 from wms2.audit import audit, refusal_set_audited
 from wms2.conf import conf
 from wms2.identities.grants import Grant, grants_named, person_ensure, use_grants
@@ -242,9 +243,7 @@ def _answer(request: Request, credential: str, refused: TokenRefused) -> Problem
     seconds = math.ceil(token_wrong(address))
     refusal_set_audited(request._request)  # below, or by the throttle
     if seconds:
-        detail = f"too many wrong tokens from this address; try again in {seconds} s"
-        problem = Problem(429, "too_many_failures", detail, hint="Check the token; a right one is taken at once.")
-        return ProblemError(problem, {"Retry-After": str(seconds)})
+        return must_wait(seconds)
     reason, claimed = f"bearer token: {refused}", _claimed(credential)
     log.warning("bearer token refused", reason=str(refused), user=refused.name, address=address[:100], **claimed)
     audit(
