@@ -171,12 +171,12 @@ def _run_effects(request: Any) -> None:
     from django.db.models import F
     from django.utils import timezone
 
-    from outputs_app.blocks.filling import blocks_advance, blocks_seal
+    from outputs_app.blocks.filling import blocks_register_sealed, blocks_seal_all
     from outputs_app.effects import executor
     from outputs_app.models import Effect, EffectState
 
-    blocks_seal(workflow_id=request.workflow.pk)
-    blocks_advance(workflow_id=request.workflow.pk, request_id=request.pk, request_epoch=request.epoch)
+    blocks_seal_all(workflow_id=request.workflow.pk)
+    blocks_register_sealed(workflow_id=request.workflow.pk, request_id=request.pk, request_epoch=request.epoch)
     owed = Effect.objects.filter(request=request, epoch=F("request__epoch")).exclude(state=EffectState.DONE)
     while owed.exists():
         owed.filter(state=EffectState.PENDING).update(next_attempt_at=timezone.now())

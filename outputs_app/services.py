@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from django.db import connection
 from django.db.models import Exists, OuterRef, QuerySet
 
-from outputs_app.blocks.filling import Brought, blocks_advance, units_join_blocks
+from outputs_app.blocks.filling import Brought, blocks_register_sealed, units_join_blocks
 from outputs_app.blocks.ownership import lumis_twice, names_lock
 from outputs_app.effects.requests import EffectRequest, effects_enqueue, effects_widen
 from outputs_app.models import (
@@ -207,7 +207,7 @@ def effect_retry(*, effect: Effect) -> None:
 
 def _block_goes_on(effect: Effect) -> None:
     """What stopped its block is over. ARCHIVED if its tape rule is there, which nothing would make it a second time; else OPEN,
-    whatever it was: ``blocks_advance`` makes it COMPLETE and asks for what a FAILED block was never asked."""
+    whatever it was: ``blocks_register_sealed`` makes it COMPLETE and asks for what a FAILED block was never asked."""
     if effect.block is None:
         return
     failed = ProcessingBlock.objects.filter(pk=effect.block.pk, status=BlockStatus.FAILED)
@@ -215,7 +215,7 @@ def _block_goes_on(effect: Effect) -> None:
     blocks_become(failed, BlockStatus.OPEN)
     if effect.request.has_ended:  # no evaluation does it
         request = effect.request
-        blocks_advance(workflow_id=effect.block.workflow_id, request_id=request.pk, request_epoch=request.epoch)
+        blocks_register_sealed(workflow_id=effect.block.workflow_id, request_id=request.pk, request_epoch=request.epoch)
 
 
 def effect_retry_now(*, effect: Effect, actor: str, reason: str) -> None:

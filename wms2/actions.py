@@ -191,7 +191,7 @@ class ResourceType:
         seen: (value, label) of where a row stands, usually its status.
         address: REST: of one row, below ``/api/v1/``; empty: none.
         owner: whose a row is, for the roles that hold on rows of one's own alone; read from the row, without a query.
-        standing: further sentences on a row's page in the admin.
+        status_detail: further sentences on a row's page in the admin.
     """
 
     model: type[Model]

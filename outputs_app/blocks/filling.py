@@ -145,39 +145,39 @@ def _store(joined: Sequence[tuple[uuid.UUID, Brought]]) -> None:
         cursor.execute(_STORE, values)
 
 
-def blocks_seal(*, workflow_id: uuid.UUID) -> int:
+def blocks_seal_all(*, workflow_id: uuid.UUID) -> int:
     """Seal every open block: nothing is left to plan."""
     return ProcessingBlock.objects.filter(workflow_id=workflow_id, sealed_at__isnull=True).update(sealed_at=clock.now())
 
 
 def blocks_check(*, workflow_id: uuid.UUID, limits: BlockLimits, filled: Collection[uuid.UUID] = ()) -> BlocksDue:
-    """When ``blocks_process`` or ``blocks_advance`` may find something to do, if nothing else happens; only looks, by one
-    statement.
+    """When ``blocks_seal_due`` or ``blocks_register_sealed`` may find something to do, if nothing else happens; only looks, by
+    one statement.
 
     Args:
         filled: blocks that have just got files, and may be full by that.
     """
     rows = _timed(workflow_id, limits, filled)
     return BlocksDue(
-        changed=any(row.full or not row.changes for row in rows),
-        first=min((row.due_at for row in rows if row.changes), default=None),
+        changed=any(row.full or not row.unsealed for row in rows),
+        first=min((row.due_at for row in rows if row.unsealed), default=None),
     )
 
 
-def blocks_process(*, workflow_id: uuid.UUID, limits: BlockLimits) -> None:
+def blocks_seal_due(*, workflow_id: uuid.UUID, limits: BlockLimits) -> None:
     """Seal blocks that have enough files, events or lumis, or had their first file long ago."""
     rows, now = ProcessingBlock.objects.filter(workflow_id=workflow_id, status=BlockStatus.OPEN, sealed_at=None), clock.now()
     for row in _timed(workflow_id, limits, list(rows.values_list("pk", flat=True))):
-        if row.full or (row.changes and row.due_at <= now):
+        if row.full or (row.unsealed and row.due_at <= now):
             rows.filter(pk=row.pk).update(sealed_at=now, updated_at=now)
             log.info("block sealed", block_id=str(row.pk), why="full" if row.full else "old")
 
 
 class _Timed(NamedTuple):
-    """An OPEN block with files: whether time seals it, or it is sealed; when; whether it has enough files."""
+    """An OPEN block with files: whether it is not sealed yet; when time seals it; whether it has enough files."""
 
     pk: uuid.UUID
-    changes: bool
+    unsealed: bool
     due_at: datetime
     full: bool
 
@@ -208,11 +208,11 @@ def blocks_end(*, workflow_id: uuid.UUID, request_id: uuid.UUID, request_epoch: 
 
     It is not evaluated any more, so no block stays OPEN, except where an operator must first retry the registration of a parent.
     """
-    blocks_seal(workflow_id=workflow_id)
-    blocks_advance(workflow_id=workflow_id, request_id=request_id, request_epoch=request_epoch)
+    blocks_seal_all(workflow_id=workflow_id)
+    blocks_register_sealed(workflow_id=workflow_id, request_id=request_id, request_epoch=request_epoch)
 
 
-def blocks_advance(*, workflow_id: uuid.UUID, request_id: uuid.UUID, request_epoch: int) -> None:
+def blocks_register_sealed(*, workflow_id: uuid.UUID, request_id: uuid.UUID, request_epoch: int) -> None:
     """Sealed blocks become COMPLETE, and are asked to be registered, parents' first, and archived.
 
     One without files, which a former release planned, is deleted: neither DBS nor Rucio knows it.

@@ -46,8 +46,8 @@ class OutputDataset(models.Model):
 
 
 class BlockStatus(models.TextChoices):
-    """OPEN waits for its units; sealed and every member done: COMPLETE; registered and its tape rule made, or none wanted:
-    ARCHIVED. GIVEN_UP: an operator discarded what its registration rests on; nothing more is done for it."""
+    """OPEN takes units until ``sealed_at``; sealed, and asked to be registered: COMPLETE; registered and its tape rule made, or
+    none wanted: ARCHIVED. GIVEN_UP: an operator discarded what its registration rests on; nothing more is done for it."""
 
     OPEN = "open", "Open"
     COMPLETE = "complete", "Complete"

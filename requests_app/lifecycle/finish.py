@@ -18,7 +18,7 @@ from dags_app.models import WorkUnit, WorkUnitState
 from dags_app.planning.specs import InputSpec
 from dags_app.selectors import dag_last
 from dags_app.services.failures import failure_summary
-from outputs_app.blocks.filling import blocks_advance, blocks_seal
+from outputs_app.blocks.filling import blocks_register_sealed, blocks_seal_all
 from outputs_app.models import OPEN_EFFECT, REPORTS, BlockStatus, Effect, EffectState, ProcessingBlock
 from outputs_app.selectors import STUCK
 from requests_app.alerts import alert, alert_over
@@ -92,8 +92,8 @@ def finish(evaluation: Evaluation) -> None:
         evaluation.hold(HoldCode.REFUSED, why, _evidence(workflow))
         return
     with evaluation.fenced():
-        blocks_seal(workflow_id=workflow.pk)
-        blocks_advance(workflow_id=workflow.pk, request_id=request.pk, request_epoch=request.epoch)
+        blocks_seal_all(workflow_id=workflow.pk)
+        blocks_register_sealed(workflow_id=workflow.pk, request_id=request.pk, request_epoch=request.epoch)
         notify(RUN_EFFECTS)
     evaluation.blocks = None  # they have changed
     validate_when_registered(evaluation)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from dags_app.planning.specs import BlockClosing
-from outputs_app.blocks.filling import blocks_advance, blocks_check, blocks_process
+from outputs_app.blocks.filling import blocks_check, blocks_register_sealed, blocks_seal_due
 from outputs_app.values import BlockLimits
 from requests_app.lease import Evaluation
 from requests_app.models import EVALUATED, Request, RequestStatus, StopIntent, Workflow
@@ -42,8 +42,8 @@ def block_limits(workflow: Workflow) -> BlockLimits:
 
 def blocks_go_on(request: Request, limits: BlockLimits) -> None:
     """Seal and register what is due; in the caller's transaction."""
-    blocks_process(workflow_id=request.workflow.pk, limits=limits)
-    blocks_advance(workflow_id=request.workflow.pk, request_id=request.pk, request_epoch=request.epoch)
+    blocks_seal_due(workflow_id=request.workflow.pk, limits=limits)
+    blocks_register_sealed(workflow_id=request.workflow.pk, request_id=request.pk, request_epoch=request.epoch)
     notify(RUN_EFFECTS)
 
 

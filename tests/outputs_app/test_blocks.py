@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from dags_app.models import WorkUnit
-from outputs_app.blocks.filling import blocks_advance, blocks_check, blocks_process, blocks_seal
+from outputs_app.blocks.filling import blocks_check, blocks_register_sealed, blocks_seal_all, blocks_seal_due
 from outputs_app.models import (
     BlockStatus,
     BlockWorkUnit,
@@ -71,7 +71,7 @@ def done(workflow: Workflow, unit: WorkUnit, *lfns: str, rse: str = CERN, **most
 
 
 def advance(workflow: Workflow) -> None:
-    blocks_advance(workflow_id=workflow.pk, request_id=workflow.request.pk, request_epoch=1)
+    blocks_register_sealed(workflow_id=workflow.pk, request_id=workflow.request.pk, request_epoch=1)
 
 
 def indexes(workflow: Workflow, status: BlockStatus) -> Sequence[int]:
@@ -92,7 +92,7 @@ def test_a_sealed_block_is_closed_and_archived(workflow: Workflow) -> None:
     advance(workflow)
     assert indexes(workflow, BlockStatus.COMPLETE) == [0], "the second is not sealed yet"
     assert Effect.objects.filter(kind=EffectKind.DBS_BLOCK).count() == 1
-    blocks_seal(workflow_id=workflow.pk)
+    blocks_seal_all(workflow_id=workflow.pk)
     advance(workflow)
     assert indexes(workflow, BlockStatus.COMPLETE) == [0, 1]
 
@@ -105,7 +105,7 @@ def test_a_block_lies_where_its_units_have_brought_it_and_nowhere_else(workflow:
     done(workflow, moved, "/store/d.root", rse=DESY)
     assert held() == [(0, CERN, {"/store/a.root", "/store/c.root"}), (1, DESY, {"/store/b.root", "/store/d.root"})]
     assert set(ProcessingBlock.objects.values_list("total_work_units", "planned_bytes")) == {(2, 200)}
-    blocks_seal(workflow_id=workflow.pk)
+    blocks_seal_all(workflow_id=workflow.pk)
     advance(workflow)
     assert [(index, rse) for index, rse, _ in held()] == [(0, CERN), (1, DESY)]
     assert indexes(workflow, BlockStatus.COMPLETE) == [0, 1]
@@ -123,7 +123,7 @@ def test_a_unit_whose_files_lie_at_two_places_is_in_a_block_of_each(workflow: Wo
 def test_a_unit_that_brought_no_file_is_in_no_block(workflow: Workflow) -> None:
     (unit,) = new_units(workflow, 1)
     done(workflow, unit)
-    blocks_seal(workflow_id=workflow.pk)
+    blocks_seal_all(workflow_id=workflow.pk)
     advance(workflow)
     assert not (ProcessingBlock.objects.exists() or BlockWorkUnit.objects.exists() or Effect.objects.exists())
 
@@ -131,7 +131,7 @@ def test_a_unit_that_brought_no_file_is_in_no_block(workflow: Workflow) -> None:
 def test_what_is_told_twice_is_registered_once_and_no_file_comes_later(workflow: Workflow) -> None:
     (unit,) = new_units(workflow, 1)
     done(workflow, unit, "/store/a.root")
-    blocks_seal(workflow_id=workflow.pk)
+    blocks_seal_all(workflow_id=workflow.pk)
     done(workflow, unit, "/store/a.root")
     with pytest.raises(LedgerViolation, match=r"registered already, without /store/b\.root"):
         done(workflow, unit, "/store/a.root", "/store/b.root")
@@ -201,7 +201,7 @@ def test_places_that_a_former_release_planned_hold_nothing_up(workflow: Workflow
         BlockWorkUnit.objects.create(block=block, unit=each, dataset=dataset, size_bytes=7)
     done(workflow, unit, "/store/a.root")
     assert list(BlockWorkUnit.objects.filter(unit=unit).values_list("done", "size_bytes")) == [(True, 100)]
-    blocks_seal(workflow_id=workflow.pk)
+    blocks_seal_all(workflow_id=workflow.pk)
     advance(workflow)
     assert held() == [(2, CERN, {"/store/a.root"})]
     assert indexes(workflow, BlockStatus.COMPLETE) == [2]
@@ -214,7 +214,7 @@ def test_a_block_that_failed_before_it_was_complete_is_closed_and_archived_once_
     Effect.objects.filter(pk=dead.pk).update(state=EffectState.DEAD)
     ProcessingBlock.objects.update(status=BlockStatus.FAILED)
     done(workflow, second, "/store/b.root")
-    blocks_seal(workflow_id=workflow.pk)
+    blocks_seal_all(workflow_id=workflow.pk)
     advance(workflow)
 
     effect_retry(effect=dead)
@@ -253,7 +253,7 @@ def test_a_block_waits_for_the_blocks_that_hold_its_files_parents(workflow: Work
     advance(workflow)
     assert registrations() == {}, "the child's block is whole, its parents' is not"
 
-    blocks_seal(workflow_id=workflow.pk)
+    blocks_seal_all(workflow_id=workflow.pk)
     advance(workflow)
     asked = registrations()
     assert asked[parent.name] in asked[child.name].depends_on.all()
@@ -279,7 +279,7 @@ def test_a_dataset_that_names_its_parents_waits_for_the_first_block_of_each(work
     ProcessingBlock.objects.filter(dataset=child).update(sealed_at=timezone.now())
     advance(workflow)
     assert registrations() == {}
-    blocks_seal(workflow_id=workflow.pk)
+    blocks_seal_all(workflow_id=workflow.pk)
     advance(workflow)
     asked = registrations()
     assert list(asked[child.name].depends_on.filter(kind=EffectKind.DBS_BLOCK)) == [asked[parent.name]]
@@ -297,7 +297,7 @@ def test_a_block_is_registered_once_after_its_files_are_in_rucio_and_goes_to_tap
     done(workflow, first, "/store/a.root")
     done(workflow, second, "/store/b.root")
     assert not Effect.objects.filter(kind__startswith="dbs").exists(), "nothing is told to DBS before the block is whole"
-    blocks_seal(workflow_id=workflow.pk)
+    blocks_seal_all(workflow_id=workflow.pk)
     for _ in range(2):
         advance(workflow)
     (registered,) = Effect.objects.filter(kind=EffectKind.DBS_BLOCK)
@@ -317,7 +317,7 @@ def tend(workflow: Workflow, **changes: float) -> int:
     due = blocks_check(workflow_id=workflow.pk, limits=limits(**changes)).by(timezone.now())
     taking = ProcessingBlock.objects.filter(sealed_at=None)
     before = taking.count()
-    blocks_process(workflow_id=workflow.pk, limits=limits(**changes))
+    blocks_seal_due(workflow_id=workflow.pk, limits=limits(**changes))
     assert due or before == taking.count() or changes, "time alone must be seen without an account"
     return before - taking.count()
 
@@ -351,7 +351,7 @@ def test_a_block_whose_first_file_is_old_is_sealed(workflow: Workflow) -> None:
 def test_an_archived_block_that_failed_afterwards_is_archived_again_once_its_effect_is_retried(workflow: Workflow) -> None:
     (unit,) = new_units(workflow, 1)
     done(workflow, unit, "/store/a.root")
-    blocks_seal(workflow_id=workflow.pk)
+    blocks_seal_all(workflow_id=workflow.pk)
     advance(workflow)
     dead = Effect.objects.get(kind=EffectKind.DBS_BLOCK)
     Effect.objects.exclude(pk=dead.pk).update(state=EffectState.DONE)
@@ -374,7 +374,7 @@ def test_when_time_next_changes_a_block_is_known_beforehand(workflow: Workflow, 
     assert due_in() == 1, "it takes units for so long after its first file"
     age(hours=2)
     assert due_in() == -1
-    blocks_seal(workflow_id=workflow.pk)
+    blocks_seal_all(workflow_id=workflow.pk)
     assert due_in() is None, "one that is whole waits for nothing that time brings"
     with django_assert_num_queries(1):
         assert blocks_check(workflow_id=workflow.pk, limits=limits()).changed, "but it can be registered"

@@ -9,7 +9,7 @@ import pytest
 from django.utils import timezone
 
 from outputs_app.actions import _discard
-from outputs_app.blocks.filling import blocks_advance, blocks_seal
+from outputs_app.blocks.filling import blocks_register_sealed, blocks_seal_all
 from outputs_app.effects import Handler, executor
 from outputs_app.models import (
     BlockStatus,
@@ -50,13 +50,13 @@ def whole(workflow: Workflow, *units: str, sealed: bool = True) -> ProcessingBlo
         outputs = UnitOutputs(row.pk, row.name, (file,))
         unit_register(request_id=workflow.request.pk, request_epoch=1, outputs=outputs)
     if sealed:
-        blocks_seal(workflow_id=workflow.pk)
+        blocks_seal_all(workflow_id=workflow.pk)
         advance(workflow)
     return ProcessingBlock.objects.get(dataset=dataset, block_index=index)
 
 
 def advance(workflow: Workflow) -> None:
-    blocks_advance(workflow_id=workflow.pk, request_id=workflow.request.pk, request_epoch=1)
+    blocks_register_sealed(workflow_id=workflow.pk, request_id=workflow.request.pk, request_epoch=1)
 
 
 def discard(kind: EffectKind, block: ProcessingBlock) -> Effect:
@@ -161,7 +161,7 @@ def test_children_of_a_block_that_is_given_up_are_asked_of_dbs_which_refuses_the
     child = whole(workflow, "/store/b.root", sealed=False)
     OutputFile.objects.filter(block=child).update(parents=["/store/a.root"])
     discard(K.DBS_BLOCK, parent)
-    blocks_seal(workflow_id=workflow.pk)
+    blocks_seal_all(workflow_id=workflow.pk)
     advance(workflow)
     registration = Effect.objects.get(kind=K.DBS_BLOCK, block=child)
     assert not registration.depends_on.filter(block=parent).exists()

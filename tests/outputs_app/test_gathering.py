@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 
 from dags_app.models import WorkUnit
-from outputs_app.blocks.filling import blocks_advance, blocks_seal
+from outputs_app.blocks.filling import blocks_register_sealed, blocks_seal_all
 from outputs_app.effects import executor, requests
 from outputs_app.models import Effect, EffectKind, EffectState, OutputFile, ProcessingBlock
 from outputs_app.services import effect_discard
@@ -134,8 +134,8 @@ def test_a_newer_epoch_gathers_for_itself(workflow: Workflow, units: list[WorkUn
 def test_a_block_that_is_whole_waits_for_nothing(workflow: Workflow, units: list[WorkUnit]) -> None:
     for unit in units:
         done(workflow, unit)
-    blocks_seal(workflow_id=workflow.pk)
-    blocks_advance(workflow_id=workflow.pk, request_id=workflow.request.pk, request_epoch=1)
+    blocks_seal_all(workflow_id=workflow.pk)
+    blocks_register_sealed(workflow_id=workflow.pk, request_id=workflow.request.pk, request_epoch=1)
     assert not Effect.objects.filter(next_attempt_at__gt=timezone.now()).exists()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from outputs_app.blocks.filling import blocks_advance, blocks_seal
+from outputs_app.blocks.filling import blocks_register_sealed, blocks_seal_all
 from outputs_app.blocks.placements import placement_of, placement_remove, placement_set
 from outputs_app.effects import HANDLERS
 from outputs_app.models import BlockStatus, Effect, EffectKind, Placement, ProcessingBlock
@@ -35,9 +35,9 @@ def decide(campaign: str = "", tier: str = "", **values: Any) -> None:
 
 def complete(block: ProcessingBlock) -> dict[str, dict[str, Any]]:
     """Kind -> payload of what is asked for it."""
-    blocks_seal(workflow_id=block.workflow_id)
+    blocks_seal_all(workflow_id=block.workflow_id)
     request = block.workflow.request
-    blocks_advance(workflow_id=block.workflow_id, request_id=request.pk, request_epoch=1)
+    blocks_register_sealed(workflow_id=block.workflow_id, request_id=request.pk, request_epoch=1)
     return dict(Effect.objects.values_list("kind", "payload"))
 
 

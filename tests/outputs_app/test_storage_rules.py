@@ -12,7 +12,7 @@ from django.utils import timezone
 from rucio.common.exception import RequestNotFound
 
 from deploy.rucio.transfers import settle
-from outputs_app.blocks.filling import blocks_advance
+from outputs_app.blocks.filling import blocks_register_sealed
 from outputs_app.blocks.placements import placement_set
 from outputs_app.effects import HANDLERS, taking_back, time_slices
 from outputs_app.effects.executor import effects_claim, effects_run_due
@@ -254,7 +254,7 @@ def test_files_of_one_block_at_two_storage_elements_keep_their_rules(monkeypatch
     Effect.objects.all().delete()
     OutputFile.objects.filter(pk=block.files.order_by("pk")[0].pk).update(rse="T2_CH_CERN", size_bytes=7)
     ProcessingBlock.objects.update(status=BlockStatus.OPEN, origin_rse="")
-    blocks_advance(workflow_id=block.workflow_id, request_id=block.workflow.request.pk, request_epoch=1)
+    blocks_register_sealed(workflow_id=block.workflow_id, request_id=block.workflow.request.pk, request_epoch=1)
     block.refresh_from_db()
     assert (block.status, block.origin_rse) == (BlockStatus.COMPLETE, DISK), "where most of it lies"
     assert not Effect.objects.filter(kind=EffectKind.RUCIO_SOURCE_BLOCK).exists()

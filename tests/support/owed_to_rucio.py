@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from outputs_app.blocks.filling import blocks_advance, blocks_seal
+from outputs_app.blocks.filling import blocks_register_sealed, blocks_seal_all
 from outputs_app.effects.executor import effects_run_due
 from outputs_app.models import Effect, EffectKind, EffectState, OutputDataset, ProcessingBlock
 from outputs_app.values import MergedFile, UnitOutputs
@@ -30,8 +30,8 @@ def complete(*rses: str) -> ProcessingBlock:
         lfn = f"/store/mc/Era/Primary{run}/GEN-SIM/Proc-v1/00000/{uuid.uuid4()}.root"
         file = MergedFile(dataset.name, lfn, rse, 100, "0000000a", 10, {"1": ((number + 1, 10),)})
         unit_register(request_id=request.pk, request_epoch=1, outputs=UnitOutputs(unit.pk, unit.name, (file,)))
-    blocks_seal(workflow_id=workflow.pk)
-    blocks_advance(workflow_id=workflow.pk, request_id=request.pk, request_epoch=1)
+    blocks_seal_all(workflow_id=workflow.pk)
+    blocks_register_sealed(workflow_id=workflow.pk, request_id=request.pk, request_epoch=1)
     Effect.objects.exclude(kind__in=RUCIO).update(state=EffectState.DONE)
     return ProcessingBlock.objects.get(origin_rse=rses[0])
 

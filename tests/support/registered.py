@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from outputs_app.blocks.filling import blocks_advance, blocks_seal
+from outputs_app.blocks.filling import blocks_register_sealed, blocks_seal_all
 from outputs_app.effects.executor import effects_run_due
 from outputs_app.models import BlockStatus, Effect, EffectState, ProcessingBlock
 from outputs_app.values import MergedFile, UnitOutputs
@@ -31,8 +31,8 @@ def made_block(units: int = 2, name: str = "") -> ProcessingBlock:
         )  # fmt: skip
         outputs = UnitOutputs(unit.pk, unit.name, files)
         unit_register(request_id=workflow.request.pk, request_epoch=1, outputs=outputs)
-    blocks_seal(workflow_id=workflow.pk)
-    blocks_advance(workflow_id=workflow.pk, request_id=workflow.request.pk, request_epoch=1)
+    blocks_seal_all(workflow_id=workflow.pk)
+    blocks_register_sealed(workflow_id=workflow.pk, request_id=workflow.request.pk, request_epoch=1)
     run_effects()
     block = ProcessingBlock.objects.get(dataset=dataset)
     assert block.status == BlockStatus.ARCHIVED, list(Effect.objects.values_list("kind", "state", "last_error"))
