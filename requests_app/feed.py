@@ -126,7 +126,8 @@ def listening() -> Iterator[Callable[[float], object]]:
     Raises:
         TooManyReaders: as many wait as may, each of which keeps a thread.
     """
-    if not _readers().acquire(blocking=False):
+    readers = _readers()
+    if not readers.acquire(blocking=False):
         READERS_REFUSED_TOTAL.inc()
         raise TooManyReaders(f"{conf().feed_readers} readers wait for events in this process already")
     try:
@@ -139,4 +140,4 @@ def listening() -> Iterator[Callable[[float], object]]:
             if not session.closed:
                 session.execute(f"UNLISTEN {CHANNEL}")
     finally:
-        _readers().release()
+        readers.release()
