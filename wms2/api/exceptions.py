@@ -52,7 +52,7 @@ _OURS = (
 #: What ``get_object_or_404`` says.
 _NO_ROW = re.compile(r"No (\w+) matches the given query\.")
 _LOOK_UP = "Names and ids are matched whole; /api/v1/docs/ names the lists where they can be looked up."
-_SIGN_IN = "Send 'Authorization: Token <key>', or sign in; see docs/api.md."
+_SIGN_IN = "Send 'Authorization: Bearer <token>', or sign in; see docs/api.md."
 
 
 def exception_handler(error: Exception, context: dict[str, Any]) -> Response | None:

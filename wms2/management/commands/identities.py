@@ -15,7 +15,7 @@ from django.core.management.base import BaseCommand, CommandError
 from wms2.actions import Role
 from wms2.errors import FieldRefused, InvalidTransition
 from wms2.identities import people
-from wms2.identities.grants import Grant, described, grants_of
+from wms2.identities.grants import OPERATORS, Grant, described, grants_of
 from wms2.management.arguments import actor_named
 
 _GENERATED_BYTES = 18
@@ -97,7 +97,7 @@ class Command(BaseCommand):
                 described(Grant(Role(row.role), frozenset(row.cms_groups), frozenset(row.sites)))
                 for row in group.role_assignments.all()
             )
-            self.stdout.write(f"group {group}: {roles or 'no role given'}")
+            self.stdout.write(f"group {group}: {roles or ('operator' if group.name == OPERATORS else 'no role given')}")
 
     def _password(self, options: dict[str, Any]) -> str | None:
         """As the options say where it comes from; by default it is asked for, twice."""
