@@ -28,7 +28,7 @@ READABLE = ("admission/queue", "admission/config", "lifecycle/status", "status",
 def test_signed_in_users_read_and_others_only_health(reader: APIClient, nobody: APIClient) -> None:
     for path in READABLE:
         body = problem(nobody.get(f"/api/v1/{path}"), 401, "not_authenticated")
-        assert "Token" in body["hint"], path
+        assert "Bearer" in body["hint"], path
         assert reader.get(f"/api/v1/{path}").status_code == 200, path
 
 
