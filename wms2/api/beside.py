@@ -10,7 +10,7 @@ from rest_framework.views import APIView
 
 from wms2.actions import Role
 from wms2.api.views import METHODS
-from wms2.identities.grants import sees_flower
+from wms2.identities.grants import is_operator
 
 
 class OperatorsSee(BasePermission):
@@ -20,7 +20,7 @@ class OperatorsSee(BasePermission):
 
     def has_permission(self, request: Request, view: APIView) -> bool:
         """By role."""
-        return bool(request.user.is_authenticated) and sees_flower(request.user)
+        return bool(request.user.is_authenticated) and is_operator(request.user)
 
 
 class FlowerView(APIView):

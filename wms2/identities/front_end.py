@@ -30,7 +30,7 @@ from wms2.conf import Conf, conf
 from wms2.errors import Wms2Error
 from wms2.identities.grants import Grant, grants_named, person_ensure, use_grants
 from wms2.identities.service_accounts import ended_because
-from wms2.runtime.shared_counts import SharedCounts
+from wms2.web.login_throttle import first_in_window
 
 #: The user that reads without a name, where ``front_end_anonymous`` allows it; for reading alone.
 ANONYMOUS = "anonymous"
@@ -56,7 +56,6 @@ _SPELLED = {"1.2.840.113549.1.9.1": "EMAILADDRESS", "EMAIL": "EMAILADDRESS", "E"
 _AUDITED_SECONDS = 60.0
 
 log = structlog.get_logger(__name__)
-_audited = SharedCounts()
 
 
 class FrontEndRefused(Wms2Error):
@@ -286,7 +285,7 @@ def _header_of(key: str) -> str:
 def _audit_once(request: HttpRequest, action: str, why: str, login: str, *, of: str) -> None:
     """``of``: what beside action and address makes it another one; nothing that outsiders choose."""
     peer = str(request.META.get("REMOTE_ADDR") or "a local socket")
-    if _audited.ask(lambda kept: kept.add(f"{action} {peer} {of}", _AUDITED_SECONDS))[0] > 1:
+    if not first_in_window(action, peer, of, seconds=_AUDITED_SECONDS):
         return
     asked = {"login": login[:100], "method": str(request.method), "path": escape_uri_path(request.path)[:300]}
     log.warning(action.replace("_", " "), address=peer, why=why, **asked)

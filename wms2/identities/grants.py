@@ -67,7 +67,7 @@ def may(user: Any, action: Action) -> bool:
 
 
 def is_operator(user: Any) -> bool:
-    """Whether a user may change what no operation does."""
+    """Whether a user may change what no operation does, and see the Celery workers as Flower shows them."""
     return not roles_of(user).isdisjoint((Role.OPERATOR, Role.ADMIN))
 
 
@@ -137,11 +137,6 @@ def includes(held: Grant, grant: Grant) -> bool:
 def canonical(name: str) -> str:
     """A group's or site's name as it is compared: CMS's front end writes ``T2_CH_CERN`` as ``t2-ch-cern``."""
     return _APART.sub("-", name.lower())
-
-
-def sees_flower(user: Any) -> bool:
-    """Whether a user may see the Celery workers and their tasks as Flower shows them."""
-    return not roles_of(user).isdisjoint({Role.OPERATOR, Role.ADMIN})
 
 
 def grants_named(names: Mapping[str, tuple[Iterable[str], Iterable[str]]], role_names: Mapping[str, str]) -> tuple[Grant, ...]:

@@ -24,5 +24,5 @@ def user_named(name: str) -> Any:
     """The user of this name. Raises CommandError: there is none."""
     user = get_user_model().objects.filter(username=name).first()
     if user is None:
-        raise CommandError(f"there is no user {name}")
+        raise CommandError(f"there is no user {name!r}")
     return user

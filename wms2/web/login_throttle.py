@@ -102,9 +102,9 @@ def token_wrong(address: str) -> float:
     return _counted(_key("token", address), conf().sign_in_failures_per_address, "token", "", address) if address else 0.0
 
 
-def first_in_window(*what: str) -> bool:
+def first_in_window(*what: str, seconds: float = WINDOW_SECONDS) -> bool:
     """Whether this has not happened within the window before: what is written down once, however often it is repeated."""
-    return _attempts.ask(lambda kept: kept.add(_key("once", *what), WINDOW_SECONDS))[0] == 1
+    return _attempts.ask(lambda kept: kept.add(_key("once", *what), seconds))[0] == 1
 
 
 def _counted(key: str, most: int, way: str, name: str, address: str) -> float:

@@ -13,7 +13,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from wms2.conf import conf
-from wms2.identities.grants import enters_admin, sees_flower
+from wms2.identities.grants import enters_admin, is_operator
 from wms2.identities.sso_sessions import SSO_NOTICE
 from wms2.runtime import levels
 from wms2.web import formatting
@@ -106,7 +106,7 @@ def progress(units: Any) -> SafeString:
 def flower_url(context: Any) -> str:
     """Where the Celery workers are shown; empty when nowhere, or not to this user."""
     url = conf().flower_url
-    return url if url and sees_flower(context["user"]) else ""
+    return url if url and is_operator(context["user"]) else ""
 
 
 @register.filter

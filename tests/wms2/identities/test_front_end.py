@@ -23,11 +23,9 @@ from wms2.api import rate_limits
 from wms2.checks import check_configuration
 from wms2.conf import conf
 from wms2.errors import ConfigurationError
-from wms2.identities import front_end
 from wms2.identities.front_end import FrontEndRefused, identify, named_by_certificate, signature
 from wms2.identities.grants import OPERATORS, Grant, grants_of
 from wms2.models import AuditEntry, ServiceAccount, SsoSession
-from wms2.runtime.shared_counts import SharedCounts
 
 pytestmark = pytest.mark.django_db
 LIST = "/api/v1/requests"
@@ -54,7 +52,6 @@ def key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     file.chmod(0o400)
     roles = {"production-operator": "operator", "admin group:reqmgr": "admin", "data-manager": "site admin"}
     configure(monkeypatch, front_end_addresses=f"{PEER},2001:db8::/64", front_end_key=file, role_names=roles)
-    monkeypatch.setattr(front_end, "_audited", SharedCounts())
     return file
 
 

@@ -14,10 +14,8 @@ from requests.adapters import HTTPAdapter
 from requests_app.models import RequestStatus
 from tests.support.front_end import KEY, OPERATOR, RITA, Authority, configure, nginx, signed
 from tests.support.rows import request_row
-from wms2.identities import front_end
 from wms2.identities.grants import OPERATORS
 from wms2.models import AuditEntry
-from wms2.runtime.shared_counts import SharedCounts
 
 pytestmark = pytest.mark.django_db(transaction=True)
 #: From where nginx, and CMS's front end, speak to WMS2; clients that go past them come from 127.0.0.1.
@@ -47,7 +45,6 @@ def place(live_server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch, front_end_addresses=CMS, front_end_key=tmp_path / "hmac", x509_front_end_addresses=NGINX,
         x509_login_base=f"/{USERS}", role_names={"production-operator": "operator"},
     )  # fmt: skip
-    monkeypatch.setattr(front_end, "_audited", SharedCounts())
     User.objects.create_user("olga").groups.add(Group.objects.get_or_create(name=OPERATORS)[0])
     authority = Authority(tmp_path, "authority")
     with nginx(tmp_path, authority, live_server.url, NGINX) as url:

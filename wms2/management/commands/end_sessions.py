@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import getpass
 from argparse import ArgumentParser
 from typing import Any
 
-from django.contrib.auth import get_user_model
 from django.contrib.sessions.models import Session
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand
 
 from wms2.audit import audit
+from wms2.management.arguments import actor_named, user_named
 from wms2.web.sessions import sessions_end
 
 
@@ -31,10 +30,7 @@ class Command(BaseCommand):
         if options["all"]:
             number, _rows = Session.objects.all().delete()
         else:
-            user = get_user_model().objects.filter(username=name).first()
-            if user is None:
-                raise CommandError(f"there is no user {name!r}")
-            number = sessions_end(user)
+            number = sessions_end(user_named(name))
         target = "everyone" if options["all"] else name
-        audit(actor=getpass.getuser(), action="sessions_end", target_type="user", target=target, sessions=number)
+        audit(actor=actor_named(None), action="sessions_end", target_type="user", target=target, sessions=number)
         self.stdout.write(f"{number} sessions ended")

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import getpass
 from typing import Any
 
 from allauth.socialaccount.models import SocialAccount
-from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 
 from wms2.audit import audit
 from wms2.identities.sso_issuer import PROVIDER
+from wms2.management.arguments import actor_named, user_named
 
 
 class Command(BaseCommand):
@@ -26,9 +25,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Both are bound, and the audit says who did it."""
-        user = get_user_model().objects.filter(username=options["user"]).first()
-        if user is None:
-            raise CommandError(f"WMS2 has no user {options['user']}.")
+        user = user_named(options["user"])
         if hasattr(user, "service_account"):
             raise CommandError(f"{user} is a service account, which ends with its owner and has tokens; bind a person.")
         others = SocialAccount.objects.filter(provider=PROVIDER, user=user).exclude(uid=options["subject"])
@@ -37,7 +34,7 @@ class Command(BaseCommand):
         with transaction.atomic():
             SocialAccount.objects.update_or_create(provider=PROVIDER, uid=options["subject"], defaults={"user": user})
             audit(
-                actor=f"{getpass.getuser()} (sso_connect)", action="sso_connect", target_type="user", target=user,
+                actor=f"{actor_named(None)} (sso_connect)", action="sso_connect", target_type="user", target=user,
                 reason="the same person, says who ran the command", subject=options["subject"],
             )  # fmt: skip
         self.stdout.write(f"{user} signs in by single sign-on as {options['subject']}")
