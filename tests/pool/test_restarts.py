@@ -13,7 +13,7 @@ import pytest
 from django.db.models import QuerySet
 
 from dags_app.models import DAG, DAGHistory
-from dags_app.services.stop import dag_hold
+from dags_app.services.stop import dag_hold, dag_release
 from outputs_app.models import Effect
 from requests_app.models import Request, RequestStatus, RequestTransition
 from requests_app.services import request_abort, request_import
@@ -138,9 +138,10 @@ def test_while_a_schedd_refuses_dies_or_is_away_nothing_is_concluded_and_all_goe
         running.wait(lambda: status(going) == status(stopped) == RequestStatus.ACTIVE, seconds=120)
         unit = Path(attempts_of(going).get().submit_dir) / "mg_000000"
         running.wait((unit / "site.inc").exists, seconds=120)
+        # paused, they cannot end by themselves before the schedd is away: what is to be proved later would be known already
+        for request in (going, stopped):
+            assert dag_hold(dag=attempts_of(request).get(), actor="tester", reason="for the test")
         services.schedd_kill()
-        # paused, it cannot end by itself before the schedd is away: what is to be proved later would be known already
-        assert dag_hold(dag=attempts_of(stopped).get(), actor="tester", reason="for the test")
         submitting = imported(events=20)
         services.until(attempts_of(submitting).exists, "a submission begins")
         with taken_away():
@@ -155,6 +156,8 @@ def test_while_a_schedd_refuses_dies_or_is_away_nothing_is_concluded_and_all_goe
             assert status(submitting) in (RequestStatus.PLANNING, RequestStatus.ACTIVE), "it may have been submitted"
             assert attempts_of(submitting).get().attempt == 1, "a silent schedd is not asked a second time"
             assert not DAG.objects.filter(missing_since__isnull=False).exists(), "silent is not lost"
+        running.wait(lambda: "silent since" not in waiting_for(going), seconds=60)
+        assert dag_release(dag=attempts_of(going).get(), actor="tester", reason="for the test")
         running.wait(lambda: all(ended(request) for request in (going, stopped, submitting, late)), seconds=240)
     for request in (going, submitting, late):
         assert_completed_once(request)
