@@ -1,7 +1,4 @@
-"""Pages for people: all requests, and one request. Server-rendered over the same selectors and filters as the REST interface.
-
-A page fetches itself again every few seconds with the header ``X-Wms2-Part: live`` and then gets only the part that changes.
-"""
+"""Pages for people: all requests, and one request. Server-rendered over the same selectors and filters as the REST interface."""
 
 from __future__ import annotations
 
@@ -9,10 +6,8 @@ import uuid
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404, render
-from django.utils import timezone
-from django.utils.cache import patch_cache_control, patch_vary_headers
 from django.views.decorators.cache import cache_control
 from django.views.decorators.http import require_safe
 
@@ -26,6 +21,7 @@ from requests_app.pages.board_query import BoardQuery
 from requests_app.pages.cases import cases_page
 from requests_app.pages.course import drawn
 from requests_app.pages.logs import logs_on_page
+from requests_app.pages.rendering import page, without_blanks
 from requests_app.pages.request import request_page
 from requests_app.selectors.lifecycle import lifecycle_state
 from requests_app.selectors.parts import progress_chart_of
@@ -33,32 +29,29 @@ from requests_app.selectors.requests import requests_listed, requests_with_workf
 from requests_app.work.groups import group_status
 from wms2.adapters.types import JobStatus
 from wms2.admin.actions import Button, buttons
-from wms2.identities.grants import is_operator
 from wms2.work.workers import pool_problems
-
-PART = "X-Wms2-Part"
 
 
 @require_safe
 @login_required
 def board(request: HttpRequest) -> HttpResponse:
     """Requests: what needs an operator first, then the rest as the address's filters want it."""
-    clean = _without_blanks(request.GET)
+    clean = without_blanks(request.GET)
     if clean.urlencode() != request.GET.urlencode():
         return HttpResponseRedirect(f"?{clean.urlencode()}" if clean else request.path)
     query = BoardQuery(request)
     seen = installation()
     rows = query.page(requests_listed(), shown_above=seen.attention.request_ids)
     context = {"installation": seen, "lifecycle": seen.lifecycle, "query": query, "lines": lines(rows)}
-    return _page(request, "requests/board", context, status=400 if query.errors else 200)
+    return page(request, "requests/board", context, status=400 if query.errors else 200)
 
 
 @require_safe
 @login_required
 def cases(request: HttpRequest) -> HttpResponse:
     """Integrity cases as the address's filters want them, and what is open of each site and request."""
-    seen = cases_page(_without_blanks(request.GET))
-    return _page(request, "requests/cases", {"seen": seen}, status=400 if seen.errors else 200)
+    seen = cases_page(without_blanks(request.GET))
+    return page(request, "requests/cases", {"seen": seen}, status=400 if seen.errors else 200)
 
 
 @require_safe
@@ -66,16 +59,16 @@ def cases(request: HttpRequest) -> HttpResponse:
 def request_detail(request: HttpRequest, request_name: str) -> HttpResponse:
     """One request."""
     row = get_object_or_404(requests_with_workflow(), request_name=request_name)
-    page = request_page(row)
-    dag = page.work.dag.dag if page.work and page.work.dag else None
+    seen = request_page(row)
+    dag = seen.work.dag.dag if seen.work and seen.work.dag else None
     context = {
-        "page": page,
+        "page": seen,
         "lifecycle": lifecycle_state(),
         "worker_pools": [] if row.status in TERMINAL else pool_problems(),
         "verbs": buttons(request.user, row, row.get_absolute_url()),
         "dag_verbs": _dag_buttons(request.user, dag, row.get_absolute_url()) if dag is not None else [],
     }
-    return _page(request, "requests/request", context)
+    return page(request, "requests/request", context)
 
 
 @require_safe
@@ -94,7 +87,7 @@ def group_detail(request: HttpRequest, name: str) -> HttpResponse:
     group = get_object_or_404(RequestGroup, name=name)
     actions = buttons(request.user, group, group.get_absolute_url())
     context = {"status_detail": group_status(group), "lifecycle": lifecycle_state(), "verbs": actions}
-    return _page(request, "requests/group", context)
+    return page(request, "requests/group", context)
 
 
 @require_safe
@@ -106,7 +99,7 @@ def job_logs(request: HttpRequest, pk: uuid.UUID, unit: str, node: str, attempt:
         logs = logs_on_page(dag, (unit, node, attempt, job_id), request.GET)
     except ValueError as error:
         raise Http404(str(error)) from error
-    return _page(request, "requests/logs", {"logs": logs})
+    return page(request, "requests/logs", {"logs": logs})
 
 
 @require_safe
@@ -115,34 +108,10 @@ def kept_logs(request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
     """All packed logs that a DAG keeps."""
     dag = get_object_or_404(dags_shown(), pk=pk)
     context = {"dag": dag, "kept": logs_kept(dag), "readable": is_there(dag.submit_dir)}
-    return _page(request, "requests/kept_logs", context)
+    return page(request, "requests/kept_logs", context)
 
 
 def _dag_buttons(user: Any, dag: DAG, back: str) -> list[Button]:
     """Hold, or release when it is on hold. What becomes of the request is among the request's own operations."""
     held = dag.observed.get("job_status") == JobStatus.HELD
     return buttons(user, dag, back, ["release" if held else "hold"])
-
-
-def _page(request: HttpRequest, template: str, context: dict[str, Any], status: int = 200) -> HttpResponse:
-    part = request.headers.get(PART) == "live"
-    context |= {"now": timezone.now(), "acts": _acts_in_admin(request)}
-    response = render(request, f"{template}_live.html" if part else f"{template}.html", context, status=status)
-    patch_vary_headers(response, [PART, "Cookie"])
-    patch_cache_control(response, no_store=True)
-    return response
-
-
-def _acts_in_admin(request: HttpRequest) -> bool:
-    """Whether what stands beside rows on the page is offered: operations for which no role but the operators' will do."""
-    return is_operator(request.user)
-
-
-def _without_blanks(given: QueryDict) -> QueryDict:
-    """What a form sends without its empty fields, so that addresses can be passed on."""
-    clean = QueryDict(mutable=True)
-    for name, values in given.lists():
-        kept = [value for value in values if value]
-        if kept:
-            clean.setlist(name, kept)
-    return clean

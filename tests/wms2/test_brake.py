@@ -88,6 +88,26 @@ def test_one_address_that_tries_many_names_is_braked(moment: Moment) -> None:
     assert sign_in("/login/", "opensesame", name="stan", address="10.0.0.2").status_code == 302
 
 
+@pytest.mark.deep("tests/wms2/test_brake.py::test_each_wait_is_audited_and_logged_once")
+def test_of_ten_thousand_guesses_few_are_judged_and_the_audit_stays_short(moment: Moment) -> None:
+    judged = right = 0
+    for number in range(10_000):
+        moment.now += 0.1  # ten a second, from fifty addresses, at two names
+        if number % 2:
+            answer = sign_in("/login/", f"guess {number}", name=("rita", "stan")[number // 2 % 2], address=f"10.0.1.{number % 50}")
+        else:
+            answer = APIClient(REMOTE_ADDR=f"10.0.1.{number % 50}").get(
+                "/api/v1/status", HTTP_AUTHORIZATION=f"Bearer wms2_{number:08}_{number:043}"
+            )
+        judged += answer.status_code in (200, 401)
+        right += answer.status_code not in (200, 401, 429)
+    windows = 10_000 * 0.1 // WINDOW_SECONDS + 1
+    assert not right
+    assert judged <= windows * 50 * (2 * conf().sign_in_failures_per_name + conf().sign_in_failures_per_address)
+    assert AuditEntry.objects.count() <= windows * 50 * 3, "a wait of each name and each kind, once in its window and address"
+    assert sign_in("/login/", "opensesame", address="10.0.2.1").status_code == 302, "from elsewhere the user comes in"
+
+
 def test_each_wait_is_audited_and_logged_once(moment: Moment) -> None:
     for _ in range(12):
         sign_in("/login/", "guess")

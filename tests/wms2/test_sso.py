@@ -177,6 +177,12 @@ def test_no_local_account_is_taken_over_by_its_name(provider: Provider) -> None:
     admin.is_active = False
     admin.save()
     assert signed_in(provider, "admin")[1].status_code == 403
+    call_command("sso_connect", "Admin", "--remove")
+    assert client.get("/").status_code == 302, "its session has ended"
+    assert "is not bound to your account" in text(signed_in(provider, "admin")[1].content.decode())
+    for arguments, why in ((["--remove"], "is not bound"), ([], "name the subject"), (["3", "--remove"], "name the subject")):
+        with pytest.raises(CommandError, match=why):
+            call_command("sso_connect", "Admin", *arguments)
 
 
 def test_a_superuser_changes_users_only_as_long_as_the_issuer_says_admin(provider: Provider) -> None:
@@ -358,6 +364,19 @@ def test_id_tokens_that_prove_nothing_are_refused(liar: Liar) -> None:
     assert refusals() == ["sso_sign_in"] * len(forged)
     liar.issuer = "https://elsewhere.example"
     assert Client().post(LOGIN).status_code == 503, "the discovery document is another issuer's"
+
+
+def test_who_signs_in_by_a_password_has_the_roles_that_are_stored(provider: Provider) -> None:
+    olga, _ = signed_in(provider, "olga")
+    assert hold(olga) == 202
+    user = User.objects.get(username="olga")
+    user.set_password("opensesame")
+    user.save(update_fields=["password"])
+    client = Client()
+    client.cookies[SESSION] = signed_in(provider, "olga")[0].cookies[SESSION].value
+    assert client.post("/admin/login/", {"username": "olga", "password": "opensesame"}).status_code == 302
+    assert client.session["_auth_user_id"] == str(user.pk)
+    assert hold(client) == 403, "the same user with no role that is stored"
 
 
 def test_signing_out_forgets_what_the_issuer_gave(provider: Provider) -> None:

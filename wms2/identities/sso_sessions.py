@@ -21,7 +21,7 @@ from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import logout
 from django.contrib.auth.models import AnonymousUser
-from django.contrib.auth.signals import user_logged_out
+from django.contrib.auth.signals import user_logged_in, user_logged_out
 from django.dispatch import receiver
 from django.http import HttpRequest
 from django.utils import timezone
@@ -68,9 +68,11 @@ class SsoSessionMiddleware(MiddlewareMixin):
         request.user = SimpleLazyObject(lambda: _with_roles(request, user, timezone.now()))  # type: ignore[assignment]
 
 
-@receiver(user_logged_out, dispatch_uid="wms2.sso")
-def _session_ends(sender: Any, request: HttpRequest, **_: Any) -> None:
-    if pk := request.session.get(_ROW):
+@receiver([user_logged_in, user_logged_out], dispatch_uid="wms2.sso_sessions")
+def _session_ends(sender: Any, request: HttpRequest | None, **_: Any) -> None:
+    """Also by a sign-in: Django goes on with the session of the same user, whichever door they come by now. Single sign-on sends
+    this before ``session_begin``."""
+    if pk := getattr(request, "session", {}).pop(_ROW, None):
         SsoSession.objects.filter(pk=pk).delete()
 
 

@@ -7,9 +7,9 @@ from functools import lru_cache
 from typing import Any
 
 from django import template
-from django.urls import reverse
+from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 from wms2.conf import conf
@@ -19,11 +19,33 @@ from wms2.runtime import levels
 from wms2.web import formatting
 from wms2.web.colours import colour
 
+#: The doors of the pages: name of the address -> what it is called.
+DOORS = {
+    "overview": "Overview", "board": "Requests", "campaigns": "Campaigns", "sites": "Sites", "failures": "Failures",
+    "outputs": "Outputs", "cases": "Cases", "alerts": "Alerts", "operations": "Operations",
+}  # fmt: skip
 register = template.Library()
 register.filter("ago", formatting.ago)
 register.filter("lasting", formatting.duration)
 register.filter("enters_admin", enters_admin)
 register.filter("tone", lambda status: colour(str(status)))
+
+
+@register.simple_tag(takes_context=True)
+def navigation(context: template.Context) -> SafeString:
+    """Links to the doors; a page below one names it by ``door`` in its context, so that it is marked there too."""
+    match = getattr(context.get("request"), "resolver_match", None)
+    here = context.get("door") or (match.url_name if match else "")
+    found = [(address, name == here, label) for name, label in DOORS.items() if (address := _address(name))]
+    links = ((address, mark_safe(' aria-current="page"') if mark else "", label) for address, mark, label in found)
+    return format_html_join("\n", '<a href="{}"{}>{}</a>', links)
+
+
+def _address(name: str) -> str:
+    try:
+        return reverse(name)
+    except NoReverseMatch:
+        return ""
 
 
 @register.simple_tag
