@@ -371,7 +371,8 @@ def test_who_signs_in_by_a_password_has_the_roles_that_are_stored(provider: Prov
     assert hold(olga) == 202
     user = User.objects.get(username="olga")
     user.set_password("opensesame")
-    user.save(update_fields=["password"])
+    user.is_staff = True
+    user.save()
     client = Client()
     client.cookies[SESSION] = signed_in(provider, "olga")[0].cookies[SESSION].value
     assert client.post("/admin/login/", {"username": "olga", "password": "opensesame"}).status_code == 302
