@@ -147,7 +147,7 @@ def _arrive(evaluation: Evaluation) -> None:
     elif intent in (StopIntent.FAIL, StopIntent.RESTART):
         _end(evaluation, S.FAILED, f"{intent.label.lower()}; no DAG is left")
     elif intent is StopIntent.HOLD:
-        evaluation.hold(HoldCode(request.hold_code or HoldCode.OPERATOR), request.hold_reason or "held by an operator")
+        evaluation.hold(HoldCode(request.hold_code or HoldCode.OPERATOR), request.hold_reason or "held by a user")
     else:
         _resume(evaluation)
 

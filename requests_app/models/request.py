@@ -104,7 +104,7 @@ class HoldCode(models.TextChoices):
     """Why a request is HELD; each has an entry in docs/runbook.md."""
 
     REFUSED = "refused", "Request or input refused"
-    OPERATOR = "operator", "Held by an operator"
+    OPERATOR = "operator", "Held by a user"
     TIMEOUT = "timeout", "Too long in an internal step"
     LEDGER = "ledger", "Ledger violation"
     SUBMISSION = "submission", "Submission refused by the schedd"

@@ -50,7 +50,7 @@ def test_transitions_are_told_from_rows_in_order_with_who_why_and_on_what_eviden
     assert (body["status"], body["hold_code"], body["hold_reason"]) == ("held", "operator", "wait")
     assert body["warnings"] == ["Memory is rounded"]
     assert body["explanation"] == {
-        "why": "Held by an operator: wait",
+        "why": "Held by a user: wait",
         "alert": "",
         "next": "Nothing, until an operator releases or aborts it. What is done stays registered.",
         "todo": "Ask the operator who held it; then release.",
