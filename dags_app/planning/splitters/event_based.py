@@ -101,9 +101,9 @@ def _cut(
         raise ValueError(f"events {first}-{last} are not events of {file.lfn}, which has {file.events}")
     lfn, size, events, held = file.lfn, file.size_bytes, file.events, lumis.count(file.lumis)
     for begin in range(first, last + 1, step):
-        end = min(begin + step - 1, last)
-        part = InputFile(lfn, size, events, begin, end, parents)
-        yield JobSpec(end - begin + 1, sites, None, (part,), file_lumis=-(-held * (end - begin + 1) // events))
+        last_of_job = min(begin + step - 1, last)
+        part, wanted = InputFile(lfn, size, events, begin, last_of_job, parents), last_of_job - begin + 1
+        yield JobSpec(wanted, sites, None, (part,), file_lumis=-(-held * wanted // events))
 
 
 def _is_wanted(file: InputFileSpec, lists: WantedLumis) -> bool:
