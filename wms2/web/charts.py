@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
 
 class Line(NamedTuple):
     """One category over time; None: nothing is known of that moment."""
@@ -38,3 +41,30 @@ class Chart(NamedTuple):
     lines: Sequence[Line]
     address: str
     marks: Sequence[Mark] = ()
+
+    @property
+    def csv_address(self) -> str:
+        """The address with ``format=csv``."""
+        return f"{self.address}{'&' if '?' in self.address else '?'}format=csv"
+
+
+def chart_table(chart: Chart) -> SafeString:
+    """The numbers of a chart as a table, which its drawing is made from (``charts.js``). A tag: hundreds of lines in a template
+    would cost ten times as much."""
+    head = format_html_join("", '<th scope="col" class="number">{}</th>', ((line.label,) for line in chart.lines))
+    rows = zip(chart.times, zip(*(line.values for line in chart.lines), strict=True), strict=True)
+    body = format_html_join("\n", '<tr><th scope="row"><time datetime="{}">{}</time></th>{}</tr>', map(_row, rows))
+    return format_html(
+        '<table class="small"><thead><tr><th scope="col">UTC</th>{}</tr></thead>\n<tbody>{}</tbody></table>', head, body
+    )
+
+
+def _row(row: tuple[datetime, tuple[float | None, ...]]) -> tuple[str, str, SafeString]:
+    at, values = row
+    cells = format_html_join("", '<td class="number">{}</td>', ((number_text(value),) for value in values))
+    return at.isoformat(), f"{at:%Y-%m-%d %H:%M}", cells
+
+
+def number_text(value: float | None) -> str:
+    """A number as it is, with commas; nothing where nothing is known."""
+    return "" if value is None else f"{int(value):,}" if value == int(value) else f"{value:,}"

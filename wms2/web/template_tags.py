@@ -17,6 +17,7 @@ from wms2.identities.grants import enters_admin, is_operator
 from wms2.identities.sso_sessions import SSO_NOTICE
 from wms2.runtime import levels
 from wms2.web import formatting
+from wms2.web.charts import chart_table
 from wms2.web.colours import colour
 
 #: The doors of the pages: name of the address -> what it is called.
@@ -28,6 +29,7 @@ register = template.Library()
 register.filter("ago", formatting.ago)
 register.filter("lasting", formatting.duration)
 register.filter("enters_admin", enters_admin)
+register.simple_tag(chart_table)
 register.filter("tone", lambda status: colour(str(status)))
 
 
