@@ -12,5 +12,6 @@ from dags_app.models.failure import (
     UnreadableInput,
 )
 from dags_app.models.measurement import SizingDecision, StepMeasurement
+from dags_app.models.sample import ALL, BUCKETS, DAY_SECONDS, FRESH, SHORTEST_SECONDS, Sample, StateSample
 from dags_app.models.site_job import LIVE_SITE_JOB, Leftover, SiteJob, SiteJobPurpose, SiteJobState
 from dags_app.models.work_unit import LIVE_UNIT, WorkUnit, WorkUnitClaim, WorkUnitState

@@ -36,6 +36,7 @@ from dags_app.payload.contract.codes import NOT_SUBMITTED
 from dags_app.payload.contract.failure_log import did_well, read_failures
 from dags_app.payload.contract.layout import FAILURE_SCHEMA, FAILURES_FILE, post_name
 from dags_app.payload.contract.rules import DATA, INFRASTRUCTURE, MORE_MEMORY, RETRY
+from dags_app.services.samples import failures_sample
 from sites_app.bans import SiteFailures
 from wms2.conf import conf
 from wms2.metrics.series import JOBS_ENDED_TOTAL
@@ -173,6 +174,7 @@ def _count(dag: DAG, lines: Sequence[FailureLine]) -> None:
         _keep_newest(groups[key], found)
     _count_files(dag.workflow_id, lines)
     _explain_units(dag, lines)
+    failures_sample(dag=dag, failed=((line.at, line.site, line.step, line.code) for line in lines))
 
 
 def _explain_units(dag: DAG, lines: Sequence[FailureLine]) -> None:

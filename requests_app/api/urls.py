@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from requests_app.api import actions, admission, events, lost_files, parts, rows, system, views
+from requests_app.api import actions, admission, events, lost_files, parts, rows, series, system, views
 from requests_app.harvesting.api import HarvestViewSet
 from wms2.api import converters  # noqa: F401  <name:...>
 from wms2.api.actions import rows_urls
@@ -20,6 +20,7 @@ urlpatterns = [
     path("requests/<name:request_name>/input-files", parts.request_input_files_view, name="request-input-files"),
     path("requests/<name:request_name>/leftovers", parts.request_leftovers_view, name="request-leftovers"),
     path("requests/<name:request_name>/progress", parts.request_progress_view, name="request-progress"),
+    path("requests/<name:request_name>/series", series.RequestSeriesView.as_view(), name="request-series"),
     path("requests/<name:request_name>/release", actions.RequestReleaseView.as_view(), name="request-release"),
     path("requests/<name:request_name>/invalidation", parts.RequestInvalidationView.as_view(), name="request-invalidation"),
     path(
@@ -51,5 +52,6 @@ urlpatterns = [
     *system.SERVICE_VERBS,
     path("lifecycle/reconcile", system.ReconcileView.as_view(), name="lifecycle-reconcile"),
     path("lifecycle/reconcile/<int:pk>", system.reconciliation_view, name="reconciliation"),
+    path("series", series.SeriesView.as_view(), name="series"),
     path("status", system.StatusView.as_view(), name="system-status"),
 ]

@@ -31,6 +31,7 @@ from requests_app.lifecycle.evaluator import BATCH, IN_STEPS
 from requests_app.lifecycle.leader import Leadership, leading
 from requests_app.lifecycle.progress import progress_sample
 from requests_app.lifecycle.retention import rows_expire
+from requests_app.lifecycle.sampling import samples_take
 from requests_app.lifecycle.watching import dags_follow, schedds_watch
 from requests_app.models import EVALUATED, LEADER_LEASE, Lease, RequestStatus
 from requests_app.service_level import SHORT_CYCLE_SECONDS, cycle_pause_seconds, level, service_judge, signals
@@ -133,6 +134,7 @@ def _cycle(leadership: Leadership, now_level: Level, since_last: float, sweep_se
         "units at once": lambda: dags_follow(leadership, poll),
         "drains of schedds": lambda: drains_go_on(fenced),
         "progress": lambda: progress_sample(fenced),
+        "samples": lambda: samples_take(fenced),
         "admission": lambda: admit(fenced=fenced),
     }
     for what, act in steps.items():

@@ -33,11 +33,13 @@ from requests_app.pages.errors import ErrorsOnPage, errors_on_page
 from requests_app.pages.rounds import RoundsOnPage, rounds_on_page
 from requests_app.selectors.account import account_of
 from requests_app.selectors.admission import QueuedRow, queued_row
+from requests_app.selectors.course import courses
 from requests_app.selectors.explain import Explanation, explain
 from requests_app.selectors.parts import SiteLeftovers, TroubledInput, leftovers_by_site, troubled_input
 from requests_app.selectors.requests import names_about, workflow_of
 from requests_app.selectors.workflows import WorkflowProgress, workflow_progress
 from wms2.models import AuditEntry
+from wms2.web.charts import Chart
 from wms2.web.formatting import duration, word
 
 #: Work units drawn one by one; the others are counted.
@@ -118,6 +120,7 @@ class Work:
     harvests: tuple[Harvest, ...]
     validation: ValidationProgress | None
     unvalidated_since: datetime | None
+    course: tuple[Chart, ...]
 
     @property
     def compared(self) -> list[OutputDataset]:
@@ -221,6 +224,7 @@ def _work(request: Request, workflow: Workflow) -> Work:
         harvests=harvests_of(request.request_name, MOST_HARVESTS),
         validation=validation_progress(workflow.pk) if validating else None,
         unvalidated_since=unvalidated(block__workflow=workflow)[1] if validating else None,
+        course=courses(request),
     )
 
 

@@ -19,6 +19,7 @@ from dags_app.services.claims import claims_of, manifest_compare
 from dags_app.services.failures import failures_sweep
 from dags_app.services.lost_queue import lost_unit_nodes
 from dags_app.services.measurements import measurements_add
+from dags_app.services.samples import units_sample
 from dags_app.services.units import (
     Settled,
     UnitNodes,
@@ -166,6 +167,7 @@ def _units_account(evaluation: Evaluation, dag: DAG, settled: Sequence[Settled])
             said = progress_sentence(dag)
             units_settle(dag=dag, settled=done)
             measurements_add(dag=dag, settled=done)
+            units_sample(dag=dag, settled=done)
             evaluation.blocks = blocks_check(workflow_id=dag.workflow_id, limits=limits, filled=known.blocks)
             if evaluation.blocks.by(clock.now()):
                 blocks_go_on(request, limits)

@@ -142,4 +142,11 @@ def test_it_is_there_over_rest_and_as_an_image_with_its_numbers(dag: DAG, sample
     assert "6 of 10 work units done" in text
     assert re.findall(r'points="([^"]*)"', text)[1].endswith("600,72.0 600,48.0"), "60 % at the end"
     page = browser.get(f"/requests/{name}/").content.decode()
-    assert re.search(rf'<img [^>]*src="/requests/{name}/progress.svg"[^>]* alt="Over time: 0 of 1 work units are done', page)
+    course = reader.get(f"/api/v1/requests/{name}/series?measure=done").json()
+    assert [line["values"] for line in course["lines"]] == [[0, 2, 4, 6], [10] * 4]
+    assert [mark["label"] for mark in course["marks"]] == ["round 0"]
+    for at in course["times"]:
+        assert f'<time datetime="{at.replace("Z", "+00:00")}">' in page
+    assert reader.get(f"/api/v1/requests/{name}/series?measure=rate").json()["lines"][0]["values"] == [None, 120, 120, 120]
+    jobs = reader.get(f"/api/v1/requests/{name}/series?measure=jobs&format=csv").content.decode().splitlines()
+    assert (jobs[0], [line.split(",")[1] for line in jobs[1:]]) == ("at,running,idle,held", ["8", "7", "6", "5"])

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.db.models import Sum
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from dags_app.models import DAG, DAGHistory, DAGStatus, WorkUnit, WorkUnitState
+from dags_app.models import DAG, FRESH, DAGHistory, DAGStatus, Sample, WorkUnit, WorkUnitState
 from dags_app.payload.contract import layout
 from dags_app.planning.specs import GenerationSpec
 from dags_app.services.submit import SUBMIT_INTENT
@@ -46,6 +47,7 @@ def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def finished(units: int, **accounts: Account) -> DAG:
     """A DAG of which DAGMan says that all units are done, each with its manifest."""
+    Sample.objects.all().delete()
     request = request_row(RequestStatus.PLANNING)
     tag = request.request_name.rpartition("_")[2]
     made = GenerationSpec(run=1, first_event=1, first_lumi=1, events=800 * units, events_per_job=100, events_per_lumi=10)
@@ -79,6 +81,8 @@ def states(dag: DAG) -> list[str]:
 
 def assert_accounted(dag: DAG, *, units: int) -> None:
     """So many units are done, and all that follows from a unit is there once for each of them."""
+    sampled = Sample.objects.filter(seconds=FRESH, step="").aggregate(Sum("units"), Sum("files"), Sum("events"))
+    assert sampled == {"units__sum": units, "files__sum": units * DATASETS, "events__sum": units * 800}
     done = set(WorkUnit.objects.filter(dag=dag, state=WorkUnitState.DONE).values_list("pk", flat=True))
     dag.refresh_from_db()
     assert (len(done), dag.units_done) == (units, units)

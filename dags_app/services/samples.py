@@ -1,0 +1,71 @@
+"""What units and failures come to over time, written in the transaction of their account (docs/design/samples.md).
+
+Each transaction inserts rows of its own, so that no writer waits for another; the leader adds them together
+(``requests_app.lifecycle.sampling``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+from dags_app.models import ALL, DAG, FRESH, SHORTEST_SECONDS, Sample
+from dags_app.services.units import Settled
+from wms2.runtime import clock
+
+#: A failure that is read later than that counts as of that time.
+LATEST = timedelta(days=1)
+
+
+class _Key(NamedTuple):
+    at: datetime
+    site: str = ""
+    step: str = ""
+    code: int = 0
+    release: str = ""
+    campaign: str = ""
+
+
+_Counts = defaultdict[_Key, Counter[str]]
+
+
+def units_sample(*, dag: DAG, settled: Iterable[Settled]) -> None:
+    """Units that are done now; in the caller's transaction."""
+    at, (campaign, releases) = _bucket(clock.now()), _names(dag)
+    first, found = next(iter(releases.values()), ""), _Counts(Counter)
+    for row in settled:
+        site = row.manifest.site
+        files = sum(len(output.files) for output in row.manifest.outputs)
+        found[_Key(at, site, release=first, campaign=campaign)].update(units=1, events=row.events, files=files)
+        for step, jobs in row.manifest.step_metrics.items():
+            spent: Any = sum(job.wall_seconds * job.processes * job.threads for job in jobs)
+            found[_Key(at, site, step[:200], 0, releases.get(step, first), campaign)].update(core_seconds=spent)
+    _insert(found)
+
+
+def failures_sample(*, dag: DAG, failed: Iterable[tuple[datetime, str, str, int]]) -> None:
+    """Failed attempts by (when, site, step, code); in the caller's transaction."""
+    now, (campaign, releases) = clock.now(), _names(dag)
+    found = _Counts(Counter)
+    for at, site, step, code in failed:
+        told = at if at.tzinfo else at.replace(tzinfo=UTC)
+        between = min(max(told, now - LATEST), now)  # of the clock of another host
+        found[_Key(_bucket(between), site[:100], step[:200], code, releases.get(step, ""), campaign)].update(failures=1)
+    _insert(found)
+
+
+def _names(dag: DAG) -> tuple[str, Mapping[str, str]]:
+    """The campaign, and step -> release, the first step first."""
+    spec = dag.workflow.spec
+    steps = spec.get("steps") or ()
+    return spec.get("campaign", "")[:255], {str(step["name"]): str(step["cmssw_version"])[:100] for step in steps}
+
+
+def _bucket(at: datetime) -> datetime:
+    return datetime.fromtimestamp(at.timestamp() // SHORTEST_SECONDS * SHORTEST_SECONDS, UTC)
+
+
+def _insert(found: _Counts) -> None:
+    Sample.objects.bulk_create(Sample(seconds=FRESH, by=ALL, **key._asdict(), **counts) for key, counts in found.items())

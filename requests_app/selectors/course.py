@@ -1,0 +1,98 @@
+"""The course of one request as charts: work units, their rate, jobs; with its rounds and stops as marks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import NamedTuple
+
+from django.db import connection
+from django.db.models import CharField, Value
+from django.db.models.functions import Cast
+from django.urls import reverse
+
+from requests_app.models import Request, RequestStatus, RequestTransition, Round
+from wms2.web.charts import Chart, Line, Mark
+
+#: Of one chart; a point is a minute at least.
+MOST_POINTS, SHORTEST_SECONDS = 180, 60
+#: The newest of each kind.
+MOST_MARKS = 20
+#: Measure -> title and unit.
+COURSES = {
+    "done": ("Work units over time", "work units"),
+    "rate": ("Throughput", "work units per hour"),
+    "jobs": ("Jobs", "jobs"),
+}
+_STOPS = (RequestStatus.STOPPING, RequestStatus.HELD, RequestStatus.FAILED, RequestStatus.ABORTED)
+#: The last sample in each step of equal length from the first to the last sample; means may begin before the first.
+_LAST = """
+WITH summary AS (
+  SELECT extract(epoch FROM first_at) AS first, extract(epoch FROM at) AS last FROM progress WHERE request_id = %(request)s
+), steps AS (
+  SELECT *, greatest(1, ceil((last - first) / %(most)s / %(shortest)s)) * %(shortest)s AS width FROM summary
+), course AS (
+  SELECT width, last, floor(first / width) * width AS begins FROM steps
+)
+SELECT DISTINCT ON (place) width::int, begins::bigint, floor((last - begins) / width)::int + 1,
+  greatest(0, floor((extract(epoch FROM at) - begins) / width))::int AS place, units, units_done, jobs_running, jobs_idle, jobs_held
+FROM progress_samples CROSS JOIN course WHERE request_id = %(request)s ORDER BY place, at DESC
+"""
+
+
+class _Point(NamedTuple):
+    """The counters at a moment."""
+
+    units: int
+    done: int
+    running: int
+    idle: int
+    held: int
+
+
+def courses(request: Request) -> tuple[Chart, ...]:
+    """In the order of ``COURSES``, of 181 points at most; without points while nothing is sampled. Two statements."""
+    width, times, points = _points(request)
+    done = [point.done for point in points]
+    rates = (max(0, after - before) * 3600 / width for before, after in pairwise(done))
+    lines = {
+        "done": [Line("done", done), Line("planned", [point.units for point in points])],
+        "rate": [Line("work units per hour", [None, *(round(each, 2) for each in rates)][: len(times)])],
+        "jobs": [Line(name, [getattr(point, name) for point in points]) for name in ("running", "idle", "held")],
+    }
+    marks = _marks(request)
+    return tuple(_chart(request, name, times, lines[name], marks) for name in COURSES)
+
+
+def _points(request: Request) -> tuple[int, list[datetime], list[_Point]]:
+    """Seconds of a step, begins of steps, and the last sample up to the end of each: between two samples nothing has changed."""
+    values = {"request": request.pk, "most": MOST_POINTS, "shortest": SHORTEST_SECONDS}
+    with connection.cursor() as cursor:
+        cursor.execute(_LAST, values)
+        rows = cursor.fetchall()
+    width, begins, number = rows[0][:3] if rows else (SHORTEST_SECONDS, 0, 0)
+    found = {place: _Point(*counts) for _, _, _, place, *counts in rows}
+    point, points = _Point(0, 0, 0, 0, 0), []
+    for place in range(number):
+        point = found.get(place, point)
+        points.append(point)
+    first = datetime.fromtimestamp(begins, UTC)
+    return width, [first + timedelta(seconds=width * each) for each in range(number)], points
+
+
+def _marks(request: Request) -> list[Mark]:
+    """Begins of rounds, and stops, oldest first."""
+    status, none = CharField(), Value("")
+    rounds = Round.objects.filter(workflow__request=request).order_by("-index")[:MOST_MARKS]
+    stops = RequestTransition.objects.filter(request=request, to_status__in=_STOPS).order_by("-id")[:MOST_MARKS]
+    rows = rounds.values_list("created_at", "index", Cast(none, status)).union(
+        stops.values_list("at", Value(0), "to_status"), all=True
+    )
+    return sorted(Mark(at, RequestStatus(to).label.lower() if to else f"round {index}") for at, index, to in rows)
+
+
+def _chart(request: Request, name: str, times: Sequence[datetime], lines: Sequence[Line], marks: Sequence[Mark]) -> Chart:
+    title, unit = COURSES[name]
+    address = f"{reverse('request-series', args=[request.request_name])}?measure={name}"
+    return Chart(f"course-{name}", title, unit, times, lines, address, marks)

@@ -1,0 +1,225 @@
+"""Samples as lines of a chart, and as sums (docs/design/samples.md). At most two statements, whatever the number of requests."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from django.db import connection
+from django.urls import reverse
+
+from dags_app.models import ALL, BUCKETS, DAY_SECONDS
+from wms2.runtime import clock
+from wms2.web.charts import Chart, Line
+from wms2.web.time_range import TimeRange
+
+#: Lines of one chart; what is beyond them is added up as ``OTHERS``.
+MOST_LINES, OTHERS, UNNAMED = 8, "others", "not named"
+
+
+class Measure(NamedTuple):
+    """What can be shown over time.
+
+    Attributes:
+        by: what it can be divided by.
+        within: of what it can be shown alone; the first that is given with another ``by`` reads the groups by all columns.
+        state: how something stands, otherwise what happened, as a rate an hour.
+    """
+
+    title: str
+    unit: str
+    by: tuple[str, ...]
+    within: tuple[str, ...]
+    state: bool = False
+
+
+_WORK = ("site", "campaign", "release")
+MEASURES: Mapping[str, Measure] = {
+    "events": Measure("Events", "events per hour", _WORK, ("site", "campaign")),
+    "units": Measure("Work units done", "work units per hour", _WORK, ("site", "campaign")),
+    "files": Measure("Merged files", "files per hour", _WORK, ("site", "campaign")),
+    "failures": Measure("Failed attempts", "attempts per hour", (*_WORK, "step", "code"), ("site", "campaign", "step")),
+    "core_seconds": Measure("Core seconds of jobs", "core seconds per hour", (*_WORK, "step"), ("site", "campaign", "step")),
+    "running": Measure("Running jobs", "jobs", ("site", "campaign", "pool"), ("site", "campaign"), state=True),
+    "idle": Measure("Idle jobs", "jobs", ("site", "campaign", "pool"), ("site", "campaign"), state=True),
+    "queued": Measure("Queued requests", "requests", (), (), state=True),
+    "requests": Measure("Requests", "requests", ("status",), (), state=True),
+    "effects": Measure("Calls to DBS and Rucio that are due", "calls", ("status",), (), state=True),
+}
+#: Range -> length of the buckets that are read and of those that are shown; 60 to 365 points. A range that begins before such
+#: buckets are kept is shown by day.
+_SHOWN = {"6h": (300, 300), "24h": (600, 600), "7d": (3600, 3600), "30d": (3600, 14_400), "365d": (DAY_SECONDS, DAY_SECONDS)}
+YEAR = "365d"
+_VALUES = ("units", "events", "files", "failures", "core_seconds")
+
+_BUCKET = "to_timestamp(floor(extract(epoch FROM at) / %(shown)s) * %(shown)s)"
+_LINES = """
+WITH found AS ({found}), best AS (
+  SELECT label FROM found GROUP BY label ORDER BY sum(value) DESC, label LIMIT %(most)s
+)
+SELECT at, coalesce(best.label, %(others)s), sum(value) FROM found LEFT JOIN best USING (label) GROUP BY 1, 2
+"""
+_EVENTS = """
+SELECT {bucket} AS at, {label} AS label, sum({measure}) AS value FROM samples
+WHERE (seconds = %(read)s AND by = %(group)s OR seconds = 0) AND at >= %(begins)s AND at < %(ends)s {within} GROUP BY 1, 2
+"""
+_STATES = """
+SELECT {bucket} AS at, label, sum(total) AS value FROM state_samples
+WHERE seconds = %(read)s AND what = %(measure)s AND by = %(group)s AND at >= %(begins)s AND at < %(ends)s {within} GROUP BY 1, 2
+"""
+_LOOKS = """
+SELECT {bucket}, sum(total) FROM state_samples
+WHERE seconds = %(read)s AND what = 'looks' AND by = '' AND at >= %(begins)s AND at < %(ends)s GROUP BY 1
+"""
+_SUMS = """
+SELECT {label}, {sums} FROM samples
+WHERE (seconds = %(read)s AND by = %(group)s OR seconds = 0) AND at >= %(begins)s AND at < %(ends)s {within} GROUP BY 1
+"""
+
+
+class UnknownSeries(ValueError):
+    """What is asked for is not sampled; says what there is. ``field``: the parameter that is wrong."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class Buckets(NamedTuple):
+    """What of a time range is read, and shown: whole buckets that have ended."""
+
+    read: int
+    shown: int
+    begins: datetime
+    ends: datetime
+
+    @classmethod
+    def of(cls, range_: TimeRange) -> Buckets:
+        """Of a range's usual length, or by day where such buckets have gone."""
+        read, shown = _SHOWN.get(range_.name, (DAY_SECONDS, DAY_SECONDS))
+        stays = BUCKETS[read][0]
+        if stays is not None and range_.begins < clock.now() - stays:
+            read = shown = DAY_SECONDS
+        begins, ends = (moment.timestamp() // shown * shown for moment in (range_.begins, range_.ends))
+        return cls(read, shown, datetime.fromtimestamp(begins, UTC), datetime.fromtimestamp(ends, UTC))
+
+    @property
+    def times(self) -> list[datetime]:
+        """Begins of what is shown."""
+        number = int((self.ends - self.begins).total_seconds()) // self.shown
+        return [self.begins + timedelta(seconds=self.shown * each) for each in range(number)]
+
+
+Series = tuple[list[datetime], dict[str, list[float | None]]]
+
+
+def series(measure: str, range_: TimeRange, *, by: str = "", site: str = "", campaign: str = "", step: str = "") -> Series:
+    """Begins of buckets, and a value of each for each line, the largest line first: the rate an hour of what happens, the mean of
+    how things stand. None where nothing was looked at and nothing happened: WMS2 did not run. Two statements.
+
+    Raises:
+        UnknownSeries: it is not sampled like that.
+    """
+    within = {name: value for name, value in (("site", site), ("campaign", campaign), ("step", step)) if value}
+    known, buckets = _known(measure, by, within), Buckets.of(range_)
+    values: dict[str, Any] = {**buckets._asdict(), "measure": measure, "most": MOST_LINES, "others": OTHERS}
+    found = _states(by, within, values) if known.state else _events(measure, by, within, values)
+    rows = _read(_LINES.format(found=found), values)
+    looks = dict(_read(_LOOKS.format(bucket=_BUCKET), values))
+    lines: dict[str, dict[datetime, float]] = {}
+    for at, label, value in rows:
+        lines.setdefault(label, {})[at] = float(value)
+    if not lines and looks:
+        lines = {"": {}}
+    happened = {at for at, _, _ in rows}
+    per_hour = 3600 / buckets.shown
+
+    def valued(line: Mapping[datetime, float], at: datetime) -> float | None:
+        if known.state:
+            return round(line.get(at, 0.0) / looks[at], 2) if at in looks else None
+        return round(line.get(at, 0.0) * per_hour, 2) if at in happened or at in looks else None
+
+    times = buckets.times
+    named = {"": UNNAMED if by else known.title}
+    largest = sorted(lines, key=lambda label: (label == OTHERS, -sum(lines[label].values()), label))
+    return times, {named.get(label, label): [valued(lines[label], at) for at in times] for label in largest}
+
+
+def totals(
+    begins: datetime, ends: datetime, *, by: str = "", site: str = "", campaign: str = "", step: str = ""
+) -> dict[str, dict[str, float]]:
+    """Label -> units, events, files, failures, core_seconds from the bucket that the begin is in up to the end; one statement. Up
+    to a day in buckets of five minutes, up to a month in those of an hour, else by day; the empty label is what has none.
+
+    Raises:
+        UnknownSeries: it is not sampled like that.
+    """
+    within = {name: value for name, value in (("site", site), ("campaign", campaign), ("step", step)) if value}
+    _known("failures", by, within)
+    age = clock.now() - begins
+    read = next(seconds for seconds in (300, 3600, DAY_SECONDS) if (stays := BUCKETS[seconds][0]) is None or age <= stays)
+    first = datetime.fromtimestamp(begins.timestamp() // read * read, UTC)
+    values: dict[str, Any] = {"read": read, "begins": first, "ends": ends}
+    label, group, condition = _grouped(by, within, values)
+    sums = ", ".join(f"sum({name})" for name in _VALUES)
+    rows = _read(_SUMS.format(label=label, sums=sums, within=condition), values | {"group": group})
+    return {str(name): dict(zip(_VALUES, map(float, numbers), strict=True)) for name, *numbers in rows}
+
+
+def chart(
+    measure: str, range_: TimeRange, *, title: str = "", by: str = "", site: str = "", campaign: str = "", step: str = ""
+) -> Chart:
+    """A chart of a series, with the address of the same numbers.
+
+    Raises:
+        UnknownSeries: it is not sampled like that.
+    """
+    times, lines = series(measure, range_, by=by, site=site, campaign=campaign, step=step)
+    known = MEASURES[measure]
+    asked = {"measure": measure, "range": range_.name, "by": by, "site": site, "campaign": campaign, "step": step}
+    address = f"{reverse('series')}?{urlencode({name: value for name, value in asked.items() if value})}"
+    name = "-".join(filter(None, (measure.replace("_", "-"), by)))
+    shown = [Line(label, values) for label, values in lines.items()]
+    return Chart(name, title or known.title + (f" by {by}" if by else ""), known.unit, times, shown, address)
+
+
+def _known(measure: str, by: str, within: Collection[str]) -> Measure:
+    if measure not in MEASURES:
+        raise UnknownSeries("measure", f"is not one of {', '.join(MEASURES)}")
+    known = MEASURES[measure]
+    if by and by not in known.by:
+        raise UnknownSeries("by", f"{measure} can be divided by {' or '.join(known.by) or 'nothing'}, not by {by[:50]}")
+    for name in within:
+        if name not in known.within:
+            raise UnknownSeries(name, f"{measure} is not sampled by {name}; leave it out")
+    if known.state and len({*within, *([by] if by else [])}) > 1:
+        raise UnknownSeries("by", f"{measure} is sampled by one of {', '.join(known.by)} at a time")
+    return known
+
+
+def _grouped(by: str, within: Mapping[str, str], values: dict[str, Any]) -> tuple[str, str, str]:
+    """The label's column, the group of the rows that are read, and the condition; of one column its own rows are enough."""
+    condition = "".join(f" AND {name} = %({name})s" for name in within)  # names of columns, checked before
+    values |= within
+    columns = {*within, *([by] if by else [])}
+    empty = {"step": " AND step <> ''", "code": " AND code <> 0"}.get(by, "")
+    return f"{by}::text" if by else "''", next(iter(columns), "") if len(columns) < 2 else ALL, condition + empty
+
+
+def _events(measure: str, by: str, within: Mapping[str, str], values: dict[str, Any]) -> str:
+    label, values["group"], condition = _grouped(by, within, values)
+    return _EVENTS.format(bucket=_BUCKET, label=label, measure=measure, within=condition)
+
+
+def _states(by: str, within: Mapping[str, str], values: dict[str, Any]) -> str:
+    column, label = next(iter(within.items()), (by, ""))
+    values["group"], values["label"] = column, label
+    return _STATES.format(bucket=_BUCKET, within="AND label = %(label)s" if label else "")
+
+
+def _read(statement: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, values)
+        return list(cursor.fetchall())
