@@ -1,8 +1,8 @@
 """Samples of all requests together: how things stand, adding up what was accounted, and what becomes of old ones
 (docs/design/samples.md).
 
-Each step is one statement, done whole or not at all. The one that adds what was accounted to the buckets removes the fresh rows that
-it was in: a crash before its commit leaves all as it was, and who comes second finds none.
+Each step is one statement, done whole or not at all. The one that adds what was accounted to the buckets removes the fresh rows
+that it was in: a crash before its commit leaves all as it was, and who comes second finds none.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.db import connection
 from django.db.models import CharField, Value
@@ -17,6 +17,8 @@ from wms2.web.charts import Chart, Line, Mark
 
 #: Of one chart; a point is a minute at least.
 MOST_POINTS, SHORTEST_SECONDS = 180, 60
+#: A rate is of this part of the course up to its moment: units that end together in one minute are no rate of that minute.
+RATES = 36
 #: The newest of each kind.
 MOST_MARKS = 20
 #: Measure -> title and unit.
@@ -36,7 +38,8 @@ WITH summary AS (
   SELECT width, last, floor(first / width) * width AS begins FROM steps
 )
 SELECT DISTINCT ON (place) width::int, begins::bigint, floor((last - begins) / width)::int + 1,
-  greatest(0, floor((extract(epoch FROM at) - begins) / width))::int AS place, units, units_done, jobs_running, jobs_idle, jobs_held
+  greatest(0, floor((extract(epoch FROM at) - begins) / width))::int AS place,
+  units, units_done, jobs_running, jobs_idle, jobs_held
 FROM progress_samples CROSS JOIN course WHERE request_id = %(request)s ORDER BY place, at DESC
 """
 
@@ -55,10 +58,11 @@ def courses(request: Request) -> tuple[Chart, ...]:
     """In the order of ``COURSES``, of 181 points at most; without points while nothing is sampled. Two statements."""
     width, times, points = _points(request)
     done = [point.done for point in points]
-    rates = (max(0, after - before) * 3600 / width for before, after in pairwise(done))
+    span = math.ceil(len(points) / RATES)
+    rates = (max(0, after - before) * 3600 / width / span for before, after in zip(done, done[span:], strict=False))
     lines = {
         "done": [Line("done", done), Line("planned", [point.units for point in points])],
-        "rate": [Line("work units per hour", [None, *(round(each, 2) for each in rates)][: len(times)])],
+        "rate": [Line("work units per hour", [*[None] * span, *(round(each, 2) for each in rates)])],
         "jobs": [Line(name, [getattr(point, name) for point in points]) for name in ("running", "idle", "held")],
     }
     marks = _marks(request)
@@ -67,7 +71,7 @@ def courses(request: Request) -> tuple[Chart, ...]:
 
 def _points(request: Request) -> tuple[int, list[datetime], list[_Point]]:
     """Seconds of a step, begins of steps, and the last sample up to the end of each: between two samples nothing has changed."""
-    values = {"request": request.pk, "most": MOST_POINTS, "shortest": SHORTEST_SECONDS}
+    values: dict[str, Any] = {"request": request.pk, "most": MOST_POINTS, "shortest": SHORTEST_SECONDS}
     with connection.cursor() as cursor:
         cursor.execute(_LAST, values)
         rows = cursor.fetchall()

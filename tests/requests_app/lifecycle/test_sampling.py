@@ -115,8 +115,7 @@ def test_buckets_go_when_they_have_stayed_and_days_stay(dag: DAG, at: Any, monke
     monkeypatch.setattr(sampling, "REMOVED", 3)
     at(60 * 26)
     samples_take(transaction.atomic)
-    begun = Sample.objects.filter(seconds=300).count()
-    assert begun == 5, "two statements of at most three rows: seven groups, one portion"
+    assert Sample.objects.filter(seconds=300).count() == 7 - 3, "a portion of the seven groups"
     for _ in range(30):
         samples_take(transaction.atomic)
     at(60 * 24 * 40)
@@ -124,7 +123,7 @@ def test_buckets_go_when_they_have_stayed_and_days_stay(dag: DAG, at: Any, monke
         samples_take(transaction.atomic)
     assert set(Sample.objects.values_list("seconds", flat=True)) == {86_400}
     assert set(StateSample.objects.filter(at__lt=START + timedelta(days=3)).values_list("seconds", flat=True)) == {86_400}
-    assert StateSample.objects.filter(seconds=86_400, at__lt=START + timedelta(days=1)).count() == counted / len(BUCKETS)
+    assert StateSample.objects.filter(seconds=86_400, at__lt=START).count() == counted / len(BUCKETS)
 
 
 def test_lines_are_rates_and_means_with_gaps_while_nothing_was_looked_at(dag: DAG, at: Any) -> None:

@@ -31,7 +31,7 @@
         styles = new CSSStyleSheet();
         styles.replaceSync(loaded[1] +
           ".uplot { font: inherit; width: 100%; } .u-legend { font-size: 0.85rem; text-align: left; margin: 0; }" +
-          ".u-legend .u-value { font-variant-numeric: tabular-nums; } .u-series > * { padding: 1px 4px 1px 0; }" +
+          ".u-legend th { font-weight: normal; } .u-legend .u-value { font-variant-numeric: tabular-nums; } .u-series > * { padding: 1px 4px 1px 0; }" +
           ".u-select { background: color-mix(in srgb, currentcolor 12%, transparent); }");
       });
     }
@@ -146,7 +146,9 @@
       hooks: { draw: [paintMarks(marks, quiet)] },
       cursor: { y: false },
     };
-    const plot = new uPlot(options, columns, shadow);
+    const inside = document.createElement("div");
+    shadow.replaceChildren(inside);
+    const plot = new uPlot(options, columns, inside);
     const watch = new ResizeObserver(() => {
       const now = Math.max(200, place.clientWidth);
       if (now !== plot.width && place.clientWidth) plot.setSize({ width: now, height });
