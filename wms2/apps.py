@@ -50,7 +50,7 @@ class Wms2Config(AppConfig):
         autodiscover_modules("tasks")
         app.conf.update(beat_schedule=periodic.beat_schedule(), task_routes=periodic.routes())
         admin.site.login_template = "login.html"
-        admin.site.index_title = "All tables"
+        admin.site.index_title = "Administration"
         admin.site.enable_nav_sidebar = False  # lists have many columns, and it repeats the index beside each of them
         circuits_share()
         use_attempts(SharedCounts(_broker("sign-in", "failed sign-ins are counted by this process alone")))

@@ -24,6 +24,8 @@ from wms2.errors import ConfigurationError
 
 #: A transaction of the database whose process does nothing for so long is broken off.
 DATABASE_IDLE_SECONDS = 60
+#: An address with one place for a name.
+LINK = r"^(https?://[^{}\s]*\{\}[^{}\s]*)?$"
 
 
 class JobCredential(StrEnum):
@@ -145,6 +147,17 @@ class Conf(BaseModel):
     flower_url: str = Field("", pattern=r"^(https?://.*)?$")
     """Where Flower shows the Celery workers, at the host name of the pages, so that it is sent their session. They link to
     it for operators; empty: there is no link."""
+    link_reqmgr2: str = Field("", pattern=LINK)
+    """Page of a request in ReqMgr2, `{}` in place of its name, as in CMS `https://cmsweb.cern.ch/reqmgr2/fetch?rid={}`. Pages
+    lead there; empty: they do not. So do the next ones."""
+    link_mcm: str = Field("", pattern=LINK)
+    """Page of a prep id in McM, `https://cms-pdmv-prod.web.cern.ch/mcm/requests?prepid={}`."""
+    link_das: str = Field("", pattern=LINK)
+    """Page of a dataset, block or file in DAS, which shows what DBS has: `https://cmsweb.cern.ch/das/request?input={}`."""
+    link_rucio: str = Field("", pattern=LINK)
+    """Page of a dataset, block or file in Rucio: `https://cms-rucio-webui.cern.ch/did?scope=cms&name={}`."""
+    link_cric: str = Field("", pattern=LINK)
+    """Page of a site in CRIC: `https://cms-cric.cern.ch/cms/site/detail/{}/`."""
     service_timeout_seconds: float = Field(30.0, gt=0)
     """Limit of one call to an outside service, for each try."""
     submit_timeout_seconds: float = Field(60.0, gt=0)

@@ -176,6 +176,7 @@ class DAG(models.Model):
             models.Index(fields=("created_at",), name="idx_dags_created"),
             models.Index(fields=("completed_at",), name="idx_dags_completed", condition=Q(completed_at__isnull=False)),
             models.Index(fields=("schedd_name",), name="idx_dags_schedd", condition=~Q(dagman_cluster_id="")),
+            models.Index(fields=("dagman_cluster_id",), name="idx_dags_cluster", condition=~Q(dagman_cluster_id="")),
             models.Index(fields=("parent_dag",), name="idx_dags_parent", condition=Q(parent_dag__isnull=False)),
             models.Index(fields=("schedd",), name="idx_dags_live", condition=Q(status__in=LIVE_DAG)),
             models.Index(F("pack_tried_at").asc(nulls_first=True), name="idx_dags_unpacked", condition=Q(packed_at__isnull=True)),

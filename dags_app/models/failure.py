@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from django.db import models
 from django.db.models import F, Q
+from django.db.models.functions import Collate
 
 from dags_app.payload.contract import rules
 
@@ -151,7 +152,10 @@ class FailureSample(models.Model):
     class Meta:
         db_table = "failure_samples"
         ordering = ("-id",)
-        indexes = (models.Index(fields=("at",), name="idx_failure_samples_at"),)
+        indexes = (
+            models.Index(fields=("at",), name="idx_failure_samples_at"),
+            models.Index(Collate("job_id", "C"), name="idx_failure_samples_job"),
+        )
 
     def __str__(self) -> str:
         return f"{self.unit}/{self.node} attempt {self.attempt}"

@@ -61,7 +61,10 @@ class SiteJob(models.Model):
                 name="one_live_job_per_site_and_purpose",
             ),
         )
-        indexes = (models.Index(fields=("created_at",), name="site_jobs_created"),)
+        indexes = (
+            models.Index(fields=("created_at",), name="site_jobs_created"),
+            models.Index(fields=("cluster",), name="site_jobs_cluster", condition=~Q(cluster="")),
+        )
 
     def __str__(self) -> str:
         return f"{self.purpose} at {self.site}"

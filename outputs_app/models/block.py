@@ -7,6 +7,7 @@ import uuid
 from django.db import models
 from django.db.models import Q
 from django.db.models.expressions import RawSQL
+from django.db.models.functions import Collate
 
 
 class DatasetState(models.TextChoices):
@@ -39,7 +40,10 @@ class OutputDataset(models.Model):
             models.UniqueConstraint(fields=("workflow", "name"), name="output_dataset_once"),
             models.CheckConstraint(condition=Q(state__in=DatasetState.values), name="output_dataset_state_known"),
         )
-        indexes = (models.Index(fields=("name",), name="output_dataset_by_name"),)
+        indexes = (
+            models.Index(fields=("name",), name="output_dataset_by_name"),
+            models.Index(Collate("name", "C"), name="output_dataset_by_beginning"),
+        )
 
     def __str__(self) -> str:
         return self.name
@@ -108,6 +112,7 @@ class ProcessingBlock(models.Model):
             models.Index(fields=("status",), name="idx_processing_blocks_status"),
             models.Index(fields=("workflow",), name="idx_blocks_open", condition=Q(status=BlockStatus.OPEN)),
             models.Index(fields=("created_at",), name="idx_blocks_created"),
+            models.Index(Collate("dbs_block_name", "C"), name="idx_blocks_by_name"),
             models.Index(fields=("updated_at",), name="idx_blocks_updated"),
         )
 

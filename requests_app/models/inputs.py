@@ -6,6 +6,7 @@ What is done of them is derived from claims and exclusions, never kept here.
 from __future__ import annotations
 
 from django.contrib.postgres.fields import BigIntegerRangeField
+from django.contrib.postgres.indexes import HashIndex
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Collate
@@ -83,6 +84,7 @@ class InputFile(models.Model):
         indexes = (
             models.Index(fields=("workflow",), name="input_files_excluded", condition=Q(excluded_at__isnull=False)),
             models.Index(fields=("workflow",), name="input_files_waiting", condition=Q(waiting_since__isnull=False)),
+            HashIndex(fields=("lfn",), name="input_files_by_lfn"),
         )
 
     def __str__(self) -> str:

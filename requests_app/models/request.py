@@ -9,7 +9,7 @@ from urllib.parse import quote
 from django.db import models
 from django.db.models import F, Q, Value
 from django.db.models.expressions import RawSQL
-from django.db.models.functions import Concat, Upper
+from django.db.models.functions import Collate, Concat, Upper
 from django.urls import reverse
 from django.utils import timezone
 
@@ -255,6 +255,10 @@ class Request(models.Model):
         indexes = (
             models.Index(fields=("status",), name="idx_requests_status"),
             models.Index(fields=("campaign",), name="idx_requests_campaign"),
+            *(  # the search box finds by beginnings
+                models.Index(Collate(column, "C"), name=f"idx_requests_by_{column}")
+                for column in ("request_name", "prep_id", "campaign", "input_dataset")
+            ),
             models.Index(fields=("priority",), name="idx_requests_priority"),
             models.Index(fields=("-created_at",), name="idx_requests_created"),
             models.Index(fields=("updated_at",), name="idx_requests_updated"),

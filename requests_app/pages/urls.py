@@ -5,11 +5,12 @@ from __future__ import annotations
 from django.urls import path
 
 from dags_app.api.urls import JOB
-from requests_app.pages import views
+from requests_app.pages import search_views, views
 from wms2.api import converters  # noqa: F401  <name:...>, <any-name:...>
 
 urlpatterns = [
     path("", views.board, name="board"),
+    path("search/", search_views.search_page, name="search"),
     path("cases/", views.cases, name="cases"),
     path("requests/<name:request_name>/", views.request_detail, name="request-page"),
     path("requests/<name:request_name>/progress.svg", views.request_course, name="request-course"),

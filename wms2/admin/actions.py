@@ -131,7 +131,7 @@ class ActionsAdmin(ModelAdmin):
         """The row's page, with its buttons. The key comes as Django writes it into addresses (``_`` as ``_5F``)."""
         row = None if "\0" in object_id else self.get_object(request, unquote(object_id))
         if row is None:  # also for keys that PostgreSQL would not take
-            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[attr-defined, no-any-return]
+            raise Http404("no such row")
         self._warn(request)
         own = {
             "verb_buttons": buttons(request.user, row),

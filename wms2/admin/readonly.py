@@ -75,9 +75,6 @@ class ReadOnlyAdmin(ActionsAdmin):
     #: Columns that a row's page does not show as they are stored, and what it says of a row instead.
     in_words: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
 
-    class Media:
-        css: ClassVar[dict[str, tuple[str, ...]]] = {"all": ("wms2/tones.css", "wms2/admin.css")}
-
     def __init_subclass__(cls) -> None:
         if words := ", or ".join(cls.exact_search.values()):
             cls.search_help_text = f"{words[0].upper()}{words[1:]}."

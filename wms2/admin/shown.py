@@ -20,6 +20,7 @@ from django.utils.safestring import SafeString
 
 from wms2.web.colours import colour
 from wms2.web.formatting import ago, duration, exact, spelled
+from wms2.web.formatting import moment as shown_moment
 
 EMPTY = "–"
 _UUID = re.compile(r"\b([0-9a-f]{8})(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
@@ -27,7 +28,7 @@ _UUID = re.compile(r"\b([0-9a-f]{8})(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 
 def aged(moment: datetime) -> SafeString:
     """How long ago a moment was; the moment itself as a tooltip."""
-    return format_html('<span title="{}">{}</span>', exact(moment), ago(moment))
+    return shown_moment(moment, ago(moment), exact(moment))
 
 
 def badge(value: str, label: str) -> SafeString:
@@ -85,8 +86,8 @@ def badge_column(field: str, label: str = "", since: str = "") -> Callable[[Any]
         moment = getattr(row, since) if since else None
         if moment is None:
             return format_html("{}", shown)
-        exact, lasting = f"since {moment:%Y-%m-%d %H:%M:%S} UTC", duration((timezone.now() - moment).total_seconds())
-        return format_html('{} <span class="age" title="{}">{}</span>', shown, exact, lasting)
+        lasting = duration((timezone.now() - moment).total_seconds())
+        return format_html('{} <span class="age">{}</span>', shown, shown_moment(moment, lasting, f"since {exact(moment)}"))
 
     column.__name__ = f"{field}_badge"
     return column

@@ -12,6 +12,7 @@ from django.http import HttpRequest
 from django.shortcuts import redirect
 
 from wms2.identities.grants import enters_admin
+from wms2.web.admin_doors import doors
 
 
 class SignInForm(AdminAuthenticationForm):
@@ -37,3 +38,7 @@ class Wms2AdminSite(AdminSite):
     def password_change(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
         """The page of one's own account, which counts guesses and audits."""
         return redirect("password")
+
+    def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
+        """Doors by task, and all tables behind a fold."""
+        return super().index(request, {**(extra_context or {}), "doors": doors(self.get_app_list(request))})

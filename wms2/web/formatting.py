@@ -7,6 +7,8 @@ from typing import TypeVar, cast
 
 from django.db.models import TextChoices
 from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
 _Words = TypeVar("_Words", bound=TextChoices)
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
@@ -54,6 +56,13 @@ def spelled(name: str) -> str:
 def exact(at: datetime | None) -> str:
     """A moment to the second: ``2026-12-24 08:00:00 UTC``; ``never`` without one."""
     return f"{at:%Y-%m-%d %H:%M:%S} UTC" if at else "never"
+
+
+def moment(at: datetime, text: str = "", title: str = "") -> SafeString:
+    """An element for a moment that says it exactly, or another text that has it as its title. Browsers show either in their own
+    time on request (``header.js``)."""
+    titled = format_html(' title="{}"', title) if title else ""
+    return format_html('<time datetime="{}"{}>{}</time>', f"{at:%Y-%m-%dT%H:%M:%SZ}", titled, text or exact(at))
 
 
 def ago(moment: datetime | None, now: datetime | None = None) -> str:

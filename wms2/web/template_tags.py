@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from django import template
-from django.urls import NoReverseMatch, reverse
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
@@ -16,7 +16,8 @@ from wms2.conf import conf
 from wms2.identities.grants import enters_admin, is_operator
 from wms2.identities.sso_sessions import SSO_NOTICE
 from wms2.runtime import levels
-from wms2.web import formatting
+from wms2.web import addresses, formatting
+from wms2.web.addresses import Sought, address
 from wms2.web.charts import chart_table
 from wms2.web.colours import colour
 
@@ -24,6 +25,12 @@ from wms2.web.colours import colour
 DOORS = {
     "overview": "Overview", "board": "Requests", "campaigns": "Campaigns", "sites": "Sites", "failures": "Failures",
     "outputs": "Outputs", "cases": "Cases", "alerts": "Alerts", "operations": "Operations",
+}  # fmt: skip
+#: Kind of thing -> services that show it, with their settings.
+_DATA = (("DAS", "link_das"), ("Rucio", "link_rucio"))
+_OUTSIDE = {
+    "request": (("ReqMgr2", "link_reqmgr2"),), "prep_id": (("McM", "link_mcm"),), "dataset": _DATA, "block": _DATA, "file": _DATA,
+    "site": (("CRIC", "link_cric"),),
 }  # fmt: skip
 register = template.Library()
 register.filter("ago", formatting.ago)
@@ -38,16 +45,25 @@ def navigation(context: template.Context) -> SafeString:
     """Links to the doors; a page below one names it by ``door`` in its context, so that it is marked there too."""
     match = getattr(context.get("request"), "resolver_match", None)
     here = context.get("door") or (match.url_name if match else "")
-    found = [(address, name == here, label) for name, label in DOORS.items() if (address := _address(name))]
-    links = ((address, mark_safe(' aria-current="page"') if mark else "", label) for address, mark, label in found)
+    found = [(url, name == here, label) for name, label in DOORS.items() if (url := address(name))]
+    links = ((url, mark_safe(' aria-current="page"') if mark else "", label) for url, mark, label in found)
     return format_html_join("\n", '<a href="{}"{}>{}</a>', links)
 
 
-def _address(name: str) -> str:
-    try:
-        return reverse(name)
-    except NoReverseMatch:
-        return ""
+@register.simple_tag(takes_context=True)
+def sought(context: template.Context) -> Sought:
+    """What a wrong address was of. Django's own words for a row that is not there say less."""
+    said = str(context.get("exception") or "")
+    own = said if said[:1].islower() else ""
+    return addresses.sought(context["request"].path, f"{own[:1].upper()}{own[1:]}." if own else "")
+
+
+@register.simple_tag
+def links_out(kind: str, name: str) -> SafeString:
+    """Where other services show the same ``request``, ``prep_id``, ``dataset``, ``block``, ``file`` or ``site``, as far as the
+    settings ``link_…`` say where; each opens where it stands, and is named as its service."""
+    shown = [(url, label) for label, field in _OUTSIDE[kind] if (url := addresses.filled(getattr(conf(), field), name))]
+    return format_html_join(" ", '<a class="outside" href="{}" rel="noreferrer">{}</a>', shown)
 
 
 @register.simple_tag
@@ -99,7 +115,8 @@ def _request_link(name: str) -> SafeString:
 @register.simple_tag
 def status_for(status: Any, since: datetime) -> SafeString:
     """A status in its colour, and for how long."""
-    return format_html('{} <span class="age" title="since {}">{}</span>', badge(status), exact(since), age(since))
+    lasting = formatting.moment(since, age(since), f"since {exact(since)}")
+    return format_html('{} <span class="age">{}</span>', badge(status), lasting)
 
 
 @register.simple_tag
@@ -147,8 +164,14 @@ def took(start: datetime | None, end: datetime | None) -> str:
 
 @register.filter
 def exact(moment: datetime | None) -> str:
-    """A moment, to the second."""
+    """A moment, to the second, as a text for attributes and sentences; ``moment`` where an element may stand."""
     return f"{moment:%Y-%m-%d %H:%M:%S} UTC" if moment else ""
+
+
+@register.filter
+def moment(at: datetime | None) -> SafeString:
+    """A moment, to the second, as an element."""
+    return formatting.moment(at) if at else mark_safe("")
 
 
 @register.filter
