@@ -17,7 +17,7 @@ from django.db.models.functions import Collate
 
 from dags_app.models import DAG, FailureSample, SiteJob
 from outputs_app.models import OutputDataset, OutputFile, ProcessingBlock
-from requests_app.models import InputFile, Request, RequestGroup
+from requests_app.models import InputFile, Request, RequestGroup, Workflow
 from sites_app.models import Schedd, Site
 from wms2.web.addresses import address
 
@@ -146,7 +146,7 @@ def _campaigns(asked: str) -> list[Hit]:
 
 
 def _groups(asked: str) -> list[Hit]:
-    rows = RequestGroup.objects.filter(name__startswith=asked).only("name")[: MOST + 1]
+    rows = RequestGroup.objects.filter(name__startswith=asked).only("name").order_by()[: MOST + 1]
     return [Hit(row.name, "", row.get_absolute_url(), row.name == asked) for row in rows]
 
 
@@ -186,7 +186,7 @@ def _blocks(asked: str) -> list[Hit]:
 
 def _readers_of_block(asked: str) -> list[Hit]:
     dataset = asked.partition("#")[0]
-    rows = Request.objects.alias(found=Collate("input_dataset", "C")).filter(found=dataset).only("request_name")
+    rows = Request.objects.alias(found=Collate("input_dataset", "C")).filter(found=dataset).only("request_name").order_by()
     return [_request_hit(row.request_name, f"reads {dataset}", False) for row in rows[: MOST + 1]]
 
 
@@ -202,15 +202,16 @@ def _input_files(asked: str) -> list[Hit]:
 
 def _clusters(asked: str) -> list[Hit]:
     cluster = asked.partition(".")[0]
-    rows = DAG.objects.filter(dagman_cluster_id=cluster).exclude(dagman_cluster_id="").select_related("workflow")
-    return [_dag_hit(row, f"DAGMan {cluster} at {row.schedd_name}", True) for row in rows.only(*_DAG_SHOWN)[: MOST + 1]]
+    rows = DAG.objects.filter(dagman_cluster_id=cluster).exclude(dagman_cluster_id="").order_by()
+    shown = rows.select_related("workflow").only(*_DAG_SHOWN)[: MOST + 1]
+    return [_dag_hit(row, f"DAGMan {cluster} at {row.schedd_name}", True) for row in shown]
 
 
 def _site_jobs(asked: str) -> list[Hit]:
-    rows = SiteJob.objects.filter(cluster=asked.partition(".")[0]).exclude(cluster="").only("site", "purpose")[: MOST + 1]
+    rows = SiteJob.objects.filter(cluster=asked.partition(".")[0]).exclude(cluster="").only("site", "purpose").order_by()
     return [
         Hit(f"{row.get_purpose_display()} at {row.site}", "", address("admin:dags_app_sitejob_change", row.pk), True)
-        for row in rows
+        for row in rows[: MOST + 1]
     ]
 
 
@@ -228,8 +229,11 @@ def _dags(asked: str) -> list[Hit]:
 
 
 def _requests_by_id(asked: str) -> list[Hit]:
-    rows = Request.objects.filter(Q(pk=asked) | Q(workflow__id=asked)).only("request_name")
-    return [_request_hit(row.request_name, "", True) for row in rows]
+    names = [
+        *Request.objects.filter(pk=asked).values_list("request_name", flat=True),
+        *Workflow.objects.filter(pk=asked).values_list("request_id", flat=True),
+    ]
+    return [_request_hit(name, "", True) for name in names]
 
 
 def _blocks_by_id(asked: str) -> list[Hit]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -299,9 +300,11 @@ def test_many_rows_get_one_table_and_one_answer(operator: Client) -> None:
 @in_one_test("key", ["no_such_name", "%00", "a%00b", "_00"])
 @in_one_test("of", [REQUESTS, "/admin/sites_app/site", "/admin/dags_app/dag", "/admin/outputs_app/effect"])
 def test_a_key_of_no_row_is_reported_on_a_page(operator: Client, key: str, of: str) -> None:
-    response = operator.get(f"{of}/{key}/change/", follow=True)
-    assert response.status_code == 200
-    assert "doesn’t exist" in text(response.content.decode())
+    response = operator.get(f"{of}/{key}/change/")
+    assert response.status_code == 404
+    said = " ".join(text(response.content.decode(), "main").split())
+    assert re.search(r"There is no (request|site|DAG|effect) \S", said), said
+    assert "Find it by name, id or path" in said
 
 
 @in_one_test("query", ["status__exact=%00", "q=%00", "nonsense=%00", "p=%00"])

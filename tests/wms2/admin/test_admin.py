@@ -158,7 +158,8 @@ def test_no_page_has_a_field_to_edit(some: Scene) -> None:
     for model in READ_ONLY:
         row = model._default_manager.first()
         assert row is not None
-        fields = set(re.findall(r'<(?:input|select|textarea)[^>]*name="([^"]+)"', html(client, page_of(row))))
+        of_row = html(client, page_of(row)).split("</header>", 1)[1]
+        fields = set(re.findall(r'<(?:input|select|textarea)[^>]*name="([^"]+)"', of_row))
         assert fields <= {"csrfmiddlewaretoken"}, (model, fields)
         assert "delete_selected" not in html(client, list_of(model))
 
