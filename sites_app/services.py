@@ -6,7 +6,7 @@ Error-handling 6, spec 4.9. An operator's decision outlives every sync.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
 from types import MappingProxyType
@@ -75,21 +75,35 @@ def sites_avoided(workflow_id: object) -> dict[str, str]:
 
 def _avoided(workflow_ids: Collection[object]) -> dict[object, dict[str, str]]:
     """For each workflow; two statements for all of them."""
-    closed = Site.objects.exclude(status=SiteStatus.ENABLED).exclude(status=SiteStatus.DRAINING, drain_until__lte=clock.in_sql())
-    common = {
-        site.name: f"{site.get_status_display().lower()}{by_whom(site.status_actor, site.drain_until)}: {site.status_reason}"
-        for site in closed.only("name", "status", "status_reason", "status_actor", "drain_until")
-    }
+    common = {site.name: _closed(site) for site in sites_closed()}
     found = {workflow_id: dict(common) for workflow_id in workflow_ids}
     ours = Q(workflow__in=[workflow_id for workflow_id in workflow_ids if workflow_id is not None])
     for ban in bans_active().filter(Q(workflow__isnull=True) | ours):
-        why = f"{by_whom(ban.created_by, ban.expires_at)}: {ban.reason}"
         if ban.workflow_id is not None:
-            found[ban.workflow_id][ban.site_id] = f"banned for this request{why}"
+            found[ban.workflow_id][ban.site_id] = f"banned for this request{_ban(ban)}"
             continue
         for avoided in found.values():
-            avoided[ban.site_id] = f"banned for all{why}"
+            avoided[ban.site_id] = f"banned for all{_ban(ban)}"
     return found
+
+
+def sites_closed() -> QuerySet[Site]:
+    """Those that take no new work of any request, bans apart."""
+    closed = Site.objects.exclude(status=SiteStatus.ENABLED).exclude(status=SiteStatus.DRAINING, drain_until__lte=clock.in_sql())
+    return closed.only("name", "status", "status_reason", "status_actor", "drain_until")
+
+
+def avoided_by_all(closed: Iterable[Site], bans: Iterable[SiteBan]) -> dict[str, str]:
+    """Site -> why no request may land there, of ``sites_closed`` and of bans in force that were read."""
+    return {site.name: _closed(site) for site in closed} | {ban.site_id: f"banned for all{_ban(ban)}" for ban in bans}
+
+
+def _closed(site: Site) -> str:
+    return f"{site.get_status_display().lower()}{by_whom(site.status_actor, site.drain_until)}: {site.status_reason}"
+
+
+def _ban(ban: SiteBan) -> str:
+    return f"{by_whom(ban.created_by, ban.expires_at)}: {ban.reason}"
 
 
 def without_site(workflows: QuerySet[Any]) -> dict[str, str]:

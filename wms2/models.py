@@ -8,6 +8,7 @@ import uuid
 
 from django.conf import settings
 from django.db import models
+from django.urls import reverse
 
 from wms2.actions import Role
 
@@ -209,6 +210,10 @@ class BulkRun(models.Model):
 
     def __str__(self) -> str:
         return f"{self.operation} of {self.total} ({self.resource}) by {self.actor}"
+
+    def get_absolute_url(self) -> str:
+        """Its live page."""
+        return reverse("bulk-run-page", args=[self.pk])
 
 
 class BulkItem(models.Model):

@@ -6,6 +6,7 @@ import django_filters
 from django.db.models import QuerySet
 
 from requests_app.models import HoldCode, Request, RequestStatus, StopIntent, WorkflowStatus
+from requests_app.selectors.needs import needing_for
 from requests_app.services.decisions import MAX_PRIORITY
 from wms2.api.filters import ChoicesFilter, TextFilter, TrueFalseFilter, UpperSearchFilter, WholeNumberFilter, since, until
 
@@ -22,6 +23,14 @@ class RequestFilters(django_filters.FilterSet):
     in_group = TextFilter(field_name="in_group__name", max_length=150)
     depends_on = TextFilter(field_name="depends_on__request_name", max_length=255, help_text="those that wait for this request")
     urgent = TrueFalseFilter()
+    failing = TrueFalseFilter(help_text="jobs of its DAG failed in the last hours")
+    alert_code = TextFilter(max_length=50)
+    needs = TextFilter(
+        max_length=100, method="filter_needs", help_text="those that need a person for this, as the overview groups them"
+    )
+    mine = django_filters.ChoiceFilter(
+        choices=[("1", "1")], method="filter_mine", help_text="1: those of whom asks, as their requestor"
+    )
     alerted = TrueFalseFilter(method="filter_alerted", help_text="with an alert that waits for a person")
     priority_min = WholeNumberFilter(field_name="priority", lookup_expr="gte", least=0, most=MAX_PRIORITY)
     priority_max = WholeNumberFilter(field_name="priority", lookup_expr="lte", least=0, most=MAX_PRIORITY)
@@ -34,6 +43,14 @@ class RequestFilters(django_filters.FilterSet):
     def filter_alerted(self, queryset: QuerySet[Request], name: str, value: bool) -> QuerySet[Request]:
         """Those that wait for a person, or the others."""
         return queryset.exclude(alert_code="") if value else queryset.filter(alert_code="")
+
+    def filter_needs(self, queryset: QuerySet[Request], name: str, value: str) -> QuerySet[Request]:
+        """Those of one line of the overview."""
+        return needing_for(queryset, value)
+
+    def filter_mine(self, queryset: QuerySet[Request], name: str, value: str) -> QuerySet[Request]:
+        """Those of whom asks."""
+        return queryset.filter(requestor=self.request.user.get_username())
 
 
 class WorkflowFilters(django_filters.FilterSet):

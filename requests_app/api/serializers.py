@@ -51,8 +51,8 @@ class RequestListSerializer(serializers.ModelSerializer):
         fields: tuple[str, ...] = (
             "request_name", "status", "status_shown", "status_since", "requestor", "group", "campaign", "prep_id",
             "input_dataset", "priority", "urgent", "adaptive", "notes", "stop_intent", "hold_code", "hold_reason", "waiting_for",
-            "next_attempt_at", "failed_attempts", "last_error", "alert_code", "alerted_at", "superseded_by_request", "derived_by",
-            "in_group", "workflow", "work_units", "created_at", "updated_at", "queued_at", "completed_at",
+            "next_attempt_at", "failed_attempts", "last_error", "alert_code", "alerted_at", "failing", "superseded_by_request",
+            "derived_by", "in_group", "workflow", "work_units", "created_at", "updated_at", "queued_at", "completed_at",
         )  # fmt: skip
 
 

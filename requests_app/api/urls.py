@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from requests_app.api import actions, admission, events, lost_files, parts, rows, search, series, system, views
+from requests_app.api import actions, admission, events, lost_files, parts, rows, saved_views, search, series, system, views
 from requests_app.harvesting.api import HarvestViewSet
 from wms2.api import converters  # noqa: F401  <name:...>
 from wms2.api.actions import rows_urls
@@ -39,6 +39,12 @@ urlpatterns = [
     path("lost-files", lost_files.LostFilesView.as_view(), name="lost-files"),
     path("lost-files/preview", lost_files.LostFilesPreviewView.as_view(), name="lost-files-preview"),
     path("search", search.SearchView.as_view(), name="search-api"),
+    path("saved-views", saved_views.SavedViewViewSet.as_view({"get": "list", "post": "create"}), name="saved-view-list"),
+    path(
+        "saved-views/<int:pk>",
+        saved_views.SavedViewViewSet.as_view({"get": "retrieve", "delete": "destroy"}),
+        name="saved-view-detail",
+    ),
     *rows_urls("harvests", "harvest", HarvestViewSet),
     *rows_urls("workflows", "workflow", views.WorkflowViewSet),
     path("workflows/<uuid:pk>/rounds", views.WorkflowRoundsView.as_view(), name="workflow-rounds"),

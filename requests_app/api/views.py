@@ -53,7 +53,7 @@ class RequestViewSet(RowsViewSet):
     versioned: ClassVar[frozenset[str]] = frozenset({"retrieve", "partial_update", "destroy"})
     outside: ClassVar[frozenset[str]] = frozenset({"create"})
     ordering = ("-created_at",)
-    ordering_fields = ("created_at", "updated_at", "status_since", "priority", "request_name", "status", "campaign")
+    ordering_fields = ("created_at", "updated_at", "status_since", "priority", "request_name", "status", "campaign", "attention")
 
     def get_queryset(self) -> Any:
         """Rows; the single one whole."""

@@ -28,6 +28,7 @@ from requests_app.lease import due_now
 from requests_app.lifecycle.credentials import credentials_watch
 from requests_app.lifecycle.draining import drains_go_on
 from requests_app.lifecycle.evaluator import BATCH, IN_STEPS
+from requests_app.lifecycle.failing import mark_failing
 from requests_app.lifecycle.leader import Leadership, leading
 from requests_app.lifecycle.progress import progress_sample
 from requests_app.lifecycle.retention import rows_expire
@@ -135,6 +136,7 @@ def _cycle(leadership: Leadership, now_level: Level, since_last: float, sweep_se
         "drains of schedds": lambda: drains_go_on(fenced),
         "progress": lambda: progress_sample(fenced),
         "samples": lambda: samples_take(fenced),
+        "failing": lambda: mark_failing(fenced),
         "admission": lambda: admit(fenced=fenced),
     }
     for what, act in steps.items():

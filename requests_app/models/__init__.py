@@ -35,4 +35,5 @@ from requests_app.models.request import (
     StopIntent,
     status_shown,
 )
+from requests_app.models.saved_view import SavedView
 from requests_app.models.workflow import KeptAccount, Round, Workflow, WorkflowStatus

@@ -7,7 +7,7 @@ from datetime import datetime
 from urllib.parse import quote
 
 from django.db import models
-from django.db.models import F, Q, Value
+from django.db.models import Case, F, Q, Value, When
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Collate, Concat, Upper
 from django.urls import reverse
@@ -228,6 +228,23 @@ class Request(models.Model):
         help_text="what a search looks through, kept by the database",
     )
 
+    failing = models.BooleanField(
+        default=False,
+        db_default=False,
+        help_text="jobs of its live DAG failed lately (requests_app.lifecycle.failing)",
+    )
+    attention = models.GeneratedField(
+        expression=Case(
+            When(Q(status=RequestStatus.HELD) | ~Q(alert_code=""), then=Value(0)),
+            When(status__in=(*TERMINAL, RequestStatus.COMPLETED), then=Value(3)),
+            When(failing=True, then=Value(1)),
+            default=Value(2),
+        ),
+        output_field=models.SmallIntegerField(),
+        db_persist=True,
+        help_text="0: needs a person, 1: failing, 2: goes on, 3: over; lists begin with the lowest",
+    )
+
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
     queued_at = models.DateTimeField(null=True, blank=True, help_text="when it last entered QUEUED; orders admission")
@@ -265,6 +282,8 @@ class Request(models.Model):
             models.Index(fields=("status_since",), name="idx_requests_status_since"),
             models.Index(fields=("status", "status_since"), name="idx_requests_status_age"),
             models.Index(fields=("requestor",), name="idx_requests_requestor"),
+            models.Index(fields=("attention", "status_since", "id"), name="idx_requests_attention"),
+            models.Index(fields=("id",), name="idx_requests_failing", condition=Q(failing=True)),
             models.Index(fields=("created_at", "id"), name="idx_requests_search_text", include=("search_text",)),
             models.Index(fields=("-created_at",), name="idx_requests_alerted", condition=~Q(alert_code="")),
             models.Index(fields=("-created_at",), name="idx_requests_urgent", condition=Q(urgent=True)),

@@ -1,39 +1,52 @@
-"""What the requests' page is asked for: filters, order and place in the list, all of it in the address.
+"""What the list of requests is asked for: filters, order and place in the list, all of it in the address.
 
 Filters and paging are those of ``GET /api/v1/requests``, so that a list means the same in both.
 """
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, QueryDict
+from django.urls import reverse
 from rest_framework.request import Request as ApiRequest
 
 from requests_app.api.filters import RequestFilters
 from requests_app.models import HoldCode, Request, RequestStatus
+from requests_app.selectors.requests import SORTED_BY
 from wms2.api.pagination import KeysetPagination
 from wms2.api.problems import ProblemError
 
-ORDERINGS = {
-    "-created_at": "newest first",
-    "created_at": "oldest first",
-    "status_since": "longest in its status",
-    "-status_since": "latest change",
-    "-priority": "highest priority",
-    "request_name": "name",
-}
-_FILTERS = ("status", "search", "campaign", "requestor", "hold_code", "urgent", "alerted", "priority_min")
-
-
+#: What the form asks for; the others come from links and saved views.
+_FIELDS = ("status", "search", "campaign", "requestor", "hold_code")
+#: Of what a browser and a person ask; ``needs``, ``failing``, ``mine`` among them.
+FILTERS = frozenset(RequestFilters.base_filters)
+#: What an address of the list may have.
+KNOWN = FILTERS | {"ordering", "cursor"}
+#: What stays in an address when it is kept.
+KEPT = FILTERS | {"ordering"}
+#: Columns that sort the list -> what each says, and the order that a first click brings.
+COLUMNS = {
+    "request_name": ("Request", "request_name"), "status_since": ("Status", "status_since"),
+    "priority": ("Priority", "-priority"), "campaign": ("Campaign", "campaign"), "requestor": ("Requestor", "requestor"),
+    "created_at": ("Since", "-created_at"),
+}  # fmt: skip
+#: Those that need a person first, then those that fail, longest in their status first.
+DEFAULT = ("attention", "status_since")
 #: What ``KeysetPagination`` wants to know of a view.
-_VIEW: Any = SimpleNamespace(
-    ordering=("-created_at",), ordering_fields=("created_at", "status_since", "priority", "request_name")
-)
+_VIEW: Any = SimpleNamespace(ordering=DEFAULT, ordering_fields=SORTED_BY)
+
+
+class Header(NamedTuple):
+    """The head of a column. ``order``: as ``aria-sort`` says it; ``address``: of the list sorted by it, or the other way."""
+
+    label: str
+    address: str
+    order: str
+    number: bool
 
 
 class BoardQuery:
@@ -41,28 +54,69 @@ class BoardQuery:
 
     statuses = RequestStatus
     hold_codes = HoldCode
-    orderings = ORDERINGS
 
     def __init__(self, request: HttpRequest) -> None:
         self.given = request.GET
         self._request = ApiRequest(request)
+        self._request.user = request.user
         self.errors: dict[str, str] = {}
         self.older = ""
 
     @property
     def values(self) -> Mapping[str, str]:
         """What the form shows."""
-        return {name: self.given.get(name, "") for name in (*_FILTERS, "ordering")}
+        return {name: self.given.get(name, "") for name in (*_FIELDS, "ordering", "needs", "failing", "mine")}
+
+    @property
+    def others(self) -> list[tuple[str, Any]]:
+        """What the form keeps without showing it."""
+        kept = (KEPT - set(_FIELDS)) | {"status"}
+        return [(name, self.given[name]) for name in self.given if name in kept]
 
     @property
     def filtered(self) -> bool:
         """Whether anything is asked for."""
-        return any(name in self.given for name in _FILTERS)
+        return not FILTERS.isdisjoint(self.given)
 
     @property
     def behind(self) -> bool:
         """Whether this is not the first page."""
         return "cursor" in self.given
+
+    @property
+    def kept(self) -> str:
+        """The address behind its question mark, as a view keeps it."""
+        return kept_query(self.given)
+
+    @property
+    def filters(self) -> list[tuple[str, Any]]:
+        """What narrows the list, for a form about all that is found."""
+        return [(name, self.given[name]) for name in self.given if name in FILTERS]
+
+    @property
+    def rows_address(self) -> str:
+        """The same list over REST."""
+        return self._rows_address()
+
+    @property
+    def csv_address(self) -> str:
+        """The same list as a table for other programs."""
+        return self._rows_address(format="csv")
+
+    def _rows_address(self, **more: str) -> str:
+        query = {name: value for name, value in self.given.items() if name in KEPT} | more
+        return reverse("request-list", query=query or None)
+
+    def headers(self) -> list[Header]:
+        """The columns that sort the list."""
+        now = self.given.get("ordering", "")
+        found = []
+        for name, (label, first) in COLUMNS.items():
+            other = name if first.startswith("-") else f"-{name}"
+            order = "" if now.lstrip("-") != name else "descending" if now.startswith("-") else "ascending"
+            address = self._address(ordering=other if now == first else first)
+            found.append(Header(label, address, order, number=name == "priority"))
+        return found
 
     def first(self) -> str:
         """Address of the first page of the same list."""
@@ -74,17 +128,24 @@ class BoardQuery:
 
     def of_any_status(self) -> str:
         """The list without a status."""
-        return self._address(status="")
+        return self._address(status="", needs="", failing="")
 
-    def page(self, rows: QuerySet[Request], *, shown_above: Sequence[uuid.UUID]) -> list[Request]:
-        """The rows to show; none when something asked for is wrong. Unfiltered, those shown above are not repeated."""
-        found = rows if self.filtered else rows.exclude(pk__in=shown_above)
-        if not RequestFilters.base_filters.keys().isdisjoint(self.given):
-            filters = RequestFilters(self.given, queryset=found)
-            if not filters.is_valid():
-                self.errors = {name: " ".join(str(e) for e in errors) for name, errors in filters.form.errors.items()}
-                return []
-            found = filters.qs
+    def rows(self, rows: QuerySet[Request]) -> QuerySet[Request]:
+        """Those that the filters find; none, and ``errors``, when one is wrong."""
+        if not self.filtered:
+            return rows
+        filters = RequestFilters(self.given, queryset=rows, request=self._request)
+        if not filters.is_valid():
+            self.errors = {name: " ".join(str(e) for e in errors) for name, errors in filters.form.errors.items()}
+            return rows.none()
+        found: QuerySet[Request] = filters.qs
+        return found
+
+    def page(self, rows: QuerySet[Request]) -> list[Request]:
+        """The rows to show; none when something asked for is wrong."""
+        found = self.rows(rows)
+        if self.errors:
+            return []
         pages = KeysetPagination()
         try:
             shown = pages.paginate_queryset(found, self._request, _VIEW)
@@ -103,3 +164,12 @@ class BoardQuery:
             if value:
                 query[name] = value
         return f"?{query.urlencode()}" if query else "."
+
+
+def kept_query(given: QueryDict) -> str:
+    """Filters and order of an address, each once, in one order: two addresses of the same list are the same."""
+    found = QueryDict(mutable=True)
+    for name in sorted(KEPT):
+        if value := given.get(name, ""):
+            found[name] = value
+    return found.urlencode()

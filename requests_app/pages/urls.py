@@ -5,12 +5,19 @@ from __future__ import annotations
 from django.urls import path
 
 from dags_app.api.urls import JOB
-from requests_app.pages import search_views, views
+from requests_app.pages import list_views, search_views, views
 from wms2.api import converters  # noqa: F401  <name:...>, <any-name:...>
 
 urlpatterns = [
     path("", views.board, name="board"),
     path("search/", search_views.search_page, name="search"),
+    path("", views.overview_page, name="overview"),
+    path("requests/", views.board, name="board"),
+    path("saved-views/", list_views.saved_view_new, name="saved-view-new"),
+    path("saved-views/<int:pk>/delete/", list_views.saved_view_end, name="saved-view-end"),
+    path("bulk/", list_views.bulk_runs, name="bulk-runs"),
+    path("bulk/new/", list_views.bulk_new, name="bulk-new"),
+    path("bulk/<uuid:pk>/", list_views.bulk_run, name="bulk-run-page"),
     path("cases/", views.cases, name="cases"),
     path("requests/<name:request_name>/", views.request_detail, name="request-page"),
     path("requests/<name:request_name>/progress.svg", views.request_course, name="request-course"),

@@ -8,6 +8,7 @@ from typing import Any
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404, render
+from django.urls import reverse
 from django.views.decorators.cache import cache_control
 from django.views.decorators.http import require_safe
 
@@ -16,11 +17,13 @@ from dags_app.models import DAG
 from dags_app.packs import is_there
 from dags_app.selectors import dags_shown
 from requests_app.models import TERMINAL, RequestGroup
-from requests_app.pages.board import installation, lines
-from requests_app.pages.board_query import BoardQuery
+from requests_app.pages.board import lines, listed
+from requests_app.pages.board_query import KNOWN, BoardQuery
+from requests_app.pages.bulk import operations_for
 from requests_app.pages.cases import cases_page
 from requests_app.pages.course import drawn
 from requests_app.pages.logs import logs_on_page
+from requests_app.pages.overview import overview
 from requests_app.pages.rendering import page, without_blanks
 from requests_app.pages.request import request_page
 from requests_app.selectors.lifecycle import lifecycle_state
@@ -29,20 +32,30 @@ from requests_app.selectors.requests import requests_listed, requests_with_workf
 from requests_app.work.groups import group_status
 from wms2.adapters.types import JobStatus
 from wms2.admin.actions import Button, buttons
+from wms2.web.time_range import TimeRange
 from wms2.work.workers import pool_problems
 
 
 @require_safe
 @login_required
+def overview_page(request: HttpRequest) -> HttpResponse:
+    """Whether anything needs a person, and how all stands. Filters of the list of requests, which was here, lead there."""
+    if not KNOWN.isdisjoint(request.GET):
+        return HttpResponseRedirect(f"{reverse('board')}?{request.GET.urlencode()}")
+    return page(request, "overview/overview", {"seen": overview(TimeRange.of(request.GET))})
+
+
+@require_safe
+@login_required
 def board(request: HttpRequest) -> HttpResponse:
-    """Requests: what needs an operator first, then the rest as the address's filters want it."""
+    """Requests as the address's filters want them, without any those that need a person first."""
     clean = without_blanks(request.GET)
     if clean.urlencode() != request.GET.urlencode():
         return HttpResponseRedirect(f"?{clean.urlencode()}" if clean else request.path)
     query = BoardQuery(request)
-    seen = installation()
-    rows = query.page(requests_listed(), shown_above=seen.attention.request_ids)
-    context = {"installation": seen, "lifecycle": seen.lifecycle, "query": query, "lines": lines(rows)}
+    rows = query.page(requests_listed())
+    context = {"query": query, "lines": lines(rows), "lifecycle": lifecycle_state(), **listed(request.user)}
+    context["operations"] = operations_for(request.user, request.GET)
     return page(request, "requests/board", context, status=400 if query.errors else 200)
 
 

@@ -67,6 +67,9 @@ _ranking = Lock()
 _known: deque[tuple[Policy, State, Ended, float]] = deque(maxlen=1)
 #: The first in the queue, and until when it is taken for that; at most one.
 _first: deque[tuple[Any, float]] = deque(maxlen=1)
+#: Of how many the overview shows when they may start; these, and until when they are counted on; at most one.
+HEAD = 8
+_head: deque[tuple[list[QueuedRow], float]] = deque(maxlen=1)
 #: Groups that are named for each limit.
 MOST_IN_USE = 50
 _SHOWN = (
@@ -189,11 +192,12 @@ def _next_in_queue(policy: Policy, state: State, kept: Iterable[tuple[Any, float
     return found
 
 
-def queue_now() -> Queue:
-    """Read and ranked, in a fixed number of queries; what the last passes could not place is taken for not to be placed now."""
+def queue_now(most: int = MOST_PLACES) -> Queue:
+    """Its first ones, read and ranked, in a fixed number of queries; what the last passes could not place is taken for not to be
+    placed now."""
     policy = policy_now()
     state = state_shown(policy)
-    rows = list(in_order(eligible(), policy, state.now).values_list(*WAITING, "waiting_for")[:MOST_PLACES])
+    rows = list(in_order(eligible(), policy, state.now).values_list(*WAITING, "waiting_for")[:most])
     obstacles = {} if state.stopped else {row[0]: row[-1] for row in rows if row[-1] and not row[-1].startswith((LIMIT, TURN))}
     empty = Queue(policy, state, [], {}, obstacles, ended_lately(policy, state.now))
     return empty.under(policy, state, (waiting_of(row[:-1], state.now) for row in rows))
@@ -204,6 +208,17 @@ def ended_lately(policy: Policy, now: datetime) -> Ended:
     rows = DAG.objects.filter(completed_at__gt=now - timedelta(hours=RATE_HOURS), submitted_at__isnull=False).order_by()
     about = list(rows.values_list(*ABOUT_DAG))
     return {**in_groups(policy, about), ALL: len(about)}
+
+
+def queue_head() -> list[QueuedRow]:
+    """The first in the queue, as they were ``KEPT_SECONDS`` ago at most; those before one are all that its start rests on."""
+    for rows, until in tuple(_head):
+        if time.monotonic() < until:
+            return rows
+    queue = queue_now(HEAD)
+    rows = queue[0 : len(queue.ranked)]
+    _head.append((rows, time.monotonic() + KEPT_SECONDS))
+    return rows
 
 
 def queued_rows(requests: Iterable[Request]) -> dict[Any, QueuedRow]:

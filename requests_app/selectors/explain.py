@@ -115,6 +115,11 @@ _ALERTS: dict[str, tuple[str, str]] = {
         "Look at its errors; if it is enough, complete it early, or hold it and release it with another pass fraction.",
     ),
     "leftovers_stay": ("Unmerged files of it could not be removed.", "See which and why; the cleaner goes on trying."),
+    "differences": (
+        "DBS or Rucio do not hold what was registered.",
+        "Look at the differences on its page; repair them outside, or accept them.",
+    ),
+    "harvest_failed": ("DQM harvesting has failed; its page says why.", "Repair the cause, then harvest again, or discard it."),
     "cases_wait": ("Integrity cases of it wait for a decision.", "Decide them on the page Cases."),
     "forgotten": ("There was something to do, and nothing woke it; it goes on now.", "Report it: a defect of WMS2."),
     "slow_queued": ("It has been queued for very long.", "See what it waits for."),
@@ -188,7 +193,15 @@ def _next(request: Request, status: RequestStatus, dag: DAG | None) -> str:
 
 def _todo(request: Request, status: RequestStatus) -> str:
     if status is S.HELD:
-        return _ADVICE.get(word(HoldCode, request.hold_code), "")
-    if request.alert_code:
-        return _ALERTS.get(request.alert_code, ("", "See its last error."))[1]
-    return ""
+        return hold_advice(request.hold_code)
+    return alert_advice(request.alert_code) if request.alert_code else ""
+
+
+def hold_advice(code: str) -> str:
+    """What to do about a request that is held for this."""
+    return _ADVICE.get(word(HoldCode, code), "")
+
+
+def alert_advice(code: str) -> str:
+    """What to do about an alert."""
+    return _ALERTS.get(code, ("", "See its last error."))[1]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from django.db.models import QuerySet
 from django.utils.dateparse import parse_datetime
 
 from requests_app.models import LEADER_LEASE, Lease
@@ -52,9 +53,18 @@ class LifecycleState:
         return "" if self.leading else "the life cycle has no leader"
 
 
+def leases_known(*names: str) -> QuerySet[Any]:
+    """Of these names, with the database's ``moment``."""
+    return Lease.objects.filter(name__in=names).annotate(moment=clock.in_sql())
+
+
 def lifecycle_state() -> LifecycleState:
     """One query."""
-    row = Lease.objects.filter(name=LEADER_LEASE).annotate(moment=clock.in_sql()).first()
+    return lifecycle_of(leases_known(LEADER_LEASE).first())
+
+
+def lifecycle_of(row: Any) -> LifecycleState:
+    """As the leader's lease among ``leases_known`` says; None: there is none yet."""
     now: datetime = row.moment if row else datetime.now(UTC)
     lease = row or Lease(name=LEADER_LEASE)
     data: dict[str, Any] = lease.data
@@ -73,8 +83,12 @@ def lifecycle_state() -> LifecycleState:
 
 def rucio_account_problems() -> list[str]:
     """As Rucio said last; one query."""
-    data: dict[str, Any] = Lease.objects.filter(name=RUCIO_ACCOUNT).values_list("data", flat=True).first() or {}
-    return [str(each) for each in data.get("problems", ())]
+    return account_problems_of(Lease.objects.filter(name=RUCIO_ACCOUNT).first())
+
+
+def account_problems_of(row: Lease | None) -> list[str]:
+    """As that lease says; None: Rucio has not been asked."""
+    return [str(each) for each in row.data.get("problems", ())] if row else []
 
 
 def _moment(text: Any) -> datetime | None:

@@ -31,7 +31,11 @@ class ReqMgr2State(NamedTuple):
 
 def reqmgr2_state() -> ReqMgr2State:
     """One query, and one for the problems where they are looked at."""
-    row = Lease.objects.filter(name=POLL).first()
+    return reqmgr2_of(Lease.objects.filter(name=POLL).first())
+
+
+def reqmgr2_of(row: Lease | None) -> ReqMgr2State:
+    """As the lease of its poll says; a query for the problems where they are looked at."""
     polled = row.heartbeat_at if row else None
     since = (polled or row.acquired_at) if row and conf().reqmgr2_follow else None
     return ReqMgr2State(

@@ -25,9 +25,13 @@ MAX_TRANSITIONS = 500
 _LISTED = (
     "request_name", "prep_id", "status", "status_since", "stop_intent", "hold_code", "hold_reason", "waiting_for",
     "next_attempt_at", "last_error", "alert_code", "alerted_at", "priority", "urgent", "campaign", "requestor", "created_at",
-    "derived_by", "completed_at",
+    "derived_by", "completed_at", "failing", "attention",
 )  # fmt: skip
 
+
+#: Columns that sort lists of them, and in which ways.
+SORTED_BY = ("request_name", "status_since", "priority", "campaign", "requestor", "created_at")
+ORDERINGS = tuple(sign + name for name in SORTED_BY for sign in ("", "-"))
 
 _NAMES = """
 SELECT ARRAY(SELECT other.request_name FROM request_dependencies d JOIN requests other ON other.id = d.to_request_id

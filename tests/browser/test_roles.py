@@ -86,7 +86,7 @@ def test_each_role_has_the_buttons_that_it_may_press(world: World) -> None:
 
 def a_viewers_day(world: World) -> None:
     with world.desk("vera") as desk:
-        desk.go("/")
+        desk.go("/requests/")
         expect(desk.page.get_by_role("link", name="Admin", exact=True)).to_have_count(0)
         desk.page.get_by_role("link", name=world.own.request_name).first.click()
         expect(desk.page.get_by_role("heading", level=1)).to_have_text(world.own.request_name)

@@ -105,9 +105,12 @@ def _hold_dag(built: scene.Scene) -> str:
 
 SHOTS = (
     Shot("sign-in", lambda _: "/login/", signed_in=False, whole=False),
-    Shot("board", lambda _: "/"),
-    Shot("board-dark", lambda _: "/", dark=True, first=True),
-    Shot("board-narrow", lambda _: "/", width=PHONE),
+    Shot("overview", lambda _: "/", first=True),
+    Shot("overview-dark", lambda _: "/", dark=True),
+    Shot("overview-narrow", lambda _: "/", width=PHONE),
+    Shot("board", lambda _: "/requests/"),
+    Shot("board-dark", lambda _: "/requests/", dark=True, first=True),
+    Shot("board-narrow", lambda _: "/requests/", width=PHONE),
     Shot("request", _page("active")),
     Shot("request-held", _page("held"), opens="#part-errors td summary", first=True),
     Shot("logs", _logs, first=True),

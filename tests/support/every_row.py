@@ -51,6 +51,7 @@ from requests_app.models import (
     Reconciliation,
     ReqMgr2Request,
     RequestGroup,
+    SavedView,
     ServiceLevel,
 )
 from sites_app.models import HealthChange, Onboarding, PoolSite, Schedd, SiteBan, SiteRse, SystemicAlert
@@ -164,6 +165,7 @@ def build(directory: Path) -> Scene:
     made = {"created_at": job.created_at, "created_by": "owen"}
     PersonalToken.objects.create(owner=owner, name="t", prefix="abcdefgh", digest="0", expires_at="2099-01-01T00:00:00Z", **made)
     ServiceAccount.objects.create(user=program, owner=owner, purpose="test", **made)
+    SavedView.objects.create(owner=owner, name="mine", query="status=held")
     person = User.objects.create_user("sonja")
     SsoSession.objects.create(user=person, subject="7", names=["a"], read_at=job.created_at, tried_at=job.created_at)
     return built

@@ -26,6 +26,9 @@ from wms2.api.problems import bad_field
 DEFAULT_PAGE_SIZE = 50
 MAX_PAGE_SIZE = 500
 _SALT = "wms2.api.cursor"
+#: How a list is answered, and what they mean.
+FORMATS, MOST_CSV = ("json", "csv"), 20_000
+FORMATS_MEAN = f"csv: all rows of the list at once, without pages, {MOST_CSV:,} at most"
 #: Far more pages than anything numbered has.
 MAX_PAGE = 1_000_000
 
@@ -46,7 +49,7 @@ class KeysetPagination(BasePagination):
     Every ordering ends in the primary key, so that it is total. Fields must not be null.
     """
 
-    params = frozenset({"ordering", "page_size", "cursor"})
+    params = frozenset({"ordering", "page_size", "cursor", "format"})
 
     def paginate_queryset(self, queryset: Any, request: Request, view: APIView | None = None) -> list[Any]:
         """The rows of one page, one query; of model instances, or of dicts that have what they are ordered by."""
@@ -86,6 +89,7 @@ class KeysetPagination(BasePagination):
                 "cursor", {"type": "string", "minLength": 1}, "from the former page's next; holds its place and its ordering"
             ),
             _parameter("ordering", {"type": "string", "enum": fields}, f"default {','.join(view.ordering)}"),
+            _parameter("format", {"type": "string", "enum": list(FORMATS), "default": FORMATS[0]}, FORMATS_MEAN),
         ]
 
     def _next(self) -> str | None:

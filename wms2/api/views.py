@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from itertools import islice
 from typing import Any, ClassVar
 
+from django.http.response import HttpResponseBase
 from rest_framework.generics import GenericAPIView
 from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
@@ -13,7 +15,8 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 from rest_framework.viewsets import GenericViewSet
 
-from wms2.api.pagination import KeysetPagination, ordering_of
+from wms2.api.csv_lists import csv_answer, csv_asked
+from wms2.api.pagination import MAX_PAGE_SIZE, MOST_CSV, KeysetPagination, ordering_of
 from wms2.api.preconditions import if_match, refuse_unversioned, require_version
 from wms2.api.problems import bad_field
 from wms2.api.shown import columns_of
@@ -119,17 +122,28 @@ class RowsViewSet(KnownQueryMixin, GenericViewSet):
         """The list may show less than the single row."""
         return self.list_serializer_class or self.serializer_class if self.action == "list" else self.serializer_class
 
+    def _lines(self, rows: Iterable[Any]) -> list[dict[str, Any]]:
+        columns = columns_of(self.get_serializer_class())
+        lines = [{name: row[column] for name, column in columns.items()} for row in rows]
+        self.compute(lines)
+        return lines
+
+    def _portions(self, rows: Any) -> Iterator[dict[str, Any]]:
+        found = rows.iterator(MAX_PAGE_SIZE)
+        while portion := [*islice(found, MAX_PAGE_SIZE)]:
+            yield from self._lines(portion)
+
     def compute(self, lines: list[dict[str, Any]]) -> None:
         """Replace what computed fields are computed from (``computed_from`` of the serializer), for all lines together."""
 
-    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+    def list(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """One page."""
         columns = columns_of(self.get_serializer_class())
-        ordering = (name.lstrip("-") for name in ordering_of(request, self))
-        rows = self.filter_queryset(self.get_queryset()).values(*{*columns.values(), *ordering})
-        lines = [{name: row[column] for name, column in columns.items()} for row in self.paginate_queryset(rows) or ()]
-        self.compute(lines)
-        return self.get_paginated_response(lines)
+        ordering = ordering_of(request, self)
+        rows = self.filter_queryset(self.get_queryset()).values(*{*columns.values(), *(name.lstrip("-") for name in ordering)})
+        if csv_asked(request):
+            return csv_answer(self._portions(rows.order_by(*ordering)[:MOST_CSV]), tuple(columns), self.basename or "rows")
+        return self.get_paginated_response(self._lines(self.paginate_queryset(rows) or ()))
 
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """One row."""

@@ -112,6 +112,9 @@ def _request_link(name: str) -> SafeString:
     return format_html('<a class="name" href="{}">{}</a>', reverse("request-page", args=[name]), site_words(name))
 
 
+register.simple_tag(_request_link, name="request_link")
+
+
 @register.simple_tag
 def status_for(status: Any, since: datetime) -> SafeString:
     """A status in its colour, and for how long."""
@@ -141,6 +144,25 @@ def progress(units: Any) -> SafeString:
     if failed:
         parts.append(f' <span class="under">{failed:,} failed, planned anew</span>')
     return mark_safe("".join([*parts, "</span>"]))  # noqa: S308  (whole numbers alone)
+
+
+@register.simple_tag
+def asked(work: Any, units: Any) -> SafeString:
+    """How much of what was asked for is done, as a bar and in numbers, work units below; these alone where no more is known."""
+    if work is None or work.done is None:
+        if work is None:
+            return progress(units)
+        return progress(units) + format_html('<span class="under">of {} {} asked for</span>', f"{work.asked:,}", work.unit)
+    words, share = f"{work.done:,} of {work.asked:,} {work.unit}", round(work.share * 100)
+    bar = (
+        f'<svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" role="img" aria-label="{words} done">\n'
+        f'  <rect class="bar-all" width="100" height="8"/><rect class="bar-done" width="{share}" height="8"/>\n</svg>\n'
+        f'<span class="numbers">{words}</span>'
+    )
+    below = [f'<span class="under">{units.done:,} of {units.total:,} work units</span>'] if units.total else []
+    if units.done_unaccounted:
+        below.append(f'<span class="under tone-text-bad">{units.done_unaccounted} unaccounted</span>')
+    return mark_safe("".join([bar, *below]))  # noqa: S308  (numbers and words of ours)
 
 
 @register.simple_tag(takes_context=True)

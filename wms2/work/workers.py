@@ -7,6 +7,7 @@ workers is the supervisor's or the autoscaler's; an alert says when none is aliv
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import NamedTuple
@@ -74,8 +75,13 @@ class PoolProblem(NamedTuple):
 
 def pool_problems() -> list[PoolProblem]:
     """Pools that take no tasks, or of which no worker has been alive for longer than is an alert. Two queries."""
-    now, rows, found = timezone.now(), list(Worker.objects.all()), []
-    for pool in WorkerPool.objects.all():
+    return problems_of(WorkerPool.objects.all(), list(Worker.objects.all()))
+
+
+def problems_of(pools: Iterable[WorkerPool], rows: Sequence[Worker]) -> list[PoolProblem]:
+    """The same, of pools and workers that were read."""
+    now, found = timezone.now(), []
+    for pool in pools:
         beats = [worker.heartbeat_at for worker in rows if pool.queue in worker.queues]
         alive = sum((now - beat).total_seconds() < _MISSED * conf().worker_heartbeat_seconds for beat in beats)
         since = pool.short_since or max(beats, default=now)

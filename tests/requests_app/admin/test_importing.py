@@ -23,7 +23,7 @@ def send(client: Client, **data: Any) -> Any:
 
 @pytest.mark.django_db
 def test_the_ways_to_it_are_for_operators(operator: Client, staff: Client) -> None:
-    for page in ("/", "/admin/requests_app/request/"):
+    for page in ("/", "/requests/", "/admin/requests_app/request/"):
         assert PAGE in links(operator.get(page).content.decode())
         assert PAGE not in links(staff.get(page).content.decode())
     assert staff.get(PAGE).status_code == 403

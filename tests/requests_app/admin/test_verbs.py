@@ -98,7 +98,7 @@ def test_a_group_that_has_another_name_already_is_shown_and_dissolved(operator: 
     request, group = running(), RequestGroup.objects.create(name="a b/c?\n", created_by="olga")
     Request.objects.filter(pk=request.pk).update(in_group=group)
     own = reverse("admin:requests_app_requestgroup_change", args=[quote(group.pk)])
-    for page in (request.get_absolute_url(), group.get_absolute_url(), own, "/admin/requests_app/requestgroup/", "/"):
+    for page in (request.get_absolute_url(), group.get_absolute_url(), own, "/admin/requests_app/requestgroup/", "/requests/"):
         assert operator.get(page).status_code == 200, page
     seen = group_status(group).status
     dissolved = operator.post(

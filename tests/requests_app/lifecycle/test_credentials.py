@@ -14,7 +14,7 @@ from rest_framework.test import APIClient
 from dags_app.models import DAG
 from requests_app.installation import installation_claim
 from requests_app.models import Lease, Request, RequestStatus
-from requests_app.pages.board import installation
+from requests_app.selectors.lifecycle import lifecycle_state
 from tests.support.credentials import DAY_SECONDS, token
 from tests.support.html import text
 from tests.support.rest_clients import nobody, reader
@@ -156,11 +156,11 @@ def test_the_leader_tells_when_each_ends(world: World, carried: Path, reader: AP
     assert (reported["path"], reported["problem"]) == (str(carried), "")
     token(carried, 49 * 3600.0)
     world.cycle()
-    assert installation().lifecycle.credentials_ending == []
+    assert lifecycle_state().credentials_ending == []
     carried.unlink()
     world.cycle()
     assert value(scrape(reader), "wms2_credential_expires_seconds", credential="jobs_token") == 0
-    [ending] = installation().lifecycle.credentials_ending
+    [ending] = lifecycle_state().credentials_ending
     assert "No such file" in ending.problem
 
 
@@ -178,6 +178,6 @@ def test_the_board_says_which_file_somebody_must_renew(admin_client: Client) -> 
     said = text(admin_client.get("/").content.decode())
     assert "Credential in_30 ends at" in said and "Renew /etc/robot.pem" in said
     assert "Credential broken cannot be used. P: no such file: /x" in said
-    assert "in_60" not in said
+    assert "Credential in_60 ends at" not in said
     Lease.objects.update(data={"cycle_ended_at": now.isoformat(), "credentials": ends[1:]})
-    assert "first credential to end: in_60" in text(admin_client.get("/").content.decode())
+    assert "Credential in_60 ends in 2 d" in text(admin_client.get("/").content.decode(), "part-standing")

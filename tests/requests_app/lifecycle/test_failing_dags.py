@@ -9,7 +9,7 @@ import pytest
 from dags_app.models import DAG, DAGStatus, FailureGroup
 from dags_app.payload.contract.layout import SUCCEEDED_FILE
 from requests_app.models import HoldCode, RequestStatus
-from requests_app.pages.attention import requests_needing
+from requests_app.selectors.needs import needs_by_cause
 from sites_app.models import SiteBan
 from tests.support.scene_failures import line
 from tests.support.scripted import documents
@@ -48,7 +48,9 @@ def test_a_request_whose_attempts_all_fail_says_so_until_a_job_does_well(world: 
     request.refresh_from_db()
     assert request.alert_code == "all_failing"
     assert request.waiting_for.endswith("0 of 3 work units done; 10 attempts failed, and no job has done well yet")
-    assert request in requests_needing(), "the board shows it before it is held"
+    assert [(cause.code, cause.names) for cause in needs_by_cause()] == [("all_failing", [request.request_name])], (
+        "before it is held"
+    )
     (job.directory / SUCCEEDED_FILE).write_text(str(job.fence))
     world.cycle()
     request.refresh_from_db()

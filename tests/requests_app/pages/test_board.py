@@ -1,237 +1,61 @@
-"""The requests' page: what needs an operator comes first, filters stand in the address, and it costs the same with many rows."""
+"""The list of requests: filters and order stand in the address, operations on many, views that people keep."""
 
 from __future__ import annotations
 
-import re
 from datetime import timedelta
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import transaction
 from django.test import Client
 from django.utils import timezone
+from rest_framework.test import APIClient
 
-from dags_app.models import WorkUnitState
-from outputs_app.models import Drift, DriftState, Effect, EffectKind, EffectState
-from requests_app.models import HoldCode, Installation, Lease, ReqMgr2Request, Request, RequestStatus
-from sites_app.models import Schedd, ScheddState, Site, SiteStatus
-from sites_app.services import site_ban_by_operator, site_change_status
-from tests.support.faults import fault
+from dags_app.models import FailureGroup
+from requests_app.lifecycle.failing import mark_failing
+from requests_app.models import HoldCode, KeptAccount, Progress, ProgressSample, Request, RequestStatus, SavedView
+from requests_app.pages.board import Speed, expected_end
 from tests.support.html import links, text
-from tests.support.rows import dag_row, drift_row, new_block, request_row, unit_row, workflow_row
+from tests.support.rows import dag_row, request_row, unit_row, workflow_row
 from tests.support.scene import Scene
-from wms2.conf import conf
-from wms2.models import FailingTask, Worker, WorkerPool, WorkerPoolState
-from wms2.runtime import levels
+from wms2.models import BulkRun
+from wms2.work.bulk import bulk_go_on
 
 pytestmark = pytest.mark.django_db
 S = RequestStatus
-#: session, user; counts; slots in use (2), limit; lease; needing, their effects, differences, cases, units, schedds; ReqMgr2 (2);
-#: worker pools, workers, dead letters; the page, its units
-BOARD_QUERIES = 25
+#: Beside session, user and roles: lease; counts, views; the page; its units, its work, its samples.
+STATEMENTS = 7
 
 
-def shown(client: Client, path: str = "/", part: str | None = None) -> str:
+def shown(client: Client, path: str = "/requests/", part: str | None = None) -> str:
     response = client.get(path)
     assert response.status_code == 200, response.content[:500]
     return text(response.content.decode(), part)
 
 
-def effect(request: Request, state: EffectState, **fields: Any) -> Effect:
-    return Effect.objects.create(request=request, kind=EffectKind.DBS_BLOCK, key=f"{state}{request.pk}", state=state, **fields)
-
-
-def test_an_empty_installation_says_so_and_that_nobody_drives_it(reader: Client) -> None:
-    said = shown(reader)
-    assert "Nothing needs you." in said
-    assert "There are no requests yet." in said
-    assert "The life cycle has stopped." in said
-
-
-def test_a_driven_installation_does_not_complain(reader: Client, built: Scene) -> None:
-    assert "The life cycle has stopped" not in shown(reader)
-    Lease.objects.update(data={"cycle_ended_at": (timezone.now() - timedelta(hours=1)).isoformat()})
-    assert "The life cycle has stopped. The last cycle ended 1 h ago. Look whether the ticker and beat run." in shown(reader)
-
-
-def test_the_dot_is_told_when_nobody_drives(reader: Client, built: Scene) -> None:
-    pages = ("/", f"/requests/{built.active.request_name}/")
-
-    def reported() -> list[str]:
-        """For the dot: on each page, whole and as its live part."""
-        answers = [reader.get(path, headers=headers) for path in pages for headers in ({}, {"X-Wms2-Part": "live"})]
-        return re.findall(r'data-undriven="([^"]*)"', "".join(answer.content.decode() for answer in answers))
-
-    assert reported() == [""] * 4
-    Lease.objects.update(owner="")
-    assert reported() == ["the life cycle has no leader"] * 4
-    Lease.objects.update(owner="worker-1", expires_at=timezone.now() - timedelta(seconds=5))
-    assert reported() == ["the life cycle has no leader"] * 4
-    Lease.objects.update(data={"cycle_ended_at": (timezone.now() - timedelta(hours=1)).isoformat()})
-    assert reported() == ["the life cycle has stopped"] * 4
-    Lease.objects.all().delete()
-    assert reported() == ["the life cycle has stopped"] * 4
-
-
-def test_what_needs_somebody_comes_first_held_ones_before_alerts(reader: Client, built: Scene) -> None:
-    said = shown(reader, part="part-needs")
-    places = [said.index(request.request_name) for request in (built.held, built.refused, built.unaccounted)]
-    assert places[0] == min(places)
-    assert "Too many failed work units" in said
-    assert "it is registered, and not as it should be: it lacks 1 files" in said
-    assert "manifests are missing or wrong" in said
-    assert built.active.request_name not in said
-
-
-def test_each_reason_alone_brings_a_request_up(reader: Client) -> None:
-    calm = request_row(S.ACTIVE)
-    held = request_row(S.HELD, hold_code=HoldCode.REFUSED, hold_reason="Step1.Multicore: must be a number")
-    alerted = request_row(S.QUEUED, alert_code="slow_queued")
-    left = request_row(S.COMPLETED, alert_code="leftovers_stay")
-    refused, dead = request_row(S.ACTIVE), request_row(S.ABORTED)
-    effect(refused, EffectState.REFUSED, last_error="400 no such dataset")
-    effect(dead, EffectState.DEAD, last_error="503 for three days")
-    effect(calm, EffectState.PENDING, last_error="503")
-    lost = request_row(S.ACTIVE)
-    unit_row(dag_row(workflow_row(lost)), state=WorkUnitState.DONE_UNACCOUNTED)
-
-    said = shown(reader, part="part-needs")
-
-    for request in (held, alerted, left, refused, dead, lost):
-        assert request.request_name in said
-    assert calm.request_name not in said
-    assert "Step1.Multicore: must be a number" in said
-    assert "400 no such dataset" in said
-    assert "503 for three days" in said
-    assert "1 work unit done, but unaccounted" in said
-
-
-def test_one_that_was_rejected_in_reqmgr2_after_it_completed_is_cleaned_or_kept_with_one_click(
-    reader: Client, operator: Client
-) -> None:
-    request, problem = (
-        request_row(S.COMPLETED),
-        "it is rejected in ReqMgr2 since it completed here: clean it, or keep what it made",
-    )
-    ReqMgr2Request.objects.create(name=request.request_name, request=request, status="rejected", problem=problem)
-    assert problem in shown(reader)
-    assert not [link for link in links(reader.get("/").content.decode()) if "/clean/" in link or "/keep/" in link]
-    offered = [link for link in links(operator.get("/").content.decode()) if str(request.pk) in link]
-    assert len(offered) == 2
-    for link in offered:
-        assert operator.get(link).status_code == 200
-    page = operator.get(request.get_absolute_url()).content.decode()
-    assert f"/reqmgr2/fetch?rid={request.request_name}" in page
-
-
-def test_an_unaccounted_unit_of_a_request_that_has_ended_needs_nobody(reader: Client) -> None:
-    request = request_row(S.ABORTED)
-    unit_row(dag_row(workflow_row(request)), state=WorkUnitState.DONE_UNACCOUNTED)
-    assert "Nothing needs you." in shown(reader, part="part-needs")
-
-
-def test_more_than_fifty_are_counted_and_pointed_to(reader: Client) -> None:
-    for _ in range(52):
-        request_row(S.HELD)
-    html = reader.get("/").content.decode()
-    assert "Needs you 50+" in text(html, "part-needs")
-    assert "?status=held" in links(html, "part-needs")
-    assert 'data-title="(50+) Requests' in html
-
-
-def test_a_silent_schedd_is_told_at_the_top(reader: Client, built: Scene) -> None:
-    assert "Schedd schedd2@wms2.example is silent" in shown(reader, part="part-system")
-    Schedd.objects.filter(name="schedd2@wms2.example").update(state=ScheddState.DISABLED)
-    assert "is silent" not in shown(reader, part="part-system"), "it is gone, and none of ours is there"
-    assert "schedd1" not in shown(reader, part="part-system")
-
-
-def test_sites_that_get_no_new_work_are_named_with_who_why_and_until_when(reader: Client) -> None:
-    Site.objects.create(name="T2_GOOD")
-    drained = Site.objects.create(name="T2_DRAINED")
-    site_change_status(site=drained, status=SiteStatus.DRAINING, actor="olga", reason="downtime")
-    ban = site_ban_by_operator(site=Site.objects.create(name="T1_BANNED"), actor="igor", reason="full disk", insist=True)
-    said = shown(reader, part="part-system")
-    assert "2 sites get no new work" in said and "T2_GOOD" not in said
-    assert "T2_DRAINED is draining by olga: downtime" in said
-    assert f"T1_BANNED is banned for all by igor until {ban.expires_at:%Y-%m-%d %H:%M} UTC: full disk" in said
-
-
-def test_every_page_says_that_no_new_work_starts_and_why(reader: Client, built: Scene) -> None:
-    levels.use(lambda: levels.KnownLevel(no_new_work="new work is switched off by eva: storage moves"))
-    said = "No new work starts; what runs goes on. New work is switched off by eva: storage moves."
-    for path in ("/", "/cases/", built.active.get_absolute_url()):
-        assert shown(reader, path).count(said) == 1, path
-    levels.use(lambda: levels.KnownLevel(levels.Level.STRAINED, "effects at 1.2 times its limit"))
-    assert "The service is strained; what can wait is put off. Effects at 1.2 times its limit." in shown(reader)
-
-
-@fault(
-    "all workers stopped",
-    done="every worker pool is stopped and no worker has beaten for hours",
-    spec="issue: Workers that are stopped or gone",
-    afterwards="board, request page, readiness and status say so, each with what is stopped, by whom and since when",
-)
-def test_pools_that_are_stopped_and_workers_that_are_gone_are_on_board_request_page_readiness_and_status(
-    operator: Client, reader: Client, built: Scene
-) -> None:
-    now = timezone.now()
-    Installation.objects.create(instance=conf().instance, environment=conf().environment)
-    WorkerPool.objects.update(state=WorkerPoolState.STOPPED, since=now - timedelta(hours=6), reason="eva: the database moves")
-    Worker.objects.create(
-        name="one", queues=["celery"], started_at=now - timedelta(days=1), heartbeat_at=now - timedelta(hours=5)
-    )
-    stopped, gone = "Worker pool celery does not do its work: stopped since", "no worker alive since"
-    for said in (shown(reader, part="part-needs"), shown(reader, built.active.get_absolute_url())):
-        assert stopped in said and gone in said and "eva: the database moves" in said
-    assert "Worker pool effects does not do its work" in shown(reader, part="part-needs")
-    assert "/admin/wms2/workerpool/celery/change/" in links(operator.get("/").content.decode(), "part-needs")
-    ready = reader.get("/readyz").json()["warnings"]["worker pool celery"]
-    assert ready.startswith("stopped since") and gone in ready and "eva" not in ready, "anybody may ask"
-    reported = reader.get("/api/v1/status").json()["worker_pools"]
-    assert (
-        set(reported) == set(WorkerPool.objects.values_list("queue", flat=True))
-        and "eva: the database moves" in reported["celery"]
-    )
-    WorkerPool.objects.update(state=WorkerPoolState.RUNNING)
-    assert gone in shown(reader, part="part-needs"), "nobody stopped it, and its worker is gone all the same"
-    Worker.objects.update(heartbeat_at=now)
-    assert "Worker pool" not in shown(reader)
-
-
-def test_dead_letters_of_every_kind_are_among_what_needs_somebody(reader: Client, operator: Client) -> None:
-    now = timezone.now()
-    FailingTask.objects.create(name="sites_app.tasks.sync", failures=5, since=now, last_at=now, next_at=now, last_error="no CRIC")
-    effect(request_row(S.ACTIVE), EffectState.DEAD, last_error="503 for three days")
-    said = shown(reader, part="part-needs")
-    assert "1 dead letter: Registration." in said and "1 dead letter: Task of the schedule." in said
-    assert "Nothing needs you." not in said
-    link = next(each for each in links(operator.get("/").content.decode(), "part-needs") if each.endswith("kind__exact=task"))
-    assert "sites_app.tasks.sync" in operator.get(link).content.decode()
-
-
-def test_the_rest_does_not_repeat_what_stands_above_until_one_filters(reader: Client, built: Scene) -> None:
-    assert built.held.request_name not in shown(reader, part="part-lines")
-    assert built.active.request_name in shown(reader, part="part-lines")
-    assert built.held.request_name in shown(reader, "/?status=held", part="part-lines")
+def names_on(client: Client, query: str = "") -> list[str]:
+    found = links(client.get(f"/requests/{query}").content.decode(), "part-lines")
+    return [link.split("/")[2] for link in found if link.startswith("/requests/") and link.count("/") == 3]
 
 
 def test_a_line_shows_progress_by_work_units_and_what_it_waits_for(reader: Client, built: Scene) -> None:
-    said = shown(reader, f"/?search={built.active.request_name}", part="part-lines")
+    said = shown(reader, f"/requests/?search={built.active.request_name}", part="part-lines")
     assert "197 of 320" in said
     assert "DAGMan job: 197 of 320 work units done" in said
     assert "19 h" in said
 
 
 def test_counts_by_status_link_to_their_lists(reader: Client, built: Scene) -> None:
-    html = reader.get("/?campaign=RunIII2024Summer24").content.decode()
+    html = reader.get("/requests/?campaign=RunIII2024Summer24").content.decode()
     assert "Queued 2" in text(html, "part-statuses")
     assert "?campaign=RunIII2024Summer24&status=queued" in links(html, "part-statuses")
     assert "Failed" not in text(html, "part-statuses"), "statuses without requests are left out"
 
 
 def test_empty_fields_of_the_form_do_not_stay_in_the_address(reader: Client) -> None:
-    response = reader.get("/?search=&campaign=Run3&status=&ordering=")
+    response = reader.get("/requests/?search=&campaign=Run3&status=&ordering=")
     assert (response.status_code, response["Location"]) == (302, "?campaign=Run3")
 
 
@@ -239,7 +63,7 @@ def test_empty_fields_of_the_form_do_not_stay_in_the_address(reader: Client) -> 
     ("query", "word"), [("status=sleeping", "status"), ("ordering=request_data", "ordering"), ("cursor=made-up", "cursor")]
 )
 def test_a_wrong_address_is_told_and_shows_no_list(reader: Client, built: Scene, query: str, word: str) -> None:
-    response = reader.get(f"/?{query}")
+    response = reader.get(f"/requests/?{query}")
     assert response.status_code == 400
     said = text(response.content.decode(), "part-lines")
     assert said.startswith(word)
@@ -249,64 +73,186 @@ def test_a_wrong_address_is_told_and_shows_no_list(reader: Client, built: Scene,
 def test_pages_walk_through_all_rows_once(reader: Client) -> None:
     names = {request_row(S.COMPLETED).request_name for _ in range(120)}
     found: set[str] = set()
-    path, pages = "/?status=completed", 0
+    path, pages = "/requests/?status=completed", 0
     while path:
         html = reader.get(path).content.decode()
         found |= names.intersection(text(html, "part-lines").split())
-        path = next((f"/{link}" for link in links(html, "part-lines") if "cursor=" in link), "")
+        path = next((f"/requests/{link}" for link in links(html, "part-lines") if "cursor=" in link), "")
         pages += 1
     assert (found, pages) == (names, 3)
 
 
+def test_it_begins_with_those_that_need_a_person_then_those_that_fail_the_longest_in_their_status_first(reader: Client) -> None:
+    now = timezone.now()
+
+    def row(name: str, status: RequestStatus, hours: int, **fields: Any) -> Request:
+        return request_row(status, request_name=name, status_since=now - timedelta(hours=hours), **fields)
+
+    row("over", S.COMPLETED, 90)
+    row("runs", S.ACTIVE, 5)
+    row("runs_long", S.ACTIVE, 50)
+    failing = row("fails", S.ACTIVE, 1)
+    row("held", S.HELD, 2, hold_code=HoldCode.RESCUES, hold_reason="3 of 3")
+    row("alerted", S.ACTIVE, 3, alert_code="all_failing")
+    workflow = workflow_row(failing)
+    dag_row(workflow)
+    group = FailureGroup.objects.create(workflow=workflow, category="data", code=8021, first_at=now, last_at=now)
+    mark_failing(transaction.atomic)
+    assert names_on(reader) == ["alerted", "held", "fails", "runs_long", "runs", "over"]
+    assert names_on(reader, "?failing=true") == ["fails"]
+    assert "failing" in shown(reader, "/requests/?failing=true", "part-lines")
+    assert names_on(reader, "?ordering=-request_name")[0] == "runs_long"
+    FailureGroup.objects.filter(pk=group.pk).update(last_at=now - timedelta(hours=4))
+    mark_failing(transaction.atomic)
+    assert names_on(reader, "?failing=true") == []
+
+
+def test_heads_of_columns_sort_one_way_then_the_other(reader: Client) -> None:
+    request_row()
+    html = reader.get("/requests/?campaign=&ordering=-priority", follow=True).content.decode()
+    assert 'aria-sort="descending"' in html
+    found = [link for link in links(html, "part-lines") if "ordering=" in link]
+    assert "?ordering=priority" in found and "?ordering=request_name" in found
+    for link in found:
+        assert reader.get(f"/requests/{link}").status_code == 200
+
+
+def test_progress_is_of_the_events_asked_for_with_an_estimate_of_the_end(reader: Client) -> None:
+    request, now = request_row(S.ACTIVE), timezone.now()
+    workflow = workflow_row(request)
+    numbers = {"all_events": 4000, "done_events": 1000}
+    KeptAccount.objects.create(workflow=workflow, basis="a", numbers=numbers, counted_at=now, took_seconds=0.1)
+    counters = {"units_failed": 0, "jobs_idle": 0, "jobs_running": 1, "jobs_held": 0, "units": 20}
+    begun = now - timedelta(hours=1)
+    Progress.objects.create(request=request, at=now, first_at=begun, peak_running=1, job_seconds=1, units_done=10, **counters)
+    ProgressSample.objects.create(request=request, at=begun, units_done=0, **counters)
+    said = shown(reader, part="part-lines")
+    assert "1,000 of 4,000 events" in said
+    assert "may end in 2 h 59 min" in said or "may end in 3 h" in said, "what is not planned yet counts by events"
+
+
+def test_no_end_is_expected_of_what_does_not_go_on() -> None:
+    now = timezone.now()
+    assert expected_end(Speed(units=20, done=10, before=10, since=now - timedelta(hours=6)), 0.5, now) is None
+    assert expected_end(Speed(units=20, done=20, before=0, since=now - timedelta(hours=6)), 1.0, now) is None
+    assert expected_end(Speed(units=10**9, done=1, before=0, since=now - timedelta(hours=6)), 0.0, now) is None
+
+
 @pytest.mark.parametrize("many", [3, 60])
-def test_it_costs_the_same_however_many_rows(reader: Client, many: int, django_assert_num_queries: Any) -> None:
+def test_it_costs_the_same_however_many_rows(operator: Client, many: int, django_assert_num_queries: Any) -> None:
+    now = timezone.now()
+    counters = dict.fromkeys(("units", "units_done", "units_failed", "jobs_idle", "jobs_running", "jobs_held"), 1)
     for index in range(many):
         request = request_row(S.HELD if index % 2 else S.ACTIVE)
         unit_row(dag_row(workflow_row(request)))
-        effect(request, EffectState.REFUSED if index % 3 else EffectState.PENDING)
-    with django_assert_num_queries(BOARD_QUERIES) as captured:
-        reader.get("/")
+        Progress.objects.create(request=request, at=now, first_at=now, peak_running=1, job_seconds=1, **counters)
+    with django_assert_num_queries(3 + STATEMENTS) as captured:
+        operator.get("/requests/")
     for query in captured.captured_queries:
         for column in ('"request_data"', '"config_data"', '"psets"', '"payload"'):
             assert column not in query["sql"]
 
 
-def test_differences_from_dbs_and_rucio_need_somebody_until_they_are_accepted(reader: Client) -> None:
-    block = new_block()
-    drift_row(block), drift_row(block)
-    assert "2 differences from what DBS and Rucio hold." in shown(reader, part="part-needs")
-    Drift.objects.update(state=DriftState.ACCEPTED)
-    assert "Nothing needs you." in shown(reader)
-
-
-def test_the_live_part_is_the_page_without_its_frame_and_is_not_kept(reader: Client, built: Scene) -> None:
-    page, part = reader.get("/"), reader.get("/", headers={"X-Wms2-Part": "live"})
-    assert "<html" in page.content.decode()
-    assert "<html" not in part.content.decode()
-    assert text(part.content.decode(), "part-needs") == text(page.content.decode(), "part-needs")
-    assert "no-store" in part["Cache-Control"]
-    assert "X-Wms2-Part" in part["Vary"]
-
-
-def test_texts_from_outside_are_shown_as_text(reader: Client) -> None:
-    request_row(S.HELD, hold_reason="<script>alert(1)</script>", campaign="<b>bold</b>", prep_id='"><img src=x>')
-    html = reader.get("/").content.decode()
-    assert "<script>alert" not in html
-    assert "<b>bold" not in html
-    assert "<img src=x" not in html
-    assert "&lt;script&gt;" in html
-
-
-def test_operators_and_administrators_find_flower_where_there_is_one(
-    operator: Client, staff: Client, reader: Client, monkeypatch: pytest.MonkeyPatch
+def test_all_requests_of_a_filter_are_released_in_four_clicks_and_the_run_is_left_and_found_again(
+    operator: Client, reader: Client
 ) -> None:
-    """Others cannot open it."""
-    chief = Client()
-    chief.force_login(User.objects.create_superuser("chief"))
-    assert "Flower" not in chief.get("/").content.decode()
-    monkeypatch.setenv("WMS2_FLOWER_URL", "http://127.0.0.1:5555/")
-    conf.cache_clear()
-    for one in (chief, operator):
-        assert '<a href="http://127.0.0.1:5555/"' in one.get("/").content.decode()
-    for other in (staff, reader):
-        assert "Flower" not in other.get("/").content.decode()
+    rows = [request_row(S.HELD, hold_code=HoldCode.RESCUES, hold_reason="3 of 3") for _ in range(60)]
+    request_row(S.ACTIVE)
+    html = operator.get("/requests/?status=held").content.decode()  # the first click
+    assert html.index('value="release"') < html.index('value="abort"'), "what a held request usually wants comes first"
+    asked = "/bulk/new/?status=held&operation=release&which=filter"  # the second
+    page = operator.get(asked)
+    said = text(page.content.decode())
+    assert "Release: 60 requests" in said and "Release applies to 60 of 60 now." in said
+    assert operator.post(asked, {"expected": "60"}).status_code == 400, "a reason is asked for"
+    answer = operator.post(asked, {"expected": "60", "reason": "the sites are back"})  # a reason, and the third
+    run = BulkRun.objects.get()
+    assert (answer.status_code, answer["Location"]) == (302, f"/bulk/{run.pk}/")
+    assert "0 of 60 settled. It goes on without this page." in shown(operator, answer["Location"])
+    Request.objects.filter(pk=rows[0].pk).update(status=S.FAILED, hold_code="", hold_reason="")
+    bulk_go_on(seconds=60)
+    said = shown(reader, f"/bulk/{run.pk}/?result=refused", "part-items")
+    assert rows[0].request_name in said and "it is Failed now" in said
+    assert "Ended" in shown(reader, f"/bulk/{run.pk}/") and "Release: 60 (request)" in shown(reader, "/bulk/")
+    assert Request.objects.filter(status=S.HELD).count() == 0
+    assert reader.get(f"/bulk/{run.pk}/?result=lost").status_code == 400
+
+
+def test_selected_requests_are_acted_on_and_those_that_refuse_are_counted_before(operator: Client) -> None:
+    held, active = request_row(S.HELD, hold_code=HoldCode.RESCUES, hold_reason="3 of 3"), request_row(S.ACTIVE)
+    asked = f"/bulk/new/?operation=release&which=selected&id={held.pk}&id={active.pk}"
+    said = shown(operator, asked)
+    assert "Release applies to 1 of 2 now." in said and "It is Active; only a held request can be released. 1" in said
+    request_row(S.HELD)
+    assert operator.post(asked, {"expected": "3", "reason": "b"}).status_code == 409, "others were seen"
+    assert operator.post(asked, {"expected": "2", "reason": "b"}).status_code == 302
+    bulk_go_on(seconds=60)
+    assert dict(BulkRun.objects.get().items.values_list("name", "result")) == {
+        held.request_name: "done", active.request_name: "refused",
+    }  # fmt: skip
+
+
+def test_an_operation_on_many_names_what_is_meant_and_is_for_its_roles(operator: Client, reader: Client) -> None:
+    for query, why in (
+        ("which=filter", "without one, all requests would be meant"),
+        ("which=selected", "No row is selected"),
+        ("which=selected&id=made-up", "no key of a request"),
+        ("which=filter&status=sleeping", "status"),
+    ):
+        answer = operator.get(f"/bulk/new/?operation=hold&{query}")
+        assert (answer.status_code, why in text(answer.content.decode())) == (400, True), query
+    assert operator.get("/bulk/new/?operation=nothing&status=held").status_code == 404
+    assert reader.get("/bulk/new/?operation=hold&status=held").status_code == 403
+    assert "Operation" not in shown(reader)
+    assert not BulkRun.objects.exists()
+
+
+def test_views_are_kept_shared_replaced_and_removed_by_their_owner_on_the_page_and_over_rest(
+    operator: Client, reader: Client
+) -> None:
+    kept = reader.post("/saved-views/", {"name": "mine", "query": "status=held&ordering=-priority&cursor=x"})
+    assert parse_qs(urlsplit(kept["Location"]).query) == {"status": ["held"], "ordering": ["-priority"]}
+    reader.post("/saved-views/", {"name": "for all", "query": "campaign=Run3", "shared": "on"})
+    reader.post("/saved-views/", {"name": "mine", "query": "status=active"})
+    assert dict(SavedView.objects.values_list("name", "query")) == {"mine": "status=active", "for all": "campaign=Run3"}
+    assert "mine" in shown(reader, part="part-views") and "/requests/?status=active" in links(
+        reader.get("/requests/").content.decode()
+    )
+    others = shown(operator, part="part-views")
+    assert "for all" in others and "mine" not in others
+    reader.post("/saved-views/", {"name": "wrong", "query": "status=sleeping"})
+    assert "Not kept: query: status:" in shown(reader)
+
+    rita, olga = (APIClient() for _ in range(2))
+    rita.force_authenticate(User.objects.get(username="rita"))
+    olga.force_authenticate(User.objects.get(username="olga"))
+    seen = olga.get("/api/v1/saved-views").json()["results"]
+    assert [(row["name"], row["owner"], row["query"], row["shared"]) for row in seen] == [
+        ("for all", "rita", "campaign=Run3", True)
+    ]
+    assert olga.delete(f"/api/v1/saved-views/{seen[0]['id']}").status_code == 404, "another's"
+    made = rita.post("/api/v1/saved-views", {"name": "rest", "query": "needs=all_failing"}, format="json")
+    assert made.status_code == 201 and rita.delete(f"/api/v1/saved-views/{made.json()['id']}").status_code == 204
+    assert rita.post("/api/v1/saved-views", {"name": "rest", "query": "shape=round"}, format="json").status_code == 400
+    assert operator.post(f"/saved-views/{seen[0]['id']}/delete/").status_code == 404
+    assert reader.post(f"/saved-views/{seen[0]['id']}/delete/").status_code == 302
+    assert [view.name for view in SavedView.objects.all()] == ["mine"]
+
+
+def test_my_requests_are_those_of_whom_asks(reader: Client) -> None:
+    mine, other = request_row(requestor="rita"), request_row(requestor="olga")
+    assert names_on(reader, "?mine=1") == [mine.request_name]
+    assert {mine.request_name, other.request_name} == set(names_on(reader))
+
+
+def test_a_list_is_had_as_json_and_csv_with_its_filters(reader: Client) -> None:
+    row = request_row(S.HELD, campaign="Run3", hold_reason="a, b")
+    request_row(S.ACTIVE)
+    html = reader.get("/requests/?status=held").content.decode()
+    json_, csv = (next(link for link in links(html, "part-heading") if link.startswith("/api/") and link.endswith(end))
+                  for end in ("status=held", "format=csv"))  # fmt: skip
+    assert [each["request_name"] for each in reader.get(json_).json()["results"]] == [row.request_name]
+    answer = reader.get(csv)
+    assert answer["Content-Type"] == "text/csv; charset=utf-8"
+    head, line, *rest = b"".join(answer.streaming_content).decode().splitlines()
+    assert head.startswith("request_name,") and line.startswith(row.request_name) and not rest

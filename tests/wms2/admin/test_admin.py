@@ -76,8 +76,10 @@ def shown(client: Client, path: str) -> str:
 
 
 #: Of the whole installation.
-PAGES = ("/", "/cases/", *(f"/api/v1/{name}" for name in ("requests", "status", "admission/queue", "lifecycle/status", "dags",
-                                                          "blocks", "effects", "sites", "cases", "metrics")))  # fmt: skip
+_LISTS = (
+    "requests", "status", "admission/queue", "lifecycle/status", "dags", "blocks", "effects", "sites", "cases", "metrics"
+)  # fmt: skip
+PAGES = ("/", "/requests/", "/bulk/", "/cases/", *(f"/api/v1/{name}" for name in _LISTS))
 #: What may be done to a row depends on it, so its page is not shown: a new word there takes two releases.
 NOT_JUDGED = ("requests_app.Request.stop_intent", "outputs_app.Drift.kind", "outputs_app.IntegrityCase.prognosis")
 

@@ -39,6 +39,10 @@
     });
     fresh.querySelectorAll("details[id]").forEach((one) => { if (one.id in wasOpen) one.open = wasOpen[one.id]; });
     if (fresh.outerHTML === part.outerHTML) return;
+    part.querySelectorAll("input[type=checkbox][id]:checked").forEach((one) => {
+      const again = fresh.querySelector("#" + CSS.escape(one.id));
+      if (again) again.checked = true;
+    });
     const active = part.contains(document.activeElement) ? document.activeElement : null;
     const address = active && active.getAttribute("href");
     const folded = active && active.tagName === "SUMMARY" && active.parentNode.id;

@@ -1,0 +1,55 @@
+"""Lists as CSV, for spreadsheets: the columns of the JSON, sent while they are read."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from django.http import StreamingHttpResponse
+from rest_framework.request import Request
+
+from wms2.api.pagination import FORMATS
+from wms2.api.problems import bad_field
+
+#: How a formula begins, which a spreadsheet would compute.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+class _Line:
+    """What ``csv`` writes to."""
+
+    def write(self, text: str) -> str:
+        """The line itself."""
+        return text
+
+
+def csv_asked(request: Request) -> bool:
+    """Whether an address asks for it. Raises ProblemError: for something else."""
+    asked = request.query_params.get("format", FORMATS[0])
+    if asked not in FORMATS:
+        raise bad_field("format", f"must be one of: {', '.join(FORMATS)}")
+    return asked == "csv"
+
+
+def csv_answer(rows: Iterable[dict[str, Any]], names: Sequence[str], called: str) -> StreamingHttpResponse:
+    """A head of these names, then a line for each row."""
+    headers = {"Content-Disposition": f'attachment; filename="{called}.csv"'}
+    return StreamingHttpResponse(_lines(rows, names), content_type="text/csv; charset=utf-8", headers=headers)
+
+
+def _lines(rows: Iterable[dict[str, Any]], names: Sequence[str]) -> Iterator[str]:
+    writer = csv.writer(_Line())
+    yield writer.writerow(names)  # what write() returned
+    for row in rows:
+        yield writer.writerow([_cell(row[name]) for name in names])
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, dict | list):
+        return json.dumps(value, default=str)
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

@@ -1,0 +1,49 @@
+"""Several short lists by one statement, for pages that show a little of everything."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.core.exceptions import EmptyResultSet
+from django.db import connection
+from django.db.models import JSONField
+
+
+def together(**parts: Any) -> dict[str, list[Any]]:
+    """The rows of each part in its order, in one statement: instances with their annotations, or dicts of ``values()``.
+
+    Columns must have names of their own, so nothing is read of related rows; large columns are left out by ``only`` or ``defer``.
+    """
+    found: dict[str, list[Any]] = {name: [] for name in parts}
+    statements, given = [], []
+    for name, rows in parts.items():
+        try:
+            sql, values = (rows if rows._fields is not None else rows.select_related(None)).query.sql_with_params()
+        except EmptyResultSet:
+            continue
+        statements.append(f"SELECT %s, (SELECT jsonb_agg(to_jsonb(part)) FROM ({sql}) part)")  # noqa: S608
+        given += [name, *values]
+    with connection.cursor() as cursor:
+        cursor.execute(" UNION ALL ".join(statements), given)
+        for name, lines in cursor.fetchall():
+            known = json.loads(lines) if isinstance(lines, str) else lines
+            found[name] = [_row(parts[name], line) for line in known or ()]
+    return found
+
+
+def _row(rows: Any, line: dict[str, Any]) -> Any:
+    """An instance, or a dict, with the types that the columns have."""
+    fields = {field.column: field for field in rows.model._meta.concrete_fields}
+    typed = {name: _typed(fields.get(name) or rows.query.annotations[name].output_field, value) for name, value in line.items()}
+    if rows._fields is not None:
+        return typed
+    columns = [field for column, field in fields.items() if column in line]
+    made = rows.model.from_db(rows.db, [field.attname for field in columns], [typed[field.column] for field in columns])
+    for name in line.keys() - fields.keys():
+        setattr(made, name, typed[name])
+    return made
+
+
+def _typed(field: Any, value: Any) -> Any:
+    return value if value is None or isinstance(field, JSONField) else getattr(field, "target_field", field).to_python(value)
