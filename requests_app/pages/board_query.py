@@ -32,7 +32,7 @@ KEPT = FILTERS | {"ordering"}
 COLUMNS = {
     "request_name": ("Request", "request_name"), "status_since": ("Status", "status_since"),
     "priority": ("Priority", "-priority"), "campaign": ("Campaign", "campaign"), "requestor": ("Requestor", "requestor"),
-    "created_at": ("Since", "-created_at"),
+    "created_at": ("Made", "-created_at"),
 }  # fmt: skip
 #: Those that need a person first, then those that fail, longest in their status first.
 DEFAULT = ("attention", "status_since")
