@@ -3,17 +3,17 @@
 #   WMS2_STATE_DIR, WMS2_TOOLS_DIR   where state and tools live     WMS2_DATABASE_URL, WMS2_BROKER_URL   servers of your own
 .DEFAULT_GOAL := help
 .PHONY: help setup demo demo-check test test-long contract planted faults bench check audit ci stop clean-state shell-env manage pool-check screenshots lock
-export ARGS REQUEST
+export ARGS REQUEST MONITORING
 CONTRACT := DBS_URL DBS_READER_URL RUCIO_URL RUCIO_AUTH_URL RUCIO_HOME RUCIO_ACCOUNT RUCIO_SCOPE RUCIO_DISK RUCIO_TAPES \
   REQMGR2_URL REQMGR2_DOCUMENT PHYSICS_GROUP ON_PRODUCTION X509_USER_PROXY X509_USER_CERT X509_USER_KEY X509_CERT_DIR
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
 
-setup: ## install everything: .venv, HTCondor, the Rucio and XRootD servers, the tests' browser and nginx
+setup: ## install everything: .venv, HTCondor, the Rucio and XRootD servers, the tests' browser, nginx and Prometheus
 	@deploy/bootstrap setup
 
-demo: ## run all of WMS2 with four demo requests (or REQUEST=file.json) until Ctrl-C
+demo: ## run all of WMS2 with four demo requests (or REQUEST=file.json) until Ctrl-C; MONITORING=1: with Prometheus and Alertmanager
 	@deploy/bootstrap demo
 
 demo-check: ## the demo from an empty state, verified, then stopped

@@ -24,7 +24,7 @@ def serve(state_dir: Path, host: str, port: int, log_path: Path | None, bulkbloc
         stack.callback(application.close)
         server = SimulatorServer((host, port), application.handle, log)
         stack.callback(server.server_close)
-        _stop_on_signals(server)
+        stop_on_signals(server)
         print(f"simulators ready on http://{host}:{server.server_port}", flush=True)
         server.serve_forever(poll_interval=0.1)
         if not server.wait_idle(STOP_WAIT_SECONDS):
@@ -32,7 +32,9 @@ def serve(state_dir: Path, host: str, port: int, log_path: Path | None, bulkbloc
     return 0
 
 
-def _stop_on_signals(server: SimulatorServer) -> None:
+def stop_on_signals(server: SimulatorServer) -> None:
+    """SIGTERM and SIGINT end ``serve_forever``."""
+
     def stop(number: int, frame: FrameType | None) -> None:
         # shutdown() waits for serve_forever(), which runs in the thread the signal interrupts
         threading.Thread(target=server.shutdown, daemon=True).start()

@@ -17,6 +17,7 @@ from pathlib import Path
 from deploy.stack import checks, demo, environment, faults, paths, planted, pool_check, process, setup, stacks, suite, tools, venv
 from deploy.stack.errors import Interrupted, StackError
 from deploy.stack.paths import ENV_FILE, KEPT_KINDS, KINDS, Layout
+from deploy.stack.services import monitoring
 from deploy.stack.spent import Spent
 from deploy.stack.stacks import Stack
 from deploy.stack.steps import beside, cancel, say, seconds_since_start
@@ -34,7 +35,7 @@ FAULT_RUNS = 2
 
 
 def command_setup(layout: Layout) -> int:
-    """Install everything: the Python environment, HTCondor, the Rucio and XRootD servers, the tests' browser and nginx."""
+    """Install all: the Python environment, HTCondor, Rucio and XRootD servers, the tests' browser, nginx and Prometheus."""
     setup.run_all(layout, tests=True)
     say(f"set up; state in {layout.state_root}, tools in {layout.tools}")
     return 0
@@ -53,9 +54,14 @@ def _stack(layout: Layout, kind: str, *, tests: bool = False) -> Iterator[tuple[
 
 
 def command_demo(layout: Layout) -> int:
-    """Start everything, import the demo's requests (or REQUEST=file.json), show their progress until Ctrl-C."""
+    """Start everything, import the demo's requests (or REQUEST=file.json), show their progress until Ctrl-C.
+
+    MONITORING=1 starts Prometheus and Alertmanager beside it.
+    """
     with _stack(layout, "demo") as (stack, supervisor):
         password = demo.start(stack, supervisor)
+        if monitoring.wanted():
+            demo.start_monitoring(stack, supervisor)
         demo.announce(stack, password)
         demo.furnish_examples(stack)
         demo.stay_up(stack, supervisor)

@@ -8,9 +8,10 @@ import secrets
 from functools import partial
 from pathlib import Path
 
-from deploy.stack import stacks
+from deploy.stack import stacks, tools
 from deploy.stack.errors import StackError
-from deploy.stack.services import simulators, sso
+from deploy.stack.services import monitoring, simulators, sso
+from deploy.stack.services.base import Place
 from deploy.stack.stacks import Stack, run_attended
 from deploy.stack.steps import say, seconds_since_start, side_by_side, tail
 from deploy.stack.supervisor import Supervisor
@@ -39,6 +40,14 @@ def start(stack: Stack, supervisor: Supervisor) -> str:
     side_by_side(*(partial(import_request, stack, document) for document in wanted))
     stacks.start_engine(stack, supervisor)
     return password
+
+
+def start_monitoring(stack: Stack, supervisor: Supervisor) -> None:
+    """Start Prometheus, Alertmanager and the receiver of alerts, which know nothing of WMS2's settings."""
+    stack.wms2.reader_token(monitoring.READER, monitoring.token_file(stack))
+    bare = {name: value for name, value in stack.environment.items() if name not in stack.settings}
+    place = Place(stack.layout, stack.directory, bare)
+    supervisor.start(monitoring.services(place, tools.prometheus_prefix(stack.layout), stack.ports))
 
 
 def furnish_examples(stack: Stack) -> None:
@@ -143,9 +152,10 @@ def announce(stack: Stack, password: str) -> None:
         ("pages", f"{stack.web_url}/   login {ADMIN}, password {password}"),
         ("sso", f"{', '.join(sso.PEOPLE)} sign in by CERN SSO (simulated), password {sso.password(stack.directory)}"),
         ("flower", f"http://127.0.0.1:{stack.ports['flower']}/   the Celery workers, once you are signed in to the pages"),
+        *(monitoring.announced(stack.ports) if monitoring.wanted() else ()),
         ("logs", f"{stack.directory}/logs"),
         ("settings", f"{stack.directory}/env   (set -a; . {stack.directory}/env; set +a)"),
         ("to stop", "Ctrl-C here, or `make stop` anywhere in this checkout"),
     )
     for name, value in rows:
-        print(f"    {name:<9} {value}", flush=True)
+        print(f"    {name:<12} {value}", flush=True)

@@ -23,7 +23,7 @@ SERVICE_USER = "wms2"
 INTERPRETER_NAMES = ("python3.11", "python3.12", "python3.13", "python3")
 INTERPRETERS = tuple(f"{place}/{name}" for name in INTERPRETER_NAMES for place in ("/usr/bin", "/usr/local/bin"))
 # What the Makefile hands to a command.
-COMMAND_VARIABLES = ("ARGS", "REQUEST", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
+COMMAND_VARIABLES = ("ARGS", "REQUEST", "MONITORING", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
 PROBE = "import sys, venv; sys.exit(0 if sys.version_info >= (3, 11) else 3)"
 
 

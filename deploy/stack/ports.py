@@ -12,7 +12,18 @@ from deploy.stack import supervisor
 
 # Where the search for a free port begins. The demo's web and flower ports are the usual ones.
 _DEFAULTS = {
-    "demo": {"web": 8000, "flower": 5555, "htcondor": 19618, "rucio": 18500, "simulators": 18600, "xrootd": 11094, "sso": 18610},
+    "demo": {
+        "web": 8000,
+        "flower": 5555,
+        "htcondor": 19618,
+        "rucio": 18500,
+        "simulators": 18600,
+        "xrootd": 11094,
+        "sso": 18610,
+        "prometheus": 9090,
+        "alertmanager": 9093,
+        "receiver": 9094,
+    },
     "test": {"web": 8100, "flower": 5655, "htcondor": 19718, "rucio": 18550, "simulators": 18650, "xrootd": 11194},
     "apart": {"web": 8400, "flower": 5955, "htcondor": 20018, "rucio": 18900, "simulators": 18950, "xrootd": 11494},
     "bench": {"web": 8300, "flower": 5855, "htcondor": 19918, "rucio": 18800, "simulators": 18850, "xrootd": 11394},

@@ -8,6 +8,7 @@ from functools import partial
 
 from deploy.stack import tools, venv
 from deploy.stack.paths import Layout
+from deploy.stack.services import monitoring
 from deploy.stack.steps import each_of, say
 
 PARTS: Mapping[str, Callable[[Layout], None]] = {
@@ -16,13 +17,21 @@ PARTS: Mapping[str, Callable[[Layout], None]] = {
     "rucio": tools.ensure_rucio,
     "xrootd": tools.ensure_xrootd,
 }
-FOR_TESTS: Mapping[str, Callable[[Layout], None]] = {"browser": tools.ensure_browser, "nginx": tools.ensure_nginx}
+MONITORING: Mapping[str, Callable[[Layout], None]] = {"prometheus": tools.ensure_prometheus}
+FOR_TESTS: Mapping[str, Callable[[Layout], None]] = {
+    "browser": tools.ensure_browser,
+    "nginx": tools.ensure_nginx,
+    **MONITORING,
+}
 HEARTBEAT_SECONDS = 15.0
 
 
 def run_all(layout: Layout, *, tests: bool = False) -> None:
-    """Install what is missing; with ``tests`` also what only they need. A failure or an interruption of one ends the others."""
-    parts = {**PARTS, **FOR_TESTS} if tests else PARTS
+    """Install what is missing; with ``tests`` also what only they need, with MONITORING=1 what the demo then needs.
+
+    A failure or an interruption of one ends the others.
+    """
+    parts = {**PARTS, **(FOR_TESTS if tests else {}), **(MONITORING if monitoring.wanted() else {})}
     layout.tools.mkdir(parents=True, exist_ok=True)
     layout.state_root.mkdir(parents=True, exist_ok=True)
     begun = said = time.monotonic()

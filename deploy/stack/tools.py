@@ -1,4 +1,5 @@
-"""What is installed once per user and shared by checkouts: HTCondor, XRootD and nginx prefixes, the Rucio server, a browser.
+"""What is installed once per user and shared by checkouts: HTCondor, XRootD, nginx and Prometheus prefixes, the Rucio server, a
+browser.
 
 An HTCondor that is already on PATH is used and nothing is installed, unless WMS2_HTCONDOR asks for a series. The browser is
 always our own, so that pictures of pages come out alike everywhere, unless WMS2_CHROMIUM names another.
@@ -14,6 +15,7 @@ from deploy.browser import install as browser_install
 from deploy.htcondor import pool
 from deploy.nginx import install as nginx_install
 from deploy.prefix import installed_version
+from deploy.prometheus import install as prometheus_install
 from deploy.rucio import environment as rucio_environment
 from deploy.rucio.settings import from_environment
 from deploy.stack import venv
@@ -106,6 +108,17 @@ def ensure_nginx(layout: Layout) -> None:
     prefix = nginx_prefix(layout)
     if not installed_version(prefix):
         _lay_out(layout, prefix, "nginx", "", nginx_install.PACKAGES.suite)
+
+
+def prometheus_prefix(layout: Layout) -> Path:
+    return layout.tools / f"prometheus-{prometheus_install.PACKAGES.suite}"
+
+
+def ensure_prometheus(layout: Layout) -> None:
+    """Install Prometheus and Alertmanager unless they are there."""
+    prefix = prometheus_prefix(layout)
+    if not installed_version(prefix):
+        _lay_out(layout, prefix, "prometheus", "and Alertmanager ", prometheus_install.PACKAGES.suite)
 
 
 def browser_prefix(layout: Layout) -> Path:

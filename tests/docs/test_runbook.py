@@ -19,6 +19,7 @@ RULES: dict[str, dict[str, Any]] = {
     rule["alert"]: rule
     for group in yaml.safe_load((ROOT / "deploy/run/prometheus/rules.yml").read_text())["groups"]
     for rule in group["rules"]
+    if "alert" in rule
 }
 SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 SPELLED = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from deploy.run import healthy
 from deploy.stack.services.base import Place, Problem, Service
@@ -30,6 +31,23 @@ from wms2.identities.people import administrator_ensure
 password = os.environ["WMS2_ADMIN_PASSWORD"]
 administrator_ensure(name=sys.argv[1], password=password, actor="set-up", reason="the stack's administrator")
 """
+#: A user without a role, who may read, and a new token of theirs in a file; the one of the last start is revoked.
+READER_MADE = """
+import sys, django
+django.setup()
+from pathlib import Path
+from django.contrib.auth import get_user_model
+from deploy.stack.identity import write_private
+from wms2.identities.people import user_create
+from wms2.identities.tokens import NewToken, token_make, token_revoke
+from wms2.models import PersonalToken
+name, file = sys.argv[1:]
+who = {"actor": "set-up", "reason": "reads the metrics"}
+owner = get_user_model().objects.filter(username=name).first() or user_create(name=name, password=None, **who)
+for last in PersonalToken.objects.filter(owner=owner, revoked_at=None):
+    token_revoke(token=last, **who)
+write_private(Path(file), token_make(owner=owner, new=NewToken("metrics"), actor="set-up")[1])
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +65,10 @@ class Wms2:
     def first_rows(self, name: str, password: str) -> None:
         """What WMS2's database holds before its first request, and the administrator, who gets this password."""
         self.place.python("first-rows", "-c", FIRST_ROWS, name, seconds=120, WMS2_ADMIN_PASSWORD=password)
+
+    def reader_token(self, name: str, file: Path) -> None:
+        """A token of a user of this name, who may only read, goes into a file of the owner's alone."""
+        self.place.python("reader-token", "-c", READER_MADE, name, file, seconds=120)
 
     def metrics_begin(self) -> None:
         """No counters yet, and a directory for each kind of process; called before any of them runs."""

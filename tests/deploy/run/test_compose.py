@@ -34,8 +34,8 @@ KINDS = {first or second for first, second in re.findall(r"^    (\w+)\) exec|^  
 KNOWN = set(re.findall(r"^\| `([A-Z0-9_]+)`", configuration.TARGET.read_text(), re.M))
 #: Variables of compose.yml alone: published ports, the image's tag, directories of the host.
 FOR_COMPOSE = {
-    "WMS2_VERSION", "WMS2_WEB_PORT", "WMS2_FLOWER_PORT", "WMS2_PROMETHEUS_PORT", "WMS2_GRAFANA_PORT", "WMS2_CONDOR_DIRECTORY",
-    "WMS2_RUCIO_DIRECTORY",
+    "WMS2_VERSION", "WMS2_WEB_PORT", "WMS2_FLOWER_PORT", "WMS2_PROMETHEUS_PORT", "WMS2_ALERTMANAGER_PORT",
+    "WMS2_GRAFANA_PORT", "WMS2_CONDOR_DIRECTORY", "WMS2_RUCIO_DIRECTORY",
 }  # fmt: skip
 
 
@@ -55,7 +55,8 @@ def test_the_procfile_has_the_same_processes() -> None:
 def test_what_is_needed_for_all_of_wms2_is_there() -> None:
     always = {n for n, s in SERVICES.items() if not s.get("profiles")}
     assert {"web", "worker", "verbs", "ticker", "beat", "flower", "postgres", "valkey"} <= always
-    assert {name for name, service in SERVICES.items() if service.get("profiles") == ["monitoring"]} == {"prometheus", "grafana"}
+    monitoring = {name for name, service in SERVICES.items() if service.get("profiles") == ["monitoring"]}
+    assert monitoring == {"prometheus", "alertmanager", "grafana"}
 
 
 def test_the_unit_starts_what_the_procfile_has_with_settings_that_wms2_knows() -> None:

@@ -2,68 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
-from django.test import Client
-from django.utils import timezone
 
-from dags_app.models import DAGStatus, Leftover
 from deploy.stack import paths
-from outputs_app.models import Comparison, EffectState
-from requests_app.models import Lease, RequestStatus
-from requests_app.selectors.reqmgr2 import POLL
+from outputs_app.models import EffectState
+from requests_app.models import RequestStatus
 from sites_app.models import Health
-from tests.support.exposed import MATCHER, METRIC, exposed
-from tests.support.rows import dag_row, request_row, schedd_row, unit_row, workflow_row
-from wms2.conf import conf
-from wms2.runtime.circuits import circuits
+from tests.support.exposed import MATCHER, METRIC, OWN, exposed, something_of_each
+from tests.support.monitoring_rules import ALL, BOARD, RECORDED, RULES
 
 pytestmark = pytest.mark.django_db
 ROOT = paths.checkout()
-BOARD: dict[str, Any] = json.loads((ROOT / "deploy/run/grafana/wms2.json").read_text())
-RULES: list[dict[str, Any]] = [
-    rule for group in yaml.safe_load((ROOT / "deploy/run/prometheus/rules.yml").read_text())["groups"] for rule in group["rules"]
-]
-PANELS = [panel for panel in BOARD["panels"] if panel["type"] != "row"]
 GROUPED = re.compile(r"\b(?:by|on|without)\s*\(([^)]*)\)")
 
 
 @pytest.fixture
 def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, set[str]]:
-    monkeypatch.setenv("WMS2_REQMGR2_FOLLOW", "1")
-    monkeypatch.setenv("WMS2_TEAM", "wms2")
-    conf.cache_clear()
-    Lease.objects.create(name=POLL, heartbeat_at=timezone.now())
-    circuits().failed("dbs", opens_at=3, pause_seconds=60.0)
-    schedd = schedd_row()
-    dag = dag_row(
-        workflow_row(request_row(RequestStatus.ACTIVE)), DAGStatus.RUNNING, schedd=schedd, schedd_name=schedd.name,
-        total_work_units=1,
-    )  # fmt: skip
-    Leftover.objects.create(unit=unit_row(dag), site="T1_US_FNAL", next_try_at=timezone.now())
-    ends = {"name": "services", "path": "/x", "ends_at": "2026-01-01T00:00:00+00:00", "problem": ""}
-    Lease.objects.create(name="lifecycle", data={"cycle_ended_at": "2026-01-01T00:00:00+00:00", "credentials": [ends]})
-    Comparison.objects.create(ended_at=timezone.now(), due_at=timezone.now())  # of nothing: the census
-    Client().get("/livez")  # the web's own metrics begin with its first request
+    something_of_each(monkeypatch)
     return exposed()
-
-
-def expressions() -> Iterator[tuple[str, str, str]]:
-    """Where, expression, and what is written beside it from its labels."""
-    for panel in PANELS:
-        for target in panel["targets"]:
-            yield f"panel {panel['title']}", target["expr"], target["legendFormat"]
-    for rule in RULES:
-        yield f"alert {rule['alert']}", rule["expr"], json.dumps(rule["annotations"])
-
-
-ALL = list(expressions())
 
 
 def test_metrics_and_labels_exist(names: dict[str, set[str]]) -> None:
@@ -156,6 +117,7 @@ def test_panels_lie_beside_each_other_and_have_numbers_of_their_own() -> None:
 def test_prometheus_reads_these_rules_and_asks_for_the_metrics_where_they_are() -> None:
     configuration = yaml.safe_load((ROOT / "deploy/run/prometheus/prometheus.yml").read_text())
     assert configuration["rule_files"] == ["rules.yml"]
+    assert {rule["record"] for rule in RECORDED} == set(OWN) - {"up"}
     (job,) = configuration["scrape_configs"]
     assert (job["job_name"], job["metrics_path"]) == ("wms2", "/api/v1/metrics")
     assert Path(job["authorization"]["credentials_file"]).name == "prometheus_token"
