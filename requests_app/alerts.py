@@ -1,7 +1,7 @@
 """Alerts: something waits for a person, and nothing is skipped because of it (spec 4.2; docs/design/model.md, Time-outs).
 
-An alert is a log line, a counter, an event in the feed, and ``alert_code`` on the request until its status changes or its cause
-is gone.
+An alert is a row (``requests_app.alert_rows``), a log line, a counter, an event in the feed, and the newest open one is
+``alert_code`` on the request, until its status changes or its cause is gone.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 import structlog
-from django.utils import timezone
+from django.db.models import QuerySet
 
 from outputs_app.selectors import STUCK, effect_stuck
+from requests_app.alert_rows import NOWHERE, Where, alert_end, alert_raise, alert_repeat, alerts_of
 from requests_app.feed import emit_event
 from requests_app.lease import Evaluation
-from requests_app.models import EVALUATED, Event, Request
+from requests_app.models import EVALUATED, Request
 from wms2.metrics.series import ALERTS_TOTAL
 
 log = structlog.get_logger(__name__)
@@ -23,40 +24,50 @@ RAISED, OVER = "alert", "alert_over"
 BROKEN = "a repair of WMS2; its step breaks, and is tried again each cycle:"
 
 
-def alert(request: Request, code: str, message: str) -> None:
-    """Raise an alert once per code and status, also when alerts of two codes take turns; a repeat only says which is the last."""
+def alert(request: Request, code: str, message: str, where: Where = NOWHERE) -> None:
+    """Raise an alert once, until its cause is gone or the status changes; several may be open. Called again it only says what is
+    so now."""
     if request.alert_code == code:
         return
-    events = Event.objects.filter(request=request, kind__in=(RAISED, OVER), data__code=code, at__gte=request.status_since)
-    newest = events.order_by("-id").values_list("kind", flat=True).first()
-    request.alert_code = code
-    if newest == RAISED:
-        Request.objects.filter(pk=request.pk).update(alert_code=code, alerted_at=timezone.now())
-    else:
-        remind(request, code, message)
+    if alert_raise(request, code, message, where):
+        _report(request, code, message)
 
 
-def remind(request: Request, code: str, message: str) -> None:
+def remind(request: Request, code: str, message: str, where: Where = NOWHERE) -> None:
     """Raise an alert again each time that it is due, as long as its cause stays."""
-    Request.objects.filter(pk=request.pk).update(alert_code=code, alerted_at=timezone.now())
+    if not alert_raise(request, code, message, where):
+        alert_repeat(request, code)
+    _report(request, code, message)
+
+
+def _report(request: Request, code: str, message: str) -> None:
     emit_event(RAISED, request, code=code, message=message)
     ALERTS_TOTAL.labels(code).inc()
     log.error("alert", alert=code, request_name=request.request_name, message=message)
 
 
 def alert_over(evaluation: Evaluation, *codes: str) -> None:
-    """Take the request's alert off if it is one of these, whose cause is gone; the next time it is raised as a new one."""
-    if (code := evaluation.request.alert_code) in codes:
-        with evaluation.fenced():
-            alert_off(evaluation.request, code)
+    """Take the request's alerts off that are of these, whose cause is gone; the next time one is raised as a new one."""
+    shown = evaluation.request.alert_code
+    if not shown:
+        return
+    open_codes = alerts_of(evaluation.request, codes)
+    for code in codes:
+        if code == shown or code in open_codes:
+            with evaluation.fenced():
+                alert_off(evaluation.request, code)
 
 
 def alert_off(request: Request, code: str) -> None:
     """The same of any request, in the caller's transaction."""
-    if Request.objects.filter(pk=request.pk, alert_code=code).update(alert_code="", alerted_at=None):
-        request.alert_code, request.alerted_at = "", None
+    if alert_end(request, code):
         emit_event(OVER, request, code=code)
         log.info("alert over", alert=code, request_name=request.request_name)
+
+
+def alerted(code: str) -> QuerySet[Request]:
+    """Requests that have this alert, whatever else they have."""
+    return Request.objects.filter(alerts__code=code, alerts__ended_at=None, alerts__condition=False)
 
 
 def report_broken(what: str, **which: Any) -> None:
@@ -69,7 +80,7 @@ def report_broken(what: str, **which: Any) -> None:
 def alert_stuck_effects(evaluation: Evaluation) -> None:
     """A registration or clean-up that only a person can bring on raises an alert in any status, also after its end."""
     stuck = effect_stuck(evaluation.request.pk) if evaluation.stuck else None
+    alert_over(evaluation, *(f"effect_{state}" for state in STUCK if stuck is None or state != stuck.state))
     if stuck is not None:
-        alert(evaluation.request, f"effect_{stuck.state}", f"{stuck.key}: {stuck.last_error}")
-    else:
-        alert_over(evaluation, *(f"effect_{state}" for state in STUCK))
+        what = f"{stuck.key}: {stuck.last_error}"
+        alert(evaluation.request, f"effect_{stuck.state}", what, Where(cause=stuck.get_kind_display()))

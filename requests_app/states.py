@@ -15,6 +15,7 @@ from django.db.models import Q
 from outputs_app.blocks.ownership import names_release
 from outputs_app.checks.cases import cases_end
 from outputs_app.models import OutputDataset
+from requests_app.alert_rows import alerts_end_with_status
 from requests_app.feed import emit_event
 from requests_app.models import (
     TERMINAL,
@@ -168,6 +169,7 @@ def transition(
         "status_since": now,
         "updated_at": now,
         "alert_code": "",
+        "alerted_at": None,
         **_defaults(old, to, now),
         **changes,
     }
@@ -179,6 +181,7 @@ def transition(
         if not kept or rows.update(**values) != 1:
             raise StaleState(f"{request.request_name}: no longer {old.label}, or evaluated by somebody else")
         Workflow.objects.filter(request_id=request.request_name).update(status=WORKFLOW_STATUS[to], updated_at=now)
+        alerts_end_with_status(request, now)
         RequestTransition.objects.create(
             request=request, from_status=old, to_status=to, actor=actor, reason=reason, evidence=evidence or {}
         )

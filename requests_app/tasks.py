@@ -18,6 +18,9 @@ from requests_app.lifecycle.dark_files import dark_files_check
 from requests_app.lifecycle.packing import dags_pack, requests_archive
 from requests_app.lifecycle.rucio_account import rucio_account_check
 from requests_app.lifecycle.storage_checks import cases_alert, storage_checks_run
+from requests_app.notifying.compose import messages_compose
+from requests_app.notifying.repeat import alerts_repeat
+from requests_app.notifying.send import messages_send
 from requests_app.reqmgr2.following import reqmgr2_poll
 from wms2.errors import ConfigurationError
 from wms2.runtime.notify import (
@@ -29,7 +32,7 @@ from wms2.runtime.notify import (
     REMOVE_LEFTOVERS,
     RUN_CYCLE,
 )
-from wms2.runtime.periodic import REQMGR2_SECONDS, SITE_SECONDS, TICK_SECONDS, task
+from wms2.runtime.periodic import ALERTS_SECONDS, REQMGR2_SECONDS, SITE_SECONDS, TICK_SECONDS, task
 
 #: A worker then takes another task, e.g. effects.
 TURN_SECONDS = 10.0
@@ -66,6 +69,13 @@ def evaluate_request(pk: str) -> None:
     evaluator.evaluate_one(uuid.UUID(pk), light=True)
 
 
+@task("requests_app.tasks.send_alerts", queue="effects", beat="alerts", every=ALERTS_SECONDS)
+def send_alerts() -> None:
+    """Make the messages that are due, then send what waits, for some time."""
+    messages_compose()
+    messages_send(seconds=TURN_SECONDS)
+
+
 _TASKS = __name__  # as Celery names tasks
 pack_dags = task(PACK_DAGS, queue="effects", beat="packs", every=600.0, can_wait=True)(dags_pack)
 archive_requests = task(f"{_TASKS}.archive_requests", queue="effects", beat="archive", every=3600.0, can_wait=True)(
@@ -81,4 +91,5 @@ look_for_dark_files = task(f"{_TASKS}.look_for_dark_files", queue="effects", bea
 look_at_rucio_account = task(f"{_TASKS}.look_at_rucio_account", queue="effects", beat="rucio-account", every=600.0)(
     rucio_account_check
 )
+repeat_alerts = task(f"{_TASKS}.repeat_alerts", queue="effects", beat="alerts-repeated", every=60.0)(alerts_repeat)
 poll_reqmgr2 = task(POLL_REQMGR2, queue="effects", beat="reqmgr2", every=REQMGR2_SECONDS)(reqmgr2_poll)

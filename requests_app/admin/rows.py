@@ -116,6 +116,27 @@ rows_admin(
     search={**BY_REQUEST, "row": "a row's number or a task's name"},
 )  # fmt: skip
 
+rows_admin(
+    models.Alert, "subject", "code", "cause", "severity", "request", "since", "=ended_at", "owner", "=silenced_until", "count",
+    filters=("severity", recent_values("code"), ("ended_at", admin.EmptyFieldListFilter)),
+    search={"subject": "whom it concerns, whole", **BY_REQUEST, "code": "a code"},
+)  # fmt: skip
+
+# Where alerts are sent; a new one is added with the service's level. Secrets are files that the settings name.
+rows_admin(
+    models.AlertChannel, "name", "kind", "address", "enabled", "digest", "heartbeat", "sent_at", "failing_since", "last_error",
+    filters=("kind", "enabled"), parts=("name",), order=("name",), links=(("Routes", models.AlertRoute, "channel"),),
+)  # fmt: skip
+
+rows_admin(models.AlertRoute, "__str__", "channel", "code", "severity", "campaign", "site", "request_name", "actor", "reason")
+
+rows_admin(
+    models.AlertMessage, "__str__", "kind", "channel", "user", "created_at", "=sent_at", "attempts", "next_attempt_at",
+    "last_error", order=("-created_at",), filters=("kind", ("sent_at", admin.EmptyFieldListFilter)),
+)  # fmt: skip
+
+rows_admin(models.RequestWatch, "request", "user", "created_at", search=BY_REQUEST)
+
 rows_admin(models.Reconciliation, "id", "asked_by", "reason", "=asked_at", "=begun_at", "=ended_at", "found")
 
 # How the service stands; its history is the audit's, target "level".

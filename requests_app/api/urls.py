@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from django.urls import path
 
-from requests_app.api import actions, admission, events, lost_files, parts, rows, saved_views, search, series, system, views
+from requests_app.api import (
+    actions,
+    admission,
+    alerts,
+    events,
+    lost_files,
+    parts,
+    rows,
+    saved_views,
+    search,
+    series,
+    system,
+    views,
+)
 from requests_app.harvesting.api import HarvestViewSet
 from wms2.api import converters  # noqa: F401  <name:...>
 from wms2.api.actions import rows_urls
@@ -36,6 +49,9 @@ urlpatterns = [
     path("groups/<name:name>", rows.GroupViewSet.as_view({"get": "retrieve"}), name="group-detail"),
     *rows.GROUP_VERBS,
     *rows_urls("dead-letters", "dead-letter", rows.DeadLetterViewSet, answers=rows.LETTER_ANSWERS),
+    *rows_urls("alerts", "alert", alerts.AlertViewSet),
+    *rows_urls("alert-channels", "alert-channel", alerts.AlertChannelViewSet, answers=alerts.CHANNEL_ANSWERS),
+    *rows_urls("alert-routes", "alert-route", alerts.AlertRouteViewSet, answers=alerts.ROUTE_ANSWERS),
     path("lost-files", lost_files.LostFilesView.as_view(), name="lost-files"),
     path("lost-files/preview", lost_files.LostFilesPreviewView.as_view(), name="lost-files-preview"),
     path("search", search.SearchView.as_view(), name="search-api"),

@@ -25,6 +25,7 @@ from dags_app.services.moved import Moves
 from requests_app.admission.queue import admit, admit_if_changed
 from requests_app.feed import publish
 from requests_app.lease import due_now
+from requests_app.lifecycle.alert_conditions import alerts_check
 from requests_app.lifecycle.credentials import credentials_watch
 from requests_app.lifecycle.draining import drains_go_on
 from requests_app.lifecycle.evaluator import BATCH, IN_STEPS
@@ -138,6 +139,7 @@ def _cycle(leadership: Leadership, now_level: Level, since_last: float, sweep_se
         "samples": lambda: samples_take(fenced),
         "failing": lambda: mark_failing(fenced),
         "admission": lambda: admit(fenced=fenced),
+        "alerts": lambda: alerts_check(fenced),
     }
     for what, act in steps.items():
         with _step(broken, what):

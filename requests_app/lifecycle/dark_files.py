@@ -11,7 +11,7 @@ from django.db import transaction
 
 from dags_app.models import DAG, WorkUnit, WorkUnitState
 from outputs_app.models import Effect, EffectKind, EffectState
-from requests_app.alerts import alert, alert_off, report_broken
+from requests_app.alerts import alert, alert_off, alerted, report_broken
 from requests_app.models import Request, RequestStatus
 from wms2.runtime import clock
 from wms2.runtime.passes import row_by_itself
@@ -49,7 +49,7 @@ def dark_files_check() -> int:
         message = f"merged files are not in Rucio for {DARK_DAYS} days, and are deleted at 25 days: {why[0]}"
         with _by_itself(request), transaction.atomic():
             alert(request, "dark_files", message if len(why) == 1 else f"{message}; and {len(why) - 1} more")
-    for request in Request.objects.filter(alert_code=CODE).exclude(pk__in=[request.pk for request in found]):
+    for request in alerted(CODE).exclude(pk__in=[request.pk for request in found]):
         with _by_itself(request), transaction.atomic():
             alert_off(request, CODE)
     return len(found)

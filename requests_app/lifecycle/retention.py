@@ -15,7 +15,7 @@ from django.db.models import Q, QuerySet
 from dags_app.models import DAGHistory, FailureSample
 from requests_app.lifecycle.leader import Leadership
 from requests_app.lifecycle.watching import RETURNED
-from requests_app.models import LEADER_LEASE, TERMINAL, Event, Lease, Reconciliation, RequestStatus
+from requests_app.models import LEADER_LEASE, TERMINAL, Alert, AlertMessage, Event, Lease, Reconciliation, RequestStatus
 from sites_app.models import HealthChange, QueueChange, SiteBan, SystemicAlert
 from wms2.conf import conf
 from wms2.errors import Wms2Error
@@ -87,6 +87,7 @@ def expired(now: datetime) -> list[QuerySet[Any]]:
         before = now - timedelta(days=ours.keep_history_days)
         found.append(BulkRun.objects.filter(ended_at__lt=before))
         found += [HealthChange.objects.filter(at__lt=before), QueueChange.objects.filter(seen_at__lt=before)]
+        found += [Alert.objects.filter(ended_at__lt=before), AlertMessage.objects.filter(created_at__lt=before)]
         found += [SystemicAlert.objects.filter(ended_at__lt=before), Reconciliation.objects.filter(ended_at__lt=before)]
         found.append(SiteBan.objects.filter(Q(expires_at__lt=before) | Q(removed_at__lt=before)))
     return found

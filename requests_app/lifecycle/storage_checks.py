@@ -21,7 +21,7 @@ from outputs_app.checks.cases import case_reminded, cases_late, cases_open, case
 from outputs_app.checks.validation import FileFinding, validation_process
 from outputs_app.checks.validation.process import KEPT, blocks_mark_validated, blocks_unvalidated
 from outputs_app.models import OPEN_CASE, CaseState, EffectKind, IntegrityCase, OutputFile, Prognosis, StorageCheck, Validity
-from requests_app.alerts import alert_off, remind, report_broken
+from requests_app.alerts import alert_off, alerted, remind, report_broken
 from requests_app.models import Request, RequestStatus
 from wms2.conf import conf
 from wms2.metrics.series import VALIDATIONS_TOTAL
@@ -194,7 +194,7 @@ def cases_alert() -> None:
 def _cases_alert_over() -> None:
     """However the last open case of a request has ended, and whether it is evaluated still."""
     open_cases = IntegrityCase.objects.filter(request=OuterRef("pk"), state__in=OPEN_CASE)
-    over = Request.objects.filter(~Exists(open_cases), alert_code=CASES_WAIT)
+    over = alerted(CASES_WAIT).filter(~Exists(open_cases))
     for request in over.defer("request_data").order_by("pk"):
         with row_by_itself("cases", request, partial(report_broken, pk=request.pk)), transaction.atomic():
             alert_off(request, CASES_WAIT)

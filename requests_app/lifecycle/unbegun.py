@@ -15,6 +15,7 @@ from dags_app.models import DAG
 from dags_app.services.leaving import STAY, UNITS_LEAVE, may_leave, of_former_release, units_at, units_leaving
 from dags_app.services.watch import sites_quiet
 from dags_app.states import history
+from requests_app.alert_rows import Where
 from requests_app.alerts import alert, alert_over
 from requests_app.lease import Evaluation
 from requests_app.models import EvaluationLease
@@ -61,7 +62,7 @@ def unbegun_watch(evaluation: Evaluation, dag: DAG, schedd: Schedd) -> None:
         with evaluation.fenced():
             history(dag, UNITS_LEAVE, detail={"units": sorted(leave)[:100], "jobs": changed, "why": what})
         log.warning("units leave a site that starts nothing", dag_id=str(dag.pk), units=len(leave), jobs=changed)
-    alert(evaluation.request, "site_starts_nothing", what)
+    alert(evaluation.request, "site_starts_nothing", what, Where(site=min(quiet)) if len(quiet) == 1 else Where())
 
 
 def _look_after(moment: datetime, pause: timedelta, dag: DAG) -> datetime:

@@ -1,6 +1,18 @@
 """Rows of requests_app: what was asked, where it stands, and who said what."""
 
 from requests_app.harvesting.models import Harvest, HarvestState
+from requests_app.models.alerts import (
+    BY_MESSAGE,
+    Alert,
+    AlertChannel,
+    AlertMessage,
+    AlertNotice,
+    AlertRoute,
+    ChannelKind,
+    MessageKind,
+    RequestWatch,
+    Severity,
+)
 from requests_app.models.control import (
     LEADER_LEASE,
     SERVICE_LEVEL,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import path
 
 from dags_app.api.urls import JOB
-from requests_app.pages import list_views, search_views, views
+from requests_app.pages import alerts_views, list_views, search_views, views
 from wms2.api import converters  # noqa: F401  <name:...>, <any-name:...>
 
 urlpatterns = [
@@ -18,6 +18,7 @@ urlpatterns = [
     path("bulk/", list_views.bulk_runs, name="bulk-runs"),
     path("bulk/new/", list_views.bulk_new, name="bulk-new"),
     path("bulk/<uuid:pk>/", list_views.bulk_run, name="bulk-run-page"),
+    path("alerts/", alerts_views.alerts, name="alerts"),
     path("cases/", views.cases, name="cases"),
     path("requests/<name:request_name>/", views.request_detail, name="request-page"),
     path("requests/<name:request_name>/progress.svg", views.request_course, name="request-course"),

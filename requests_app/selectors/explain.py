@@ -13,6 +13,7 @@ from django.utils import timezone
 from dags_app.models import DAG
 from dags_app.services.stop import StopMode
 from requests_app.models import HoldCode, Request, RequestStatus, ShownStatus, StopIntent
+from requests_app.selectors.alert_words import words_of
 from wms2.web.formatting import ago, word
 
 S = RequestStatus
@@ -68,75 +69,6 @@ _ADVICE: dict[HoldCode, str] = {
     H.PARENT: "Restart the request that it depends on, or change what it depends on; then release.",
     H.OUTCOME_UNKNOWN: "Make sure that no job of its last DAG runs any more; then release: what is done stays done.",
 }
-_ALERTS: dict[str, tuple[str, str]] = {
-    "dark_files": (
-        "Merged files of it are not in Rucio for so long that CMS's consistency checks will delete them as dark.",
-        "Have their registration go on: repair and retry it, or release the request; else discard the files knowingly.",
-    ),
-    "units_unaccounted": ("Work units are done, their manifests are missing or wrong.", "Look at the units' merge_output.json."),
-    "sites_unavailable": ("Some of its work units have no site left.", "Lift a ban, or enable a site, and stop it to resume."),
-    "pileup_elsewhere": (
-        "The pileup has left all sites of some of its work units.",
-        "Have it placed there again and stop the request to resume; or stop it when the others are done: they are planned anew.",
-    ),
-    "all_failing": ("No job of its DAG has done well yet.", "Look at its errors: one cause? Hold it, or let the rescues go on."),
-    "site_starts_nothing": (
-        "A site has started none of its jobs, while others did.",
-        "Units of which nothing has begun leave by themselves, sooner by Leave sites of the DAG; ban the site, or ask it why.",
-    ),
-    "dagman_held": ("Its DAGMan job is held; nothing of its DAG goes on.", "Remove the cause, then release the DAG."),
-    "ledger_violation": ("The account of its work does not hold.", "It is being stopped; report it."),
-    "input_unreadable": ("Whether its input has grown cannot be read.", "See whether the dataset exists and may be read."),
-    "unmerged_unprotected": (
-        "MSUnmerged may delete its unmerged files: no active request in ReqMgr2 has their directories.",
-        "See in ReqMgr2 whether the request is there and active; else have its directories left out there.",
-    ),
-    "input_missing": ("Input files have had no site for long.", "Have their replicas made or repaired, or leave them out."),
-    "lumis_refused": ("Some lumis can be in no job.", "See which and why; the rest is done without them."),
-    "schedd_unreachable": ("Its schedd is silent.", "Bring the schedd back; do not abort because of it."),
-    "queue_suspected": (
-        "Its schedd answers and knows nothing of its DAG.",
-        "Find out what happened at the schedd; if its queue is lost, confirm that on the schedd's page.",
-    ),
-    "dag_returned": ("A DAG of it that had been given up was in a queue again.", "It is being removed; see why it came back."),
-    "outcome_unknown": (
-        "Its DAG left the queue, and nothing proves how it ended.",
-        "Look at history and files of the DAG; if they cannot show it, hold it, then release.",
-    ),
-    "stop_unanswered": ("The stop cannot be proved: the schedd does not answer.", "Bring the schedd back."),
-    "numbers_abandoned": (
-        "Work units that had not failed were given up, because no rescue can be run; as many events are made anew.",
-        "See why: pileup that has moved needs nothing; find out why DAGMan left no rescue file.",
-    ),
-    "effect_refused": ("DBS or Rucio refused a registration.", "Repair the cause, then retry it, or discard it."),
-    "effect_dead": ("A registration failed for too long.", "Repair the cause, then retry it, or discard it."),
-    "extension_waits": (
-        "Its datasets are short of events, and it is not extended now.",
-        "Look at its errors; if it is enough, complete it early, or hold it and release it with another pass fraction.",
-    ),
-    "leftovers_stay": ("Unmerged files of it could not be removed.", "See which and why; the cleaner goes on trying."),
-    "differences": (
-        "DBS or Rucio do not hold what was registered.",
-        "Look at the differences on its page; repair them outside, or accept them.",
-    ),
-    "harvest_failed": ("DQM harvesting has failed; its page says why.", "Repair the cause, then harvest again, or discard it."),
-    "cases_wait": ("Integrity cases of it wait for a decision.", "Decide them on the page Cases."),
-    "forgotten": ("There was something to do, and nothing woke it; it goes on now.", "Report it: a defect of WMS2."),
-    "slow_queued": ("It has been queued for very long.", "See what it waits for."),
-    "slow_dispatch": ("No job of its DAG has begun for very long.", "See why its jobs match no slot."),
-    "slow_active": ("It has been active for very long.", "See whether its work units still advance."),
-    "slow_cleaning": ("It has been cleaned for very long.", "Repair what it waits for, or clean it again and accept the rest."),
-    "slow_stopping": ("It has been stopping for very long.", "See whether its schedd answers."),
-    "slow_validating_outputs": (
-        "Its outputs are not validated for very long.",
-        "See what it waits for: a service, a site, a job.",
-    ),
-    "slow_validated_outputs": ("It has waited for very long with its outputs validated.", "See what it waits for."),
-    "slow_removing_files": (
-        "Its unmerged files are not removed for very long.",
-        "See at which site, and whether jobs run there.",
-    ),
-}
 
 
 class Explanation(NamedTuple):
@@ -153,17 +85,10 @@ def explain(request: Request, now: datetime | None = None, dag: DAG | None = Non
     status = word(S, request.status)
     return Explanation(
         why=_why(request, status, now or timezone.now()),
-        alert=alert_sentence(request.alert_code) if request.alert_code else "",
+        alert=words_of(request.alert_code).means if request.alert_code else "",
         next=_next(request, status, dag),
         todo=_todo(request, status),
     )
-
-
-def alert_sentence(code: str) -> str:
-    """What an alert says."""
-    if code in _ALERTS:
-        return _ALERTS[code][0]
-    return f"Stuck: {code.removeprefix('stuck_').replace('_', ' ')}." if code.startswith("stuck_") else code
 
 
 def _why(request: Request, status: RequestStatus, now: datetime) -> str:
@@ -204,4 +129,4 @@ def hold_advice(code: str) -> str:
 
 def alert_advice(code: str) -> str:
     """What to do about an alert."""
-    return _ALERTS.get(code, ("", "See its last error."))[1]
+    return words_of(code).todo

@@ -36,8 +36,6 @@ def unmerged_watch(evaluation: Evaluation) -> None:
     if not conf().wmstats_url:
         return
     evaluation.again_in(_AGAIN.total_seconds())
-    if request.alert_code not in ("", UNPROTECTED):
-        return
     if request.previous_version_request_id is not None and clock.now() - request.created_at < _CLONED_WITHIN:
         return
     try:

@@ -24,6 +24,9 @@ FORGOTTEN_TOTAL = Counter(
 )
 TRANSITIONS_TOTAL = Counter("wms2_transitions_total", "Status changes", ["status"])
 ALERTS_TOTAL = Counter("wms2_alerts_total", "Alerts raised for operators", ["type"])
+ALERT_MESSAGES_TOTAL = Counter(
+    "wms2_alert_messages_total", "Messages and repeated states of alerts, by kind of channel and outcome", ["kind", "outcome"]
+)
 EXTERNAL_CALL_SECONDS = Histogram("wms2_external_call_seconds", "Calls to outside services", ["service", "operation", "outcome"])
 HINTS_LOST_TOTAL = Counter("wms2_nudges_lost_total", "Hints that the broker did not take; the next cycle acts instead")
 DENIALS_TOTAL = Counter(

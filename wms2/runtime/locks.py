@@ -27,6 +27,7 @@ class LockKey(IntEnum):
     ADMISSION = 2
     LIMITS = 3
     DEPENDENCIES = 4
+    ALERTS = 5
     RECONCILE = 16
 
 

@@ -24,6 +24,8 @@ TICK_SECONDS = min(_CYCLE_SECONDS, float(os.environ.get("WMS2_POLL_SECONDS") or 
 REQMGR2_SECONDS = float(os.environ.get("WMS2_REQMGR2_POLL_SECONDS") or 60)
 #: A new effect is notified at once; this is for those that are due later, or tried again.
 EFFECTS_SECONDS = min(_CYCLE_SECONDS, 10.0)
+#: What is to be said of alerts is looked for so often.
+ALERTS_SECONDS = min(_CYCLE_SECONDS, 10.0)
 #: Jobs at sites are processed so often.
 SITE_SECONDS = min(_CYCLE_SECONDS, 60.0)
 

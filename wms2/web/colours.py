@@ -20,7 +20,7 @@ BAD = "bad"
 ENDED = "ended"
 
 _VALUES = {
-    IDLE: ["new", "planned", "discovered"],
+    IDLE: ["new", "planned", "discovered", "info"],
     MOVING: [
         *("submitted", "planning", "active", "resubmitting", "validating_outputs", "validated_outputs", "removing_files"),
         *("ready", "running", "open", "complete", "claimed", "completing", "recovering"),
@@ -28,11 +28,11 @@ _VALUES = {
     GOOD: ["completed", "archived", "done", "valid", "enabled", "repaired", "healthy"],
     WAITING: [
         *("queued", "partial", "stopping", "cleaning", "halted", "pending", "draining", "maintenance", "asked", "waiting"),
-        "busy",
+        "busy", "warning",
     ],
     BAD: [
         *("held", "waiting_integrity", "failed", "done_unaccounted", "invalid", "refused", "dead", "unsettled", "degraded"),
-        "unreachable",
+        "unreachable", "critical",
     ],
     ENDED: [
         *("aborted", "cleaned", "stopped", "removed", "abandoned", "invalidated", "disabled", "discarded", "given_up"),

@@ -1,0 +1,146 @@
+"""Messages are made: what a channel or a watcher has not heard of yet, folded into one, at most one a minute.
+
+What was said is a row for each alert and recipient, written with the message in one transaction: whatever ends in between, each
+thing is said in one message, and nothing is left out. While a message waits to be sent, what comes after it waits too and is
+folded into the next one.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+import structlog
+from django.db.models import Max, Q
+
+from requests_app.models import (
+    BY_MESSAGE,
+    Alert,
+    AlertChannel,
+    AlertMessage,
+    AlertNotice,
+    AlertRoute,
+    ChannelKind,
+    MessageKind,
+    RequestWatch,
+    Severity,
+)
+from requests_app.notifying.forms import NEW, OVER, REMINDER, WAITS, content
+from requests_app.notifying.routing import routed
+from requests_app.selectors.alerts import SHOWN, open_alerts
+from wms2.conf import conf
+from wms2.runtime import clock
+from wms2.runtime.locks import LockKey, transaction_lock
+
+log = structlog.get_logger(__name__)
+#: At most one message to a channel or watcher in this time.
+APART = timedelta(minutes=1)
+#: Open alerts that are looked through.
+MOST = 5000
+
+
+class Recipient(NamedTuple):
+    """A channel, or a user who watches requests: one of the two."""
+
+    channel_id: int | None
+    user_id: int | None
+
+    @property
+    def columns(self) -> dict[str, int | None]:
+        """As messages and notices have it."""
+        return self._asdict()
+
+
+def messages_compose() -> int:
+    """Make the messages that are due; how many. One process at a time."""
+    with transaction_lock(LockKey.ALERTS):
+        now = clock.now()
+        wanted = _wanted()
+        if not wanted and not AlertChannel.objects.filter(enabled=True, digest=True).exists():
+            return 0
+        busy = _busy(now)
+        made = [_message(to, alerts, now) for to, alerts in wanted.items() if to not in busy]
+        made += [_digest(channel, now) for channel in _digests_due(now)]
+        return sum(made)
+
+
+def alerts_heard(rows: Iterable[Alert], now: datetime) -> list[Alert]:
+    """Those of which something is said: not while they are silent."""
+    return [row for row in rows if row.silenced_until is None or row.silenced_until <= now]
+
+
+def _wanted() -> dict[Recipient, list[Alert]]:
+    """The open alerts that concern each, none for one that only may have to hear of ends."""
+    channels = AlertChannel.objects.filter(enabled=True, kind__in=BY_MESSAGE)
+    routes: dict[int, list[AlertRoute]] = defaultdict(list)
+    for route in AlertRoute.objects.filter(channel__in=channels):
+        routes[route.channel_id].append(route)
+    watches: dict[Any, list[int]] = defaultdict(list)
+    for request_id, user_id in RequestWatch.objects.values_list("request", "user"):
+        watches[request_id].append(user_id)
+    if not routes and not watches:
+        return {}
+    rows = list(open_alerts()[:MOST])
+    found: dict[Recipient, list[Alert]] = {Recipient(pk, None): routed(each, rows) for pk, each in routes.items()}
+    for users in watches.values():
+        found |= {Recipient(None, user): found.get(Recipient(None, user), []) for user in users}
+    for row in rows:
+        for user in watches.get(row.request_id, ()):
+            found[Recipient(None, user)].append(row)
+    return found
+
+
+def _busy(now: datetime) -> set[Recipient]:
+    """Those that had a message within the last minute, or of which one still waits."""
+    recent = Q(created_at__gt=now - APART) | Q(sent_at=None, given_up_at=None)
+    rows = AlertMessage.objects.filter(recent, kind=MessageKind.ALERTS)
+    return {Recipient(*each) for each in rows.order_by().values_list("channel", "user").distinct()}
+
+
+def _message(to: Recipient, alerts: Sequence[Alert], now: datetime) -> int:
+    notices = AlertNotice.objects.filter(**to.columns, over=False)
+    heard = dict(notices.values_list("alert", "last_at"))
+    free = [row for row in alerts_heard(alerts, now) if not row.owner]
+    new = [row for row in free if row.pk not in heard]
+    again = []
+    if hours := conf().alert_reminder_hours:
+        due = now - timedelta(hours=hours)
+        again = [row for row in free if row.severity != Severity.INFO and row.pk in heard and heard[row.pk] <= due]
+    ended = Alert.objects.filter(pk__in=heard, ended_at__isnull=False).select_related("request").only(*SHOWN)
+    over = list(ended.order_by("ended_at")[:MOST])
+    if not (new or again or over):
+        return 0
+    _create(to, MessageKind.ALERTS, content({NEW: new, REMINDER: again, OVER: over}, now), now)
+    AlertNotice.objects.bulk_create([AlertNotice(alert=row, last_at=now, **_ids(to)) for row in new], ignore_conflicts=True)
+    notices.filter(alert__in=[row.pk for row in again]).update(last_at=now)
+    notices.filter(alert__in=[row.pk for row in over]).update(last_at=now, over=True)
+    return 1
+
+
+def _ids(to: Recipient) -> dict[str, Any]:
+    return {"channel_id": to.channel_id, "user_id": to.user_id}
+
+
+def _create(to: Recipient, kind: MessageKind, said: dict[str, Any], now: datetime) -> AlertMessage:
+    message = AlertMessage.objects.create(kind=kind, content=said, created_at=now, next_attempt_at=now, **_ids(to))
+    log.info("message made", message=str(message.pk), kind=kind.value, alerts=len(said["alerts"]), **to.columns)
+    return message
+
+
+def _digests_due(now: datetime) -> list[AlertChannel]:
+    """Channels that have not had today's yet; the hour has come."""
+    at = now.replace(hour=conf().alert_digest_hour, minute=0, second=0, microsecond=0)
+    if now < at:
+        return []
+    channels = AlertChannel.objects.filter(enabled=True, digest=True).exclude(kind=ChannelKind.ALERTMANAGER)
+    last = AlertMessage.objects.filter(kind=MessageKind.DIGEST, channel__in=channels).order_by().values("channel")
+    had = {each["channel"] for each in last.annotate(last=Max("created_at")) if each["last"] >= at}
+    return [channel for channel in channels if channel.pk not in had]
+
+
+def _digest(channel: AlertChannel, now: datetime) -> int:
+    rows = alerts_heard(open_alerts()[:MOST], now)
+    _create(Recipient(channel.pk, None), MessageKind.DIGEST, content({WAITS: rows}, now), now)
+    return 1
