@@ -58,9 +58,7 @@ def alerts_page(given: QueryDict, user: Any, back: str) -> AlertsPage:
         errors={name: [str(one) for one in found] for name, found in filters.form.errors.items()},
         filtered=any(name in given for name in filters.filters),
         over=over,
-        lines=[
-            Line(group, buttons(user, group.first, back), runbook_url(group.code)) for group in groups[:MOST]
-        ],
+        lines=[Line(group, buttons(user, group.first, back), runbook_url(group.code)) for group in groups[:MOST]],
         more=len(groups) > MOST,
         each=list(rows.select_related("request").only(*SHOWN).order_by(*order)[:MOST]) if singly else [],
         channels=list(AlertChannel.objects.order_by("name")),

@@ -28,11 +28,13 @@ _VALUES = {
     GOOD: ["completed", "archived", "done", "valid", "enabled", "repaired", "healthy"],
     WAITING: [
         *("queued", "partial", "stopping", "cleaning", "halted", "pending", "draining", "maintenance", "asked", "waiting"),
-        "busy", "warning",
+        "busy",
+        "warning",
     ],
     BAD: [
         *("held", "waiting_integrity", "failed", "done_unaccounted", "invalid", "refused", "dead", "unsettled", "degraded"),
-        "unreachable", "critical",
+        "unreachable",
+        "critical",
     ],
     ENDED: [
         *("aborted", "cleaned", "stopped", "removed", "abandoned", "invalidated", "disabled", "discarded", "given_up"),
