@@ -41,6 +41,7 @@ from requests_app.lease import evaluations_due
 from requests_app.lifecycle.timeouts import HELD_AFTER_SECONDS
 from requests_app.limits import limits_now
 from requests_app.models import TERMINAL, DeadLetterKind, Request, RequestStatus
+from requests_app.selectors.alerts import open_by_severity, sending
 from requests_app.selectors.lifecycle import lifecycle_state
 from requests_app.selectors.parts import leftovers_open
 from requests_app.selectors.reqmgr2 import reqmgr2_state
@@ -102,6 +103,7 @@ class RowsCollector(Collector):
         )
         yield _family("wms2_leftovers", "Work units whose files are still to be removed", "site state", left)
         yield _family("wms2_harvests", "DQM harvestings that are not at an end", "state", harvests_open())
+        yield from _alerts()
         yield from _lifecycle()
         yield from _service()
         yield from _work()
@@ -115,6 +117,15 @@ def _family(name: str, text: str, labels: str, samples: Iterable[tuple[Any, ...]
     for *values, number in samples:
         family.add_metric(values, number)
     return family
+
+
+def _alerts() -> Iterator[Metric]:
+    yield _family("wms2_alerts_open", "Open alerts by severity", "severity", open_by_severity().items())
+    now, standing = clock.now(), sending()
+    yield _family("wms2_alert_messages_waiting", "Messages of alerts that wait to be sent", "", [(standing.waiting,)])
+    oldest = _age(standing.oldest_at, now)
+    yield _family("wms2_alert_messages_oldest_seconds", "Age of the oldest message that waits to be sent", "", [(oldest,)])
+    yield _family("wms2_alert_channels_failing", "Channels to which nothing could be sent last", "", [(standing.failing,)])
 
 
 def _age(since: datetime | None, now: datetime) -> float:

@@ -11,7 +11,7 @@ from django.http import QueryDict
 from requests_app.api.alerts import AlertFilters
 from requests_app.models import Alert, AlertChannel, Severity
 from requests_app.selectors.alert_words import runbook_url
-from requests_app.selectors.alerts import SHOWN, Together, alerts_together
+from requests_app.selectors.alerts import SHOWN, Together, alerts_together, channels_shown
 from wms2.admin.actions import Button, buttons
 from wms2.runtime import clock
 
@@ -61,5 +61,5 @@ def alerts_page(given: QueryDict, user: Any, back: str) -> AlertsPage:
         lines=[Line(group, buttons(user, group.first, back), runbook_url(group.code)) for group in groups[:MOST]],
         more=len(groups) > MOST,
         each=list(rows.select_related("request").only(*SHOWN).order_by(*order)[:MOST]) if singly else [],
-        channels=list(AlertChannel.objects.order_by("name")),
+        channels=list(channels_shown()),
     )

@@ -8,13 +8,21 @@ from typing import Any, NamedTuple
 
 from django.db.models import Case, Count, IntegerField, Max, Min, Q, QuerySet, Value, When
 
-from requests_app.models import Alert, Severity
+from requests_app.models import Alert, AlertChannel, AlertMessage, AlertRoute, Severity
 from requests_app.selectors.alert_words import words_of
 
 _RANK = Case(
     When(severity=Severity.CRITICAL, then=Value(0)), When(severity=Severity.WARNING, then=Value(1)), default=Value(2),
     output_field=IntegerField(),
 )  # fmt: skip
+
+
+class Sending(NamedTuple):
+    """Messages that wait to be sent, since when the oldest does, and channels that fail."""
+
+    waiting: int
+    oldest_at: datetime | None
+    failing: int
 
 
 class Together(NamedTuple):
@@ -94,3 +102,33 @@ def alerts_together(rows: QuerySet[Alert], now: datetime, most: int) -> list[Tog
         for each in found
         if each["first"] in firsts
     ]  # fmt: skip
+
+
+def alerts_shown() -> QuerySet[Alert]:
+    """All that are kept, with their requests."""
+    return Alert.objects.select_related("request")
+
+
+def channels_shown() -> QuerySet[AlertChannel]:
+    """Where alerts may be sent."""
+    return AlertChannel.objects.order_by("name")
+
+
+def routes_shown() -> QuerySet[AlertRoute]:
+    """Which alerts go where."""
+    return AlertRoute.objects.select_related("channel")
+
+
+def open_by_severity() -> dict[str, int]:
+    """How many alerts of each severity go on; an index of open rows alone."""
+    found = dict(Alert.objects.filter(ended_at=None).order_by().values_list("severity").annotate(number=Count("id")))
+    return {severity.value: found.get(severity.value, 0) for severity in Severity}
+
+
+def sending() -> Sending:
+    """How it stands with what is to be sent; two queries."""
+    waiting = AlertMessage.objects.filter(sent_at=None, given_up_at=None)
+    found = waiting.aggregate(number=Count("id"), oldest=Min("created_at"))
+    return Sending(
+        found["number"], found["oldest"], AlertChannel.objects.filter(enabled=True, failing_since__isnull=False).count()
+    )

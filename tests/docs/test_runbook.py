@@ -12,6 +12,7 @@ from deploy.stack import paths
 from outputs_app.models import EffectState
 from requests_app.lifecycle import timeouts
 from requests_app.models import HoldCode, RequestStatus, ShownStatus
+from requests_app.selectors.alert_words import CONDITIONS
 from tests.support.cases import in_one_test
 
 ROOT = paths.checkout()
@@ -47,7 +48,7 @@ def alert_codes() -> set[str]:
     assert made == {"stuck_{status.value}", "slow_{status.value}", "effect_{stuck.state}"}
     stuck = {f"stuck_{status.value}" for status in timeouts.HELD_AFTER_SECONDS}
     slow = {f"slow_{status.value}" for status in (*timeouts.ALERT_AFTER_SECONDS, *timeouts.ALERT_AFTER_LIMIT)}
-    return written | stuck | slow | {f"effect_{state}" for state in (EffectState.REFUSED, EffectState.DEAD)}
+    return written | stuck | slow | set(CONDITIONS) | {f"effect_{state}" for state in (EffectState.REFUSED, EffectState.DEAD)}
 
 
 def test_every_status_has_an_entry() -> None:

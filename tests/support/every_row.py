@@ -36,6 +36,11 @@ from requests_app.models import (
     AdmissionBucket,
     AdmissionLimit,
     AdmissionState,
+    Alert,
+    AlertChannel,
+    AlertMessage,
+    AlertNotice,
+    AlertRoute,
     EvaluationLease,
     EventFeed,
     Harvest,
@@ -52,6 +57,7 @@ from requests_app.models import (
     ReqMgr2Request,
     RequestGroup,
     SavedView,
+    RequestWatch,
     ServiceLevel,
 )
 from sites_app.models import HealthChange, Onboarding, PoolSite, Schedd, SiteBan, SiteRse, SystemicAlert
@@ -118,6 +124,12 @@ def build(directory: Path) -> Scene:
         workflow=workflow, basis="a", numbers={}, summary="all done", counted_at=dag.created_at, took_seconds=1.0
     )
     built.active.events.create(kind="alert")
+    moments = {"since": dag.created_at, "last_seen": dag.created_at}
+    told = Alert.objects.create(code="slow_active", subject=built.active.request_name, request=built.active, **moments)
+    channel = AlertChannel.objects.create(name="ops", kind="mail", address="a@b.ch", created_at=dag.created_at, created_by="olga")
+    AlertRoute.objects.create(channel=channel, actor="olga", created_at=dag.created_at)
+    AlertMessage.objects.create(channel=channel, created_at=dag.created_at, next_attempt_at=dag.created_at)
+    AlertNotice.objects.create(alert=told, channel=channel, last_at=dag.created_at)
     Installation.objects.create(instance="test", environment="test")
     ServiceLevel.objects.create()
     EventFeed.objects.create()
@@ -167,5 +179,6 @@ def build(directory: Path) -> Scene:
     ServiceAccount.objects.create(user=program, owner=owner, purpose="test", **made)
     SavedView.objects.create(owner=owner, name="mine", query="status=held")
     person = User.objects.create_user("sonja")
+    RequestWatch.objects.create(request=built.active, user=person, created_at=job.created_at)
     SsoSession.objects.create(user=person, subject="7", names=["a"], read_at=job.created_at, tried_at=job.created_at)
     return built
