@@ -27,7 +27,7 @@ from dags_app.services.onboarding import schedd_check
 from dags_app.services.orphans import schedd_remove_strays, strays_preview, strays_refused
 from dags_app.services.stop import dag_hold, dag_release, steer_refused
 from sites_app.models import Schedd, Site
-from wms2.actions import Action, Field, Kind, ResourceType, declare, extend, preview_each
+from wms2.actions import Action, Field, Kind, ResourceType, declare, extend, preview_each, sites
 from wms2.adapters.types import JobStatus
 from wms2.web.formatting import counted
 
@@ -92,8 +92,12 @@ extend(
 )  # fmt: skip
 
 
+def _is_held(dag: DAG) -> bool:
+    return bool(dag.observed.get("job_status") == JobStatus.HELD)
+
+
 def _dag_seen(dag: DAG) -> tuple[str, str]:
-    held = dag.observed.get("job_status") == JobStatus.HELD and not steer_refused(dag)
+    held = _is_held(dag) and not steer_refused(dag)
     return (f"{dag.status} held", f"{dag.get_status_display()}, on hold") if held else (dag.status, dag.get_status_display())
 
 
@@ -115,7 +119,10 @@ def _release(dag: DAG) -> list[str]:
 
 
 declare(
-    ResourceType(DAG, "dag", "dag", lambda key: dags_shown().filter(pk=key), _dag_seen, "dags/<uuid:pk>"),
+    ResourceType(
+        DAG, "dag", "dag", lambda key: dags_shown().filter(pk=key), _dag_seen, "dags/<uuid:pk>",
+        fitting=lambda dag: ("release", "remove") if _is_held(dag) else ("hold", "leave-sites", "rescue"),
+    ),
     Action(
         "hold", "Hold", "Pause a DAG: its DAGMan jobs are held, jobs that run go on.", dag_hold, preview_each(_hold),
         refused=steer_refused, path="hold", stops=True, inverse="release",
@@ -129,10 +136,7 @@ declare(
         "Have work units of which no job has begun land at other sites of theirs, now. A unit of which one runs or ended stays.",
         dag_leave_sites, preview_each(leave_preview),
         (
-            Field(
-                "sites", Kind.TEXTS, "those to leave, separated by spaces; without any: those at which jobs wait and none runs",
-                length=100, most_items=200,
-            ),
+            sites("sites", "those to leave, separated by spaces; without any: those at which jobs wait and none runs"),
             Field(
                 "units", Kind.TEXTS, "these alone, e.g. mg_000012, separated by spaces; also at sites where other jobs run",
                 length=100, most_items=200,

@@ -263,6 +263,42 @@ def done_by_jobstate(text: str, cluster: str) -> frozenset[str]:
     return frozenset(done)
 
 
+class NodeSpan(NamedTuple):
+    """One try of a node, by the job-state log; seconds since the epoch.
+
+    ``well``: how it ended; None: it runs, or its DAGMan left before it ended.
+    """
+
+    name: str
+    cluster: str
+    begun_at: int
+    ended_at: int | None
+    well: bool | None
+
+
+_SPANS = re.compile(
+    r"^(\d+) (\S+) (SUBMIT|JOB_SUCCESS|JOB_FAILURE|\*\*\* DAGMAN_STARTED|\*\*\* DAGMAN_FINISHED) (\S+) .*\n", re.MULTILINE
+)
+
+
+def spans_by_jobstate(text: str) -> list[NodeSpan]:
+    """All tries of all nodes, ended ones first. A try that its DAGMan did not see end, ends with that
+    DAGMan; one that recovers goes on with what it had begun."""
+    cluster, ended, begun = "", list[NodeSpan](), dict[str, int]()
+    for at, name, event, value in _SPANS.findall(text):
+        if name == "INTERNAL":
+            found = value.partition(".")[0]
+            if event.endswith("FINISHED") or found != cluster:
+                ended += [NodeSpan(node, cluster, start, int(at), None) for node, start in begun.items()]
+                begun = {}
+            cluster = cluster if event.endswith("FINISHED") else found
+        elif event == "SUBMIT":
+            begun.setdefault(name, int(at))
+        elif (start := begun.pop(name, None)) is not None:
+            ended.append(NodeSpan(name, cluster, start, int(at), event == "JOB_SUCCESS"))
+    return ended + [NodeSpan(node, cluster, start, None, None) for node, start in begun.items()]
+
+
 _TOTAL = re.compile(r"^# Total number of Nodes: (\d+)$", re.MULTILINE)
 _FAILED = re.compile(r"^# Nodes that failed: \d+\n#   (.*)<ENDLIST>", re.MULTILINE)
 _DONE = re.compile(r"^DONE (\S+)", re.MULTILINE)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from django.db.models import Prefetch, QuerySet
 
 from sites_app.bans import bans_active
 from sites_app.models import Pool, PoolState, Site, SiteRse
+from wms2.errors import FieldRefused
 
 
 def sites_by_rse() -> dict[str, tuple[str, ...]]:
@@ -23,6 +24,18 @@ def sites_by_rse() -> dict[str, tuple[str, ...]]:
 def known_site_names() -> frozenset[str]:
     """Every site of CRIC's last sync, in any status."""
     return frozenset(Site.objects.values_list("name", flat=True))
+
+
+def sites_named(names: Sequence[str], field: str) -> list[Site]:
+    """The sites of these names, each once; the one place where the doors' sites are looked up.
+
+    Raises:
+        FieldRefused: CRIC has no such site.
+    """
+    rows = {row.name: row for row in Site.objects.filter(name__in=names)}
+    if unknown := [name for name in names if name not in rows]:
+        raise FieldRefused(field, f"{unknown[0]} is not a site of CRIC")
+    return [rows[name] for name in dict.fromkeys(names)]
 
 
 def candidate_sites(workflow: Any) -> frozenset[str]:

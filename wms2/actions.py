@@ -26,6 +26,12 @@ REFUSALS = (InvalidTransition, StaleState, ConfigurationError, DocumentRefused, 
 OMIT: Any = object()
 #: How far above an exclusive bound a share begins.
 _ABOVE = 1e-6
+#: An operation with no more fields than these shows them all; of one with more the usual ones, the others folded.
+FEW_FIELDS = 3
+#: Of what belongs to no theme.
+OTHERS = "Further"
+#: Of a site's name, and of a file's.
+LONGEST_SITE, LONGEST_LFN = 100, 700
 
 
 class AlreadyDone(str):
@@ -62,6 +68,8 @@ class Kind(StrEnum):
     FLAG = "true or false"
     CHOICE = "one of"
     TEXTS = "list of texts"
+    SITES = "list of sites"
+    LFNS = "list of LFNs"
     MOMENT = "time"
     NOTES = "names and values"
 
@@ -82,6 +90,9 @@ class Field:
         blank: what the service gets when nothing came.
         rows: lines of its box in a form; 1: a single line.
         roles: who may give it, where not all may who may do the operation; never of a required field.
+        label: what people read beside it; without it its name.
+        theme: the heading below which forms fold it.
+        usual: it stands in sight, beside the reason.
     """
 
     name: str
@@ -99,6 +110,24 @@ class Field:
     blank: Any = OMIT
     rows: int = 1
     roles: tuple[Role, ...] = ()
+    label: str = ""
+    theme: str = OTHERS
+    usual: bool = False
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it takes several texts."""
+        return self.kind in (Kind.TEXTS, Kind.SITES, Kind.LFNS)
+
+
+def sites(name: str, help: str = "", **more: Any) -> Field:
+    """A field of sites' names."""
+    return Field(name, Kind.SITES, help, length=LONGEST_SITE, most_items=500, **more)
+
+
+def lfns(name: str, help: str, most: int, **more: Any) -> Field:
+    """A field of files' names, at most so many."""
+    return Field(name, Kind.LFNS, help, length=LONGEST_LFN, most_items=most, **more)
 
 
 def field_of(name: str, info: FieldInfo, **more: Any) -> Field:
@@ -143,6 +172,7 @@ class Action:
         prepare: makes the service's arguments of the reason and the fields; may ask services, no row is locked yet.
         outside: whether ``prepare`` or the service asks others, so that no transaction may be open around them.
         initial: row -> what the form starts with.
+        former: row -> what it has of the fields, for the way back; None: ``initial``. Nothing is taken from it unasked.
         seen: (value, label) of what the decision rests on, where it is not the resource's.
         path: REST: last part of the address after the row's; empty: the row's own; None: no address of its own.
         admin: whether it is a button.
@@ -164,6 +194,7 @@ class Action:
     prepare: Callable[[dict[str, Any]], dict[str, Any]] = lambda given: given
     outside: bool = False
     initial: Callable[[Any], Mapping[str, Any]] = lambda row: {}
+    former: Callable[[Any], Mapping[str, Any]] | None = None
     seen: Callable[[Any], tuple[str, str]] | None = None
     path: str | None = None
     method: Literal["post", "delete"] = "post"
@@ -173,6 +204,21 @@ class Action:
     inverse: str | None = None
     dangerous: bool = False
     stops: bool = False
+
+    @property
+    def fields_in_sight(self) -> tuple[Field, ...]:
+        """Those that a form shows at once: what is required, the usual ones, or all where there are few."""
+        few = len(self.fields) <= FEW_FIELDS
+        return tuple(one for one in self.fields if few or one.required or one.usual)
+
+    @property
+    def fields_folded(self) -> dict[str, tuple[Field, ...]]:
+        """The others, by theme."""
+        seen, found = self.fields_in_sight, dict[str, tuple[Field, ...]]()
+        for one in self.fields:
+            if one not in seen:
+                found[one.theme] = (*found.get(one.theme, ()), one)
+        return found
 
     @property
     def many(self) -> bool:
@@ -192,6 +238,8 @@ class ResourceType:
         address: REST: of one row, below ``/api/v1/``; empty: none.
         owner: whose a row is, for the roles that hold on rows of one's own alone; read from the row, without a query.
         status_detail: further sentences on a row's page in the admin.
+        fitting: row -> names of the operations that its status calls for, the likeliest first; pages show these as buttons.
+        themes: heading -> names of the operations below it, where pages list the others.
     """
 
     model: type[Model]
@@ -202,6 +250,8 @@ class ResourceType:
     address: str = ""
     status_detail: Callable[[Any], Sequence[str]] = lambda row: ()
     owner: Callable[[Any], Owned] = lambda row: Owned()
+    fitting: Callable[[Any], Sequence[str]] = lambda row: ()
+    themes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     actions: tuple[Action, ...] = field(default=(), compare=False)
 
 
@@ -247,15 +297,20 @@ def will_happen(action: Action, rows: Sequence[Any]) -> Messages:
     return {row.pk: reported.get(row.pk, ()) if action.preview else (action.does,) for row in rows}
 
 
+def inverse_of(resource_type: ResourceType, action: Action) -> Action | None:
+    """The operation that takes another back; None: there is none."""
+    return None if action.dangerous else next((each for each in resource_type.actions if each.name == action.inverse), None)
+
+
 def undone(resource_type: ResourceType, action: Action) -> str:
     """Whether it can be taken back, and how; one sentence."""
     if action.dangerous:
         return "It cannot be undone."
-    if action.inverse is None:
+    if (inverse := inverse_of(resource_type, action)) is None:
         return "No operation undoes it."
-    if action.inverse == action.name:
+    if inverse is action:
         return "It can be undone by setting the former values again."
-    return f"It can be undone with {next(each.label for each in resource_type.actions if each.name == action.inverse)}."
+    return f"It can be undone with {inverse.label}."
 
 
 def resource_types() -> tuple[ResourceType, ...]:

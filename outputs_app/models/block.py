@@ -170,6 +170,7 @@ class OutputFile(models.Model):
             models.CheckConstraint(condition=Q(validity__in=Validity.values), name="output_file_validity_known"),
             models.CheckConstraint(condition=Q(size_bytes__gt=0, events__gte=0), name="output_file_counts"),
         )
+        indexes = (models.Index(fields=("dataset",), name="idx_output_files_invalid", condition=Q(validity=Validity.INVALID)),)
 
     def __str__(self) -> str:
         return self.lfn

@@ -9,7 +9,7 @@ from typing import Any
 from dags_app.services.stop import StopMode
 from outputs_app.actions import COMPARED
 from requests_app import services
-from requests_app.models import CleanupPolicy, Request
+from requests_app.models import CleanupPolicy, Request, RequestStatus
 from requests_app.selectors.requests import names_about, release_repeated
 from requests_app.services import preview
 from requests_app.services.cleaning import clean_refused
@@ -33,7 +33,7 @@ from requests_app.services.release import Changes, ReleaseMode, release_refused
 from requests_app.services.restart import restart_refused
 from requests_app.services.stopping import fail_refused, force_refused, stop_refused
 from requests_app.work.overrides import ERROR_LIMITS, PINS, THROTTLES, Overrides, read_layouts, read_pools, read_task_sizes
-from wms2.actions import Action, Field, Kind, Owned, ResourceType, Role, declare, field_of, preview_each
+from wms2.actions import Action, Field, Kind, Owned, ResourceType, Role, declare, field_of, lfns, preview_each, sites
 from wms2.errors import FieldRefused, NotFoundInService
 
 #: On one's own requests.
@@ -103,8 +103,50 @@ def _with_clone(given: dict[str, Any]) -> dict[str, Any]:
         raise FieldRefused("request_name", f"ReqMgr2 has no request {name}; leave it out to have the name made") from error
 
 
+def _site_lists(request: Request) -> Mapping[str, Any]:
+    """The lists that it has."""
+    has = {
+        "site_whitelist": request.request_data.get("SiteWhitelist"),
+        "site_blacklist": request.request_data.get("SiteBlacklist"),
+    }
+    return {name: [value] if isinstance(value, str) else list(value or ()) for name, value in has.items()}
+
+
+#: What is changed most often with a release.
+_USUAL = ("memory_mb",)
+#: Headings below which forms fold fields, and pages operations.
+_SIZES, _AT_ONCE, _FAILURES, _SITES, _INPUT = (
+    "Sizes of jobs and rounds", "How much runs at once", "Retries and how much may fail", "Sites and pools", "Input files",
+)  # fmt: skip
+#: Override -> what people read beside it, and where it is folded.
+_OVERRIDES_SHOWN: Mapping[str, tuple[str, str]] = {
+    "error_hold_threshold": ("Share of failed units that holds it", _FAILURES),
+    "error_max_rescue_attempts": ("Rescues before it is held", _FAILURES),
+    "retry_processing": ("Retries of a processing job", _FAILURES),
+    "retry_merge": ("Retries of a merge job", _FAILURES),
+    "max_excluded_fraction": ("Share of input files it may miss", _FAILURES),
+    "pass_fraction": ("Share of events that is enough", _FAILURES),
+    "memory_mb": ("Memory of a job, MB", _SIZES),
+    "cores": ("Cores of a job", _SIZES),
+    "events_per_job": ("Events per job", _SIZES),
+    "lumis_per_job": ("Lumis per job", _SIZES),
+    "files_per_job": ("Files per job", _SIZES),
+    "layouts": ("Processes and threads of steps", _SIZES),
+    "task_sizes": ("Sizes of single tasks", _SIZES),
+    "jobs_per_work_unit": ("Jobs per work unit", _SIZES),
+    "work_units_per_round": ("Work units per round", _SIZES),
+    "max_merge_groups": ("Work units at once", _AT_ONCE),
+    "max_processing": ("Processing jobs at once", _AT_ONCE),
+    "max_merge": ("Merge jobs at once", _AT_ONCE),
+    "max_cleanup": ("Cleanup jobs at once", _AT_ONCE),
+    "pools": ("HTCondor pools", _SITES),
+    "effect_max_retry_seconds": ("Seconds that registrations are tried", _FAILURES),
+}
+
+
 def _override(name: str) -> Field:
-    found = field_of(name, Overrides.model_fields[name])
+    label, theme = _OVERRIDES_SHOWN[name]
+    found = field_of(name, Overrides.model_fields[name], label=label, theme=theme, usual=name in _USUAL)
     converts = {
         "layouts": lambda texts: read_layouts(texts) and list(texts),
         "task_sizes": lambda texts: read_task_sizes(texts) and list(texts),
@@ -137,11 +179,35 @@ def _set_overrides(
     )  # fmt: skip
 
 
+#: What a status calls for, the likeliest first.
+_FITTING: Mapping[RequestStatus, Sequence[str]] = {
+    RequestStatus.NEW: ("submit", "note", "abort"),
+    RequestStatus.SUBMITTED: ("hold", "note", "abort"),
+    RequestStatus.QUEUED: ("priority", "hold", "sites"),
+    RequestStatus.ACTIVE: ("hold", "stop", "priority"),
+    RequestStatus.STOPPING: ("force", "note", "abort"),
+    RequestStatus.HELD: ("release", "note", "abort"),
+    RequestStatus.WAITING_INTEGRITY: ("validate", "hold", "note"),
+    RequestStatus.VALIDATING_OUTPUTS: ("compare", "hold", "note"),
+    RequestStatus.COMPLETED: ("validate", "compare", "keep"),
+    RequestStatus.FAILED: ("restart", "invalidate", "note"),
+    RequestStatus.ABORTED: ("invalidate", "restart", "note"),
+    RequestStatus.CLEANING: ("clean", "note"),
+}
+_THEMES: Mapping[str, Sequence[str]] = {
+    "How it goes on": ("submit", "release", "stop", "move", "hold", "flush"),
+    "Priority, sites and limits": ("sites", "priority", "pin", "retry-time", "pools", "throttle", "error-limits"),
+    "Other requests": ("group", "depend", "derive", "restart"),
+    "Outputs": ("keep", "compare", "validate", "invalidate", "invalidate-files"),
+    "End it": ("complete", "fail", "force", "abort", "clean"),
+}
+
 declare(
     ResourceType(
         Request, "request", "request", lambda name: Request.objects.filter(request_name=name),
         lambda request: (request.status, request.get_status_display()), "requests/<name:request_name>",
         owner=lambda request: Owned(frozenset({request.requestor}), frozenset({request.group})),
+        fitting=lambda request: _FITTING.get(RequestStatus(request.status), ("hold", "priority", "note")), themes=_THEMES,
     ),
     Action(
         "submit", "Submit", "Let a new request go on its way: its inputs are read, then it is queued.", services.request_submit,
@@ -155,20 +221,21 @@ declare(
                 "mode", Kind.CHOICE,
                 "rescue: the same DAG, what failed again; next_round: what is done counts, the rest is planned anew."
                 " Without it: rescue where one is possible",
-                convert=ReleaseMode, blank_label="As described above",
-                choices=RELEASE_MODES,
+                convert=ReleaseMode, blank_label="Rescue where one is possible, else plan anew",
+                choices=RELEASE_MODES, label="How it goes on", usual=True,
             ),
-            Field(
-                "site_bans", Kind.TEXTS, "sites it avoids from now on, separated by spaces", length=100, most_items=200,
-                roles=_OPERATORS,
+            sites(
+                "site_bans", "sites it avoids from now on, separated by spaces", roles=_OPERATORS, label="Sites to avoid",
+                theme=_SITES,
             ),
-            Field(
-                "excluded_files", Kind.TEXTS, "input files that are read no more, one a line", length=500, most_items=MAX_FILES,
-                rows=2, roles=_OPERATORS,
+            lfns(
+                "excluded_files", "input files that are read no more, one a line", MAX_FILES, rows=2, roles=_OPERATORS,
+                label="Files to leave out", theme=_INPUT,
             ),
             Field(
                 "accept_excluded", Kind.FLAG,
                 "it may complete without the input files that could not be read or not be split", roles=_OPERATORS,
+                label="Accept what is left out", theme=_INPUT,
             ),
             *(replace(each, roles=_OPERATORS) for each in _OVERRIDES),
         ),
@@ -204,10 +271,10 @@ declare(
         "sites", "Change sites", "Replace a request's site lists. Jobs that run go on.", services.request_set_sites,
         preview.sites,
         (
-            Field("site_whitelist", Kind.TEXTS, "where it may run, separated by spaces", True, length=100, most_items=500),
-            Field("site_blacklist", Kind.TEXTS, "where it may not run", length=100, most_items=500),
+            sites("site_whitelist", "where it may run, separated by spaces", required=True, label="Sites it may use"),
+            sites("site_blacklist", "where it may not run", label="Sites it may not use"),
         ),
-        priority_refused, path="sites", single=True, inverse="sites",
+        priority_refused, former=_site_lists, path="sites", single=True, inverse="sites",
     ),
     Action(
         "priority", "Change priority", "Give a request another priority.", services.request_set_priority,
@@ -217,7 +284,7 @@ declare(
                 "priority", Kind.WHOLE, f"higher starts earlier; 0 to {MAX_PRIORITY}", required=True, least=0, most=MAX_PRIORITY
             ),
         ),
-        priority_refused, inverse="priority",
+        priority_refused, former=lambda request: {"priority": request.priority}, inverse="priority",
     ),
     _set_overrides(
         "pin", "Pin sizes",
@@ -264,7 +331,7 @@ declare(
         services.request_group,
         preview_each(lambda request: [f"It is in {request.in_group or 'no group'} now. All others of its group wait for it."]),
         (Field("in_group", Kind.NAME, "name of the group, made if there is none; empty: it completes by itself", length=150),),
-        group_refused, path="group", inverse="group",
+        group_refused, former=lambda request: {"in_group": str(request.in_group or "")}, path="group", inverse="group",
     ),
     _set(
         "depend", "Change what it depends on",
@@ -297,10 +364,10 @@ declare(
         _derive, preview_each(derive_preview),
         (
             Field("request_name", Kind.NAME, "of the new request; without it <name>_d<N>", length=150),
-            Field("failed", Kind.FLAG, "also what failed here or was given back; the open round is closed"),
+            Field("failed", Kind.FLAG, "also what failed here or was given back; the open round is closed", usual=True),
             Field("priority", Kind.WHOLE, "of the new request", least=0, most=MAX_PRIORITY),
-            Field("site_whitelist", Kind.TEXTS, "where the new one may run, separated by spaces", length=100, most_items=500),
-            Field("site_blacklist", Kind.TEXTS, "where it may not run", length=100, most_items=500),
+            sites("site_whitelist", "where the new one may run, separated by spaces", label="Sites it may use", theme=_SITES),
+            sites("site_blacklist", "where it may not run", label="Sites it may not use", theme=_SITES),
             *_OVERRIDES,
         ),
         derive_refused, path="derive", single=True, dangerous=True,
@@ -329,8 +396,8 @@ declare(
         "Take single files or whole blocks of a request at its end back: files INVALID in DBS, then rules deleted.",
         services.request_invalidate_files, preview_each(preview.invalidate_files),
         (
-            Field("files", Kind.TEXTS, "names of files, one a line", length=700, most_items=MAX_FILES, rows=4),
-            Field("blocks", Kind.TEXTS, "names of blocks, one a line", length=500, most_items=MAX_FILES, rows=2),
+            lfns("files", "names of files, one a line", MAX_FILES, rows=4),
+            lfns("blocks", "names of blocks, one a line", MAX_FILES, rows=2),
             Field("accept_children", Kind.FLAG, "what was made of them stays valid", blank=False),
         ),
         files_refused, path="invalidate-files", single=True, dangerous=True,
@@ -370,7 +437,7 @@ declare(
         "Let input files in again that could not be read, or that an operator left out; a further round reads them."
         " A held request still needs its release.",
         services.input_files_restore,
-        fields=(Field("files", Kind.TEXTS, "their names, one a line", required=True, length=700, most_items=MAX_FILES),),
+        fields=(lfns("files", "their names, one a line", MAX_FILES, required=True),),
         prepare=lambda given: {"lfns": given.pop("files"), **given}, path="restore-files", admin=False,
     ),
 )  # fmt: skip

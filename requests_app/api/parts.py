@@ -6,7 +6,8 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request as HttpRequest
@@ -18,6 +19,7 @@ from dags_app.models import Leftover
 from outputs_app.effects.invalidation import Progress as InvalidationStep
 from outputs_app.effects.invalidation import invalidation_progress
 from requests_app.models import InputFile, Progress, ProgressSample
+from requests_app.selectors.missing_lumis import LABELS, Lacks, MissingLumis, Reason, datasets_of, lumi_json, missing_lumis
 from requests_app.selectors.parts import (
     SiteLeftovers,
     TroubledInput,
@@ -29,7 +31,8 @@ from requests_app.selectors.parts import (
 from requests_app.selectors.requests import requests_stored
 from requests_app.selectors.versions import Version, VersionChain, version_chain
 from requests_app.services.invalidation import manifest_of
-from wms2.api.answers import answer, rows
+from wms2.api.answers import Computed, answer, rows
+from wms2.api.problems import bad_field
 from wms2.api.views import ApiView
 
 MOST_LEFTOVERS = 1000
@@ -138,6 +141,20 @@ VersionChainSerializer = answer(
     "VersionChain", VersionChain, "Spec 7.2, version history; oldest first.", current=CurrentVersionSerializer(),
 )  # fmt: skip
 
+_MissingReasonSerializer = answer(
+    "_MissingReason", Reason, "What is missing for one reason.", "reason", "label", "number", "said",
+    number="lumis, or events of a generation",
+    said="more about it, e.g. why lumis were refused",
+    lumis=Computed(lambda reason: lumi_json(reason.lumis), serializers.DictField(), help_text="run -> [[first, last], ...]"),
+)  # fmt: skip
+MissingLumisSerializer = answer(
+    "MissingLumis", MissingLumis, "What an output dataset lacks of what its request wants; each lumi has one reason.",
+    "request_name", "dataset", "unit", "wanted", "missing",
+    unit="of the numbers: lumis, or events of a generation",
+    reasons=_MissingReasonSerializer(many=True),
+    lumis=Computed(lambda missing: missing.lumis(), serializers.DictField(), help_text="all of them as a lumi JSON"),
+)  # fmt: skip
+
 request_errors_view = part_view(
     requests_stored, RequestErrorsSerializer, lambda row: request_errors(row.request_name),
     "Counts by category, code, site and step; groups with the newest log tails; bad input files.", base=ApiView,
@@ -160,6 +177,47 @@ invalidation_progress_view = part_view(
     requests_stored, InvalidationProgressSerializer, lambda row: invalidation_progress(row.pk),
     "Every step that was asked for; it costs the same for any number of files.", many=True,
 )  # fmt: skip
+
+
+_DATASET = OpenApiParameter("dataset", str, required=True, description="name of one of its output datasets")
+_REASON = OpenApiParameter("reason", str, enum=[each.value for each in Lacks], description="only lumis with this reason")
+
+
+class RequestMissingLumisView(ApiView):
+    """What an output dataset lacks: numbers with reasons, and lumis."""
+
+    serializer_class = MissingLumisSerializer
+    query_params = frozenset({"dataset"})
+
+    @extend_schema(parameters=[_DATASET], responses=MissingLumisSerializer)
+    def get(self, request: HttpRequest, request_name: str) -> Response:
+        """Of a generation, events; its lumis are those of work units that are not done."""
+        return Response(self.get_serializer(missing_of(request, request_name)).data)
+
+
+class RequestMissingLumisJsonView(ApiView):
+    """The same as a lumi JSON alone."""
+
+    query_params = frozenset({"dataset", "reason"})
+
+    @extend_schema(parameters=[_DATASET, _REASON], responses={200: OpenApiTypes.OBJECT})
+    def get(self, request: HttpRequest, request_name: str) -> Response:
+        """``{"run": [[first, last], ...]}``, for all reasons or for one."""
+        reason = request.query_params.get("reason", "")
+        if reason and reason not in LABELS:
+            raise bad_field("reason", f"is not one of {', '.join(LABELS)}")
+        found = missing_of(request, request_name)
+        named = f'attachment; filename="{request_name}{found.dataset.replace("/", "-")}.lumis.json"'
+        return Response(found.lumis(reason), headers={"Content-Disposition": named})
+
+
+def missing_of(request: HttpRequest, request_name: str) -> MissingLumis:
+    """Of the dataset that the address names. Raises Http404: there is no such request, or it has no such dataset."""
+    row = get_object_or_404(requests_stored(), request_name=request_name)
+    name = request.query_params.get("dataset", "")
+    if not name:
+        raise bad_field("dataset", "name one of its output datasets")
+    return missing_lumis(row, get_object_or_404(datasets_of(row), name=name))
 
 
 class RequestInvalidationView(ApiView):

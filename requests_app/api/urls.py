@@ -32,6 +32,12 @@ urlpatterns = [
     path("requests/<name:request_name>/errors", parts.request_errors_view, name="request-errors"),
     path("requests/<name:request_name>/input-files", parts.request_input_files_view, name="request-input-files"),
     path("requests/<name:request_name>/leftovers", parts.request_leftovers_view, name="request-leftovers"),
+    path("requests/<name:request_name>/missing-lumis", parts.RequestMissingLumisView.as_view(), name="request-missing-lumis"),
+    path(
+        "requests/<name:request_name>/missing-lumis.json",
+        parts.RequestMissingLumisJsonView.as_view(),
+        name="request-missing-lumis-json",
+    ),
     path("requests/<name:request_name>/progress", parts.request_progress_view, name="request-progress"),
     path("requests/<name:request_name>/series", series.RequestSeriesView.as_view(), name="request-series"),
     path("requests/<name:request_name>/release", actions.RequestReleaseView.as_view(), name="request-release"),

@@ -12,8 +12,7 @@ from django.db.models.fields.json import KT
 
 from dags_app import live
 from dags_app.counts import UnitCounts
-from dags_app.dagman import NodeState, NodeStatus
-from dags_app.models import DAG, LIVE_DAG, WorkUnit, WorkUnitState
+from dags_app.models import DAG, LIVE_DAG
 from dags_app.selectors import dag_live
 from outputs_app.checks.validation.process import ValidationProgress, unvalidated, validation_progress
 from outputs_app.models import (
@@ -31,19 +30,19 @@ from requests_app.harvesting.selectors import harvests_of
 from requests_app.models import Harvest, KeptAccount, Request, RequestStatus, RequestTransition, Workflow
 from requests_app.pages.errors import ErrorsOnPage, errors_on_page
 from requests_app.pages.rounds import RoundsOnPage, rounds_on_page
+from requests_app.pages.timeline import Happened, timeline
+from requests_app.pages.units import UnitCell, unit_cells
 from requests_app.selectors.account import account_of
 from requests_app.selectors.admission import QueuedRow, queued_row
 from requests_app.selectors.course import courses
 from requests_app.selectors.explain import Explanation, explain
+from requests_app.selectors.missing_lumis import MissingNumber, missing_numbers, with_invalid_files
 from requests_app.selectors.parts import SiteLeftovers, TroubledInput, leftovers_by_site, troubled_input
 from requests_app.selectors.requests import names_about, workflow_of
 from requests_app.selectors.workflows import WorkflowProgress, workflow_progress
 from wms2.models import AuditEntry
 from wms2.web.charts import Chart
-from wms2.web.formatting import duration, word
 
-#: Work units drawn one by one; the others are counted.
-MOST_UNITS = 1_000
 MOST_INPUT_FILES = 20
 MOST_TRANSITIONS = 200
 MOST_EFFECTS = 100
@@ -63,17 +62,6 @@ _PARTS = {
     "inherited": "inherited",
     "left": "left",
 }
-_RUNNING = (NodeState.PRERUN, NodeState.SUBMITTED, NodeState.POSTRUN)
-_FAILED = (NodeState.ERROR, NodeState.FUTILE)
-
-
-@dataclass(frozen=True, slots=True)
-class UnitCell:
-    """A work unit as it is drawn. ``look``: waiting, running, done, unaccounted, failing, failed or abandoned."""
-
-    unit: WorkUnit
-    look: str
-    words: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +94,7 @@ class Work:
 
     workflow: Workflow
     datasets: tuple[OutputDataset, ...]
+    missing: tuple[MissingNumber, ...]
     status_detail: WorkflowProgress
     account: KeptAccount
     rounds: RoundsOnPage | None
@@ -144,12 +133,11 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class RequestPage:
-    """Everything on one request's page. ``steps``: transitions, each with its status and how long the request stayed in that."""
+    """Everything on one request's page. ``timeline``: what happened, newest first."""
 
     request: Request
     explanation: Explanation
-    steps: tuple[tuple[RequestTransition, RequestStatus, str], ...]
-    audit: tuple[AuditEntry, ...]
+    timeline: tuple[Happened, ...]
     effects: tuple[Effect, ...]
     effects_left_out: bool
     effects_by_state: Mapping[str, int]
@@ -170,14 +158,14 @@ def request_page(request: Request) -> RequestPage:
     unsettled = drift_unsettled(request.pk)
     drift = list(unsettled[: MOST_DRIFT + 1])
     names = names_about(request)
+    work = _work(request, workflow) if workflow else None
     of_request = AuditEntry.objects.filter(target_type="request", target=request.request_name)
     return RequestPage(
         request=request,
         explanation=explain(
             request, dag=dag_live(workflow.pk) if workflow and request.status == RequestStatus.STOPPING else None
         ),
-        steps=_steps(request),
-        audit=tuple(of_request.order_by("-id")[:MOST_AUDIT]),
+        timeline=timeline(_transitions(request), work.dags if work else (), of_request.order_by("-id")[:MOST_AUDIT]),
         effects=tuple(effects[:MOST_EFFECTS]),
         effects_left_out=len(effects) > MOST_EFFECTS,
         effects_by_state=dict(
@@ -186,7 +174,7 @@ def request_page(request: Request) -> RequestPage:
         drift=tuple(drift[:MOST_DRIFT]),
         drift_number=unsettled.count() if len(drift) > MOST_DRIFT else len(drift),
         cases=IntegrityCase.objects.filter(request=request, state__in=OPEN_CASE).count(),
-        work=_work(request, workflow) if workflow else None,
+        work=work,
         next_versions=tuple(
             Request.objects.filter(previous_version_request=request).order_by("created_at").values_list("request_name", flat=True)
         ),
@@ -202,16 +190,17 @@ def _work(request: Request, workflow: Workflow) -> Work:
     for dag in dags:
         dag.workflow = workflow
     status_detail = workflow_progress(workflow, dags[0] if dags else None)
-    datasets = tuple(
-        OutputDataset.objects.filter(workflow=workflow).select_related("comparison").defer("registration").order_by("name")
-    )
-    cells, left_out, problem = _cells(dags[0]) if dags else ((), 0, "")
+    outputs = OutputDataset.objects.filter(workflow=workflow).select_related("comparison").defer("registration").order_by("name")
+    datasets = tuple(with_invalid_files(outputs))
+    cells, left_out, problem = unit_cells(dags[0]) if dags else ((), 0, "")
     validating = BlockValidation.objects.filter(block__workflow=workflow).exists()
+    account = account_of(request, workflow, status_detail.units)
     return Work(
         workflow=workflow,
         datasets=datasets,
+        missing=missing_numbers(request, workflow, account, datasets),
         status_detail=status_detail,
-        account=account_of(request, workflow, status_detail.units),
+        account=account,
         rounds=rounds_on_page(request, dags, status_detail.table, datasets),
         sites=tuple((site, units) for site, units in status_detail.table.counts_by("site") if site),
         cells=cells,
@@ -228,56 +217,13 @@ def _work(request: Request, workflow: Workflow) -> Work:
     )
 
 
-def _cells(dag: DAG) -> tuple[tuple[UnitCell, ...], int, str]:
-    """Units of the newest round, those not done as DAGMan's status file has them; how many more; why that file says nothing."""
-    units = list(WorkUnit.objects.filter(round_id=dag.round_id).order_by("index")[:MOST_UNITS])
-    left_out = max(0, dag.total_work_units - len(units))
-    if not dag.dagman_cluster_id:
-        return tuple(_cell(unit, None) for unit in units), left_out, ""
-    reading = live.outer_status(dag)
-    nodes = {node.name: node for node in reading.status.nodes} if reading.status else {}
-    if dag.status not in LIVE_DAG:  # the file may say running, but nothing runs
-        nodes = {name: node for name, node in nodes.items() if node.state in _FAILED}
-    problem = reading.problem if dag.status in LIVE_DAG else ""
-    return tuple(_cell(unit, nodes.get(unit.name)) for unit in units), left_out, problem
-
-
-def _cell(unit: WorkUnit, node: NodeStatus | None) -> UnitCell:
-    look, words = _check(unit, node)
-    return UnitCell(unit, look, f"{words} at {unit.site}" if unit.site else words)
-
-
-def _check(unit: WorkUnit, node: NodeStatus | None) -> tuple[str, str]:
-    if unit.state == WorkUnitState.DONE:
-        return "done", "done"
-    if unit.state == WorkUnitState.DONE_UNACCOUNTED:
-        return "unaccounted", f"done, unaccounted: {unit.problem}"
-    if unit.state == WorkUnitState.FAILED:
-        return "failed", f"failed: {unit.problem}" if unit.problem else "failed"
-    if unit.state == WorkUnitState.ABANDONED:
-        return "abandoned", "abandoned"
-    if node is None or node.state in (NodeState.NOT_READY, NodeState.READY):
-        return "waiting", "waiting"
-    if node.was_removed:
-        return "waiting", "was removed from the queue, and waits for the DAG's next submission"
-    if node.state in _FAILED:
-        cause = unit.problem or node.details
-        return "failing", f"failed in this DAG: {cause}" if cause else "failed in this DAG"
-    return "running", "running" if node.state in _RUNNING else "done, being accounted"
-
-
 def _dag_view(dag: DAG, nodes_problem: str) -> DagView:
     return DagView(dag, dag.status in LIVE_DAG, nodes_problem, live.dagman_log_tail(dag, unit=None, lines=LOG_LINES))
 
 
-def _steps(request: Request) -> tuple[tuple[RequestTransition, RequestStatus, str], ...]:
+def _transitions(request: Request) -> list[RequestTransition]:
     """Newest first."""
-    rows = list(RequestTransition.objects.filter(request=request).order_by("-id")[:MOST_TRANSITIONS])
-    later = [None, *rows]
-    return tuple(
-        (row, word(RequestStatus, row.to_status), duration((after.at - row.at).total_seconds()) if after else "")
-        for row, after in zip(rows, later, strict=False)
-    )
+    return list(RequestTransition.objects.filter(request=request).order_by("-id")[:MOST_TRANSITIONS])
 
 
 def _ledger_line(name: str, part: str, numbers: Mapping[str, Any], *, is_sum: bool = False) -> LedgerLine:

@@ -15,6 +15,7 @@ from dags_app.histogram import added, quantile
 from dags_app.models import DAG, SizingDecision
 from dags_app.planning.levels import FIRST_TASK
 from dags_app.planning.measured import Spread
+from dags_app.planning.specs import ResourceSpec
 from outputs_app.models import OutputDataset
 from requests_app.models import Request
 from requests_app.selectors.rounds import MeasuredRound, StepDetail, rounds_measured
@@ -24,6 +25,8 @@ from wms2.web.formatting import number, size
 
 #: The newest of each.
 MOST_ROUNDS, MOST_STEPS, MOST_DECISIONS = 10, 40, 100
+#: Of what was asked; below it a slot is wasted.
+_LITTLE = 0.5
 
 #: ``Decision.what`` -> in words, unit of the numbers, unit of what was measured for it.
 _DECIDED: Mapping[str, tuple[str, str, str]] = {
@@ -64,10 +67,28 @@ class RoundLine:
     events_per_core_hour: float | None
 
 
+class Used(NamedTuple):
+    """What was asked for, and what was used of it."""
+
+    asked: float
+    used: float
+
+    @property
+    def share(self) -> float | None:
+        """Used of asked."""
+        return self.used / self.asked if self.asked else None
+
+    @property
+    def tone(self) -> str:
+        """``bad``: more than was asked; ``waiting``: less than half of it."""
+        share = self.share
+        return "" if share is None else "bad" if share > 1 else "waiting" if share < _LITTLE else ""
+
+
 class StepLine(NamedTuple):
     """A step over the jobs of a round that ran it alike; ``passes`` the filter, ``sizes`` in bytes per event read, by tier.
 
-    ``codes``: of its failed attempts in the round, however it ran, with their number.
+    ``codes``: of its failed attempts in the round, however it ran, with their number. ``asked``: of the slot, for its task.
     """
 
     round_index: int
@@ -75,6 +96,30 @@ class StepLine(NamedTuple):
     passes: float
     sizes: tuple[tuple[str, float], ...]
     codes: tuple[tuple[str, int], ...]
+    asked: ResourceSpec
+
+    @property
+    def memory_used(self) -> Used | None:
+        """p95 of what its jobs took of the memory asked for."""
+        spread = self.step.spreads.get("slot_rss_mb")
+        return Used(self.asked.memory_mb, spread.p95) if spread else None
+
+    @property
+    def cores_used(self) -> Used | None:
+        """Cores that were busy, on average over all its jobs."""
+        wall = self.step.row.wall_seconds
+        return Used(self.asked.cores, self.step.row.cpu_seconds / wall) if wall else None
+
+    @property
+    def time_used(self) -> Used | None:
+        """p50 of the seconds per event; asked for is that of all steps of the task together."""
+        spread = self.step.spreads.get("seconds_per_event")
+        return Used(self.asked.time_per_event_seconds, spread.p50) if spread else None
+
+    @property
+    def disk_used(self) -> Used:
+        """KB written per event; asked for is that of all steps of the task together."""
+        return Used(self.asked.size_per_event_kb, sum(written for _, written in self.sizes) / 1000)
 
 
 class DecisionLine(NamedTuple):
@@ -114,7 +159,11 @@ def rounds_on_page(
     if not (request.adaptive or len(rounds) > 1 or any(each.steps for each in rounds)):
         return None
     tiers = {(dataset.step, dataset.module): dataset.tier for dataset in datasets}
-    steps = [_step_line(each.row.index, step, tiers) for each in reversed(rounds) for step in each.steps]
+    steps = [
+        _step_line(each.row.index, step, tiers, asked_by(newest[each.row.pk], step.row.step))
+        for each in reversed(rounds)
+        for step in each.steps
+    ]
     decisions = SizingDecision.objects.filter(dag=dags[0])[:MOST_DECISIONS] if dags else ()
     limits = as_planned(dags[0]) if dags else None
     return RoundsOnPage(
@@ -163,10 +212,16 @@ def _added(steps: Iterable[StepDetail], names: Iterable[str]) -> Spread:
     return Spread(*(sum(quantile(added(*each), share) or 0.0 for each in walls.values()) for share in (0.5, 0.95)))
 
 
-def _step_line(round_index: int, step: StepDetail, tiers: Mapping[tuple[str, str], str]) -> StepLine:
+def asked_by(dag: DAG, step: str) -> ResourceSpec:
+    """What the jobs of a DAG that run a step ask of their slots."""
+    spec = as_planned(dag)
+    return next((task.resources for task in spec.tasks if step in task.steps), spec.resources)
+
+
+def _step_line(round_index: int, step: StepDetail, tiers: Mapping[tuple[str, str], str], asked: ResourceSpec) -> StepLine:
     row, events = step.row, max(step.row.events_read, 1)
     sizes = sorted((tiers.get((row.step, module), module), written / events) for module, written in row.bytes_written.items())
-    return StepLine(round_index, step, row.events_written / events, tuple(sizes), tuple(step.exit_codes.items()))
+    return StepLine(round_index, step, row.events_written / events, tuple(sizes), tuple(step.exit_codes.items()), asked)
 
 
 def _decision(row: SizingDecision) -> DecisionLine:

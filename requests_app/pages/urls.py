@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import path
 
 from dags_app.api.urls import JOB
-from requests_app.pages import alerts_views, list_views, search_views, views
+from requests_app.pages import alerts_views, dag_views, list_views, missing_lumis_views, search_views, views
 from wms2.api import converters  # noqa: F401  <name:...>, <any-name:...>
 
 urlpatterns = [
@@ -22,6 +22,10 @@ urlpatterns = [
     path("cases/", views.cases, name="cases"),
     path("requests/<name:request_name>/", views.request_detail, name="request-page"),
     path("requests/<name:request_name>/progress.svg", views.request_course, name="request-course"),
+    path("requests/<name:request_name>/missing-lumis/", missing_lumis_views.missing_lumis_of, name="missing-lumis-page"),
+    path("dags/<uuid:pk>/", dag_views.dag_detail, name="dag-page"),
+    path(f"{JOB}/report/", dag_views.job_report, name="report-page"),
+    path(f"{JOB}/ads/", dag_views.job_ads, name="ads-page"),
     path("groups/<any-name:name>/", views.group_detail, name="group-page"),
     path("dags/<uuid:pk>/logs/", views.kept_logs, name="kept-logs-page"),
     path(f"{JOB}/logs/", views.job_logs, name="logs-page"),

@@ -31,7 +31,7 @@ from requests_app.selectors.parts import progress_chart_of
 from requests_app.selectors.requests import requests_listed, requests_with_workflow
 from requests_app.work.groups import group_status
 from wms2.adapters.types import JobStatus
-from wms2.admin.actions import Button, buttons
+from wms2.admin.actions import Button, buttons, offered
 from wms2.web.time_range import TimeRange
 from wms2.work.workers import pool_problems
 
@@ -78,7 +78,7 @@ def request_detail(request: HttpRequest, request_name: str) -> HttpResponse:
         "page": seen,
         "lifecycle": lifecycle_state(),
         "worker_pools": [] if row.status in TERMINAL else pool_problems(),
-        "verbs": buttons(request.user, row, row.get_absolute_url()),
+        "offered": offered(request.user, row, row.get_absolute_url()),
         "dag_verbs": _dag_buttons(request.user, dag, row.get_absolute_url()) if dag is not None else [],
     }
     return page(request, "requests/request", context)

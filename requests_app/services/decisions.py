@@ -57,7 +57,7 @@ from requests_app.work.rounds import round_files_at_rest
 from requests_app.work.spec import spec_of, spec_to_json
 from sites_app.bans import bans_active
 from sites_app.models import Site
-from sites_app.selectors import candidate_sites, known_site_names
+from sites_app.selectors import candidate_sites, known_site_names, sites_named
 from sites_app.services import site_ban_by_operator, site_unban_by_operator
 from wms2.actions import AlreadyDone
 from wms2.audit import audit
@@ -372,10 +372,9 @@ def request_set_sites(
         applies(request, priority_refused)
         if not set(white) - set(black):
             raise InvalidTransition("the site lists leave no site")
-        known = known_site_names()
-        unknown = sorted({*white, *black} - known)
-        if known and unknown:
-            raise InvalidTransition(f"{unknown[0]} is not a site of CRIC")
+        if known_site_names():
+            sites_named(white, "site_whitelist")
+            sites_named(black, "site_blacklist")
         document = intake.with_fields(request.request_data, SiteWhitelist=white, SiteBlacklist=black)
         put(request, request_data=document, prepared=None)
         workflow = Workflow.objects.filter(request=request).first()

@@ -15,7 +15,7 @@ from requests_app.work.exclusions import exclusions_accept, exclusions_too_many,
 from requests_app.work.overrides import Overrides, check_pins, max_rescues, overrides_of
 from requests_app.work.rounds import RoundFiles, dag_fenced_last, dag_run_last, rescue_kind, round_files_read, round_open
 from requests_app.work.spec import spec_of
-from sites_app.models import Site
+from sites_app.selectors import sites_named
 from sites_app.services import site_ban_by_operator
 from wms2.errors import InvalidTransition
 
@@ -166,10 +166,7 @@ def _apply(request: Request, workflow: Workflow, asked: Changes, actor: str, rea
         request.overrides = {**request.overrides, **asked.overrides.set_fields()}
         check_pins(overrides_of(request), spec_of(workflow))
         request.save(update_fields=["overrides"])
-    for name in asked.site_bans:
-        site = Site.objects.filter(pk=name).first()
-        if site is None:
-            raise InvalidTransition(f"site_bans: {name} is not a site of CRIC")
+    for site in sites_named(asked.site_bans, "site_bans"):
         site_ban_by_operator(site=site, actor=actor, reason=reason, workflow=workflow, insist=True)
     if asked.excluded_files:
         input_files_exclude(workflow=workflow, lfns=asked.excluded_files, actor=actor, reason=reason)

@@ -144,7 +144,7 @@ def ledger_check(ledger: Ledger) -> Ledger:
 
 def files_left(workflow: Workflow) -> QuerySet[Any]:
     """Files with events that nothing claims, fresh ones before those of failed units (error-handling 5.2)."""
-    return _files(workflow).filter(excluded_at__isnull=True, unclaimed__gt=0).order_by("tried", BY_BYTES)
+    return files_claimed(workflow).filter(excluded_at__isnull=True, unclaimed__gt=0).order_by("tried", BY_BYTES)
 
 
 def files_with_work(
@@ -182,7 +182,7 @@ def _of_generation(workflow: Workflow, spec: WorkflowSpec) -> Ledger:
     )
 
 
-def _files(workflow: Workflow) -> QuerySet[Any]:
+def files_claimed(workflow: Workflow) -> QuerySet[Any]:
     """Input files with what is claimed of each. A file without events counts as one, so that its lumis are work too."""
     share = Case(When(events=0, then=Value(1)), default=F("claims__events"), output_field=BigIntegerField())
 
@@ -221,7 +221,7 @@ def _of_input(workflow: Workflow) -> Ledger:
     def events(field: str, condition: Q) -> Coalesce:
         return Coalesce(Sum(field, filter=condition), Value(0), output_field=BigIntegerField())
 
-    files = _files(workflow).annotate(left_asked=F("unclaimed") * F("asked") / F("weight"))
+    files = files_claimed(workflow).annotate(left_asked=F("unclaimed") * F("asked") / F("weight"))
     sums = files.aggregate(
         all_events=events("asked", Q()),
         done_events=events("done_asked", real),

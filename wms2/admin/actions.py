@@ -9,11 +9,13 @@ What operations there are is declared in the apps' ``actions`` (``wms2.actions``
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from django.contrib import messages
@@ -27,14 +29,18 @@ from django.db.models import Model
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
+from django.utils.html import format_html
 from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.safestring import SafeString
 
 from wms2.actions import (
+    OTHERS,
     REFUSALS,
     Action,
     arguments,
     buttons_of,
     decision_basis,
+    inverse_of,
     perform,
     resource_type_of,
     status_details_of,
@@ -43,12 +49,17 @@ from wms2.actions import (
 )
 from wms2.admin.forms import ReasonForm, form_of
 from wms2.admin.shown import admin_url, badge, list_url
+from wms2.errors import FieldRefused
 from wms2.identities.grants import denial, enters_admin, may, require
 from wms2.runtime.locks import BEING_CHANGED, lock_refused
 from wms2.web.formatting import counted
 
 #: Rows that one confirmation may concern; each is named on its page.
 MOST_ROWS = 50
+#: Operations that stand beside a row's name; the others are folded.
+MOST_FITTING = 3
+#: Before the names of fields in an address.
+_VALUE = "to."
 #: Lines of a preview below which the reason is in sight; below more it has no focus, which would scroll them away.
 SHORT_PREVIEW = 12
 
@@ -70,6 +81,7 @@ class Concerned:
 class Button:
     """An operation on a page."""
 
+    name: str
     label: str
     url: str
     dangerous: bool
@@ -82,13 +94,36 @@ def buttons(user: Any, row: Model, back: str = "", names: Sequence[str] | None =
         return []
     named = [action for action in buttons_of(type(row)) if names is None or action.name in names]
     verbs = [action for action in named if not denial(user, action, row) and not action.refused(row)]
-    return [Button(action.label, action_url(type(row), action.name, [row.pk], back), action.dangerous) for action in verbs]
+    return [
+        Button(action.name, action.label, action_url(type(row), action.name, [row.pk], back), action.dangerous)
+        for action in verbs
+    ]
 
 
-def action_url(model: type[Model], action: str, keys: Sequence[Any], back: str = "") -> str:
-    """Address of the page of confirmation; ``back`` is the page it leads back to, by default the row's own in the admin."""
+class Offered(NamedTuple):
+    """Operations as a row's page offers them: those that its status calls for, and the others by theme."""
+
+    fitting: Sequence[Button]
+    others: Mapping[str, Sequence[Button]]
+
+
+def offered(user: Any, row: Model, back: str) -> Offered:
+    """The operations that a user may do and that apply to a row now."""
+    declared, found = resource_type_of(type(row)), {each.name: each for each in buttons(user, row, back)}
+    fitting = [found.pop(name) for name in declared.fitting(row) if name in found][:MOST_FITTING]
+    others = {theme: [found.pop(name) for name in names if name in found] for theme, names in declared.themes.items()}
+    others[OTHERS] = list(found.values())
+    return Offered(fitting, {theme: each for theme, each in others.items() if each})
+
+
+def action_url(
+    model: type[Model], action: str, keys: Sequence[Any], back: str = "", values: Mapping[str, Any] = MappingProxyType({})
+) -> str:
+    """Address of the page of confirmation; ``back`` is the page it leads back to, by default the row's own in the admin; its form
+    begins with ``values``."""
     url = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_verb", args=[action])
     given = [("id", str(key)) for key in keys] + ([("back", back)] if back else [])
+    given += [(f"{_VALUE}{name}", " ".join(value) if isinstance(value, list) else str(value)) for name, value in values.items()]
     return f"{url}?{urlencode(given)}"
 
 
@@ -165,7 +200,7 @@ class ActionsAdmin(ModelAdmin):
             require(request.user, found, row)
         if request.method == "POST":
             return self._decide(request, found, rows)
-        return self._page(request, found, rows, form_of(found)(initial=dict(found.initial(rows[0]))))
+        return self._page(request, found, rows, form_of(found)(initial=_initial(request, found, rows)))
 
     def _concerned_rows(self, request: HttpRequest) -> list[Any]:
         source = request.POST if request.method == "POST" else request.GET
@@ -191,7 +226,10 @@ class ActionsAdmin(ModelAdmin):
         try:
             given = arguments(action, form.cleaned_data)
         except REFUSALS as error:
-            return self._page(request, action, rows, form, status=409, refused={row.pk: str(error) for row in rows})
+            return self._page(
+                request, action, rows, _marked(form, error), status=409, refused={row.pk: str(error) for row in rows}
+            )
+        former = {row.pk: _former(action, row) for row in rows}
         refused: dict[Any, str] = {}
         results: list[tuple[Any, object]] = []
         for row in rows:
@@ -200,7 +238,7 @@ class ActionsAdmin(ModelAdmin):
                 if not why:
                     results.append((row, perform(action, row, actor, given)))
             except REFUSALS as error:
-                why = str(error)
+                why, _ = str(error), _marked(form, error)
             except OperationalError as error:
                 if not lock_refused(error):
                     raise
@@ -208,7 +246,7 @@ class ActionsAdmin(ModelAdmin):
             if why:
                 refused[row.pk] = why
         if results:
-            messages.success(request, self._answer(action, [row for row, _ in results]))
+            messages.success(request, self._confirmation(request, action, [row for row, _ in results], former))
         if not refused:
             return HttpResponseRedirect(self._landing(request, results))
         left = self.action_rows([str(row.pk) for row in rows if row.pk in refused])
@@ -222,6 +260,24 @@ class ActionsAdmin(ModelAdmin):
             return f"{action.label}: {rows[0]}." + (f" It is {label} now." if label else "")
         reported = ", ".join(f"{number} {label}" for label, number in status_detail.most_common() if label)
         return f"{action.label}: {counted(len(rows), *self._resource_types())}." + (f" Now {reported}." if reported else "")
+
+    def _confirmation(
+        self, request: HttpRequest, action: Action, rows: Sequence[Any], former: Mapping[Any, Mapping[str, Any]]
+    ) -> SafeString:
+        """What was done, and the way back, where there is one and the user may go it."""
+        inverse = inverse_of(resource_type_of(self.model), action)
+        offers = [row for row in rows if inverse is not None and not denial(request.user, inverse, row)]
+        said = format_html("{}", self._answer(action, rows))
+        if inverse is None or not offers or (inverse.single and len(offers) > 1):
+            return said
+        values = former[offers[0].pk] if inverse is action else {}
+        if inverse is action and (len(offers) > 1 or not values):
+            return said
+        if inverse is not action and (waits := inverse.refused(offers[0])):
+            return format_html("{} {} takes it back, not yet: {}", said, inverse.label, waits)
+        url = action_url(self.model, inverse.name, [row.pk for row in offers], self._back(request, rows), values)
+        label = "Set back as it was" if inverse is action else f"Take it back: {inverse.label}"
+        return format_html('{} <a class="way-back" href="{}">{} …</a>', said, url, label)
 
     def _landing(self, request: HttpRequest, results: Sequence[tuple[Any, object]]) -> str:
         """Where the operator came from; after an operation that made a new row, the same kind of page of that one."""
@@ -302,7 +358,7 @@ def _undone(user: Any, model: type[Model], action: Action) -> str:
     """Whether it can be taken back and how, and by whom where that is for others."""
     declared = resource_type_of(model)
     sentence = undone(declared, action)
-    inverse = None if action.dangerous else next((each for each in declared.actions if each.name == action.inverse), None)
+    inverse = inverse_of(declared, action)
     if inverse is None or may(user, inverse):
         return sentence
     return f"{sentence.removesuffix('.')}; that needs the role {' or '.join(inverse.roles)}."
@@ -313,6 +369,29 @@ def _given_back(request: HttpRequest) -> str:
     back = (request.POST if request.method == "POST" else request.GET).get("back", "")
     here = url_has_allowed_host_and_scheme(back, allowed_hosts=None)
     return back if here else ""
+
+
+def _initial(request: HttpRequest, action: Action, rows: Sequence[Any]) -> dict[str, Any]:
+    """What a form begins with: what a single row has, or what the address says in its place."""
+    said = {name.removeprefix(_VALUE): value for name, value in request.GET.items() if name.startswith(_VALUE)}
+    return {**action.initial(rows[0]), **(_former(action, rows[0]) if len(rows) == 1 else {}), **said}
+
+
+def _former(action: Action, row: Any) -> Mapping[str, Any]:
+    """What a row has of the operation's fields, as texts and lists."""
+    has = (action.former or action.initial)(row)
+    return {name: _typed(value) for name, value in has.items() if value not in (None, False, "", [])}
+
+
+def _typed(value: Any) -> Any:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, Mapping) else value
+
+
+def _marked(form: ReasonForm, error: Exception) -> ReasonForm:
+    """The form, with what a service says of one of its fields beside that."""
+    if isinstance(error, FieldRefused) and error.field in form.fields:
+        form.add_error(error.field, str(error))
+    return form
 
 
 def _changed(action: Action, row: Any, seen: str) -> str:

@@ -24,7 +24,16 @@ from rest_framework.response import Response
 from wms2.actions import Action, Field, Kind, ResourceType, arguments, perform, resource_type_of, resource_types, undone
 from wms2.api.permissions import verb_of
 from wms2.api.preconditions import if_match, in_one_transaction, require_version
-from wms2.api.serializers import MAX_REASON, NameField, ReasonSerializer, ShareField, TextField, WordField
+from wms2.api.serializers import (
+    MAX_REASON,
+    LfnField,
+    NameField,
+    ReasonSerializer,
+    ShareField,
+    SiteField,
+    TextField,
+    WordField,
+)
 from wms2.api.views import ApiView, RowsViewSet, query_and_body
 from wms2.errors import StaleState
 from wms2.identities.grants import require
@@ -209,12 +218,14 @@ def serializer_field(one: Field) -> Any:
     default = False if one.kind is Kind.FLAG and one.blank is not None else one.default
     if default is not None:
         named = {"default": default, "help_text": one.help or None}
+    if one.label:
+        named["label"] = one.label
     if one.kind is Kind.FLAG:
         return serializers.BooleanField(**named)
     if one.kind is Kind.CHOICE:
         return WordField(choices=one.choices, **named)
-    if one.kind is Kind.TEXTS:
-        child = TextField(max_length=one.length)
+    if one.is_list:
+        child = {Kind.SITES: SiteField, Kind.LFNS: LfnField}.get(one.kind, TextField)(max_length=one.length)
         return serializers.ListField(child=child, min_length=1 if one.required else None, max_length=one.most_items, **named)
     if one.kind in (Kind.WHOLE, Kind.NUMBER):
         number: Any = serializers.IntegerField if one.kind is Kind.WHOLE else ShareField

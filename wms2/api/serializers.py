@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, NoReturn
 
@@ -14,6 +15,8 @@ from wms2.api.converters import name_validator
 MAX_REASON = 2000
 #: Intake's rule for request names.
 MAX_NAME = 150
+#: How names of sites begin, and of files and blocks; one rule for all doors.
+_SITE, _LFN = re.compile(r"T[0-9]_\w+", re.ASCII), re.compile(r"/\S+")
 
 
 class StrictSerializer(serializers.Serializer):
@@ -66,6 +69,32 @@ class ShareField(serializers.FloatField):
         if isinstance(data, bool):
             self.fail("invalid")
         return float(super().to_internal_value(data))
+
+
+class SiteField(TextField):
+    """A site's name. Whether there is such a site the services say, which know them."""
+
+    default_error_messages: ClassVar = {"no_site": "'{input}' is not the name of a CMS site, which are like T2_CH_CERN"}
+
+    def to_internal_value(self, data: Any) -> str:
+        """Its form alone is looked at."""
+        text = super().to_internal_value(data)
+        if _SITE.fullmatch(text) is None:
+            self.fail("no_site", input=text[:80])
+        return text
+
+
+class LfnField(TextField):
+    """A file's or a block's name as the catalogues have it."""
+
+    default_error_messages: ClassVar = {"no_lfn": "'{input}' is not a name that begins with '/' and has no spaces in it"}
+
+    def to_internal_value(self, data: Any) -> str:
+        """Its form alone is looked at."""
+        text = super().to_internal_value(data)
+        if _LFN.fullmatch(text) is None:
+            self.fail("no_lfn", input=text[:80])
+        return text
 
 
 class NameField(TextField):

@@ -236,6 +236,12 @@ def spoken(code: str) -> str:
 
 
 @register.filter
+def of(found: Any, key: str) -> Any:
+    """What a mapping has for a key; empty without one."""
+    return found.get(key, "")
+
+
+@register.filter
 def site_words(name: str) -> str:
     """A site's name with places where a line may break."""
     return name.replace("_", "_\u200b")

@@ -15,7 +15,8 @@ from django.utils import timezone
 from dags_app.models import DAG, DAGStatus, WorkUnit, WorkUnitState
 from outputs_app.models import BlockStatus, BlockValidation, Comparison, Effect, EffectKind, EffectState, StorageCheck
 from requests_app.models import Request, RequestGroup, RequestStatus, StopIntent
-from requests_app.pages.request import MOST_DRIFT, MOST_UNITS, request_page
+from requests_app.pages.request import MOST_DRIFT, request_page
+from requests_app.pages.units import MOST_UNITS
 from tests.support.html import links, text
 from tests.support.rows import dag_row, drift_row, new_block, request_row, unit_row, workflow_row
 from tests.support.scene import Scene

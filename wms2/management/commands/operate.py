@@ -90,7 +90,7 @@ def _reading(one: Field) -> dict[str, Any]:
     match one.kind:
         case Kind.FLAG:
             return {"action": "store_true", "default": None}
-        case Kind.TEXTS:
+        case Kind.TEXTS | Kind.SITES | Kind.LFNS:
             return {"action": "append", "metavar": "TEXT"}
         case Kind.NOTES:
             return {"type": _json, "metavar": "JSON"}

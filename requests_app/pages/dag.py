@@ -1,0 +1,271 @@
+"""One DAG's page: units with their tries, a timeline of up to 300 of them, durations by site, the slowest, one unit's nodes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from django.utils import timezone
+
+from dags_app import live
+from dags_app.attempts import node_attempts
+from dags_app.counts import DagCounts, dag_counts
+from dags_app.dagman import NodeSpan, NodeStatus
+from dags_app.histogram import quantile
+from dags_app.models import DAG, LIVE_DAG, StepMeasurement, WorkUnit
+from requests_app.pages.units import UnitCell, unit_cells
+
+#: Units whose tries are drawn one by one; of more, only the slowest are listed.
+MOST_DRAWN, MOST_SLOWEST = 300, 50
+MOST_NODES, MOST_TRIES = 200, 20
+LOG_LINES = 60
+MOST_RELATED = 20
+_WIDTH, _ROW = 1000, 6
+_SHARES = (0.5, 0.9, 0.99)
+
+
+class Bar(NamedTuple):
+    """A try of a unit in the timeline; ``look`` as of the units' grid."""
+
+    x: int
+    y: int
+    width: int
+    look: str
+    words: str
+
+
+class Timeline(NamedTuple):
+    """Tries as bars, a row for each unit, between two moments."""
+
+    bars: tuple[Bar, ...]
+    width: int
+    height: int
+    row: int
+    units: int
+    begin: datetime
+    end: datetime
+
+
+class Durations(NamedTuple):
+    """Seconds of the tries that ended well: so many, and what 50, 90 and 99 % of them do not exceed."""
+
+    role: str
+    site: str
+    number: int
+    p50: float
+    p90: float
+    p99: float
+
+
+class Try(NamedTuple):
+    """One try of a unit, ``seconds`` long so far."""
+
+    span: NodeSpan
+    site: str
+    seconds: int
+    begun_at: datetime
+    ended_at: datetime | None
+
+
+class Attempt(NamedTuple):
+    """What a POST script wrote of a node's job: code and reason are empty where it did well."""
+
+    attempt: int
+    job_id: str
+    at: str
+    site: str
+    wall_seconds: float | None
+    memory_mb: float | None
+    code: str
+    reason: str
+    has_logs: bool
+    has_report: bool
+
+
+class Node(NamedTuple):
+    """A node of a unit: where it stands, and its recorded attempts."""
+
+    status: NodeStatus
+    attempts: tuple[Attempt, ...]
+
+
+class UnitNodes(NamedTuple):
+    """The unit that the address names; ``problem``: why its nodes are not known."""
+
+    name: str
+    nodes: tuple[Node, ...]
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class DagPage:
+    """Everything on one DAG's page. ``tries``: of each unit with more than one, its number."""
+
+    dag: DAG
+    is_live: bool
+    counts: DagCounts
+    cells: tuple[UnitCell, ...]
+    cells_left_out: int
+    nodes_problem: str
+    tries: Mapping[str, int]
+    timeline: Timeline | None
+    drawn: tuple[Try, ...]
+    durations: tuple[Durations, ...]
+    slowest: tuple[Try, ...]
+    log: live.LogTail
+    related: tuple[DAG, ...]
+    unit: UnitNodes | None
+
+
+def dag_page(dag: DAG, unit: str) -> DagPage:
+    """Count and read; six queries for any number of units. Raises ValueError: ``unit`` is no name of a work unit."""
+    chosen = _unit_nodes(dag, unit) if unit else None
+    cells, left_out, problem = unit_cells(dag)
+    spans = live.unit_spans(dag)
+    mine = [span for span in spans if span.cluster == dag.dagman_cluster_id]
+    sites = _sites(dag, cells, left_out)
+    tries = _tries(mine, sites)
+    few = len({each.span.name for each in tries}) <= MOST_DRAWN
+    return DagPage(
+        dag=dag,
+        is_live=dag.status in LIVE_DAG,
+        counts=dag_counts(dag),
+        cells=cells,
+        cells_left_out=left_out,
+        nodes_problem=problem,
+        tries=_numbers(spans),
+        timeline=_timeline(tries) if few and tries else None,
+        drawn=tuple(tries) if few else (),
+        durations=(*_by_site(tries), *_by_step(dag)),
+        slowest=() if few else tuple(sorted(tries, key=lambda each: -each.seconds)[:MOST_SLOWEST]),
+        log=live.dagman_log_tail(dag, unit=unit or None, lines=LOG_LINES),
+        related=tuple(_related(dag)),
+        unit=chosen,
+    )
+
+
+def _related(dag: DAG) -> Iterable[DAG]:
+    """Others of the workflow, the newest first."""
+    rows = DAG.objects.select_related("round").filter(workflow_id=dag.workflow_id).exclude(pk=dag.pk)
+    return rows.order_by("-created_at", "-fence")[:MOST_RELATED]
+
+
+def _sites(dag: DAG, cells: Sequence[UnitCell], left_out: int) -> Mapping[str, str]:
+    if not left_out:
+        return {cell.unit.name: cell.unit.site for cell in cells}
+    return dict(WorkUnit.objects.filter(round_id=dag.round_id).order_by().values_list("name", "site"))
+
+
+def _numbers(spans: Iterable[NodeSpan]) -> Mapping[str, int]:
+    found = defaultdict[str, int](int)
+    for span in spans:
+        found[span.name] += 1
+    return {name: number for name, number in found.items() if number > 1}
+
+
+def _tries(spans: Sequence[NodeSpan], sites: Mapping[str, str]) -> list[Try]:
+    """By the names of units, then by their beginning."""
+    now = int(timezone.now().timestamp())
+    return [
+        Try(
+            span,
+            sites.get(span.name, ""),
+            max(0, (span.ended_at or now) - span.begun_at),
+            datetime.fromtimestamp(span.begun_at, UTC),
+            datetime.fromtimestamp(span.ended_at, UTC) if span.ended_at else None,
+        )
+        for span in sorted(spans, key=lambda each: (each.name, each.begun_at))
+    ]
+
+
+def _timeline(tries: Sequence[Try]) -> Timeline:
+    names = {name: row for row, name in enumerate(dict.fromkeys(each.span.name for each in tries))}
+    begin = min(each.span.begun_at for each in tries)
+    end = max(each.span.begun_at + each.seconds for each in tries)
+    scale = _WIDTH / max(end - begin, 1)
+    bars = (
+        Bar(
+            x=round((each.span.begun_at - begin) * scale),
+            y=names[each.span.name] * _ROW,
+            width=max(2, round(each.seconds * scale)),
+            look=_look(each.span),
+            words=f"{each.span.name}{f' at {each.site}' if each.site else ''}",
+        )
+        for each in tries
+    )
+    moments = datetime.fromtimestamp(begin, UTC), datetime.fromtimestamp(end, UTC)
+    return Timeline(tuple(bars), _WIDTH, len(names) * _ROW, _ROW - 1, len(names), *moments)
+
+
+def _look(span: NodeSpan) -> str:
+    if span.well is None:
+        return "waiting" if span.ended_at else "running"
+    return "done" if span.well else "bad"
+
+
+def _by_site(tries: Iterable[Try]) -> Iterable[Durations]:
+    """Of whole work units; sites with the most first."""
+    seconds = defaultdict[str, list[int]](list)
+    for each in tries:
+        if each.span.well:
+            seconds[each.site].append(each.seconds)
+    for site, values in sorted(seconds.items(), key=lambda item: (-len(item[1]), item[0])):
+        ordered = sorted(values)
+        cuts = (ordered[min(len(ordered) - 1, int(share * len(ordered)))] for share in _SHARES)
+        yield Durations("work unit", site, len(ordered), *cuts)
+
+
+def _by_step(dag: DAG) -> Iterable[Durations]:
+    """Of the round's jobs at all sites together, as work units that are done have measured them."""
+    for row in StepMeasurement.objects.filter(round_id=dag.round_id):
+        held = row.histograms.get("job_seconds") or {}
+        cuts = [quantile(held, share) for share in _SHARES]
+        if None not in cuts:
+            yield Durations(f"job, step {row.step}", "", row.jobs, *(cut or 0.0 for cut in cuts))
+
+
+def _unit_nodes(dag: DAG, unit: str) -> UnitNodes:
+    reading = live.unit_status(dag, unit)
+    nodes = (Node(node, _attempts(dag, unit, node.name)) for node in reading.nodes[:MOST_NODES])
+    return UnitNodes(unit, tuple(nodes), reading.problem)
+
+
+def _attempts(dag: DAG, unit: str, node: str) -> tuple[Attempt, ...]:
+    """The newest last. A record is a job's word: what of it has another form is left out."""
+    try:
+        lines = node_attempts(dag, unit, node)[-MOST_TRIES:]
+    except ValueError:  # no name that WMS2 gives: a node of another's making in the directory
+        return ()
+    return tuple(found for line in lines if (found := _attempt(line)) is not None)
+
+
+def _attempt(line: Mapping[str, Any]) -> Attempt | None:
+    number, job, verdict = line.get("attempt"), _mapping(line, "job"), _mapping(line, "classification")
+    job_id = str(line.get("job_id", ""))
+    if not isinstance(number, int) or not job_id:
+        return None
+    well = verdict.get("category") == "success"
+    return Attempt(
+        attempt=number,
+        job_id=job_id,
+        at=str(line.get("timestamp", "")),
+        site=str(job.get("site") or ""),
+        wall_seconds=_number(job.get("wall_time_sec")),
+        memory_mb=_number(job.get("memory_mb")),
+        code="" if well else str(verdict.get("code", "")),
+        reason="" if well else str(verdict.get("reason", "")),
+        has_logs=bool(line.get("logs")),
+        has_report=bool(line.get("report")),
+    )
+
+
+def _mapping(line: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = line.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
