@@ -20,19 +20,10 @@ from requests_app.models import Event, EventFeed, Request
 from wms2.conf import conf
 from wms2.errors import EventsGone, TooManyReaders
 from wms2.metrics.series import READERS_REFUSED_TOTAL
+from wms2.stream.statements import CALL, CHANNEL, PLACE, PORTION
 
-CHANNEL = "wms2_events"
-#: Events that are given places together.
-PORTION = 5000
 #: A reader looks so often even without a notification: only the life cycle's polls and other readers give places.
 LOOK_SECONDS = 5.0
-_PLACE = """
-UPDATE events SET position = %(last)s + fresh.nth
-FROM (SELECT id, row_number() OVER (ORDER BY id) AS nth
-      FROM (SELECT id FROM events WHERE position IS NULL ORDER BY id LIMIT %(portion)s) unplaced) fresh
-WHERE events.id = fresh.id
-"""
-_CALL = "UPDATE event_feed SET last = last + %(placed)s RETURNING pg_notify(%(channel)s, '')"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +63,10 @@ def publish() -> bool:
         if feed is None:
             return False
         # another statement than the one that locks: it sees what the former holder of the lock has committed
-        cursor.execute(_PLACE, {"last": feed.last, "portion": PORTION})
+        cursor.execute(PLACE, {"last": feed.last, "portion": PORTION})
         placed = int(cursor.rowcount)
         if placed:
-            cursor.execute(_CALL, {"placed": placed, "channel": CHANNEL})
+            cursor.execute(CALL, {"placed": placed, "channel": CHANNEL})
     return placed > 0
 
 

@@ -237,6 +237,13 @@ class Conf(BaseModel):
     """Readers of the event feed (long polls, streams) that a process of the web server lets wait. Each keeps a thread, and
     a session of the database, beside the four threads for everything else; one more is answered 503."""
 
+    stream_url: str = Field("", pattern=r"^(/[^?#\s]*|https?://[^?#\s]+)?$")
+    """Where readers reach the process `stream`: a path of this server that the proxy passes on to it, `/stream`, or a whole
+    address. `GET /api/v1/events/stream` then leads there, and pages hear of what happens in place of asking every few
+    seconds. Empty: the web streams by itself, with a thread for each reader."""
+    stream_readers: int = Field(1000, ge=1, le=20_000)
+    """Readers that a process `stream` takes; all of them share one session of the database."""
+
     # --- Front ends
     front_end_addresses: tuple[IPvAnyNetwork, ...] = ()
     """Addresses or networks, separated by commas, that CMS's front end connects from (the TCP peer; `X-Forwarded-For` does

@@ -37,7 +37,7 @@ IMPATIENT_STORAGE = {"WMS2_STAGE_OUT_PAUSES": "2 5", "XRD_CONNECTIONWINDOW": "15
 #: 2: the stack runs a second pool beside its own.
 POOLS_VARIABLE = "WMS2_STACK_POOLS"
 SECOND_POOL = "second"
-# Stacks that run Flower; the pages link to it.
+# Stacks that run Flower, to which the pages link, and the process stream, which tells them what happens.
 WITH_FLOWER = ("demo", "check", "bench")
 
 
@@ -148,6 +148,7 @@ def assemble(layout: Layout, kind: str) -> Stack:
     settings = environment.contract(kind, directory, own, pool, **servers, simulators_port=chosen["simulators"])
     if kind in WITH_FLOWER:
         settings["WMS2_FLOWER_URL"] = f"http://127.0.0.1:{chosen['flower']}/"
+        settings["WMS2_STREAM_URL"] = f"http://127.0.0.1:{chosen['stream']}/stream"
     if kind in sso.WITH_SSO:
         settings |= sso.settings(directory, chosen["sso"])
     if more:
@@ -169,7 +170,7 @@ def assemble(layout: Layout, kind: str) -> Stack:
         # the tests start their second one when they need it
         pools=tuple(htcondor.service(each, bare.environment) for each in (pool, *(() if kind in TEST_KINDS else more))),
         settings=settings,
-        wms2=Wms2(place, chosen["web"], chosen["flower"]),
+        wms2=Wms2(place, chosen["web"], chosen["flower"], chosen["stream"]),
     )
 
 
@@ -197,11 +198,11 @@ def start_backends(stack: Stack, supervisor: Supervisor) -> None:
 
 
 def start_doors(stack: Stack, supervisor: Supervisor) -> None:
-    """Start the databases, the other services, and beside those what only shows: the web and Flower."""
+    """Start the databases, the other services, and beside those what only shows: the web, its streams and Flower."""
     write_env_file(stack)
     stack.wms2.metrics_begin()
     supervisor.start(stack.databases)
-    supervisor.start([*stack.neighbours, stack.wms2.web(), stack.wms2.flower()])
+    supervisor.start([*stack.neighbours, stack.wms2.web(), stack.wms2.flower(), stack.wms2.stream()])
 
 
 def start_engine(stack: Stack, supervisor: Supervisor) -> None:

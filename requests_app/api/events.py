@@ -9,7 +9,8 @@ from contextlib import ExitStack
 from datetime import datetime
 from typing import Any, ClassVar
 
-from django.http import StreamingHttpResponse
+from django.conf import settings
+from django.http import HttpResponse, StreamingHttpResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.generics import get_object_or_404
@@ -23,6 +24,8 @@ from wms2.api.answers import answer
 from wms2.api.pagination import whole_number, whole_number_parameter
 from wms2.api.problems import bad_field
 from wms2.api.views import ApiView
+from wms2.conf import conf
+from wms2.stream.tickets import signed
 from wms2.web.shedding import Call
 
 MOST, MOST_WAIT_SECONDS = 500, 60
@@ -97,13 +100,17 @@ class EventStreamView(ApiView):
 
     @extend_schema(
         parameters=[*_FILTERS, OpenApiParameter("Last-Event-ID", {"type": "integer"}, OpenApiParameter.HEADER)],
-        responses={(200, "text/event-stream"): OpenApiTypes.STR},
+        responses={(200, "text/event-stream"): OpenApiTypes.STR, 307: None},
     )
-    def get(self, request: HttpRequest) -> StreamingHttpResponse:
-        """Events behind `Last-Event-ID`, else behind `after`, else from now on. Ends after ten minutes; resume by the id."""
+    def get(self, request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
+        """Events behind `Last-Event-ID`, else behind `after`, else from now on. Ends after ten minutes; resume by the id. Where
+        streams have a process of their own the answer is a redirect to it."""
         wanted, last = _wanted(request), request.headers.get("Last-Event-ID")
         after = _after(request.query_params.get("after"), "after") if last is None else _after(last, "Last-Event-ID")
-        page = read(wanted, newest() if after is None else after)
+        after = newest() if after is None else after
+        page = read(wanted, after)
+        if conf().stream_url:
+            return _elsewhere(wanted, after)
         if (taken_by := request.META.get("gunicorn.socket")) is not None:
             taken_by.settimeout(SEND_SECONDS)
         waiting = ExitStack()
@@ -112,6 +119,13 @@ class EventStreamView(ApiView):
         response = StreamingHttpResponse(lines, content_type="text/event-stream; charset=utf-8", headers=headers)
         response._resource_closers.append(waiting.close)  # type: ignore[attr-defined]  # also of a stream that never began
         return response
+
+
+def _elsewhere(wanted: Wanted, after: int) -> HttpResponse:
+    """To the process ``stream``, with a ticket: who asks and for what has been judged."""
+    row = str(wanted.request.pk) if wanted.request is not None else None
+    ticket = signed(after, wanted.kinds, row, settings.SECRET_KEY)
+    return HttpResponse(status=307, headers={"Location": f"{conf().stream_url}?ticket={ticket}", "Cache-Control": "no-store"})
 
 
 def _lines(wanted: Wanted, page: Page, wait: Callable[[float], object]) -> Iterator[bytes]:

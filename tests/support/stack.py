@@ -184,6 +184,12 @@ def web(port: int, **environment: str) -> AbstractContextManager[Worker]:
     return worker("-m", "gunicorn", *arguments, PORT=str(port), **environment)
 
 
+def stream(port: int, **environment: str) -> AbstractContextManager[Worker]:
+    """The process that streams events as in production, at a port of this machine."""
+    arguments = ("--config", "python:deploy.run.stream", "wms2.stream.application:from_environment()")
+    return worker("-m", "gunicorn", *arguments, STREAM_PORT=str(port), **environment)
+
+
 def database_url(host: str = "") -> str:
     """The URL of pytest's own database; ``host``: another directory with its socket."""
     settings = connection.settings_dict

@@ -67,3 +67,6 @@ ROWS_BROKEN_TOTAL = Counter(
 READERS_REFUSED_TOTAL = Counter(
     "wms2_event_readers_refused_total", "Readers of the event feed that would have waited as too many"
 )
+STREAMS_TOTAL = Counter(
+    "wms2_streams_total", "Streams of the process stream that ended, by why (life, left, behind, silent, stopped, …)", ["why"]
+)

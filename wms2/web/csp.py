@@ -1,6 +1,7 @@
 """One Content-Security-Policy on every answer, the REST interface's and errors included.
 
-Everything comes from this server: no inline script, no inline style, no evaluation, no frame, no plug-in, no foreign form target.
+Everything comes from this server, events also from the process ``stream`` if that has another address: no inline script, no
+inline style, no evaluation, no frame, no plug-in, no foreign form target.
 A page that needs more does not get it; the page is changed. The sign-in page alone may send its form on to the issuer of single
 sign-on.
 """
@@ -38,7 +39,9 @@ class ContentSecurityPolicyMiddleware(MiddlewareMixin):
         """Add the header."""
         match = request.resolver_match
         view = match.url_name if match is not None else ""
-        response[HEADER] = SWAGGER_POLICY if view == SWAGGER_VIEW else _sign_in_policy() if view in SIGN_IN_VIEWS else POLICY
+        policy = SWAGGER_POLICY if view == SWAGGER_VIEW else _sign_in_policy() if view in SIGN_IN_VIEWS else POLICY
+        stream = urlsplit(conf().stream_url)
+        response[HEADER] = f"{policy}; connect-src 'self' {stream.scheme}://{stream.netloc}" if stream.netloc else policy
         return response
 
 

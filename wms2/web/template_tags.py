@@ -172,6 +172,12 @@ def flower_url(context: Any) -> str:
     return url if url and is_operator(context["user"]) else ""
 
 
+@register.simple_tag
+def stream_address() -> str:
+    """Where pages hear of what happens; empty: they ask by themselves, since each stream of the web's keeps a thread."""
+    return reverse("event-stream") if conf().stream_url else ""
+
+
 @register.filter
 def age(moment: datetime | None) -> str:
     """How long ago it was, without saying "ago"."""

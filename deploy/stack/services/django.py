@@ -1,4 +1,4 @@
-"""WMS2's own processes: web, Celery worker, Celery beat and Flower; and the management commands run before them."""
+"""WMS2's own processes: web, stream, Celery worker, Celery beat and Flower; and the management commands run before them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from deploy.stack.services.base import Place, Problem, Service
 
 METRICS = "metrics"
 #: Kinds of processes that count (docs/api.md, Metrics).
-COUNTING = ("web", "worker", "verbs", "ticker", "beat")
+COUNTING = ("web", "stream", "worker", "verbs", "ticker", "beat")
 WORKER_NAME = "wms2@localhost"
 TICKER_NAME = "ticker@localhost"
 VERBS_NAME = "verbs@localhost"
@@ -57,6 +57,7 @@ class Wms2:
     place: Place
     web_port: int
     flower_port: int
+    stream_port: int
 
     def manage(self, *arguments: str) -> None:
         """Run a management command to its end; output in ``logs/manage-<command>.log``."""
@@ -91,6 +92,13 @@ class Wms2:
         options = ("--config", "python:deploy.run.web", "--bind", f"127.0.0.1:{self.web_port}")
         service = self._service("web", "gunicorn", "wms2.wsgi:application", *options, problem=lambda: healthy.problem(url))
         return replace(service, prepare=lambda: self.place.python("migrate", "-c", PREPARE))
+
+    def stream(self) -> Service:
+        """Server-sent events; without a proxy in front it is reached at its own port."""
+        url = f"http://127.0.0.1:{self.stream_port}/livez"
+        options = ("--config", "python:deploy.run.stream", "--bind", f"127.0.0.1:{self.stream_port}")
+        application = "wms2.stream.application:from_environment()"
+        return self._service("stream", "gunicorn", application, *options, problem=lambda: healthy.problem(url))
 
     def _ping_worker(self) -> str | None:
         place = self.place

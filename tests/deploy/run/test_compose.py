@@ -34,13 +34,13 @@ KINDS = {first or second for first, second in re.findall(r"^    (\w+)\) exec|^  
 KNOWN = set(re.findall(r"^\| `([A-Z0-9_]+)`", configuration.TARGET.read_text(), re.M))
 #: Variables of compose.yml alone: published ports, the image's tag, directories of the host.
 FOR_COMPOSE = {
-    "WMS2_VERSION", "WMS2_WEB_PORT", "WMS2_FLOWER_PORT", "WMS2_PROMETHEUS_PORT", "WMS2_ALERTMANAGER_PORT",
+    "WMS2_VERSION", "WMS2_WEB_PORT", "WMS2_STREAM_PORT", "WMS2_FLOWER_PORT", "WMS2_PROMETHEUS_PORT", "WMS2_ALERTMANAGER_PORT",
     "WMS2_GRAFANA_PORT", "WMS2_CONDOR_DIRECTORY", "WMS2_RUCIO_DIRECTORY",
 }  # fmt: skip
 
 
 def test_every_process_is_one_that_deploy_process_knows() -> None:
-    assert {"web", "worker", "verbs", "ticker", "beat", "flower", "lifecycle", "prepare"} <= KINDS
+    assert {"web", "stream", "worker", "verbs", "ticker", "beat", "flower", "lifecycle", "prepare"} <= KINDS
     for name, service in OURS.items():
         (kind,) = service["command"]
         assert kind in KINDS, name
@@ -49,12 +49,14 @@ def test_every_process_is_one_that_deploy_process_knows() -> None:
 def test_the_procfile_has_the_same_processes() -> None:
     lines = [line for line in (DEPLOY / "Procfile").read_text().splitlines() if line and not line.startswith("#")]
     reported = dict(line.split(": ", 1) for line in lines)
-    assert reported == {kind: f"deploy/run/process {kind}" for kind in ("web", "worker", "verbs", "ticker", "beat", "flower")}
+    assert reported == {
+        kind: f"deploy/run/process {kind}" for kind in ("web", "stream", "worker", "verbs", "ticker", "beat", "flower")
+    }
 
 
 def test_what_is_needed_for_all_of_wms2_is_there() -> None:
     always = {n for n, s in SERVICES.items() if not s.get("profiles")}
-    assert {"web", "worker", "verbs", "ticker", "beat", "flower", "postgres", "valkey"} <= always
+    assert {"web", "stream", "worker", "verbs", "ticker", "beat", "flower", "postgres", "valkey"} <= always
     monitoring = {name for name, service in SERVICES.items() if service.get("profiles") == ["monitoring"]}
     assert monitoring == {"prometheus", "alertmanager", "grafana"}
 
@@ -192,6 +194,7 @@ def test_a_process_is_told_where_its_counters_are_and_its_secrets_come_from_file
     ("kind", "begins"),
     [
         ("web", "gunicorn --config python:deploy.run.web wms2.wsgi:application"),
+        ("stream", "gunicorn --config python:deploy.run.stream wms2.stream.application:from_environment()"),
         ("beat", "celery -A wms2 beat "),
         ("worker", "celery -A wms2 worker -E -Q celery,effects "),
         ("verbs", "celery -A wms2 worker -E -Q verbs "),

@@ -32,7 +32,7 @@ PAGES = ("/", "/workers", "/tasks", "/broker", "/api/workers", "/api/tasks", "/m
 
 def flower(directory: Path, port: int, web_port: int) -> Any:
     layout = replace(paths.layout(), state_root=directory)
-    return Wms2(Place(layout, directory, dict(os.environ)), web_port, port).flower()
+    return Wms2(Place(layout, directory, dict(os.environ)), web_port, port, 1).flower()
 
 
 @contextmanager
