@@ -103,7 +103,10 @@ class DAG(models.Model):
     nodes_running = models.IntegerField(default=0, help_text="node jobs that run")
     nodes_held = models.IntegerField(default=0, help_text="node jobs on hold")
     jobs = models.JSONField(
-        default=dict, db_default=_NONE, blank=True, help_text="the same by role and by site: state -> node jobs"
+        default=dict,
+        db_default=_NONE,
+        blank=True,
+        help_text="the same by role and by site: state -> node jobs; waits: site -> since when some wait there and none runs",
     )
     failed_units = models.JSONField(
         default=dict,

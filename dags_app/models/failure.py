@@ -128,6 +128,10 @@ class FailureGroup(models.Model):
                 fields=("workflow", "category", "code", "site", "step", "rule"), name="failure_group_once_per_workflow"
             ),
         )
+        indexes = (
+            models.Index(fields=("last_at",), name="idx_failure_groups_last"),
+            models.Index(fields=("code", "site", "last_at"), name="idx_failure_groups_place"),
+        )
 
     def __str__(self) -> str:
         return f"{self.category} {self.code} {self.step} at {self.site or 'no site'}"

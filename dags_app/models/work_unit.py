@@ -58,6 +58,9 @@ class WorkUnit(models.Model):
         indexes = (
             models.Index(fields=("workflow", "state"), name="work_unit_by_state"),
             models.Index(fields=("dag",), name="work_unit_open", condition=~Q(state=WorkUnitState.DONE)),
+            models.Index(
+                fields=("site", "done_at"), name="work_unit_done_there", include=("jobs",), condition=Q(state=WorkUnitState.DONE)
+            ),
         )
 
     def __str__(self) -> str:

@@ -146,7 +146,7 @@ def schedd_heard(
         longest_seconds=look.longest_seconds,
     )
     seen = [
-        (dag, Seen(_kept(mine[dag.pk], units[mine[dag.pk].cluster]), counted[str(dag.directory_id)]))
+        (dag, Seen(_kept(mine[dag.pk], units[mine[dag.pk].cluster]), _with_waits(counted[str(dag.directory_id)], dag, look.at)))
         for dag in look.live
         if dag.pk in mine
     ]
@@ -262,6 +262,17 @@ def _jobs_by_dag(groups: Iterable[JobGroup]) -> defaultdict[str, dict[str, Any]]
                 states = found[group.dag_id].setdefault(by, {}).setdefault(name, {})
                 states[group.state] = states.get(group.state, 0) + group.jobs
     return found
+
+
+def _with_waits(jobs: dict[str, Any], dag: DAG, now: datetime) -> dict[str, Any]:
+    """With the sites where some wait and none runs, each since when that is so without a break (``waits``)."""
+    before = dag.jobs.get("waits", {})
+    waits = {
+        site: before.get(site, now.isoformat())
+        for site, states in jobs.get("sites", {}).items()
+        if states.get(JOB_IDLE) and not states.get(JOB_RUNNING)
+    }
+    return {**jobs, "waits": waits} if waits else jobs
 
 
 def sites_quiet(jobs: Mapping[str, Any]) -> set[str]:

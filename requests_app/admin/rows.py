@@ -55,6 +55,10 @@ rows_admin(
     filters=("state",), search={**BY_REQUEST, "dataset": "a dataset's whole name"},
 )  # fmt: skip
 
+rows_admin(
+    models.Campaign, "name", "owner", "=begins_at", "=ends_at", "note", "=first_at", parts=("name", "owner"), order=("name",)
+)
+
 rows_admin(models.RequestGroup, "name", "note", "created_by", "=created_at", parts=("name",))
 
 

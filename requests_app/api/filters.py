@@ -6,9 +6,19 @@ import django_filters
 from django.db.models import QuerySet
 
 from requests_app.models import HoldCode, Request, RequestStatus, StopIntent, WorkflowStatus
+from requests_app.selectors.failures import EVER, failures_since, of_place
 from requests_app.selectors.needs import needing_for
 from requests_app.services.decisions import MAX_PRIORITY
-from wms2.api.filters import ChoicesFilter, TextFilter, TrueFalseFilter, UpperSearchFilter, WholeNumberFilter, since, until
+from wms2.api.filters import (
+    ChoicesFilter,
+    MomentFilter,
+    TextFilter,
+    TrueFalseFilter,
+    UpperSearchFilter,
+    WholeNumberFilter,
+    since,
+    until,
+)
 
 
 class RequestFilters(django_filters.FilterSet):
@@ -39,6 +49,25 @@ class RequestFilters(django_filters.FilterSet):
     updated_since = since("updated_at")
     updated_until = until("updated_at")
     search = UpperSearchFilter("search_text", "request_name, prep_id, campaign, input_dataset")
+    failed_code = WholeNumberFilter(
+        method="leave", least=-(2**31), most=2**31 - 1, help_text="whose jobs failed with this code; at failed_site, if given"
+    )
+    failed_site = TextFilter(method="leave", max_length=100, help_text="whose jobs failed there; `none`: where is not known")
+    failed_since = MomentFilter(method="leave", help_text="whose jobs failed, so, from this moment on, ISO 8601")
+
+    def leave(self, queryset: QuerySet[Request], name: str, value: object) -> QuerySet[Request]:
+        """What is asked of failures must hold of one kind of them: ``filter_queryset`` looks at all of it together."""
+        return queryset
+
+    def filter_queryset(self, queryset: QuerySet[Request]) -> QuerySet[Request]:
+        """All of them."""
+        rows: QuerySet[Request] = super().filter_queryset(queryset)
+        asked = self.form.cleaned_data
+        code, site, began = (asked[name] for name in ("failed_code", "failed_site", "failed_since"))
+        if code is None and not site and began is None:
+            return rows
+        kinds = of_place(failures_since(began or EVER), code=code, site=site)
+        return rows.filter(request_name__in=kinds.values("workflow__request_id"))
 
     def filter_alerted(self, queryset: QuerySet[Request], name: str, value: bool) -> QuerySet[Request]:
         """Those that wait for a person, or the others."""

@@ -125,6 +125,7 @@ def _cycle(leadership: Leadership, now_level: Level, since_last: float, sweep_se
     leadership.renew(cycle_started_at=now.isoformat(), cycle_started_epoch=now.timestamp())
     steps: dict[str, Callable[[], object]] = {
         "counts": counts_fold,
+        "counts of campaigns": lambda: counts_fold("campaign_counts", "campaign"),
         "drains": lambda: sites_drained(fenced),
         "bans": lambda: site_bans_expire(fenced),
         "replaced outputs": lambda: superseded_take_back(fenced),

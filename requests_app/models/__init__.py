@@ -13,6 +13,7 @@ from requests_app.models.alerts import (
     RequestWatch,
     Severity,
 )
+from requests_app.models.campaign import Campaign, CampaignCount
 from requests_app.models.control import (
     LEADER_LEASE,
     SERVICE_LEVEL,

@@ -5,7 +5,17 @@ from __future__ import annotations
 from django.urls import path
 
 from dags_app.api.urls import JOB
-from requests_app.pages import alerts_views, dag_views, list_views, missing_lumis_views, search_views, views
+from requests_app.pages import (
+    alerts_views,
+    campaigns_views,
+    dag_views,
+    failures_views,
+    list_views,
+    missing_lumis_views,
+    search_views,
+    sites_views,
+    views,
+)
 from wms2.api import converters  # noqa: F401  <name:...>, <any-name:...>
 
 urlpatterns = [
@@ -19,13 +29,18 @@ urlpatterns = [
     path("bulk/new/", list_views.bulk_new, name="bulk-new"),
     path("bulk/<uuid:pk>/", list_views.bulk_run, name="bulk-run-page"),
     path("alerts/", alerts_views.alerts, name="alerts"),
+    path("campaigns/", campaigns_views.campaigns, name="campaigns"),
+    path("campaigns/<any-name:name>/", campaigns_views.campaign, name="campaign-page"),
     path("cases/", views.cases, name="cases"),
+    path("failures/", failures_views.failures, name="failures"),
     path("requests/<name:request_name>/", views.request_detail, name="request-page"),
     path("requests/<name:request_name>/progress.svg", views.request_course, name="request-course"),
     path("requests/<name:request_name>/missing-lumis/", missing_lumis_views.missing_lumis_of, name="missing-lumis-page"),
     path("dags/<uuid:pk>/", dag_views.dag_detail, name="dag-page"),
     path(f"{JOB}/report/", dag_views.job_report, name="report-page"),
     path(f"{JOB}/ads/", dag_views.job_ads, name="ads-page"),
+    path("sites/", sites_views.sites, name="sites"),
+    path("sites/<name:name>/", sites_views.site, name="site-page"),
     path("groups/<any-name:name>/", views.group_detail, name="group-page"),
     path("dags/<uuid:pk>/logs/", views.kept_logs, name="kept-logs-page"),
     path(f"{JOB}/logs/", views.job_logs, name="logs-page"),

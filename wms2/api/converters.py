@@ -19,6 +19,12 @@ class AnyNameConverter(NameConverter):
     regex = r"[\s\S]+"
 
 
+class CampaignConverter(NameConverter):
+    """Names of campaigns: they may begin with ``_`` (intake's rule for them)."""
+
+    regex = "[A-Za-z0-9_][A-Za-z0-9._-]{0,99}"
+
+
 class ScheddConverter(NameConverter):
     """Names of schedds: a host, or a name before it (``schedd2@host``)."""
 
@@ -34,5 +40,6 @@ class PoolConverter(NameConverter):
 name_validator = RegexValidator(rf"^{NameConverter.regex}\Z", "Letters, digits, '.', '_' and '-', a letter or digit first.")
 register_converter(NameConverter, "name")
 register_converter(AnyNameConverter, "any-name")
+register_converter(CampaignConverter, "campaign")
 register_converter(PoolConverter, "pool")
 register_converter(ScheddConverter, "schedd")

@@ -45,10 +45,10 @@ DELETE FROM row_counts WHERE counted = '{table}';
 #: Readers see the rows as they were or their sum; two who add at once take different rows, or wait for one another.
 _ADD = """
 WITH gone AS (
-  DELETE FROM row_counts WHERE EXISTS (SELECT FROM row_counts GROUP BY counted, kind HAVING count(*) > 1)
-  RETURNING counted, kind, number
+  DELETE FROM {table} WHERE EXISTS (SELECT FROM {table} GROUP BY {of}, kind HAVING count(*) > 1)
+  RETURNING {of}, kind, number
 )
-INSERT INTO row_counts (counted, kind, number) SELECT counted, kind, sum(number) FROM gone GROUP BY 1, 2 HAVING sum(number) <> 0
+INSERT INTO {table} ({of}, kind, number) SELECT {of}, kind, sum(number) FROM gone GROUP BY 1, 2 HAVING sum(number) <> 0
 """
 
 
@@ -69,7 +69,10 @@ def row_counts() -> Mapping[str, Counter[str]]:
     return found
 
 
-def counts_fold() -> None:
-    """Add the changes since the last time together; one statement, which writes nothing if there were none."""
+def counts_fold(table: str = "row_counts", of: str = "counted") -> None:
+    """Add the changes since the last time together; one statement, which writes nothing if there were none.
+
+    ``table``: or another one of such changes, whose column ``of`` says what is counted.
+    """
     with connection.cursor() as cursor:
-        cursor.execute(_ADD)
+        cursor.execute(_ADD.format(table=table, of=of))

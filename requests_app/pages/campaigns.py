@@ -1,0 +1,85 @@
+"""The pages of campaigns: whose they are, how far they are, what is held. From kept counts, whatever the number of requests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from django.http import QueryDict
+
+from requests_app.api.campaigns import CampaignFilters
+from requests_app.models import Campaign, HoldCode, Request, RequestStatus
+from requests_app.selectors.campaigns import CampaignStanding, campaigns_listed, standings
+from requests_app.selectors.samples import chart
+from wms2.models import AuditEntry
+from wms2.web.charts import Chart
+from wms2.web.formatting import word
+from wms2.web.time_range import RANGES, TimeRange
+
+#: Campaigns on one page; others are found by name.
+MOST = 100
+MOST_HELD = 20
+MOST_SAID = 20
+_HELD = ("request_name", "prep_id", "status", "status_since", "hold_code", "hold_reason")
+
+
+class CampaignLine(NamedTuple):
+    """A campaign and where it stands."""
+
+    campaign: Campaign
+    standing: CampaignStanding
+
+    @property
+    def statuses(self) -> list[tuple[RequestStatus, int]]:
+        """Those that there are, in the order of a request's life."""
+        return [(status, number) for status in RequestStatus if (number := self.standing.requests[status])]
+
+    @property
+    def held(self) -> list[tuple[str, str, int]]:
+        """(code, in words, requests), the most first."""
+        return [(code, word(HoldCode, code).label, number) for code, number in self.standing.held.most_common()]
+
+
+class CampaignsPage(NamedTuple):
+    """What the address asks for. ``more``: there are others behind those shown."""
+
+    values: Mapping[str, str]
+    errors: Mapping[str, Sequence[str]]
+    lines: Sequence[CampaignLine]
+    more: bool
+
+
+class CampaignPage(NamedTuple):
+    """``held``: the requests that were held first; ``more_held``: how many others there are."""
+
+    line: CampaignLine
+    held: Sequence[tuple[Request, str]]
+    more_held: int
+    audit: Sequence[AuditEntry]
+    chart: Chart
+    range: TimeRange
+    ranges: Sequence[str] = tuple(RANGES)
+
+
+def campaigns_page(given: QueryDict) -> CampaignsPage:
+    """Two queries."""
+    filters = CampaignFilters(given, queryset=campaigns_listed())
+    rows = list(filters.qs[: MOST + 1]) if filters.is_valid() else []
+    found = standings([row.name for row in rows[:MOST]])
+    return CampaignsPage(
+        values={name: given.get(name, "") for name in filters.filters},
+        errors={name: [str(one) for one in why] for name, why in filters.form.errors.items()},
+        lines=[CampaignLine(row, found[row.name]) for row in rows[:MOST]],
+        more=len(rows) > MOST,
+    )
+
+
+def campaign_page(campaign: Campaign, range_: TimeRange) -> CampaignPage:
+    """Five queries."""
+    line = CampaignLine(campaign, standings([campaign.name])[campaign.name])
+    number = line.standing.requests[RequestStatus.HELD]
+    rows = Request.objects.filter(campaign=campaign.name, status=RequestStatus.HELD).order_by("status_since").only(*_HELD)
+    said = AuditEntry.objects.filter(target_type="campaign", target=campaign.name).order_by("-id")
+    held = [(row, word(HoldCode, row.hold_code).label) for row in rows[:MOST_HELD]] if number else []
+    course = chart("events", range_, title="Events done", campaign=campaign.name)
+    return CampaignPage(line, held, max(number - len(held), 0), list(said[:MOST_SAID]), course, range_)

@@ -1,0 +1,192 @@
+"""The page of failures: what fails across requests by code and site, and of a code, a site or both, whom it concerns.
+
+A fixed number of queries over kinds of failures, which are as many as requests that fail, not as failed jobs.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from django.http import QueryDict
+
+from dags_app.models import FailureCategory, FailureRule
+from requests_app.api.failures import FailureQuerySerializer
+from requests_app.models import Request
+from requests_app.selectors.failures import (
+    NO_SITE,
+    Concerned,
+    Place,
+    Shown,
+    failures_since,
+    of_place,
+    places,
+    requests_concerned,
+    samples_of,
+    sums_by,
+)
+from requests_app.selectors.samples import chart
+from wms2.actions import Action, buttons_of
+from wms2.web.charts import Chart
+from wms2.web.formatting import word
+from wms2.web.time_range import RANGES, TimeRange
+
+#: Codes and sites of the table, those with most failed attempts first; the others are added up.
+MOST_CODES, MOST_SITES = 30, 10
+#: Operations on the requests concerned that a common cause may ask for.
+_VERBS = ("release", "hold", "sites", "abort")
+
+
+class Cell(NamedTuple):
+    """Failed attempts, and where the requests concerned are listed. ``tone``: how large a share of all it is."""
+
+    attempts: int
+    given_up: int
+    address: str
+    tone: str
+    label: str
+
+
+class Row(NamedTuple):
+    """One code. ``meaning``: by its rules, as they are today; ``cells``: one for each site of the table."""
+
+    code: int
+    categories: Sequence[FailureCategory]
+    rules: Sequence[str]
+    meaning: str
+    total: Cell
+    cells: Sequence[Cell | None]
+    others: int
+
+
+class Matrix(NamedTuple):
+    """Code by site. ``sites``: (name, address, failed attempts)."""
+
+    rows: Sequence[Row]
+    sites: Sequence[tuple[str, str, int]]
+    other_sites: int
+    other_codes: int
+    attempts: int
+    given_up: int
+
+
+@dataclass(frozen=True, slots=True)
+class FailuresPage:
+    """What the address asks for. ``chosen``: the code and site in words; empty: none is chosen, and samples are of all."""
+
+    values: Mapping[str, str]
+    errors: Mapping[str, Sequence[str]]
+    range: TimeRange
+    matrix: Matrix | None = None
+    chosen: str = ""
+    requests: Sequence[Concerned] = ()
+    more: bool = False
+    samples: Sequence[Shown] = ()
+    list_query: str = ""
+    actions: Sequence[Action] = ()
+    rest_query: str = ""
+    chart: Chart | None = None
+    ranges = tuple(RANGES)
+    categories = FailureCategory
+
+
+def failures_page(given: QueryDict) -> FailuresPage:
+    """Six queries: the table, its rules, whom it concerns, samples, and the chart's."""
+    names = tuple(FailureQuerySerializer().fields)
+    values = {name: given.get(name, "") for name in names}
+    query = FailureQuerySerializer(data={name: value for name, value in values.items() if value})
+    if not query.is_valid():
+        errors = {name: [str(one) for one in why] for name, why in query.errors.items()}
+        return FailuresPage(values=values, errors=errors, range=TimeRange.of({}))
+    asked, range_ = query.validated_data, TimeRange.of(query.validated_data)
+    code, site = asked["code"], asked["site"]
+    rows = failures_since(range_.begins, category=asked["category"], campaign=asked["campaign"])
+    place = of_place(rows, code=code, site=site)
+    chosen = code is not None or bool(site)
+    concerned, more = requests_concerned(place) if chosen else ([], False)
+    common = {name: values[name] for name in ("range", "category", "campaign") if values[name]}
+    return FailuresPage(
+        values=values,
+        errors={},
+        range=range_,
+        matrix=_matrix(places(rows), common),
+        chosen=" ".join([*([str(code)] if code is not None else ["all codes"]), *([f"at {site}"] if site else [])])
+        if chosen
+        else "",
+        requests=concerned,
+        more=more,
+        samples=samples_of(place, range_.begins),
+        list_query=urlencode(_for_list(values, range_)),
+        actions=[action for action in buttons_of(Request) if action.name in _VERBS],
+        rest_query=urlencode({name: value for name, value in values.items() if value}),
+        chart=chart("failures", range_, by="code", campaign=asked["campaign"], site="" if site == NO_SITE else site),
+    )
+
+
+def _for_list(values: Mapping[str, str], range_: TimeRange) -> dict[str, str]:
+    """The same requests in the list of requests (``RequestFilters``)."""
+    wanted = {"failed_code": values["code"], "failed_site": values["site"], "campaign": values["campaign"]}
+    since = {"failed_since": f"{range_.begins:%Y-%m-%dT%H:%M:%SZ}"}
+    return {name: value for name, value in wanted.items() if value} | since
+
+
+def _matrix(found: Sequence[Place], common: Mapping[str, str]) -> Matrix:
+    total = sum(place.attempts for place in found)
+    by_site = sorted(sums_by(found, "site").items(), key=lambda each: (-each[1], each[0]))
+    by_code = sorted(sums_by(found, "code").items(), key=lambda each: (-each[1], each[0]))
+    sites = [site for site, _ in by_site[:MOST_SITES]]
+    of_code: dict[int, list[Place]] = defaultdict(list)
+    for place in found:
+        of_code[place.code].append(place)
+    codes = [code for code, _ in by_code[:MOST_CODES]]
+    notes = dict(
+        FailureRule.objects.filter(name__in={p.rule for code in codes for p in of_code[code]}).values_list("name", "note")
+    )
+    return Matrix(
+        rows=[_row(code, of_code[code], sites, common, notes, total) for code in codes],
+        sites=[(site, _address(common, site=site), number) for site, number in by_site[:MOST_SITES]],
+        other_sites=len(by_site) - len(sites),
+        other_codes=len(by_code) - len(codes),
+        attempts=total,
+        given_up=sum(place.given_up for place in found),
+    )
+
+
+def _row(
+    code: int, found: Sequence[Place], sites: Sequence[str], common: Mapping[str, str], notes: Mapping[str, str], total: int
+) -> Row:
+    of_site: dict[str, list[Place]] = defaultdict(list)
+    for place in found:
+        of_site[place.site].append(place)
+    rules = sorted(sums_by(found, "rule").items(), key=lambda each: -each[1])
+    return Row(
+        code=code,
+        categories=[word(FailureCategory, category) for category in sorted({place.category for place in found})],
+        rules=[rule for rule, _ in rules if rule],
+        meaning=next((notes[rule] for rule, _ in rules if notes.get(rule)), ""),
+        total=_cell(found, common, total, code=code),
+        cells=[_cell(of_site[site], common, total, code=code, site=site) if site in of_site else None for site in sites],
+        others=sum(place.attempts for place in found if place.site not in sites),
+    )
+
+
+def _cell(found: Iterable[Place], common: Mapping[str, str], total: int, *, code: int, site: str | None = None) -> Cell:
+    rows = list(found)
+    attempts, given_up = sum(row.attempts for row in rows), sum(row.given_up for row in rows)
+    share = attempts / total if total else 0
+    tone = "bad" if share >= 0.2 else "waiting" if share >= 0.05 else "idle"
+    where = "" if site is None else f" at {site or 'no known site'}"
+    return Cell(
+        attempts, given_up, _address(common, code=code, site=site), tone,
+        f"{code}{where}: {attempts:,} failed attempts, {given_up:,} given up",
+    )  # fmt: skip
+
+
+def _address(common: Mapping[str, str], *, code: int | None = None, site: str | None = None) -> str:
+    more: dict[str, Any] = {} if code is None else {"code": code}
+    if site is not None:
+        more["site"] = site or NO_SITE
+    return f"?{urlencode({**common, **more})}#found"

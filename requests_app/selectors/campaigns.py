@@ -1,0 +1,96 @@
+"""Where campaigns stand, from what the database keeps count of: it costs the same however many requests they have."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db.models import BigIntegerField, Case, OuterRef, QuerySet, Subquery, Sum, Value, When
+from django.db.models.functions import Coalesce
+
+from requests_app.models import TERMINAL, Campaign, CampaignCount, RequestStatus
+
+#: Nothing more is done for these.
+ENDED = (*TERMINAL, RequestStatus.COMPLETED)
+_OPEN = f"^status:({'|'.join(status for status in RequestStatus if status not in ENDED)}):"
+
+
+@dataclass(slots=True)
+class CampaignStanding:
+    """Requests by status, held ones by their code too; events and jobs as ``CampaignCount`` has them."""
+
+    requests: Counter[str] = field(default_factory=Counter)
+    held: Counter[str] = field(default_factory=Counter)
+    asked: int = 0
+    done: int = 0
+    jobs: int = 0
+    failed: int = 0
+
+    @property
+    def open(self) -> int:
+        """Requests that are worked on, or wait."""
+        return self.requests.total() - sum(self.requests[status] for status in ENDED)
+
+    @property
+    def unknown(self) -> int:
+        """Requests of which it is not known yet how many events they ask for."""
+        return self.requests[RequestStatus.NEW] + self.requests[RequestStatus.SUBMITTED]
+
+    @property
+    def share(self) -> float | None:
+        """Events done of those asked for; None: none is asked for yet."""
+        return min(self.done / self.asked, 1.0) if self.asked else None
+
+    @property
+    def failure_rate(self) -> float | None:
+        """Failed attempts of all jobs that ended; None: none has."""
+        return self.failed / (self.failed + self.jobs) if self.failed + self.jobs else None
+
+    @property
+    def total(self) -> int:
+        """All requests."""
+        return self.requests.total()
+
+    @property
+    def percent(self) -> int | None:
+        """``share`` in whole percent, 100 only when all is done."""
+        return int(self.share * 100) if self.share is not None else None
+
+    @property
+    def failure_percent(self) -> str:
+        """``failure_rate`` as people read it."""
+        return "" if self.failure_rate is None else f"{self.failure_rate * 100:.1f}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """For answers."""
+        return {
+            "requests": {status: self.requests[status] for status in RequestStatus.values if self.requests[status]},
+            "held": dict(sorted(self.held.items())), "events_asked": self.asked, "events_done": self.done,
+            "jobs_done": self.jobs, "failed_attempts": self.failed,
+        }  # fmt: skip
+
+
+def campaigns_listed() -> QuerySet[Campaign]:
+    """All, those with open requests (``open``) first, then the newest."""
+    counted = CampaignCount.objects.filter(campaign=OuterRef("pk"), kind__regex=_OPEN).order_by().values("campaign")
+    number = Subquery(counted.annotate(sum=Sum("number")).values("sum"), output_field=BigIntegerField())
+    rows = Campaign.objects.annotate(open=Coalesce(number, 0))
+    return rows.alias(rests=Case(When(open__gt=0, then=Value(0)), default=Value(1))).order_by("rests", "-first_at", "name")
+
+
+def standings(names: Collection[str]) -> Mapping[str, CampaignStanding]:
+    """By name; one query."""
+    found: dict[str, CampaignStanding] = defaultdict(CampaignStanding)
+    rows = CampaignCount.objects.filter(campaign__in=names).values_list("campaign", "kind").annotate(sum=Sum("number"))
+    for name, kind, number in rows:
+        what, _, of = kind.partition(":")
+        if what != "status":
+            setattr(found[name], what, number)
+            continue
+        status, _, hold_code = of.partition(":")
+        found[name].requests[status] += number
+        if status == RequestStatus.HELD and number:
+            found[name].held[hold_code] += number
+    return found

@@ -1,0 +1,130 @@
+"""What fails across requests: kinds of failures by code and site, the requests concerned, samples.
+
+From failure groups that grew in a time range, each with all its attempts: a group belongs to one request, and none is older.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from django.db.models import Max, Min, QuerySet, Sum
+
+from dags_app.attempts import logs_size
+from dags_app.models import FailureGroup, FailureSample
+from requests_app.models import RequestStatus
+from wms2.web.formatting import word
+
+#: Before any failure.
+EVER = datetime(1970, 1, 1, tzinfo=UTC)
+#: In addresses: of jobs whose site is not known.
+NO_SITE = "none"
+MOST_REQUESTS = 50
+#: Samples that are read, shown with distinct messages, and looked at for their logs of each message.
+SAMPLES_READ, SAMPLES_SHOWN, SAMPLES_LOOKED_AT = 150, 10, 4
+#: What differs between messages that say the same.
+_NUMBERS = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|0x[0-9a-fA-F]+|[0-9]+")
+
+
+class Place(NamedTuple):
+    """Failed attempts of one code, category and rule at one site."""
+
+    code: int
+    site: str
+    category: str
+    rule: str
+    attempts: int
+    given_up: int
+
+
+class Concerned(NamedTuple):
+    """A request with failures, and its failed attempts of those that were asked for."""
+
+    pk: Any
+    request_name: str
+    prep_id: str
+    status: str
+    campaign: str
+    attempts: int
+    given_up: int
+    first_at: datetime
+    last_at: datetime
+
+    @property
+    def status_label(self) -> str:
+        """The status in words."""
+        return str(word(RequestStatus, self.status).label)
+
+
+class Shown(NamedTuple):
+    """A sample, its request, the bytes of its packed logs (None: there are none), and how many read ones say the same."""
+
+    sample: FailureSample
+    request_name: str
+    log_bytes: int | None
+    alike: int
+
+
+def failures_since(begins: datetime, *, category: str = "", campaign: str = "") -> QuerySet[FailureGroup]:
+    """Kinds of failures that occurred since then."""
+    rows = FailureGroup.objects.filter(last_at__gte=begins).order_by()
+    rows = rows.filter(category=category) if category else rows
+    return rows.filter(workflow__request__campaign=campaign) if campaign else rows
+
+
+def of_place(rows: QuerySet[FailureGroup], *, code: int | None = None, site: str = "") -> QuerySet[FailureGroup]:
+    """Those of a code, at a site; ``NO_SITE`` for those at none that is known."""
+    rows = rows.filter(code=code) if code is not None else rows
+    return rows.filter(site="" if site == NO_SITE else site) if site else rows
+
+
+def places(rows: QuerySet[FailureGroup]) -> list[Place]:
+    """One query."""
+    sums = rows.values_list("code", "site", "category", "rule").annotate(Sum("attempts"), Sum("given_up"))
+    return [Place(*row) for row in sums]
+
+
+def requests_concerned(rows: QuerySet[FailureGroup]) -> tuple[list[Concerned], bool]:
+    """Those with most jobs given up first, at most ``MOST_REQUESTS``, and whether there are more; one query."""
+    request = "workflow__request__"
+    sums = rows.values_list(*(f"{request}{name}" for name in ("pk", "request_name", "prep_id", "status", "campaign"))).annotate(
+        attempts_sum=Sum("attempts"), given_up_sum=Sum("given_up"), first=Min("first_at"), last=Max("last_at")
+    )
+    found = [Concerned(*row) for row in sums.order_by("-given_up_sum", "-attempts_sum", f"{request}pk")[: MOST_REQUESTS + 1]]
+    return found[:MOST_REQUESTS], len(found) > MOST_REQUESTS
+
+
+def samples_of(rows: QuerySet[FailureGroup], since: datetime) -> list[Shown]:
+    """With distinct messages, those whose logs are kept first, then the newest; one query, and a look at some directories."""
+    read = (
+        FailureSample.objects.filter(group__in=rows, at__gte=since)
+        .select_related("dag", "group", "group__workflow")
+        .defer("dag__observed", "dag__outcome", "dag__jobs", "group__workflow__spec", "group__workflow__psets", "log_tail")
+    )
+    alike: dict[tuple[int, str], list[FailureSample]] = defaultdict(list)
+    for sample in read.order_by("-at", "-id")[:SAMPLES_READ]:
+        alike[sample.group.code, _NUMBERS.sub("#", sample.message)].append(sample)
+    found = [_with_log(each) for each in list(alike.values())[:SAMPLES_SHOWN]]
+    return sorted(found, key=lambda each: each.log_bytes is None)
+
+
+def _with_log(alike: Sequence[FailureSample]) -> Shown:
+    """The newest whose logs are kept, else the newest."""
+    sizes = ((each, _size(each)) for each in alike[:SAMPLES_LOOKED_AT])
+    sample, size = next(((each, size) for each, size in sizes if size is not None), (alike[0], None))
+    return Shown(sample, sample.group.workflow.request_id, size, len(alike))
+
+
+def _size(sample: FailureSample) -> int | None:
+    return logs_size(sample.dag, sample.unit, sample.node, sample.attempt, sample.job_id)
+
+
+def sums_by(found: Iterable[Place], name: str) -> Mapping[Any, int]:
+    """Failed attempts by one field of places."""
+    sums: dict[Any, int] = defaultdict(int)
+    for place in found:
+        sums[getattr(place, name)] += place.attempts
+    return sums

@@ -1,0 +1,135 @@
+"""Sites as requests see them: how jobs do there, what waits too long, which requests can run nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db import connection
+from django.db.models import Count, IntegerField, OuterRef, Q, QuerySet, Subquery
+
+from dags_app.models import IN_QUEUE, LIVE_SITE_JOB, Leftover, SiteJob, WorkUnitState
+from requests_app.models import TERMINAL, RequestStatus
+from sites_app.models import Site, SiteRse
+from wms2.web.formatting import word
+
+#: Jobs that have waited for longer while none of their request's began there are shown.
+LONG_HOURS = 24
+#: Hours, and the length of the samples that are read for them (``dags_app.models.BUCKETS``).
+WINDOWS = ((1, 300), (24, 300), (168, 3600))
+MOST = 20
+_SUCCESS = """
+SELECT sites.name, windows.hours, done.jobs, failed.attempts
+FROM unnest(%(sites)s::text[]) sites(name), unnest(%(hours)s::int[], %(seconds)s::int[]) windows(hours, seconds), LATERAL (
+  SELECT coalesce(sum(jobs), 0) + count(*) AS jobs FROM work_units
+  WHERE site = sites.name AND state = %(done)s AND done_at >= %(now)s - windows.hours * interval '1 hour'
+) done, LATERAL (
+  SELECT coalesce(sum(failures), 0) AS attempts FROM samples
+  WHERE site = sites.name AND at >= %(now)s - windows.hours * interval '1 hour'
+    AND (seconds = windows.seconds AND by = 'site' OR seconds = 0)
+) failed
+"""
+_CONCERNED = """
+(SELECT 'waits', r.request_name, r.prep_id, r.status, (d.jobs->'waits'->>%(site)s)::timestamptz AS since,
+   coalesce((d.jobs->'sites'->%(site)s->>'idle')::int, 0) AS jobs
+ FROM dags d JOIN workflows w ON w.id = d.workflow_id JOIN requests r ON r.request_name = w.request_name
+ WHERE d.status = ANY(%(in_queue)s) AND (d.jobs->'waits'->>%(site)s)::timestamptz < %(now)s - %(long)s * interval '1 hour'
+ ORDER BY since LIMIT %(most)s)
+UNION ALL
+(SELECT 'alone', r.request_name, r.prep_id, r.status, r.status_since, 0
+ FROM workflows w JOIN requests r ON r.request_name = w.request_name
+ WHERE w.config_data->'site_whitelist' = to_jsonb(ARRAY[%(site)s::text]) AND w.config_data->'site_whitelist' <> '[]'
+   AND r.status <> ALL(%(ended)s)
+ ORDER BY r.status_since LIMIT %(most)s)
+"""
+
+
+class Success(NamedTuple):
+    """Of jobs at a site in the last hours: those of units done then, and failed attempts."""
+
+    hours: int
+    ended_well: int
+    failed: int
+
+    @property
+    def percent(self) -> str:
+        """Of all that ended; empty: none has."""
+        ended = self.ended_well + self.failed
+        return f"{self.ended_well / ended * 100:.1f}" if ended else ""
+
+    @property
+    def tone(self) -> str:
+        """How it looks."""
+        share = self.failed / max(self.ended_well + self.failed, 1)
+        return "bad" if share > 0.2 else "waiting" if share > 0.05 else "good"
+
+
+class Affected(NamedTuple):
+    """A request, since when it waits or is in its status, and its jobs that wait."""
+
+    request_name: str
+    prep_id: str
+    status: str
+    since: datetime
+    jobs: int
+
+    @property
+    def status_word(self) -> RequestStatus:
+        """The status, to be shown."""
+        return word(RequestStatus, self.status)
+
+
+class Concerned(NamedTuple):
+    """``waits``: with jobs that wait there too long; ``alone``: whose lists name this site and no other. ``MOST`` of each."""
+
+    waits: list[Affected]
+    alone: list[Affected]
+
+
+def site_success(sites: Collection[str], windows: Collection[tuple[int, int]], now: datetime) -> Mapping[str, list[Success]]:
+    """Site -> of each window; one statement over an index of work units and sums of samples."""
+    values = {
+        "sites": list(sites), "hours": [hours for hours, _ in windows], "seconds": [seconds for _, seconds in windows],
+        "done": WorkUnitState.DONE, "now": now,
+    }  # fmt: skip
+    found: dict[str, list[Success]] = {site: [] for site in sites}
+    for site, hours, ended_well, failed in _read(_SUCCESS, values):
+        found[site].append(Success(hours, int(ended_well), int(failed)))
+    return {site: sorted(each) for site, each in found.items()}
+
+
+def site_concerned(site: str, now: datetime) -> Concerned:
+    """One statement over what is in a queue, and over an index of lists of one site."""
+    ended = [*TERMINAL, RequestStatus.COMPLETED]
+    values = {
+        "site": site, "in_queue": list(IN_QUEUE), "now": now, "long": LONG_HOURS, "most": MOST, "ended": ended,
+    }  # fmt: skip
+    found: dict[str, list[Affected]] = {"waits": [], "alone": []}
+    for what, *row in _read(_CONCERNED, values):
+        found[what].append(Affected(*row))
+    return Concerned(**found)
+
+
+def sites_with_storage() -> QuerySet[Any]:
+    """Sites with their RSEs, what the cleaner has to do there, and when it was there last; in the same statement."""
+    open_ones = Leftover.objects.filter(site=OuterRef("pk"), settled_at__isnull=True).order_by().values("site")
+    jobs = SiteJob.objects.filter(site=OuterRef("pk"), state__in=LIVE_SITE_JOB).order_by().values("site")
+    failing = open_ones.annotate(number=Count("pk", filter=Q(tries__gt=0))).values("number")
+    return Site.objects.annotate(
+        storage=ArraySubquery(SiteRse.objects.filter(site=OuterRef("pk")).order_by("rse").values("rse")),
+        leftovers=_number(open_ones.annotate(number=Count("pk")).values("number")),
+        leftovers_failing=_number(failing),
+        site_jobs=_number(jobs.annotate(number=Count("pk")).values("number")),
+    )
+
+
+def _number(rows: QuerySet[Any]) -> Subquery:
+    return Subquery(rows, output_field=IntegerField())
+
+
+def _read(statement: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, values)
+        return list(cursor.fetchall())
