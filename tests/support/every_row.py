@@ -56,8 +56,8 @@ from requests_app.models import (
     Reconciliation,
     ReqMgr2Request,
     RequestGroup,
-    SavedView,
     RequestWatch,
+    SavedView,
     ServiceLevel,
 )
 from sites_app.models import HealthChange, Onboarding, PoolSite, Schedd, SiteBan, SiteRse, SystemicAlert
