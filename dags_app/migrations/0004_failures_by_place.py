@@ -8,7 +8,7 @@ from django.db.models.expressions import RawSQL
 
 class Migration(migrations.Migration):
     atomic = False
-    dependencies = [("dags_app", "0003_samples")]
+    dependencies = [("dags_app", "0003_search")]
 
     operations = [
         AddIndexConcurrently("failuregroup", models.Index(fields=("last_at",), name="idx_failure_groups_last")),

@@ -12,7 +12,8 @@ from django.utils import timezone
 
 from dags_app.counts import UnitCounts, unit_counts
 from requests_app.models import EVALUATED, HoldCode, ProgressSample, Request, RequestStatus, Workflow
-from requests_app.selectors.explain import alert_sentence, explain
+from requests_app.selectors.alert_words import words_of
+from requests_app.selectors.explain import explain
 from requests_app.selectors.saved_views import views_of
 from requests_app.selectors.summary import kept_counts
 from wms2.web.formatting import word
@@ -67,7 +68,7 @@ class Line:
     @property
     def alert(self) -> str:
         """What its alert says; empty without one."""
-        return alert_sentence(self.request.alert_code) if self.request.alert_code else ""
+        return words_of(self.request.alert_code).means if self.request.alert_code else ""
 
     @property
     def todo(self) -> str:

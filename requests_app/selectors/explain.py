@@ -119,14 +119,9 @@ def _next(request: Request, status: RequestStatus, dag: DAG | None) -> str:
 def _todo(request: Request, status: RequestStatus) -> str:
     if status is S.HELD:
         return hold_advice(request.hold_code)
-    return alert_advice(request.alert_code) if request.alert_code else ""
+    return words_of(request.alert_code).todo if request.alert_code else ""
 
 
 def hold_advice(code: str) -> str:
     """What to do about a request that is held for this."""
     return _ADVICE.get(word(HoldCode, code), "")
-
-
-def alert_advice(code: str) -> str:
-    """What to do about an alert."""
-    return words_of(code).todo

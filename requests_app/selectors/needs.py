@@ -12,7 +12,8 @@ from dags_app.models import WorkUnitState
 from outputs_app.models import CaseState, DriftState
 from outputs_app.selectors import STUCK
 from requests_app.models import EVALUATED, HarvestState, HoldCode, Request, RequestStatus
-from requests_app.selectors.explain import alert_advice, alert_sentence, hold_advice
+from requests_app.selectors.alert_words import words_of
+from requests_app.selectors.explain import hold_advice
 from wms2.web.formatting import word
 
 #: How the cause of a held request begins; its hold code follows. Other causes are codes of alerts, raised or not.
@@ -92,12 +93,12 @@ class Cause(NamedTuple):
     @property
     def label(self) -> str:
         """What it is."""
-        return f"Held: {word(HoldCode, self.code.removeprefix(HELD)).label}." if self.is_held else alert_sentence(self.code)
+        return f"Held: {word(HoldCode, self.code.removeprefix(HELD)).label}." if self.is_held else words_of(self.code).means
 
     @property
     def todo(self) -> str:
         """What to do about it."""
-        return hold_advice(self.code.removeprefix(HELD)) if self.is_held else alert_advice(self.code)
+        return hold_advice(self.code.removeprefix(HELD)) if self.is_held else words_of(self.code).todo
 
     @property
     def more(self) -> int:

@@ -19,9 +19,7 @@ pytestmark = pytest.mark.slow
 SECOND = 1000 * PATIENCE
 
 
-def test_a_selection_outlasts_the_lists_next_look_and_becomes_a_run(
-    chromium: Browser, live_server: Any, operator: User
-) -> None:
+def test_a_selection_outlasts_the_lists_next_look_and_becomes_a_run(chromium: Browser, live_server: Any, operator: User) -> None:
     held = {"hold_code": HoldCode.RESCUES, "hold_reason": "3 of 3"}
     first, second, third = (request_row(RequestStatus.HELD, request_name=name, **held) for name in ("a_1", "b_2", "c_3"))
     with window(chromium, live_server.url) as opened:

@@ -94,7 +94,9 @@ def test_of_ten_thousand_guesses_few_are_judged_and_the_audit_stays_short(moment
     for number in range(10_000):
         moment.now += 0.1  # ten a second, from fifty addresses, at two names
         if number % 2:
-            answer = sign_in("/login/", f"guess {number}", name=("rita", "stan")[number // 2 % 2], address=f"10.0.1.{number % 50}")
+            answer = sign_in(
+                "/login/", f"guess {number}", name=("rita", "stan")[number // 2 % 2], address=f"10.0.1.{number % 50}"
+            )
         else:
             answer = APIClient(REMOTE_ADDR=f"10.0.1.{number % 50}").get(
                 "/api/v1/status", HTTP_AUTHORIZATION=f"Bearer wms2_{number:08}_{number:043}"

@@ -89,8 +89,14 @@ def given(action: Action, row: Any) -> dict[str, Any]:
 def _sample(one: Field, row: Any) -> Any:
     if one.name == "confirm":
         return row.request_name
-    samples: dict[Kind, Any] = {Kind.WHOLE: int(one.least or 1), Kind.NUMBER: one.least or 1, Kind.TEXTS: ["x"], Kind.NOTES: {},
-        Kind.SITES: ["T2_XX_Nowhere"], Kind.LFNS: ["/store/x"]}
+    samples: dict[Kind, Any] = {
+        Kind.WHOLE: int(one.least or 1),
+        Kind.NUMBER: one.least or 1,
+        Kind.TEXTS: ["x"],
+        Kind.NOTES: {},
+        Kind.SITES: ["T2_XX_Nowhere"],
+        Kind.LFNS: ["/store/x"],
+    }
     return samples.get(one.kind, one.choices[0][0] if one.choices else "x")
 
 

@@ -8,7 +8,7 @@ from django.db.models.functions import Collate
 
 class Migration(migrations.Migration):
     atomic = False
-    dependencies = [("dags_app", "0001_base")]
+    dependencies = [("dags_app", "0002_samples")]
 
     operations = [
         AddIndexConcurrently(

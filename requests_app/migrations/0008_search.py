@@ -8,7 +8,7 @@ from django.db.models.functions import Collate
 
 class Migration(migrations.Migration):
     atomic = False
-    dependencies = [("requests_app", "0004_hard_limits")]
+    dependencies = [("requests_app", "0007_attention_and_saved_views")]
 
     operations = [
         AddIndexConcurrently("inputfile", HashIndex(fields=["lfn"], name="input_files_by_lfn")),

@@ -5,7 +5,7 @@ from django.db import migrations
 
 class Migration(migrations.Migration):
     atomic = False
-    dependencies = [("requests_app", "0006_campaigns")]
+    dependencies = [("requests_app", "0009_campaigns")]
 
     operations = [
         migrations.RunSQL(

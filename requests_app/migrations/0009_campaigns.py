@@ -170,7 +170,7 @@ _COUNTING = (
 
 
 class Migration(migrations.Migration):
-    dependencies = [("requests_app", "0005_search")]
+    dependencies = [("requests_app", "0008_search")]
 
     operations = [
         migrations.CreateModel(

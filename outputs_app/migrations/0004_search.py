@@ -7,7 +7,7 @@ from django.db.models.functions import Collate
 
 class Migration(migrations.Migration):
     atomic = False
-    dependencies = [("outputs_app", "0002_blocks_at_one_rse")]
+    dependencies = [("outputs_app", "0003_invalid_files")]
 
     operations = [
         AddIndexConcurrently("outputdataset", models.Index(Collate("name", "C"), name="output_dataset_by_beginning")),

@@ -10,7 +10,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('requests_app', '0004_hard_limits'),
+        ('requests_app', '0005_held_by_a_user'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

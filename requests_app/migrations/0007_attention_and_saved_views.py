@@ -7,7 +7,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("requests_app", "0004_hard_limits"),
+        ("requests_app", "0006_alerts"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
