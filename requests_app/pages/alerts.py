@@ -39,7 +39,7 @@ class AlertsPage(NamedTuple):
     more: bool
     each: Sequence[Alert]
     channels: Sequence[AlertChannel]
-    severities = Severity
+    severities: type[Severity] = Severity
 
 
 def alerts_page(given: QueryDict, user: Any, back: str) -> AlertsPage:

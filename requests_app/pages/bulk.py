@@ -1,6 +1,6 @@
 """One operation on selected requests, or on all that a filter finds: what it would do, and how far a run is.
 
-The run itself is that of the REST interface (``wms2.work.bulk``), whoever asked for it.
+The run itself is that of the REST interface (``wms2.work.bulk``).
 """
 
 from __future__ import annotations

@@ -233,7 +233,7 @@ def _requests_by_id(asked: str) -> list[Hit]:
         *Request.objects.filter(pk=asked).values_list("request_name", flat=True),
         *Workflow.objects.filter(pk=asked).values_list("request_id", flat=True),
     ]
-    return [_request_hit(name, "", True) for name in names]
+    return [_request_hit(str(name), "", True) for name in names]
 
 
 def _blocks_by_id(asked: str) -> list[Hit]:

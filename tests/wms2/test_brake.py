@@ -92,13 +92,12 @@ def test_one_address_that_tries_many_names_is_braked(moment: Moment) -> None:
 def test_of_ten_thousand_guesses_few_are_judged_and_the_audit_stays_short(moment: Moment) -> None:
     judged = right = 0
     for number in range(10_000):
+        address = f"10.0.1.{number % 50}"
         moment.now += 0.1  # ten a second, from fifty addresses, at two names
         if number % 2:
-            answer = sign_in(
-                "/login/", f"guess {number}", name=("rita", "stan")[number // 2 % 2], address=f"10.0.1.{number % 50}"
-            )
+            answer = sign_in("/login/", f"guess {number}", name=("rita", "stan")[number // 2 % 2], address=address)
         else:
-            answer = APIClient(REMOTE_ADDR=f"10.0.1.{number % 50}").get(
+            answer = APIClient(REMOTE_ADDR=address).get(
                 "/api/v1/status", HTTP_AUTHORIZATION=f"Bearer wms2_{number:08}_{number:043}"
             )
         judged += answer.status_code in (200, 401)

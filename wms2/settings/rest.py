@@ -45,6 +45,8 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
         "BlockStatus": "outputs_app.models.BlockStatus",
         "EffectState": "outputs_app.models.EffectState",
         "EffectKind": "outputs_app.models.EffectKind",
+        "ChannelKind": "requests_app.models.ChannelKind",
+        "MessageKind": "requests_app.models.MessageKind",
         "SiteStatus": "sites_app.models.SiteStatus",
         "StopMode": "requests_app.actions.requests.STOP_MODES",
         "ReleaseMode": "requests_app.actions.requests.RELEASE_MODES",
