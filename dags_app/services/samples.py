@@ -50,8 +50,8 @@ def failures_sample(*, dag: DAG, failed: Iterable[tuple[datetime, str, str, int]
     now, (campaign, releases) = clock.now(), _names(dag)
     found = _Counts(Counter)
     for at, site, step, code in failed:
-        ended = at if at.tzinfo else at.replace(tzinfo=UTC)
-        between = min(max(ended, now - LATEST), now)  # of the clock of another host
+        logged = at if at.tzinfo else at.replace(tzinfo=UTC)
+        between = min(max(logged, now - LATEST), now)  # of the clock of another host
         found[_Key(_bucket(between), site[:100], step[:200], code, releases.get(step, ""), campaign)].update(failures=1)
     _insert(found)
 

@@ -43,13 +43,16 @@ WITH gone AS (
   FROM gone CROSS JOIN unnest(%(lengths)s::int[], %(most)s::int[]) AS bucket(seconds, most)
   GROUP BY bucket.seconds, bucket.most, 3,
     GROUPING SETS ((), (site), (step), (code), (release), (campaign), ({keys}))
+), full_ones AS (
+  SELECT seconds, at, count(*) AS groups FROM samples
+  WHERE seconds > 0 AND by = 'all' AND (seconds, at) IN (SELECT seconds, at FROM grouped) GROUP BY 1, 2
 ), placed AS (
   SELECT grouped.*, known.id IS NOT NULL OR by <> 'all' OR most >= row_number() OVER (
       PARTITION BY grouped.seconds, grouped.at, by, known.id IS NULL ORDER BY grouped.failures DESC, grouped.units DESC,
       grouped.core_seconds DESC, site, step, code, release, campaign
-    ) + (SELECT count(*) FROM samples full_one WHERE full_one.seconds = grouped.seconds AND full_one.by = 'all'
-      AND full_one.at = grouped.at) AS kept
-  FROM grouped LEFT JOIN samples known USING (seconds, by, at, {keys})
+    ) + coalesce(groups, 0) AS kept
+  FROM grouped LEFT JOIN full_ones USING (seconds, at)
+    LEFT JOIN (SELECT * FROM samples WHERE seconds > 0) known USING (seconds, by, at, {keys})
 )
 INSERT INTO samples AS was (seconds, by, at, {keys}, {names})
 SELECT seconds, by, at, site, CASE WHEN kept THEN step ELSE '' END, CASE WHEN kept THEN code ELSE 0 END,

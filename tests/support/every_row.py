@@ -14,9 +14,11 @@ from dags_app.models import (
     FailureGroup,
     FailureLog,
     Leftover,
+    Sample,
     SiteJob,
     SiteJobPurpose,
     SizingDecision,
+    StateSample,
     StepMeasurement,
     UnreadableInput,
     WorkUnit,
@@ -113,6 +115,8 @@ def build(directory: Path) -> Scene:
     dag.history.create(event_type="created", to_status="ready")
     failures_of(dag)
     StepMeasurement.objects.create(round=dag.round, step="GenSim", processes=1, threads=1, jobs=8)
+    Sample.objects.create(seconds=300, at=dag.created_at, by="site", site="T1_US_FNAL", units=1)
+    StateSample.objects.create(seconds=300, at=dag.created_at, what="running", total=1)
     SizingDecision.objects.create(dag=dag, what="cores", chosen=4, why="3.5 of 8 cores are kept busy")
     mark_due([built.active.pk], "test")
     EvaluationLease.objects.create(request=built.active)

@@ -142,7 +142,7 @@
         { ...axis, values: timeLabels, space: width < narrow ? 60 : 75, size: 44 },
         { ...axis, values: (_plot, splits) => splits.map(short), size: 56 },
       ],
-      scales: { y: { range: (_plot, least, most) => [Math.min(0, least === null ? 0 : least), most > 0 ? most * 1.05 : 1] } },
+      scales: { y: { range: (_plot, least, most) => [Math.min(0, least === null ? 0 : least), most > 0 ? most * (marks.length ? 1.2 : 1.05) : 1] } },
       hooks: { draw: [paintMarks(marks, quiet)] },
       cursor: { y: false },
     };
