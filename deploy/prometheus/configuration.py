@@ -50,15 +50,16 @@ def write(directory: Path, addresses: Addresses, others: Mapping[str, str] | Non
 
 def prometheus_arguments(prefix: Path, directory: Path, address: str) -> tuple[str | Path, ...]:
     """The command line of a Prometheus whose configuration and data are in this directory."""
-    return (
-        prefix / "bin/prometheus", f"--config.file={directory}/prometheus.yml", f"--storage.tsdb.path={directory}/prometheus",
-        f"--web.listen-address={address}", "--storage.tsdb.retention.time=35d", "--storage.tsdb.retention.size=1GB",
-    )  # fmt: skip
+    kept = ("--storage.tsdb.retention.time=35d", "--storage.tsdb.retention.size=1GB")
+    files = (f"--config.file={directory}/prometheus.yml", f"--storage.tsdb.path={directory}/prometheus")
+    return (prefix / "bin/prometheus", *files, *kept, *_at(address))
 
 
 def alertmanager_arguments(prefix: Path, directory: Path, address: str) -> tuple[str | Path, ...]:
     """The same of an Alertmanager, which is the only one: it listens for no others."""
-    return (
-        prefix / "bin/alertmanager", f"--config.file={directory}/alertmanager.yml", f"--storage.path={directory}/alertmanager",
-        f"--web.listen-address={address}", "--cluster.listen-address=",
-    )  # fmt: skip
+    files = (f"--config.file={directory}/alertmanager.yml", f"--storage.path={directory}/alertmanager")
+    return (prefix / "bin/alertmanager", *files, "--cluster.listen-address=", *_at(address))
+
+
+def _at(address: str) -> tuple[str, str]:
+    return f"--web.listen-address={address}", f"--web.external-url=http://{address}/"

@@ -59,8 +59,8 @@ def configured(directory: Path, *, web: str = "127.0.0.1:9", receiver: str = "12
     token_file = directory / "token"
     token_file.write_text(token)
     with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
-        ports = [each.getsockname()[1] for each in (one, other)]
-    addresses = Addresses(web, *(f"127.0.0.1:{port}" for port in ports), receiver, token_file)
+        first, second = (f"127.0.0.1:{each.getsockname()[1]}" for each in (one, other))
+    addresses = Addresses(web, first, second, receiver, token_file)
     configuration.write(directory, addresses, {**QUICK, **AT_ONCE})
     return addresses
 

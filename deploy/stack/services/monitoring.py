@@ -62,7 +62,7 @@ def announced(ports: Mapping[str, int]) -> list[tuple[str, str]]:
     """What the demo says of them: name, and address with what it shows."""
     shows = {
         "prometheus": "metrics of WMS2, and the alerts that are pending or fire",
-        "alertmanager": "alerts that fire, silences",
+        "alertmanager": "alerts that fire, silences: for amtool, Debian's has no pages",
         "receiver": "the notifications that Alertmanager sent",
     }
     return [(name, f"http://127.0.0.1:{ports[name]}/   {what}") for name, what in shows.items()]
