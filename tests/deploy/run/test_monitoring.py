@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import threading
 from collections.abc import Iterator
@@ -20,9 +21,13 @@ from werkzeug import Request, Response
 from deploy.prometheus.configuration import SHIPPED
 from deploy.prometheus.receiver import Receiver
 from deploy.simulators.httpd import SimulatorServer
+from deploy.stack.paths import layout
+from deploy.stack.services.base import Place
+from deploy.stack.services.django import Wms2
 from tests.support.exposed import METRIC, something_of_each
 from tests.support.monitoring import alertmanager, as_panels_do, configured, prometheus, query, run, until, whatever_its_outcome
 from tests.support.monitoring_rules import ALL, RULES
+from tests.support.stack import database_url
 from wms2.identities.tokens import NewToken, token_make
 
 #: Labelled counters, which have no series until they count -> what they count. A query over one of these may return nothing.
@@ -69,7 +74,12 @@ def test_every_query_of_board_and_rules_is_understood_and_answered(
     live_server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     something_of_each(monkeypatch)
-    token = token_make(owner=User.objects.create_user("prometheus"), new=NewToken("metrics"), actor="test")[1]
+    last, _ = token_make(owner=User.objects.create_user("prometheus"), new=NewToken("metrics"), actor="test")
+    demo = Place(layout(), tmp_path, {**os.environ, "WMS2_DATABASE_URL": database_url()})
+    Wms2(demo, 0, 0).reader_token("prometheus", tmp_path / "made")
+    last.refresh_from_db()
+    assert last.revoked_at
+    token = (tmp_path / "made").read_text()
     addresses = configured(tmp_path, web=live_server.url.removeprefix("http://"), token=token)
     with prometheus(tmp_path, addresses) as url:
         # rates need two samples of each series, conditions what the rules record
