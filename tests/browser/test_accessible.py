@@ -100,11 +100,11 @@ def pages(built: Scene) -> dict[str, list[str]]:
     """Name -> addresses to open; fails for names of which it knows neither arguments nor that they are none."""
     found: dict[str, list[str]] = {}
     unknown = []
-    for name, _ in addresses(get_resolver().url_patterns):
+    for name, route in addresses(get_resolver().url_patterns):
         if name in NO_PAGES or (name.startswith("admin:") and name.endswith(NO_ADMIN_PAGES)):
             continue
         try:
-            found[name] = _admin(name) if name.startswith("admin:") else _page(name, built)
+            found[name] = _admin(name, route) if name.startswith("admin:") else _page(name, built)
         except NoReverseMatch as error:
             unknown.append(f"{name}: {error}")
     assert unknown == [], "give their arguments in ARGUMENTS, or say in NO_PAGES what they are"
@@ -116,11 +116,11 @@ def _page(name: str, built: Scene) -> list[str]:
     return [path + query for query in QUERIES.get(name, ("",))]
 
 
-def _admin(name: str) -> list[str]:
+def _admin(name: str, route: str) -> list[str]:
     model = _model(name)
     if name.endswith(":app_list"):
         return [reverse(name, args=["sites_app"])]
-    if model is None or name.endswith(("_changelist", "_import")):
+    if model is None or "<" not in route:
         return [reverse(name)]
     row = model._default_manager.first()
     assert row is not None, f"{model} has no row in every_row"
