@@ -156,7 +156,8 @@ def _paths() -> dict[str, list[str]]:
     found["detail, queued"] = [f"/api/v1/requests/{name}" for name in queued]
     found["status"] = ["/api/v1/status"]
     found["metrics"] = ["/api/v1/metrics"]
-    found["board"] = ["/"]
+    found["overview"] = ["/"]
+    found["board"] = ["/requests/"]
     found["request page"] = [f"/requests/{name}/" for name in active]
     found["page, queued"] = [f"/requests/{name}/" for name in queued]
     return found

@@ -12,7 +12,6 @@ from django.utils import timezone
 
 from dags_app.counts import UnitCounts, unit_counts
 from requests_app.models import EVALUATED, HoldCode, ProgressSample, Request, RequestStatus, Workflow
-from requests_app.selectors.alert_words import words_of
 from requests_app.selectors.explain import explain
 from requests_app.selectors.saved_views import views_of
 from requests_app.selectors.summary import kept_counts
@@ -68,7 +67,7 @@ class Line:
     @property
     def alert(self) -> str:
         """What its alert says; empty without one."""
-        return words_of(self.request.alert_code).means if self.request.alert_code else ""
+        return explain(self.request).alert
 
     @property
     def todo(self) -> str:

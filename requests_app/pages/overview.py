@@ -5,22 +5,27 @@ What all readers see alike and costs more is kept for some seconds by its select
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from django.db.models import Count, Sum
-from django.urls import reverse
+from django.template.loader import render_to_string
 from django.utils import timezone
+from django.utils.safestring import SafeString
 
 from dags_app.models import DAG, LIVE_DAG
 from dags_app.selectors import schedds_counted
 from requests_app.admission.placement import taking_slot
-from requests_app.models import LEADER_LEASE, DeadLetter, DeadLetterKind, RequestStatus
+from requests_app.models import LEADER_LEASE, DeadLetter, DeadLetterKind, RequestStatus, Severity
 from requests_app.selectors.admission import QueuedRow, queue_head
+from requests_app.selectors.alerts import alerts_by_severity
 from requests_app.selectors.lifecycle import RUCIO_ACCOUNT, LifecycleState, account_problems_of, leases_known, lifecycle_of
 from requests_app.selectors.needs import Cause, needs_by_cause
 from requests_app.selectors.reqmgr2 import POLL, ReqMgr2State, reqmgr2_of
+from requests_app.selectors.samples import chart
 from requests_app.selectors.summary import kept_counts
 from requests_app.services.dead_letters import ADVICE
 from sites_app.bans import bans_active
@@ -33,13 +38,20 @@ from wms2.runtime.credentials import Seen
 from wms2.runtime.in_force import in_force
 from wms2.runtime.together import together
 from wms2.web.formatting import counted
-from wms2.web.time_range import TimeRange
+from wms2.web.time_range import RANGES, TimeRange
 from wms2.work.workers import PoolProblem, problems_of
 
 #: Services that WMS2 cannot do without -> what each is called.
 SERVICES = {
     "reqmgr2": "ReqMgr2", "configcache": "ConfigCache", "dbs": "DBS", "rucio": "Rucio", "cric": "CRIC", "htcondor": "HTCondor"
 }  # fmt: skip
+
+
+#: What is drawn over time, and by what it is divided.
+MEASURES_SHOWN = (("events", ""), ("units", ""), ("files", ""), ("running", ""), ("idle", ""), ("failures", "code"))
+CHARTS_KEPT_SECONDS = 60.0
+#: Of each time range: the charts, and until when they are shown.
+_charts: dict[str, tuple[SafeString, float]] = {}
 
 
 class DeadLetters(NamedTuple):
@@ -81,6 +93,7 @@ class Standing(NamedTuple):
     worker_pools: list[PoolProblem]
     dead_letters: list[DeadLetters]
     jobs: Jobs
+    alerts: list[AlertsOpen]
     services: list[Service]
 
     @property
@@ -105,6 +118,15 @@ class Standing(NamedTuple):
         return self.lifecycle.credentials
 
 
+class AlertsOpen(NamedTuple):
+    """Open alerts of one severity, how many of them are owned by a person, and how many silenced."""
+
+    severity: Severity
+    number: int
+    owned: int
+    silenced: int
+
+
 class Thing(NamedTuple):
     """One thing that needs a person. ``stops``: it stops more than one request; ``since``: None where that is not known."""
 
@@ -113,7 +135,8 @@ class Thing(NamedTuple):
     stops: bool = False
 
 
-class Overview(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Overview:
     """All of the page. ``first`` is the sentence that says whether to get up."""
 
     things: tuple[Thing, ...]
@@ -124,6 +147,8 @@ class Overview(NamedTuple):
     total: int
     queue: list[QueuedRow]
     range: TimeRange
+    charts: SafeString
+    ranges = tuple(RANGES)
 
 
 def overview(range_: TimeRange) -> Overview:
@@ -139,12 +164,19 @@ def overview(range_: TimeRange) -> Overview:
         total=sum(numbers.values()),
         queue=queue_head(),
         range=range_,
+        charts=charts(range_),
     )
 
 
-def board_address(**filters: str) -> str:
-    """The list of requests with these filters."""
-    return reverse("board", query=filters)
+def charts(range_: TimeRange) -> SafeString:
+    """Throughput, jobs and failures over a time range, drawn up at most once in ``CHARTS_KEPT_SECONDS`` for all readers: samples
+    come no sooner, and their tables cost more than the rest of the page."""
+    text, until = _charts.get(range_.name, (SafeString(), 0.0))
+    if time.monotonic() >= until:
+        found = [chart(measure, range_, by=by) for measure, by in MEASURES_SHOWN]
+        text = render_to_string("overview/charts.html", {"charts": found})
+        _charts[range_.name] = text, time.monotonic() + CHARTS_KEPT_SECONDS
+    return text
 
 
 def standing() -> Standing:
@@ -158,6 +190,7 @@ def standing() -> Standing:
         systemic=alerts_open(),
         pools=WorkerPool.objects.all(),
         workers=Worker.objects.all(),
+        alerts=alerts_by_severity(),
         letters=DeadLetter.objects.order_by().values("kind").annotate(number=Count("pk")),
         jobs=live.annotate(dags=Count("*"), running=Sum("nodes_running"), idle=Sum("nodes_idle"), held=Sum("nodes_held")),
     )
@@ -174,6 +207,12 @@ def standing() -> Standing:
         worker_pools=problems_of(rows["pools"], rows["workers"]),
         dead_letters=[DeadLetters(kind, letters[kind], ADVICE[kind]) for kind in DeadLetterKind if kind in letters],
         jobs=_jobs(rows["jobs"]),
+        alerts=[
+            AlertsOpen(severity, row["number"], row["owned"], row["silenced"])
+            for severity in Severity
+            for row in rows["alerts"]
+            if row["severity"] == severity
+        ],
         services=_services(circuits().all()),
     )
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.db.models import Case, Count, IntegerField, Max, Min, Q, QuerySet, Value, When
+from django.utils import timezone
 
 from requests_app.models import Alert, AlertChannel, AlertMessage, AlertRoute, Severity
 from requests_app.selectors.alert_words import words_of
@@ -123,6 +124,13 @@ def open_by_severity() -> dict[str, int]:
     """How many alerts of each severity go on; an index of open rows alone."""
     found = dict(Alert.objects.filter(ended_at=None).order_by().values_list("severity").annotate(number=Count("id")))
     return {severity.value: found.get(severity.value, 0) for severity in Severity}
+
+
+def alerts_by_severity() -> QuerySet[Any]:
+    """How many go on, are owned and are silenced, as dicts by severity; an index of open rows alone."""
+    rows = Alert.objects.filter(ended_at=None).order_by().values("severity")
+    silenced = Count("id", filter=Q(silenced_until__gt=timezone.now()))
+    return rows.annotate(number=Count("id"), owned=Count("id", filter=~Q(owner="")), silenced=silenced)
 
 
 def sending() -> Sending:

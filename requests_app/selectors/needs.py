@@ -12,7 +12,7 @@ from dags_app.models import WorkUnitState
 from outputs_app.models import CaseState, DriftState
 from outputs_app.selectors import STUCK
 from requests_app.models import EVALUATED, HarvestState, HoldCode, Request, RequestStatus
-from requests_app.selectors.alert_words import words_of
+from requests_app.selectors.alert_words import Words, words_of
 from requests_app.selectors.explain import hold_advice
 from wms2.web.formatting import word
 
@@ -22,6 +22,9 @@ HELD = "held:"
 NAMED = 3
 #: Causes that are listed; there are not many more codes.
 MOST_CAUSES = 60
+
+#: Of the one cause that is no alert.
+_UNHARVESTED = Words("DQM harvesting has failed; its page says why.", "Repair the cause, then harvest again, or discard it.")
 
 _NEEDING = """
 WITH needing (rank, cause, request_id, since, why) AS (
@@ -36,7 +39,7 @@ WITH needing (rank, cause, request_id, since, why) AS (
   FROM work_units u JOIN workflows w ON w.id = u.workflow_id JOIN requests r USING (request_name)
   WHERE u.state = %(unaccounted)s AND r.status = ANY(%(evaluated)s)
   UNION ALL
-  SELECT 4, 'differences', request_id, since, '' FROM drift WHERE state = %(unsettled)s AND request_id IS NOT NULL
+  SELECT 4, 'drift_unsettled', request_id, since, '' FROM drift WHERE state = %(unsettled)s AND request_id IS NOT NULL
   UNION ALL
   SELECT 5, 'cases_wait', request_id, created_at, '' FROM integrity_cases WHERE state = %(new)s
   UNION ALL
@@ -93,17 +96,21 @@ class Cause(NamedTuple):
     @property
     def label(self) -> str:
         """What it is."""
-        return f"Held: {word(HoldCode, self.code.removeprefix(HELD)).label}." if self.is_held else words_of(self.code).means
+        return f"Held: {word(HoldCode, self.code.removeprefix(HELD)).label}." if self.is_held else _words(self.code).means
 
     @property
     def todo(self) -> str:
         """What to do about it."""
-        return hold_advice(self.code.removeprefix(HELD)) if self.is_held else words_of(self.code).todo
+        return hold_advice(self.code.removeprefix(HELD)) if self.is_held else _words(self.code).todo
 
     @property
     def more(self) -> int:
         """How many are not named."""
         return self.number - len(self.names)
+
+
+def _words(code: str) -> Words:
+    return _UNHARVESTED if code == "harvest_failed" else words_of(code)
 
 
 def needs_by_cause() -> list[Cause]:

@@ -244,9 +244,9 @@ def test_dead_letters_of_every_kind_are_among_what_needs_somebody(reader: Client
 def test_differences_from_dbs_and_rucio_need_somebody_until_they_are_accepted(reader: Client) -> None:
     block = new_block()
     drift_row(block), drift_row(block)
-    assert "DBS or Rucio do not hold what was registered." in shown(reader, part="part-needs")
+    assert "DBS or Rucio hold something else than WMS2 believes." in shown(reader, part="part-needs")
     Drift.objects.update(state=DriftState.ACCEPTED)
-    assert "DBS or Rucio" not in shown(reader)
+    assert "DBS or Rucio hold" not in shown(reader)
 
 
 @pytest.mark.parametrize("many", [3, 60])
