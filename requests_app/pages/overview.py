@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -135,8 +134,7 @@ class Thing(NamedTuple):
     stops: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Overview:
+class Overview(NamedTuple):
     """All of the page. ``first`` is the sentence that says whether to get up."""
 
     things: tuple[Thing, ...]
@@ -148,7 +146,11 @@ class Overview:
     queue: list[QueuedRow]
     range: TimeRange
     charts: SafeString
-    ranges = tuple(RANGES)
+
+    @property
+    def ranges(self) -> tuple[str, ...]:
+        """Those that may be chosen."""
+        return tuple(RANGES)
 
 
 def overview(range_: TimeRange) -> Overview:

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from dags_app.models import WorkUnitState
 from outputs_app.models import Drift, DriftState, Effect, EffectKind, EffectState
-from requests_app.models import HoldCode, Installation, Lease, ReqMgr2Request, Request, RequestStatus
+from requests_app.models import Alert, HoldCode, Installation, Lease, ReqMgr2Request, Request, RequestStatus
 from sites_app.models import Schedd, ScheddState, Site, SiteStatus
 from sites_app.services import site_ban_by_operator, site_change_status
 from tests.support.faults import fault
@@ -30,6 +30,8 @@ S = RequestStatus
 STATEMENTS = 5
 #: Those of the head of the queue, which is kept for some seconds: limits, state (2), buckets, stopped; rows, ends, pausing.
 QUEUE_STATEMENTS = 8
+#: Of six charts, kept for a minute.
+CHARTS_STATEMENTS = 12
 
 
 def shown(client: Client, path: str = "/", part: str | None = None) -> str:
@@ -126,6 +128,18 @@ def test_the_queue_says_when_the_next_may_start(reader: Client, built: Scene) ->
     said = shown(reader, part="part-work")
     assert built.queued.request_name in said
     assert "60" in said, "jobs that run"
+
+
+def test_open_alerts_and_the_course_of_each_range_are_shown(reader: Client, built: Scene) -> None:
+    now = timezone.now()
+    for number, owner in enumerate(("", "olga")):
+        Alert.objects.create(
+            code="site_closed", subject=f"T2_{number}", severity="critical", since=now, last_seen=now, owner=owner
+        )
+    assert "Critical 2, 1 owned" in shown(reader, part="part-standing")
+    for name in ("6h", "24h", "7d", "30d"):
+        html = reader.get(f"/?range={name}").content.decode()
+        assert html.count("<figure") == 6 and "Failed attempts by code" in text(html, "part-charts")
 
 
 def test_old_addresses_of_the_list_lead_there(reader: Client) -> None:
@@ -255,14 +269,15 @@ def test_it_costs_the_same_however_many_rows(reader: Client, many: int, django_a
         request = request_row((S.HELD, S.ACTIVE, S.QUEUED)[index % 3])
         unit_row(dag_row(workflow_row(request)))
         effect(request, EffectState.REFUSED if index % 3 else EffectState.PENDING)
-    with django_assert_num_queries(3 + STATEMENTS + QUEUE_STATEMENTS):
+    with django_assert_num_queries(3 + STATEMENTS + QUEUE_STATEMENTS + CHARTS_STATEMENTS):
         reader.get("/")
 
 
-def test_the_head_of_the_queue_is_read_once_for_all_readers(
+def test_the_head_of_the_queue_and_the_charts_are_read_once_for_all_readers(
     reader: Client, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any
 ) -> None:
     monkeypatch.setattr("requests_app.selectors.admission.KEPT_SECONDS", 600.0)
+    monkeypatch.setattr("requests_app.pages.overview.CHARTS_KEPT_SECONDS", 600.0)
     request_row(S.QUEUED)
     reader.get("/")
     with django_assert_num_queries(3 + STATEMENTS):
