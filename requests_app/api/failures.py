@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import csv
+import io
+from collections.abc import Sequence
 from datetime import datetime
 
+from django.http import HttpResponse
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request as HttpRequest
@@ -25,6 +30,7 @@ class FailureQuerySerializer(serializers.Serializer):
     campaign = TextField(max_length=100, default="")
     code = serializers.IntegerField(min_value=-(2**31), max_value=2**31 - 1, default=None, allow_null=True)
     site = TextField(max_length=100, default="", help_text="`none`: jobs whose site is not known")
+    format = WordField(choices=(("json", "JSON"), ("csv", "CSV")), default="json", help_text="csv: a line for each place")
 
 
 PlaceSerializer = answer(
@@ -44,13 +50,25 @@ class FailuresView(ApiView):
     serializer_class = FailuresSerializer
     query_params = frozenset(FailureQuerySerializer().fields)
 
-    @extend_schema(parameters=[FailureQuerySerializer])
-    def get(self, request: HttpRequest) -> Response:
+    @extend_schema(
+        parameters=[FailureQuerySerializer],
+        responses={(200, "application/json"): FailuresSerializer, (200, "text/csv"): OpenApiTypes.STR},
+    )
+    def get(self, request: HttpRequest) -> HttpResponse:
         """By code and site, of all requests or a campaign's."""
         query = FailureQuerySerializer(data=request.query_params)
         query.is_valid(raise_exception=True)
         asked, range_ = query.validated_data, TimeRange.of(query.validated_data)
         rows = failures_since(range_.begins, category=asked["category"], campaign=asked["campaign"])
-        found = places(of_place(rows, code=asked["code"], site=asked["site"]))
+        found = sorted(places(of_place(rows, code=asked["code"], site=asked["site"])))
+        if asked["format"] == "csv":
+            return _table(found)
         shown = {"range": range_.name, "begins": range_.begins, "ends": range_.ends}
-        return Response(self.get_serializer({**shown, "places": sorted(found)}).data)
+        return Response(self.get_serializer({**shown, "places": found}).data)
+
+
+def _table(found: Sequence[Place]) -> HttpResponse:
+    text = io.StringIO()
+    csv.writer(text).writerows([Place._fields, *found])
+    headers = {"Content-Disposition": 'attachment; filename="failures.csv"'}
+    return HttpResponse(text.getvalue(), content_type="text/csv; charset=utf-8", headers=headers)

@@ -95,7 +95,7 @@ class FailuresPage:
 
 def failures_page(given: QueryDict) -> FailuresPage:
     """Six queries: the table, its rules, whom it concerns, samples, and the chart's."""
-    names = tuple(FailureQuerySerializer().fields)
+    names = tuple(name for name in FailureQuerySerializer().fields if name != "format")
     values = {name: given.get(name, "") for name in names}
     query = FailureQuerySerializer(data={name: value for name, value in values.items() if value})
     if not query.is_valid():

@@ -95,7 +95,10 @@ def test_its_pages_and_their_json_cost_the_same_with_many_requests(reader: Clien
             assert reader.get(path).status_code == 200, path
         return len(found)
 
-    before = {path: cost(path) for path in ("/campaigns/", f"/campaigns/{ERA}/", "/api/v1/campaigns")}
+    paths = ("/campaigns/", f"/campaigns/{ERA}/", "/api/v1/campaigns")
+    for path in paths:
+        cost(path)  # what a process reads once
+    before = {path: cost(path) for path in paths}
     for number in range(30):
         request_row(S.HELD, campaign=f"Campaign{number % 5}")
         request_row(S.HELD, campaign=ERA)

@@ -54,6 +54,8 @@ def test_codes_and_sites_with_most_failures_come_first_each_cell_leads_to_its_re
     assert len([link for link in links(found) if "/jobs/" in link or "/logs/" in link]) >= 6, "a sample of each message"
     assert old.request_name in text(reader.get("/failures/?code=99&range=7d").content.decode(), "found")
 
+    table = reader.get("/api/v1/failures?format=csv").content.decode().splitlines()
+    assert table[:2] == ["code,site,category,rule,attempts,given_up", "8021,T1_US_FNAL,data,,3,0"]
     places = reader.get("/api/v1/failures").json()["places"]
     assert [(each["code"], each["site"], each["attempts"]) for each in places] == [
         (8021, "T1_US_FNAL", 3), (8021, "T2_CH_CERN", 40), (50660, "T1_US_FNAL", 5),

@@ -57,6 +57,7 @@ NOT_DRIVEN = {
     "request_invalidate_files": "leaves the account as it is; tests/requests_app/services/test_invalidating_files.py",
     "request_force": "settles without proof what the schedd would prove; tests/requests_app/lifecycle/test_lost_queues.py",
     "request_keep": "is for what was rejected in ReqMgr2; tests/requests_app/reqmgr2/test_following.py",
+    "campaign_describe": "is for people, nothing acts on it; tests/requests_app/pages/test_campaigns.py",
     "site_follow": "needs a Site Status Board; tests/sites_app/test_site_statuses.py",
     "request_set_pools": "as with sites; tests/requests_app/admission/test_placement.py",
     "schedd_check": "submits a canary, which the scripted schedd does not run; tests/pool/test_onboarding.py",
