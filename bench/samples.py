@@ -1,7 +1,7 @@
 """Samples at 300 DAGs: what adding them up costs, how many rows stay, what a chart reads (docs/design/samples.md).
 
-Each five minutes ``BENCH_ROWS`` (1,500) transactions account units or failures of 60 sites, 20 campaigns, 8 releases, 12 steps and
-25 codes, more groups than a bucket keeps. Two hours are added up; then their rows are repeated over a month, and charts read.
+Each five minutes ``BENCH_ROWS`` (1,500) transactions account units or failures of 60 sites, 20 campaigns, 8 releases, 12 steps
+and 25 codes, more groups than a bucket keeps. Two hours are added up; then their rows are repeated over a month, and charts read.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def main() -> None:
     begun = time.perf_counter()
     samples_take(transaction.atomic)
     print(f"a look at how things stand, and nothing to add up: {(time.perf_counter() - begun) * 1000:.0f} ms")
-    written = 0
+    written = 0.0
     for seconds in BUCKETS:
         rows = Sample.objects.filter(seconds=seconds)
         buckets = rows.values("at").distinct().count()

@@ -26,10 +26,10 @@ class FailureQuerySerializer(serializers.Serializer):
     """What is asked for; the page of failures is asked in the same words."""
 
     range = WordField(choices=[(name, name) for name in RANGES], default=DEFAULT)
-    category = WordField(choices=FailureCategory.choices, default="")
-    campaign = TextField(max_length=100, default="")
+    category = WordField(choices=FailureCategory.choices, required=False)
+    campaign = TextField(max_length=100, required=False)
     code = serializers.IntegerField(min_value=-(2**31), max_value=2**31 - 1, default=None, allow_null=True)
-    site = TextField(max_length=100, default="", help_text="`none`: jobs whose site is not known")
+    site = TextField(max_length=100, required=False, help_text="`none`: jobs whose site is not known")
     format = WordField(choices=(("json", "JSON"), ("csv", "CSV")), default="json", help_text="csv: a line for each place")
 
 
@@ -59,8 +59,8 @@ class FailuresView(ApiView):
         query = FailureQuerySerializer(data=request.query_params)
         query.is_valid(raise_exception=True)
         asked, range_ = query.validated_data, TimeRange.of(query.validated_data)
-        rows = failures_since(range_.begins, category=asked["category"], campaign=asked["campaign"])
-        found = sorted(places(of_place(rows, code=asked["code"], site=asked["site"])))
+        rows = failures_since(range_.begins, category=asked.get("category", ""), campaign=asked.get("campaign", ""))
+        found = sorted(places(of_place(rows, code=asked["code"], site=asked.get("site", ""))))
         if asked["format"] == "csv":
             return _table(found)
         shown = {"range": range_.name, "begins": range_.begins, "ends": range_.ends}

@@ -95,15 +95,15 @@ class FailuresPage:
 
 def failures_page(given: QueryDict) -> FailuresPage:
     """Six queries: the table, its rules, whom it concerns, samples, and the chart's."""
-    names = tuple(name for name in FailureQuerySerializer().fields if name != "format")
-    values = {name: given.get(name, "") for name in names}
+    names = map(str, FailureQuerySerializer().fields)
+    values = {name: given.get(name, "") for name in names if name != "format"}
     query = FailureQuerySerializer(data={name: value for name, value in values.items() if value})
     if not query.is_valid():
         errors = {name: [str(one) for one in why] for name, why in query.errors.items()}
         return FailuresPage(values=values, errors=errors, range=TimeRange.of({}))
     asked, range_ = query.validated_data, TimeRange.of(query.validated_data)
-    code, site = asked["code"], asked["site"]
-    rows = failures_since(range_.begins, category=asked["category"], campaign=asked["campaign"])
+    code, site = asked["code"], asked.get("site", "")
+    rows = failures_since(range_.begins, category=asked.get("category", ""), campaign=asked.get("campaign", ""))
     place = of_place(rows, code=code, site=site)
     chosen = code is not None or bool(site)
     concerned, more = requests_concerned(place) if chosen else ([], False)
@@ -122,7 +122,7 @@ def failures_page(given: QueryDict) -> FailuresPage:
         list_query=urlencode(_for_list(values, range_)),
         actions=[action for action in buttons_of(Request) if action.name in _VERBS],
         rest_query=urlencode({name: value for name, value in values.items() if value}),
-        chart=chart("failures", range_, by="code", campaign=asked["campaign"], site="" if site == NO_SITE else site),
+        chart=chart("failures", range_, by="code", campaign=asked.get("campaign", ""), site="" if site == NO_SITE else site),
     )
 
 
