@@ -19,8 +19,9 @@ from django.db.models import Count, Exists, Min, OuterRef, Q
 from dags_app.selectors import schedds_counted
 from outputs_app.models import CaseState, Drift, DriftState, IntegrityCase
 from requests_app.alert_rows import MOST_TEXT, inherited
-from requests_app.models import Alert, AlertChannel, DeadLetterKind, HoldCode, Request, RequestStatus, Severity
+from requests_app.models import Alert, DeadLetterKind, HoldCode, Request, RequestStatus, Severity
 from requests_app.selectors.alert_words import CONDITIONS
+from requests_app.selectors.alerts import channels_failing
 from requests_app.selectors.lifecycle import lifecycle_state, rucio_account_problems
 from requests_app.selectors.reqmgr2 import reqmgr2_state
 from requests_app.selectors.summary import dead_letter_counts
@@ -146,7 +147,7 @@ def _work() -> Iterator[Found]:
     for kind, number in sorted(dead_letter_counts().items()):
         label = DeadLetterKind(kind).label
         yield Found("dead_letters", label, f"{number} of them. {ADVICE[DeadLetterKind(kind)]}", label)
-    for channel in AlertChannel.objects.filter(enabled=True, failing_since__isnull=False).order_by("name"):
+    for channel in channels_failing():
         since = exact(channel.failing_since)
         yield Found("channel_failing", channel.name, f"since {since}: {channel.last_error}", channel.name)
 

@@ -18,9 +18,9 @@ from django.utils.safestring import SafeString
 from dags_app.models import DAG, LIVE_DAG
 from dags_app.selectors import schedds_counted
 from requests_app.admission.placement import taking_slot
-from requests_app.models import LEADER_LEASE, DeadLetter, DeadLetterKind, RequestStatus, Severity
+from requests_app.models import LEADER_LEASE, AlertChannel, DeadLetter, DeadLetterKind, RequestStatus, Severity
 from requests_app.selectors.admission import QueuedRow, queue_head
-from requests_app.selectors.alerts import alerts_by_severity
+from requests_app.selectors.alerts import alerts_by_severity, channels_failing
 from requests_app.selectors.lifecycle import RUCIO_ACCOUNT, LifecycleState, account_problems_of, leases_known, lifecycle_of
 from requests_app.selectors.needs import Cause, needs_by_cause
 from requests_app.selectors.reqmgr2 import POLL, ReqMgr2State, reqmgr2_of
@@ -93,6 +93,7 @@ class Standing(NamedTuple):
     dead_letters: list[DeadLetters]
     jobs: Jobs
     alerts: list[AlertsOpen]
+    failing_channels: Sequence[AlertChannel]
     services: list[Service]
 
     @property
@@ -193,6 +194,7 @@ def standing() -> Standing:
         pools=WorkerPool.objects.all(),
         workers=Worker.objects.all(),
         alerts=alerts_by_severity(),
+        channels=channels_failing(),
         letters=DeadLetter.objects.order_by().values("kind").annotate(number=Count("pk")),
         jobs=live.annotate(dags=Count("*"), running=Sum("nodes_running"), idle=Sum("nodes_idle"), held=Sum("nodes_held")),
     )
@@ -215,6 +217,7 @@ def standing() -> Standing:
             for row in rows["alerts"]
             if row["severity"] == severity
         ],
+        failing_channels=rows["channels"],
         services=_services(circuits().all()),
     )
 
@@ -269,6 +272,8 @@ def _of_standing(known: Standing) -> Iterator[Thing]:
         yield Thing(f"ReqMgr2 and WMS2 do not agree on {counted(len(known.reqmgr2.problems), 'request')}", None)
     for pool in known.worker_pools:
         yield Thing(f"worker pool {pool.queue} does not do its work", None, stops=True)
+    for channel in known.failing_channels:
+        yield Thing(f"alerts do not reach the channel {channel.name}", channel.failing_since)
     for letters in known.dead_letters:
         yield Thing(f"{counted(letters.number, 'dead letter')}: {letters.kind.label}", None)
 

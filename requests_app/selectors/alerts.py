@@ -115,6 +115,11 @@ def channels_shown() -> QuerySet[AlertChannel]:
     return AlertChannel.objects.order_by("name")
 
 
+def channels_failing() -> QuerySet[AlertChannel]:
+    """Those to which nothing could be sent last."""
+    return AlertChannel.objects.filter(enabled=True, failing_since__isnull=False).order_by("name")
+
+
 def routes_shown() -> QuerySet[AlertRoute]:
     """Which alerts go where."""
     return AlertRoute.objects.select_related("channel")
@@ -137,6 +142,4 @@ def sending() -> Sending:
     """How it stands with what is to be sent; two queries."""
     waiting = AlertMessage.objects.filter(sent_at=None, given_up_at=None)
     found = waiting.aggregate(number=Count("id"), oldest=Min("created_at"))
-    return Sending(
-        found["number"], found["oldest"], AlertChannel.objects.filter(enabled=True, failing_since__isnull=False).count()
-    )
+    return Sending(found["number"], found["oldest"], channels_failing().count())
