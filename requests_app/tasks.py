@@ -23,6 +23,7 @@ from requests_app.notifying.repeat import alerts_repeat
 from requests_app.notifying.send import messages_send
 from requests_app.reqmgr2.following import reqmgr2_poll
 from wms2.errors import ConfigurationError
+from wms2.runtime.locks import unless_locked
 from wms2.runtime.notify import (
     CHECK_STORAGE,
     EVALUATE_DUE,
@@ -72,7 +73,8 @@ def evaluate_request(pk: str) -> None:
 @task("requests_app.tasks.send_alerts", queue="effects", beat="alerts", every=ALERTS_SECONDS)
 def send_alerts() -> None:
     """Make the messages that are due, then send what waits, for some time."""
-    messages_compose()
+    with unless_locked("alerts"):  # another worker is at it
+        messages_compose()
     messages_send(seconds=TURN_SECONDS)
 
 

@@ -11,7 +11,6 @@ from wms2.actions import Action, Field, Kind, Owned, ResourceType, Role, declare
 
 #: Operators, and the admins of the site that an alert is about.
 _ROLES = (Role.SITE_ADMIN, Role.OPERATOR)
-_ADMIN = (Role.ADMIN,)
 _ALONE = Field("alone", Kind.FLAG, "this one alone, not all open ones of its code and cause", blank=False)
 
 
@@ -72,7 +71,7 @@ declare(
     ),
     Action(
         "change-channel", "Change", "Where the channel is, and what it gets beside alerts; what waits is sent there.",
-        alert_channels.channel_change, None, _PLACE, path="change", single=True, roles=_ADMIN, inverse="change-channel",
+        alert_channels.channel_change, None, _PLACE, path="change", single=True, inverse="change-channel",
         initial=lambda channel: {one.name: getattr(channel, one.name) for one in _PLACE},
     ),
     Action(
@@ -85,15 +84,15 @@ declare(
     ),
     Action(
         "enable", "Enable", "It is sent to again; what waited is sent now.", alert_channels.channel_enable,
-        refused=lambda channel: "It is enabled already." if channel.enabled else "", path="enable", inverse="disable",
+        refused=alert_channels.enable_refused, path="enable", inverse="disable",
     ),
     Action(
         "disable", "Disable", "Nothing is sent to it until it is enabled.", alert_channels.channel_disable,
-        refused=lambda channel: "" if channel.enabled else "It is disabled already.", path="disable", inverse="enable",
+        refused=alert_channels.disable_refused, path="disable", inverse="enable",
     ),
     Action(
         "remove", "Remove", "The channel goes with its routes and what waits for it.", alert_channels.channel_remove,
-        path="remove", roles=_ADMIN, dangerous=True,
+        path="remove", dangerous=True,
     ),
 )  # fmt: skip
 
@@ -118,7 +117,7 @@ extend(
             Field("kind", Kind.CHOICE, "how it is spoken to", required=True, choices=tuple(ChannelKind.choices)),
             *_PLACE,
         ),
-        path="add-alert-channel", single=True, roles=_ADMIN,
+        path="add-alert-channel", single=True,
     ),
 )  # fmt: skip
 

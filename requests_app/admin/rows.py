@@ -139,6 +139,8 @@ rows_admin(
     "last_error", order=("-created_at",), filters=("kind", ("sent_at", admin.EmptyFieldListFilter)),
 )  # fmt: skip
 
+rows_admin(models.AlertNotice, "alert", "channel", "user", "last_at", "over")
+
 rows_admin(models.RequestWatch, "request", "user", "created_at", search=BY_REQUEST)
 
 rows_admin(models.Reconciliation, "id", "asked_by", "reason", "=asked_at", "=begun_at", "=ended_at", "found")

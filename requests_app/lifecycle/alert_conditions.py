@@ -120,7 +120,7 @@ def _schedds() -> Iterator[Found]:
 
 def _sites() -> Iterator[Found]:
     for site, why in sorted(sites_avoided(None).items())[:MOST]:
-        yield Found("site_closed", site, why, site=site)
+        yield Found("site_closed", site, why, site, site=site)
 
 
 def _service() -> Iterator[Found]:

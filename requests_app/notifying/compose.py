@@ -8,7 +8,7 @@ folded into the next one.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -21,7 +21,6 @@ from requests_app.models import (
     AlertChannel,
     AlertMessage,
     AlertNotice,
-    AlertRoute,
     ChannelKind,
     MessageKind,
     RequestWatch,
@@ -53,15 +52,22 @@ class Recipient(NamedTuple):
         return self._asdict()
 
 
+class Heard(NamedTuple):
+    """Of what each recipient has heard and not the end: when last, by alert; and those alerts that have ended by now."""
+
+    last_at: Mapping[Recipient, Mapping[int, datetime]]
+    ended: Mapping[int, Alert]
+
+
 def messages_compose() -> int:
-    """Make the messages that are due; how many. One process at a time."""
+    """Make the messages that are due; how many. One process at a time; a fixed number of queries where nothing is to be said."""
     with transaction_lock(LockKey.ALERTS):
         now = clock.now()
         wanted = _wanted()
-        if not wanted and not AlertChannel.objects.filter(enabled=True, digest=True).exists():
+        if not wanted:
             return 0
-        busy = _busy(now)
-        made = [_message(to, alerts, now) for to, alerts in wanted.items() if to not in busy]
+        busy, heard = _busy(now), _heard()
+        made = [_message(to, alerts, heard, now) for to, alerts in wanted.items() if to not in busy]
         made += [_digest(channel, now) for channel in _digests_due(now)]
         return sum(made)
 
@@ -73,23 +79,31 @@ def alerts_heard(rows: Iterable[Alert], now: datetime) -> list[Alert]:
 
 def _wanted() -> dict[Recipient, list[Alert]]:
     """The open alerts that concern each, none for one that only may have to hear of ends."""
-    channels = AlertChannel.objects.filter(enabled=True, kind__in=BY_MESSAGE)
-    routes: dict[int, list[AlertRoute]] = defaultdict(list)
-    for route in AlertRoute.objects.filter(channel__in=channels):
-        routes[route.channel_id].append(route)
+    channels = AlertChannel.objects.filter(enabled=True, kind__in=BY_MESSAGE).prefetch_related("routes")
     watches: dict[Any, list[int]] = defaultdict(list)
-    for request_id, user_id in RequestWatch.objects.values_list("request", "user"):
+    for request_id, user_id in RequestWatch.objects.filter(user__is_active=True).values_list("request", "user"):
         watches[request_id].append(user_id)
-    if not routes and not watches:
+    known = list(channels)
+    if not known and not watches:
         return {}
     rows = list(open_alerts()[:MOST])
-    found: dict[Recipient, list[Alert]] = {Recipient(pk, None): routed(each, rows) for pk, each in routes.items()}
+    found = {Recipient(channel.pk, None): routed(channel.routes.all(), rows) for channel in known}
     for users in watches.values():
         found |= {Recipient(None, user): found.get(Recipient(None, user), []) for user in users}
     for row in rows:
         for user in watches.get(row.request_id, ()):
             found[Recipient(None, user)].append(row)
     return found
+
+
+def _heard() -> Heard:
+    """Two queries."""
+    last_at: dict[Recipient, dict[int, datetime]] = defaultdict(dict)
+    for channel, user, alert, at in AlertNotice.objects.filter(over=False).values_list("channel", "user", "alert", "last_at"):
+        last_at[Recipient(channel, user)][alert] = at
+    unsaid = AlertNotice.objects.filter(over=False).order_by().values("alert")
+    ended = Alert.objects.filter(pk__in=unsaid, ended_at__isnull=False).select_related("request").only(*SHOWN)
+    return Heard(last_at, {row.pk: row for row in ended.order_by("ended_at")[:MOST]})
 
 
 def _busy(now: datetime) -> set[Recipient]:
@@ -99,21 +113,20 @@ def _busy(now: datetime) -> set[Recipient]:
     return {Recipient(*each) for each in rows.order_by().values_list("channel", "user").distinct()}
 
 
-def _message(to: Recipient, alerts: Sequence[Alert], now: datetime) -> int:
-    notices = AlertNotice.objects.filter(**to.columns, over=False)
-    heard = dict(notices.values_list("alert", "last_at"))
+def _message(to: Recipient, alerts: Sequence[Alert], all_heard: Heard, now: datetime) -> int:
+    heard = all_heard.last_at.get(to, {})
     free = [row for row in alerts_heard(alerts, now) if not row.owner]
     new = [row for row in free if row.pk not in heard]
     again = []
     if hours := conf().alert_reminder_hours:
         due = now - timedelta(hours=hours)
         again = [row for row in free if row.severity != Severity.INFO and row.pk in heard and heard[row.pk] <= due]
-    ended = Alert.objects.filter(pk__in=heard, ended_at__isnull=False).select_related("request").only(*SHOWN)
-    over = list(ended.order_by("ended_at")[:MOST])
+    over = [row for pk, row in all_heard.ended.items() if pk in heard]
     if not (new or again or over):
         return 0
     _create(to, MessageKind.ALERTS, content({NEW: new, REMINDER: again, OVER: over}, now), now)
     AlertNotice.objects.bulk_create([AlertNotice(alert=row, last_at=now, **_ids(to)) for row in new], ignore_conflicts=True)
+    notices = AlertNotice.objects.filter(over=False, **to.columns)
     notices.filter(alert__in=[row.pk for row in again]).update(last_at=now)
     notices.filter(alert__in=[row.pk for row in over]).update(last_at=now, over=True)
     return 1

@@ -42,12 +42,12 @@ def channel_change(*, channel: AlertChannel, actor: str, reason: str, address: s
 
 
 def channel_enable(*, channel: AlertChannel, actor: str, reason: str) -> None:
-    """It is sent to again; what waited is sent now."""
+    """It is sent to again; what waited is sent now. Raises InvalidTransition: it is enabled."""
     _switch(channel, actor, reason, enabled=True)
 
 
 def channel_disable(*, channel: AlertChannel, actor: str, reason: str) -> None:
-    """Nothing is sent to it until it is enabled."""
+    """Nothing is sent to it until it is enabled. Raises InvalidTransition: it is disabled."""
     _switch(channel, actor, reason, enabled=False)
 
 
@@ -90,9 +90,21 @@ def test_refused(channel: AlertChannel) -> str:
     return "" if channel.enabled else "It is disabled."
 
 
+def enable_refused(channel: AlertChannel) -> str:
+    """Why it cannot be enabled."""
+    return "It is enabled already." if channel.enabled else ""
+
+
+def disable_refused(channel: AlertChannel) -> str:
+    """Why it cannot be disabled."""
+    return "" if channel.enabled else "It is disabled already."
+
+
 def _switch(channel: AlertChannel, actor: str, reason: str, *, enabled: bool) -> None:
     action = "alert_channel_enable" if enabled else "alert_channel_disable"
     with audited(actor=actor, action=action, target=channel.name, target_type="alert channel", reason=reason):
+        if why := enable_refused(channel) if enabled else disable_refused(channel):
+            raise InvalidTransition(f"{channel}: {why}")
         AlertChannel.objects.filter(pk=channel.pk).update(enabled=enabled, failures=0, failing_since=None)
         AlertMessage.objects.filter(channel=channel, sent_at=None).update(next_attempt_at=clock.now())
 

@@ -85,7 +85,10 @@ def _meant(alert: Alert, alone: bool) -> QuerySet[Alert]:
     """The open rows that an operation is about, in the caller's transaction. Raises InvalidTransition: it is over by now."""
     if not Alert.objects.filter(pk=alert.pk, ended_at=None).exists():
         raise InvalidTransition(f"{alert}: It is over.")
-    return Alert.objects.filter(pk=alert.pk) if alone else Alert.objects.filter(code=alert.code, cause=alert.cause, ended_at=None)
+    if alone:
+        return Alert.objects.filter(pk=alert.pk)
+    # of its site: admins of sites act on their own alone
+    return Alert.objects.filter(code=alert.code, cause=alert.cause, site=alert.site, ended_at=None)
 
 
 def request_watch(*, request: Request, actor: str, reason: str) -> None:

@@ -9,6 +9,7 @@ import itertools
 import os
 import random
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +26,7 @@ from playwright.sync_api import Browser
 from dags_app.models import DAG
 from outputs_app.models import Effect, EffectState
 from requests_app.installation import installation_claim
+from requests_app.lifecycle.alert_conditions import alerts_check
 from requests_app.models import Request
 from tests.support import scene, scene_rounds
 from tests.support.browser import WIDTH, Window, window
@@ -103,6 +105,11 @@ def _hold_dag(built: scene.Scene) -> str:
     return action_url(DAG, "hold", [DAG.objects.get(workflow__request=built.active).pk])
 
 
+def _alerts(built: scene.Scene) -> str:
+    alerts_check(nullcontext)
+    return "/alerts/"
+
+
 SHOTS = (
     Shot("sign-in", lambda _: "/login/", signed_in=False, whole=False),
     Shot("overview", lambda _: "/", first=True),
@@ -114,6 +121,9 @@ SHOTS = (
     Shot("request", _page("active")),
     Shot("request-held", _page("held"), opens="#part-errors td summary", first=True),
     Shot("logs", _logs, first=True),
+    Shot("alerts", _alerts, kept=False),
+    Shot("alerts-dark", _alerts, dark=True, kept=False),
+    Shot("alerts-narrow", _alerts, width=PHONE, kept=False),
     Shot("account", lambda _: "/account/", kept=False),
     Shot("request-dark", _page("refused"), dark=True),
     Shot("request-narrow", _page("completed"), width=PHONE, first=True),

@@ -28,7 +28,7 @@ def test_an_inverse_is_a_verb_of_the_same_row_and_what_cannot_be_undone_has_none
     assert wrong == []
 
 
-def test_operators_may_do_every_verb_but_those_of_channels_and_others_what_concerns_rows_of_their_own() -> None:
+def test_operators_may_do_every_verb_and_others_only_what_concerns_rows_of_their_own() -> None:
     shared = {
         f"{resource_type.name} {action.name}": action.roles
         for resource_type in resource_types()
@@ -44,7 +44,4 @@ def test_operators_may_do_every_verb_but_those_of_channels_and_others_what_conce
     on_alerts = ("alert acknowledge", "alert give-back", "alert silence", "alert end-silence")
     of_sites |= dict.fromkeys(on_alerts, (Role.SITE_ADMIN, Role.OPERATOR))
     of_all = dict.fromkeys(("request watch", "request unwatch"), (Role.VIEWER,))
-    of_admins = dict.fromkeys(
-        ("service add-alert-channel", "alert-channel change-channel", "alert-channel remove"), (Role.ADMIN,)
-    )
-    assert shared == of_requests | of_sites | of_both | of_all | of_admins
+    assert shared == of_requests | of_sites | of_both | of_all

@@ -7,7 +7,19 @@ from datetime import timedelta
 from django.utils import timezone
 
 from outputs_app.models import EffectState, IntegrityCase, Placement, Prognosis
-from requests_app.models import AdmissionLimit, Harvest, HarvestState, RequestGroup, RequestStatus
+from requests_app.alert_rows import Where
+from requests_app.alerts import alert
+from requests_app.models import (
+    AdmissionLimit,
+    Alert,
+    AlertChannel,
+    ChannelKind,
+    Harvest,
+    HarvestState,
+    RequestGroup,
+    RequestStatus,
+    Severity,
+)
 from sites_app.models import Site, SystemicAlert
 from tests.support.rows import drift_row, new_block, new_effect, pool_row, request_row, schedd_row, unit_row
 from wms2.models import BulkItem, BulkRun, Resource, ResourceLease, Worker, WorkerPool
@@ -39,6 +51,16 @@ def _make(index: int, status: RequestStatus) -> None:
     schedd_row(f"{name}@host", pool=name)
     pool_row(name)
     Harvest.objects.create(request=request, dataset=f"/A/{name}/DQMIO", state=HarvestState.FAILED, next_try_at=now)
+    alert(request, f"slow_{index}", name, Where(site=name, schedd=name))
+    Alert.objects.filter(subject=request.request_name).update(
+        owner=name if index else "", severity=list(Severity)[index % 3], since=now, silenced_until=now + timedelta(hours=index),
+        ended_at=now if index > 3 else None,
+    )  # fmt: skip
+    kind = list(ChannelKind)[index % 4]
+    channel = AlertChannel.objects.create(
+        name=name, kind=kind, address="a@b.ch", enabled=index > 0, created_at=now, created_by="olga"
+    )
+    channel.routes.create(actor=name, created_at=now)
     AdmissionLimit.objects.create(kind="campaign", name=name, max_dags=index)
     run = BulkRun.objects.create(
         resource="request", operation="hold", data={}, actor="olga", reason=name, total=1, created_at=now
