@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import requests
+import yaml
 from django.contrib.auth.models import User
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
@@ -63,10 +64,22 @@ def test_promtool_and_amtool_accept_what_is_shipped_and_each_alert_rings_for_wha
     configured(tmp_path)
     assert "SUCCESS" in run("promtool", "check", "config", tmp_path / "prometheus.yml")
     assert "SUCCESS" in run("amtool", "check-config", SHIPPED / "alertmanager.yml")
+    (tmp_path / "by_mail.yml").write_text(by_mail((SHIPPED / "alertmanager.yml").read_text()))
+    assert "SUCCESS" in run("amtool", "check-config", tmp_path / "by_mail.yml")
     tests = sorted((SHIPPED / "tests").glob("*.yml"))
     run("promtool", "test", "rules", *tests)
     named = {name for file in tests for name in re.findall(r'alertname="(\w+)"', file.read_text())}
     assert {rule["alert"] for rule in RULES} <= named
+
+
+def by_mail(text: str) -> str:
+    """The configuration with the receiver that its comment offers in place of the webhook."""
+    offered = re.findall(r"^#( {5}.*)$", text, re.M)
+    (webhook,) = re.findall(r"^ +webhook_configs:\n(?: {6,}.*\n)+", text, re.M)
+    changed = text.replace(webhook, "\n".join(line[1:] for line in offered) + "\n")
+    (receiver,) = yaml.safe_load(changed)["receivers"]
+    assert receiver["email_configs"][0]["to"]
+    return changed
 
 
 @pytest.mark.django_db(transaction=True)
