@@ -13,6 +13,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from deploy.debian import PackageError
 from deploy.prefix import Packages, Runtime, main
 
 #: Name here -> name in Debian, whose Alertmanager has a longer one.
@@ -51,7 +52,10 @@ def finish(prefix: Path, runtime: Runtime) -> None:
     runtime.bind(program(prefix, name) for name in PROGRAMS)
     for name in ("prometheus", "alertmanager"):
         server = program(prefix, name)
-        server.write_bytes(server.read_bytes().replace(FIXED, OWN))
+        code = server.read_bytes()
+        if FIXED not in code:
+            raise PackageError(f"{name} of these packages reads its pages elsewhere than below {FIXED.decode()}")
+        server.write_bytes(code.replace(FIXED, OWN))
 
 
 PACKAGES = Packages(
