@@ -86,7 +86,8 @@ def _text(name: str, value: Any) -> str:
             return _listed((_text(name, each) for each in value[:MOST_MEMBERS]), len(value))
         case dict():
             some = list(value.items())[:MOST_MEMBERS]
-            return _listed((f"{key}: {_text(str(key), each)}" for key, each in some), len(value))
+            named = name if name.startswith("bytes_") else ""  # output module -> bytes
+            return _listed((f"{key}: {_text(named or str(key), each)}" for key, each in some), len(value))
     return str(value)
 
 

@@ -96,7 +96,7 @@ def _sample(one: Field, row: Any) -> Any:
         Kind.NUMBER: one.least or 1,
         Kind.TEXTS: ["x"],
         Kind.NOTES: {},
-        Kind.SITES: ["T2_XX_Nowhere"],
+        Kind.SITES: ["T1_US_FNAL"],
         Kind.LFNS: ["/store/x"],
         Kind.MOMENT: f"{timezone.now() + timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}",
     }

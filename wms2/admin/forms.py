@@ -58,7 +58,7 @@ class Folded(NamedTuple):
 class ReasonForm(forms.Form):
     """What every operation asks for, and its own fields."""
 
-    action: ClassVar[Action]
+    _operation: ClassVar[Action]  # fields may have any other name
     reason = forms.CharField(
         required=False,
         widget=forms.Textarea(attrs={"rows": 3, "cols": 80, "autofocus": True, "required": True, "maxlength": MAX_REASON}),
@@ -68,7 +68,7 @@ class ReasonForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         """What a REST client would have sent, checked as that is."""
         given = {name: value for name, value in (super().clean() or {}).items() if value not in ("", None, [])}
-        serializer = input_serializer(self.action)(data=given)
+        serializer = input_serializer(self._operation)(data=given)
         if serializer.is_valid():
             return dict(serializer.validated_data)
         for path, problem in flattened(serializer.errors):
@@ -78,12 +78,12 @@ class ReasonForm(forms.Form):
 
     def in_sight(self) -> list[BoundField]:
         """The reason, and the fields that are usual."""
-        return [self["reason"], *(self[one.name] for one in self.action.fields_in_sight if one.name in self.fields)]
+        return [self["reason"], *(self[one.name] for one in self._operation.fields_in_sight if one.name in self.fields)]
 
     def folded(self) -> list[Folded]:
         """The others, by theme."""
         found = []
-        for theme, declared in self.action.fields_folded.items():
+        for theme, declared in self._operation.fields_folded.items():
             bound = tuple(self[one.name] for one in declared if one.name in self.fields)
             if bound:
                 found.append(Folded(theme, bound, any(each.errors or each.value() for each in bound)))
@@ -103,7 +103,7 @@ _FIELDS: Mapping[Kind, type[forms.Field]] = {
 def form_of(action: Action) -> type[ReasonForm]:
     """The form of an operation: the reason, which is always asked for, then its fields in their order."""
     made = {one.name: form_field(one) for one in action.fields}
-    return type("VerbForm", (ReasonForm,), {**made, "action": action, "field_order": ("reason", *made)})
+    return type("VerbForm", (ReasonForm,), {**made, "_operation": action, "field_order": ("reason", *made)})
 
 
 def form_field(one: Field) -> forms.Field:

@@ -20,6 +20,7 @@ from requests_app.pages.units import MOST_UNITS
 from tests.support.html import links, text
 from tests.support.rows import dag_row, drift_row, new_block, request_row, unit_row, workflow_row
 from tests.support.scene import Scene
+from wms2.actions import buttons_of, decision_basis
 
 pytestmark = pytest.mark.django_db
 S = RequestStatus
@@ -207,8 +208,9 @@ def test_all_dags_of_a_rescued_request_are_listed(reader: Client, built: Scene) 
 
 def test_history_has_actor_reason_and_how_long(reader: Client, built: Scene) -> None:
     said = page(reader, built.held, "part-history")
-    assert said.index("Held") < said.index("Partial") < said.index("Active")
+    assert said.index("Held") < said.index("Partial") < said.index("DAG ended") < said.index("Active")
     assert "by lifecycle · for 5 s the DAG ended with work units not done" in said
+    assert "Round 0 submitted: 120 work units" in said and "Import" in said and "by pdmvserv" in said
 
 
 def test_buttons_lead_to_the_admins_confirmation_for_operators_only(
@@ -216,24 +218,66 @@ def test_buttons_lead_to_the_admins_confirmation_for_operators_only(
 ) -> None:
     path = f"/requests/{built.held.request_name}/"
     actions = [link for link in links(operator.get(path).content.decode(), "part-head") if "/verb/" in link]
-    offered = (
-        "release",
-        "complete",
-        "sites",
-        "priority",
-        "pin",
-        "retry-time",
-        "pools",
-        "throttle",
-        "error-limits",
-        "note",
-        "group",
-    )
-    offered += ("restart", "derive", "fail", "abort", "clean")
+    offered = ("release", "note", "abort")  # what is held calls for; then the others by theme
+    offered += ("sites", "priority", "pin", "retry-time", "pools", "throttle", "error-limits")
+    offered += ("group", "derive", "restart", "complete", "fail", "clean")
     back = urlencode({"back": path})
     assert actions == [f"/admin/requests_app/request/verb/{action}/?id={built.held.pk}&{back}" for action in offered]
     for client in (staff, reader):
         assert not [link for link in links(client.get(path).content.decode()) if "/verb/" in link]
+
+
+def test_after_an_operation_one_stands_where_one_stood_with_what_was_done_and_the_way_back(
+    operator: Client, built: Scene
+) -> None:
+    path = f"/requests/{built.queued.request_name}/"
+    here = urlencode({"back": path})
+
+    def act(name: str, **given: Any) -> str:
+        row = Request.objects.get(pk=built.queued.pk)
+        seen = decision_basis(next(a for a in buttons_of(Request) if a.name == name), row)[0]
+        posted = {"id": row.pk, "seen": seen, "back": path, "reason": "for Moriond", **given}
+        answer = operator.post(f"/admin/requests_app/request/verb/{name}/", posted, follow=True)
+        assert answer.redirect_chain == [(path, 302)], answer.content[:2000]
+        return answer.content.decode()
+
+    held = act("hold")
+    assert "Hold: " in text(held) and "It is Held now." in text(held)
+    release = f"/admin/requests_app/request/verb/release/?id={built.queued.pk}&{here}"
+    assert release in links(held) and "Take it back: Release" in held
+    assert "Take it back: Hold" in act("release")
+    changed = act("priority", priority=200_000)
+    (back,) = [link for link in links(changed) if "to.priority" in link]
+    form = operator.get(back).content.decode()
+    assert f'value="{built.queued.priority}"' in form and "Set back as it was" in changed
+
+
+def test_what_cannot_be_undone_offers_no_way_back_and_is_red(operator: Client, built: Scene) -> None:
+    path = f"/requests/{built.new.request_name}/"
+    assert re.search(r'class="button dangerous" href="[^"]*/verb/abort/', operator.get(path).content.decode())
+    posted = {"id": built.new.pk, "seen": built.new.status, "back": path, "reason": "not wanted"}
+    done = operator.post("/admin/requests_app/request/verb/abort/", posted, follow=True).content.decode()
+    assert "It is Aborted now." in text(done) and "way-back" not in done
+
+
+def test_a_long_form_is_short_and_folds_the_rest_by_theme(operator: Client, built: Scene) -> None:
+    address = f"/admin/requests_app/request/verb/release/?id={built.held.pk}"
+    html = operator.get(address).content.decode()
+    (before, *folded) = html.split("<details")
+    boxes = re.findall(r'name="(reason|mode|memory_mb|[a-z_]+)"', before[before.index("<fieldset") :])
+    assert boxes == ["reason", "mode", "memory_mb"] and 'type="submit"' in before
+    themes = [re.search(r"<summary>(.*?) <span", each) for each in folded]
+    names = [found[1] for found in themes if found]
+    assert names == [
+        "Sites and pools", "Input files", "Retries and how much may fail", "Sizes of jobs and rounds", "How much runs at once",
+    ]  # fmt: skip
+    assert " open" not in "".join(each[:20] for each in folded)
+    posted = {"id": built.held.pk, "seen": built.held.status, "reason": "x", "site_bans": "T2_XX_Nowhere", "retry_merge": "1000"}
+    wrong = operator.post("/admin/requests_app/request/verb/release/", posted)
+    assert wrong.status_code == 400 and "Ensure this value is less than or equal to 20." in wrong.content.decode()
+    assert 'class="folded" open' in wrong.content.decode()
+    refused = operator.post("/admin/requests_app/request/verb/release/", posted | {"retry_merge": "2"}).content.decode()
+    assert refused.count("T2_XX_Nowhere is not a site of CRIC") == 2  # beside the row, and beside the box
 
 
 def test_an_operator_who_is_not_staff_has_the_same_ways_into_the_admin(operator: Client, built: Scene) -> None:
