@@ -19,7 +19,6 @@ from requests_app.pages import (
 from wms2.api import converters  # noqa: F401  <name:...>, <any-name:...>
 
 urlpatterns = [
-    path("", views.board, name="board"),
     path("search/", search_views.search_page, name="search"),
     path("", views.overview_page, name="overview"),
     path("requests/", views.board, name="board"),
