@@ -1,10 +1,23 @@
-"""Statements that a piece of code has put to the database."""
+"""What a page asks the database for, without who is signed in and what a process reads once in some seconds."""
 
 from __future__ import annotations
 
+from django.contrib.auth.models import Group, User
+from django.contrib.sessions.models import Session
+from django.db import connection
+from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from requests_app.models import Limit, ServiceLevel
+from wms2.models import RoleAssignment
 
-def statements(captured: CaptureQueriesContext) -> list[str]:
-    """Without the questions for the time: the clock is asked once a second at most, whoever asks first."""
-    return [query["sql"] for query in captured if "clock_timestamp" not in query["sql"]]
+_BESIDE = [f'"{model._meta.db_table}"' for model in (Session, User, Group, RoleAssignment, ServiceLevel, Limit)]
+
+
+def statements_of(client: Client, path: str) -> list[str]:
+    """Of an answer that is a success."""
+    with CaptureQueriesContext(connection) as found:
+        response = client.get(path)
+    assert response.status_code == 200, (path, response.content[:300])
+    said = [str(query["sql"]) for query in found.captured_queries]
+    return [sql for sql in said if not any(table in sql for table in _BESIDE)]
