@@ -54,7 +54,7 @@ def main() -> None:
         rows = Sample.objects.filter(seconds=seconds)
         buckets = rows.values("at").distinct().count()
         day = rows.count() / buckets * 86_400 / seconds
-        written += day
+        written += round(day)
         print(f"buckets of {seconds:6} s: {rows.count() / buckets:6.0f} rows each, {day:8,.0f} a day")
     print(f"rows a day: {written:,.0f}")
     with connection.cursor() as cursor:
