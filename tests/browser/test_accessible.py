@@ -38,6 +38,7 @@ FOUND = """async () => {
 NO_ADMIN_PAGES = (
     "_add",
     "_delete",
+    "_history",
     "logout",
     "login",
     "password_change",

@@ -28,13 +28,13 @@ def header(client: Client, path: str) -> str:
     page = client.get(path).content.decode()
     found = re.search(r'<header class="top">.*?</header>', page, re.DOTALL)
     assert found is not None, path
-    return re.sub(r'value="[^"]{64}"| aria-current="page"|\s+', " ", found[0])
+    return re.sub(r'\s*(value="[^"]{64}"|aria-current="page"|\s)\s*', " ", found[0]).replace(" >", ">")
 
 
 def test_pages_admin_and_rest_page_have_one_header(operator: Client) -> None:
     request_row(request_name="a_request")
     paths = ("/", "/cases/", "/requests/a_request/", "/admin/", "/admin/requests_app/request/", "/api/v1/docs/", "/account/")
-    assert len({re.sub(r"\s+", " ", header(operator, path)) for path in paths}) == 1
+    assert len({header(operator, path) for path in paths}) == 1
     assert 'name="q"' in header(operator, "/")
     assert 'aria-current="page">Admin' in operator.get("/admin/").content.decode()
 

@@ -1,5 +1,6 @@
 // What the header does in a browser: the key "/" goes to the search box, moments are shown in UTC or in the browser's own time, and
-// boxes with data-narrows narrow the list that they name. Without it all of that stays readable: UTC, whole lists.
+// boxes with data-narrows narrow the list that they name, boxes that scroll are reached by keyboard. Without it all of that stays
+// readable: UTC, whole lists.
 "use strict";
 (function () {
   const find = document.getElementById("find");
@@ -76,8 +77,23 @@
     document.dispatchEvent(new CustomEvent("wms2:clock", { detail: value }));
   }
 
+  // Boxes that scroll sideways on a narrow screen can be reached and moved by keyboard.
+  function reach() {
+    document.querySelectorAll(".panel, .results, table.list.small").forEach((box) => {
+      if (box.scrollWidth > box.clientWidth + 1) box.tabIndex = 0;
+      else if (box.getAttribute("tabindex") === "0") box.removeAttribute("tabindex");
+    });
+  }
+
+  // A part that may replace another is made like it, so that one that has not changed stays where it is.
+  document.addEventListener("wms2:fresh", (event) => {
+    if (root.dataset.clock === "local") show(event.detail.fresh);
+    if (event.detail.part.tabIndex === 0) event.detail.fresh.tabIndex = 0;
+  });
+
   // Parts that are replaced while the page is open, before they are painted.
   new MutationObserver((changes) => {
+    reach();
     if (root.dataset.clock !== "local") return;
     changes.forEach((change) => change.addedNodes.forEach(show));
   }).observe(document.body, { childList: true, subtree: true });
@@ -91,4 +107,6 @@
     });
   }
   set(kept());
+  reach();
+  window.addEventListener("resize", reach);
 })();

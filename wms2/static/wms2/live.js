@@ -50,6 +50,7 @@
       if (box) scrolled[one.id] = box.scrollHeight - box.scrollTop - box.clientHeight < 8 ? -1 : box.scrollTop;
     });
     fresh.querySelectorAll("details[id]").forEach((one) => { if (one.id in wasOpen) one.open = wasOpen[one.id]; });
+    document.dispatchEvent(new CustomEvent("wms2:fresh", { detail: { part: part, fresh: fresh } }));
     if (fresh.outerHTML === part.outerHTML) return;
     part.querySelectorAll("input[type=checkbox][id]:checked").forEach((one) => {
       const again = fresh.querySelector("#" + CSS.escape(one.id));
