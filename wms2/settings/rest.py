@@ -53,7 +53,6 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
         "ReleaseMode": "requests_app.actions.requests.RELEASE_MODES",
         "Health": "sites_app.models.Health",
         "ScheddState": "sites_app.models.ScheddState",
-        "ChannelKind": "requests_app.models.ChannelKind",
         "Severity": "requests_app.models.Severity",
         "PoolState": "sites_app.models.PoolState",
         "OnboardingState": "sites_app.models.OnboardingState",
