@@ -106,6 +106,6 @@ def request_unwatch(*, request: Request, actor: str, reason: str) -> None:
         RequestWatch.objects.filter(request=request, user__username=actor).delete()
 
 
-def acknowledged_so(alert: Alert, actor: str, given: object) -> bool:
-    """Whether ``actor`` has it already."""
-    return alert.ended_at is None and alert.owner == actor and not (isinstance(given, dict) and given.get("owner"))
+def acknowledged_so(alert: Alert, user: str, given: object) -> bool:
+    """Whether ``user`` has it already."""
+    return alert.ended_at is None and alert.owner == user and not (isinstance(given, dict) and given.get("owner"))

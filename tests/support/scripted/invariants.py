@@ -33,6 +33,7 @@ from requests_app.limits import limits_now
 from requests_app.models import (
     AFTER_WORK,
     TERMINAL,
+    Alert,
     Event,
     InputFile,
     InputLumis,
@@ -68,6 +69,14 @@ def check(world: World) -> None:
     _schedd(world)
     _outside(world)
     _counts(requests)
+    _alerts(requests)
+
+
+def _alerts(requests: list[Request]) -> None:
+    """What a request shows is the newest of its open alerts, and none where it has none."""
+    rows = Alert.objects.filter(ended_at=None, condition=False).order_by("since", "id")
+    newest = dict(rows.values_list("request", "code"))
+    assert {row.pk: row.alert_code for row in requests if row.alert_code} == newest
 
 
 def _counts(requests: list[Request]) -> None:
