@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import structlog
 from django.db.models import Count, Exists, Min, OuterRef, Q
@@ -54,6 +54,7 @@ class Found(NamedTuple):
     site: str = ""
     schedd: str = ""
     pool: str = ""
+    since: datetime | None = None
 
     @property
     def values(self) -> dict[str, object]:
@@ -87,9 +88,10 @@ def conditions() -> Iterator[Found]:
 
 def _requests() -> Iterator[Found]:
     held = Request.objects.filter(status=RequestStatus.HELD).order_by("status_since", "pk")
-    for pk, name, code, why in held.values_list("pk", "request_name", "hold_code", "hold_reason")[:MOST]:
+    columns = ("pk", "request_name", "hold_code", "hold_reason", "status_since")
+    for pk, name, code, why, since in held.values_list(*columns)[:MOST]:
         kind = "held_by_operator" if code == HoldCode.OPERATOR else "request_held"
-        yield Found(kind, name, why, str(word(HoldCode, code).label), pk)
+        yield Found(kind, name, why, str(word(HoldCode, code).label), pk, since=since)
     drift = Drift.objects.filter(state=DriftState.UNSETTLED).order_by("request__request_name")
     grouped = drift.values_list("request", "request__request_name").annotate(number=Count("id"), first=Min("name"))
     for pk, name, number, first in grouped[:MOST]:
@@ -103,19 +105,18 @@ def _requests() -> Iterator[Found]:
 def _schedds() -> Iterator[Found]:
     unwell = Q(in_use=True) & (Q(unreachable_since__isnull=False) | Q(health=Health.DEGRADED))
     for row in schedds_counted().filter(unwell | ~Q(orphans=[])).order_by("pk"):
-        where = {"schedd": row.name, "pool": row.pool_id, "cause": row.name}
+        where: dict[str, Any] = {"schedd": row.name, "pool": row.pool_id, "cause": row.name}
         if row.in_use and row.unreachable_since is not None:
-            dags = counted(row.live_dags, "live DAG")
-            yield Found("schedd_silent", row.name, f"silent since {exact(row.unreachable_since)}, {dags}", **where)
+            said = f"silent since {exact(row.unreachable_since)}, {counted(row.live_dags, 'live DAG')}"
+            yield Found("schedd_silent", row.name, said, **where, since=row.unreachable_since)
         elif row.in_use and row.health == Health.DEGRADED:
-            yield Found("schedd_degraded", row.name, row.health_reason, **where)
+            yield Found("schedd_degraded", row.name, row.health_reason, **where, since=row.health_since)
         if strays := row.orphans_reported:
-            yield Found(
-                "schedd_strays", row.name, counted(len(strays), "DAG that no row knows", "DAGs that no row knows"), **where
-            )
+            said = counted(len(strays), "DAG that no row knows", "DAGs that no row knows")
+            yield Found("schedd_strays", row.name, said, **where)
     for each in alerts_open():
         code = "new_work_held" if each.holds else "systemic_trouble"
-        yield Found(code, each.pool or "all pools", each.reason, each.pool, pool=each.pool)
+        yield Found(code, each.pool or "all pools", each.reason, each.pool, pool=each.pool, since=each.began_at)
 
 
 def _sites() -> Iterator[Found]:
@@ -149,7 +150,9 @@ def _work() -> Iterator[Found]:
         yield Found("dead_letters", label, f"{number} of them. {ADVICE[DeadLetterKind(kind)]}", label)
     for channel in channels_failing():
         since = exact(channel.failing_since)
-        yield Found("channel_failing", channel.name, f"since {since}: {channel.last_error}", channel.name)
+        yield Found(
+            "channel_failing", channel.name, f"since {since}: {channel.last_error}", channel.name, since=channel.failing_since
+        )
 
 
 def _change(rows: Mapping[tuple[str, str], Alert], found: Mapping[tuple[str, str], Found]) -> None:
@@ -176,7 +179,8 @@ def _begin(found: Mapping[tuple[str, str], Found], now: datetime) -> int:
     Alert.objects.bulk_create(
         [
             Alert(
-                code=code, subject=subject, condition=True, since=now, last_seen=now, request_id=each.request_id, **each.values,
+                code=code, subject=subject, condition=True, since=each.since or now, last_seen=now,
+                request_id=each.request_id, **each.values,
                 **inherited(alike.get((code, each.cause)), now),
             )
             for (code, subject), each in found.items()

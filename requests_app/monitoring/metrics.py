@@ -121,7 +121,7 @@ def _family(name: str, text: str, labels: str, samples: Iterable[tuple[Any, ...]
 
 def _alerts() -> Iterator[Metric]:
     yield _family("wms2_alerts_open", "Open alerts by severity", "severity", open_by_severity().items())
-    now, standing = clock.now(), sending()
+    now, standing = timezone.now(), sending()
     yield _family("wms2_alert_messages_waiting", "Messages of alerts that wait to be sent", "", [(standing.waiting,)])
     oldest = _age(standing.oldest_at, now)
     yield _family("wms2_alert_messages_oldest_seconds", "Age of the oldest message that waits to be sent", "", [(oldest,)])

@@ -41,6 +41,11 @@ class Together(NamedTuple):
     first: Alert
 
     @property
+    def alone(self) -> bool:
+        """Whether it is a single one of a request."""
+        return self.number == 1 and self.first.request_id is not None
+
+    @property
     def title(self) -> str:
         """``12 requests: effect_dead at T2_X``, or the one whom it concerns."""
         return title_of(self.code, self.cause, [self.first.subject], self.number, self.requests)

@@ -77,6 +77,7 @@ def test_conditions_begin_change_and_end_and_join_those_of_their_cause() -> None
         ("channel_failing", "ops"),
     }
     assert keys <= found.keys()
+    assert found["request_held", one.request_name].since == one.status_since
     assert found["request_held", one.request_name].cause == found["request_held", two.request_name].cause != ""
     alert_acknowledge(alert=found["request_held", one.request_name], **BY)
     third = request_row(S.HELD, hold_code=HoldCode.THRESHOLD, hold_reason="too many")
