@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 from django.db import connection
@@ -128,14 +130,13 @@ def _request_hit(name: str, about: str, whole: bool) -> Hit:
     return Hit(name, about, address("request-page", name), whole)
 
 
-def _requests(asked: str) -> list[Hit]:
-    rows = _beginning(Request.objects.only("request_name", "prep_id"), "request_name", asked)
-    return [_request_hit(row.request_name, row.prep_id, row.request_name == asked) for row in rows]
-
-
-def _prep_ids(asked: str) -> list[Hit]:
-    rows = _beginning(Request.objects.only("request_name", "prep_id"), "prep_id", asked)
-    return [_request_hit(row.request_name, row.prep_id, row.prep_id == asked) for row in rows]
+def _requests_by(column: str, asked: str) -> list[Hit]:
+    rows = _beginning(Request.objects.only("request_name", "prep_id", column), column, asked)
+    abouts = {"input_dataset": "reads {0.input_dataset}"}
+    return [
+        _request_hit(row.request_name, abouts.get(column, "{0.prep_id}").format(row), getattr(row, column) == asked)
+        for row in rows
+    ]
 
 
 def _campaigns(asked: str) -> list[Hit]:
@@ -172,11 +173,6 @@ def _output_datasets(asked: str) -> list[Hit]:
         )
         for row in rows
     ]  # fmt: skip
-
-
-def _input_datasets(asked: str) -> list[Hit]:
-    rows = _beginning(Request.objects.only("request_name", "input_dataset"), "input_dataset", asked)
-    return [_request_hit(row.request_name, f"reads {row.input_dataset}", row.input_dataset == asked) for row in rows]
 
 
 def _blocks(asked: str) -> list[Hit]:
@@ -229,11 +225,9 @@ def _dags(asked: str) -> list[Hit]:
 
 
 def _requests_by_id(asked: str) -> list[Hit]:
-    names = [
-        *Request.objects.filter(pk=asked).values_list("request_name", flat=True),
-        *Workflow.objects.filter(pk=asked).values_list("request_id", flat=True),
-    ]
-    return [_request_hit(str(name), "", True) for name in names]
+    requests = Request.objects.filter(pk=asked).values_list("request_name", flat=True)
+    names: Iterable[Any] = chain(requests, Workflow.objects.filter(pk=asked).values_list("request_id", flat=True))
+    return [_request_hit(name, "", True) for name in names]
 
 
 def _blocks_by_id(asked: str) -> list[Hit]:
@@ -259,8 +253,8 @@ def _dag_hit(dag: Any, about: str, whole: bool) -> Hit:
 _DAG_SHOWN = ("schedd_name", "workflow__request_id")
 _FILE = ("lfn", "block__dbs_block_name", "block__workflow__request_id")
 _DAG = _LookUp("DAGs", "a DAG whose id begins with it", _dags)
-_REQUESTS = _LookUp("Requests", "a request whose name begins with it", _requests)
-_PREP_IDS = _LookUp("Requests by prep id", "a prep id that begins with it", _prep_ids)
+_REQUESTS = _LookUp("Requests", "a request whose name begins with it", partial(_requests_by, "request_name"))
+_PREP_IDS = _LookUp("Requests by prep id", "a prep id that begins with it", partial(_requests_by, "prep_id"))
 _NAMES = (
     _REQUESTS,
     _PREP_IDS,
@@ -283,7 +277,7 @@ _WHOLE_IDS = (
 )
 _DATASETS = (
     _LookUp("Output datasets", "an output dataset that begins with it", _output_datasets),
-    _LookUp("Requests by their input", "an input dataset that begins with it", _input_datasets),
+    _LookUp("Requests by their input", "an input dataset that begins with it", partial(_requests_by, "input_dataset")),
 )
 _BLOCKS = (
     _LookUp("Blocks", "an output block that begins with it", _blocks),
