@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from dags_app.models import WorkUnitState
@@ -38,6 +40,13 @@ def shown(client: Client, path: str = "/", part: str | None = None) -> str:
     response = client.get(path)
     assert response.status_code == 200, response.content[:500]
     return text(response.content.decode(), part)
+
+
+def statements_of(client: Client) -> int:
+    """Of one look at the page; but for the database's time, which a process asks for now and then."""
+    with CaptureQueriesContext(connection) as captured:
+        client.get("/")
+    return sum("clock_timestamp()" not in query["sql"][:40] for query in captured.captured_queries)
 
 
 def effect(request: Request, state: EffectState, **fields: Any) -> Effect:
@@ -264,28 +273,26 @@ def test_differences_from_dbs_and_rucio_need_somebody_until_they_are_accepted(re
 
 
 @pytest.mark.parametrize("many", [3, 60])
-def test_it_costs_the_same_however_many_rows(reader: Client, many: int, django_assert_num_queries: Any) -> None:
+def test_it_costs_the_same_however_many_rows(reader: Client, many: int) -> None:
     for index in range(many):
         request = request_row((S.HELD, S.ACTIVE, S.QUEUED)[index % 3])
         unit_row(dag_row(workflow_row(request)))
         effect(request, EffectState.REFUSED if index % 3 else EffectState.PENDING)
-    with django_assert_num_queries(3 + STATEMENTS + QUEUE_STATEMENTS + CHARTS_STATEMENTS):
-        reader.get("/")
+    assert statements_of(reader) == 3 + STATEMENTS + QUEUE_STATEMENTS + CHARTS_STATEMENTS
 
 
 def test_the_head_of_the_queue_and_the_charts_are_read_once_for_all_readers(
-    reader: Client, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any
+    reader: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("requests_app.selectors.admission.KEPT_SECONDS", 600.0)
     monkeypatch.setattr("requests_app.pages.overview.CHARTS_KEPT_SECONDS", 600.0)
     request_row(S.QUEUED)
     reader.get("/")
-    with django_assert_num_queries(3 + STATEMENTS):
-        reader.get("/")
+    assert statements_of(reader) == 3 + STATEMENTS
 
 
 def test_the_live_part_is_the_page_without_its_frame_and_is_not_kept(reader: Client, built: Scene) -> None:
-    for path, part in (("/", "part-needs"), ("/requests/", "part-lines")):
+    for path, part in (("/", "part-states"), ("/requests/", "part-statuses")):
         page, live = reader.get(path), reader.get(path, headers={"X-Wms2-Part": "live"})
         assert "<html" in page.content.decode()
         assert "<html" not in live.content.decode()
