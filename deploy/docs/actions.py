@@ -21,6 +21,10 @@ admin and of the request's page with its page of confirmation, the action of the
 NOUN NAME VERB --reason "..."'` ([ADR 0027](adr/0027-operations-and-the-admin.md)). [`api.md`](api.md) says how answers and
 errors look; there `PATCH` changes a request's priority and production steps, a site's status and notes, and the limits.
 
+A form shows the reason and the usual fields, with the button; the others are folded below their theme. What was typed is checked
+as over REST: names of sites and LFNs have one rule for all doors. After an operation one is back where one was, with what was
+done and, where it can be undone, the way back.
+
 Roles are any that may do it: requesters on requests of their own and of their groups, site admins on their sites, both on bulk
 runs that they have begun; admins may do all ([users and roles](identities.md)). *Many rows*: a
 [bulk run](api.md#many-rows-at-once) may do it to all rows of a filter or to a list of them, with a result for each.
@@ -51,9 +55,12 @@ def _resource_type(resource_type: ResourceType) -> Iterator[str]:
     yield ""
     fields = [(action, field) for action in resource_type.actions for field in action.fields]
     if fields:
-        yield "| operation | field | takes | meaning |"
-        yield "|---|---|---|---|"
-        yield from (f"| `{action.name}` | `{field.name}` | {_takes(field)} | {_means(field)} |" for action, field in fields)
+        yield "| operation | field | takes | meaning | in forms |"
+        yield "|---|---|---|---|---|"
+        for action, field in fields:
+            place = "in sight" if field in action.fields_in_sight else f"below *{field.theme}*"
+            called = f"`{field.name}`" + (f" ({field.label})" if field.label else "")
+            yield f"| `{action.name}` | {called} | {_takes(field)} | {_means(field)} | {place} |"
         yield ""
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -100,8 +99,7 @@ class UnitNodes(NamedTuple):
     problem: str
 
 
-@dataclass(frozen=True, slots=True)
-class DagPage:
+class DagPage(NamedTuple):
     """Everything on one DAG's page. ``tries``: of each unit with more than one, its number."""
 
     dag: DAG
@@ -215,7 +213,7 @@ def _by_site(tries: Iterable[Try]) -> Iterable[Durations]:
     for site, values in sorted(seconds.items(), key=lambda item: (-len(item[1]), item[0])):
         ordered = sorted(values)
         cuts = (ordered[min(len(ordered) - 1, int(share * len(ordered)))] for share in _SHARES)
-        yield Durations("work unit", site, len(ordered), *cuts)
+        yield Durations("work unit", site or "not known", len(ordered), *cuts)
 
 
 def _by_step(dag: DAG) -> Iterable[Durations]:
@@ -224,7 +222,7 @@ def _by_step(dag: DAG) -> Iterable[Durations]:
         held = row.histograms.get("job_seconds") or {}
         cuts = [quantile(held, share) for share in _SHARES]
         if None not in cuts:
-            yield Durations(f"job, step {row.step}", "", row.jobs, *(cut or 0.0 for cut in cuts))
+            yield Durations(f"job, step {row.step}", "all", row.jobs, *(cut or 0.0 for cut in cuts))
 
 
 def _unit_nodes(dag: DAG, unit: str) -> UnitNodes:

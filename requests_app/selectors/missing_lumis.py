@@ -146,11 +146,8 @@ def _missing_number(request: Request, workflow: Workflow, account: KeptAccount, 
         return MissingNumber(dataset, None, unit)
     if invalid or (workflow.input_dataset and not numbers["all_lumis"]):
         return MissingNumber(dataset, _counted(request.pk, dataset.pk, account.basis, invalid), unit)
-    return MissingNumber(dataset, numbers[f"all_{unit}"] - numbers[f"done_{unit}"] - _inherited(numbers, unit), unit)
-
-
-def _inherited(numbers: Mapping[str, int], unit: str) -> int:
-    return numbers["inherited_lumis"] if unit == "lumis" else 0  # of a generation they are beside all events
+    inherited = numbers["inherited_lumis"]  # inherited events of a generation are beside all its events
+    return MissingNumber(dataset, numbers[f"all_{unit}"] - numbers[f"done_{unit}"] - inherited, unit)
 
 
 @lru_cache(maxsize=512)

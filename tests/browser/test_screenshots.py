@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import time_machine
@@ -24,7 +25,7 @@ from django.urls import reverse
 from playwright.sync_api import Browser
 
 from dags_app.models import DAG
-from outputs_app.models import Effect, EffectState
+from outputs_app.models import Effect, EffectState, OutputDataset
 from requests_app.installation import installation_claim
 from requests_app.lifecycle.alert_conditions import alerts_check
 from requests_app.models import Request
@@ -96,6 +97,15 @@ def _logs(built: scene.Scene) -> str:
     return reverse("logs-page", args=[dag.pk, "mg_000087", "proc_000000", 0, "5300.0"])
 
 
+def _dag(built: scene.Scene) -> str:
+    return reverse("dag-page", args=[DAG.objects.get(workflow__request=built.held).pk])
+
+
+def _missing(built: scene.Scene) -> str:
+    name = OutputDataset.objects.filter(workflow__request=built.active).order_by("name")[0].name
+    return reverse("missing-lumis-page", args=[built.active.request_name]) + f"?dataset={quote(name)}"
+
+
 def _retry(_: scene.Scene) -> str:
     effect = Effect.objects.get(state=EffectState.REFUSED)
     return action_url(Effect, "retry", [effect.pk])
@@ -120,6 +130,10 @@ SHOTS = (
     Shot("board-narrow", lambda _: "/requests/", width=PHONE),
     Shot("request", _page("active")),
     Shot("request-held", _page("held"), opens="#part-errors td summary", first=True),
+    Shot("request-more-narrow", _page("held"), width=390, opens="#more-operations summary", part="#part-head"),
+    Shot("missing-lumis", _missing),
+    Shot("dag", _dag, first=True),
+    Shot("dag-dark-narrow", _dag, dark=True, width=390),
     Shot("logs", _logs, first=True),
     Shot("alerts", _alerts, kept=False),
     Shot("alerts-dark", _alerts, dark=True, kept=False),

@@ -187,6 +187,18 @@ def _written(dag: DAG, units: _Units, running: int) -> None:
     lines = [f"09/04/26 08:{minute:02d}:11 Of {units.total} nodes total:" for minute in range(30)]
     lines += [f"09/04/26 08:31:11  Done {units.done}, Queued {running}, Ready {states.count(1)}, Failed {units.failed}"]
     (directory / f"{layout.OUTER_DAG}.dagman.out").write_text("\n".join(lines) + "\n")
+    (directory / layout.JOBSTATE_LOG).write_text("\n".join(_tries(dag, states)) + "\n")
+
+
+def _tries(dag: DAG, states: list[int]) -> list[str]:
+    """DAGMan's job-state log: ten units at a time, an hour or so each."""
+    begun = int(dag.workflow.request.status_since.timestamp())
+    lines = [f"{begun} INTERNAL *** DAGMAN_STARTED {dag.dagman_cluster_id}.0 ***"]
+    for index, state in enumerate(states):
+        at, took = begun + index // 10 * 3300, 2400 + 271 * (index % 7)
+        lines += [f"{at} mg_{index:06d} SUBMIT {index}.0 - - {index}"] if state != 1 else []
+        lines += [f"{at + took} mg_{index:06d} JOB_{'SUCCESS 0' if state == 5 else 'FAILURE 1'} - - 1"] if state in (5, 6) else []
+    return lines
 
 
 def _blocks(workflow: Workflow, dataset: OutputDataset, units: list[WorkUnit]) -> None:

@@ -32,7 +32,7 @@ class TextsField(forms.CharField):
 
 
 class NotesField(forms.CharField):
-    """Names and values as JSON; what cannot be read is left to the check, which says so."""
+    """Names and values as JSON; anything else is left to the check, which says so."""
 
     def prepare_value(self, value: Any) -> Any:
         """As they are typed."""

@@ -214,12 +214,11 @@ def input_serializer(action: Action, resource_type: str = "") -> type[ReasonSeri
 
 def serializer_field(one: Field) -> Any:
     """The serializer's field of a declared one."""
-    named: dict[str, Any] = {"required": one.required, "help_text": one.help or None}
+    said = ". ".join(filter(None, (one.label, one.help))) or None
+    named: dict[str, Any] = {"required": one.required, "help_text": said}
     default = False if one.kind is Kind.FLAG and one.blank is not None else one.default
     if default is not None:
-        named = {"default": default, "help_text": one.help or None}
-    if one.label:
-        named["label"] = one.label
+        named = {"default": default, "help_text": said}
     if one.kind is Kind.FLAG:
         return serializers.BooleanField(**named)
     if one.kind is Kind.CHOICE:

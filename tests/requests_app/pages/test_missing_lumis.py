@@ -53,10 +53,10 @@ def _by_lumi() -> tuple[Request, ProcessingBlock]:
         reason = "it lies in two files that no site has" if fate == LumiFate.REFUSED else ""
         InputLumis.objects.create(workflow=workflow, run=7, span=Int8Range(first, last, "[]"), fate=fate, reason=reason)
     dag = dag_row(workflow)
-    _claim(unit_row(dag, 0, **DONE), 1, 10)
-    _claim(unit_row(dag, 1), 11, 20)
-    _claim(unit_row(dag, 2, state=WorkUnitState.DONE_UNACCOUNTED, problem="no manifest"), 21, 25)
-    _claim(unit_row(dag, 3, state=WorkUnitState.FAILED), 26, 30, live=False)
+    _claim(unit_row(dag, 10, **DONE), 1, 10)
+    _claim(unit_row(dag, 11), 11, 20)
+    _claim(unit_row(dag, 12, state=WorkUnitState.DONE_UNACCOUNTED, problem="no manifest"), 21, 25)
+    _claim(unit_row(dag, 13, state=WorkUnitState.FAILED), 26, 30, live=False)
     return workflow.request, block
 
 
@@ -116,7 +116,7 @@ def test_of_a_request_split_by_files_lumis_are_those_of_files_that_are_not_done(
     ]  # fmt: skip
     dag = dag_row(workflow)
     for index, (file, more) in enumerate(((files[0], DONE), (files[1], {}))):
-        unit = unit_row(dag, index, **more)
+        unit = unit_row(dag, 10 + index, **more)
         WorkUnitClaim.objects.create(
             unit=unit, kind=WorkUnitClaim.KIND_FILE_EVENTS, input_file=file, scope=file.pk, run=0, first=0, last=99, events=100
         )
