@@ -27,7 +27,7 @@ def test_release_takes_two_clicks_and_a_reason(
         opened.go(f"/requests/{held.request_name}/")
         opened.page.get_by_role("link", name="Release …").click()
         expect(opened.page.get_by_label("Events per job")).to_be_hidden()  # folded
-        opened.page.keyboard.type("the site is repaired")  # the reason has the focus
+        opened.page.get_by_label("Reason:").fill("the site is repaired")
         opened.page.get_by_role("button", name="Release").click()
         expect(opened.page.get_by_role("status").filter(has_text="It is Queued now.")).to_be_visible()
         expect(opened.page.get_by_role("link", name="Take it back: Hold …")).to_be_visible()

@@ -42,7 +42,7 @@ from wms2.models import AuditEntry
 from wms2.runtime.locks import BEING_CHANGED
 
 pytestmark = pytest.mark.django_db
-#: They ask a schedd, a collector or ReqMgr2, or read a DAG's directory, which the rows here do not have; the last three need input
+#: They ask a schedd, a collector or ReqMgr2, or read a DAG's directory, which the rows here do not have; the last need input
 #: that no declaration has, or a document (``tests/requests_app/api/test_admission.py``, ``services/test_invalidating_files.py``).
 LEFT_OUT = {
     "dag hold", "dag release", "dag leave-sites", "pool ask", "request restart", "schedd check", "schedd remove-strays",
