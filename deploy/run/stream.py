@@ -5,6 +5,7 @@ One process of an event loop, whose readers share one session of the database. T
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
@@ -31,5 +32,7 @@ def post_worker_init(worker: Any) -> None:
         worker.handle_exit_signal()
 
     worker.loop.add_signal_handler(signal.SIGTERM, end)
+    gc.collect()
+    gc.freeze()  # collections, made after every so many readers, look at what these leave behind alone
     for listener in worker.sockets:  # what it accepts has the option from it
         listener.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _TAKEN_MS)

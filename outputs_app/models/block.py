@@ -114,7 +114,12 @@ class ProcessingBlock(models.Model):
             models.Index(fields=("created_at",), name="idx_blocks_created"),
             models.Index(Collate("dbs_block_name", "C"), name="idx_blocks_by_name"),
             models.Index(fields=("updated_at",), name="idx_blocks_updated"),
-        )
+            models.Index(fields=("origin_rse", "updated_at"), name="idx_blocks_rse"),
+            models.Index(
+                fields=("updated_at",), name="idx_blocks_tape_waits",
+                condition=Q(status=BlockStatus.ARCHIVED, tape_ok_at__isnull=True) & ~Q(tape_rule_id=""),
+            ),
+        )  # fmt: skip
 
     def __str__(self) -> str:
         return self.dbs_block_name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import sys
@@ -28,6 +29,8 @@ HEARTBEAT_SECONDS = 15.0
 SEND_SECONDS = 60.0
 #: Events that are written together: what waits in a connection is little.
 TOGETHER = 100
+#: Connections leave cycles behind, which Python alone would collect after thousands of them.
+COLLECTED_AFTER = 100
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
@@ -43,7 +46,7 @@ class Stream:
         self._secret, self._most = secret, most
         self.ring = Ring()
         self.database = Database(url, self.ring)
-        self.readers = 0
+        self.readers = self._ended = 0
         self._stops = False
         self._following: asyncio.Task[None] | None = None
 
@@ -100,6 +103,9 @@ class Stream:
         finally:
             self.readers -= 1
             STREAMS_TOTAL.labels(why).inc()
+            self._ended += 1
+            if self._ended % COLLECTED_AFTER == 0:
+                gc.collect()
             writing.cancel()
             leaving.cancel()
             await asyncio.gather(writing, leaving, return_exceptions=True)

@@ -62,6 +62,24 @@ def last_heartbeat_at(queue: str) -> datetime | None:
     return last
 
 
+class WorkersOfPool(NamedTuple):
+    """A pool, its workers that are alive, and those that have gone without a word lately."""
+
+    pool: WorkerPool
+    alive: list[Worker]
+    silent: list[Worker]
+
+
+def workers_by_pool() -> list[WorkersOfPool]:
+    """Two queries."""
+    since, workers = timezone.now() - timedelta(seconds=_MISSED * conf().worker_heartbeat_seconds), list(Worker.objects.all())
+    found = [(pool, [each for each in workers if pool.queue in each.queues]) for pool in WorkerPool.objects.all()]
+    return [
+        WorkersOfPool(pool, [w for w in own if w.heartbeat_at >= since], [w for w in own if w.heartbeat_at < since])
+        for pool, own in found
+    ]
+
+
 class PoolProblem(NamedTuple):
     """Why what a worker pool should do waits; ``by``: who stopped it and why, which is not for everybody."""
 

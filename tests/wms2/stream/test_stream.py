@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -12,39 +11,23 @@ from typing import Any
 
 import pytest
 import requests
-from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import connection
 from rest_framework.authtoken.models import Token
 
 from requests_app.feed import emit_event, newest, publish
 from requests_app.models import Event, RequestStatus
-from tests.support import stack
 from tests.support.rows import request_row
-from wms2.conf import conf
+from tests.support.streams import PATIENCE, sessions, streaming
 from wms2.stream import tickets
 from wms2.stream.ring import Behind, Ring, item
-
-#: Far longer than anything here takes: it only ends a test that would hang.
-PATIENCE = 60
 
 
 @pytest.fixture
 def stream(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Its address, to which the web leads from now on."""
-    if reason := stack.missing():
-        pytest.skip(reason)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    own = {"WMS2_SECRET_KEY": settings.SECRET_KEY, "WMS2_DATABASE_URL": stack.database_url()}
-    with stack.stream(port, **own, WMS2_STREAM_READERS="30") as running:
-        address = f"http://127.0.0.1:{port}"
-        running.wait(lambda: is_well(address), seconds=30)
-        monkeypatch.setenv("WMS2_STREAM_URL", f"{address}/stream")
-        conf.cache_clear()
-        yield address
-    conf.cache_clear()
+    """Its address."""
+    with streaming(monkeypatch, WMS2_STREAM_READERS="30") as running:
+        yield running.address
 
 
 @pytest.fixture
@@ -54,13 +37,6 @@ def reader(live_server: Any) -> Iterator[requests.Session]:
         yield made
 
 
-def is_well(address: str) -> bool:
-    try:
-        return bool(requests.get(f"{address}/livez", timeout=PATIENCE).json()["database"] == "ok")
-    except requests.ConnectionError:
-        return False
-
-
 def lines(answer: requests.Response) -> Iterator[str]:
     return answer.iter_lines(chunk_size=1, decode_unicode=True)
 
@@ -68,14 +44,6 @@ def lines(answer: requests.Response) -> Iterator[str]:
 def next_event(found: Iterator[str]) -> dict[str, Any]:
     shown: dict[str, Any] = json.loads(next(line for line in found if line.startswith("data: ")).removeprefix("data: "))
     return shown
-
-
-def sessions() -> int:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'wms2-stream' AND datname = current_database()"
-        )
-        return int(cursor.fetchone()[0])
 
 
 def test_readers_share_one_session_and_get_what_they_asked_for_from_where_they_were(

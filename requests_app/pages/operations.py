@@ -1,0 +1,164 @@
+"""Operations: where DAGs run, who works on them, what limits them, and what was changed. Each part is over an index or short."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from django.db.models import QuerySet
+from django.http import QueryDict
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+
+from dags_app.models import DAG, LIVE_DAG
+from dags_app.selectors import schedds_counted
+from requests_app.models import AdmissionState, Event, RequestStatus
+from requests_app.selectors.admission import LimitInForce, config_in_force
+from requests_app.selectors.lifecycle import LifecycleState, lifecycle_state
+from requests_app.selectors.summary import kept_counts
+from sites_app.bans import AUTOMATIC
+from sites_app.models import HealthChange, Pool
+from wms2.models import AuditEntry
+from wms2.work.workers import WorkersOfPool, workers_by_pool
+
+#: Rows of each list of a page.
+MOST = 100
+#: Changes of status that are looked through.
+MOST_CHANGES = 500
+SINCE = {"1h": "the last hour", "8h": "this shift (8 h)", "24h": "the last day", "7d": "the last week"}
+_UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1)}
+#: Changes of what requests stand on.
+_STANDING = ("site.status", "pool.state", "schedd.state", "schedd.health", "service.level")
+
+
+class Operations(NamedTuple):
+    """What the page shows. ``dags``: live ones, over all schedds; ``stopped``: why no request starts."""
+
+    schedds: Sequence[Any]
+    pools: Sequence[Pool]
+    workers: Sequence[WorkersOfPool]
+    lifecycle: LifecycleState
+    dags: int
+    dags_most: int
+    queued: int
+    stopped: str
+    jobs_idle: int
+    limits: Sequence[LimitInForce]
+    changed: int
+
+
+def operations() -> Operations:
+    """Eight queries."""
+    schedds, pools, limits = list(schedds_counted()), list(Pool.objects.all()), config_in_force()
+    values = {limit.name: limit.value for limit in limits}
+    admission = AdmissionState.objects.first() or AdmissionState()
+    return Operations(
+        schedds=schedds,
+        pools=pools,
+        workers=workers_by_pool(),
+        lifecycle=lifecycle_state(),
+        dags=sum(each.live_dags for each in schedds),
+        dags_most=int(values["max_active_dags"]),
+        queued=kept_counts().requests[RequestStatus.QUEUED],
+        stopped=admission.stopped,
+        jobs_idle=sum(pool.jobs_idle for pool in pools),
+        limits=limits,
+        changed=sum(limit.value != limit.default for limit in limits),
+    )
+
+
+class ScheddSeen(NamedTuple):
+    """One schedd: what runs there, and how it fared."""
+
+    schedd: Any
+    dags: Sequence[DAG]
+    more: bool
+    health: Sequence[HealthChange]
+
+
+def schedd_seen(schedd: Any) -> ScheddSeen:
+    """Two queries."""
+    live = DAG.objects.filter(schedd=schedd, status__in=LIVE_DAG).select_related("workflow").order_by("submitted_at")
+    dags = list(live.only(*_OF_DAGS)[: MOST + 1])
+    return ScheddSeen(schedd, dags[:MOST], len(dags) > MOST, list(schedd.health_changes.all()[:20]))
+
+
+_OF_DAGS = (
+    "status", "kind", "dagman_cluster_id", "total_work_units", "units_done", "submitted_at", "suspected_at",
+    "workflow__request_id",
+)  # fmt: skip
+
+
+class Change(NamedTuple):
+    """What requests stand on is otherwise than before."""
+
+    at: datetime
+    what: str
+    name: str
+    data: Mapping[str, Any]
+
+
+class Activity:
+    """What was done and what changed, since when, and by whom; all of it in the address. ``errors`` by field."""
+
+    ranges = SINCE
+
+    def __init__(self, given: QueryDict) -> None:
+        self.errors: dict[str, str] = {}
+        self.values = {name: given.get(name, "") for name in ("actor", "action", "target", "people")}
+        self.values["since"] = given.get("since", "8h")
+        self.since = self._moment(self.values["since"])
+        self.people = self.values["people"] != "no"
+
+    def _moment(self, text: str) -> datetime:
+        now = timezone.now()
+        if found := re.fullmatch(r"(\d{1,3})([hd])", text):
+            return now - int(found[1]) * _UNITS[found[2]]
+        try:
+            moment = parse_datetime(text)
+        except ValueError:
+            moment = None
+        if moment is None:
+            self.errors["since"] = "8h, 7d, or a moment in UTC, e.g. 2026-12-24 08:00"
+            return now
+        return moment if timezone.is_aware(moment) else timezone.make_aware(moment, timezone.get_current_timezone())
+
+    def entries(self) -> QuerySet[AuditEntry]:
+        """Of the audit, the newest first."""
+        rows = AuditEntry.objects.filter(at__gte=self.since).order_by("-at")
+        if self.people:
+            rows = rows.exclude(actor=AUTOMATIC)
+        for name in ("actor", "action"):
+            if self.values[name]:
+                rows = rows.filter(**{name: self.values[name]})
+        return rows.filter(target__icontains=self.values["target"]) if self.values["target"] else rows
+
+    def shown(self) -> ActivitySeen:
+        """Three queries."""
+        if self.errors:
+            return ActivitySeen([], False, [], [], False)
+        entries = list(self.entries()[: MOST + 1])
+        found = Event.objects.filter(at__gte=self.since, position__isnull=False).order_by("-position")
+        moved = list(found.filter(kind="request.status").values_list("data__to", flat=True)[:MOST_CHANGES])
+        stands = found.filter(kind__in=_STANDING).values_list("at", "kind", "data")[:MOST]
+        numbers = Counter(moved)
+        return ActivitySeen(
+            entries[:MOST],
+            len(entries) > MOST,
+            [(status, numbers[status]) for status in RequestStatus if numbers[status]],
+            [Change(at, kind, str(data.get("name") or data.get("id") or ""), data) for at, kind, data in stands],
+            len(moved) == MOST_CHANGES,
+        )
+
+
+class ActivitySeen(NamedTuple):
+    """``moved``: how many requests came into each status; ``most_moved``: of the newest changes alone."""
+
+    entries: Sequence[AuditEntry]
+    more: bool
+    moved: Sequence[tuple[RequestStatus, int]]
+    standing: Sequence[Change]
+    most_moved: bool

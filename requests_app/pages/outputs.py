@@ -1,0 +1,171 @@
+"""Outputs: blocks by what they wait for, effects that are late, datasets. Counts are kept ones, lists are over indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from django.db.models import Count, Min, Q, QuerySet
+from django.http import QueryDict
+from django.utils import timezone
+
+from outputs_app.api.filters import BlockFilters
+from outputs_app.models import (
+    OPEN_EFFECT,
+    BlockStatus,
+    Drift,
+    DriftState,
+    Effect,
+    EffectKind,
+    EffectState,
+    IntegrityCase,
+    OutputDataset,
+    OutputFile,
+    ProcessingBlock,
+)
+from outputs_app.selectors import STUCK, blocks_done_units, blocks_shown, effects_shown
+from requests_app.selectors.summary import kept_counts
+
+#: Rows of each list of a page.
+MOST = 100
+#: An effect is late when it has failed for so long, a block when its status has not changed for so long.
+LATE = timedelta(hours=6)
+_NOT_ENDED = (BlockStatus.OPEN, BlockStatus.COMPLETE, BlockStatus.FAILED)
+
+
+class Owed(NamedTuple):
+    """Effects of one kind that are not done: how many in which state, and since when the first fails."""
+
+    kind: EffectKind
+    numbers: Mapping[str, int]
+    failing_since: Any
+
+
+class OutputsPage(NamedTuple):
+    """What the address asks for. ``late``: refused, dead, or failing for long."""
+
+    values: Mapping[str, str]
+    errors: Mapping[str, Sequence[str]]
+    counts: Sequence[tuple[BlockStatus, int]]
+    owed: Sequence[Owed]
+    late: Sequence[Effect]
+    blocks: Sequence[ProcessingBlock]
+    done: Mapping[Any, int]
+    more: bool
+    statuses: Sequence[tuple[str, str]] = tuple(BlockStatus.choices)
+
+
+def blocks_found(given: QueryDict) -> tuple[BlockFilters, QuerySet[ProcessingBlock]]:
+    """Those that an address asks for, the longest in their state first; without a status, what is not at an end. ``tape``: those
+    that wait for their tape rule."""
+    asked = given.copy()
+    rse, tape = asked.pop("rse", [""])[-1], asked.pop("tape", [""])[-1]
+    rows = blocks_shown().order_by("updated_at", "pk")
+    if tape:
+        rows = rows.filter(WAITS_FOR_TAPE)
+    elif not given.keys() & {"status", "dataset", "search", "request"}:
+        rows = rows.filter(status__in=_NOT_ENDED)
+    filters = BlockFilters(asked, queryset=rows.filter(origin_rse=rse) if rse else rows)
+    return filters, filters.qs if filters.is_valid() else ProcessingBlock.objects.none()
+
+
+#: Registered blocks whose tape rule was not seen to be OK yet; as the condition of ``idx_blocks_tape_waits``.
+WAITS_FOR_TAPE = Q(status=BlockStatus.ARCHIVED, tape_ok_at__isnull=True) & ~Q(tape_rule_id="")
+
+
+def outputs_page(given: QueryDict) -> OutputsPage:
+    """Five queries."""
+    filters, found = blocks_found(given)
+    rows = list(found[: MOST + 1])
+    numbers = kept_counts().blocks
+    names = ("status", "rse", "tape", "dataset", "search", "request")
+    return OutputsPage(
+        values={name: given.get(name, "") for name in names},
+        errors={name: [str(one) for one in each] for name, each in filters.form.errors.items()},
+        counts=[(status, numbers[status]) for status in BlockStatus if numbers[status]],
+        owed=_owed(),
+        late=list(effects_late()[:MOST]),
+        blocks=rows[:MOST],
+        done=blocks_done_units(row.pk for row in rows[:MOST]),
+        more=len(rows) > MOST,
+    )
+
+
+def effects_late() -> QuerySet[Effect]:
+    """Those that wait for a person, and those that have failed for long; the first to fail first."""
+    failing = Q(state__in=(EffectState.PENDING, EffectState.CLAIMED), first_failed_at__lt=timezone.now() - LATE)
+    return effects_shown().filter(Q(state__in=STUCK) | failing).select_related("block").order_by("first_failed_at", "id")
+
+
+def _owed() -> list[Owed]:
+    rows = Effect.objects.filter(state__in=OPEN_EFFECT).order_by().values_list("kind", "state")
+    found: dict[str, dict[str, int]] = {}
+    since: dict[str, Any] = {}
+    for kind, state, number, first in rows.annotate(number=Count("*"), first=Min("first_failed_at")):
+        found.setdefault(kind, dict.fromkeys(OPEN_EFFECT, 0))[state] = number
+        since[kind] = min(filter(None, (since.get(kind), first)), default=None)
+    return [Owed(kind, found[kind], since[kind]) for kind in EffectKind if kind in found]
+
+
+class BlockSeen(NamedTuple):
+    """One block: which step it is at, what it has and what it owes."""
+
+    block: ProcessingBlock
+    step: str
+    files: Sequence[OutputFile]
+    more: bool
+    effects: Sequence[Effect]
+    cases: Sequence[IntegrityCase]
+    drift: Sequence[Drift]
+    units_done: int
+
+
+def block_seen(block: ProcessingBlock) -> BlockSeen:
+    """Five queries."""
+    effects = list(effects_shown().filter(block=block).order_by("id")[:MOST])
+    files = list(OutputFile.objects.filter(block=block).defer("lumis", "parents").order_by("lfn")[: MOST + 1])
+    return BlockSeen(
+        block, step_of(block, effects), files[:MOST], len(files) > MOST, effects,
+        list(IntegrityCase.objects.filter(block=block).order_by("-id")[:MOST]),
+        list(Drift.objects.filter(block=block).exclude(state__in=(DriftState.GONE, DriftState.REPAIRED)).order_by("id")[:MOST]),
+        blocks_done_units([block.pk]).get(block.pk, 0),
+    )  # fmt: skip
+
+
+def step_of(block: ProcessingBlock, effects: Sequence[Effect]) -> str:
+    """In words: where a block stands on its way, and what it waits for."""
+    owed = next((each for each in effects if each.state in OPEN_EFFECT), None)
+    if owed is not None:
+        why = f", {owed.last_error[:200]}" if owed.last_error else ""
+        return f"{owed.get_kind_display()}: {owed.get_state_display().lower()}{why}"
+    if block.status == BlockStatus.OPEN:
+        return "sealed, waits for its registration" if block.sealed_at else "takes work units until it is full"
+    if block.status == BlockStatus.ARCHIVED and block.tape_rule_id and block.tape_ok_at is None:
+        return f"its tape rule {block.tape_rule_id} is not seen to be OK yet"
+    return block.no_tape or block.get_status_display().lower()
+
+
+class DatasetSeen(NamedTuple):
+    """One output dataset, which several requests may have: its rows, and blocks of all by status."""
+
+    name: str
+    rows: Sequence[OutputDataset]
+    counts: Mapping[str, tuple[int, int]]
+    blocks: Sequence[ProcessingBlock]
+    more: bool
+    drift: Sequence[Drift]
+
+
+def dataset_seen(name: str) -> DatasetSeen | None:
+    """Four queries; none of that name: None."""
+    rows = list(OutputDataset.objects.filter(name=name).select_related("workflow", "comparison").order_by("id")[:MOST])
+    if not rows:
+        return None
+    blocks = ProcessingBlock.objects.filter(dataset__in=rows)
+    counts = blocks.order_by().values_list("status").annotate(number=Count("*"), units=Count("dataset", distinct=True))
+    shown = list(blocks.select_related("workflow").order_by("-block_index")[: MOST + 1])
+    drift = Drift.objects.filter(dataset__in=rows, state=DriftState.UNSETTLED).order_by("id")[:MOST]
+    return DatasetSeen(
+        name, rows, {status: (number, units) for status, number, units in counts}, shown[:MOST], len(shown) > MOST, list(drift)
+    )

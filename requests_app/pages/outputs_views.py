@@ -1,0 +1,55 @@
+"""The pages of outputs: blocks, rules and what is owed; one block; one dataset."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.views.decorators.http import require_safe
+
+from outputs_app.models import ProcessingBlock
+from requests_app.pages.outputs import block_seen, blocks_found, dataset_seen, outputs_page
+from requests_app.pages.rendering import page, without_blanks
+from requests_app.pages.tables import csv_answer, json_answer
+from requests_app.selectors.lifecycle import lifecycle_state
+from wms2.admin.actions import buttons
+
+_BLOCKS = ("dbs_block_name", "status", "origin_rse", "tape_rule_id", "rucio_last_error", "created_at", "updated_at")
+
+
+@require_safe
+@login_required
+def outputs(request: HttpRequest) -> HttpResponse:
+    """Blocks as the address asks for them, and what is owed to DBS and Rucio; the blocks as CSV or JSON with ``as``."""
+    given = without_blanks(request.GET)
+    answer = {"csv": csv_answer, "json": json_answer}.get(str(given.pop("as", [""])[-1]))
+    filters, found = blocks_found(given)
+    if answer is not None and filters.is_valid():
+        rows = found[:10_000].values_list(*_BLOCKS)
+        return answer("blocks", _BLOCKS, ((*row[:-2], row[-2].isoformat(), row[-1].isoformat()) for row in rows))
+    seen = outputs_page(given)
+    context = {"seen": seen, "lifecycle": lifecycle_state(), "door": "outputs"}
+    return page(request, "outputs/outputs", context, status=400 if seen.errors else 200)
+
+
+@require_safe
+@login_required
+def block(request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
+    """One block."""
+    row = get_object_or_404(ProcessingBlock.objects.select_related("workflow", "dataset"), pk=pk)
+    verbs = buttons(request.user, row, request.path)
+    context = {"seen": block_seen(row), "verbs": verbs, "lifecycle": lifecycle_state(), "door": "outputs"}
+    return page(request, "outputs/block", context)
+
+
+@require_safe
+@login_required
+def dataset(request: HttpRequest) -> HttpResponse:
+    """The output dataset that the address names."""
+    name = request.GET.get("name", "")
+    seen = dataset_seen(name) if "\0" not in name else None
+    if seen is None:
+        raise Http404(f"WMS2 makes no output dataset {name[:300]}")
+    return page(request, "outputs/dataset", {"seen": seen, "lifecycle": lifecycle_state(), "door": "outputs"})

@@ -1,0 +1,67 @@
+"""The pages of outputs: what is stuck at which step, one block, one dataset."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from outputs_app.models import BlockStatus, Effect, EffectKind, EffectState, ProcessingBlock
+from tests.support.html import text
+from tests.support.rows import new_block
+
+pytestmark = pytest.mark.django_db
+#: Beside session, user and roles.
+MOST_QUERIES = 8 + 3
+
+
+def shown(client: Client, path: str, part: str | None = None) -> str:
+    with CaptureQueriesContext(connection) as asked:
+        response = client.get(path)
+    assert response.status_code == 200, response.content[:500]
+    assert len(asked) <= MOST_QUERIES, "\n".join(query["sql"][:150] for query in asked.captured_queries)
+    return text(response.content.decode(), part)
+
+
+def owed(block: ProcessingBlock, state: EffectState, **fields: Any) -> Effect:
+    request = block.workflow.request
+    return Effect.objects.create(
+        request=request, block=block, kind=EffectKind.DBS_BLOCK, key=f"{state}{block.pk}", state=state, **fields
+    )
+
+
+def test_what_is_stuck_comes_first_and_blocks_are_found_by_what_they_wait_for(operator: Client) -> None:
+    stuck, filling, on_tape, waits = (new_block() for _ in range(4))
+    owed(stuck, EffectState.REFUSED, last_error="DBS says no", first_failed_at=timezone.now() - timedelta(hours=1))
+    owed(filling, EffectState.PENDING, last_error="DBS is slow", first_failed_at=timezone.now() - timedelta(hours=9))
+    ProcessingBlock.objects.filter(pk=stuck.pk).update(status=BlockStatus.COMPLETE)
+    archived = {"status": BlockStatus.ARCHIVED, "tape_rule_id": "rule1"}
+    ProcessingBlock.objects.filter(pk=on_tape.pk).update(**archived, tape_ok_at=timezone.now())
+    ProcessingBlock.objects.filter(pk=waits.pk).update(**archived, origin_rse="T1_US_FNAL_Disk")
+    said = shown(operator, "/outputs/")
+    assert said.index("DBS says no") < said.index("Owed to DBS and Rucio") and "DBS is slow" in said
+    blocks = shown(operator, "/outputs/", "part-blocks")
+    assert stuck.dbs_block_name in blocks and waits.dbs_block_name not in blocks
+    listed = shown(operator, "/outputs/?tape=waits", "part-blocks")
+    assert waits.dbs_block_name in listed and on_tape.dbs_block_name not in listed
+    found = json.loads(operator.get("/outputs/?status=archived&rse=T1_US_FNAL_Disk&as=json").content)["blocks"]
+    assert [row["dbs_block_name"] for row in found] == [waits.dbs_block_name]
+    assert waits.dbs_block_name in operator.get("/outputs/?status=archived&as=csv").content.decode()
+    wrong = operator.get("/outputs/?status=lost")
+    assert (wrong.status_code, "Start again" in wrong.content.decode()) == (400, True)
+
+
+def test_a_block_says_its_step_and_a_dataset_which_requests_make_it(operator: Client) -> None:
+    block = new_block()
+    owed(block, EffectState.DEAD, last_error="no answer")
+    said = shown(operator, f"/outputs/blocks/{block.pk}/")
+    assert "Step: Register block in DBS: dead, no answer" in said
+    of_dataset = shown(operator, f"/outputs/datasets/?name={block.dataset_name}")
+    assert block.dbs_block_name in of_dataset and block.workflow.request.request_name in of_dataset
+    assert operator.get("/outputs/datasets/?name=/a/b/RAW").status_code == 404
