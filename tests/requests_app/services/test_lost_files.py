@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Group, User
 from django.core.management import CommandError, call_command
+from django.test import Client
 from rest_framework.test import APIClient
 
 from outputs_app.models import CaseState, Effect, EffectKind, IntegrityCase, OutputDataset, OutputFile, Prognosis, Validity
@@ -26,6 +29,7 @@ from tests.support.scripted.catalogues import Source, SourceFile
 from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
 from wms2.errors import InvalidTransition, StaleState
+from wms2.identities.grants import OPERATORS
 from wms2.models import AuditEntry
 
 __all__ = ("operator",)
@@ -199,6 +203,37 @@ def test_files_that_cannot_be_made_again_are_named_with_the_reason(world: World)
     transition(Request.objects.get(pk=request.pk), S.ARCHIVED, actor="archiver", reason="for a test")
     with pytest.raises(StaleState, match="look at the preview again"):
         lost_files_make_again(lfns=[first.lfn, second.lfn, third.lfn], confirm=plan.confirm, **BY)
+
+
+def test_the_page_takes_a_pasted_list_shows_what_is_concerned_and_does_what_was_shown(world: World) -> None:
+    (request,) = chain(world)
+    first, _, third = valid(request)[:3]
+    page, reader = Client(), Client()
+    page.force_login(with_role("paula", OPERATORS))
+    reader.force_login(User.objects.create_user("rita"))
+    path = "/cases/lost-files/"
+    assert path in page.get("/cases/").content.decode()
+    assert (reader.get(path).status_code, reader.post(path, {"files": first.lfn}).status_code) == (403, 403)
+    for wrong in ("", "/etc/passwd", "\0"):
+        assert page.post(path, {"files": wrong}).status_code == 400
+    pasted = f"{first.lfn}\r\n\r\n {first.lfn}\n/store/mc/other.root"
+    said = page.post(path, {"files": pasted}).content.decode()
+    for words in (request.request_name, first.block.dbs_block_name, first.block.dataset_name, "/store/mc/other.root</code>"):
+        assert words in said, words
+    confirm = re.findall(r'name="confirm" value="(\w+)"', said)[0]
+    assert page.post(path, {"files": pasted, "confirm": confirm}).status_code == 400, "no reason"
+    other = page.post(path, {"files": f"{pasted} {third.lfn}", "confirm": confirm, "reason": "gone"})
+    assert (other.status_code, "look at the preview again" in other.content.decode()) == (409, True)
+    done = page.post(path, {"files": pasted, "confirm": confirm, "reason": "the disk is gone"}, follow=True)
+    assert "will be made again" in done.content.decode()
+    assert Request.objects.get(pk=request.pk).status != S.COMPLETED
+    assert AuditEntry.objects.filter(action="lost_files_make_again", actor="paula", reason="the disk is gone").exists()
+
+
+def with_role(name: str, group: str) -> User:
+    user = User.objects.create_user(name)
+    user.groups.add(Group.objects.get_or_create(name=group)[0])
+    return user
 
 
 def test_the_command_shows_and_does_what_is_confirmed(world: World, tmp_path: Path) -> None:
