@@ -151,7 +151,7 @@ class DatasetSeen(NamedTuple):
 
     name: str
     rows: Sequence[OutputDataset]
-    counts: Mapping[str, tuple[int, int]]
+    counts: Mapping[str, int]
     blocks: Sequence[ProcessingBlock]
     more: bool
     drift: Sequence[Drift]
@@ -163,9 +163,7 @@ def dataset_seen(name: str) -> DatasetSeen | None:
     if not rows:
         return None
     blocks = ProcessingBlock.objects.filter(dataset__in=rows)
-    counts = blocks.order_by().values_list("status").annotate(number=Count("*"), units=Count("dataset", distinct=True))
+    counts = dict(blocks.order_by().values_list("status").annotate(number=Count("*")))
     shown = list(blocks.select_related("workflow").order_by("-block_index")[: MOST + 1])
     drift = Drift.objects.filter(dataset__in=rows, state=DriftState.UNSETTLED).order_by("id")[:MOST]
-    return DatasetSeen(
-        name, rows, {status: (number, units) for status, number, units in counts}, shown[:MOST], len(shown) > MOST, list(drift)
-    )
+    return DatasetSeen(name, rows, counts, shown[:MOST], len(shown) > MOST, list(drift))
