@@ -70,6 +70,10 @@ def _page(which: str) -> Callable[[scene.Scene], str]:
     return lambda built: reverse("request-page", args=[getattr(built, which).request_name])
 
 
+def _named(name: str, *args: str) -> Callable[[scene.Scene], str]:
+    return lambda _: reverse(name, args=args)
+
+
 def _admin(name: str, query: str = "") -> Callable[[scene.Scene], str]:
     return lambda _: reverse(f"admin:{name}") + query
 
@@ -121,6 +125,11 @@ def _alerts(built: scene.Scene) -> str:
 
 
 SHOTS = (
+    Shot("sites", _named("sites"), kept=False),
+    Shot("site-narrow", _named("site-page", "T2_CH_CERN"), width=PHONE, kept=False),
+    Shot("campaigns", _named("campaigns"), kept=False),
+    Shot("campaign-dark", _named("campaign-page", scene.ERA), dark=True, kept=False),
+    Shot("failures", _named("failures"), kept=False),
     Shot("sign-in", lambda _: "/login/", signed_in=False, whole=False),
     Shot("overview", lambda _: "/", first=True),
     Shot("overview-dark", lambda _: "/", dark=True),
