@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     atomic = False
-    dependencies = [("outputs_app", "0002_blocks_at_one_rse")]
+    dependencies = [("outputs_app", "0004_search")]
     operations = [
         AddIndexConcurrently(
             model_name="processingblock",
