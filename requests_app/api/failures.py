@@ -15,7 +15,7 @@ from rest_framework.request import Request as HttpRequest
 from rest_framework.response import Response
 
 from dags_app.models import FailureCategory
-from requests_app.selectors.failures import Place, failures_since, of_place, places
+from requests_app.selectors.failures import Asked, Place, places
 from wms2.api.answers import answer
 from wms2.api.serializers import TextField, WordField
 from wms2.api.views import ApiView
@@ -59,8 +59,8 @@ class FailuresView(ApiView):
         query = FailureQuerySerializer(data=request.query_params)
         query.is_valid(raise_exception=True)
         asked, range_ = query.validated_data, TimeRange.of(query.validated_data)
-        rows = failures_since(range_.begins, category=asked.get("category", ""), campaign=asked.get("campaign", ""))
-        found = sorted(places(of_place(rows, code=asked["code"], site=asked.get("site", ""))))
+        of = {name: asked.get(name, "") for name in ("category", "campaign", "site")}
+        found = sorted(places(Asked(range_.begins, code=asked["code"], **of).kinds))
         if asked["format"] == "csv":
             return _table(found)
         shown = {"range": range_.name, "begins": range_.begins, "ends": range_.ends}

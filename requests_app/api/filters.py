@@ -6,7 +6,7 @@ import django_filters
 from django.db.models import QuerySet
 
 from requests_app.models import HoldCode, Request, RequestStatus, StopIntent, WorkflowStatus
-from requests_app.selectors.failures import EVER, failures_since, of_place
+from requests_app.selectors.failures import EVER, Asked
 from requests_app.selectors.needs import needing_for
 from requests_app.services.decisions import MAX_PRIORITY
 from wms2.api.filters import (
@@ -66,7 +66,7 @@ class RequestFilters(django_filters.FilterSet):
         code, site, began = (asked[name] for name in ("failed_code", "failed_site", "failed_since"))
         if code is None and not site and began is None:
             return rows
-        kinds = of_place(failures_since(began or EVER), code=code, site=site)
+        kinds = Asked(began or EVER, code=code, site=site).kinds
         return rows.filter(request_name__in=kinds.values("workflow__request_id"))
 
     def filter_alerted(self, queryset: QuerySet[Request], name: str, value: bool) -> QuerySet[Request]:

@@ -18,11 +18,10 @@ from requests_app.api.failures import FailureQuerySerializer
 from requests_app.models import Request
 from requests_app.selectors.failures import (
     NO_SITE,
+    Asked,
     Concerned,
     Place,
     Shown,
-    failures_since,
-    of_place,
     places,
     requests_concerned,
     samples_of,
@@ -103,22 +102,22 @@ def failures_page(given: QueryDict) -> FailuresPage:
         return FailuresPage(values=values, errors=errors, range=TimeRange.of({}))
     asked, range_ = query.validated_data, TimeRange.of(query.validated_data)
     code, site = asked["code"], asked.get("site", "")
-    rows = failures_since(range_.begins, category=asked.get("category", ""), campaign=asked.get("campaign", ""))
-    place = of_place(rows, code=code, site=site)
+    all_ = Asked(range_.begins, category=asked.get("category", ""), campaign=asked.get("campaign", ""))
+    place = all_._replace(code=code, site=site)
     chosen = code is not None or bool(site)
-    concerned, more = requests_concerned(place) if chosen else ([], False)
+    concerned, more = requests_concerned(place.kinds) if chosen else ([], False)
     common = {name: values[name] for name in ("range", "category", "campaign") if values[name]}
     return FailuresPage(
         values=values,
         errors={},
         range=range_,
-        matrix=_matrix(places(rows), common),
+        matrix=_matrix(places(all_.kinds), common),
         chosen=" ".join([*([str(code)] if code is not None else ["all codes"]), *([f"at {site}"] if site else [])])
         if chosen
         else "",
         requests=concerned,
         more=more,
-        samples=samples_of(place, range_.begins),
+        samples=samples_of(place),
         list_query=urlencode(_for_list(values, range_)),
         actions=[action for action in buttons_of(Request) if action.name in _VERBS],
         rest_query=urlencode({name: value for name, value in values.items() if value}),

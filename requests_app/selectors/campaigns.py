@@ -7,8 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db.models import BigIntegerField, Case, OuterRef, QuerySet, Subquery, Sum, Value, When
-from django.db.models.functions import Coalesce
+from django.db.models import Case, QuerySet, Sum, Value, When
 
 from requests_app.models import TERMINAL, Campaign, CampaignCount, RequestStatus
 
@@ -73,11 +72,11 @@ class CampaignStanding:
 
 
 def campaigns_listed() -> QuerySet[Campaign]:
-    """All, those with open requests (``open``) first, then the newest."""
-    counted = CampaignCount.objects.filter(campaign=OuterRef("pk"), kind__regex=_OPEN).order_by().values("campaign")
-    number = Subquery(counted.annotate(sum=Sum("number")).values("sum"), output_field=BigIntegerField())
-    rows = Campaign.objects.annotate(open=Coalesce(number, 0))
-    return rows.alias(rests=Case(When(open__gt=0, then=Value(0)), default=Value(1))).order_by("rests", "-first_at", "name")
+    """All, those with open requests first, then the newest."""
+    counted = CampaignCount.objects.filter(kind__regex=_OPEN).order_by().values("campaign")
+    ours = counted.annotate(sum=Sum("number")).filter(sum__gt=0).values("campaign")
+    rests = Case(When(name__in=ours, then=Value(0)), default=Value(1))
+    return Campaign.objects.alias(rests=rests).order_by("rests", "-first_at", "name")
 
 
 def standings(names: Collection[str]) -> Mapping[str, CampaignStanding]:

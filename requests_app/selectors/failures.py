@@ -24,7 +24,11 @@ EVER = datetime(1970, 1, 1, tzinfo=UTC)
 NO_SITE = "none"
 MOST_REQUESTS = 50
 #: Samples that are read, shown with distinct messages, and looked at for their logs of each message.
-SAMPLES_READ, SAMPLES_SHOWN, SAMPLES_LOOKED_AT = 150, 10, 4
+SAMPLES_READ, SAMPLES_SHOWN, SAMPLES_LOOKED_AT = 80, 10, 4
+_SAMPLE = (
+    "unit", "node", "attempt", "job_id", "at", "message", "dag__submit_dir", "group__code", "group__site", "group__step",
+    "group__workflow__request",
+)  # fmt: skip
 #: What differs between messages that say the same.
 _NUMBERS = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|0x[0-9a-fA-F]+|[0-9]+")
 
@@ -68,17 +72,27 @@ class Shown(NamedTuple):
     alike: int
 
 
-def failures_since(begins: datetime, *, category: str = "", campaign: str = "") -> QuerySet[FailureGroup]:
-    """Kinds of failures that occurred since then."""
-    rows = FailureGroup.objects.filter(last_at__gte=begins).order_by()
-    rows = rows.filter(category=category) if category else rows
-    return rows.filter(workflow__request__campaign=campaign) if campaign else rows
+class Asked(NamedTuple):
+    """Which failures are meant; ``site``: ``NO_SITE`` for those at none that is known."""
 
+    begins: datetime
+    category: str = ""
+    campaign: str = ""
+    code: int | None = None
+    site: str = ""
 
-def of_place(rows: QuerySet[FailureGroup], *, code: int | None = None, site: str = "") -> QuerySet[FailureGroup]:
-    """Those of a code, at a site; ``NO_SITE`` for those at none that is known."""
-    rows = rows.filter(code=code) if code is not None else rows
-    return rows.filter(site="" if site == NO_SITE else site) if site else rows
+    @property
+    def where(self) -> dict[str, Any]:
+        """As conditions on groups, but for the time."""
+        found: dict[str, Any] = {"category": self.category} if self.category else {}
+        found |= {"workflow__request__campaign": self.campaign} if self.campaign else {}
+        found |= {"code": self.code} if self.code is not None else {}
+        return found | ({"site": "" if self.site == NO_SITE else self.site} if self.site else {})
+
+    @property
+    def kinds(self) -> QuerySet[FailureGroup]:
+        """Groups that grew since then."""
+        return FailureGroup.objects.filter(last_at__gte=self.begins, **self.where).order_by()
 
 
 def places(rows: QuerySet[FailureGroup]) -> list[Place]:
@@ -97,13 +111,10 @@ def requests_concerned(rows: QuerySet[FailureGroup]) -> tuple[list[Concerned], b
     return found[:MOST_REQUESTS], len(found) > MOST_REQUESTS
 
 
-def samples_of(rows: QuerySet[FailureGroup], since: datetime) -> list[Shown]:
+def samples_of(asked: Asked) -> list[Shown]:
     """With distinct messages, those whose logs are kept first, then the newest; one query, and a look at some directories."""
-    read = (
-        FailureSample.objects.filter(group__in=rows, at__gte=since)
-        .select_related("dag", "group", "group__workflow")
-        .defer("dag__observed", "dag__outcome", "dag__jobs", "group__workflow__spec", "group__workflow__psets", "log_tail")
-    )
+    rows = FailureSample.objects.filter(at__gte=asked.begins, **{f"group__{name}": value for name, value in asked.where.items()})
+    read = rows.select_related("dag", "group", "group__workflow").only(*_SAMPLE)
     alike: dict[tuple[int, str], list[FailureSample]] = defaultdict(list)
     for sample in read.order_by("-at", "-id")[:SAMPLES_READ]:
         alike[sample.group.code, _NUMBERS.sub("#", sample.message)].append(sample)
