@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from django.utils import timezone
@@ -15,11 +16,14 @@ from dags_app.counts import DagCounts, dag_counts
 from dags_app.dagman import NodeSpan, NodeStatus
 from dags_app.histogram import quantile
 from dags_app.models import DAG, LIVE_DAG, StepMeasurement, WorkUnit
+from dags_app.payload.contract import layout
 from requests_app.pages.units import UnitCell, unit_cells
 
 #: Units whose tries are drawn one by one; of more, only the slowest are listed.
 MOST_DRAWN, MOST_SLOWEST = 300, 50
 MOST_NODES, MOST_TRIES = 200, 20
+#: Units whose files are read for how long jobs of each role take.
+MOST_SAMPLED = 60
 LOG_LINES = 60
 MOST_RELATED = 20
 _WIDTH, _ROW = 1000, 6
@@ -118,14 +122,23 @@ class DagPage(NamedTuple):
     unit: UnitNodes | None
 
 
-def dag_page(dag: DAG, unit: str) -> DagPage:
-    """Count and read; six queries for any number of units. Raises ValueError: ``unit`` is no name of a work unit."""
+def dag_page(dag: DAG, unit: str, *, by_role: bool) -> DagPage:
+    """Count and read; six queries for any number of units.
+
+    Args:
+        unit: of which nodes are shown; empty: none.
+        by_role: also how long jobs took, by role and site; files of some units are read for it.
+
+    Raises:
+        ValueError: ``unit`` is no name of a work unit.
+    """
     chosen = _unit_nodes(dag, unit) if unit else None
     cells, left_out, problem = unit_cells(dag)
     spans = live.unit_spans(dag)
     mine = [span for span in spans if span.cluster == dag.dagman_cluster_id]
     sites = _sites(dag, cells, left_out)
     tries = _tries(mine, sites)
+    others = DAG.objects.select_related("round").filter(workflow_id=dag.workflow_id).exclude(pk=dag.pk)
     few = len({each.span.name for each in tries}) <= MOST_DRAWN
     return DagPage(
         dag=dag,
@@ -137,18 +150,12 @@ def dag_page(dag: DAG, unit: str) -> DagPage:
         tries=_numbers(spans),
         timeline=_timeline(tries) if few and tries else None,
         drawn=tuple(tries) if few else (),
-        durations=(*_by_site(tries), *_by_step(dag)),
+        durations=(*_by_site(tries), *(_by_role(dag, _some(tries)) if by_role else ()), *_by_step(dag)),
         slowest=() if few else tuple(sorted(tries, key=lambda each: -each.seconds)[:MOST_SLOWEST]),
         log=live.dagman_log_tail(dag, unit=unit or None, lines=LOG_LINES),
-        related=tuple(_related(dag)),
+        related=tuple(others.order_by("-created_at", "-fence")[:MOST_RELATED]),
         unit=chosen,
     )
-
-
-def _related(dag: DAG) -> Iterable[DAG]:
-    """Others of the workflow, the newest first."""
-    rows = DAG.objects.select_related("round").filter(workflow_id=dag.workflow_id).exclude(pk=dag.pk)
-    return rows.order_by("-created_at", "-fence")[:MOST_RELATED]
 
 
 def _sites(dag: DAG, cells: Sequence[UnitCell], left_out: int) -> Mapping[str, str]:
@@ -211,9 +218,31 @@ def _by_site(tries: Iterable[Try]) -> Iterable[Durations]:
         if each.span.well:
             seconds[each.site].append(each.seconds)
     for site, values in sorted(seconds.items(), key=lambda item: (-len(item[1]), item[0])):
-        ordered = sorted(values)
-        cuts = (ordered[min(len(ordered) - 1, int(share * len(ordered)))] for share in _SHARES)
-        yield Durations("work unit", site or "not known", len(ordered), *cuts)
+        yield _durations("work unit", site, values)
+
+
+def _durations(role: str, site: str, seconds: Iterable[float]) -> Durations:
+    ordered = sorted(seconds)
+    cuts = (ordered[min(len(ordered) - 1, int(share * len(ordered)))] for share in _SHARES)
+    return Durations(role, site or "not known", len(ordered), *cuts)
+
+
+def _some(tries: Iterable[Try]) -> tuple[str, ...]:
+    """Units that are done, evenly taken from all of them."""
+    done = [each.span.name for each in tries if each.span.well]
+    return tuple(done[:: max(1, -(-len(done) // MOST_SAMPLED))])
+
+
+@lru_cache(maxsize=64)
+def _by_role(dag: DAG, units: tuple[str, ...]) -> tuple[Durations, ...]:
+    """Of the jobs of these units that POST scripts judge, by their last attempt; read again when other units are done."""
+    seconds = defaultdict[tuple[str, str], list[float]](list)
+    for unit in units:
+        for node in live.unit_status(dag, unit).nodes:
+            last = next(iter(_attempts(dag, unit, node.name)[-1:]), None)
+            if last is not None and last.wall_seconds is not None:
+                seconds["merge job" if node.name == layout.MERGE else "processing job", last.site].append(last.wall_seconds)
+    return tuple(_durations(role, site, values) for (role, site), values in sorted(seconds.items()))
 
 
 def _by_step(dag: DAG) -> Iterable[Durations]:

@@ -26,13 +26,14 @@ def dag_detail(request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
     """One DAG, and of one unit that the address names its nodes."""
     dag = get_object_or_404(dags_shown(), pk=pk)
     try:
-        seen = dag_page(dag, request.GET.get("unit", ""))
+        seen = dag_page(dag, request.GET.get("unit", ""), by_role="roles" in request.GET)
     except ValueError as error:
         raise Http404(str(error)) from error
     context = {
         "page": seen,
         "lifecycle": lifecycle_state(),
         "offered": offered(request.user, dag, reverse("dag-page", args=[dag.pk])),
+        "by_role": "roles" in request.GET,
         "door": "board",
     }
     return page(request, "dags/dag", context)

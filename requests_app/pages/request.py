@@ -159,13 +159,14 @@ def request_page(request: Request) -> RequestPage:
     drift = list(unsettled[: MOST_DRIFT + 1])
     names = names_about(request)
     work = _work(request, workflow) if workflow else None
+    transitions = RequestTransition.objects.filter(request=request).order_by("-id")[:MOST_TRANSITIONS]
     of_request = AuditEntry.objects.filter(target_type="request", target=request.request_name)
     return RequestPage(
         request=request,
         explanation=explain(
             request, dag=dag_live(workflow.pk) if workflow and request.status == RequestStatus.STOPPING else None
         ),
-        timeline=timeline(_transitions(request), work.dags if work else (), of_request.order_by("-id")[:MOST_AUDIT]),
+        timeline=timeline(transitions, work.dags if work else (), of_request.order_by("-id")[:MOST_AUDIT]),
         effects=tuple(effects[:MOST_EFFECTS]),
         effects_left_out=len(effects) > MOST_EFFECTS,
         effects_by_state=dict(
@@ -219,11 +220,6 @@ def _work(request: Request, workflow: Workflow) -> Work:
 
 def _dag_view(dag: DAG, nodes_problem: str) -> DagView:
     return DagView(dag, dag.status in LIVE_DAG, nodes_problem, live.dagman_log_tail(dag, unit=None, lines=LOG_LINES))
-
-
-def _transitions(request: Request) -> list[RequestTransition]:
-    """Newest first."""
-    return list(RequestTransition.objects.filter(request=request).order_by("-id")[:MOST_TRANSITIONS])
 
 
 def _ledger_line(name: str, part: str, numbers: Mapping[str, Any], *, is_sum: bool = False) -> LedgerLine:

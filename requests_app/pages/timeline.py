@@ -36,14 +36,14 @@ class Happened(NamedTuple):
     refused: bool = False
 
 
-def timeline(transitions: Sequence[RequestTransition], dags: Sequence[DAG], audit: Iterable[AuditEntry]) -> tuple[Happened, ...]:
+def timeline(transitions: Iterable[RequestTransition], dags: Sequence[DAG], audit: Iterable[AuditEntry]) -> tuple[Happened, ...]:
     """Newest first. An operation that changed the status is named with that, and has no line of its own."""
     acted = list(audit)
     lines = [*_changes(transitions, acted), *_of_dags(dags), *map(_operation, acted)]
     return tuple(sorted(lines, key=lambda line: line.at, reverse=True)[:MOST_LINES])
 
 
-def _changes(transitions: Sequence[RequestTransition], acted: list[AuditEntry]) -> Iterator[Happened]:
+def _changes(transitions: Iterable[RequestTransition], acted: list[AuditEntry]) -> Iterator[Happened]:
     """Newest first; takes the operations that belong to them out of ``acted``."""
     later: datetime | None = None
     for row in transitions:

@@ -219,7 +219,8 @@ _OUT = {ExclusionKind.DERIVED: Lacks.TAKEN_OVER}
 def _of_files(workflow: Workflow, asked: InputSpec) -> tuple[LumiRanges, dict[Lacks, LumiRanges]]:
     selection = WantedLumis(asked)
     found: dict[Lacks | None, list[tuple[int, int, int]]] = {None: []}
-    unaccounted = _unaccounted_files(workflow)
+    of_units = Q(unit__workflow=workflow, unit__state=WorkUnitState.DONE_UNACCOUNTED, live=True)
+    unaccounted = frozenset(WorkUnitClaim.objects.filter(of_units).values_list("input_file_id", flat=True))
     fields = ("pk", "lumis", "excluded_kind", "unclaimed", "planned", "tried")
     rows = files_claimed(workflow).exclude(excluded_kind__in=(ExclusionKind.INHERITED, ExclusionKind.UNWANTED))
     for pk, held, kind, unclaimed, planned, tried in rows.values_list(*fields).iterator(chunk_size=2000):
@@ -235,11 +236,6 @@ def _of_files(workflow: Workflow, asked: InputSpec) -> tuple[LumiRanges, dict[La
     done = ranges.pop(None)
     states = {state: each for state, each in ranges.items() if state is not None}
     return lumis.union(done, *states.values()), states
-
-
-def _unaccounted_files(workflow: Workflow) -> frozenset[int]:
-    of_units = Q(unit__workflow=workflow, unit__state=WorkUnitState.DONE_UNACCOUNTED, live=True)
-    return frozenset(WorkUnitClaim.objects.filter(of_units).values_list("input_file_id", flat=True))
 
 
 def _of_generation(request: Request, workflow: Workflow, dataset: OutputDataset) -> MissingLumis:

@@ -380,11 +380,8 @@ def _initial(request: HttpRequest, action: Action, rows: Sequence[Any]) -> dict[
 def _former(action: Action, row: Any) -> Mapping[str, Any]:
     """What a row has of the operation's fields, as texts and lists."""
     has = (action.former or action.initial)(row)
-    return {name: _typed(value) for name, value in has.items() if value not in (None, False, "", [])}
-
-
-def _typed(value: Any) -> Any:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, Mapping) else value
+    given = {name: value for name, value in has.items() if value not in (None, False, "", [])}
+    return {name: json.dumps(value) if isinstance(value, Mapping) else value for name, value in given.items()}
 
 
 def _marked(form: ReasonForm, error: Exception) -> ReasonForm:

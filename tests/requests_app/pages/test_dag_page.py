@@ -93,6 +93,8 @@ def test_a_unit_shows_its_nodes_with_attempts_and_ways_to_logs_report_and_ads(re
         "processed": {"events": 12000, "files": [{"lfn": "/store/a.root", "events": 3}]},
     }  # fmt: skip
     (place / "proc_000000.0.report.json").write_text(json.dumps(report))
+    by_role = text(reader.get(f"/dags/{dag.pk}/?roles=1").content.decode(), "part-durations")
+    assert "processing job T2_DE_DESY 1 2 min 2 min 2 min" in by_role.replace("_\u200b", "_")
     html = reader.get(f"/dags/{dag.pk}/?unit=mg_000000").content.decode()
     said = text(html, "part-unit")
     assert "proc_000000 submitted 0 T2_" in said and " 2 min 2,300 MB 8001 " in said and "<b>cmsRun" not in html
