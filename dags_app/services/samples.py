@@ -31,9 +31,9 @@ class _Key(NamedTuple):
 _Counts = defaultdict[_Key, Counter[str]]
 
 
-def units_sample(*, dag: DAG, settled: Iterable[Settled]) -> None:
-    """Units that are done now; in the caller's transaction."""
-    at, (campaign, releases) = _bucket(clock.now()), _names(dag)
+def units_sample(*, spec: Mapping[str, Any], settled: Iterable[Settled]) -> None:
+    """Units that are done now; in the caller's transaction. ``spec``: of their workflow."""
+    at, (campaign, releases) = _bucket(clock.now()), _names(spec.get("campaign"), spec.get("steps"))
     first, found = next(iter(releases.values()), ""), _Counts(Counter)
     for row in settled:
         site = row.manifest.site
@@ -47,7 +47,9 @@ def units_sample(*, dag: DAG, settled: Iterable[Settled]) -> None:
 
 def failures_sample(*, dag: DAG, failed: Iterable[tuple[datetime, str, str, int]]) -> None:
     """Failed attempts by (when, site, step, code); in the caller's transaction."""
-    now, (campaign, releases) = clock.now(), _names(dag)
+    # of a workflow's row these alone: it may have megabytes of lumis and PSets
+    columns = DAG.objects.filter(pk=dag.pk).values_list("workflow__spec__campaign", "workflow__spec__steps")
+    now, (campaign, releases) = clock.now(), _names(*columns.get())
     found = _Counts(Counter)
     for at, site, step, code in failed:
         logged = at if at.tzinfo else at.replace(tzinfo=UTC)
@@ -56,11 +58,9 @@ def failures_sample(*, dag: DAG, failed: Iterable[tuple[datetime, str, str, int]
     _insert(found)
 
 
-def _names(dag: DAG) -> tuple[str, Mapping[str, str]]:
+def _names(campaign: str | None, steps: Iterable[Mapping[str, Any]] | None) -> tuple[str, Mapping[str, str]]:
     """The campaign, and step -> release, the first step first."""
-    spec = dag.workflow.spec
-    steps = spec.get("steps") or ()
-    return spec.get("campaign", "")[:255], {str(step["name"]): str(step["cmssw_version"])[:100] for step in steps}
+    return (campaign or "")[:255], {str(step["name"]): str(step["cmssw_version"])[:100] for step in steps or ()}
 
 
 def _bucket(at: datetime) -> datetime:

@@ -48,8 +48,8 @@ MEASURES: Mapping[str, Measure] = {
     "requests": Measure("Requests", "requests", ("status",), (), state=True),
     "effects": Measure("Calls to DBS and Rucio that are due", "calls", ("status",), (), state=True),
 }
-#: Range -> length of the buckets that are read and of those that are shown; 60 to 365 points. A range that begins before such
-#: buckets are kept is shown by day.
+#: Range -> length of the buckets that are read and of those that are shown; 60 to 365 points; where such buckets
+#: have gone, longer ones.
 _SHOWN = {"6h": (300, 300), "24h": (600, 600), "7d": (3600, 3600), "30d": (3600, 14_400), "365d": (DAY_SECONDS, DAY_SECONDS)}
 YEAR = "365d"
 _VALUES = ("units", "events", "files", "failures", "core_seconds")
@@ -97,11 +97,11 @@ class Buckets(NamedTuple):
 
     @classmethod
     def of(cls, range_: TimeRange) -> Buckets:
-        """Of a range's usual length, or by day where such buckets have gone."""
+        """Of a range's usual length, or of the next that is kept for so long."""
         read, shown = _SHOWN.get(range_.name, (DAY_SECONDS, DAY_SECONDS))
-        stays = BUCKETS[read][0]
-        if stays is not None and range_.begins < clock.now() - stays:
-            read = shown = DAY_SECONDS
+        age = clock.now() - range_.begins
+        kept = next(each for each, (stays, _) in BUCKETS.items() if each >= read and (stays is None or age <= stays))
+        read, shown = kept, max(kept, shown)
         begins, ends = (moment.timestamp() // shown * shown for moment in (range_.begins, range_.ends))
         return cls(read, shown, datetime.fromtimestamp(begins, UTC), datetime.fromtimestamp(ends, UTC))
 

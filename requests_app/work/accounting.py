@@ -167,7 +167,7 @@ def _units_account(evaluation: Evaluation, dag: DAG, settled: Sequence[Settled])
             said = progress_sentence(dag)
             units_settle(dag=dag, settled=done)
             measurements_add(dag=dag, settled=done)
-            units_sample(dag=dag, settled=done)
+            units_sample(spec=request.workflow.spec, settled=done)
             evaluation.blocks = blocks_check(workflow_id=dag.workflow_id, limits=limits, filled=known.blocks)
             if evaluation.blocks.by(clock.now()):
                 blocks_go_on(request, limits)

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db.models import Sum
 
-from dags_app.models import DAG, FailedInputFile, FailureGroup, FailureLog, FailureSample, WorkUnit
+from dags_app.models import DAG, FailedInputFile, FailureGroup, FailureLog, FailureSample, Sample, WorkUnit
 from dags_app.services import failures
 from dags_app.services.failures import failures_sweep, failures_without_success
 from dags_app.services.units import units_fail
@@ -55,6 +56,10 @@ def test_like_failures_are_one_group_and_each_is_counted_once(dag: DAG) -> None:
         ("data", 8021, "T1_US_FNAL", "Gen", 1, 0),
     ]
     assert FailureLog.objects.get().attempts == 5
+    sampled = Sample.objects.order_by().values_list("code", "site", "campaign").annotate(Sum("failures"))
+    assert sorted(sampled) == [
+        (8001, "T1_US_FNAL", "Campaign", 3), (8001, "T2_CH_CERN", "Campaign", 1), (8021, "T1_US_FNAL", "Campaign", 1),
+    ]  # fmt: skip
 
 
 def test_what_was_done_after_each_attempt_is_counted_as_recorded(dag: DAG) -> None:

@@ -146,6 +146,11 @@ def test_lines_are_rates_and_means_with_gaps_while_nothing_was_looked_at(dag: DA
     narrowed = series("failures", range_of("6h", now), by="code", site="T2_CH_CERN", campaign="Campaign")[1]
     assert {label: known(line) for label, line in narrowed.items()} == {"134": [12]}
     assert totals(START, now, by="site", campaign="Campaign")["T1_US_FNAL"]["failures"] == 2
+    later = at(60 * 24 * 2)  # buckets of five minutes are not kept for so long
+    assert series("failures", TimeRange("6h", START - timedelta(hours=5), START + timedelta(hours=1)))[0][1] == START - timedelta(
+        hours=4, minutes=50
+    )
+    assert series("running", range_of("30d", later))[0][1] - series("running", range_of("30d", later))[0][0] == timedelta(hours=4)
     with pytest.raises(UnknownSeries, match="running is not sampled by step"):
         series("running", range_of("6h", now), step="GenSim")
 
