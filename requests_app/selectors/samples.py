@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -12,6 +12,7 @@ from django.urls import reverse
 
 from dags_app.models import ALL, BUCKETS, DAY_SECONDS
 from wms2.runtime import clock
+from wms2.runtime.storable import storable
 from wms2.web.charts import Chart, Line
 from wms2.web.time_range import TimeRange
 
@@ -185,15 +186,17 @@ def chart(
     return Chart(name, title or known.title + (f" by {by}" if by else ""), known.unit, times, shown, address)
 
 
-def _known(measure: str, by: str, within: Collection[str]) -> Measure:
+def _known(measure: str, by: str, within: Mapping[str, str]) -> Measure:
     if measure not in MEASURES:
         raise UnknownSeries("measure", f"is not one of {', '.join(MEASURES)}")
     known = MEASURES[measure]
     if by and by not in known.by:
         raise UnknownSeries("by", f"{measure} can be divided by {' or '.join(known.by) or 'nothing'}, not by {by[:50]}")
-    for name in within:
+    for name, value in within.items():
         if name not in known.within:
             raise UnknownSeries(name, f"{measure} is not sampled by {name}; leave it out")
+        if value != storable(value):
+            raise UnknownSeries(name, "has characters that no name has")
     if known.state and len({*within, *([by] if by else [])}) > 1:
         raise UnknownSeries("by", f"{measure} is sampled by one of {', '.join(known.by)} at a time")
     return known

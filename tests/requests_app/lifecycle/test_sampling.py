@@ -202,8 +202,22 @@ def test_a_chart_its_json_and_its_csv_have_the_same_numbers(dag: DAG, at: Any, r
         ("measure=events&until=0001-01-01T00:00:00Z", "until"),
         ("measure=events&format=xml", "format"),
         ("measure=events&sites=T1", "sites"),
+        ("measure=events&site=T1%00", "site"),
     ],
 )
 def test_what_cannot_be_asked_for_is_refused_with_its_name(asked: str, field: str, reader: APIClient) -> None:
     answer = reader.get(f"/api/v1/series?{asked}")
     assert (answer.status_code, answer.json()["field"]) == (400, field)
+
+
+def test_every_measure_can_be_asked_for_in_every_way_that_it_says(dag: DAG, at: Any, reader: APIClient) -> None:
+    fail(dag, "T1_US_FNAL", 8001)
+    samples_take(transaction.atomic)
+    now = at(10)
+    for measure, known_ in reading.MEASURES.items():
+        for by in ("", *known_.by):
+            for within in ({}, *({name: "x"} for name in known_.within if not (known_.state and by))):
+                times, lines = series(measure, range_of("24h", now), by=by, **within)
+                assert len(times) == 144
+                assert all(len(line) == 144 for line in lines.values())
+    assert reader.get("/api/v1/series?measure=requests&by=status&range=365d").status_code == 200
