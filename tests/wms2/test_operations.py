@@ -43,10 +43,12 @@ from wms2.runtime.locks import BEING_CHANGED
 
 pytestmark = pytest.mark.django_db
 #: They ask a schedd, a collector or ReqMgr2, or read a DAG's directory, which the rows here do not have; the last need input
-#: that no declaration has, or a document (``tests/requests_app/api/test_admission.py``, ``services/test_invalidating_files.py``).
+#: that no declaration has, or a document (``tests/requests_app/api/test_admission.py``, ``services/test_invalidating_files.py``,
+#: ``notifying``).
 LEFT_OUT = {
     "dag hold", "dag release", "dag leave-sites", "pool ask", "request restart", "schedd check", "schedd remove-strays",
     "worker shutdown", "admission-limit add", "request invalidate-files", "request sites",
+    "alert-channel change-channel", "service add-alert-channel",
 }  # fmt: skip
 #: No button is offered where there is nothing to lift or to let in; who asks all the same is answered as if it were done.
 NOT_REFUSED = {"unban", "restore"}
