@@ -32,7 +32,6 @@ ONE_BY_NATURE = {
     "outputs_app.checks.validation.process._checks_begin", "outputs_app.checks.validation.process._waiting_for",
     "requests_app.admission.queue._start_some", "requests_app.admission.queue.pick",
     "requests_app.lifecycle.alert_conditions._requests", "requests_app.lifecycle.alert_conditions._schedds",
-    "requests_app.lifecycle.alert_conditions._work",
     "requests_app.lifecycle.cleaner._write_down", "requests_app.lifecycle.cleaning._tidy",
     "requests_app.lifecycle.packing._archive", "requests_app.lifecycle.storage_checks._task",
     "sites_app.pools._schedds_heard", "sites_app.pools._slots_heard", "sites_app.services._avoided",
