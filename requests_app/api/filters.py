@@ -8,6 +8,7 @@ from django.db.models import QuerySet
 from requests_app.models import HoldCode, Request, RequestStatus, StopIntent, WorkflowStatus
 from requests_app.selectors.failures import EVER, Asked
 from requests_app.selectors.needs import needing_for
+from requests_app.selectors.requests import requests_of_user
 from requests_app.services.decisions import MAX_PRIORITY
 from wms2.api.filters import (
     ChoicesFilter,
@@ -39,7 +40,7 @@ class RequestFilters(django_filters.FilterSet):
         max_length=100, method="filter_needs", help_text="those that need a person for this, as the overview groups them"
     )
     mine = django_filters.ChoiceFilter(
-        choices=[("1", "1")], method="filter_mine", help_text="1: those of whom asks, as their requestor"
+        choices=[("1", "1")], method="filter_mine", help_text="1: those of whom asks, as their requestor or as who watches them"
     )
     alerted = TrueFalseFilter(method="filter_alerted", help_text="with an alert that waits for a person")
     priority_min = WholeNumberFilter(field_name="priority", lookup_expr="gte", least=0, most=MAX_PRIORITY)
@@ -79,7 +80,7 @@ class RequestFilters(django_filters.FilterSet):
 
     def filter_mine(self, queryset: QuerySet[Request], name: str, value: str) -> QuerySet[Request]:
         """Those of whom asks."""
-        return queryset.filter(requestor=self.request.user.get_username())
+        return requests_of_user(queryset, self.request.user)
 
 
 class WorkflowFilters(django_filters.FilterSet):

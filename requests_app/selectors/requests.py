@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from django.db import connection
-from django.db.models import F, QuerySet
+from django.db.models import F, Q, QuerySet
 
 from dags_app.counts import JobSuccess, UnitCounts, job_success, unit_counts
 from dags_app.models import DAG, LIVE_DAG
 from dags_app.selectors import dag_last
 from outputs_app.selectors import effects_open_counts
-from requests_app.models import KeptAccount, Request, RequestGroup, RequestStatus, RequestTransition, Workflow
+from requests_app.models import KeptAccount, Request, RequestGroup, RequestStatus, RequestTransition, RequestWatch, Workflow
 from requests_app.selectors.account import account_of
 from requests_app.selectors.admission import QueuedRow, queued_row
 from requests_app.selectors.explain import Explanation, explain
@@ -29,6 +29,8 @@ _LISTED = (
 )  # fmt: skip
 
 
+#: Watched requests of one user that a list finds.
+MOST_WATCHED = 1000
 #: Columns that sort lists of them, and in which ways.
 SORTED_BY = ("request_name", "status_since", "priority", "campaign", "requestor", "created_at")
 ORDERINGS = tuple(sign + name for name in SORTED_BY for sign in ("", "-"))
@@ -93,6 +95,12 @@ def requests_stored() -> QuerySet[Request]:
 def requests_listed() -> QuerySet[Any]:
     """Requests with what a line of a page shows, and the id of their workflow as ``workflow_key``."""
     return Request.objects.only(*_LISTED).annotate(workflow_key=F("workflow__id"))
+
+
+def requests_of_user(rows: QuerySet[Request], user: Any) -> QuerySet[Request]:
+    """Of these a user's own, and those that they watch, whose keys are read first, since they are few."""
+    watched = list(RequestWatch.objects.filter(user=user.pk).values_list("request", flat=True)[:MOST_WATCHED])
+    return rows.filter(Q(requestor=user.get_username()) | Q(pk__in=watched))
 
 
 def requests_with_workflow() -> QuerySet[Request]:

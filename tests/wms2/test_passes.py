@@ -36,7 +36,7 @@ ONE_BY_NATURE = {
     "requests_app.lifecycle.packing._archive", "requests_app.lifecycle.storage_checks._task",
     "sites_app.pools._schedds_heard", "sites_app.pools._slots_heard", "sites_app.services._avoided",
     "sites_app.services.site_bans_expire", "sites_app.sync.site_statuses_sync", "wms2.work.resources._reclaim",
-    "wms2.work.workers.pool_problems", "wms2.work.workers.pools_reconcile",
+    "wms2.work.workers.pools_reconcile",
 }  # fmt: skip
 #: Calls that no row breaks.
 HARMLESS = {"add", "append", "extend", "get", "items", "keys", "len", "list", "max", "min", "pop", "set", "setdefault", "sorted",

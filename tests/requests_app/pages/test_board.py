@@ -15,7 +15,7 @@ from rest_framework.test import APIClient
 
 from dags_app.models import FailureGroup
 from requests_app.lifecycle.failing import mark_failing
-from requests_app.models import HoldCode, KeptAccount, Progress, ProgressSample, Request, RequestStatus, SavedView
+from requests_app.models import HoldCode, KeptAccount, Progress, ProgressSample, Request, RequestStatus, RequestWatch, SavedView
 from requests_app.pages.board import Speed, expected_end
 from tests.support.html import links, text
 from tests.support.rows import dag_row, request_row, unit_row, workflow_row
@@ -239,10 +239,11 @@ def test_views_are_kept_shared_replaced_and_removed_by_their_owner_on_the_page_a
     assert [view.name for view in SavedView.objects.all()] == ["mine"]
 
 
-def test_my_requests_are_those_of_whom_asks(reader: Client) -> None:
-    mine, other = request_row(requestor="rita"), request_row(requestor="olga")
-    assert names_on(reader, "?mine=1") == [mine.request_name]
-    assert {mine.request_name, other.request_name} == set(names_on(reader))
+def test_my_requests_are_those_of_whom_asks_and_those_that_they_watch(reader: Client) -> None:
+    mine, watched, other = request_row(requestor="rita"), request_row(requestor="olga"), request_row(requestor="olga")
+    RequestWatch.objects.create(request=watched, user=User.objects.get(username="rita"), created_at=timezone.now())
+    assert set(names_on(reader, "?mine=1")) == {mine.request_name, watched.request_name}
+    assert set(names_on(reader)) == {mine.request_name, watched.request_name, other.request_name}
 
 
 def test_a_list_is_had_as_json_and_csv_with_its_filters(reader: Client) -> None:
