@@ -14,7 +14,7 @@ from requests_app.models import Limit, ServiceLevel
 from wms2.models import RoleAssignment
 
 _TABLES = [model._meta.db_table for model in (Session, User, Group, RoleAssignment, ServiceLevel, Limit)]
-_BESIDE = re.compile(rf"\b({'|'.join(_TABLES)})\b|^(SAVEPOINT|RELEASE|SET)\b")
+_BESIDE = re.compile(rf"\b({'|'.join(_TABLES)})\b|^(SAVEPOINT|RELEASE|SET)\b|^SELECT 1$")
 
 
 def statements_of(client: Client, path: str) -> list[str]:
