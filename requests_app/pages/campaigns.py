@@ -17,7 +17,7 @@ from wms2.web.formatting import word
 from wms2.web.time_range import RANGES, TimeRange
 
 #: Campaigns on one page; others are found by name.
-MOST = 100
+MOST = 50
 MOST_HELD = 20
 MOST_SAID = 20
 _HELD = ("request_name", "prep_id", "status", "status_since", "hold_code", "hold_reason")
@@ -62,7 +62,7 @@ class CampaignPage(NamedTuple):
 
 
 def campaigns_page(given: QueryDict) -> CampaignsPage:
-    """Two queries."""
+    """Three queries."""
     filters = CampaignFilters(given, queryset=campaigns_listed())
     rows = list(filters.qs[: MOST + 1]) if filters.is_valid() else []
     found = standings([row.name for row in rows[:MOST]])

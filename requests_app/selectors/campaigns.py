@@ -72,9 +72,9 @@ class CampaignStanding:
 
 
 def campaigns_listed() -> QuerySet[Campaign]:
-    """All, those with open requests first, then the newest."""
-    counted = CampaignCount.objects.filter(kind__regex=_OPEN).order_by().values("campaign")
-    ours = counted.annotate(sum=Sum("number")).filter(sum__gt=0).values("campaign")
+    """All, those with open requests, which one query finds, before the others, the newest first."""
+    counted = CampaignCount.objects.filter(kind__startswith="status:", kind__regex=_OPEN).order_by().values("campaign")
+    ours = list(counted.annotate(sum=Sum("number")).filter(sum__gt=0).values_list("campaign", flat=True))
     rests = Case(When(name__in=ours, then=Value(0)), default=Value(1))
     return Campaign.objects.alias(rests=rests).order_by("rests", "-first_at", "name")
 
