@@ -5,8 +5,9 @@ from __future__ import annotations
 import uuid
 
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
+from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from outputs_app.models import ProcessingBlock
@@ -47,8 +48,10 @@ def block(request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
 @require_safe
 @login_required
 def dataset(request: HttpRequest) -> HttpResponse:
-    """The output dataset that the address names."""
+    """The output dataset that the address names; without one, all outputs."""
     name = request.GET.get("name", "")
+    if not name:
+        return HttpResponseRedirect(reverse("outputs"))
     seen = dataset_seen(name) if "\0" not in name else None
     if seen is None:
         raise Http404(f"WMS2 makes no output dataset {name[:300]}")
