@@ -1,4 +1,4 @@
-"""What a page asks the database for, without who is signed in and what a process reads once in some seconds."""
+"""Statements that a piece of code has put to the database."""
 
 from __future__ import annotations
 
@@ -17,11 +17,15 @@ _TABLES = [model._meta.db_table for model in (Session, User, Group, RoleAssignme
 _BESIDE = re.compile(rf"\b({'|'.join(_TABLES)})\b|^(SAVEPOINT|RELEASE|SET)\b|^SELECT 1$")
 
 
+def statements(captured: CaptureQueriesContext) -> list[str]:
+    """Without the questions for the time: the clock is asked once a second at most, whoever asks first."""
+    return [query["sql"] for query in captured if "clock_timestamp" not in query["sql"]]
+
+
 def statements_of(client: Client, path: str) -> list[str]:
-    """Of an answer that is a success."""
+    """Of a page that is there, without who is signed in and what a process reads once in some seconds."""
     client.get(path)  # what a process reads once
     with CaptureQueriesContext(connection) as found:
         response = client.get(path)
     assert response.status_code == 200, (path, response.content[:300])
-    said = [str(query["sql"]).strip() for query in found.captured_queries]
-    return [sql for sql in said if not _BESIDE.search(sql)]
+    return [sql for sql in map(str.strip, statements(found)) if not _BESIDE.search(sql)]

@@ -180,6 +180,19 @@ def test_node_jobs_are_counted_by_state_role_and_site_for_dags_and_for_sites(sch
     assert woken() == set(), "jobs come and go all the time"
 
 
+def test_since_when_jobs_wait_at_a_site_where_none_runs_is_kept_until_one_does(schedd: Schedd) -> None:
+    dag = running(schedd, 1)
+    waiting = group(dag, "processing", "idle", "T1_US_FNAL", 8)
+    first = hear(schedd, ad(dag), jobs=(waiting, group(dag, "merge", "running", "T2_CH_CERN", 1)))
+    assert seen(dag).jobs["waits"] == {"T1_US_FNAL": first.isoformat()}
+    hear(schedd, ad(dag), jobs=(waiting._replace(jobs=5),))
+    assert seen(dag).jobs["waits"] == {"T1_US_FNAL": first.isoformat()}, "there were always some"
+    hear(schedd, ad(dag), jobs=(waiting, group(dag, "processing", "running", "T1_US_FNAL", 1)))
+    assert "waits" not in seen(dag).jobs
+    last = hear(schedd, ad(dag), jobs=(waiting,))
+    assert seen(dag).jobs["waits"] == {"T1_US_FNAL": last.isoformat()} and last > first
+
+
 def test_sites_have_the_ended_jobs_of_rounds_whose_dags_are_in_a_queue(schedd: Schedd) -> None:
     cern, fnal = (Site.objects.create(name=name, jobs_done=7, jobs_failed=7) for name in ("T2_CH_CERN", "T1_US_FNAL"))
     one, two, ended = (running(schedd, number) for number in (1, 2, 3))
