@@ -199,6 +199,7 @@ _THEMES: Mapping[str, Sequence[str]] = {
     "Priority, sites and limits": ("sites", "priority", "pin", "retry-time", "pools", "throttle", "error-limits"),
     "Other requests": ("group", "depend", "derive", "restart"),
     "Outputs": ("keep", "compare", "validate", "invalidate", "invalidate-files"),
+    "Alerts": ("watch", "unwatch"),
     "End it": ("complete", "fail", "force", "abort", "clean"),
 }
 

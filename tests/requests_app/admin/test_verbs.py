@@ -215,8 +215,9 @@ def test_staff_without_a_role_see_no_operations_and_other_users_are_asked_to_sig
     assert do(reader, "abort", request, "queued").status_code == 302
     assert fresh(request).status == S.QUEUED
     html = staff.get(f"{REQUESTS}/{request.pk}/change/").content.decode()
-    assert not [link for link in links(html) if "/verb/" in link]
-    assert 'name="action"' not in staff.get(f"{REQUESTS}/").content.decode()
+    verbs = [link for link in links(html) if "/verb/" in link]
+    assert verbs == [f"{REQUESTS}/verb/{action}/?id={request.pk}" for action in ("watch", "unwatch")]  # mails to oneself
+    assert 'value="abort"' not in staff.get(f"{REQUESTS}/").content.decode()
 
 
 def test_a_post_without_its_token_is_refused() -> None:
@@ -248,6 +249,8 @@ def test_a_rows_page_has_buttons_for_what_applies(operator: Client) -> None:
         "fail",
         "abort",
         "clean",
+        "watch",
+        "unwatch",
     )
     assert buttons == [f"{REQUESTS}/verb/{action}/?id={request.pk}" for action in offered]
 

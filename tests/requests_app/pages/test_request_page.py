@@ -220,11 +220,12 @@ def test_buttons_lead_to_the_admins_confirmation_for_operators_only(
     actions = [link for link in links(operator.get(path).content.decode(), "part-head") if "/verb/" in link]
     offered = ("release", "note", "abort")  # what is held calls for; then the others by theme
     offered += ("sites", "priority", "pin", "retry-time", "pools", "throttle", "error-limits")
-    offered += ("group", "derive", "restart", "complete", "fail", "clean")
+    offered += ("group", "derive", "restart", "watch", "unwatch", "complete", "fail", "clean")
     back = urlencode({"back": path})
     assert actions == [f"/admin/requests_app/request/verb/{action}/?id={built.held.pk}&{back}" for action in offered]
-    for client in (staff, reader):
-        assert not [link for link in links(client.get(path).content.decode()) if "/verb/" in link]
+    watching = [f"/admin/requests_app/request/verb/{action}/?id={built.held.pk}&{back}" for action in ("watch", "unwatch")]
+    for client, ways in ((staff, watching), (reader, [])):
+        assert [link for link in links(client.get(path).content.decode()) if "/verb/" in link] == ways
 
 
 def test_after_an_operation_one_stands_where_one_stood_with_what_was_done_and_the_way_back(
