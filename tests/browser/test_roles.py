@@ -121,7 +121,7 @@ def a_site_admins_day(world: World) -> None:
         expect(desk.page.locator(".verb-form")).to_contain_text("It can be undone with Enable; that needs the role operator.")
         desk.page.go_back()
         confirmed(desk, "Drain")
-        expect(desk.page.locator(".messagelist")).to_contain_text("Drain: T2_DE_DESY.")
+        expect(desk.page.get_by_role("status").last).to_contain_text("Drain: T2_DE_DESY.")
         expect(desk.page.locator("#content")).to_contain_text("draining by sam: because")
         expect(desk.page.get_by_role("link", name="Enable …")).to_have_count(0)
         desk.go(admin_url(world.other_site))
