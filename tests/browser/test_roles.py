@@ -122,7 +122,7 @@ def a_site_admins_day(world: World) -> None:
         desk.page.go_back()
         confirmed(desk, "Drain")
         expect(desk.page.get_by_role("status").last).to_contain_text("Drain: T2_DE_DESY.")
-        expect(desk.page.locator("#content")).to_contain_text("draining by sam: because")
+        expect(desk.page.locator("#main")).to_contain_text("Draining by sam: because")
         expect(desk.page.get_by_role("link", name="Enable …")).to_have_count(0)
         desk.go(admin_url(world.other_site))
         expect(desk.page.locator("#content h2").first).to_have_text("T2_CH_CERN")
