@@ -20,7 +20,7 @@ FOREIGN = re.compile(r"(?:src|href|action)\s*=\s*[\"'](?:https?:)?//", re.IGNORE
 
 
 @in_one_test("path, status", [
-        ("/", 200), ("/?status=nonsense", 400), ("/login/", 302), ("/nothing", 404), ("/requests/nothing/", 404),
+        ("/", 200), ("/requests/?status=nonsense", 400), ("/login/", 302), ("/nothing", 404), ("/requests/nothing/", 404),
         ("/admin/", 200),
         ("/admin/requests_app/request/", 200), ("/admin/nothing/", 404), ("/api/v1/requests", 200), ("/api/v1/nothing", 404),
         ("/api/v1/schema/", 200), ("/livez", 200),
@@ -37,10 +37,10 @@ def test_every_answer_without_a_sign_in_carries_the_policy(nobody: Client, path:
 
 
 def test_a_failure_carries_it_too(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> None:
+    def fail(*_: object) -> None:
         raise RuntimeError("broken for the test")
 
-    monkeypatch.setattr("requests_app.pages.views.installation", fail)
+    monkeypatch.setattr("requests_app.pages.views.overview", fail)
     operator.raise_request_exception = False
     response = operator.get("/")
     assert response.status_code == 500

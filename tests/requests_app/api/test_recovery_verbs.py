@@ -86,8 +86,10 @@ def test_an_impossible_change_is_refused_by_its_field(operator: APIClient, chang
 
 def test_an_unknown_site_or_file_changes_nothing(operator: APIClient) -> None:
     request = _held()
-    for changes in ({"site_bans": ["T9_XX_Nowhere"]}, {"excluded_files": ["/store/none.root"]}):
-        problem(operator.post(url(request, "release"), WHY | changes | {"memory_mb": 2500}), 409, "invalid_transition")
+    more = WHY | {"memory_mb": 2500}
+    answer = operator.post(url(request, "release"), more | {"site_bans": ["T9_XX_Nowhere"]})
+    problem(answer, 400, "invalid", field="site_bans")
+    problem(operator.post(url(request, "release"), more | {"excluded_files": ["/store/none.root"]}), 409, "invalid_transition")
     request.refresh_from_db()
     assert (request.status, request.overrides) == (S.HELD, {})
 
