@@ -187,6 +187,19 @@ def test_the_admins_form_of_sign_in_lets_in_who_has_a_role_and_no_one_else(setti
         assert Client().post("/admin/login/", {"username": name, "password": "opensesame"}).status_code == code
 
 
+def test_who_has_no_role_is_told_which_one_an_operation_asks_for_and_nobody_has_to_sign_in() -> None:
+    row = request_row(RequestStatus.HELD)
+    address = f"{button('requests_app/request', 'release')}?id={row.pk}"
+    _, reader = person("vera")
+    for answer in (reader.get(address), reader.post(address, WHY)):
+        assert answer.status_code == 403
+        assert "this needs the role requester or operator; you have viewer." in html.unescape(answer.content.decode())
+    assert "you have none" in reader.get("/admin/", follow=True).content.decode()
+    assert Client().get(address)["Location"].startswith("/admin/login/")
+    row.refresh_from_db()
+    assert row.status == RequestStatus.HELD
+
+
 def test_an_admins_day() -> None:
     rest, browser = person("ada", Role.ADMIN)
     row = request_row(RequestStatus.HELD)

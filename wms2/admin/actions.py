@@ -138,7 +138,7 @@ class ActionsAdmin(ModelAdmin):
     def get_urls(self) -> list[URLPattern]:
         """The page of confirmation beside the usual ones."""
         name = f"{self.opts.app_label}_{self.opts.model_name}_verb"
-        own = path("verb/<slug:action>/", self.admin_site.admin_view(self.action_view), name=name)
+        own = path("verb/<slug:action>/", self._action_door, name=name)
         return [own, *super().get_urls()]
 
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
@@ -189,9 +189,19 @@ class ActionsAdmin(ModelAdmin):
         rows = {str(row.pk): row for row in self.model._default_manager.filter(pk__in=keys)}
         return [rows[key] for key in dict.fromkeys(keys) if key in rows]
 
+    def _action_door(self, request: HttpRequest, action: str) -> HttpResponse:
+        """The page, for whom the admin is open. Who is signed in without a role is told which one the operation asks for."""
+        if request.user.is_authenticated and not enters_admin(request.user) and (found := self._action(action)):
+            require(request.user, found)
+        answer: HttpResponse = self.admin_site.admin_view(self.action_view)(request, action=action)
+        return answer
+
+    def _action(self, name: str) -> Action | None:
+        return next((known for known in buttons_of(self.model) if known.name == name), None)
+
     def action_view(self, request: HttpRequest, action: str) -> HttpResponse:
         """Ask (GET), then do (POST)."""
-        found = next((known for known in buttons_of(self.model) if known.name == action), None)
+        found = self._action(action)
         if found is None:
             raise Http404(f"there is no verb {action!r} here")
         require(request.user, found)

@@ -45,7 +45,10 @@ _TASKS = (
         "Limits and queue", "How much runs at once and of whom; workers, dead letters.",
         ("Limit", "AdmissionLimit", "WorkerPool", "DeadLetter"),
     ),
-    Task("People and audit", "Who may do what, and who did what.", ("AuditEntry", "RoleAssignment", "ServiceAccount", "BulkRun")),
+    Task(
+        "People and audit", "Who may do what, and who did what.",
+        ("AuditEntry", "RoleAssignment", "User", "ServiceAccount", "BulkRun"),
+    ),
 )  # fmt: skip
 
 
