@@ -61,13 +61,13 @@ def test_a_request_is_followed_to_completed_without_the_page_being_loaded_again(
 ) -> None:
     sign_in(desk, operator)
     desk.go("/")
-    expect(desk.page.get_by_text("The life cycle has stopped.")).to_be_visible()
+    expect(desk.page.get_by_text("The life cycle has stopped.", exact=True)).to_be_visible()
     desk.go("/requests/")
     request = imported(events=40)
     expect(row_of(desk, request)).to_contain_text("Submitted", timeout=30 * SECOND)  # by itself: the board looks again
     with worker():
         expect(desk.page.locator("#pulse")).to_have_text("live", timeout=60 * SECOND)
-        row_of(desk, request).get_by_role("link").click()
+        row_of(desk, request).get_by_role("link").first.click()
         desk.page.evaluate("window.opened_once = true")
         expect(badge(desk)).to_have_text("Active", timeout=90 * SECOND)
         units = desk.page.locator("#part-progress ol.units li")

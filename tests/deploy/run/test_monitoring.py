@@ -55,6 +55,8 @@ LATER = {
     "wms2_calls_shed_total": "calls that were refused with 503",
     "wms2_rate_limited_total": "calls that were refused with 429",
     "wms2_rows_broken_total": "rows that failed in a pass",
+    "wms2_alert_messages_total": "messages about alerts",
+    "wms2_streams_total": "streams that ended",
 }
 #: Other queries that may return nothing -> why.
 ABSENT = {"alert Wms2NoCycle": "asks for what is absent, and a cycle has run", "alert Wms2ApiErrors": "no answer was 5xx"}
@@ -89,7 +91,7 @@ def test_every_query_of_board_and_rules_is_understood_and_answered(
     something_of_each(monkeypatch)
     last, _ = token_make(owner=User.objects.create_user("prometheus"), new=NewToken("metrics"), actor="test")
     demo = Place(layout(), tmp_path, {**os.environ, "WMS2_DATABASE_URL": database_url()})
-    Wms2(demo, 0, 0).reader_token("prometheus", tmp_path / "made")
+    Wms2(demo, 0, 0, 0).reader_token("prometheus", tmp_path / "made")
     last.refresh_from_db()
     assert last.revoked_at
     token = (tmp_path / "made").read_text()
