@@ -58,11 +58,4 @@ class Migration(migrations.Migration):
                 output_field=models.SmallIntegerField(),
             ),
         ),
-        migrations.AddIndex(
-            "request", models.Index(fields=["attention", "status_since", "id"], name="idx_requests_attention")
-        ),
-        migrations.AddIndex(
-            "request",
-            models.Index(condition=models.Q(("failing", True)), fields=["id"], name="idx_requests_failing"),
-        ),
     ]

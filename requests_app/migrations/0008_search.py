@@ -1,4 +1,5 @@
-"""Requests are found by the beginnings of their names, prep ids, campaigns and inputs, and by the files of their input."""
+"""Requests are found by the beginnings of their names, prep ids, campaigns and inputs, by the files of their input, and those first
+that need a person."""
 
 from django.contrib.postgres.indexes import HashIndex
 from django.contrib.postgres.operations import AddIndexConcurrently
@@ -15,5 +16,11 @@ class Migration(migrations.Migration):
         *(
             AddIndexConcurrently("request", models.Index(Collate(column, "C"), name=f"idx_requests_by_{column}"))
             for column in ("request_name", "prep_id", "campaign", "input_dataset")
+        ),
+        AddIndexConcurrently(
+            "request", models.Index(fields=["attention", "status_since", "id"], name="idx_requests_attention")
+        ),
+        AddIndexConcurrently(
+            "request", models.Index(condition=models.Q(("failing", True)), fields=["id"], name="idx_requests_failing")
         ),
     ]

@@ -27,6 +27,7 @@ from tests.support import every_row
 from tests.support.browser import Window, window
 from tests.support.scene import Scene
 from wms2.actions import buttons_of
+from wms2.models import BulkRun
 
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 FOUND = """async () => {
@@ -52,6 +53,7 @@ NO_PAGES = {
     "request-course": "an image", "livez": "for machines", "readyz": "for machines", "logout": "POST alone",
     "sso-login": "leads elsewhere", "sso-callback": "leads elsewhere", "account-token-make": "POST alone",
     "account-token-revoke": "POST alone", "account-old-key-end": "POST alone", "account-sessions-end": "POST alone",
+    "saved-view-new": "POST alone", "saved-view-end": "POST alone",
 }  # fmt: skip
 
 
@@ -82,6 +84,10 @@ ARGUMENTS: dict[str, Callable[[Scene], Sequence[Any]]] = {
     "schedd-page": lambda _: [Schedd.objects.all()[0].name],
     "dag-page": lambda built: [_dag(built).pk],
     "block-page": lambda _: [ProcessingBlock.objects.all()[0].pk],
+    "bulk-run-page": lambda _: [BulkRun.objects.all()[0].pk],
+    "missing-lumis-page": lambda built: [built.held.request_name],
+    "report-page": _job,
+    "ads-page": _job,
 }
 #: What follows an address, where it shows more so.
 QUERIES = {"search": ("?q=T", "?q=nothing_of_that_name", "")}
