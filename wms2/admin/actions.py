@@ -190,7 +190,7 @@ class ActionsAdmin(ModelAdmin):
         return [rows[key] for key in dict.fromkeys(keys) if key in rows]
 
     def _action_door(self, request: HttpRequest, action: str) -> HttpResponse:
-        """The page, for whom the admin is open. Who is signed in without a role is told which one the operation asks for."""
+        """The page, for whom the admin is open. Who is signed in without a role learns which one the operation asks for."""
         if request.user.is_authenticated and not enters_admin(request.user) and (found := self._action(action)):
             require(request.user, found)
         answer: HttpResponse = self.admin_site.admin_view(self.action_view)(request, action=action)
