@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 from django.contrib.auth import get_user_model
 from django.utils import timezone
 from pytest_httpserver import HTTPServer
@@ -26,6 +27,7 @@ from requests_app.notifying.compose import messages_compose
 from requests_app.notifying.repeat import alerts_repeat
 from requests_app.services.alerts import alert_acknowledge, alert_give_back, alert_silence, request_watch
 from tests.support.mail_server import MailServer
+from tests.support.monitoring import alertmanager, until
 from tests.support.rows import request_row
 from wms2.conf import conf
 
@@ -194,6 +196,32 @@ def test_alertmanager_is_sent_the_state_until_its_end(channel: Channel, httpserv
     third = {each["labels"]["alertname"]: each for each in json.loads(httpserver.log[2][0].get_data())}
     assert third["effect_dead"]["endsAt"] in {at.isoformat() for at in Alert.objects.values_list("ended_at", flat=True) if at}
     assert "heartbeat" not in third, "no leader looks after anything"
+
+
+def test_a_real_alertmanager_has_what_is_open_under_its_silence_and_drops_what_is_over(channel: Channel, tmp_path: Path) -> None:
+    with alertmanager(tmp_path) as url:
+
+        def states() -> dict[str, str]:
+            listed = requests.get(f"{url}/api/v2/alerts", timeout=9).json()
+            return {each["labels"]["cause"]: each["status"]["state"] for each in listed}
+
+        channel("alertmanager", {"code": "effect_*"}, address=url)
+        first, second = dead("T2_X", "T2_Y")
+        alerts_repeat()
+        until(lambda: states() == {"T2_X": "active", "T2_Y": "active"}, states)
+        silence = {
+            "matchers": [{"name": "site", "value": "T2_X", "isRegex": False, "isEqual": True}],
+            "startsAt": timezone.now().isoformat(), "endsAt": (timezone.now() + timedelta(hours=1)).isoformat(),
+            "createdBy": "olga", "comment": "known",
+        }  # fmt: skip
+        assert requests.post(f"{url}/api/v2/silences", json=silence, timeout=9).status_code == 200
+        until(lambda: states() == {"T2_X": "suppressed", "T2_Y": "active"}, states)
+        alert_off(second, "effect_dead")
+        alerts_repeat()
+        until(lambda: states() == {"T2_X": "suppressed"}, states)
+        alert_off(first, "effect_dead")
+        alerts_repeat()
+        until(lambda: states() == {}, states)
 
 
 def test_what_was_given_back_is_sent_again(channel: Channel, mails: MailServer, later: Later) -> None:
