@@ -298,7 +298,7 @@ def will_happen(action: Action, rows: Sequence[Any]) -> Messages:
 
 
 def inverse_of(resource_type: ResourceType, action: Action) -> Action | None:
-    """The operation that takes another back; None: there is none."""
+    """The operation that takes another back; None: it has no inverse."""
     return None if action.dangerous else next((each for each in resource_type.actions if each.name == action.inverse), None)
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Sequence
 from datetime import datetime
 
 from django.http import HttpResponse
@@ -17,6 +14,7 @@ from rest_framework.response import Response
 from dags_app.models import FailureCategory
 from requests_app.selectors.failures import Asked, Place, places
 from wms2.api.answers import answer
+from wms2.api.csv_lists import csv_table
 from wms2.api.serializers import TextField, WordField
 from wms2.api.views import ApiView
 from wms2.web.time_range import DEFAULT, RANGES, TimeRange
@@ -62,13 +60,6 @@ class FailuresView(ApiView):
         of = {name: asked.get(name, "") for name in ("category", "campaign", "site")}
         found = sorted(places(Asked(range_.begins, code=asked["code"], **of).kinds))
         if asked["format"] == "csv":
-            return _table(found)
+            return csv_table("failures", Place._fields, found)
         shown = {"range": range_.name, "begins": range_.begins, "ends": range_.ends}
         return Response(self.get_serializer({**shown, "places": found}).data)
-
-
-def _table(found: Sequence[Place]) -> HttpResponse:
-    text = io.StringIO()
-    csv.writer(text).writerows([Place._fields, *found])
-    headers = {"Content-Disposition": 'attachment; filename="failures.csv"'}
-    return HttpResponse(text.getvalue(), content_type="text/csv; charset=utf-8", headers=headers)

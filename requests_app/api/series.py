@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Collection
 from datetime import timedelta
 from typing import ClassVar
@@ -21,6 +19,7 @@ from requests_app.selectors.course import COURSES, courses
 from requests_app.selectors.requests import requests_stored
 from requests_app.selectors.samples import MEASURES, YEAR, UnknownSeries, chart
 from wms2.api.answers import answer
+from wms2.api.csv_lists import csv_table
 from wms2.api.filters import MomentField
 from wms2.api.problems import bad_field
 from wms2.api.views import ApiView
@@ -106,10 +105,6 @@ def _one_of(value: str, known: Collection[str], field: str) -> str:
 def _shown(request: HttpRequest, found: Chart) -> HttpResponse:
     if _one_of(request.query_params.get("format", "json"), ("json", "csv"), "format") == "json":
         return Response(SeriesSerializer(found).data)
-    text = io.StringIO()
-    lines = csv.writer(text)
-    lines.writerow(["at", *(line.label for line in found.lines)])
-    for place, at in enumerate(found.times):
-        lines.writerow([at.isoformat().replace("+00:00", "Z"), *(line.values[place] for line in found.lines)])
-    headers = {"Content-Disposition": f'attachment; filename="{found.name}.csv"'}
-    return HttpResponse(text.getvalue(), content_type="text/csv; charset=utf-8", headers=headers)
+    moments = (at.isoformat().replace("+00:00", "Z") for at in found.times)
+    values = zip(moments, *(line.values for line in found.lines), strict=True)
+    return csv_table(found.name, ["at", *(line.label for line in found.lines)], values)

@@ -14,7 +14,7 @@ _PREFIX = "whsec_"
 
 
 def secret_of(channel: AlertChannel) -> str:
-    """What its file says. Raises ConfigurationError: there is none, or it cannot be read."""
+    """What its file says. Raises ConfigurationError: it is missing or cannot be read."""
     place = conf().alert_secrets.get(channel.secret)
     if place is None:
         raise ConfigurationError(f"WMS2_ALERT_SECRETS names no file for {channel.secret or 'a channel without a secret'}")

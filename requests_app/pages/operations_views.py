@@ -10,7 +10,7 @@ from django.views.decorators.http import require_safe
 from dags_app.selectors import schedds_counted
 from requests_app.pages.operations import Activity, operations, schedd_seen
 from requests_app.pages.rendering import page, without_blanks
-from requests_app.pages.tables import csv_answer, json_answer
+from requests_app.pages.tables import FILES
 from requests_app.selectors.lifecycle import lifecycle_state
 from wms2.admin.actions import buttons
 
@@ -45,7 +45,7 @@ def schedd_page(request: HttpRequest, name: str) -> HttpResponse:
 def activity_page(request: HttpRequest) -> HttpResponse:
     """What was done, by whom, and what changed since then; as CSV or JSON with ``as``."""
     activity = Activity(without_blanks(request.GET))
-    answer = {"csv": csv_answer, "json": json_answer}.get(request.GET.get("as", ""))
+    answer = FILES.get(request.GET.get("as", ""))
     if answer is not None and not activity.errors:
         rows = activity.entries()[:10_000].values_list(*_AUDIT)
         return answer("activity", _AUDIT, ((at.isoformat(), *rest) for at, *rest in rows))

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_safe
 from outputs_app.models import ProcessingBlock
 from requests_app.pages.outputs import block_seen, blocks_found, dataset_seen, outputs_page
 from requests_app.pages.rendering import page, without_blanks
-from requests_app.pages.tables import csv_answer, json_answer
+from requests_app.pages.tables import FILES
 from requests_app.selectors.lifecycle import lifecycle_state
 from wms2.admin.actions import buttons
 
@@ -25,7 +25,7 @@ _BLOCKS = ("dbs_block_name", "status", "origin_rse", "tape_rule_id", "rucio_last
 def outputs(request: HttpRequest) -> HttpResponse:
     """Blocks as the address asks for them, and what is owed to DBS and Rucio; the blocks as CSV or JSON with ``as``."""
     given = without_blanks(request.GET)
-    answer = {"csv": csv_answer, "json": json_answer}.get(str(given.pop("as", [""])[-1]))
+    answer = FILES.get(str(given.pop("as", [""])[-1]))
     filters, found = blocks_found(given)
     if answer is not None and filters.is_valid():
         rows = found[:10_000].values_list(*_BLOCKS)

@@ -64,7 +64,7 @@ def lifecycle_state() -> LifecycleState:
 
 
 def lifecycle_of(row: Any) -> LifecycleState:
-    """As the leader's lease among ``leases_known`` says; None: there is none yet."""
+    """As the leader's lease among ``leases_known`` says; None: no process has led yet."""
     now: datetime = row.moment if row else datetime.now(UTC)
     lease = row or Lease(name=LEADER_LEASE)
     data: dict[str, Any] = lease.data

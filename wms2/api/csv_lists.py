@@ -1,4 +1,4 @@
-"""Lists as CSV, for spreadsheets: the columns of the JSON, sent while they are read."""
+"""Lists as CSV, for spreadsheets: the columns of the JSON, sent while they are read; and short tables, whole."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from django.http import StreamingHttpResponse
+from django.http import HttpResponse, StreamingHttpResponse
 from rest_framework.request import Request
 
 from wms2.api.pagination import FORMATS
@@ -16,6 +16,7 @@ from wms2.api.problems import bad_field
 
 #: How a formula begins, which a spreadsheet would compute.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_TYPE = "text/csv; charset=utf-8"
 
 
 class _Line:
@@ -36,15 +37,24 @@ def csv_asked(request: Request) -> bool:
 
 def csv_answer(rows: Iterable[dict[str, Any]], names: Sequence[str], called: str) -> StreamingHttpResponse:
     """A head of these names, then a line for each row."""
-    headers = {"Content-Disposition": f'attachment; filename="{called}.csv"'}
-    return StreamingHttpResponse(_lines(rows, names), content_type="text/csv; charset=utf-8", headers=headers)
+    lines = _lines(names, ([row[name] for name in names] for row in rows))
+    return StreamingHttpResponse(lines, content_type=_TYPE, headers=_kept_as(called))
 
 
-def _lines(rows: Iterable[dict[str, Any]], names: Sequence[str]) -> Iterator[str]:
+def csv_table(called: str, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> HttpResponse:
+    """The same of a table that has an end, in one piece."""
+    return HttpResponse(_lines(names, rows), content_type=_TYPE, headers=_kept_as(called))
+
+
+def _kept_as(called: str) -> dict[str, str]:
+    return {"Content-Disposition": f'attachment; filename="{called}.csv"'}
+
+
+def _lines(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
     writer = csv.writer(_Line())
     yield writer.writerow(names)  # what write() returned
     for row in rows:
-        yield writer.writerow([_cell(row[name]) for name in names])
+        yield writer.writerow([_cell(value) for value in row])
 
 
 def _cell(value: Any) -> Any:

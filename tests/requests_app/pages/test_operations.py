@@ -6,32 +6,20 @@ import json
 from datetime import timedelta
 
 import pytest
-from django.db import connection
 from django.test import Client
-from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from dags_app.models import DAGStatus
 from requests_app.feed import emit_event, publish
 from requests_app.models import Limit, RequestStatus
 from sites_app.models import Health, HealthChange, ScheddState
-from tests.support.html import text
+from tests.support.page_cost import shown
 from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
 from tests.support.scene import Scene
 from wms2.audit import audit
 from wms2.models import AuditEntry, Worker, WorkerPool
 
 pytestmark = pytest.mark.django_db
-#: Beside session, user and roles.
-MOST_QUERIES = 8 + 3
-
-
-def shown(client: Client, path: str, part: str | None = None) -> str:
-    with CaptureQueriesContext(connection) as asked:
-        response = client.get(path)
-    assert response.status_code == 200, response.content[:500]
-    assert len(asked) <= MOST_QUERIES, "\n".join(query["sql"][:150] for query in asked.captured_queries)
-    return text(response.content.decode(), part)
 
 
 def test_operations_says_what_runs_where_and_which_limits_were_changed(reader: Client, built: Scene) -> None:

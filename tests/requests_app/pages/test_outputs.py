@@ -7,26 +7,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
 from django.test import Client
-from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from outputs_app.models import BlockStatus, Effect, EffectKind, EffectState, ProcessingBlock
-from tests.support.html import text
+from tests.support.page_cost import shown
 from tests.support.rows import new_block
 
 pytestmark = pytest.mark.django_db
-#: Beside session, user and roles.
-MOST_QUERIES = 8 + 3
-
-
-def shown(client: Client, path: str, part: str | None = None) -> str:
-    with CaptureQueriesContext(connection) as asked:
-        response = client.get(path)
-    assert response.status_code == 200, response.content[:500]
-    assert len(asked) <= MOST_QUERIES, "\n".join(query["sql"][:150] for query in asked.captured_queries)
-    return text(response.content.decode(), part)
 
 
 def owed(block: ProcessingBlock, state: EffectState, **fields: Any) -> Effect:
