@@ -225,8 +225,8 @@ def _dags(asked: str) -> list[Hit]:
 
 
 def _requests_by_id(asked: str) -> list[Hit]:
-    requests = Request.objects.filter(pk=asked).values_list("request_name", flat=True)
-    names: Iterable[Any] = chain(requests, Workflow.objects.filter(pk=asked).values_list("request_id", flat=True))
+    requests = Request.objects.filter(pk=asked).order_by().values_list("request_name", flat=True)
+    names: Iterable[Any] = chain(requests, Workflow.objects.filter(pk=asked).order_by().values_list("request_id", flat=True))
     return [_request_hit(name, "", True) for name in names]
 
 

@@ -149,6 +149,13 @@ def test_each_look_up_is_one_statement_over_an_index(world: World, asked: str) -
     asked_for = statements(captured)
     assert 0 < len(asked_for) <= 7
     with connection.cursor() as cursor:
+        # What autovacuum may have learned of tables with a row or none: the planner takes each for ten pages again.
+        cursor.execute("DELETE FROM pg_statistic WHERE starelid = ANY(%s::regclass[])", [list(LARGE_TABLES)])
+        cursor.execute(
+            "UPDATE pg_class SET reltuples = -1, relpages = 0 WHERE oid = ANY(%s::regclass[])"
+            " OR oid IN (SELECT indexrelid FROM pg_index WHERE indrelid = ANY(%s::regclass[]))",
+            [list(LARGE_TABLES)] * 2,
+        )
         for way in ("seqscan", "bitmapscan"):  # by which a few rows are read faster
             cursor.execute(f"SET LOCAL enable_{way} = off")
         for sql in asked_for:
