@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import uuid
 from collections.abc import Mapping
@@ -137,10 +138,14 @@ def _processed(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _lumis_read(read: dict[str, Any]) -> list[tuple[int, int]]:
-    """The (run, lumi) that a job without a mask finds in the part of a file it reads: all, or those of the events."""
+    """The (run, lumi) that a job without a mask finds in the part of a file it reads: those of the events, or all of a file of
+    which nobody says how many events its lumis have."""
     for file in (file for source in sources.values() for file in source.files() if file.lfn == read["lfn"]):
-        whole = file.held or read["last_event"] < read["first_event"]
-        return file.pairs if whole else file.pairs[read["first_event"] // 10 : read["last_event"] // 10 + 1]
+        counts = [each for each in file.counts or () if each is not None] or ([] if file.held else [10] * len(file.pairs))
+        if len(counts) != len(file.pairs) or read["last_event"] < read["first_event"]:
+            return file.pairs
+        spans = zip(file.pairs, counts, itertools.accumulate(counts), strict=True)
+        return [pair for pair, count, end in spans if end > read["first_event"] and end - count <= read["last_event"]]
     return []
 
 
