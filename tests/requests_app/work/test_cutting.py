@@ -92,7 +92,8 @@ class Merges:
                 jobs = [job["processed"] for job in manifest["jobs"] if job["node"] in nodes]
                 made = [job["generate"] for job in asked["jobs"] if job["node"] in nodes and job["generate"]]
                 file = self._file(whole["lfn"].replace(".root", f"-{number}.root"), jobs, made)
-                file["parents"] = sorted(lfn for lfn, theirs in before if theirs & set(nodes))
+                read = {each["lfn"] for job in jobs for each in job["files"]}
+                file["parents"] = sorted(lfn for lfn, theirs in before if theirs & set(nodes)) or sorted(read)
                 output["files"].append(file)
             before = [(file["lfn"], set(nodes)) for file, nodes in zip(output["files"], dealt, strict=True)]
             if not self.tells:

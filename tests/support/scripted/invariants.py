@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from django.db.models import Count, F, QuerySet, Sum
+from django.db.models import Count, F, Sum
 
-from dags_app.models import DAG, LIVE_DAG, WorkUnit, WorkUnitState
+from dags_app.models import DAG, LIVE_DAG, WorkUnit, WorkUnitClaim, WorkUnitState
 from dags_app.packs import files_of
 from dags_app.payload.contract import layout
-from dags_app.planning.specs import ExclusionKind
+from dags_app.planning.specs import NOT_MISSED
+from dags_app.services.claims import claims_of
 from outputs_app.effects.invalidation import TAKING_BACK
 from outputs_app.models import (
     REPORTS,
@@ -178,10 +180,10 @@ def _completed(name: str, workflow: Workflow) -> None:
 def _every_lumi_once(name: str, workflow: Workflow) -> None:
     """By the manifests on disk of the units that count: the wanted lumis, none twice."""
     seen: Counter[tuple[int, int]] = Counter()
-    for unit in _units_that_count(workflow):
-        manifest = _manifest(unit)
-        for job in manifest["jobs"]:
+    for unit, kept in _units_that_count(workflow):
+        for job in _manifest(unit)["jobs"] if kept is None else ():
             seen.update(_each(job["processed"]["lumis"]))
+        seen.update((claim.run, lumi) for claim in kept or () for lumi in range(claim.first, claim.last + 1))
     wanted = set()
     for row in InputLumis.objects.filter(workflow=workflow, fate=LumiFate.WANTED):
         wanted.update((row.run, lumi) for lumi in range(row.span.lower, row.span.upper))
@@ -189,10 +191,13 @@ def _every_lumi_once(name: str, workflow: Workflow) -> None:
     assert not [lumi for lumi, times in seen.items() if times > 1], f"{name}: {seen}"
 
 
-def _units_that_count(workflow: Workflow) -> QuerySet[WorkUnit]:
-    """But for those whose files were lost: all that they had done is made again."""
-    done = WorkUnit.objects.filter(workflow=workflow, state=WorkUnitState.DONE, claims__live=True)
-    return done.select_related("dag").distinct()
+def _units_that_count(workflow: Workflow) -> Iterator[tuple[WorkUnit, list[WorkUnitClaim] | None]]:
+    """But for those whose files were lost: all that they had done is made again. With what is left of its claims where a part
+    of a unit was lost, which its manifest still names; else None."""
+    done = WorkUnit.objects.filter(workflow=workflow, state=WorkUnitState.DONE, claims__live=True).select_related("dag").distinct()
+    cut = set(WorkUnitClaim.objects.filter(unit__workflow=workflow, live=False).values_list("unit", flat=True))
+    for unit in done:
+        yield unit, claims_of([unit.pk])[unit.pk] if unit.pk in cut else None
 
 
 def _manifest(unit: WorkUnit) -> dict[str, Any]:
@@ -211,19 +216,21 @@ def _every_event_once(name: str, workflow: Workflow) -> None:
     """By the manifests on disk of the units that count: generated events in number, input files range by range."""
     seen: dict[str, list[tuple[int, int | None]]] = {}
     events = 0
-    for unit in _units_that_count(workflow):
-        manifest = _manifest(unit)
-        for job in manifest["jobs"]:
+    for unit, kept in _units_that_count(workflow):
+        for job in _manifest(unit)["jobs"] if kept is None else ():
             events += job["processed"]["events"]
             for file in job["processed"]["files"]:
                 seen.setdefault(file["lfn"], []).append((file.get("first_event", 0), file.get("last_event")))
+        events += sum(claim.events for claim in kept or ())
+        for claim in (each for each in kept or () if each.input_file is not None):
+            seen.setdefault(claim.input_file.lfn, []).append((claim.first, claim.first + claim.events - 1))
     for file in InputFile.objects.filter(workflow=workflow, excluded_at__isnull=True):
         ranges = sorted((first, file.events - 1 if last is None else last) for first, last in seen[file.lfn])
         assert ranges[0][0] == 0, f"{name}: {file.lfn} {ranges}"
         assert ranges[-1][1] == file.events - 1, f"{name}: {file.lfn} {ranges}"
         assert all(b == a + 1 for (_, a), (b, _) in pairwise(ranges)), f"{name}: {file.lfn} {ranges}"
-    shared = (ExclusionKind.INHERITED, ExclusionKind.DERIVED)  # not among what is requested of this one
-    out = InputFile.objects.filter(workflow=workflow, excluded_at__isnull=False).exclude(excluded_kind__in=shared)
+    # those of which nothing is among what is requested of this one
+    out = InputFile.objects.filter(workflow=workflow, excluded_at__isnull=False).exclude(excluded_kind__in=NOT_MISSED)
     left_out = sum(file.events if file.wanted_events is None else file.wanted_events for file in out)
     wanted = workflow.requested_events - left_out
     assert events == wanted, f"{name}: {events} events of {wanted}"
@@ -280,6 +287,10 @@ def _at_one_place(world: World) -> None:
     assert all(reported[name] == rse for name, rse in wrong.values_list("dbs_block_name", "origin_rse")), reported
 
 
+#: Calls that are made for each file of a block, and a question.
+_REPEATED = ("ensure_block", "block_files")
+
+
 def _once(world: World) -> None:
     """A call that was answered is not made again, unless the process died, or lost its lease, between the answer and the record;
     each request of a family makes sure of the datasets that they share.
@@ -287,6 +298,6 @@ def _once(world: World) -> None:
     names = Counter(OutputDataset.objects.values_list("name", flat=True))
     again = len(names) - names.total()
     for script in (world.dbs.script, world.rucio.script):
-        again += sum(n - 1 for (operation, content), n in script.answered.items() if content and operation != "ensure_block")
+        again += sum(n - 1 for (operation, content), n in script.answered.items() if content and operation not in _REPEATED)
     lost = sum(script.lost for script in world.scripts.values())
     assert again <= world.deaths + lost, f"{again} answered calls were made again; {world.deaths} deaths, {lost} leases lost"
