@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections import Counter
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from rest_framework.test import APIClient
 from outputs_app.models import CaseState, Effect, EffectKind, IntegrityCase, OutputDataset, OutputFile, Prognosis, Validity
 from requests_app.models import ExcludedBecause, HoldCode, InputFile, Request, RequestStatus
 from requests_app.services import lost_files, request_complete, request_fail, request_hold, request_release
+from requests_app.services.cases import case_remove
 from requests_app.services.lost_files import lost_files_make_again, lost_files_plan
 from requests_app.services.release import Changes
 from requests_app.states import transition
@@ -32,6 +34,7 @@ from wms2.adapters.types import DbsFile
 from wms2.errors import InvalidTransition, StaleState
 from wms2.identities.grants import OPERATORS
 from wms2.models import AuditEntry
+from wms2.runtime import clock
 
 __all__ = ("operator",)
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -287,3 +290,32 @@ def test_of_a_request_that_was_completed_early_only_what_was_lost_is_made_again(
     assert not after.work_left
     assert not OutputFile.objects.get(pk=lost.pk).is_valid
     assert sum(file.events for file in valid(request)) == events
+
+
+def test_what_is_done_from_a_lost_file_before_that_is_invalid_outside_waits_for_a_decision(world: World) -> None:
+    """Its files come after the list was looked at, and DBS is slow to take the lost one back."""
+    (parent,) = chain(world)
+    child = world.request(documents.reprocessing(published(world, parent), lumis_per_job=3))
+    world.cycle()
+    assert Request.objects.get(pk=child.pk).status == S.ACTIVE
+    lost = valid(parent)[0].lfn
+    plan = lost_files_plan([lost])
+    assert [each.request for each in plan.requests] == [parent]
+    lost_files_make_again(lfns=[lost], confirm=plan.confirm, **BY)
+    slow = Effect.objects.filter(kind=EffectKind.FILES_INVALIDATE)
+    slow.update(next_attempt_at=clock.now() + timedelta(days=1))
+    for _ in range(6):
+        for job in world.schedd.live:
+            world.schedd.end(job, End.FINISHED)
+        world.cycle()
+        world.clock.advance(60)
+    child.refresh_from_db()
+    assert (parent.pk, child.status) == (IntegrityCase.objects.get(name=lost).request_id, S.WAITING_INTEGRITY)
+    row = IntegrityCase.objects.get(request=child)
+    assert (row.prognosis, row.state, row.file.parents) == (Prognosis.PARENT_MISSING, CaseState.NEW, [lost])
+    case_remove(case=row, **BY)
+    world.clock.advance(86_400)
+    parent, child = completed(world, parent, child)
+    assert not {lfn for file in valid(child) for lfn in file.parents} & world.dbs.invalid
+    assert lumis_of(child) == lumis_of(parent)
+    assert set(lumis_of(child).values()) == {1}
