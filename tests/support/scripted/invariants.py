@@ -194,7 +194,9 @@ def _every_lumi_once(name: str, workflow: Workflow) -> None:
 def _units_that_count(workflow: Workflow) -> Iterator[tuple[WorkUnit, list[WorkUnitClaim] | None]]:
     """But for those whose files were lost: all that they had done is made again. With what is left of its claims where a part
     of a unit was lost, which its manifest still names; else None."""
-    done = WorkUnit.objects.filter(workflow=workflow, state=WorkUnitState.DONE, claims__live=True).select_related("dag").distinct()
+    done = (
+        WorkUnit.objects.filter(workflow=workflow, state=WorkUnitState.DONE, claims__live=True).select_related("dag").distinct()
+    )
     cut = set(WorkUnitClaim.objects.filter(unit__workflow=workflow, live=False).values_list("unit", flat=True))
     for unit in done:
         yield unit, claims_of([unit.pk])[unit.pk] if unit.pk in cut else None
