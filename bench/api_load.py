@@ -175,7 +175,8 @@ def _cookie() -> str:
 
 
 @contextmanager
-def _process(kind: str, settings: Mapping[str, str]) -> Iterator[None]:
+def _process(kind: str, settings: Mapping[str, str]) -> Iterator[int]:
+    """It runs in the block; its number."""
     log = Path(os.environ["WMS2_STATE_DIR"]) / "logs" / f"bench-{kind}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as stream:
@@ -183,7 +184,7 @@ def _process(kind: str, settings: Mapping[str, str]) -> Iterator[None]:
             [ROOT / "deploy/run/process", kind], cwd=ROOT, env={**os.environ, **settings}, stdout=stream, stderr=stream
         )
     try:
-        yield
+        yield child.pid
     finally:
         child.send_signal(signal.SIGTERM)
         try:

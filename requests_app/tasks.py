@@ -19,7 +19,6 @@ from requests_app.lifecycle.packing import dags_pack, requests_archive
 from requests_app.lifecycle.rucio_account import rucio_account_check
 from requests_app.lifecycle.storage_checks import cases_alert, storage_checks_run
 from requests_app.notifying.compose import messages_compose
-from requests_app.notifying.repeat import alerts_repeat
 from requests_app.notifying.send import messages_send
 from requests_app.reqmgr2.following import reqmgr2_poll
 from wms2.errors import ConfigurationError
@@ -93,5 +92,4 @@ look_for_dark_files = task(f"{_TASKS}.look_for_dark_files", queue="effects", bea
 look_at_rucio_account = task(f"{_TASKS}.look_at_rucio_account", queue="effects", beat="rucio-account", every=600.0)(
     rucio_account_check
 )
-repeat_alerts = task(f"{_TASKS}.repeat_alerts", queue="effects", beat="alerts-repeated", every=60.0)(alerts_repeat)
 poll_reqmgr2 = task(POLL_REQMGR2, queue="effects", beat="reqmgr2", every=REQMGR2_SECONDS)(reqmgr2_poll)

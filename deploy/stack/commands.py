@@ -197,7 +197,8 @@ def command_bench(layout: Layout) -> int:
         stack.wms2.manage("wms2_init")
         if "adaptive" in _arguments():  # nothing else may run beside what others measure
             stacks.start_engine(stack, supervisor)
-        return stacks.run_attended(stack, supervisor, "bench", *_arguments())
+        browser = {tools.BROWSER_VARIABLE: str(tools.browser(layout))}
+        return stacks.run_attended(stack, supervisor, "bench", *_arguments(), settings=browser)
 
 
 def _arguments(default: str = "") -> list[str]:

@@ -1,7 +1,8 @@
 """The life cycle's tick (spec 4.2): one leader polls every few seconds, and runs a cycle once a minute.
 
-A poll admits requests, if anything has changed for them, and hands out the evaluations that are due; a cycle observes every
-schedd, polling while one is silent, looks at the queue even if nothing has changed, and does what is rare.
+A poll admits requests, if anything has changed for them, hands out the evaluations that are due, and once a minute has the
+state of alerts sent; a cycle observes every schedd, polling while one is silent, looks at the queue even if nothing has changed,
+and does what is rare.
 
 Missed, doubled or late ticks are harmless: everything is re-read from rows, and each request's lease lets one evaluation in. What
 has not changed is not looked at; a sweep over what was not looked at for long counts what would have been forgotten (ADR 0013).
@@ -15,7 +16,8 @@ import uuid
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import structlog
@@ -36,6 +38,7 @@ from requests_app.lifecycle.retention import rows_expire
 from requests_app.lifecycle.sampling import samples_take
 from requests_app.lifecycle.watching import dags_follow, schedds_watch
 from requests_app.models import EVALUATED, LEADER_LEASE, Lease, RequestStatus
+from requests_app.notifying.leading import EVERY_SECONDS, FromLeader
 from requests_app.service_level import SHORT_CYCLE_SECONDS, cycle_pause_seconds, level, service_judge, signals
 from requests_app.services.invalidation import superseded_take_back
 from requests_app.services.reconciling import reconciling
@@ -56,6 +59,8 @@ from wms2.work.workers import pools_reconcile
 log = structlog.get_logger(__name__)
 #: Of this process; after a restart everything has moved once.
 _MOVES = Moves()
+#: Of this process: calls to channels that are under way.
+ALERTS = FromLeader()
 #: How far this host's clock was off the database's at this process's last cycle.
 _SKEWS: deque[float] = deque(maxlen=1)
 #: So many workers at most are called at a time; each takes a batch of requests after the other.
@@ -188,11 +193,22 @@ def _poll(leadership: Leadership) -> None:
         admit_if_changed(fenced=leadership.fenced)
     with _step(broken, "events"):
         publish()
+    with _step(broken, "alerts sent"):
+        ALERTS.poll(partial(_alerts_due, leadership))
     due = len(due_now(BATCH * MOST_HINTS))
     for _ in range(math.ceil(due / BATCH)):
         notify(EVALUATE_DUE)
     if broken:
         raise broken[0]
+
+
+def _alerts_due(leadership: Leadership, now: datetime) -> bool:
+    """Whether states were not sent within the last minute, by whichever process led; if so, that they are now."""
+    last = Lease.objects.values_list("data", flat=True).get(name=LEADER_LEASE).get("alerts_sent_epoch", -math.inf)
+    if abs(now.timestamp() - float(last)) < EVERY_SECONDS * 0.9:
+        return False
+    leadership.renew(alerts_sent_epoch=now.timestamp())
+    return True
 
 
 def _report_moves(leadership: Leadership) -> None:

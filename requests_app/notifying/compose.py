@@ -27,6 +27,7 @@ from requests_app.models import (
     Severity,
 )
 from requests_app.notifying.forms import NEW, OVER, REMINDER, WAITS, content
+from requests_app.notifying.mail import LEFT_TO
 from requests_app.notifying.routing import routed
 from requests_app.selectors.alerts import SHOWN, open_alerts
 from wms2.conf import conf
@@ -107,9 +108,11 @@ def _heard() -> Heard:
 
 
 def _busy(now: datetime) -> set[Recipient]:
-    """Those that had a message within the last minute, or of which one still waits."""
-    recent = Q(created_at__gt=now - APART) | Q(sent_at=None, given_up_at=None)
-    rows = AlertMessage.objects.filter(recent, kind=MessageKind.ALERTS)
+    """Those that got a message within the last minute, or of which one still waits. What was made later than now, before the
+    database's clock was set back, counts for neither that minute nor a day's digest."""
+    waits = Q(sent_at=None, given_up_at=None) & ~Q(content__has_key=LEFT_TO)
+    lately = Q(created_at__gt=now - APART, created_at__lte=now) | Q(sent_at__gt=now - APART, sent_at__lte=now)
+    rows = AlertMessage.objects.filter(lately | waits, kind=MessageKind.ALERTS)
     return {Recipient(*each) for each in rows.order_by().values_list("channel", "user").distinct()}
 
 
@@ -148,7 +151,8 @@ def _digests_due(now: datetime) -> list[AlertChannel]:
     if now < at:
         return []
     channels = AlertChannel.objects.filter(enabled=True, digest=True).exclude(kind=ChannelKind.ALERTMANAGER)
-    last = AlertMessage.objects.filter(kind=MessageKind.DIGEST, channel__in=channels).order_by().values("channel")
+    known = AlertMessage.objects.filter(kind=MessageKind.DIGEST, channel__in=channels, created_at__lte=now)
+    last = known.order_by().values("channel")
     had = {each["channel"] for each in last.annotate(last=Max("created_at")) if each["last"] >= at}
     return [channel for channel in channels if channel.pk not in had]
 

@@ -1,59 +1,132 @@
-"""Mails, by Django's backend."""
+"""Mails, over SMTP; each recipient's answer counts."""
 
 from __future__ import annotations
 
+import smtplib
+import socket
+import ssl
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from smtplib import SMTPException, SMTPRecipientsRefused
+from typing import Any
 
-from django.core.mail import EmailMessage, get_connection
+from django.core.mail import EmailMessage
+from django.core.mail.utils import DNS_NAME
 
 from requests_app.models import AlertMessage
 from requests_app.notifying.forms import plain_text, subject_line
-from wms2.adapters.caller import observed
+from wms2.adapters.caller import TIMEOUT_CODE, observed
+from wms2.adapters.time_limit import TimeLimit
 from wms2.conf import conf
 from wms2.errors import ConfigurationError, ServiceRejected, ServiceUnavailable
 
-#: Of each step of the conversation with the mail server.
-_SECONDS = 10.0
+#: Of each step of the conversation with the mail server, and of the whole, which is shorter than a claim of the message.
+_SECONDS, _WHOLE_SECONDS = 10.0, 60.0
 _SERVICE, _OPERATION = "mail", "send"
+_FOR_GOOD = 500
+#: In the content of a message that some have: the others.
+LEFT_TO = "left_to"
+Refused = Mapping[str, tuple[int, bytes]]
+
+
+class PartlyTaken(ServiceUnavailable):
+    """Some of the recipients have it. ``later``: those that the server may take on another try."""
+
+    def __init__(self, detail: str, later: list[str]) -> None:
+        super().__init__(_SERVICE, _OPERATION, detail)
+        self.later = later
 
 
 def mail_send(message: AlertMessage) -> None:
     """Send a message to its channel's addresses, or to its watcher's; its ``Message-ID`` is the same each time.
 
     Raises:
+        PartlyTaken: it is on its way to some of them, and must not be sent to those again.
         ServiceUnavailable: the mail server has not taken it, or may not have.
-        ServiceRejected: it refused the addresses.
-        ConfigurationError: no mail server is set, or no address.
+        ServiceRejected: it refused all addresses.
+        ConfigurationError: no mail server is set, or no address, or one that no mail can have.
     """
     to = addresses_of(message)
     ours = conf()
     if not ours.mail_server or not to:
         raise ConfigurationError("no mail is sent: " + ("WMS2_MAIL_SERVER is not set" if to else "the user has no address"))
-    host, _, port = ours.mail_server.rpartition(":")
-    connection = get_connection(
-        host=host, port=int(port), username=ours.mail_user, password=_password(), use_tls=ours.mail_starttls, timeout=_SECONDS
-    )
-    headers = {"Message-ID": f"<{message.pk}@{ours.instance}>", "Auto-Submitted": "auto-generated"}
-    mail = EmailMessage(
-        subject_line(message.content, message.kind), plain_text(message.content, message.kind), ours.mail_from, to,
-        headers=headers, connection=connection,
-    )  # fmt: skip
+    password, limit = _password(), TimeLimit(_WHOLE_SECONDS)
+    data = _mail(message, to)
     with observed(_SERVICE, _OPERATION):
         try:
-            mail.send()
-        except SMTPRecipientsRefused as error:
-            refused = ", ".join(sorted(error.recipients))
-            raise ServiceRejected(_SERVICE, _OPERATION, f"{ours.mail_server} refuses {refused}") from error
-        except (SMTPException, OSError) as error:
+            with limit:
+                refused = _spoken(limit, password, to, data)
+        except smtplib.SMTPRecipientsRefused as error:
+            raise _whole(error.recipients) from error
+        except (smtplib.SMTPException, OSError) as error:
+            if limit.over:
+                late = f"{ours.mail_server}: not done within {_WHOLE_SECONDS:g} s"
+                raise ServiceUnavailable(_SERVICE, _OPERATION, late, TIMEOUT_CODE) from error
             raise ServiceUnavailable(_SERVICE, _OPERATION, f"{ours.mail_server}: {type(error).__name__}: {error}") from error
+        if refused:
+            raise PartlyTaken(_words(refused), [each for each, (code, _) in refused.items() if code < _FOR_GOOD])
 
 
 def addresses_of(message: AlertMessage) -> list[str]:
-    """Whom it goes to."""
+    """Whom it goes to, without those that have it."""
     if message.channel is None:
         return [message.user.email] if message.user is not None and message.user.email else []
-    return [each.strip() for each in message.channel.address.split(",") if each.strip()]
+    left = message.content.get(LEFT_TO)
+    return left or [each.strip() for each in message.channel.address.split(",") if each.strip()]
+
+
+class _Smtp(smtplib.SMTP):
+    """Connected, and covered by the limit from its first byte on."""
+
+    def __init__(self, limit: TimeLimit, host: str, port: int) -> None:
+        self._limit = limit
+        super().__init__(host, port, DNS_NAME.get_fqdn(), _SECONDS)
+
+    def _get_socket(self, host: str, port: int, timeout: Any) -> socket.socket:
+        made: socket.socket = super()._get_socket(host, port, timeout)  # type: ignore[misc]
+        self._limit.covers(made)
+        return made
+
+
+def _spoken(limit: TimeLimit, password: str, to: list[str], data: bytes) -> Refused:
+    """Whom of them the server refuses while it takes the mail for the others."""
+    ours = conf()
+    host, _, port = ours.mail_server.rpartition(":")
+    smtp = _Smtp(limit, host, int(port))
+    try:
+        if ours.mail_starttls:
+            smtp.starttls(context=ssl.create_default_context())
+        if ours.mail_user and password:
+            smtp.login(ours.mail_user, password)
+        refused = smtp.sendmail(ours.mail_from, to, data)
+        with suppress(smtplib.SMTPException, OSError):  # it has it, whatever it says to a farewell
+            smtp.quit()
+        return refused
+    finally:
+        smtp.close()
+
+
+def _mail(message: AlertMessage, to: list[str]) -> bytes:
+    """Raises ConfigurationError: an address cannot stand in a mail."""
+    ours = conf()
+    headers = {"Message-ID": f"<{message.pk}@{ours.instance}>", "Auto-Submitted": "auto-generated"}
+    said = subject_line(message.content, message.kind), plain_text(message.content, message.kind)
+    try:
+        for each in to:
+            each.encode("ascii")
+        return EmailMessage(*said, ours.mail_from, to, headers=headers).message().as_bytes(linesep="\r\n")
+    except ValueError as error:  # line ends, or what no SMTP server is asked for
+        raise ConfigurationError(f"no mail is sent: an address is none: {error}") from error
+
+
+def _whole(refused: Refused) -> ServiceRejected | ServiceUnavailable:
+    kind = ServiceUnavailable if any(code < _FOR_GOOD for code, _ in refused.values()) else ServiceRejected
+    return kind(_SERVICE, _OPERATION, _words(refused))
+
+
+def _words(refused: Refused) -> str:
+    said = [f"{each} ({code} {' '.join(why.decode('utf-8', 'replace').split())[:100]})" for each, (code, why) in refused.items()]
+    return f"{conf().mail_server} refuses {', '.join(sorted(said))}"
 
 
 def _password() -> str:

@@ -1,47 +1,66 @@
 """States that are sent again each minute: what fires, to Alertmanager; and that all is being looked after, to all that want that.
 
 Alertmanager takes what is not repeated for over: ``endsAt`` lies a few minutes ahead while an alert goes on. The heartbeat is
-sent only while a leader leads and its cycles end in time: it is missing when those, a worker, the broker, the database or the way
-out is down.
+sent only while cycles end in time: it is missing when those, their leader, the broker, the database or the way out is down. It
+does not need workers: that they are missing is an alert, which is sent.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
+from typing import NamedTuple
 
 import structlog
+from django.db.models import Q
 
-from requests_app.models import Alert, AlertChannel, ChannelKind
+from requests_app.models import Alert, AlertChannel, AlertMessage, ChannelKind
 from requests_app.notifying.compose import MOST, alerts_heard
 from requests_app.notifying.forms import alertmanager, heartbeat, together
 from requests_app.notifying.routing import routed
-from requests_app.notifying.send import channel_answered, channel_failed, post_signed, service_of
+from requests_app.notifying.send import channel_answered, channel_failed, post_signed, service_of, words_of
 from requests_app.selectors.alerts import SHOWN, open_alerts
 from requests_app.selectors.lifecycle import lifecycle_state
 from wms2.adapters.webhooks import Webhooks
 from wms2.conf import conf
-from wms2.errors import ConfigurationError, ServiceError
 from wms2.metrics.series import ALERT_MESSAGES_TOTAL
 from wms2.runtime import clock
-from wms2.runtime.passes import row_by_itself
 
 log = structlog.get_logger(__name__)
 #: The end of an alert is repeated for so long, since one message may be lost.
 _ENDS = timedelta(minutes=15)
 
 
-def alerts_repeat() -> None:
-    """Send the state to each channel that wants it; one that fails leaves the others theirs."""
-    channels = list(AlertChannel.objects.filter(enabled=True).prefetch_related("routes"))
-    wanting = [row for row in channels if row.kind == ChannelKind.ALERTMANAGER or row.heartbeat]
-    if not wanting:
-        return
+class State(NamedTuple):
+    """What is due at a channel: ``send`` asks no database."""
+
+    channel: AlertChannel
+    send: Callable[[], None]
+
+
+def channels_repeated() -> list[AlertChannel]:
+    """Those that get a state; one query where there is none."""
+    wanted = Q(kind=ChannelKind.ALERTMANAGER) | Q(heartbeat=True)
+    return list(AlertChannel.objects.filter(wanted, enabled=True).prefetch_related("routes"))
+
+
+def states_due(channels: list[AlertChannel]) -> list[State]:
+    """As things stand now, for each of these."""
     now, driven = clock.now(), not lifecycle_state().undriven
-    rows = _rows(now) if any(row.kind == ChannelKind.ALERTMANAGER for row in wanting) else []
-    for channel in wanting:
-        with row_by_itself("alerts", channel, partial(channel_failed, channel, now=now)):
-            _send(channel, rows, now, driven=driven)
+    rows = _rows(now) if any(row.kind == ChannelKind.ALERTMANAGER for row in channels) else []
+    return [State(channel, send) for channel in channels if (send := _send(channel, rows, now, driven=driven)) is not None]
+
+
+def state_record(channel: AlertChannel, error: Exception | None) -> None:
+    """What came of it. A heartbeat that arrives says nothing of the messages that do not."""
+    now = clock.now()
+    ALERT_MESSAGES_TOTAL.labels(channel.kind, "failed" if error else "sent").inc()
+    if error is not None:
+        channel_failed(channel, words_of(error), now)
+        log.warning("alerts not repeated, the next minute tries again", channel=channel.name, error=words_of(error))
+    elif not AlertMessage.objects.filter(channel=channel, sent_at=None, given_up_at=None).exclude(last_error="").exists():
+        channel_answered(channel, now)
 
 
 def _rows(now: datetime) -> list[Alert]:
@@ -50,25 +69,19 @@ def _rows(now: datetime) -> list[Alert]:
     return [*alerts_heard(open_alerts()[:MOST], now), *ended[:MOST]]
 
 
-def _send(channel: AlertChannel, rows: list[Alert], now: datetime, *, driven: bool) -> None:
-    try:
-        if channel.kind == ChannelKind.ALERTMANAGER:
-            state = [alertmanager(_going_on(alike), now) for alike in together(routed(channel.routes.all(), rows))]
-            state += [heartbeat(now)] if channel.heartbeat and driven else []
-            if state:
-                service_of(channel).post("/api/v2/alerts", Webhooks.encoded(state), {}, operation="alerts")
-        elif channel.kind == ChannelKind.WEBHOOK and driven:
-            body = {"type": "heartbeat", "timestamp": now.isoformat(), "data": {"installation": conf().instance}}
-            post_signed(channel, f"heartbeat-{now:%Y%m%d%H%M}", body)
-        else:
-            return
-    except (ServiceError, ConfigurationError) as error:
-        channel_failed(channel, str(error), now)
-        ALERT_MESSAGES_TOTAL.labels(channel.kind, "failed").inc()
-        log.warning("alerts not repeated, the next minute tries again", channel=channel.name, error=str(error))
-        return
-    channel_answered(channel, now)
-    ALERT_MESSAGES_TOTAL.labels(channel.kind, "sent").inc()
+def _send(channel: AlertChannel, rows: list[Alert], now: datetime, *, driven: bool) -> Callable[[], None] | None:
+    if channel.kind == ChannelKind.ALERTMANAGER:
+        state = [alertmanager(_going_on(alike), now) for alike in together(routed(channel.routes.all(), rows))]
+        state += [heartbeat(now)] if channel.heartbeat and driven else []
+        return partial(_post_state, channel, Webhooks.encoded(state)) if state else None
+    if channel.kind == ChannelKind.WEBHOOK and driven:
+        body = {"type": "heartbeat", "timestamp": now.isoformat(), "data": {"installation": conf().instance}}
+        return partial(post_signed, channel, f"heartbeat-{now:%Y%m%d%H%M}", body)
+    return None
+
+
+def _post_state(channel: AlertChannel, data: bytes) -> None:
+    service_of(channel).post("/api/v2/alerts", data, {}, operation="alerts")
 
 
 def _going_on(alike: list[Alert]) -> list[Alert]:

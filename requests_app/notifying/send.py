@@ -11,6 +11,7 @@ import random
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 
 import structlog
 from django.db import transaction
@@ -23,7 +24,7 @@ from requests_app.notifying.forms import mattermost, webhook
 from requests_app.notifying.secrets import keys_of, secret_of
 from wms2.adapters.webhooks import Webhooks, signed
 from wms2.conf import conf
-from wms2.errors import ConfigurationError, ServiceError
+from wms2.errors import ConfigurationError, LeaseLost, ServiceError, Wms2Error
 from wms2.metrics.series import ALERT_MESSAGES_TOTAL
 from wms2.runtime import clock
 from wms2.runtime.crash import crash_point
@@ -34,54 +35,99 @@ log = structlog.get_logger(__name__)
 _CLAIM = timedelta(minutes=3)
 _PAUSES = (10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 _GIVEN_UP = timedelta(days=3)
+#: No next attempt is further ahead.
+_FURTHEST = timedelta(seconds=1.25 * _PAUSES[-1])
+#: A mail that some of its recipients have is tried for the others for so long. It keeps no later message waiting.
+_GIVEN_UP_PARTLY = timedelta(hours=1)
 MOST_ERROR = 1000
 
 
 def messages_send(*, seconds: float) -> int:
     """Send what is due, for some time; how many arrived."""
     ends_at, arrived = time.monotonic() + seconds, 0
-    while time.monotonic() < ends_at and (message := _claim()) is not None:
-        arrived += _deliver(message)
+    while time.monotonic() < ends_at and (message := message_claim()) is not None:
+        arrived += message_record(message, attempted(partial(message_call, message)))
     return arrived
 
 
-def _claim() -> AlertMessage | None:
+def message_claim(*, overdue: timedelta = timedelta()) -> AlertMessage | None:
+    """The next that is due, or has been for so long; it belongs to this process for some time.
+
+    Moments that lie further ahead than any that is written were so before the database's clock was set back.
+    """
     now = clock.now()
-    due = Q(sent_at=None, given_up_at=None, next_attempt_at__lte=now) & (Q(claimed_until=None) | Q(claimed_until__lt=now))
+    due = Q(next_attempt_at__lte=now - overdue) | Q(next_attempt_at__gt=now + _FURTHEST)
+    free = Q(claimed_until=None) | Q(claimed_until__lt=now) | Q(claimed_until__gt=now + _CLAIM)
     with transaction.atomic():
-        free = AlertMessage.objects.select_for_update(skip_locked=True, of=("self",), no_key=True).filter(due)
-        free = free.filter(Q(channel=None) | Q(channel__enabled=True)).select_related("channel", "user")
-        message = free.order_by("next_attempt_at", "pk").first()
+        rows = AlertMessage.objects.select_for_update(skip_locked=True, of=("self",), no_key=True)
+        rows = rows.filter(due & free, sent_at=None, given_up_at=None)
+        rows = rows.filter(Q(channel=None) | Q(channel__enabled=True)).select_related("channel", "user")
+        message = rows.order_by("next_attempt_at", "pk").first()
         if message is not None:
             message.claimed_until, message.attempts = now + _CLAIM, message.attempts + 1
             message.save(update_fields=["claimed_until", "attempts"])
     return message
 
 
-def _deliver(message: AlertMessage) -> bool:
+def message_call(message: AlertMessage) -> None:
+    """Send one that was claimed. Nothing is written, no database is asked. Raises what keeps it from arriving."""
+    _senders()[message.channel.kind if message.channel is not None else ChannelKind.MAIL](message)
+    crash_point("alert_message.called")
+
+
+def attempted(call: Callable[[], object]) -> Exception | None:
+    """Why what it sends has not arrived: also what nobody foresaw, which must not keep others from being sent, nor be hidden.
+
+    Raises:
+        LeaseLost: nothing was called.
+    """
     try:
-        _senders()[message.channel.kind if message.channel is not None else ChannelKind.MAIL](message)
-        crash_point("alert_message.called")
+        call()
+    except LeaseLost:
+        raise
     except (ServiceError, ConfigurationError) as error:
-        _failed(message, str(error))
+        return error
+    except Exception as error:
+        log.exception("what was to be sent cannot be sent")
+        return error
+    return None
+
+
+def message_record(message: AlertMessage, error: Exception | None) -> bool:
+    """What came of it; whether it arrived."""
+    if isinstance(error, mail.PartlyTaken) and not error.later:
+        _sent(message, str(error))
+        return True
+    if error is not None:
+        _failed(message, error)
         return False
-    now = clock.now()
-    AlertMessage.objects.filter(pk=message.pk).update(sent_at=now, claimed_until=None, last_error="")
-    if message.channel is not None:
-        channel_answered(message.channel, now)
-    ALERT_MESSAGES_TOTAL.labels(_kind(message), "sent").inc()
-    log.info("message sent", message=str(message.pk), kind=message.kind, attempts=message.attempts, channel=_name(message))
+    _sent(message)
     return True
 
 
-def _failed(message: AlertMessage, why: str) -> None:
+def _sent(message: AlertMessage, refused: str = "") -> None:
     now = clock.now()
+    AlertMessage.objects.filter(pk=message.pk).update(sent_at=now, claimed_until=None, last_error=refused[:MOST_ERROR])
+    if message.channel is not None:
+        channel_answered(message.channel, now)
+        if refused:
+            channel_failed(message.channel, refused, now)
+    ALERT_MESSAGES_TOTAL.labels(_kind(message), "sent").inc()
+    log.info("message sent", message=str(message.pk), kind=message.kind, attempts=message.attempts, channel=_name(message))
+
+
+def _failed(message: AlertMessage, error: Exception) -> None:
+    now, why = clock.now(), words_of(error)
     values: dict[str, object] = {"claimed_until": None, "last_error": why[:MOST_ERROR]}
-    given_up = now >= message.created_at + _GIVEN_UP
+    if isinstance(error, mail.PartlyTaken):
+        message.content[mail.LEFT_TO] = error.later
+        values["content"] = message.content
+    given_up = now >= message.created_at + (_GIVEN_UP_PARTLY if mail.LEFT_TO in message.content else _GIVEN_UP)
     pause = _PAUSES[min(message.attempts, len(_PAUSES)) - 1] * random.uniform(0.75, 1.25)  # noqa: S311
     next_at = now + timedelta(seconds=pause)
     values |= {"given_up_at": now} if given_up else {"next_attempt_at": next_at}
-    AlertMessage.objects.filter(pk=message.pk, sent_at=None).update(**values)
+    # a claim that has run out may be another's by now
+    AlertMessage.objects.filter(pk=message.pk, sent_at=None, claimed_until=message.claimed_until).update(**values)
     if message.channel is not None:
         channel_failed(message.channel, why, now)
     ALERT_MESSAGES_TOTAL.labels(_kind(message), "given up" if given_up else "failed").inc()
@@ -92,6 +138,11 @@ def _failed(message: AlertMessage, why: str) -> None:
         error=why,
         next="none" if given_up else exact(next_at),
     )
+
+
+def words_of(error: Exception) -> str:
+    """For the board."""
+    return str(error) if isinstance(error, Wms2Error) else f"{type(error).__name__}: {error}"
 
 
 def channel_failed(channel: AlertChannel, why: str, now: datetime) -> None:

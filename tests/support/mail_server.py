@@ -11,7 +11,7 @@ from email.message import Message
 
 
 class MailServer(socketserver.ThreadingTCPServer):
-    """Mails as (recipients, message). ``refuse``: so many more are not taken, for now."""
+    """Mails as (recipients, message). ``refuse``: so many more are not taken, for now. ``answers``: to recipients."""
 
     allow_reuse_address, daemon_threads = True, True
 
@@ -19,6 +19,7 @@ class MailServer(socketserver.ThreadingTCPServer):
         super().__init__(("127.0.0.1", 0), _Conversation)
         self.mails: list[tuple[list[str], Message]] = []
         self.refuse = 0
+        self.answers: dict[str, str] = {}
 
     @property
     def place(self) -> str:
@@ -41,8 +42,10 @@ class _Conversation(socketserver.StreamRequestHandler):
                 to = []
                 self._say("250 ok")
             elif word == b"RCPT":
-                to.append(line.decode().partition("<")[2].partition(">")[0])
-                self._say("250 ok")
+                address = line.decode().partition("<")[2].partition(">")[0]
+                said = self.server.answers.get(address, "250 ok")
+                to += [address] if said.startswith("250") else []
+                self._say(said)
             elif word == b"DATA" and self.server.refuse > 0:
                 self.server.refuse -= 1
                 self._say("451 try again later")

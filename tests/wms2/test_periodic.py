@@ -28,7 +28,6 @@ TABLE = {
     "requests_app.tasks.pack_dags": ["effects", "packs", 600.0, True],
     "requests_app.tasks.poll_reqmgr2": ["effects", "reqmgr2", 60.0, False],
     "requests_app.tasks.remove_leftovers": ["effects", "leftovers", 60.0, False],
-    "requests_app.tasks.repeat_alerts": ["effects", "alerts-repeated", 60.0, False],
     "requests_app.tasks.send_alerts": ["effects", "alerts", 10.0, False],
     "requests_app.tasks.run_lifecycle_cycle": ["ticks", "lifecycle", 2.0, False],
     "sites_app.tasks.refresh_slots": ["effects", "slots", 60.0, True],

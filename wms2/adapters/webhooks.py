@@ -10,13 +10,13 @@ import base64
 import hashlib
 import hmac
 import json
-import time
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
 import requests
 
 from wms2.adapters.caller import TIMEOUT_CODE, Caller
+from wms2.adapters.time_limit import TimeLimit, limited_session
 from wms2.errors import ConfigurationError, ServiceRejected, ServiceUnavailable
 
 _SECONDS, _MAX_ANSWER, _CHUNK = 10.0, 64 * 1024, 8 * 1024
@@ -89,19 +89,19 @@ class Webhooks:
 
     def _post(self, path: str, body: bytes, headers: Mapping[str, str], operation: str) -> None:
         sent = {"Content-Type": "application/json", "User-Agent": "WMS2", **headers}
-        deadline = time.monotonic() + _SECONDS
-        with requests.Session() as session:
-            session.trust_env = False
+        with TimeLimit(_SECONDS) as limit, limited_session() as session:
             try:
                 answer = session.post(
                     self._address + path, data=body, headers=sent, timeout=_SECONDS, allow_redirects=False, stream=True
                 )
                 with answer:
-                    said = self._read(answer, operation, deadline)
-            except requests.Timeout as error:
-                late = f"no answer within {_SECONDS:g} s from {self._host}"
-                raise ServiceUnavailable(self.service, operation, late, TIMEOUT_CODE) from error
+                    said = self._read(answer)
+                if limit.over:  # headers and bodies that were cut off look whole
+                    raise requests.Timeout
             except requests.RequestException as error:
+                if limit.over or isinstance(error, requests.Timeout):
+                    late = f"no whole answer within {_SECONDS:g} s from {self._host}"
+                    raise ServiceUnavailable(self.service, operation, late, TIMEOUT_CODE) from None if path else error
                 # its words have the whole address
                 what = f"{self._host}: {type(error).__name__}"
                 raise ServiceUnavailable(self.service, operation, what, "connection") from None if path else error
@@ -111,13 +111,12 @@ class Webhooks:
         kind = ServiceUnavailable if status >= 500 or status in _TRY_LATER else ServiceRejected
         raise kind(self.service, operation, f"{self._host}: HTTP {status}: {said}", status)
 
-    def _read(self, answer: requests.Response, operation: str, deadline: float) -> str:
+    @staticmethod
+    def _read(answer: requests.Response) -> str:
         """The beginning of what it says, in one line."""
         found = b""
         for chunk in answer.iter_content(_CHUNK):
             found += chunk
-            if time.monotonic() > deadline:
-                raise ServiceUnavailable(self.service, operation, f"{self._host}: answer not complete in time", TIMEOUT_CODE)
             if len(found) > _MAX_ANSWER:
                 break
         return " ".join(found[:500].decode("utf-8", "replace").split())

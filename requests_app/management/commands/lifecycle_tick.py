@@ -14,7 +14,7 @@ from outputs_app.effects.executor import effects_run_due
 from requests_app.harvesting.jobs import harvests_run
 from requests_app.installation import process_begin
 from requests_app.lifecycle.cleaner import leftovers_remove
-from requests_app.lifecycle.cycle import run_cycle
+from requests_app.lifecycle.cycle import ALERTS, run_cycle
 from requests_app.lifecycle.evaluator import evaluate_due
 from requests_app.lifecycle.storage_checks import storage_checks_run
 from requests_app.reqmgr2.following import reqmgr2_poll
@@ -46,6 +46,7 @@ class Command(BaseCommand):
             raise CommandError(f"not started: {error}") from error
         if not options["loop"]:
             tick(force=True)
+            ALERTS.finish()
             return
         while True:
             try:

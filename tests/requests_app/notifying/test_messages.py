@@ -24,7 +24,7 @@ from requests_app.alerts import alert, alert_off
 from requests_app.models import Alert, AlertChannel, AlertMessage, Request, RequestStatus
 from requests_app.notifying import send
 from requests_app.notifying.compose import messages_compose
-from requests_app.notifying.repeat import alerts_repeat
+from requests_app.notifying.leading import FromLeader
 from requests_app.services.alerts import alert_acknowledge, alert_give_back, alert_silence, request_watch
 from tests.support.mail_server import MailServer
 from tests.support.monitoring import alertmanager, until
@@ -42,6 +42,13 @@ def dead(*sites: str) -> list[Request]:
     for row, site in zip(rows, sites, strict=True):
         alert(row, "effect_dead", f"rule: {site} does not answer", Where(site=site))
     return rows
+
+
+def alerts_repeat() -> None:
+    """What the leader sends in a minute."""
+    leader = FromLeader()
+    leader.poll(lambda now: True)
+    leader.finish()
 
 
 def sent() -> int:
@@ -99,6 +106,7 @@ def test_a_webhook_is_signed_and_comes_again_with_its_id_until_it_is_taken(
     assert taken[1].headers["webhook-signature"] == f"v1,{expected}"
     said = json.loads(body)
     assert said["type"] == "alerts.changed" and said["data"]["alerts"][0]["cause"] == "T2_X"
+    later(minutes=1, seconds=1)
     assert sent() == 1, "what came meanwhile"
     hook.refresh_from_db()
     assert (hook.failures, hook.failing_since, len(taken)) == (0, None, 3)
