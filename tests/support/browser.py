@@ -93,14 +93,15 @@ class Window:
 
 
 @contextmanager
-def window(running: Browser, base: str, *, dark: bool = False, width: int = WIDTH) -> Iterator[Window]:
-    """A window of its own, with no cookie."""
+def window(running: Browser, base: str, *, dark: bool = False, width: int = WIDTH, tests_tls: bool = False) -> Iterator[Window]:
+    """A window of its own, with no cookie. ``tests_tls``: it takes the certificate of a server that a test has made."""
     context = running.new_context(
         viewport={"width": width, "height": HEIGHT},
         color_scheme="dark" if dark else "light",
         reduced_motion="reduce",
         locale="en-GB",
         timezone_id="UTC",
+        ignore_https_errors=tests_tls,
     )
     context.add_init_script(WATCH_POLICY)
     page = context.new_page()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import re
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -106,7 +107,7 @@ def _pem(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
-#: One process that works in the foreground; it speaks to WMS2 from an address of its own.
+#: One process that works in the foreground.
 _NGINX = """
 daemon off; master_process off; pid {here}/pid; error_log {here}/error.log info;
 events {{ worker_connections 64; }}
@@ -114,15 +115,19 @@ http {{
     access_log off;
     client_body_temp_path {here}/body; proxy_temp_path {here}/proxy; fastcgi_temp_path {here}/fastcgi;
     uwsgi_temp_path {here}/uwsgi; scgi_temp_path {here}/scgi;
-    server {{
-        listen 127.0.0.1:{port} ssl;
-        ssl_certificate {certificate}; ssl_certificate_key {key};
-        ssl_client_certificate {authorities}; ssl_verify_client optional;
-        location / {{
-            proxy_pass {behind};
-            proxy_bind {address};
-            include {sends};
-        }}
+    {server}
+}}
+"""
+#: It speaks to WMS2 from an address of its own.
+_SERVER = """
+server {{
+    listen 127.0.0.1:{port} ssl;
+    ssl_certificate {certificate}; ssl_certificate_key {key};
+    ssl_client_certificate {authorities}; ssl_verify_client optional;
+    location / {{
+        proxy_pass {behind};
+        proxy_bind {address};
+        include {sends};
     }}
 }}
 """
@@ -131,16 +136,56 @@ http {{
 @contextmanager
 def nginx(directory: Path, authority: Authority, behind: str, address: str) -> Iterator[str]:
     """Debian's nginx with the configuration that ``deploy/nginx`` ships; its URL. Skips where it was not installed."""
+    certificate, key = authority.issue("front-end", "DC=ch/DC=cern/CN=localhost")
+    words = {"certificate": certificate, "key": key, "authorities": authority.file}
+    sends = ROOT / "deploy/nginx/x509.conf"
+
+    def server(port: int) -> str:
+        return _SERVER.format(**words, port=port, behind=behind, address=address, sends=sends)
+
+    with _running(directory, server) as url:
+        yield url
+
+
+@contextmanager
+def documented_nginx(directory: Path, authority: Authority, web: str, stream: str) -> Iterator[str]:
+    """Debian's nginx with the server that ``deploy/README.md`` shows, at these two addresses; its URL."""
+    certificate, key = authority.issue("front-end", "DC=ch/DC=cern/CN=localhost")
+    (shown,) = re.findall(r"```\n( *server \{.*?)```", (ROOT / "deploy/README.md").read_text(), re.DOTALL)
+    sends = (ROOT / "deploy/nginx/stream.conf").read_text()
+    own = directory / "stream.conf"
+    own.write_text(_replaced(sends, {"http://127.0.0.1:8001": stream}))
+
+    def server(port: int) -> str:
+        ours = {
+            "listen 443 ssl": f"listen 127.0.0.1:{port} ssl",
+            "/etc/wms2/tls/cert.pem": certificate,
+            "/etc/wms2/tls/key.pem": key,
+            "/opt/wms2/app/deploy/nginx/stream.conf": str(own),
+            "http://127.0.0.1:8000": web,
+        }
+        return _replaced(shown, ours)
+
+    with _running(directory, server) as url:
+        yield url
+
+
+def _replaced(text: str, values: Mapping[str, str]) -> str:
+    for what, by in values.items():
+        assert text.count(what) == 1, what
+        text = text.replace(what, by)
+    return text
+
+
+@contextmanager
+def _running(directory: Path, server: Callable[[int], str]) -> Iterator[str]:
     prefix = tools.nginx_prefix(layout())
     if not installed_version(prefix):
         pytest.skip(f"no nginx in {prefix}: `make setup` installs it")
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    certificate, key = authority.issue("front-end", "DC=ch/DC=cern/CN=localhost")
-    words = {"here": directory, "port": port, "certificate": certificate, "key": key, "authorities": authority.file}
-    sends = ROOT / "deploy/nginx/x509.conf"
     settings = directory / "nginx.conf"
-    settings.write_text(_NGINX.format(**words, behind=behind, address=address, sends=sends))
+    settings.write_text(_NGINX.format(here=directory, server=server(port)))
     log = directory / "error.log"
     argv = (prefix / "sbin/nginx", "-p", directory, "-e", log, "-c", settings)
     running = subprocess.Popen([str(word) for word in argv])
