@@ -14,10 +14,11 @@ from psycopg.errors import LockNotAvailable
 from dags_app.models import DAG, DAGStatus
 from requests_app.alerts import alert_over
 from requests_app.lease import due_now, evaluating
-from requests_app.lifecycle import evaluator
+from requests_app.lifecycle import cycle, evaluator
 from requests_app.lifecycle.cycle import run_cycle, sweep
 from requests_app.lifecycle.watching import schedds_to_watch
 from requests_app.models import EvaluationLease, Event, HoldCode, Request, RequestStatus
+from requests_app.notifying import leading
 from requests_app.states import hold_changes, transition
 from sites_app.models import ScheddState
 from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
@@ -173,6 +174,8 @@ def test_a_cycle_and_a_poll_in_which_nothing_happens_take_as_many_statements_for
         factory, "htcondor", lambda *_: SimpleNamespace(watch=lambda instance: watched(dags), orphans=lambda _: [])
     )
     monkeypatch.setattr(notify, "_send", lambda *_: None)
+    monkeypatch.setattr(leading, "EVERY_SECONDS", float("inf"))  # once, however long this takes
+    monkeypatch.setattr(cycle, "ALERTS", leading.FromLeader())
     asked = []
     for further in (3, 27):
         for _ in range(further):

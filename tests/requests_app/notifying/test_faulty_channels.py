@@ -5,12 +5,14 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 from django.contrib.auth import get_user_model
+from django.db import connections
 from django.utils import timezone
 from pytest_httpserver import HTTPServer
 from werkzeug import Request as WebRequest
@@ -20,7 +22,6 @@ from requests_app.alerts import alert
 from requests_app.models import LEADER_LEASE, AlertChannel, AlertMessage, Lease, RequestStatus
 from requests_app.notifying import mail, send
 from requests_app.notifying.compose import messages_compose
-from requests_app.notifying.leading import FromLeader
 from requests_app.services.alerts import request_watch
 from tests.requests_app.notifying.test_messages import Channel, Later, alerts_repeat, dead, sent
 from tests.support.mail_server import MailServer
@@ -297,22 +298,22 @@ def test_a_heartbeat_that_arrives_takes_no_channel_off_the_board_whose_messages_
     assert said == ["alerts.changed", "heartbeat"] and "HTTP 400" in problem_of("webhook")
 
 
-def test_the_leader_sends_what_workers_leave_and_waits_for_no_channel(channel: Channel, mails: MailServer, later: Later) -> None:
-    leader = FromLeader()
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        channel("alertmanager", address=f"http://127.0.0.1:{silent.getsockname()[1]}/")
-        channel("mail")
-        dead("T2_X")
-        began = threading.active_count()
-        leader.poll(lambda now: True)
-        assert threading.active_count() > began, "the call goes on beside it"
-        assert mails.mails == []
-        later(minutes=1, seconds=1)
-        leader._next_at = -1.0
-        leader.poll(lambda now: True)  # the first call has not ended: no second one
-        calls = [name for name in leader._calls if name.startswith("channel")]
-        assert len(calls) == 1
-    leader.finish()
-    assert [to for to, _ in mails.mails] == [["ops@example.org"]]
-    assert AlertMessage.objects.get().sent_at is not None
-    assert "alertmanager" in problem_of("alertmanager")
+@pytest.mark.django_db(transaction=True)
+def test_two_processes_that_send_at_once_send_each_message_once(channel: Channel, mails: MailServer) -> None:
+    for number in range(12):
+        channel("mail", name=f"mail{number}", address=f"ops{number}@example.org")
+    dead("T2_X")
+    assert messages_compose() == 12
+    both = threading.Barrier(2)
+
+    def process() -> int:
+        both.wait()
+        try:
+            return send.messages_send(seconds=60)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(2) as pool:
+        arrived = [each.result() for each in [pool.submit(process) for _ in range(2)]]
+    assert sum(arrived) == 12
+    assert sorted(to for to, _ in mails.mails) == sorted([f"ops{number}@example.org"] for number in range(12))
