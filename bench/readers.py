@@ -201,10 +201,15 @@ def _open_pages(url: str, paths: Sequence[str], numbers: Sequence[int], login: M
 def _reconnect(url: str, token: str, times: int) -> None:
     with requests.Session() as session:
         session.headers["Authorization"] = f"Token {token}"
-        for _ in range(times):
+        while times:
             with session.get(f"{url}/api/v1/events/stream", stream=True, timeout=PATIENCE_SECONDS) as answer:
+                if answer.status_code == http.HTTPStatus.SERVICE_UNAVAILABLE:
+                    print(f"a reader is put off: {answer.text}", flush=True)
+                    time.sleep(1.0)
+                    continue
                 answer.raise_for_status()
                 next(islice(answer.iter_lines(chunk_size=1), 1))
+                times -= 1
 
 
 def pss_kb(pid: int) -> int:

@@ -114,9 +114,10 @@ def _mail(message: AlertMessage, to: list[str]) -> bytes:
     try:
         for each in to:
             each.encode("ascii")
-        return EmailMessage(*said, ours.mail_from, to, headers=headers).message().as_bytes(linesep="\r\n")
+        mail = EmailMessage(*said, ours.mail_from, to, headers=headers).message()
+        return mail.as_bytes(linesep="\r\n")  # type: ignore[call-arg]  # Django's own takes it
     except ValueError as error:  # line ends, or what no SMTP server is asked for
-        raise ConfigurationError(f"no mail is sent: an address is none: {error}") from error
+        raise ConfigurationError(f"no mail is sent: an address is wrong: {error}") from error
 
 
 def _whole(refused: Refused) -> ServiceRejected | ServiceUnavailable:

@@ -76,7 +76,7 @@ def message_call(message: AlertMessage) -> None:
 
 
 def attempted(call: Callable[[], object]) -> Exception | None:
-    """Why what it sends has not arrived: also what nobody foresaw, which must not keep others from being sent, nor be hidden.
+    """Why what it sends has not arrived: an unforeseen error too, which must not keep others from being sent, nor be hidden.
 
     Raises:
         LeaseLost: nothing was called.

@@ -93,5 +93,5 @@ class _TlsPool(HTTPSConnectionPool):
 
 class _Adapter(HTTPAdapter):
     def init_poolmanager(self, *arguments: Any, **named: Any) -> None:
-        super().init_poolmanager(*arguments, **named)  # type: ignore[no-untyped-call]
+        super().init_poolmanager(*arguments, **named)
         self.poolmanager.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}

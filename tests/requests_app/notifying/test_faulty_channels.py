@@ -169,7 +169,7 @@ def test_an_address_that_cannot_stand_in_a_mail_keeps_no_other_message_waiting(
     assert sent() == 1
     assert [to for to, _ in mails.mails] == [["ops@example.org"]]
     refused = AlertMessage.objects.get(user=odd)
-    assert refused.sent_at is None and "an address is none" in refused.last_error
+    assert refused.sent_at is None and "an address is wrong" in refused.last_error
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
