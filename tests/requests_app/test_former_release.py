@@ -33,6 +33,8 @@ KEPT_BY_THE_FORMER: dict[str, str] = {
 }
 #: Indexes and constraints that may be made at once, since their tables have few rows.
 OF_FEW_ROWS = {"one_systemic_alert_a_pool"}
+#: Columns whose migration writes a table with rows anew, under a lock that keeps all others out: docs/runbook.md says how long.
+WRITTEN_ANEW = {"requests.attention"}
 #: Tables whose rows the former release adds and removes, and never changes.
 NEVER_CHANGED = {"events"}
 #: What a type may become: it takes every value of the former, and gives it back as the same.
@@ -94,6 +96,20 @@ def test_no_index_or_constraint_of_a_table_with_rows_is_made_under_a_long_lock()
             made = step.index.name if isinstance(step, AddIndex) else step.constraint.name
             found += [f"{app}.{name}: {made}"] if made not in OF_FEW_ROWS else []
     assert found == [], "AddIndexConcurrently; AddConstraintNotValid, in the next release ValidateConstraint"
+
+
+def test_no_table_with_rows_is_written_anew() -> None:
+    """By a column that is computed and stored, or one whose values become wider."""
+    now = former_release.columns(list(TABLES))
+    computed = {
+        f"{table}.{name}" for table, columns in now.items() for name, column in columns.items()
+        if column.generated and name not in TABLES[table]
+    }  # fmt: skip
+    wider = {
+        f"{table}.{name}" for table, columns in TABLES.items() for name, former in columns.items()
+        if now[table][name].type in _WIDER.get(former.type, ())
+    }  # fmt: skip
+    assert computed | wider == WRITTEN_ANEW, "a column that may be null, filled afterwards; or the release notes say how long it takes"
 
 
 def test_no_word_that_the_former_release_writes_is_unknown() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Iterator
@@ -19,7 +20,8 @@ from requests_app.feed import emit_event, newest, publish
 from requests_app.models import Event, RequestStatus
 from tests.support.rows import request_row
 from tests.support.streams import PATIENCE, sessions, streaming
-from wms2.stream import tickets
+from wms2.metrics.series import STREAMS_TOTAL
+from wms2.stream import application, tickets
 from wms2.stream.ring import Behind, Ring, item
 
 
@@ -137,3 +139,26 @@ def test_the_ring_is_bounded_and_who_fell_out_of_it_is_sent_back() -> None:
     small.clear(0)
     small.add(item(place, "kind", None, moment, None, "x" * 150) for place in range(1, 6))
     assert [each.position for each in small.behind(small.begin, 10)] == [4, 5]
+
+
+def test_a_reader_that_reads_nothing_gives_its_place_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its connection is full: what is sent waits, and no longer than ``SEND_SECONDS``."""
+    monkeypatch.setattr(application, "SEND_SECONDS", 0.01)
+    stream = application.Stream("", "key", most=1)
+    stream.ring.clear(10)
+    query = f"ticket={tickets.signed(10, (), None, 'key')}".encode()
+    statuses, counted = [], STREAMS_TOTAL.labels("silent")._value.get()
+
+    async def read_nothing() -> None:
+        async def never(message: Any = None) -> Any:
+            if message is not None and message["type"] == "http.response.start":
+                statuses.append(message["status"])
+                return
+            await asyncio.Event().wait()
+
+        await stream({"type": "http", "path": "/stream", "method": "GET", "query_string": query}, never, never)
+
+    for _ in range(2):  # the second has the place of the first
+        asyncio.run(read_nothing())
+    assert (statuses, stream.readers) == ([200, 200], 0)
+    assert STREAMS_TOTAL.labels("silent")._value.get() == counted + 2
