@@ -59,7 +59,7 @@ WITH chosen AS (
 UPDATE evaluation_leases lease SET owner = %(owner)s, epoch = lease.epoch + 1, expires_at = %(until)s, due_at = %(until)s,
   sweep = false, found = ''
 FROM chosen WHERE lease.request_id = chosen.request_id
-RETURNING lease.request_id, lease.epoch, chosen.swept, chosen.found
+RETURNING lease.request_id, lease.epoch, chosen.swept, chosen.found, lease.evaluated_at
 """
 #: Due and not being evaluated. What has waited longest comes first.
 _FROM_DUE = """
@@ -88,6 +88,7 @@ class Evaluation:
     ``dag_id``: of the live DAG, for logs; ``stuck``: an effect waits for a person; both as of the lease. ``limits``: in force,
     read once after leases were taken, for all of them. ``dag``: what the handler has read as the live one. ``blocks``: when its
     blocks are due, if this step has just looked. ``fence``: inside ``fenced``.
+    ``evaluated_at``: when the one before it ended, None for the first.
     ``swept``: nothing but a sweep made the request due. ``written``: what it has done, in words, without alerts. ``unexplained``:
     what a sweep has done before, and no wake has come for since; ``found``: the same of this one, for the next. ``failed``: it
     has noted an error.
@@ -95,6 +96,7 @@ class Evaluation:
 
     request: Request
     lease_epoch: int
+    evaluated_at: datetime | None = None
     swept: bool = False
     unexplained: str = ""
     found: str = ""
@@ -194,6 +196,7 @@ class _Held:
     epoch: int
     swept: bool
     unexplained: str
+    evaluated_at: datetime | None
     evaluation: Evaluation | None = None
     judged: bool = False
 
@@ -255,7 +258,8 @@ def _each(taken: Sequence[_Held]) -> Iterator[Iterator[Evaluation]]:
                 return
             request = requests[held.pk]
             seen = {"dag_id": str(request.live_dag or ""), "stuck": request.stuck, "limits": limits}
-            held.evaluation = Evaluation(request, held.epoch, swept=held.swept, unexplained=held.unexplained, **seen)
+            of_lease = {"evaluated_at": held.evaluated_at, "swept": held.swept, "unexplained": held.unexplained}
+            held.evaluation = Evaluation(request, held.epoch, **of_lease, **seen)
             with kept_alive(partial(_renew, held), life_seconds=conf().lease_seconds, expires_at=held.expires_at):
                 yield held.evaluation
             held.judged = True

@@ -31,9 +31,9 @@ UNITS_LEAVE = "units_leave"
 STAY = "they have no other site, have ended a job there, or their retry is used or not known"
 
 
-def may_leave(dag: DAG, stuck: Mapping[str, UnbegunUnit]) -> list[str]:
-    """Those that have another site, have ended nothing at this one, and whose one retry, which it takes, is not used: as DAGMan
-    has written since their jobs are in the queue."""
+def may_leave(dag: DAG, stuck: Mapping[str, UnbegunUnit], without: Collection[str] = ()) -> list[str]:
+    """Those that have another site, none of ``without``, have ended nothing at this one, and whose one retry, which it takes, is
+    not used: as DAGMan has written since their jobs are in the queue."""
     status = dag_files.status(Path(dag.dag_file_path), [])
     if status is None:
         return []
@@ -42,7 +42,7 @@ def may_leave(dag: DAG, stuck: Mapping[str, UnbegunUnit]) -> list[str]:
         name
         for name, unit in stuck.items()
         if name in fresh and unit.since_seconds <= status.written_at
-        if (landing_sites(place := Path(dag.submit_dir, name)) - avoided_sites(place) - {unit.site})
+        if (landing_sites(place := Path(dag.submit_dir, name)) - avoided_sites(place) - {unit.site, *without})
         and all(f"WMS2: {IDLE_TOO_LONG} " in read_text(post) for post in place.glob("*.post.json"))
     ]
 

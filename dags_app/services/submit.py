@@ -321,11 +321,15 @@ def dag_avoid(dag: DAG, sites: Collection[str]) -> int:
 
 def units_to_land(dag: DAG) -> Counter[frozenset[str]]:
     """How many units of a DAG that is in a queue have not landed yet, by the sites where they still may."""
+    avoided = listed_sites(Path(dag.submit_dir) / layout.AVOID_INCLUDE)
+    return Counter(sites - avoided for site, sites in units_open(dag).values() if not site)
+
+
+def units_open(dag: DAG) -> dict[str, tuple[str | None, frozenset[str]]]:
+    """Units of a DAG that is in a queue that are not done: where each has landed, if it has, and where it may, as rendered."""
     directory = Path(dag.submit_dir)
-    avoided = listed_sites(directory / layout.AVOID_INCLUDE)
-    planned = WorkUnit.objects.filter(round_id=dag.round_id, state=WorkUnitState.PLANNED)
-    names = [name for name in planned.values_list("name", flat=True) if not elected_site(directory / name)]
-    return Counter(_landing_sites(directory, name) - avoided for name in names)
+    planned = WorkUnit.objects.filter(round_id=dag.round_id, state=WorkUnitState.PLANNED).values_list("name", flat=True)
+    return {name: (elected_site(directory / name), _landing_sites(directory, name)) for name in planned}
 
 
 def _landing_sites(directory: Path, unit: str) -> frozenset[str]:

@@ -26,6 +26,7 @@ from requests_app.lease import Evaluation
 from requests_app.lifecycle.credentials import stop_for_credential
 from requests_app.lifecycle.finish import finish
 from requests_app.lifecycle.lost_queue import end_lost, report_obstacle, report_suspicion, stop_fenced_off
+from requests_app.lifecycle.pileup_moves import pileup_watch
 from requests_app.lifecycle.steps import step_begin
 from requests_app.lifecycle.unbegun import unbegun_watch
 from requests_app.models import HoldCode, Request, RequestStatus, StopIntent
@@ -78,6 +79,7 @@ def handle_active(evaluation: Evaluation) -> None:
                 _pass_priority(evaluation, dag, dag.schedd)
                 _pass_sites(evaluation, dag)
                 unbegun_watch(evaluation, dag, dag.schedd)
+                pileup_watch(evaluation, dag, dag.schedd)
             unmerged_watch(evaluation)
             _report(evaluation, dag)
         if dag is not None and dag.missing_since is not None:

@@ -18,7 +18,6 @@ from dags_app.states import history
 from requests_app.alert_rows import Where
 from requests_app.alerts import alert, alert_over
 from requests_app.lease import Evaluation
-from requests_app.models import EvaluationLease
 from sites_app.models import Schedd
 from sites_app.schedds import adapter
 from wms2.adapters.types import UnbegunUnit
@@ -40,9 +39,7 @@ def unbegun_watch(evaluation: Evaluation, dag: DAG, schedd: Schedd) -> None:
         return
     leaving, now = units_leaving(dag), clock.now()
     pause = timedelta(seconds=conf().poll_seconds if leaving else max(seconds / 4, conf().poll_seconds))
-    before = EvaluationLease.objects.filter(request=evaluation.request.pk).values_list("evaluated_at", flat=True).first()
-    evaluation.again_at(next_look := _look_after(now, pause, dag))
-    if before is not None and _look_after(before, pause, dag) == next_look:
+    if not look_is_due(evaluation, dag, pause):
         return
     condor, since = adapter(schedd), int(now.timestamp() - seconds)
     try:
@@ -63,6 +60,12 @@ def unbegun_watch(evaluation: Evaluation, dag: DAG, schedd: Schedd) -> None:
             history(dag, UNITS_LEAVE, detail={"units": sorted(leave)[:100], "jobs": changed, "why": what})
         log.warning("units leave a site that starts nothing", dag_id=str(dag.pk), units=len(leave), jobs=changed)
     alert(evaluation.request, "site_starts_nothing", what, Where(site=min(quiet)) if len(quiet) == 1 else Where())
+
+
+def look_is_due(evaluation: Evaluation, dag: DAG, pause: timedelta) -> bool:
+    """Whether something that is looked at so often at most is to be looked at now; the request is due again for the next time."""
+    evaluation.again_at(next_look := _look_after(clock.now(), pause, dag))
+    return evaluation.evaluated_at is None or _look_after(evaluation.evaluated_at, pause, dag) != next_look
 
 
 def _look_after(moment: datetime, pause: timedelta, dag: DAG) -> datetime:
