@@ -27,7 +27,7 @@ from requests_app.lifecycle.validating import handle_removing, handle_validated,
 from requests_app.models import EVALUATED, RequestStatus, Workflow
 from requests_app.work.block_limits import blocks_close_due
 from wms2.conf import conf
-from wms2.errors import StaleState
+from wms2.errors import LeaseLost, StaleState
 from wms2.metrics.series import EVALUATIONS_TOTAL, FORGOTTEN_TOTAL, LOCKS_REFUSED_TOTAL
 from wms2.runtime import clock
 from wms2.runtime.identity import process_name
@@ -45,6 +45,9 @@ BATCH = 20
 HEAVY = (RequestStatus.SUBMITTED, RequestStatus.PLANNING)
 #: What an evaluation takes one step towards at a time: a submission whose outcome is not known, a stop that is not proved.
 IN_STEPS = (RequestStatus.PLANNING, RequestStatus.STOPPING, RequestStatus.RESUBMITTING, RequestStatus.PARTIAL)
+#: How ``waiting_for`` begins when a step gave way to a change of another process. The next one finds what has become of it, unless
+#: the rows contradict each other: then it gives way each time.
+CHANGED = "rows that were changed meanwhile; it is tried again every few seconds:"
 #: Where cycles are short, what else a process does between two polls may take as long.
 EXPLAINED_SECONDS = 30.0
 
@@ -88,6 +91,8 @@ def check_request(evaluation: Evaluation, left_out: Collection[str] = ()) -> Non
             EVALUATIONS_TOTAL.labels(request.status, "stale").inc()
             log.info("evaluation gave way", why=str(error))
             evaluation.again_in(conf().poll_seconds)
+            if not isinstance(error, LeaseLost):  # else another evaluation says what there is to say
+                _report(evaluation, f"{CHANGED} {error}")
         except Exception as error:  # the others must be served; a later evaluation tries this one again
             evaluation.again_next_cycle()
             if lock_refused(error):
@@ -98,7 +103,8 @@ def check_request(evaluation: Evaluation, left_out: Collection[str] = ()) -> Non
                 return
             EVALUATIONS_TOTAL.labels(request.status, "error").inc()
             log.exception("evaluation failed", status=request.status)
-            _report(evaluation, error)
+            what = f"{type(error).__name__}: {error}"
+            _report(evaluation, f"{BROKEN} {what}", last_error=what)
 
 
 def _steps(evaluation: Evaluation, left_out: Collection[str]) -> None:
@@ -152,12 +158,12 @@ def _report_forgotten(evaluation: Evaluation) -> None:
         evaluation.again_in(max(EXPLAINED_SECONDS, 2 * conf().cycle_seconds + conf().poll_seconds))
 
 
-def _report(evaluation: Evaluation, error: Exception) -> None:
+def _report(evaluation: Evaluation, waiting_for: str, **more: str) -> None:
     """Say on the request what broke, and look at the clock: a step that breaks every time must not stay as it is for ever."""
-    what = f"{type(error).__name__}: {error}".replace("\0", "")  # which PostgreSQL refuses
+    words = {name: text.replace("\0", "") for name, text in {"waiting_for": waiting_for, **more}.items()}  # PostgreSQL refuses it
     with row_by_itself("evaluations", evaluation.request, partial(report_broken, pk=evaluation.request.pk)):
         try:
-            evaluation.note(last_error=what, waiting_for=f"{BROKEN} {what}")
+            evaluation.note(**words)
             watch_timeout(evaluation)
         except StaleState as gone:
             log.info("evaluation gave way", why=str(gone))
@@ -169,6 +175,8 @@ def _works_again(evaluation: Evaluation) -> None:
     request = evaluation.request
     if request.waiting_for.startswith(BROKEN):
         evaluation.note(waiting_for="", last_error="")
+    elif request.waiting_for.startswith(CHANGED):
+        evaluation.note(waiting_for="")
     paused = request.next_attempt_at is not None and request.next_attempt_at > clock.now()
     attempted = request.status not in (RequestStatus.QUEUED, RequestStatus.PLANNING)
     if request.failed_attempts and attempted and not evaluation.failed and not paused:

@@ -16,15 +16,15 @@ from django.utils import timezone
 
 from dags_app.models import DAGStatus
 from requests_app import lease
-from requests_app.lease import evaluating, evaluating_due
-from requests_app.lifecycle.evaluator import check_request, evaluate_one
+from requests_app.lease import Evaluation, evaluating, evaluating_due
+from requests_app.lifecycle.evaluator import CHANGED, HANDLERS, check_request, evaluate_one
 from requests_app.limits import limit_set
 from requests_app.models import EvaluationLease, Request, RequestStatus
 from tests.support.calls import overdue, stopping
 from tests.support.rows import dag_row, request_row, workflow_row
 from wms2.adapters.caller import retry_call
 from wms2.conf import conf
-from wms2.errors import LeaseLost
+from wms2.errors import LeaseLost, StaleState
 from wms2.runtime.due import mark_due
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -98,6 +98,31 @@ def test_an_evaluation_that_breaks_each_cycle_says_so_until_it_works(tmp_path: P
     evaluate_one(request.pk)
     request.refresh_from_db()
     assert "its step breaks" not in request.waiting_for
+
+
+def test_an_evaluation_that_gives_way_each_time_says_to_what_until_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that contradict each other look like a change of another process: it would stand still in silence."""
+    request = request_row(RequestStatus.PLANNING)
+
+    def gives_way(evaluation: Evaluation) -> None:
+        raise StaleState("the DAG has no schedd yet")
+
+    workflow_row(request)
+    monkeypatch.setitem(HANDLERS, RequestStatus.PLANNING, gives_way)
+    for _ in range(2):
+        evaluate_one(request.pk)
+        request.refresh_from_db()
+        assert request.waiting_for == f"{CHANGED} the DAG has no schedd yet"
+    Request.objects.filter(pk=request.pk).update(status_since=timezone.now() - timedelta(days=1))
+    evaluate_one(request.pk)
+    request.refresh_from_db()
+    assert (request.status, request.hold_code) == (RequestStatus.HELD, "timeout")
+    assert "the DAG has no schedd yet" in request.hold_reason
+    again = request_row(RequestStatus.VALIDATING_OUTPUTS, waiting_for=f"{CHANGED} its rows")
+    monkeypatch.setitem(HANDLERS, RequestStatus.VALIDATING_OUTPUTS, lambda evaluation: None)
+    evaluate_one(again.pk)
+    again.refresh_from_db()
+    assert again.waiting_for == "", "it works, and says nothing itself"
 
 
 def test_requests_that_are_taken_together_read_the_limits_once_and_those_of_the_moment() -> None:
