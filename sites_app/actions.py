@@ -75,10 +75,18 @@ def _ban_preview(site: Site) -> list[str]:
     return [_STILL, f"{who} for {days:g} days or until the time given."]
 
 
+def _unban_refused(site: Site) -> str:
+    """Pages read with the site whether it has bans (``has_bans``)."""
+    has_bans = getattr(site, "has_bans", None)
+    return "" if (bans_active(site.name).exists() if has_bans is None else has_bans) else "No ban is in force."
+
+
 declare(
     ResourceType(
         Site, "site", "site", lambda name: Site.objects.filter(pk=name), _site_seen, "sites/<name:pk>",
         owner=lambda site: Owned(sites=frozenset({site.pk})),
+        fitting=lambda site: ("unban", "drain", "ban") if site.status == SiteStatus.ENABLED else ("enable", "unban", "note"),
+        themes={"New work": ("enable", "drain", "disable", "maintenance", "follow"), "Bans": ("ban", "unban")},
     ),
     _status_action(
         "enable", "Enable", SiteStatus.ENABLED,
@@ -126,7 +134,7 @@ declare(
         site_unban_by_operator,
         preview_each(lambda site: [f"{b.reason} (until {b.expires_at:%Y-%m-%d %H:%M} UTC)" for b in bans_active(site.name)]),
         (Field("request_name", Kind.NAME, "only the ban of this request"),),
-        lambda site: "" if bans_active(site.name).exists() else "No ban is in force.",
+        _unban_refused,
         prepare=_of_workflow, path="ban", method="delete", roles=OWN, inverse="ban",
     ),
     Action(
@@ -244,11 +252,19 @@ declare(
     _remove_action(lambda pool, **who: pools.row_remove(row=pool, **who)),
 )  # fmt: skip
 
+#: What a state calls for, the likeliest first; others may be enabled once they are checked.
+_SCHEDD_FITTING = {ScheddState.ENABLED: ("drain", "disable"), ScheddState.DRAINING: ("enable", "drain", "disable")}
+#: Some of them are added by apps above.
+_SCHEDD_THEMES = {
+    "New DAGs": ("enable", "drain", "disable", "check"),
+    "Strays and losses": ("adopt-strays", "remove-strays", "lost"),
+}
 
 declare(
     ResourceType(
         Schedd, "schedd", "schedd", lambda name: Schedd.objects.filter(name=name),
         lambda schedd: (schedd.state, schedd.get_state_display()), "schedds/<schedd:name>",
+        fitting=lambda schedd: _SCHEDD_FITTING.get(ScheddState(schedd.state), ("check", "enable")), themes=_SCHEDD_THEMES,
     ),
     _state_action("enable", "Enable", ScheddState.ENABLED, "New DAGs may go to it. A drain is taken back.", "disable"),
     Action(

@@ -10,6 +10,7 @@ declare(
     ResourceType(
         Campaign, "campaign", "campaign", lambda name: Campaign.objects.filter(pk=name),
         lambda row: (" ".join(str(getattr(row, name)) for name in SAID)[:200], row.name), "campaigns/<campaign:pk>",
+        fitting=lambda row: ("describe",),
     ),
     Action(
         "describe", "Describe",

@@ -31,6 +31,7 @@ declare(
     ResourceType(
         ProcessingBlock, "block", "block", lambda name: blocks_shown().filter(dbs_block_name=name),
         lambda block: (block.status, block.get_status_display()), "blocks/<uuid:pk>",
+        fitting=lambda block: ("validate-block",),
     ),
     Action(
         "validate-block", "Validate again", f"{VALIDATED} One block.", services.block_validate, None, CHECKSUMS,
@@ -42,6 +43,7 @@ declare(
     ResourceType(
         RequestGroup, "group", "group", lambda name: RequestGroup.objects.filter(name=name),
         lambda group: (group_status(group).status,) * 2, "groups/<name:name>",
+        fitting=lambda group: ("dissolve",),
     ),
     Action(
         "dissolve", "Dissolve", "Each of its requests completes by itself; those that waited for others go on.",

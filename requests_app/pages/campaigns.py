@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from django.db.models import QuerySet
 from django.http import QueryDict
 
 from requests_app.api.campaigns import CampaignFilters
 from requests_app.models import Campaign, HoldCode, Request, RequestStatus
+from requests_app.pages.tables import MOST as MOST_OF_FILES
+from requests_app.pages.tables import Table, audit_table
 from requests_app.selectors.campaigns import CampaignStanding, campaigns_listed, standings
 from requests_app.selectors.samples import chart
 from wms2.models import AuditEntry
@@ -78,8 +81,30 @@ def campaign_page(campaign: Campaign, range_: TimeRange) -> CampaignPage:
     """Five queries."""
     line = CampaignLine(campaign, standings([campaign.name])[campaign.name])
     number = line.standing.requests[RequestStatus.HELD]
-    rows = Request.objects.filter(campaign=campaign.name, status=RequestStatus.HELD).order_by("status_since").only(*_HELD)
-    said = AuditEntry.objects.filter(target_type="campaign", target=campaign.name).order_by("-id")
-    held = [(row, word(HoldCode, row.hold_code).label) for row in rows[:MOST_HELD]] if number else []
+    rows = _held(campaign).only(*_HELD)[:MOST_HELD] if number else ()
+    held = [(row, word(HoldCode, row.hold_code).label) for row in rows]
     course = chart("events", range_, title="Events done", campaign=campaign.name)
-    return CampaignPage(line, held, max(number - len(held), 0), list(said[:MOST_SAID]), course, range_)
+    return CampaignPage(line, held, max(number - len(held), 0), list(_said(campaign)[:MOST_SAID]), course, range_)
+
+
+def campaign_lists(campaign: Campaign) -> dict[str, Callable[[], Table]]:
+    """Those of its page, each to be read by itself."""
+
+    def statuses() -> Table:
+        requests = standings([campaign.name])[campaign.name].requests
+        return Table(("status", "requests"), [(status.value, requests[status]) for status in RequestStatus if requests[status]])
+
+    return {
+        "held": lambda: Table(_HELD, _held(campaign)[:MOST_OF_FILES].values_list(*_HELD)),
+        "statuses": statuses,
+        "audit": lambda: audit_table(_said(campaign)),
+    }
+
+
+def _held(campaign: Campaign) -> QuerySet[Request]:
+    """The first to be held first."""
+    return Request.objects.filter(campaign=campaign.name, status=RequestStatus.HELD).order_by("status_since")
+
+
+def _said(campaign: Campaign) -> QuerySet[AuditEntry]:
+    return AuditEntry.objects.filter(target_type="campaign", target=campaign.name).order_by("-id")

@@ -1,4 +1,4 @@
-"""All campaigns, and one."""
+"""One campaign; all of them are in ``filtered_views``."""
 
 from __future__ import annotations
 
@@ -8,25 +8,24 @@ from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
 
 from requests_app.models import Campaign
-from requests_app.pages.campaigns import campaign_page, campaigns_page
-from requests_app.pages.rendering import page, without_blanks
-from wms2.admin.actions import buttons
+from requests_app.pages.campaigns import campaign_lists, campaign_page
+from requests_app.pages.rendering import page
+from requests_app.pages.tables import file_asked
+from wms2.admin.actions import offered
 from wms2.web.time_range import TimeRange
 
 
 @require_safe
 @login_required
-def campaigns(request: HttpRequest) -> HttpResponse:
-    """A line for each, those with open requests first."""
-    seen = campaigns_page(without_blanks(request.GET))
-    return page(request, "campaigns/list", {"seen": seen, "door": "campaigns"}, status=400 if seen.errors else 200)
-
-
-@require_safe
-@login_required
 def campaign(request: HttpRequest, name: str) -> HttpResponse:
-    """How far one is, and what is held."""
+    """How far one is, and what is held; its lists as files with ``format``."""
     row = get_object_or_404(Campaign, pk=name)
-    verbs = buttons(request.user, row, row.get_absolute_url())
-    seen = campaign_page(row, TimeRange.of(request.GET))
-    return page(request, "campaigns/one", {"seen": seen, "verbs": verbs, "door": "campaigns"})
+    answer = file_asked(request, **campaign_lists(row))
+    if answer is not None:
+        return answer
+    context = {
+        "seen": campaign_page(row, TimeRange.of(request.GET)),
+        "offered": offered(request.user, row, row.get_absolute_url()),
+        "door": "campaigns",
+    }
+    return page(request, "campaigns/one", context)

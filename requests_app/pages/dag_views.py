@@ -16,7 +16,6 @@ from dags_app.selectors import dags_shown
 from requests_app.pages.dag import dag_page
 from requests_app.pages.readable import Section, ad_sections, sections
 from requests_app.pages.rendering import page
-from requests_app.selectors.lifecycle import lifecycle_state
 from wms2.admin.actions import offered
 
 
@@ -31,7 +30,6 @@ def dag_detail(request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
         raise Http404(str(error)) from error
     context = {
         "page": seen,
-        "lifecycle": lifecycle_state(),
         "offered": offered(request.user, dag, reverse("dag-page", args=[dag.pk])),
         "by_role": "roles" in request.GET,
         "door": "board",

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
-from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from dags_app.selectors import schedds_counted
 from requests_app.pages.operations import Activity, operations, schedd_seen
 from requests_app.pages.rendering import page, without_blanks
-from requests_app.pages.tables import FILES
-from requests_app.selectors.lifecycle import lifecycle_state
-from wms2.admin.actions import buttons
-
-_AUDIT = ("at", "actor", "action", "target_type", "target", "outcome", "reason")
+from requests_app.pages.tables import audit_table, file_asked
+from wms2.admin.actions import offered
 
 
 @require_safe
@@ -35,19 +31,18 @@ def schedd_page(request: HttpRequest, name: str) -> HttpResponse:
     row = rows.first()
     if row is None:
         raise Http404(f"there is no schedd {name}")
-    verbs = buttons(request.user, row, reverse("schedd-page", args=[name]))
-    context = {"seen": schedd_seen(row), "verbs": verbs, "lifecycle": lifecycle_state(), "door": "operations"}
+    context = {"seen": schedd_seen(row), "offered": offered(request.user, row, request.get_full_path()), "door": "operations"}
     return page(request, "operations/schedd", context)
 
 
 @require_safe
 @login_required
 def activity_page(request: HttpRequest) -> HttpResponse:
-    """What was done, by whom, and what changed since then; as CSV or JSON with ``as``."""
+    """What was done, by whom, and what changed since then; what was done as a file with ``format``."""
     activity = Activity(without_blanks(request.GET))
-    answer = FILES.get(request.GET.get("as", ""))
-    if answer is not None and not activity.errors:
-        rows = activity.entries()[:10_000].values_list(*_AUDIT)
-        return answer("activity", _AUDIT, ((at.isoformat(), *rest) for at, *rest in rows))
-    context = {"query": activity, "seen": activity.shown(), "lifecycle": lifecycle_state(), "door": "operations"}
+    if not activity.errors:
+        answer = file_asked(request, activity=lambda: audit_table(activity.entries()))
+        if answer is not None:
+            return answer
+    context = {"query": activity, "seen": activity.shown(), "door": "operations"}
     return page(request, "operations/activity", context, status=400 if activity.errors else 200)

@@ -13,9 +13,8 @@ from django.views.decorators.http import require_safe
 from outputs_app.models import ProcessingBlock
 from requests_app.pages.outputs import block_seen, blocks_found, dataset_seen, outputs_page
 from requests_app.pages.rendering import page, without_blanks
-from requests_app.pages.tables import FILES
-from requests_app.selectors.lifecycle import lifecycle_state
-from wms2.admin.actions import buttons
+from requests_app.pages.tables import MOST, Table, file_asked
+from wms2.admin.actions import offered
 
 _BLOCKS = ("dbs_block_name", "status", "origin_rse", "tape_rule_id", "rucio_last_error", "created_at", "updated_at")
 
@@ -23,15 +22,15 @@ _BLOCKS = ("dbs_block_name", "status", "origin_rse", "tape_rule_id", "rucio_last
 @require_safe
 @login_required
 def outputs(request: HttpRequest) -> HttpResponse:
-    """Blocks as the address asks for them, and what is owed to DBS and Rucio; the blocks as CSV or JSON with ``as``."""
+    """Blocks as the address asks for them, and what is owed to DBS and Rucio; the blocks as a file with ``format``."""
     given = without_blanks(request.GET)
-    answer = FILES.get(str(given.pop("as", [""])[-1]))
     filters, found = blocks_found(given)
-    if answer is not None and filters.is_valid():
-        rows = found[:10_000].values_list(*_BLOCKS)
-        return answer("blocks", _BLOCKS, ((*row[:-2], row[-2].isoformat(), row[-1].isoformat()) for row in rows))
+    if filters.is_valid():
+        answer = file_asked(request, blocks=lambda: Table(_BLOCKS, found[:MOST].values_list(*_BLOCKS)))
+        if answer is not None:
+            return answer
     seen = outputs_page(given)
-    context = {"seen": seen, "lifecycle": lifecycle_state(), "door": "outputs"}
+    context = {"seen": seen, "door": "outputs"}
     return page(request, "outputs/outputs", context, status=400 if seen.errors else 200)
 
 
@@ -40,8 +39,7 @@ def outputs(request: HttpRequest) -> HttpResponse:
 def block(request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
     """One block."""
     row = get_object_or_404(ProcessingBlock.objects.select_related("workflow", "dataset"), pk=pk)
-    verbs = buttons(request.user, row, request.path)
-    context = {"seen": block_seen(row), "verbs": verbs, "lifecycle": lifecycle_state(), "door": "outputs"}
+    context = {"seen": block_seen(row), "offered": offered(request.user, row, request.path), "door": "outputs"}
     return page(request, "outputs/block", context)
 
 
@@ -55,4 +53,4 @@ def dataset(request: HttpRequest) -> HttpResponse:
     seen = dataset_seen(name) if "\0" not in name else None
     if seen is None:
         raise Http404(f"WMS2 makes no output dataset {name[:300]}")
-    return page(request, "outputs/dataset", {"seen": seen, "lifecycle": lifecycle_state(), "door": "outputs"})
+    return page(request, "outputs/dataset", {"seen": seen, "door": "outputs"})

@@ -5,16 +5,28 @@ A page fetches itself again every few seconds with the header ``X-Wms2-Part: liv
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
+from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
 from django.utils import timezone
 from django.utils.cache import patch_cache_control, patch_vary_headers
+from django.views.decorators.http import require_safe
 
+from requests_app.selectors.lifecycle import lifecycle_state
 from wms2.identities.grants import is_operator
 
 PART = "X-Wms2-Part"
+
+
+class Filtered(Protocol):
+    """What a page shows of rows that its address's filters want."""
+
+    @property
+    def errors(self) -> Any:
+        """By filter, what is wrong with it."""
 
 
 def page(request: HttpRequest, template: str, context: dict[str, Any], status: int = 200) -> HttpResponse:
@@ -22,14 +34,34 @@ def page(request: HttpRequest, template: str, context: dict[str, Any], status: i
 
     Args:
         template: without its end: ``X.html`` is the whole page, ``X_live.html`` the part that changes.
-        context: what both show; ``now`` and ``acts`` (whether operations beside rows are offered) are added.
+        context: what both show; ``now``, ``acts`` (whether operations beside rows are offered) and, where the page has not read
+            it for itself, ``lifecycle`` are added: the dot in the header says whether anything is driven. One query.
     """
     part = request.headers.get(PART) == "live"
     context |= {"now": timezone.now(), "acts": is_operator(request.user)}
+    if "lifecycle" not in context:
+        context["lifecycle"] = lifecycle_state()
     response = render(request, f"{template}_live.html" if part else f"{template}.html", context, status=status)
     patch_vary_headers(response, [PART, "Cookie"])
     patch_cache_control(response, no_store=True)
     return response
+
+
+def filtered_page(
+    template: str, door: str, look: Callable[[HttpRequest, QueryDict], Filtered]
+) -> Callable[[HttpRequest], HttpResponse]:
+    """The view of a page that hands the filters of its address to ``look`` and shows what comes back: ``seen``, and as ``asked``
+    the filters, for other addresses of the same list. 400 where a filter is wrong."""
+
+    @require_safe
+    @login_required
+    def view(request: HttpRequest) -> HttpResponse:
+        given = without_blanks(request.GET)
+        seen = look(request, given)
+        context = {"seen": seen, "asked": given.urlencode(), "door": door}
+        return page(request, template, context, status=400 if seen.errors else 200)
+
+    return view
 
 
 def without_blanks(given: QueryDict) -> QueryDict:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from operator import attrgetter
 from typing import Any, NamedTuple
 
+from django.db.models import QuerySet
 from django.http import QueryDict
 
+from requests_app.pages.tables import MOST as MOST_OF_FILES
+from requests_app.pages.tables import Table, audit_table
 from requests_app.selectors.samples import chart
 from requests_app.selectors.sites import (
     LONG_HOURS,
     MOST,
     WINDOWS,
+    Affected,
     Concerned,
     Success,
     site_concerned,
@@ -99,13 +105,10 @@ def sites_page(given: QueryDict) -> SitesPage:
 def site_page(site: Site, range_: TimeRange) -> SitePage:
     """Six queries."""
     now = clock.now()
-    rows = SiteBan.objects.filter(site=site).select_related("workflow").only(*_BAN).order_by("-created_at")[:MOST_BANS]
-    bans = [(ban, _state(ban, now)) for ban in rows]
-    said = AuditEntry.objects.filter(target_type="site", target=site.name).order_by("-id")
     return SitePage(
         site=site,
-        bans=sorted(bans, key=lambda each: each[1] != "in force"),
-        audit=list(said[:MOST_SAID]),
+        bans=sorted(_bans(site, now, MOST_BANS), key=lambda each: each[1] != "in force"),
+        audit=list(_said(site)[:MOST_SAID]),
         success=site_success([site.name], WINDOWS, now)[site.name],
         failures=chart("failures", range_, title="Failed attempts by code", by="code", site=site.name),
         concerned=site_concerned(site.name, now),
@@ -113,9 +116,40 @@ def site_page(site: Site, range_: TimeRange) -> SitePage:
     )
 
 
+def site_lists(site: Site) -> dict[str, Callable[[], Table]]:
+    """Those of its page, each to be read by itself."""
+    now = clock.now()
+
+    def bans() -> Table:
+        columns = ("state", "request_name", "reason", "created_by", "created_at", "expires_at", "removed_at", "removed_by")
+        rows = _bans(site, now, MOST_OF_FILES)
+        return Table(columns, [(state, ban.workflow and ban.workflow.request_id, *_BAN_SAYS(ban)) for ban, state in rows])
+
+    def affected(rows: Iterable[Affected], since: str) -> Table:
+        return Table(("request_name", "prep_id", "status", since, "jobs"), rows)
+
+    return {
+        "bans": bans,
+        "waits": lambda: affected(site_concerned(site.name, now, MOST_OF_FILES).waits, "waits_since"),
+        "alone": lambda: affected(site_concerned(site.name, now, MOST_OF_FILES).alone, "status_since"),
+        "audit": lambda: audit_table(_said(site)),
+    }
+
+
+def _bans(site: Site, now: datetime, most: int) -> list[tuple[SiteBan, str]]:
+    """The latest, with whether each holds."""
+    rows = SiteBan.objects.filter(site=site).select_related("workflow").only(*_BAN).order_by("-created_at")[:most]
+    return [(ban, _state(ban, now)) for ban in rows]
+
+
+def _said(site: Site) -> QuerySet[AuditEntry]:
+    return AuditEntry.objects.filter(target_type="site", target=site.name).order_by("-id")
+
+
 _BAN = (
     "site", "workflow__request", "reason", "created_by", "created_at", "expires_at", "removed_at", "removed_by",
 )  # fmt: skip
+_BAN_SAYS = attrgetter(*_BAN[2:])
 
 
 def _state(ban: SiteBan, now: Any) -> str:

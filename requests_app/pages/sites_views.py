@@ -1,4 +1,4 @@
-"""All sites, and one."""
+"""One site; all of them are in ``filtered_views``."""
 
 from __future__ import annotations
 
@@ -8,27 +8,25 @@ from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from requests_app.pages.rendering import page, without_blanks
-from requests_app.pages.sites import site_page, sites_page
+from requests_app.pages.rendering import page
+from requests_app.pages.sites import site_lists, site_page
+from requests_app.pages.tables import file_asked
 from requests_app.selectors.sites import sites_with_storage
-from wms2.admin.actions import buttons
+from wms2.admin.actions import offered
 from wms2.web.time_range import TimeRange
 
 
 @require_safe
 @login_required
-def sites(request: HttpRequest) -> HttpResponse:
-    """A line for each, those that get no new work first."""
-    seen = sites_page(without_blanks(request.GET))
-    return page(request, "sites/list", {"seen": seen, "door": "sites"}, status=400 if seen.errors else 200)
-
-
-@require_safe
-@login_required
 def site(request: HttpRequest, name: str) -> HttpResponse:
-    """One, with what may be done about it."""
+    """One, with what may be done about it; its lists as files with ``format``."""
     row = get_object_or_404(sites_with_storage(), pk=name)
-    verbs = buttons(request.user, row, reverse("site-page", args=[row.name]))
-    return page(
-        request, "sites/one", {"seen": site_page(row, TimeRange.of(request.GET)), "verbs": verbs, "door": "sites"}
-    )  # fmt: skip
+    answer = file_asked(request, **site_lists(row))
+    if answer is not None:
+        return answer
+    context = {
+        "seen": site_page(row, TimeRange.of(request.GET)),
+        "offered": offered(request.user, row, reverse("site-page", args=[row.name])),
+        "door": "sites",
+    }
+    return page(request, "sites/one", context)

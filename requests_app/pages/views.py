@@ -20,13 +20,11 @@ from requests_app.models import TERMINAL, RequestGroup
 from requests_app.pages.board import lines, listed
 from requests_app.pages.board_query import KNOWN, BoardQuery
 from requests_app.pages.bulk import operations_for
-from requests_app.pages.cases import cases_page
 from requests_app.pages.course import drawn
 from requests_app.pages.logs import logs_on_page
 from requests_app.pages.overview import overview
 from requests_app.pages.rendering import page, without_blanks
 from requests_app.pages.request import request_page
-from requests_app.selectors.lifecycle import lifecycle_state
 from requests_app.selectors.parts import progress_chart_of
 from requests_app.selectors.requests import requests_listed, requests_with_workflow
 from requests_app.work.groups import group_status
@@ -42,7 +40,8 @@ def overview_page(request: HttpRequest) -> HttpResponse:
     """Whether anything needs a person, and how all stands. Filters of the list of requests, which was here, lead there."""
     if not KNOWN.isdisjoint(request.GET):
         return HttpResponseRedirect(f"{reverse('board')}?{request.GET.urlencode()}")
-    return page(request, "overview/overview", {"seen": overview(TimeRange.of(request.GET))})
+    seen = overview(TimeRange.of(request.GET))
+    return page(request, "overview/overview", {"seen": seen, "lifecycle": seen.standing.lifecycle})
 
 
 @require_safe
@@ -54,17 +53,9 @@ def board(request: HttpRequest) -> HttpResponse:
         return HttpResponseRedirect(f"?{clean.urlencode()}" if clean else request.path)
     query = BoardQuery(request)
     rows = query.page(requests_listed())
-    context = {"query": query, "lines": lines(rows), "lifecycle": lifecycle_state(), **listed(request.user)}
+    context = {"query": query, "lines": lines(rows), **listed(request.user)}
     context["operations"] = operations_for(request.user, request.GET)
     return page(request, "requests/board", context, status=400 if query.errors else 200)
-
-
-@require_safe
-@login_required
-def cases(request: HttpRequest) -> HttpResponse:
-    """Integrity cases as the address's filters want them, and what is open of each site and request."""
-    seen = cases_page(without_blanks(request.GET))
-    return page(request, "requests/cases", {"seen": seen}, status=400 if seen.errors else 200)
 
 
 @require_safe
@@ -76,7 +67,6 @@ def request_detail(request: HttpRequest, request_name: str) -> HttpResponse:
     dag = seen.work.dag.dag if seen.work and seen.work.dag else None
     context = {
         "page": seen,
-        "lifecycle": lifecycle_state(),
         "worker_pools": [] if row.status in TERMINAL else pool_problems(),
         "offered": offered(request.user, row, row.get_absolute_url()),
         "dag_verbs": _dag_buttons(request.user, dag, row.get_absolute_url()) if dag is not None else [],
@@ -98,8 +88,7 @@ def request_course(request: HttpRequest, request_name: str) -> HttpResponse:
 def group_detail(request: HttpRequest, name: str) -> HttpResponse:
     """One group: its requests, and whom the others wait for."""
     group = get_object_or_404(RequestGroup, name=name)
-    actions = buttons(request.user, group, group.get_absolute_url())
-    context = {"status_detail": group_status(group), "lifecycle": lifecycle_state(), "verbs": actions}
+    context = {"status_detail": group_status(group), "offered": offered(request.user, group, group.get_absolute_url())}
     return page(request, "requests/group", context)
 
 

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db import connection
-from django.db.models import Count, IntegerField, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Count, Exists, IntegerField, OuterRef, Q, QuerySet, Subquery
 
 from dags_app.models import IN_QUEUE, LIVE_SITE_JOB, Leftover, SiteJob, WorkUnitState
 from requests_app.models import TERMINAL, RequestStatus
+from sites_app.bans import bans_active
 from sites_app.models import Site, SiteRse
 from wms2.web.formatting import word
 
@@ -82,7 +83,7 @@ class Affected(NamedTuple):
 
 
 class Concerned(NamedTuple):
-    """``waits``: with jobs that wait there too long; ``alone``: whose lists name this site and no other. ``MOST`` of each."""
+    """``waits``: with jobs that wait there too long; ``alone``: whose lists name this site and no other."""
 
     waits: list[Affected]
     alone: list[Affected]
@@ -100,11 +101,11 @@ def site_success(sites: Collection[str], windows: Collection[tuple[int, int]], n
     return {site: sorted(each) for site, each in found.items()}
 
 
-def site_concerned(site: str, now: datetime) -> Concerned:
+def site_concerned(site: str, now: datetime, most: int = MOST) -> Concerned:
     """One statement over what is in a queue, and over an index of lists of one site."""
     ended = [*TERMINAL, RequestStatus.COMPLETED]
     values = {
-        "site": site, "in_queue": list(IN_QUEUE), "now": now, "long": LONG_HOURS, "most": MOST, "ended": ended,
+        "site": site, "in_queue": list(IN_QUEUE), "now": now, "long": LONG_HOURS, "most": most, "ended": ended,
     }  # fmt: skip
     found: dict[str, list[Affected]] = {"waits": [], "alone": []}
     for what, *row in _read(_CONCERNED, values):
@@ -113,7 +114,7 @@ def site_concerned(site: str, now: datetime) -> Concerned:
 
 
 def sites_with_storage() -> QuerySet[Any]:
-    """Sites with their RSEs, what the cleaner has to do there, and when it was there last; in the same statement."""
+    """Sites with their RSEs, what the cleaner has to do there, and whether a ban is in force; in the same statement."""
     open_ones = Leftover.objects.filter(site=OuterRef("pk"), settled_at__isnull=True).order_by().values("site")
     jobs = SiteJob.objects.filter(site=OuterRef("pk"), state__in=LIVE_SITE_JOB).order_by().values("site")
     failing = open_ones.annotate(number=Count("pk", filter=Q(tries__gt=0))).values("number")
@@ -122,6 +123,7 @@ def sites_with_storage() -> QuerySet[Any]:
         leftovers=_number(open_ones.annotate(number=Count("pk")).values("number")),
         leftovers_failing=_number(failing),
         site_jobs=_number(jobs.annotate(number=Count("pk")).values("number")),
+        has_bans=Exists(bans_active().filter(site=OuterRef("pk"))),
     )
 
 

@@ -99,6 +99,30 @@ def service_notice() -> SafeString:
 
 
 @register.simple_tag
+def same_as(address: str, query: str = "") -> SafeString:
+    """Where a list over REST has the same, narrowed in the same way."""
+    begin = f"{address}?{query.strip('&')}&" if query else f"{address}?"
+    shown = 'The same as <a href="{}">JSON</a> and <a href="{}format=csv">CSV</a>.'
+    return format_html(shown, begin[:-1], begin)
+
+
+@register.simple_tag(takes_context=True)
+def list_files(context: template.Context, name: str) -> SafeString:
+    """A list of the page that is shown, as files at the page's own address (``requests_app.pages.tables``)."""
+    asked = context["request"].GET.copy()
+    asked["list"] = name
+    query, forms = asked.urlencode(), ("csv", "json")
+    return format_html_join(" · ", '<a href="?{}&amp;format={}">{}</a>', ((query, form, form.upper()) for form in forms))
+
+
+@register.simple_tag(takes_context=True)
+def live_title(context: template.Context, *words: object) -> SafeString:
+    """Of each live part: what the window's title says now, and for the dot in the header whether requests are driven."""
+    told = '<div id="part-title" data-title="{} · WMS2" data-undriven="{}"></div>'
+    return format_html(told, "".join(map(str, words)), context["lifecycle"].undriven)
+
+
+@register.simple_tag
 def request_name(row: Any) -> SafeString:
     """A request's name that leads to its page, its prep id below. A tag, as are the next two: hundreds stand on a page, and a
     template that is included costs ten times as much.
