@@ -20,7 +20,7 @@ from requests_app.pages.board import Speed, expected_end
 from tests.support.html import links, text
 from tests.support.rows import dag_row, request_row, unit_row, workflow_row
 from tests.support.scene import Scene
-from wms2.models import BulkRun
+from wms2.models import AuditEntry, BulkRun
 from wms2.work.bulk import bulk_go_on
 
 pytestmark = pytest.mark.django_db
@@ -239,6 +239,32 @@ def test_views_are_kept_shared_replaced_and_removed_by_their_owner_on_the_page_a
     assert operator.post(f"/saved-views/{seen[0]['id']}/delete/").status_code == 404
     assert reader.post(f"/saved-views/{seen[0]['id']}/delete/").status_code == 302
     assert [view.name for view in SavedView.objects.all()] == ["mine"]
+
+
+def test_the_audit_says_who_kept_changed_shared_and_removed_a_view(reader: Client) -> None:
+    def audited() -> list[tuple[str, str]]:
+        rows = AuditEntry.objects.filter(target_type="saved_view", actor="rita", target="mine").order_by("id")
+        return list(rows.values_list("action", "outcome"))
+
+    held = {"name": "mine", "query": "status=held"}
+    for given in (held, {"name": "mine", "query": "status=active"}, held | {"shared": "on"}, held):
+        reader.post("/saved-views/", given)
+    reader.post("/saved-views/", {"name": "mine", "query": "status=sleeping"})
+    reader.post(f"/saved-views/{SavedView.objects.get().pk}/delete/")
+    expected = [
+        ("saved_view_create", "done"), ("saved_view_change", "done"), ("saved_view_share", "done"),
+        ("saved_view_unshare", "done"), ("saved_view_change", "refused"), ("saved_view_delete", "done"),
+    ]  # fmt: skip
+    assert audited() == expected
+    changed = AuditEntry.objects.get(action="saved_view_share")
+    before = {"query": "status=active", "shared": False}
+    assert changed.evidence == {"query": "status=held", "shared": True, "before": before}
+
+    rita = APIClient()
+    rita.force_authenticate(User.objects.get(username="rita"))
+    made = rita.post("/api/v1/saved-views", held, format="json")
+    rita.delete(f"/api/v1/saved-views/{made.json()['id']}")
+    assert audited()[len(expected) :] == [("saved_view_create", "done"), ("saved_view_delete", "done")]
 
 
 def test_my_requests_are_those_of_whom_asks_and_those_that_they_watch(reader: Client) -> None:

@@ -10,7 +10,7 @@ from django.test import Client
 from dags_app.models import FailureGroup, WorkUnit, WorkUnitState
 from requests_app.models import Campaign, CampaignCount, HoldCode, Request, RequestStatus, Workflow
 from requests_app.selectors.campaigns import standings
-from tests.support.html import text
+from tests.support.html import links, text
 from tests.support.rows import dag_row, request_row, unit_row, workflow_row
 from tests.support.scene import ERA, Scene
 from tests.support.statements import statements_of
@@ -86,6 +86,17 @@ def test_a_search_for_a_campaign_is_in_the_address_and_a_wrong_one_is_said(reade
     wrong = reader.get(f"/campaigns/?owner={'x' * 300}")
     assert wrong.status_code == 400
     assert "owner:" in text(wrong.content.decode())
+
+
+def test_its_lists_are_had_as_json_and_csv(reader: Client) -> None:
+    held = request_row(S.HELD, campaign="Run3", hold_code=HoldCode.THRESHOLD, hold_reason="33 of 120 work units")
+    page = "/campaigns/Run3/"
+    json_, csv = (next(link for link in links(reader.get(page).content.decode(), "part-held") if link.endswith(end))
+                  for end in ("format=json", "format=csv"))  # fmt: skip
+    [row] = reader.get(f"{page}{json_}").json()["held"]
+    assert (row["request_name"], row["hold_code"]) == (held.request_name, "threshold")
+    assert "33 of 120 work units" in reader.get(f"{page}{csv}").content.decode()
+    assert reader.get(f"{page}?list=statuses&format=json").json()["statuses"] == [{"status": "held", "requests": 1}]
 
 
 def test_its_pages_and_their_json_cost_the_same_with_many_requests(reader: Client, built: Scene) -> None:

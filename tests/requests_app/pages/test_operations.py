@@ -70,8 +70,8 @@ def test_what_changed_since_a_shift_is_one_click_and_filtered_by_who(reader: Cli
     assert "by wms2" in shown(reader, "/operations/activity/?people=no")
     assert "long ago" in shown(reader, "/operations/activity/?since=2d&actor=olga")
     assert "by olga" not in shown(reader, "/operations/activity/?actor=dan")
-    listed = json.loads(reader.get("/operations/activity/?actor=dan&as=json").content)["activity"]
+    listed = json.loads(reader.get("/operations/activity/?actor=dan&format=json").content)["activity"]
     assert [entry["reason"] for entry in listed] == ["by dan"]
-    assert "by dan" in reader.get("/operations/activity/?as=csv").content.decode()
+    assert "by dan" in reader.get("/operations/activity/?format=csv").content.decode()
     wrong = reader.get("/operations/activity/?since=yesterday")
     assert (wrong.status_code, "a moment in UTC" in wrong.content.decode()) == (400, True)

@@ -38,9 +38,9 @@ def test_what_is_stuck_comes_first_and_blocks_are_found_by_what_they_wait_for(op
     assert stuck.dbs_block_name in blocks and waits.dbs_block_name not in blocks
     listed = shown(operator, "/outputs/?tape=waits", "part-blocks")
     assert waits.dbs_block_name in listed and on_tape.dbs_block_name not in listed
-    found = json.loads(operator.get("/outputs/?status=archived&rse=T1_US_FNAL_Disk&as=json").content)["blocks"]
+    found = json.loads(operator.get("/outputs/?status=archived&rse=T1_US_FNAL_Disk&format=json").content)["blocks"]
     assert [row["dbs_block_name"] for row in found] == [waits.dbs_block_name]
-    assert waits.dbs_block_name in operator.get("/outputs/?status=archived&as=csv").content.decode()
+    assert waits.dbs_block_name in operator.get("/outputs/?status=archived&format=csv").content.decode()
     wrong = operator.get("/outputs/?status=lost")
     assert (wrong.status_code, "Start again" in wrong.content.decode()) == (400, True)
 

@@ -94,6 +94,25 @@ def test_a_site_is_banned_in_two_clicks_with_a_reason(reader: Client, operator: 
     assert not [link for link in links(reader.get(PAGE).content.decode()) if "/verb/" in link]
 
 
+def test_its_lists_are_had_as_json_and_csv(operator: Client, site: Site) -> None:
+    workflow = workflow_row(request_row(RequestStatus.ACTIVE), generation_spec("r", site_whitelist=(NAME,)))
+    site_ban_by_operator(site=site, actor="dan", reason="=slow", workflow=workflow, insist=True)
+    page = operator.get(PAGE).content.decode()
+
+    def listed(name: str) -> list[dict[str, Any]]:
+        [address] = [link for link in links(page, f"part-{name}") if link.endswith("format=json")]
+        return list(operator.get(f"{PAGE}{address}").json()[name])
+
+    [ban] = listed("bans")
+    assert (ban["state"], ban["request_name"], ban["created_by"]) == ("in force", workflow.request_id, "dan")
+    assert [each["request_name"] for each in listed("alone")] == [workflow.request_id]
+    assert [each["action"] for each in listed("audit")] == ["site_ban"]
+    head, line = operator.get(f"{PAGE}?list=bans&format=csv").content.decode().splitlines()
+    assert head.startswith("state,request_name,reason,") and "'=slow" in line
+    assert operator.get(f"{PAGE}?list=bans&format=xml").status_code == 404
+    assert operator.get(f"{PAGE}?list=jobs&format=csv").status_code == 404
+
+
 def test_a_wrong_filter_is_said_and_an_unknown_site_is_not_there(reader: Client, site: Site) -> None:
     wrong = reader.get("/sites/?status=gone")
     assert wrong.status_code == 400
