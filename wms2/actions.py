@@ -181,6 +181,7 @@ class Action:
         inverse: the name of the operation on the same row that takes it back, its own where the former values are set again.
         dangerous: cannot be undone, and is shown so.
         stops: takes work away; so it is served however much else is asked of WMS2.
+        fits: row, user -> whether pages offer it to them now; for what is about who asks, not about the row.
     """
 
     name: str
@@ -204,6 +205,7 @@ class Action:
     inverse: str | None = None
     dangerous: bool = False
     stops: bool = False
+    fits: Callable[[Any, Any], bool] = lambda row, user: True
 
     @property
     def fields_in_sight(self) -> tuple[Field, ...]:

@@ -6,6 +6,7 @@ import requests_app.actions.control
 import requests_app.actions.requests  # noqa: F401  declare what is extended here
 from requests_app.models import Alert, AlertChannel, AlertRoute, ChannelKind, Request, ServiceLevel, Severity
 from requests_app.selectors.alert_words import words_of
+from requests_app.selectors.requests import watched_by
 from requests_app.services import alert_channels, alerts
 from wms2.actions import Action, Field, Kind, Owned, ResourceType, Role, declare, extend, preview_each
 
@@ -124,11 +125,11 @@ extend(
 extend(
     Request,
     Action(
-        "watch", "Watch", "You get mails about its alerts, and when it is held.", alerts.request_watch, path="watch",
-        roles=(Role.VIEWER,), inverse="unwatch",
+        "watch", "Watch", "You get mails about its alerts, when it is held, and when it has ended.", alerts.request_watch,
+        path="watch", roles=(Role.VIEWER,), inverse="unwatch", fits=lambda request, user: not watched_by(request, user),
     ),
     Action(
         "unwatch", "Stop watching", "No mails about it to you any more.", alerts.request_unwatch, path="watch", method="delete",
-        roles=(Role.VIEWER,), inverse="watch",
+        roles=(Role.VIEWER,), inverse="watch", fits=watched_by,
     ),
 )  # fmt: skip

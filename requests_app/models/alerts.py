@@ -146,6 +146,7 @@ class RequestWatch(models.Model):
     request = models.ForeignKey("requests_app.Request", on_delete=models.CASCADE, related_name="watches")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     created_at = models.DateTimeField()
+    heard_at = models.DateTimeField(null=True, blank=True, help_text="begin of the end that the user has heard of")
 
     class Meta:
         db_table = "request_watches"

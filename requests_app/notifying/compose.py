@@ -17,16 +17,19 @@ from django.db.models import Max, Q
 
 from requests_app.models import (
     BY_MESSAGE,
+    TERMINAL,
     Alert,
     AlertChannel,
     AlertMessage,
     AlertNotice,
     ChannelKind,
     MessageKind,
+    RequestStatus,
+    RequestTransition,
     RequestWatch,
     Severity,
 )
-from requests_app.notifying.forms import NEW, OVER, REMINDER, WAITS, content
+from requests_app.notifying.forms import MOST_ITEMS, NEW, OVER, REMINDER, WAITS, End, content
 from requests_app.notifying.mail import LEFT_TO
 from requests_app.notifying.routing import routed
 from requests_app.selectors.alerts import SHOWN, open_alerts
@@ -39,6 +42,9 @@ log = structlog.get_logger(__name__)
 APART = timedelta(minutes=1)
 #: Open alerts that are looked through.
 MOST = 5000
+#: What those who watch a request hear of.
+ENDS = (RequestStatus.COMPLETED, *TERMINAL)
+_WATCHED = ("user", "created_at", "heard_at", "request__request_name", "request__status", "request__status_since")
 
 
 class Recipient(NamedTuple):
@@ -51,6 +57,14 @@ class Recipient(NamedTuple):
     def columns(self) -> dict[str, int | None]:
         """As messages and notices have it."""
         return self._asdict()
+
+
+class Wanted(NamedTuple):
+    """What concerns a recipient: open alerts, none for one that only may have to hear of ends; and of a watcher the requests that
+    have come to an end since they began to watch them, or since they heard of an end last."""
+
+    alerts: list[Alert]
+    ended: list[RequestWatch]
 
 
 class Heard(NamedTuple):
@@ -68,7 +82,7 @@ def messages_compose() -> int:
         if not wanted:
             return 0
         busy, heard = _busy(now), _heard()
-        made = [_message(to, alerts, heard, now) for to, alerts in wanted.items() if to not in busy]
+        made = [_message(to, each, heard, now) for to, each in wanted.items() if to not in busy]
         made += [_digest(channel, now) for channel in _digests_due(now)]
         return sum(made)
 
@@ -78,22 +92,21 @@ def alerts_heard(rows: Iterable[Alert], now: datetime) -> list[Alert]:
     return [row for row in rows if row.silenced_until is None or row.silenced_until <= now]
 
 
-def _wanted() -> dict[Recipient, list[Alert]]:
-    """The open alerts that concern each, none for one that only may have to hear of ends."""
-    channels = AlertChannel.objects.filter(enabled=True, kind__in=BY_MESSAGE).prefetch_related("routes")
-    watches: dict[Any, list[int]] = defaultdict(list)
-    for request_id, user_id in RequestWatch.objects.filter(user__is_active=True).values_list("request", "user"):
-        watches[request_id].append(user_id)
-    known = list(channels)
-    if not known and not watches:
+def _wanted() -> dict[Recipient, Wanted]:
+    channels = list(AlertChannel.objects.filter(enabled=True, kind__in=BY_MESSAGE).prefetch_related("routes"))
+    watches = list(RequestWatch.objects.filter(user__is_active=True).select_related("request").only(*_WATCHED))
+    if not channels and not watches:
         return {}
     rows = list(open_alerts()[:MOST])
-    found = {Recipient(channel.pk, None): routed(channel.routes.all(), rows) for channel in known}
-    for users in watches.values():
-        found |= {Recipient(None, user): found.get(Recipient(None, user), []) for user in users}
+    of_request: dict[Any, list[Alert]] = defaultdict(list)
     for row in rows:
-        for user in watches.get(row.request_id, ()):
-            found[Recipient(None, user)].append(row)
+        of_request[row.request_id].append(row)
+    found = {Recipient(each.pk, None): Wanted(routed(each.routes.all(), rows), []) for each in channels}
+    for watch in watches:
+        wanted = found.setdefault(Recipient(None, watch.user_id), Wanted([], []))
+        wanted.alerts.extend(of_request[watch.request_id])
+        if watch.request.status in ENDS and watch.request.status_since > (watch.heard_at or watch.created_at):
+            wanted.ended.append(watch)
     return found
 
 
@@ -116,23 +129,36 @@ def _busy(now: datetime) -> set[Recipient]:
     return {Recipient(*each) for each in rows.order_by().values_list("channel", "user").distinct()}
 
 
-def _message(to: Recipient, alerts: Sequence[Alert], all_heard: Heard, now: datetime) -> int:
-    heard = all_heard.last_at.get(to, {})
-    free = [row for row in alerts_heard(alerts, now) if not row.owner]
+def _message(to: Recipient, wanted: Wanted, all_heard: Heard, now: datetime) -> int:
+    heard, ended = all_heard.last_at.get(to, {}), wanted.ended[:MOST_ITEMS]
+    free = [row for row in alerts_heard(wanted.alerts, now) if not row.owner]
     new = [row for row in free if row.pk not in heard]
     again = []
     if hours := conf().alert_reminder_hours:
         due = now - timedelta(hours=hours)
         again = [row for row in free if row.severity != Severity.INFO and row.pk in heard and heard[row.pk] <= due]
     over = [row for pk, row in all_heard.ended.items() if pk in heard]
-    if not (new or again or over):
+    if not (new or again or over or ended):
         return 0
-    _create(to, MessageKind.ALERTS, content({NEW: new, REMINDER: again, OVER: over}, now), now)
+    said = content({NEW: new, REMINDER: again, OVER: over}, now, _ends(ended))
+    _create(to, MessageKind.ALERTS, said, now)
     AlertNotice.objects.bulk_create([AlertNotice(alert=row, last_at=now, **_ids(to)) for row in new], ignore_conflicts=True)
     notices = AlertNotice.objects.filter(over=False, **to.columns)
     notices.filter(alert__in=[row.pk for row in again]).update(last_at=now)
     notices.filter(alert__in=[row.pk for row in over]).update(last_at=now, over=True)
+    for watch in ended:
+        watch.heard_at = watch.request.status_since
+    RequestWatch.objects.bulk_update(ended, ["heard_at"])
     return 1
+
+
+def _ends(ended: Sequence[RequestWatch]) -> list[End]:
+    """These ends with who decided it, and why."""
+    if not ended:
+        return []
+    rows = RequestTransition.objects.filter(request__in=[watch.request_id for watch in ended], to_status__in=ENDS)
+    last = {row.request_id: row for row in rows.order_by("request_id", "-id").distinct("request_id")}
+    return [End(watch.request, last.get(watch.request_id)) for watch in ended]
 
 
 def _ids(to: Recipient) -> dict[str, Any]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
-from requests_app.models import Alert, Severity
+from requests_app.models import Alert, Request, RequestStatus, RequestTransition, Severity
 from requests_app.selectors.alert_words import runbook_url, words_of
 from requests_app.selectors.alerts import title_of
 from wms2.conf import conf
@@ -21,8 +21,16 @@ _SUBJECTS, _TEXT = 10, 500
 MOST_ITEMS = 50
 #: Alertmanager takes an alert for over when it was not repeated for so long.
 LASTS = timedelta(minutes=5)
-NEW, REMINDER, OVER, WAITS = "firing", "reminder", "over", "waits"
-_SAID = {NEW: "New", REMINDER: "Still open", OVER: "Over", WAITS: "Waits"}
+NEW, REMINDER, OVER, WAITS, ENDED = "firing", "reminder", "over", "waits", "ended"
+_SAID = {NEW: "New", REMINDER: "Still open", OVER: "Over", WAITS: "Waits", ENDED: "Ended"}
+#: What the end of a request means to who watches it.
+_ENDS = {
+    RequestStatus.COMPLETED: "All that it makes is made, registered and validated.",
+    RequestStatus.ARCHIVED: "Its outputs stay; what WMS2 needed for its work is removed.",
+    RequestStatus.FAILED: "It was given up; what is done of it stays as it is.",
+    RequestStatus.ABORTED: "It was aborted; what is done of it stays as it is.",
+    RequestStatus.CLEANED: "All that it had made is removed.",
+}
 _RANK = {severity.value: number for number, severity in enumerate(Severity)}
 
 
@@ -57,9 +65,38 @@ def item(rows: Sequence[Alert], state: str) -> dict[str, Any]:
     }
 
 
-def content(parts: Mapping[str, Iterable[Alert]], now: datetime) -> dict[str, Any]:
-    """Of one message: by state the alerts that it is about."""
-    items = [item(rows, state) for state, alerts in parts.items() for rows in together(alerts)]
+class End(NamedTuple):
+    """A request that has come to an end, and by which transition."""
+
+    request: Request
+    last: RequestTransition | None
+
+
+def ended_item(end: End) -> dict[str, Any]:
+    """What is said of it, in the form of an alert's item."""
+    name, status, last = end.request.request_name, RequestStatus(end.request.status), end.last
+    return {
+        "state": ENDED,
+        "code": f"request_{status}",
+        "cause": "",
+        "severity": Severity.INFO.value,
+        "title": f"{name} is {status.label.lower()}",
+        "number": 1,
+        "subjects": [name],
+        "means": _ENDS[status],
+        "todo": "",
+        "text": f"By {last.actor}: {last.reason}"[:_TEXT] if last else "",
+        "owner": "",
+        "since": end.request.status_since.isoformat(),
+        "url": page_url(f"/requests/{name}/"),
+        "runbook_url": "",
+    }
+
+
+def content(parts: Mapping[str, Iterable[Alert]], now: datetime, ended: Iterable[End] = ()) -> dict[str, Any]:
+    """Of one message: the requests that have ended, and by state the alerts that it is about."""
+    items = [ended_item(each) for each in ended]
+    items += [item(rows, state) for state, alerts in parts.items() for rows in together(alerts)]
     return {
         "installation": conf().instance,
         "at": now.isoformat(),
@@ -98,7 +135,7 @@ def plain_text(said: Mapping[str, Any], kind: str) -> str:
             more = each["number"] - len(each["subjects"])
             lines.append(f"    {', '.join(each['subjects'])}{f' and {more} more' if more else ''}")
         if each["state"] != OVER:
-            lines.append(f"    Do: {each['todo']}")
+            lines += [f"    Do: {each['todo']}"] if each["todo"] else []
             lines += [f"    {address}" for address in (each["runbook_url"], each["url"]) if address]
         lines.append("")
     if said["left_out"]:

@@ -26,7 +26,7 @@ from requests_app.pages.overview import overview
 from requests_app.pages.rendering import page, without_blanks
 from requests_app.pages.request import request_page
 from requests_app.selectors.parts import progress_chart_of
-from requests_app.selectors.requests import requests_listed, requests_with_workflow
+from requests_app.selectors.requests import requests_listed, requests_with_workflow, with_watching
 from requests_app.work.groups import group_status
 from wms2.adapters.types import JobStatus
 from wms2.admin.actions import Button, buttons, offered
@@ -62,7 +62,7 @@ def board(request: HttpRequest) -> HttpResponse:
 @login_required
 def request_detail(request: HttpRequest, request_name: str) -> HttpResponse:
     """One request."""
-    row = get_object_or_404(requests_with_workflow(), request_name=request_name)
+    row = get_object_or_404(with_watching(requests_with_workflow(), request.user), request_name=request_name)
     seen = request_page(row)
     dag = seen.work.dag.dag if seen.work and seen.work.dag else None
     context = {

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from django.db import connection
-from django.db.models import F, Q, QuerySet
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
 from dags_app.counts import JobSuccess, UnitCounts, job_success, unit_counts
 from dags_app.models import DAG, LIVE_DAG
@@ -101,6 +101,17 @@ def requests_of_user(rows: QuerySet[Request], user: Any) -> QuerySet[Request]:
     """Of these a user's own, and those that they watch, whose keys are read first, since they are few."""
     watched = list(RequestWatch.objects.filter(user=user.pk).values_list("request", flat=True)[:MOST_WATCHED])
     return rows.filter(Q(requestor=user.get_username()) | Q(pk__in=watched))
+
+
+def with_watching(rows: QuerySet[Request], user: Any) -> QuerySet[Request]:
+    """These, read with whether this user watches them (``watched_by``)."""
+    return rows.annotate(watcher=Exists(RequestWatch.objects.filter(request=OuterRef("pk"), user=user.pk)))
+
+
+def watched_by(request: Request, user: Any) -> bool:
+    """Whether this user watches a request; asked for where it was not read with it for the user (``with_watching``)."""
+    known = getattr(request, "watcher", None)
+    return RequestWatch.objects.filter(request=request, user=user.pk).exists() if known is None else bool(known)
 
 
 def requests_with_workflow() -> QuerySet[Request]:

@@ -93,7 +93,7 @@ def buttons(user: Any, row: Model, back: str = "", names: Sequence[str] | None =
     if not enters_admin(user):
         return []
     named = [action for action in buttons_of(type(row)) if names is None or action.name in names]
-    verbs = [action for action in named if not denial(user, action, row) and not action.refused(row)]
+    verbs = [each for each in named if not denial(user, each, row) and not each.refused(row) and each.fits(row, user)]
     return [
         Button(action.name, action.label, action_url(type(row), action.name, [row.pk], back), action.dangerous)
         for action in verbs

@@ -21,11 +21,12 @@ from werkzeug import Response
 
 from requests_app.alert_rows import Where
 from requests_app.alerts import alert, alert_off
-from requests_app.models import Alert, AlertChannel, AlertMessage, Request, RequestStatus
+from requests_app.models import Alert, AlertChannel, AlertMessage, HoldCode, Request, RequestStatus
 from requests_app.notifying import send
 from requests_app.notifying.compose import messages_compose
 from requests_app.notifying.leading import FromLeader
-from requests_app.services.alerts import alert_acknowledge, alert_give_back, alert_silence, request_watch
+from requests_app.services.alerts import alert_acknowledge, alert_give_back, alert_silence, request_unwatch, request_watch
+from requests_app.states import transition
 from tests.support.mail_server import MailServer
 from tests.support.monitoring import alertmanager, until
 from tests.support.rows import request_row
@@ -166,6 +167,47 @@ def test_watchers_get_mails_of_their_requests_alone(mails: MailServer, later: La
     assert (sent(), sent()) == (1, 0)
     ((to, mail),) = mails.mails
     assert to == ["rita@example.org"] and mine.request_name in mail["Subject"]
+
+
+def test_watchers_hear_once_of_each_end_of_a_request_and_of_several_in_one_mail(mails: MailServer, later: Later) -> None:
+    get_user_model().objects.create_user("rita", email="rita@example.org")
+    first, second, before = (request_row(RequestStatus.REMOVING_FILES) for _ in range(3))
+    transition(before, RequestStatus.COMPLETED, actor="lifecycle", reason="all is there")
+    later(seconds=5)
+    for row in (first, second, before):
+        request_watch(request=row, actor="rita", reason="mine")
+    assert sent() == 0, "what was so before is nothing new"
+    later(seconds=5)
+    transition(first, RequestStatus.COMPLETED, actor="lifecycle", reason="all is there")
+    transition(second, RequestStatus.HELD, actor="olga", reason="a look", hold_code=HoldCode.OPERATOR, hold_reason="a look")
+    assert (sent(), sent()) == (1, 0)
+    to, mail = mails.mails[0]
+    assert to == ["rita@example.org"]
+    assert mail["Subject"].endswith(f"Ended: {first.request_name} is completed")
+    assert "By lifecycle: all is there" in str(mail.get_payload())
+
+    later(minutes=2)
+    transition(first, RequestStatus.ARCHIVED, actor="lifecycle", reason="its grace is over")
+    transition(second, RequestStatus.ABORTED, actor="olga", reason="wrong generator")
+    assert (sent(), sent()) == (1, 0)
+    body = str(mails.mails[1][1].get_payload())
+    assert f"{first.request_name} is archived" in body and f"{second.request_name} is aborted" in body
+    assert "By olga: wrong generator" in body
+    later(hours=50)
+    assert sent() == 0, "no reminders of what has ended"
+
+
+def test_who_stops_watching_or_leaves_hears_no_more(mails: MailServer, later: Later) -> None:
+    rita, dan = (get_user_model().objects.create_user(name, email=f"{name}@example.org") for name in ("rita", "dan"))
+    row = request_row(RequestStatus.HELD)
+    for user in (rita, dan):
+        request_watch(request=row, actor=user.username, reason="mine")
+    request_unwatch(request=row, actor="rita", reason="enough")
+    get_user_model().objects.filter(pk=dan.pk).update(is_active=False)
+    later(seconds=5)
+    transition(row, RequestStatus.ABORTED, actor="olga", reason="wrong generator")
+    assert sent() == 0
+    assert mails.mails == []
 
 
 def test_a_digest_comes_once_a_day_and_says_who_has_what(

@@ -9,12 +9,13 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
 from dags_app.models import DAG, DAGStatus, WorkUnit, WorkUnitState
 from outputs_app.models import BlockStatus, BlockValidation, Comparison, Effect, EffectKind, EffectState, StorageCheck
-from requests_app.models import Request, RequestGroup, RequestStatus, StopIntent
+from requests_app.models import Request, RequestGroup, RequestStatus, RequestWatch, StopIntent
 from requests_app.pages.request import MOST_DRIFT, request_page
 from requests_app.pages.units import MOST_UNITS
 from tests.support.html import links, text
@@ -220,12 +221,15 @@ def test_buttons_lead_to_the_admins_confirmation_for_operators_only(
     actions = [link for link in links(operator.get(path).content.decode(), "part-head") if "/verb/" in link]
     offered = ("release", "note", "abort")  # what is held calls for; then the others by theme
     offered += ("sites", "priority", "pin", "retry-time", "pools", "throttle", "error-limits")
-    offered += ("group", "derive", "restart", "watch", "unwatch", "complete", "fail", "clean")
+    offered += ("group", "derive", "restart", "watch", "complete", "fail", "clean")
     back = urlencode({"back": path})
     assert actions == [f"/admin/requests_app/request/verb/{action}/?id={built.held.pk}&{back}" for action in offered]
-    watching = [f"/admin/requests_app/request/verb/{action}/?id={built.held.pk}&{back}" for action in ("watch", "unwatch")]
-    for client, ways in ((staff, watching), (reader, [])):
+    watch, unwatch = (f"/admin/requests_app/request/verb/{action}/?id={built.held.pk}&{back}" for action in ("watch", "unwatch"))
+    for client, ways in ((staff, [watch]), (reader, [])):
         assert [link for link in links(client.get(path).content.decode()) if "/verb/" in link] == ways
+    RequestWatch.objects.create(request=built.held, user=User.objects.get(username="stan"), created_at=timezone.now())
+    assert [link for link in links(staff.get(path).content.decode()) if "/verb/" in link] == [unwatch]
+    assert watch in links(operator.get(path).content.decode()), "who watches is of each alone"
 
 
 def test_after_an_operation_one_stands_where_one_stood_with_what_was_done_and_the_way_back(
