@@ -8,6 +8,7 @@ from django.views.decorators.http import require_safe
 
 from dags_app.selectors import schedds_counted
 from requests_app.pages.operations import Activity, operations, schedd_seen
+from requests_app.pages.queue import QueuePage, queue_lists, queue_page
 from requests_app.pages.rendering import page, without_blanks
 from requests_app.pages.tables import audit_table, file_asked
 from wms2.admin.actions import offered
@@ -46,3 +47,19 @@ def activity_page(request: HttpRequest) -> HttpResponse:
             return answer
     context = {"query": activity, "seen": activity.shown(), "door": "operations"}
     return page(request, "operations/activity", context, status=400 if activity.errors else 200)
+
+
+@require_safe
+@login_required
+def queue_view(request: HttpRequest) -> HttpResponse:
+    """The queue in order, and what another priority would do; its lists as files with ``format``."""
+    given = without_blanks(request.GET)
+
+    def look() -> QueuePage:
+        return queue_page(given, request.user, request.get_full_path())
+
+    answer = file_asked(request, **queue_lists(look))
+    if answer is not None:
+        return answer
+    seen = look()
+    return page(request, "operations/queue", {"seen": seen, "door": "operations"}, status=400 if seen.errors else 200)

@@ -40,6 +40,7 @@ urlpatterns = [
     path("outputs/datasets/", outputs_views.dataset, name="dataset-page"),
     path("operations/", operations_views.operations_page, name="operations"),
     path("operations/activity/", operations_views.activity_page, name="activity"),
+    path("operations/queue/", operations_views.queue_view, name="queue"),
     path("operations/schedds/<schedd:name>/", operations_views.schedd_page, name="schedd-page"),
     path("requests/<name:request_name>/", views.request_detail, name="request-page"),
     path("requests/<name:request_name>/progress.svg", views.request_course, name="request-course"),

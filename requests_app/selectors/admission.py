@@ -122,7 +122,8 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class QueuedRow:
-    """One queued request. ``place`` counts from 1; None while it pauses after a failure and is passed over."""
+    """One queued request. ``place`` counts from 1; None while it pauses after a failure and is passed over. ``waits_for``: what
+    keeps it; empty: it would start with the next pass."""
 
     request: Request
     place: int | None = None
@@ -130,11 +131,12 @@ class QueuedRow:
     band: str = ""
     expected_start: datetime | None = None
     expected_basis: str = ""
+    waits_for: str = ""
 
 
 def _shown(request: Request, row: Ranked, policy: Policy, expected: Expected) -> QueuedRow:
     band = policy.band(urgent=request.urgent, priority=request.priority)
-    return QueuedRow(request, row.place, int(row.priority), band, expected.at, expected.basis)
+    return QueuedRow(request, row.place, int(row.priority), band, expected.at, expected.basis, row.waits_for)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -44,7 +44,8 @@ class Moved(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """``next``: who would start as soon as a slot is free; ``moved_number``: also those of whom no line is shown."""
+    """``next``: who would start as soon as a slot is free; ``moved``: first those of which a change is tried; ``moved_number``:
+    also those of whom no line is shown."""
 
     starts_now: list[str]
     starts_number: int
@@ -59,16 +60,16 @@ def queued_keys(names: Iterable[str]) -> dict[str, uuid.UUID]:
     return dict(queued.values_list("request_name", "pk"))
 
 
-def what_if(asked: Asked) -> Answer:
-    """A fixed number of queries."""
-    now = queue_now()
+def what_if(asked: Asked, now: Queue | None = None) -> Answer:
+    """A fixed number of queries; ``now``: the queue as it is, if it has been read."""
+    now = now or queue_now()
     policy = _policy(now.policy, asked)
     state = state_shown(policy)
     refilled = [group for group in state.full_at if policy.cap(group) != now.policy.cap(group)]
     state = replace(state, now=now.state.now, full_at={k: at for k, at in state.full_at.items() if k not in refilled})
     waiting = [replace(row.waiting, **asked.changes.get(row.waiting.key, {})) for row in now.ranked]
     waiting += [Waiting(name, queued_at=state.now, **fields) for name, fields in asked.further.items()]
-    return _compared(now, now.under(policy, state, waiting))
+    return _compared(now, now.under(policy, state, waiting), asked.changes)
 
 
 def _policy(now: Policy, asked: Asked) -> Policy:
@@ -82,11 +83,12 @@ def _policy(now: Policy, asked: Asked) -> Policy:
     return with_limits(policy, rows.values())
 
 
-def _compared(before: Queue, after: Queue) -> Answer:
+def _compared(before: Queue, after: Queue, tried: Collection[uuid.UUID]) -> Answer:
     was = {row.waiting.key: row for row in before.ranked}
     starts = [row for row in after.ranked if not row.waits_for]
     following = [row for row in after.ranked if row.waits_for and not row.kept][:MOST_NAMES]
     moved = [row for row in after.ranked if _stand(row) != _stand(was.get(row.waiting.key))]
+    moved.sort(key=lambda row: row.waiting.key not in tried)
     shown = [*starts[:MOST_NAMES], *following, *moved[:MOST_NAMES]]
     keys = {row.waiting.key for row in shown if isinstance(row.waiting.key, uuid.UUID)}
     names = dict(Request.objects.filter(pk__in=keys).values_list("pk", "request_name"))
