@@ -88,7 +88,7 @@ def _limits_are_read_at_no_time_of_their_own(monkeypatch: pytest.MonkeyPatch) ->
 def _the_queue_is_ranked_for_each_reader(monkeypatch: pytest.MonkeyPatch) -> None:
     """What one test or call has seen of it is not told to the next; tests of that ask for it."""
     monkeypatch.setattr("requests_app.selectors.admission.KEPT_SECONDS", 0.0)
-    for kept in ("_kept", "_first", "_head"):  # by fixtures of a module, before this one
+    for kept in ("_kept", "_known", "_first", "_head"):  # by fixtures of a module, before this one
         monkeypatch.setattr(f"requests_app.selectors.admission.{kept}", deque(maxlen=1))
     monkeypatch.setattr("requests_app.pages.overview.CHARTS_KEPT_SECONDS", 0.0)
     monkeypatch.setattr("requests_app.pages.overview._charts", {})

@@ -13,15 +13,17 @@ from requests_app.pages.tables import MOST, Table
 from requests_app.selectors.admission import Queue, QueuedRow, queue_now
 from requests_app.selectors.what_if import MOST_NAMES, Asked, Moved, queued_keys, what_if
 from requests_app.services.decisions import MAX_PRIORITY
-from wms2.admin.actions import action_url, buttons
+from wms2.actions import buttons_of
+from wms2.admin.actions import action_url
 from wms2.api.serializers import NameField
+from wms2.identities.grants import enters_admin, may
 
 #: Requests on one page.
 ON_PAGE = 100
 #: Pages, which as many have places.
 MOST_PAGES = 200
 _OF_REQUEST = ("request_name", "priority", "urgent", "campaign", "requestor", "queued_at", "next_attempt_at")
-_OF_PLACE = ("risen_priority", "band", "waits_for", "expected_start", "expected_basis")
+_OF_PLACE = ("risen_priority", "band", "expected_start", "expected_basis")
 
 
 class QueueQuerySerializer(serializers.Serializer):
@@ -45,13 +47,20 @@ class Tried(NamedTuple):
     change: str
 
 
+class Line(NamedTuple):
+    """A request in its place. ``waits_for``: what keeps it; empty: it would start with the next pass, or it is passed over."""
+
+    row: QueuedRow
+    waits_for: str
+
+
 class QueuePage(NamedTuple):
     """What the address asks for. ``more``: there are others behind those shown."""
 
     values: Mapping[str, str]
     errors: Mapping[str, Sequence[str]]
     queue: Queue | None = None
-    rows: Sequence[QueuedRow] = ()
+    lines: Sequence[Line] = ()
     number: int = 1
     more: bool = False
     tried: Tried | None = None
@@ -67,8 +76,8 @@ def queue_page(given: QueryDict, user: Any, back: str) -> QueuePage:
         return QueuePage(values, {name: [str(one) for one in why] for name, why in query.errors.items()})
     number, name, priority = (query.validated_data.get(each) for each in ("page", "request", "priority"))
     queue = queue_now()
-    rows = queue[(number - 1) * ON_PAGE : number * ON_PAGE + 1]
-    found = QueuePage(values, {}, queue, rows[:ON_PAGE], number, len(rows) > ON_PAGE)
+    lines = _lines(queue, slice((number - 1) * ON_PAGE, number * ON_PAGE + 1))
+    found = QueuePage(values, {}, queue, lines[:ON_PAGE], number, len(lines) > ON_PAGE)
     if name is None or priority is None:
         return found
     key = queued_keys([name]).get(name)
@@ -77,10 +86,10 @@ def queue_page(given: QueryDict, user: Any, back: str) -> QueuePage:
     answer = what_if(Asked(None, None, (), {key: {"priority": priority}}, {}), queue)
     own = [row for row in answer.moved[:1] if row.request_name == name]
     change = action_url(Request, "priority", [key], back, {"priority": priority})
-    may = buttons(user, Request.objects.get(pk=key), names=["priority"])
+    acts = enters_admin(user) and any(may(user, each) for each in buttons_of(Request) if each.name == "priority")
     tried = Tried(
         name, priority, own[0] if own else None, answer.moved[len(own) :], answer.moved_number - len(own),
-        name in answer.starts_now, change if may else "",
+        name in answer.starts_now, change if acts else "",
     )  # fmt: skip
     return found._replace(tried=tried)
 
@@ -93,9 +102,17 @@ def queue_lists(seen: Callable[[], QueuePage]) -> dict[str, Callable[[], Table]]
         own = [tried.own] if tried is not None and tried.own is not None else []
         return Table(Moved._fields, [*own, *(tried.others if tried is not None else ())])
 
-    return {"queue": lambda: Table(("place", *_OF_REQUEST, *_OF_PLACE), map(_line, queue_now()[0:MOST])), "moved": moved}
+    def queue() -> Table:
+        return Table(("place", *_OF_REQUEST, *_OF_PLACE, "waits_for"), map(_cells, _lines(queue_now(), slice(0, MOST))))
+
+    return {"queue": queue, "moved": moved}
 
 
-def _line(row: QueuedRow) -> Sequence[Any]:
-    of_request = [getattr(row.request, name) for name in _OF_REQUEST]
-    return [row.place, *of_request, *(getattr(row, name) for name in _OF_PLACE)]
+def _lines(queue: Queue, part: slice) -> list[Line]:
+    waits = {row.waiting.key: row.waits_for for row in queue.ranked[part]}
+    return [Line(row, waits.get(row.request.pk, "")) for row in queue[part]]
+
+
+def _cells(line: Line) -> Sequence[Any]:
+    of_request = [getattr(line.row.request, name) for name in _OF_REQUEST]
+    return [line.row.place, *of_request, *(getattr(line.row, name) for name in _OF_PLACE), line.waits_for]

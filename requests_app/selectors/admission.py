@@ -109,11 +109,13 @@ class Queue:
     def __getitem__(self, part: slice) -> list[QueuedRow]:
         """A page of it, those that pause after a failure behind all others."""
         ranked = self.ranked[part]
-        rows = Request.objects.only(*_SHOWN).in_bulk([row.waiting.key for row in ranked])
-        found = [self.shown(rows[row.waiting.key], row) for row in ranked if row.waiting.key in rows]
         first, left = max(part.start - len(self.ranked), 0), part.stop - part.start - len(ranked)
-        pausing = _pausing().only(*_SHOWN).order_by("next_attempt_at", "id")[first : first + left] if left > 0 else ()
-        return found + [QueuedRow(request) for request in pausing]
+        wanted, pausing = Q(pk__in=[row.waiting.key for row in ranked]), _pausing().order_by("next_attempt_at", "id")
+        if left > 0:
+            wanted |= Q(pk__in=pausing.values("pk")[first : first + left])
+        rows = {row.pk: row for row in Request.objects.filter(wanted).only(*_SHOWN).order_by("next_attempt_at", "id")}
+        found = [self.shown(rows.pop(row.waiting.key), row) for row in ranked if row.waiting.key in rows]
+        return found + [QueuedRow(request) for request in rows.values()]
 
     def shown(self, request: Request, row: Ranked) -> QueuedRow:
         """A request of it."""
@@ -122,8 +124,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class QueuedRow:
-    """One queued request. ``place`` counts from 1; None while it pauses after a failure and is passed over. ``waits_for``: what
-    keeps it; empty: it would start with the next pass."""
+    """One queued request. ``place`` counts from 1; None while it pauses after a failure and is passed over."""
 
     request: Request
     place: int | None = None
@@ -131,12 +132,11 @@ class QueuedRow:
     band: str = ""
     expected_start: datetime | None = None
     expected_basis: str = ""
-    waits_for: str = ""
 
 
 def _shown(request: Request, row: Ranked, policy: Policy, expected: Expected) -> QueuedRow:
     band = policy.band(urgent=request.urgent, priority=request.priority)
-    return QueuedRow(request, row.place, int(row.priority), band, expected.at, expected.basis, row.waits_for)
+    return QueuedRow(request, row.place, int(row.priority), band, expected.at, expected.basis)
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ def what_if(asked: Asked, now: Queue | None = None) -> Answer:
     """A fixed number of queries; ``now``: the queue as it is, if it has been read."""
     now = now or queue_now()
     policy = _policy(now.policy, asked)
-    state = state_shown(policy)
+    state = now.state if policy == now.policy else state_shown(policy)
     refilled = [group for group in state.full_at if policy.cap(group) != now.policy.cap(group)]
     state = replace(state, now=now.state.now, full_at={k: at for k, at in state.full_at.items() if k not in refilled})
     waiting = [replace(row.waiting, **asked.changes.get(row.waiting.key, {})) for row in now.ranked]
@@ -74,12 +74,14 @@ def what_if(asked: Asked, now: Queue | None = None) -> Answer:
 
 def _policy(now: Policy, asked: Asked) -> Policy:
     """With the limits that are asked for in place of those of the same kind and name."""
-    rows = {(row.kind, row.name): row for row in [*AdmissionLimit.objects.all(), *asked.limits]}
     policy = replace(
         now,
         slots=now.slots if asked.slots is None else asked.slots,
         aging_per_hour=now.aging_per_hour if asked.aging_per_hour is None else asked.aging_per_hour,
     )
+    if not asked.limits:
+        return policy
+    rows = {(row.kind, row.name): row for row in [*AdmissionLimit.objects.all(), *asked.limits]}
     return with_limits(policy, rows.values())
 
 

@@ -24,7 +24,7 @@ PAGE = "/operations/queue/"
 def queued(db: Any) -> list[Request]:
     """Three behind a full slot; one that has waited long, one that is urgent."""
     limit_set(name="max_active_dags", value=1, actor="t", reason="t")
-    limit_set(name="aging_per_hour", value=10, actor="t", reason="t")
+    limit_set(name="admission_aging_per_hour", value=10, actor="t", reason="t")
     dag_row(workflow_row(request_row(S.ACTIVE)))
     now = timezone.now()
     waited = request_row(S.QUEUED, priority=100, campaign="Run3", queued_at=now - timedelta(hours=20))
@@ -105,4 +105,4 @@ def test_it_costs_the_same_with_a_long_queue(operator: Client, queued: list[Requ
     for number in range(30):
         request_row(S.QUEUED, priority=number)
     assert [len(statements_of(operator, path)) for path in paths] == before
-    assert before == [8, 8]
+    assert before == [8, 10]
