@@ -22,6 +22,7 @@ import time_machine
 from django.contrib.auth.models import User
 from django.db.models import DateTimeField, Value
 from django.urls import reverse
+from django.utils import timezone
 from playwright.sync_api import Browser
 
 from dags_app.models import DAG
@@ -29,10 +30,11 @@ from outputs_app.models import Effect, EffectState, OutputDataset
 from requests_app.installation import installation_claim
 from requests_app.lifecycle.alert_conditions import alerts_check
 from requests_app.models import Request
-from tests.support import scene, scene_rounds
+from tests.support import scene, scene_rounds, scene_week
 from tests.support.browser import WIDTH, Window, window
 from tests.support.pictures import compare
 from tests.support.places import ROOT
+from tests.support.scene_samples import BAD
 from wms2.admin.actions import action_url
 
 KEPT = ROOT / "docs/screenshots"
@@ -72,6 +74,10 @@ def _page(which: str) -> Callable[[scene.Scene], str]:
 
 def _named(name: str, *args: str) -> Callable[[scene.Scene], str]:
     return lambda _: reverse(name, args=args)
+
+
+def _of(name: str, query: str, *args: str) -> Callable[[scene.Scene], str]:
+    return lambda _: reverse(name, args=args) + query
 
 
 def _admin(name: str, query: str = "") -> Callable[[scene.Scene], str]:
@@ -119,17 +125,26 @@ def _hold_dag(built: scene.Scene) -> str:
     return action_url(DAG, "hold", [DAG.objects.get(workflow__request=built.active).pk])
 
 
-def _alerts(built: scene.Scene) -> str:
-    alerts_check(nullcontext)
-    return "/alerts/"
-
-
 SHOTS = (
-    Shot("sites", _named("sites"), kept=False),
-    Shot("site-narrow", _named("site-page", "T2_CH_CERN"), width=PHONE, kept=False),
-    Shot("campaigns", _named("campaigns"), kept=False),
-    Shot("campaign-dark", _named("campaign-page", scene.ERA), dark=True, kept=False),
-    Shot("failures", _named("failures"), kept=False),
+    Shot("sites", _named("sites")),
+    Shot("sites-narrow", _named("sites"), width=PHONE),
+    Shot("site", _of("site-page", "?range=7d", BAD)),
+    Shot("site-dark", _of("site-page", "?range=7d", BAD), dark=True),
+    Shot("site-narrow", _of("site-page", "?range=7d", BAD), width=390),
+    Shot("campaigns", _named("campaigns")),
+    Shot("campaigns-narrow", _named("campaigns"), width=PHONE),
+    Shot("campaign", _of("campaign-page", "?range=7d", scene.ERA)),
+    Shot("campaign-dark", _of("campaign-page", "?range=7d", scene.ERA), dark=True),
+    Shot("campaign-narrow", _of("campaign-page", "?range=7d", scene.ERA), width=390),
+    Shot("failures", _of("failures", "?range=7d")),
+    Shot("failures-dark", _of("failures", f"?range=7d&site={BAD}&code=60311"), dark=True),
+    Shot("failures-narrow", _of("failures", "?range=7d"), width=390),
+    Shot("activity", _of("activity", "?since=24h")),
+    Shot("activity-narrow", _of("activity", "?since=24h"), width=390),
+    Shot("operations", _named("operations"), kept=False),
+    Shot("overview-week", lambda _: "/?range=7d", part="#part-charts", first=True),
+    Shot("overview-week-dark", lambda _: "/?range=7d", part="#part-charts", dark=True),
+    Shot("overview-week-narrow", lambda _: "/?range=7d", width=390, part="#part-charts"),
     Shot("sign-in", lambda _: "/login/", signed_in=False, whole=False),
     Shot("overview", lambda _: "/", first=True),
     Shot("overview-dark", lambda _: "/", dark=True),
@@ -144,9 +159,10 @@ SHOTS = (
     Shot("dag", _dag, first=True),
     Shot("dag-dark-narrow", _dag, dark=True, width=390),
     Shot("logs", _logs, first=True),
-    Shot("alerts", _alerts, kept=False),
-    Shot("alerts-dark", _alerts, dark=True, kept=False),
-    Shot("alerts-narrow", _alerts, width=PHONE, kept=False),
+    Shot("alerts", _named("alerts")),
+    Shot("alerts-dark", _named("alerts"), dark=True),
+    Shot("alerts-narrow", _named("alerts"), width=390),
+    Shot("alerts-over", lambda _: "/alerts/?open=false"),
     Shot("account", lambda _: "/account/", kept=False),
     Shot("request-dark", _page("refused"), dark=True),
     Shot("request-narrow", _page("completed"), width=PHONE, first=True),
@@ -173,10 +189,12 @@ def afternoon(transactional_db: Any, tmp_path: Path, monkeypatch: pytest.MonkeyP
     with time_machine.travel(NOW, tick=False), monkeypatch.context() as patch:
         _same_names(patch, 20260904)
         installation_claim()
-        built = scene.build(tmp_path)
-        patch.undo()
-        # whether somebody drives the requests is judged by the database's clock, which time_machine does not stop
+        # much is judged by the database's clock, which time_machine does not stop
+        monkeypatch.setattr("wms2.runtime.clock.now", timezone.now)
         monkeypatch.setattr("wms2.runtime.clock.in_sql", lambda: Value(NOW, DateTimeField()))
+        built = scene_week.build(tmp_path)
+        alerts_check(nullcontext)
+        patch.undo()
         yield built
 
 

@@ -18,6 +18,7 @@ from sites_app.models import QueueChange, Schedd, Site
 from tests.support.rows import dag_row, generation_spec, output_spec, request_row, schedd_row, workflow_row
 from tests.support.scene_failures import failures
 from wms2.audit import audit
+from wms2.models import AuditEntry
 
 S = RequestStatus
 ERA = "RunIII2024Summer24"
@@ -33,7 +34,7 @@ REASONS = {
 
 
 @dataclass(frozen=True)
-class _World:
+class World:
     """Where the scene plays."""
 
     now: datetime
@@ -42,7 +43,7 @@ class _World:
 
 
 @dataclass(frozen=True)
-class _Units:
+class Units:
     """Work units of a DAG: so many in all, done, and failed in it."""
 
     total: int
@@ -77,15 +78,17 @@ def build(directory: Path) -> Scene:
         defaults={"owner": "worker-1", "epoch": 3, "acquired_at": now, "heartbeat_at": now, "data": cycle,
                   "expires_at": now + timedelta(hours=6)},
     )  # fmt: skip
-    world = _World(now, schedd, directory)
-    held = _active(world, f"cmsunified_task_HIG-{ERA}GS-00412__v1_T_260901_101500_5512", _Units(120, done=87, failed=33))
+    world = World(now, schedd, directory)
+    held = active_request(world, f"cmsunified_task_HIG-{ERA}GS-00412__v1_T_260901_101500_5512", Units(120, done=87, failed=33))
     failures(held, now)
     _hold(held, now - timedelta(hours=3, minutes=12), "33 of 120 work units were not done (27.5 %, limit 20 %)")
-    refused = _active(world, f"cmsunified_task_EXO-{ERA}DRPremix-00077__v1_T_260902_094113_2204", _Units(40, done=24))
+    refused = active_request(world, f"cmsunified_task_EXO-{ERA}DRPremix-00077__v1_T_260902_094113_2204", Units(40, done=24))
     _stuck_effect(refused, now)
-    unaccounted = _active(world, f"pdmvserv_task_BPH-{ERA}NanoAOD-00023__v1_T_260903_120000_1111", _Units(24, done=9))
+    unaccounted = active_request(world, f"pdmvserv_task_BPH-{ERA}NanoAOD-00023__v1_T_260903_120000_1111", Units(24, done=9))
     _unaccounted(unaccounted, now)
-    active = _active(world, f"cmsunified_task_TOP-{ERA}wmLHEGS-00190__v1_T_260903_133001_7654", _Units(320, done=197, failed=4))
+    active = active_request(
+        world, f"cmsunified_task_TOP-{ERA}wmLHEGS-00190__v1_T_260903_133001_7654", Units(320, done=197, failed=4)
+    )
     completed = _completed(world, f"pdmvserv_task_SMP-{ERA}MiniAOD-00005__v1_T_260830_080000_9")
     queued = _plain(
         now, S.QUEUED, f"pdmvserv_task_B2G-{ERA}GS-00301__v1_T_260904_070000_42", 110_000, "a free DAG slot: 300 of 300 in use"
@@ -93,9 +96,9 @@ def build(directory: Path) -> Scene:
     _plain(now, S.QUEUED, f"pdmvserv_task_SUS-{ERA}GS-00018__v1_T_260904_071000_43", 85_000, "its turn: place 2 in the queue")
     _plain(now, S.SUBMITTED, "pdmvserv_ReReco_Muon0_2024H_T_260904_080000_1", 250_000, "DBS to answer", urgent=True)
     new = _plain(now, S.NEW, "tester_StepChain_try_T_260904_081500_1", 100_000, "")
-    stopping = _active(world, f"pdmvserv_task_MUO-{ERA}GS-00002__v1_T_260904_060000_77", _Units(12, done=2))
+    stopping = active_request(world, f"pdmvserv_task_MUO-{ERA}GS-00002__v1_T_260904_060000_77", Units(12, done=2))
     waits = "DAGMan job to leave the queue"
-    _move(stopping, S.STOPPING, now - timedelta(minutes=2), "dan", "wrong pile-up", stop_intent="abort", waiting_for=waits)
+    moved(stopping, S.STOPPING, now - timedelta(minutes=2), "dan", "wrong pile-up", stop_intent="abort", waiting_for=waits)
     return Scene(held, refused, unaccounted, active, completed, queued, new)
 
 
@@ -115,7 +118,7 @@ def _prep(name: str) -> str:
     return parts[1].split("__")[0] if len(parts) > 1 else ""
 
 
-def _active(world: _World, name: str, units: _Units) -> Request:
+def active_request(world: World, name: str, units: Units) -> Request:
     begun, waits = world.now - timedelta(hours=19), f"DAGMan job: {units.done} of {units.total} work units done"
     request = request_row(
         S.ACTIVE, request_name=name, campaign=ERA, requestor="cmsunified", group="DATAOPS", prep_id=_prep(name),
@@ -142,7 +145,7 @@ def _active(world: _World, name: str, units: _Units) -> Request:
     return request
 
 
-def _units(workflow: Workflow, dag: DAG, units: _Units, begun: datetime) -> None:
+def _units(workflow: Workflow, dag: DAG, units: Units, begun: datetime) -> None:
     rows = []
     for index in range(units.total):
         row = WorkUnit(
@@ -165,7 +168,7 @@ def _units(workflow: Workflow, dag: DAG, units: _Units, begun: datetime) -> None
         _blocks(workflow, dataset, made)
 
 
-def _written(dag: DAG, units: _Units, running: int) -> None:
+def _written(dag: DAG, units: Units, running: int) -> None:
     """DAGMan's status file and the end of its log."""
     directory = Path(dag.submit_dir)
     directory.mkdir(parents=True, exist_ok=True)
@@ -236,21 +239,23 @@ def _history(request: Request, way: Any, begun: datetime, ended: datetime) -> No
         RequestTransition.objects.filter(pk=row.pk).update(at=begun + index * step)
         old = status
     audit(actor="pdmvserv", action="request_import", target=request.request_name, status=str(way[0]))
+    AuditEntry.objects.filter(target=request.request_name).update(at=begun)
 
 
-def _move(request: Request, to: RequestStatus, at: datetime, actor: str, reason: str, **fields: Any) -> None:
+def moved(request: Request, to: RequestStatus, at: datetime, actor: str, reason: str, **fields: Any) -> None:
     Request.objects.filter(pk=request.pk).update(status=to, status_since=at, **{"waiting_for": "", **fields})
     row = RequestTransition.objects.create(request=request, from_status=request.status, to_status=to, actor=actor, reason=reason)
     RequestTransition.objects.filter(pk=row.pk).update(at=at)
     if actor != "lifecycle":
         audit(actor=actor, action="request_abort", target=request.request_name, reason=reason)
+        AuditEntry.objects.filter(actor=actor, target=request.request_name).update(at=at)
     request.refresh_from_db()
 
 
 def _hold(request: Request, at: datetime, why: str) -> None:
     DAG.objects.filter(workflow__request=request).update(status=DAGStatus.PARTIAL, completed_at=at)
-    _move(request, S.PARTIAL, at, "lifecycle", "the DAG ended with work units not done")
-    _move(request, S.HELD, at + timedelta(seconds=5), "lifecycle", why, hold_code=HoldCode.THRESHOLD, hold_reason=why)
+    moved(request, S.PARTIAL, at, "lifecycle", "the DAG ended with work units not done")
+    moved(request, S.HELD, at + timedelta(seconds=5), "lifecycle", why, hold_code=HoldCode.THRESHOLD, hold_reason=why)
 
 
 def _stuck_effect(request: Request, now: datetime) -> None:
@@ -279,8 +284,8 @@ def _unaccounted(request: Request, now: datetime) -> None:
     request.refresh_from_db()
 
 
-def _completed(world: _World, name: str) -> Request:
-    now, request = world.now, _active(world, name, _Units(30, done=30))
+def _completed(world: World, name: str) -> Request:
+    now, request = world.now, active_request(world, name, Units(30, done=30))
     dag = DAG.objects.get(workflow__request=request)
     DAG.objects.filter(pk=dag.pk).update(status=DAGStatus.PARTIAL, units_done=27, completed_at=now - timedelta(hours=9))
     dag_row(
@@ -293,5 +298,5 @@ def _completed(world: _World, name: str) -> Request:
             status=BlockStatus.ARCHIVED, tape_rule_id=uuid.uuid4().hex, dbs_block_closed=True, sealed_at=now - timedelta(hours=6)
         )
     ended = now - timedelta(hours=5)
-    _move(request, S.COMPLETED, ended, "lifecycle", REASONS[S.COMPLETED], completed_at=ended)
+    moved(request, S.COMPLETED, ended, "lifecycle", REASONS[S.COMPLETED], completed_at=ended)
     return request
