@@ -32,6 +32,8 @@
         styles.replaceSync(loaded[1] +
           ".uplot { font: inherit; width: 100%; } .u-legend { font-size: 0.85rem; text-align: left; margin: 0; }" +
           ".u-legend th { font-weight: normal; } .u-legend .u-value { font-variant-numeric: tabular-nums; } .u-series > * { padding: 1px 4px 1px 0; }" +
+          ".u-legend .u-marker { width: 1.8rem; height: 3px; } .u-legend .u-series:first-child .u-marker { display: none; }" +
+          ".u-legend.u-inline.u-live th::after { content: none; }" +
           ".u-select { background: color-mix(in srgb, currentcolor 12%, transparent); }");
       });
     }
@@ -76,6 +78,14 @@
       if (step >= daySeconds) return day.slice(5);
       return fresh ? time + "\n" + day.slice(5) : time;
     });
+  }
+
+  // A piece of the line as it is drawn: in the legend colours alone would not tell lines apart.
+  function sample(colour, dash) {
+    if (!dash.length) return colour;
+    let at = 0;
+    const parts = dash.map((length, place) => (place % 2 ? "transparent" : colour) + " " + at + "px " + (at += length) + "px");
+    return "repeating-linear-gradient(90deg, " + parts.join(", ") + ")";
   }
 
   function short(value) {
@@ -125,15 +135,17 @@
     const grid = { stroke: colour("--line"), width: 1 };
     const width = Math.max(200, place.clientWidth);
     const axis = { stroke: quiet, grid, ticks: grid, font: "12px system-ui, sans-serif" };
+    const line = (index) => [colour("--chart-" + (index % dashes.length + 1)), dashes[index % dashes.length]];
     const options = {
       width, height,
+      legend: { markers: { width: 0, fill: (_plot, index) => sample(...line(index - 1)) } },
       tzDate: (moment) => (local() ? new Date(moment * 1000) : uPlot.tzDate(new Date(moment * 1000), "Etc/UTC")),
       series: [
         { label: local() ? "local time" : "UTC", value: (_plot, moment) => (moment === null ? "" : written(moment).day + " " + written(moment).time) },
         ...labels.map((label, index) => ({
           label,
-          stroke: colour("--chart-" + (index % dashes.length + 1)),
-          dash: dashes[index % dashes.length],
+          stroke: line(index)[0],
+          dash: line(index)[1],
           width: 2,
           value: (_plot, value) => (value === null || value === undefined ? "" : value.toLocaleString("en")),
         })),
