@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import axe_playwright_python
 import pytest
 from django.apps import apps
+from django.contrib import admin
 from django.contrib.auth.models import User
 from django.db.models import Model
 from django.urls import NoReverseMatch, URLPattern, URLResolver, get_resolver, reverse
@@ -24,9 +25,10 @@ from outputs_app.models import ProcessingBlock
 from requests_app.models import RequestGroup
 from sites_app.models import Schedd
 from tests.support import every_row
-from tests.support.browser import Window, window
+from tests.support.browser import WIDTH, Window, window
 from tests.support.scene import Scene
 from wms2.actions import buttons_of
+from wms2.admin import ReadOnlyAdmin
 from wms2.models import BulkRun
 
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
@@ -35,19 +37,10 @@ FOUND = """async () => {
   const grave = found.violations.filter((one) => ["serious", "critical"].includes(one.impact));
   return grave.map((one) => one.id + " at " + one.nodes.slice(0, 4).map((node) => node.target.join(" ")).join(", "));
 }"""
-#: Of the admin, by the ends of their names: what Django offers and WMS2 refuses or redirects, and what is a script or JSON.
-NO_ADMIN_PAGES = (
-    "_add",
-    "_delete",
-    "_history",
-    "logout",
-    "login",
-    "password_change",
-    "password_change_done",
-    "jsi18n",
-    "autocomplete",
-    "view_on_site",
-)
+#: Of the admin, by the ends of their names: what redirects or takes POST alone, and what is a script or JSON.
+NO_ADMIN_PAGES = ("logout", "login", "jsi18n", "autocomplete", "view_on_site")
+#: Django's own, which most models refuse; the long run looks at them.
+DJANGOS = ("_add", "_delete", "_history", "password_change", "password_change_done")
 #: Beside REST: images, answers to machines, sign-ins that lead elsewhere, POST alone.
 NO_PAGES = {
     "request-course": "an image", "livez": "for machines", "readyz": "for machines", "logout": "POST alone",
@@ -103,15 +96,18 @@ def addresses(patterns: Iterable[Any], namespace: str = "", route: str = "") -> 
             yield Address(f"{namespace}{each.name}", whole)
 
 
-def pages(built: Scene) -> dict[str, list[str]]:
-    """Name -> addresses to open; fails for names of which it knows neither arguments nor that they are none."""
+def pages(built: Scene, *, whole: bool = False) -> dict[str, list[str]]:
+    """Name -> addresses to open; fails for names of which it knows neither arguments nor that they are none. ``whole``: also
+    Django's own, and of each row each operation."""
     found: dict[str, list[str]] = {}
     unknown = []
     for name, route in addresses(get_resolver().url_patterns):
-        if name in NO_PAGES or (name.startswith("admin:") and name.endswith(NO_ADMIN_PAGES)):
+        if name in NO_PAGES or (
+            name.startswith("admin:") and name.endswith(NO_ADMIN_PAGES if whole else (*NO_ADMIN_PAGES, *DJANGOS))
+        ):
             continue
         try:
-            found[name] = _admin(name, route) if name.startswith("admin:") else _page(name, built)
+            found[name] = _admin(name, route, whole) if name.startswith("admin:") else _page(name, built)
         except NoReverseMatch as error:
             unknown.append(f"{name}: {error}")
     assert unknown == [], "give their arguments in ARGUMENTS, or say in NO_PAGES what they are"
@@ -123,16 +119,20 @@ def _page(name: str, built: Scene) -> list[str]:
     return [path + query for query in QUERIES.get(name, ("",))]
 
 
-def _admin(name: str, route: str) -> list[str]:
+def _admin(name: str, route: str, whole: bool) -> list[str]:
     model = _model(name)
     if name.endswith(":app_list"):
-        return [reverse(name, args=["sites_app"])]
+        return [reverse(name, args=[label]) for label in ("sites_app", *(("auth", "wms2") if whole else ()))]
+    if name.endswith("auth_user_password_change"):
+        return [reverse(name, args=[User.objects.all()[0].pk])]
+    if model is not None and name.endswith(DJANGOS) and isinstance(admin.site.get_model_admin(model), ReadOnlyAdmin):
+        return []  # each the same page
     if model is None or "<" not in route:
         return [reverse(name)]
     row = model._default_manager.first()
     assert row is not None, f"{model} has no row in every_row"
     if name.endswith("_verb"):
-        return [f"{reverse(name, args=[action.name])}?id={row.pk}" for action in buttons_of(model)[:1]]
+        return [f"{reverse(name, args=[action.name])}?id={row.pk}" for action in buttons_of(model)[: None if whole else 1]]
     return [reverse(name, args=[row.pk])]
 
 
@@ -187,7 +187,39 @@ def test_axe_finds_nothing_serious(chromium: Browser, live_server: Any, built: S
 
 @pytest.mark.deep("tests/browser/test_accessible.py::test_axe_finds_nothing_serious")
 def test_axe_finds_nothing_serious_on_any_page_of_the_admin(chromium: Browser, live_server: Any, built: Scene) -> None:
-    known = pages(built)
+    """Lists with rows and without, rows, forms, each operation; lists, rows and forms in the dark on a telephone."""
+    known = {name: of_name for name, of_name in pages(built, whole=True).items() if name.startswith("admin:")}
     with window(chromium, live_server.url) as opened:
         opened.sign_in_as(User.objects.create_superuser("sue"))
-        assert look_at(opened, [path for name, of_name in known.items() if name.startswith("admin:") for path in of_name]) == []
+        nothing = "/admin/requests_app/request/?q=nothing_of_that_name"
+        assert look_at(opened, [nothing, *(path for of_name in known.values() for path in of_name)]) == []
+        opened.go("/admin/wms2/roleassignment/add/")
+        opened.page.get_by_role("button", name="Save", exact=True).click()
+        opened.page.locator(".errornote").wait_for()
+        opened.page.evaluate(AXE.read_text(encoding="utf-8"))
+        assert opened.page.evaluate(FOUND) == [], "a form that is refused"
+    dark = [of_name[0] for name, of_name in known.items() if of_name and name.endswith(("_changelist", "_change", "_add"))]
+    with window(chromium, live_server.url, dark=True, width=390) as opened:
+        opened.sign_in_as(User.objects.get(username="sue"))
+        assert look_at(opened, dark) == []
+
+
+@pytest.mark.deep("tests/browser/test_accessible.py::test_axe_finds_nothing_serious")
+def test_axe_finds_nothing_serious_in_the_interfaces_page_unfolded(chromium: Browser, live_server: Any, operator: User) -> None:
+    """One operation of each method with its fields and answers, and how one signs in; at both widths."""
+    script, found = AXE.read_text(encoding="utf-8"), []
+    for width in (390, WIDTH):
+        with window(chromium, live_server.url, width=width) as opened:
+            opened.sign_in_as(operator)
+            opened.go("/api/v1/docs/")
+            for method in ("get", "post", "put", "patch", "delete"):
+                block = opened.page.locator(f".opblock-{method}").first
+                block.wait_for()
+                block.locator(".opblock-summary-control").click()
+                block.locator(".opblock-body").wait_for()
+            opened.page.evaluate(script)
+            found += [f"{width}: {each}" for each in opened.page.evaluate(FOUND)]
+            opened.page.locator(".btn.authorize").first.click()
+            opened.page.locator(".modal-ux").wait_for()
+            found += [f"{width}, signing in: {each}" for each in opened.page.evaluate(FOUND)]
+    assert found == []

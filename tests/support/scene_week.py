@@ -78,8 +78,8 @@ def build(directory: Path) -> Scene:
     world = World(now, Schedd.objects.get(name="schedd1@wms2.example"), directory)
     for campaign, name, days, units in _ENDED:
         _ended(world, campaign, name, now - timedelta(days=days), units)
-    for campaign, name, units in _RUNNING:
-        _campaign_is(active_request(world, name, units), campaign)
+    for campaign, name, work in _RUNNING:
+        _campaign_is(active_request(world, name, work), campaign)
     _campaigns(now)
     _at_their_sites()
     _lumis(built.active.workflow)
@@ -289,7 +289,7 @@ def _events() -> None:
 def _done(built: Scene, now: datetime) -> None:
     """What people did in this shift and the one before, beside bans and alerts."""
     said: tuple[tuple[float, str, str, Any, str], ...] = (
-        (30.0, DAY, "request_priority", built.active, "TOP first, asked by PPD"),
+        (18.0, DAY, "request_priority", built.active, "TOP first, asked by PPD"),
         (12.5, DAY, "request_hold", built.queued, "wait for the new gridpack"),
         (11.0, ON_CALL, "request_release", built.queued, "the gridpack is there"),
         (3.0, NIGHT, "request_sites", built.active, f"not at {BAD}, GGUS 168422"),

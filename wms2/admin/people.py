@@ -71,7 +71,10 @@ class OfSuperusers(AuditedAdmin):
 
 
 class SuperusersUserAdmin(OfSuperusers, UserAdmin):
-    """Users."""
+    """Users. Django's pair of lists has marks that screen readers may not read, and its boxes of moments have no labels."""
+
+    filter_horizontal = ()
+    readonly_fields = ("last_login", "date_joined")
 
     def evidence(self, row: Any) -> dict[str, Any]:
         """What decides on their roles."""
@@ -79,7 +82,9 @@ class SuperusersUserAdmin(OfSuperusers, UserAdmin):
 
 
 class SuperusersGroupAdmin(OfSuperusers, GroupAdmin):
-    """Groups."""
+    """Groups; one list, as above."""
+
+    filter_horizontal = ()
 
 
 class RoleForm(forms.ModelForm):
