@@ -152,8 +152,8 @@ def test_a_shifter_is_woken_at_three_and_hands_over_at_seven(desk: Window, built
     assert (alerts["effect_refused"].owner, alerts["effect_refused"].acknowledged_by) == ("dan", "olga")
     assert (alerts["schedd_silent"].silenced_until, alerts["schedd_silent"].silenced_by) == (until, "olga")
     assert Request.objects.get(pk=held.pk).notes == "one bad file at CERN; leave it out, then release"
-    said = AuditEntry.objects.filter(actor="olga", at__gte=timezone.now() - timedelta(hours=1)).order_by("id")
-    assert [entry.action for entry in said] == ["alert_acknowledge", "alert_silence", "request_note", "alert_acknowledge"]
+    entries = AuditEntry.objects.filter(actor="olga", at__gte=timezone.now() - timedelta(hours=1)).order_by("id")
+    assert [entry.action for entry in entries] == ["alert_acknowledge", "alert_silence", "request_note", "alert_acknowledge"]
 
 
 @pytest.mark.deep(QUICK)
