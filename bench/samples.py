@@ -23,13 +23,30 @@ def main() -> None:
     import django
 
     django.setup()
+    from django.utils import timezone
+
+    from requests_app.selectors.samples import series, totals
+    from wms2.web.time_range import RANGES, TimeRange
+
+    fill()
+    now = timezone.now()
+    for name in RANGES:
+        range_ = TimeRange.of({"range": name}, now)
+        whole, by_site, narrow = (
+            _took(partial(series, "failures", range_, **asked))
+            for asked in ({}, {"by": "site"}, {"by": "code", "site": "T2_XX_Site7"})
+        )
+        print(f"{name:>4}: total {whole:.0f} ms, by site {by_site:.0f} ms, by code at one site {narrow:.0f} ms")
+    print(f"sums of a week by site: {_took(lambda: totals(now - timedelta(days=7), now, by='site')):.0f} ms")
+
+
+def fill() -> None:
+    """The rows of a month, in place of those that are there."""
     from django.db import connection, transaction
     from django.utils import timezone
 
     from dags_app.models import BUCKETS, Sample, StateSample
     from requests_app.lifecycle.sampling import samples_fold, samples_take
-    from requests_app.selectors.samples import series, totals
-    from wms2.web.time_range import RANGES, TimeRange
 
     Sample.objects.all().delete()
     StateSample.objects.all().delete()
@@ -67,14 +84,6 @@ def main() -> None:
         cursor.execute("SELECT count(*), pg_total_relation_size('samples') FROM samples")
         number, size = cursor.fetchone()
     print(f"a month: {number:,} rows, {size / 1e6:.0f} MB with indexes")
-    for name in RANGES:
-        range_ = TimeRange.of({"range": name}, now)
-        whole, by_site, narrow = (
-            _took(partial(series, "failures", range_, **asked))
-            for asked in ({}, {"by": "site"}, {"by": "code", "site": "T2_XX_Site7"})
-        )
-        print(f"{name:>4}: total {whole:.0f} ms, by site {by_site:.0f} ms, by code at one site {narrow:.0f} ms")
-    print(f"sums of a week by site: {_took(lambda: totals(now - timedelta(days=7), now, by='site')):.0f} ms")
 
 
 def _took(act: Callable[[], object]) -> float:

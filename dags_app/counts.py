@@ -88,10 +88,15 @@ class UnitSum(NamedTuple):
 
 
 class UnitTable(NamedTuple):
-    """All work units of a workflow by round, site and state: whatever a page counts of them comes of one query."""
+    """All work units of a workflow by round, site and state: whatever a page counts of them comes of one query.
+
+    ``failed_by_site``, ``failed_by_directory``: failed attempts, of the workflow and of logs; None: they are read when asked for.
+    """
 
     workflow_id: uuid.UUID
     sums: tuple[UnitSum, ...]
+    failed_by_site: Mapping[str, int] | None = None
+    failed_by_directory: Mapping[uuid.UUID, int] | None = None
 
     def counts(self, **where: object) -> UnitCounts:
         """By state, of all or of those ``where`` a field is such."""
@@ -112,7 +117,9 @@ class UnitTable(NamedTuple):
 
     def counts_of(self, dag: DAG) -> DagCounts:
         """As ``dag_counts`` has them."""
-        return _dag_counts(dag, *self._done(round_id=dag.round_id))
+        logs = self.failed_by_directory
+        failed = _attempts(dag) if logs is None else logs.get(dag.directory_id, 0)
+        return _dag_counts(dag, *self._done(round_id=dag.round_id), failed)
 
     def nodes(self) -> dict[str, int]:
         """All nodes inside units, and by state, of all rounds: of each its newest DAG's, whose counts contain those before it."""
@@ -125,14 +132,18 @@ class UnitTable(NamedTuple):
     def jobs_by_site(self, dag: DAG | None) -> dict[str, dict[str, int]]:
         """Site -> its jobs in the queue by state, of this DAG; those that ended well (``done``) and badly, of all rounds."""
         done = ((row.site, row.jobs, row.units) for row in self._of(state=WorkUnitState.DONE))
-        groups = FailureGroup.objects.filter(workflow_id=self.workflow_id).order_by().values_list("site")
-        return _by_site(dag, done, groups.annotate(number=Sum("attempts")))
+        return _by_site(dag, done, self._failed().items())
 
     def success(self) -> JobSuccess:
         """Of all the workflow's rounds."""
         units, jobs = self._done()
-        failed = FailureGroup.objects.filter(workflow_id=self.workflow_id).aggregate(attempts=Sum("attempts"))["attempts"]
-        return JobSuccess(jobs_judged(jobs, units), failed or 0)
+        return JobSuccess(jobs_judged(jobs, units), sum(self._failed().values()))
+
+    def _failed(self) -> Mapping[str, int]:
+        if self.failed_by_site is not None:
+            return self.failed_by_site
+        groups = FailureGroup.objects.filter(workflow_id=self.workflow_id).order_by().values_list("site")
+        return dict(groups.annotate(number=Sum("attempts")))
 
     def _of(self, **where: object) -> list[UnitSum]:
         return [row for row in self.sums if all(getattr(row, name) == value for name, value in where.items())]
@@ -199,7 +210,7 @@ def job_success(workflow_id: uuid.UUID) -> JobSuccess:
 
 def dag_counts(dag: DAG) -> DagCounts:
     """Three queries."""
-    return _dag_counts(dag, *_done(round_id=dag.round_id))
+    return _dag_counts(dag, *_done(round_id=dag.round_id), _attempts(dag))
 
 
 def jobs_by_site(dag: DAG) -> dict[str, dict[str, int]]:
@@ -239,9 +250,13 @@ def _by_site(
     return {site: {state: found[site][state] for state in _AT_SITES} for site in sorted(found) if site}
 
 
-def _dag_counts(dag: DAG, units: int, jobs: int) -> DagCounts:
+def _attempts(dag: DAG) -> int:
+    """Failed ones, as the log of its directory was read."""
+    return next(iter(FailureLog.objects.filter(pk=dag.directory_id).values_list("attempts", flat=True)), 0)
+
+
+def _dag_counts(dag: DAG, units: int, jobs: int, failed: int) -> DagCounts:
     running = _running(dag, "units_running")
-    failures = list(FailureLog.objects.filter(pk=dag.directory_id).values_list("attempts", flat=True))
     return DagCounts(
         units={
             "waiting": max(dag.total_work_units - max(units, dag.nodes_done) - dag.nodes_failed - running, 0),
@@ -250,7 +265,7 @@ def _dag_counts(dag: DAG, units: int, jobs: int) -> DagCounts:
             "failed": dag.nodes_failed,
         },
         nodes=_by_state(dag, units, jobs),
-        success=JobSuccess(jobs_judged(jobs, units), failures[0] if failures else 0),
+        success=JobSuccess(jobs_judged(jobs, units), failed),
     )
 
 

@@ -5,16 +5,19 @@ From rows only (ADR 0012): a page costs the same however many jobs failed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from django.db.models import Prefetch, Sum
+from django.db.models import Prefetch
 
 from dags_app.models import DAG, FailedInputFile, FailureGroup, FailureLog, FailureSample
 
 #: Groups and files that one answer carries, those with most failures first.
 MOST_GROUPS = 100
 MOST_FILES = 500
+#: By what failed attempts are counted.
+_COUNTED = ("category", "code", "site", "step")
 
 
 class Count(NamedTuple):
@@ -46,26 +49,44 @@ def request_errors(request_name: str, *, most_groups: int = MOST_GROUPS) -> Requ
     """What failed in a request so far; empty for one without a workflow."""
     rows = FailureGroup.objects.filter(workflow__request_id=request_name)
     files = FailedInputFile.objects.filter(workflow__request_id=request_name)
-    total = rows.aggregate(attempts=Sum("attempts"), given_up=Sum("given_up"))
     samples = Prefetch("samples", FailureSample.objects.select_related("dag").defer("dag__observed", "dag__outcome"))
-    listed = tuple(rows.prefetch_related(samples).order_by("-given_up", "-attempts", "id")[:most_groups])
-    bad = tuple(files.order_by("-attempts", "id")[:MOST_FILES])
+    listed = rows.prefetch_related(samples).order_by("-given_up", "-attempts", "id")[:most_groups]
+    bad = list(files.order_by("-attempts", "id")[:MOST_FILES])
     directories = DAG.objects.filter(workflow__request_id=request_name).order_by().values("directory_id")
-    logs = FailureLog.objects.filter(directory_id__in=directories)  # of one that could not be read the counts are too low
+    logs = FailureLog.objects.filter(directory_id__in=directories).exclude(problem="")
+    numbers = rows.order_by().values(*_COUNTED, "attempts", "given_up")
+    left_out = files.count() - len(bad) if len(bad) == MOST_FILES else 0
+    return errors_of(request_name, list(numbers), listed, (bad, left_out), logs.values_list("problem", flat=True))
+
+
+def errors_of(
+    request_name: str,
+    numbers: Sequence[Mapping[str, Any]],
+    groups: Iterable[FailureGroup],
+    files: tuple[Iterable[FailedInputFile], int],
+    problems: Iterable[str],
+) -> RequestErrors:
+    """Of the numbers of all groups, those to be listed, files and how many more there are, and what logs say that could not be
+    read: of these the counts are too low.
+    """
+    listed = tuple(groups)
     return RequestErrors(
         request_name=request_name,
-        attempts=total["attempts"] or 0,
-        given_up=total["given_up"] or 0,
-        **{f"by_{field}": _counted(rows, field) for field in ("category", "code", "site", "step")},
+        attempts=sum(row["attempts"] for row in numbers),
+        given_up=sum(row["given_up"] for row in numbers),
+        **{f"by_{field}": _counted(numbers, field) for field in _COUNTED},
         groups=listed,
-        groups_left_out=rows.count() - len(listed) if len(listed) == most_groups else 0,
-        bad_files=bad,
-        files_left_out=files.count() - len(bad) if len(bad) == MOST_FILES else 0,
-        problems=tuple(logs.exclude(problem="").values_list("problem", flat=True)),
+        groups_left_out=len(numbers) - len(listed),
+        bad_files=tuple(files[0]),
+        files_left_out=files[1],
+        problems=tuple(problems),
     )
 
 
-def _counted(rows: Any, field: str) -> tuple[Count, ...]:
-    found: Sequence[Any] = rows.order_by().values_list(field).annotate(attempts=Sum("attempts"), given_up=Sum("given_up"))
-    counts = (Count(str(value), attempts, given_up) for value, attempts, given_up in found)
+def _counted(numbers: Iterable[Mapping[str, Any]], field: str) -> tuple[Count, ...]:
+    attempts, given_up = Counter[str](), Counter[str]()
+    for row in numbers:
+        attempts[str(row[field])] += row["attempts"]
+        given_up[str(row[field])] += row["given_up"]
+    counts = (Count(value, number, given_up[value]) for value, number in attempts.items())
     return tuple(sorted(counts, key=lambda count: (-count.attempts, count.value)))

@@ -90,8 +90,8 @@ def _the_queue_is_ranked_for_each_reader(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("requests_app.selectors.admission.KEPT_SECONDS", 0.0)
     for kept in ("_kept", "_known", "_first", "_head"):  # by fixtures of a module, before this one
         monkeypatch.setattr(f"requests_app.selectors.admission.{kept}", deque(maxlen=1))
-    monkeypatch.setattr("requests_app.pages.overview.CHARTS_KEPT_SECONDS", 0.0)
-    monkeypatch.setattr("requests_app.pages.overview._charts", {})
+    monkeypatch.setattr("requests_app.pages.kept.KEPT_SECONDS", 0.0)
+    monkeypatch.setattr("requests_app.pages.kept._kept", {})
 
 
 @pytest.fixture(autouse=True)

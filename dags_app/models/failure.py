@@ -129,7 +129,11 @@ class FailureGroup(models.Model):
             ),
         )
         indexes = (
-            models.Index(fields=("last_at",), name="idx_failure_groups_last"),
+            models.Index(
+                fields=("last_at",),
+                include=("code", "site", "category", "rule", "attempts", "given_up"),
+                name="idx_failure_groups_recent",
+            ),
             models.Index(fields=("code", "site", "last_at"), name="idx_failure_groups_place"),
         )
 

@@ -54,7 +54,13 @@ class Sample(models.Model):
                 name="sample_once",
             ),
         )
-        indexes = (models.Index(fields=("seconds", "at"), name="idx_samples_at"),)
+        indexes = (
+            models.Index(fields=("seconds", "at"), name="idx_samples_at"),
+            models.Index(fields=("seconds", "by", "site", "at"), name="idx_samples_site", condition=Q(by__in=(ALL, "site"))),
+            models.Index(
+                fields=("seconds", "by", "campaign", "at"), name="idx_samples_campaign", condition=Q(by__in=(ALL, "campaign"))
+            ),
+        )
 
     def __str__(self) -> str:
         return f"{self.units} units, {self.failures} failures"

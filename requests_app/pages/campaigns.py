@@ -7,15 +7,15 @@ from typing import NamedTuple
 
 from django.db.models import QuerySet
 from django.http import QueryDict
+from django.utils.safestring import SafeString
 
 from requests_app.api.campaigns import CampaignFilters
 from requests_app.models import Campaign, HoldCode, Request, RequestStatus
+from requests_app.pages.kept import chart_drawn
 from requests_app.pages.tables import MOST as MOST_OF_FILES
 from requests_app.pages.tables import Table, audit_table
 from requests_app.selectors.campaigns import CampaignStanding, campaigns_listed, standings
-from requests_app.selectors.samples import chart
 from wms2.models import AuditEntry
-from wms2.web.charts import Chart
 from wms2.web.formatting import word
 from wms2.web.time_range import RANGES, TimeRange
 
@@ -59,7 +59,7 @@ class CampaignPage(NamedTuple):
     held: Sequence[tuple[Request, str]]
     more_held: int
     audit: Sequence[AuditEntry]
-    chart: Chart
+    chart: SafeString
     range: TimeRange
     ranges: Sequence[str] = tuple(RANGES)
 
@@ -83,7 +83,7 @@ def campaign_page(campaign: Campaign, range_: TimeRange) -> CampaignPage:
     number = line.standing.requests[RequestStatus.HELD]
     rows = _held(campaign).only(*_HELD)[:MOST_HELD] if number else ()
     held = [(row, word(HoldCode, row.hold_code).label) for row in rows]
-    course = chart("events", range_, title="Events done", campaign=campaign.name)
+    course = chart_drawn("events", range_, title="Events done", campaign=campaign.name)
     return CampaignPage(line, held, max(number - len(held), 0), list(_said(campaign)[:MOST_SAID]), course, range_)
 
 

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from dags_app.attempts import logs_size
-from dags_app.errors import Count, RequestErrors, request_errors
-from dags_app.models import FailedInputFile, FailureAction, FailureCategory, FailureGroup, FailureRule, FailureSample
+from dags_app.errors import MOST_FILES, Count, RequestErrors, errors_of
+from dags_app.models import (
+    DAG,
+    FailedInputFile,
+    FailureAction,
+    FailureCategory,
+    FailureGroup,
+    FailureLog,
+    FailureRule,
+    FailureSample,
+)
 from dags_app.services.failures import USED_UP
 from requests_app.models import InputFile, Request, RequestStatus, Workflow
+from wms2.runtime.together import together
 from wms2.web.formatting import counted
 
 #: Kinds on the page; the others are counted there, and listed over REST and in the admin.
@@ -63,29 +74,58 @@ class ErrorsOnPage(NamedTuple):
     can_release: bool
 
 
-def errors_on_page(request: Request, workflow: Workflow) -> ErrorsOnPage | None:
-    """None when nothing has failed, which takes one query."""
-    if not FailureGroup.objects.filter(workflow=workflow).exists():
+def errors_on_page(request: Request, workflow: Workflow, failures: Sequence[Mapping[str, Any]]) -> ErrorsOnPage | None:
+    """Of the numbers of all groups (``request_rows``); None when nothing has failed. One query."""
+    if not failures:
         return None
-    found = request_errors(request.request_name, most_groups=GROUPS_ON_PAGE)
+    found, rules, excluded = _read(request, workflow, failures)
     by = (("category", found.by_category), ("code", found.by_code), ("step", found.by_step), ("site", found.by_site))
     return ErrorsOnPage(
         found=found,
         counts=tuple((name, counts[:MOST_COUNTS]) for name, counts in by),
-        kinds=tuple(_kinds(found.groups, bool(workflow.input_dataset))),
-        bad_files=tuple(_files(workflow, found.bad_files)),
+        kinds=tuple(_kinds(found.groups, rules, bool(workflow.input_dataset))),
+        bad_files=tuple((row, excluded.get(row.lfn, "")) for row in found.bad_files),
         can_release=request.status == RequestStatus.HELD,
     )
 
 
-def _kinds(groups: Iterable[FailureGroup], has_input: bool) -> Iterable[Kind]:
-    rows = list(groups)
-    rules = {rule.name: rule for rule in FailureRule.objects.filter(name__in={group.rule for group in rows})}
+def _read(
+    request: Request, workflow: Workflow, failures: Sequence[Mapping[str, Any]]
+) -> tuple[RequestErrors, Mapping[str, FailureRule], Mapping[str, str]]:
+    """The errors, their rules by name, and by whom files were excluded."""
+    shown = FailureGroup.objects.filter(workflow=workflow).order_by("-given_up", "-attempts", "id")[:GROUPS_ON_PAGE]
+    samples = FailureSample.objects.filter(group__in=shown.values("pk"))
+    files = FailedInputFile.objects.filter(workflow=workflow)
+    excluded = InputFile.objects.filter(workflow=workflow, excluded_at__isnull=False, lfn__in=files.values("lfn"))
+    directories = DAG.objects.filter(workflow=workflow).order_by().values("directory_id")
+    rows = together(
+        groups=shown,
+        samples=samples,
+        dags=DAG.objects.filter(pk__in=samples.order_by().values("dag")).defer("observed", "outcome"),
+        rules=FailureRule.objects.filter(name__in=shown.values("rule")),
+        files=files.order_by("-attempts", "id")[:MOST_FILES],
+        excluded=excluded.order_by().values("lfn", "excluded_by"),
+        problems=FailureLog.objects.filter(directory_id__in=directories).exclude(problem="").values("problem"),
+    )
+    dags, of_group = {dag.pk: dag for dag in rows["dags"]}, defaultdict[int, list[FailureSample]](list)
+    for sample in rows["samples"]:
+        sample.dag = dags[sample.dag_id]
+        of_group[sample.group_id].append(sample)
+    for group in rows["groups"]:
+        group.samples_read = of_group[group.pk]
+    more = files.count() - MOST_FILES if len(rows["files"]) == MOST_FILES else 0
+    problems = [row["problem"] for row in rows["problems"]]
+    found = errors_of(request.request_name, failures, rows["groups"], (rows["files"], more), problems)
+    by_whom = {row["lfn"]: f"excluded by {row['excluded_by'] or 'wms2'}" for row in rows["excluded"]}
+    return found, {rule.name: rule for rule in rows["rules"]}, by_whom
+
+
+def _kinds(rows: Iterable[Any], rules: Mapping[str, FailureRule], has_input: bool) -> Iterable[Kind]:
     for group in rows:
         rule = rules.get(group.rule)
         yield Kind(
             group=group,
-            samples=tuple((s, logs_size(s.dag, s.unit, s.node, s.attempt, s.job_id)) for s in group.samples.all()),
+            samples=tuple((s, logs_size(s.dag, s.unit, s.node, s.attempt, s.job_id)) for s in group.samples_read),
             meaning=rule.note if rule else "",
             done="; ".join(_done(group)),
             todo=_todo(group, has_input) if group.given_up else "",
@@ -97,14 +137,8 @@ def _done(group: FailureGroup) -> Iterable[str]:
     return (f"{counted(number, 'time')} {_DONE.get(action, action)}" for action, number in actions)
 
 
-def _todo(group: FailureGroup, has_input: bool) -> str:
+def _todo(group: Any, has_input: bool) -> str:
     if group.category == FailureCategory.DATA and not has_input:
         return _NO_INPUT
-    named = group.category != FailureCategory.DATA or any(sample.bad_files for sample in group.samples.all())
+    named = group.category != FailureCategory.DATA or any(sample.bad_files for sample in group.samples_read)
     return _ADVICE.get(group.category, "") if named else _NO_FILE
-
-
-def _files(workflow: Workflow, rows: Sequence[FailedInputFile]) -> Iterable[tuple[FailedInputFile, str]]:
-    known = InputFile.objects.filter(workflow=workflow, lfn__in=[row.lfn for row in rows], excluded_at__isnull=False)
-    excluded = {file.lfn: f"excluded by {file.excluded_by or 'wms2'}" for file in known.only("lfn", "excluded_by")}
-    return ((row, excluded.get(row.lfn, "")) for row in rows)

@@ -12,10 +12,14 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from django.http import QueryDict
+from django.template.loader import render_to_string
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 
 from dags_app.models import FailureCategory, FailureRule
 from requests_app.api.failures import FailureQuerySerializer
 from requests_app.models import Request
+from requests_app.pages.kept import chart_drawn, kept
 from requests_app.selectors.failures import (
     NO_SITE,
     Asked,
@@ -27,9 +31,7 @@ from requests_app.selectors.failures import (
     samples_of,
     sums_by,
 )
-from requests_app.selectors.samples import chart
 from wms2.actions import Action, buttons_of
-from wms2.web.charts import Chart
 from wms2.web.formatting import word
 from wms2.web.time_range import RANGES, TimeRange
 
@@ -50,14 +52,14 @@ class Cell(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One code. ``meaning``: by its rules, as they are today; ``cells``: one for each site of the table."""
+    """One code. ``meaning``: by its rules, as they are today; ``cells``: of each site of the table, drawn."""
 
     code: int
     categories: Sequence[FailureCategory]
     rules: Sequence[str]
     meaning: str
     total: Cell
-    cells: Sequence[Cell | None]
+    cells: SafeString
     others: int
 
 
@@ -79,7 +81,7 @@ class FailuresPage:
     values: Mapping[str, str]
     errors: Mapping[str, Sequence[str]]
     range: TimeRange
-    matrix: Matrix | None = None
+    matrix: str = ""
     chosen: str = ""
     requests: Sequence[Concerned] = ()
     more: bool = False
@@ -87,13 +89,13 @@ class FailuresPage:
     list_query: str = ""
     actions: Sequence[Action] = ()
     rest_query: str = ""
-    chart: Chart | None = None
+    chart: str = ""
     ranges = tuple(RANGES)
     categories = FailureCategory
 
 
 def failures_page(given: QueryDict) -> FailuresPage:
-    """Six queries: the table, its rules, whom it concerns, samples, and the chart's."""
+    """Four queries: whom it concerns (2), samples; once in a while for all readers: the table, its rules, the chart."""
     names = map(str, FailureQuerySerializer().fields)
     values = {name: given.get(name, "") for name in names if name != "format"}
     query = FailureQuerySerializer(data={name: value for name, value in values.items() if value})
@@ -111,7 +113,7 @@ def failures_page(given: QueryDict) -> FailuresPage:
         values=values,
         errors={},
         range=range_,
-        matrix=_matrix(places(all_.kinds), common),
+        matrix=_drawn(all_, range_, common),
         chosen=" ".join([*([str(code)] if code is not None else ["all codes"]), *([f"at {site}"] if site else [])])
         if chosen
         else "",
@@ -121,7 +123,9 @@ def failures_page(given: QueryDict) -> FailuresPage:
         list_query=urlencode(_for_list(values, range_)),
         actions=[action for action in buttons_of(Request) if action.name in _VERBS],
         rest_query=urlencode({name: value for name, value in values.items() if value}),
-        chart=chart("failures", range_, by="code", campaign=asked.get("campaign", ""), site="" if site == NO_SITE else site),
+        chart=chart_drawn(
+            "failures", range_, by="code", campaign=asked.get("campaign", ""), site="" if site == NO_SITE else site
+        ),
     )
 
 
@@ -130,6 +134,14 @@ def _for_list(values: Mapping[str, str], range_: TimeRange) -> dict[str, str]:
     wanted = {"failed_code": values["code"], "failed_site": values["site"], "campaign": values["campaign"]}
     since = {"failed_since": f"{range_.begins:%Y-%m-%dT%H:%M:%SZ}"}
     return {name: value for name, value in wanted.items() if value} | since
+
+
+def _drawn(asked: Asked, range_: TimeRange, common: Mapping[str, str]) -> SafeString:
+    def draw() -> SafeString:
+        context = {"matrix": _matrix(places(asked.kinds), common), "range": range_.name}
+        return render_to_string("failures/matrix.html", context | {"narrowed": bool(asked.category or asked.campaign)})
+
+    return kept(("failures", range_.name, asked.category, asked.campaign, *sorted(common)), draw)
 
 
 def _matrix(found: Sequence[Place], common: Mapping[str, str]) -> Matrix:
@@ -167,9 +179,19 @@ def _row(
         rules=[rule for rule, _ in rules if rule],
         meaning=next((notes[rule] for rule, _ in rules if notes.get(rule)), ""),
         total=_cell(found, common, total, code=code),
-        cells=[_cell(of_site[site], common, total, code=code, site=site) if site in of_site else None for site in sites],
+        cells=format_html_join(
+            "", "{}", ((_cell_drawn(_cell(of_site[site], common, total, code=code, site=site)),) for site in sites)
+        ),
         others=sum(place.attempts for place in found if place.site not in sites),
     )
+
+
+def _cell_drawn(cell: Cell) -> SafeString:
+    """Here, since hundreds of them in a template would cost ten times as much."""
+    if not cell.attempts:
+        return format_html('<td class="number"></td>')
+    shown = '<td class="number"><a class="badge tone-{}" href="{}" aria-label="{}">{}</a></td>'
+    return format_html(shown, cell.tone, cell.address, cell.label, f"{cell.attempts:,}")
 
 
 def _cell(found: Iterable[Place], common: Mapping[str, str], total: int, *, code: int, site: str | None = None) -> Cell:

@@ -1,17 +1,15 @@
 """The first page: whether anything needs a person, what, and how the installation stands. A fixed number of statements.
 
-What all readers see alike and costs more is kept for some seconds by its selector: the head of the queue, the charts.
+What all readers see alike and costs more is kept for some seconds: the head of the queue by its selector, the charts.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from django.db.models import Count, Sum
-from django.template.loader import render_to_string
 from django.utils import timezone
 from django.utils.safestring import SafeString
 
@@ -19,12 +17,12 @@ from dags_app.models import DAG, LIVE_DAG
 from dags_app.selectors import schedds_counted
 from requests_app.admission.placement import taking_slot
 from requests_app.models import LEADER_LEASE, AlertChannel, DeadLetter, DeadLetterKind, RequestStatus, Severity
+from requests_app.pages.kept import chart_drawn
 from requests_app.selectors.admission import QueuedRow, queue_head
 from requests_app.selectors.alerts import alerts_by_severity, channels_failing
 from requests_app.selectors.lifecycle import RUCIO_ACCOUNT, LifecycleState, account_problems_of, leases_known, lifecycle_of
 from requests_app.selectors.needs import Cause, needs_by_cause
 from requests_app.selectors.reqmgr2 import POLL, ReqMgr2State, reqmgr2_of
-from requests_app.selectors.samples import chart
 from requests_app.selectors.summary import kept_counts
 from requests_app.services.dead_letters import ADVICE
 from sites_app.bans import bans_active
@@ -48,9 +46,6 @@ SERVICES = {
 
 #: What is drawn over time, and by what it is divided.
 MEASURES_SHOWN = (("events", ""), ("units", ""), ("files", ""), ("running", ""), ("idle", ""), ("failures", "code"))
-CHARTS_KEPT_SECONDS = 60.0
-#: Of each time range: the charts, and until when they are shown.
-_charts: dict[str, tuple[SafeString, float]] = {}
 
 
 class DeadLetters(NamedTuple):
@@ -146,7 +141,7 @@ class Overview(NamedTuple):
     total: int
     queue: list[QueuedRow]
     range: TimeRange
-    charts: SafeString
+    charts: list[SafeString]
 
     @property
     def ranges(self) -> tuple[str, ...]:
@@ -171,15 +166,9 @@ def overview(range_: TimeRange) -> Overview:
     )
 
 
-def charts(range_: TimeRange) -> SafeString:
-    """Throughput, jobs and failures over a time range, drawn up at most once in ``CHARTS_KEPT_SECONDS`` for all readers: samples
-    come no sooner, and their tables cost more than the rest of the page."""
-    text, until = _charts.get(range_.name, (SafeString(), 0.0))
-    if time.monotonic() >= until:
-        found = [chart(measure, range_, by=by) for measure, by in MEASURES_SHOWN]
-        text = render_to_string("overview/charts.html", {"charts": found})
-        _charts[range_.name] = text, time.monotonic() + CHARTS_KEPT_SECONDS
-    return text
+def charts(range_: TimeRange) -> list[SafeString]:
+    """Throughput, jobs and failures over a time range."""
+    return [chart_drawn(measure, range_, by=by) for measure, by in MEASURES_SHOWN]
 
 
 def standing() -> Standing:

@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-
-from django.db.models import Count, Q
-from django.db.models.fields.json import KT
 
 from dags_app import live
 from dags_app.counts import UnitCounts
 from dags_app.models import DAG, LIVE_DAG
 from dags_app.selectors import dag_live
 from outputs_app.checks.validation.process import ValidationProgress, unvalidated, validation_progress
-from outputs_app.models import (
-    OPEN_CASE,
-    OPEN_EFFECT,
-    BlockValidation,
-    Drift,
-    Effect,
-    EffectState,
-    IntegrityCase,
-    OutputDataset,
-)
-from outputs_app.selectors import STUCK, drift_unsettled
-from requests_app.harvesting.selectors import harvests_of
-from requests_app.models import Harvest, KeptAccount, Request, RequestStatus, RequestTransition, Workflow
+from outputs_app.models import Drift, Effect, OutputDataset
+from outputs_app.selectors import drift_unsettled
+from requests_app.models import TERMINAL, Harvest, KeptAccount, Request, RequestStatus, Workflow
 from requests_app.pages.errors import ErrorsOnPage, errors_on_page
 from requests_app.pages.rounds import RoundsOnPage, rounds_on_page
 from requests_app.pages.timeline import Happened, timeline
@@ -36,21 +23,17 @@ from requests_app.selectors.account import account_of
 from requests_app.selectors.admission import QueuedRow, queued_row
 from requests_app.selectors.course import courses
 from requests_app.selectors.explain import Explanation, explain
-from requests_app.selectors.missing_lumis import MissingNumber, missing_numbers, with_invalid_files
+from requests_app.selectors.lifecycle import LifecycleState, lifecycle_of
+from requests_app.selectors.missing_lumis import MissingNumber, missing_numbers
 from requests_app.selectors.parts import SiteLeftovers, TroubledInput, leftovers_by_site, troubled_input
-from requests_app.selectors.requests import names_about, workflow_of
-from requests_app.selectors.workflows import WorkflowProgress, workflow_progress
-from wms2.models import AuditEntry
+from requests_app.selectors.request_rows import MOST_DRIFT, MOST_EFFECTS, Rows, request_rows, unit_table_of
+from requests_app.selectors.requests import workflow_of
+from requests_app.selectors.workflows import WorkflowProgress, progress_of
 from wms2.web.charts import Chart
+from wms2.work.workers import PoolProblem, problems_of
 
 MOST_INPUT_FILES = 20
-MOST_TRANSITIONS = 200
-MOST_EFFECTS = 100
-MOST_DRIFT = 50
-MOST_AUDIT = 50
-MOST_DAGS = 50
 MOST_TROUBLES = 6
-MOST_HARVESTS = 100
 LOG_LINES = 40
 #: Parts of the account, in words.
 _PARTS = {
@@ -146,55 +129,50 @@ class RequestPage:
     cases: int
     work: Work | None
     next_versions: tuple[str, ...]
-    depends_on: list[str]
-    dependents: list[str]
+    depends_on: tuple[str, ...]
+    dependents: tuple[str, ...]
     turn: QueuedRow | None
+    lifecycle: LifecycleState
+    worker_pools: list[PoolProblem]
 
 
 def request_page(request: Request) -> RequestPage:
     """Count and read."""
     workflow = workflow_of(request)
-    effects = list(_open_effects(request)[: MOST_EFFECTS + 1])
-    unsettled = drift_unsettled(request.pk)
-    drift = list(unsettled[: MOST_DRIFT + 1])
-    names = names_about(request)
-    work = _work(request, workflow) if workflow else None
-    transitions = RequestTransition.objects.filter(request=request).order_by("-id")[:MOST_TRANSITIONS]
-    of_request = AuditEntry.objects.filter(target_type="request", target=request.request_name)
+    rows = request_rows(request, workflow)
+    effects, drift = rows["effects"], rows["drift"]
+    work = _work(request, workflow, rows) if workflow else None
     return RequestPage(
         request=request,
         explanation=explain(
             request, dag=dag_live(workflow.pk) if workflow and request.status == RequestStatus.STOPPING else None
         ),
-        timeline=timeline(transitions, work.dags if work else (), of_request.order_by("-id")[:MOST_AUDIT]),
+        timeline=timeline(rows["transitions"], work.dags if work else (), rows["audit"]),
         effects=tuple(effects[:MOST_EFFECTS]),
         effects_left_out=len(effects) > MOST_EFFECTS,
-        effects_by_state=dict(
-            Effect.objects.filter(request=request).order_by().values_list("state").annotate(number=Count("id"))
-        ),
+        effects_by_state={row["state"]: row["number"] for row in rows["effect_states"]},
         drift=tuple(drift[:MOST_DRIFT]),
-        drift_number=unsettled.count() if len(drift) > MOST_DRIFT else len(drift),
-        cases=IntegrityCase.objects.filter(request=request, state__in=OPEN_CASE).count(),
+        drift_number=drift_unsettled(request.pk).count() if len(drift) > MOST_DRIFT else len(drift),
+        cases=sum(row["number"] for row in rows["cases"]),
         work=work,
-        next_versions=tuple(
-            Request.objects.filter(previous_version_request=request).order_by("created_at").values_list("request_name", flat=True)
-        ),
-        depends_on=names.depends_on,
-        dependents=names.dependents,
+        next_versions=_names(rows["next_versions"]),
+        depends_on=_names(rows["depends_on"]),
+        dependents=_names(rows["dependents"]),
         turn=queued_row(request),
+        lifecycle=lifecycle_of(next(iter(rows["leases"]), None)),
+        worker_pools=[] if request.status in TERMINAL else problems_of(rows["pools"], rows["workers"]),
     )
 
 
-def _work(request: Request, workflow: Workflow) -> Work:
-    rows = DAG.objects.select_related("round", "schedd").filter(workflow=workflow)
-    dags = tuple(rows.order_by("-created_at", "-fence")[:MOST_DAGS])
-    for dag in dags:
-        dag.workflow = workflow
-    status_detail = workflow_progress(workflow, dags[0] if dags else None)
-    outputs = OutputDataset.objects.filter(workflow=workflow).select_related("comparison").defer("registration").order_by("name")
-    datasets = tuple(with_invalid_files(outputs))
+def _names(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    return tuple(row["request_name"] for row in rows)
+
+
+def _work(request: Request, workflow: Workflow, rows: Rows) -> Work:
+    dags, datasets, validating = tuple(rows["dags"]), tuple(rows["datasets"]), bool(rows["validations"])
+    done = {row["block_id"]: row["number"] for row in rows["units_done"]}
+    status_detail = progress_of(workflow, dags[0] if dags else None, unit_table_of(workflow, rows), rows["blocks"], done)
     cells, left_out, problem = unit_cells(dags[0]) if dags else ((), 0, "")
-    validating = BlockValidation.objects.filter(block__workflow=workflow).exists()
     account = account_of(request, workflow, status_detail.units)
     return Work(
         workflow=workflow,
@@ -202,19 +180,19 @@ def _work(request: Request, workflow: Workflow) -> Work:
         missing=missing_numbers(request, workflow, account, datasets),
         status_detail=status_detail,
         account=account,
-        rounds=rounds_on_page(request, dags, status_detail.table, datasets),
+        rounds=rounds_on_page(request, dags, status_detail.table, datasets, rows),
         sites=tuple((site, units) for site, units in status_detail.table.counts_by("site") if site),
         cells=cells,
         cells_left_out=left_out,
         dag=_dag_view(dags[0], problem) if dags else None,
         dags=dags,
-        errors=errors_on_page(request, workflow),
+        errors=errors_on_page(request, workflow, rows["failures"]),
         input=troubled_input(request, most=MOST_INPUT_FILES) if workflow.input_dataset else None,
-        leftovers=leftovers_by_site(request),
-        harvests=harvests_of(request.request_name, MOST_HARVESTS),
+        leftovers=leftovers_by_site(request, rows["leftovers"]),
+        harvests=tuple(rows["harvests"]),
         validation=validation_progress(workflow.pk) if validating else None,
         unvalidated_since=unvalidated(block__workflow=workflow)[1] if validating else None,
-        course=courses(request),
+        course=courses(request, rows["rounds"], rows["stops"]),
     )
 
 
@@ -238,15 +216,3 @@ def _ledger_lines(numbers: Mapping[str, Any]) -> list[LedgerLine]:
     after = [LedgerLine("lost numbers, never made again", lost, None)] if lost else []
     after += [others] if generated and others.events else []
     return [*shown, _ledger_line("asked for", "all", numbers, is_sum=True), *after]
-
-
-def _open_effects(request: Request) -> Any:
-    """Those that need an operator first, then by their next attempt; those that were discarded last."""
-    return (
-        Effect.objects.filter(request=request, state__in=(*OPEN_EFFECT, EffectState.DISCARDED))
-        .select_related("block")
-        .annotate(part_done=KT("result__done"), part_of=KT("result__of"))
-        .defer("payload", "result", "block__failure_context")
-        .alias(stuck=Q(state__in=STUCK), over=Q(state=EffectState.DISCARDED))
-        .order_by("over", "-stuck", "next_attempt_at", "id")
-    )

@@ -12,19 +12,20 @@ from typing import NamedTuple
 
 from dags_app.counts import UnitCounts, UnitTable
 from dags_app.histogram import added, quantile
-from dags_app.models import DAG, SizingDecision
+from dags_app.models import DAG, SizingDecision, StepMeasurement
 from dags_app.planning.levels import FIRST_TASK
 from dags_app.planning.measured import Spread
 from dags_app.planning.specs import ResourceSpec
 from outputs_app.models import OutputDataset
 from requests_app.models import Request
-from requests_app.selectors.rounds import MeasuredRound, StepDetail, rounds_measured
+from requests_app.selectors.request_rows import Rows
+from requests_app.selectors.rounds import MeasuredRound, StepDetail, measured_of
 from requests_app.work.sizing import as_planned
 from wms2.conf import conf
 from wms2.web.formatting import number, size
 
 #: The newest of each.
-MOST_ROUNDS, MOST_STEPS, MOST_DECISIONS = 10, 40, 100
+MOST_ROUNDS, MOST_STEPS = 10, 40
 #: Of what was asked; below it a slot is wasted.
 _LITTLE = 0.5
 
@@ -148,14 +149,18 @@ class RoundsOnPage(NamedTuple):
 
 
 def rounds_on_page(
-    request: Request, dags: Sequence[DAG], table: UnitTable, datasets: Sequence[OutputDataset]
+    request: Request, dags: Sequence[DAG], table: UnitTable, datasets: Sequence[OutputDataset], rows: Rows
 ) -> RoundsOnPage | None:
-    """With the workflow's DAGs, newest first. Four queries, of which an adaptive request without a DAG needs none.
+    """With the workflow's DAGs, newest first, of rows that were read.
 
     None for another request until it has a second round, or something is measured.
     """
     newest = {dag.round_id: dag for dag in reversed(dags)}
-    rounds = [each for each in rounds_measured(dags[0].workflow, most=MOST_ROUNDS) if each.row.pk in newest] if dags else []
+    measured: dict[int, list[StepMeasurement]] = {}
+    for measurement in rows["measurements"]:
+        measured.setdefault(measurement.round_id, []).append(measurement)
+    shown = [(row, measured.get(row.pk, [])) for row in reversed(rows["rounds"][:MOST_ROUNDS]) if row.pk in newest]
+    rounds = measured_of(shown, rows["failures"])
     if not (request.adaptive or len(rounds) > 1 or any(each.steps for each in rounds)):
         return None
     tiers = {(dataset.step, dataset.module): dataset.tier for dataset in datasets}
@@ -164,12 +169,11 @@ def rounds_on_page(
         for each in reversed(rounds)
         for step in each.steps
     ]
-    decisions = SizingDecision.objects.filter(dag=dags[0])[:MOST_DECISIONS] if dags else ()
     limits = as_planned(dags[0]) if dags else None
     return RoundsOnPage(
         lines=tuple(_line(each, newest[each.row.pk], table, tiers) for each in rounds),
         left_out=rounds[0].row.index if rounds else 0,
-        decisions=tuple(_decision(row) for row in decisions),
+        decisions=tuple(_decision(row) for row in rows["decisions"]),
         steps=tuple(steps[:MOST_STEPS]),
         target_seconds=conf().target_wall_seconds,
         merge_bytes=(limits.min_merge_bytes, limits.max_merge_bytes) if limits else (0, 0),

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 from django.db.models import QuerySet
 from django.http import QueryDict
+from django.utils.safestring import SafeString
 
+from requests_app.pages.kept import chart_drawn
 from requests_app.pages.tables import MOST as MOST_OF_FILES
 from requests_app.pages.tables import Table, audit_table
-from requests_app.selectors.samples import chart
 from requests_app.selectors.sites import (
     LONG_HOURS,
     MOST,
@@ -30,7 +31,6 @@ from sites_app.bans import bans_active
 from sites_app.models import Site, SiteBan, SiteStatus
 from wms2.models import AuditEntry
 from wms2.runtime import clock
-from wms2.web.charts import Chart
 from wms2.web.time_range import RANGES, TimeRange
 
 MOST_BANS = 30
@@ -78,7 +78,7 @@ class SitePage(NamedTuple):
     bans: Sequence[tuple[SiteBan, str]]
     audit: Sequence[AuditEntry]
     success: Sequence[Success]
-    failures: Chart
+    failures: SafeString
     concerned: Concerned
     range: TimeRange
     ranges: Sequence[str] = tuple(RANGES)
@@ -110,7 +110,7 @@ def site_page(site: Site, range_: TimeRange) -> SitePage:
         bans=sorted(_bans(site, now, MOST_BANS), key=lambda each: each[1] != "in force"),
         audit=list(_said(site)[:MOST_SAID]),
         success=site_success([site.name], WINDOWS, now)[site.name],
-        failures=chart("failures", range_, title="Failed attempts by code", by="code", site=site.name),
+        failures=chart_drawn("failures", range_, title="Failed attempts by code", by="code", site=site.name),
         concerned=site_concerned(site.name, now),
         range=range_,
     )

@@ -16,7 +16,7 @@ from dags_app.attempts import logs_kept
 from dags_app.models import DAG
 from dags_app.packs import is_there
 from dags_app.selectors import dags_shown
-from requests_app.models import TERMINAL, RequestGroup
+from requests_app.models import RequestGroup
 from requests_app.pages.board import lines, listed
 from requests_app.pages.board_query import KNOWN, BoardQuery
 from requests_app.pages.bulk import operations_for
@@ -31,7 +31,6 @@ from requests_app.work.groups import group_status
 from wms2.adapters.types import JobStatus
 from wms2.admin.actions import Button, buttons, offered
 from wms2.web.time_range import TimeRange
-from wms2.work.workers import pool_problems
 
 
 @require_safe
@@ -67,7 +66,8 @@ def request_detail(request: HttpRequest, request_name: str) -> HttpResponse:
     dag = seen.work.dag.dag if seen.work and seen.work.dag else None
     context = {
         "page": seen,
-        "worker_pools": [] if row.status in TERMINAL else pool_problems(),
+        "lifecycle": seen.lifecycle,
+        "worker_pools": seen.worker_pools,
         "offered": offered(request.user, row, row.get_absolute_url()),
         "dag_verbs": _dag_buttons(request.user, dag, row.get_absolute_url()) if dag is not None else [],
     }

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any, NamedTuple
 
 from django.db import connection
-from django.db.models import CharField, Value
-from django.db.models.functions import Cast
+from django.db.models import QuerySet
 from django.urls import reverse
 
 from requests_app.models import Request, RequestStatus, RequestTransition, Round
@@ -54,8 +54,11 @@ class _Point(NamedTuple):
     held: int
 
 
-def courses(request: Request) -> tuple[Chart, ...]:
-    """In the order of ``COURSES``, of 181 points at most; without points while nothing is sampled. Two statements."""
+def courses(
+    request: Request, rounds: Iterable[Round] | None = None, stops: Iterable[Mapping[str, Any]] | None = None
+) -> tuple[Chart, ...]:
+    """In the order of ``COURSES``, of 181 points at most; without points while nothing is sampled. One statement, and another one
+    each for its rounds and ``stops_of`` it, where these were not read."""
     width, times, points = _points(request)
     done = [point.done for point in points]
     span = math.ceil(len(points) / RATES)
@@ -65,7 +68,8 @@ def courses(request: Request) -> tuple[Chart, ...]:
         "rate": [Line("work units per hour", [*[None] * span, *(round(each, 2) for each in rates)])],
         "jobs": [Line(name, [getattr(point, name) for point in points]) for name in ("running", "idle", "held")],
     }
-    marks = _marks(request)
+    begun = Round.objects.filter(workflow__request=request).order_by("-index")[:MOST_MARKS] if rounds is None else rounds
+    marks = _marks(begun, stops_of(request).values("at", "to_status") if stops is None else stops)
     return tuple(_chart(request, name, times, lines[name], marks) for name in COURSES)
 
 
@@ -85,15 +89,15 @@ def _points(request: Request) -> tuple[int, list[datetime], list[_Point]]:
     return width, [first + timedelta(seconds=width * each) for each in range(number)], points
 
 
-def _marks(request: Request) -> list[Mark]:
-    """Begins of rounds, and stops, oldest first."""
-    status, none = CharField(), Value("")
-    rounds = Round.objects.filter(workflow__request=request).order_by("-index")[:MOST_MARKS]
-    stops = RequestTransition.objects.filter(request=request, to_status__in=_STOPS).order_by("-id")[:MOST_MARKS]
-    rows = rounds.values_list("created_at", "index", Cast(none, status)).union(
-        stops.values_list("at", Value(0), "to_status"), all=True
-    )
-    return sorted(Mark(at, RequestStatus(to).label.lower() if to else f"round {index}") for at, index, to in rows)
+def stops_of(request: Request) -> QuerySet[RequestTransition]:
+    """The newest first."""
+    return RequestTransition.objects.filter(request=request, to_status__in=_STOPS).order_by("-id")[:MOST_MARKS]
+
+
+def _marks(rounds: Iterable[Round], stops: Iterable[Mapping[str, Any]]) -> list[Mark]:
+    """Begins of the newest rounds, and stops, oldest first."""
+    begun = [Mark(each.created_at, f"round {each.index}") for each in islice(rounds, MOST_MARKS)]
+    return sorted([*begun, *(Mark(each["at"], RequestStatus(each["to_status"]).label.lower()) for each in stops)])
 
 
 def _chart(request: Request, name: str, times: Sequence[datetime], lines: Sequence[Line], marks: Sequence[Mark]) -> Chart:

@@ -15,7 +15,7 @@ from django.db.models import Max, Min, QuerySet, Sum
 
 from dags_app.attempts import logs_size
 from dags_app.models import FailureGroup, FailureSample
-from requests_app.models import RequestStatus
+from requests_app.models import Request, RequestStatus
 from wms2.web.formatting import word
 
 #: Before any failure.
@@ -102,13 +102,13 @@ def places(rows: QuerySet[FailureGroup]) -> list[Place]:
 
 
 def requests_concerned(rows: QuerySet[FailureGroup]) -> tuple[list[Concerned], bool]:
-    """Those with most jobs given up first, at most ``MOST_REQUESTS``, and whether there are more; one query."""
-    request = "workflow__request__"
-    sums = rows.values_list(*(f"{request}{name}" for name in ("pk", "request_name", "prep_id", "status", "campaign"))).annotate(
-        attempts_sum=Sum("attempts"), given_up_sum=Sum("given_up"), first=Min("first_at"), last=Max("last_at")
-    )
-    found = [Concerned(*row) for row in sums.order_by("-given_up_sum", "-attempts_sum", f"{request}pk")[: MOST_REQUESTS + 1]]
-    return found[:MOST_REQUESTS], len(found) > MOST_REQUESTS
+    """Those with most jobs given up first, at most ``MOST_REQUESTS``, and whether there are more; two queries."""
+    sums = rows.values_list("workflow").annotate(Sum("attempts"), Sum("given_up"), Min("first_at"), Max("last_at"))
+    found = list(sums.order_by("-given_up__sum", "-attempts__sum", "workflow")[: MOST_REQUESTS + 1])
+    shown = ("workflow", "pk", "request_name", "prep_id", "status", "campaign")
+    about = {row[0]: row[1:] for row in Request.objects.filter(workflow__in=[row[0] for row in found]).values_list(*shown)}
+    concerned = [Concerned(*about[workflow], *sums) for workflow, *sums in found[:MOST_REQUESTS]]
+    return concerned, len(found) > MOST_REQUESTS
 
 
 def samples_of(asked: Asked) -> list[Shown]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.db.models import Count, Q, QuerySet, Sum
 
@@ -12,6 +12,7 @@ from dags_app.models import Leftover
 from dags_app.planning.specs import NOT_MISSED, ExclusionKind
 from requests_app.models import InputFile, Progress, ProgressSample, Request
 from wms2.conf import conf
+from wms2.runtime.together import together
 
 #: Files of each sort that one answer carries.
 MOST_FILES = 1000
@@ -32,23 +33,22 @@ class TroubledInput:
 
 
 def troubled_input(request: Request, *, most: int = MOST_FILES) -> TroubledInput:
-    """As the rows are now; those that wait longest and those that were left out last come first."""
+    """As the rows are now; those that wait longest and those that were left out last come first. One query."""
     rows = InputFile.objects.filter(workflow__request=request)
     unwanted = Q(excluded_kind=ExclusionKind.UNWANTED)
     out = Q(excluded_at__isnull=False) & ~Q(excluded_kind__in=NOT_MISSED)
-    numbers = rows.filter(Q(waiting_since__isnull=False) | Q(excluded_at__isnull=False)).aggregate(
-        waiting=Count("pk", filter=Q(waiting_since__isnull=False)),
-        excluded=Count("pk", filter=out),
-        unwanted=Count("pk", filter=unwanted),
+    numbers = rows.filter(Q(waiting_since__isnull=False) | Q(excluded_at__isnull=False)).order_by().values("workflow_id")
+    read = together(
+        numbers=numbers.annotate(
+            waiting=Count("pk", filter=Q(waiting_since__isnull=False)),
+            excluded=Count("pk", filter=out),
+            unwanted=Count("pk", filter=unwanted),
+        ),
+        waiting=rows.filter(waiting_since__isnull=False).defer("lumis").order_by("waiting_since", "lfn")[:most],
+        excluded=rows.filter(out).defer("lumis").order_by("-excluded_at", "lfn")[:most],
     )
-    waiting = rows.filter(waiting_since__isnull=False).defer("lumis").order_by("waiting_since", "lfn")
-    return TroubledInput(
-        numbers["waiting"],
-        numbers["excluded"],
-        numbers["unwanted"],
-        list(waiting[:most]) if numbers["waiting"] else [],
-        list(rows.filter(out).defer("lumis").order_by("-excluded_at", "lfn")[:most]) if numbers["excluded"] else [],
-    )
+    found = next(iter(read["numbers"]), {"waiting": 0, "excluded": 0, "unwanted": 0})
+    return TroubledInput(found["waiting"], found["excluded"], found["unwanted"], read["waiting"], read["excluded"])
 
 
 _OPEN = Q(settled_at__isnull=True)
@@ -74,13 +74,20 @@ def leftovers_of(request: Request) -> QuerySet[Leftover]:
     )
 
 
-def leftovers_by_site(request: Request) -> tuple[SiteLeftovers, ...]:
-    """One query, and another for a problem at each site that has any."""
-    rows = Leftover.objects.filter(unit__workflow__request=request).order_by("site").values_list("site")
-    found = rows.annotate(waiting=Count("id", filter=_OPEN), failing=Count("id", filter=_FAILING), files=Sum("removed_files"))
+def leftovers_counted(request: Request) -> QuerySet[Any]:
+    """By site: waiting, failing, files."""
+    rows = Leftover.objects.filter(unit__workflow__request=request).order_by("site").values("site")
+    return rows.annotate(waiting=Count("id", filter=_OPEN), failing=Count("id", filter=_FAILING), files=Sum("removed_files"))
+
+
+def leftovers_by_site(request: Request, counted: Iterable[Mapping[str, Any]] | None = None) -> tuple[SiteLeftovers, ...]:
+    """One query, unless they were ``leftovers_counted``, and another for a problem at each site that has any."""
+    rows = list(leftovers_counted(request) if counted is None else counted)
     failing = leftovers_of(request).filter(_FAILING).order_by("site", "id").distinct("site")
-    problems = dict(failing.values_list("site", "problem")) if any(row[2] for row in found) else {}
-    return tuple(SiteLeftovers(site, waiting, failing, files, problems.get(site, "")) for site, waiting, failing, files in found)
+    problems = dict(failing.values_list("site", "problem")) if any(row["failing"] for row in rows) else {}
+    return tuple(
+        SiteLeftovers(row["site"], row["waiting"], row["failing"], row["files"], problems.get(row["site"], "")) for row in rows
+    )
 
 
 def leftovers_open() -> Iterable[tuple[str, int, int]]:

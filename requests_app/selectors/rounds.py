@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.db.models import Prefetch
 
@@ -55,19 +55,21 @@ def rounds_of(workflow: Workflow) -> list[MeasuredRound]:
     return _measured(workflow, rows)
 
 
-def rounds_measured(workflow: Workflow, *, most: int) -> list[MeasuredRound]:
-    """The newest rounds of a workflow, the first one first; three queries."""
-    rows = workflow.rounds.order_by("-index").prefetch_related("measurements")[:most]
-    return _measured(workflow, reversed(rows))
-
-
 def _measured(workflow: Workflow, rows: Iterable[Round]) -> list[MeasuredRound]:
-    codes = _exit_codes(workflow)
-    return [_round(row, codes.get(row.index, {})) for row in rows]
+    groups = FailureGroup.objects.filter(workflow=workflow).values("step", "code", "rounds")
+    return measured_of(((row, row.measurements.all()) for row in rows), groups)
 
 
-def _round(row: Round, codes: Mapping[str, Mapping[str, int]]) -> MeasuredRound:
-    return MeasuredRound(row, [_step(each, codes.get(each.step, {})) for each in row.measurements.all()], codes)
+def measured_of(
+    rows: Iterable[tuple[Round, Iterable[StepMeasurement]]], groups: Iterable[Mapping[str, Any]]
+) -> list[MeasuredRound]:
+    """Of rounds with their measurements, and groups of failures of their workflow."""
+    codes = _exit_codes(groups)
+    return [_round(row, measured, codes.get(row.index, {})) for row, measured in rows]
+
+
+def _round(row: Round, measured: Iterable[StepMeasurement], codes: Mapping[str, Mapping[str, int]]) -> MeasuredRound:
+    return MeasuredRound(row, [_step(each, codes.get(each.step, {})) for each in measured], codes)
 
 
 def _step(row: StepMeasurement, codes: Mapping[str, int]) -> StepDetail:
@@ -80,10 +82,10 @@ def _step(row: StepMeasurement, codes: Mapping[str, int]) -> StepDetail:
     )
 
 
-def _exit_codes(workflow: Workflow) -> Mapping[int, Mapping[str, Counter[str]]]:
+def _exit_codes(groups: Iterable[Mapping[str, Any]]) -> Mapping[int, Mapping[str, Counter[str]]]:
     """Round index -> step -> code -> failed attempts."""
     found: dict[int, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
-    for step, code, rounds in FailureGroup.objects.filter(workflow=workflow).values_list("step", "code", "rounds"):
-        for index, attempts in numbered(rounds):
-            found[index][step][str(code)] += attempts
+    for group in groups:
+        for index, attempts in numbered(group["rounds"]):
+            found[index][group["step"]][str(group["code"])] += attempts
     return found

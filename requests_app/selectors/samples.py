@@ -1,4 +1,4 @@
-"""Samples as lines of a chart, and as sums (docs/design/samples.md). At most two statements, whatever the number of requests."""
+"""Samples as lines of a chart, and as sums (docs/design/samples.md). One statement, whatever the number of requests."""
 
 from __future__ import annotations
 
@@ -55,28 +55,26 @@ _SHOWN = {"6h": (300, 300), "24h": (600, 600), "7d": (3600, 3600), "30d": (3600,
 YEAR = "365d"
 _VALUES = ("units", "events", "files", "failures", "core_seconds")
 
-_BUCKET = "to_timestamp(floor(extract(epoch FROM at) / %(shown)s) * %(shown)s)"
+_BUCKET = "date_bin(%(shown)s * interval '1 second', at, 'epoch')"
 _LINES = """
-WITH found AS ({found}), best AS (
+WITH found AS MATERIALIZED ({found}), best AS (
   SELECT label FROM found GROUP BY label ORDER BY sum(value) DESC, label LIMIT %(most)s
 )
 SELECT at, coalesce(best.label, %(others)s), sum(value) FROM found LEFT JOIN best USING (label) GROUP BY 1, 2
+UNION ALL
+SELECT {bucket}, NULL, sum(total) FROM state_samples
+WHERE seconds = %(read)s AND what = 'looks' AND by = '' AND at >= %(begins)s AND at < %(ends)s GROUP BY 1
 """
-_EVENTS = """
-SELECT {bucket} AS at, {label} AS label, sum({measure}) AS value FROM samples
-WHERE (seconds = %(read)s AND by = %(group)s OR seconds = 0) AND at >= %(begins)s AND at < %(ends)s {within} GROUP BY 1, 2
+#: What was added up, and what was not yet: with one OR over both, PostgreSQL reads all groups of the time.
+_BOTH = """
+SELECT {label}, {values} FROM samples
+WHERE seconds = %(read)s AND by = %(group)s AND at >= %(begins)s AND at < %(ends)s {within} GROUP BY {groups}
+UNION ALL
+SELECT {label}, {values} FROM samples WHERE seconds = 0 AND at >= %(begins)s AND at < %(ends)s {within} GROUP BY {groups}
 """
 _STATES = """
 SELECT {bucket} AS at, label, sum(total) AS value FROM state_samples
 WHERE seconds = %(read)s AND what = %(measure)s AND by = %(group)s AND at >= %(begins)s AND at < %(ends)s {within} GROUP BY 1, 2
-"""
-_LOOKS = """
-SELECT {bucket}, sum(total) FROM state_samples
-WHERE seconds = %(read)s AND what = 'looks' AND by = '' AND at >= %(begins)s AND at < %(ends)s GROUP BY 1
-"""
-_SUMS = """
-SELECT {label}, {sums} FROM samples
-WHERE (seconds = %(read)s AND by = %(group)s OR seconds = 0) AND at >= %(begins)s AND at < %(ends)s {within} GROUP BY 1
 """
 
 
@@ -118,7 +116,7 @@ Series = tuple[list[datetime], dict[str, list[float | None]]]
 
 def series(measure: str, range_: TimeRange, *, by: str = "", site: str = "", campaign: str = "", step: str = "") -> Series:
     """Begins of buckets, and a value of each for each line, the largest line first: the rate an hour of what happens, the mean of
-    how things stand. None where nothing was looked at and nothing happened: WMS2 did not run. Two statements.
+    how things stand. None where nothing was looked at and nothing happened: WMS2 did not run. One statement.
 
     Raises:
         UnknownSeries: it is not sampled like that.
@@ -127,14 +125,13 @@ def series(measure: str, range_: TimeRange, *, by: str = "", site: str = "", cam
     known, buckets = _known(measure, by, within), Buckets.of(range_)
     values: dict[str, Any] = {**buckets._asdict(), "measure": measure, "most": MOST_LINES, "others": OTHERS}
     found = _states(by, within, values) if known.state else _events(measure, by, within, values)
-    rows = _read(_LINES.format(found=found), values)
-    looks = dict(_read(_LOOKS.format(bucket=_BUCKET), values))
     lines: dict[str, dict[datetime, float]] = {}
-    for at, label, value in rows:
-        lines.setdefault(label, {})[at] = float(value)
+    looks: dict[datetime, float] = {}
+    for at, label, value in _read(_LINES.format(found=found, bucket=_BUCKET), values):
+        (looks if label is None else lines.setdefault(label, {}))[at] = float(value)
     if not lines and looks:
         lines = {"": {}}
-    happened = {at for at, _, _ in rows}
+    happened = {at for line in lines.values() for at in line}
     per_hour = 3600 / buckets.shown
 
     def valued(line: Mapping[datetime, float], at: datetime) -> float | None:
@@ -165,8 +162,12 @@ def totals(
     values: dict[str, Any] = {"read": read, "begins": first, "ends": ends}
     label, group, condition = _grouped(by, within, values)
     sums = ", ".join(f"sum({name})" for name in _VALUES)
-    rows = _read(_SUMS.format(label=label, sums=sums, within=condition), values | {"group": group})
-    return {str(name): dict(zip(_VALUES, map(float, numbers), strict=True)) for name, *numbers in rows}
+    rows = _read(_BOTH.format(label=label, values=sums, within=condition, groups="1"), values | {"group": group})
+    found: dict[str, dict[str, float]] = {}
+    for name, *numbers in rows:
+        known = found.setdefault(str(name), dict.fromkeys(_VALUES, 0.0))
+        known |= {each: known[each] + float(number) for each, number in zip(_VALUES, numbers, strict=True)}
+    return found
 
 
 def chart(
@@ -213,7 +214,9 @@ def _grouped(by: str, within: Mapping[str, str], values: dict[str, Any]) -> tupl
 
 def _events(measure: str, by: str, within: Mapping[str, str], values: dict[str, Any]) -> str:
     label, values["group"], condition = _grouped(by, within, values)
-    return _EVENTS.format(bucket=_BUCKET, label=label, measure=measure, within=condition)
+    return _BOTH.format(
+        label=f"{_BUCKET} AS at, {label} AS label", values=f"sum({measure}) AS value", within=condition, groups="1, 2"
+    )
 
 
 def _states(by: str, within: Mapping[str, str], values: dict[str, Any]) -> str:

@@ -19,18 +19,25 @@ from wms2.web.formatting import word
 #: Jobs that have waited for longer while none of their request's began there are shown.
 LONG_HOURS = 24
 #: Hours, and the length of the samples that are read for them (``dags_app.models.BUCKETS``).
-WINDOWS = ((1, 300), (24, 300), (168, 3600))
+WINDOWS = ((1, 300), (24, 600), (168, 3600))
 MOST = 20
 _SUCCESS = """
-SELECT sites.name, windows.hours, done.jobs, failed.attempts
-FROM unnest(%(sites)s::text[]) sites(name), unnest(%(hours)s::int[], %(seconds)s::int[]) windows(hours, seconds), LATERAL (
+WITH windows AS (
+  SELECT hours, seconds, %(now)s - hours * interval '1 hour' AS begins
+  FROM unnest(%(hours)s::int[], %(seconds)s::int[]) asked(hours, seconds)
+), failed AS (
+  SELECT hours, site, sum(attempts) AS attempts FROM windows, LATERAL (
+    SELECT site, sum(failures) AS attempts FROM samples
+    WHERE seconds = windows.seconds AND by = 'site' AND site = ANY(%(sites)s) AND at >= begins GROUP BY site
+    UNION ALL
+    SELECT site, sum(failures) FROM samples WHERE seconds = 0 AND site = ANY(%(sites)s) AND at >= begins GROUP BY site
+  ) found GROUP BY 1, 2
+)
+SELECT sites.name, hours, done.jobs, coalesce(failed.attempts, 0)
+FROM unnest(%(sites)s::text[]) sites(name) CROSS JOIN windows CROSS JOIN LATERAL (
   SELECT coalesce(sum(jobs), 0) + count(*) AS jobs FROM work_units
-  WHERE site = sites.name AND state = %(done)s AND done_at >= %(now)s - windows.hours * interval '1 hour'
-) done, LATERAL (
-  SELECT coalesce(sum(failures), 0) AS attempts FROM samples
-  WHERE site = sites.name AND at >= %(now)s - windows.hours * interval '1 hour'
-    AND (seconds = windows.seconds AND by = 'site' OR seconds = 0)
-) failed
+  WHERE site = sites.name AND state = %(done)s AND done_at >= begins
+) done NATURAL LEFT JOIN (SELECT hours, site AS name, attempts FROM failed) failed
 """
 _CONCERNED = """
 (SELECT 'waits', r.request_name, r.prep_id, r.status, (d.jobs->'waits'->>%(site)s)::timestamptz AS since,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db.models import QuerySet
 from django.utils import timezone
@@ -76,9 +78,15 @@ def workflows_stored() -> QuerySet[Workflow]:
 def workflow_progress(workflow: Workflow, dag: DAG | None) -> WorkflowProgress:
     """With the workflow's newest DAG; a fixed number of queries."""
     table = unit_table(workflow.pk, since=dag.submitted_at if dag is not None and dag.submitted_at else timezone.now())
-    units, progress = table.counts(), table.progress()
     blocks = list(ProcessingBlock.objects.filter(workflow=workflow).defer("failure_context"))
-    done = blocks_done_units([block.pk for block in blocks]) if blocks else {}
+    return progress_of(workflow, dag, table, blocks, blocks_done_units([block.pk for block in blocks]) if blocks else {})
+
+
+def progress_of(
+    workflow: Workflow, dag: DAG | None, table: UnitTable, blocks: Iterable[ProcessingBlock], done: Mapping[Any, int]
+) -> WorkflowProgress:
+    """The same, of what was read: ``table`` since the DAG was submitted, ``done`` units of blocks."""
+    units, progress = table.counts(), table.progress()
     return WorkflowProgress(
         workflow=workflow,
         dag=dag,

@@ -161,7 +161,7 @@ def test_what_is_not_added_up_yet_is_in_the_lines_too_and_small_ones_are_added_t
     now = at(10)
     with CaptureQueriesContext(connection) as captured:
         _, lines = series("failures", range_of("6h", now), by="site")
-    assert len(statements(captured)) == 2
+    assert len(statements(captured)) == 1
     assert [len(lines), *list(lines)[-2:]] == [9, "T2_XX_07", OTHERS]
     assert sum(sum(known(line)) for line in lines.values()) == 12 * sum(range(1, 13))
     samples_fold(transaction.atomic, now)

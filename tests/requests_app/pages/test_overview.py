@@ -33,7 +33,7 @@ STATEMENTS = 5
 #: Those of the head of the queue, which is kept for some seconds: limits, state (2), buckets, stopped; rows, ends, pausing.
 QUEUE_STATEMENTS = 8
 #: Of six charts, kept for a minute.
-CHARTS_STATEMENTS = 12
+CHARTS_STATEMENTS = 6
 
 
 def shown(client: Client, path: str = "/", part: str | None = None) -> str:
@@ -285,7 +285,7 @@ def test_the_head_of_the_queue_and_the_charts_are_read_once_for_all_readers(
     reader: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("requests_app.selectors.admission.KEPT_SECONDS", 600.0)
-    monkeypatch.setattr("requests_app.pages.overview.CHARTS_KEPT_SECONDS", 600.0)
+    monkeypatch.setattr("requests_app.pages.kept.KEPT_SECONDS", 600.0)
     request_row(S.QUEUED)
     reader.get("/")
     assert statements_of(reader) == 3 + STATEMENTS

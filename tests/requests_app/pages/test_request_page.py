@@ -28,7 +28,7 @@ S = RequestStatus
 #: session, user; request; workflow, its standing, account, rounds (3), sites, units, DAGs; history, audit, effects (2),
 #: differences, versions, names of those it depends on, of those that depend on it, and of datasets, validation;
 #: the life cycle's lease, for the dot; failures of the DAG's directory and of the workflow, these by site too
-PAGE_QUERIES = 32
+PAGE_QUERIES = 7
 
 
 def page(client: Client, request: Request, part: str | None = None) -> str:
