@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import structlog
 from django.db import connection
-from django.db.models import BigIntegerField, Count, Q, Sum
+from django.db.models import BigIntegerField, Count, Q, QuerySet, Sum
 from django.db.models.functions import Coalesce
 
 from dags_app.models import DAG, IN_QUEUE, FailureGroup, FailureLog, WorkUnit, WorkUnitState
@@ -119,7 +119,7 @@ class UnitTable(NamedTuple):
         """As ``dag_counts`` has them."""
         logs = self.failed_by_directory
         failed = _attempts(dag) if logs is None else logs.get(dag.directory_id, 0)
-        return _dag_counts(dag, *self._done(round_id=dag.round_id), failed)
+        return dag_counts_of(dag, *self._done(round_id=dag.round_id), failed)
 
     def nodes(self) -> dict[str, int]:
         """All nodes inside units, and by state, of all rounds: of each its newest DAG's, whose counts contain those before it."""
@@ -210,7 +210,13 @@ def job_success(workflow_id: uuid.UUID) -> JobSuccess:
 
 def dag_counts(dag: DAG) -> DagCounts:
     """Three queries."""
-    return _dag_counts(dag, *_done(round_id=dag.round_id), _attempts(dag))
+    return dag_counts_of(dag, *_done(round_id=dag.round_id), _attempts(dag))
+
+
+def units_done(dag: DAG) -> QuerySet[Any]:
+    """How many units of its round are done, and their jobs."""
+    rows = WorkUnit.objects.filter(state=WorkUnitState.DONE, round_id=dag.round_id).order_by().values("round_id")
+    return rows.annotate(units=Count("id"), jobs_sum=Sum("jobs"))
 
 
 def jobs_by_site(dag: DAG) -> dict[str, dict[str, int]]:
@@ -255,7 +261,8 @@ def _attempts(dag: DAG) -> int:
     return next(iter(FailureLog.objects.filter(pk=dag.directory_id).values_list("attempts", flat=True)), 0)
 
 
-def _dag_counts(dag: DAG, units: int, jobs: int, failed: int) -> DagCounts:
+def dag_counts_of(dag: DAG, units: int, jobs: int, failed: int) -> DagCounts:
+    """Of done units of its round, their jobs, and failed attempts that were read. One query while units run."""
     running = _running(dag, "units_running")
     return DagCounts(
         units={

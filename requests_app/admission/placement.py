@@ -224,7 +224,7 @@ def nowhere_else(here: Schedd, to: Schedd | None = None, pools: tuple[str, ...] 
     """Why no other schedd, or not that one, could take what is here and may go to these ``pools``; empty if one could, now or
     when it has room.
     """
-    room = Room.now()
+    room = Room(list(Schedd.objects.order_by("pk")))  # what runs there now does not matter
     others = [each for each in room.schedds if (each == to if to is not None else each.pk != here.pk)]
     if usable(room, others, pools):
         return ""

@@ -12,12 +12,15 @@ from django.utils import timezone
 
 from dags_app import live
 from dags_app.attempts import node_attempts
-from dags_app.counts import DagCounts, dag_counts
+from dags_app.counts import DagCounts, dag_counts_of, units_done
 from dags_app.dagman import NodeSpan, NodeStatus
 from dags_app.histogram import quantile
-from dags_app.models import DAG, LIVE_DAG, StepMeasurement, WorkUnit
+from dags_app.models import DAG, LIVE_DAG, FailureLog, StepMeasurement, WorkUnit
 from dags_app.payload.contract import layout
+from requests_app.models import LEADER_LEASE, Round
 from requests_app.pages.units import UnitCell, unit_cells
+from requests_app.selectors.lifecycle import LifecycleState, leases_known, lifecycle_of
+from wms2.runtime.together import together
 
 #: Units whose tries are drawn one by one; of more, only the slowest are listed.
 MOST_DRAWN, MOST_SLOWEST = 300, 50
@@ -120,10 +123,11 @@ class DagPage(NamedTuple):
     log: live.LogTail
     related: tuple[DAG, ...]
     unit: UnitNodes | None
+    lifecycle: LifecycleState
 
 
 def dag_page(dag: DAG, unit: str, *, by_role: bool) -> DagPage:
-    """Count and read; six queries for any number of units.
+    """Count and read; two queries for any number of units, and one each while some run, or more than are drawn.
 
     Args:
         unit: of which nodes are shown; empty: none.
@@ -138,24 +142,47 @@ def dag_page(dag: DAG, unit: str, *, by_role: bool) -> DagPage:
     mine = [span for span in spans if span.cluster == dag.dagman_cluster_id]
     sites = _sites(dag, cells, left_out)
     tries = _tries(mine, sites)
-    others = DAG.objects.select_related("round").filter(workflow_id=dag.workflow_id).exclude(pk=dag.pk)
+    rows = _rows(dag)
     few = len({each.span.name for each in tries}) <= MOST_DRAWN
     return DagPage(
         dag=dag,
         is_live=dag.status in LIVE_DAG,
-        counts=dag_counts(dag),
+        counts=dag_counts_of(
+            dag,
+            sum(row["units"] for row in rows["done"]),
+            sum(row["jobs_sum"] or 0 for row in rows["done"]),
+            sum(row.attempts for row in rows["failure_logs"]),
+        ),
         cells=cells,
         cells_left_out=left_out,
         nodes_problem=problem,
         tries=_numbers(spans),
         timeline=_timeline(tries) if few and tries else None,
         drawn=tuple(tries) if few else (),
-        durations=(*_by_site(tries), *(_by_role(dag, _some(tries)) if by_role else ()), *_by_step(dag)),
+        durations=(*_by_site(tries), *(_by_role(dag, _some(tries)) if by_role else ()), *_by_step(rows["measurements"])),
         slowest=() if few else tuple(sorted(tries, key=lambda each: -each.seconds)[:MOST_SLOWEST]),
         log=live.dagman_log_tail(dag, unit=unit or None, lines=LOG_LINES),
-        related=tuple(others.order_by("-created_at", "-fence")[:MOST_RELATED]),
+        related=tuple(rows["related"]),
         unit=chosen,
+        lifecycle=lifecycle_of(next(iter(rows["leases"]), None)),
     )
+
+
+def _rows(dag: DAG) -> Mapping[str, list[Any]]:
+    """What is short, by one query."""
+    others = DAG.objects.filter(workflow_id=dag.workflow_id).exclude(pk=dag.pk).order_by("-created_at", "-fence")[:MOST_RELATED]
+    found = together(
+        done=units_done(dag),
+        failure_logs=FailureLog.objects.filter(pk=dag.directory_id),
+        measurements=StepMeasurement.objects.filter(round_id=dag.round_id),
+        related=others,
+        rounds=Round.objects.filter(pk__in=others.values("round")),
+        leases=leases_known(LEADER_LEASE),
+    )
+    rounds = {row.pk: row for row in found["rounds"]}
+    for other in found["related"]:
+        other.round = rounds[other.round_id]
+    return found
 
 
 def _sites(dag: DAG, cells: Sequence[UnitCell], left_out: int) -> Mapping[str, str]:
@@ -245,9 +272,9 @@ def _by_role(dag: DAG, units: tuple[str, ...]) -> tuple[Durations, ...]:
     return tuple(_durations(role, site, values) for (role, site), values in sorted(seconds.items()))
 
 
-def _by_step(dag: DAG) -> Iterable[Durations]:
+def _by_step(measurements: Iterable[StepMeasurement]) -> Iterable[Durations]:
     """Of the round's jobs at all sites together, as work units that are done have measured them."""
-    for row in StepMeasurement.objects.filter(round_id=dag.round_id):
+    for row in measurements:
         held = row.histograms.get("job_seconds") or {}
         cuts = [quantile(held, share) for share in _SHARES]
         if None not in cuts:

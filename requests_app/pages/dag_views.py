@@ -30,6 +30,7 @@ def dag_detail(request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
         raise Http404(str(error)) from error
     context = {
         "page": seen,
+        "lifecycle": seen.lifecycle,
         "offered": offered(request.user, dag, reverse("dag-page", args=[dag.pk])),
         "by_role": "roles" in request.GET,
         "door": "board",

@@ -82,8 +82,15 @@ def may_run(request: Request) -> bool:
 
 def live_dag_of(request: Request) -> DAG | None:
     """The DAG that runs or is on its way."""
-    workflow = Workflow.objects.filter(request=request).first()
+    workflow = workflow_known(request)
     return dag_live(workflow.pk) if workflow else None
+
+
+def workflow_known(request: Request) -> Workflow | None:
+    """As it was read with the request, else as it is, without its PSets; ``acting`` forgets what was read before."""
+    if Request.workflow.is_cached(request):
+        return getattr(request, "workflow", None)
+    return Workflow.objects.filter(request=request).defer("psets").first()
 
 
 def stop_first(request: Request, intent: StopIntent, actor: str, reason: str, **changes: Any) -> bool:

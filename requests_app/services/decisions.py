@@ -38,7 +38,7 @@ from requests_app.models import (
     StopIntent,
     Workflow,
 )
-from requests_app.services.acting import acting, applies, give_up, may_run, put, stop_first, stopped_for
+from requests_app.services.acting import acting, applies, give_up, may_run, put, stop_first, stopped_for, workflow_known
 from requests_app.services.stopping import ended_follow_up
 from requests_app.states import hold_changes
 from requests_app.work.groups import related_move
@@ -141,7 +141,7 @@ def complete_refused(request: Request) -> str:
     """Why it cannot complete with what is done; empty if it can."""
     if request.complete_early:
         return AlreadyDone("It completes already with what is done.")
-    if request.status in (*_OVER, S.NEW, S.SUBMITTED) or not Workflow.objects.filter(request=request).exists():
+    if request.status in (*_OVER, S.NEW, S.SUBMITTED) or workflow_known(request) is None:
         return f"It is {request.get_status_display()}; it can complete early once it is queued."
     if request.status == S.STOPPING:
         intent = StopIntent(request.stop_intent)
@@ -179,8 +179,8 @@ def request_keep(*, request: Request, actor: str, reason: str) -> None:
 
 def keep_refused(request: Request) -> str:
     """Why there is nothing to decide; empty if there is."""
-    row = ReqMgr2Request.objects.filter(request=request, status__in=UNWANTED).first()
-    if row is None or request.status not in DONE:
+    row = getattr(request, "reqmgr2", None)
+    if row is None or row.status not in UNWANTED or request.status not in DONE:
         return f"It is {request.get_status_display()}, and not rejected in ReqMgr2 since it completed; nothing is to be decided."
     return AlreadyDone("What it made is kept already.") if row.over else ""
 

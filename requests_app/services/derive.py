@@ -19,7 +19,7 @@ from outputs_app.models import OPEN_EFFECT, REPORTS, Effect, IntegrityCase, Outp
 from requests_app import intake
 from requests_app.feed import emit_event
 from requests_app.models import Request, RequestStatus, Workflow
-from requests_app.services.acting import acting, applies, free_name, give_up, live_dag_of, put
+from requests_app.services.acting import acting, applies, free_name, give_up, live_dag_of, put, workflow_known
 from requests_app.services.decisions import request_set_sites
 from requests_app.states import record_creation
 from requests_app.work.derived import work_hand_over
@@ -107,13 +107,13 @@ def derive_refused(request: Request) -> str:
         return f"{request.derived_by} has been derived from it already; derive from that."
     if request.superseded_by_request:
         return f"It is replaced by {request.superseded_by_request}, which does all of its work."
-    workflow = Workflow.objects.filter(request=request).only("input_dataset", "input_imported_at").first()
+    workflow = workflow_known(request)
     begun = workflow is not None and (workflow.input_imported_at is not None or not workflow.input_dataset)
     if not begun or request.status not in _FROM or (request.status == S.COMPLETED and not request.complete_early):
         return (
             f"It is {request.get_status_display()}; it can be derived from while it is queued, held or has ended: hold it first."
         )
-    if live_dag_of(request) is not None:
+    if request.status == S.ACTIVE or live_dag_of(request) is not None:
         return "Its DAG runs: hold it first."
     if invalidation_asked(request_id=request.pk, request_epoch=request.epoch):
         return "Its outputs are taken back: import its document anew."
@@ -201,7 +201,7 @@ def flush_refused(request: Request) -> str:
     """Why there is nothing to flush; empty if there is."""
     if request.flush:
         return AlreadyDone("It is flushed already.")
-    workflow = Workflow.objects.filter(request=request).defer("psets").first()
+    workflow = workflow_known(request)
     if workflow is None or request.status in _ENDED or workflow.input_imported_at is None:
         return f"It is {request.get_status_display()}; it can be flushed once its input is read and until it ends."
     if input_open(workflow) is None:

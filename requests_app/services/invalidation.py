@@ -16,7 +16,7 @@ from requests_app.alerts import report_broken
 from requests_app.lease import ACTOR
 from requests_app.models import TERMINAL, CleanupPolicy, InputFile, Request, RequestStatus, Workflow
 from requests_app.selectors.versions import replaced_before, requests_before
-from requests_app.services.acting import acting, applies
+from requests_app.services.acting import acting, applies, workflow_known
 from wms2.conf import conf
 from wms2.errors import FieldRefused, InvalidTransition
 from wms2.runtime import clock
@@ -49,7 +49,7 @@ def request_invalidate(*, request: Request, actor: str, reason: str) -> int:
 
 def invalidation_refused(request: Request) -> str:
     """Why its outputs may not be taken back; empty if they may."""
-    if not Workflow.objects.filter(request=request).exists():
+    if workflow_known(request) is None:
         return "It has no outputs."
     if request.derived_by and Request.objects.filter(derived_from=request).exclude(status__in=_GONE).exists():
         return f"{request.derived_by} was derived from it and makes only what it has not: fail or abort that first."
@@ -95,7 +95,7 @@ def request_invalidate_files(
 
 def files_refused(request: Request) -> str:
     """Why no single file or block of it may be taken back; empty if that depends on which."""
-    if not Workflow.objects.filter(request=request).exists():
+    if workflow_known(request) is None:
         return "It has no outputs."
     if request.status not in (*TERMINAL, S.COMPLETED):
         return f"It is {request.get_status_display()}: what it still does may need them; hold and fail it, or wait for its end."
