@@ -1,10 +1,10 @@
 """Pages and series with 100,000 requests and a month of samples, as many times what ``/livez`` takes in the same run.
 
 The rows are those of ``bench.api_load``, most of them copies, with 60 sites, 40 campaigns, failures of every twentieth request
-over a month, alerts, and samples as ``bench.samples`` makes them. gunicorn answers one client over HTTP, each address by
-turns with ``/livez``: at rest, then beside worker, ticker and beat; ``BENCH_TURNS`` (30) of each. Then, in one process without a server:
-statements of a warm page without those of who is signed in, and the processor of Python and of PostgreSQL. ``BENCH_ONLY`` names
-some addresses by a part of their names. The end says which are above the aim.
+over a month, alerts, and samples as ``bench.samples`` makes them. gunicorn answers one client over HTTP, each address by turns
+with ``/livez``: at rest, then beside worker, ticker and beat; ``BENCH_TURNS`` (30) of each. Then, in one process without a
+server: statements of a warm page without those of who is signed in, and the processor of Python and of PostgreSQL.
+``BENCH_ONLY`` names some addresses by a part of their names. The end says which are above the aim.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ WITH failing AS (
   LEFT JOIN LATERAL (SELECT id FROM dags WHERE workflow_id = w.id LIMIT 1) d ON true
   WHERE substr(w.request_name, 13, 6)::int %% 20 = 0
 ), made AS (
-  INSERT INTO failure_groups (workflow_id, category, code, site, step, rule, attempts, given_up, actions, rounds, reason, first_at,
-    last_at)
+  INSERT INTO failure_groups (workflow_id, category, code, site, step, rule, attempts, given_up, actions, rounds, reason,
+    first_at, last_at)
   SELECT id, 'application', 8000 + (n * 7 + k * 3) %% 25, 'T2_XX_Site' || (n * 11 + k * 5) %% 60, 'Step' || k %% 12, '',
     1 + n %% 40, n %% 3, '{}', '{}', 'Fatal Root Error: @SUB=TStorageFactoryFile::Init',
     now() - (n * 37 + k * 101) %% 43200 * interval '1 minute' - interval '2 hours',
@@ -48,7 +48,8 @@ WITH failing AS (
 )
 INSERT INTO failure_samples (group_id, dag_id, unit, node, attempt, job_id, final, at, message, bad_files, log_tail)
 SELECT made.id, failing.dag, 'mg_000001', 'proc_000001', k, made.id || '.' || k, false, made.last_at,
-  'Fatal Root Error ' || k || ': @SUB=TStorageFactoryFile::Init file:/store/data/' || made.id || '.root', '[]', repeat('log ', 500)
+  'Fatal Root Error ' || k || ': @SUB=TStorageFactoryFile::Init file:/store/data/' || made.id || '.root', '[]',
+  repeat('log ', 500)
 FROM made JOIN failing ON failing.id = made.workflow_id CROSS JOIN generate_series(1, 3) k WHERE failing.dag IS NOT NULL
 """
 _ALERTS = """
@@ -91,9 +92,9 @@ BUILT = 10_000
 _NAME = f"'tester_task_' || lpad((substr(request_name, 13, 6)::int + n * {BUILT})::text, 6, '0') || '_v1'"
 _REQUEST = {
     "id": "md5(id::text || n)::uuid", "family": "md5(id::text || n)::uuid", "request_name": _NAME, "prep_id": "prep_id || n",
-    "status": "CASE WHEN status IN ('active', 'queued', 'held') THEN 'archived' ELSE status END", "hold_code": "''", "hold_reason": "''",
-    "created_at": f"created_at - n * {BUILT} * interval '1 minute'", "status_since": f"status_since - n * {BUILT} * interval '1 minute'",
-    "queued_at": f"queued_at - n * {BUILT} * interval '1 minute'",
+    "status": "CASE WHEN status IN ('active', 'queued', 'held') THEN 'archived' ELSE status END",
+    "hold_code": "''", "hold_reason": "''",
+    **{name: f"{name} - n * {BUILT} * interval '1 minute'" for name in ("created_at", "status_since", "queued_at")},
 }  # fmt: skip
 _WORKFLOW = {"id": "md5(id::text || n)::uuid", "request_name": _NAME}
 

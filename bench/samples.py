@@ -79,6 +79,7 @@ def fill() -> None:
         cursor.execute(
             f"INSERT INTO samples ({columns}, at) SELECT {columns}, at - each * interval '2 hours' FROM samples,"  # noqa: S608
             f" generate_series(1, {DAYS * 12 - 1}) each WHERE seconds IN (600, 3600) OR seconds = 300 AND each < 13"
+            " OR seconds = 14400 AND each % 2 = 0 ON CONFLICT DO NOTHING"
         )
         cursor.execute("VACUUM ANALYZE samples")
         cursor.execute("SELECT count(*), pg_total_relation_size('samples') FROM samples")

@@ -23,6 +23,7 @@ BUCKETS: dict[int, tuple[timedelta | None, int]] = {
     SHORTEST_SECONDS: (timedelta(hours=25), 80),
     600: (timedelta(days=31), 80),
     3600: (timedelta(days=31), 200),
+    14_400: (timedelta(days=31), 300),
     DAY_SECONDS: (None, 500),
 }
 

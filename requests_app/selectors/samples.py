@@ -51,7 +51,7 @@ MEASURES: Mapping[str, Measure] = {
 }
 #: Range -> length of the buckets that are read and of those that are shown; 60 to 365 points; where such buckets
 #: have gone, longer ones.
-_SHOWN = {"6h": (300, 300), "24h": (600, 600), "7d": (3600, 3600), "30d": (3600, 14_400), "365d": (DAY_SECONDS, DAY_SECONDS)}
+_SHOWN = {"6h": (300, 300), "24h": (600, 600), "7d": (3600, 3600), "30d": (14_400, 14_400), "365d": (DAY_SECONDS, DAY_SECONDS)}
 YEAR = "365d"
 _VALUES = ("units", "events", "files", "failures", "core_seconds")
 

@@ -21,6 +21,7 @@ from requests_app.pages.units import MOST_UNITS
 from tests.support.html import links, text
 from tests.support.rows import dag_row, drift_row, new_block, request_row, unit_row, workflow_row
 from tests.support.scene import Scene
+from tests.support.statements import statements_of
 from wms2.actions import buttons_of, decision_basis
 
 pytestmark = pytest.mark.django_db
@@ -313,6 +314,15 @@ def test_it_costs_the_same_for_any_size(reader: Client, units: int, django_asser
         reader.get(f"/requests/{request.request_name}/")
     for query in captured.captured_queries:
         assert '"psets"' not in query["sql"]
+
+
+def test_with_an_operators_buttons_it_takes_eight_statements(operator: Client) -> None:
+    request = request_row(S.ACTIVE)
+    dag = dag_row(workflow_row(request))
+    unit_row(dag)
+    for path in (f"/requests/{request.request_name}/", f"/dags/{dag.pk}/"):
+        asked = statements_of(operator, path)
+        assert len(asked) <= 8, "\n".join(each[:150] for each in asked)
 
 
 def test_texts_from_outside_are_shown_as_text(reader: Client) -> None:
