@@ -15,7 +15,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bench import api_load, samples
 from bench.costs import repeated
@@ -189,7 +189,7 @@ def _copy(number: int) -> None:
             columns = [
                 field.column for field in model._meta.concrete_fields if not field.generated and field.column != "number"
             ]  # the database gives it
-            values = ", ".join(own.get(name, f'"{name}"') for name in columns)
+            values = ", ".join(own.get(str(name), f'"{name}"') for name in columns)
             names = ", ".join(f'"{name}"' for name in columns)
             cursor.execute(
                 f"INSERT INTO {model._meta.db_table} ({names}) SELECT {values} FROM {model._meta.db_table},"  # noqa: S608
@@ -199,7 +199,7 @@ def _copy(number: int) -> None:
         cursor.execute("ANALYZE")
 
 
-def _run(statement: str, **values: object) -> None:
+def _run(statement: str, **values: Any) -> None:
     from django.db import connection
 
     with connection.cursor() as cursor:

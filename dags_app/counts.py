@@ -258,7 +258,7 @@ def _by_site(
 
 def _attempts(dag: DAG) -> int:
     """Failed ones, as the log of its directory was read."""
-    return next(iter(FailureLog.objects.filter(pk=dag.directory_id).values_list("attempts", flat=True)), 0)
+    return sum(FailureLog.objects.filter(pk=dag.directory_id).values_list("attempts", flat=True))
 
 
 def dag_counts_of(dag: DAG, units: int, jobs: int, failed: int) -> DagCounts:

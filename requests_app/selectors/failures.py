@@ -103,8 +103,10 @@ def places(rows: QuerySet[FailureGroup]) -> list[Place]:
 
 def requests_concerned(rows: QuerySet[FailureGroup]) -> tuple[list[Concerned], bool]:
     """Those with most jobs given up first, at most ``MOST_REQUESTS``, and whether there are more; two queries."""
-    sums = rows.values_list("workflow").annotate(Sum("attempts"), Sum("given_up"), Min("first_at"), Max("last_at"))
-    found = list(sums.order_by("-given_up__sum", "-attempts__sum", "workflow")[: MOST_REQUESTS + 1])
+    sums = rows.values_list("workflow").annotate(
+        attempts_sum=Sum("attempts"), given_up_sum=Sum("given_up"), first=Min("first_at"), last=Max("last_at")
+    )
+    found = list(sums.order_by("-given_up_sum", "-attempts_sum", "workflow")[: MOST_REQUESTS + 1])
     shown = ("workflow", "pk", "request_name", "prep_id", "status", "campaign")
     about = {row[0]: row[1:] for row in Request.objects.filter(workflow__in=[row[0] for row in found]).values_list(*shown)}
     concerned = [Concerned(*about[workflow], *sums) for workflow, *sums in found[:MOST_REQUESTS]]
