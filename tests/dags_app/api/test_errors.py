@@ -82,7 +82,7 @@ def test_failures_that_could_not_be_read_are_told(reader: APIClient, dag: DAG) -
 @pytest.mark.parametrize("kinds", [1, 40])
 def test_it_costs_the_same_for_many_failures(reader: APIClient, dag: DAG, kinds: int, django_assert_num_queries: Any) -> None:
     fail(dag, *(line(step=f"Step{number}", job_id=f"{number}.0") for number in range(kinds)))
-    with django_assert_num_queries(11) as captured:
+    with django_assert_num_queries(7) as captured:
         assert len(errors(reader, dag)["groups"]) == kinds
     assert not any('"psets"' in query["sql"] for query in captured.captured_queries)
 

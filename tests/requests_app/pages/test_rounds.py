@@ -128,7 +128,7 @@ def test_of_many_rounds_the_newest_are_shown_at_the_same_cost(reader: Client, dj
         dag = round_next(request, units=1, done=1)
         measured(dag.round, "GenSim", seconds=90, cores=1, rss_mb=900, events=100, threads=1)
         reader.get(f"/requests/{request.request_name}/")  # counts its account
-        with django_assert_num_queries(8):
+        with django_assert_num_queries(7):
             html = html_of(reader, request)
     assert [line.split()[0] for line in lines(html)] == [str(index) for index in range(3, MOST_ROUNDS + 3)]
     assert f"/api/v1/workflows/{request.workflow.pk}/rounds" in links(html, PART)
