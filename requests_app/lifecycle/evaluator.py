@@ -45,8 +45,8 @@ BATCH = 20
 HEAVY = (RequestStatus.SUBMITTED, RequestStatus.PLANNING)
 #: What an evaluation takes one step towards at a time: a submission whose outcome is not known, a stop that is not proved.
 IN_STEPS = (RequestStatus.PLANNING, RequestStatus.STOPPING, RequestStatus.RESUBMITTING, RequestStatus.PARTIAL)
-#: How ``waiting_for`` begins when a step gave way to a change of another process. The next one finds what has become of it, unless
-#: the rows contradict each other: then it gives way each time.
+#: How ``waiting_for`` begins when a step gave way to a change of another process. The next one finds what has become of it,
+#: unless the rows contradict each other: then it gives way each time.
 CHANGED = "rows that were changed meanwhile; it is tried again every few seconds:"
 #: Where cycles are short, what else a process does between two polls may take as long.
 EXPLAINED_SECONDS = 30.0
