@@ -337,6 +337,11 @@ def buttons_of(model: type[Model]) -> tuple[Action, ...]:
     return tuple(action for action in resource_type.actions if action.admin) if resource_type is not None else ()
 
 
+def is_given(value: Any) -> bool:
+    """Whether a box of a form was filled; 0 is something."""
+    return value is not None and value is not False and value not in ("", [], {})
+
+
 def arguments(action: Action, data: Mapping[str, Any]) -> dict[str, Any]:
     """What the service is given beside the row and the actor; to be made before any row is locked. Raises FieldRefused: a field
     names what is not there."""

@@ -5,6 +5,7 @@ The run itself is that of the REST interface (``wms2.work.bulk``).
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -19,7 +20,7 @@ from rest_framework.request import Request as ApiRequest
 from requests_app.models import Request
 from requests_app.pages.board_query import BoardQuery
 from requests_app.selectors.requests import requests_stored
-from wms2.actions import Action, resource_type_of, undone
+from wms2.actions import Action, is_given, resource_type_of, undone
 from wms2.admin.forms import ReasonForm, form_of
 from wms2.api.pagination import KeysetPagination
 from wms2.api.problems import ProblemError
@@ -46,9 +47,10 @@ class Asked(NamedTuple):
 
 
 class Preview(NamedTuple):
-    """What is shown before a run."""
+    """What is shown before a run. ``run``: its key, so that a form that is sent twice begins one."""
 
     action: Action
+    run: uuid.UUID
     counts: BulkPreview
     names: list[str]
     selected: int
@@ -103,7 +105,8 @@ def preview_of(asked: Asked, user: Any, back: str) -> Preview:
     """What a run would do now."""
     names = list(asked.rows.order_by("attention", "status_since").values_list("request_name", flat=True)[:NAMED])
     counts = bulk_preview(asked.action, asked.rows.order_by("pk"), user)
-    return Preview(asked.action, counts, names, asked.selected, undone(resource_type_of(Request), asked.action), back)
+    way_back = undone(resource_type_of(Request), asked.action)
+    return Preview(asked.action, uuid.uuid4(), counts, names, asked.selected, way_back, back)
 
 
 def form_for(action: Action, user: Any, given: QueryDict | None = None) -> ReasonForm:
@@ -117,7 +120,7 @@ def form_for(action: Action, user: Any, given: QueryDict | None = None) -> Reaso
 
 def data_of(cleaned: Mapping[str, Any]) -> dict[str, Any]:
     """The operation's input as a client of the REST interface would send it."""
-    given = {name: value for name, value in cleaned.items() if value not in (None, "", [], {}, False)}
+    given = {name: value for name, value in cleaned.items() if is_given(value)}
     return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in given.items()}
 
 

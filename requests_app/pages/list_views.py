@@ -7,6 +7,7 @@ import uuid
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
+from django.db import IntegrityError
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
@@ -103,13 +104,17 @@ def _begun(request: HttpRequest, asked: Asked, form: ReasonForm) -> tuple[BulkRu
     """The run, or none, with the errors in the form and the status of the answer."""
     if not form.is_valid():
         return None, 400
+    key, actor = _key(request.POST.get("run", "")), request.user.get_username()[:100]
     try:
         arguments(asked.action, form.cleaned_data)  # what is wrong for all of them is said now
         run = bulk_begin(
             resource_type=resource_type_of(Request), action=asked.action, rows=asked.rows.order_by("pk"),
-            data=data_of(form.cleaned_data), expected=_number(request.POST.get("expected", "")),
-            actor=request.user.get_username()[:100], user=request.user,
+            data=data_of(form.cleaned_data), expected=_number(request.POST.get("expected", "")), actor=actor, user=request.user,
+            meant=request.POST.get("meant", ""), key=key,
         )  # fmt: skip
+    except IntegrityError:
+        if (run := BulkRun.objects.filter(pk=key, actor=actor).first()) is None:
+            raise  # else the same form was sent twice
     except (*REFUSALS, PermissionDenied) as error:
         field = getattr(error, "field", None)
         form.add_error(field if field in form.fields else None, str(error))
@@ -120,6 +125,13 @@ def _begun(request: HttpRequest, asked: Asked, form: ReasonForm) -> tuple[BulkRu
 def _back(request: HttpRequest) -> str:
     query = {name: value for name, value in request.GET.items() if name in FILTERS}
     return reverse("board", query=query or None)
+
+
+def _key(text: str) -> uuid.UUID | None:
+    try:
+        return uuid.UUID(text)
+    except ValueError:
+        return None
 
 
 def _number(text: str) -> int | None:

@@ -41,6 +41,7 @@ from wms2.actions import (
     buttons_of,
     decision_basis,
     inverse_of,
+    is_given,
     perform,
     resource_type_of,
     status_details_of,
@@ -390,7 +391,7 @@ def _initial(request: HttpRequest, action: Action, rows: Sequence[Any]) -> dict[
 def _former(action: Action, row: Any) -> Mapping[str, Any]:
     """What a row has of the operation's fields, as texts and lists."""
     has = (action.former or action.initial)(row)
-    given = {name: value for name, value in has.items() if value not in (None, False, "", [])}
+    given = {name: value for name, value in has.items() if is_given(value)}
     return {name: json.dumps(value) if isinstance(value, Mapping) else value for name, value in given.items()}
 
 

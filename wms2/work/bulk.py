@@ -7,9 +7,11 @@ run was asked for is left alone, as on the admin's page of confirmation.
 
 from __future__ import annotations
 
+import hashlib
 import time
+import uuid
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
@@ -43,21 +45,23 @@ _MOST_REASONS = 20
 
 
 class BulkPreview(NamedTuple):
-    """What a run would do, as far as can be said before."""
+    """What a run would do, as far as can be said before. ``meant`` stands for the rows: others have another one."""
 
     rows: int
     acting: int
     refused: Mapping[str, int]
+    meant: str
 
 
 def bulk_preview(action: Action, rows: QuerySet[Any], user: Any) -> BulkPreview:
     """How many rows there are, to how many the operation applies now, and why not to the others (reason -> rows)."""
     judged = may(user, action)  # to others is said what it would do, not that they may not
-    reasons = Counter(
-        (judged and denial(user, action, row)) or str(action.refused(row)) for row in _light(rows).iterator(_PORTION)
-    )
+    reasons, keys = Counter[str](), list[str]()
+    for row in _light(rows).iterator(_PORTION):
+        reasons[(judged and denial(user, action, row)) or str(action.refused(row))] += 1
+        keys.append(str(row.pk))
     total, acting = reasons.total(), reasons.pop("", 0)
-    return BulkPreview(total, acting, dict(reasons.most_common(_MOST_REASONS)))
+    return BulkPreview(total, acting, dict(reasons.most_common(_MOST_REASONS)), _meant(keys))
 
 
 def bulk_begin(
@@ -69,6 +73,8 @@ def bulk_begin(
     expected: int | None,
     actor: str,
     user: Any,
+    meant: str = "",
+    key: uuid.UUID | None = None,
 ) -> BulkRun:
     """Write a run down, and have workers begin. Who may do it is judged now, for all rows or none.
 
@@ -76,10 +82,13 @@ def bulk_begin(
         data: the operation's input as it came, already validated.
         expected: rows that the caller has seen; None: any number.
         user: whose roles hold for every row.
+        meant: which rows the caller has seen, as the preview says it; empty: any.
+        key: of the new run.
 
     Raises:
         PermissionDenied: they do not, for this row.
         InvalidTransition: there are no rows, too many, or others than were expected.
+        IntegrityError: there is a run of this key.
     """
     reason = str(data["reason"])
     with audited(
@@ -95,9 +104,11 @@ def bulk_begin(
             raise InvalidTransition(f"more than {MOST_ROWS:,} rows are meant; narrow the filter")
         if expected is not None and len(found) != expected:
             raise InvalidTransition(f"{len(found):,} rows are meant by now, not {expected:,}; look again")
+        if meant and meant != _meant(key for key, _, _ in found):
+            raise InvalidTransition("other rows are meant by now; look again")
         run = BulkRun.objects.create(
-            resource=resource_type.name, operation=action.name, data=dict(data), actor=actor, reason=reason,
-            created_at=clock.now(), total=len(found),
+            id=key or uuid.uuid4(), resource=resource_type.name, operation=action.name, data=dict(data), actor=actor,
+            reason=reason, created_at=clock.now(), total=len(found),
         )  # fmt: skip
         BulkItem.objects.bulk_create(
             (
@@ -219,6 +230,10 @@ def _end(run: BulkRun) -> None:
         counts = bulk_counts([run.pk])[run.pk]
         audit(actor=run.actor, action="bulk_ended", target=run.pk, target_type="bulk", reason=run.reason, rows=counts)
         log.info("bulk run ended", run=str(run.pk), resource=run.resource, operation=run.operation, **counts)
+
+
+def _meant(keys: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(sorted(keys)).encode()).hexdigest()[:32]
 
 
 def _light(rows: QuerySet[Any]) -> QuerySet[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -9,6 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.http import HttpResponse
 from django.test import Client
 from django.utils import timezone
 from rest_framework.test import APIClient
@@ -190,6 +192,43 @@ def test_selected_requests_are_acted_on_and_those_that_refuse_are_counted_before
     assert dict(BulkRun.objects.get().items.values_list("name", "result")) == {
         held.request_name: "done", active.request_name: "refused",
     }  # fmt: skip
+
+
+def form_of(page: HttpResponse, **given: str) -> dict[str, str]:
+    hidden = re.findall(r'<input type="hidden" name="(expected|meant|run)" value="([^"]*)">', page.content.decode())
+    return {**dict(hidden), "reason": "the sites are back", **given}
+
+
+def test_a_zero_that_is_typed_for_many_requests_is_not_taken_for_nothing(operator: Client) -> None:
+    request_row(S.HELD)
+    asked = "/bulk/new/?operation=release&which=filter&status=held"
+    assert operator.post(asked, form_of(operator.get(asked), retry_processing="0", pass_fraction="0")).status_code == 302
+    data = BulkRun.objects.get().data
+    assert (data["retry_processing"], data["pass_fraction"], "memory_mb" in data) == (0, 0, False)
+
+
+def test_other_requests_than_were_shown_are_not_acted_on_even_if_they_are_as_many(operator: Client) -> None:
+    seen = request_row(S.HELD)
+    asked = "/bulk/new/?operation=abort&which=filter&status=held"
+    given = form_of(operator.get(asked))
+    Request.objects.filter(pk=seen.pk).update(status=S.ACTIVE)
+    other = request_row(S.HELD)
+    answer = operator.post(asked, given)
+    assert (answer.status_code, "other rows are meant by now" in text(answer.content.decode())) == (409, True)
+    assert not BulkRun.objects.exists()
+    assert operator.post(asked, form_of(answer)).status_code == 302, "looked at again"
+    assert BulkRun.objects.get().items.get().name == other.request_name
+
+
+def test_a_form_that_is_sent_twice_begins_one_run(operator: Client) -> None:
+    request_row(S.HELD)
+    asked = "/bulk/new/?operation=release&which=filter&status=held"
+    given = form_of(operator.get(asked))
+    answers = [operator.post(asked, given) for _ in range(2)]
+    run = BulkRun.objects.get()
+    assert [(each.status_code, each["Location"]) for each in answers] == [(302, f"/bulk/{run.pk}/")] * 2
+    assert operator.post(asked, form_of(operator.get(asked))).status_code == 302
+    assert BulkRun.objects.count() == 2, "asked for anew"
 
 
 def test_an_operation_on_many_names_what_is_meant_and_is_for_its_roles(operator: Client, reader: Client) -> None:

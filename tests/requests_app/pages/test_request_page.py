@@ -256,6 +256,9 @@ def test_after_an_operation_one_stands_where_one_stood_with_what_was_done_and_th
     (back,) = [link for link in links(changed) if "to.priority" in link]
     form = operator.get(back).content.decode()
     assert f'value="{built.queued.priority}"' in form and "Set back as it was" in changed
+    act("priority", priority=0)
+    (back,) = [link for link in links(act("priority", priority=1)) if "to.priority" in link]
+    assert back.endswith("to.priority=0"), "0 is a former value, too"
 
 
 def test_what_cannot_be_undone_offers_no_way_back_and_is_red(operator: Client, built: Scene) -> None:
