@@ -6,6 +6,7 @@ import csv
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 from django.http import HttpResponse, StreamingHttpResponse
@@ -14,8 +15,8 @@ from rest_framework.request import Request
 from wms2.api.pagination import FORMATS
 from wms2.api.problems import bad_field
 
-#: How a formula begins, which a spreadsheet would compute.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+#: How a formula begins, which a spreadsheet would compute; also in full width.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 _TYPE = "text/csv; charset=utf-8"
 
 
@@ -52,9 +53,8 @@ def _kept_as(called: str) -> dict[str, str]:
 
 def _lines(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
     writer = csv.writer(_Line())
-    yield writer.writerow(names)  # what write() returned
-    for row in rows:
-        yield writer.writerow([_cell(value) for value in row])
+    for row in chain([names], rows):
+        yield writer.writerow([_cell(value) for value in row])  # what write() returned
 
 
 def _cell(value: Any) -> Any:

@@ -189,6 +189,15 @@ def test_a_chart_its_json_and_its_csv_have_the_same_numbers(dag: DAG, at: Any, r
     assert max(known(drawn.lines[0].values)) == 12 * 26
 
 
+def test_no_name_in_the_head_of_a_csv_is_a_formula_to_a_spreadsheet(dag: DAG, at: Any, reader: APIClient) -> None:
+    for site in ("=cmd()", "+T2", "T2_OK"):
+        fail(dag, site, 8001)
+    samples_take(transaction.atomic)
+    drawn = chart("failures", range_of("6h", at(40)), by="site")
+    head = next(csv.reader(reader.get(drawn.csv_address).content.decode().splitlines()))
+    assert sorted(head[1:]) == ["'+T2", "'=cmd()", "T2_OK"]
+
+
 @pytest.mark.parametrize(
     ("asked", "field"),
     [
