@@ -17,7 +17,7 @@ SERVICE = "cric"
 PSN = "psn"
 _TABLE = TypeAdapter(wire.CricTable)
 #: Names of sites and storage stand in submit files, in lists with commas, and in columns of so many characters.
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
 class Cric:
