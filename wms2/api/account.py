@@ -9,19 +9,19 @@ from __future__ import annotations
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
-from rest_framework.authtoken.models import Token as OldKey
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from wms2.api.actions import actor_of
 from wms2.api.answers import answer, rows
+from wms2.api.permissions import is_whole
 from wms2.api.serializers import ReasonSerializer
 from wms2.api.views import ApiView, query_and_body
 from wms2.identities.grants import grants_of
 from wms2.identities.service_accounts import accounts_of
 from wms2.identities.tokens import own_token, token_revoke, tokens_of
-from wms2.models import PersonalToken, TokenScope
+from wms2.models import PersonalToken
 
 TokenSerializer = rows(
     "PersonalToken", PersonalToken, "A personal token, without its secret.",
@@ -45,9 +45,7 @@ class SessionOrWholeToken(BasePermission):
 
     def has_permission(self, request: Request, view: Any) -> bool:
         """Whether it is one of these."""
-        found = request.auth
-        whole = found is None or isinstance(found, OldKey)
-        return bool(request.user.is_authenticated) and (whole or getattr(found, "scope", None) == TokenScope.OWNER)
+        return bool(request.user.is_authenticated) and is_whole(request)
 
 
 class AccountView(ApiView):

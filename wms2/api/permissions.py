@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rest_framework.authtoken.models import Token as OldKey
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 
 from wms2.actions import Action, Role
-from wms2.identities.grants import denial, is_operator, missing
+from wms2.identities.grants import denial, is_operator, missing, roles_of
+from wms2.models import TokenScope
 
 if TYPE_CHECKING:  # rest_framework.views reads the settings, which name this module
     from rest_framework.request import Request
     from rest_framework.views import APIView
+
+_READS = "the token only reads"
 
 
 def verb_of(view: APIView, method: str) -> Action | None:
@@ -35,7 +39,19 @@ class SignedInReadsOperatorsWrite(BasePermission):
             return bool(request.user.is_authenticated)
         action = verb_of(view, str(request.method))
         self.message = denial(request.user, action) if action else operators_alone(request.user)
+        self.message = self.message or (_READS if only_reads(request) else "")
         return not self.message
+
+
+def is_whole(request: Request) -> bool:
+    """Whether it comes with a session, or with a token that may do all that its owner may."""
+    found = request.auth
+    return found is None or isinstance(found, OldKey) or getattr(found, "scope", None) == TokenScope.OWNER
+
+
+def only_reads(request: Request) -> bool:
+    """Whether it comes with a token that gives no role: what every reader may do for themselves it may not."""
+    return not is_whole(request) and roles_of(request.user) <= {Role.VIEWER}
 
 
 def operators_alone(user: Any) -> str:

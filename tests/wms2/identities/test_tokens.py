@@ -273,3 +273,11 @@ def test_the_schedule_removes_expired_sessions(reader: Client) -> None:
     Client().force_login(User.objects.get(username="stan"))
     clear_sessions()
     assert Session.objects.count() == 1
+
+
+def test_a_token_that_only_reads_does_not_even_what_every_reader_may(reader: Client) -> None:
+    User.objects.filter(username="rita").update(email="rita@wms2.example")
+    watch = f"/api/v1/requests/{request_row().request_name}/watch"
+    tokens = created("rita", "--name", "reads"), created("rita", "--name", "all", "--all-roles")
+    answers = [bearing(token).post(watch, {"reason": "r"}).status_code for token in tokens]
+    assert answers == [403, 202]
