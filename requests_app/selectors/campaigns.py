@@ -13,6 +13,7 @@ from requests_app.models import TERMINAL, Campaign, CampaignCount, RequestStatus
 
 #: Nothing more is done for these.
 ENDED = (*TERMINAL, RequestStatus.COMPLETED)
+_SUMS = ("asked", "done", "jobs", "failed")
 _OPEN = f"^status:({'|'.join(status for status in RequestStatus if status not in ENDED)}):"
 
 
@@ -85,8 +86,9 @@ def standings(names: Collection[str]) -> Mapping[str, CampaignStanding]:
     rows = CampaignCount.objects.filter(campaign__in=names).values_list("campaign", "kind").annotate(sum=Sum("number"))
     for name, kind, number in rows:
         what, _, of = kind.partition(":")
-        if what != "status":
+        if what in _SUMS:  # a later release may count more
             setattr(found[name], what, number)
+        if what != "status":
             continue
         status, _, hold_code = of.partition(":")
         found[name].requests[status] += number

@@ -58,6 +58,8 @@ def test_what_is_asked_for_done_and_failed_follows_requests_workflows_and_units(
     assert counted("Other") == (1000, 350, 18, 6, {"active": 1})
     kinds = list(CampaignCount.objects.values_list("campaign", "kind"))
     assert len(kinds) == len(set(kinds)) == 9
+    CampaignCount.objects.create(campaign="Other", kind="lumis", number=7)
+    assert counted("Other") == (1000, 350, 18, 6, {"active": 1}), "a later release counts more"
 
 
 def test_a_campaign_is_a_click_away_with_its_progress_what_is_held_and_whose_it_is(reader: Client, operator: Client) -> None:
