@@ -43,7 +43,7 @@ class NotesField(forms.CharField):
         text = str(super().to_python(value))
         try:
             return json.loads(text, parse_constant=_refuse) if text else {}
-        except ValueError:
+        except (ValueError, RecursionError):  # the latter of what is nested a thousand times
             return text
 
 

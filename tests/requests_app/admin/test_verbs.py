@@ -16,7 +16,7 @@ from outputs_app.models import Effect, EffectKind, EffectState
 from requests_app.limits import limits_now
 from requests_app.models import HoldCode, Limit, Request, RequestGroup, RequestStatus, RequestTransition
 from requests_app.work.groups import group_status
-from sites_app.models import ScheddState
+from sites_app.models import ScheddState, Site
 from tests.support.cases import in_one_test
 from tests.support.html import links, text
 from tests.support.rows import dag_row, request_row, schedd_row, unit_row, workflow_row
@@ -313,6 +313,12 @@ def test_a_key_of_no_row_is_reported_on_a_page(operator: Client, key: str, of: s
 @in_one_test("of", [REQUESTS, "/admin/sites_app/site", "/admin/dags_app/dag", "/admin/outputs_app/effect"])
 def test_a_filter_that_no_row_can_pass_is_answered_with_a_page(operator: Client, query: str, of: str) -> None:
     assert operator.get(f"{of}/?{query}", follow=True).status_code == 200
+
+
+def test_notes_that_are_nested_without_end_are_refused_in_the_form(operator: Client) -> None:
+    site = Site.objects.create(name="T2_CH_CERN")
+    given = {"id": site.pk, "seen": site.status, "reason": "because", "notes": "[" * 5000}
+    assert operator.post("/admin/sites_app/site/verb/note/", given).status_code == 400
 
 
 @pytest.mark.parametrize(
