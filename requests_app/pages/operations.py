@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.http import QueryDict
 from django.utils import timezone
-from django.utils.dateparse import parse_datetime
 
 from dags_app.models import DAG, LIVE_DAG
 from dags_app.selectors import schedds_counted
@@ -21,7 +21,9 @@ from requests_app.selectors.lifecycle import LifecycleState, lifecycle_state
 from requests_app.selectors.summary import kept_counts
 from sites_app.bans import AUTOMATIC
 from sites_app.models import HealthChange, Pool
+from wms2.api.filters import MomentField
 from wms2.models import AuditEntry
+from wms2.runtime.storable import storable
 from wms2.work.workers import WorkersOfPool, workers_by_pool
 
 #: Rows of each list of a page.
@@ -108,7 +110,7 @@ class Activity:
 
     def __init__(self, given: QueryDict) -> None:
         self.errors: dict[str, str] = {}
-        self.values = {name: given.get(name, "") for name in ("actor", "action", "target", "people")}
+        self.values = {name: storable(given.get(name, "")) for name in ("actor", "action", "target", "people")}
         self.values["since"] = given.get("since", "8h")
         self.since = self._moment(self.values["since"])
         self.people = self.values["people"] != "no"
@@ -118,13 +120,11 @@ class Activity:
         if found := re.fullmatch(r"(\d{1,3})([hd])", text):
             return now - int(found[1]) * _UNITS[found[2]]
         try:
-            moment = parse_datetime(text)
-        except ValueError:
-            moment = None
-        if moment is None:
+            moment: datetime = MomentField().clean(text)
+        except ValidationError:
             self.errors["since"] = "8h, 7d, or a moment in UTC, e.g. 2026-12-24 08:00"
             return now
-        return moment if timezone.is_aware(moment) else timezone.make_aware(moment, timezone.get_current_timezone())
+        return moment
 
     def entries(self) -> QuerySet[AuditEntry]:
         """Of the audit, the newest first."""

@@ -12,6 +12,7 @@ from requests_app.pages.queue import QueuePage, queue_lists, queue_page
 from requests_app.pages.rendering import page, without_blanks
 from requests_app.pages.tables import audit_table, file_asked
 from wms2.admin.actions import offered
+from wms2.runtime.storable import storable
 
 
 @require_safe
@@ -28,7 +29,7 @@ def schedd_page(request: HttpRequest, name: str) -> HttpResponse:
     """One schedd; of those of one name in several pools the one that the address's ``pool`` names, else the first."""
     rows = schedds_counted().filter(name=name)
     if pool := request.GET.get("pool"):
-        rows = rows.filter(pool=pool)
+        rows = rows.filter(pool=storable(pool))
     row = rows.first()
     if row is None:
         raise Http404(f"there is no schedd {name}")

@@ -26,6 +26,7 @@ from outputs_app.models import (
 )
 from outputs_app.selectors import STUCK, blocks_done_units, blocks_shown, effects_shown
 from requests_app.selectors.summary import kept_counts
+from wms2.runtime.storable import storable
 
 #: Rows of each list of a page.
 MOST = 100
@@ -60,7 +61,7 @@ def blocks_found(given: QueryDict) -> tuple[BlockFilters, QuerySet[ProcessingBlo
     """Those that an address asks for, the longest in their state first; without a status, what is not at an end. ``tape``: those
     that wait for their tape rule."""
     asked = given.copy()
-    rse, tape = asked.pop("rse", [""])[-1], asked.pop("tape", [""])[-1]
+    rse, tape = storable(asked.pop("rse", [""])[-1]), asked.pop("tape", [""])[-1]
     rows = blocks_shown().order_by("updated_at", "pk")
     if tape:
         rows = rows.filter(WAITS_FOR_TAPE)

@@ -33,15 +33,15 @@ def page(request: HttpRequest, template: str, context: dict[str, Any], status: i
     """The answer of a page.
 
     Args:
-        template: without its end: ``X.html`` is the whole page, ``X_live.html`` the part that changes.
+        template: without its end: ``X.html`` is the whole page, ``X_live.html`` the part that changes, where there is one.
         context: what both show; ``now``, ``acts`` (whether operations beside rows are offered) and, where the page has not read
             it for itself, ``lifecycle`` are added: the dot in the header says whether anything is driven. One query.
     """
-    part = request.headers.get(PART) == "live"
+    templates = [f"{template}_live.html"] if request.headers.get(PART) == "live" else []
     context |= {"now": timezone.now(), "acts": is_operator(request.user)}
     if "lifecycle" not in context:
         context["lifecycle"] = lifecycle_state()
-    response = render(request, f"{template}_live.html" if part else f"{template}.html", context, status=status)
+    response = render(request, [*templates, f"{template}.html"], context, status=status)
     patch_vary_headers(response, [PART, "Cookie"])
     patch_cache_control(response, no_store=True)
     return response

@@ -14,9 +14,9 @@ class NameConverter(StringConverter):
 
 
 class AnyNameConverter(NameConverter):
-    """Names that are stored already, of any form: groups had no rule once. For pages alone."""
+    """Names that are stored already, of any form that can be: groups had no rule once. For pages alone."""
 
-    regex = r"[\s\S]+"
+    regex = r"[^\0]+"
 
 
 class CampaignConverter(NameConverter):

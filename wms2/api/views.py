@@ -40,7 +40,7 @@ METHODS = [name for name in APIView.http_method_names if name != "options"]
 
 
 class KnownQueryMixin(APIView):
-    """Refuses unknown, empty and repeated query parameters: a mistyped filter must not answer with everything."""
+    """Refuses query parameters that are unknown, empty, repeated or have NUL: a mistyped filter must not answer with everything."""
 
     query_params: ClassVar[frozenset[str]] = frozenset()
     #: Methods (of a view set: actions) that answer with an ``ETag`` and do what ``If-Match`` demands; others refuse the header.
@@ -64,6 +64,8 @@ class KnownQueryMixin(APIView):
                 raise bad_field(name[:100], f"unknown query parameter; known here: {listed}", code="unknown_parameter")
             if values != [values[0]] or not values[0]:
                 raise bad_field(name, "give it once and with a value, or leave it out")
+            if "\0" in values[0]:  # PostgreSQL takes it in no text
+                raise bad_field(name, "null characters are not allowed")
         if key is not None:
             method = str(request.method).lower()
             outside = self._is_one_of(self.outside, method)
