@@ -256,12 +256,12 @@ def _by_site(
     return {site: {state: found[site][state] for state in _AT_SITES} for site in sorted(found) if site}
 
 
-def _attempts(dag: DAG) -> int:
-    """Failed ones, as the log of its directory was read."""
-    return sum(FailureLog.objects.filter(pk=dag.directory_id).values_list("attempts", flat=True))
+def _attempts(dag: DAG) -> int | None:
+    """Failed ones, as the log of its directory was read; None: they were not counted from its beginning."""
+    return next(iter(FailureLog.objects.filter(pk=dag.directory_id).values_list("attempts", flat=True)), 0)
 
 
-def dag_counts_of(dag: DAG, units: int, jobs: int, failed: int) -> DagCounts:
+def dag_counts_of(dag: DAG, units: int, jobs: int, failed: int | None) -> DagCounts:
     """Of done units of its round, their jobs, and failed attempts that were read. One query while units run."""
     running = _running(dag, "units_running")
     return DagCounts(

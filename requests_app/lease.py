@@ -257,9 +257,10 @@ def _each(taken: Sequence[_Held]) -> Iterator[Iterator[Evaluation]]:
             if time.monotonic() - began > TURN_SECONDS:
                 return
             request = requests[held.pk]
-            seen = {"dag_id": str(request.live_dag or ""), "stuck": request.stuck, "limits": limits}
-            of_lease = {"evaluated_at": held.evaluated_at, "swept": held.swept, "unexplained": held.unexplained}
-            held.evaluation = Evaluation(request, held.epoch, **of_lease, **seen)
+            held.evaluation = Evaluation(
+                request, held.epoch, dag_id=str(request.live_dag or ""), stuck=request.stuck, limits=limits,
+                evaluated_at=held.evaluated_at, swept=held.swept, unexplained=held.unexplained,
+            )  # fmt: skip
             with kept_alive(partial(_renew, held), life_seconds=conf().lease_seconds, expires_at=held.expires_at):
                 yield held.evaluation
             held.judged = True

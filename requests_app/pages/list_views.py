@@ -113,8 +113,10 @@ def _begun(request: HttpRequest, asked: Asked, form: ReasonForm) -> tuple[BulkRu
             meant=request.POST.get("meant", ""), key=key,
         )  # fmt: skip
     except IntegrityError:
-        if (run := BulkRun.objects.filter(pk=key, actor=actor).first()) is None:
-            raise  # else the same form was sent twice
+        former = BulkRun.objects.filter(pk=key, actor=actor).first() if key is not None else None
+        if former is None:
+            raise
+        return former, 302  # the same form was sent twice
     except (*REFUSALS, PermissionDenied) as error:
         field = getattr(error, "field", None)
         form.add_error(field if field in form.fields else None, str(error))

@@ -26,7 +26,7 @@ _OF_REQUEST = ("request_name", "priority", "urgent", "campaign", "requestor", "q
 _OF_PLACE = ("risen_priority", "band", "expected_start", "expected_basis")
 
 
-class QueueQuerySerializer(serializers.Serializer):
+class QueueQuerySerializer(serializers.Serializer[Any]):
     """What the address asks for: a page, and what ``priority`` of ``request`` would change."""
 
     page = serializers.IntegerField(min_value=1, max_value=MOST_PAGES, default=1)

@@ -118,8 +118,8 @@ def list_files(context: template.Context, name: str) -> SafeString:
 @register.simple_tag(takes_context=True)
 def live_title(context: template.Context, *words: object) -> SafeString:
     """Of each live part: what the window's title says now, and for the dot in the header whether requests are driven."""
-    told = '<div id="part-title" data-title="{} · WMS2" data-undriven="{}"></div>'
-    return format_html(told, "".join(map(str, words)), context["lifecycle"].undriven)
+    title = '<div id="part-title" data-title="{} · WMS2" data-undriven="{}"></div>'
+    return format_html(title, "".join(map(str, words)), context["lifecycle"].undriven)
 
 
 @register.simple_tag

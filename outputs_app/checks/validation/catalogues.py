@@ -90,7 +90,7 @@ class Look:
         return Seen(findings, reported)
 
     def _parents_gone(self) -> Iterator[FileFinding]:
-        """Files made from what DBS does not have as valid now. What WMS2 took back itself, or has been told to as lost, is not
+        """Files made from what DBS does not have as valid now. What WMS2 took back itself, or was asked to as lost, is not
         valid, whatever DBS says yet."""
         parents = {parent for each in self._parents.values() for parent in each}
         written = list(OutputFile.objects.filter(lfn__in=parents).values_list("lfn", "block__dbs_block_name", "validity"))
