@@ -20,6 +20,7 @@ from django.db.models.fields.json import KT
 
 from outputs_app.effects.requests import EffectRequest, effect_enqueue, effects_enqueue
 from outputs_app.models import (
+    OPEN_EFFECT,
     REPORTS,
     SETTLED_EFFECT,
     BlockStatus,
@@ -80,6 +81,21 @@ def manifest_renew(*, request_id: uuid.UUID) -> None:
 def invalidation_asked(*, request_id: uuid.UUID, request_epoch: int) -> bool:
     """Whether the outputs are being taken back already, in this epoch."""
     return Effect.objects.filter(request_id=request_id, epoch=request_epoch, kind=EffectKind.RUCIO_RELEASE).exists()
+
+
+def taken_back(lfns: Collection[str]) -> set[str]:
+    """Those of these files that are INVALID, or of which it is asked for and not done yet."""
+    fields = ("lfn", "pk", "dataset_id", "block__workflow__request__pk", "validity")
+    rows = list(OutputFile.objects.filter(lfn__in=lfns).values_list(*fields))
+    asked = Effect.objects.filter(
+        request__in={request for *_, request, _ in rows}, state__in=OPEN_EFFECT,
+        kind__in=(EffectKind.FILES_INVALIDATE, EffectKind.DBS_INVALIDATE),
+    )  # fmt: skip
+    files, datasets = set[int](), set[int]()
+    for payload in asked.values_list("payload", flat=True):
+        files.update(payload.get("files", ()))
+        datasets.add(payload.get("dataset_id", 0))
+    return {lfn for lfn, pk, dataset, _, validity in rows if validity != Validity.VALID or pk in files or dataset in datasets}
 
 
 #: Of a former epoch, and asked for again under the new one.

@@ -18,16 +18,8 @@ from outputs_app.checks.reconciliation.compare import in_dbs, in_rucio
 from outputs_app.checks.reconciliation.rows import blocks_believed, rules_by_id
 from outputs_app.checks.validation import rules
 from outputs_app.checks.validation.rules import Declared, FileFinding, Lumi, LumiFile, Lumis
-from outputs_app.models import (
-    OPEN_CASE,
-    BlockValidation,
-    CaseAction,
-    IntegrityCase,
-    OutputFile,
-    ProcessingBlock,
-    Prognosis,
-    Validity,
-)
+from outputs_app.effects.invalidation import taken_back
+from outputs_app.models import BlockValidation, OutputFile, ProcessingBlock, Prognosis, Validity
 from wms2.adapters import factory
 from wms2.adapters.rucio_types import RuleInfo
 from wms2.runtime.json_columns import numbered
@@ -90,16 +82,13 @@ class Look:
         return Seen(findings, reported)
 
     def _parents_gone(self) -> Iterator[FileFinding]:
-        """Files made from what DBS does not have as valid now. What WMS2 took back itself, or was asked to as lost, is not
-        valid, whatever DBS says yet."""
+        """Files made from what DBS does not have as valid now. What WMS2 takes back itself is not, whatever DBS says yet."""
         parents = {parent for each in self._parents.values() for parent in each}
-        written = list(OutputFile.objects.filter(lfn__in=parents).values_list("lfn", "block__dbs_block_name", "validity"))
+        written = list(OutputFile.objects.filter(lfn__in=parents).values_list("lfn", "block__dbs_block_name"))
         read = list(self._block.workflow.input_files.filter(lfn__in=parents).values_list("lfn", "block_name"))
         known = {lfn for lfn, *_ in (*written, *read)}
-        valid = valid_in_dbs(parents, known, {block for _, block, _ in written}, {block for _, block in read})
-        valid -= {lfn for lfn, _, validity in written if validity != Validity.VALID}
-        removed = IntegrityCase.objects.filter(name__in=valid, action=CaseAction.REMOVED, state__in=OPEN_CASE)
-        valid -= set(removed.values_list("name", flat=True))
+        valid = valid_in_dbs(parents, known, {block for _, block in written}, {block for _, block in read})
+        valid -= taken_back(valid)
         yield from rules.parents_lost(
             self._parents, lambda lfn: valid, Prognosis.PARENT_MISSING, "{} of its parents are not valid"
         )
