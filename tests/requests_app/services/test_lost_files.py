@@ -28,6 +28,7 @@ from tests.support.rest_clients import operator
 from tests.support.scripted import documents
 from tests.support.scripted.branching import once
 from tests.support.scripted.catalogues import Source, SourceFile
+from tests.support.scripted.failures import inputs_of
 from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
 from wms2.adapters.types import DbsFile
@@ -297,8 +298,8 @@ def test_what_is_done_from_a_lost_file_before_that_is_invalid_outside_waits_for_
     (parent,) = chain(world)
     child = world.request(documents.reprocessing(published(world, parent), lumis_per_job=3))
     world.cycle()
-    assert Request.objects.get(pk=child.pk).status == S.ACTIVE
-    lost = valid(parent)[0].lfn
+    job = world.job_of(child)
+    lost = inputs_of(job, job.open_nodes[0])[0]
     plan = lost_files_plan([lost])
     assert [each.request for each in plan.requests] == [parent]
     lost_files_make_again(lfns=[lost], confirm=plan.confirm, **BY)
@@ -321,3 +322,33 @@ def test_what_is_done_from_a_lost_file_before_that_is_invalid_outside_waits_for_
     assert not {lfn for file in valid(child) for lfn in file.parents} & world.dbs.invalid
     assert lumis_of(child) == lumis_of(parent)
     assert set(lumis_of(child).values()) == {1}
+
+
+def test_what_replaces_lost_input_is_read_when_nothing_is_left_that_was_made_from_any_of_it(world: World) -> None:
+    """Of two files one is done as both are lost, the other is to be planned: which new file holds what of which is not known."""
+    (parent,) = chain(world)
+    child = world.request(documents.reprocessing(published(world, parent), files_per_job=1))
+    world.cycle()
+    job = world.job_of(child)
+    planned = [lfn for unit in job.open_nodes for lfn in inputs_of(job, unit)]
+    lost = [planned[0], next(file.lfn for file in valid(parent) if file.lfn not in planned)]
+    world.schedd.unit_done(job, job.open_nodes[0])
+    lost_files_make_again(lfns=lost, confirm=lost_files_plan(lost).confirm, **BY)
+    for _ in range(30):
+        for each in world.schedd.live:
+            world.schedd.end(each, End.FINISHED)
+        published(world, parent)
+        world.cycle()
+        world.clock.advance(60)
+        child.refresh_from_db()
+        assert set(lumis_of(child).values()) <= {1}, "read twice"
+        if child.status == S.WAITING_INTEGRITY:
+            break
+    row = IntegrityCase.objects.get(request=child)
+    assert (row.prognosis, row.state, row.file.parents) == (Prognosis.PARENT_MISSING, CaseState.NEW, lost[:1])
+    case_remove(case=row, **BY)
+    parent, child = completed(world, parent, child)
+    assert not {lfn for file in valid(child) for lfn in file.parents} & world.dbs.invalid
+    assert lumis_of(child) == lumis_of(parent)
+    assert set(lumis_of(child).values()) == {1}
+    assert set(InputFile.objects.filter(lfn__in=lost).values_list("excluded_kind", flat=True)) == {ExcludedBecause.UNWANTED}
