@@ -352,3 +352,27 @@ def test_what_replaces_lost_input_is_read_when_nothing_is_left_that_was_made_fro
     assert lumis_of(child) == lumis_of(parent)
     assert set(lumis_of(child).values()) == {1}
     assert set(InputFile.objects.filter(lfn__in=lost).values_list("excluded_kind", flat=True)) == {ExcludedBecause.UNWANTED}
+
+
+def test_what_is_lost_while_other_files_are_made_again_and_what_replaced_them_is_made_again_too(world: World) -> None:
+    (request,) = chain(world)
+    before, first, second = lumis_of(request), *valid(request)[:2]
+
+    def lose(*lfns: str) -> lost_files.LostPlan:
+        return lost_files_make_again(lfns=lfns, confirm=lost_files_plan(lfns).confirm, **BY)
+
+    lose(first.lfn)
+    world.cycle()
+    names = [first.lfn, second.lfn, "/store/data/other.root", *InputFile.objects.values_list("lfn", flat=True)[:1]]
+    plan = lose(*names)
+    assert ([*plan.already], [*plan.requests[0].files], set(plan.unknown)) == ([first.lfn], [second.lfn], set(names[2:]))
+    assert not lose(*names).requests, "once"
+    (request,) = completed(world, request)
+    assert lumis_of(request) == before
+    (replaced,) = [file for file in valid(request) if file.lumis == first.lumis]
+    assert not lose(first.lfn, second.lfn).requests, "made again before"
+    lose(first.lfn, replaced.lfn)
+    (request,) = completed(world, request)
+    assert lumis_of(request) == before
+    gone = OutputFile.objects.filter(validity=Validity.INVALID).values_list("lfn", flat=True)
+    assert set(gone) == {first.lfn, second.lfn, replaced.lfn}
