@@ -68,7 +68,9 @@ def inputs_replaced(evaluation: Evaluation) -> bool:
         _wait(evaluation, f"input files that were made again, to be read: {error}", conf().cycle_seconds)
         return False
     if not whole and exclusions_too_many(request, workflow):
-        evaluation.hold(HoldCode.EXCLUDED, f"{_GONE}: {', '.join(str(maker) for maker in makers)} completed without")
+        names = ", ".join(str(maker) for maker in makers)
+        why = f"what {names} made again may hold what was accepted here" if taken else f"{names} completed without"
+        evaluation.hold(HoldCode.EXCLUDED, f"{_GONE}: {why}")
         return False
     return True
 

@@ -15,7 +15,18 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from rest_framework.test import APIClient
 
-from outputs_app.models import CaseState, Effect, EffectKind, IntegrityCase, OutputDataset, OutputFile, Prognosis, Validity
+from outputs_app.checks.cases import case_decide
+from outputs_app.models import (
+    CaseAction,
+    CaseState,
+    Effect,
+    EffectKind,
+    IntegrityCase,
+    OutputDataset,
+    OutputFile,
+    Prognosis,
+    Validity,
+)
 from requests_app.models import ExcludedBecause, HoldCode, InputFile, Request, RequestStatus
 from requests_app.services import lost_files, request_complete, request_fail, request_hold, request_release
 from requests_app.services.cases import case_remove
@@ -41,6 +52,10 @@ __all__ = ("operator",)
 pytestmark = pytest.mark.django_db(transaction=True)
 CHAIN = pytest.mark.deep(
     "tests/requests_app/services/test_lost_files.py::test_what_was_made_from_lost_files_is_made_again_from_what_replaces_them"
+)
+REPLACED = (
+    "tests/requests_app/services/test_lost_files.py::"
+    "test_what_replaces_lost_input_is_read_when_nothing_is_left_that_was_made_from_any_of_it"
 )
 S = RequestStatus
 BY: dict[str, Any] = {"actor": "olga", "reason": "the disk is gone"}
@@ -76,6 +91,20 @@ def completed(world: World, *requests: Request) -> list[Request]:
         if {row.status for row in rows} == {S.COMPLETED}:
             return rows
     raise AssertionError([(row.status, row.hold_reason, row.waiting_for) for row in rows], world.errors[:1])
+
+
+def _held(world: World, parent: Request, child: Request) -> list[Request]:
+    """The second is held."""
+    for _ in range(20):
+        for job in world.schedd.live:
+            world.schedd.end(job, End.FINISHED)
+        published(world, parent)
+        world.cycle()
+        world.clock.advance(60)
+        rows = [Request.objects.get(pk=request.pk) for request in (parent, child)]
+        if rows[1].status == S.HELD:
+            return rows
+    raise AssertionError([(row.status, row.waiting_for) for row in rows])
 
 
 @once
@@ -324,7 +353,8 @@ def test_what_is_done_from_a_lost_file_before_that_is_invalid_outside_waits_for_
     assert set(lumis_of(child).values()) == {1}
 
 
-def test_what_replaces_lost_input_is_read_when_nothing_is_left_that_was_made_from_any_of_it(world: World) -> None:
+@pytest.mark.parametrize("decided", ["removed", pytest.param("accepted", marks=pytest.mark.deep(REPLACED))])
+def test_what_replaces_lost_input_is_read_when_nothing_is_left_that_was_made_from_any_of_it(world: World, decided: str) -> None:
     """Of two files one is done as both are lost, the other is to be planned: which new file holds what of which is not known."""
     (parent,) = chain(world)
     child = world.request(documents.reprocessing(published(world, parent), files_per_job=1))
@@ -346,6 +376,16 @@ def test_what_replaces_lost_input_is_read_when_nothing_is_left_that_was_made_fro
             break
     row = IntegrityCase.objects.get(request=child)
     assert (row.prognosis, row.state, row.file.parents) == (Prognosis.PARENT_MISSING, CaseState.NEW, lost[:1])
+    if decided == "accepted":
+        case_decide(case=row, action=CaseAction.ACCEPTED, **BY)
+        parent, child = _held(world, parent, child)
+        assert child.hold_code == HoldCode.EXCLUDED
+        assert "may hold what was accepted here" in child.hold_reason
+        request_release(request=child, mode=None, changes=Changes(accept_excluded=True), **BY)
+        parent, child = completed(world, parent, child)
+        assert set(lumis_of(child).values()) == {1}
+        assert lumis_of(child).total() == lumis_of(parent).total() - 3
+        return
     case_remove(case=row, **BY)
     parent, child = completed(world, parent, child)
     assert not {lfn for file in valid(child) for lfn in file.parents} & world.dbs.invalid
