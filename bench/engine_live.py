@@ -232,8 +232,14 @@ def _idle() -> None:
 
 
 def _ours() -> list[Process]:
-    """Below this process, without the pool, which runs whether WMS2 does or not."""
-    return [process for process in descendants(os.getpid()) if not process.name.startswith("condor")]
+    """Below this process, without the pool and what it runs, whether WMS2 does or not: DAGMans and the scripts of their DAGs."""
+    found = descendants(os.getpid())
+    names = {process.pid: process for process in found}
+
+    def is_pools(process: Process | None) -> bool:
+        return process is not None and (process.name.startswith("condor") or is_pools(names.get(process.parent)))
+
+    return [process for process in found if not is_pools(process)]
 
 
 def cpu_of(processes: Sequence[Process]) -> float:
@@ -348,12 +354,16 @@ def _cpu() -> dict[str, float]:
 
 
 def _kinds() -> Iterator[tuple[str, Process]]:
-    """The processes below this one, each with what it is."""
-    for process in _ours():
+    """The processes below this one, each with what it is: as the one that it is a child of, as those are that ask the schedds."""
+    kinds: dict[int, str] = {}
+    for process in _ours():  # parents first
         command = ""
         with suppress(OSError):  # it has ended meanwhile
             command = Path(f"/proc/{process.pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-        yield "web" if "gunicorn" in command else "worker" if "engine_live worker" in command else "ticker, beat, verbs", process
+        own = "web" if "gunicorn" in command else "worker" if "engine_live worker" in command else "ticker, beat, verbs"
+        kinds[process.pid] = kinds.get(process.parent, own if "htcondor_child" not in command else "")
+        if kinds[process.pid]:  # else it is asked by this one
+            yield kinds[process.pid], process
 
 
 def _memory() -> dict[str, float]:

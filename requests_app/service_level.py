@@ -115,7 +115,12 @@ def service_rows() -> QuerySet[ServiceLevel]:
 
 def service() -> ServiceLevel:
     """The row, or one as it is before the first cycle."""
-    return ServiceLevel.objects.filter(pk=SERVICE_LEVEL).first() or ServiceLevel()
+    return service_row().first() or ServiceLevel()
+
+
+def service_row() -> QuerySet[ServiceLevel]:
+    """None before the first cycle."""
+    return ServiceLevel.objects.filter(pk=SERVICE_LEVEL)
 
 
 def read() -> KnownLevel:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from django.db.models import Count, QuerySet
+from django.db.models import QuerySet
 
 from requests_app.models import Harvest, HarvestState
+
+#: States of what is not at an end.
+HARVEST_OPEN = (HarvestState.WAITING, HarvestState.RUNNING, HarvestState.FAILED)
 
 
 def harvests_shown() -> QuerySet[Harvest]:
@@ -19,8 +20,6 @@ def harvests_of(request_name: str, most: int) -> tuple[Harvest, ...]:
     return tuple(harvests_shown().filter(request_id=request_name).order_by("-state", "dataset", "run")[:most])
 
 
-def harvests_open() -> Iterable[tuple[str, int]]:
-    """(state, number) of what is not at an end."""
-    states = (HarvestState.WAITING, HarvestState.RUNNING, HarvestState.FAILED)
-    rows = Harvest.objects.filter(state__in=states).order_by().values_list("state")
-    return {**dict.fromkeys(states, 0), **dict(rows.annotate(number=Count("id")))}.items()
+def harvests_open() -> QuerySet[Harvest]:
+    """What is not at an end."""
+    return Harvest.objects.filter(state__in=HARVEST_OPEN)

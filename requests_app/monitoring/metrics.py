@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, ClassVar
 
-from django.db.models import Count, F, Min, Sum
+from django.db.models import Count, F, Min, QuerySet, Sum, Value
 from django.http import HttpResponse
 from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
@@ -29,37 +29,58 @@ from rest_framework.views import APIView
 
 from dags_app.models import DAG, LIVE_DAG
 from dags_app.selectors import schedds_counted, seen_at
-from outputs_app.checks.cases import cases_open_counts
 from outputs_app.checks.reconciliation.rule_check import COUNTED
-from outputs_app.checks.validation.process import unvalidated
+from outputs_app.checks.validation.process import blocks_unvalidated
 from outputs_app.effects.executor import due_effects
-from outputs_app.models import OPEN_EFFECT, Comparison, Drift, DriftKind, DriftState, Effect, EffectKind, Prognosis
+from outputs_app.models import (
+    OPEN_CASE,
+    OPEN_EFFECT,
+    Comparison,
+    Drift,
+    DriftKind,
+    DriftState,
+    Effect,
+    EffectKind,
+    IntegrityCase,
+    Prognosis,
+)
 from requests_app.admission.ordering import LIMIT
-from requests_app.admission.placement import slots_used
-from requests_app.harvesting.selectors import harvests_open
+from requests_app.admission.placement import taking_slot
+from requests_app.harvesting.selectors import HARVEST_OPEN, harvests_open
 from requests_app.lease import evaluations_due
 from requests_app.lifecycle.timeouts import HELD_AFTER_SECONDS
 from requests_app.limits import limits_now
-from requests_app.models import TERMINAL, DeadLetterKind, Request, RequestStatus
-from requests_app.selectors.alerts import open_by_severity, sending
-from requests_app.selectors.lifecycle import lifecycle_state
-from requests_app.selectors.parts import leftovers_open
-from requests_app.selectors.reqmgr2 import reqmgr2_state
-from requests_app.selectors.summary import KeptCounts, dead_letter_counts, kept_counts, longest_in_status
-from requests_app.service_level import service, stretch_of
+from requests_app.models import (
+    LEADER_LEASE,
+    TERMINAL,
+    Alert,
+    DeadLetter,
+    DeadLetterKind,
+    Request,
+    RequestStatus,
+    ServiceLevel,
+    Severity,
+)
+from requests_app.selectors.alerts import channels_failing, messages_waiting
+from requests_app.selectors.lifecycle import leases_known, lifecycle_of
+from requests_app.selectors.parts import LEFTOVER_FAILING, leftovers_open
+from requests_app.selectors.reqmgr2 import POLL, reqmgr2_of, reqmgr2_problems
+from requests_app.selectors.summary import KeptCounts, kept_counts, longest_in_status
+from requests_app.service_level import service_row, stretch_of
 from sites_app.bans import bans_active
 from sites_app.guard import EVERYWHERE, alerts_open
 from sites_app.models import Health, Pool, PoolState, ScheddState, Site, SiteStatus
 from wms2.adapters.types import JOB_STATES
 from wms2.api.views import METHODS
-from wms2.conf import Conf
+from wms2.conf import Conf, conf
 from wms2.metrics.files import AllProcesses, directories
-from wms2.models import Resource, ResourceLease, WorkerPool
+from wms2.models import Resource, WorkerPool
 from wms2.runtime import clock
 from wms2.runtime.circuits import FAILURES, circuits
 from wms2.runtime.levels import Level
+from wms2.runtime.together import Together
 from wms2.web.shedding import Call
-from wms2.work.workers import TAKING, workers_alive
+from wms2.work.workers import TAKING, workers_reporting
 
 #: Statuses whose age is exported.
 _GOING_ON = [status.value for status in RequestStatus if status not in (*TERMINAL, RequestStatus.COMPLETED)]
@@ -85,30 +106,88 @@ class RowsCollector(Collector):
         return families
 
     def _read(self) -> Iterator[Metric]:
-        kept = kept_counts()
-        limits = limits_now()
+        kept, rows = kept_counts(), _rows(conf())
         yield from _requests(kept)
         yield _family("wms2_workflows", "Workflows by status", "status", kept.workflows.items())
         yield _family("wms2_blocks", "Processing blocks by status", "status", kept.blocks.items())
-        yield from _admission(kept.requests[RequestStatus.QUEUED], limits)
-        yield from _dags()
-        yield from _sites()
-        yield from _pools()
-        yield from _effects()
-        yield from _drift()
-        yield from _cases()
-        yield from _validation()
-        left = (
-            row for site, waiting, bad in leftovers_open() for row in ((site, "waiting", waiting - bad), (site, "failing", bad))
-        )
-        yield _family("wms2_leftovers", "Work units whose files are still to be removed", "site state", left)
-        yield _family("wms2_harvests", "DQM harvestings that are not at an end", "state", harvests_open())
-        yield from _alerts()
-        yield from _lifecycle()
-        yield from _service()
-        yield from _work()
-        yield from _reqmgr2()
+        yield from _admission(kept.requests[RequestStatus.QUEUED], rows)
+        parts = (_dags, _sites, _pools, _effects, _drift, _cases, _leftovers, _alerts, _lifecycle, _service, _work, _reqmgr2)
+        for families in parts:
+            yield from families(rows)
         yield from _circuits()
+
+
+Rows = Mapping[str, list[Any]]
+
+
+#: The statement of ``_parts``, and the settings that it was made with; at most one.
+_made: deque[tuple[Conf, Together]] = deque(maxlen=1)
+
+
+def _rows(settings: Conf) -> Rows:
+    """By one statement, since on a busy machine each waits for its turn; made once: no moment and nothing of rows is in it."""
+    for made_with, statement in tuple(_made):
+        if made_with is settings:
+            return statement.rows()
+    statement = Together(_parts())
+    _made.append((settings, statement))
+    return statement.rows()
+
+
+def _parts() -> dict[str, QuerySet[Any]]:
+    """What gauges are made of, but for counts that the database keeps."""
+    dags = DAG.objects.filter(status__in=LIVE_DAG)
+    sums = {"done": Sum("units_done"), "total": Sum("total_work_units"), "seen": Min(seen_at())}
+    sums |= {state: Sum(f"nodes_{state}") for state in JOB_STATES}
+    # of an older epoch none is carried out any more: it would be the oldest for ever
+    effects = Effect.objects.filter(state__in=OPEN_EFFECT, epoch=F("request__epoch"))
+    wanted = blocks_unvalidated(block__workflow__request__status__in=[*_GOING_ON, RequestStatus.COMPLETED])
+    leftovers = leftovers_open()
+    return {
+        "kept": _in_one(Request.objects.filter(status=RequestStatus.QUEUED, waiting_for__startswith=LIMIT)),
+        "live": _in_one(dags),
+        "taking": _in_one(taking_slot()),
+        "schedds": schedds_counted().order_by("name"),  # one sample a name: with two of them Prometheus takes none of the scrape
+        "troubles": alerts_open(),
+        "dags": _by(dags.exclude(schedd_name=""), "schedd_name", **sums),
+        "sites": _by(Site.objects.exclude(status=SiteStatus.ENABLED), "status"),
+        "banned": _in_one(bans_active().filter(workflow=None), sites=Count("site", distinct=True)),
+        "pools": _pools_counted(),
+        "effects": _by(effects, "kind", "state", failing=Min("first_failed_at")),
+        "drift": _by(Drift.objects.filter(state=DriftState.UNSETTLED), "kind"),
+        "census": Comparison.objects.filter(dataset=None).order_by("pk").values("result", "ended_at")[:1],
+        "comparisons": _in_one(Comparison.objects.filter(due_at__isnull=False), first=Min("due_at")),
+        "cases": _by(IntegrityCase.objects.filter(state__in=OPEN_CASE), "prognosis", since=Min("created_at")),
+        "validations": _in_one(wanted, since=Min("asked_at")),
+        "leftovers": _by(leftovers, "site", failing=Count("pk", filter=LEFTOVER_FAILING)),
+        "harvests": _by(harvests_open(), "state"),
+        "alerts": _by(Alert.objects.filter(ended_at=None), "severity"),
+        "messages": _in_one(messages_waiting(), oldest=Min("created_at")),
+        "channels": _in_one(channels_failing()),
+        "leases": leases_known(LEADER_LEASE, POLL),
+        "service": service_row(),
+        "due": _in_one(due_effects(), first=Min("next_attempt_at")),
+        "worker_pools": WorkerPool.objects.order_by("queue"),
+        "workers": workers_reporting(),
+        "resources": Resource.objects.annotate(taken=Sum("leases__units")).values("name", "units", "taken"),
+        "dead_letters": _by(DeadLetter.objects.all(), "kind"),
+        "reqmgr2": _in_one(reqmgr2_problems()),
+    }
+
+
+def _pools_counted() -> QuerySet[Pool]:
+    slots = {"total": Sum("sites__total_slots"), "used": Sum("sites__running_slots")}
+    return Pool.objects.filter(state=PoolState.ENABLED).annotate(**slots)
+
+
+def _by(rows: QuerySet[Any], *fields: str, **more: Any) -> QuerySet[Any]:
+    """``number`` of rows, and more, by these."""
+    return rows.order_by().values(*fields).annotate(number=Count("pk"), **more)
+
+
+def _in_one(rows: QuerySet[Any], **more: Any) -> QuerySet[Any]:
+    """The same of all of them: one row."""
+    return rows.order_by().annotate(one=Value(1)).values("one").annotate(**{"number": Count("pk"), **more})
 
 
 def _family(name: str, text: str, labels: str, samples: Iterable[tuple[Any, ...]]) -> Metric:
@@ -119,13 +198,24 @@ def _family(name: str, text: str, labels: str, samples: Iterable[tuple[Any, ...]
     return family
 
 
-def _alerts() -> Iterator[Metric]:
-    yield _family("wms2_alerts_open", "Open alerts by severity", "severity", open_by_severity().items())
-    now, standing = timezone.now(), sending()
-    yield _family("wms2_alert_messages_waiting", "Messages of alerts that wait to be sent", "", [(standing.waiting,)])
-    oldest = _age(standing.oldest_at, now)
+def _number(rows: list[Any]) -> int:
+    """Of ``_in_one``."""
+    return rows[0]["number"] if rows else 0
+
+
+def _since(rows: list[Any], name: str) -> datetime | None:
+    return rows[0][name] if rows else None
+
+
+def _alerts(rows: Rows) -> Iterator[Metric]:
+    found = {row["severity"]: row["number"] for row in rows["alerts"]}
+    numbers = [(severity.value, found.get(severity.value, 0)) for severity in Severity]
+    yield _family("wms2_alerts_open", "Open alerts by severity", "severity", numbers)
+    waiting, failing = _number(rows["messages"]), _number(rows["channels"])
+    yield _family("wms2_alert_messages_waiting", "Messages of alerts that wait to be sent", "", [(waiting,)])
+    oldest = _age(_since(rows["messages"], "oldest"), timezone.now())
     yield _family("wms2_alert_messages_oldest_seconds", "Age of the oldest message that waits to be sent", "", [(oldest,)])
-    yield _family("wms2_alert_channels_failing", "Channels to which nothing could be sent last", "", [(standing.failing,)])
+    yield _family("wms2_alert_channels_failing", "Channels to which nothing could be sent last", "", [(failing,)])
 
 
 def _age(since: datetime | None, now: datetime) -> float:
@@ -143,19 +233,19 @@ def _requests(kept: KeptCounts) -> Iterator[Metric]:
     yield GaugeMetricFamily("wms2_requests_alerted", "Requests with an alert that waits for a person", kept.alerted_requests)
 
 
-def _admission(queued: int, limits: Conf) -> Iterator[Metric]:
+def _admission(queued: int, rows: Rows) -> Iterator[Metric]:
     yield GaugeMetricFamily("wms2_admission_queue_depth", "Queued requests", queued)
-    kept = Request.objects.filter(status=RequestStatus.QUEUED, waiting_for__startswith=LIMIT).count()
+    kept, used = _number(rows["kept"]), _number(rows["live"]) + _number(rows["taking"])
     yield GaugeMetricFamily("wms2_admission_kept", "Of these, kept by a limit of a band, campaign or requester", kept)
-    yield GaugeMetricFamily("wms2_admission_slots_used", "Live DAGs and requests being planned", slots_used())
-    yield GaugeMetricFamily("wms2_admission_slots_limit", "max_active_dags in force", limits.max_active_dags)
+    yield GaugeMetricFamily("wms2_admission_slots_used", "Live DAGs and requests being planned", used)
+    yield GaugeMetricFamily("wms2_admission_slots_limit", "max_active_dags in force", limits_now().max_active_dags)
 
 
-def _dags() -> Iterator[Metric]:
+def _dags(rows: Rows) -> Iterator[Metric]:
     live, suspected, orphans, up = Counter[str](), Counter[str](), Counter[str](), dict[str, float]()
     health, drains = defaultdict[str, set[str]](set), dict[str, float]()
     now = timezone.now()
-    for row in schedds_counted().order_by("name"):  # one sample a name: with two of them Prometheus takes none of the scrape
+    for row in rows["schedds"]:
         live[row.name] += row.live_dags
         suspected[row.name] += row.suspected_dags
         orphans[row.name] += sum(each["dagmans"] + each["jobs"] for each in row.orphans_reported)
@@ -176,7 +266,7 @@ def _dags() -> Iterator[Metric]:
     yield _family("wms2_schedd_drain_seconds", "Since a drain began that goes on; 0: none does", "schedd", drains.items())
     classes = ((name, health_class, health_class in health[name]) for name, health_class in itertools.product(health, Health))
     yield _family("wms2_schedd_health", "1 for the class of a schedd's health", "schedd health", classes)
-    open_now = {alert.pool: "new work is held" if alert.holds else "an operator is asked" for alert in alerts_open()}
+    open_now = {alert.pool: "new work is held" if alert.holds else "an operator is asked" for alert in rows["troubles"]}
     trouble = [
         (what, pool, float(what == open_now.get(pool)))
         for pool in sorted({EVERYWHERE, *open_now})
@@ -184,28 +274,26 @@ def _dags() -> Iterator[Metric]:
     ]
     help_text = "Whether schedds or sites of a pool turned bad together; no pool: those of all"
     yield _family("wms2_systemic_trouble", help_text, "what pool", trouble)
-    sums = DAG.objects.filter(status__in=LIVE_DAG).exclude(schedd_name="").order_by().values_list("schedd_name")
-    numbers = {state: Sum(f"nodes_{state}") for state in JOB_STATES}
-    rows = list(sums.annotate(done=Sum("units_done"), total=Sum("total_work_units"), seen=Min(seen_at()), **numbers))
-    jobs = [(name, *each) for name, _, _, _, *counted in rows for each in zip(JOB_STATES, counted, strict=True)]
+    jobs = [(row["schedd_name"], state, row[state]) for row in rows["dags"] for state in JOB_STATES]
     yield _family("wms2_node_jobs", "Node jobs in the queues, as last counted", "schedd state", jobs)
-    ratios = [(name, done / total) for name, done, total, *_ in rows if total]
+    ratios = [(row["schedd_name"], row["done"] / row["total"]) for row in rows["dags"] if row["total"]]
     yield _family("wms2_dag_progress", "Done part of the work units of live DAGs, by schedd", "schedd", ratios)
-    ages = [(name, _age(seen, now)) for name, _, _, seen, *_ in rows]
+    ages = [(row["schedd_name"], _age(row["seen"], now)) for row in rows["dags"]]
     yield _family("wms2_dag_observed_age_seconds", "Since the live DAG seen longest ago was seen", "schedd", ages)
 
 
-def _sites() -> Iterator[Metric]:
-    rows = dict(Site.objects.exclude(status=SiteStatus.ENABLED).order_by().values_list("status").annotate(number=Count("*")))
-    banned = bans_active().filter(workflow=None).values("site").distinct().count()
-    closed = [*((status.value, rows.get(status, 0)) for status in SiteStatus if status != SiteStatus.ENABLED), ("banned", banned)]
+def _sites(rows: Rows) -> Iterator[Metric]:
+    found = {row["status"]: row["number"] for row in rows["sites"]}
+    banned = rows["banned"][0]["sites"] if rows["banned"] else 0
+    closed = [
+        *((status.value, found.get(status, 0)) for status in SiteStatus if status != SiteStatus.ENABLED),
+        ("banned", banned),
+    ]
     yield _family("wms2_sites_closed", "Sites that get no new work: by status, or banned for all requests", "why", closed)
 
 
-def _pools() -> Iterator[Metric]:
-    pools = list(
-        Pool.objects.filter(state=PoolState.ENABLED).annotate(total=Sum("sites__total_slots"), used=Sum("sites__running_slots"))
-    )
+def _pools(rows: Rows) -> Iterator[Metric]:
+    pools = rows["pools"]
     slots, jobs = [], []
     for pool in pools:
         used = pool.used or 0
@@ -217,12 +305,9 @@ def _pools() -> Iterator[Metric]:
     yield _family("wms2_pool_up", "Whether the pool's collector answered when it was last asked", "pool", up)
 
 
-def _effects() -> Iterator[Metric]:
+def _effects(rows: Rows) -> Iterator[Metric]:
     now = timezone.now()
-    # of an older epoch none is carried out any more: it would be the oldest for ever
-    rows = Effect.objects.filter(state__in=OPEN_EFFECT, epoch=F("request__epoch")).order_by().values_list("kind", "state")
-    counted = rows.annotate(n=Count("id"), t=Min("first_failed_at"))
-    found = {(kind, state): (number, failing) for kind, state, number, failing in counted}
+    found = {(row["kind"], row["state"]): (row["number"], row["failing"]) for row in rows["effects"]}
     every = [
         (kind, state.value, *found.get((kind, state.value), (0, None))) for kind in EffectKind.values for state in OPEN_EFFECT
     ]
@@ -231,38 +316,45 @@ def _effects() -> Iterator[Metric]:
     yield _family("wms2_effects_failing_seconds", "Since the first failure of what is not done yet", "kind state", ages)
 
 
-def _drift() -> Iterator[Metric]:
-    now, rows = timezone.now(), Drift.objects.filter(state=DriftState.UNSETTLED).order_by().values_list("kind")
-    found = dict.fromkeys(DriftKind.values, 0) | dict(rows.annotate(number=Count("id")))
+def _drift(rows: Rows) -> Iterator[Metric]:
+    now, found = timezone.now(), dict.fromkeys(DriftKind.values, 0) | {row["kind"]: row["number"] for row in rows["drift"]}
     text = "Differences from what DBS and Rucio hold that wait for a person"
     yield _family("wms2_drift_open", text, "kind", found.items())
-    result, ended = Comparison.objects.filter(dataset=None).values_list("result", "ended_at").first() or ({}, None)
-    rules = result.get("rules", {})
+    census = rows["census"][0] if rows["census"] else {"result": {}, "ended_at": None}
+    rules, ended = census["result"].get("rules", {}), census["ended_at"]
     counted = [(name, rules.get(name, 0)) for name in COUNTED]
     yield _family("wms2_rules", "Our rules in Rucio in trouble, by what it is, at the last census", "state", counted)
     age = None if ended is None else _age(ended, now)
     yield GaugeMetricFamily("wms2_census_age_seconds", "Since the last census of our rules ended; none before", age)
-    due = Comparison.objects.filter(due_at__isnull=False).aggregate(first=Min("due_at"))["first"]
+    due = _since(rows["comparisons"], "first")
     yield GaugeMetricFamily(
         "wms2_comparisons_late_seconds", "How long a comparison with DBS and Rucio has been due", _age(due, now)
     )
 
 
-def _cases() -> Iterator[Metric]:
-    found = cases_open_counts("prognosis")
-    numbers = dict.fromkeys(Prognosis.values, 0) | {prognosis: number for prognosis, number, _ in found}
+def _cases(rows: Rows) -> Iterator[Metric]:
+    found = rows["cases"]
+    numbers = dict.fromkeys(Prognosis.values, 0) | {row["prognosis"]: row["number"] for row in found}
     yield _family("wms2_integrity_cases_open", "Integrity cases not at an end", "prognosis", numbers.items())
-    oldest = min((since for *_, since in found), default=None)
+    oldest = min((row["since"] for row in found), default=None)
     yield GaugeMetricFamily(
         "wms2_integrity_oldest_age_seconds", "Age of the oldest; 0 when none is", _age(oldest, timezone.now())
     )
-
-
-def _validation() -> Iterator[Metric]:
-    number, since = unvalidated(block__workflow__request__status__in=[*_GOING_ON, RequestStatus.COMPLETED])
+    number, since = _number(rows["validations"]), _since(rows["validations"], "since")
     yield GaugeMetricFamily("wms2_blocks_unvalidated", "Blocks that are asked to be validated and are not", number)
     age = (clock.now() - since).total_seconds() if since is not None else 0.0
     yield GaugeMetricFamily("wms2_blocks_unvalidated_oldest_seconds", "Since the oldest of them was asked for", age)
+
+
+def _leftovers(rows: Rows) -> Iterator[Metric]:
+    left = (
+        sample
+        for row in rows["leftovers"]
+        for sample in ((row["site"], "waiting", row["number"] - row["failing"]), (row["site"], "failing", row["failing"]))
+    )
+    yield _family("wms2_leftovers", "Work units whose files are still to be removed", "site state", left)
+    harvests = dict.fromkeys(HARVEST_OPEN, 0) | {row["state"]: row["number"] for row in rows["harvests"]}
+    yield _family("wms2_harvests", "DQM harvestings that are not at an end", "state", harvests.items())
 
 
 def _circuits() -> Iterator[Metric]:
@@ -274,8 +366,8 @@ def _circuits() -> Iterator[Metric]:
     yield _family("wms2_circuit_open", "Whether a service is left alone but for probes, by circuit", "circuit", is_open)
 
 
-def _service() -> Iterator[Metric]:
-    row = service()
+def _service(rows: Rows) -> Iterator[Metric]:
+    row = rows["service"][0] if rows["service"] else ServiceLevel()
     rank = list(Level).index(row.known)
     yield GaugeMetricFamily("wms2_service_level", "Control plane: 0 normal, 1 strained, 2 closed for new work", rank)
     yield GaugeMetricFamily("wms2_new_work_stopped", "Whether operators have switched new work off", int(bool(row.stopped_by)))
@@ -283,43 +375,45 @@ def _service() -> Iterator[Metric]:
     yield _family("wms2_service_pressure", "Signals of overload as shares of their limits", "signal", row.pressures.items())
 
 
-def _work() -> Iterator[Metric]:
+def _work(rows: Rows) -> Iterator[Metric]:
     """What waits for workers, by rows and not by the broker, and who is there to do it."""
     now = timezone.now()
-    effects = due_effects().aggregate(n=Count("pk"), t=Min("next_attempt_at"))
-    waits = {"celery": evaluations_due(), "effects": (effects["n"], effects["t"])}
-    pools = list(WorkerPool.objects.all())
+    waits = {"celery": evaluations_due(), "effects": (_number(rows["due"]), _since(rows["due"], "first"))}
+    pools, workers = rows["worker_pools"], rows["workers"]
     depth = [(pool, float(number)) for pool, (number, _) in waits.items()]
     yield _family("wms2_worker_pool_queue_depth", "Tasks that are due and not taken, by worker pool", "pool", depth)
     ages = [(pool, _age(since, now)) for pool, (_, since) in waits.items()]
     yield _family("wms2_worker_pool_oldest_age_seconds", "How long the oldest of it has been due", "pool", ages)
-    workers = workers_alive()
     alive = [(pool.queue, float(sum(pool.queue in worker.queues for worker in workers))) for pool in pools]
     yield _family("wms2_workers_alive", "Workers with a recent heartbeat", "pool", alive)
     short = [(pool.queue, _age(pool.short_since, now)) for pool in pools]
     yield _family("wms2_worker_pool_short_seconds", "Since when no worker is alive; 0: one is", "pool", short)
     taking = [(pool.queue, float(pool.state in TAKING)) for pool in pools]
     yield _family("wms2_worker_pool_taking", "Whether the pool takes tasks: not while it is drained", "pool", taking)
-    used = dict(ResourceLease.objects.order_by().values_list("resource_id").annotate(n=Sum("units")))
-    units = list(Resource.objects.values_list("name", "units"))
+    units = [(row["name"], row["units"]) for row in rows["resources"]]
     yield _family("wms2_resource_units", "Units of a resource that must not be oversubscribed", "resource", units)
-    yield _family("wms2_resource_units_taken", "Of these, leased", "resource", [(name, used.get(name, 0)) for name, _ in units])
-    dead_letters = dict.fromkeys(DeadLetterKind.values, 0) | dead_letter_counts()
+    taken = [(row["name"], row["taken"] or 0) for row in rows["resources"]]
+    yield _family("wms2_resource_units_taken", "Of these, leased", "resource", taken)
+    dead_letters = dict.fromkeys(DeadLetterKind.values, 0) | {row["kind"]: row["number"] for row in rows["dead_letters"]}
     yield _family("wms2_dead_letters", "What no retry brings on any more, by kind", "kind", dead_letters.items())
 
 
-def _reqmgr2() -> Iterator[Metric]:
-    found = reqmgr2_state()
+def _lease(rows: Rows, name: str) -> Any:
+    return next((row for row in rows["leases"] if row.name == name), None)
+
+
+def _reqmgr2(rows: Rows) -> Iterator[Metric]:
+    found = reqmgr2_of(_lease(rows, POLL))
     help_text = "Requests in ReqMgr2 that cannot be taken or followed"
-    yield GaugeMetricFamily("wms2_reqmgr2_problems", help_text, found.problems.count())
+    yield GaugeMetricFamily("wms2_reqmgr2_problems", help_text, _number(rows["reqmgr2"]))
     if found.age_seconds is not None:  # absent where it is not followed
         yield GaugeMetricFamily("wms2_reqmgr2_poll_age_seconds", "Since ReqMgr2 was last asked with success", found.age_seconds)
 
 
-def _lifecycle() -> Iterator[Metric]:
+def _lifecycle(rows: Rows) -> Iterator[Metric]:
     skew = "How far the clock of the host that was scraped is ahead of the database's"
     yield GaugeMetricFamily("wms2_clock_skew_seconds", skew, clock.skew_seconds())
-    state = lifecycle_state()
+    state = lifecycle_of(_lease(rows, LEADER_LEASE))
     yield GaugeMetricFamily("wms2_lifecycle_leading", "Whether the life cycle's lease is held", float(state.leading))
     yield GaugeMetricFamily("wms2_lifecycle_epoch", "Changes of leader so far", state.lease.epoch)
     if state.cycle_age_seconds is not None:  # absent until the first cycle: an alert on absent() sees that

@@ -18,14 +18,6 @@ _RANK = Case(
 )  # fmt: skip
 
 
-class Sending(NamedTuple):
-    """Messages that wait to be sent, since when the oldest does, and channels that fail."""
-
-    waiting: int
-    oldest_at: datetime | None
-    failing: int
-
-
 class Together(NamedTuple):
     """Open alerts of one code and cause: how many, of how many requests; ``first`` is the oldest of them."""
 
@@ -130,12 +122,6 @@ def routes_shown() -> QuerySet[AlertRoute]:
     return AlertRoute.objects.select_related("channel")
 
 
-def open_by_severity() -> dict[str, int]:
-    """How many alerts of each severity go on; an index of open rows alone."""
-    found = dict(Alert.objects.filter(ended_at=None).order_by().values_list("severity").annotate(number=Count("id")))
-    return {severity.value: found.get(severity.value, 0) for severity in Severity}
-
-
 def alerts_by_severity() -> QuerySet[Any]:
     """How many go on, are owned and are silenced, as dicts by severity; an index of open rows alone."""
     rows = Alert.objects.filter(ended_at=None).order_by().values("severity")
@@ -143,8 +129,6 @@ def alerts_by_severity() -> QuerySet[Any]:
     return rows.annotate(number=Count("id"), owned=Count("id", filter=~Q(owner="")), silenced=silenced)
 
 
-def sending() -> Sending:
-    """How it stands with what is to be sent; two queries."""
-    waiting = AlertMessage.objects.filter(sent_at=None, given_up_at=None)
-    found = waiting.aggregate(number=Count("id"), oldest=Min("created_at"))
-    return Sending(found["number"], found["oldest"], channels_failing().count())
+def messages_waiting() -> QuerySet[AlertMessage]:
+    """What is to be sent."""
+    return AlertMessage.objects.filter(sent_at=None, given_up_at=None)

@@ -53,7 +53,7 @@ def troubled_input(request: Request, *, most: int = MOST_FILES) -> TroubledInput
 
 _OPEN = Q(settled_at__isnull=True)
 #: It was tried, and not all of it could be removed.
-_FAILING = _OPEN & Q(tries__gt=0)
+LEFTOVER_FAILING = _OPEN & Q(tries__gt=0)
 
 
 class SiteLeftovers(NamedTuple):
@@ -77,23 +77,24 @@ def leftovers_of(request: Request) -> QuerySet[Leftover]:
 def leftovers_counted(request: Request) -> QuerySet[Any]:
     """By site: waiting, failing, files."""
     rows = Leftover.objects.filter(unit__workflow__request=request).order_by("site").values("site")
-    return rows.annotate(waiting=Count("id", filter=_OPEN), failing=Count("id", filter=_FAILING), files=Sum("removed_files"))
+    return rows.annotate(
+        waiting=Count("id", filter=_OPEN), failing=Count("id", filter=LEFTOVER_FAILING), files=Sum("removed_files")
+    )
 
 
 def leftovers_by_site(request: Request, counted: Iterable[Mapping[str, Any]] | None = None) -> tuple[SiteLeftovers, ...]:
     """One query, unless they were ``leftovers_counted``, and another for a problem at each site that has any."""
     rows = list(leftovers_counted(request) if counted is None else counted)
-    failing = leftovers_of(request).filter(_FAILING).order_by("site", "id").distinct("site")
+    failing = leftovers_of(request).filter(LEFTOVER_FAILING).order_by("site", "id").distinct("site")
     problems = dict(failing.values_list("site", "problem")) if any(row["failing"] for row in rows) else {}
     return tuple(
         SiteLeftovers(row["site"], row["waiting"], row["failing"], row["files"], problems.get(row["site"], "")) for row in rows
     )
 
 
-def leftovers_open() -> Iterable[tuple[str, int, int]]:
-    """(site, work units that wait, those among them that keep failing), of all requests, but at sites that are off."""
-    rows = Leftover.objects.filter(_OPEN).exclude(site__in=conf().cleaner_off_sites).order_by("site").values_list("site")
-    return rows.annotate(waiting=Count("id"), failing=Count("id", filter=_FAILING))
+def leftovers_open() -> QuerySet[Leftover]:
+    """Of all requests, but at sites that are off."""
+    return Leftover.objects.filter(_OPEN).exclude(site__in=conf().cleaner_off_sites)
 
 
 class ProgressChart(NamedTuple):

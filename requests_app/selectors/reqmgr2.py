@@ -44,5 +44,10 @@ def reqmgr2_of(row: Lease | None) -> ReqMgr2State:
         polled_at=polled,
         age_seconds=max(0.0, (clock.now() - since).total_seconds()) if since else None,
         error=str(row.data.get("error", "")) if row else "",
-        problems=ReqMgr2Request.objects.exclude(problem="").select_related("request").defer("request__request_data")[:MOST],
+        problems=reqmgr2_problems().select_related("request").defer("request__request_data")[:MOST],
     )
+
+
+def reqmgr2_problems() -> QuerySet[ReqMgr2Request]:
+    """Requests there that cannot be taken or followed."""
+    return ReqMgr2Request.objects.exclude(problem="")

@@ -1,8 +1,9 @@
-"""Several short lists by one statement, for pages that show a little of everything."""
+"""Several short lists by one statement, for pages that show a little of everything, and for metrics."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from django.core.exceptions import EmptyResultSet
@@ -10,26 +11,37 @@ from django.db import connection
 from django.db.models import JSONField
 
 
-def together(**parts: Any) -> dict[str, list[Any]]:
-    """The rows of each part in its order, in one statement: instances with their annotations, or dicts of ``values()``.
+class Together:
+    """One statement for the rows of each part; made once for what is asked again and again: to make it costs more than to ask.
 
     Columns must have names of their own, so nothing is read of related rows; large columns are left out by ``only`` or ``defer``.
     """
-    found: dict[str, list[Any]] = {name: [] for name in parts}
-    statements, given = [], []
-    for name, rows in parts.items():
-        try:
-            sql, values = (rows if rows._fields is not None else rows.select_related(None)).query.sql_with_params()
-        except EmptyResultSet:
-            continue
-        statements.append(f"SELECT %s, (SELECT jsonb_agg(to_jsonb(part)) FROM ({sql}) part)")  # noqa: S608
-        given += [name, *values]
-    with connection.cursor() as cursor:
-        cursor.execute(" UNION ALL ".join(statements), given)
-        for name, lines in cursor.fetchall():
-            known = json.loads(lines) if isinstance(lines, str) else lines
-            found[name] = [_row(parts[name], line) for line in known or ()]
-    return found
+
+    def __init__(self, parts: Mapping[str, Any]) -> None:
+        self._parts, statements, self._given = dict(parts), [], []
+        for name, rows in parts.items():
+            try:
+                sql, values = (rows if rows._fields is not None else rows.select_related(None)).query.sql_with_params()
+            except EmptyResultSet:
+                continue
+            statements.append(f"SELECT %s, (SELECT jsonb_agg(to_jsonb(part)) FROM ({sql}) part)")  # noqa: S608
+            self._given += [name, *values]
+        self._statement = " UNION ALL ".join(statements)
+
+    def rows(self) -> dict[str, list[Any]]:
+        """Of each part in its order: instances with their annotations, or dicts of ``values()``."""
+        found: dict[str, list[Any]] = {name: [] for name in self._parts}
+        with connection.cursor() as cursor:
+            cursor.execute(self._statement, self._given)
+            for name, lines in cursor.fetchall():
+                known = json.loads(lines) if isinstance(lines, str) else lines
+                found[name] = [_row(self._parts[name], line) for line in known or ()]
+        return found
+
+
+def together(**parts: Any) -> dict[str, list[Any]]:
+    """The rows of each part, asked once."""
+    return Together(parts).rows()
 
 
 def _row(rows: Any, line: dict[str, Any]) -> Any:

@@ -16,7 +16,7 @@ import structlog
 from celery import current_task
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Max
+from django.db.models import Max, QuerySet
 from django.utils import timezone
 from kombu.exceptions import OperationalError as BrokerError
 
@@ -52,8 +52,13 @@ def pools_ensure(**_: object) -> None:
 
 def workers_alive(queue: str = "") -> list[Worker]:
     """Those of a pool, or all, that have reported lately."""
+    return list(workers_reporting().filter(queues__contains=[queue] if queue else []))
+
+
+def workers_reporting() -> QuerySet[Worker]:
+    """Of all pools."""
     since = clock.in_sql() - timedelta(seconds=_MISSED * conf().worker_heartbeat_seconds)
-    return list(Worker.objects.filter(queues__contains=[queue] if queue else [], heartbeat_at__gte=since))
+    return Worker.objects.filter(heartbeat_at__gte=since)
 
 
 def last_heartbeat_at(queue: str) -> datetime | None:

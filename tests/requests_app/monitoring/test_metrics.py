@@ -133,7 +133,7 @@ def test_labels_are_bounded_and_a_scrape_costs_the_same_with_more_rows(reader: A
     before = ours()
     for _ in range(10):
         dag_row(workflow_row(request_row(S.ACTIVE)))
-    with django_assert_num_queries(36):  # one of them is the database's clock
+    with django_assert_num_queries(7):  # one of them is the database's clock
         assert ours() == before
     labels = {label for _, pairs in before for label, _ in pairs}
     assert labels <= {
