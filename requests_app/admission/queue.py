@@ -70,6 +70,7 @@ from requests_app.admission.placement import (
     taking_slot,
 )
 from requests_app.alerts import BROKEN, report_broken
+from requests_app.lease import MOST_WORDS
 from requests_app.limits import limits_now
 from requests_app.models import AdmissionBucket, AdmissionLimit, AdmissionState, Request, RequestStatus, Workflow
 from requests_app.service_level import no_new_work
@@ -93,6 +94,8 @@ FURTHER = 50
 ADMISSION = uuid.UUID(int=0)
 #: Reasons of such wakes where sites were opened or closed, or bans made or lifted.
 _SITES = ("admission: sites", "admission: site_bans", "admission: workflows")
+#: How the reason of all begins while passes break.
+BROKEN_OFF = "a repair of WMS2; admission breaks, and is tried again every few seconds:"
 #: Of a request that another session holds, or has changed.
 _CHANGED = "what has changed of it just now"
 #: How the reason begins while too many jobs wait.
@@ -268,6 +271,14 @@ def admit(*, fenced: Fenced = transaction.atomic) -> int:
             log.error("forgotten request: admission was not woken", admitted=len(started), reported=changed)
     _settings.append(settings)
     return len(started)
+
+
+def report_pass_broken(error: Exception, *, fenced: Fenced) -> None:
+    """Else those that wait would go on saying what they waited for before. The next pass writes their reasons again."""
+    why = f"{BROKEN_OFF} {type(error).__name__}: {error}".replace("\0", "")[:MOST_WORDS]
+    with fenced():
+        if eligible().exclude(waiting_for=why).update(waiting_for=why, updated_at=clock.now()):
+            mark_due([ADMISSION], "admission: broken off")
 
 
 def _pass(remembered: AdmissionState, stopped: str) -> tuple[list[Request], int]:
@@ -452,6 +463,7 @@ def _report(policy: Policy, state: State, waits: Mapping[uuid.UUID, str], before
             said[reason].append(key)
         cases = [When(pk__in=keys, then=Value(reason)) for reason, keys in said.items()]
         cases += [When(of_group(group, policy), then=Value(reason)) for group, reason in shut(state, policy).items()]
-        plain = Q(waiting_for__in=("", before)) | Q(waiting_for__startswith=LIMIT) | Q(waiting_for__startswith=TURN)
+        plain = Q(waiting_for__in=("", before))
+        plain |= reduce(or_, (Q(waiting_for__startswith=begin) for begin in (LIMIT, TURN, BROKEN_OFF)))
         why = Case(*cases, When(plain, then=Value(ITS_TURN)), default=F("waiting_for"), output_field=TextField())
     return eligible().exclude(waiting_for=why).update(waiting_for=why, updated_at=state.now)

@@ -24,7 +24,7 @@ import structlog
 from django.db import connection
 
 from dags_app.services.moved import Moves
-from requests_app.admission.queue import admit, admit_if_changed
+from requests_app.admission.queue import admit, admit_if_changed, report_pass_broken
 from requests_app.feed import publish
 from requests_app.lease import due_now
 from requests_app.lifecycle.alert_conditions import alerts_check
@@ -144,7 +144,7 @@ def _cycle(leadership: Leadership, now_level: Level, since_last: float, sweep_se
         "progress": lambda: progress_sample(fenced),
         "samples": lambda: samples_take(fenced),
         "failing": lambda: mark_failing(fenced),
-        "admission": lambda: admit(fenced=fenced),
+        "admission": lambda: _admit(admit, fenced),
         "alerts": lambda: alerts_check(fenced),
     }
     for what, act in steps.items():
@@ -190,7 +190,7 @@ def _poll(leadership: Leadership) -> None:
     with _step(broken, "moved DAGs"):
         _report_moves(leadership)
     with _step(broken, "admission"):
-        admit_if_changed(fenced=leadership.fenced)
+        _admit(admit_if_changed, leadership.fenced)
     with _step(broken, "events"):
         publish()
     with _step(broken, "alerts sent"):
@@ -209,6 +209,17 @@ def _alerts_due(leadership: Leadership, now: datetime) -> bool:
         return False
     leadership.renew(alerts_sent_epoch=now.timestamp())
     return True
+
+
+def _admit(act: Callable[..., int], fenced: Fenced) -> None:
+    """A pass, or what it breaks by, on those that wait for it."""
+    try:
+        act(fenced=fenced)
+    except (LeaseLost, *DATABASE_AWAY):
+        raise
+    except Exception as error:
+        report_pass_broken(error, fenced=fenced)
+        raise
 
 
 def _report_moves(leadership: Leadership) -> None:

@@ -77,7 +77,8 @@ def leftovers_of(request: Request) -> QuerySet[Leftover]:
 def leftovers_counted(request: Request) -> QuerySet[Any]:
     """By site: waiting, failing, files."""
     rows = Leftover.objects.filter(unit__workflow__request=request).order_by("site").values("site")
-    return rows.annotate(
+    failing = Count("id", filter=LEFTOVER_FAILING)
+    return rows.annotate(waiting=Count("id", filter=_OPEN), failing=failing, files=Sum("removed_files"))
         waiting=Count("id", filter=_OPEN), failing=Count("id", filter=LEFTOVER_FAILING), files=Sum("removed_files")
     )
 

@@ -9,17 +9,23 @@ from django.db.models import ProtectedError
 from django.utils import timezone
 from rest_framework.test import APIClient
 
+from dags_app.models import DAGStatus
+from requests_app.admission import queue
+from requests_app.admission.ordering import ITS_TURN
 from requests_app.lease import due_now
 from requests_app.lifecycle import cycle
+from requests_app.limits import limit_set
 from requests_app.models import EvaluationLease, Lease, Reconciliation, RequestStatus
 from tests.support.problems import problem
 from tests.support.rest_clients import operator, reader
-from tests.support.rows import request_row, schedd_row
+from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
+from wms2.metrics.series import FORGOTTEN_TOTAL
 from wms2.models import AuditEntry
 
 __all__ = ["operator", "reader"]
 pytestmark = pytest.mark.django_db
 PATH = "/api/v1/lifecycle/reconcile"
+LATER = timezone.now() + timedelta(days=1)
 
 
 def ask(client: APIClient) -> int:
@@ -90,6 +96,25 @@ def test_a_step_of_the_cycle_that_breaks_keeps_nobody_from_his_turn(error: Excep
     monkeypatch.setattr(cycle, "admit", lambda **asked: looked_at.append(asked))
     assert not cycle.run_cycle(), "it is told"
     assert len(looked_at) == 2
+
+
+def test_while_admission_breaks_those_that_wait_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    dag_row(workflow_row(request_row(RequestStatus.ACTIVE)), DAGStatus.RUNNING)
+    limit_set(name="max_active_dags", value=1, actor="olga", reason="test")
+    waiting, pausing = (request_row(RequestStatus.QUEUED, waiting_for="its turn", next_attempt_at=at) for at in (None, LATER))
+    forgotten = FORGOTTEN_TOTAL._value.get()
+    with monkeypatch.context() as broken:
+        broken.setattr(queue, "policy_now", lambda limits: 1 / 0)
+        for _ in range(2):
+            assert not cycle.run_cycle(force=True)
+            waiting.refresh_from_db()
+            assert waiting.waiting_for == f"{queue.BROKEN_OFF} ZeroDivisionError: division by zero"
+    pausing.refresh_from_db()
+    assert pausing.waiting_for == "its turn", "no pass looks at it"
+    assert cycle.run_cycle(force=True)
+    waiting.refresh_from_db()
+    assert waiting.waiting_for == ITS_TURN
+    assert FORGOTTEN_TOTAL._value.get() == forgotten
 
 
 def test_readers_may_not(reader: APIClient, operator: APIClient) -> None:
