@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import csv
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -124,6 +125,27 @@ def test_buckets_go_when_they_have_stayed_and_days_stay(dag: DAG, at: Any, monke
     assert set(Sample.objects.values_list("seconds", flat=True)) == {86_400}
     assert set(StateSample.objects.filter(at__lt=START + timedelta(days=3)).values_list("seconds", flat=True)) == {86_400}
     assert StateSample.objects.filter(seconds=86_400, at__lt=START).count() == counted / len(BUCKETS)
+
+
+def test_buckets_of_four_hours_begin_with_what_there_is_of_an_hour(dag: DAG, at: Any) -> None:
+    for minute in (0, 70, 130, 300):
+        at(minute)
+        fail(dag, f"T2_XX_{minute % 3}", 8001, times=minute + 1)
+        samples_take(transaction.atomic)
+    samples_fold(transaction.atomic, at(310))
+    made = import_module("dags_app.migrations.0006_samples_of_four_hours").Migration.operations[0].sql
+
+    def rows() -> list[Any]:
+        sampled = Sample.objects.filter(seconds=14_400).values_list("at", "by", "site", "code", "campaign", "failures")
+        return [*sorted(sampled), *sorted(StateSample.objects.filter(seconds=14_400).values_list("at", "what", "label", "total"))]
+
+    wanted = rows()
+    for model in (Sample, StateSample):
+        model.objects.filter(seconds=14_400).delete()
+    with connection.cursor() as cursor:
+        cursor.execute(made)
+    assert rows() == wanted
+    assert len({row[0] for row in wanted}) == 2
 
 
 def test_lines_are_rates_and_means_with_gaps_while_nothing_was_looked_at(dag: DAG, at: Any) -> None:

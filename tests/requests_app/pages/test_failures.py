@@ -106,3 +106,15 @@ def test_it_costs_the_same_with_many_failures(reader: Client, built: Scene) -> N
         failed(8021, "T2_CH_CERN", messages=2)
         failed(8000 + number, f"T2_XX_Site{number}")
     assert len(statements_of(reader, CELL)) == before <= 8
+
+
+def test_the_table_is_drawn_once_in_a_while_for_all_who_ask_for_the_same(
+    reader: Client, operator: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("requests_app.pages.kept.KEPT_SECONDS", 600.0)
+    failed(8021, "T1_US_FNAL", 3)
+    reader.get("/failures/")
+    failed(8021, "T1_US_FNAL", 4)
+    for query, attempts in (("", 3), ("range=7d", 7), ("category=data", 7), ("campaign=Run3", 7), ("", 3)):
+        page = operator.get(f"/failures/?{query}").content.decode()
+        assert f"{attempts} failed attempts" in text(page, "part-matrix"), query
