@@ -15,11 +15,6 @@ def harvests_shown() -> QuerySet[Harvest]:
     return Harvest.objects.select_related("job")
 
 
-def harvests_of(request_name: str, most: int) -> tuple[Harvest, ...]:
-    """Of a request: what is still to be done first, then what failed."""
-    return tuple(harvests_shown().filter(request_id=request_name).order_by("-state", "dataset", "run")[:most])
-
-
 def harvests_open() -> QuerySet[Harvest]:
     """What is not at an end."""
     return Harvest.objects.filter(state__in=HARVEST_OPEN)

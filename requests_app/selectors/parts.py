@@ -79,8 +79,6 @@ def leftovers_counted(request: Request) -> QuerySet[Any]:
     rows = Leftover.objects.filter(unit__workflow__request=request).order_by("site").values("site")
     failing = Count("id", filter=LEFTOVER_FAILING)
     return rows.annotate(waiting=Count("id", filter=_OPEN), failing=failing, files=Sum("removed_files"))
-        waiting=Count("id", filter=_OPEN), failing=Count("id", filter=LEFTOVER_FAILING), files=Sum("removed_files")
-    )
 
 
 def leftovers_by_site(request: Request, counted: Iterable[Mapping[str, Any]] | None = None) -> tuple[SiteLeftovers, ...]:

@@ -30,7 +30,10 @@ class LaterWord(str):
 
 def word(words: type[_Words], text: str) -> _Words:
     """The member, to be shown; ``LaterWord`` for an unknown word."""
-    return words(text) if text in words.values else cast(_Words, LaterWord(text))
+    try:
+        return words(text)
+    except ValueError:
+        return cast(_Words, LaterWord(text))
 
 
 def duration(seconds: float) -> str:
