@@ -129,7 +129,7 @@ def _rows(settings: Conf) -> Rows:
     for made_with, statement in tuple(_made):
         if made_with is settings:
             return statement.rows()
-    statement = Together(_parts())
+    statement = Together(**_parts())
     _made.append((settings, statement))
     return statement.rows()
 

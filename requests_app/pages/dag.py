@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from django.utils import timezone
@@ -20,7 +21,7 @@ from dags_app.payload.contract import layout
 from requests_app.models import LEADER_LEASE, Round
 from requests_app.pages.units import UnitCell, unit_cells
 from requests_app.selectors.lifecycle import LifecycleState, leases_known, lifecycle_of
-from wms2.runtime.together import together
+from wms2.runtime.together import Together
 
 #: Units whose tries are drawn one by one; of more, only the slowest are listed.
 MOST_DRAWN, MOST_SLOWEST = 300, 50
@@ -168,10 +169,16 @@ def dag_page(dag: DAG, unit: str, *, by_role: bool) -> DagPage:
     )
 
 
-def _rows(dag: DAG) -> Mapping[str, list[Any]]:
+#: In place of a DAG's id, its workflow's, its directory's and its round's.
+_DAG, _WORKFLOW, _DIRECTORY, _ROUND = uuid.UUID(int=1), uuid.UUID(int=2), uuid.UUID(int=3), -(2**62)
+
+
+@cache
+def _short() -> Together:
     """What is short, by one query."""
+    dag = DAG(pk=_DAG, workflow_id=_WORKFLOW, directory_id=_DIRECTORY, round_id=_ROUND)
     others = DAG.objects.filter(workflow_id=dag.workflow_id).exclude(pk=dag.pk).order_by("-created_at", "-fence")[:MOST_RELATED]
-    found = together(
+    return Together(
         done=units_done(dag),
         failure_logs=FailureLog.objects.filter(pk=dag.directory_id),
         measurements=StepMeasurement.objects.filter(round_id=dag.round_id),
@@ -179,6 +186,11 @@ def _rows(dag: DAG) -> Mapping[str, list[Any]]:
         rounds=Round.objects.filter(pk__in=others.values("round")),
         leases=leases_known(LEADER_LEASE),
     )
+
+
+def _rows(dag: DAG) -> Mapping[str, list[Any]]:
+    marks = {_DAG: dag.pk, _WORKFLOW: dag.workflow_id, _DIRECTORY: dag.directory_id, _ROUND: dag.round_id}
+    found = _short().rows(marks)
     rounds = {row.pk: row for row in found["rounds"]}
     for other in found["related"]:
         other.round = rounds[other.round_id]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any, NamedTuple
 
 from django.db.models import Count, Sum
@@ -33,7 +34,7 @@ from wms2.models import Worker, WorkerPool
 from wms2.runtime.circuits import CircuitState, circuits
 from wms2.runtime.credentials import Seen
 from wms2.runtime.in_force import in_force
-from wms2.runtime.together import together
+from wms2.runtime.together import Together
 from wms2.web.formatting import counted
 from wms2.web.time_range import RANGES, TimeRange
 from wms2.work.workers import PoolProblem, problems_of
@@ -171,10 +172,10 @@ def charts(range_: TimeRange) -> list[SafeString]:
     return [chart_drawn(measure, range_, by=by) for measure, by in MEASURES_SHOWN]
 
 
-def standing() -> Standing:
-    """Three statements: what is short by one, the problems with ReqMgr2, requests that hold a slot without a DAG."""
+@cache
+def _short() -> Together:
     live = DAG.objects.filter(status__in=LIVE_DAG).order_by().values("status")
-    rows = together(
+    return Together(
         leases=leases_known(LEADER_LEASE, POLL, RUCIO_ACCOUNT),
         schedds=schedds_counted().order_by("unreachable_since", "pk"),
         closed=sites_closed(),
@@ -187,6 +188,11 @@ def standing() -> Standing:
         letters=DeadLetter.objects.order_by().values("kind").annotate(number=Count("pk")),
         jobs=live.annotate(dags=Count("*"), running=Sum("nodes_running"), idle=Sum("nodes_idle"), held=Sum("nodes_held")),
     )
+
+
+def standing() -> Standing:
+    """Three statements: what is short by one, the problems with ReqMgr2, requests that hold a slot without a DAG."""
+    rows = _short().rows()
     leases = {row.name: row for row in rows["leases"]}
     letters = {row["kind"]: row["number"] for row in rows["letters"]}
     return Standing(

@@ -7,10 +7,10 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.db.models import Case, Count, IntegerField, Max, Min, Q, QuerySet, Value, When
-from django.utils import timezone
 
 from requests_app.models import Alert, AlertChannel, AlertMessage, AlertRoute, Severity
 from requests_app.selectors.alert_words import words_of
+from wms2.runtime import clock
 
 _RANK = Case(
     When(severity=Severity.CRITICAL, then=Value(0)), When(severity=Severity.WARNING, then=Value(1)), default=Value(2),
@@ -125,7 +125,7 @@ def routes_shown() -> QuerySet[AlertRoute]:
 def alerts_by_severity() -> QuerySet[Any]:
     """How many go on, are owned and are silenced, as dicts by severity; an index of open rows alone."""
     rows = Alert.objects.filter(ended_at=None).order_by().values("severity")
-    silenced = Count("id", filter=Q(silenced_until__gt=timezone.now()))
+    silenced = Count("id", filter=Q(silenced_until__gt=clock.in_sql()))
     return rows.annotate(number=Count("id"), owned=Count("id", filter=~Q(owner="")), silenced=silenced)
 
 

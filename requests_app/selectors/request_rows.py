@@ -6,8 +6,10 @@ block, datasets their comparison, harvestings their job.
 
 from __future__ import annotations
 
+import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 from django.db.models import BigIntegerField, Count, DateTimeField, F, Q, QuerySet, Subquery, Sum, Value
@@ -36,37 +38,54 @@ from requests_app.selectors.missing_lumis import with_invalid_files
 from requests_app.selectors.parts import leftovers_counted
 from sites_app.models import Schedd
 from wms2.models import AuditEntry, Worker, WorkerPool
-from wms2.runtime.together import together
+from wms2.runtime.together import Together
 
 MOST_TRANSITIONS, MOST_EFFECTS, MOST_DRIFT, MOST_AUDIT, MOST_DAGS, MOST_HARVESTS, MOST_DECISIONS = 200, 100, 50, 50, 50, 100, 100
 Rows = Mapping[str, list[Any]]
+#: In place of a request's id and name, and of its workflow's id.
+_REQUEST, _WORKFLOW, _NAME = uuid.UUID(int=1), uuid.UUID(int=2), "its name"
 
 
 def request_rows(request: Request, workflow: Workflow | None) -> Rows:
     """By name; of effects and drift one more than are shown."""
-    versions = Request.objects.filter(previous_version_request=request).order_by("created_at")
-    found = together(
-        effects=_effects(request)[: MOST_EFFECTS + 1],
-        effect_states=Effect.objects.filter(request=request).order_by().values("state").annotate(number=Count("id")),
-        drift=drift_unsettled(request.pk)[: MOST_DRIFT + 1],
-        cases=IntegrityCase.objects.filter(request=request, state__in=OPEN_CASE)
-        .order_by()
-        .values("request_id")
-        .annotate(number=Count("id")),
-        depends_on=request.depends_on.order_by("request_name").values("request_name"),
-        dependents=Request.objects.filter(depends_on=request).order_by("request_name").values("request_name"),
-        next_versions=versions.values("request_name"),
-        transitions=RequestTransition.objects.filter(request=request).order_by("-id")[:MOST_TRANSITIONS],
-        stops=stops_of(request).values("at", "to_status"),
-        audit=AuditEntry.objects.filter(target_type="request", target=request.request_name).order_by("-id")[:MOST_AUDIT],
-        leases=leases_known(LEADER_LEASE),
-        pools=WorkerPool.objects.all(),
-        workers=Worker.objects.all(),
-        **(_of_workflow(request, workflow) if workflow else {}),
-    )
+    marks = {_REQUEST: request.pk, _NAME: request.request_name, _WORKFLOW: workflow.pk if workflow else None}
+    found = (_with_workflow() if workflow else _alone()).rows(marks)
     if workflow:
         _join(found, workflow)
     return found
+
+
+@cache
+def _alone() -> Together:
+    return Together(**_of_request(Request(pk=_REQUEST, request_name=_NAME)))
+
+
+@cache
+def _with_workflow() -> Together:
+    request = Request(pk=_REQUEST, request_name=_NAME)
+    return Together(**_of_request(request), **_of_workflow(request, Workflow(pk=_WORKFLOW, request=request)))
+
+
+def _of_request(request: Request) -> dict[str, QuerySet[Any]]:
+    versions = Request.objects.filter(previous_version_request=request).order_by("created_at")
+    return {
+        "effects": _effects(request)[: MOST_EFFECTS + 1],
+        "effect_states": Effect.objects.filter(request=request).order_by().values("state").annotate(number=Count("id")),
+        "drift": drift_unsettled(request.pk)[: MOST_DRIFT + 1],
+        "cases": IntegrityCase.objects.filter(request=request, state__in=OPEN_CASE)
+        .order_by()
+        .values("request_id")
+        .annotate(number=Count("id")),
+        "depends_on": request.depends_on.order_by("request_name").values("request_name"),
+        "dependents": Request.objects.filter(depends_on=request).order_by("request_name").values("request_name"),
+        "next_versions": versions.values("request_name"),
+        "transitions": RequestTransition.objects.filter(request=request).order_by("-id")[:MOST_TRANSITIONS],
+        "stops": stops_of(request).values("at", "to_status"),
+        "audit": AuditEntry.objects.filter(target_type="request", target=request.request_name).order_by("-id")[:MOST_AUDIT],
+        "leases": leases_known(LEADER_LEASE),
+        "pools": WorkerPool.objects.all(),
+        "workers": Worker.objects.all(),
+    }
 
 
 def _of_workflow(request: Request, workflow: Workflow) -> dict[str, QuerySet[Any]]:

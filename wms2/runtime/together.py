@@ -1,9 +1,10 @@
-"""Several short lists by one statement, for pages that show a little of everything, and for metrics."""
+"""Several short lists by one statement, for pages that show a little of everything."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from django.core.exceptions import EmptyResultSet
@@ -12,27 +13,27 @@ from django.db.models import JSONField
 
 
 class Together:
-    """One statement for the rows of each part; made once for what is asked again and again: to make it costs more than to ask.
-
-    Columns must have names of their own, so nothing is read of related rows; large columns are left out by ``only`` or ``defer``.
+    """Lists that are read together. Made once and asked often it is composed once, which costs more than the database's answer:
+    what differs from time to time are then marks in place of values.
     """
 
-    def __init__(self, parts: Mapping[str, Any]) -> None:
-        self._parts, statements, self._given = dict(parts), [], []
+    def __init__(self, **parts: Any) -> None:
+        self._parts, statements, given = parts, [], list[Any]()
         for name, rows in parts.items():
             try:
                 sql, values = (rows if rows._fields is not None else rows.select_related(None)).query.sql_with_params()
             except EmptyResultSet:
                 continue
             statements.append(f"SELECT %s, (SELECT jsonb_agg(to_jsonb(part)) FROM ({sql}) part)")  # noqa: S608
-            self._given += [name, *values]
-        self._statement = " UNION ALL ".join(statements)
+            given += [name, *values]
+        self._statement, self._given = " UNION ALL ".join(statements), given
 
-    def rows(self) -> dict[str, list[Any]]:
-        """Of each part in its order: instances with their annotations, or dicts of ``values()``."""
+    def rows(self, marks: Mapping[Any, Any] = MappingProxyType({})) -> dict[str, list[Any]]:
+        """The rows of each part in its order; ``marks``: mark -> the value that it stands for."""
         found: dict[str, list[Any]] = {name: [] for name in self._parts}
         with connection.cursor() as cursor:
-            cursor.execute(self._statement, self._given)
+            given = [marks.get(each, each) if isinstance(each, Hashable) else each for each in self._given]
+            cursor.execute(self._statement, given)
             for name, lines in cursor.fetchall():
                 known = json.loads(lines) if isinstance(lines, str) else lines
                 found[name] = [_row(self._parts[name], line) for line in known or ()]
@@ -40,8 +41,11 @@ class Together:
 
 
 def together(**parts: Any) -> dict[str, list[Any]]:
-    """The rows of each part, asked once."""
-    return Together(parts).rows()
+    """The rows of each part in its order, in one statement: instances with their annotations, or dicts of ``values()``.
+
+    Columns must have names of their own, so nothing is read of related rows; large columns are left out by ``only`` or ``defer``.
+    """
+    return Together(**parts).rows()
 
 
 def _row(rows: Any, line: dict[str, Any]) -> Any:
