@@ -257,11 +257,16 @@ class ActionsAdmin(ModelAdmin):
             if why:
                 refused[row.pk] = why
         if results:
-            messages.success(request, self._confirmation(request, action, [row for row, _ in results], former))
+            messages.success(request, self._confirmation(request, action, self._as_they_are([row for row, _ in results]), former))
         if not refused:
             return HttpResponseRedirect(self._landing(request, results))
         left = self.action_rows([str(row.pk) for row in rows if row.pk in refused])
         return self._page(request, action, left, form, status=409, refused=refused)
+
+    def _as_they_are(self, rows: Sequence[Any]) -> list[Any]:
+        """Read again, since services may change rows without the object at hand; those that are gone as they were."""
+        now = {row.pk: row for row in self.action_rows([str(row.pk) for row in rows if row.pk is not None])}
+        return [now.get(row.pk, row) for row in rows]
 
     def _answer(self, action: Action, rows: Sequence[Any]) -> str:
         """One sentence or two, however many rows were acted on."""
@@ -389,10 +394,11 @@ def _initial(request: HttpRequest, action: Action, rows: Sequence[Any]) -> dict[
 
 
 def _former(action: Action, row: Any) -> Mapping[str, Any]:
-    """What a row has of the operation's fields, as texts and lists."""
-    has = (action.former or action.initial)(row)
-    given = {name: value for name, value in has.items() if is_given(value)}
-    return {name: json.dumps(value) if isinstance(value, Mapping) else value for name, value in given.items()}
+    """What a row has of the operation's fields, as texts and lists; empty: nothing, which what is required cannot be."""
+    has, required = (action.former or action.initial)(row), {one.name for one in action.fields if one.required}
+    given = {name: value if is_given(value) else "" for name, value in has.items()}
+    kept = {name: value for name, value in given.items() if value != "" or name not in required}
+    return {name: json.dumps(value) if isinstance(value, Mapping) else value for name, value in kept.items()}
 
 
 def _marked(form: ReasonForm, error: Exception) -> ReasonForm:
