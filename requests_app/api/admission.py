@@ -33,7 +33,7 @@ from requests_app.services.decisions import MAX_PRIORITY
 from wms2.actions import field_of
 from wms2.api.actions import actor_of, serializer_field
 from wms2.api.answers import Computed, Url, answer, rows
-from wms2.api.pagination import PAGE_PARAMETERS, NumberedPages
+from wms2.api.pagination import MAX_PAGE, PAGE_PARAMETERS, NumberedPages
 from wms2.api.preconditions import etag_of, if_match, require_version
 from wms2.api.problems import bad_field
 from wms2.api.serializers import MAX_REASON, NameField, ShareField, StrictSerializer, TextField, WordField
@@ -251,6 +251,14 @@ AnswerSerializer = answer(
     "Answer", Answer, "What would happen with the next pass; of each list at most a hundred.",
     next="in order, as slots become free",
 )  # fmt: skip
+
+
+class QueueQuerySerializer(serializers.Serializer):
+    """What the page of the queue is asked for: a part of it, and what ``priority`` of ``request`` would change."""
+
+    page = serializers.IntegerField(min_value=1, max_value=MAX_PAGE, default=1)
+    request = NameField(required=False)
+    priority = serializers.IntegerField(min_value=0, max_value=MAX_PRIORITY, required=False)
 
 
 class WhatIfView(ApiView):

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from django.http import QueryDict
-from rest_framework import serializers
 
+from requests_app.api.admission import QueueQuerySerializer
 from requests_app.models import Request
 from requests_app.pages.tables import MOST, Table
 from requests_app.selectors.admission import Queue, QueuedRow, queue_now
@@ -15,23 +15,12 @@ from requests_app.selectors.what_if import MOST_NAMES, Asked, Moved, queued_keys
 from requests_app.services.decisions import MAX_PRIORITY
 from wms2.actions import buttons_of
 from wms2.admin.actions import action_url
-from wms2.api.serializers import NameField
 from wms2.identities.grants import enters_admin, may
 
 #: Requests on one page.
 ON_PAGE = 100
-#: Pages, which as many have places.
-MOST_PAGES = 200
 _OF_REQUEST = ("request_name", "priority", "urgent", "campaign", "requestor", "queued_at", "next_attempt_at")
 _OF_PLACE = ("risen_priority", "band", "expected_start", "expected_basis")
-
-
-class QueueQuerySerializer(serializers.Serializer[Any]):
-    """What the address asks for: a page, and what ``priority`` of ``request`` would change."""
-
-    page = serializers.IntegerField(min_value=1, max_value=MOST_PAGES, default=1)
-    request = NameField(required=False)
-    priority = serializers.IntegerField(min_value=0, max_value=MAX_PRIORITY, required=False)
 
 
 class Tried(NamedTuple):
