@@ -145,6 +145,7 @@ SHOTS = (
     Shot("overview-week", lambda _: "/?range=7d", part="#part-charts", first=True),
     Shot("overview-week-dark", lambda _: "/?range=7d", part="#part-charts", dark=True),
     Shot("overview-week-narrow", lambda _: "/?range=7d", width=390, part="#part-charts"),
+    Shot("queue", _named("queue"), kept=False),
     Shot("sign-in", lambda _: "/login/", signed_in=False, whole=False),
     Shot("overview", lambda _: "/", first=True),
     Shot("overview-dark", lambda _: "/", dark=True),
