@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -82,18 +83,20 @@ def _rows(base: Path) -> tuple[list[str], str]:
     from rest_framework.authtoken.models import Token
 
     from requests_app.models import Installation
-    from tests.browser.test_accessible import pages
-    from tests.support import every_row
     from tests.support.many import build
     from wms2.conf import conf
 
     call_command("migrate", verbosity=0)
     reader = Token.objects.create(user=User.objects.create_user("bench"))
-    built = every_row.build(base / "submit")
+    built = _of_tests("support.every_row").build(base / "submit")
     Installation.objects.update(instance=conf().instance, environment=conf().environment)
-    known = pages(built)
+    known = _of_tests("browser.test_accessible").pages(built)
     build(REQUESTS)
     return [path for name, found in known.items() if not name.startswith("admin:") for path in found], reader.key
+
+
+def _of_tests(name: str) -> Any:
+    return import_module(f"tests.{name}")  # whose libraries have no types
 
 
 @contextmanager

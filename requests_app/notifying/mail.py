@@ -15,10 +15,10 @@ from django.core.mail.utils import DNS_NAME
 
 from requests_app.models import AlertMessage
 from requests_app.notifying.forms import plain_text, subject_line
-from wms2.adapters.caller import TIMEOUT_CODE, observed
+from wms2.adapters.caller import TIMEOUT_CODE, Caller
 from wms2.adapters.time_limit import TimeLimit
 from wms2.conf import conf
-from wms2.errors import ConfigurationError, ServiceRejected, ServiceUnavailable
+from wms2.errors import ConfigurationError, NotNow, ServiceRejected, ServiceUnavailable
 
 #: Of each step of the conversation with the mail server, and of the whole, which is shorter than a claim of the message.
 _SECONDS, _WHOLE_SECONDS = 10.0, 60.0
@@ -50,21 +50,26 @@ def mail_send(message: AlertMessage) -> None:
     ours = conf()
     if not ours.mail_server or not to:
         raise ConfigurationError("no mail is sent: " + ("WMS2_MAIL_SERVER is not set" if to else "the user has no address"))
-    password, limit = _password(), TimeLimit(_WHOLE_SECONDS)
-    data = _mail(message, to)
-    with observed(_SERVICE, _OPERATION):
-        try:
-            with limit:
-                refused = _spoken(limit, password, to, data)
-        except smtplib.SMTPRecipientsRefused as error:
-            raise _whole(error.recipients) from error
-        except (smtplib.SMTPException, OSError) as error:
-            if limit.over:
-                late = f"{ours.mail_server}: not done within {_WHOLE_SECONDS:g} s"
-                raise ServiceUnavailable(_SERVICE, _OPERATION, late, TIMEOUT_CODE) from error
-            raise ServiceUnavailable(_SERVICE, _OPERATION, f"{ours.mail_server}: {type(error).__name__}: {error}") from error
-        if refused:
-            raise PartlyTaken(_words(refused), [each for each, (code, _) in refused.items() if code < _FOR_GOOD])
+    password, data = _password(), _mail(message, to)
+    caller = Caller(_SERVICE, ours.mail_server)  # a server that hangs keeps one process at most, however many mails wait
+    refused = caller.call(_OPERATION, lambda: _conversed(password, to, data), 1)
+    if refused:
+        raise PartlyTaken(_words(refused), [each for each, (code, _) in refused.items() if code < _FOR_GOOD])
+
+
+def _conversed(password: str, to: list[str], data: bytes) -> Refused:
+    server, limit = conf().mail_server, TimeLimit(_WHOLE_SECONDS)
+    try:
+        with limit:
+            return _spoken(limit, password, to, data)
+    except smtplib.SMTPRecipientsRefused as error:
+        later = any(code < _FOR_GOOD for code, _ in error.recipients.values())
+        raise (NotNow if later else ServiceRejected)(_SERVICE, _OPERATION, _words(error.recipients)) from error
+    except (smtplib.SMTPException, OSError) as error:
+        if limit.over:
+            late = f"{server}: not done within {_WHOLE_SECONDS:g} s"
+            raise ServiceUnavailable(_SERVICE, _OPERATION, late, TIMEOUT_CODE) from error
+        raise ServiceUnavailable(_SERVICE, _OPERATION, f"{server}: {type(error).__name__}: {error}") from error
 
 
 def addresses_of(message: AlertMessage) -> list[str]:
@@ -118,11 +123,6 @@ def _mail(message: AlertMessage, to: list[str]) -> bytes:
         return mail.as_bytes(linesep="\r\n")  # type: ignore[call-arg]  # Django's own takes it
     except ValueError as error:  # line ends, or what no SMTP server is asked for
         raise ConfigurationError(f"no mail is sent: an address is wrong: {error}") from error
-
-
-def _whole(refused: Refused) -> ServiceRejected | ServiceUnavailable:
-    kind = ServiceUnavailable if any(code < _FOR_GOOD for code, _ in refused.values()) else ServiceRejected
-    return kind(_SERVICE, _OPERATION, _words(refused))
 
 
 def _words(refused: Refused) -> str:

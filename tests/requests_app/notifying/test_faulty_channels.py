@@ -37,7 +37,7 @@ pytestmark = pytest.mark.django_db
 
 @contextmanager
 def dripping(first: bytes = b"") -> Iterator[int]:
-    """A server that sends a byte now and then and never comes to an end; its port."""
+    """A server that sends a byte now and then, for far longer than its clients have time; its port."""
     over = threading.Event()
 
     def serve() -> None:
@@ -52,7 +52,9 @@ def dripping(first: bytes = b"") -> Iterator[int]:
         with one:
             try:
                 one.sendall(first)
-                while not over.wait(0.05):
+                for _ in range(400):
+                    if over.wait(0.05):
+                        return
                     one.sendall(b"2")
             except OSError:
                 return  # it was given up
@@ -86,6 +88,21 @@ def test_a_channel_that_answers_byte_by_byte_is_given_up_and_the_others_get_thei
         assert sent() == 0
         assert "no whole answer within 0.3 s" in problem_of("webhook") and "no whole answer" in problem_of("mattermost")
         assert "not done within 0.3 s" in problem_of("mail")
+
+
+def test_a_mail_server_that_hangs_keeps_workers_for_three_mails_however_many_wait(
+    channel: Channel, mails: MailServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mail, "_WHOLE_SECONDS", 0.3)
+    for number in range(8):
+        channel("mail", name=f"mail{number}")
+    dead("T2_X")
+    with dripping(b"220-") as server:
+        monkeypatch.setenv("WMS2_MAIL_SERVER", f"127.0.0.1:{server}")
+        conf.cache_clear()
+        assert sent() == 0
+    said = [problem_of(f"mail{number}") for number in range(8)]
+    assert ["not done within" in each for each in said].count(True) == 3 and all(said)
 
 
 def test_a_channel_that_fails_for_an_hour_gets_what_came_meanwhile_as_one_message_and_is_on_the_board(
