@@ -23,7 +23,7 @@ from requests_app.models import LEADER_LEASE, AlertChannel, AlertMessage, Lease,
 from requests_app.notifying import mail, send
 from requests_app.notifying.compose import messages_compose
 from requests_app.services.alerts import request_watch
-from tests.requests_app.notifying.test_messages import Channel, Later, alerts_repeat, dead, sent
+from tests.support.alerting import Channel, Later, alerts_repeat, dead, sent
 from tests.support.mail_server import MailServer
 from tests.support.rows import request_row
 from wms2.adapters import webhooks

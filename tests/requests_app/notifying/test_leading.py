@@ -17,9 +17,10 @@ from requests_app.lifecycle.cycle import run_cycle
 from requests_app.models import LEADER_LEASE, Alert, AlertChannel, AlertMessage, Lease
 from requests_app.notifying import leading
 from requests_app.notifying.leading import FromLeader
-from tests.requests_app.notifying.test_messages import Channel, Later, dead
+from tests.support.alerting import Channel, Later, dead
 from tests.support.mail_server import MailServer
 from tests.support.monitoring import alertmanager, until
+from wms2.adapters import webhooks
 
 pytestmark = pytest.mark.django_db
 #: A process that begins to lead.
@@ -73,8 +74,9 @@ def test_a_real_alertmanager_has_what_is_open_and_the_heartbeat_from_wherever_th
 
 
 def test_a_channel_that_does_not_answer_keeps_no_cycle_waiting_and_is_on_the_board_and_an_alert(
-    channel: Channel, httpserver: HTTPServer, process: Process, later: Later
+    channel: Channel, httpserver: HTTPServer, process: Process, later: Later, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(webhooks, "_SECONDS", 600.0)  # longer than the cycles take here
     httpserver.expect_request("/api/v2/alerts", method="POST").respond_with_data("")
     with socket.create_server(("127.0.0.1", 0)) as silent:
         channel("alertmanager", address=f"http://127.0.0.1:{silent.getsockname()[1]}/", name="silent")

@@ -6,7 +6,6 @@ import base64
 import hashlib
 import hmac
 import json
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -19,14 +18,12 @@ from pytest_httpserver import HTTPServer
 from werkzeug import Request as WebRequest
 from werkzeug import Response
 
-from requests_app.alert_rows import Where
 from requests_app.alerts import alert, alert_off
-from requests_app.models import Alert, AlertChannel, AlertMessage, HoldCode, Request, RequestStatus
+from requests_app.models import Alert, AlertMessage, HoldCode, RequestStatus
 from requests_app.notifying import send
-from requests_app.notifying.compose import messages_compose
-from requests_app.notifying.leading import FromLeader
 from requests_app.services.alerts import alert_acknowledge, alert_give_back, alert_silence, request_unwatch, request_watch
 from requests_app.states import transition
+from tests.support.alerting import Channel, Later, alerts_repeat, dead, sent
 from tests.support.mail_server import MailServer
 from tests.support.monitoring import alertmanager, until
 from tests.support.rows import request_row
@@ -34,27 +31,6 @@ from wms2.conf import conf
 
 pytestmark = pytest.mark.django_db
 BY: dict[str, Any] = {"actor": "olga", "reason": "test"}
-Channel = Callable[..., AlertChannel]
-Later = Callable[..., None]
-
-
-def dead(*sites: str) -> list[Request]:
-    rows = [request_row(RequestStatus.ACTIVE, campaign="Run3") for _ in sites]
-    for row, site in zip(rows, sites, strict=True):
-        alert(row, "effect_dead", f"rule: {site} does not answer", Where(site=site))
-    return rows
-
-
-def alerts_repeat() -> None:
-    """What the leader sends in a minute."""
-    leader = FromLeader()
-    leader.poll(lambda now: True)
-    leader.finish()
-
-
-def sent() -> int:
-    messages_compose()
-    return send.messages_send(seconds=30)
 
 
 def test_alerts_of_one_cause_are_one_mail_then_one_of_the_end(channel: Channel, mails: MailServer, later: Later) -> None:
