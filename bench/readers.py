@@ -166,29 +166,27 @@ def _browse(url: str, stream_port: int, heard: Heard) -> None:
 
 
 def _load(url: str, paths: Sequence[str], token: str, loads: int, processes: Mapping[str, int]) -> bool:
-    reconnects, warm = loads * RECONNECTS // LOADS, loads * WARM // LOADS
     login = {"Cookie": _cookie()}
     first = http.client.HTTPConnection(url.removeprefix("http://"), timeout=PATIENCE_SECONDS)
     paths = [path for path in paths if _get(first, path, login)[0] == http.HTTPStatus.OK]  # others lead on, or are files
-    held = []
-    for done, connected in (((0, warm), (0, warm)), ((warm, loads), (warm, reconnects))):
+    held, connected, step = [], 0, loads * WARM // LOADS
+    for done in range(0, loads, step):
         begun = time.monotonic()
+        further = min(step, loads * RECONNECTS // LOADS - connected)
         with ThreadPoolExecutor(CLIENTS + 1) as pool:
-            parts = [
-                pool.submit(_open_pages, url, paths, range(done[0] + each, done[1], CLIENTS), login) for each in range(CLIENTS)
-            ]
-            parts.append(pool.submit(_reconnect, url, token, connected[1] - connected[0]))
+            turns = [range(done + each, done + step, CLIENTS) for each in range(CLIENTS)]
+            parts = [pool.submit(_open_pages, url, paths, turn, login) for turn in turns]
+            parts.append(pool.submit(_reconnect, url, token, further))
             for part in parts:
                 part.result()
+        connected += further
         held.append({name: pss_kb(pid) for name, pid in processes.items()})
         said = ", ".join(f"{name} {kb / 1024:.1f} MB" for name, kb in held[-1].items())
-        print(
-            f"{done[1]:,} loads of {len(paths)} pages, {connected[1]:,} reconnects ({time.monotonic() - begun:.0f} s): {said}",
-            flush=True,
-        )
-    grown = {name: held[1][name] / held[0][name] for name in processes}
+        took = time.monotonic() - begun
+        print(f"{done + step:,} loads of {len(paths)} pages, {connected:,} reconnects ({took:.0f} s): {said}", flush=True)
+    grown = {name: held[-1][name] / held[0][name] for name in processes}
     words = (f"{name} {100 * (ratio - 1):+.1f} %" for name, ratio in grown.items())
-    print(f"grown since: {', '.join(words)}", flush=True)
+    print(f"grown since the first: {', '.join(words)}", flush=True)
     return all(ratio < GROWTH for ratio in grown.values())
 
 
