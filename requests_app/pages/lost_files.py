@@ -15,6 +15,7 @@ from django.views.decorators.http import require_http_methods
 from outputs_app.models import OutputFile
 from requests_app.pages.rendering import page
 from requests_app.services.lost_files import MOST_FILES, LostPlan, lost_files_make_again, lost_files_plan
+from wms2.api.serializers import MAX_REASON
 from wms2.errors import InvalidTransition, StaleState
 from wms2.identities.grants import is_operator
 from wms2.web.formatting import counted
@@ -47,13 +48,14 @@ def lost_files(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
         return _page(request, LostFiles())
     lfns = list(dict.fromkeys(request.POST.get("files", "").replace("\0", " ").split()))
-    given = LostFiles(lfns, request.POST.get("reason", "").strip(), _wrong(lfns))
+    given = LostFiles(lfns, request.POST.get("reason", "").replace("\0", " ").strip(), _wrong(lfns))
     if given.errors:
         return _page(request, given, status=400)
     if "confirm" not in request.POST:
         return _page(request, _looked_at(given))
-    if not given.reason:
-        return _page(request, _looked_at(given._replace(errors=["Say why: a reason is required."])), status=400)
+    if not 0 < len(given.reason) <= MAX_REASON:
+        why = f"Say why: a reason of at most {MAX_REASON:,} characters is required."
+        return _page(request, _looked_at(given._replace(errors=[why])), status=400)
     actor = request.user.get_username()[:100]
     try:
         plan = lost_files_make_again(lfns=lfns, confirm=request.POST["confirm"], actor=actor, reason=given.reason)

@@ -12,9 +12,11 @@ from typing import Any, ClassVar, NamedTuple
 
 from django import forms
 from django.forms.boundfield import BoundField
+from rest_framework.exceptions import ParseError
 
 from wms2.actions import Action, Field, Kind
 from wms2.api.actions import input_serializer
+from wms2.api.parsers import strict_json
 from wms2.api.problems import flattened
 from wms2.api.serializers import MAX_REASON
 
@@ -42,8 +44,8 @@ class NotesField(forms.CharField):
         """What was typed, read."""
         text = str(super().to_python(value))
         try:
-            return json.loads(text, parse_constant=_refuse) if text else {}
-        except (ValueError, RecursionError):  # the latter of what is nested a thousand times
+            return strict_json(text, "the text") if text else {}
+        except ParseError:
             return text
 
 
@@ -126,7 +128,3 @@ def _widget(one: Field) -> forms.Widget | None:
     if one.rows > 1:
         return forms.Textarea({**attrs, "rows": one.rows, "cols": 80})
     return forms.TextInput(attrs) if one.kind is not Kind.FLAG else None
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")

@@ -27,14 +27,23 @@ class StrictJsonParser(JSONParser):
         if len(data) > MAX_BODY_BYTES:
             raise ProblemError(Problem(413, "too_large", f"the body is larger than {MAX_BODY_BYTES} bytes"))
         try:
-            value = json.loads(data.decode("utf-8"), object_pairs_hook=unique_keys, parse_constant=_no_constant)
-        except RecursionError:
-            raise ParseError("the body is nested too deep") from None
+            text = data.decode("utf-8")
         except ValueError as error:
             raise ParseError(f"the body is no JSON document: {error}") from error
-        for problem in _unstorable(value):
-            raise ParseError(f"the body cannot be stored: {problem}")
-        return value
+        return strict_json(text, "the body")
+
+
+def strict_json(text: str, called: str) -> Any:
+    """The value of a JSON text. Raises ParseError: it is none, or cannot be stored; says what and where."""
+    try:
+        value = json.loads(text, object_pairs_hook=unique_keys, parse_constant=_no_constant)
+    except RecursionError:
+        raise ParseError(f"{called} is nested too deep") from None
+    except ValueError as error:
+        raise ParseError(f"{called} is no JSON document: {error}") from error
+    for problem in _unstorable(value):
+        raise ParseError(f"{called} cannot be stored: {problem}")
+    return value
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

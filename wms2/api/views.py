@@ -40,7 +40,7 @@ METHODS = [name for name in APIView.http_method_names if name != "options"]
 
 
 class KnownQueryMixin(APIView):
-    """Refuses query parameters that are unknown, empty, repeated or have NUL: a wrong filter must not answer with everything."""
+    """Refuses unknown, empty, repeated parameters and those with NUL: a mistyped filter must not answer with everything."""
 
     query_params: ClassVar[frozenset[str]] = frozenset()
     #: Methods (of a view set: actions) that answer with an ``ETag`` and do what ``If-Match`` demands; others refuse the header.

@@ -315,9 +315,10 @@ def test_a_filter_that_no_row_can_pass_is_answered_with_a_page(operator: Client,
     assert operator.get(f"{of}/?{query}", follow=True).status_code == 200
 
 
-def test_notes_that_are_nested_without_end_are_refused_in_the_form(operator: Client) -> None:
-    site = Site.objects.create(name="T2_CH_CERN")
-    given = {"id": site.pk, "seen": site.status, "reason": "because", "notes": "[" * 5000}
+@in_one_test("notes", ["[" * 5000, '{"\\u0000": "a"}', '{"a": ["\\ud800"]}', '{"a": NaN}', '{"a": 1, "a": 2}'])
+def test_notes_that_cannot_be_stored_are_refused_in_the_form(operator: Client, notes: str) -> None:
+    site = Site.objects.get_or_create(name="T2_CH_CERN")[0]
+    given = {"id": site.pk, "seen": site.status, "reason": "because", "notes": notes}
     assert operator.post("/admin/sites_app/site/verb/note/", given).status_code == 400
 
 

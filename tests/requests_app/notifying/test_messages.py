@@ -19,7 +19,7 @@ from werkzeug import Request as WebRequest
 from werkzeug import Response
 
 from requests_app.alerts import alert, alert_off
-from requests_app.models import Alert, AlertMessage, HoldCode, RequestStatus
+from requests_app.models import Alert, AlertChannel, AlertMessage, HoldCode, RequestStatus
 from requests_app.notifying import send
 from requests_app.services.alerts import alert_acknowledge, alert_give_back, alert_silence, request_unwatch, request_watch
 from requests_app.states import transition
@@ -134,6 +134,17 @@ def test_a_failing_channel_is_a_secret_kept_and_a_mail_server_that_is_away_is_no
         assert row.failing_since is not None and "xyz123" not in row.last_error
     later(minutes=1)
     assert (sent(), len(mails.mails)) == (1, 1)
+
+
+def test_an_address_that_fits_into_no_mail_fails_its_channel_and_holds_up_no_other(
+    channel: Channel, mails: MailServer, later: Later
+) -> None:
+    odd, _ = channel("mail", name="odd"), channel("mail")
+    AlertChannel.objects.filter(pk=odd.pk).update(address=f"a@{'ü' * 60}.example")
+    dead("T2_X")
+    assert (sent(), len(mails.mails)) == (1, 1)
+    odd.refresh_from_db()
+    assert odd.failing_since is not None and "no mail is sent" in odd.last_error
 
 
 def test_watchers_get_mails_of_their_requests_alone(mails: MailServer, later: Later) -> None:

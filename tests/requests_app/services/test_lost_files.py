@@ -256,10 +256,11 @@ def test_the_page_takes_a_pasted_list_shows_what_is_concerned_and_does_what_was_
     for words in (request.request_name, first.block.dbs_block_name, first.block.dataset_name, "/store/mc/other.root</code>"):
         assert words in said, words
     confirm = re.findall(r'name="confirm" value="(\w+)"', said)[0]
-    assert page.post(path, {"files": pasted, "confirm": confirm}).status_code == 400, "no reason"
+    for reason in ("", "r" * 2001):
+        assert page.post(path, {"files": pasted, "confirm": confirm, "reason": reason}).status_code == 400, len(reason)
     other = page.post(path, {"files": f"{pasted} {third.lfn}", "confirm": confirm, "reason": "gone"})
     assert (other.status_code, "look at the preview again" in other.content.decode()) == (409, True)
-    done = page.post(path, {"files": pasted, "confirm": confirm, "reason": "the disk is gone"}, follow=True)
+    done = page.post(path, {"files": pasted, "confirm": confirm, "reason": "the disk\0is gone"}, follow=True)
     assert "will be made again" in done.content.decode()
     assert Request.objects.get(pk=request.pk).status != S.COMPLETED
     assert AuditEntry.objects.filter(action="lost_files_make_again", actor="paula", reason="the disk is gone").exists()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
 from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 from django.db import OperationalError
+from rest_framework.exceptions import ParseError
 
 from wms2.actions import (
     OMIT,
@@ -25,6 +25,7 @@ from wms2.actions import (
     will_happen,
 )
 from wms2.api.actions import input_serializer
+from wms2.api.parsers import strict_json
 from wms2.api.problems import flattened, several
 from wms2.management.arguments import actor_named
 from wms2.runtime.locks import BEING_CHANGED, lock_refused
@@ -108,10 +109,10 @@ def _fields(verb: Action, row: Any, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _json(text: str) -> Any:
-    def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is no JSON")
-
-    return json.loads(text, parse_constant=refuse)
+    try:
+        return strict_json(text, "it")
+    except ParseError as error:
+        raise ArgumentTypeError(str(error.detail)) from error
 
 
 def _row(resource_type: ResourceType, name: str) -> Any:
