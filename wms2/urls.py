@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django.contrib import admin
-from django.contrib.auth.views import LoginView, LogoutView
+from django.contrib.auth.views import LogoutView
 from django.http import Http404
 from django.urls import URLPattern, URLResolver, include, path, re_path
 from django.views.generic import RedirectView
@@ -18,6 +18,7 @@ from wms2.api.beside import FlowerView
 from wms2.api.docs import DocsView, SchemaView
 from wms2.api.views import METHODS
 from wms2.identities import sso
+from wms2.identities.browser_sessions import SignInView
 from wms2.work.api import workers as work
 from wms2.work.api.bulk import bulk_urls
 
@@ -59,7 +60,7 @@ MOVED_AUDIT = RedirectView.as_view(url="/admin/wms2/auditentry/%(rest)s", query_
 urlpatterns = [
     path("", include("requests_app.pages.urls")),
     path("account/", include("wms2.identities.urls")),
-    path("login/", LoginView.as_view(template_name="login.html", redirect_authenticated_user=True), name="login"),
+    path("login/", SignInView.as_view(), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("accounts/oidc/sso/login/", sso.sign_in, name="sso-login"),
     path("accounts/oidc/sso/login/callback/", sso.callback, name="sso-callback"),

@@ -157,6 +157,6 @@ def _wanted(request: HttpRequest) -> Wanted:
 def _after(raw: str | None, field: str) -> int | None:
     if raw is None:
         return None
-    if not raw.isascii() or not raw.isdigit() or int(raw[:20]) > _MAX_ID:
+    if not raw.isascii() or not raw.isdigit() or len(raw) > len(str(_MAX_ID)) or int(raw) > _MAX_ID:
         raise bad_field(field, "must be an id that the feed has given")
     return int(raw)

@@ -42,6 +42,12 @@ def test_one_is_not_sent_to_foreign_places() -> None:
     assert response["Location"] == "/"
 
 
+def test_who_is_signed_in_is_led_on_and_never_back_to_the_sign_in(reader: Client) -> None:
+    for wanted in ("/login/", "/login/?next=/login/"):
+        assert reader.get("/login/", {"next": wanted})["Location"] == "/", wanted
+    assert reader.get("/login/", {"next": "/cases/"})["Location"] == "/cases/"
+
+
 def test_a_wrong_password_is_told_and_the_name_kept() -> None:
     User.objects.create_user("rita", password="opensesame")
     html = Client().post("/login/", {"username": "rita", "password": "guessed"}).content.decode()

@@ -1,4 +1,4 @@
-"""One's own account in the browser: its sessions, how to end them, and a new password."""
+"""One's own account in the browser: signing in, its sessions, how to end them, and a new password."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.contrib.auth.views import PasswordChangeView
+from django.contrib.auth.views import LoginView, PasswordChangeView
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse_lazy
@@ -29,6 +29,18 @@ def others_end(request: HttpRequest) -> HttpResponse:
     audit(actor=name, action="sessions_end", target_type="user", target=name, sessions=number)
     messages.success(request, f"{number} other sessions have ended.")
     return redirect("account")
+
+
+class SignInView(LoginView):
+    """Django's sign-in; who is signed in already is led on."""
+
+    template_name = "login.html"
+    redirect_authenticated_user = True
+
+    def get_redirect_url(self) -> str:
+        """Where it leads to; never here again."""
+        found: str = super().get_redirect_url()
+        return "" if found.partition("?")[0] == self.request.path else found
 
 
 class PasswordView(PasswordChangeView):

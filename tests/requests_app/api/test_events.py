@@ -106,6 +106,12 @@ def test_what_cannot_be_asked_is_refused(reader: APIClient, asked: str) -> None:
 
 
 @pytest.mark.django_db
+def test_a_last_id_of_any_length_is_no_number_to_count_with(reader: APIClient) -> None:
+    for last in ("0" * 20 + "9" * 5000, "9" * 5000, "0" * 20 + "1"):
+        problem(reader.get("/api/v1/events/stream", headers={"Last-Event-ID": last}), 400, "invalid", field="Last-Event-ID")
+
+
+@pytest.mark.django_db
 def test_only_who_is_signed_in_reads_it(nobody: APIClient, reader: APIClient) -> None:
     for path in ("/api/v1/events", "/api/v1/events/stream"):
         assert nobody.get(path).status_code == 401
