@@ -15,14 +15,22 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
+from requests_app import lease, service_level
+from requests_app.lifecycle import credentials, packing
 from requests_app.models import RequestStatus
+from requests_app.reqmgr2 import taking
+from sites_app.bans import AUTOMATIC
 from sites_app.models import Site, SiteBan
+from sites_app.services import SSB
 from tests.support.problems import problem
 from tests.support.rows import request_row, workflow_row
+from tests.support.web_clients import client_of
 from wms2.actions import ResourceType, Role, resource_types
+from wms2.errors import FieldRefused
 from wms2.identities import denials
-from wms2.identities.grants import LIMITED, OPERATORS, Grant, grants_of, use_grants
+from wms2.identities.grants import LIMITED, OPERATORS, Grant, grants_of, name_refused, use_grants
 from wms2.identities.people import role_give
+from wms2.identities.service_accounts import service_account_create
 from wms2.models import AuditEntry, BulkRun, RoleAssignment
 
 pytestmark = pytest.mark.django_db
@@ -334,6 +342,7 @@ def test_from_no_user_to_roles_by_the_command_alone(settings: Any, monkeypatch: 
         (("give", "none", "viewer"), "there is no user none"),
         (("take", "rita", "operator"), "was not given the role operator"),
         (("create", "rita", "--no-password"), "there is a user rita"),
+        (("create", "WMS2", "--no-password"), "a name by which WMS2 itself acts"),
         (("deactivate", "ada"), "ada is the last administrator"),
     ):
         with pytest.raises(CommandError, match=said):
@@ -345,3 +354,15 @@ def test_from_no_user_to_roles_by_the_command_alone(settings: Any, monkeypatch: 
     done = AuditEntry.objects.filter(actor="set-up", outcome="done").values_list("action", flat=True)
     assert {"user_create", "role_give", "role_take", "user_deactivate"} <= set(done)
     assert password not in str(list(AuditEntry.objects.values()))
+
+
+def test_no_user_is_called_as_wms2_calls_itself() -> None:
+    ours = {AUTOMATIC, SSB, lease.ACTOR, service_level.ACTOR, packing.ACTOR, credentials.ACTOR, taking.ACTOR, denials.UNKNOWN}
+    assert {name for name in ours if not name_refused(name)} == set()
+    browser = client_of(User.objects.create_superuser("ada"))
+    form = {"username": "wms2", "usable_password": "false"}
+    assert "WMS2 itself acts" in browser.post("/admin/auth/user/add/", form).content.decode()
+    assert browser.post("/admin/auth/user/add/", {**form, "username": "rita"}).status_code == 302
+    with pytest.raises(FieldRefused):
+        service_account_create(name="ssb", owner=User.objects.get(username="ada"), actor="ada", purpose="p")
+    assert not User.objects.filter(username__in=ours).exists()

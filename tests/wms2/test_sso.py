@@ -286,6 +286,7 @@ class Liar(ThreadingHTTPServer):
     """An issuer that answers every code with the ID token of the test, and speaks of one subject."""
 
     id_token = ""
+    name = "lia"
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Answers)
@@ -301,7 +302,7 @@ class Liar(ThreadingHTTPServer):
             "/.well-known/openid-configuration": endpoints | {"issuer": self.issuer},
             "/jwks_uri": {"keys": [public | {"kid": "k", "use": "sig", "alg": "RS256"}]},
             "/token_endpoint": {"access_token": "a", "id_token": self.id_token},
-            "/userinfo_endpoint": {"sub": "7", "preferred_username": "lia"},
+            "/userinfo_endpoint": {"sub": "7", "preferred_username": self.name},
         }[path]
 
 
@@ -350,10 +351,11 @@ def test_id_tokens_that_prove_nothing_are_refused(liar: Liar) -> None:
         "another browser's": ({"nonce": "guessed"}, liar.key, "RS256"),
         "no nonce": ({"nonce": None}, liar.key, "RS256"),
         "another subject": ({"sub": "8"}, liar.key, "RS256"),
+        "a name of WMS2's own": ({}, liar.key, "RS256"),
     }
     slow: dict[str, tuple[dict[str, Any], Any, str]] = {"right, by a clock that is slow": ({"exp": now - 30}, liar.key, "RS256")}
     for what, (changes, key, algorithm) in (forged | slow).items():
-        client = Client()
+        client, liar.name = Client(), "WMS2" if what.startswith("a name") else "lia"
         query = {name: values[0] for name, values in parse_qs(urlsplit(asked(client)).query).items()}
         right = {"iss": liar.url, "sub": "7", "aud": "wms2", "iat": now - 300, "exp": now + 60, "nonce": query["nonce"]} | changes
         claims = {name: value for name, value in right.items() if value is not None}

@@ -8,7 +8,9 @@ from typing import Any, ClassVar
 from django import forms
 from django.contrib import admin
 from django.contrib.auth.admin import GroupAdmin, UserAdmin
+from django.contrib.auth.forms import AdminUserCreationForm, UserChangeForm
 from django.contrib.auth.models import Group, User
+from django.core.exceptions import ValidationError
 from django.db.models import Model
 from django.http import HttpRequest
 
@@ -16,7 +18,7 @@ from wms2.admin.forms import TextsField
 from wms2.admin.readonly import BoundedPaginator
 from wms2.admin.shown import EMPTY
 from wms2.audit import audit
-from wms2.identities.grants import enters_admin, is_admin
+from wms2.identities.grants import enters_admin, is_admin, name_refused
 from wms2.identities.people import constraint_problems
 from wms2.models import RoleAssignment
 
@@ -70,11 +72,33 @@ class OfSuperusers(AuditedAdmin):
     has_change_permission = has_delete_permission = has_view_permission
 
 
+class _NamedForm(forms.ModelForm):
+    """A name that is given to a user is one that they may have."""
+
+    def clean_username(self) -> str:
+        """Refused where it is another than before, and one that no user may have."""
+        name: str = getattr(super(), "clean_username", lambda: self.cleaned_data["username"])()
+        if "username" in self.changed_data and (why := name_refused(name)):
+            raise ValidationError(why)
+        return name
+
+
+class _NewUserForm(_NamedForm, AdminUserCreationForm):
+    pass
+
+
+class _UserForm(_NamedForm, UserChangeForm):
+    pass
+
+
 class SuperusersUserAdmin(OfSuperusers, UserAdmin):
     """Users. Django's pair of lists has marks that screen readers may not read, and its boxes of moments have no labels."""
 
     filter_horizontal = ()
     readonly_fields = ("last_login", "date_joined")
+
+    add_form = _NewUserForm
+    form = _UserForm
 
     def evidence(self, row: Any) -> dict[str, Any]:
         """What decides on their roles."""

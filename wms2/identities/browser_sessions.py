@@ -37,9 +37,9 @@ class SignInView(LoginView):
     template_name = "login.html"
     redirect_authenticated_user = True
 
-    def get_redirect_url(self) -> str:
+    def get_redirect_url(self, *args: Any, **kwargs: Any) -> str:
         """Where it leads to; never here again."""
-        found: str = super().get_redirect_url()
+        found: str = super().get_redirect_url(*args, **kwargs)
         return "" if found.partition("?")[0] == self.request.path else found
 
 

@@ -28,7 +28,7 @@ from wms2.api.problems import MEDIA_TYPE, Problem
 from wms2.audit import audit
 from wms2.conf import Conf, conf
 from wms2.errors import Wms2Error
-from wms2.identities.grants import Grant, grants_named, person_ensure, use_grants
+from wms2.identities.grants import OWN_NAMES, Grant, grants_named, person_ensure, use_grants
 from wms2.identities.service_accounts import ended_because
 from wms2.web.login_throttle import first_in_window
 
@@ -226,7 +226,7 @@ def _key_of(settings: Conf) -> bytes:
 
 def _user_of(named: Named) -> Any:
     """The user, with the grants of this request. Raises FrontEndRefused."""
-    if not _LOGIN.fullmatch(named.login):
+    if not _LOGIN.fullmatch(named.login) or named.login.lower() in OWN_NAMES:
         raise FrontEndRefused(f"{named.login[:100]!r} is no login that a front end may name")
     user: Any = person_ensure(named.login)
     if not user.is_active:

@@ -25,6 +25,10 @@ from wms2.models import RoleAssignment
 
 #: Name of the group whose members are operators; renaming it takes the operations from all who are in it.
 OPERATORS = "operators"
+#: By which WMS2 itself acts: in the audit and on rows they say that no person did. No user comes in by one.
+OWN_NAMES = frozenset({"archiver", "credentials", "lifecycle", "planner", "reqmgr2", "ssb", "unknown", "wms2"})
+#: The audit's column of actors.
+_MOST_CHARACTERS = 100
 _GRANTS = "_wms2_grants"
 #: Roles that hold on rows of one's own alone.
 LIMITED = (Role.REQUESTER, Role.SITE_ADMIN)
@@ -151,6 +155,15 @@ def grants_named(names: Mapping[str, tuple[Iterable[str], Iterable[str]]], role_
         for name, (groups, sites) in names.items()
         if name in role_names
     )
+
+
+def name_refused(name: str) -> str:
+    """Why no new user may be called so; empty: they may."""
+    if name.lower() in OWN_NAMES:
+        return f"{name[:_MOST_CHARACTERS]} is a name by which WMS2 itself acts; take another one"
+    if len(name) > _MOST_CHARACTERS:
+        return f"give at most {_MOST_CHARACTERS} characters, which the audit has room for"
+    return ""
 
 
 def person_ensure(name: str) -> AbstractBaseUser:

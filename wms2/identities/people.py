@@ -16,10 +16,8 @@ from django.core.exceptions import ValidationError
 from wms2.actions import Role, resource_types
 from wms2.audit import audited
 from wms2.errors import FieldRefused, InvalidTransition
+from wms2.identities.grants import name_refused
 from wms2.models import RoleAssignment
-
-#: The audit's column of actors.
-_MOST_CHARACTERS = 100
 
 
 def constraint_problems(role: str, cms_groups: Sequence[str], sites: Sequence[str]) -> dict[str, str]:
@@ -49,8 +47,8 @@ def user_create(*, name: str, password: str | None, actor: str, reason: str, adm
             user.full_clean()
         except ValidationError as error:
             raise FieldRefused("name", " ".join(error.messages)) from error
-        if len(name) > _MOST_CHARACTERS:
-            raise FieldRefused("name", f"give at most {_MOST_CHARACTERS} characters, which the audit has room for")
+        if why := name_refused(name):
+            raise FieldRefused("name", why)
         user.save()
     return user
 

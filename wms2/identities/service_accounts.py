@@ -16,7 +16,7 @@ from django.utils import timezone
 from wms2.actions import Role
 from wms2.audit import audited
 from wms2.errors import FieldRefused
-from wms2.identities.grants import roles_of
+from wms2.identities.grants import name_refused, roles_of
 from wms2.models import ServiceAccount
 
 
@@ -41,6 +41,8 @@ def service_account_create(*, name: str, owner: Any, actor: str, purpose: str) -
         actor=actor, action="service_account_created", target=name, target_type="user", reason=purpose, owner=owner.get_username()
     ):
         _check_owner(owner)
+        if why := name_refused(name):
+            raise FieldRefused("name", why)
         user, made = users.get_or_create(username=name)
         if not made:
             raise FieldRefused("name", f"there is a user {name} already; a person's account cannot become a service account")

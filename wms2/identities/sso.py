@@ -41,6 +41,7 @@ from django.views.decorators.http import require_GET, require_POST
 from wms2.audit import audit, refusal_set_audited
 from wms2.conf import conf
 from wms2.identities.front_end import ANONYMOUS
+from wms2.identities.grants import OWN_NAMES
 from wms2.identities.sso_issuer import PROVIDER, Exchange, Provider, Said, names_of
 from wms2.identities.sso_sessions import session_begin
 from wms2.web.login_throttle import address_of
@@ -112,7 +113,7 @@ class SsoAccounts(DefaultSocialAccountAdapter):
                 )
             return
         name = name_of(sociallogin.claims)
-        if not _NAME.fullmatch(name) or name == ANONYMOUS:
+        if not _NAME.fullmatch(name) or name == ANONYMOUS or name in OWN_NAMES:
             raise _refusal(
                 request, f"{conf().sso_label} calls you {name[:100]!r}, which is no user name of WMS2.", HTTPStatus.FORBIDDEN
             )

@@ -234,6 +234,7 @@ def test_some_accounts_do_not_come_through_a_front_end() -> None:
         "<nil>": "no login",
         "": "no login",
         "anonymous": "no login",
+        "WMS2": "no login",
     }
     for login, why in logins.items():
         AuditEntry.objects.all().delete()
