@@ -96,7 +96,7 @@ class UnitTable(NamedTuple):
     workflow_id: uuid.UUID
     sums: tuple[UnitSum, ...]
     failed_by_site: Mapping[str, int] | None = None
-    failed_by_directory: Mapping[uuid.UUID, int] | None = None
+    failed_by_directory: Mapping[uuid.UUID, int | None] | None = None
 
     def counts(self, **where: object) -> UnitCounts:
         """By state, of all or of those ``where`` a field is such."""
@@ -257,8 +257,9 @@ def _by_site(
 
 
 def _attempts(dag: DAG) -> int | None:
-    """Failed ones, as the log of its directory was read; None: they were not counted from its beginning."""
-    return next(iter(FailureLog.objects.filter(pk=dag.directory_id).values_list("attempts", flat=True)), 0)
+    """Failed ones, as the log of its directory was read; None: not counted."""
+    found = list(FailureLog.objects.filter(pk=dag.directory_id).values_list("attempts", flat=True))
+    return found[0] if found else 0
 
 
 def dag_counts_of(dag: DAG, units: int, jobs: int, failed: int | None) -> DagCounts:

@@ -152,7 +152,7 @@ def dag_page(dag: DAG, unit: str, *, by_role: bool) -> DagPage:
             dag,
             sum(row["units"] for row in rows["done"]),
             sum(row["jobs_sum"] or 0 for row in rows["done"]),
-            sum(row.attempts for row in rows["failure_logs"]),
+            next((row.attempts for row in rows["failure_logs"]), 0),
         ),
         cells=cells,
         cells_left_out=left_out,

@@ -115,16 +115,8 @@ def _begun(request: HttpRequest, asked: Asked, form: ReasonForm) -> tuple[BulkRu
             data=data_of(form.cleaned_data), expected=_number(request.POST.get("expected", "")), actor=actor, user=request.user,
             meant=request.POST.get("meant", ""), key=key,
         )  # fmt: skip
-<<<<<<< HEAD
-    except IntegrityError:
-        former = BulkRun.objects.filter(pk=key, actor=actor).first() if key is not None else None
-        if former is None:
-            raise
-        return former, 302  # the same form was sent twice
-=======
     except IntegrityError:  # sent twice at once
         return begun.get(), 302
->>>>>>> ae646016 (Identities: no user is called as WMS2 calls itself, nor longer than the audit has room for)
     except (*REFUSALS, PermissionDenied) as error:
         field = getattr(error, "field", None)
         form.add_error(field if field in form.fields else None, str(error))
