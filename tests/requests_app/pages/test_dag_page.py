@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from dags_app.models import DAG, DAGStatus, WorkUnit
+from dags_app.models import DAG, DAGStatus, FailureLog, WorkUnit
 from dags_app.payload.contract import layout
 from requests_app.pages.readable import ad_sections, sections
 from tests.support.html import links, text
@@ -19,8 +19,8 @@ from tests.support.scene import Scene
 
 pytestmark = pytest.mark.django_db
 BEGUN = 1_760_000_000
-#: session, user; DAG; counts (2), units, measurements, other DAGs; the life cycle's lease
-PAGE_QUERIES = 10
+#: session, user, roles; DAG; units, and their sites where there are more than are drawn; all that is short
+PAGE_QUERIES = 7
 
 
 def _dag(tmp_path: Path, units: int) -> DAG:
@@ -64,6 +64,13 @@ def test_of_many_units_the_fifty_slowest_are_listed_at_the_same_cost(
     assert "The 50 slowest" in said and said.count("mg_0") == 50
     assert said.index("mg_000300") < said.index("mg_000251") and "mg_000250" not in said
     assert "?unit=mg_000300#unit" in links(html)
+
+
+def test_pages_stand_where_failed_attempts_were_not_counted(reader: Client, tmp_path: Path) -> None:
+    dag = _dag(tmp_path, 2)
+    FailureLog.objects.create(directory_id=dag.directory_id, attempts=None)
+    for path in (f"/dags/{dag.pk}/", f"/requests/{dag.workflow.request_id}/"):
+        assert reader.get(path).status_code == 200, path
 
 
 def test_a_unit_shows_its_nodes_with_attempts_and_ways_to_logs_report_and_ads(reader: Client, tmp_path: Path) -> None:
