@@ -6,7 +6,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from django.utils import timezone
@@ -21,7 +21,7 @@ from dags_app.payload.contract import layout
 from requests_app.models import LEADER_LEASE, Round
 from requests_app.pages.units import UnitCell, unit_cells
 from requests_app.selectors.lifecycle import LifecycleState, leases_known, lifecycle_of
-from wms2.runtime.together import Together
+from wms2.runtime.together import Together, composed_once
 
 #: Units whose tries are drawn one by one; of more, only the slowest are listed.
 MOST_DRAWN, MOST_SLOWEST = 300, 50
@@ -173,7 +173,7 @@ def dag_page(dag: DAG, unit: str, *, by_role: bool) -> DagPage:
 _DAG, _WORKFLOW, _DIRECTORY, _ROUND = uuid.UUID(int=1), uuid.UUID(int=2), uuid.UUID(int=3), -(2**62)
 
 
-@cache
+@composed_once
 def _short() -> Together:
     """What is short, by one query."""
     dag = DAG(pk=_DAG, workflow_id=_WORKFLOW, directory_id=_DIRECTORY, round_id=_ROUND)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
-from functools import cache
 from typing import Any, NamedTuple
 
 from django.db.models import Count, Sum
@@ -34,7 +33,7 @@ from wms2.models import Worker, WorkerPool
 from wms2.runtime.circuits import CircuitState, circuits
 from wms2.runtime.credentials import Seen
 from wms2.runtime.in_force import in_force
-from wms2.runtime.together import Together
+from wms2.runtime.together import Together, composed_once
 from wms2.web.formatting import counted
 from wms2.web.time_range import RANGES, TimeRange
 from wms2.work.workers import PoolProblem, problems_of
@@ -172,7 +171,7 @@ def charts(range_: TimeRange) -> list[SafeString]:
     return [chart_drawn(measure, range_, by=by) for measure, by in MEASURES_SHOWN]
 
 
-@cache
+@composed_once
 def _short() -> Together:
     live = DAG.objects.filter(status__in=LIVE_DAG).order_by().values("status")
     return Together(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from functools import cache
 from typing import Any
 
 from django.db.models import BigIntegerField, Count, DateTimeField, F, Q, QuerySet, Subquery, Sum, Value
@@ -38,7 +37,7 @@ from requests_app.selectors.missing_lumis import with_invalid_files
 from requests_app.selectors.parts import leftovers_counted
 from sites_app.models import Schedd
 from wms2.models import AuditEntry, Worker, WorkerPool
-from wms2.runtime.together import Together
+from wms2.runtime.together import Together, composed_once
 
 MOST_TRANSITIONS, MOST_EFFECTS, MOST_DRIFT, MOST_AUDIT, MOST_DAGS, MOST_HARVESTS, MOST_DECISIONS = 200, 100, 50, 50, 50, 100, 100
 Rows = Mapping[str, list[Any]]
@@ -55,12 +54,12 @@ def request_rows(request: Request, workflow: Workflow | None) -> Rows:
     return found
 
 
-@cache
+@composed_once
 def _alone() -> Together:
     return Together(**_of_request(Request(pk=_REQUEST, request_name=_NAME)))
 
 
-@cache
+@composed_once
 def _with_workflow() -> Together:
     request = Request(pk=_REQUEST, request_name=_NAME)
     return Together(**_of_request(request), **_of_workflow(request, Workflow(pk=_WORKFLOW, request=request)))

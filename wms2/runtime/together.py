@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
+from functools import wraps
 from types import MappingProxyType
 from typing import Any
 
 from django.core.exceptions import EmptyResultSet
 from django.db import connection
 from django.db.models import JSONField
+
+#: What was composed, of this process, by what composes it.
+_composed: dict[Callable[[], Together], Together] = {}
+
+
+def composed_once(compose: Callable[[], Together]) -> Callable[[], Together]:
+    """For lists without a moment or a setting of their own: composed when first asked for, then kept by the process."""
+
+    @wraps(compose)
+    def composed() -> Together:
+        return _composed.get(compose) or _composed.setdefault(compose, compose())
+
+    return composed
 
 
 class Together:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import deque
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from django.apps import apps
@@ -14,9 +15,17 @@ from django.utils import timezone
 
 from requests_app.monitoring import metrics
 from wms2.adapters import caller
-from wms2.runtime import clock
+from wms2.runtime import clock, together
 
 _real_now = timezone.now
+
+
+class _Forgetful(dict[Any, Any]):
+    """Keeps nothing."""
+
+    def setdefault(self, key: Any, default: Any = None) -> Any:
+        """What is given."""
+        return default
 
 
 class Clock:
@@ -41,7 +50,9 @@ class Clock:
         patch.setattr(caller, "since_boot", lambda: since_boot() + self.ahead.total_seconds())
         patch.setattr(clock, "in_sql", lambda: Value(self.now(), DateTimeField()))
         patch.setattr(clock, "in_plain_sql", lambda: f"timestamptz '{self.now().isoformat()}'")
-        patch.setattr(metrics, "_made", deque(maxlen=0))  # a statement that is kept has one of these moments in it
+        # a statement that is kept has one of these moments in it
+        patch.setattr(metrics, "_made", deque(maxlen=0))
+        patch.setattr(together, "_composed", _Forgetful())
         for model in apps.get_models():
             for field in model._meta.concrete_fields:
                 if field.default is _real_now:
