@@ -182,12 +182,14 @@ def _pools_counted() -> QuerySet[Pool]:
 
 def _by(rows: QuerySet[Any], *fields: str, **more: Any) -> QuerySet[Any]:
     """``number`` of rows, and more, by these."""
-    return rows.order_by().values(*fields).annotate(number=Count("pk"), **more)
+    found: QuerySet[Any] = rows.order_by().values(*fields).annotate(number=Count("pk"), **more)
+    return found
 
 
 def _in_one(rows: QuerySet[Any], **more: Any) -> QuerySet[Any]:
     """The same of all of them: one row."""
-    return rows.order_by().annotate(one=Value(1)).values("one").annotate(**{"number": Count("pk"), **more})
+    found: QuerySet[Any] = rows.order_by().annotate(one=Value(1)).values("one").annotate(**{"number": Count("pk"), **more})
+    return found
 
 
 def _family(name: str, text: str, labels: str, samples: Iterable[tuple[Any, ...]]) -> Metric:

@@ -34,7 +34,7 @@ class StrictJsonParser(JSONParser):
 
 
 def strict_json(text: str, called: str) -> Any:
-    """The value of a JSON text. Raises ParseError: it is none, or cannot be stored; says what and where."""
+    """The value of a JSON text. Raises ParseError: it is no JSON, or cannot be stored; says what and where."""
     try:
         value = json.loads(text, object_pairs_hook=unique_keys, parse_constant=_no_constant)
     except RecursionError:
