@@ -131,6 +131,10 @@ def test_progress_is_of_the_events_asked_for_with_an_estimate_of_the_end(reader:
     said = shown(reader, part="part-lines")
     assert "1,000 of 4,000 events" in said
     assert "may end in 2 h 59 min" in said or "may end in 3 h" in said, "what is not planned yet counts by events"
+    held = {"status": S.HELD, "hold_code": HoldCode.THRESHOLD, "hold_reason": "many failed"}
+    for stands in (held, {"status": S.STOPPING, "hold_code": "", "stop_intent": "abort"}):
+        Request.objects.filter(pk=request.pk).update(**stands)
+        assert "may end" not in shown(reader, part="part-lines"), "it does not go on"
 
 
 def test_no_end_is_expected_of_what_does_not_go_on() -> None:
