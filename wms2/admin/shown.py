@@ -152,7 +152,7 @@ def short(value: Any) -> Any:
 
 def json_shown(value: Any) -> SafeString:
     """Indented."""
-    return format_html('<pre class="json">{}</pre>', json.dumps(value, indent=2, ensure_ascii=False, default=str))
+    return format_html('<pre class="json" tabindex="0">{}</pre>', json.dumps(value, indent=2, ensure_ascii=False, default=str))
 
 
 @cache
