@@ -108,6 +108,7 @@ def _plain(now: datetime, status: RequestStatus, name: str, priority: int, waits
         status, request_name=name, campaign=ERA, requestor="pdmvserv", prep_id=_prep(name), priority=priority,
         waiting_for=waits, status_since=since, **fields,
     )  # fmt: skip
+    Request.objects.filter(pk=request.pk).update(created_at=since - timedelta(minutes=5))
     way = [S.NEW] if status == S.NEW else list(WAY[: WAY.index(status) + 1])
     _history(request, way, since - timedelta(minutes=5), since)
     return request

@@ -204,10 +204,10 @@ def _failures(built: Scene, now: datetime) -> None:
 def _progress(request: Request) -> None:
     """The course of a request up to what its DAG has done: slow at first, then steady; its jobs go when it is complete."""
     dag = DAG.objects.filter(workflow__request=request).order_by("submitted_at")[0]
-    ended = request.completed_at or timezone.now()
-    begun = ended - timedelta(hours=19)
+    ended = dag.completed_at or timezone.now()
+    begun = dag.submitted_at or ended - timedelta(hours=19)
     Round.objects.filter(workflow__request=request).update(created_at=begun)
-    units, whole = dag.total_work_units, request.completed_at is not None
+    units, whole = dag.total_work_units, dag.completed_at is not None
     done = WorkUnit.objects.filter(workflow__request=request, state=WorkUnitState.DONE).count()
     rows = []
     for step in range(STEPS + 1):
