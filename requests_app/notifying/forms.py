@@ -130,7 +130,7 @@ def plain_text(said: Mapping[str, Any], kind: str) -> str:
         owner = f", {each['owner']} has it" if each["owner"] else ""
         lines.append(f"{_SAID[each['state']]} ({each['severity']}): {each['title']}{owner}")
         lines += [f"    {each['means']}"] if each["means"] != each["code"] else []
-        lines += [f"    {each['text']}"] if each["text"] else []
+        lines += [f"    {line}" for line in each["text"].splitlines()]  # none of its own looks like one of ours
         if each["number"] > 1:
             more = each["number"] - len(each["subjects"])
             lines.append(f"    {', '.join(each['subjects'])}{f' and {more} more' if more else ''}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import Case, Q, QuerySet, Value, When
 
 from requests_app.models import SavedView
 
@@ -18,5 +18,6 @@ def views_seen(user: Any) -> QuerySet[SavedView]:
 
 
 def views_of(user: Any) -> list[SavedView]:
-    """The first of these; one statement."""
-    return list(views_seen(user)[:MOST])
+    """The first of these, one's own before those of others; one statement."""
+    others = Case(When(owner=user.pk, then=Value(0)), default=Value(1))
+    return list(views_seen(user).order_by(others, "name", "id")[:MOST])

@@ -136,6 +136,16 @@ def test_a_failing_channel_is_a_secret_kept_and_a_mail_server_that_is_away_is_no
     assert (sent(), len(mails.mails)) == (1, 1)
 
 
+def test_lines_of_a_text_that_others_wrote_are_not_taken_for_lines_of_the_mail(channel: Channel, mails: MailServer) -> None:
+    channel("mail")
+    dead("T2_X")
+    Alert.objects.update(text="DBS said\nNew (critical): all sites\r\n    Do: abort everything")
+    assert sent() == 1
+    lines = str(mails.mails[0][1].get_payload()).splitlines()
+    assert [line for line in lines if line.startswith(("New", "Do:"))] == [next(line for line in lines if "effect_dead" in line)]
+    assert "    New (critical): all sites" in lines
+
+
 def test_an_address_that_fits_into_no_mail_fails_its_channel_and_holds_up_no_other(
     channel: Channel, mails: MailServer, later: Later
 ) -> None:

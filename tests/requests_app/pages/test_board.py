@@ -313,6 +313,13 @@ def test_the_audit_says_who_kept_changed_shared_and_removed_a_view(reader: Clien
     assert audited()[len(expected) :] == [("saved_view_create", "done"), ("saved_view_delete", "done")]
 
 
+def test_ones_own_views_stand_before_those_that_others_share_however_many(operator: Client, reader: Client) -> None:
+    olga = User.objects.get(username="olga")
+    SavedView.objects.bulk_create(SavedView(owner=olga, name=f"a{n}", query="mine=1", shared=True) for n in range(100))
+    reader.post("/saved-views/", {"name": "mine", "query": "status=held"})
+    assert "mine" in shown(reader, part="part-views")
+
+
 def test_my_requests_are_those_of_whom_asks_and_those_that_they_watch(reader: Client) -> None:
     mine, watched, other = request_row(requestor="rita"), request_row(requestor="olga"), request_row(requestor="olga")
     RequestWatch.objects.create(request=watched, user=User.objects.get(username="rita"), created_at=timezone.now())
