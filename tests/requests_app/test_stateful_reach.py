@@ -178,3 +178,17 @@ def test_the_machines_rules_find_what_they_are_for(
     life = type("LivesHere", (Lives,), {"world": world})()
     live(life)
     life.all_is_in_order()
+
+
+@pytest.mark.deep("tests/requests_app/test_stateful.py::test_nothing_that_happens_to_requests_loses_work_or_leaves_them_stuck")
+@pytest.mark.django_db(transaction=True)
+def test_a_cycle_beside_a_watcher_that_is_stopped_leaves_the_watching_to_it(
+    world_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lives, "event", lambda text: None)
+    world = World(world_root, monkeypatch, MAX_VERSIONS="3")
+    life = type("LivesHere", (Lives,), {"world": world})()
+    SCENES["running"](world)
+    life.a_worker_is_paused("htcondor", which=0, action="pin", cycles=1, answered=True, seconds=0)
+    life.observe()
+    life.all_is_in_order()

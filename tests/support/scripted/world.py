@@ -125,6 +125,7 @@ class World:
         self.cut_off: ExitStack | None = None
         self.running: Effect | None = None
         self.crash_at = ""
+        self.observing = 0  # processes within ``observe``
         self.crash_mark = ""  # a file; where it is set, each point of ``crash_at`` kills once
         self.schedd = ScriptedSchedd(Script("htcondor", refuses=frozenset({"submit_dag", "remove", "remove_all"})), INSTANCE)
         self.dbs = ScriptedDbs(Script("dbs"), self.sources)
@@ -286,11 +287,17 @@ class World:
                 evaluator.evaluate_one(request.pk)
 
     def observe(self) -> None:
-        """The watching part of the cycle."""
+        """The watching part of the cycle; left to the process that leads and is stopped, if this is what happens meanwhile."""
         with self.process(), leading() as leadership:
-            assert leadership is not None, "nobody else leads"
-            credentials_watch(leadership)
-            watching.schedds_watch(leadership)
+            if leadership is None:
+                assert self.observing, "nobody else leads"
+                return
+            self.observing += 1
+            try:
+                credentials_watch(leadership)
+                watching.schedds_watch(leadership)
+            finally:
+                self.observing -= 1
 
     def effects(self, limit: int = 100) -> None:
         """The task ``run_effects``."""
