@@ -38,11 +38,10 @@ from tests.support.problems import problem
 from tests.support.rest_clients import operator
 from tests.support.scripted import documents
 from tests.support.scripted.branching import once
-from tests.support.scripted.catalogues import Source, SourceFile
 from tests.support.scripted.failures import inputs_of
+from tests.support.scripted.made_again import published
 from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
-from wms2.adapters.types import DbsFile
 from wms2.errors import InvalidTransition, StaleState
 from wms2.identities.grants import OPERATORS
 from wms2.models import AuditEntry
@@ -59,23 +58,6 @@ REPLACED = (
 )
 S = RequestStatus
 BY: dict[str, Any] = {"actor": "olga", "reason": "the disk is gone"}
-
-
-def published(world: World, request: Request) -> str:
-    """The request's last dataset as others read it: the valid files that DBS has now."""
-    name = str(OutputDataset.objects.filter(workflow__request=request).latest("pk").name)
-    blocks: dict[str, list[SourceFile]] = {}
-    for block, held in ((block, held) for block, held in world.dbs.registered.items() if held.dataset == name):
-        valid_now = [(lfn, file) for lfn, file in held.files.items() if lfn not in world.dbs.invalid]
-        blocks[block] = [SourceFile(lfn, file.events, 1, *_lumis(file)) for lfn, file in valid_now]
-    world.sources[name] = Source(blocks, dict.fromkeys(blocks, ("T2_CH_CERN",)))
-    return name
-
-
-def _lumis(file: DbsFile) -> tuple[tuple[tuple[int, int], ...], tuple[str, ...], tuple[int | None, ...]]:
-    """Its lumis, no parents, the events of each lumi."""
-    found = [((int(run), lumi), events) for run, pairs in file.lumis.items() for lumi, events in pairs]
-    return tuple(pair for pair, _ in found), (), tuple(events for _, events in found)
 
 
 def completed(world: World, *requests: Request) -> list[Request]:

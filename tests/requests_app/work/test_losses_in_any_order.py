@@ -20,11 +20,9 @@ from requests_app.models import DONE, InputFile, Request, RequestStatus
 from requests_app.services import request_hold, request_release
 from requests_app.services.cases import case_remove
 from requests_app.services.lost_files import lost_files_make_again, lost_files_plan
-from tests.requests_app.services.test_lost_files import published
-from tests.requests_app.work import test_cutting as cutting
-from tests.requests_app.work.test_cutting import fresh, valid
-from tests.support.scripted import dagman, documents, invariants
+from tests.support.scripted import dagman, documents, invariants, made_again
 from tests.support.scripted.faults import Mode
+from tests.support.scripted.made_again import fresh, published, valid
 from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
 from wms2.errors import InvalidTransition
@@ -34,11 +32,11 @@ pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.deep(f"{QUICK}::test_what_replaces_lost_input_is_read_when_nothing_is_left_that_was_made_from_any_of_it"),
 ]
-WORLD = cutting.WORLD
+WORLD = made_again.WORLD
 BY: dict[str, Any] = {"actor": "olga", "reason": "the disk is gone"}
 FIRST, _, LAST = os.environ.get("WMS2_LOSSES", "14-18").partition("-")
 SPLITS = [{"files_per_job": 1}, {"files_per_job": 2}, {"events_per_job": 70}, {"events_per_job": 200}, {"lumis_per_job": 7}]
-POINTS = (*cutting.POINTS, "plan.claimed", "plan.called", "plan.recorded", "submit.called")
+POINTS = (*made_again.POINTS, "plan.claimed", "plan.called", "plan.recorded", "submit.called")
 #: Cycles in which all must be complete.
 MOST_CYCLES = 60
 
@@ -52,7 +50,7 @@ class Losing:
 
     def begin(self, way: str, seed: int) -> None:
         """All are complete, but for the last, which may be at any point of its work."""
-        self.requests = [self.world.request(cutting.document(self.world, way, seed, 700))]
+        self.requests = [self.world.request(made_again.document(self.world, way, seed, 700))]
         self.finish()
         by_lumi = way in ("generated", "lumis")  # others' files name no lumis
         for left in reversed(range(self.chance.choice([1, 1, 2]))):
@@ -161,7 +159,7 @@ class Losing:
         """Of each request, and each has read what the one before has now."""
         invariants.check(self.world)
         for request in self.requests if tells else ():
-            cutting.assert_whole(self.world, request)
+            made_again.assert_whole(self.world, request)
         gone = set(OutputFile.objects.filter(validity=Validity.INVALID).values_list("lfn", flat=True))
         parents = {lfn for request in self.requests for file in valid(request) for lfn in file.parents}
         assert not parents & gone, "made from what is invalid"
@@ -173,7 +171,7 @@ class Losing:
 
 @pytest.mark.parametrize("seed", range(int(FIRST), int(LAST)))
 def test_whatever_is_lost_when_all_is_made_again_once(world: World, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    merges = cutting.Merges()
+    merges = made_again.Merges()
     monkeypatch.setattr(dagman, "write_manifest", merges.write)
     losing = Losing(world, seed)
     way, merges.seed = losing.chance.choice(["generated", "lumis", "events", "files"]), seed
