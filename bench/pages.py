@@ -12,7 +12,7 @@ from __future__ import annotations
 import http.client
 import os
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -23,8 +23,6 @@ from bench.costs import repeated
 TURNS, CALLS = 30, 7
 #: As many times ``/livez``, and statements beside session, user and roles.
 MOST_OF, MOST, MOST_STATEMENTS = {"overview": 25.0}, 20.0, 8
-#: Who is signed in, and what a process reads once in some seconds.
-SIGNED_IN = ('"django_session"', '"auth_user"', '"role_assignments"', '"service_levels"', '"limits"', "clock_timestamp")
 CODE, SITE, CAMPAIGN = 8001, "T2_XX_Site5", "Campaign7"
 
 _SITES = """
@@ -260,26 +258,20 @@ def _costs(paths: Mapping[str, str], login: Mapping[str, str]) -> dict[str, tupl
     """Of a warm page in this process: statements, milliseconds of Python and of its PostgreSQL backend, kilobytes."""
     import logging
 
-    from django.db import connection
     from django.test import Client
-    from django.test.utils import CaptureQueriesContext
+
+    from tests.support.statements import statements_of
 
     logging.disable(logging.CRITICAL)
     client = Client(headers={**login, "Host": "127.0.0.1"})
     found = {}
     for name, path in paths.items():
         size = len(client.get(path).content)
-        with CaptureQueriesContext(connection) as captured:
-            client.get(path)
-        asked = [query["sql"] for query in captured]
+        asked = statements_of(client, path)
+        if os.environ.get("BENCH_STATEMENTS"):
+            print(name, *(f"  {each[:200]}" for each in asked), sep="\n")
         spent = repeated(lambda path=path: client.get(path), CALLS)  # type: ignore[misc]
         own = 1000 * statistics.median(cost.worker_seconds for cost in spent)
         backend = 1000 * statistics.mean(cost.backend_seconds for cost in spent)  # the kernel counts in hundredths
-        found[name] = _statements(asked), own, backend, size / 1000
+        found[name] = len(asked), own, backend, size / 1000
     return found
-
-
-def _statements(asked: Sequence[str]) -> int:
-    if os.environ.get("BENCH_STATEMENTS"):
-        print(*(f"  {each[:200]}" for each in asked), sep="\n")
-    return sum(each != "SELECT 1" and not any(name in each for name in SIGNED_IN) for each in asked)
