@@ -128,7 +128,7 @@ class Activity:
 
     def entries(self) -> QuerySet[AuditEntry]:
         """Of the audit, the newest first."""
-        rows = AuditEntry.objects.filter(at__gte=self.since).order_by("-at")
+        rows = AuditEntry.objects.filter(at__gte=self.since).order_by("-at", "-id")
         if self.people:
             rows = rows.exclude(actor=AUTOMATIC)
         for name in ("actor", "action"):
