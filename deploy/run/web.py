@@ -6,7 +6,9 @@ database does not keep others waiting. Its control socket would be one for all s
 
 from __future__ import annotations
 
+import gc
 import os
+from typing import Any
 
 bind = f"{os.environ.get('WMS2_BIND', '127.0.0.1')}:{os.environ.get('PORT', '8000')}"
 preload_app = True
@@ -16,3 +18,9 @@ threads = int(os.environ.get("WMS2_WEB_THREADS") or 4) + int(os.environ.get("WMS
 worker_class = "gthread"
 control_socket_disable = True
 graceful_timeout = 20
+
+
+def when_ready(server: Any) -> None:
+    """Before the first fork: collections in the workers leave what was loaded alone, so that its pages stay shared."""
+    gc.collect()
+    gc.freeze()
