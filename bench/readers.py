@@ -194,7 +194,9 @@ def _open_pages(url: str, paths: Sequence[str], numbers: Sequence[int], login: M
     connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=PATIENCE_SECONDS)
     for number in numbers:
         path = paths[number % len(paths)]
-        status, _ = _get(connection, path, login)
+        while (status := _get(connection, path, login)[0]) == http.HTTPStatus.SERVICE_UNAVAILABLE:
+            print(f"{path} is put off", flush=True)  # as an overloaded process does
+            time.sleep(1.0)
         if status != http.HTTPStatus.OK:
             raise SystemExit(f"{path} was answered {status}")
 

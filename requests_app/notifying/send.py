@@ -108,10 +108,11 @@ def message_record(message: AlertMessage, error: Exception | None) -> bool:
 def _sent(message: AlertMessage, refused: str = "") -> None:
     now = clock.now()
     AlertMessage.objects.filter(pk=message.pk).update(sent_at=now, claimed_until=None, last_error=refused[:MOST_ERROR])
-    if message.channel is not None:
+    if message.channel is not None and refused:
+        AlertChannel.objects.filter(pk=message.channel.pk).update(sent_at=now)
+        channel_failed(message.channel, refused, now)
+    elif message.channel is not None:
         channel_answered(message.channel, now)
-        if refused:
-            channel_failed(message.channel, refused, now)
     ALERT_MESSAGES_TOTAL.labels(_kind(message), "sent").inc()
     log.info("message sent", message=str(message.pk), kind=message.kind, attempts=message.attempts, channel=_name(message))
 

@@ -155,6 +155,10 @@ def test_a_mail_server_that_takes_half_is_not_sent_that_half_again(channel: Chan
     dead("T2_Z")
     later(minutes=1, seconds=1)
     assert sent() == 1 and "three@example.org" in problem_of("mail"), "they have it; one address is wrong"
+    since = AlertChannel.objects.get().failing_since
+    dead("T2_V")
+    later(minutes=1, seconds=1)
+    assert sent() == 1 and AlertChannel.objects.get().failing_since == since
     mails.answers = {}
     dead("T2_U")
     later(minutes=1, seconds=1)
