@@ -363,6 +363,9 @@ def test_no_user_is_called_as_wms2_calls_itself() -> None:
     form = {"username": "wms2", "usable_password": "false"}
     assert "WMS2 itself acts" in browser.post("/admin/auth/user/add/", form).content.decode()
     assert browser.post("/admin/auth/user/add/", {**form, "username": "rita"}).status_code == 302
+    path = f"/admin/auth/user/{User.objects.get(username='rita').pk}/change/"
+    assert 'value="rita"' in browser.get(path).content.decode()
+    assert "WMS2 itself acts" in browser.post(path, {"username": "ssb"}).content.decode()
     with pytest.raises(FieldRefused):
         service_account_create(name="ssb", owner=User.objects.get(username="ada"), actor="ada", purpose="p")
     assert not User.objects.filter(username__in=ours).exists()
