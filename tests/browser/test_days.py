@@ -48,7 +48,9 @@ def desk(chromium: Browser, live_server: Any, built: Scene, operator: User) -> I
     with window(chromium, live_server.url) as opened:
         opened.sign_in_as(operator)
         opened.go("/")
+        expect.set_options(timeout=30 * SECOND)
         yield opened
+        expect.set_options(timeout=5_000)
         assert opened.complaints == []
 
 
