@@ -35,6 +35,7 @@ from tests.support.browser import WIDTH, Window, window
 from tests.support.pictures import compare
 from tests.support.places import ROOT
 from tests.support.scene_samples import BAD
+from tests.support.scripted.clock import compose_anew
 from wms2.admin.actions import action_url
 
 KEPT = ROOT / "docs/screenshots"
@@ -193,6 +194,7 @@ def afternoon(transactional_db: Any, tmp_path: Path, monkeypatch: pytest.MonkeyP
         # much is judged by the database's clock, which time_machine does not stop
         monkeypatch.setattr("wms2.runtime.clock.now", timezone.now)
         monkeypatch.setattr("wms2.runtime.clock.in_sql", lambda: Value(NOW, DateTimeField()))
+        compose_anew(monkeypatch)
         built = scene_week.build(tmp_path)
         alerts_check(nullcontext)
         patch.undo()

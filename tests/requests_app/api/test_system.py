@@ -83,8 +83,8 @@ def test_places_go_on_over_pages(reader: APIClient) -> None:
 def test_the_queue_costs_a_fixed_number_of_queries(reader: APIClient, rows: int, django_assert_num_queries: Any) -> None:
     for _ in range(rows):
         request_row(S.QUEUED)
-    # user; limits twice, what has stopped all, slots, buckets, the queue, ended DAGs; counts, pausing, next; the page
-    with django_assert_num_queries(13):
+    # user; limits twice, what has stopped all, slots, buckets, the queue, ended DAGs; counts, next; the page and those that pause
+    with django_assert_num_queries(12):
         assert len(reader.get(QUEUE).json()["queue"]) == rows
 
 

@@ -28,6 +28,12 @@ class _Forgetful(dict[Any, Any]):
         return default
 
 
+def compose_anew(patch: pytest.MonkeyPatch) -> None:
+    """Statements that are composed once have a moment in them where the database's clock is not its own."""
+    patch.setattr(metrics, "_made", deque(maxlen=0))
+    patch.setattr(together, "_composed", _Forgetful())
+
+
 class Clock:
     """Real time plus what the test added."""
 
@@ -50,9 +56,7 @@ class Clock:
         patch.setattr(caller, "since_boot", lambda: since_boot() + self.ahead.total_seconds())
         patch.setattr(clock, "in_sql", lambda: Value(self.now(), DateTimeField()))
         patch.setattr(clock, "in_plain_sql", lambda: f"timestamptz '{self.now().isoformat()}'")
-        # a statement that is kept has one of these moments in it
-        patch.setattr(metrics, "_made", deque(maxlen=0))
-        patch.setattr(together, "_composed", _Forgetful())
+        compose_anew(patch)
         for model in apps.get_models():
             for field in model._meta.concrete_fields:
                 if field.default is _real_now:
