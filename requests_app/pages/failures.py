@@ -189,7 +189,7 @@ def _row(
 def _cell_drawn(cell: Cell) -> SafeString:
     """Here, since hundreds of them in a template would cost ten times as much."""
     if not cell.attempts:
-        return format_html('<td class="number"></td>')
+        return SafeString('<td class="number"></td>')
     shown = '<td class="number"><a class="badge tone-{}" href="{}" aria-label="{}">{}</a></td>'
     return format_html(shown, cell.tone, cell.address, cell.label, f"{cell.attempts:,}")
 
