@@ -56,7 +56,8 @@ def landed(place: Path, units: int, slots: dict[str, int]) -> Counter[str]:
         assert election.reelect(dag, unit.name, 0) == 0
     condor.give(dag)
     units_of = sorted(unit.name for unit in dag.glob("mg_*"))
-    submit = 'for u in $1; do (cd $u && condor_submit -terse ../landing.sub wms2_unit=$u "sites=$2") || exit 1; done > submitted'
+    job = '(cd $u && condor_submit -terse ../landing.sub wms2_unit=$u wms2_place=0 "sites=$2")'
+    submit = f"for u in $1; do {job} || exit 1; done > submitted"
     for first in range(0, units, 25):
         some = " ".join(units_of[first : first + 25])
         condor.run("sh", "-c", submit, "-", some, ",".join(NAMES), directory=dag)
