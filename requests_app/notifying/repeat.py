@@ -40,7 +40,7 @@ class State(NamedTuple):
 
 
 def channels_repeated() -> list[AlertChannel]:
-    """Those that get a state; one query where there is none."""
+    """Those that get a state; one query if no channel does."""
     wanted = Q(kind=ChannelKind.ALERTMANAGER) | Q(heartbeat=True)
     return list(AlertChannel.objects.filter(wanted, enabled=True).prefetch_related("routes"))
 
