@@ -156,15 +156,19 @@ class UnitTable(NamedTuple):
 def unit_table(workflow_id: uuid.UUID, *, since: datetime) -> UnitTable:
     """One query."""
     rows = WorkUnit.objects.filter(workflow_id=workflow_id).order_by().values_list("round_id", "round__index", "site", "state")
+    return UnitTable(workflow_id, tuple(UnitSum(*row) for row in rows.annotate(**unit_sums(since))))
+
+
+def unit_sums(since: Any) -> dict[str, Any]:
+    """What a ``UnitSum`` has of its units, in its order; ``since``: a moment, or an expression of one."""
     recent = Q(done_at__gte=since)
-    sums = rows.annotate(
-        units=Count("*"),
-        jobs_sum=Sum("jobs"),
-        events_sum=Sum("events"),
-        units_since=Count("pk", filter=recent),
-        events_since=Coalesce(Sum("events", filter=recent), 0, output_field=BigIntegerField()),
-    )
-    return UnitTable(workflow_id, tuple(UnitSum(*row) for row in sums))
+    return {
+        "units": Count("*"),
+        "jobs_sum": Sum("jobs"),
+        "events_sum": Sum("events"),
+        "units_since": Count("pk", filter=recent),
+        "events_since": Coalesce(Sum("events", filter=recent), 0, output_field=BigIntegerField()),
+    }
 
 
 def units_completed(dag: DAG) -> list[str]:

@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from django.db.models import BigIntegerField, Count, DateTimeField, F, Q, QuerySet, Subquery, Sum, Value
+from django.db.models import Count, DateTimeField, F, Q, QuerySet, Subquery
 from django.db.models.fields.json import KT
 from django.db.models.functions import Coalesce, Now
 
-from dags_app.counts import UnitSum, UnitTable
+from dags_app.counts import UnitSum, UnitTable, unit_sums
 from dags_app.models import DAG, FailureGroup, FailureLog, SiteJob, SizingDecision, StepMeasurement, WorkUnit
 from outputs_app.models import (
     OPEN_CASE,
@@ -118,15 +118,8 @@ def _of_workflow(request: Request, workflow: Workflow) -> dict[str, QuerySet[Any
 def _unit_sums(workflow: Workflow, dags: QuerySet[DAG]) -> QuerySet[Any]:
     """As of ``unit_table``, since the newest DAG was submitted."""
     submitted = Subquery(dags.values("submitted_at")[:1], output_field=DateTimeField())
-    recent = Q(done_at__gte=Coalesce(submitted, Now()))
     rows = WorkUnit.objects.filter(workflow=workflow).order_by().annotate(round_index=F("round__index"))
-    return rows.values("round_id", "round_index", "site", "state").annotate(
-        units=Count("*"),
-        jobs_sum=Sum("jobs"),
-        events_sum=Sum("events"),
-        units_since=Count("pk", filter=recent),
-        events_since=Coalesce(Sum("events", filter=recent), Value(0), output_field=BigIntegerField()),
-    )
+    return rows.values("round_id", "round_index", "site", "state").annotate(**unit_sums(Coalesce(submitted, Now())))
 
 
 def unit_table_of(workflow: Workflow, found: Rows) -> UnitTable:
