@@ -106,7 +106,7 @@ def _looked_for(asked: str) -> Sequence[_LookUp]:
     if asked.startswith("/"):
         return _BLOCKS if "#" in asked else _DATASETS
     if _CLUSTER.fullmatch(asked):
-        return _NUMBERS
+        return (*_NUMBERS, _DAG) if _ID.fullmatch(asked) else _NUMBERS
     if _ID.fullmatch(asked):
         return _WHOLE_IDS if len(asked) == len(str(uuid.UUID(int=0))) else (*_NAMES, _DAG)
     return _NAMES

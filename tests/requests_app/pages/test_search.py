@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any, NamedTuple
 
 import pytest
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.django_db
 READ = "/MinimumBias/Run2026A-v1/RAW"
 LFN = "/store/data/Run2026A/MinimumBias/RAW/v1/000/1.root"
 #: Forms of what is looked for: a name, a dataset, a block, an LFN, a cluster, a job, a short and a whole id.
-FORMS = ("tester_", READ, f"{READ}#1", LFN, "4711", "5300.0", "0123abcd", "00000000-0000-4000-8000-000000000000")
+FORMS = ("tester_", READ, f"{READ}#1", LFN, "4711", "5300.0", "01234567", "0123abcd", "00000000-0000-4000-8000-000000000000")
 LARGE_TABLES = (
     "requests", "workflows", "dags", "output_datasets", "processing_blocks", "output_files", "input_files", "site_jobs",
     "failure_samples",
@@ -92,6 +93,11 @@ def test_each_kind_of_name_opens_its_page(operator: Client, world: World) -> Non
     assert [(asked, url) for asked, url in found.items() if not any(part in url for part in several[asked])] == []
     written = [group.hits for group in search(world.block.dataset_name[:-2]).groups if group.kind == "Output datasets"]
     assert {hit.name for hit in written[0]} == {world.block.dataset_name}
+
+
+def test_the_beginning_of_an_id_may_be_digits_alone(operator: Client, world: World) -> None:
+    dag = dag_row(workflow_row(request_row()), pk=uuid.UUID("34024953-0000-4000-8000-000000000000"))
+    assert str(dag.pk) in opened(operator, "34024953")
 
 
 def test_several_are_listed_by_kind_a_few_of_each(reader: Client, world: World) -> None:
