@@ -15,13 +15,14 @@ import pytest
 
 from dags_app.models import SiteJob, WorkUnitClaim
 from deploy.simulators.client import Caller
+from outputs_app.checks.validation import process
 from outputs_app.models import CaseState, IntegrityCase, OutputFile, ProcessingBlock, Prognosis, StorageCheck, Validity
 from requests_app.lifecycle import storage_checks
 from requests_app.lifecycle.storage_checks import storage_checks_run
 from requests_app.models import Request, RequestStatus
 from requests_app.services import request_import
 from requests_app.services.cases import case_remove, removal_preview
-from requests_app.services.decisions import request_validate
+from requests_app.services.decisions import block_validate, request_validate
 from requests_app.work.ledger import ledger_check, ledger_of
 from tests.support.faults import fault
 from tests.support.outcomes import assert_nothing_runs, assert_one_dagman_at_a_time, status
@@ -107,7 +108,8 @@ def test_what_is_lost_at_the_storage_is_removed_and_made_again_once_in_each_tier
     ready: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checking = storage_checks.conf().model_copy(update={"storage_checks_enabled": True, "storage_checksum_fraction": 1.0})
-    monkeypatch.setattr(storage_checks, "conf", lambda: checking)
+    for module in (storage_checks, process):
+        monkeypatch.setattr(module, "conf", lambda: checking)
     request = request_import(document=small_request(events=120, per_job=20), request_name=None, actor="tester")
     with worker(**WITH_CHECKS) as running:
         running.wait(lambda: status(request) in (S.VALIDATING_OUTPUTS, S.HELD), seconds=300)
@@ -133,7 +135,10 @@ def test_what_is_lost_at_the_storage_is_removed_and_made_again_once_in_each_tier
         path_of(bent).write_bytes(content)
         before, sealed = lumis(request), set(ProcessingBlock.objects.values_list("pk", flat=True))
         for case in cases:
-            case_remove(case=case, **BY)  # what the storage has lost is seen when its block is validated again
+            case_remove(case=case, **BY)
+        for file in (gone, short, bent):
+            assert file.block is not None
+            block_validate(block=file.block, every_checksum=True, **BY)
         until(
             running,
             lambda: (
