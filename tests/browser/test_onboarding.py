@@ -54,7 +54,10 @@ def click(desk: Window, action: str, *, says: str, **fields: str) -> None:
 def confirm(desk: Window, action: str, *, says: str, **fields: str) -> None:
     expect(desk.page.locator("#content")).to_contain_text(says)
     for label, value in {**fields, "Reason": "a further pool"}.items():
-        desk.page.get_by_label(f"{label.replace('_', ' ')}:").fill(value)
+        field = desk.page.get_by_label(f"{label.replace('_', ' ')}:")
+        if not field.is_visible():
+            desk.page.locator("details", has=field).locator("summary").click()
+        field.fill(value)
     desk.page.get_by_role("button", name=action).click()
     expect(desk.page.locator(".messagelist")).to_be_visible()
 

@@ -85,5 +85,4 @@ def test_no_site_of_four_equal_ones_gets_most_landings(pool: SecondPool) -> None
     finally:
         shutil.rmtree(place, ignore_errors=True)
     print("RESULT", dict(herd), dict(spread))
-    assert max(herd.values()) > 0.4 * herd.total(), herd
-    assert max(spread.values()) <= 0.4 * spread.total(), spread
+    assert max(spread.values()) <= 0.3 * spread.total(), (spread, herd)  # the herd is as the negotiator has time for it

@@ -9,6 +9,7 @@ from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.permissions import SAFE_METHODS
 
+from wms2.api.pagination import KeysetPagination
 from wms2.api.problems import MEDIA_TYPE
 from wms2.api.serializers import ProblemSerializer
 
@@ -58,6 +59,8 @@ class ProblemAutoSchema(AutoSchema):
         waits = {"headers": {"Retry-After": {"schema": {"type": "integer", "minimum": 1}, "description": "seconds"}}}
         for status, reported in _WAITS.items():
             bodies.setdefault(status, {**bodies["default"], **waits, "description": reported})
+        if self._is_list_view() and isinstance(getattr(self.view, "paginator", None), KeysetPagination):
+            bodies["200"]["content"]["text/csv"] = {"schema": {"type": "string"}}  # with ?format=csv
         return bodies
 
 

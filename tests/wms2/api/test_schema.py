@@ -59,6 +59,16 @@ def test_every_operation_says_what_it_does_and_how_it_fails(schema: dict[str, An
             assert failure == {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}, (method, path)
 
 
+def test_a_list_that_is_offered_as_csv_says_so(schema: dict[str, Any]) -> None:
+    found = 0
+    for path, operations in schema["paths"].items():
+        parameters = {each["name"]: each["schema"] for each in operations.get("get", {}).get("parameters", ())}
+        if "csv" in parameters.get("format", {}).get("enum", ()):
+            found += 1
+            assert "text/csv" in operations["get"]["responses"]["200"]["content"], path
+    assert found > 20
+
+
 def test_verbs_ask_for_a_reason_and_answer_202(schema: dict[str, Any]) -> None:
     for action in ("hold", "release", "stop", "fail", "restart", "invalidate"):
         operation = schema["paths"][f"/api/v1/requests/{{request_name}}/{action}"]["post"]
