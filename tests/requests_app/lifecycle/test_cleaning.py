@@ -404,7 +404,7 @@ def killed_while_cleaned(world: World, points: str, mark: Path | None) -> None:
     world.schedd.unit_done(job, "mg_000001")
     clean(request)
     world.crash_at, world.crash_mark = points, str(mark or "")
-    for _ in range(12 + 2 * points.count(",")):
+    for _ in range(40 + 2 * points.count(",")):  # pauses are drawn
         world.cycle()
         world.clock.advance(361)  # longer than any lease or claim
         if fresh(request).status == S.CLEANED:
