@@ -500,8 +500,6 @@ class Conf(BaseModel):
     source_rule_days_without_tape: float = Field(0.0, ge=0)
     """So many days after its validation they end for a block that a rule on disk keeps, and none on tape; 0: never. They
     never end by days alone: some other rule has to keep every file."""
-    source_block_rule: bool = False
-    """One rule on a block replaces those on its files where all lie at one RSE."""
     output_placement: str = Field("", pattern=r"^(|msoutput|wms2)$")
     """Who places outputs on tape and disk: `msoutput`, WMCore's, once requests are closed out or announced; WMS2 makes no
     such rule and keeps its source rules until a tape rule of any account is OK over all files; `wms2`, by the placements.

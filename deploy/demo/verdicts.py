@@ -216,10 +216,10 @@ def blocks_agree(dataset: DatasetFacts) -> Iterator[str]:
             yield f"{block.name}: DBS counts {block.file_count} files, {block.size_bytes} bytes; Rucio has others"
 
 
-def files_protected(files: Iterable[RucioFile], rules: Sequence[Rule]) -> Iterator[str]:
-    """Each file has exactly one rule, at the one RSE where it lies, and the rule is OK."""
+def files_protected(files: Iterable[RucioFile], rules: Sequence[Rule], tape_rses: frozenset[str]) -> Iterator[str]:
+    """Each file has exactly one rule, its own or its block's, at the one RSE where it lies, and the rule is OK."""
     for file in files:
-        mine = [rule for rule in rules if rule.name == file.lfn]
+        mine = [rule for rule in rules if rule.name in (file.lfn, file.block) and rule.rse_expression not in tape_rses]
         if len(mine) != 1:
             yield f"{file.lfn}: {len(mine)} rules, expected one"
         for rule in mine:
@@ -230,17 +230,16 @@ def files_protected(files: Iterable[RucioFile], rules: Sequence[Rule]) -> Iterat
 
 
 def tape_as_wanted(dataset: DatasetFacts, tape_rses: frozenset[str]) -> Iterator[str]:
-    """One rule per block, on tape, and all blocks of the dataset on the same tape; no rule on the container."""
+    """One rule on tape per block, and all blocks of the dataset on the same tape; no rule on the container."""
+    on_tape = [rule for rule in dataset.rules if rule.rse_expression in tape_rses]
     for block in dataset.rucio_blocks:
-        mine = [rule for rule in dataset.rules if rule.name == block.name]
+        mine = [rule for rule in on_tape if rule.name == block.name]
         if len(mine) != 1:
-            yield f"{block.name}: {len(mine)} rules, expected one"
+            yield f"{block.name}: {len(mine)} rules on tape, expected one"
         for rule in mine:
-            if rule.rse_expression not in tape_rses:
-                yield f"{block.name}: its rule is at {rule.rse_expression}, which is no tape"
             if rule.copies != 1 or rule.state not in ("OK", "REPLICATING"):
                 yield f"{block.name}: its rule {rule.rule_id} is {rule.state} with {rule.copies} copies"
-    on_blocks = {rule.rse_expression for rule in dataset.rules if rule.name in {b.name for b in dataset.rucio_blocks}}
+    on_blocks = {rule.rse_expression for rule in on_tape if rule.name in {b.name for b in dataset.rucio_blocks}}
     if len(on_blocks) > 1:
         yield f"scattered over {some(on_blocks)}"
     if any(rule.name == dataset.name for rule in dataset.rules):
@@ -402,7 +401,7 @@ def judge_dataset(
         ("read by a job of WMCore's", f"{files} files", [dataset.refused] if dataset.refused else []),
         ("DBS as on disk", f"{len(dbs)} files", dbs_as_on_disk(disk, dbs)),
         ("blocks closed, the same in DBS and Rucio", f"{len(dataset.dbs_blocks)} blocks", blocks_agree(dataset)),
-        ("files protected", f"{len(rucio)} files", files_protected(rucio, dataset.rules)),
+        ("files protected", f"{len(rucio)} files", files_protected(rucio, dataset.rules, tape_rses)),
         ("one tape rule per block", f"{len(dataset.rucio_blocks)} blocks", tape_as_wanted(dataset, tape_rses)),
     ):
         yield Verdict(dataset.name, check, looked_at, tuple(problems))

@@ -238,7 +238,7 @@ def _complete(block: ProcessingBlock, parents: Sequence[str]) -> list[EffectRequ
     """DBS gets the block when all its files are in Rucio; it goes to tape when both have it. Returns the effects to ask for."""
     still_open = ProcessingBlock.objects.filter(pk=block.pk, status=BlockStatus.OPEN)
     # a former release put files of several RSEs into one block: the one with most of its bytes
-    places = block.files.values("rse").annotate(total=Sum("size_bytes")).order_by("-total", "rse")
+    places = list(block.files.values("rse").annotate(total=Sum("size_bytes")).order_by("-total", "rse"))
     blocks_become(still_open, BlockStatus.COMPLETE, origin_rse=block.origin_rse or places[0]["rse"])
     gathered = Effect.objects.filter(block=block, state=EffectState.PENDING, claim_epoch=0)
     gathered.update(next_attempt_at=clock.now())  # no more units will come
@@ -254,7 +254,7 @@ def _complete(block: ProcessingBlock, parents: Sequence[str]) -> list[EffectRequ
         effect_requests.append(
             EffectRequest(EffectKind.RUCIO_DISK, block.dataset_id, both, payload={"dataset_id": block.dataset_id, **placed})
         )
-    if conf().source_block_rule and block.files.values("rse").distinct().count() == 1:
+    if len(places) == 1:
         protected = list(block.effects.filter(kind=EffectKind.RUCIO_PROTECT).values_list("key", flat=True))
         effect_requests.append(EffectRequest(EffectKind.RUCIO_SOURCE_BLOCK, block.pk, [closed.key, *protected], block.pk))
     log.info("block complete", block=block.dbs_block_name, work_units=block.total_work_units)

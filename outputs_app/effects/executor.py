@@ -33,6 +33,7 @@ from outputs_app.effects.time_slices import TIME_SLICE_SECONDS, TimeSliceOver, l
 from outputs_app.models import (
     AFTERWARDS,
     REPORTS,
+    RULED,
     SETTLED_EFFECT,
     BlockStatus,
     Effect,
@@ -361,7 +362,7 @@ def _fail_block(effect: Effect) -> None:
         "block": block.dbs_block_name,
         "closed_in_dbs": block.dbs_block_closed,
         "work_units": f"{block.members.filter(done=True).count()}/{block.total_work_units}",
-        "protected_files": block.files.exclude(rule_id="").count(),
+        "protected_files": block.files.filter(RULED).count(),
         "tape_rule": block.tape_rule_id,
         "attempts": effect.attempts,
         "first_failed_at": (effect.first_failed_at or clock.now()).isoformat(),

@@ -14,7 +14,7 @@ from outputs_app.states import blocks_become
 from wms2.adapters import factory
 from wms2.adapters.rucio_types import Placed, RucioFile, RuleInfo, RuleState
 from wms2.conf import conf
-from wms2.errors import AwaitsPerson
+from wms2.errors import AwaitsPerson, NotFoundInService, ServiceRejected
 from wms2.runtime import clock
 from wms2.web.formatting import counted
 
@@ -128,16 +128,30 @@ def _rucio_source_block(effect: Effect) -> Result:
     it would copy them; and theirs go only when it is OK and keeps each of them. Else both stay: that protects as well."""
     block, rucio = block_of(effect), factory.rucio()
     name, rse, files = block.dbs_block_name, block.origin_rse, block.files.filter(validity=Validity.VALID).order_by("id")
-    if not block.source_rule_id and not rucio.block_locations([name])[name].get(rse):
-        return {"kept": f"not every file is available at {rse}"}
-    rule_id = block.source_rule_id or rucio.block_rule(name, rse, rule_comment(effect), conf().rule_activity)
-    ProcessingBlock.objects.filter(pk=block.pk).update(source_rule_id=rule_id)  # before any other is deleted
-    rule = rucio.rule(rule_id)
+    rule = _standing(block.source_rule_id)
+    if rule is None:
+        if not rucio.block_locations([name])[name].get(rse):
+            return {"kept": f"not every file is available at {rse}"}
+        try:
+            rule_id = rucio.block_rule(name, rse, rule_comment(effect), conf().rule_activity)
+        except ServiceRejected as error:
+            return {"kept": str(error)}
+        ProcessingBlock.objects.filter(pk=block.pk).update(source_rule_id=rule_id)  # before any other is deleted
+        rule = rucio.rule(rule_id)
     if rule.state is not RuleState.OK or rule.expires_at is not None:
-        return {"kept": f"rule {rule_id} is {rule.state}, its end {rule.expires_at}"}
+        return {"kept": f"rule {rule.rule_id} is {rule.state}, its end {rule.expires_at}"}
     if missing := _not_kept(block, rule):
-        return {"kept": f"rule {rule_id} does not keep {missing}"}
+        return {"kept": f"rule {rule.rule_id} does not keep {missing}"}
     return {"deleted": _delete_file_rules(effect, files)}
+
+
+def _standing(rule_id: str) -> RuleInfo | None:
+    """The rule; None where there is none, or no longer."""
+    try:
+        rule = factory.rucio().rule(rule_id) if rule_id else None
+    except NotFoundInService:
+        return None
+    return None if rule is None or rule.expires_at is not None else rule
 
 
 @handles(

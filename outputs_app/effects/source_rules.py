@@ -38,9 +38,12 @@ def source_rules_check() -> int:
     _tapes_look()
     blocks = list(_due(_others_look()).select_related("workflow__request")[:MOST])
     effect_requests = defaultdict[tuple[uuid.UUID, int], list[EffectRequest]](list)
+    replacing = Effect.objects.filter(kind=EffectKind.RUCIO_SOURCE_BLOCK, block__in=blocks)  # after that no rule is made any more
+    first = dict(replacing.values_list("block_id", "key"))
     for block in blocks:
-        request = block.workflow.request
-        effect_requests[request.pk, request.epoch].append(EffectRequest(EffectKind.RUCIO_UNPROTECT, block.pk, block_id=block.pk))
+        request, after = block.workflow.request, [first[block.pk]] if block.pk in first else []
+        ends = EffectRequest(EffectKind.RUCIO_UNPROTECT, block.pk, after, block.pk)
+        effect_requests[request.pk, request.epoch].append(ends)
     for (request_id, epoch), wanted in effect_requests.items():
         with row_by_itself("source rules", request_id, partial(_report, {"workflow__request__pk": request_id})):
             effects_enqueue(effect_requests=wanted, request_id=request_id, request_epoch=epoch)

@@ -1,6 +1,7 @@
 """Rows of outputs_app: output datasets, blocks, files, effects still owed to outside services, and what differs there."""
 
 from outputs_app.models.block import (
+    RULED,
     BlockStatus,
     BlockWorkUnit,
     DatasetState,

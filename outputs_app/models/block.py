@@ -150,6 +150,10 @@ class Validity(models.TextChoices):
     INVALID = "invalid", "Invalid"
 
 
+#: Files that a rule of ours keeps where they were written, their own or their block's; others Rucio may have removed there.
+RULED = ~Q(rule_id="") | ~Q(block__source_rule_id="")
+
+
 class OutputFile(models.Model):
     """One merged file, as its unit's manifest declared it: where it lies, what is in it, and which rule protects it."""
 

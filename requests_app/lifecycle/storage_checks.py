@@ -19,8 +19,18 @@ from dags_app.payload.contract.site_tasks import Listed, ListedFile, Listing, Li
 from dags_app.services.site_jobs import SITE_JOB_RUN_SECONDS, Work, site_job_begin, site_jobs_process
 from outputs_app.checks.cases import case_reminded, cases_late, cases_open, cases_remind, repaired_check
 from outputs_app.checks.validation import FileFinding, validation_process
-from outputs_app.checks.validation.process import KEPT, blocks_mark_validated, blocks_unvalidated
-from outputs_app.models import OPEN_CASE, CaseState, EffectKind, IntegrityCase, OutputFile, Prognosis, StorageCheck, Validity
+from outputs_app.checks.validation.process import blocks_mark_validated, blocks_unvalidated
+from outputs_app.models import (
+    OPEN_CASE,
+    RULED,
+    CaseState,
+    EffectKind,
+    IntegrityCase,
+    OutputFile,
+    Prognosis,
+    StorageCheck,
+    Validity,
+)
 from requests_app.alerts import alert_off, alerted, remind, report_broken
 from requests_app.models import Request, RequestStatus
 from wms2.conf import conf
@@ -113,7 +123,7 @@ def _begin(site: str) -> bool:
 
 def _files(check: StorageCheck) -> QuerySet[OutputFile]:
     """Those that no job has looked at yet."""
-    rows = OutputFile.objects.filter(KEPT, block=check.validation_id, rse=check.rse, validity=Validity.VALID)
+    rows = OutputFile.objects.filter(RULED, block=check.validation_id, rse=check.rse, validity=Validity.VALID)
     return rows.filter(pk__gt=check.up_to_file).order_by("pk")
 
 
@@ -160,7 +170,7 @@ def _looked_at(check: StorageCheck, each: Listed, now: datetime) -> None:
     check.save()
     if each.wrong:
         wrong = {one.key: one for one in each.wrong}
-        files = OutputFile.objects.filter(KEPT, pk__in=wrong, validity=Validity.VALID).order_by("pk")
+        files = OutputFile.objects.filter(RULED, pk__in=wrong, validity=Validity.VALID).order_by("pk")
         cases_open(check.validation.block, [_finding(file, wrong[file.pk], check.rse) for file in files])
     end = "findings" if each.wrong else "no answer" if each.obstacle else "fine"
     VALIDATIONS_TOTAL.labels("storage", end).inc()

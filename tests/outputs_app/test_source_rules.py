@@ -10,13 +10,14 @@ import pytest
 from django.utils import timezone
 
 from outputs_app.effects import HANDLERS
+from outputs_app.effects.requests import EffectRequest
 from outputs_app.effects.source_rules import source_rules_check
 from outputs_app.models import BlockStatus, BlockValidation, Effect, EffectKind, EffectState, ProcessingBlock, Validity
 from tests.support.rows import new_block
 from wms2.adapters import factory
 from wms2.adapters.rucio_types import LockRow, RuleState
 from wms2.conf import conf
-from wms2.errors import AwaitsPerson, ServiceUnavailable
+from wms2.errors import AwaitsPerson, ServiceRejected, ServiceUnavailable
 
 pytestmark = pytest.mark.django_db
 NOW = timezone.now
@@ -142,7 +143,8 @@ class RuleOfNames:
     def __init__(self, kept: set[str], **rule: object) -> None:
         self.kept, self.deleted = kept, list[str]()
         about = {"rule_id": "disk", "account": "wms2", "rse_expression": "X", "locks_ok": len(kept)} | rule
-        self.reported = SimpleNamespace(state=RuleState.OK, expires_at=None, **about)
+        self.reported = SimpleNamespace(**{"state": RuleState.OK, "expires_at": None, "refused": None} | about)
+        self.at = rule.get("at", {"T1_US_FNAL_Disk": True})
 
     def blocks_kept(self, blocks: list[str]) -> dict[str, list[LockRow]]:
         return {block: [] for block in blocks}
@@ -158,9 +160,11 @@ class RuleOfNames:
         return self.kept
 
     def block_locations(self, blocks: list[str]) -> dict[str, dict[str, bool]]:
-        return {block: {"T1_US_FNAL_Disk": True} for block in blocks}
+        return dict.fromkeys(blocks, self.at)
 
     def block_rule(self, *_: str) -> str:
+        if self.reported.refused:
+            raise self.reported.refused
         return "source"
 
     def delete_rule(self, rule_id: str) -> bool:
@@ -202,6 +206,9 @@ def protected(valid: Sequence[bool]) -> tuple[ProcessingBlock, list[str]]:
 def test_no_file_rule_ends_while_a_valid_file_is_not_kept_by_name(monkeypatch, kind, valid, on_tape, missing) -> None:
     """A rule is OK as soon as all that Rucio has in its block is there: that block may have lost files, and have others."""
     block, lfns = protected(valid)
+    if kind == EffectKind.RUCIO_UNPROTECT:
+        type(block).objects.update(source_rule_id="source")
+        block.refresh_from_db()
     rucio = RuleOfNames({lfns[each] if each < len(lfns) else f"/store/strange{each}.root" for each in on_tape})
     monkeypatch.setattr(factory, "rucio", lambda: rucio)
     effect = new_effect(block, kind)
@@ -209,6 +216,7 @@ def test_no_file_rule_ends_while_a_valid_file_is_not_kept_by_name(monkeypatch, k
         HANDLERS[kind].call(effect)
         wanted = {f"rule{number}" for number, is_valid in enumerate(valid) if is_valid}
         assert set(rucio.deleted) >= wanted
+        assert ("source" in rucio.deleted) is (kind == EffectKind.RUCIO_UNPROTECT), "the block's rule goes with the last of them"
         return
     if kind == EffectKind.RUCIO_UNPROTECT:
         with pytest.raises(AwaitsPerson, match="does not keep") as waits:
@@ -219,6 +227,38 @@ def test_no_file_rule_ends_while_a_valid_file_is_not_kept_by_name(monkeypatch, k
     assert lfns[missing] in why
     assert rucio.deleted == []
     assert [file.rule_id for file in block.files.order_by("id")] == [f"rule{number}" for number in range(len(valid))]
+
+
+@pytest.mark.parametrize(
+    ("rule", "why"),
+    [
+        ({"state": RuleState.REPLICATING}, "is REPLICATING"),
+        ({"state": RuleState.STUCK}, "is STUCK"),
+        ({"expires_at": NOW() + timedelta(minutes=59)}, "its end 20"),
+        ({"refused": ServiceRejected("rucio", "block_rule", "the limit is used up", "InsufficientAccountLimit")}, "used up"),
+        ({"at": {}}, "not every file is available"),
+    ],
+)
+def test_files_keep_their_rules_where_the_blocks_is_not_as_good(monkeypatch, rule: dict[str, object], why: str) -> None:
+    """Nothing waits for a person: that protects as well."""
+    block, lfns = protected((True, True))
+    rucio = RuleOfNames(set(lfns), **rule)
+    monkeypatch.setattr(factory, "rucio", lambda: rucio)
+    assert why in HANDLERS[EffectKind.RUCIO_SOURCE_BLOCK].call(new_effect(block, EffectKind.RUCIO_SOURCE_BLOCK))["kept"]
+    assert rucio.deleted == []
+    assert set(block.files.values_list("rule_id", flat=True)) == {"rule0", "rule1"}
+    block.refresh_from_db()
+    assert block.source_rule_id == ("" if {"refused", "at"} & rule.keys() else "source")
+
+
+def test_no_rule_ends_before_the_blocks_is_made_or_left(rucio, block: ProcessingBlock) -> None:
+    """Made afterwards it would stay for ever."""
+    replacing = new_effect(block, EffectKind.RUCIO_SOURCE_BLOCK)
+    Effect.objects.update(key=EffectRequest(EffectKind.RUCIO_SOURCE_BLOCK, block.pk).key)
+    rucio.ok = {"tape"}
+    assert source_rules_check() == 1
+    ends = Effect.objects.get(kind=EffectKind.RUCIO_UNPROTECT)
+    assert list(ends.depends_on.all()) == [replacing]
 
 
 @pytest.mark.parametrize(

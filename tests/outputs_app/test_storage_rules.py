@@ -12,12 +12,11 @@ from django.utils import timezone
 from rucio.common.exception import RequestNotFound
 
 from deploy.rucio.transfers import settle
-from outputs_app.blocks.filling import blocks_register_sealed
 from outputs_app.blocks.placements import placement_set
 from outputs_app.effects import HANDLERS, taking_back, time_slices
 from outputs_app.effects.executor import effects_claim, effects_run_due
 from outputs_app.effects.handler import comment_of
-from outputs_app.models import BlockStatus, Effect, EffectKind, EffectState, OutputDataset, OutputFile, Placement, ProcessingBlock
+from outputs_app.models import BlockStatus, Effect, EffectKind, EffectState, OutputDataset, Placement, ProcessingBlock
 from tests.support.adapters import adapters_forget
 from tests.support.calls import overdue
 from tests.support.faults import fault
@@ -81,8 +80,8 @@ def test_source_rules_are_made_where_writing_is_blocked_and_tape_rules_wait(admi
     tape_at(TAPE)
     blocked(DISK, TAPE)
     states = run()
-    assert states == dict.fromkeys(RUCIO[:4], "done") | {"rucio_tape": "pending"}
-    rule = admin.get_replication_rule(OutputFile.objects.get().rule_id)
+    assert states == dict.fromkeys([*RUCIO[:4], "rucio_source_block"], "done") | {"rucio_tape": "pending"}
+    rule = admin.get_replication_rule(ProcessingBlock.objects.get().source_rule_id)
     assert (rule["state"], rule["rse_expression"]) == ("OK", DISK)
     assert "RSEWriteBlocked" in Effect.objects.get(kind=EffectKind.RUCIO_TAPE).last_error
     blocked(TAPE, blocked=False)
@@ -101,7 +100,7 @@ def test_a_tape_rule_that_waits_for_approval_is_shown_and_no_failure(admin: Any,
         effect = Effect.objects.get(kind=EffectKind.RUCIO_TAPE)
         assert f"waits for approval at {APPROVED_TAPE}" in effect.last_error
         assert (effect.first_failed_at, block.status, block.rucio_attempt_count) == (None, BlockStatus.COMPLETE, 0)
-    (rule,) = admin.list_replication_rules({"scope": SCOPE, "name": block.dbs_block_name})
+    (rule,) = admin.list_replication_rules({"scope": SCOPE, "name": block.dbs_block_name, "rse_expression": APPROVED_TAPE})
     admin.approve_replication_rule(rule["id"])
     assert run()["rucio_tape"] == "done"
     block.refresh_from_db()
@@ -190,7 +189,7 @@ def test_files_at_two_storage_elements_are_in_a_block_at_each_and_nothing_is_tra
     adapters_forget()
     complete(DISK, "T2_CH_CERN")
     tape_at(TAPE)
-    for kind in (EffectKind.RUCIO_FILES, EffectKind.RUCIO_PROTECT):
+    for kind in (EffectKind.RUCIO_FILES, EffectKind.RUCIO_PROTECT, EffectKind.RUCIO_SOURCE_BLOCK):
         done = run()
         Effect.objects.filter(kind=kind).update(state=EffectState.PENDING)
     assert set((done | run()).values()) == {"done"}
@@ -202,62 +201,13 @@ def test_files_at_two_storage_elements_are_in_a_block_at_each_and_nothing_is_tra
         assert factory.rucio().block_locations([block.dbs_block_name]) == {block.dbs_block_name: {rse: True}}, (
             "whole, and there alone"
         )
-        (rule,) = rules(admin, file.lfn)
-        assert (rule["id"], rule["state"], rule["rse_expression"], rule["locks_ok_cnt"]) == (file.rule_id, "OK", rse, 1)
+        assert (rules(admin, file.lfn), file.rule_id) == ([], "")
         for other in blocks:
             with pytest.raises(RequestNotFound):
                 admin.list_request_by_did(file.lfn, other, SCOPE)
-        (tape,) = rules(admin, block.dbs_block_name)
+        source, tape = sorted(rules(admin, block.dbs_block_name), key=lambda rule: rule["rse_expression"] == TAPE)
+        assert (source["id"], source["state"], source["rse_expression"]) == (block.source_rule_id, "OK", rse)
         assert tape["rse_expression"] == TAPE
-
-
-@pytest.mark.parametrize("called", [False, True])
-def test_one_rule_replaces_those_of_files_at_one_storage_element_also_when_its_worker_dies(
-    admin: Any, monkeypatch: pytest.MonkeyPatch, called: bool
-) -> None:
-    monkeypatch.setenv("WMS2_SOURCE_BLOCK_RULE", "true")
-    adapters_forget()
-    block = complete(DISK, DISK)
-    tape_at(TAPE)
-    effect = Effect.objects.get(kind=EffectKind.RUCIO_SOURCE_BLOCK)
-    Effect.objects.filter(pk=effect.pk).update(next_attempt_at=timezone.now() + timedelta(days=1))
-    effects_run_due(owner="test", limit=20)
-    before = dict(block.files.values_list("lfn", "rule_id"))
-    assert all(before.values())
-    Effect.objects.filter(pk=effect.pk).update(next_attempt_at=overdue())
-    died(effect, called=called)
-    assert set(run().values()) == {"done"}
-    block.refresh_from_db()
-    by_rse = {rule["rse_expression"]: rule for rule in rules(admin, block.dbs_block_name)}
-    assert by_rse.keys() == {DISK, TAPE}
-    assert (by_rse[DISK]["id"], by_rse[DISK]["state"], by_rse[DISK]["locks_ok_cnt"]) == (block.source_rule_id, "OK", 2)
-    assert [rules(admin, lfn) for lfn in before] == [[], []]
-    assert set(block.files.values_list("rule_id", flat=True)) == {""}
-
-
-def test_files_at_two_storage_elements_may_have_one_rule_at_each(admin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WMS2_SOURCE_BLOCK_RULE", "true")
-    adapters_forget()
-    complete(DISK, "T2_CH_CERN")
-    tape_at(TAPE)
-    assert set(run().values()) == {"done"}
-    for block in ProcessingBlock.objects.all():
-        assert {rule["rse_expression"] for rule in rules(admin, block.dbs_block_name)} == {block.origin_rse, TAPE}
-        assert [rules(admin, file.lfn) for file in block.files.all()] == [[]]
-
-
-def test_files_of_one_block_at_two_storage_elements_keep_their_rules(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a former release has registered them."""
-    monkeypatch.setenv("WMS2_SOURCE_BLOCK_RULE", "true")
-    adapters_forget()
-    block = complete(DISK, DISK)
-    Effect.objects.all().delete()
-    OutputFile.objects.filter(pk=block.files.order_by("pk")[0].pk).update(rse="T2_CH_CERN", size_bytes=7)
-    ProcessingBlock.objects.update(status=BlockStatus.OPEN, origin_rse="")
-    blocks_register_sealed(workflow_id=block.workflow_id, request_id=block.workflow.request.pk, request_epoch=1)
-    block.refresh_from_db()
-    assert (block.status, block.origin_rse) == (BlockStatus.COMPLETE, DISK), "where most of it lies"
-    assert not Effect.objects.filter(kind=EffectKind.RUCIO_SOURCE_BLOCK).exists()
 
 
 @pytest.mark.parametrize("called", [False, True])
@@ -288,14 +238,12 @@ def test_source_rules_end_only_while_the_tape_rule_is_ok(admin: Any, block: Proc
     assert run()["rucio_unprotect"] == "pending"
     effect.refresh_from_db()
     assert "REPLICATING, so the source rules stay" in effect.last_error
-    (file,) = block.files.all()
-    assert len(rules(admin, file.lfn)) == 1
-    assert factory.rucio().block_rules_ok(comment_of(block.workflow.request_id)) == set()
+    comment = comment_of(block.workflow.request_id)
+    assert factory.rucio().block_rules_ok(comment) == {block.source_rule_id}
     settle(admin, rule_ids=[block.tape_rule_id])
-    assert factory.rucio().block_rules_ok(comment_of(block.workflow.request_id)) == {block.tape_rule_id}
+    assert factory.rucio().block_rules_ok(comment) == {block.source_rule_id, block.tape_rule_id}
     Effect.objects.filter(pk=effect.pk).update(next_attempt_at=overdue())
     died(effect, called=called)
     assert set(run().values()) == {"done"}
-    file.refresh_from_db()
-    assert (rules(admin, file.lfn), file.rule_id) == ([], "")
-    assert len(rules(admin, block.dbs_block_name)) == 1, "its tape rule stays"
+    block.refresh_from_db()
+    assert ([rule["id"] for rule in rules(admin, block.dbs_block_name)], block.source_rule_id) == ([block.tape_rule_id], "")

@@ -6,7 +6,7 @@ import uuid
 
 from outputs_app.blocks.filling import blocks_register_sealed, blocks_seal_all
 from outputs_app.effects.executor import effects_run_due
-from outputs_app.models import BlockStatus, Effect, EffectState, ProcessingBlock
+from outputs_app.models import BlockStatus, Effect, EffectKind, EffectState, ProcessingBlock
 from outputs_app.values import MergedFile, UnitOutputs
 from requests_app.models import RequestStatus
 from tests.support.calls import overdue
@@ -15,8 +15,9 @@ from tests.support.rows import dag_row, generation_spec, output_spec, request_ro
 DISK = "T2_CH_CERN"
 
 
-def made_block(units: int = 2, name: str = "") -> ProcessingBlock:
-    """Archived; of two units the first has two files. ``name``: of its dataset, another each time by default."""
+def made_block(units: int = 2, name: str = "", *, one_rule: bool = False) -> ProcessingBlock:
+    """Archived; of two units the first has two files. ``name``: of its dataset, another each time by default; ``one_rule``: of
+    the block in place of its files'."""
     spec = output_spec(name or uuid.uuid4().hex[:8])
     workflow = workflow_row(request_row(RequestStatus.ACTIVE), generation_spec(outputs=(spec,)))
     dataset, dag = workflow.output_datasets.get(), dag_row(workflow)
@@ -33,6 +34,8 @@ def made_block(units: int = 2, name: str = "") -> ProcessingBlock:
         unit_register(request_id=workflow.request.pk, request_epoch=1, outputs=outputs)
     blocks_seal_all(workflow_id=workflow.pk)
     blocks_register_sealed(workflow_id=workflow.pk, request_id=workflow.request.pk, request_epoch=1)
+    if not one_rule:
+        Effect.objects.filter(kind=EffectKind.RUCIO_SOURCE_BLOCK).update(state=EffectState.DISCARDED)
     run_effects()
     block = ProcessingBlock.objects.get(dataset=dataset)
     assert block.status == BlockStatus.ARCHIVED, list(Effect.objects.values_list("kind", "state", "last_error"))

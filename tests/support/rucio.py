@@ -12,6 +12,10 @@ from typing import Any
 import pytest
 from rucio.client import Client
 
+from deploy.rucio import server
+from deploy.rucio.settings import from_environment
+from deploy.stack import tools
+from deploy.stack.paths import layout
 from wms2.adapters.rucio import RucioAdapter
 from wms2.adapters.rucio_types import RucioFile
 
@@ -89,6 +93,12 @@ def did(name: str) -> dict[str, str]:
 def entries(files: list[RucioFile]) -> list[dict[str, Any]]:
     """Files as Rucio's interface takes them."""
     return [{**did(f.lfn), "bytes": f.size_bytes, "adler32": f.adler32} for f in files]
+
+
+def evaluate() -> None:
+    """Rucio's judge-evaluator has its turn, in the environment of the stack's server."""
+    place = {"STATE": str(rucio_home().parent), "VENV": str(tools.rucio_venv(layout()))}
+    server.evaluate(from_environment(place))
 
 
 def block_of(rucio: RucioAdapter, names: Names, rse: str, files: list[RucioFile]) -> str:

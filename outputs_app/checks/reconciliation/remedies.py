@@ -36,7 +36,7 @@ REMEDIES: dict[DriftKind, Remedy] = {
     K.DBS_FILE_DIFFERS: Remedy(f"One that was taken back and is valid: have it taken back again. Any other: {_BY_HAND}"),
     K.RUCIO_BLOCK_MISSING: Remedy(
         "Have it made again, with its replicas and rules. Make sure first that its files are there.",
-        (E.RUCIO_BLOCK, E.RUCIO_FILES, E.RUCIO_PROTECT, E.RUCIO_BLOCK_CLOSE, E.RUCIO_TAPE),
+        (E.RUCIO_BLOCK, E.RUCIO_FILES, E.RUCIO_PROTECT, E.RUCIO_BLOCK_CLOSE, E.RUCIO_TAPE, E.RUCIO_SOURCE_BLOCK),
     ),
     K.RUCIO_BLOCK_OPEN: Remedy("Have it closed.", (E.RUCIO_BLOCK_CLOSE,)),
     K.RUCIO_FILE_MISSING: Remedy("Have it attached again; a closed block takes none.", (E.RUCIO_FILES,)),
@@ -46,7 +46,7 @@ REMEDIES: dict[DriftKind, Remedy] = {
         "See whether the file is at the site. If it is, have its replica registered again; if not, it is lost.", (E.RUCIO_FILES,)
     ),
     K.REPLICA_UNAVAILABLE: Remedy("Ask the site; Rucio says the copy there cannot be read."),
-    K.RULE_GONE: Remedy("Have the rule made again.", (E.RUCIO_PROTECT, E.RUCIO_TAPE, E.RUCIO_DISK)),
+    K.RULE_GONE: Remedy("Have the rule made again.", (E.RUCIO_PROTECT, E.RUCIO_SOURCE_BLOCK, E.RUCIO_TAPE, E.RUCIO_DISK)),
     K.RULE_ELSEWHERE: Remedy("Find out who changed the rule; accept it, or have its owner delete it."),
     K.RULE_TROUBLE: Remedy(
         "STUCK: see its error, the site or the transfer system must be helped. SUSPENDED: who suspended it releases it."

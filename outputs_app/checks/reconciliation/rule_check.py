@@ -8,6 +8,7 @@ import uuid
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import NamedTuple
 
 from django.db.models import F, Min, Q
@@ -85,7 +86,8 @@ def check_rules(since: str | None) -> RuleCheck:
     made += [rule for rule_id in stood.values_list("rule_id", flat=True) if (rule := rule_there(rule_id)) is not None]
     on_blocks = rucio.rules_on_blocks()
     there = {rule.rule_id for rule in on_blocks.read}
-    gone = [*_gone(there), *_gone_from_disk(there)]
+    of_blocks = (("tape_rule_id", "dataset__tape_rse"), ("source_rule_id", "origin_rse"))
+    gone = [*chain.from_iterable(_gone(there, *each) for each in of_blocks), *_gone_from_disk(there)]
     busy = requests_busy()  # before our rows: a rule that is recorded by then is known
     places = _places([*trouble, *made])
     troubled = [places[rule.rule_id].finding(K.RULE_TROUBLE, rule, "OK or REPLICATING", _words(rule)) for rule in trouble]
@@ -153,12 +155,12 @@ def _places(rules: Sequence[RuleInfo]) -> dict[str, _Place]:
     return {rule.rule_id: by_name.get(rule.name) or _Place(owners.get(rule.comment.removeprefix(prefix))) for rule in rules}
 
 
-def _gone(there: Collection[str]) -> Iterator[Finding]:
+def _gone(there: Collection[str], column: str, place: str) -> Iterator[Finding]:
     """Rules on blocks that our rows know and Rucio does not; each is asked for by its id before it is believed."""
-    rows = ProcessingBlock.objects.exclude(tape_rule_id="").exclude(status=BlockStatus.INVALIDATED)
-    missing = {pk: rule_id for pk, rule_id in rows.values_list("pk", "tape_rule_id") if rule_id not in there}
+    rows = ProcessingBlock.objects.exclude(**{column: ""}).exclude(status=BlockStatus.INVALIDATED)
+    missing = {pk: rule_id for pk, rule_id in rows.values_list("pk", column) if rule_id not in there}
     gone = [pk for pk in blocks_status(missing) if rule_there(missing[pk]) is None]
-    columns = ("pk", "dbs_block_name", "tape_rule_id", "dataset__tape_rse", "workflow__request__pk", "dataset_id")
+    columns = ("pk", "dbs_block_name", column, place, "workflow__request__pk", "dataset_id")
     for pk, name, rule_id, rse, request_id, dataset_id in rows.filter(pk__in=gone).values_list(*columns):
         if rule_id == missing[pk]:
             yield Finding(K.RULE_GONE, name, f"rule {rule_id} at {rse}", "gone", rule_id, request_id, dataset_id, pk)

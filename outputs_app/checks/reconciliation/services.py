@@ -139,19 +139,19 @@ def _taking_back(drift: Drift) -> QuerySet[Effect]:
 def _unsafe(drift: Drift) -> str:
     """What speaks against the repair of its kind."""
     file = OutputFile.objects.filter(lfn=drift.name).first()
+    of_block = drift.block.source_rule_id if drift.block is not None else ""
     if drift.kind == K.DATASET_TYPE and drift.found != "PRODUCTION":
         return f"That it is {drift.found} was a person's decision."
     if drift.kind == K.RUCIO_FILE_MISSING and drift.block is not None and drift.block.status != BlockStatus.OPEN:
         return "Its block is closed in Rucio and takes no file."
-    if drift.kind == K.REPLICA_MISSING and (file is None or not file.rule_id):
+    if drift.kind == K.REPLICA_MISSING and (file is None or not (file.rule_id or of_block)):
         return "No rule of ours says any more where it lies."
     files = OutputFile.objects.filter(block=drift.block_id)
-    if drift.kind == K.RUCIO_BLOCK_MISSING and files.filter(validity=Validity.VALID, rule_id="").exists():
+    unruled = files.filter(validity=Validity.VALID, rule_id="")
+    if drift.kind == K.RUCIO_BLOCK_MISSING and not of_block and unruled.exists():
         return "No rule of ours says any more where its files lie."
     if drift.kind == K.DBS_BLOCK_MISSING and files.exclude(validity=Validity.VALID).exists():
         return "Files of it were taken back; DBS would have them as valid again."
-    if drift.block is not None and drift.rule_id and drift.rule_id == drift.block.source_rule_id:
-        return "It is the rule that has replaced those of the block's files; accept it once they are protected otherwise."
     known = file.rule_id if file is not None else drift.block.tape_rule_id if drift.block is not None else ""
     if drift.kind == K.RULE_UNKNOWN and known:
         return f"Our rows know another rule, {known}."
@@ -167,6 +167,9 @@ def _registrations(drift: Drift) -> QuerySet[Effect]:
     if drift.kind not in OF_A_FILE:
         return rows
     unit: int | None = OutputFile.objects.filter(lfn=drift.name).values_list("unit_id", flat=True).first()
-    if unit is None:
-        return rows.filter(kind=EffectKind.RUCIO_TAPE)
+    if unit is None:  # of the block itself: its source rule, its tape rule, or both where it is not said which
+        source = drift.block.source_rule_id if drift.block is not None else ""
+        kinds = [EffectKind.RUCIO_SOURCE_BLOCK] if source and drift.rule_id in ("", source) else []
+        kinds += [EffectKind.RUCIO_TAPE] if not source or drift.rule_id != source else []
+        return rows.filter(kind__in=kinds)
     return rows.filter(Q(unit_id=unit) | Q(payload__units__contains=[unit])).exclude(kind=EffectKind.RUCIO_TAPE)

@@ -13,12 +13,13 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.db import transaction
-from django.db.models import Count, Exists, F, Min, OuterRef, Q, QuerySet, Sum
+from django.db.models import Count, Exists, F, Min, OuterRef, QuerySet, Sum
 
 from outputs_app.effects.requests import EffectRequest, effects_enqueue
 from outputs_app.models import (
     OPEN_CASE,
     OPEN_EFFECT,
+    RULED,
     BlockStatus,
     BlockValidation,
     DatasetState,
@@ -40,8 +41,6 @@ from wms2.web.formatting import counted
 
 #: Blocks of which nothing is wanted, or nothing more is done.
 _NOT_WANTED = (BlockStatus.GIVEN_UP, BlockStatus.INVALIDATED)
-#: Files that a rule of ours keeps where they were written; of others Rucio may have removed them there.
-KEPT = ~Q(rule_id="") | ~Q(block__source_rule_id="")
 
 
 class ValidationProgress(NamedTuple):
@@ -101,7 +100,7 @@ def _checks_begin(validations: Iterable[BlockValidation]) -> None:
     """A check for each RSE at which files of a block are kept; files that are not checked are named in the evidence."""
     rows = {each.pk: each for each in validations}
     valid = OutputFile.objects.filter(block__in=rows.keys(), validity=Validity.VALID).order_by()
-    counts = valid.values_list("block_id", "rse").annotate(number=Count("pk", filter=KEPT), ended=Count("pk", filter=~KEPT))
+    counts = valid.values_list("block_id", "rse").annotate(number=Count("pk", filter=RULED), ended=Count("pk", filter=~RULED))
     sites, settings, now = sites_by_rse(), conf(), clock.now()
     checks: list[StorageCheck] = []
     unseen: dict[uuid.UUID, dict[str, str]] = defaultdict(dict)

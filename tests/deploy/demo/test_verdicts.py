@@ -351,7 +351,19 @@ def test_a_block_without_a_tape_rule_or_with_one_on_disk_is_found(good):
     none = replace(dataset, rules=rules_without(dataset, block))
     on_disk = replace(dataset, rules=(*rules_without(dataset, block), Rule("r", block, "T2_CH_CERN", "OK", 1)))
     assert "0 rules" in failing(doctored(good, none))["one tape rule per block"]
-    assert "no tape" in failing(doctored(good, on_disk))["one tape rule per block"]
+    assert failing(doctored(good, on_disk)).keys() == {"files protected", "one tape rule per block"}
+
+
+def test_one_rule_of_the_block_protects_its_files_where_they_lie(good):
+    files = [replace(file, pfns={"T2_CH_CERN": "/x"}) for file in good.datasets[0].rucio_files]
+    here, elsewhere = (Rule("r", files[0].block, rse, "OK", 1) for rse in ("T2_CH_CERN", "T2_US_Purdue"))
+
+    def found(*rules: Rule) -> list[str]:
+        return list(verdicts.files_protected(files, rules, world.POOL.tape_rses))
+
+    assert not found(here, Rule("tape", files[0].block, world.TAPE, "OK", 1))
+    assert "protected at T2_US_Purdue" in found(elsewhere)[0]
+    assert "2 rules" in found(here, Rule("own", files[0].lfn, "T2_CH_CERN", "OK", 1))[0]
 
 
 def test_a_stuck_tape_rule_is_found(good):

@@ -266,7 +266,8 @@ def check_at_rest(world: World) -> None:
     open_for_ever = ended.exclude(workflow__request__pk__in=taken_back)
     assert not open_for_ever.exists(), f"blocks of ended requests that nobody brings to their end: {open_for_ever}"
     known = set(OutputFile.objects.exclude(rule_id="").values_list("rule_id", flat=True))
-    known |= set(ProcessingBlock.objects.exclude(tape_rule_id="").values_list("tape_rule_id", flat=True))
+    for column in ("tape_rule_id", "source_rule_id"):
+        known |= set(ProcessingBlock.objects.exclude(**{column: ""}).values_list(column, flat=True))
     made = {rule for ids in world.rucio.rules.values() for rule in ids}
     assert made == known, f"rules that nobody knows: {made - known}; known and gone: {known - made}"
     _manifests(world)

@@ -293,9 +293,14 @@ class ScriptedRucio:
 
     def block_locations(self, blocks: Sequence[str]) -> dict[str, dict[str, bool]]:
         def act() -> dict[str, dict[str, bool]]:
-            return {b: self.sources[b.partition("#")[0]].rses(b) for b in blocks}
+            return {b: self._whole(b) if b in self.held else self.sources[b.partition("#")[0]].rses(b) for b in blocks}
 
         return self.script.call("block_locations", act)
+
+    def _whole(self, block: str) -> dict[str, bool]:
+        """RSEs that have files of a block of ours -> whether all of them."""
+        copies = [self.replicas[lfn] for lfn in self.held[block].files]
+        return {rse: all(rse in there for there in copies) for rse in set().union(*copies)}
 
     def file_replicas(self, lfns: Sequence[str]) -> dict[str, list[str]]:
         def act() -> dict[str, list[str]]:
@@ -407,6 +412,16 @@ class ScriptedRucio:
         """The blocks of a container, or the block itself."""
         return {name} & self.held.keys() if "#" in name else self.containers.get(name, set()) & self.held.keys()
 
+    def kept_by(self, name: str) -> set[str]:
+        """Files that a rule on this file, block or container keeps; Rucio evaluates at once what was detached."""
+        if "#" not in name and name not in self.containers:
+            return {name}
+        return {lfn for block in self.blocks_under(name) for lfn in self.held[block].files}
+
+    def kept_at(self, rse: str) -> set[str]:
+        """Files that rules of ours keep there."""
+        return {lfn for name, place in self.rules if place == rse for lfn in self.kept_by(name)}
+
     # --- what others do: neighbours with accounts of their own, Rucio's daemons
 
     def rule_of_others(self, account: str, name: str, rse: str) -> str:
@@ -430,12 +445,7 @@ class ScriptedRucio:
         for rule_id in [rule_id for rule_id, rule in self.others.items() if rule.ends]:
             del self.others[rule_id]
         kept = {(lfn, rule.rse) for rule in self.others.values() for lfn in rule.locks}
-        for name, rse in self.rules:
-            kept |= (
-                {(lfn, rse) for block in self.blocks_under(name) for lfn in self.held[block].files}
-                if "#" in name
-                else {(name, rse)}
-            )
+        kept |= {(lfn, rse) for name, rse in self.rules for lfn in self.kept_by(name)}
         self.ruled |= kept
         gone = [(lfn, rse) for lfn, rses in self.replicas.items() for rse in rses if (lfn, rse) in self.ruled - kept]
         for lfn, rse in gone:
@@ -444,6 +454,13 @@ class ScriptedRucio:
 
     def tape_rule(self, block: str, rse: str, comment: str, activity: str = "") -> str:
         return self.script.call("tape_rule", lambda: self._rule(block, rse), block)
+
+    def block_rule(self, block: str, rse: str, comment: str, activity: str = "") -> str:
+        def act() -> str:
+            assert self._whole(block).get(rse), f"{block} is copied to {rse}"
+            return self._rule(block, rse)
+
+        return self.script.call("block_rule", act, block)
 
     def rules_with_comment(self, comment: str) -> list[Any]:
         def act() -> list[Any]:

@@ -21,6 +21,7 @@ from dags_app.services.claims import claims_of
 from outputs_app.effects.invalidation import TAKING_BACK
 from outputs_app.models import (
     REPORTS,
+    RULED,
     SETTLED_EFFECT,
     BlockStatus,
     Effect,
@@ -172,7 +173,7 @@ def _completed(name: str, workflow: Workflow) -> None:
     assert {block.status for block in blocks} <= ends, f"{name}: {[(b.block_index, b.status) for b in blocks]}"
     assert not WorkUnit.objects.filter(workflow=workflow, state=WorkUnitState.DONE_UNACCOUNTED).exists(), name
     valid = OutputFile.objects.filter(dataset__workflow=workflow, validity=Validity.VALID)  # lost ones are made again
-    unprotected = valid.filter(rule_id="").exclude(block__in=discarded.values("block"))
+    unprotected = valid.exclude(RULED).exclude(block__in=discarded.values("block"))
     unprotected = unprotected.exclude(block__effects__kind=EffectKind.RUCIO_UNPROTECT)  # what keeps them is others' by then
     assert not unprotected.exists(), f"{name}: {unprotected.count()} files without a rule"
 
@@ -272,9 +273,26 @@ def _outside(world: World) -> None:
     assert not double, f"more than one rule: {double}"
     tapes = Counter(name for name, rse in world.rucio.rules if rse.endswith("_Tape"))
     assert not [name for name, n in tapes.items() if n > 1], "a block has tape rules at two places"
+    _kept(world)
     wanted = Effect.objects.filter(state=EffectState.PENDING, epoch__lt=F("request__epoch")).exclude(kind__in=TAKING_BACK)
     assert not wanted.exists(), f"of a former epoch, and pending: {list(wanted)}"
     _once(world)
+
+
+def _kept(world: World) -> None:
+    """A valid file that was protected is kept where it lies, by its rule or its block's, until their end is asked for."""
+    ends = (EffectKind.RUCIO_UNPROTECT, EffectKind.FILES_INVALIDATE)
+    not_yet = Effect.objects.filter(kind=EffectKind.RUCIO_PROTECT).exclude(state=EffectState.DONE)
+    valid = OutputFile.objects.filter(validity=Validity.VALID, block__sealed_at__isnull=False)
+    valid = valid.exclude(block__in=Effect.objects.filter(kind__in=ends).values("block")).exclude(
+        block__in=not_yet.values("block")
+    )
+    released = Effect.objects.filter(kind=EffectKind.RUCIO_RELEASE).values("request")
+    places = dict[str, set[str]]()
+    for lfn, rse in valid.exclude(dataset__workflow__request__in=released).values_list("lfn", "rse"):
+        places.setdefault(rse, set()).add(lfn)
+    lost = [lfn for rse, lfns in places.items() for lfn in lfns - world.rucio.kept_at(rse)]
+    assert not lost, f"valid, and under no rule where they lie: {lost}"
 
 
 def _at_one_place(world: World) -> None:
@@ -282,7 +300,9 @@ def _at_one_place(world: World) -> None:
     elsewhere = OutputFile.objects.exclude(rse=F("block__origin_rse"))
     assert not elsewhere.exists(), f"not where their blocks are: {list(elsewhere)}"
     origins = dict(OutputFile.objects.values_list("lfn", "block__origin_rse"))
-    strayed = [(name, rse) for name, rse in world.rucio.rules if origins.get(name, rse) != rse]
+    origins |= dict(ProcessingBlock.objects.values_list("dbs_block_name", "origin_rse"))
+    at_source = [(name, rse) for name, rse in world.rucio.rules if not rse.endswith("_Tape")]
+    strayed = [(name, rse) for name, rse in at_source if origins.get(name, rse) != rse]
     assert not strayed, f"rules on files where they are not: {strayed}"
     reported = {name: block.origin for name, block in world.dbs.registered.items()}
     wrong = ProcessingBlock.objects.filter(dbs_block_name__in=reported)

@@ -157,7 +157,9 @@ def assert_whole(world: World, request: Request) -> None:
     assert outside & ours == {file.lfn for file in files}
     in_rucio = {lfn for block in world.rucio.held.values() for lfn in block.files}
     assert in_rucio & ours == {file.lfn for file in files}
-    assert {name for name, _ in world.rucio.rules} & ours == {file.lfn for file in files}
+    assert {lfn for rse in {file.rse for file in files} for lfn in world.rucio.kept_at(rse)} & ours == {
+        file.lfn for file in files
+    }
     if ledger.all_files == 0:
         assert ledger.done_events == ledger.all_events
     if ledger.by_lumi:
