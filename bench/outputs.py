@@ -18,6 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from bench.costs import Cost, costs
+from wms2.adapters.rucio_types import RuleState
 
 FILES, FILES_OF_UNIT, BATCH, CALL_MS, RSE = 100_000, 100, 50, "5", "T1_US_FNAL_Disk"
 
@@ -30,6 +31,7 @@ class Services:
         self.blocks: dict[str, list[str]] = {}
         self.invalid: set[str] = set()
         self.rules: dict[str, str] = {}
+        self.files: dict[str, set[str]] = {}
 
     def __call__(self) -> Services:
         return self
@@ -40,6 +42,10 @@ class Services:
     def _one(self, name: str) -> None:
         self.calls[name] += 1
         time.sleep(self.call_seconds)
+
+    def register_files(self, rse: str, block: str, files: Sequence[Any]) -> None:
+        self.calls["register_files"] += 1
+        self.files.setdefault(block, set()).update(file.lfn for file in files)
 
     def protect_files(self, rse: str, lfns: Sequence[str], **_: str) -> dict[str, str]:
         self.calls["protect_files"] += 1
@@ -55,6 +61,24 @@ class Services:
         rule = uuid.uuid4().hex
         self.rules[rule] = block
         return rule
+
+    def block_locations(self, blocks: Sequence[str]) -> dict[str, dict[str, bool]]:
+        self.calls["block_locations"] += 1
+        return {block: {RSE: True} for block in blocks}
+
+    def block_rule(self, block: str, *_: str) -> str:
+        self.calls["block_rule"] += 1
+        rule = uuid.uuid4().hex
+        self.rules[rule] = block
+        return rule
+
+    def rule(self, rule: str) -> Any:
+        self.calls["rule"] += 1
+        return SimpleNamespace(rule_id=rule, state=RuleState.OK, expires_at=None)
+
+    def files_kept(self, block: str, rule: Any) -> set[str]:
+        self.calls["files_kept"] += 1
+        return self.files[block]
 
     def delete_rule(self, rule: str, purge: bool = False) -> bool:
         self._one("delete_rule")

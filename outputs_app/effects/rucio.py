@@ -7,7 +7,7 @@ from datetime import timedelta
 from django.db import connection
 from django.db.models import QuerySet
 
-from outputs_app.effects.handler import Result, block_of, by_rse, dataset_of, handles, rule_comment, unit_files
+from outputs_app.effects.handler import Result, block_of, by_rse, dataset_of, handles, in_parallel, rule_comment, unit_files
 from outputs_app.effects.time_slices import TimeSlice
 from outputs_app.models import BlockStatus, Effect, EffectKind, OutputDataset, OutputFile, ProcessingBlock, Validity
 from outputs_app.states import blocks_become
@@ -213,7 +213,8 @@ def _delete_file_rules(effect: Effect, files: QuerySet[OutputFile]) -> int:
     """In portions: a row that knows its rule is how a repeat finds it. How many there were still."""
     turn, deleted, rucio = TimeSlice(effect), int(effect.result.get("deleted", 0)), factory.rucio()
     while portion := list(files.exclude(rule_id="")[:_PORTION]):
-        deleted += sum(rucio.delete_rule(file.rule_id) for file in portion)
+        rules = [file.rule_id for file in portion]
+        deleted += in_parallel(rules, lambda share: sum(rucio.delete_rule(rule) for rule in share))
         OutputFile.objects.filter(pk__in=[file.pk for file in portion]).update(rule_id="")
         turn.reported(deleted=deleted)
     return deleted

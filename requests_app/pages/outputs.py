@@ -119,6 +119,11 @@ class BlockSeen(NamedTuple):
     drift: Sequence[Drift]
     units_done: int
 
+    @property
+    def source_rule(self) -> str:
+        """What protects its files at its RSE, in words."""
+        return self.block.source_rule_id or ("one for each file" if any(file.rule_id for file in self.files) else "none")
+
 
 def block_seen(block: ProcessingBlock) -> BlockSeen:
     """Five queries."""

@@ -12,7 +12,6 @@ from django.utils import timezone
 
 from deploy.rucio.transfers import settle
 from outputs_app.blocks.filling import blocks_register_sealed
-from outputs_app.checks.reconciliation.services import drift_repair, repair_refused
 from outputs_app.effects import rucio as rucio_effects
 from outputs_app.effects.executor import effects_run_due
 from outputs_app.effects.invalidation import Parts, parts_ask
@@ -20,8 +19,6 @@ from outputs_app.effects.source_rules import source_rules_check
 from outputs_app.models import (
     BlockStatus,
     BlockValidation,
-    Drift,
-    DriftKind,
     Effect,
     EffectKind,
     EffectState,
@@ -176,27 +173,6 @@ class _NoDbs:
 
     def block_files(self, _: str) -> list[Any]:
         return []
-
-
-def test_a_block_rule_that_is_gone_is_found_and_made_again(admin: Any, block: ProcessingBlock) -> None:
-    assert set(run().values()) == {"done"}
-    block.refresh_from_db()
-    gone = block.source_rule_id
-    admin.delete_replication_rule(gone)
-    Effect.objects.filter(kind=E.RUCIO_BLOCK).update(state=EffectState.DONE)
-    request, now = block.workflow.request, timezone.now()
-    drift = Drift.objects.create(
-        kind=DriftKind.RULE_GONE, name=block.dbs_block_name, rule_id=gone, request=request, dataset=block.dataset, block=block,
-        expected="it", found="gone", since=now, last_seen=now,
-    )  # fmt: skip
-    assert not repair_refused(drift)
-    drift_repair(drift=drift, actor="olga", reason="it is needed")
-    again = set(Effect.objects.filter(state=EffectState.PENDING).values_list("kind", flat=True))
-    assert again == {E.RUCIO_SOURCE_BLOCK}
-    assert run()["rucio_source_block"] == "done"
-    block.refresh_from_db()
-    assert protected(admin, block) == set(block.files.values_list("lfn", flat=True))
-    assert factory.rucio().rule(block.source_rule_id).expires_at is None
 
 
 @pytest.mark.parametrize("on_tape", [False, True])

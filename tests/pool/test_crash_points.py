@@ -1,4 +1,4 @@
-"""The worker is killed at every kill point; afterwards there is one DAGMan job, one block, one rule a file, and COMPLETED."""
+"""The worker is killed at every kill point; then there is one DAGMan job, one block with its two rules, and COMPLETED."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tests.support.stack import small_request, worker
 
 pytestmark = [pytest.mark.pool, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.slow]
 SUBMISSION = ("submit.claimed", "submit.called", "submit.recorded")
-#: A block at one RSE, and the end of what the others protect by: tests/outputs_app/test_storage_rules.py.
-BY_SETTING = (EffectKind.RUCIO_SOURCE_BLOCK, EffectKind.RUCIO_UNPROTECT)
+#: The end of what protects a block until it is on tape: tests/outputs_app/test_storage_rules.py.
+LATER = (EffectKind.RUCIO_UNPROTECT,)
 INVALIDATION = (
     EffectKind.INVALIDATION_MANIFEST, EffectKind.RUCIO_RELEASE, EffectKind.DBS_INVALIDATE, EffectKind.FILES_INVALIDATE,
 )  # fmt: skip
-REGISTRATION = [kind for kind in EffectKind if kind not in (*INVALIDATION, *BY_SETTING, *REPORTS)]  # those: test_reqmgr2
+REGISTRATION = [kind for kind in EffectKind if kind not in (*INVALIDATION, *LATER, *REPORTS)]  # those: test_reqmgr2
 ON_THE_WAY = (
     "import.claimed", "import.called", "import.recorded", "plan.claimed", "plan.called", "plan.recorded", *SUBMISSION,
     "poll.called", "poll.recorded",
@@ -61,7 +61,7 @@ def test_killed_while_submitting_the_request_completes_with_one_dagman_job(ready
     "WMS2 killed at every point",
     done="SIGKILL once at each kill point from import to completion, two workers",
     spec="docs/crash-points.md",
-    afterwards="one DBS block and tape rule each, one rule a file, COMPLETED as if nothing had happened",
+    afterwards="one DBS block each with a rule at its RSE and one on tape, COMPLETED as if nothing had happened",
 )
 def test_killed_once_at_every_point_of_its_way_the_request_completes_as_if_nothing_had_happened(
     ready: None, tmp_path: Path

@@ -84,13 +84,13 @@ def test_blocks_at_two_sites_without_a_unit_are_registered_once_and_nothing_is_c
         assert (in_dbs.file_count, in_dbs.is_open) == (len(files), False)
         assert sorted(file.lfn for file in factory.dbs().block_files(block.dbs_block_name)) == lfns
         assert sorted(row["name"] for row in client.list_content(SCOPE, block.dbs_block_name)) == lfns
+        rule = factory.rucio().rule(block.source_rule_id)
+        assert (rule.state, rule.rse_expression, rule.locks_ok) == ("OK", block.origin_rse, len(files))
         for file in files:
-            rule = factory.rucio().rule(file.rule_id)
-            assert (rule.state, rule.rse_expression, rule.locks_ok) == ("OK", file.rse, 1)
             for rse in RSES:
                 with pytest.raises(RequestNotFound):
                     client.list_request_by_did(file.lfn, rse, SCOPE)
-    kept = {rule.rule_id for rule in factory.rucio().rules_with_comment(f"wms2 {conf().instance} {request.request_name}")}
-    rows = OutputFile.objects.filter(dataset__workflow=request.workflow)
+    found = factory.rucio().rules_with_comment(f"wms2 {conf().instance} {request.request_name}")
     blocks = ProcessingBlock.objects.filter(workflow=request.workflow)
-    assert kept == {*rows.values_list("rule_id", flat=True), *blocks.values_list("tape_rule_id", flat=True)}
+    known = {rule for each in blocks.values_list("source_rule_id", "tape_rule_id") for rule in each}
+    assert {rule.rule_id for rule in found if rule.expires_at is None} == known

@@ -165,11 +165,12 @@ def _assert_registered_once(request: Request, blocks_each: int) -> None:
         assert not in_dbs.is_open
         assert in_dbs.file_count == len(files)
         assert sorted(f.lfn for f in factory.dbs().block_files(block.dbs_block_name)) == sorted(f.lfn for f in files)
-        assert all(f.rule_id and f.rse == block.origin_rse for f in files)
-        wanted.update(f.lfn for f in files)
-        wanted[block.dbs_block_name] += 1
+        assert {(f.rse, f.rule_id) for f in files} == {(block.origin_rse, "")}
+        wanted[block.dbs_block_name] += 2
     rules = factory.rucio().rules_with_comment(f"wms2 {conf().instance} {request.request_name}")
-    assert Counter(rule.name for rule in rules) == wanted, "one rule a file, one tape rule a block, one rule a placed container"
+    standing = {rule.rule_id: rule for rule in rules if rule.expires_at is None}
+    assert all(standing[block.source_rule_id].rse_expression == block.origin_rse for block in blocks)
+    assert Counter(rule.name for rule in standing.values()) == wanted, "a block's at its RSE and on tape, a placed container's"
 
 
 def _ledger(request: Request) -> Ledger:

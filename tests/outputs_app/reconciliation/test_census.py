@@ -122,6 +122,19 @@ def test_a_rule_on_a_block_that_is_gone_is_told(block: ProcessingBlock) -> None:
     )
 
 
+def test_a_blocks_source_rule_that_is_gone_is_told_and_made_again() -> None:
+    block = made_block(one_rule=True)
+    assert counted() == {}
+    assert set(block.files.values_list("rule_id", flat=True)) == {""}
+    ProcessingBlock.objects.filter(pk=block.pk).update(source_rule_id="0" * 32)
+    assert counted() == {"gone": 1, "unknown": 1}
+    drift_repair(drift=Drift.objects.get(kind=K.RULE_GONE), actor="ann", reason="it is wanted")
+    assert set(Effect.objects.filter(state=EffectState.PENDING).values_list("kind", flat=True)) == {EffectKind.RUCIO_SOURCE_BLOCK}
+    run_effects()
+    assert ProcessingBlock.objects.get(pk=block.pk).source_rule_id == block.source_rule_id
+    assert counted() == {}
+
+
 def test_a_containers_rule_that_is_gone_is_told_and_made_again_and_one_that_has_ended_is_not(block: ProcessingBlock) -> None:
     dataset, request = block.dataset, block.workflow.request
     payload = {"dataset_id": dataset.pk, "expression": "T1_US_FNAL_Disk", "copies": 1, "days": 30, "activity": ""}

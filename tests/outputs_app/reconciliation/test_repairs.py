@@ -19,6 +19,7 @@ K = DriftKind
         (K.RUCIO_BLOCK_MISSING, EffectKind.RUCIO_FILES, {"rule_id": ""}, "No rule of ours says any more where its files lie."),
         (K.RUCIO_BLOCK_MISSING, EffectKind.RUCIO_FILES, {"rule_id": "", "validity": Validity.INVALID}, ""),
         (K.RUCIO_BLOCK_MISSING, EffectKind.RUCIO_FILES, {}, ""),
+        (K.RUCIO_BLOCK_MISSING, EffectKind.RUCIO_FILES, {"rule_id": "", "source": "of the block"}, ""),
         (K.DBS_BLOCK_MISSING, EffectKind.DBS_BLOCK, {"validity": Validity.INVALID}, "Files of it were taken back"),
         (K.DBS_BLOCK_MISSING, EffectKind.DBS_BLOCK, {"rule_id": ""}, ""),
     ],
@@ -27,7 +28,9 @@ def test_a_block_is_made_again_only_as_it_is_now(kind: DriftKind, again: EffectK
     block = new_block(units=2, done=2, status=BlockStatus.ARCHIVED, tape_rule_id="tape", sealed_at=timezone.now())
     block.files.update(rule_id="rule")
     first = block.files.order_by("id")[:1].values("pk")
-    block.files.filter(pk__in=first).update(**changes)
+    type(block).objects.filter(pk=block.pk).update(source_rule_id=changes.get("source", ""))
+    block.files.filter(pk__in=first).update(**{name: value for name, value in changes.items() if name != "source"})
+    block.refresh_from_db()
     request, now = block.workflow.request, timezone.now()
     Effect.objects.create(request=request, epoch=request.epoch, block=block, kind=again, key="again", state=EffectState.DONE)
     drift = Drift.objects.create(

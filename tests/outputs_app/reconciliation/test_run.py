@@ -144,11 +144,19 @@ def test_a_rule_that_somebody_deleted_is_made_again_and_the_difference_is_repair
     assert admin.get_replication_rule(rule_id)["expires_at"] is None
 
 
-def test_a_tape_rule_that_somebody_deleted_is_made_again(block: ProcessingBlock, admin: Any) -> None:
-    admin.update_replication_rule(block.tape_rule_id, {"locked": False})
-    admin.delete_replication_rule(block.tape_rule_id)
+@pytest.mark.parametrize(
+    ("column", "again"), [("tape_rule_id", EffectKind.RUCIO_TAPE), ("source_rule_id", EffectKind.RUCIO_SOURCE_BLOCK)]
+)
+def test_a_blocks_rule_that_somebody_deleted_is_made_again(admin: Any, column: str, again: EffectKind) -> None:
+    adapters_forget()
+    block = made_block(one_rule=True)
+    assert compared(block) == [], "its files are kept by its rule"
+    rule = getattr(block, column)
+    admin.update_replication_rule(rule, {"locked": False})
+    admin.delete_replication_rule(rule)
     assert compared(block) == [(K.RULE_GONE, block.dbs_block_name, DriftState.UNSETTLED)]
     drift_repair(drift=drift(K.RULE_GONE), actor="ann", reason="a mistake")
+    assert [*Effect.objects.filter(state=EffectState.PENDING).values_list("kind", flat=True)] == [again]
     run_effects()
     assert compared(block) == []
 

@@ -50,6 +50,11 @@ def test_a_block_says_its_step_and_a_dataset_which_requests_make_it(operator: Cl
     owed(block, EffectState.DEAD, last_error="no answer")
     said = shown(operator, f"/outputs/blocks/{block.pk}/")
     assert "Step: Register block in DBS: dead, no answer" in said
+    assert "Source rule one for each file" in said
+    block.files.update(rule_id="")
+    assert "Source rule none" in shown(operator, f"/outputs/blocks/{block.pk}/")
+    type(block).objects.update(source_rule_id="of the block")
+    assert "Source rule of the block" in shown(operator, f"/outputs/blocks/{block.pk}/")
     of_dataset = shown(operator, f"/outputs/datasets/?name={block.dataset_name}")
     assert block.dbs_block_name in of_dataset and block.workflow.request.request_name in of_dataset
     assert operator.get("/outputs/datasets/?name=/a/b/RAW").status_code == 404

@@ -283,10 +283,9 @@ def _kept(world: World) -> None:
     """A valid file that was protected is kept where it lies, by its rule or its block's, until their end is asked for."""
     ends = (EffectKind.RUCIO_UNPROTECT, EffectKind.FILES_INVALIDATE)
     not_yet = Effect.objects.filter(kind=EffectKind.RUCIO_PROTECT).exclude(state=EffectState.DONE)
-    valid = OutputFile.objects.filter(validity=Validity.VALID, block__sealed_at__isnull=False)
-    valid = valid.exclude(block__in=Effect.objects.filter(kind__in=ends).values("block")).exclude(
-        block__in=not_yet.values("block")
-    )
+    asked, valid = Effect.objects.filter(kind__in=ends), OutputFile.objects.filter(validity=Validity.VALID)
+    valid = valid.filter(block__sealed_at__isnull=False).exclude(block__in=asked.values("block"))
+    valid = valid.exclude(block__in=not_yet.values("block"))
     released = Effect.objects.filter(kind=EffectKind.RUCIO_RELEASE).values("request")
     places = dict[str, set[str]]()
     for lfn, rse in valid.exclude(dataset__workflow__request__in=released).values_list("lfn", "rse"):
