@@ -18,7 +18,6 @@ from outputs_app.models import (
     Effect,
     EffectKind,
     OutputDataset,
-    OutputFile,
     Placement,
     ProcessingBlock,
 )
@@ -56,13 +55,14 @@ def test_source_rules_stay_until_msoutputs_rule_has_every_file_on_tape(admin: An
     settings(monkeypatch, output_placement="msoutput", source_rule_days="0", source_rule_days_without_tape="0")
     placement_set(row=Placement(), tier="GEN-SIM", disk_expression="T1_US_FNAL_Disk", actor="o", reason="ignored meanwhile")
     block = complete(DISK, DISK)
-    container, files = block.dataset.name, list(block.files.all())
+    container = block.dataset.name
     assert MSOutput(admin).place(container, TAPE) == "", "it is not in Rucio yet"
     assert set(run().values()) == {"done"}
     block.refresh_from_db()
     assert (block.status, block.no_tape) == (BlockStatus.ARCHIVED, "none is wanted: MSOutput places outputs")
     assert not Effect.objects.filter(kind=EffectKind.RUCIO_DISK).exists()
-    assert rules(admin, container) == rules(admin, block.dbs_block_name) == []
+    assert rules(admin, container) == []
+    assert [rule["id"] for rule in rules(admin, block.dbs_block_name)] == [block.source_rule_id]
     BlockValidation.objects.create(block=block, asked_at=timezone.now(), validated_at=timezone.now() - timedelta(days=90))
 
     source_rules_check()
@@ -74,7 +74,7 @@ def test_source_rules_stay_until_msoutputs_rule_has_every_file_on_tape(admin: An
     assert RuleCleaner(admin).clean(container) == []
     source_rules_check()
     assert run()["rucio_unprotect"] == "done"
-    assert [rules(admin, file.lfn) for file in files] == [[], []]
+    assert rules(admin, block.dbs_block_name) == []
     assert f"rule {tape} of wmcore_output at {TAPE}" in Effect.objects.get(kind=EffectKind.RUCIO_UNPROTECT).result["kept_by"]
     assert [rule["id"] for rule in rules(admin, container)] == [tape]
 
@@ -91,8 +91,7 @@ def test_a_tape_rule_that_ends_again_keeps_nothing(admin: Any, monkeypatch: pyte
     assert RuleCleaner(admin).clean(block.dataset.name) == [tape]
     assert run()["rucio_unprotect"] == "pending"
     assert "so the source rules stay" in Effect.objects.get(kind=EffectKind.RUCIO_UNPROTECT).last_error
-    (file,) = OutputFile.objects.all()
-    assert len(rules(admin, file.lfn)) == 1
+    assert [rule["rse_expression"] for rule in rules(admin, block.dbs_block_name)] == [DISK]
 
 
 def test_a_container_that_msoutput_has_on_tape_gets_no_second_copy(admin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +104,7 @@ def test_a_container_that_msoutput_has_on_tape_gets_no_second_copy(admin: Any, m
     block.refresh_from_db()
     assert (block.status, block.tape_rule_id) == (BlockStatus.ARCHIVED, "")
     assert block.no_tape == f"rule {tape} of wmcore_output has it at {OTHER_TAPE}"
-    assert rules(admin, block.dbs_block_name) == []
+    assert [rule["rse_expression"] for rule in rules(admin, block.dbs_block_name)] == [DISK]
 
 
 def test_a_tape_that_is_closed_for_output_is_drawn_again_before_the_first_rule(
@@ -116,7 +115,7 @@ def test_a_tape_that_is_closed_for_output_is_drawn_again_before_the_first_rule(
     OutputDataset.objects.update(tape_rse=APPROVED_TAPE)
     assert set(run().values()) == {"done"}
     block.refresh_from_db()
-    (rule,) = rules(admin, block.dbs_block_name)
+    (rule,) = (rule for rule in rules(admin, block.dbs_block_name) if rule["id"] != block.source_rule_id)
     assert block.dataset.tape_rse == rule["rse_expression"] and rule["rse_expression"] in (TAPE, OTHER_TAPE)
     # its answer was lost, and the tape is closed meanwhile: the rule is found
     ProcessingBlock.objects.update(status=BlockStatus.COMPLETE, tape_rule_id="")
@@ -124,4 +123,4 @@ def test_a_tape_that_is_closed_for_output_is_drawn_again_before_the_first_rule(
     Effect.objects.filter(kind=EffectKind.RUCIO_TAPE).update(state="pending")
     assert set(run().values()) == {"done"}
     block.refresh_from_db()
-    assert (block.tape_rule_id, len(rules(admin, block.dbs_block_name))) == (rule["id"], 1)
+    assert (block.tape_rule_id, len(rules(admin, block.dbs_block_name))) == (rule["id"], 2)

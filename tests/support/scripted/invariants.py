@@ -286,9 +286,9 @@ def _kept(world: World) -> None:
     asked, valid = Effect.objects.filter(kind__in=ends), OutputFile.objects.filter(validity=Validity.VALID)
     valid = valid.filter(block__sealed_at__isnull=False).exclude(block__in=asked.values("block"))
     valid = valid.exclude(block__in=not_yet.values("block"))
-    released = Effect.objects.filter(kind=EffectKind.RUCIO_RELEASE).values("request")
+    released = Effect.objects.filter(kind=EffectKind.RUCIO_RELEASE).values("request__request_name")
     places = dict[str, set[str]]()
-    for lfn, rse in valid.exclude(dataset__workflow__request__in=released).values_list("lfn", "rse"):
+    for lfn, rse in valid.exclude(dataset__workflow__request_id__in=released).values_list("lfn", "rse"):
         places.setdefault(rse, set()).add(lfn)
     lost = [lfn for rse, lfns in places.items() for lfn in lfns - world.rucio.kept_at(rse)]
     assert not lost, f"valid, and under no rule where they lie: {lost}"
