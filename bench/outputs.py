@@ -32,6 +32,7 @@ class Services:
         self.invalid: set[str] = set()
         self.rules: dict[str, str] = {}
         self.files: dict[str, set[str]] = {}
+        self.at_source: set[str] = set()
 
     def __call__(self) -> Services:
         return self
@@ -70,6 +71,7 @@ class Services:
         self.calls["block_rule"] += 1
         rule = uuid.uuid4().hex
         self.rules[rule] = block
+        self.at_source.add(rule)
         return rule
 
     def rule(self, rule: str) -> Any:

@@ -31,7 +31,7 @@ class Catalogues(Services):
 
         self._one("rules_with_comment")
         ok = {"state": RuleState.OK, "expires_at": None, "error": ""}
-        places = {rule: "T0_Tape" if "#" in name else RSE for rule, name in self.rules.items()}
+        places = {rule: "T0_Tape" if "#" in name and rule not in self.at_source else RSE for rule, name in self.rules.items()}
         return [SimpleNamespace(rule_id=rule, rse_expression=rse, **ok) for rule, rse in places.items()]
 
     def blocks_held(self, blocks: Mapping[str, Collection[str]]) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def cycles(world: World, count: int = 4) -> None:
 
 def test_a_file_is_taken_back_and_the_others_of_its_block_stay(world: World, completed: Request) -> None:
     file, other = files_of(completed)[0], files_of(completed)[-1]
-    rules = dict(world.rucio.rules)
+    rules, kept = dict(world.rucio.rules), world.rucio.kept_at(file.rse)
     for _ in range(2):  # asked twice it is done once
         request_invalidate_files(request=completed, files=[file.lfn], accept_children=True, **BY)
     cycles(world)
@@ -78,10 +78,25 @@ def test_a_file_is_taken_back_and_the_others_of_its_block_stay(world: World, com
     other.refresh_from_db()
     assert (file.validity, file.rule_id, other.validity) == (Validity.INVALID, "", Validity.VALID)
     assert world.dbs.invalid == {file.lfn}
-    assert {name for name, _ in rules.keys() - world.rucio.rules.keys()} == {file.lfn}
+    assert (kept - world.rucio.kept_at(file.rse), world.rucio.rules) == ({file.lfn}, rules), "its block's rule stays"
     assert ProcessingBlock.objects.get(pk=file.block_id).status == BlockStatus.ARCHIVED
     effect = Effect.objects.get(kind=EffectKind.FILES_INVALIDATE)
-    assert (effect.state, effect.result) == (EffectState.DONE, {"done": 1, "of": 1, "deleted": 1})
+    assert (effect.state, effect.result) == (EffectState.DONE, {"done": 1, "of": 1, "deleted": 0})
+
+
+def test_a_file_with_a_rule_of_its_own_loses_it(world: World, completed: Request) -> None:
+    """Of a block whose rule was never made in place of its files'."""
+    block, files = files_of(completed)[0].block, files_of(completed)[0].block.files.all()
+    del world.rucio.rules[block.dbs_block_name, block.origin_rse]
+    for file in files:
+        world.rucio.rules[file.lfn, file.rse] = [file.lfn]
+        OutputFile.objects.filter(pk=file.pk).update(rule_id=file.lfn)
+    ProcessingBlock.objects.filter(pk=block.pk).update(source_rule_id="")
+    rules, file = set(world.rucio.rules), files[0]
+    request_invalidate_files(request=completed, files=[file.lfn], accept_children=True, **BY)
+    cycles(world)
+    assert rules - world.rucio.rules.keys() == {(file.lfn, file.rse)}
+    assert Effect.objects.get(kind=EffectKind.FILES_INVALIDATE).result == {"done": 1, "of": 1, "deleted": 1}
 
 
 def test_a_block_goes_with_all_its_files_and_its_tape_rule(world: World, completed: Request) -> None:
@@ -100,7 +115,8 @@ def test_a_block_goes_with_all_its_files_and_its_tape_rule(world: World, complet
 def test_a_rule_that_protects_other_files_as_well_stays(world: World, completed: Request) -> None:
     file, other = files_of(completed)[:2]  # where the jobs ran, and so which files are in one block, differs from world to world
     assert file.dataset_id == other.dataset_id
-    OutputFile.objects.filter(pk=other.pk).update(block=file.block, rse=file.rse, rule_id=file.rule_id)
+    world.rucio.rules[file.lfn, file.rse] = ["shared"]
+    OutputFile.objects.filter(pk__in=[file.pk, other.pk]).update(block=file.block, rse=file.rse, rule_id="shared")
     request_invalidate_files(request=completed, files=[file.lfn], accept_children=True, **BY)
     cycles(world)
     assert (file.lfn, file.rse) in world.rucio.rules
@@ -168,9 +184,10 @@ def test_all_outputs_are_taken_back_in_portions_side_by_side_and_each_is_told(
 def test_rules_on_whole_blocks_and_containers_are_listed_and_deleted_too(world: World, reader: APIClient, known: bool) -> None:
     request = failed(completed(world))
     block = ProcessingBlock.objects.filter(workflow__request=request)[0]
-    world.rucio.rules |= {(block.dbs_block_name, "T2_A"): ["source"], (block.dataset_name, "rse_type=DISK"): ["disk"]}
+    world.rucio.rules[block.dbs_block_name, block.origin_rse] = ["source"]
+    world.rucio.rules |= {(block.dataset_name, "rse_type=DISK"): ["disk"]}
+    ProcessingBlock.objects.filter(pk=block.pk).update(source_rule_id="source" if known else "")
     if known:
-        ProcessingBlock.objects.filter(pk=block.pk).update(source_rule_id="source")
         OutputDataset.objects.filter(pk=block.dataset_id).update(disk_rule_id="disk")
         document = reader.get(f"/api/v1/requests/{request.request_name}/invalidation").json()
         listed = [rule for each in document["datasets"] for part in (each, *each["blocks"]) for rule in part["rules"]]

@@ -15,6 +15,7 @@ from dags_app.models import DAG, DAGKind, FailureGroup, WorkUnit
 from dags_app.services.stop import halt_file
 from outputs_app.effects import HANDLERS, taking_back
 from outputs_app.models import (
+    RULED,
     BlockStatus,
     DatasetState,
     Effect,
@@ -378,7 +379,7 @@ def test_with_immediate_cleanup_the_old_outputs_are_invalidated_when_the_new_ver
     assert set(_states(request)) == {DatasetState.INVALIDATED}
     left = {rule for ids in world.rucio.rules.values() for rule in ids}
     assert not old_rules & left
-    assert OutputFile.objects.filter(dataset__workflow__request=new).exclude(rule_id="").count() > 0
+    assert OutputFile.objects.filter(RULED, dataset__workflow__request=new).exists()
     assert set(ProcessingBlock.objects.filter(workflow__request=request).values_list("status", flat=True)) == {"invalidated"}
     assert known <= world.dbs.invalid
     names = OutputDataset.objects.values_list("name", flat=True)
