@@ -102,7 +102,7 @@ def test_what_was_discarded_never_runs_and_is_not_tried_again(workflow: Workflow
     effect = discard(K.RUCIO_PROTECT, block)
     for _ in range(9):
         executor.effects_run_due(owner="test")
-    assert set(called) == {K.RUCIO_BLOCK, K.RUCIO_FILES, K.RUCIO_BLOCK_CLOSE, K.DBS_BLOCK, K.RUCIO_TAPE}
+    assert set(called) == {K.RUCIO_BLOCK, K.RUCIO_FILES, K.RUCIO_BLOCK_CLOSE, K.DBS_BLOCK, K.RUCIO_TAPE, K.RUCIO_SOURCE_BLOCK}
     for action in (effect_retry_now, effect_discard):
         with pytest.raises(InvalidTransition, match="discarded"):
             action(effect=effect, **BY)

@@ -296,5 +296,5 @@ def test_many_blocks_are_looked_at_by_as_many_statements_as_one(rucio, django_as
         block = new_block(units=1, done=1, status=BlockStatus.ARCHIVED, tape_rule_id=f"tape{number}", sealed_at=NOW())
         validate(block)
     rucio.ok = {f"tape{number}" for number in range(6)}
-    with django_assert_max_num_queries(6 * 6 + 4):  # some for each request, however many blocks it has
+    with django_assert_max_num_queries(6 * 6 + 5):  # some for each request, however many blocks it has
         assert source_rules_check() == 6
