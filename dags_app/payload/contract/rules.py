@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from pathlib import Path
 from re import Match
 from types import FrameType
@@ -49,6 +50,15 @@ class Evidence:
     bad_files: tuple[str, ...] = ()
 
 
+#: An expression with this comment in it is not searched for in names of hosts and of files below ``/store/``: a dataset or a
+#: server may be called like an error.
+WORDS_ALONE = "(?#words)"
+_NAME = re.compile(
+    r"""(?<![^\s'"<>|;,:=(\[])(?:\w{1,10}://[\w.-]*(?::\d+)?)?/(?:[^\s'"<>|;,:=(\[]*?/)?store/[^\s'"<>|;,:)]*"""
+    r"""|(?<![\w.-])[\w-]+(?:\.[\w-]+)+:\d{2,5}\b"""
+)
+_OF_NAME = re.compile(r"\w+://|/store/|\.root\b|\w")
+
 #: Expressions that this process has given up on; they are not tried again, so that each costs its time once.
 GIVEN_UP: set[str] = set()
 
@@ -68,10 +78,17 @@ def searched(pattern: str, text: str, how: Callable[..., Optional[Match[str]]] =
         return None
     try:
         with _time_limit():
-            return how(pattern, text[:SEARCHED_CHARACTERS])
+            text = text[:SEARCHED_CHARACTERS]
+            return how(pattern, without_names(text) if WORDS_ALONE in pattern else text)
     except _TooLong:
         GIVEN_UP.add(pattern)
         return None
+
+
+@lru_cache(maxsize=4)
+def without_names(text: str) -> str:
+    """A text of the same length, with ``x`` for the characters of its names; schemes, ``/store/`` and ``.root`` stay."""
+    return _NAME.sub(lambda name: _OF_NAME.sub(lambda part: part[0] if len(part[0]) > 1 else "x", name[0]), text)
 
 
 def _read_pattern(value: Value) -> str:

@@ -295,6 +295,9 @@ unexpected end of file from server
 Premature end of Content-Length delimited message body (expected: 300; received: 200)
 HTTP 200 but truncated response from proxy
 read truncated by connection loss
+{XRD}[3011] Unable to open file /eos/cms{LFN}; Failed to get proxy: no such file or directory
+{XRD}[3011] Unable to open {LFN}; mount point not available
+{XRD}[3011] Unable to open /xrdcache{LFN}; no such file or directory: cache origin unreachable
 the requested site does not exist in the catalogue
 user does not exist
 [ERROR] Local error: file not found
@@ -401,6 +404,9 @@ checksums differ
 LZ4 decompression failed
 The file's content is damaged
 the file is empty (0 bytes)
+adler32 checksum of {URL} does not match: expected 1a2b3c4d got 00000001
+Error in <TBufferFile::ReadClassBuffer>: object of class X: byte count mismatch
+The file is not in the name space
 The file ends before its last event
 """
 
@@ -449,9 +455,9 @@ def texts(table: str) -> list[str]:
     return [line.format(XRD=XRD, LFN=LFN, URL=URL) for line in table.strip().splitlines()]
 
 
-def verdict_of(tmp_path: Path, code: int, kind: str, message: str, stderr: str = "") -> Classification:
+def verdict_of(tmp_path: Path, code: int, kind: str, message: str, stderr: str = "", lfn: str = LFN) -> Classification:
     path = tmp_path / "FrameworkJobReport.xml"
-    opened = f"<InputFile><LFN>{LFN}</LFN><PFN>{URL}</PFN></InputFile>"
+    opened = f"<InputFile><LFN>{lfn}</LFN><PFN>root://xrootd.site.example/{lfn}</PFN></InputFile>"
     error = f'<FrameworkError ExitStatus="{code}" Type="{kind}">{escape(message)}</FrameworkError>'
     path.write_text(f"<FrameworkJobReport>{opened}{error}</FrameworkJobReport>")
     return policy(evidence_of_ending(read_report(path), code & 0xFF, stderr), BOOK)
@@ -488,6 +494,20 @@ def test_what_a_redirector_does_not_find_and_what_one_storage_refused_is_not_gon
         "could not be opened.\nFallback", "could not be opened: [FATAL] Auth failed\nFallback"
     )
     assert verdict_of(tmp_path, 8028, "FallbackFileOpenError", message).category == "infrastructure"
+
+
+@pytest.mark.parametrize("host", ["xrootd-proxy.x.example", "tls-door.x.example", "director.x.example", "offline.x.example"])
+@pytest.mark.parametrize("dataset", ["Single-Token_busy", "Truncated-pT", "corrupt_zombie"])
+@pytest.mark.parametrize(
+    ("said", "category"),
+    [(f"{XRD}[3011] No such file", "data"), ("HTTP 404 : File not found", "data"), ("see the log", "infrastructure")],
+)
+def test_names_of_hosts_and_files_are_no_answers(tmp_path: Path, host: str, dataset: str, said: str, category: str) -> None:
+    lfn = f"/store/mc/R/{dataset}/AOD/v1/1/A.root"
+    url = f"root://{host}/{lfn}"
+    message = (FALLBACK % said).replace(URL, url).replace("se.example:", f"{host}:")
+    verdict = verdict_of(tmp_path, 8028, "FallbackFileOpenError", message, lfn=lfn)
+    assert (verdict.category, verdict.bad_input_files) == (category, (lfn,))
 
 
 def test_stderr_speaks_of_this_file_only_where_it_does_not_name_another(tmp_path: Path) -> None:
