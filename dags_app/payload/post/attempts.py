@@ -21,9 +21,9 @@ from .eventlog import JobHistory
 from .evidence import (
     MESSAGE_CHARACTERS,
     asks_storage,
-    bad_files,
     code_without_report,
     is_sure,
+    named_by,
     of_framework_report,
     of_own_report,
     with_answers,
@@ -129,7 +129,7 @@ def _without_report(directory: Path, call: PostCall, problem: str, site: str) ->
     last = codes.LAST_WORDS_READ.search(tail)
     if last and codes.exit_status(int(last[1])) == call.return_value:
         return Evidence(int(last[1]), last[2].rstrip()[:MESSAGE_CHARACTERS], site=site)
-    named = bad_files(tail, inputs or ())
+    named = named_by(tail, inputs or ())
     message = f"{problem}; the process ended with {call.return_value}\n{tail}".rstrip()
     code = code_without_report(call.return_value, named)  # a container hands a signal on as 128 + n
     return Evidence(code, message[:MESSAGE_CHARACTERS], site=site, bad_files=named)

@@ -31,6 +31,8 @@ _STORAGE = re.compile(
     r"|TBasket|TBuffer|storage|\bsec_|secgsi|seckrb5|ztn|krb5|gss|ssl|tls|/store/|open\(\)|\.root\b"
 )
 _LFN = re.compile(r"/store/[A-Za-z0-9_./+=-]+\.root")
+#: Lines in which cmsRun says that it goes on well.
+_PROGRESS = re.compile(r"(?i)\b(initiating request to open|successfully opened|closed) file\b")
 #: Codes that WMCore adds to whatever failed before: they never say what it was.
 _WMCORE_CONSEQUENCES = frozenset({codes.NOT_RUN_AFTER_FAILURE, codes.REPORT_LOST, codes.REPORT_EMPTY, codes.REPORT_UNUSABLE})
 #: WMCore's steps after cmsRun: when cmsRun has failed they fail too.
@@ -180,6 +182,16 @@ def bad_files(message: str, inputs: Iterable[str], skipped: Iterable[str] = ()) 
     return tuple(dict.fromkeys(name for name in named if name in known))
 
 
+def named_by(stderr: str, inputs: Iterable[str]) -> tuple[str, ...]:
+    """Input files that a line of stderr speaks of; else the one that was opened last, if none but input files is named at all."""
+    known = {_lfn(name) for name in inputs}
+    lines = [line for line in stderr.splitlines() if _LFN.search(line)]
+    spoken = bad_files("\n".join(line for line in lines if not _PROGRESS.search(line)), known)
+    if spoken or any(_known_end(path, known) not in known for line in lines for path in _LFN.findall(line)):
+        return spoken
+    return bad_files(lines[-1], known) if lines and "Closed" not in lines[-1] else ()
+
+
 def _lfn(name: str) -> str:
     found = _LFN.search(name)
     return found.group(0) if found else name
@@ -231,7 +243,7 @@ def evidence_of_ending(reading: ReportReading, exit_code: int | None, stderr: st
     count when the report has them as input, or has no input at all.
     """
     exit_code = None if exit_code is None else codes.of_process(exit_code)
-    named = bad_files(stderr, reading.inputs or _LFN.findall(stderr))
+    named = named_by(stderr, reading.inputs or _LFN.findall(stderr))
     if reading.evidence is not None:
         found = reading.evidence
         if asks_storage(found):
@@ -269,7 +281,7 @@ def with_answers(evidence: Evidence, stderr: str, inputs: Iterable[str]) -> Evid
         return evidence
     answers = "\n".join(said[-_ANSWERS:])[-MESSAGE_CHARACTERS:]
     code = codes.FILE_OPEN_FAILED if evidence.code == codes.INPUT_SKIPPED else evidence.code
-    bad = evidence.bad_files or bad_files(answers, mine)
+    bad = evidence.bad_files or (() if _LFN.search(evidence.message) else named_by(stderr, mine))
     return replace(evidence, code=code, message=_joined(evidence.message, answers), bad_files=bad)
 
 

@@ -25,6 +25,7 @@ from tests.support.payload_workbench import shipped_rules
 from tests.support.places import ROOT
 
 BAD = "/store/data/A.root"
+OPENED = f"Initiating request to open file root://eos//{BAD}\nSuccessfully opened file root://eos//{BAD}"
 GONE = f"root://eos//{BAD}: no such file or directory"
 
 
@@ -194,6 +195,15 @@ def test_what_a_storage_said_in_stderr_alone_decides_about_the_file(dag: Dag, sa
     assert said in verdict["reason"]
 
 
+@pytest.mark.parametrize("inside", ["", "Failed to open the file 'root://eos//store/mc/pileup.root': [3011] No such file"])
+def test_an_input_that_was_opened_well_is_not_to_blame_for_pileup(dag: Dag, inside: str) -> None:
+    gone = "Fatal: root://eos//store/mc/pileup.root: [3011] No such file"
+    (dag.unit() / "proc_000000.0.err").write_text(f"{OPENED}\n{gone}\n")
+    assert dag.fails(8020, message=f"FileOpenError: {inside}") == [44, 1]
+    verdict = dag.record()["classification"]
+    assert (verdict["code"], verdict["bad_input_files"], verdict["action"]) == (8020, [], "retry")
+
+
 @pytest.mark.parametrize("code", [65, 8009, codes.INVALID_DOCUMENT])
 def test_a_permanent_failure_stops_the_node_at_once(dag: Dag, code: int) -> None:
     assert dag.fails(code) == [42]
@@ -225,8 +235,9 @@ def test_a_file_that_cannot_be_read_at_the_only_site_ends_the_node(dag: Dag) -> 
     [
         (f"Fatal: root://eos//{BAD} is not a ROOT file", ([42], 8021, [BAD])),
         ("Fatal: cannot read root://eos//store/mc/pileup.root", ([44, 1], codes.REPORT_LOST, [])),
+        (f"{OPENED}\nFatal: root://eos//store/mc/pileup.root: no such file", ([44, 1], codes.REPORT_LOST, [])),
     ],
-    ids=["its input", "pileup"],
+    ids=["its input", "pileup", "pileup, and its input was opened"],
 )
 def test_of_a_report_that_was_cut_off_the_8_bits_count_where_stderr_names_an_input_file(
     dag: Dag, stderr: str, expected: tuple[list[int], int, list[str]]
