@@ -29,7 +29,7 @@ _CDATA_INSIDE = "]]]]><![CDATA[>"
 _ERROR, _ERROR_END = "<FrameworkError", "</FrameworkError>"
 #: A start tag whose values may hold what XML forbids there; of one that is torn its first characters are looked at.
 _ERROR_TAG = re.compile(r"""<FrameworkError(?:[^<>"']|"[^"]*"|'[^']*')*>""")
-_ERROR_STATUS = re.compile(r"""ExitStatus\s*=\s*["']?\s*([+-]?[0-9]{1,9})""")
+_ERROR_STATUS = re.compile(r"""ExitStatus\s*=\s*["']?\s*([+-]?[0-9]{1,9})(?=["'\s/>])""")
 _ERROR_TYPE = re.compile(r"""Type\s*=\s*"([^"\n]*)"|Type\s*=\s*'([^'\n]*)'""")
 _LONGEST_ERROR, _LONGEST_TAG, _MOST_ERRORS = 64 * 1024, 500, 100
 _LONGEST_ENTITY = 12
@@ -149,13 +149,14 @@ def parse_framework_stream(portions: Iterable[str]) -> FrameworkReport | None:
 
 
 class _Repair:
-    """Removes control characters, escapes bare ampersands outside CDATA, and CDATA's end inside an error's text, in text that
-    comes in portions.
+    """Removes control characters and what goes on too long in CDATA, escapes bare ampersands outside CDATA, and CDATA's end
+    inside an error's text, in text that comes in portions.
     """
 
     def __init__(self) -> None:
         self._in_cdata = False
         self._held = ""  # too short to know what it begins
+        self._length = 0  # of the CDATA so far
 
     def feed(self, portion: str) -> str:
         """What is certain of the text so far."""
@@ -166,16 +167,18 @@ class _Repair:
             if not found:
                 keep = self._unsure(before)
                 self._held = before[len(before) - keep :]
-                done.append(self._mended(before[: len(before) - keep]))
+                done.append(self._text(before[: len(before) - keep]))
                 return "".join(done)
             if self._in_cdata and not text.lstrip():  # what follows shows whether it is the end
                 self._held = found + text
-                done.append(before)
+                done.append(self._text(before))
                 return "".join(done)
             if self._in_cdata and not text.lstrip().startswith("<"):
-                done += [before, _CDATA_INSIDE]
+                done += [self._text(before), _CDATA_INSIDE if self._length < _LONGEST_ERROR else ""]
+                self._length += len(mark)
                 continue
-            done += [self._mended(before), mark]
+            done += [self._text(before), mark]
+            self._length = 0
             self._in_cdata = not self._in_cdata
         self._held = ""
         return "".join(done)
@@ -183,10 +186,13 @@ class _Repair:
     def end(self) -> str:
         """The rest."""
         text, self._held = self._held, ""
-        return self._mended(text)
+        return self._text(text)
 
-    def _mended(self, text: str) -> str:
-        return text if self._in_cdata else _BARE_AMPERSAND.sub("&amp;", text)
+    def _text(self, text: str) -> str:
+        if not self._in_cdata:
+            return _BARE_AMPERSAND.sub("&amp;", text)
+        length, self._length = self._length, self._length + len(text)
+        return text if self._length <= _LONGEST_ERROR else text[: max(0, _LONGEST_ERROR - length)]
 
     def _unsure(self, text: str) -> int:
         """How many characters at the end may begin a mark or an entity."""

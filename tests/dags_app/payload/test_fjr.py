@@ -201,3 +201,17 @@ def test_of_several_errors_each_is_told_once(tmp_path: Path) -> None:
 def test_the_end_that_is_written_in_advance_is_no_error_of_a_damaged_report_either() -> None:
     report = parse_framework_report('<FrameworkJobReport><FrameworkError ExitStatus="8901" Type="Un<finished">x</FrameworkError>')
     assert (report.errors, report.complete) == ((), False)
+
+
+@pytest.mark.parametrize("cut", ['ExitStatus="80', "ExitStatus='8", 'ExitStatus="-', 'ExitStatus="'])
+def test_a_code_that_was_cut_off_is_not_another_code(cut: str) -> None:
+    assert parse_framework_report(f"<FrameworkJobReport><FrameworkError {cut}").errors == ()
+
+
+def test_of_a_message_without_end_its_beginning_is_kept() -> None:
+    many = ["<FrameworkJobReport><FrameworkError ExitStatus='8009' Type='C'><![CDATA[", *["many words and ]]" * 9999] * 40]
+    report = parse_framework_stream([*many, "]]></FrameworkError></FrameworkJobReport>"])
+    assert report is not None and report.complete
+    assert [(error.exit_status, error.text[:10], len(error.text) < 100_000) for error in report.errors] == [
+        (8009, "many words", True)
+    ]
