@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 EXECUTE, EVICTED, TERMINATED, IMAGE_SIZE, ABORTED, HELD = 1, 4, 5, 6, 9, 12
 
-_HEAD = re.compile(r"^(\d{3}) \((\d+)\.(\d+)\.\d+\) (\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)(?:[.,]\d+)?(Z|[+-]\d\d:?\d\d)?\S* (.*)$")
+_HEAD = re.compile(r"^(\d{3}) \((\d+)\.(\d+)\.\d+\) (\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)(?:[.,]\d+)?(Z| ?[+-]\d\d:?\d\d)?\S* (.*)$")
 _ATTRIBUTE = re.compile(r"^\s*(\w+)\s*=\s*\"?([^\"]*)\"?\s*$")
 _USAGE = re.compile(r"Usr (\d+) (\d+):(\d+):(\d+), Sys (\d+) (\d+):(\d+):(\d+)\s+-\s+Run Remote Usage")
 _MEMORY_TABLE = re.compile(r"^\s*Memory \(MB\)\s*:\s*(\d+)\s+\d+\s+\d+", re.MULTILINE)
@@ -75,12 +75,14 @@ def _time(text: str, zone: str | None, before: datetime | None) -> datetime | No
     """
     try:
         found = datetime.fromisoformat(text.replace("T", " "))
-    except ValueError:  # a damaged line looks like an event's
+        if zone is not None:
+            digits = zone.strip()
+            minutes = 0 if digits == "Z" else int(digits[1:3]) * 60 + int(digits[-2:])
+            east = timedelta(minutes=-minutes if digits[0] == "-" else minutes)
+            return found.replace(tzinfo=timezone(east)).astimezone(timezone.utc)
+        first, second = (found.replace(fold=fold).astimezone(timezone.utc) for fold in (0, 1))
+    except (ValueError, OverflowError):  # a damaged line looks like an event's
         return None
-    if zone is not None:
-        minutes = 0 if zone == "Z" else int(zone[1:3]) * 60 + int(zone[-2:])
-        return found.replace(tzinfo=timezone(timedelta(minutes=-minutes if zone[0] == "-" else minutes))).astimezone(timezone.utc)
-    first, second = (found.replace(fold=fold).astimezone(timezone.utc) for fold in (0, 1))
     return second if before is not None and first < before else first
 
 

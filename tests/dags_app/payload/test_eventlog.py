@@ -87,9 +87,10 @@ def test_no_log_is_no_history(tmp_path: Path) -> None:
     assert job_history(tmp_path / "none.log", "1.0", SITE).wall_seconds is None
 
 
-def test_an_event_at_no_time_is_passed_over(log: Path, cluster: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("at", ["2026-13-41 10:00:00", "2026-11-28 10:00:00+99:00", "0001-01-01 00:00:00+05:00"])
+def test_an_event_at_no_time_is_passed_over(log: Path, cluster: str, tmp_path: Path, at: str) -> None:
     damaged = tmp_path / "cluster.log"
-    damaged.write_text(f"005 ({int(cluster):03d}.000.000) 2026-13-41 10:00:00 Job terminated.\n...\n" + log.read_text())
+    damaged.write_text(f"005 ({int(cluster):03d}.000.000) {at} Job terminated.\n...\n" + log.read_text())
     assert job_history(damaged, f"{cluster}.0", SITE) == job_history(log, f"{cluster}.0", SITE)
 
 
@@ -128,6 +129,7 @@ def test_half_an_hour_over_a_change_of_the_clock_is_half_an_hour(tmp_path: Path,
         ("2026-10-25 00:50:00.123Z", "2026-10-25 01:20:00.456Z"),
         ("2026-10-25T02:50:00+02:00", "2026-10-25T02:20:00+01:00"),
         ("2026-10-24T20:50:00-0400", "2026-10-24T21:20:00-0400"),
+        ("2026-10-25 02:50:00.123 +0200", "2026-10-25 02:20:00.123 +0100"),
     ],
 )
 def test_times_are_read_with_their_zone(tmp_path: Path, begins: str, ends: str) -> None:
