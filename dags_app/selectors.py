@@ -14,6 +14,8 @@ from django.db.models import (
     Exists,
     ExpressionWrapper,
     F,
+    FloatField,
+    Func,
     IntegerField,
     OuterRef,
     Q,
@@ -22,11 +24,19 @@ from django.db.models import (
     Value,
     When,
 )
-from django.db.models.fields.json import KT
+from django.db.models.fields.json import KeyTransform
 from django.db.models.functions import Cast, Coalesce, Greatest
 
 from dags_app.models import DAG, IN_QUEUE, LIVE_DAG, WorkUnit, WorkUnitState
 from sites_app.models import Schedd, ScheddState
+
+
+class NumberAt(Func):
+    """In SQL the number at a path of a JSON column, ``KeyTransform``'s; NULL where something else was written."""
+
+    template = "(jsonb_path_query_first(%(expressions)s, '$ ? (@.type() == \"number\")'))::double precision"
+    output_field = FloatField()
+
 
 #: DAGs that the last answer of their schedd contained.
 THERE = Q(status__in=IN_QUEUE, observed_at__isnull=False, missing_since__isnull=True, unanswered_since__isnull=True)
@@ -44,7 +54,8 @@ def failed_nodes() -> Any:
 
 
 def _whole(key: str) -> Coalesce:
-    return Coalesce(Cast(KT(key), IntegerField()), Value(0))
+    column, _, name = key.partition("__")
+    return Coalesce(Cast(NumberAt(KeyTransform(name, column)), IntegerField()), Value(0))
 
 
 def dag_live(workflow_id: uuid.UUID) -> DAG | None:

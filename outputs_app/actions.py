@@ -175,7 +175,7 @@ def _decision(
     name: str, label: str, action: CaseAction, does: str, then: str, refused: Callable[[IntegrityCase], str] = decided_refused
 ) -> Action:
     def preview(case: IntegrityCase) -> list[str]:
-        found = [f"{one.get('expected') or 'right'} expected, {one.get('found')} found." for one in case.evidence]
+        found = [f"{one.get('expected') or 'right'} expected, {one.get('found')} found." for one in case.findings]
         return [f"{case.get_prognosis_display()}: {' '.join(found)}", then]
 
     return Action(name, label, does, partial(case_decide, action=action), preview_each(preview), refused=refused, path=name)

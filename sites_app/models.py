@@ -12,6 +12,8 @@ from typing import Any
 from django.db import models
 from django.db.models import F, Q, QuerySet
 
+from wms2.runtime.json_columns import records
+
 
 class SiteStatus(models.TextChoices):
     """Whether new work may go to a site."""
@@ -178,6 +180,11 @@ class _WithPools(models.Manager["Schedd"]):
         return super().get_queryset().select_related("pool")
 
 
+def strays_of(stored: object) -> list[dict[str, Any]]:
+    """The column ``Schedd.orphans``, in this release's form."""
+    return records(stored, dag_id=str, request_name=str, dagmans=int, jobs=int, why=str, since=str, looks=int)
+
+
 class Schedd(models.Model):
     """One schedd of one pool, with its limits and what was last observed of it."""
 
@@ -279,7 +286,7 @@ class Schedd(models.Model):
     @property
     def orphans_reported(self) -> list[dict[str, Any]]:
         """Orphans that were there at two looks: what a DAG leaves for a moment when it ends is not counted."""
-        return [each for each in self.orphans if each["looks"] > 1]
+        return [each for each in strays_of(self.orphans) if each["looks"] > 1]
 
 
 class QueueChange(models.Model):

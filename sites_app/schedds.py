@@ -9,7 +9,7 @@ from typing import Any
 
 import structlog
 from django.db import transaction
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from sites_app.health import Rules, Signals, Standing, judge
 from sites_app.models import BAD_HEALTH, Health, HealthChange, QueueChange, Schedd, ScheddState
@@ -18,6 +18,7 @@ from wms2.adapters import factory
 from wms2.adapters.htcondor import HtcondorAdapter
 from wms2.adapters.types import ScheddAd
 from wms2.conf import conf
+from wms2.runtime.json_columns import mapping
 from wms2.runtime.levels import stretched
 
 #: A schedd that works for a larger share of its time is busy: a new DAG goes there only when no other has room.
@@ -105,7 +106,11 @@ def schedd_broke(schedd: Schedd, what: str) -> None:
 def _judged(row: Schedd, signals: Signals, now: datetime) -> dict[str, Any]:
     """The columns of its health after this look; a change is a row of its history."""
     known = row.health if row.health in Health.values else Health.HEALTHY  # a later release's word
-    before = _STANDING.validate_python({"health": known, "since": row.health_since, **row.health_memory})
+    now_known = {"health": known, "since": row.health_since}
+    try:
+        before = _STANDING.validate_python({**mapping(row.health_memory), **now_known})
+    except ValidationError:  # what it remembers is no memory of this release: it is judged anew
+        before = _STANDING.validate_python(now_known)
     rules = Rules(MAX_DUTY_CYCLE, stretched(conf().schedd_suspicion_seconds), stretched(_STALLED_SECONDS))
     after = judge(signals, before, now, rules)
     if after.health != before.health:

@@ -11,6 +11,7 @@ from django.db import models
 from django.urls import reverse
 
 from wms2.actions import Role
+from wms2.runtime.json_columns import texts
 
 
 class AuditEntry(models.Model):
@@ -117,6 +118,10 @@ class Worker(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def serves(self, queue: str) -> bool:
+        """Whether it was started for a queue."""
+        return queue in texts(self.queues)
 
 
 class Resource(models.Model):

@@ -18,7 +18,7 @@ from django.db import transaction
 from django.db.models import Max, Q, QuerySet
 
 from dags_app.models import DAG, LIVE_DAG, LIVE_SITE_JOB, SiteJob
-from sites_app.models import Schedd
+from sites_app.models import Schedd, strays_of
 from sites_app.schedds import adapter
 from wms2.adapters.types import DagmanAd, JobStatus, OrphanJobs
 from wms2.audit import audit
@@ -109,7 +109,7 @@ def orphans_report(*, schedd: Schedd, found: Iterable[OrphanJobs], now: datetime
     found = [each for each in found if each.dag_id not in unplaced]
     rows = _of(DAG.objects.all(), (each.dag_id for each in found))
     ended = {str(key) for keys in rows.values_list("pk", "directory_id") for key in keys}
-    before = {each["dag_id"]: each for each in schedd.orphans}
+    before = {each["dag_id"]: each for each in strays_of(schedd.orphans)}
     seen = []
     for each in found:
         last = before.get(each.dag_id, {"since": now.isoformat(), "looks": 0})

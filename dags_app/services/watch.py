@@ -19,13 +19,13 @@ from typing import Any
 
 import structlog
 from django.db import connection, transaction
-from django.db.models import Case, DateTimeField, F, FloatField, Value, When
-from django.db.models.fields.json import KeyTextTransform
-from django.db.models.functions import Cast, Coalesce, Greatest
+from django.db.models import Case, DateTimeField, F, Value, When
+from django.db.models.fields.json import KeyTransform
+from django.db.models.functions import Coalesce, Greatest
 from structlog.contextvars import bound_contextvars
 
 from dags_app.models import DAG, IN_QUEUE, DAGStatus, WorkUnitState
-from dags_app.selectors import THERE
+from dags_app.selectors import THERE, NumberAt
 from dags_app.services.orphans import Orphan, lost_settle, orphans_among
 from dags_app.states import dag_transition, history
 from sites_app.health import Signals
@@ -38,6 +38,7 @@ from wms2.errors import ServiceUnavailable, StaleState
 from wms2.runtime import clock
 from wms2.runtime.crash import crash_point
 from wms2.runtime.due import mark_due
+from wms2.runtime.json_columns import mapping
 from wms2.runtime.locks import Fenced
 from wms2.runtime.passes import row_by_itself
 
@@ -101,7 +102,7 @@ def checks_of(schedds: Iterable[Schedd]) -> list[ScheddCheck]:
     """What is known of the schedds, before they are asked."""
     schedds = list(schedds)
     rows = DAG.objects.filter(schedd__in=schedds, status__in=IN_QUEUE).select_related("workflow__request")
-    wall = Coalesce(Cast(KeyTextTransform(LONGEST_WALL, "round__sizing"), FloatField()), float(conf().max_wall_seconds))
+    wall = Coalesce(NumberAt(KeyTransform(LONGEST_WALL, "round__sizing")), float(conf().max_wall_seconds))
     live, longest = defaultdict[int | None, list[DAG]](list), dict[int | None, float]()
     for dag in rows.only(*_READ).annotate(wall=wall):
         live[dag.schedd_id].append(dag)
@@ -266,7 +267,7 @@ def _jobs_by_dag(groups: Iterable[JobGroup]) -> defaultdict[str, dict[str, Any]]
 
 def _with_waits(jobs: dict[str, Any], dag: DAG, now: datetime) -> dict[str, Any]:
     """With the sites where some wait and none runs, each since when that is so without a break (``waits``)."""
-    before = dag.jobs.get("waits", {})
+    before = mapping(mapping(dag.jobs).get("waits"))
     waits = {
         site: before.get(site, now.isoformat())
         for site, states in jobs.get("sites", {}).items()
@@ -329,7 +330,8 @@ def _observe(dags: list[DAG], seen: dict[Any, Seen], now: datetime) -> None:
         cursor.execute(_OBSERVE, [now, [dag.pk for dag in dags], *texts, *numbers, began])
     woken = set()
     for dag, each in zip(dags, values, strict=True):
-        before, quiet, dag.observed, dag.jobs = dag.observed, sites_quiet(dag.jobs), each.observed, each.jobs
+        before, quiet = mapping(dag.observed), sites_quiet(mapping(dag.jobs))
+        dag.observed, dag.jobs = each.observed, each.jobs
         dag.nodes_done, dag.nodes_failed = dag.observed.get("nodes_done") or 0, dag.observed.get("nodes_failed") or 0
         dag.nodes_running = each.number(JOB_RUNNING)
         first = each.begun and dag.began_at is None
@@ -343,20 +345,26 @@ def _observe(dags: list[DAG], seen: dict[Any, Seen], now: datetime) -> None:
     mark_due(woken, "DAG observed")
 
 
+def _number(stored: str) -> str:
+    """In SQL; NULL where something else was written."""
+    return f"CASE WHEN jsonb_typeof({stored}) = 'number' THEN ({stored})::int END"
+
+
 #: Sites that CRIC does not know are shown with the DAGs alone. Of a done unit its merge job is counted with it (``jobs_judged``).
-_COUNT_SITES = """
+_COUNT_SITES = f"""
 WITH live AS (
     SELECT dags.jobs, dags.workflow_id, dags.round_id, schedds.last_answer_at, schedds.pool
     FROM dags JOIN schedds ON schedds.id = dags.schedd_id WHERE dags.status = ANY(%s)
 ), counted AS (
-    SELECT live.pool, site.key AS name, sum((site.value->>'idle')::int) AS idle, sum((site.value->>'running')::int) AS running,
-        sum((site.value->>'held')::int) AS held
-    FROM live, jsonb_each(live.jobs->'sites') AS site GROUP BY live.pool, site.key
+    SELECT live.pool, site.key AS name, sum({_number("site.value->'idle'")}) AS idle,
+        sum({_number("site.value->'running'")}) AS running, sum({_number("site.value->'held'")}) AS held
+    FROM live, jsonb_each(CASE WHEN jsonb_typeof(live.jobs->'sites') = 'object' THEN live.jobs->'sites' ELSE '{{}}' END) AS site
+    GROUP BY live.pool, site.key
 ), done AS (
     SELECT site AS name, sum(unit.jobs) + count(*) AS jobs
     FROM live JOIN work_units AS unit ON unit.round_id = live.round_id AND unit.state = %s GROUP BY site
 ), failed AS (
-    SELECT site AS name, sum((failures.rounds->>index::text)::int) AS jobs
+    SELECT site AS name, sum({_number("failures.rounds->index::text")}) AS jobs
     FROM live JOIN rounds ON rounds.id = live.round_id JOIN failure_groups AS failures ON failures.workflow_id = live.workflow_id
     GROUP BY site
 ), by_pool AS (
@@ -372,7 +380,7 @@ FROM sites AS known LEFT JOIN (
     SELECT name, sum(idle) AS idle, sum(running) AS running, sum(held) AS held FROM counted GROUP BY name
 ) AS counted ON counted.name = known.name LEFT JOIN done ON done.name = known.name LEFT JOIN failed ON failed.name = known.name
 WHERE sites.name = known.name
-"""
+"""  # noqa: S608 - names of columns alone
 
 
 def sites_count(now: datetime) -> None:

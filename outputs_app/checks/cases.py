@@ -78,7 +78,7 @@ def cases_open(block: ProcessingBlock, findings: Iterable[FileFinding]) -> int:
         by_name[finding.name].append(finding)
     rows = IntegrityCase.objects.filter(block=block, name__in=by_name)
     for case in rows.filter(state=CaseState.RESOLVED, action=CaseAction.ACCEPTED).order_by("id"):
-        if _known(by_name.get(case.name, ()), case.evidence):
+        if _known(by_name.get(case.name, ()), case.findings):
             by_name.pop(case.name, None)
     if not by_name:
         return 0
@@ -97,9 +97,10 @@ def cases_open(block: ProcessingBlock, findings: Iterable[FileFinding]) -> int:
             continue
         case.state, case.action = CaseState.NEW, ""
         newer = {finding.prognosis for finding in found}
-        kept = [each for each in case.evidence if each.get("generation") == generation and each["prognosis"] not in newer]
+        kept = [each for each in case.findings if each.get("generation") == generation and each["prognosis"] not in newer]
         case.evidence = [*kept, *(_as_evidence(each) | seen_now for each in found)]
-        case.prognosis = min((each["prognosis"] for each in case.evidence), key=Prognosis.values.index)  # the worst
+        known_words = {each["prognosis"] for each in case.evidence} & set(Prognosis.values)  # a later release may have more
+        case.prognosis = min(known_words, key=Prognosis.values.index)  # the worst
         case.save()
     BlockValidation.objects.filter(block=block).update(validated_at=None)
     return len(by_name)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.db import models
 from django.db.models import Q
+
+from wms2.runtime.json_columns import records
 
 
 class BlockValidation(models.Model):
@@ -147,3 +151,8 @@ class IntegrityCase(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def findings(self) -> list[dict[str, Any]]:
+        """What was found, in this release's form."""
+        return records(self.evidence, prognosis=str)

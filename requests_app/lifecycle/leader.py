@@ -28,6 +28,7 @@ from wms2.conf import conf
 from wms2.errors import LeaseLost
 from wms2.runtime import clock
 from wms2.runtime.identity import node_name, process_name
+from wms2.runtime.json_columns import mapping, moment_of, texts
 from wms2.runtime.locks import lock_refused
 
 log = structlog.get_logger(__name__)
@@ -118,6 +119,7 @@ def _take() -> Leadership | None:
             replaced = (row.backend_pid, row.backend_started_at) if former else None
             row.process, (row.backend_pid, row.backend_started_at) = process, _own_session()
             row.heartbeat_at, row.expires_at = now, now + lease_life()
+            row.data = mapping(row.data)
             row.save()
     except OperationalError as error:
         if not lock_refused(error):
@@ -149,7 +151,8 @@ def _is_calm(row: Lease, node: str, now: datetime) -> bool:
 
 
 def _changes(row: Lease, now: datetime) -> list[str]:
-    return [moment for moment in row.changes if datetime.fromisoformat(moment) > now - timedelta(seconds=FLAPPING_SECONDS)]
+    since = now - timedelta(seconds=FLAPPING_SECONDS)
+    return [moment for moment in texts(row.changes) if (at := moment_of(moment)) is not None and at > since]
 
 
 def _report_takeover(row: Lease, process: str) -> None:

@@ -6,6 +6,7 @@ from django.db import models
 from django.db.models import Q
 
 from requests_app.admission.ordering import GroupKind
+from wms2.runtime.json_columns import mapping, number
 from wms2.runtime.levels import CLOSES_AT, EASED, Level
 from wms2.web.formatting import exact
 
@@ -137,7 +138,7 @@ class ServiceLevel(models.Model):
     @property
     def pressures(self) -> dict[str, float]:
         """Each signal, 0 before it was measured."""
-        return {name: self.signals.get(name, 0.0) for name in SIGNALS}
+        return {name: number(mapping(self.signals).get(name)) for name in SIGNALS}
 
     @property
     def no_new_work(self) -> str:

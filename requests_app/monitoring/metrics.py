@@ -386,7 +386,7 @@ def _work(rows: Rows) -> Iterator[Metric]:
     yield _family("wms2_worker_pool_queue_depth", "Tasks that are due and not taken, by worker pool", "pool", depth)
     ages = [(pool, _age(since, now)) for pool, (_, since) in waits.items()]
     yield _family("wms2_worker_pool_oldest_age_seconds", "How long the oldest of it has been due", "pool", ages)
-    alive = [(pool.queue, float(sum(pool.queue in worker.queues for worker in workers))) for pool in pools]
+    alive = [(pool.queue, float(sum(worker.serves(pool.queue) for worker in workers))) for pool in pools]
     yield _family("wms2_workers_alive", "Workers with a recent heartbeat", "pool", alive)
     short = [(pool.queue, _age(pool.short_since, now)) for pool in pools]
     yield _family("wms2_worker_pool_short_seconds", "Since when no worker is alive; 0: one is", "pool", short)

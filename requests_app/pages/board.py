@@ -15,6 +15,7 @@ from requests_app.models import EVALUATED, HoldCode, ProgressSample, Request, Re
 from requests_app.selectors.explain import explain
 from requests_app.selectors.saved_views import views_of
 from requests_app.selectors.summary import kept_counts
+from wms2.runtime.json_columns import mapping, number
 from wms2.web.formatting import word
 
 #: Over so long the speed is measured from which the end is estimated.
@@ -105,10 +106,10 @@ def _goes_on(row: Request) -> bool:
 
 def work_of(about: Mapping[str, Any]) -> Work | None:
     """In events where they are known, else in lumis or files; as its account was counted last."""
-    numbers = about["numbers"] or {}
+    numbers = mapping(about["numbers"])
     for unit in ("lumis", "files") if numbers.get("by_lumi") else ("events", "files"):
-        if asked := numbers.get(f"all_{unit}", 0):
-            return Work(numbers.get(f"done_{unit}", 0), asked, unit)
+        if asked := int(number(numbers.get(f"all_{unit}"))):
+            return Work(int(number(numbers.get(f"done_{unit}"))), asked, unit)
     return Work(None, about["requested_events"], "events") if about["requested_events"] else None
 
 

@@ -54,6 +54,7 @@ from requests_app.limits import CHANGEABLE, GROUPS
 from requests_app.models import AdmissionLimit, Limit, Request, RequestStatus
 from requests_app.models import AdmissionState as Remembered
 from wms2.conf import Conf, conf
+from wms2.runtime.in_force import over
 
 #: Requests of the queue that are given a place; those behind them have none yet.
 MOST_PLACES = 20_000
@@ -353,4 +354,5 @@ def _limit(group: str, name: str, row: Limit | None) -> LimitInForce:
     default = getattr(conf(), name)
     if row is None:
         return LimitInForce(group, name, default, default, "", "", None)
-    return LimitInForce(group, name, type(default)(row.value), default, row.actor, row.reason, row.updated_at)
+    value = getattr(over(conf(), {name: row.value})[0], name)
+    return LimitInForce(group, name, value, default, row.actor, row.reason, row.updated_at)

@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db.models import QuerySet
-from django.utils.dateparse import parse_datetime
 
 from requests_app.models import LEADER_LEASE, Lease
 from wms2.conf import conf
 from wms2.runtime import clock
 from wms2.runtime.credentials import CREDENTIAL_ALERT_SECONDS, Seen
+from wms2.runtime.json_columns import mapping, moment_of, number, records, texts
 
 #: A cycle this many times later than it is due means that the life cycle has stopped.
 STALE_CYCLES = 3
@@ -67,8 +67,10 @@ def lifecycle_of(row: Any) -> LifecycleState:
     """As the leader's lease among ``leases_known`` says; None: no process has led yet."""
     now: datetime = row.moment if row else datetime.now(UTC)
     lease = row or Lease(name=LEADER_LEASE)
-    data: dict[str, Any] = lease.data
-    ended, seconds = _moment(data.get("cycle_ended_at")), data.get("seconds")
+    data = mapping(lease.data)
+    ended, took = moment_of(data.get("cycle_ended_at")), data.get("seconds")
+    seconds = number(took) if took is not None else None
+    credentials = records(data.get("credentials"), name=str, path=str, ends_at=str, problem=str)
     return LifecycleState(
         lease=lease,
         leading=bool(lease.owner and lease.expires_at and lease.expires_at > now),
@@ -77,7 +79,7 @@ def lifecycle_of(row: Any) -> LifecycleState:
         last_cycle_ended_at=ended,
         last_cycle_seconds=seconds,
         cycle_age_seconds=round((now - ended).total_seconds(), 3) if ended else None,
-        credentials=tuple(sorted(map(Seen.from_dict, data.get("credentials", ())), key=lambda each: each.left_seconds(now))),
+        credentials=tuple(sorted(map(Seen.from_dict, credentials), key=lambda each: each.left_seconds(now))),
     )
 
 
@@ -88,8 +90,4 @@ def rucio_account_problems() -> list[str]:
 
 def account_problems_of(row: Lease | None) -> list[str]:
     """As that lease says; None: Rucio has not been asked."""
-    return [str(each) for each in row.data.get("problems", ())] if row else []
-
-
-def _moment(text: Any) -> datetime | None:
-    return parse_datetime(text) if isinstance(text, str) else None
+    return texts(mapping(row.data).get("problems")) if row else []

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib import admin
 from django.db import connection
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
+from django.db.models import Model
 from django.test import Client
-from django.urls import get_resolver, reverse
+from django.urls import NoReverseMatch, get_resolver, reverse
 
 from outputs_app.checks.cases import cases_remind
 from outputs_app.checks.reconciliation.run import comparisons_run
@@ -24,11 +28,11 @@ from requests_app.lifecycle.storage_checks import storage_checks_run
 from requests_app.models import LEADER_LEASE, Lease, Request, RequestStatus
 from requests_app.monitoring.instance_gate import InstanceGate
 from requests_app.services import request_set_steps, request_throttle
-from tests.support import services
+from tests.support import every_row, services
 from tests.support.next_release import a_row_has_a_later_word, expanded
 from tests.support.scene import Scene
 from tests.support.scripted import documents
-from tests.support.scripted.later_keys import KEY, json_columns, later_keys_everywhere, later_keys_of
+from tests.support.scripted.later_keys import KEY, json_columns, later_keys_everywhere, later_keys_of, otherwise_everywhere
 from tests.support.scripted.progress import fresh, status
 from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
@@ -151,6 +155,24 @@ def test_pages_and_passes_read_rows_of_all_kinds_with_keys_of_the_next_release(
     assert answers(operator, *Request.objects.filter(workflow__isnull=False)) == {200}
 
 
+@pytest.mark.deep(
+    "tests/requests_app/test_next_release.py::test_pages_and_passes_read_rows_of_all_kinds_with_keys_of_the_next_release"
+)
+@pytest.mark.django_db
+@pytest.mark.parametrize("first", range(6))
+def test_no_list_breaks_over_a_row_whose_json_column_holds_something_else(
+    operator: Client,  # noqa: F811
+    tmp_path: Path,
+    first: int,
+) -> None:
+    every_row.build(tmp_path)
+    forms: list[Any] = [None, "text", 7, [1, "text"], {"text": 1}, [{"text": None}]]
+    otherwise_everywhere(forms[first:] + forms[:first])
+    operator.raise_request_exception = False
+    found = {path: operator.get(path).status_code for path in addresses_without_arguments()}
+    assert {path for path, code in found.items() if code == 500} == set()
+
+
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("status", [RequestStatus.QUEUED, RequestStatus.ACTIVE])
 def test_one_request_with_keys_of_the_next_release_keeps_no_other_from_starting(world: World, status: RequestStatus) -> None:
@@ -167,6 +189,19 @@ def test_one_request_with_keys_of_the_next_release_keeps_no_other_from_starting(
     assert fresh(other).status == RequestStatus.ACTIVE
     world.evaluate(one)
     assert fresh(one).status == RequestStatus.ACTIVE
+
+
+def addresses_without_arguments() -> list[str]:
+    """Of pages, REST and the admin."""
+    found = [admin_list_of(model) for model in admin.site._registry]
+    for name in get_resolver().reverse_dict:
+        with suppress(NoReverseMatch):
+            found.append(reverse(name))
+    return [path for path in dict.fromkeys(found) if "sso" not in path and "logout" not in path]
+
+
+def admin_list_of(model: type[Model]) -> str:
+    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
 
 
 def answers(client: Client, *requests: Request) -> set[int]:

@@ -113,8 +113,11 @@ class Seen:
     @classmethod
     def from_dict(cls, kept: dict[str, str]) -> Seen:
         """As ``as_dict`` wrote it."""
-        ends = kept["ends_at"]
-        return cls(kept["name"], kept["path"], datetime.fromisoformat(ends) if ends else None, kept["problem"])
+        ends, problem = kept["ends_at"], kept["problem"]
+        try:
+            return cls(kept["name"], kept["path"], datetime.fromisoformat(ends) if ends else None, problem)
+        except ValueError:
+            return cls(kept["name"], kept["path"], None, problem or f"when it ends is not known: {ends}")
 
     def as_dict(self) -> dict[str, str]:
         """For JSON."""

@@ -78,7 +78,7 @@ class WorkersOfPool(NamedTuple):
 def workers_by_pool() -> list[WorkersOfPool]:
     """Two queries."""
     since, workers = timezone.now() - timedelta(seconds=_MISSED * conf().worker_heartbeat_seconds), list(Worker.objects.all())
-    found = [(pool, [each for each in workers if pool.queue in each.queues]) for pool in WorkerPool.objects.all()]
+    found = [(pool, [each for each in workers if each.serves(pool.queue)]) for pool in WorkerPool.objects.all()]
     return [
         WorkersOfPool(pool, [w for w in own if w.heartbeat_at >= since], [w for w in own if w.heartbeat_at < since])
         for pool, own in found
@@ -105,7 +105,7 @@ def problems_of(pools: Iterable[WorkerPool], rows: Sequence[Worker]) -> list[Poo
     """The same, of pools and workers that were read."""
     now, found = timezone.now(), []
     for pool in pools:
-        beats = [worker.heartbeat_at for worker in rows if pool.queue in worker.queues]
+        beats = [worker.heartbeat_at for worker in rows if worker.serves(pool.queue)]
         alive = sum((now - beat).total_seconds() < _MISSED * conf().worker_heartbeat_seconds for beat in beats)
         since = pool.short_since or max(beats, default=now)
         stopped, why = pool.state not in TAKING, []

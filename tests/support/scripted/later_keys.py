@@ -6,16 +6,20 @@ Columns are found from the models, and a request's rows by their foreign keys, s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cache
+from itertools import cycle
 from typing import Any
 
 from django.apps import apps
-from django.db import connection, models, transaction
+from django.db import IntegrityError, connection, models, transaction
+from django.db.models import Value
 
 from requests_app.models import Request
 from tests.support.former_release import APPS
 
+_AT_LEAVES = object()
 KEY, VALUE = "of_a_later_release", {"mode": "later", "numbers": [1]}
 #: Keys of records; those of maps (runs, sites, steps, roles, files) are data, and say nothing of a release.
 _RECORD = re.compile(r"[a-z][a-z0-9_]*")
@@ -40,6 +44,28 @@ def later_keys_of(request: Request) -> set[str]:
         if (path := _way_to_request(field.model)) is not None
         for name in _put(field, field.model._base_manager.filter(**{path: request.pk}))
     }
+
+
+def otherwise_everywhere(forms: Sequence[Any]) -> None:
+    """One row of each column as no release has written it: the forms one after the other, and where they end the stored one with
+    null, text or a number at its leaves."""
+    leaves = cycle((None, "text", -1))
+    whole = cycle((*forms, *[_AT_LEAVES] * 3))
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET LOCAL session_replication_role = replica")
+        for field in json_columns():
+            row = field.model._base_manager.order_by("pk").values_list("pk", field.attname).last()
+            if row is not None:
+                form = next(whole)
+                changed = _with_leaves(row[1], next(leaves)) if form is _AT_LEAVES else form
+                with suppress(IntegrityError), transaction.atomic():  # what the table itself refuses
+                    field.model._base_manager.filter(pk=row[0]).update(**{field.attname: Value(changed, field)})
+
+
+def _with_leaves(stored: Any, leaf: Any) -> Any:
+    if isinstance(stored, dict):
+        return {name: _with_leaves(value, leaf) for name, value in stored.items()}
+    return [_with_leaves(each, leaf) for each in stored] if isinstance(stored, list) else leaf
 
 
 def _columns(model: type[models.Model]) -> list[models.JSONField[Any, Any]]:
