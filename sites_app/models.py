@@ -12,7 +12,7 @@ from typing import Any
 from django.db import models
 from django.db.models import F, Q, QuerySet
 
-from wms2.runtime.json_columns import records
+from wms2.runtime.json_columns import records, shaped
 
 
 class SiteStatus(models.TextChoices):
@@ -180,9 +180,13 @@ class _WithPools(models.Manager["Schedd"]):
         return super().get_queryset().select_related("pool")
 
 
+#: What is taken for what is missing.
+_STRAY = {"dag_id": "", "request_name": "", "dagmans": 0, "jobs": 0, "why": "", "since": "", "looks": 0}
+
+
 def strays_of(stored: object) -> list[dict[str, Any]]:
     """The column ``Schedd.orphans``, in this release's form."""
-    return records(stored, dag_id=str, request_name=str, dagmans=int, jobs=int, why=str, since=str, looks=int)
+    return [shaped(each, _STRAY) for each in records(stored)]
 
 
 class Schedd(models.Model):

@@ -26,7 +26,7 @@ from requests_app.alerts import report_broken
 from requests_app.lifecycle.retention import AT_AN_END
 from requests_app.models import Request, RequestStatus
 from requests_app.states import transition
-from sites_app.models import Schedd
+from sites_app.models import Schedd, strays_of
 from sites_app.schedds import submit_roots
 from wms2.conf import conf
 from wms2.errors import StaleState, Wms2Error
@@ -98,7 +98,7 @@ def dags_at_rest() -> QuerySet[DAG]:
 
 def seen_in_queues() -> list[str]:
     """Ids of DAGs that have ended and of which a schedd still has jobs."""
-    seen = [each for orphans in Schedd.objects.values_list("orphans", flat=True) for each in orphans]
+    seen = [each for orphans in Schedd.objects.values_list("orphans", flat=True) for each in strays_of(orphans)]
     return [each["dag_id"] for each in seen if each["why"] == ENDED]
 
 
