@@ -80,7 +80,7 @@ def _parts(work: Work, wanted: int) -> tuple[list[Work], str]:
         masks = [compact(lumis[first : last + 1]) for first, last in _bounds(len(lumis), wanted)]
         spans = [tuple((int(run), a, b) for run, pairs in mask.items() for a, b in pairs) for mask in masks]
         return [Work(job._replace(mask=each)) for each in spans], "too few lumis in the mask"
-    if len(job.files) == 1 and (file := job.files[0]).first_event is not None:
+    if len(job.files) == 1 and (file := job.files[0]).first_event is not None and file.events:
         start, last = file.first_event, file.events - 1 if file.last_event is None else file.last_event
         bounds = _bounds(last - start + 1, wanted)
         ranges = [file._replace(first_event=start + a, last_event=start + b) for a, b in bounds]

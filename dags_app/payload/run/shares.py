@@ -39,8 +39,10 @@ def parts_of(files: Sequence[Held], part: int, parts: int, *, by_lumi: bool) -> 
     """What part ``part`` (from 0) of ``parts`` of some files, taken one after the other, is of each of them; None: all of it.
 
     The first part also has files without events, or by lumis without lumis; a lumi of several files is in one part with all.
+    No range of events holds a lumi that a filter has left without events: beside others such a file is shared by its lumis.
     """
     total, counts = sum(file.events for file in files), _together(files)
+    by_lumi = by_lumi or any(file.events and 0 in lumis.values() for file in files for lumis in file.lumis.values())
     if not by_lumi and total > 0:
         return _ranges(files, part * total // parts, (part + 1) * total // parts, part)
     lumis = [(run, lumi, counts[run][lumi]) for run in sorted(counts) for lumi in sorted(counts[run])]

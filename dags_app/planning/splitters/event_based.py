@@ -70,7 +70,7 @@ def split_by_events(workflow: WorkflowSpec, asked: InputSpec, files: Iterable[In
             yield JobSpec(0, sites, None, (InputFile(file.lfn, file.size_bytes, 0, 0, None, parents),))
             continue
         empty = [each for each in file.odd_lumis if not each[3]]
-        if empty and file.is_whole and file.events > events_per_job:
+        if empty and file.is_whole:
             yield _whole(workflow, file, sites, parents, empty)
             continue
         for first, last in file.left if file.left is not None else ((0, file.events - 1),):
@@ -80,10 +80,13 @@ def split_by_events(workflow: WorkflowSpec, asked: InputSpec, files: Iterable[In
 def _whole(
     workflow: WorkflowSpec, file: InputFileSpec, sites: frozenset[str], parents: tuple[str, ...], empty: list[Odd]
 ) -> PlanItem:
-    """A file with lumis that have no event: no range holds these, so one job reads all of it, if that does not take too long."""
+    """A file with lumis that have no event: no range holds these, so one job reads all of it, if that does not take too long.
+
+    Without a range even where it is small: inside a range of events, processes side by side would cut it again.
+    """
     seconds = file.events * workflow.resources.time_per_event_seconds
     limit = workflow.splitting.job_time_limit_seconds
-    if seconds <= limit:
+    if seconds <= limit or file.events <= workflow.splitting.events_per_job:
         part = InputFile(file.lfn, file.size_bytes, file.events, None, None, parents)
         return JobSpec(file.events, sites, None, (part,), file_lumis=lumis.count(file.lumis))
     named = ", ".join(f"{run}:{first}" + (f"-{last}" if last > first else "") for run, first, last, _ in empty[:5])

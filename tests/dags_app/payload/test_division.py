@@ -73,6 +73,12 @@ def test_a_range_of_events_is_divided_into_ranges(first: int, events: int, proce
     assert read == list(range(first, first + events))
 
 
+@pytest.mark.parametrize("last", [None, 0])
+def test_a_file_without_events_is_read_by_one_process(last: int | None) -> None:
+    files = (InputFile("/store/a.root", 1, 0, 0, last),)
+    assert [part.files for part in jobs(JOB._replace(files=files), 3)] == [files]
+
+
 @given(st.lists(st.integers(0, 100), min_size=1, max_size=12), MANY)
 def test_whole_files_stay_whole(events: list[int], processes: int) -> None:
     files = tuple(InputFile(f"/store/{number}.root", 1, each) for number, each in enumerate(events))
@@ -149,6 +155,20 @@ def test_shares_of_several_files_are_divided_again(
             for work in divided(Work(JOB, in_order(mine)), processes).works:
                 rows += read(files, work.sources)[0]
     assert sorted(rows) == [(s.lfn, n) for s in sources for n in range(s.events)]
+
+
+@given(FILES, st.integers(1, 5))
+def test_shares_by_events_lose_no_lumi_that_a_filter_has_left_without_events(
+    files: list[tuple[list[int], set[int]]], shares: int
+) -> None:
+    sources = made(files, known=True)
+    held = [Held(source.events, source.lumis) for source in sources]
+    lumis = set()
+    for number in range(shares):
+        parts = parts_of(held, number, shares, by_lumi=False)
+        mine = [file._replace(part=part) for file, part in zip(sources, parts, strict=True) if part is None or not part.is_empty]
+        lumis |= read(files, in_order(mine))[1] if mine else set()
+    assert lumis == {(source.lfn, lumi) for source in sources for lumi in source.lumis[1]}
 
 
 @given(FILES, st.booleans(), st.integers(1, 4), MANY)

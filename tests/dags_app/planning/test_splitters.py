@@ -140,6 +140,8 @@ def test_a_file_with_lumis_without_events_is_read_whole_because_no_range_holds_t
     file = input_file(1, ranges={1: ((1, 6),)}, odd_lumis=lumis.odd(counts, 100))
     (job,) = plan(input_workflow(EVENT, events_per_job=50), [file])[0]
     assert (job.events, job.files[0].first_event, job.files[0].last_event, job.file_lumis) == (100, None, None, 6)
+    (small,) = plan(input_workflow(EVENT, events_per_job=100, job_time_limit_seconds=1), [file])[0]
+    assert small.files[0].first_event is None, "a worker node with several processes would cut a range"
     plain = input_file(1, ranges={1: ((1, 6),)}, odd_lumis=lumis.odd([(run, lumi, None) for run, lumi, _ in counts], 100))
     assert len(plan(input_workflow(EVENT, events_per_job=50), [plain])[0]) == 2, "where nobody counted nothing is known"
     partly = file._replace(left=((0, 39),))
