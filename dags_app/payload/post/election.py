@@ -42,6 +42,7 @@ _MERGE_DONE = re.compile(rf"^DONE {MERGE}\s*$", re.MULTILINE)
 def elect(directory: Path, nodes_log: str, job_id: str, return_value: int) -> int:
     """Pin the unit in ``directory`` to the site its landing job ran at; 0, or 1 when the landing job failed.
 
+    Once for each landing job: DAGMan may run the script again after the unit has left that site and landed elsewhere.
     PayloadError when the log does not name the site: landing.sub needs ``ulog_execute_attrs``, the site the attribute.
     """
     scripts.ensure_includes(directory)
@@ -52,8 +53,10 @@ def elect(directory: Path, nodes_log: str, job_id: str, return_value: int) -> in
         return 1
     if not site:
         raise PayloadError(codes.INVALID_DOCUMENT, f"{nodes_log}: no execute event of job {job_id} has {SITE_ATTRIBUTE}")
-    files.write_atomic(directory / SITE_INCLUDE, f"{SITE_MACRO} = {site}\n")
-    files.append_line(directory / ELECTED_LOG, f"{utc_now()} {site}")
+    landing = f" {scripts.submission_fence(directory)} {job_id} "  # another schedd may have a job of the same number
+    if landing not in files.tail_text(directory / ELECTED_LOG, 1000):
+        files.write_atomic(directory / SITE_INCLUDE, f"{SITE_MACRO} = {site}\n")
+        files.append_line(directory / ELECTED_LOG, f"{utc_now()}{landing}{site}")  # the site last: it is read there
     return 0
 
 

@@ -48,6 +48,8 @@ def _judge(directory: Path, call: PostCall) -> int:
     if late and before is not None:
         return _status_then(before)
     dag, fence = directory.parent, scripts.submission_fence(directory)
+    # jobs that were never submitted have one id, and their numbers begin anew
+    known = past if call.submitted or late else past[-1:]
     facts = _facts(directory, call)
     reported = facts.report["site"].text() if facts.report is not None else ""
     site = reported or facts.history.site or scripts.elected_site(directory) or ""
@@ -55,7 +57,7 @@ def _judge(directory: Path, call: PostCall) -> int:
     if evidence is None:
         if not failure_log.did_well(dag, fence):
             files.write_atomic(dag / layout.SUCCEEDED_FILE, str(fence))
-        whole = _note(directory, call, _record(directory, call, facts, SUCCESS, site), None, past)
+        whole = _note(directory, call, _record(directory, call, facts, SUCCESS, site), None, known)
         kept_logs.settle(directory, whole)
         if not late:
             files.write_json(directory / layout.post_name(call.node), whole)
@@ -71,9 +73,9 @@ def _judge(directory: Path, call: PostCall) -> int:
         verdict = replace(verdict, retryable=False, action=rules.ABORT_DAG, reason=f"{verdict.reason}; {why}")
         verdict = replace(verdict, exit_status=codes.POST_ABORT_DAG)
         record = _record(directory, call, facts, verdict, site, asked, evidence.step)
-    whole = _note(directory, call, record, evidence, past)
+    whole = _note(directory, call, record, evidence, known)
     if not late:
-        _prepare_retry(directory, call, verdict, site)
+        _prepare_retry(directory, call, verdict, site, past)
     kept_logs.settle(directory, whole)
     if not late:
         files.write_json(directory / layout.post_name(call.node), whole)
@@ -155,9 +157,10 @@ def _divides(dag: Path, attempt: int) -> bool:
         return False
 
 
-def _prepare_retry(directory: Path, call: PostCall, verdict: Classification, site: str) -> None:
-    more_wall = verdict.code == codes.OVER_WALL_TIME and verdict.retryable
-    resources.ask_for_more(directory, call.node, verdict.memory_mb, wall=more_wall)
+def _prepare_retry(directory: Path, call: PostCall, verdict: Classification, site: str, past: list[dict[str, Any]]) -> None:
+    short = {_key(line) for line in past if line["classification"].get("code") == codes.OVER_WALL_TIME and not _is_of(line, call)}
+    over = verdict.code == codes.OVER_WALL_TIME and verdict.retryable
+    resources.ask_for_more(directory, call.node, verdict.memory_mb, len(short) + 1 if over else 0)
     if verdict.leave_site:
         avoided = directory / layout.AVOID_INCLUDE
         sites = ",".join(sorted(scripts.listed_sites(avoided) | {site}))
@@ -234,9 +237,9 @@ def _cmssw(report: dict[str, Any]) -> dict[str, Any]:
 
 
 def _note(
-    directory: Path, call: PostCall, record: dict[str, Any], evidence: Evidence | None, past: list[dict[str, Any]]
+    directory: Path, call: PostCall, record: dict[str, Any], evidence: Evidence | None, known: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Add the attempt to the logs, where it is not there already; what ``post.json`` is to hold.
+    """Add the attempt to the logs, where it is not among the ``known``; what ``post.json`` is to hold.
 
     Before anything is changed for the next attempt: a script that is run again reads here what this one had asked for.
     ``post.json`` comes last: who reads it finds everything else in place.
@@ -244,8 +247,7 @@ def _note(
     own = directory / layout.stderr_name(call.node, call.retry)
     tail = attempts.stderr(directory, call, _LOG_TAIL_LINES) if evidence else files.tail_text(own, _LOG_TAIL_LINES)
     whole = {**record, "log_tail": "\n".join(tail.splitlines()[-_LOG_TAIL_LINES:])}
-    # jobs that were never submitted have one id, and their numbers begin anew
-    if _key(record) not in map(_key, past if call.submitted else past[-1:]):
+    if _key(record) not in map(_key, known):
         if evidence is not None:
             failure_log.append_failure(directory.parent, whole, evidence.message)
         files.append_line(directory / layout.attempts_name(call.node), json.dumps(record))
@@ -261,8 +263,12 @@ def _is_late(directory: Path, call: PostCall, past: list[dict[str, Any]], before
 
     Numbers of attempts begin anew with a rescue and a re-election; numbers of jobs only go up within one submission.
     """
-    if not call.submitted:
-        return False
+    if not call.submitted:  # all have one id; what was judged last goes when attempts begin anew
+        try:
+            last = load_document(directory / layout.post_name(call.node), layout.POST_SCHEMA).raw
+        except PayloadError:
+            return False
+        return bool(last["fence"] == scripts.submission_fence(directory) and last["attempt"] > call.retry)
     if before is not None and before is not past[-1]:
         return True
     fence = before.get("fence") if before is not None else scripts.submission_fence(directory)

@@ -44,15 +44,15 @@ def asked_by(directory: Path, node: str) -> Asked | None:
     return Asked(raised if raised is not None else default or 0, cores)
 
 
-def ask_for_more(directory: Path, node: str, memory_mb: int | None, *, wall: bool) -> None:
-    """Let the node's next submission ask for ``memory_mb``, and with ``wall`` for four times as much wall time; the submit file
-    has the most that there is, which three retries reach."""
-    if memory_mb is None and not wall:
+def ask_for_more(directory: Path, node: str, memory_mb: int | None, wall_too_short: int) -> None:
+    """Let the node's next submission ask for ``memory_mb``, and for four times as much wall time for each attempt whose was too
+    short; the submit file has the most that there is, which three retries reach."""
+    if memory_mb is None and not wall_too_short:
         return
     path = directory / MEMORY_INCLUDE
     with files.locked(directory / _LOCK):
-        more_wall = 4 * (_raised(directory, WALL_MACRO, node) or WALL_FACTOR) if wall else None
-        for name, value in ((f"{MEMORY_MACRO}_{node}", memory_mb), (f"{WALL_MACRO}_{node}", more_wall)):
+        wall = WALL_FACTOR * 4**wall_too_short if wall_too_short else None
+        for name, value in ((f"{MEMORY_MACRO}_{node}", memory_mb), (f"{WALL_MACRO}_{node}", wall)):
             if value is not None:
                 kept = [line for line in files.read_text(path).splitlines() if not line.startswith(f"{name} ")]
                 files.write_atomic(path, "\n".join([*kept, f"{name} = {value}"]) + "\n")

@@ -13,7 +13,7 @@ from typing import Any
 from ..contract import codes, failure_log, files, scripts
 from ..contract.codes import PayloadError
 from ..contract.convert import to_json
-from ..contract.layout import LANDING, MERGE, PROCESSING, RULES_FILE, SCRIPTS_LOG, utc_now
+from ..contract.layout import FAILURES_FILE, LANDING, MERGE, PROCESSING, RULES_FILE, SCRIPTS_LOG, utc_now
 from ..contract.rules import INFRASTRUCTURE, RETRY, TRANSIENT, Evidence, first_match, load_rules
 from .classify import Classification
 
@@ -24,10 +24,13 @@ _LOG_LINES = 20
 
 
 def log_landing(unit: Path, job_id: str, return_value: int, site: str) -> None:
-    """The landing job of a unit did not end well; it may not have begun at all."""
+    """The landing job of a unit did not end well; it may not have begun at all. A job is logged once."""
+    mine = {"unit": unit.name, "node": LANDING, "job_id": job_id, "fence": scripts.submission_fence(unit)}
     if job_id.startswith("-"):
         evidence = Evidence(codes.NOT_SUBMITTED, f"no landing job was submitted (DAGMan says {return_value}): see dagman.out")
     else:
+        if any(mine.items() <= line.items() for line in failure_log.read_failures(unit.parent / FAILURES_FILE)):
+            return
         evidence = Evidence(codes.LANDING_FAILED, f"the landing job ended with {return_value}", site=site)
     _append(unit, LANDING, LANDING, job_id, evidence, INFRASTRUCTURE, None)
 

@@ -87,6 +87,18 @@ def test_a_landing_that_failed_is_told_in_the_failure_log(
     assert line["final"] is False
 
 
+def test_the_script_of_a_former_landing_that_comes_late_changes_nothing(unit: Workbench) -> None:
+    log = "".join(EXECUTE_EVENT.format(cluster=cluster, site=site) for cluster, site in [(41, "T2_CH_CERN"), (42, "T1_US_FNAL")])
+    (unit.place / "group.dag.nodes.log").write_text(log)
+    for job_id in ("41.0", "42.0", "41.0", "42.0"):
+        assert unit.script("elect", "group.dag.nodes.log", job_id, 0) == 0
+    assert elected(unit) == "ELECTED_SITE = T1_US_FNAL\n"
+    assert len((unit.place / "elected.log").read_text().splitlines()) == 2
+    for _ in range(2):
+        assert unit.script("elect", "group.dag.nodes.log", "43.0", 1) == 1
+    assert len(list(read_failures(unit.dag / "failures.jsonl"))) == 1
+
+
 def reelect(bench: Workbench, retry: int = 0) -> int:
     return bench.script("reelect", bench.unit, retry, directory=bench.dag)
 

@@ -161,6 +161,16 @@ def test_an_attempt_whose_script_never_ran_before_the_next_was_judged_is_counted
     assert (attempts(dag), dag.record()["attempt"]) == ([1, 0], 1), "again"
 
 
+def test_an_attempt_that_was_never_submitted_is_not_judged_again_after_a_later_one(dag: Dag) -> None:
+    assert dag.post(dag.unit(), "proc_000000", -1001, 0, "-1.0") == [44, 1]
+    dag.fails(0, attempt=1)
+    assert dag.post(dag.unit(), "proc_000000", -1001, 0, "-1.0") == [1]
+    assert (dag.record()["classification"]["category"], attempts(dag), len(dag.failures())) == ("success", [0, 1], 1)
+    (dag.unit() / "proc_000000.post.json").unlink()  # the unit has left its site: attempts begin anew
+    assert dag.post(dag.unit(), "proc_000000", -1001, 0, "-1.0") == [44, 1]
+    assert (dag.record()["attempt"], attempts(dag)) == (0, [0, 1, 0])
+
+
 def test_after_a_rescue_attempts_count_from_0_again_and_are_judged(dag: Dag) -> None:
     dag.fails(8001, attempt=0)
     dag.fails(8001, attempt=1)
@@ -488,6 +498,7 @@ def test_a_job_that_did_well_after_evictions_has_them_counted(dag: Dag) -> None:
 
 def test_wall_time_that_was_not_enough_is_four_times_as_much_each_time(dag: Dag) -> None:
     assert dag.fails(50664, attempt=0) == [44, 1]
+    assert dag.post(dag.unit(), "proc_000000", 50664 & 0xFF, 0, f"{dag.jobs}.0") == [44, 1], "its script runs again"
     assert dag.fails(50664, attempt=1) == [44, 44, 1]
     assert (dag.unit() / "memory.inc").read_text() == "WALL_proc_000000 = 32\n"
 
