@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import timedelta
 
 from django.db import connection
@@ -198,14 +199,16 @@ def _why_not(block: ProcessingBlock, rule: RuleInfo) -> str:
         return f"ends at {rule.expires_at:%F %T}"
     if rule.state is not RuleState.OK:
         return f"is {rule.state}"
-    missing = _not_kept(block, rule)
-    return f"does not keep {missing}" if missing else ""
+    # a rule over several RSEs may have some files on disk alone, and the RSE of one may be on tape no more
+    tapes = None if conf().source_rule_days_without_tape else factory.rucio().tapes()
+    missing = _not_kept(block, rule, tapes)
+    return f"does not keep {missing}{'' if tapes is None else ' on tape'}" if missing else ""
 
 
-def _not_kept(block: ProcessingBlock, rule: RuleInfo) -> str:
-    """Valid files of the block that the rule, OK or not, has no lock for, in words; empty if it keeps each."""
+def _not_kept(block: ProcessingBlock, rule: RuleInfo, among: Collection[str] | None = None) -> str:
+    """Valid files of the block that the rule, OK or not, has no lock for (``among`` these RSEs), in words; empty if it keeps each."""
     wanted = set(block.files.filter(validity=Validity.VALID).values_list("lfn", flat=True))
-    missing = wanted - factory.rucio().files_kept(block.dbs_block_name, rule)
+    missing = wanted - factory.rucio().files_kept(block.dbs_block_name, rule, among)
     return f"{len(missing)} of {counted(len(wanted), 'valid file')}, first {min(missing)}" if missing else ""
 
 

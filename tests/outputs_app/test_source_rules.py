@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from types import SimpleNamespace
 
@@ -140,8 +140,8 @@ def test_without_a_tape_rule_of_ours_they_end_by_what_else_keeps_it(rucio, monke
 class RuleOfNames:
     """A Rucio with one rule, OK, which keeps the files of these names; what is deleted there is written down."""
 
-    def __init__(self, kept: set[str], **rule: object) -> None:
-        self.kept, self.deleted = kept, list[str]()
+    def __init__(self, kept: set[str], on_disk: Collection[str] = (), **rule: object) -> None:
+        self.kept, self.on_disk, self.deleted = kept, on_disk, list[str]()
         about = {"rule_id": "disk", "account": "wms2", "rse_expression": "X", "locks_ok": len(kept)} | rule
         self.reported = SimpleNamespace(**{"state": RuleState.OK, "expires_at": None, "refused": None} | about)
         self.at = rule.get("at", {"T1_US_FNAL_Disk": True})
@@ -150,14 +150,14 @@ class RuleOfNames:
         return {block: [] for block in blocks}
 
     def tapes(self) -> set[str]:
-        return set()
+        return {"T1_X_Tape"}
 
     def rule(self, _: str) -> SimpleNamespace:
         return self.reported
 
-    def files_kept(self, block: str, rule: SimpleNamespace) -> set[str]:
-        assert rule is self.reported
-        return self.kept
+    def files_kept(self, block: str, rule: SimpleNamespace, among: Collection[str] | None = None) -> set[str]:
+        assert rule is self.reported and among in (None, self.tapes())
+        return self.kept if among is None else self.kept.difference(self.on_disk)
 
     def block_locations(self, blocks: list[str]) -> dict[str, dict[str, bool]]:
         return dict.fromkeys(blocks, self.at)
@@ -227,6 +227,23 @@ def test_no_file_rule_ends_while_a_valid_file_is_not_kept_by_name(monkeypatch, k
     assert lfns[missing] in why
     assert rucio.deleted == []
     assert [file.rule_id for file in block.files.order_by("id")] == [f"rule{number}" for number in range(len(valid))]
+
+
+@pytest.mark.parametrize("disk_is_enough", [False, True])
+def test_what_a_rule_keeps_on_disk_is_on_no_tape(monkeypatch, disk_is_enough) -> None:
+    """The expression of another's rule has disks too, or the RSE of ours is no tape any more."""
+    block, lfns = protected((True, True))
+    rucio = RuleOfNames(set(lfns), on_disk=lfns[1:])
+    monkeypatch.setattr(factory, "rucio", lambda: rucio)
+    monkeypatch.setenv("WMS2_SOURCE_RULE_DAYS_WITHOUT_TAPE", "1" if disk_is_enough else "0")
+    conf.cache_clear()
+    effect = new_effect(block, EffectKind.RUCIO_UNPROTECT)
+    if disk_is_enough:
+        assert HANDLERS[EffectKind.RUCIO_UNPROTECT].call(effect)["deleted"] == 2
+        return
+    with pytest.raises(AwaitsPerson, match=rf"does not keep 1 of 2 valid files, first {lfns[1]} on tape"):
+        HANDLERS[EffectKind.RUCIO_UNPROTECT].call(effect)
+    assert rucio.deleted == []
 
 
 @pytest.mark.parametrize(

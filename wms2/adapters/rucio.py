@@ -238,18 +238,19 @@ class RucioAdapter(RucioRules):
         rows = self._session.rows(BLOCK_REPLICAS, "block_locations", listed)
         return {row.rse: bool(row.length) and row.available_length == row.length for row in rows}
 
-    def files_kept(self, block: str, rule: RuleInfo) -> set[str]:
-        """LFNs of the block's files that a rule on it, or on its container, keeps. Names, never numbers: a rule is OK over what
-        Rucio has in the block, which may have lost files, and have others.
+    def files_kept(self, block: str, rule: RuleInfo, among: Collection[str] | None = None) -> set[str]:
+        """LFNs of the block's files that a rule on it, or on its container, keeps; with ``among`` at one of these RSEs. Names, never
+        numbers: a rule is OK over what Rucio has in the block, which may have lost files, and have others.
 
         A container's rule may have 100,000 locks: what it keeps of one block are the available copies where its lock is OK.
         """
         operation = "files_kept"
         if rule.did_type == "DATASET":
             rows = self._session.rows(LOCKS, operation, lambda client: client.list_replica_locks(rule.rule_id))
-            return {lock.name for lock in rows if lock.state == _LOCK_OK}
+            return {lock.name for lock in rows if lock.state == _LOCK_OK and (among is None or lock.rse in among)}
         locks = self._session.rows(LOCKS, operation, lambda client: client.get_dataset_locks(self.scope, block))
         rses = {lock.rse for lock in locks if lock.rule_id == rule.rule_id and lock.state == _LOCK_OK}
+        rses = rses if among is None else rses.intersection(among)
         copies = self._replicas([block], operation) if rses else []
         return {row.name for row in copies if any(row.states.get(rse) == AVAILABLE for rse in rses)}
 

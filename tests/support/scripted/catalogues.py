@@ -400,7 +400,7 @@ class ScriptedRucio:
 
         return self.script.call("blocks_kept", act)
 
-    def files_kept(self, block: str, rule: Any) -> set[str]:
+    def files_kept(self, block: str, rule: Any, among: Collection[str] | None = None) -> set[str]:
         def act() -> set[str]:
             others = self.others.get(rule.rule_id)
             inside = set(self.held[block].files) if block in self.blocks_under(rule.name) else set()

@@ -308,7 +308,8 @@ def test_what_a_rule_on_a_block_keeps_is_told_by_name(rucio: RucioAdapter, clien
     rule = rucio.rule(rucio.tape_rule(block, KIT_TAPE, "w"))
     assert rucio.files_kept(block, rule) == set(), "none has arrived"
     settle(client, rule_ids=[rule.rule_id])
-    assert rucio.files_kept(block, rule) == {file.lfn for file in files[:2]}
+    assert rucio.files_kept(block, rule) == rucio.files_kept(block, rule, {KIT_TAPE}) == {file.lfn for file in files[:2]}
+    assert rucio.files_kept(block, rule, {FNAL}) == set()
     elsewhere = names.block()
     rucio.ensure_block(names.dataset, elsewhere)
     rucio.register_files(FNAL, elsewhere, files[2:])
@@ -325,6 +326,7 @@ def test_what_a_containers_rule_keeps_of_each_block_is_known_once_it_is_there(
     assert rucio.files_kept(block, rucio.rule(rule_id)) == set()
     assert settle(client, CERN, [rule_id]).files == 2
     assert rucio.files_kept(block, rucio.rule(rule_id)) == {file.lfn for file in files}
+    assert rucio.files_kept(block, rucio.rule(rule_id), rucio.tapes()) == set()
     later = f"{container}#later"
     rucio.ensure_block(container, later)
     rucio.register_files(FNAL, later, names.files(1))
