@@ -132,18 +132,19 @@ class Look:
         near = [pk for pk, theirs in known.values() if rules.meet(spans, theirs)]
         there = {block.block_name: block.file_count for block in factory.dbs().outputs.blocks(name)}
         there.pop(self._block.dbs_block_name, None)
-        strange = [block for block in sorted(there.keys() - known.keys()) if rules.meet(spans, spans_in_dbs(block))]
+        strange = [block for block in sorted(there.keys() - known.keys()) if rules.meet(spans, spans_in_dbs(block, there[block]))]
         unseen = ProcessingBlock.objects.filter(dbs_block_name__in=strange)  # ours, and not validated
         ours = dict(unseen.values_list("dbs_block_name", "pk"))
         near += ours.values()
         strange = [block for block in strange if block not in ours]
-        foreign = chain(self._others(near, there), *map(self._strange, strange))
+        foreign = chain(self._others(near, there, ours), *map(self._strange, strange))
         findings = rules.doubled(mine, foreign, self._declared, Inputs(self._block.workflow))
         return Seen(list(findings), {"blocks": len(there.keys() | known.keys()), "compared": len(near) + len(strange)})
 
-    def _others(self, near: Sequence[uuid.UUID], there: Mapping[str, int]) -> Iterator[LumiFile]:
+    def _others(self, near: Sequence[uuid.UUID], there: Mapping[str, int], unseen: Collection[str]) -> Iterator[LumiFile]:
         """Valid files of blocks of ours, of this request or another, as our rows or DBS have them (``there``: its blocks, with
-        their numbers of files). What is valid for DBS alone, of a request that was cleaned say, has no owner."""
+        their numbers of files; ``unseen``: never compared by name). What is valid for DBS alone, of a request that was
+        cleaned say, has no owner."""
         rows = OutputFile.objects.filter(block__in=near).order_by("block", "id").select_related("block")
         for block, files in groupby(rows.iterator(_AT_ONCE), key=lambda file: file.block.dbs_block_name):
             known, invalid = set(), list[LumiFile]()
@@ -155,7 +156,7 @@ class Look:
                     yield LumiFile(file.pk, file.lfn, lumis, file.unit_id, own, parents, file.events, _counts(file.lumis))
                 else:
                     invalid.append(LumiFile(0, file.lfn, lumis, parents=parents))
-            if block in there and (invalid or there[block] != len(known)):
+            if block in there and (invalid or there[block] != len(known) or block in unseen):
                 valid = {file.lfn for file in factory.dbs().outputs.files(block, operation="validate")}
                 yield from (late for late in invalid if late.lfn in valid)
                 if valid - known:
@@ -288,6 +289,6 @@ def known_rules(comment: str, generation: int, minute: int) -> Callable[[str], R
 
 
 @lru_cache(maxsize=10_000)
-def spans_in_dbs(block_name: str) -> dict[str, list[int]]:
-    """Of a block whose spans no row has; which lumis its files have does not change."""
+def spans_in_dbs(block_name: str, files: int) -> dict[str, list[int]]:
+    """Of a block whose spans no row has; which lumis its files have does not change, others may come while it is open."""
     return rules.spans([frozenset((row.run, row.lumi) for row in factory.dbs().outputs.file_lumis(block_name))])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -40,6 +41,7 @@ from tests.support.registered import DISK, made_block, run_effects
 from tests.support.rucio import SCOPE, did
 from tests.support.scripted.later_keys import KEY, VALUE
 from wms2.adapters import factory
+from wms2.adapters.dbs_queries import DbsQueries
 from wms2.errors import ServiceUnavailable
 
 pytestmark = [pytest.mark.django_db, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.xdist_group("rules in Rucio")]
@@ -246,13 +248,19 @@ def test_in_a_file_of_nobody_known_a_lumi_that_one_input_file_has_is_there_twice
     assert (P.DUPLICATE_LUMI in reported) is not shared
 
 
-def test_a_lumi_that_is_there_in_a_file_that_our_rows_do_not_know_is_a_case(block: ProcessingBlock) -> None:
-    """Of a block that they know."""
+@pytest.mark.parametrize("as_many", [True, False])
+def test_a_lumi_that_is_there_in_a_file_that_our_rows_do_not_know_is_a_case(block: ProcessingBlock, as_many: bool) -> None:
+    """Of a block that they know, and in which DBS may have as many files as they do."""
     former = with_the_same_lumis(block)
     unknown = lfns(former)[1]
-    OutputFile.objects.filter(lfn=unknown).delete()
     factory.dbs().invalidate_files(sorted({*lfns(former)} - {unknown}))
     OutputFile.objects.filter(block=former).update(validity=Validity.INVALID)
+    rows = OutputFile.objects.filter(block=former)
+    if as_many:
+        rows.filter(lfn=unknown).update(lfn=f"{unknown}.root")
+        rows.update(validity=Validity.VALID, lumis={"9": [[1, 10]]})
+    else:
+        rows.filter(lfn=unknown).delete()
     validated(block)
     assert {prognosis for prognosis, _ in cases()} == {P.DUPLICATE_LUMI}
     assert unknown in str(IntegrityCase.objects.order_by("id")[0].evidence)
@@ -265,11 +273,18 @@ def test_of_a_block_of_the_request_that_was_given_up_the_younger_file_has_the_ca
     assert (validated(block).validated, cases()) == (1, set())
 
 
-def test_a_lumi_that_is_there_in_a_file_of_nobody_known_is_a_case(block: ProcessingBlock) -> None:
-    stranger = f"{block.dataset_name}#{uuid.uuid4()}"
+def test_a_lumi_that_is_there_in_a_file_of_nobody_known_is_a_case(
+    block: ProcessingBlock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, stranger = block.dbs_block_name, f"{block.dataset_name}#{uuid.uuid4()}"
     OutputFile.objects.filter(block=block).exclude(lfn=lfns(block)[0]).delete()
     factory.dbs().invalidate_files(lfns(block)[1:])
     ProcessingBlock.objects.filter(pk=block.pk).update(dbs_block_name=stranger)  # the one in DBS is nobody's now
+    with monkeypatch.context() as while_it_was_empty:
+        while_it_was_empty.setattr(DbsQueries, "file_lumis", lambda *_: [])
+        while_it_was_empty.setattr(DbsQueries, "blocks", lambda *_: [SimpleNamespace(block_name=old, file_count=0)])
+        validated(block)
+    validation_again([block.pk])
     validated(block)
     case = IntegrityCase.objects.get(name=lfns(block)[0])
     assert P.DUPLICATE_LUMI in {each["prognosis"] for each in case.evidence}
