@@ -48,7 +48,7 @@ class TimeSlice:
         """Record what is done by now, beside what was recorded before.
 
         Raises:
-            TurnOver: enough for this time; call it only while something is left.
+            TimeSliceOver: enough for this time; call it only while something is left.
             LeaseLost: the claim is lost (``still_claimed``).
         """
         effect = self._effect

@@ -21,7 +21,7 @@ from wms2.metrics.series import VALIDATIONS_TOTAL
 from wms2.runtime import clock
 from wms2.runtime.json_columns import known
 
-#: What is asked, in this order; a method of ``ScheddCheck`` each.
+#: What is asked, in this order; a method of ``Look`` each.
 STEPS = ("dbs", "rucio", "lumis")
 
 

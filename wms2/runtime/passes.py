@@ -26,7 +26,7 @@ def row_by_itself(step: str, row: object, report: Callable[[str], object]) -> It
 
     Args:
         step: the pass; a label of ``wms2_rows_broken_total``.
-        tell: writes the error to the row, for who looks at it.
+        report: writes the error to the row, where an operator reads it.
 
     Raises:
         LeaseLost: the caller no longer leads; nothing more is to be written.

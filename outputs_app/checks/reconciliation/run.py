@@ -8,7 +8,8 @@ the comparison goes on later where it stopped.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import cached_property
@@ -18,7 +19,7 @@ from django.db import transaction
 from django.db.models import F, Q, QuerySet
 
 from outputs_app.checks.reconciliation.compare import Believed, Finding, in_dbs, in_rucio, valid_still
-from outputs_app.checks.reconciliation.rows import blocks_at_rest, blocks_believed, drift_record, rules_by_id
+from outputs_app.checks.reconciliation.rows import AtRest, blocks_at_rest, blocks_believed, drift_record, rules_by_id
 from outputs_app.checks.reconciliation.rule_check import ITS_OWN, check_rules
 from outputs_app.effects.handler import comment_of
 from outputs_app.effects.requests import EffectRequest
@@ -38,8 +39,9 @@ from wms2.adapters import factory
 from wms2.adapters.rucio_types import RuleInfo
 from wms2.adapters.types import BlockInfo
 from wms2.conf import conf
-from wms2.errors import LeaseLost, ServiceError
+from wms2.errors import LeaseLost
 from wms2.runtime import clock
+from wms2.runtime.passes import row_by_itself
 
 #: A dataset whose blocks have not changed for so long is compared only when an operator asks.
 _UNCHANGED_DAYS = 30.0
@@ -59,14 +61,10 @@ def comparisons_run() -> None:
     while time.monotonic() < ends_at and (comparison := _claim()) is not None:
         run = Run(comparison)
         try:
-            run.go(lambda: time.monotonic() >= ends_at)
-        except ServiceError as error:
-            run.put_off(str(error))
+            with row_by_itself("comparisons", comparison, run.put_off):
+                run.go(lambda: time.monotonic() >= ends_at)
         except LeaseLost as error:
             log.warning("comparison gave way", comparison=str(comparison), why=str(error))
-        except Exception as error:  # one broken comparison must not keep the others waiting
-            log.exception("comparison broke", comparison=str(comparison))
-            run.put_off(f"{type(error).__name__}: {error}")
 
 
 def comparisons_begin() -> None:
@@ -129,7 +127,6 @@ class Run:
 
     def put_off(self, error: str) -> None:
         """Go on later after the last portion that was recorded."""
-        log.warning("comparison put off", comparison=str(self._comparison), error=error)
         self._mine().update(last_error=error, claim_expires_at=None, due_at=clock.now() + PAUSE)
 
     def _compare(self, dataset: OutputDataset, is_over: Callable[[], bool]) -> bool:
@@ -170,8 +167,7 @@ class Run:
         before = blocks_at_rest([block.pk for block in blocks])
         believed = blocks_believed([block for block in blocks if block.pk in before], "lumis", "parents")
         wanted = [block for block in believed if not before[block.row.pk].taken_back]
-        taken_back = [block for block in believed if before[block.row.pk].taken_back]
-        findings = [*self._in_dbs(wanted), *self._in_rucio(wanted), *self._valid_still(taken_back)]
+        findings = [*self._in_dbs(believed, before), *self._in_rucio(wanted)]
         with self._recording(up_to_block=last):
             after = blocks_at_rest(before)
             same = {pk for pk, stamp in before.items() if after.get(pk) == stamp}
@@ -180,22 +176,16 @@ class Run:
             self._result["files"] += sum(len(block.files) for block in believed if block.row.pk in same)
             self._result["in_flight"] += len(blocks) - len(same)
 
-    def _in_dbs(self, blocks: Sequence[Believed]) -> Iterator[Finding]:
+    def _in_dbs(self, blocks: Sequence[Believed], at_rest: Mapping[uuid.UUID, AtRest]) -> Iterator[Finding]:
         outputs = factory.dbs().outputs
         for block in blocks:
-            if block.row.dbs_block_closed:
+            name, taken_back = block.row.dbs_block_name, at_rest[block.row.pk].taken_back
+            if block.row.dbs_block_closed or taken_back:
                 # listed at the beginning of the turn: what was registered since is asked for by its name
-                name = block.row.dbs_block_name
                 known = self._listed.get(name) or outputs.block(name)
-                files = outputs.files(name, valid_only=False, operation="compare") if known is not None else ()
-                yield from in_dbs(block, known, files)
-
-    def _valid_still(self, blocks: Sequence[Believed]) -> Iterator[Finding]:
-        for block in blocks:
-            name = block.row.dbs_block_name
-            if name in self._listed or factory.dbs().outputs.block(name) is not None:
                 # of an INVALID dataset DBS lists no valid ones; they show again as soon as another request writes into it
-                yield from valid_still(block, factory.dbs().outputs.files(name, valid_only=False, operation="compare"))
+                files = outputs.files(name, valid_only=False, operation="compare") if known is not None else ()
+                yield from valid_still(block, files) if taken_back else in_dbs(block, known, files)
 
     def _in_rucio(self, blocks: Sequence[Believed]) -> Iterator[Finding]:
         places = {block.row.dbs_block_name: {block.place_of(file) for file in block.files.values()} - {""} for block in blocks}

@@ -13,7 +13,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from outputs_app.checks.reconciliation import run as running
-from outputs_app.checks.reconciliation.run import comparisons_run
+from outputs_app.checks.reconciliation.run import comparisons_begin, comparisons_run
 from outputs_app.checks.reconciliation.services import dataset_compare, drift_accept, drift_repair
 from outputs_app.effects.invalidation import invalidation_ask
 from outputs_app.models import (
@@ -37,6 +37,7 @@ from tests.support.registered import DISK, made_block, run_effects
 from tests.support.rucio import SCOPE, did
 from wms2.adapters import factory
 from wms2.errors import InvalidTransition, ServiceUnavailable
+from wms2.metrics.series import ROWS_BROKEN_TOTAL
 
 pytestmark = [pytest.mark.django_db, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.xdist_group("rules in Rucio")]
 OTHER = "T2_US_Purdue"
@@ -272,6 +273,26 @@ def test_a_silent_service_changes_nothing_and_the_comparison_goes_on_where_it_wa
     comparisons_run()
     comparison.refresh_from_db()
     assert (comparison.begun_at, comparison.last_error) == (None, "") and comparison.ended_at > begun
+
+
+def test_a_comparison_that_breaks_is_counted_put_off_and_keeps_no_other_waiting(
+    block: ProcessingBlock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    comparisons_begin()
+    dataset_compare(dataset=block.dataset, actor="ann", reason="test")
+    Comparison.objects.update(due_at=overdue())
+    broken = ROWS_BROKEN_TOTAL.labels("comparisons")._value
+
+    def breaks(*names: Any) -> None:
+        raise ValueError("no number")
+
+    before = broken.get()
+    monkeypatch.setattr(type(factory.rucio()), "blocks_held", breaks)
+    comparisons_run()
+    comparison, rules = Comparison.objects.get(dataset=block.dataset_id), Comparison.objects.get(dataset=None)
+    assert (comparison.last_error, comparison.claim_expires_at) == ("ValueError: no number", None)
+    assert comparison.due_at > timezone.now() and rules.ended_at is not None
+    assert broken.get() == before + 1
 
 
 def test_many_blocks_take_several_turns(block: ProcessingBlock, monkeypatch: pytest.MonkeyPatch) -> None:
