@@ -36,7 +36,7 @@ _TASKS = (
         "Outputs", "Blocks, files and their rules; retry or discard what DBS or Rucio refused.",
         ("ProcessingBlock", "Effect", "OutputFile", "OutputDataset"),
     ),
-    Task("Lost and doubtful files", "Decide integrity cases; settle differences.", ("IntegrityCase", "Drift", "Reconciliation")),
+    Task("Lost and doubtful files", "Decide integrity cases; settle differences.", ("IntegrityCase", "Drift", "Comparison")),
     Task(
         "Sites and schedds", "Ban or drain a site; onboard, drain or close a schedd.",
         ("Site", "SiteBan", "Schedd", "Pool"),
