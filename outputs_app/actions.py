@@ -45,6 +45,16 @@ def _retry(effect: Effect) -> list[str]:
     return [f"{effect.get_kind_display()}: tried again at once, {tried}; its time for retries starts anew.", *last]
 
 
+#: What stays so where one of these is discarded, and nothing else with it.
+_LOST: Mapping[str, str] = {
+    EffectKind.RUCIO_TAPE: "Its block is archived without a tape rule, and says so; its source rules stay.",
+    EffectKind.RUCIO_PROTECT: "Its files have no rule at their source: nothing keeps them there until they are on tape.",
+    EffectKind.DBS_VALID: "Its dataset stays PRODUCTION in DBS.",
+    EffectKind.DBS_INVALIDATE:
+        "What DBS has as valid of its dataset stays so; the rules that keep it are deleted all the same.",
+}  # fmt: skip
+
+
 def _discard(effect: Effect) -> list[str]:
     """What is lost by it, in words."""
     lines = [f"{effect.get_kind_display()}: never run. The request does not wait for it."]
@@ -61,14 +71,8 @@ def _discard(effect: Effect) -> list[str]:
         ]
     elif others:
         lines.append(f"So are {counted(others, 'other effect')} that its block is owed; the block stays archived.")
-    elif effect.kind == EffectKind.RUCIO_TAPE:
-        lines.append("Its block is archived without a tape rule, and says so; its source rules stay.")
-    elif effect.kind == EffectKind.RUCIO_PROTECT:
-        lines.append("Its files have no rule at their source: nothing keeps them there until they are on tape.")
-    elif effect.kind == EffectKind.DBS_VALID:
-        lines.append("Its dataset stays PRODUCTION in DBS.")
-    elif effect.kind == EffectKind.DBS_INVALIDATE:
-        lines.append("What DBS has as valid of its dataset stays so; the rules that keep it are deleted all the same.")
+    elif what := _LOST.get(effect.kind):
+        lines.append(what)
     return lines
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from django.db.models import Count, F, Model, QuerySet
 
@@ -17,7 +17,6 @@ from outputs_app.models import (
     EffectState,
     OutputDataset,
     OutputFile,
-    Placement,
     ProcessingBlock,
 )
 
@@ -44,10 +43,10 @@ def blocks_done_units(block_ids: Iterable[uuid.UUID]) -> Mapping[uuid.UUID, int]
     return dict(rows.values_list("block_id").annotate(number=Count("id")))
 
 
-def block_units_completed(block: ProcessingBlock) -> list[tuple[int, str]]:
-    """(round, name) of the block's units that are done; names repeat from round to round."""
+def block_units_completed(block: ProcessingBlock) -> list[Any]:
+    """The block's units that are done, with their rounds."""
     rows = BlockWorkUnit.objects.filter(block=block, done=True).order_by("unit__round__index", "unit__index")
-    return list(rows.values_list("unit__round__index", "unit__name"))
+    return list(rows.values(round=F("unit__round__index"), name=F("unit__name")))
 
 
 def block_source_rules(block: ProcessingBlock) -> dict[str, str]:
@@ -59,11 +58,6 @@ def block_source_rules(block: ProcessingBlock) -> dict[str, str]:
 def effects_shown() -> QuerySet[Effect]:
     """Effects with their request's name."""
     return shown(Effect, "request__request_name")
-
-
-def placements_shown() -> QuerySet[Placement]:
-    """All of them."""
-    return Placement.objects.all()
 
 
 def effects_open_counts(request_id: uuid.UUID) -> dict[str, int]:

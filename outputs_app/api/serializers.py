@@ -46,10 +46,7 @@ BlockSerializer = rows(
     "Block", ProcessingBlock, "One block with its members and rules.",
     *_BLOCK, "completed_work_units", "source_rule_ids", "failure_context", "warnings",
     work_units=_WORK_UNITS,
-    completed_work_units=Computed(
-        lambda block: [{"round": index, "name": name} for index, name in block_units_completed(block)],
-        BlockUnitSerializer(many=True),
-    ),
+    completed_work_units=Computed(block_units_completed, BlockUnitSerializer(many=True)),
     source_rule_ids=Computed(
         block_source_rules, serializers.DictField(child=serializers.CharField()),
         help_text="LFN -> Rucio rule that protects it at its RSE",

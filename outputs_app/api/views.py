@@ -18,13 +18,13 @@ from outputs_app.api.serializers import (
     PlacementSerializer,
 )
 from outputs_app.checks.cases import cases_shown
+from outputs_app.models import Placement
 from outputs_app.selectors import (
     blocks_done_units,
     blocks_shown,
     datasets_shown,
     drift_shown,
     effects_shown,
-    placements_shown,
 )
 from wms2.api.actions import Answer
 from wms2.api.views import RowsViewSet
@@ -71,7 +71,7 @@ class DatasetViewSet(RowsViewSet):
 class PlacementViewSet(RowsViewSet):
     """Which outputs go to tape, and whose containers WMS2 places on disk."""
 
-    queryset = placements_shown()
+    queryset = Placement.objects.all()
     serializer_class = PlacementSerializer
     filterset_class = PlacementFilters
     ordering = ("id",)

@@ -214,14 +214,18 @@ def _run(effect: Effect) -> None:
         former_settle(effect)
         log.warning("effect gave way", effect=effect.key, why=str(error))
     except ServiceRejected as error:
-        _record_refusal(effect, error)
-    except AwaitsPerson as error:
-        _record_wait(effect, error)
+        first = effect.first_failed_at or clock.now()
+        _record_error(effect, "refused", error, state=EffectState.REFUSED, first_failed_at=first)
+        log.error("effect refused, an operator must look", effect=effect.key, error=str(error))
+    except AwaitsPerson as error:  # looked at again for as long as it takes, and an earlier failure's time is over
+        next_at = clock.now() + timedelta(seconds=_APPROVAL_CHECK_SECONDS)
+        _record_error(effect, "waits", error, state=EffectState.PENDING, first_failed_at=None, next_attempt_at=next_at)
+        log.info("effect waits for a person", effect=effect.key, why=str(error), next_look_at=next_at.isoformat())
     except ServiceUnavailable as error:
         _record_failure(effect, error)
     except Exception as error:  # one broken effect must neither stop the others nor be claimed again for ever
         log.exception("effect broke", effect=effect.key)
-        _record_failure(effect, _defect(effect, error))
+        _record_failure(effect, error)
     else:
         crash_point(f"{effect.kind}.called")
         try:
@@ -230,7 +234,7 @@ def _run(effect: Effect) -> None:
             raise
         except Exception as error:
             log.exception("result of an effect not recorded", effect=effect.key)
-            _record_failure(effect, _defect(effect, error))
+            _record_failure(effect, error)
         crash_point(f"{effect.kind}.recorded")
 
 
@@ -276,37 +280,28 @@ def _record_portion(effect: Effect, waits_for: str = "", seconds: float = 0.0) -
         log.info("effect goes on in another turn", effect=effect.key)
 
 
-def _record_refusal(effect: Effect, error: ServiceRejected) -> None:
+def _record_error(effect: Effect, outcome: str, error: ServiceError, **changes: object) -> None:
+    """What came of the call in place of a result, on its block too if it failed; the request hears of it."""
     with transaction.atomic():
-        if _close_claim(
-            effect, state=EffectState.REFUSED, last_error=str(error), first_failed_at=effect.first_failed_at or clock.now()
-        ):
-            _record_on_block(effect, error)
-            mark_due([effect.request_id], "effect refused")
-    EFFECTS_TOTAL.labels(effect.kind, "refused").inc()
-    log.error("effect refused, an operator must look", effect=effect.key, error=str(error))
-
-
-def _record_wait(effect: Effect, error: AwaitsPerson) -> None:
-    """Not a failure: it is looked at again for as long as it takes, and an earlier failure's time is over."""
-    next_at = clock.now() + timedelta(seconds=_APPROVAL_CHECK_SECONDS)
-    with transaction.atomic():
-        if _close_claim(effect, state=EffectState.PENDING, last_error=str(error), first_failed_at=None, next_attempt_at=next_at):
-            mark_due([effect.request_id], "effect waits")
-    EFFECTS_TOTAL.labels(effect.kind, "waits").inc()
-    log.info("effect waits for a person", effect=effect.key, why=str(error), next_look_at=next_at.isoformat())
-
-
-def _defect(effect: Effect, error: Exception) -> ServiceUnavailable:
-    """A failure of WMS2's own."""
-    return ServiceUnavailable("wms2", effect.kind, f"{type(error).__name__}: {error}")
+        if _close_claim(effect, last_error=str(error), **changes):
+            if effect.block_id is not None and not isinstance(error, AwaitsPerson):
+                ProcessingBlock.objects.filter(pk=effect.block_id).update(
+                    rucio_last_error=str(error), rucio_attempt_count=F("rucio_attempt_count") + 1, last_rucio_attempt=clock.now()
+                )
+                if outcome == "dead" and effect.kind not in AFTERWARDS:
+                    _fail_block(effect, effect.block_id)
+            mark_due([effect.request_id], f"effect {outcome}")
+    EFFECTS_TOTAL.labels(effect.kind, outcome).inc()
 
 
 #: Of calls to ReqMgr2, until a clone whose answer was lost is looked for again.
 _CLONE_TIMEOUTS = 4
 
 
-def _record_failure(effect: Effect, error: ServiceUnavailable) -> None:
+def _record_failure(effect: Effect, error: Exception) -> None:
+    """Of a service, or a defect of WMS2's own."""
+    if not isinstance(error, ServiceUnavailable):
+        error = ServiceUnavailable("wms2", effect.kind, f"{type(error).__name__}: {error}")
     now = clock.now()
     first = effect.first_failed_at or now
     # the request's own override (``requests_app.work.overrides``) comes before the setting
@@ -320,13 +315,8 @@ def _record_failure(effect: Effect, error: ServiceUnavailable) -> None:
         if effect.kind == EffectKind.REQMGR2_CLONE:  # what was sent may still be carried out, and is found only then
             pause = max(pause, _CLONE_TIMEOUTS * conf().service_timeout_seconds)
         state, next_at = EffectState.PENDING, min(now + timedelta(seconds=pause), until)  # the last try is at the limit
-    with transaction.atomic():
-        if _close_claim(effect, state=state, last_error=str(error), first_failed_at=first, next_attempt_at=next_at):
-            _record_on_block(effect, error)
-            if state is EffectState.DEAD and effect.kind not in AFTERWARDS:
-                _fail_block(effect)
-            mark_due([effect.request_id], "effect failed")
-    EFFECTS_TOTAL.labels(effect.kind, "dead" if state is EffectState.DEAD else "failed").inc()
+    outcome = "dead" if state is EffectState.DEAD else "failed"
+    _record_error(effect, outcome, error, state=state, first_failed_at=first, next_attempt_at=next_at)
     log.warning("effect failed", effect=effect.key, error=str(error), state=state.value)
 
 
@@ -343,19 +333,9 @@ def _dropped(effect: Effect) -> None:
     log.warning("result of an older claim dropped", effect=effect.key, claim_epoch=effect.claim_epoch)
 
 
-def _record_on_block(effect: Effect, error: ServiceError) -> None:
-    if effect.block_id is None:
-        return
-    ProcessingBlock.objects.filter(pk=effect.block_id).update(
-        rucio_last_error=str(error), rucio_attempt_count=F("rucio_attempt_count") + 1, last_rucio_attempt=clock.now()
-    )
-
-
-def _fail_block(effect: Effect) -> None:
+def _fail_block(effect: Effect, block_id: uuid.UUID) -> None:
     """Retries used up: the block is FAILED with what an operator needs to judge it (spec 4.7)."""
-    if effect.block_id is None:
-        return
-    block = ProcessingBlock.objects.select_for_update().get(pk=effect.block_id)
+    block = ProcessingBlock.objects.select_for_update().get(pk=block_id)
     context = {
         "effect": effect.key,
         "dataset": block.dataset_name,

@@ -56,7 +56,7 @@ def handle_validating(evaluation: Evaluation) -> None:
         if progress.open_cases:
             why = f"{number_of(progress.open_cases, 'integrity case')} open"
             evaluation.transition(S.WAITING_INTEGRITY, why, _evidence(progress))
-        elif progress.validated >= progress.blocks:
+        elif progress.done:
             why = f"{number_of(progress.blocks, 'block')} with {number_of(progress.files, 'file')} validated"
             evaluation.transition(S.VALIDATED_OUTPUTS, why, _evidence(progress))
         else:

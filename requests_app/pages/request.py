@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from django.db.models import Min
+
 from dags_app import live
 from dags_app.counts import UnitCounts
 from dags_app.models import DAG, LIVE_DAG
 from dags_app.selectors import dag_live
-from outputs_app.checks.validation.process import ValidationProgress, unvalidated, validation_progress
+from outputs_app.checks.validation.process import ValidationProgress, blocks_unvalidated, validation_progress
 from outputs_app.models import Drift, Effect, OutputDataset
 from outputs_app.selectors import drift_unsettled
 from requests_app.models import TERMINAL, Harvest, KeptAccount, Request, RequestStatus, Workflow
@@ -173,7 +175,7 @@ def _work(request: Request, workflow: Workflow, rows: Rows) -> Work:
     done = {row["block_id"]: row["number"] for row in rows["units_done"]}
     status_detail = progress_of(workflow, dags[0] if dags else None, unit_table_of(workflow, rows), rows["blocks"], done)
     cells, left_out, problem = unit_cells(dags[0]) if dags else ((), 0, "")
-    account = account_of(request, workflow, status_detail.units)
+    account, unvalidated = account_of(request, workflow, status_detail.units), blocks_unvalidated(block__workflow=workflow)
     return Work(
         workflow=workflow,
         datasets=datasets,
@@ -191,7 +193,7 @@ def _work(request: Request, workflow: Workflow, rows: Rows) -> Work:
         leftovers=leftovers_by_site(request, rows["leftovers"]),
         harvests=tuple(rows["harvests"]),
         validation=validation_progress(workflow.pk) if validating else None,
-        unvalidated_since=unvalidated(block__workflow=workflow)[1] if validating else None,
+        unvalidated_since=unvalidated.aggregate(first=Min("asked_at"))["first"] if validating else None,
         course=courses(request, rows["rounds"], rows["stops"]),
     )
 

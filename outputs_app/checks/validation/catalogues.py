@@ -157,14 +157,14 @@ class Look:
                 else:
                     invalid.append(LumiFile(0, file.lfn, lumis, parents=parents))
             if block in there and (invalid or there[block] != len(known) or block in unseen):
-                valid = {file.lfn for file in factory.dbs().outputs.files(block, operation="validate")}
+                valid = set(factory.dbs().outputs.valid_lfns(block, "validate"))
                 yield from (late for late in invalid if late.lfn in valid)
                 if valid - known:
                     yield from (late for late in self._strange(block) if late.lfn not in known)
 
     def _strange(self, block: str) -> Iterator[LumiFile]:
         """Valid files in DBS, by DBS alone."""
-        valid = {file.lfn for file in factory.dbs().outputs.files(block, operation="validate")}
+        valid = set(factory.dbs().outputs.valid_lfns(block, "validate"))
         found = _by_file((row.lfn, (row.run, row.lumi)) for row in factory.dbs().outputs.file_lumis(block))
         links = factory.dbs().outputs.file_parents(block) if not self._declared.by_lumi else ()
         parents_of = _by_file((row.lfn, row.parent_lfn) for row in links)
@@ -196,18 +196,16 @@ class Inputs:
 
     def __init__(self, workflow: Any) -> None:
         self._files = workflow.input_files
-        self._lumis, self._by_run = frozenset[Lumi](), dict[str, list[int]]()
+        self._lumis, self._by_run = frozenset[Lumi](), defaultdict[str, list[int]](list)
         self._held: dict[str, tuple[int, str]] = {}  # input file -> its events and its block
         self._sources: dict[tuple[int, str], dict[str, Lumis]] = {}
         self._in_block: dict[str, dict[tuple[str, Lumi], int | None]] = {}
 
     def ask_of(self, lumis: Set[Lumi]) -> None:
         """As ``rules.Made``."""
-        self._lumis = frozenset(lumis)
-        by_run: dict[str, list[int]] = defaultdict(list)
+        self._lumis, self._by_run = frozenset(lumis), defaultdict[str, list[int]](list)
         for run, lumi in sorted(lumis):
-            by_run[str(run)].append(lumi)
-        self._by_run = dict(by_run)
+            self._by_run[str(run)].append(lumi)
 
     def sources(self, file: LumiFile) -> Mapping[str, Lumis]:
         """As ``rules.Made``."""

@@ -9,11 +9,10 @@ from __future__ import annotations
 import uuid
 from collections import defaultdict
 from collections.abc import Collection, Iterable
-from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.db import transaction
-from django.db.models import Count, Exists, F, Min, OuterRef, QuerySet, Sum
+from django.db.models import Count, Exists, F, OuterRef, QuerySet, Sum
 
 from outputs_app.effects.requests import EffectRequest, effects_enqueue
 from outputs_app.models import (
@@ -57,7 +56,7 @@ class ValidationProgress(NamedTuple):
     @property
     def done(self) -> bool:
         """Whether every block is validated."""
-        return self.validated == self.blocks
+        return self.validated >= self.blocks
 
 
 def validation_process(*, workflow_id: uuid.UUID, request_id: uuid.UUID, request_epoch: int) -> ValidationProgress:
@@ -175,14 +174,8 @@ def _wanted(workflow_id: uuid.UUID) -> QuerySet[ProcessingBlock]:
     return rows.exclude(dataset__state=DatasetState.INVALIDATED)
 
 
-def unvalidated(**of: Any) -> tuple[int, datetime | None]:
-    """How many blocks are asked for and not validated, and since when the oldest of them."""
-    found = blocks_unvalidated(**of).aggregate(number=Count("pk"), since=Min("asked_at"))
-    return found["number"], found["since"]
-
-
 def blocks_unvalidated(**of: Any) -> QuerySet[BlockValidation]:
-    """Of those that are still wanted."""
+    """Those that are asked for, still wanted, and not validated."""
     rows = BlockValidation.objects.filter(validated_at__isnull=True, **of).exclude(block__status__in=_NOT_WANTED)
     return rows.exclude(block__dataset__state=DatasetState.INVALIDATED)
 
