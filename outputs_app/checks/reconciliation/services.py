@@ -25,7 +25,7 @@ from outputs_app.models import (
 )
 from wms2.actions import AlreadyDone
 from wms2.audit import audited
-from wms2.errors import InvalidTransition
+from wms2.errors import InvalidTransition, StaleState
 from wms2.runtime import clock
 from wms2.runtime.due import mark_due
 from wms2.runtime.notify import RECONCILE, RUN_EFFECTS, notify
@@ -55,6 +55,7 @@ def drift_repair(*, drift: Drift, actor: str, reason: str) -> None:
 
     Raises:
         InvalidTransition: there is no repair that is known and safe.
+        StaleState: it is not as it was read any more.
     """
     with audited(actor=actor, action="drift_repair", target=str(drift), target_type="drift", reason=reason, found=drift.found):
         if (why := repair_refused(drift)) and not isinstance(why, AlreadyDone):
@@ -84,6 +85,7 @@ def drift_accept(*, drift: Drift, actor: str, reason: str) -> None:
 
     Raises:
         InvalidTransition: it does not stand any more.
+        StaleState: it is not as it was read any more.
     """
     with audited(actor=actor, action="drift_accept", target=str(drift), target_type="drift", reason=reason, found=drift.found):
         if (why := accept_refused(drift)) and not isinstance(why, AlreadyDone):
@@ -92,7 +94,9 @@ def drift_accept(*, drift: Drift, actor: str, reason: str) -> None:
 
 
 def _settle(drift: Drift, state: DriftState, actor: str, reason: str) -> None:
-    Drift.objects.filter(pk=drift.pk).update(state=state, actor=actor, reason=reason)
+    as_read = Drift.objects.filter(pk=drift.pk, state=drift.state, found=drift.found)
+    if not as_read.update(state=state, actor=actor, reason=reason):
+        raise StaleState(f"{drift}: a comparison has found something else meanwhile; look at it again")
     drift.state, drift.actor, drift.reason = state, actor, reason
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from django.utils import timezone
 
-from outputs_app.checks.reconciliation.services import repair_refused
-from outputs_app.models import BlockStatus, Drift, DriftKind, Effect, EffectKind, EffectState, Validity
+from outputs_app.checks.reconciliation.services import drift_accept, repair_refused
+from outputs_app.models import BlockStatus, Drift, DriftKind, DriftState, Effect, EffectKind, EffectState, Validity
 from tests.support.rows import new_block
+from wms2.errors import StaleState
+from wms2.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
 K = DriftKind
@@ -39,3 +43,14 @@ def test_a_block_is_made_again_only_as_it_is_now(kind: DriftKind, again: EffectK
     )  # fmt: skip
     reported = repair_refused(drift)
     assert reported.startswith(why) and bool(reported) is bool(why)
+
+
+@pytest.mark.parametrize("meanwhile", [{"state": DriftState.GONE, "ended_at": timezone.now()}, {"found": "another"}])
+def test_what_a_comparison_has_changed_since_it_was_read_is_not_accepted(meanwhile: dict[str, Any]) -> None:
+    now = timezone.now()
+    drift = Drift.objects.create(kind=K.DBS_FILE_INVALID, name="/a", expected="valid", found="invalid", since=now, last_seen=now)
+    Drift.objects.update(**meanwhile)
+    with pytest.raises(StaleState):
+        drift_accept(drift=drift, actor="ann", reason="known")
+    assert Drift.objects.filter(**meanwhile).exclude(state=DriftState.ACCEPTED).exists()
+    assert AuditEntry.objects.get().outcome == "refused"
