@@ -32,7 +32,6 @@ from outputs_app.models import (
     ProcessingBlock,
     Prognosis,
     StorageCheck,
-    Validity,
 )
 from outputs_app.selectors import shown
 from sites_app.selectors import sites_by_rse
@@ -189,12 +188,6 @@ def cases_end(request_id: uuid.UUID) -> None:
     rows, now = IntegrityCase.objects.filter(request=request_id, state=CaseState.IN_PROGRESS), clock.now()
     rows.filter(action=CaseAction.REMOVED).update(state=CaseState.REMOVED, ended_at=now)
     rows.update(state=CaseState.RESOLVED, ended_at=now)
-
-
-def files_orphaned(*, lfns: Collection[str], workflows: Collection[uuid.UUID]) -> list[OutputFile]:
-    """Valid files of the workflows that were made from any of these, themselves not among them."""
-    rows = OutputFile.objects.filter(block__workflow__in=workflows, validity=Validity.VALID, parents__has_any_keys=list(lfns))
-    return list(rows.exclude(lfn__in=lfns).select_related("unit", "block__workflow__request").order_by("lfn"))
 
 
 def orphans_open(files: Iterable[OutputFile], *, lfns: Collection[str]) -> None:

@@ -6,8 +6,7 @@ the pieces stay claimed, so that they are not planned.
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +18,7 @@ from dags_app.packs import files_of
 from dags_app.payload.contract import layout
 from dags_app.planning.closure import Closure, closure
 from dags_app.services.claims import claims_of, pieces_of
-from outputs_app.checks.cases import case_of, cases_shown, decided_refused, files_orphaned, orphans_open
+from outputs_app.checks.cases import case_of, cases_shown, decided_refused, orphans_open
 from outputs_app.effects import invalidation
 from outputs_app.models import OPEN_CASE, CaseAction, CaseState, IntegrityCase, OutputDataset, OutputFile, Prognosis, Validity
 from requests_app.models import DONE, InputFile
@@ -68,7 +67,7 @@ def case_remove(*, case: IntegrityCase, actor: str, reason: str) -> None:
         if request.status in DONE and (why := recover_refused(request)):
             raise InvalidTransition(f"{case}: {why}")
         lfns = {lfn: by for loss in losses for lfn, by in loss.closure.files.items()} or {file.lfn: "" for file in _files(case)}
-        orphans = _orphans(case, list(lfns))
+        orphans = files_made_from(lfns)
         removal_begin(case, lfns, losses, actor, reason)
         orphans_open(orphans, lfns=lfns.keys())
         if request.status in DONE:
@@ -116,7 +115,7 @@ def _removal(case: IntegrityCase, manifests: dict[int, tuple[Manifest, str]]) ->
             f"{counted(len(lfns), 'file')} INVALID in DBS and without rules.",
             f"Its request is {case.request.get_status_display()}: nothing is planned again, its datasets stay short.",
         ]
-        return [*words, *_orphans_listed(_orphans(case, lfns))]
+        return [*words, *_orphans_listed(files_made_from(lfns))]
     try:
         losses = _losses(case, manifests)
     except (InvalidTransition, DocumentRefused) as error:
@@ -135,7 +134,7 @@ def _removal(case: IntegrityCase, manifests: dict[int, tuple[Manifest, str]]) ->
             return [f"Not possible now: {why}"]
         words.append(f"Its request is {case.request.get_status_display()}: it makes that again, and completes again.")
     lfns = [lfn for loss in losses for lfn in loss.closure.files]
-    return [*words, *_orphans_listed(_orphans(case, lfns))]
+    return [*words, *_orphans_listed(files_made_from(lfns))]
 
 
 def _orphans_listed(orphans: Sequence[OutputFile]) -> list[str]:
@@ -216,10 +215,12 @@ def _draw_in(case: IntegrityCase, lfns: Mapping[str, str], decided: dict[str, An
     IntegrityCase.objects.bulk_create(rows)
 
 
-def _orphans(case: IntegrityCase, lfns: Sequence[str]) -> list[OutputFile]:
-    """Of this workflow, and of those that read one of the files."""
-    workflow = case.block.workflow_id
-    names = OutputDataset.objects.filter(workflow=workflow).values_list("name", flat=True)
-    read = InputFile.objects.filter(workflow__input_dataset__in=list(names), lfn__in=lfns)
-    readers: set[uuid.UUID] = set(read.values_list("workflow_id", flat=True))
-    return files_orphaned(lfns=lfns, workflows={workflow, *readers})
+def files_made_from(lfns: Collection[str]) -> list[OutputFile]:
+    """Valid files that were made from any of these, in the same workflows and in those that read their datasets; themselves not
+    among them."""
+    of = OutputFile.objects.filter(lfn__in=lfns)
+    names = list(OutputDataset.objects.filter(pk__in=of.values("dataset")).values_list("name", flat=True))
+    readers = InputFile.objects.filter(workflow__input_dataset__in=names, lfn__in=lfns)
+    workflows = {*of.values_list("block__workflow", flat=True), *readers.values_list("workflow", flat=True)}
+    rows = OutputFile.objects.filter(block__workflow__in=workflows, validity=Validity.VALID, parents__has_any_keys=list(lfns))
+    return list(rows.exclude(lfn__in=lfns).select_related("unit", "block__workflow__request").order_by("lfn"))

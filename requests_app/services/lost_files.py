@@ -22,21 +22,12 @@ from dags_app.manifest import Manifest, ManifestProblem
 from dags_app.models import WorkUnit, WorkUnitState
 from dags_app.planning.closure import Piece, closure
 from dags_app.services.claims import claims_of, pieces_of
-from outputs_app.checks.cases import case_of, files_orphaned, orphans_open
+from outputs_app.checks.cases import case_of, orphans_open
 from outputs_app.effects.invalidation import block_refused
-from outputs_app.models import (
-    OPEN_CASE,
-    CaseAction,
-    IntegrityCase,
-    OutputDataset,
-    OutputFile,
-    ProcessingBlock,
-    Prognosis,
-    Validity,
-)
-from requests_app.models import DONE, InputFile, Request, RequestStatus
+from outputs_app.models import OPEN_CASE, CaseAction, IntegrityCase, OutputFile, ProcessingBlock, Prognosis, Validity
+from requests_app.models import DONE, Request, RequestStatus
 from requests_app.services.acting import acting
-from requests_app.services.cases import UnitLoss, losses_changed, manifest_of_unit, removal_begin, uncut
+from requests_app.services.cases import UnitLoss, files_made_from, losses_changed, manifest_of_unit, removal_begin, uncut
 from requests_app.services.recovering import recover, recover_refused
 from wms2.errors import InvalidTransition, StaleState
 
@@ -251,15 +242,11 @@ class _Search:
         return new
 
     def _orphans(self, lfns: Collection[str]) -> list[OutputFile]:
-        """Made from these, in the same workflows and in those that read their datasets; not among what was found before."""
-        of = OutputFile.objects.filter(lfn__in=lfns)
-        workflows = set(of.values_list("block__workflow", flat=True))
-        names = OutputDataset.objects.filter(pk__in=of.values("dataset")).values_list("name", flat=True)
-        readers = InputFile.objects.filter(workflow__input_dataset__in=list(names), lfn__in=lfns)
-        workflows |= set(readers.values_list("workflow", flat=True))
-        taken = IntegrityCase.objects.filter(request__workflow__in=workflows, state__in=OPEN_CASE, action=CaseAction.REMOVED)
+        """Made from these; not among what was found before."""
+        made = files_made_from(lfns)
+        taken = IntegrityCase.objects.filter(name__in=[f.lfn for f in made], state__in=OPEN_CASE, action=CaseAction.REMOVED)
         known = {*self.gone, *self.left, *taken.values_list("name", flat=True)}
-        return [file for file in files_orphaned(lfns=lfns, workflows=workflows) if file.lfn not in known]
+        return [file for file in made if file.lfn not in known]
 
     def _by_request(self) -> tuple[RequestLoss, ...]:
         by_workflow: dict[uuid.UUID, list[_Found]] = defaultdict(list)
