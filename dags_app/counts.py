@@ -11,11 +11,11 @@ from math import ceil
 from typing import Any, NamedTuple
 
 import structlog
-from django.db import connection
 from django.db.models import BigIntegerField, Count, Q, QuerySet, Sum
 from django.db.models.functions import Coalesce
 
 from dags_app.models import DAG, IN_QUEUE, FailureGroup, FailureLog, WorkUnit, WorkUnitState
+from wms2.runtime.sql import sql_rows
 
 log = structlog.get_logger(__name__)
 _AT_SITES = ("idle", "running", "held", "done", "failed")
@@ -206,9 +206,7 @@ class DagCounts(NamedTuple):
 
 def job_success(workflow_id: uuid.UUID) -> JobSuccess:
     """Of all rounds of a workflow; one query."""
-    with connection.cursor() as cursor:
-        cursor.execute(_OF_ALL_ROUNDS, {"workflow": workflow_id, "done": WorkUnitState.DONE})
-        units, jobs, failed = cursor.fetchone()
+    ((units, jobs, failed),) = sql_rows(_OF_ALL_ROUNDS, {"workflow": workflow_id, "done": WorkUnitState.DONE})
     return JobSuccess(jobs_judged(jobs, units), failed)
 
 

@@ -14,7 +14,6 @@ from dataclasses import asdict
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, NamedTuple
 
-from django.db import connection
 from django.db.models import Exists, OuterRef, QuerySet
 
 from outputs_app.blocks.filling import Brought, blocks_register_sealed, units_join_blocks
@@ -41,6 +40,7 @@ from wms2.metrics.series import EFFECTS_TOTAL
 from wms2.runtime import clock
 from wms2.runtime.due import mark_due
 from wms2.runtime.notify import EVALUATE_REQUEST, RUN_EFFECTS, notify
+from wms2.runtime.sql import sql_rows
 
 Content = tuple[int, int, str, int]
 
@@ -121,14 +121,12 @@ def _known(request_id: uuid.UUID, outputs: Sequence[UnitOutputs]) -> _Known:
     if shared:
         names_lock(shared)
     registered = BlockWorkUnit.objects.filter(unit__in=[unit.unit_id for unit in outputs], done=True)
-    with connection.cursor() as cursor:
-        lfns = [file.lfn for unit in outputs for file in unit.files]
-        cursor.execute("SELECT lfn, unit_id, size_bytes, adler32, events FROM output_files WHERE lfn = ANY(%s)", [lfns])
-        files = {row[0]: row[1:] for row in cursor.fetchall()}
+    lfns = [file.lfn for unit in outputs for file in unit.files]
+    files = sql_rows("SELECT lfn, unit_id, size_bytes, adler32, events FROM output_files WHERE lfn = ANY(%s)", [lfns])
     return _Known(
         datasets,
         frozenset(registered.values_list("unit_id", flat=True)),
-        files,
+        {lfn: (unit, size, adler32, events) for lfn, unit, size, adler32, events in files},
         frozenset(name for name in shared if _twice(outputs, datasets[name].pk, name)),
     )
 

@@ -36,6 +36,7 @@ from wms2.runtime import clock
 from wms2.runtime.heartbeat import kept_alive
 from wms2.runtime.in_force import in_force
 from wms2.runtime.locks import lock_refused
+from wms2.runtime.sql import sql_rows
 
 log = structlog.get_logger(__name__)
 ACTOR = "lifecycle"
@@ -231,16 +232,13 @@ def evaluating_due(*, owner: str, limit: int) -> Iterator[Iterator[Evaluation]]:
 
 def due_now(limit: int) -> list[uuid.UUID]:
     """Requests that are due and not being evaluated, at most so many."""
-    with connection.cursor() as cursor:
-        cursor.execute(_DUE, {"now": clock.now(), "limit": limit})
-        return [pk for (pk,) in cursor.fetchall()]
+    return [pk for (pk,) in sql_rows(_DUE, {"now": clock.now(), "limit": limit})]
 
 
 def evaluations_due() -> tuple[int, datetime | None]:
     """How many requests are due and not being evaluated, and since when the first has been."""
-    with connection.cursor() as cursor:
-        cursor.execute(_COUNT_DUE, {"now": timezone.now()})  # only shown
-        return cursor.fetchone() or (0, None)
+    number, since = next(iter(sql_rows(_COUNT_DUE, {"now": timezone.now()})), (0, None))  # only shown
+    return number, since
 
 
 @contextmanager
@@ -315,8 +313,7 @@ def _give_back(taken: Sequence[_Held]) -> None:
         "now": now,
     }
     try:
-        with connection.cursor() as cursor:
-            cursor.execute(_GIVE_BACK, values)
+        sql_rows(_GIVE_BACK, values)
     except OperationalError as error:
         if not lock_refused(error):
             raise

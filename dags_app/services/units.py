@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import structlog
 from django.contrib.postgres.fields import ArrayField
-from django.db import connection
 from django.db.models import BooleanField, Case, Func, TextField, Value, When
 from django.db.models.functions import Concat
 from django.utils import timezone
@@ -20,6 +19,7 @@ from dags_app.payload.contract import layout
 from dags_app.services import dag_files
 from dags_app.services.submit import SUBMIT_INTENT
 from wms2.errors import StaleState
+from wms2.runtime.sql import sql_rows
 
 log = structlog.get_logger(__name__)
 _OPEN = [WorkUnitState.PLANNED.value, WorkUnitState.DONE_UNACCOUNTED.value]
@@ -151,17 +151,16 @@ def units_settle(*, dag: DAG, settled: Sequence[Settled]) -> None:
     """
     # one statement for all: an UPDATE of its own for each would cost as much as all else of its account
     columns = [(row.unit.pk, row.manifest.site, row.manifest.rse, row.manifest.fence, row.sha256) for row in settled]
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "WITH done AS ("
-            "UPDATE work_units u SET state = %s, site = v.site, rse = v.rse, fence = v.fence, manifest_sha256 = v.sha256,"
-            " problem = '', problem_since = NULL, done_at = %s"
-            " FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::bigint[], %s::text[]) AS v (id, site, rse, fence, sha256)"
-            " WHERE u.id = v.id AND u.state = ANY(%s) RETURNING u.id),"
-            " counted AS (UPDATE dags SET units_done = units_done + %s WHERE id = %s) SELECT id FROM done",
-            [WorkUnitState.DONE, timezone.now(), *map(list, zip(*columns, strict=True)), _OPEN, len(settled), dag.pk],
-        )
-        changed = {pk for (pk,) in cursor.fetchall()}
+    rows = sql_rows(
+        "WITH done AS ("
+        "UPDATE work_units u SET state = %s, site = v.site, rse = v.rse, fence = v.fence, manifest_sha256 = v.sha256,"
+        " problem = '', problem_since = NULL, done_at = %s"
+        " FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::bigint[], %s::text[]) AS v (id, site, rse, fence, sha256)"
+        " WHERE u.id = v.id AND u.state = ANY(%s) RETURNING u.id),"
+        " counted AS (UPDATE dags SET units_done = units_done + %s WHERE id = %s) SELECT id FROM done",
+        [WorkUnitState.DONE, timezone.now(), *map(list, zip(*columns, strict=True)), _OPEN, len(settled), dag.pk],
+    )
+    changed = {pk for (pk,) in rows}
     gone = [row.unit.name for row in settled if row.unit.pk not in changed]
     if gone:
         raise StaleState(f"work units are no longer open: {gone[:3]}")

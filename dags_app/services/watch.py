@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import structlog
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import Case, DateTimeField, F, Value, When
 from django.db.models.fields.json import KeyTransform
 from django.db.models.functions import Coalesce, Greatest
@@ -41,6 +41,7 @@ from wms2.runtime.due import mark_due
 from wms2.runtime.json_columns import mapping
 from wms2.runtime.locks import Fenced
 from wms2.runtime.passes import row_by_itself
+from wms2.runtime.sql import sql_rows
 
 log = structlog.get_logger(__name__)
 #: What the life cycle acts on or reports; the other counts move all the time, are shown, and wake no request.
@@ -326,8 +327,7 @@ def _observe(dags: list[DAG], seen: dict[Any, Seen], now: datetime) -> None:
     numbers = [[each.number(state) for each in values] for state in JOB_STATES]
     texts = [[json.dumps(each.observed) for each in values], [json.dumps(each.jobs) for each in values]]
     began = [now if each.begun else None for each in values]
-    with connection.cursor() as cursor:
-        cursor.execute(_OBSERVE, [now, [dag.pk for dag in dags], *texts, *numbers, began])
+    sql_rows(_OBSERVE, [now, [dag.pk for dag in dags], *texts, *numbers, began])
     woken = set()
     for dag, each in zip(dags, values, strict=True):
         before, quiet = mapping(dag.observed), sites_quiet(mapping(dag.jobs))
@@ -386,8 +386,7 @@ WHERE sites.name = known.name
 def sites_count(now: datetime) -> None:
     """Each site's node jobs, in all and by pool, over the last answers of all schedds; those that ended in the rounds whose DAGs
     are in a queue, and no others, so that it costs the same however much was ever done. In the caller's transaction."""
-    with connection.cursor() as cursor:
-        cursor.execute(_COUNT_SITES, [list(IN_QUEUE), WorkUnitState.DONE, now])
+    sql_rows(_COUNT_SITES, [list(IN_QUEUE), WorkUnitState.DONE, now])
 
 
 def _follow(dag: DAG, ad: DagmanAd, fenced: Fenced) -> None:

@@ -10,11 +10,11 @@ import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from django.db import connection
 from django.db.models import Max
 
 from outputs_app.models import DatasetOwner, OutputDataset, OutputFile, OwnedDataset, Validity
 from wms2.errors import DocumentRefused, Problem, StaleState
+from wms2.runtime.sql import sql_rows
 
 Lumis = Mapping[str, Iterable[tuple[int, int | None]]]
 
@@ -150,12 +150,9 @@ def lumis_twice(*, dataset_id: int, name: str, lumis: Sequence[Lumis]) -> str:
         "dataset": dataset_id, "name": name, "valid": Validity.VALID, "each_run": sorted({run for run, _ in new}),
         "runs": [run for run, _ in new], "lumis": [lumi for _, lumi in new],
     }  # fmt: skip
-    with connection.cursor() as cursor:
-        cursor.execute(_TWICE, values)
-        twice = cursor.fetchone()
-    if twice is None:
+    if not (twice := sql_rows(_TWICE, values)):
         return ""
-    lfn, owner, run, lumi, count = twice
+    lfn, owner, run, lumi, count = twice[0]
     return (
         f"{name}: {run}:{lumi} is valid already in {lfn} of {owner}; {count} lumis of that file would be"
         " there twice: invalidate the outputs of one of the two requests, or abort this one"

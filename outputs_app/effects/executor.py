@@ -22,7 +22,7 @@ from operator import or_
 from typing import Any
 
 import structlog
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import BooleanField, F, QuerySet
 from django.db.models.expressions import RawSQL
 from structlog.contextvars import bound_contextvars
@@ -52,6 +52,7 @@ from wms2.runtime.heartbeat import kept_alive
 from wms2.runtime.in_force import in_force
 from wms2.runtime.locks import DATABASE_AWAY
 from wms2.runtime.passes import row_by_itself
+from wms2.runtime.sql import sql_rows
 from wms2.work.resources import REGISTRATION, resource
 from wms2.work.workers import may_take
 
@@ -170,9 +171,7 @@ def _oldest(most: int, passed: Collection[int], locked: Collection[uuid.UUID]) -
 
 
 def _rows(statement: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(statement.format(now=clock.in_plain_sql()), values)
-        return list(cursor.fetchall())
+    return sql_rows(statement.format(now=clock.in_plain_sql()), values)
 
 
 def _waited(effects: list[Effect]) -> list[Effect]:

@@ -14,7 +14,6 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 import structlog
-from django.db import connection
 from django.db.models import Count, F, Max, Q, QuerySet, Sum
 from django.db.models.fields.json import KT
 
@@ -36,6 +35,7 @@ from outputs_app.models import (
 from wms2.conf import conf
 from wms2.errors import FieldRefused
 from wms2.runtime import clock
+from wms2.runtime.sql import sql_rows
 
 log = structlog.get_logger(__name__)
 SCHEMA = "wms2.invalidation/1"
@@ -74,8 +74,7 @@ def manifest_renew(*, request_id: uuid.UUID) -> None:
         "key": EffectRequest(EffectKind.INVALIDATION_MANIFEST, request_id).key, "writing": timedelta(seconds=WRITING_SECONDS),
         "pending": EffectState.PENDING, "claimed": EffectState.CLAIMED, "done": EffectState.DONE,
     }  # fmt: skip
-    with connection.cursor() as cursor:
-        cursor.execute(_RENEW.format(now=clock.in_plain_sql()), values)
+    sql_rows(_RENEW.format(now=clock.in_plain_sql()), values)
 
 
 def invalidation_asked(*, request_id: uuid.UUID, request_epoch: int) -> bool:

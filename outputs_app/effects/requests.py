@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from django.db import connection
-
 from outputs_app.models import Effect, EffectKind, EffectState
 from wms2.runtime import clock
+from wms2.runtime.sql import sql_rows
 
 #: One effect takes in so many units; the calls that it makes, and what a refusal keeps back, stay of that size.
 MOST_UNITS = 100
@@ -106,9 +105,7 @@ def effects_widen(*, units: Mapping[uuid.UUID, Sequence[int]], request_epoch: in
         "most": MOST_UNITS, "pending": EffectState.PENDING, "files": EffectKind.RUCIO_FILES,
         "protect": EffectKind.RUCIO_PROTECT,
     }  # fmt: skip
-    with connection.cursor() as cursor:
-        cursor.execute(_WIDEN, values)
-        return frozenset(block_id for (block_id,) in cursor.fetchall())
+    return frozenset(block_id for (block_id,) in sql_rows(_WIDEN, values))
 
 
 def _by_key(keys: Collection[str]) -> dict[str, Effect]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import timedelta
 
-from django.db import connection
 from django.db.models import QuerySet
 
 from outputs_app.effects.handler import Result, block_of, by_rse, dataset_of, handles, in_parallel, rule_comment, unit_files
@@ -17,6 +16,7 @@ from wms2.adapters.rucio_types import Placed, RucioFile, RuleInfo, RuleState
 from wms2.conf import conf
 from wms2.errors import AwaitsPerson, NotFoundInService, ServiceRejected
 from wms2.runtime import clock
+from wms2.runtime.sql import sql_rows
 from wms2.web.formatting import counted
 
 #: Rules that are deleted between two records of what is done.
@@ -53,12 +53,11 @@ def _rucio_files(effect: Effect) -> Result:
 
 def _record_protected(effect: Effect, result: Result) -> None:
     rules: dict[str, str] = result["rules"]
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "UPDATE output_files f SET rule_id = v.rule FROM unnest(%s::text[], %s::text[]) AS v (lfn, rule)"
-            " WHERE f.lfn = v.lfn AND f.block_id = %s",
-            [list(rules), list(rules.values()), block_of(effect).pk],
-        )
+    sql_rows(
+        "UPDATE output_files f SET rule_id = v.rule FROM unnest(%s::text[], %s::text[]) AS v (lfn, rule)"
+        " WHERE f.lfn = v.lfn AND f.block_id = %s",
+        [list(rules), list(rules.values()), block_of(effect).pk],
+    )
 
 
 @handles(EffectKind.RUCIO_PROTECT, _record_protected)

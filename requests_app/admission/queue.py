@@ -20,7 +20,7 @@ from operator import attrgetter, or_
 from typing import Any
 
 import structlog
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import (
     BooleanField,
     Case,
@@ -86,6 +86,7 @@ from wms2.runtime.due import mark_due
 from wms2.runtime.levels import Level
 from wms2.runtime.locks import Fenced, LockKey, lock_until_commit
 from wms2.runtime.passes import row_by_itself
+from wms2.runtime.sql import sql_rows
 
 log = structlog.get_logger(__name__)
 #: Requests that a pass looks at beside as many as slots are free.
@@ -229,9 +230,7 @@ def _wakes_read() -> set[str]:
 
 def _wakes_take() -> set[str]:
     """Those that are deleted are those that are returned, however many arrive meanwhile."""
-    with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM wakes WHERE request_id = %s RETURNING why", [ADMISSION])
-        return {why for (why,) in cursor.fetchall()}
+    return {why for (why,) in sql_rows("DELETE FROM wakes WHERE request_id = %s RETURNING why", [ADMISSION])}
 
 
 def admit(*, fenced: Fenced = transaction.atomic) -> int:

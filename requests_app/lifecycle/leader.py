@@ -30,6 +30,7 @@ from wms2.runtime import clock
 from wms2.runtime.identity import node_name, process_name
 from wms2.runtime.json_columns import mapping, moment_of, texts
 from wms2.runtime.locks import lock_refused
+from wms2.runtime.sql import sql_rows
 
 log = structlog.get_logger(__name__)
 FLAPPING_CHANGES, FLAPPING_SECONDS = 4, 60
@@ -136,10 +137,9 @@ def _is_free(row: Lease, node: str, now: datetime) -> bool:
         return True
     if row.owner != node or not row.process:
         return row.owner == node
-    with connection.cursor() as cursor:  # a later session may be given the same number: by the moment of its start it is another
-        session = [row.backend_pid, row.backend_started_at]
-        cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE pid = %s AND backend_start = %s", session)
-        return not cursor.fetchone()[0]
+    # a later session may be given the same number: by the moment of its start it is another
+    session = [row.backend_pid, row.backend_started_at]
+    return not sql_rows("SELECT 1 FROM pg_stat_activity WHERE pid = %s AND backend_start = %s", session)
 
 
 def _is_calm(row: Lease, node: str, now: datetime) -> bool:

@@ -6,14 +6,12 @@ Each step is one statement, done whole or not at all; repeated, it finds nothing
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
-
-from django.db import connection
 
 from dags_app.models import LIVE_DAG
 from requests_app.models import EVALUATED
 from wms2.runtime import clock
 from wms2.runtime.locks import Fenced
+from wms2.runtime.sql import sql_fenced
 
 WINDOW_SECONDS = 60
 MEAN_SECONDS = 600
@@ -84,14 +82,8 @@ def progress_sample(fenced: Fenced) -> None:
     now = clock.now()
     at = datetime.fromtimestamp(now.timestamp() // WINDOW_SECONDS * WINDOW_SECONDS, UTC)
     lately = now - timedelta(seconds=10 * WINDOW_SECONDS)
-    _run(fenced, _SAMPLE, at=at, lately=lately, live=list(LIVE_DAG), evaluated=list(EVALUATED))
+    sql_fenced(fenced, _SAMPLE, at=at, lately=lately, live=list(LIVE_DAG), evaluated=list(EVALUATED))
     for _ in range(STEPS):
-        if not _run(fenced, _FOLD, length=MEAN_SECONDS, window=WINDOW_SECONDS, before=now - KEEP_SAMPLES):
+        if not sql_fenced(fenced, _FOLD, length=MEAN_SECONDS, window=WINDOW_SECONDS, before=now - KEEP_SAMPLES):
             break
-    _run(fenced, _PRUNE, before=now - KEEP_MEANS, portion=PORTION)
-
-
-def _run(fenced: Fenced, statement: str, **values: Any) -> int:
-    with fenced(), connection.cursor() as cursor:
-        cursor.execute(statement, values)
-        return int(cursor.rowcount)
+    sql_fenced(fenced, _PRUNE, before=now - KEEP_MEANS, portion=PORTION)

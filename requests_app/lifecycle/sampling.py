@@ -8,15 +8,13 @@ that it was in: a crash before its commit leaves all as it was, and who comes se
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
-
-from django.db import connection
 
 from dags_app.models import BUCKETS, LIVE_DAG, SHORTEST_SECONDS
 from outputs_app.models import OPEN_EFFECT
 from requests_app.models import RequestStatus
 from wms2.runtime import clock
 from wms2.runtime.locks import Fenced
+from wms2.runtime.sql import sql_fenced
 
 #: Fresh rows that one statement adds, statements of a cycle, and old rows that a cycle removes of each length.
 PORTION, PORTIONS, REMOVED = 20_000, 5, 5000
@@ -98,7 +96,7 @@ DELETE FROM {table} WHERE id IN (SELECT id FROM {table} WHERE seconds = %(second
 def samples_take(fenced: Fenced) -> None:
     """One look at how things stand; add what was accounted to its buckets; remove some of what has stayed long enough."""
     now, lengths = clock.now(), list(BUCKETS)
-    _run(
+    sql_fenced(
         fenced, _LOOK, epoch=now.timestamp(), lengths=lengths, live=list(LIVE_DAG), open=list(OPEN_EFFECT),
         queued=RequestStatus.QUEUED.value,
     )  # fmt: skip
@@ -106,7 +104,7 @@ def samples_take(fenced: Fenced) -> None:
     for seconds, (stays, _) in BUCKETS.items():
         if stays is not None:
             for table in ("samples", "state_samples"):
-                _run(fenced, _REMOVE.format(table=table), seconds=seconds, before=now - stays, portion=REMOVED)
+                sql_fenced(fenced, _REMOVE.format(table=table), seconds=seconds, before=now - stays, portion=REMOVED)
 
 
 def samples_fold(fenced: Fenced, now: datetime) -> None:
@@ -114,11 +112,5 @@ def samples_fold(fenced: Fenced, now: datetime) -> None:
     before = datetime.fromtimestamp(now.timestamp() // SHORTEST_SECONDS * SHORTEST_SECONDS, now.tzinfo)
     most = [groups for _, groups in BUCKETS.values()]
     for _ in range(PORTIONS):
-        if not _run(fenced, _FOLD.format_map(_COLUMNS), before=before, portion=PORTION, lengths=list(BUCKETS), most=most):
+        if not sql_fenced(fenced, _FOLD.format_map(_COLUMNS), before=before, portion=PORTION, lengths=list(BUCKETS), most=most):
             break
-
-
-def _run(fenced: Fenced, statement: str, **values: Any) -> int:
-    with fenced(), connection.cursor() as cursor:
-        cursor.execute(statement, values)
-        return int(cursor.rowcount)

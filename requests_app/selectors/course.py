@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any, NamedTuple
 
-from django.db import connection
 from django.db.models import QuerySet
 from django.urls import reverse
 
 from requests_app.models import Request, RequestStatus, RequestTransition, Round
+from wms2.runtime.sql import sql_rows
 from wms2.web.charts import Chart, Line, Mark
 
 #: Of one chart; a point is a minute at least.
@@ -76,9 +76,7 @@ def courses(
 def _points(request: Request) -> tuple[int, list[datetime], list[_Point]]:
     """Seconds of a step, begins of steps, and the last sample up to the end of each: between two samples nothing has changed."""
     values: dict[str, Any] = {"request": request.pk, "most": MOST_POINTS, "shortest": SHORTEST_SECONDS}
-    with connection.cursor() as cursor:
-        cursor.execute(_LAST, values)
-        rows = cursor.fetchall()
+    rows = sql_rows(_LAST, values)
     width, begins, number = rows[0][:3] if rows else (SHORTEST_SECONDS, 0, 0)
     found = {place: _Point(*counts) for _, _, _, place, *counts in rows}
     point, points = _Point(0, 0, 0, 0, 0), []

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from django.db import connection
 from django.db.models import QuerySet
 
 from dags_app.models import WorkUnitState
@@ -14,6 +13,7 @@ from outputs_app.selectors import STUCK
 from requests_app.models import EVALUATED, HarvestState, HoldCode, Request, RequestStatus
 from requests_app.selectors.alert_words import Words, words_of
 from requests_app.selectors.explain import hold_advice
+from wms2.runtime.sql import sql_rows
 from wms2.web.formatting import word
 
 #: How the cause of a held request begins; its hold code follows. Other causes are codes of alerts, raised or not.
@@ -115,13 +115,9 @@ def _words(code: str) -> Words:
 
 def needs_by_cause() -> list[Cause]:
     """Causes with urgent requests first, then held ones; one statement, whatever the number of requests."""
-    with connection.cursor() as cursor:
-        cursor.execute(_BY_CAUSE, _STATES)
-        return [Cause(*row) for row in cursor.fetchall()]
+    return [Cause(*row) for row in sql_rows(_BY_CAUSE, _STATES)]
 
 
 def needing_for(rows: QuerySet[Request], cause: str) -> QuerySet[Request]:
     """Of these the requests of one cause, as they are counted there; they are read first, since they are few."""
-    with connection.cursor() as cursor:
-        cursor.execute(_OF_CAUSE, _STATES | {"cause": cause})
-        return rows.filter(pk__in=[key for (key,) in cursor.fetchall()])
+    return rows.filter(pk__in=[key for (key,) in sql_rows(_OF_CAUSE, _STATES | {"cause": cause})])

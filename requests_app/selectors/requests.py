@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from django.db import connection
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
 from dags_app.counts import JobSuccess, UnitCounts, job_success, unit_counts
@@ -17,6 +16,7 @@ from requests_app.models import KeptAccount, Request, RequestGroup, RequestStatu
 from requests_app.selectors.account import account_of
 from requests_app.selectors.admission import QueuedRow, queued_row
 from requests_app.selectors.explain import Explanation, explain
+from wms2.runtime.sql import sql_rows
 
 #: Transitions that one answer carries, newest kept; a request that was held and released for years has more.
 MAX_TRANSITIONS = 500
@@ -164,6 +164,4 @@ def release_repeated(request: Request, *, actor: str, reason: str) -> bool:
 
 def names_about(request: Request) -> Names:
     """Of what one request has to do with, in order; one query."""
-    with connection.cursor() as cursor:
-        cursor.execute(_NAMES, [request.pk])
-        return Names(*(cursor.fetchone() or ([], [], [])))  # none: it has gone meanwhile
+    return Names(*next(iter(sql_rows(_NAMES, [request.pk])), ([], [], [])))  # none: it has gone meanwhile

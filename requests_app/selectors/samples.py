@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from django.db import connection
 from django.urls import reverse
 
 from dags_app.models import ALL, BUCKETS, DAY_SECONDS
 from wms2.runtime import clock
+from wms2.runtime.sql import sql_rows
 from wms2.runtime.storable import storable
 from wms2.web.charts import Chart, Line
 from wms2.web.time_range import TimeRange
@@ -127,7 +127,7 @@ def series(measure: str, range_: TimeRange, *, by: str = "", site: str = "", cam
     found = _states(by, within, values) if known.state else _events(measure, by, within, values)
     lines: dict[str, dict[datetime, float]] = {}
     looks: dict[datetime, float] = {}
-    for at, label, value in _read(_LINES.format(found=found, bucket=_BUCKET), values):
+    for at, label, value in sql_rows(_LINES.format(found=found, bucket=_BUCKET), values):
         (looks if label is None else lines.setdefault(label, {}))[at] = float(value)
     if not lines and looks:
         lines = {"": {}}
@@ -162,7 +162,7 @@ def totals(
     values: dict[str, Any] = {"read": read, "begins": first, "ends": ends}
     label, group, condition = _grouped(by, within, values)
     sums = ", ".join(f"sum({name})" for name in _VALUES)
-    rows = _read(_BOTH.format(label=label, values=sums, within=condition, groups="1"), values | {"group": group})
+    rows = sql_rows(_BOTH.format(label=label, values=sums, within=condition, groups="1"), values | {"group": group})
     found: dict[str, dict[str, float]] = {}
     for name, *numbers in rows:
         known = found.setdefault(str(name), dict.fromkeys(_VALUES, 0.0))
@@ -223,9 +223,3 @@ def _states(by: str, within: Mapping[str, str], values: dict[str, Any]) -> str:
     column, label = next(iter(within.items()), (by, ""))
     values["group"], values["label"] = column, label
     return _STATES.format(bucket=_BUCKET, within="AND label = %(label)s" if label else "")
-
-
-def _read(statement: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, values)
-        return list(cursor.fetchall())

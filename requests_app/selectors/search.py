@@ -13,7 +13,6 @@ from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
-from django.db import connection
 from django.db.models import Model, Q, QuerySet
 from django.db.models.functions import Collate
 
@@ -21,6 +20,7 @@ from dags_app.models import DAG, FailureSample, SiteJob
 from outputs_app.models import OutputDataset, OutputFile, ProcessingBlock
 from requests_app.models import InputFile, Request, RequestGroup, Workflow
 from sites_app.models import Schedd, Site
+from wms2.runtime.sql import sql_rows
 from wms2.web.addresses import address
 
 #: Of one kind; whether there are more is said.
@@ -120,10 +120,8 @@ def _beginning(rows: QuerySet[Any], column: str, asked: str) -> list[Any]:
 
 def _values(model: type[Model], column: str, asked: str) -> list[str]:
     """The different values that begin with a text."""
-    with connection.cursor() as cursor:
-        sql = _VALUES.format(table=model._meta.db_table, column=column)
-        cursor.execute(sql, {"first": asked, "behind": asked + _BEHIND, "most": MOST})
-        return [value for (value,) in cursor.fetchall()]
+    sql = _VALUES.format(table=model._meta.db_table, column=column)
+    return [value for (value,) in sql_rows(sql, {"first": asked, "behind": asked + _BEHIND, "most": MOST})]
 
 
 def _request_hit(name: str, about: str, whole: bool) -> Hit:

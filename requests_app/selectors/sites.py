@@ -7,13 +7,13 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.contrib.postgres.expressions import ArraySubquery
-from django.db import connection
 from django.db.models import Count, Exists, IntegerField, OuterRef, Q, QuerySet, Subquery
 
 from dags_app.models import IN_QUEUE, LIVE_SITE_JOB, Leftover, SiteJob, WorkUnitState
 from requests_app.models import TERMINAL, RequestStatus
 from sites_app.bans import bans_active
 from sites_app.models import Site, SiteRse
+from wms2.runtime.sql import sql_rows
 from wms2.web.formatting import word
 
 #: Jobs that have waited for longer while none of their request's began there are shown.
@@ -103,7 +103,7 @@ def site_success(sites: Collection[str], windows: Collection[tuple[int, int]], n
         "done": WorkUnitState.DONE, "now": now,
     }  # fmt: skip
     found: dict[str, list[Success]] = {site: [] for site in sites}
-    for site, hours, ended_well, failed in _read(_SUCCESS, values):
+    for site, hours, ended_well, failed in sql_rows(_SUCCESS, values):
         found[site].append(Success(hours, int(ended_well), int(failed)))
     return {site: sorted(each) for site, each in found.items()}
 
@@ -115,7 +115,7 @@ def site_concerned(site: str, now: datetime, most: int = MOST) -> Concerned:
         "site": site, "in_queue": list(IN_QUEUE), "now": now, "long": LONG_HOURS, "most": most, "ended": ended,
     }  # fmt: skip
     found: dict[str, list[Affected]] = {"waits": [], "alone": []}
-    for what, *row in _read(_CONCERNED, values):
+    for what, *row in sql_rows(_CONCERNED, values):
         found[what].append(Affected(*row))
     return Concerned(**found)
 
@@ -136,9 +136,3 @@ def sites_with_storage() -> QuerySet[Any]:
 
 def _number(rows: QuerySet[Any]) -> Subquery:
     return Subquery(rows, output_field=IntegerField())
-
-
-def _read(statement: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, values)
-        return list(cursor.fetchall())

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 
-from django.db import connection
 from django.db.models import Count
 
 from dags_app.models import DAG, LIVE_DAG
@@ -21,6 +20,7 @@ from requests_app.work.groups import PARENTS, SIBLINGS
 from sites_app.models import Site, SiteStatus
 from wms2.conf import conf
 from wms2.metrics.row_counts import row_counts
+from wms2.runtime.sql import sql_rows
 from wms2.work.workers import pool_problems
 
 _LONGEST = """
@@ -83,9 +83,7 @@ def _of_all(known: list[str], counted: Mapping[str, int]) -> dict[str, int]:
 def longest_in_status(statuses: Sequence[str]) -> dict[str, datetime | None]:
     """Since when the request is in its status that is longest in it, without those that wait for other requests, which have no
     limit; a look into an index for each status."""
-    with connection.cursor() as cursor:
-        cursor.execute(_LONGEST, {"statuses": list(statuses), "others": [f"{PARENTS}%", f"{SIBLINGS}%"]})
-        return dict(cursor.fetchall())
+    return dict(sql_rows(_LONGEST, {"statuses": list(statuses), "others": [f"{PARENTS}%", f"{SIBLINGS}%"]}))
 
 
 def dead_letter_counts() -> dict[str, int]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from django.db import connection
 from django.db.models import Exists, OuterRef, Q
 
 from dags_app.models import WorkUnitClaim
@@ -22,6 +21,7 @@ from requests_app.work.ledger import ledger_of
 from requests_app.work.left import event_next
 from requests_app.work.spec import spec_of, spec_to_json
 from wms2.runtime import clock
+from wms2.runtime.sql import sql_rows
 
 _COLUMNS = ", ".join(str(field.column) for field in InputFile._meta.concrete_fields if field.name not in ("id", "workflow"))
 _COPY = f"INSERT INTO input_files (workflow_id, {_COLUMNS}) SELECT %s, {_COLUMNS} FROM input_files WHERE workflow_id = %s"  # noqa: S608
@@ -44,8 +44,7 @@ def work_hand_over(old: Workflow, new: Workflow, *, failed: bool) -> None:
     else:
         if not spec.splitting.algorithm.by_lumi:
             _files_give(old, new, failed=failed)
-        with connection.cursor() as cursor:
-            cursor.execute(_COPY, [new.pk, old.pk])
+        sql_rows(_COPY, [new.pk, old.pk])
         files, why = InputFile.objects.filter(workflow=new), f"it is the business of {old.request_id}"
         rest = Q(excluded_at__isnull=False) if spec.splitting.algorithm.by_lumi else ~Q(excluded_kind=ExclusionKind.DERIVED)
         files.filter(rest).update(**_excluded(ExclusionKind.INHERITED, why))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from django.db import connection
 from django.utils import timezone
 from psycopg.types.range import Int8Range
 
@@ -19,6 +18,7 @@ from dags_app.planning.selection import WantedLumis
 from dags_app.planning.specs import InputSpec, LumiRanges, RefusedLumi
 from requests_app.models import InputFile, InputLumis, LumiFate, Workflow
 from wms2.runtime.copying import copy_rows
+from wms2.runtime.sql import sql_rows
 
 _INTERVALS = tuple[int, int, int]
 #: What stays when the rows are made anew from the files.
@@ -88,9 +88,7 @@ def lumis_hand_over(old: Workflow, new: Workflow, *, failed: bool) -> None:
 
 def lumis_claimed(workflow: Workflow, *, live: bool) -> LumiRanges:
     """What work units hold or have done (``live``), which no other may take; or have given back."""
-    with connection.cursor() as cursor:
-        cursor.execute(_UNION, [workflow.pk, WorkUnitClaim.KIND_RUN_LUMIS, live])
-        return lumis.from_intervals(cursor.fetchall())
+    return lumis.from_intervals(sql_rows(_UNION, [workflow.pk, WorkUnitClaim.KIND_RUN_LUMIS, live]))
 
 
 def _ranges(workflow: Workflow, *fates: LumiFate) -> LumiRanges:

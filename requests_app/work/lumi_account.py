@@ -11,13 +11,13 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from django.db import connection
 from django.db.models import Sum
 
 from dags_app.models import WorkUnit, WorkUnitClaim, WorkUnitState
 from dags_app.planning import lumis
 from dags_app.planning.specs import ExclusionKind, LumiRanges
 from requests_app.models import InputFile, LumiFate, Workflow
+from wms2.runtime.sql import sql_rows
 
 _PLANNED = (WorkUnitState.PLANNED, WorkUnitState.DONE_UNACCOUNTED)
 #: What a file holds of wanted lumis -> its state; the first that fits.
@@ -143,7 +143,4 @@ def _rows(query: str, workflow: Workflow, kinds: Sequence[str] = ()) -> list[tup
         "planned": [state.value for state in _PLANNED],
         "kinds": kinds,
     }
-    with connection.cursor() as cursor:
-        cursor.execute(query, parameters)
-        rows: list[tuple[Any, ...]] = cursor.fetchall()
-        return rows
+    return sql_rows(query, parameters)

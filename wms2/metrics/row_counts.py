@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 
-from django.db import connection
 from django.db.migrations import RunSQL
 from django.db.models import Sum
 
 from wms2.models import RowCount
+from wms2.runtime.sql import sql_rows
 
 _BEGIN = """
 CREATE FUNCTION {table}_counted() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -74,5 +74,4 @@ def counts_fold(table: str = "row_counts", of: str = "counted") -> None:
 
     ``table``: or another one of such changes, whose column ``of`` says what is counted.
     """
-    with connection.cursor() as cursor:
-        cursor.execute(_ADD.format(table=table, of=of))
+    sql_rows(_ADD.format(table=table, of=of))

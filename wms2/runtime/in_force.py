@@ -14,10 +14,10 @@ from functools import cache
 from typing import Any
 
 import structlog
-from django.db import connection
 from pydantic import TypeAdapter, ValidationError
 
 from wms2.conf import Conf, conf
+from wms2.runtime.sql import sql_rows
 
 log = structlog.get_logger(__name__)
 KEPT_SECONDS = 3.0
@@ -70,6 +70,5 @@ def forget() -> None:
 
 
 def _changed() -> dict[str, Any]:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT name, value::text FROM limits WHERE name = ANY(%s)", [list(Conf.model_fields)])
-        return {name: json.loads(value) for name, value in cursor.fetchall()}
+    rows = sql_rows("SELECT name, value::text FROM limits WHERE name = ANY(%s)", [list(Conf.model_fields)])
+    return {name: json.loads(value) for name, value in rows}

@@ -9,8 +9,9 @@ from types import MappingProxyType
 from typing import Any
 
 from django.core.exceptions import EmptyResultSet
-from django.db import connection
 from django.db.models import JSONField
+
+from wms2.runtime.sql import sql_rows
 
 #: What was composed, of this process, by what composes it.
 _composed: dict[Callable[[], Together], Together] = {}
@@ -45,12 +46,10 @@ class Together:
     def rows(self, marks: Mapping[Any, Any] = MappingProxyType({})) -> dict[str, list[Any]]:
         """The rows of each part in its order; ``marks``: mark -> the value that it stands for."""
         found: dict[str, list[Any]] = {name: [] for name in self._parts}
-        with connection.cursor() as cursor:
-            given = [marks.get(each, each) if isinstance(each, Hashable) else each for each in self._given]
-            cursor.execute(self._statement, given)
-            for name, lines in cursor.fetchall():
-                known = json.loads(lines) if isinstance(lines, str) else lines
-                found[name] = [_row(self._parts[name], line) for line in known or ()]
+        given = [marks.get(each, each) if isinstance(each, Hashable) else each for each in self._given]
+        for name, lines in sql_rows(self._statement, given):
+            known = json.loads(lines) if isinstance(lines, str) else lines
+            found[name] = [_row(self._parts[name], line) for line in known or ()]
         return found
 
 

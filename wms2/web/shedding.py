@@ -15,13 +15,14 @@ from enum import Enum
 from typing import Any
 
 import structlog
-from django.db import DatabaseError, connection
+from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 
 from wms2.api.problems import MEDIA_TYPE, Problem
 from wms2.conf import conf
 from wms2.metrics.series import SHED_TOTAL
+from wms2.runtime.sql import sql_rows
 
 _COUNTED = "_wms2_counted"
 log = structlog.get_logger(__name__)
@@ -64,8 +65,7 @@ def call_of(view: Any, method: str) -> Call:
 def database_seconds() -> float:
     """How long a query takes that costs the database nothing."""
     began = time.monotonic()
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT 1")
+    sql_rows("SELECT 1")
     return time.monotonic() - began
 
 

@@ -9,7 +9,6 @@ from dataclasses import asdict
 from functools import cache
 from typing import Any, NamedTuple
 
-from django.db import connection
 from django.db.models import F, Q, QuerySet
 
 from outputs_app.checks.reconciliation.compare import Believed, Finding
@@ -30,6 +29,7 @@ from wms2.adapters import factory
 from wms2.adapters.rucio_types import RuleInfo
 from wms2.errors import NotFoundInService
 from wms2.runtime import clock
+from wms2.runtime.sql import sql_rows
 
 #: What of the request's own effects changes blocks.
 _OF_ALL = (EffectKind.RUCIO_RELEASE, EffectKind.DBS_INVALIDATE)
@@ -68,9 +68,7 @@ def blocks_at_rest(block_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, AtRest]:
         "blocks": list(block_ids), "begun": EffectKind.RUCIO_BLOCK, "settled": list(SETTLED_EFFECT), "after": list(AFTERWARDS),
         "claimed": EffectState.CLAIMED, "of_all": list(_OF_ALL), "looks": EffectKind.BLOCK_VALIDATE,
     }  # fmt: skip
-    with connection.cursor() as cursor:
-        cursor.execute(_STANDING, values)
-        return {pk: AtRest(stamp, taken_back) for pk, stamp, taken_back, rests in cursor.fetchall() if rests}
+    return {pk: AtRest(stamp, taken_back) for pk, stamp, taken_back, rests in sql_rows(_STANDING, values) if rests}
 
 
 def requests_busy() -> set[uuid.UUID]:

@@ -12,8 +12,6 @@ from functools import cached_property, lru_cache
 from itertools import chain, groupby
 from typing import Any
 
-from django.db import connection
-
 from outputs_app.checks.reconciliation.compare import in_dbs, in_rucio
 from outputs_app.checks.reconciliation.rows import blocks_believed, rules_by_id
 from outputs_app.checks.validation import rules
@@ -23,6 +21,7 @@ from outputs_app.models import BlockValidation, OutputFile, ProcessingBlock, Pro
 from wms2.adapters import factory
 from wms2.adapters.rucio_types import RuleInfo
 from wms2.runtime.json_columns import numbered
+from wms2.runtime.sql import sql_rows
 
 #: Splittings of input by which a lumi goes whole, with all its files, to one unit (ADR 0007).
 _BY_LUMI = ("LumiBased", "EventAwareLumiBased")
@@ -120,8 +119,7 @@ class Look:
     def lumis(self) -> Seen:
         """No lumi twice in the dataset: over all valid files, of whichever request, and in blocks that are none of ours."""
         name = self._block.dataset_name
-        with connection.cursor() as cursor:
-            cursor.execute(_SPANS, [name])
+        sql_rows(_SPANS, [name])
         mine = [
             LumiFile(file.pk, lfn, self._lumis[lfn], file.unit_id, True, self._parents[lfn], file.events, _counts(file.lumis))
             for lfn, file in self._files.items()
