@@ -21,6 +21,7 @@ from wms2.api import rate_limits
 from wms2.conf import conf
 from wms2.identities import denials
 from wms2.runtime import in_force, levels
+from wms2.runtime.cached import Cached
 from wms2.runtime.circuits import circuits, use_circuits
 from wms2.runtime.shared_counts import SharedCounts
 from wms2.web import shedding
@@ -87,17 +88,19 @@ def _limits_are_read_at_no_time_of_their_own(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.fixture(autouse=True)
 def _the_queue_is_ranked_for_each_reader(monkeypatch: pytest.MonkeyPatch) -> None:
     """What one test or call has seen of it is not told to the next; tests of that ask for it."""
-    monkeypatch.setattr("requests_app.selectors.admission.KEPT_SECONDS", 0.0)
-    for kept in ("_kept", "_known", "_first", "_head"):  # by fixtures of a module, before this one
-        monkeypatch.setattr(f"requests_app.selectors.admission.{kept}", deque(maxlen=1))
-    monkeypatch.setattr("requests_app.pages.kept.KEPT_SECONDS", 0.0)
-    monkeypatch.setattr("requests_app.pages.kept._kept", {})
+    monkeypatch.setattr("requests_app.selectors.admission.CACHED_SECONDS", 0.0)
+    for name in ("_kept", "_first"):  # by fixtures of a module, before this one
+        monkeypatch.setattr(f"requests_app.selectors.admission.{name}", deque(maxlen=1))
+    for name in ("_known", "_head"):
+        monkeypatch.setattr(f"requests_app.selectors.admission.{name}", Cached())
+    monkeypatch.setattr("requests_app.pages.cached.CACHED_SECONDS", 0.0)
+    monkeypatch.setattr("requests_app.pages.cached._texts", Cached(100))
 
 
 @pytest.fixture(autouse=True)
 def _gauges_are_read_for_each_scrape(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same of them."""
-    monkeypatch.setattr("requests_app.monitoring.metrics.KEPT_SECONDS", 0.0)
+    monkeypatch.setattr("requests_app.monitoring.metrics.CACHED_SECONDS", 0.0)
 
 
 @pytest.fixture(autouse=True)

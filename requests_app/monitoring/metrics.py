@@ -7,8 +7,7 @@ is one.
 from __future__ import annotations
 
 import itertools
-import time
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, ClassVar
@@ -72,13 +71,13 @@ from sites_app.guard import EVERYWHERE, alerts_open
 from sites_app.models import Health, Pool, PoolState, ScheddState, Site, SiteStatus
 from wms2.adapters.types import JOB_STATES
 from wms2.api.views import METHODS
-from wms2.conf import Conf, conf
 from wms2.metrics.files import AllProcesses, directories
 from wms2.models import Resource, WorkerPool
 from wms2.runtime import clock
+from wms2.runtime.cached import Cached
 from wms2.runtime.circuits import FAILURES, circuits
 from wms2.runtime.levels import Level
-from wms2.runtime.together import Together
+from wms2.runtime.together import Together, composed_once
 from wms2.web.shedding import Call
 from wms2.work.workers import TAKING, workers_reporting
 
@@ -87,26 +86,19 @@ _GOING_ON = [status.value for status in RequestStatus if status not in (*TERMINA
 
 
 #: Scrapes of a process within so many seconds are shown the same gauges: what they cost does not go with how many there are.
-KEPT_SECONDS = 5.0
-#: The gauges as they were read last, and when; at most one.
-_kept: deque[tuple[list[Metric], float]] = deque(maxlen=1)
+CACHED_SECONDS = 5.0
+_gauges = Cached[list[Metric]]()
 
 
 class RowsCollector(Collector):
-    """A fixed number of queries in ``KEPT_SECONDS``: kept counts, and what goes on, over its own indexes."""
+    """A fixed number of queries in ``CACHED_SECONDS``: kept counts, and what goes on, over its own indexes."""
 
     def collect(self) -> Iterable[Metric]:
         """All families."""
-        began = time.monotonic()
-        for families, read_at in tuple(_kept):
-            if began - read_at < KEPT_SECONDS:
-                return families
-        families = list(self._read())
-        _kept.append((families, began))
-        return families
+        return _gauges.get("", CACHED_SECONDS, lambda: list(self._read()))
 
     def _read(self) -> Iterator[Metric]:
-        kept, rows = kept_counts(), _rows(conf())
+        kept, rows = kept_counts(), _statement().rows()
         yield from _requests(kept)
         yield _family("wms2_workflows", "Workflows by status", "status", kept.workflows.items())
         yield _family("wms2_blocks", "Processing blocks by status", "status", kept.blocks.items())
@@ -120,18 +112,10 @@ class RowsCollector(Collector):
 Rows = Mapping[str, list[Any]]
 
 
-#: The statement of ``_parts``, and the settings that it was made with; at most one.
-_made: deque[tuple[Conf, Together]] = deque(maxlen=1)
-
-
-def _rows(settings: Conf) -> Rows:
-    """By one statement, since on a busy machine each waits for its turn; made once: no moment and nothing of rows is in it."""
-    for made_with, statement in tuple(_made):
-        if made_with is settings:
-            return statement.rows()
-    statement = Together(**_parts())
-    _made.append((settings, statement))
-    return statement.rows()
+@composed_once
+def _statement() -> Together:
+    """One, since on a busy machine each waits for its turn."""
+    return Together(**_parts())
 
 
 def _parts() -> dict[str, QuerySet[Any]]:

@@ -11,7 +11,7 @@ from django.utils.safestring import SafeString
 
 from requests_app.api.campaigns import CampaignFilters
 from requests_app.models import Campaign, HoldCode, Request, RequestStatus
-from requests_app.pages.kept import chart_drawn
+from requests_app.pages.cached import chart_drawn
 from requests_app.pages.tables import MOST as MOST_OF_FILES
 from requests_app.pages.tables import Table, audit_table
 from requests_app.selectors.campaigns import CampaignStanding, campaigns_listed, standings

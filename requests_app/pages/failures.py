@@ -19,7 +19,7 @@ from django.utils.safestring import SafeString
 from dags_app.models import FailureCategory, FailureRule
 from requests_app.api.failures import FailureQuerySerializer
 from requests_app.models import Request
-from requests_app.pages.kept import chart_drawn, kept
+from requests_app.pages.cached import cached, chart_drawn
 from requests_app.selectors.failures import (
     NO_SITE,
     Asked,
@@ -141,7 +141,7 @@ def _drawn(asked: Asked, range_: TimeRange, common: Mapping[str, str]) -> SafeSt
         context = {"matrix": _matrix(places(asked.kinds), common), "range": range_.name}
         return render_to_string("failures/matrix.html", context | {"narrowed": bool(asked.category or asked.campaign)})
 
-    return kept(("failures", range_.name, asked.category, asked.campaign, *sorted(common)), draw)
+    return cached(("failures", range_.name, asked.category, asked.campaign, *sorted(common)), draw)
 
 
 def _matrix(found: Sequence[Place], common: Mapping[str, str]) -> Matrix:

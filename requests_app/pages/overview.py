@@ -17,7 +17,7 @@ from dags_app.models import DAG, LIVE_DAG
 from dags_app.selectors import schedds_counted
 from requests_app.admission.placement import taking_slot
 from requests_app.models import LEADER_LEASE, AlertChannel, DeadLetter, DeadLetterKind, RequestStatus, Severity
-from requests_app.pages.kept import chart_drawn
+from requests_app.pages.cached import chart_drawn
 from requests_app.selectors.admission import QueuedRow, queue_head
 from requests_app.selectors.alerts import alerts_by_severity, channels_failing
 from requests_app.selectors.lifecycle import RUCIO_ACCOUNT, LifecycleState, account_problems_of, leases_known, lifecycle_of

@@ -13,7 +13,7 @@ from django.db.models import QuerySet
 from django.http import QueryDict
 from django.utils.safestring import SafeString
 
-from requests_app.pages.kept import chart_drawn
+from requests_app.pages.cached import chart_drawn
 from requests_app.pages.tables import MOST as MOST_OF_FILES
 from requests_app.pages.tables import Table, audit_table
 from requests_app.selectors.sites import (

@@ -54,23 +54,24 @@ from requests_app.limits import CHANGEABLE, GROUPS
 from requests_app.models import AdmissionLimit, Limit, Request, RequestStatus
 from requests_app.models import AdmissionState as Remembered
 from wms2.conf import Conf, conf
+from wms2.runtime.cached import Cached
 from wms2.runtime.in_force import over
 
 #: Requests of the queue that are given a place; those behind them have none yet.
 MOST_PLACES = 20_000
 #: For this long, lists are answered from one ranking of the queue, which costs more the longer it is, and single requests from
 #: one reading of policy, state and ends.
-KEPT_SECONDS = 20.0
+CACHED_SECONDS = 20.0
 #: The queue, its rows by key, and until when they are counted on; at most one.
 _kept: deque[tuple[Queue, Mapping[Any, Ranked], float]] = deque(maxlen=1)
 _ranking = Lock()
-#: Policy, how things stand, which DAGs ended, and until when they are counted on; at most one.
-_known: deque[tuple[Policy, State, Ended, float]] = deque(maxlen=1)
+#: Policy, how things stand, which DAGs ended.
+_known = Cached[tuple[Policy, State, Ended]]()
 #: The first in the queue, and until when it is taken for that; at most one.
 _first: deque[tuple[Any, float]] = deque(maxlen=1)
-#: Of how many the overview shows when they may start; these, and until when they are counted on; at most one.
+#: Of how many the overview shows when they may start.
 HEAD = 8
-_head: deque[tuple[list[QueuedRow], float]] = deque(maxlen=1)
+_head: Cached[list[QueuedRow]] = Cached()
 #: Groups that are named for each limit.
 MOST_IN_USE = 50
 _SHOWN = (
@@ -183,7 +184,7 @@ def admission_state(queued: int, queue: Queue | None = None) -> AdmissionState:
 
 
 def _next_in_queue(policy: Policy, state: State, kept: Iterable[tuple[Any, float]]) -> Request | None:
-    """The one that was ``KEPT_SECONDS`` ago at most, if it still waits and may start: to find it the whole queue is sorted."""
+    """The one that was ``CACHED_SECONDS`` ago at most, if it still waits and may start: to find it the whole queue is sorted."""
     rows = open_groups(eligible(), policy, state).only(*_SHOWN)
     for key, until in kept:
         first = rows.filter(pk=key).first() if time.monotonic() < until else None
@@ -191,7 +192,7 @@ def _next_in_queue(policy: Policy, state: State, kept: Iterable[tuple[Any, float
             return first
     found = rows.filter(pk__in=in_order(rows, policy, state.now).values("pk")[:1]).first()  # sorted in an index, without rows
     if found is not None:
-        _first.append((found.pk, time.monotonic() + KEPT_SECONDS))
+        _first.append((found.pk, time.monotonic() + CACHED_SECONDS))
     return found
 
 
@@ -214,18 +215,17 @@ def ended_lately(policy: Policy, now: datetime) -> Ended:
 
 
 def queue_head() -> list[QueuedRow]:
-    """The first in the queue, as they were ``KEPT_SECONDS`` ago at most; those before one are all that its start rests on."""
-    for rows, until in tuple(_head):
-        if time.monotonic() < until:
-            return rows
-    queue = queue_now(HEAD)
-    rows = queue[0 : len(queue.ranked)]
-    _head.append((rows, time.monotonic() + KEPT_SECONDS))
-    return rows
+    """The first in the queue, as they were ``CACHED_SECONDS`` ago at most; those before one are all that its start rests on."""
+
+    def read() -> list[QueuedRow]:
+        queue = queue_now(HEAD)
+        return queue[0 : len(queue.ranked)]
+
+    return _head.get("", CACHED_SECONDS, read)
 
 
 def queued_rows(requests: Iterable[Request]) -> dict[Any, QueuedRow]:
-    """For a list: those that have a place, by key, as it was ``KEPT_SECONDS`` ago at most; no query where none is queued."""
+    """For a list: those that have a place, by key, as it was ``CACHED_SECONDS`` ago at most; no query where none is queued."""
     wanted = [request for request in requests if _has_place(request)]
     if not wanted:
         return {}
@@ -241,7 +241,7 @@ def _queue_kept(wanted: Iterable[Request]) -> tuple[Queue, Mapping[Any, Ranked]]
             return queue, rows
     queue = queue_now()
     rows = {row.waiting.key: row for row in queue.ranked}
-    _kept.append((queue, rows, time.monotonic() + KEPT_SECONDS))
+    _kept.append((queue, rows, time.monotonic() + CACHED_SECONDS))
     return queue, rows
 
 
@@ -257,7 +257,7 @@ def _has_place(request: Request) -> bool:
 def queued_row(request: Request) -> QueuedRow | None:
     """One that has a place, as ``queue_now`` has it, but counted by one query; none where it is not queued.
 
-    Policy, slots in use and ends are those of ``KEPT_SECONDS`` ago at most.
+    Policy, slots in use and ends are those of ``CACHED_SECONDS`` ago at most.
     """
     if not _has_place(request):
         return None
@@ -284,14 +284,14 @@ def queued_row(request: Request) -> QueuedRow | None:
 
 
 def _rests_on() -> tuple[Policy, State, Ended]:
-    for policy, state, ended, until in tuple(_known):
-        if time.monotonic() < until:
-            return policy, replace(state, now=timezone.now()), ended
+    policy, state, ended = _known.get("", CACHED_SECONDS, _read)
+    return policy, replace(state, now=timezone.now()), ended
+
+
+def _read() -> tuple[Policy, State, Ended]:
     policy = policy_now()
     state = state_shown(policy)
-    ended = ended_lately(policy, state.now)
-    _known.append((policy, state, ended, time.monotonic() + KEPT_SECONDS))
-    return policy, state, ended
+    return policy, state, ended_lately(policy, state.now)
 
 
 def _starting(policy: Policy, state: State) -> tuple[set[Any], dict[Group, Key]]:

@@ -11,18 +11,22 @@ from typing import Any
 from django.core.exceptions import EmptyResultSet
 from django.db.models import JSONField
 
+from wms2.conf import Conf, conf
 from wms2.runtime.sql import sql_rows
 
-#: What was composed, of this process, by what composes it.
-_composed: dict[Callable[[], Together], Together] = {}
+#: What was composed, of this process, and with which settings, by what composes it.
+_composed: dict[Callable[[], Together], tuple[Conf, Together]] = {}
 
 
 def composed_once(compose: Callable[[], Together]) -> Callable[[], Together]:
-    """For lists without a moment or a setting of their own: composed when first asked for, then kept by the process."""
+    """For lists without a moment of their own: composed when first asked for, then stored by the process."""
 
     @wraps(compose)
     def composed() -> Together:
-        return _composed.get(compose) or _composed.setdefault(compose, compose())
+        settings, stored = conf(), _composed.get(compose)
+        if stored is None or stored[0] != settings:
+            stored = _composed[compose] = settings, compose()
+        return stored[1]
 
     return composed
 

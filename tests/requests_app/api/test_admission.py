@@ -159,7 +159,7 @@ def test_the_queue_tells_bands_and_what_priorities_have_risen_to(operator: APICl
 
 
 def test_one_ranking_serves_the_readers_of_lists_until_one_of_theirs_is_new_or_changed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admission, "KEPT_SECONDS", 3600.0)
+    monkeypatch.setattr(admission, "CACHED_SECONDS", 3600.0)
     read, ranked = admission.queue_now, list[object]()
     monkeypatch.setattr(admission, "queue_now", lambda: ranked.append(1) or read())
 
@@ -186,7 +186,7 @@ def test_the_place_of_one_request_is_counted_at_once_and_what_it_rests_on_is_rea
 ) -> None:
     limit_set(name="max_active_dags", value=1, actor="t", reason="t")
     running("Run3")
-    monkeypatch.setattr(admission, "KEPT_SECONDS", 3600.0)
+    monkeypatch.setattr(admission, "CACHED_SECONDS", 3600.0)
     first, second = (request_row(S.QUEUED, priority=priority) for priority in (300, 200))
 
     def place(request: Request) -> tuple[int | None, int]:

@@ -233,7 +233,7 @@ def test_the_status_counts_everything_zeros_included(reader: APIClient) -> None:
 def test_the_status_names_the_first_in_the_queue_without_sorting_it_each_time(
     reader: APIClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("requests_app.selectors.admission.KEPT_SECONDS", 3600.0)
+    monkeypatch.setattr("requests_app.selectors.admission.CACHED_SECONDS", 3600.0)
     first, second = request_row(S.QUEUED, priority=2), request_row(S.QUEUED, priority=1)
 
     def named() -> tuple[str, bool]:

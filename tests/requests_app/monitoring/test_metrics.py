@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections import deque
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,6 +28,7 @@ from wms2.adapters.caller import observed
 from wms2.conf import conf
 from wms2.errors import ServiceRejected
 from wms2.metrics import files, series
+from wms2.runtime import cached
 from wms2.runtime.circuits import FAILURES, circuits
 
 pytestmark = pytest.mark.django_db
@@ -182,9 +182,9 @@ def test_scrapes_within_seconds_share_the_gauges_and_not_the_counters(
     reader: APIClient, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any
 ) -> None:
     moment = [1000.0]
-    monkeypatch.setattr(gauges, "time", SimpleNamespace(monotonic=lambda: moment[0]))
-    monkeypatch.setattr(gauges, "KEPT_SECONDS", 5.0)
-    monkeypatch.setattr(gauges, "_kept", deque(maxlen=1))
+    monkeypatch.setattr(cached, "time", SimpleNamespace(monotonic=lambda: moment[0]))
+    monkeypatch.setattr(gauges, "CACHED_SECONDS", 5.0)
+    monkeypatch.setattr(gauges, "_gauges", cached.Cached())
     counted = value(scrape(reader), "wms2_requests", status="queued")
     request_row(S.QUEUED)
     series.ALERTS_TOTAL.labels("of_two_scrapes").inc()

@@ -111,7 +111,7 @@ def test_it_costs_the_same_with_many_failures(reader: Client, built: Scene) -> N
 def test_the_table_is_drawn_once_in_a_while_for_all_who_ask_for_the_same(
     reader: Client, operator: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("requests_app.pages.kept.KEPT_SECONDS", 600.0)
+    monkeypatch.setattr("requests_app.pages.cached.CACHED_SECONDS", 600.0)
     failed(8021, "T1_US_FNAL", 3)
     reader.get("/failures/")
     failed(8021, "T1_US_FNAL", 4)

@@ -284,8 +284,8 @@ def test_it_costs_the_same_however_many_rows(reader: Client, many: int) -> None:
 def test_the_head_of_the_queue_and_the_charts_are_read_once_for_all_readers(
     reader: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("requests_app.selectors.admission.KEPT_SECONDS", 600.0)
-    monkeypatch.setattr("requests_app.pages.kept.KEPT_SECONDS", 600.0)
+    monkeypatch.setattr("requests_app.selectors.admission.CACHED_SECONDS", 600.0)
+    monkeypatch.setattr("requests_app.pages.cached.CACHED_SECONDS", 600.0)
     request_row(S.QUEUED)
     reader.get("/")
     assert statements_of(reader) == 3 + STATEMENTS
