@@ -31,7 +31,11 @@ declare(
     Action(
         "acknowledge", "Acknowledge", "You have it from now on, or the user named: no reminders are sent while it goes on.",
         alerts.alert_acknowledge, preview_each(_words),
-        (Field("owner", help="user who has it; without it, you", length=150), _ALONE),
+        (
+            Field("owner", help="user who has it; without it, you", length=150),
+            Field("take_over", Kind.FLAG, "also where another person has it already", blank=False),
+            _ALONE,
+        ),
         refused=alerts.over_refused, repeated=alerts.acknowledged_so, path="acknowledge", roles=_ROLES, inverse="give-back",
     ),
     Action(

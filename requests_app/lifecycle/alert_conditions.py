@@ -21,7 +21,7 @@ from outputs_app.models import CaseState, Drift, DriftState, IntegrityCase
 from requests_app.alert_rows import MOST_TEXT, inherited
 from requests_app.models import Alert, DeadLetterKind, HoldCode, Request, RequestStatus, Severity
 from requests_app.selectors.alert_words import CONDITIONS
-from requests_app.selectors.alerts import channels_failing
+from requests_app.selectors.alerts import channels_failing, watchers_without_address
 from requests_app.selectors.lifecycle import lifecycle_state, rucio_account_problems
 from requests_app.selectors.reqmgr2 import reqmgr2_state
 from requests_app.selectors.summary import dead_letter_counts
@@ -148,6 +148,9 @@ def _work() -> Iterator[Found]:
     for kind, number in sorted(dead_letter_counts().items()):
         label = DeadLetterKind(kind).label
         yield Found("dead_letters", label, f"{number} of them. {ADVICE[DeadLetterKind(kind)]}", label)
+    for user, number, first in watchers_without_address()[:MOST]:
+        watched = f"{counted(number, 'request')}, e.g. {first}" if number > 1 else first
+        yield Found("watcher_without_address", user, f"watches {watched}, and no mail can be sent")
     for channel in channels_failing():
         since = exact(channel.failing_since)
         yield Found(

@@ -34,6 +34,7 @@ from wms2.runtime.identity import process_name
 from wms2.runtime.locks import lock_refused
 from wms2.runtime.notify import EVALUATE_DUE, notify
 from wms2.runtime.passes import row_by_itself
+from wms2.runtime.shared_counts import SharedCounts
 from wms2.work.workers import may_take
 
 log = structlog.get_logger(__name__)
@@ -48,6 +49,10 @@ IN_STEPS = (RequestStatus.PLANNING, RequestStatus.STOPPING, RequestStatus.RESUBM
 #: How ``waiting_for`` begins when a step gave way to a change of another process. The next one finds what has become of it,
 #: unless the rows contradict each other: then it gives way each time.
 CHANGED = "rows that were changed meanwhile; it is tried again every few seconds:"
+#: How it begins when another session has kept rows of it locked for so many evaluations of this process, each within the seconds.
+LOCKED = "rows that another session of the database keeps locked; it is tried again each cycle:"
+LOCKED_TIMES, LOCKED_SECONDS = 3, 900.0
+_locked = SharedCounts()
 #: Where cycles are short, what else a process does between two polls may take as long.
 EXPLAINED_SECONDS = 30.0
 
@@ -100,11 +105,18 @@ def check_request(evaluation: Evaluation, left_out: Collection[str] = ()) -> Non
                 LOCKS_REFUSED_TOTAL.labels("evaluation").inc()
                 first_line = str(error).partition("\n")[0]
                 log.warning("locked by somebody else, tried again later", status=request.status, error=first_line)
+                if _times_locked(request.pk) >= LOCKED_TIMES:
+                    _report(evaluation, f"{LOCKED} {first_line}")
                 return
             EVALUATIONS_TOTAL.labels(request.status, "error").inc()
             log.exception("evaluation failed", status=request.status)
             what = f"{type(error).__name__}: {error}"
             _report(evaluation, f"{BROKEN} {what}", last_error=what)
+
+
+def _times_locked(pk: Any) -> int:
+    """How often in a row, as far as this process knows; it is about to be said, so a few more do not matter."""
+    return _locked.ask(lambda counts: counts.add(str(pk), LOCKED_SECONDS, anew=True))[0]
 
 
 def _steps(evaluation: Evaluation, left_out: Collection[str]) -> None:
@@ -175,7 +187,7 @@ def _works_again(evaluation: Evaluation) -> None:
     request = evaluation.request
     if request.waiting_for.startswith(BROKEN):
         evaluation.note(waiting_for="", last_error="")
-    elif request.waiting_for.startswith(CHANGED):
+    elif request.waiting_for.startswith((CHANGED, LOCKED)):
         evaluation.note(waiting_for="")
     paused = request.next_attempt_at is not None and request.next_attempt_at > clock.now()
     attempted = request.status not in (RequestStatus.QUEUED, RequestStatus.PLANNING)

@@ -94,7 +94,8 @@ def alerts_heard(rows: Iterable[Alert], now: datetime) -> list[Alert]:
 
 def _wanted() -> dict[Recipient, Wanted]:
     channels = list(AlertChannel.objects.filter(enabled=True, kind__in=BY_MESSAGE).prefetch_related("routes"))
-    watches = list(RequestWatch.objects.filter(user__is_active=True).select_related("request").only(*_WATCHED))
+    watching = RequestWatch.objects.filter(user__is_active=True).exclude(user__email="")
+    watches = list(watching.select_related("request").only(*_WATCHED))
     if not channels and not watches:
         return {}
     rows = list(open_alerts()[:MOST])
@@ -184,6 +185,8 @@ def _digests_due(now: datetime) -> list[AlertChannel]:
 
 
 def _digest(channel: AlertChannel, now: datetime) -> int:
+    """It says all that an earlier one would, which need not arrive any more."""
+    AlertMessage.objects.filter(channel=channel, kind=MessageKind.DIGEST, sent_at=None, given_up_at=None).update(given_up_at=now)
     rows = alerts_heard(open_alerts()[:MOST], now)
     _create(Recipient(channel.pk, None), MessageKind.DIGEST, content({WAITS: rows}, now), now)
     return 1

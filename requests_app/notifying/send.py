@@ -57,7 +57,8 @@ def message_claim(*, overdue: timedelta = timedelta()) -> AlertMessage | None:
     """
     now = clock.now()
     due = Q(next_attempt_at__lte=now - overdue) | Q(next_attempt_at__gt=now + _FURTHEST)
-    free = Q(claimed_until=None) | Q(claimed_until__lt=now) | Q(claimed_until__gt=now + _CLAIM)
+    # another process may have claimed it since this one asked for the time
+    free = Q(claimed_until=None) | Q(claimed_until__lt=now) | Q(claimed_until__gt=now + 2 * _CLAIM)
     with transaction.atomic():
         rows = AlertMessage.objects.select_for_update(skip_locked=True, of=("self",), no_key=True)
         rows = rows.filter(due & free, sent_at=None, given_up_at=None)
@@ -124,6 +125,7 @@ def _failed(message: AlertMessage, error: Exception) -> None:
         message.content[mail.LEFT_TO] = error.later
         values["content"] = message.content
     given_up = now >= message.created_at + (_GIVEN_UP_PARTLY if mail.LEFT_TO in message.content else _GIVEN_UP)
+    given_up = given_up or (message.user is not None and not message.user.email)  # an alert says so
     pause = _PAUSES[min(message.attempts, len(_PAUSES)) - 1] * random.uniform(0.75, 1.25)  # noqa: S311
     next_at = now + timedelta(seconds=pause)
     values |= {"given_up_at": now} if given_up else {"next_attempt_at": next_at}

@@ -108,6 +108,9 @@ CONDITIONS: dict[str, Condition] = {
     "workers_missing": Condition(_C, "A worker pool takes no tasks.", "Start a worker, or resume the pool."),
     "dead_letters": Condition(_W, "Something is at an end of its retries.", "Put right what it says; retry or discard it."),
     "credential_ends": Condition(_C, "A credential ends soon, or cannot be used.", "Renew it; the new file counts at once."),
+    "watcher_without_address": Condition(
+        _I, "A user watches requests and has no mail address; nothing is sent.", "Give the user one, or have them stop watching."
+    ),
     "channel_failing": Condition(_W, "Alerts cannot be sent to a channel; they wait.", "See its last error; change the channel."),
 }
 

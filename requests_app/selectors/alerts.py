@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from django.db.models import Case, Count, IntegerField, Max, Min, Q, QuerySet, Value, When
 
-from requests_app.models import Alert, AlertChannel, AlertMessage, AlertRoute, Severity
+from requests_app.models import TERMINAL, Alert, AlertChannel, AlertMessage, AlertRoute, RequestWatch, Severity
 from requests_app.selectors.alert_words import words_of
 from wms2.runtime import clock
 
@@ -115,6 +115,13 @@ def channels_shown() -> QuerySet[AlertChannel]:
 def channels_failing() -> QuerySet[AlertChannel]:
     """Those to which nothing could be sent last."""
     return AlertChannel.objects.filter(enabled=True, failing_since__isnull=False).order_by("name")
+
+
+def watchers_without_address() -> QuerySet[Any]:
+    """Users who watch requests that have not ended, and to whom nothing can be sent: (name, how many, the first)."""
+    rows = RequestWatch.objects.filter(user__is_active=True, user__email="").exclude(request__status__in=TERMINAL)
+    grouped = rows.order_by("user__username").values_list("user__username")
+    return grouped.annotate(number=Count("id"), first=Min("request__request_name"))
 
 
 def routes_shown() -> QuerySet[AlertRoute]:

@@ -5,7 +5,7 @@ For REST, the pages and the admin; shift instructions at length are in docs/runb
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from django.utils import timezone
@@ -14,7 +14,7 @@ from dags_app.models import DAG
 from dags_app.services.stop import StopMode
 from requests_app.models import HoldCode, Request, RequestStatus, ShownStatus, StopIntent
 from requests_app.selectors.alert_words import words_of
-from wms2.web.formatting import ago, word
+from wms2.web.formatting import ago, exact, word
 
 S = RequestStatus
 H = HoldCode
@@ -71,6 +71,10 @@ _ADVICE: dict[HoldCode, str] = {
 }
 
 
+#: An evaluation that is due waits for its turn for less than that.
+OVERDUE = timedelta(minutes=10)
+
+
 class Explanation(NamedTuple):
     """``why``: what holds it where it is, in its own words; ``next``: what happens by itself; ``todo``: for a person."""
 
@@ -92,6 +96,21 @@ def explain(request: Request, now: datetime | None = None, dag: DAG | None = Non
 
 
 def _why(request: Request, status: RequestStatus, now: datetime) -> str:
+    return " ".join(filter(None, (_waits(request, status, now), _overdue(request, now))))
+
+
+def _overdue(request: Request, now: datetime) -> str:
+    """That no evaluation begins: where its row is locked none can say so. Of the lease that was read with it."""
+    lease = request._state.fields_cache.get("lease")
+    if lease is None or lease.due_at is None or now < lease.due_at + OVERDUE or (lease.expires_at and lease.expires_at >= now):
+        return ""
+    return (
+        f"Due since {exact(lease.due_at)}, and no process has taken it: another session of the database keeps its row locked, or "
+        "no worker runs."
+    )
+
+
+def _waits(request: Request, status: RequestStatus, now: datetime) -> str:
     if status is S.HELD:
         return f"{word(HoldCode, request.hold_code).label}: {request.hold_reason}"
     if request.next_attempt_at and request.next_attempt_at > now:

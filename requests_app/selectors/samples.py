@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -60,9 +60,9 @@ _LINES = """
 WITH found AS MATERIALIZED ({found}), best AS (
   SELECT label FROM found GROUP BY label ORDER BY sum(value) DESC, label LIMIT %(most)s
 )
-SELECT at, coalesce(best.label, %(others)s), sum(value) FROM found LEFT JOIN best USING (label) GROUP BY 1, 2
+SELECT at, best.label, sum(value), false FROM found LEFT JOIN best USING (label) GROUP BY 1, 2
 UNION ALL
-SELECT {bucket}, NULL, sum(total) FROM state_samples
+SELECT {bucket}, NULL, sum(total), true FROM state_samples
 WHERE seconds = %(read)s AND what = 'looks' AND by = '' AND at >= %(begins)s AND at < %(ends)s GROUP BY 1
 """
 #: What was added up, and what was not yet: with one OR over both, PostgreSQL reads all groups of the time.
@@ -123,12 +123,12 @@ def series(measure: str, range_: TimeRange, *, by: str = "", site: str = "", cam
     """
     within = {name: value for name, value in (("site", site), ("campaign", campaign), ("step", step)) if value}
     known, buckets = _known(measure, by, within), Buckets.of(range_)
-    values: dict[str, Any] = {**buckets._asdict(), "measure": measure, "most": MOST_LINES, "others": OTHERS}
+    values: dict[str, Any] = {**buckets._asdict(), "measure": measure, "most": MOST_LINES}
     found = _states(by, within, values) if known.state else _events(measure, by, within, values)
-    lines: dict[str, dict[datetime, float]] = {}
+    lines: dict[str | None, dict[datetime, float]] = {}  # None: what is beyond the largest
     looks: dict[datetime, float] = {}
-    for at, label, value in sql_rows(_LINES.format(found=found, bucket=_BUCKET), values):
-        (looks if label is None else lines.setdefault(label, {}))[at] = float(value)
+    for at, label, value, is_look in sql_rows(_LINES.format(found=found, bucket=_BUCKET), values):
+        (looks if is_look else lines.setdefault(label, {}))[at] = float(value)
     if not lines and looks:
         lines = {"": {}}
     happened = {at for line in lines.values() for at in line}
@@ -140,9 +140,16 @@ def series(measure: str, range_: TimeRange, *, by: str = "", site: str = "", cam
         return round(line.get(at, 0.0) * per_hour, 2) if at in happened or at in looks else None
 
     times = buckets.times
-    named = {"": UNNAMED if by else known.title}
-    largest = sorted(lines, key=lambda label: (label == OTHERS, -sum(lines[label].values()), label))
-    return times, {named.get(label, label): [valued(lines[label], at) for at in times] for label in largest}
+    named = {None: _unused(OTHERS, lines), "": _unused(UNNAMED, lines) if by else known.title}
+    largest = sorted(lines, key=lambda label: (label is None, -sum(lines[label].values()), label or ""))
+    return times, {named.get(label, str(label)): [valued(lines[label], at) for at in times] for label in largest}
+
+
+def _unused(name: str, lines: Container[str | None]) -> str:
+    """Sites, campaigns, ... may be called so too."""
+    while name in lines:
+        name = f"all {name}"
+    return name
 
 
 def totals(

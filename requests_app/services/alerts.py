@@ -11,26 +11,31 @@ from requests_app.models import Alert, Request, RequestWatch
 from wms2.audit import audited
 from wms2.errors import FieldRefused, InvalidTransition
 from wms2.runtime import clock
+from wms2.web.formatting import exact
 
 #: No silence is longer.
 LONGEST_SILENCE = timedelta(days=30)
 
 
-def alert_acknowledge(*, alert: Alert, actor: str, reason: str, owner: str = "", alone: bool = False) -> None:
+def alert_acknowledge(
+    *, alert: Alert, actor: str, reason: str, owner: str = "", take_over: bool = False, alone: bool = False
+) -> None:
     """``actor``, or ``owner``, has it from now on, with the open ones of the same code and cause unless ``alone``: no reminder is
-    sent, and those that join them are not sent as new.
+    sent, and those that join them are not sent as new. ``take_over``: also what another has.
 
     Raises:
-        InvalidTransition: it is over.
+        InvalidTransition: it is over, or another has it.
         FieldRefused: there is no such user.
     """
+    becomes = owner or actor
     if owner and not get_user_model().objects.filter(username=owner, is_active=True).exists():
         raise FieldRefused("owner", "there is no active user of this name")
-    with audited(
-        actor=actor, action="alert_acknowledge", target=str(alert), target_type="alert", reason=reason, owner=owner or actor
-    ):
+    with audited(actor=actor, action="alert_acknowledge", target=str(alert), target_type="alert", reason=reason, owner=becomes):
         rows = _meant(alert, alone)
-        rows.update(owner=owner or actor, acknowledged_by=actor, acknowledged_at=clock.now())
+        held = [row for row in rows.select_for_update(no_key=True).order_by("pk") if row.owner not in ("", becomes)]
+        if held and not take_over:
+            raise InvalidTransition(f"{held[0]}: {held[0].owner} has it{_since(held[0])}. Set take over to replace the owner.")
+        rows.update(owner=becomes, acknowledged_by=actor, acknowledged_at=clock.now())
 
 
 def alert_give_back(*, alert: Alert, actor: str, reason: str, alone: bool = False) -> None:
@@ -63,6 +68,10 @@ def alert_unsilence(*, alert: Alert, actor: str, reason: str, alone: bool = Fals
         if why := unsilence_refused(alert):
             raise InvalidTransition(f"{alert}: {why}")
         _meant(alert, alone).update(silenced_until=None, silenced_by="", silence_reason="")
+
+
+def _since(alert: Alert) -> str:
+    return f" since {exact(alert.acknowledged_at)}" if alert.acknowledged_at else ""
 
 
 def over_refused(alert: Alert) -> str:

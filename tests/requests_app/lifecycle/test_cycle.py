@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from django.db import OperationalError, connection, transaction
@@ -19,6 +20,8 @@ from requests_app.lifecycle.cycle import run_cycle, sweep
 from requests_app.lifecycle.watching import schedds_to_watch
 from requests_app.models import EvaluationLease, Event, HoldCode, Request, RequestStatus
 from requests_app.notifying import leading
+from requests_app.selectors.explain import explain
+from requests_app.selectors.requests import requests_with_workflow
 from requests_app.states import hold_changes, transition
 from sites_app.models import ScheddState
 from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
@@ -155,6 +158,33 @@ def test_a_forgotten_request_whose_row_is_locked_takes_no_other_its_turn(monkeyp
     monkeypatch.setattr(evaluator, "alert", locked)
     assert evaluator.evaluate_due(seconds=1) == 2
     assert EvaluationLease.objects.get(request=other).evaluated_at is not None
+
+
+def test_a_request_of_which_rows_stay_locked_says_so_once_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def locked(*_: object) -> None:
+        raise OperationalError("canceling statement due to lock timeout\nCONTEXT: while locking") from LockNotAvailable()
+
+    request = lease_row(S.ACTIVE, due_at=timezone.now() - timedelta(seconds=1))
+    monkeypatch.setattr(evaluator, "evaluate", locked)
+    said = []
+    for _ in range(3):
+        evaluator.evaluate_one(request.pk)
+        said.append(Request.objects.get().waiting_for)
+    assert said[:2] == ["", ""], "a lock of a moment is no news"
+    assert said[2].startswith(evaluator.LOCKED) and "CONTEXT" not in said[2]
+    monkeypatch.setattr(evaluator, "evaluate", lambda evaluation: None)
+    evaluator.evaluate_one(request.pk)
+    assert Request.objects.get().waiting_for == ""
+
+
+def test_a_request_that_is_due_for_long_and_taken_by_none_says_so(django_assert_num_queries: Any) -> None:
+    """Its own row is locked: then no evaluation begins, and nothing can be written on it."""
+    request = lease_row(S.ACTIVE, due_at=timezone.now() - timedelta(minutes=30))
+    read = requests_with_workflow().get(pk=request.pk)
+    with django_assert_num_queries(0):
+        assert "no process has taken it" in explain(read).why
+    EvaluationLease.objects.update(owner="worker", expires_at=timezone.now() + timedelta(minutes=1))
+    assert explain(requests_with_workflow().get(pk=request.pk)).why == ""
 
 
 def test_a_request_that_is_woken_before_its_sweep_was_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -190,6 +190,19 @@ def test_what_is_not_added_up_yet_is_in_the_lines_too_and_small_ones_are_added_t
     assert series("failures", range_of("6h", now), by="site")[1] == lines
 
 
+def test_a_line_that_is_called_like_the_rest_stays_by_itself(dag: DAG, at: Any) -> None:
+    fail(dag, "others", 1, times=50)
+    fail(dag, "not named", 1, times=40)
+    fail(dag, "", 1, times=30)
+    for number in range(7):
+        fail(dag, f"T2_XX_{number}", 1)
+    _, lines = series("failures", range_of("6h", at(10)), by="site")
+    assert [(name, sum(known(line))) for name, line in lines.items()][:3] == [
+        ("others", 600.0), ("not named", 480.0), ("all not named", 360.0),
+    ]  # fmt: skip
+    assert (list(lines)[-1], sum(known(lines["all others"]))) == ("all others", 24.0)
+
+
 def test_a_chart_its_json_and_its_csv_have_the_same_numbers(dag: DAG, at: Any, reader: APIClient) -> None:
     for minute in range(0, 30, 5):
         at(minute)

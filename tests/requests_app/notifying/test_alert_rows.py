@@ -20,11 +20,13 @@ from requests_app.alerts import alert, alert_off, remind
 from requests_app.lifecycle.alert_conditions import alerts_check
 from requests_app.models import Alert, AlertChannel, Event, HoldCode, Request, RequestStatus, RequestWatch
 from requests_app.selectors.alerts import open_alerts
-from requests_app.services.alerts import alert_acknowledge
+from requests_app.services.alerts import alert_acknowledge, request_watch
 from requests_app.states import transition
 from sites_app.models import Site, SiteStatus
 from tests.support import rest_clients
 from tests.support.rows import request_row, schedd_row
+from wms2.errors import InvalidTransition
+from wms2.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
 S = RequestStatus
@@ -90,6 +92,16 @@ def test_conditions_begin_change_and_end_and_join_those_of_their_cause() -> None
     assert again["site_closed", "T2_X"].pk == found["site_closed", "T2_X"].pk
 
 
+def test_a_watcher_who_has_no_mail_address_any_more_is_an_alert_until_one_is_given(rest: APIClient) -> None:
+    row = request_row(S.ACTIVE)
+    request_watch(request=row, actor="ada", reason="mine")
+    User.objects.update(email="")
+    found = check()["watcher_without_address", "ada"]
+    assert row.request_name in found.text
+    User.objects.update(email="ada@example.org")
+    assert ("watcher_without_address", "ada") not in check()
+
+
 def test_what_a_former_release_wrote_on_requests_gets_a_row_and_loses_it() -> None:
     row = request_row(S.ACTIVE, alert_code="slow_active", alerted_at=timezone.now() - timedelta(hours=3))
     found = check()["slow_active", row.request_name]
@@ -122,6 +134,19 @@ def test_operations_hold_for_a_cause_or_for_one_alert_over_rest(rest: APIClient)
     assert RequestWatch.objects.get().user == User.objects.get(username="ada")
     assert rest.delete(watch, {"reason": "enough"}, format="json").status_code == 202
     assert not RequestWatch.objects.exists()
+
+
+def test_an_alert_that_another_has_is_taken_over_only_where_that_is_said(rest: APIClient) -> None:
+    alert(request_row(S.ACTIVE), "slow_active", "for long")
+    seen_before = Alert.objects.get()  # by two people at the same moment
+    alert_acknowledge(alert=Alert.objects.get(), actor="olga", reason="mine")
+    with pytest.raises(InvalidTransition, match=r"olga has it since \d{4}-"):
+        alert_acknowledge(alert=seen_before, actor="otto", reason="mine")
+    answer = rest.post(f"/api/v1/alerts/{seen_before.pk}/acknowledge", {"reason": "mine"}, format="json")
+    assert (answer.status_code, "olga has it since" in answer.json()["detail"]) == (409, True), answer.json()
+    assert (Alert.objects.get().owner, AuditEntry.objects.filter(outcome="refused").count()) == ("olga", 2)
+    answer = rest.post(f"/api/v1/alerts/{seen_before.pk}/acknowledge", {"reason": "mine", "take_over": True}, format="json")
+    assert (answer.status_code, Alert.objects.get().owner) == (202, "ada"), answer.json()
 
 
 def test_channels_are_added_at_allowed_addresses_alone_and_routed(rest: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:

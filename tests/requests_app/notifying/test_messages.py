@@ -21,6 +21,8 @@ from werkzeug import Response
 from requests_app.alerts import alert, alert_off
 from requests_app.models import Alert, AlertChannel, AlertMessage, HoldCode, RequestStatus
 from requests_app.notifying import send
+from requests_app.notifying.compose import messages_compose
+from requests_app.selectors.alerts import messages_waiting
 from requests_app.services.alerts import alert_acknowledge, alert_give_back, alert_silence, request_unwatch, request_watch
 from requests_app.states import transition
 from tests.support.alerting import Channel, Later, alerts_repeat, dead, sent
@@ -218,6 +220,41 @@ def test_a_digest_comes_once_a_day_and_says_who_has_what(
     assert "olga has it" in str(mails.mails[0][1].get_payload())
     later(hours=24)
     assert sent() == 1
+
+
+def test_of_digests_that_could_not_be_sent_the_newest_alone_waits(
+    channel: Channel, mails: MailServer, later: Later, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    channel("mail", {"code": "none"}, digest=True)
+    dead("T2_X")
+    later(hours=(31 - timezone.now().hour) % 24 + 24)
+    with monkeypatch.context() as patched:
+        patched.setenv("WMS2_MAIL_SERVER", "127.0.0.1:9")  # where none is
+        conf.cache_clear()
+        for _ in range(3):
+            assert sent() == 0
+            later(hours=24)
+    conf.cache_clear()
+    assert (sent(), len(mails.mails), messages_waiting().count()) == (1, 1, 0)
+
+
+def test_a_watcher_without_an_address_gets_no_message_made_and_none_sent_again(
+    mails: MailServer, later: Later, django_user_model: Any
+) -> None:
+    user = django_user_model.objects.create_user("wanda", email="wanda@example.org")
+    (row,) = dead("T2_X")
+    request_watch(request=row, actor="wanda", reason="mine")
+    messages_compose()
+    user.email = ""
+    user.save()
+    assert send.messages_send(seconds=30) == 0
+    assert (AlertMessage.objects.get().state, messages_waiting().count()) == ("given up", 0)
+    later(hours=9)
+    alert(row, "slow_active", "for long")
+    assert (sent(), AlertMessage.objects.count()) == (0, 1)
+    user.email = "wanda@example.org"
+    user.save()
+    assert (sent(), mails.mails[0][0]) == (1, ["wanda@example.org"])
 
 
 def test_alertmanager_is_sent_the_state_until_its_end(channel: Channel, httpserver: HTTPServer, later: Later) -> None:

@@ -4,7 +4,6 @@ one by which processes judge their leases.
 
 from __future__ import annotations
 
-from collections import deque
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,7 +12,6 @@ from django.apps import apps
 from django.db.models import DateTimeField, Value
 from django.utils import timezone
 
-from requests_app.monitoring import metrics
 from wms2.adapters import caller
 from wms2.runtime import clock, together
 
@@ -21,16 +19,14 @@ _real_now = timezone.now
 
 
 class _Forgetful(dict[Any, Any]):
-    """Keeps nothing."""
+    """Stores nothing."""
 
-    def setdefault(self, key: Any, default: Any = None) -> Any:
-        """What is given."""
-        return default
+    def __setitem__(self, key: Any, value: Any) -> None:
+        pass
 
 
 def compose_anew(patch: pytest.MonkeyPatch) -> None:
     """Statements that are composed once have a moment in them where the database's clock is not its own."""
-    patch.setattr(metrics, "_made", deque(maxlen=0))
     patch.setattr(together, "_composed", _Forgetful())
 
 
