@@ -13,6 +13,7 @@ from django.http import QueryDict
 from outputs_app.api.filters import CaseFilters
 from outputs_app.checks.cases import cases_open_counts, cases_shown
 from outputs_app.models import CaseState, IntegrityCase, Prognosis
+from requests_app.pages.tables import Table
 from wms2.actions import Action, buttons_of
 from wms2.admin.actions import MOST_ROWS
 
@@ -60,6 +61,11 @@ def cases_page(given: QueryDict) -> CasesPage:
         more=len(rows) > MOST,
         actions=buttons_of(IntegrityCase),
     )
+
+
+def groups_table(groups: Sequence[Group]) -> Table:
+    """As a file."""
+    return Table(Group._fields, groups)
 
 
 def _groups(by: str) -> list[Group]:

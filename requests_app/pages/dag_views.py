@@ -13,21 +13,30 @@ from django.views.decorators.http import require_safe
 
 from dags_app.attempts import attempt_ads, attempt_report
 from dags_app.selectors import dags_shown
-from requests_app.pages.dag import dag_page
+from requests_app.pages.dag import Durations, Try, dag_page
 from requests_app.pages.readable import Section, ad_sections, sections
 from requests_app.pages.rendering import page
+from requests_app.pages.tables import Table, file_asked
 from wms2.admin.actions import offered
 
 
 @require_safe
 @login_required
 def dag_detail(request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
-    """One DAG, and of one unit that the address names its nodes."""
+    """One DAG, and of one unit that the address names its nodes; how long units took as files with ``format``."""
     dag = get_object_or_404(dags_shown(), pk=pk)
     try:
         seen = dag_page(dag, request.GET.get("unit", ""), by_role="roles" in request.GET)
     except ValueError as error:
         raise Http404(str(error)) from error
+    tries = [[each.span.name, *each[1:]] for each in seen.drawn or seen.slowest]
+    answer = file_asked(
+        request,
+        tries=lambda: Table(("unit", *Try._fields[1:]), tries),
+        durations=lambda: Table(Durations._fields, seen.durations),
+    )
+    if answer is not None:
+        return answer
     context = {
         "page": seen,
         "lifecycle": seen.lifecycle,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -20,6 +21,7 @@ from dags_app.models import FailureCategory, FailureRule
 from requests_app.api.failures import FailureQuerySerializer
 from requests_app.models import Request
 from requests_app.pages.cached import cached, chart_drawn
+from requests_app.pages.tables import Table
 from requests_app.selectors.failures import (
     NO_SITE,
     Asked,
@@ -127,6 +129,21 @@ def failures_page(given: QueryDict) -> FailuresPage:
             "failures", range_, by="code", campaign=asked.get("campaign", ""), site="" if site == NO_SITE else site
         ),
     )
+
+
+def concerned_table(seen: FailuresPage) -> Table:
+    """Requests of the code and site that are chosen, as many as the page has."""
+    return Table(Concerned._fields[1:], [row[1:] for row in seen.requests])
+
+
+def samples_table(seen: FailuresPage) -> Table:
+    """The samples of the page."""
+    of_group, of_sample = ("code", "category", "step", "site"), ("unit", "node", "attempt", "job_id", "at", "message")
+    rows = (
+        [row.request_name, *attrgetter(*of_group)(row.sample.group), *attrgetter(*of_sample)(row.sample), row.alike]
+        for row in seen.samples
+    )
+    return Table(("request_name", *of_group, *of_sample, "alike"), rows)
 
 
 def _for_list(values: Mapping[str, str], range_: TimeRange) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -16,6 +16,8 @@ from django.utils import timezone
 from dags_app.models import DAG, LIVE_DAG
 from dags_app.selectors import schedds_counted
 from requests_app.models import AdmissionState, Event, RequestStatus
+from requests_app.pages.tables import MOST as MOST_OF_FILES
+from requests_app.pages.tables import Table, audit_table, table_of
 from requests_app.selectors.admission import LimitInForce, config_in_force
 from requests_app.selectors.lifecycle import LifecycleState, lifecycle_state
 from requests_app.selectors.summary import kept_counts
@@ -83,9 +85,20 @@ class ScheddSeen(NamedTuple):
 
 def schedd_seen(schedd: Any) -> ScheddSeen:
     """Two queries."""
-    live = DAG.objects.filter(schedd=schedd, status__in=LIVE_DAG).select_related("workflow").order_by("submitted_at")
-    dags = list(live.only(*_OF_DAGS)[: MOST + 1])
+    dags = list(_live(schedd).select_related("workflow").only(*_OF_DAGS)[: MOST + 1])
     return ScheddSeen(schedd, dags[:MOST], len(dags) > MOST, list(schedd.health_changes.all()[:20]))
+
+
+def schedd_lists(schedd: Any) -> dict[str, Callable[[], Table]]:
+    """Those of its page, each to be read by itself."""
+    return {
+        "dags": table_of(_live(schedd), "id", *_OF_DAGS),
+        "health": table_of(schedd.health_changes.all(), "at", "old", "new", "reason"),
+    }
+
+
+def _live(schedd: Any) -> QuerySet[DAG]:
+    return DAG.objects.filter(schedd=schedd, status__in=LIVE_DAG).order_by("submitted_at")
 
 
 _OF_DAGS = (
@@ -141,17 +154,34 @@ class Activity:
         if self.errors:
             return ActivitySeen([], False, [], [], False)
         entries = list(self.entries()[: MOST + 1])
-        found = Event.objects.filter(at__gte=self.since, position__isnull=False).order_by("-position")
+        found = self._events()
         moved = list(found.filter(kind="request.status").values_list("data__to", flat=True)[:MOST_CHANGES])
-        stands = found.filter(kind__in=_STANDING).values_list("at", "kind", "data")[:MOST]
         numbers = Counter(moved)
         return ActivitySeen(
             entries[:MOST],
             len(entries) > MOST,
             [(status, numbers[status]) for status in RequestStatus if numbers[status]],
-            [Change(at, kind, str(data.get("name") or data.get("id") or ""), data) for at, kind, data in stands],
+            self._changes(MOST),
             len(moved) == MOST_CHANGES,
         )
+
+    def lists(self) -> dict[str, Callable[[], Table]]:
+        """Those of the page, each to be read by itself."""
+
+        def standing() -> Table:
+            changes = self._changes(MOST_OF_FILES)
+            said = ("from", "to", "reason")
+            rows = ([each.at, each.what, each.name, *(each.data.get(name) for name in said)] for each in changes)
+            return Table(("at", "what", "name", *said), rows)
+
+        return {"activity": lambda: audit_table(self.entries()), "standing": standing}
+
+    def _events(self) -> QuerySet[Event]:
+        return Event.objects.filter(at__gte=self.since, position__isnull=False).order_by("-position")
+
+    def _changes(self, most: int) -> list[Change]:
+        rows = self._events().filter(kind__in=_STANDING).values_list("at", "kind", "data")[:most]
+        return [Change(at, kind, str(data.get("name") or data.get("id") or ""), data) for at, kind, data in rows]
 
 
 class ActivitySeen(NamedTuple):

@@ -7,10 +7,10 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from dags_app.selectors import schedds_counted
-from requests_app.pages.operations import Activity, operations, schedd_seen
+from requests_app.pages.operations import Activity, operations, schedd_lists, schedd_seen
 from requests_app.pages.queue import QueuePage, queue_lists, queue_page
 from requests_app.pages.rendering import page, without_blanks
-from requests_app.pages.tables import audit_table, file_asked
+from requests_app.pages.tables import file_asked
 from wms2.admin.actions import offered
 from wms2.runtime.storable import storable
 
@@ -26,13 +26,17 @@ def operations_page(request: HttpRequest) -> HttpResponse:
 @require_safe
 @login_required
 def schedd_page(request: HttpRequest, name: str) -> HttpResponse:
-    """One schedd; of those of one name in several pools the one that the address's ``pool`` names, else the first."""
+    """One schedd; of those of one name in several pools the one that the address's ``pool`` names, else the first. Its lists as
+    files with ``format``."""
     rows = schedds_counted().filter(name=name)
     if pool := request.GET.get("pool"):
         rows = rows.filter(pool=storable(pool))
     row = rows.first()
     if row is None:
         raise Http404(f"there is no schedd {name}")
+    answer = file_asked(request, **schedd_lists(row))
+    if answer is not None:
+        return answer
     context = {"seen": schedd_seen(row), "offered": offered(request.user, row, request.get_full_path()), "door": "operations"}
     return page(request, "operations/schedd", context)
 
@@ -40,10 +44,10 @@ def schedd_page(request: HttpRequest, name: str) -> HttpResponse:
 @require_safe
 @login_required
 def activity_page(request: HttpRequest) -> HttpResponse:
-    """What was done, by whom, and what changed since then; what was done as a file with ``format``."""
+    """What was done, by whom, and what changed since then; its lists as files with ``format``."""
     activity = Activity(without_blanks(request.GET))
     if not activity.errors:
-        answer = file_asked(request, activity=lambda: audit_table(activity.entries()))
+        answer = file_asked(request, **activity.lists())
         if answer is not None:
             return answer
     context = {"query": activity, "seen": activity.shown(), "door": "operations"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -25,6 +25,7 @@ from outputs_app.models import (
     ProcessingBlock,
 )
 from outputs_app.selectors import STUCK, blocks_done_units, blocks_shown, effects_shown
+from requests_app.pages.tables import Table, table_of
 from requests_app.selectors.summary import kept_counts
 from wms2.runtime.storable import storable
 
@@ -107,6 +108,22 @@ def _owed() -> list[Owed]:
     return [Owed(kind, found[kind], since[kind]) for kind in EffectKind if kind in found]
 
 
+def outputs_lists(found: QuerySet[ProcessingBlock]) -> dict[str, Callable[[], Table]]:
+    """Those of the page, each to be read by itself; ``found``: the blocks that are asked for."""
+
+    def owed() -> Table:
+        rows = ([each.kind.value, *each.numbers.values(), each.failing_since] for each in _owed())
+        return Table(("kind", *map(str, OPEN_EFFECT), "failing_since"), rows)
+
+    late = ("id", "request__request_name", *_OF_EFFECTS[:4], "first_failed_at", "last_error", "block__dbs_block_name")
+    return {"blocks": table_of(found, *_OF_BLOCKS), "late": table_of(effects_late(), *late), "owed": owed}
+
+
+_OF_BLOCKS = ("dbs_block_name", "status", "origin_rse", "tape_rule_id", "rucio_last_error", "created_at", "updated_at")
+_OF_EFFECTS = ("kind", "state", "attempts", "next_attempt_at", "done_at", "last_error")
+_OF_DIFFERENCES = ("kind", "state", "name", "expected", "found", "since")
+
+
 class BlockSeen(NamedTuple):
     """One block: which step it is at, what it has and what it owes."""
 
@@ -127,13 +144,37 @@ class BlockSeen(NamedTuple):
 
 def block_seen(block: ProcessingBlock) -> BlockSeen:
     """Five queries."""
-    effects = list(effects_shown().filter(block=block).order_by("id")[:MOST])
-    files = list(OutputFile.objects.filter(block=block).defer("lumis", "parents").order_by("lfn")[: MOST + 1])
+    of_block = _of_block(block)
+    effects, files = list(of_block.effects[:MOST]), list(of_block.files.defer("lumis", "parents")[: MOST + 1])
     return BlockSeen(
-        block, step_of(block, effects), files[:MOST], len(files) > MOST, effects,
-        list(IntegrityCase.objects.filter(block=block).order_by("-id")[:MOST]),
-        list(Drift.objects.filter(block=block).exclude(state__in=(DriftState.GONE, DriftState.REPAIRED)).order_by("id")[:MOST]),
-        blocks_done_units([block.pk]).get(block.pk, 0),
+        block, step_of(block, effects), files[:MOST], len(files) > MOST, effects, list(of_block.cases[:MOST]),
+        list(of_block.drift[:MOST]), blocks_done_units([block.pk]).get(block.pk, 0),
+    )  # fmt: skip
+
+
+def block_lists(block: ProcessingBlock) -> dict[str, Callable[[], Table]]:
+    """Those of its page, each to be read by itself."""
+    of_block = _of_block(block)
+    return {
+        "files": table_of(of_block.files, "lfn", "events", "size_bytes", "rse", "validity"),
+        "effects": table_of(of_block.effects, *_OF_EFFECTS),
+        "cases": table_of(of_block.cases, "prognosis", "state", "name", "created_at"),
+        "differences": table_of(of_block.drift, *_OF_DIFFERENCES),
+    }
+
+
+class _OfBlock(NamedTuple):
+    files: QuerySet[OutputFile]
+    effects: QuerySet[Effect]
+    cases: QuerySet[IntegrityCase]
+    drift: QuerySet[Drift]
+
+
+def _of_block(block: ProcessingBlock) -> _OfBlock:
+    drift = Drift.objects.filter(block=block).exclude(state__in=(DriftState.GONE, DriftState.REPAIRED))
+    return _OfBlock(
+        OutputFile.objects.filter(block=block).order_by("lfn"), effects_shown().filter(block=block).order_by("id"),
+        IntegrityCase.objects.filter(block=block).order_by("-id"), drift.order_by("id"),
     )  # fmt: skip
 
 
@@ -163,11 +204,36 @@ class DatasetSeen(NamedTuple):
 
 def dataset_seen(name: str) -> DatasetSeen | None:
     """Four queries; none of that name: None."""
-    rows = list(OutputDataset.objects.filter(name=name).select_related("workflow", "comparison").order_by("id")[:MOST])
+    of_dataset = _of_dataset(name)
+    rows = list(of_dataset.rows.select_related("workflow", "comparison")[:MOST])
     if not rows:
         return None
-    blocks = ProcessingBlock.objects.filter(dataset__in=rows)
-    counts = dict(blocks.order_by().values_list("status").annotate(number=Count("*")))
-    shown = list(blocks.select_related("workflow").order_by("-block_index")[: MOST + 1])
-    drift = Drift.objects.filter(dataset__in=rows, state=DriftState.UNSETTLED).order_by("id")[:MOST]
-    return DatasetSeen(name, rows, counts, shown[:MOST], len(shown) > MOST, list(drift))
+    counts = dict(of_dataset.blocks.order_by().values_list("status").annotate(number=Count("*")))
+    shown = list(of_dataset.blocks.select_related("workflow")[: MOST + 1])
+    return DatasetSeen(name, rows, counts, shown[:MOST], len(shown) > MOST, list(of_dataset.drift[:MOST]))
+
+
+def dataset_lists(name: str) -> dict[str, Callable[[], Table]]:
+    """Those of its page, each to be read by itself."""
+    of_dataset = _of_dataset(name)
+    return {
+        "blocks": table_of(of_dataset.blocks, *_OF_BLOCKS),
+        "requests": table_of(
+            of_dataset.rows, "workflow__request_id", "state", "step", "module", "tape_rse", "comparison__ended_at"
+        ),
+        "differences": table_of(of_dataset.drift, *_OF_DIFFERENCES),
+    }
+
+
+class _OfDataset(NamedTuple):
+    rows: QuerySet[OutputDataset]
+    blocks: QuerySet[ProcessingBlock]
+    drift: QuerySet[Drift]
+
+
+def _of_dataset(name: str) -> _OfDataset:
+    return _OfDataset(
+        OutputDataset.objects.filter(name=name).order_by("id"),
+        ProcessingBlock.objects.filter(dataset__name=name).order_by("-block_index"),
+        Drift.objects.filter(dataset__name=name, state=DriftState.UNSETTLED).order_by("id"),
+    )

@@ -11,22 +11,28 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from outputs_app.models import ProcessingBlock
-from requests_app.pages.outputs import block_seen, blocks_found, dataset_seen, outputs_page
+from requests_app.pages.outputs import (
+    block_lists,
+    block_seen,
+    blocks_found,
+    dataset_lists,
+    dataset_seen,
+    outputs_lists,
+    outputs_page,
+)
 from requests_app.pages.rendering import page, without_blanks
-from requests_app.pages.tables import MOST, Table, file_asked
+from requests_app.pages.tables import file_asked
 from wms2.admin.actions import offered
-
-_BLOCKS = ("dbs_block_name", "status", "origin_rse", "tape_rule_id", "rucio_last_error", "created_at", "updated_at")
 
 
 @require_safe
 @login_required
 def outputs(request: HttpRequest) -> HttpResponse:
-    """Blocks as the address asks for them, and what is owed to DBS and Rucio; the blocks as a file with ``format``."""
+    """Blocks as the address asks for them, and what is owed to DBS and Rucio; its lists as files with ``format``."""
     given = without_blanks(request.GET)
     filters, found = blocks_found(given)
     if filters.is_valid():
-        answer = file_asked(request, blocks=lambda: Table(_BLOCKS, found[:MOST].values_list(*_BLOCKS)))
+        answer = file_asked(request, **outputs_lists(found))
         if answer is not None:
             return answer
     seen = outputs_page(given)
@@ -37,8 +43,11 @@ def outputs(request: HttpRequest) -> HttpResponse:
 @require_safe
 @login_required
 def block(request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
-    """One block."""
+    """One block; its lists as files with ``format``."""
     row = get_object_or_404(ProcessingBlock.objects.select_related("workflow", "dataset"), pk=pk)
+    answer = file_asked(request, **block_lists(row))
+    if answer is not None:
+        return answer
     context = {"seen": block_seen(row), "offered": offered(request.user, row, request.path), "door": "outputs"}
     return page(request, "outputs/block", context)
 
@@ -46,11 +55,14 @@ def block(request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
 @require_safe
 @login_required
 def dataset(request: HttpRequest) -> HttpResponse:
-    """The output dataset that the address names; without one, all outputs."""
+    """The output dataset that the address names, its lists as files with ``format``; without a name, all outputs."""
     name = request.GET.get("name", "")
     if not name:
         return HttpResponseRedirect(reverse("outputs"))
     seen = dataset_seen(name) if "\0" not in name else None
     if seen is None:
         raise Http404(f"WMS2 makes no output dataset {name[:300]}")
+    answer = file_asked(request, **dataset_lists(name))
+    if answer is not None:
+        return answer
     return page(request, "outputs/dataset", {"seen": seen, "door": "outputs"})

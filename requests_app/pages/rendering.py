@@ -6,6 +6,7 @@ A page fetches itself again every few seconds with the header ``X-Wms2-Part: liv
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from django.contrib.auth.decorators import login_required
@@ -15,6 +16,7 @@ from django.utils import timezone
 from django.utils.cache import patch_cache_control, patch_vary_headers
 from django.views.decorators.http import require_safe
 
+from requests_app.pages.tables import Table, file_asked
 from requests_app.selectors.lifecycle import lifecycle_state
 from wms2.identities.grants import is_operator
 
@@ -48,16 +50,21 @@ def page(request: HttpRequest, template: str, context: dict[str, Any], status: i
 
 
 def filtered_page(
-    template: str, door: str, look: Callable[[HttpRequest, QueryDict], Filtered]
+    template: str, door: str, look: Callable[[HttpRequest, QueryDict], Filtered], **lists: Callable[[Any], Table]
 ) -> Callable[[HttpRequest], HttpResponse]:
     """The view of a page that hands the filters of its address to ``look`` and shows what comes back: ``seen``, and as ``asked``
-    the filters, for other addresses of the same list. 400 where a filter is wrong."""
+    the filters, for other addresses of the same list. 400 where a filter is wrong. ``lists``: those of the page, of ``seen``, as
+    files with ``format``."""
 
     @require_safe
     @login_required
     def view(request: HttpRequest) -> HttpResponse:
         given = without_blanks(request.GET)
         seen = look(request, given)
+        if lists and not seen.errors:
+            answer = file_asked(request, **{name: partial(table, seen) for name, table in lists.items()})
+            if answer is not None:
+                return answer
         context = {"seen": seen, "asked": given.urlencode(), "door": door}
         return page(request, template, context, status=400 if seen.errors else 200)
 

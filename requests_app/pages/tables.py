@@ -42,6 +42,11 @@ def audit_table(entries: QuerySet[AuditEntry]) -> Table:
     return Table(AUDIT, entries[:MOST].values_list(*AUDIT))
 
 
+def table_of(rows: QuerySet[Any], *columns: str) -> Callable[[], Table]:
+    """Columns of rows, as far as one file has room, to be read when they are asked for."""
+    return lambda: Table(columns, rows[:MOST].values_list(*columns))
+
+
 def file_asked(request: HttpRequest, **lists: Callable[[], Table]) -> HttpResponse | None:
     """The list of a page that an address asks for with ``format`` and ``list`` (without it the first), whole; None: it asks for
     the page. Only that list is read. Raises Http404: there is no such list or format."""

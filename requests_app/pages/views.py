@@ -25,6 +25,8 @@ from requests_app.pages.logs import logs_on_page
 from requests_app.pages.overview import overview
 from requests_app.pages.rendering import page, without_blanks
 from requests_app.pages.request import request_page
+from requests_app.pages.tables import Table, file_asked
+from requests_app.selectors.needs import Cause, needs_by_cause
 from requests_app.selectors.parts import progress_chart_of
 from requests_app.selectors.requests import requests_listed, requests_with_workflow, with_watching
 from requests_app.work.groups import group_status
@@ -36,9 +38,13 @@ from wms2.web.time_range import TimeRange
 @require_safe
 @login_required
 def overview_page(request: HttpRequest) -> HttpResponse:
-    """Whether anything needs a person, and how all stands. Filters of the list of requests, which was here, lead there."""
+    """Whether anything needs a person, what does as a file with ``format``, and how all stands. Filters of the list of requests,
+    which was here, lead there."""
     if not KNOWN.isdisjoint(request.GET):
         return HttpResponseRedirect(f"{reverse('board')}?{request.GET.urlencode()}")
+    answer = file_asked(request, needs=lambda: Table(Cause._fields, needs_by_cause()))
+    if answer is not None:
+        return answer
     seen = overview(TimeRange.of(request.GET))
     return page(request, "overview/overview", {"seen": seen, "lifecycle": seen.standing.lifecycle})
 
@@ -86,9 +92,14 @@ def request_course(request: HttpRequest, request_name: str) -> HttpResponse:
 @require_safe
 @login_required
 def group_detail(request: HttpRequest, name: str) -> HttpResponse:
-    """One group: its requests, and whom the others wait for."""
+    """One group: its requests, also as a file with ``format``, and whom the others wait for."""
     group = get_object_or_404(RequestGroup, name=name)
-    context = {"status_detail": group_status(group), "offered": offered(request.user, group, group.get_absolute_url())}
+    found = group_status(group)
+    rows = ((child.request.request_name, child.request.status, child.there, child.skipped) for child in found.children)
+    answer = file_asked(request, requests=lambda: Table(("request_name", "status", "there", "skipped"), rows))
+    if answer is not None:
+        return answer
+    context = {"status_detail": found, "offered": offered(request.user, group, group.get_absolute_url())}
     return page(request, "requests/group", context)
 
 

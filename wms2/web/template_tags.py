@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
+from urllib.parse import urlencode
 
 from django import template
 from django.urls import reverse
@@ -106,13 +107,23 @@ def same_as(address: str, query: str = "") -> SafeString:
     return format_html(shown, begin[:-1], begin)
 
 
+def _files(address: str, query: str) -> SafeString:
+    links = ((f"{address}?{query}{'&' if query else ''}format={form}", form.upper()) for form in ("csv", "json"))
+    return format_html_join(" · ", '<a href="{}">{}</a>', links)
+
+
+@register.simple_tag
+def rest_list(name: str, **narrowed: Any) -> SafeString:
+    """A list over REST, by the name of its address, narrowed by these filters, as files."""
+    return _files(reverse(name), urlencode(narrowed))
+
+
 @register.simple_tag(takes_context=True)
 def list_files(context: template.Context, name: str) -> SafeString:
     """A list of the page that is shown, as files at the page's own address (``requests_app.pages.tables``)."""
     asked = context["request"].GET.copy()
     asked["list"] = name
-    query, forms = asked.urlencode(), ("csv", "json")
-    return format_html_join(" · ", '<a href="?{}&amp;format={}">{}</a>', ((query, form, form.upper()) for form in forms))
+    return _files("", asked.urlencode())
 
 
 @register.simple_tag(takes_context=True)

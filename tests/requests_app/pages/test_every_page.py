@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import parse_qs, urljoin, urlsplit
@@ -18,10 +19,13 @@ from requests_app.pages.urls import urlpatterns
 from sites_app.models import Schedd, Site
 from sites_app.services import site_ban_by_operator
 from tests.support.html import links
+from tests.support.places import ROOT
 from tests.support.scene import Scene
 from wms2.models import BulkRun
 
 pytestmark = pytest.mark.django_db
+#: How a template leads to a file of a list: of the page's own, of a list or a part over REST.
+FILES = r"part-files|list_files|rest_list|same_as|format=json|>JSON</a>|json_address"
 STOPPED = 'data-undriven="the life cycle has stopped"'
 RUNS = 'data-undriven=""'
 #: What fetches nothing by itself: a form, an image, what a job left, an answer to POST alone.
@@ -64,6 +68,26 @@ def test_every_page_says_that_the_life_cycle_has_stopped_and_none_while_it_runs(
         if STOPPED not in part or 'id="part-title"' not in part:
             silent.append(name)
     assert (silent, loud) == ([], [])
+
+
+#: Lists without files: of the reader alone, of what was just pasted or chosen, of one job's own files, which lead to them raw.
+NO_FILES = {"account.html", "lost_files.html", "bulk_new.html", "job.html"}
+
+
+def test_every_list_of_a_page_has_its_address_as_csv_or_json() -> None:
+    """In its section, or where it is drawn for several, in the section of each."""
+    bare = []
+    for template in sorted((ROOT / "templates").rglob("*.html")):
+        source = template.read_text()
+        if template.name in NO_FILES or "admin" in template.parts:
+            continue
+        for found in re.finditer(r'<table class="[^"]*\blist\b|include "dags/tries.html"|{{ seen.matrix }}', source):
+            begins, ends = source.rfind("<section", 0, found.start()), source.find("</section>", found.end())
+            between = "part-files" if 'id="part-files"' in source else ""  # what two sections have together
+            part = source[max(begins, 0) : ends if ends > 0 else None] + between
+            if template.name not in ("tries.html", "matrix.html") and not re.search(FILES, part):
+                bare.append(f"{template.name}: {source[found.start() : found.end() + 60]}")
+    assert bare == []
 
 
 def test_every_list_and_chart_is_had_as_csv_and_json_where_its_page_says_so(operator: Client, built: Scene) -> None:
