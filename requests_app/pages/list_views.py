@@ -1,4 +1,4 @@
-"""What is done from the list of requests: operations on many, and views that people keep."""
+"""What is done from the list of requests and beside it: operations on many, views that people keep, watching one."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ from requests_app.pages.bulk import (
     run_on_page,
 )
 from requests_app.pages.rendering import page
+from requests_app.selectors.requests import requests_stored
 from requests_app.services.saved_views import view_remove, view_save
-from wms2.actions import REFUSALS, arguments, resource_type_of
+from wms2.actions import REFUSALS, arguments, buttons_of, perform, resource_type_of
 from wms2.admin.actions import buttons
 from wms2.admin.forms import ReasonForm
 from wms2.errors import FieldRefused
@@ -98,6 +99,22 @@ def saved_view_end(request: HttpRequest, pk: int) -> HttpResponse:
     view_remove(view=view)
     messages.success(request, f"The view {view} is removed.")
     return HttpResponseRedirect(reverse("board"))
+
+
+@require_POST
+@login_required
+def request_watched(request: HttpRequest, request_name: str) -> HttpResponse:
+    """Watch a request, or with ``stop`` no more: from its page, also by those who may not open the admin."""
+    row = get_object_or_404(requests_stored(), request_name=request_name)
+    action = next(each for each in buttons_of(Request) if each.name == ("unwatch" if "stop" in request.POST else "watch"))
+    require(request.user, action, row)
+    try:
+        perform(action, row, request.user.get_username()[:100], {"reason": "on its page"})
+    except REFUSALS as error:
+        messages.error(request, str(error))
+    else:
+        messages.success(request, "You watch it." if action.name == "watch" else "You watch it no more.")
+    return HttpResponseRedirect(row.get_absolute_url())
 
 
 def _begun(request: HttpRequest, asked: Asked, form: ReasonForm) -> tuple[BulkRun | None, int]:

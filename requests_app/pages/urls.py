@@ -43,6 +43,7 @@ urlpatterns = [
     path("operations/queue/", operations_views.queue_view, name="queue"),
     path("operations/schedds/<schedd:name>/", operations_views.schedd_page, name="schedd-page"),
     path("requests/<name:request_name>/", views.request_detail, name="request-page"),
+    path("requests/<name:request_name>/watch/", list_views.request_watched, name="request-watched"),
     path("requests/<name:request_name>/progress.svg", views.request_course, name="request-course"),
     path("requests/<name:request_name>/missing-lumis/", missing_lumis_views.missing_lumis_of, name="missing-lumis-page"),
     path("dags/<uuid:pk>/", dag_views.dag_detail, name="dag-page"),

@@ -28,7 +28,7 @@ from requests_app.pages.request import request_page
 from requests_app.pages.tables import Table, file_asked
 from requests_app.selectors.needs import Cause, needs_by_cause
 from requests_app.selectors.parts import progress_chart_of
-from requests_app.selectors.requests import requests_listed, requests_with_workflow, with_watching
+from requests_app.selectors.requests import requests_listed, requests_with_workflow, watched_by, with_watching
 from requests_app.work.groups import group_status
 from wms2.adapters.types import JobStatus
 from wms2.admin.actions import Button, buttons, offered
@@ -75,6 +75,7 @@ def request_detail(request: HttpRequest, request_name: str) -> HttpResponse:
         "lifecycle": seen.lifecycle,
         "worker_pools": seen.worker_pools,
         "offered": offered(request.user, row, row.get_absolute_url()),
+        "watched": watched_by(row, request.user),
         "dag_verbs": _dag_buttons(request.user, dag, row.get_absolute_url()) if dag is not None else [],
     }
     return page(request, "requests/request", context)

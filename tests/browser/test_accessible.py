@@ -46,7 +46,7 @@ NO_PAGES = {
     "request-course": "an image", "livez": "for machines", "readyz": "for machines", "logout": "POST alone",
     "sso-login": "leads elsewhere", "sso-callback": "leads elsewhere", "account-token-make": "POST alone",
     "account-token-revoke": "POST alone", "account-old-key-end": "POST alone", "account-sessions-end": "POST alone",
-    "saved-view-new": "POST alone", "saved-view-end": "POST alone",
+    "saved-view-new": "POST alone", "saved-view-end": "POST alone", "request-watched": "POST alone",
 }  # fmt: skip
 
 

@@ -30,7 +30,8 @@ STOPPED = 'data-undriven="the life cycle has stopped"'
 RUNS = 'data-undriven=""'
 #: What fetches nothing by itself: a form, an image, what a job left, an answer to POST alone.
 STILL = {
-    "search", "saved-view-new", "saved-view-end", "bulk-new", "cases", "lost-files-page", "request-course", "missing-lumis-page",
+    "search", "saved-view-new", "saved-view-end", "request-watched",
+    "bulk-new", "cases", "lost-files-page", "request-course", "missing-lumis-page",
     "report-page", "ads-page", "kept-logs-page", "logs-page",
 }  # fmt: skip
 

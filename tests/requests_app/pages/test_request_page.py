@@ -233,6 +233,18 @@ def test_buttons_lead_to_the_admins_confirmation_for_operators_only(
     assert watch in links(operator.get(path).content.decode()), "who watches is of each alone"
 
 
+def test_readers_watch_and_unwatch_from_the_page_without_the_admin(reader: Client, staff: Client, built: Scene) -> None:
+    path = f"/requests/{built.held.request_name}/"
+    assert ">Watch</button>" in reader.get(path).content.decode()
+    assert ">Watch</button>" not in staff.get(path).content.decode(), "they have it among the operations"
+    assert "no mail address" in reader.post(f"{path}watch/", follow=True).content.decode()
+    User.objects.filter(username="rita").update(email="rita@example.org")
+    assert ">Stop watching</button>" in reader.post(f"{path}watch/", follow=True).content.decode()
+    assert RequestWatch.objects.get().user == User.objects.get(username="rita")
+    assert ">Watch</button>" in reader.post(f"{path}watch/", {"stop": "1"}, follow=True).content.decode()
+    assert not RequestWatch.objects.exists()
+
+
 def test_after_an_operation_one_stands_where_one_stood_with_what_was_done_and_the_way_back(
     operator: Client, built: Scene
 ) -> None:
