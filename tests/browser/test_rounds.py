@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from playwright.sync_api import Browser, expect
 
 from dags_app.models import DAG, WorkUnit, WorkUnitState
 from requests_app.models import Request
+from tests.support import scene
 from tests.support.browser import WIDTH, Window, window
 from tests.support.scene_rounds import measured, three_rounds
 from tests.support.side_by_side import PATIENCE
@@ -46,6 +48,23 @@ def test_it_fits_any_width_and_its_tables_are_told_cell_by_cell(desk: Window) ->
         assert desk.overflow <= 0, f"the page is wider than a window of {width}"
     assert desk.page.evaluate(UNTOLD) == 0
     expect(desk.page.get_by_role("region", name="Rounds")).to_be_visible()
+
+
+def test_on_a_telephone_wide_tables_are_moved_by_keys_beside_their_first_column(desk: Window, tmp_path: Path) -> None:
+    scene.build(tmp_path)
+    desk.page.set_viewport_size({"width": 390, "height": 900})
+    for path, name in ((three_rounds().get_absolute_url(), "Rounds"), ("/failures/", "Failed attempts by code and site")):
+        desk.go(path)
+        region = desk.page.get_by_role("region", name=name)
+        first, last = region.locator("tbody th").first, region.locator("tbody tr").first.locator("td").last
+        begins = first.bounding_box()
+        region.focus()
+        for _ in range(40):
+            desk.page.keyboard.press("ArrowRight")
+        expect(last).to_be_in_viewport(ratio=1.0)
+        ends = first.bounding_box()
+        assert begins and ends and abs(begins["x"] - ends["x"]) <= 1, f"{name}: which row it is stays in sight"
+        assert desk.overflow <= 0
 
 
 def test_what_a_key_has_opened_stays_open_and_in_focus_when_a_unit_ends(desk: Window) -> None:
