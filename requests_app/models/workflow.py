@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
+from typing import Any
 
 from django.db import models
 from django.db.models import Q
@@ -30,6 +32,9 @@ class Workflow(models.Model):
     ``spec`` is a ``dags_app.planning.specs.WorkflowSpec`` as JSON. ``next_first_event`` and ``next_first_lumi`` only move
     forward. ``fence_counter`` gives each DAG submission its strictly rising token. ``total_nodes`` is that of all rounds.
     """
+
+    #: Its DAGs, the newest first, where they were read with it.
+    dags_read: Sequence[Any] | None = None
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     number = models.BigIntegerField(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -20,7 +21,7 @@ from dags_app.models import (
 )
 from dags_app.services.failures import USED_UP
 from requests_app.models import InputFile, Request, RequestStatus, Workflow
-from wms2.runtime.together import together
+from wms2.runtime.together import Together, composed_once
 from wms2.web.formatting import counted
 
 #: Kinds on the page; the others are counted there, and listed over REST and in the admin.
@@ -93,12 +94,33 @@ def _read(
     request: Request, workflow: Workflow, failures: Sequence[Mapping[str, Any]]
 ) -> tuple[RequestErrors, Mapping[str, FailureRule], Mapping[str, str]]:
     """The errors, their rules by name, and by whom files were excluded."""
-    shown = FailureGroup.objects.filter(workflow=workflow).order_by("-given_up", "-attempts", "id")[:GROUPS_ON_PAGE]
-    samples = FailureSample.objects.filter(group__in=shown.values("pk"))
+    rows = _parts().rows({_WORKFLOW: workflow.pk})
+    dags, of_group = {dag.pk: dag for dag in rows["dags"]}, defaultdict[int, list[FailureSample]](list)
+    for sample in rows["samples"]:
+        sample.dag = dags[sample.dag_id]
+        of_group[sample.group_id].append(sample)
+    for group in rows["groups"]:
+        group.samples_read = of_group[group.pk]
     files = FailedInputFile.objects.filter(workflow=workflow)
-    excluded = InputFile.objects.filter(workflow=workflow, excluded_at__isnull=False, lfn__in=files.values("lfn"))
-    directories = DAG.objects.filter(workflow=workflow).order_by().values("directory_id")
-    rows = together(
+    more = files.count() - MOST_FILES if len(rows["files"]) == MOST_FILES else 0
+    problems = [row["problem"] for row in rows["problems"]]
+    found = errors_of(request.request_name, failures, rows["groups"], (rows["files"], more), problems)
+    by_whom = {row["lfn"]: f"excluded by {row['excluded_by'] or 'wms2'}" for row in rows["excluded"]}
+    return found, {rule.name: rule for rule in rows["rules"]}, by_whom
+
+
+#: In place of a workflow's id.
+_WORKFLOW = uuid.UUID(int=1)
+
+
+@composed_once
+def _parts() -> Together:
+    shown = FailureGroup.objects.filter(workflow=_WORKFLOW).order_by("-given_up", "-attempts", "id")[:GROUPS_ON_PAGE]
+    samples = FailureSample.objects.filter(group__in=shown.values("pk"))
+    files = FailedInputFile.objects.filter(workflow=_WORKFLOW)
+    excluded = InputFile.objects.filter(workflow=_WORKFLOW, excluded_at__isnull=False, lfn__in=files.values("lfn"))
+    directories = DAG.objects.filter(workflow=_WORKFLOW).order_by().values("directory_id")
+    return Together(
         groups=shown,
         samples=samples,
         dags=DAG.objects.filter(pk__in=samples.order_by().values("dag")).defer("observed", "outcome"),
@@ -107,17 +129,6 @@ def _read(
         excluded=excluded.order_by().values("lfn", "excluded_by"),
         problems=FailureLog.objects.filter(directory_id__in=directories).exclude(problem="").values("problem"),
     )
-    dags, of_group = {dag.pk: dag for dag in rows["dags"]}, defaultdict[int, list[FailureSample]](list)
-    for sample in rows["samples"]:
-        sample.dag = dags[sample.dag_id]
-        of_group[sample.group_id].append(sample)
-    for group in rows["groups"]:
-        group.samples_read = of_group[group.pk]
-    more = files.count() - MOST_FILES if len(rows["files"]) == MOST_FILES else 0
-    problems = [row["problem"] for row in rows["problems"]]
-    found = errors_of(request.request_name, failures, rows["groups"], (rows["files"], more), problems)
-    by_whom = {row["lfn"]: f"excluded by {row['excluded_by'] or 'wms2'}" for row in rows["excluded"]}
-    return found, {rule.name: rule for rule in rows["rules"]}, by_whom
 
 
 def _kinds(rows: Iterable[Any], rules: Mapping[str, FailureRule], has_input: bool) -> Iterable[Kind]:

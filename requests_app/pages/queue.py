@@ -69,7 +69,7 @@ def queue_page(given: QueryDict, user: Any, back: str) -> QueuePage:
     found = QueuePage(values, {}, queue, lines[:ON_PAGE], number, len(lines) > ON_PAGE)
     if name is None or priority is None:
         return found
-    key = queued_keys([name]).get(name)
+    key = next((key for key, each in queue.names.items() if each == name), None) or queued_keys([name]).get(name)
     if key is None:
         return found._replace(errors={"request": [f"{name} is not queued"]})
     answer = what_if(Asked(None, None, (), {key: {"priority": priority}}, {}), queue)

@@ -25,7 +25,8 @@ class UnitCell:
 
 def unit_cells(dag: DAG) -> tuple[tuple[UnitCell, ...], int, str]:
     """Units of the newest round, those not done as DAGMan's status file has them; how many more; why that file says nothing."""
-    units = list(WorkUnit.objects.filter(round_id=dag.round_id).order_by("index")[:MOST_UNITS])
+    rows = WorkUnit.objects.filter(round_id=dag.round_id).only("name", "state", "site", "problem").order_by("index")
+    units = list(rows[:MOST_UNITS])
     left_out = max(0, dag.total_work_units - len(units))
     if not dag.dagman_cluster_id:
         return tuple(_cell(unit, None) for unit in units), left_out, ""

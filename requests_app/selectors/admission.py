@@ -94,7 +94,7 @@ class AdmissionState:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """The queue in order, as it stands."""
+    """The queue in order, as it stands; ``names``: of its requests, by key."""
 
     policy: Policy
     state: State
@@ -102,11 +102,13 @@ class Queue:
     expected: Mapping[Any, Expected]
     obstacles: Mapping[Any, str]
     ended: Ended
+    names: Mapping[Any, str]
 
     def under(self, policy: Policy, state: State, waiting: Iterable[Waiting]) -> Queue:
         """As it would be with another policy and other requests."""
         ranked = order(waiting, state, policy, lambda each: self.obstacles.get(each.key, ""))
-        return Queue(policy, state, ranked, expected_starts(ranked, state, policy, self.ended), self.obstacles, self.ended)
+        expected = expected_starts(ranked, state, policy, self.ended)
+        return Queue(policy, state, ranked, expected, self.obstacles, self.ended, self.names)
 
     def __getitem__(self, part: slice) -> list[QueuedRow]:
         """A page of it, those that pause after a failure behind all others."""
@@ -201,10 +203,11 @@ def queue_now(most: int = MOST_PLACES) -> Queue:
     placed now."""
     policy = policy_now()
     state = state_shown(policy)
-    rows = list(in_order(eligible(), policy, state.now).values_list(*WAITING, "waiting_for")[:most])
+    rows = list(in_order(eligible(), policy, state.now).values_list(*WAITING, "request_name", "waiting_for")[:most])
     obstacles = {} if state.stopped else {row[0]: row[-1] for row in rows if row[-1] and not row[-1].startswith((LIMIT, TURN))}
-    empty = Queue(policy, state, [], {}, obstacles, ended_lately(policy, state.now))
-    return empty.under(policy, state, (waiting_of(row[:-1], state.now) for row in rows))
+    names = {row[0]: row[-2] for row in rows}
+    empty = Queue(policy, state, [], {}, obstacles, ended_lately(policy, state.now), names)
+    return empty.under(policy, state, (waiting_of(row[:-2], state.now) for row in rows))
 
 
 def ended_lately(policy: Policy, now: datetime) -> Ended:

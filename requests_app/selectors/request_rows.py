@@ -144,6 +144,7 @@ def _effects(request: Request) -> Any:
 
 
 def _join(found: Rows, workflow: Workflow) -> None:
+    workflow.dags_read = found["dags"]
     for dag in found["dags"]:
         dag.workflow = workflow
     _give(found["dags"], "round", found["rounds"])

@@ -91,12 +91,9 @@ def _compared(before: Queue, after: Queue, tried: Collection[uuid.UUID]) -> Answ
     following = [row for row in after.ranked if row.waits_for and not row.kept][:MOST_NAMES]
     moved = [row for row in after.ranked if _stand(row) != _stand(was.get(row.waiting.key))]
     moved.sort(key=lambda row: row.waiting.key not in tried)
-    shown = [*starts[:MOST_NAMES], *following, *moved[:MOST_NAMES]]
-    keys = {row.waiting.key for row in shown if isinstance(row.waiting.key, uuid.UUID)}
-    names = dict(Request.objects.filter(pk__in=keys).values_list("pk", "request_name"))
 
     def name(row: Ranked) -> str:
-        return names.get(row.waiting.key, str(row.waiting.key))
+        return before.names.get(row.waiting.key, str(row.waiting.key))
 
     def line(row: Ranked) -> Moved:
         old = was.get(row.waiting.key)

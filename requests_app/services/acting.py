@@ -11,7 +11,7 @@ from typing import Any
 
 from django.db import transaction
 
-from dags_app.models import DAG
+from dags_app.models import DAG, LIVE_DAG
 from dags_app.selectors import dag_live
 from requests_app.feed import emit_event
 from requests_app.models import Request, RequestStatus, StopIntent, Workflow
@@ -81,9 +81,11 @@ def may_run(request: Request) -> bool:
 
 
 def live_dag_of(request: Request) -> DAG | None:
-    """The DAG that runs or is on its way."""
+    """The DAG that runs or is on its way; as it was read with its workflow (``dags_read``), else as it is."""
     workflow = workflow_known(request)
-    return dag_live(workflow.pk) if workflow else None
+    if workflow is None or workflow.dags_read is None:
+        return dag_live(workflow.pk) if workflow else None
+    return next((dag for dag in workflow.dags_read if dag.status in LIVE_DAG), None)
 
 
 def workflow_known(request: Request) -> Workflow | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -113,6 +114,13 @@ def _files(address: str, query: str) -> SafeString:
 
 
 @register.simple_tag
+@lru_cache(maxsize=10_000)
+def row_url(name: str, *args: Any) -> str:
+    """An address as ``url`` gives it, for pages with a hundred of them that are fetched every few seconds."""
+    return reverse(name, args=args)
+
+
+@register.simple_tag
 def rest_list(name: str, **narrowed: Any) -> SafeString:
     """A list over REST, by the name of its address, narrowed by these filters, as files."""
     return _files(reverse(name), urlencode(narrowed))
@@ -179,6 +187,35 @@ def progress(units: Any) -> SafeString:
     if failed:
         parts.append(f' <span class="under">{failed:,} failed, planned anew</span>')
     return mark_safe("".join([*parts, "</span>"]))  # noqa: S308  (whole numbers alone)
+
+
+#: So many units have room for their names.
+_MOST_NAMED = 24
+_SQUARE = '<li class="unit unit-{}" title="{}: {}">{}{}{}</li>'
+
+
+@register.simple_tag
+def units(cells: Sequence[Any], tries: Mapping[str, int] | None = None) -> SafeString:
+    """Work units as squares, named where they are few; with ``tries`` (unit -> how many, where there were several) each leads to
+    its nodes. A tag, as a thousand of them are drawn."""
+    few = len(cells) <= _MOST_NAMED
+
+    def square(cell: Any) -> tuple[Any, ...]:
+        name, site = cell.unit.name, cell.unit.site
+        number = f"{tries[name]} tries" if tries and name in tries else ""
+        words = f"{cell.words}; {number}" if number else cell.words
+        if few:
+            short = f"{number}, " if number else ""
+            shown = format_html("<span>{}</span> <small>{}{}</small>", name, short, site_words(site) if site else cell.words)
+        else:
+            shown = format_html('<span class="hidden">{}: {}</span>', name, words)
+        if tries is None:
+            return cell.look, name, words, "", shown, ""
+        begin = format_html('<a href="?unit={}#unit"{}>', name, "" if few else mark_safe(' class="fill"'))
+        return cell.look, name, words, begin, shown, mark_safe("</a>")
+
+    drawn = format_html_join("", _SQUARE, map(square, cells))
+    return format_html('<ol class="units{}" aria-label="Work units">\n{}\n</ol>', " chips" if few else "", drawn)
 
 
 @register.simple_tag

@@ -251,7 +251,7 @@ def test_what_if_refuses_by_field(operator: APIClient, body: dict[str, Any], fie
 def test_what_if_costs_a_fixed_number_of_queries(operator: APIClient, rows: int, django_assert_num_queries: Any) -> None:
     for _ in range(rows):
         request_row(S.QUEUED)
-    with django_assert_num_queries(13):
+    with django_assert_num_queries(12):
         operator.post(WHAT_IF, {"max_active_dags": 1})
 
 

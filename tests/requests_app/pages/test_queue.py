@@ -105,4 +105,4 @@ def test_it_costs_the_same_with_a_long_queue(operator: Client, queued: list[Requ
     for number in range(30):
         request_row(S.QUEUED, priority=number)
     assert [len(statements_of(operator, path)) for path in paths] == before
-    assert before == [8, 10]
+    assert before == [8, 8]
