@@ -331,13 +331,14 @@ def test_it_costs_the_same_for_any_size(reader: Client, units: int, django_asser
         assert '"psets"' not in query["sql"]
 
 
-def test_with_an_operators_buttons_it_takes_eight_statements(operator: Client) -> None:
+def test_with_an_operators_buttons_it_takes_at_most_eight_statements(operator: Client) -> None:
+    """The live DAG is that which the page has read."""
     request = request_row(S.ACTIVE)
     dag = dag_row(workflow_row(request))
     unit_row(dag)
-    for path in (f"/requests/{request.request_name}/", f"/dags/{dag.pk}/"):
+    for path, most in ((f"/requests/{request.request_name}/", 7), (f"/dags/{dag.pk}/", 8)):
         asked = statements_of(operator, path)
-        assert len(asked) <= 8, "\n".join(each[:150] for each in asked)
+        assert len(asked) <= most, "\n".join(each[:150] for each in asked)
 
 
 def test_texts_from_outside_are_shown_as_text(reader: Client) -> None:
