@@ -85,7 +85,7 @@ def _measure(units: int) -> Iterator[tuple[str, Cost]]:
     request = Request.objects.get(workflow=dag.workflow_id)
     with evaluating(request.pk, owner="bench") as evaluation, costs() as cost:
         if evaluation is None:
-            raise SystemExit("the request is being evaluated by somebody else")
+            raise SystemExit("the request is being evaluated by another process")
         account(evaluation, dag)
     yield "account", cost
     if WorkUnit.objects.filter(dag=dag, state=WorkUnitState.DONE).count() != units:

@@ -104,7 +104,7 @@ def child(dataset: str) -> None:
     result: dict[str, float] = {}
     with evaluating(request.pk, owner="bench") as evaluation:
         if evaluation is None:
-            raise SystemExit("the request is being evaluated by somebody else")
+            raise SystemExit("the request is being evaluated by another process")
         with costs() as cost:
             handle_submitted(evaluation)
         _note(result, "import", cost)

@@ -161,7 +161,7 @@ def parse_status(text: str) -> DagStatusFile | None:
     try:
         ads = list(classad2.parseAds(text))
     except (ValueError, classad2.ClassAdException) as error:
-        raise DagmanFileError(f"the status file has an ad that is none: {error}") from error
+        raise DagmanFileError(f"the status file has an ad that cannot be read: {error}") from error
     dag, end = _only(ads, "DagStatus"), _only(ads, "StatusEnd")
     counts = DagmanCounts(*(_integer(dag, name) for name in _COUNTS))
     nodes = tuple(_node(ad) for ad in ads if ad.get("Type") == "NodeStatus")

@@ -53,7 +53,7 @@ def installation_verify() -> None:
     """
     settings, row = conf(), Installation.objects.first()
     if row is None:
-        raise ConfigurationError("this database belongs to nobody yet; run: manage.py wms2_init")
+        raise ConfigurationError("this database belongs to no instance yet; run: manage.py wms2_init")
     if (row.instance, row.environment) != (settings.instance, settings.environment):
         raise ForeignDatabase(
             f"this database belongs to instance {row.instance} ({row.environment}), "

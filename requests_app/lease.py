@@ -126,7 +126,7 @@ class Evaluation:
             held = EvaluationLease.objects.select_for_update(no_key=True).filter(request=self.request.pk, epoch=self.lease_epoch)
             is_now = held.values_list("request__status", "request__epoch").first()
             if is_now != (self.request.status, self.request.epoch):
-                raise LeaseLost(f"{self.request.request_name}: evaluated by somebody else or changed by an operator")
+                raise LeaseLost(f"{self.request.request_name}: evaluated by another process or changed by an operator")
             self.fence = True
             try:
                 yield

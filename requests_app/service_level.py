@@ -238,4 +238,4 @@ def _switch(actor: str, reason: str, action: str, **changes: object) -> None:
 
 def allow_refused(row: ServiceLevel) -> str:
     """Why there is nothing to allow; empty if there is."""
-    return "" if row.stopped_by else AlreadyDone("Nobody has switched new work off.")
+    return "" if row.stopped_by else AlreadyDone("New work is not switched off.")

@@ -179,7 +179,7 @@ def transition(
     with transaction.atomic():
         kept = lease_epoch is None or leases.filter(epoch=lease_epoch).first() is not None
         if not kept or rows.update(**values) != 1:
-            raise StaleState(f"{request.request_name}: no longer {old.label}, or evaluated by somebody else")
+            raise StaleState(f"{request.request_name}: no longer {old.label}, or evaluated by another process")
         Workflow.objects.filter(request_id=request.request_name).update(status=WORKFLOW_STATUS[to], updated_at=now)
         alerts_end_with_status(request, now)
         RequestTransition.objects.create(

@@ -7,7 +7,7 @@ import os
 for _name, _value in {
     "WMS2_ENVIRONMENT": "production",
     "WMS2_SECRET_KEY": "only-for-static-checks-" + "0123456789abcdefghijklmnopqrstuvwxyz",
-    "WMS2_DATABASE_URL": "postgresql://nobody@localhost/none",
+    "WMS2_DATABASE_URL": "postgresql://unused@localhost/none",
     "WMS2_BROKER_URL": "redis://localhost:1/0",
     "WMS2_ALLOWED_HOSTS": "wms2.invalid",
 }.items():

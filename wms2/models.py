@@ -88,7 +88,7 @@ class WorkerPool(models.Model):
     since = models.DateTimeField(auto_now_add=True, help_text="in this state")
     reason = models.TextField(blank=True)
     short_since = models.DateTimeField(null=True, blank=True, help_text="no worker is alive")
-    alerted = models.BooleanField(default=False, help_text="that they are missing was told")
+    alerted = models.BooleanField(default=False, help_text="that they are missing was reported")
 
     class Meta:
         db_table = "worker_pools"

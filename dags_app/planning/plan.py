@@ -2,7 +2,7 @@
 
 Pure: everything it rests on is in ``PlanningInput``, everything that follows in ``Plan``; the same input gives the same plan.
 Input files may come from an iterator: they are read as jobs are cut, no further than one DAG takes. Asking services, writing the
-directory and recording the rows are the caller's (``requests_app.work.planner``); ``report.py`` plans on paper with it.
+directory and recording the rows are the caller's (``requests_app.work.planner``); ``report.py`` plans offline with it.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ def _lines(data: bytes, place: FailureLog) -> Iterable[FailureLine]:
         try:
             yield FailureLine.model_validate(json.loads(raw))
         except (ValueError, ValidationError) as error:
-            _report(place, f"a line of {FAILURES_FILE} is none: {str(error)[:500]}")
+            _report(place, f"a line of {FAILURES_FILE} cannot be read: {str(error)[:500]}")
 
 
 def _report(place: FailureLog, problem: str) -> None:

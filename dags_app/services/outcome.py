@@ -111,7 +111,7 @@ def judge(found: Sources, *, stopped: bool) -> Outcome:
         if stopped:
             return Outcome(DAGStatus.STOPPED, "stopped by us", evidence=evidence)
         ad = found.history
-        why = ad.remove_reason if ad is not None and ad.remove_reason else f"{ending.value} by somebody else"
+        why = ad.remove_reason if ad is not None and ad.remove_reason else f"{ending.value} by another user"
         return Outcome(DAGStatus.REMOVED, why, evidence=evidence)
     objection = _against_completion(found) if ending is DagOutcome.COMPLETED else _against_failure(found, ending)
     if objection:

@@ -27,7 +27,7 @@ _cancelled = threading.Event()
 
 
 def say(message: str) -> None:
-    """One progress line with the seconds since the command began. Nobody reading it is no reason to stop stopping."""
+    """One progress line with the seconds since the command began. A closed output does not end what runs."""
     with _print_lock:
         try:
             sys.stdout.write(f"[{time.monotonic() - _BEGUN:6.1f} s] {message}\n")

@@ -1,6 +1,6 @@
 """The XRootD server of a mock site: its configuration, its certificate, and how it is started and asked.
 
-One port of the loopback interface speaks root:// and davs://. Nobody logs in. The files lie in another directory.
+One port of the loopback interface speaks root:// and davs://. There is no login. The files lie in another directory.
 """
 
 from __future__ import annotations

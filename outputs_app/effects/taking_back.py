@@ -206,7 +206,7 @@ def _dbs_invalidate(effect: Effect) -> Result:
     if left:
         return {**numbers, "dataset": f"kept: {left} in it is valid"}
     if not still_claimed(effect).update(claim_expires_at=lease_end()):  # done by another, and the name may have passed on
-        raise LeaseLost(f"{effect.key} is claimed by somebody else")
+        raise LeaseLost(f"{effect.key} is claimed by another process")
     try:
         dbs.set_dataset_access_type(dataset.name, "INVALID")
     except NotFoundInService:

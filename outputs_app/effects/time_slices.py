@@ -54,7 +54,7 @@ class TimeSlice:
         effect = self._effect
         result = effect.result | done
         if not still_claimed(effect).update(result=result, claim_expires_at=lease_end()):
-            raise LeaseLost(f"{effect.key} is claimed by somebody else, its claim has run out, or it is not wanted any more")
+            raise LeaseLost(f"{effect.key} is claimed by another process, its claim has run out, or it is not wanted any more")
         effect.result = result
         if time.monotonic() >= self._ends_at:
             raise TimeSliceOver

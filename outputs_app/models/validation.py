@@ -79,7 +79,7 @@ class Prognosis(models.TextChoices):
     DUPLICATE_LUMI = "duplicate_lumi", "Lumi in two valid files"
     PARENT_MISSING = "parent_missing", "Made from a file that is gone"
     ZERO_EVENTS = "zero_events", "No events"
-    UNKNOWN_FILE = "unknown_file", "File of nobody known"
+    UNKNOWN_FILE = "unknown_file", "File of unknown origin"
     UNPROTECTED = "unprotected", "No rule keeps it"
     DRAWN_IN = "drawn_in", "Removed with another file"
 
@@ -114,7 +114,7 @@ class IntegrityCase(models.Model):
     block = models.ForeignKey("outputs_app.ProcessingBlock", on_delete=models.PROTECT, related_name="cases")
     file = models.ForeignKey(
         "outputs_app.OutputFile", on_delete=models.PROTECT, null=True, blank=True, related_name="cases",
-        help_text="none: the block itself, or a file that is none of ours",
+        help_text="none: the block itself, or a file that is not ours",
     )  # fmt: skip
     name = models.CharField(max_length=700, help_text="LFN, or the block's name")
     rse = models.CharField(max_length=100, blank=True)

@@ -144,7 +144,7 @@ class RequestAdmin(ReadOnlyAdmin):
         if lease is None:
             return "never evaluated"
         due = "when something wakes it" + (f", at the latest {exact(lease.due_at)}" if lease.due_at else "")
-        return f"last {exact(lease.evaluated_at)}; again {due}; lease {lease.epoch} of {lease.owner or 'nobody'}"
+        return f"last {exact(lease.evaluated_at)}; again {due}; lease {lease.epoch} of {lease.owner or 'no process'}"
 
     @admin.display(description="Belonging to it")
     def related(self, row: Request) -> SafeString:

@@ -38,7 +38,7 @@ from wms2.runtime.shared_counts import SharedCounts
 from wms2.work.workers import may_take
 
 log = structlog.get_logger(__name__)
-#: One evaluation follows a request through so many statuses, so that a nudge carries it as far as it can go.
+#: One evaluation follows a request through so many statuses, so that one notification carries it as far as it can go.
 MAX_STEPS = 8
 #: Requests whose leases are taken together.
 BATCH = 20
@@ -104,7 +104,7 @@ def check_request(evaluation: Evaluation, left_out: Collection[str] = ()) -> Non
                 EVALUATIONS_TOTAL.labels(request.status, "locked").inc()
                 LOCKS_REFUSED_TOTAL.labels("evaluation").inc()
                 first_line = str(error).partition("\n")[0]
-                log.warning("locked by somebody else, tried again later", status=request.status, error=first_line)
+                log.warning("locked by another process, tried again later", status=request.status, error=first_line)
                 if _times_locked(request.pk) >= LOCKED_TIMES:
                     _report(evaluation, f"{LOCKED} {first_line}")
                 return

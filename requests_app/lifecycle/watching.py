@@ -121,7 +121,7 @@ def _set_units(schedd: Schedd, dags: Sequence[DAG]) -> None:
         try:
             adapter(schedd).set_units_at_once(int(dag.dagman_cluster_id), str(dag.pk), dag.merge_groups)
         except (ServiceUnavailable, ServiceRejected) as error:
-            log.warning("units at once not told", schedd=schedd.name, dag_id=str(dag.pk), error=str(error))
+            log.warning("units at once not set", schedd=schedd.name, dag_id=str(dag.pk), error=str(error))
             if isinstance(error, ServiceUnavailable):
                 break
 

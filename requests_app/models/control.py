@@ -40,7 +40,7 @@ class Lease(models.Model):
         db_table = "leases"
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.owner or 'nobody'} (epoch {self.epoch})" if self.epoch else self.name
+        return f"{self.name}: {self.owner or 'no process'} (epoch {self.epoch})" if self.epoch else self.name
 
 
 class Limit(models.Model):
@@ -274,4 +274,4 @@ class AdmissionState(models.Model):
         constraints = (models.CheckConstraint(condition=Q(id=1), name="admission_state_is_one_row"),)
 
     def __str__(self) -> str:
-        return f"nobody starts, for {self.stopped}" if self.stopped else "open"
+        return f"no request starts, for {self.stopped}" if self.stopped else "open"

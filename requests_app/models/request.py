@@ -116,7 +116,7 @@ class HoldCode(models.TextChoices):
     SHORT = "short", "Fewer events than asked after all rounds"
     EXCLUDED = "excluded", "Input files were left out"
     OUTCOME_UNKNOWN = "outcome_unknown", "DAG ended, outcome not provable"
-    RUN_ELSEWHERE = "run_elsewhere", "Somebody else may run it"
+    RUN_ELSEWHERE = "run_elsewhere", "Another system may run it"
     FAILED_ELSEWHERE = "failed_elsewhere", "Set to failed in ReqMgr2"
     PARENT = "parent", "A request that it depends on gives it no input"
 

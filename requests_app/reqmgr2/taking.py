@@ -33,7 +33,7 @@ S = RequestStatus
 ACTOR = "reqmgr2"
 #: A document that was refused is looked at again after this.
 REFUSED_AGAIN = timedelta(minutes=10)
-_LATE = "somebody else acquired it at the same moment"
+_LATE = "another agent acquired it at the same moment"
 _FOREIGN = "it is acquired, but not by this installation"
 log = structlog.get_logger(__name__)
 

@@ -335,7 +335,7 @@ def test_a_claim_that_has_run_out_writes_nothing_whether_another_worker_has_take
     elif write == "given back":
         executor._give_back([late])
     else:
-        with pytest.raises(LeaseLost, match="k1 is claimed by somebody else"):
+        with pytest.raises(LeaseLost, match="k1 is claimed by another process"):
             time_slices.TimeSlice(late).reported(done=1)
     assert Effect.objects.values().get() == before
     Effect.objects.update(claim_expires_at=overdue())

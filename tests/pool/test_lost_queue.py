@@ -40,7 +40,7 @@ def alerts(request: Request) -> list[str]:
     return list(Event.objects.filter(request=request, kind="alert").values_list("data__code", flat=True))
 
 
-def test_a_queue_that_is_lost_is_told_confirmed_by_a_person_and_its_work_done_once(ready: None) -> None:
+def test_a_queue_that_is_lost_is_reported_confirmed_by_a_person_and_its_work_done_once(ready: None) -> None:
     request = request_import(document=small_request(events=80, per_job=20), request_name=None, actor="tester")
     with worker(**SETTINGS) as running:
         running.wait(lambda: status(request) == S.ACTIVE, seconds=120)

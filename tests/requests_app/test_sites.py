@@ -182,7 +182,7 @@ def test_enough_failures_and_a_large_share_of_them_ban_a_site_for_the_request(se
     assert SiteBan.objects.filter(workflow=request.workflow).count() == banned
 
 
-def test_failures_at_most_sites_at_once_ban_none_and_are_told() -> None:
+def test_failures_at_most_sites_at_once_ban_none_and_are_reported() -> None:
     request, names = _with_sites()
     assert sites_judge(request=request, failures=dict.fromkeys(names[:3], SiteFailures(9, 9))) == []
     refused = Event.objects.filter(request=request, kind="site.ban_refused")
@@ -237,7 +237,7 @@ def test_an_expired_or_lifted_ban_is_none() -> None:
     assert not sites_avoided(request.workflow.pk)
 
 
-def test_a_ban_that_has_come_to_its_end_is_told_once() -> None:
+def test_a_ban_that_has_come_to_its_end_is_reported_once() -> None:
     """Error-handling 6.3: creation, expiration, removal and promotion are all logged."""
     request, _ = _with_sites()
     site = Site.objects.get(pk="T2_A")

@@ -172,7 +172,7 @@ class Dbs(DbsQueries):
         say)."""
         operation = "set_dataset_access_type"
         if access_type not in _ACCESS_TYPES:
-            detail = f"access type {access_type!r} is none of {', '.join(sorted(_ACCESS_TYPES))}"
+            detail = f"access type {access_type!r} is not one of {', '.join(sorted(_ACCESS_TYPES))}"
             raise ServiceRejected(SERVICE, operation, detail, VALIDATION_CODE)
         check_name("dataset", dataset, operation=operation)
         existing = self.outputs.dataset(dataset)

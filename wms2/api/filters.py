@@ -102,7 +102,7 @@ class ChoicesFilter(django_filters.BaseInFilter, django_filters.ChoiceFilter):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs.setdefault("help_text", "one, or several separated by commas")
         words = ", ".join(str(value) for value, _ in kwargs["choices"])
-        kwargs.setdefault("error_messages", {"invalid_choice": f"'%(value)s' is none of {words}"})
+        kwargs.setdefault("error_messages", {"invalid_choice": f"'%(value)s' is not one of {words}"})
         super().__init__(*args, **kwargs)
 
 

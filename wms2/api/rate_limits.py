@@ -111,8 +111,8 @@ class RateThrottle(BaseThrottle):
 
 
 class PageRateMiddleware(MiddlewareMixin):
-    """The same rates for pages and admin: by user, and by address for who reads before signing in; the sign-in itself has a brake
-    of its own."""
+    """The same rates for pages and admin: by user, and by address for who reads before signing in; the sign-in itself has its own
+    throttle."""
 
     def process_view(self, request: HttpRequest, view: Any, args: Any, kwargs: Any) -> HttpResponse | None:
         """What REST serves is judged there, since tokens are read there."""

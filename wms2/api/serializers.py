@@ -51,7 +51,7 @@ class TextField(serializers.CharField):
 class WordField(serializers.ChoiceField):
     """One of a few words; the answer to any other names them, and does not repeat a whole document that was sent in its place."""
 
-    default_error_messages: ClassVar = {"invalid_choice": "'{input}' is none of {words}"}
+    default_error_messages: ClassVar = {"invalid_choice": "'{input}' is not one of {words}"}
 
     def fail(self, key: str, **values: Any) -> NoReturn:
         """As DRF does."""

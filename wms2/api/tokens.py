@@ -58,7 +58,7 @@ class PersonalTokenAuthentication(BaseAuthentication):
 
 
 class ThrottledTokenAuthentication(TokenAuthentication):
-    """DRF's keys, with the brake. They go on until their owners end them; none is made any more."""
+    """DRF's keys, with the login throttle. They go on until their owners end them; none is made any more."""
 
     def authenticate(self, request: Request) -> Any:
         """User and key; None without the header. Raises AuthenticationFailed: no user has it; ProblemError: 429."""

@@ -56,10 +56,12 @@ VALIDATIONS_TOTAL = Counter(
     ["at", "result"],
 )
 LEFTOVERS_REMOVED_TOTAL = Counter(
-    "wms2_leftovers_removed_total", "Files that nobody needed any more, removed from sites' storage", ["site"]
+    "wms2_leftovers_removed_total", "Files that were not needed any more, removed from sites' storage", ["site"]
 )
 LOCKS_REFUSED_TOTAL = Counter(
-    "wms2_locks_refused_total", "Steps put off because somebody else kept a row or a lock for too long, by kind of step", ["step"]
+    "wms2_locks_refused_total",
+    "Steps put off because another process held a row or lock for too long, by kind of step",
+    ["step"],
 )
 ROWS_BROKEN_TOTAL = Counter(
     "wms2_rows_broken_total", "Rows that broke in a pass over many (said on the row), by pass; the others went on", ["step"]

@@ -158,7 +158,7 @@ class Migration(migrations.Migration):
                 ('since', models.DateTimeField(auto_now_add=True, help_text='in this state')),
                 ('reason', models.TextField(blank=True)),
                 ('short_since', models.DateTimeField(blank=True, help_text='fewer are alive than are desired', null=True)),
-                ('alerted', models.BooleanField(default=False, help_text='that they are missing was told')),
+                ('alerted', models.BooleanField(default=False, help_text='that they are missing was reported')),
             ],
             options={
                 'db_table': 'worker_pools',

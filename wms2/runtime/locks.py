@@ -78,4 +78,4 @@ def unless_locked(what: str) -> Iterator[None]:
         if not lock_refused(error):
             raise
         LOCKS_REFUSED_TOTAL.labels("cycle").inc()
-        log.warning("locked by somebody else, the next cycle tries again", what=what, error=str(error).splitlines()[0])
+        log.warning("locked by another process, the next cycle tries again", what=what, error=str(error).splitlines()[0])

@@ -38,4 +38,4 @@ def _send(task_name: str, args: tuple[Any, ...]) -> None:
         app.send_task(task_name, args=args, ignore_result=True, expires=HINT_SECONDS)
     except (OperationalError, OSError) as error:
         HINTS_LOST_TOTAL.inc()
-        log.warning("nudge lost, the next cycle acts", task=task_name, error=str(error))
+        log.warning("notification lost, the next cycle acts", task=task_name, error=str(error))

@@ -45,7 +45,7 @@ def row_by_itself(step: str, row: object, report: Callable[[str], object]) -> It
         if not lock_refused(error):
             raise
         LOCKS_REFUSED_TOTAL.labels(step).inc()
-        log.warning("locked by somebody else, tried again later", step=step, row=str(row), error=str(error).partition("\n")[0])
+        log.warning("locked by another process, tried again later", step=step, row=str(row), error=str(error).partition("\n")[0])
     except Exception as error:
         ROWS_BROKEN_TOTAL.labels(step).inc()
         log.exception("one row of a pass broke, the others go on", step=step, row=str(row))

@@ -52,8 +52,8 @@ def once(view: Any, key: str, handler: Callable[..., Response], outside: bool, r
     asked = {"method": request.method, "path": request.path[:500], "digest": hashlib.sha256(sent.encode()).hexdigest()}
     row = _begin(request.user.get_username(), key, asked)
     if row.status is not None:
-        told_type = PROBLEM if row.status >= 400 else None
-        return Response(row.body, row.status, headers={**row.headers, REPLAYED: "true"}, content_type=told_type)
+        content_type = PROBLEM if row.status >= 400 else None
+        return Response(row.body, row.status, headers={**row.headers, REPLAYED: "true"}, content_type=content_type)
     kept = False
     try:
         with nullcontext() if outside else transaction.atomic():

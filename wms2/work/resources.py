@@ -1,8 +1,8 @@
 """Leases of what must not be oversubscribed: named resources with units, over all processes and hosts (ADR 0028).
 
 A lease is a row with a token, judged by the database's clock: its holder reports, or it runs out, is taken away and audited.
-Nobody waits for one: who gets none (``NoneFree``) goes back to its queue, and says what it waits for. How many units there are
-is a row that operators change at run time.
+No task waits for one: one that gets none (``NoneFree``) goes back to its queue, and says what it waits for. How many units
+there are is a row that operators change at run time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from wms2.runtime.identity import process_name
 
 PLANNING, REGISTRATION = "planning", "registration"
 #: What WMS2 itself takes leases of, with units and what is counted.
-OWN = {PLANNING: (2000, "MB of memory of plans"), REGISTRATION: (8, "blocks that DBS is told of")}
+OWN = {PLANNING: (2000, "MB of memory of plans"), REGISTRATION: (8, "blocks that are registered in DBS")}
 _TTL_SECONDS = 60.0
 
 
@@ -105,7 +105,7 @@ def _reclaim(leases: QuerySet[ResourceLease]) -> None:
     # locked: one that reports at this moment is looked at as it is then
     for lease in leases.filter(expires_at__lt=clock.in_sql()).select_for_update():
         reported: dict[str, Any] = {"holder": lease.holder, "process": lease.process, "units": lease.units}
-        reason = f"nobody reported for {lease.ttl_seconds:g} s"
+        reason = f"the holder has not reported for {lease.ttl_seconds:g} s"
         audit(
             actor="lifecycle", action="lease_expire", target=lease.resource_id, target_type="resource", reason=reason, **reported
         )

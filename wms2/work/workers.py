@@ -150,7 +150,7 @@ def _steer(queue: str, workers: list[str], taking: bool) -> None:
     try:
         (app.control.add_consumer if taking else app.control.cancel_consumer)(queue, destination=workers)
     except (BrokerError, OSError) as error:
-        log.warning("workers not told, they read it with their next heartbeat", pool=queue, error=str(error))
+        log.warning("workers not reached, they read it with their next heartbeat", pool=queue, error=str(error))
 
 
 def worker_shutdown(*, worker: Worker, actor: str, reason: str) -> None:

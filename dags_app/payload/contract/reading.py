@@ -107,7 +107,7 @@ def json_lines(text: str) -> Iterator[dict[str, Any]]:
 
 
 def check_schema(document: Value, *schemas: str) -> None:
-    """Refuse a document whose ``schema`` field is none of ``schemas`` (minor versions after a dot are accepted)."""
+    """Refuse a document whose ``schema`` field is not one of ``schemas`` (minor versions after a dot are accepted)."""
     found = document["schema"].text()
     if not any(found == schema or found.startswith(schema + ".") for schema in schemas):
         raise document["schema"].refuse(f"expected {' or '.join(schemas)}, found {found}")

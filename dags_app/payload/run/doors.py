@@ -195,7 +195,7 @@ KNOWN = f"cp, {', '.join(_COMMANDS)}"
 
 
 def door(method: Method) -> Door | None:
-    """The door of a method; None when its command is none of those known here. What is mounted needs none."""
+    """The door of a method; None when its command is not known here. What is mounted needs none."""
     if _LOCAL.match(method.protocol.example):
         return FileSystem()
     kind = _COMMANDS.get(method.command or ("xrdcp" if _ROOT.match(method.protocol.example) else "gfal2"))

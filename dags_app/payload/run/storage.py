@@ -91,7 +91,7 @@ def volume_with(volumes: Sequence[Volume], rse: str) -> Volume:
     for volume in volumes:
         if volume.rse == rse:
             return volume
-    text = f"files are at {rse}, which is none of the volumes here: {', '.join(volume.rse for volume in volumes)}"
+    text = f"files are at {rse}, which is not one of the volumes here: {', '.join(volume.rse for volume in volumes)}"
     raise StorageProblem(codes.STORAGE_UNUSABLE, text)
 
 

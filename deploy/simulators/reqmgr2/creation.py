@@ -159,16 +159,16 @@ def _check_input(document: Mapping[str, Any], request_type: str, around: Surroun
 
 def _check_chain(document: dict[str, Any], request_type: str, around: Surroundings) -> None:
     word = "Step" if request_type == "StepChain" else "Task"
-    length, noun = document[request_type], word.lower()
+    length, part = document[request_type], word.lower()
     if length > MAX_CHAIN_LENGTH:
         raise InvalidSpec(
-            f"Workflow exceeds the maximum allowed number of {noun}s. Limited to up to 10 {noun}s, found {length} {noun}s."
+            f"Workflow exceeds the maximum allowed number of {part}s. Limited to up to 10 {part}s, found {length} {part}s."
         )
     last = _needed(document, f"{word}{length}")
     if isinstance(last, dict) and not to_bool(last.get("KeepOutput", True)):
         raise InvalidSpec(
-            f"Dropping the output (KeepOutput=False) of the last {noun} is prohibited.\n"
-            f"You probably want to remove that {noun} completely and try again."
+            f"Dropping the output (KeepOutput=False) of the last {part} is prohibited.\n"
+            f"You probably want to remove that {part} completely and try again."
         )
     seen: set[tuple[str, str]] = set()
     for number in range(1, length + 1):

@@ -222,7 +222,7 @@ class Run:
         """
         with transaction.atomic():
             if not self._mine().select_for_update().exists():
-                raise LeaseLost(f"{self._comparison} is claimed by somebody else")
+                raise LeaseLost(f"{self._comparison} is claimed by another process")
             yield
             self._mine().update(**changes, result=self._result, last_error="", claim_expires_at=lease_end())
 

@@ -20,7 +20,7 @@ from wms2.conf import conf
 class Command(BaseCommand):
     """Exit 0 and the plan (a request that cannot be planned has no jobs and says why under ``refused``); 2 and every problem."""
 
-    requires_system_checks = ()  # no service and no pool is needed to plan on paper
+    requires_system_checks = ()  # no service and no pool is needed to plan offline
     help = "Plan a request from its document and a list of input files, without any service, and print the jobs."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

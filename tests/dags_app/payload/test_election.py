@@ -76,7 +76,7 @@ def test_no_site_is_elected_without_a_landing_job_that_ended_well(unit: Workbenc
     ],
     ids=["failed", "not submitted", "no site in the log"],
 )
-def test_a_landing_that_failed_is_told_in_the_failure_log(
+def test_a_landing_that_failed_is_in_the_failure_log(
     unit: Workbench, value: int, job_id: str, log: str, code: int, site: str
 ) -> None:
     (unit.place / "group.dag.nodes.log").write_text(log)

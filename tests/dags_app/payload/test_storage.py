@@ -552,5 +552,5 @@ def test_a_worker_node_without_the_command_is_told(site: Site, monkeypatch: pyte
 
 def test_reports_of_a_volume_that_the_site_no_longer_has_are_refused(site: Site) -> None:
     gone = StoredFile(LFN, "davs://x", "T0_XX_Gone", 9, "11e60398")
-    with pytest.raises(StorageProblem, match="at T0_XX_Gone, which is none of the volumes here: T2_DE_DESY"):
+    with pytest.raises(StorageProblem, match="at T0_XX_Gone, which is not one of the volumes here: T2_DE_DESY"):
         storage.readable(storage.site_volumes(SITE), gone)

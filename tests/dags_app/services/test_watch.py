@@ -233,7 +233,7 @@ def test_nodes_of_a_dag_are_those_of_done_running_and_failed_units_each_once(sch
     assert dag_counts(seen(dag)).success.success_rate is None, "they were not counted from the beginning"
 
 
-def test_a_job_that_is_missing_a_schedd_that_is_silent_and_their_return_are_told_once_each(schedd: Schedd) -> None:
+def test_a_job_that_is_missing_a_schedd_that_is_silent_and_their_return_are_logged_once_each(schedd: Schedd) -> None:
     dag = running(schedd)
     hear(schedd, ad(dag))
     request = {woken().pop()}

@@ -36,7 +36,7 @@ def test_a_requests_page_says_when_it_is_looked_at_again(staff: Client) -> None:
     row: Request = request_row()
     page = f"/admin/requests_app/request/{row.pk}/change/"
     EvaluationLease.objects.create(request=row, due_at=DUE)
-    assert "last never; again when something wakes it, at the latest 2027-02-03 04:05:06 UTC; lease 0 of nobody" in shown(
+    assert "last never; again when something wakes it, at the latest 2027-02-03 04:05:06 UTC; lease 0 of no process" in shown(
         staff, page
     )
     assert "(spec" not in shown(staff, page)

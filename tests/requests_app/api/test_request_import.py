@@ -269,7 +269,7 @@ def test_who_sends_neither_a_name_nor_a_document_is_told_of_both_and_nothing_is_
         reported = problem(operator.post(URL, body), 400, "invalid", field="doc")["detail"]
         assert "document" in reported and "source" in reported
     reported = problem(operator.post(URL, {"request_name": "a_request", "source": "x" * 6000}), 400, "invalid", field="source")
-    assert "is none of reqmgr2" in reported["detail"] and len(reported["detail"]) < 200
+    assert "is not one of reqmgr2" in reported["detail"] and len(reported["detail"]) < 200
     assert not Request.objects.exists()
 
 

@@ -176,7 +176,7 @@ def test_a_wrong_query_is_400_and_names_the_parameter(reader: APIClient) -> None
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        ({"status": "foo"}, "'foo' is none of new, submitted, queued"),
+        ({"status": "foo"}, "'foo' is not one of new, submitted, queued"),
         ({"created_since": "yesterday"}, "not a moment; give it as ISO 8601 has it, e.g. 2026-11-25T12:00:00Z"),
     ],
 )

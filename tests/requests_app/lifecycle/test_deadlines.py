@@ -41,7 +41,7 @@ def said(request: Request) -> list[str]:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_request_that_advances_gets_more_time_and_is_told_of_once_it_stops_advancing(world: World) -> None:
+def test_a_request_that_advances_gets_more_time_and_is_reported_once_it_stops_advancing(world: World) -> None:
     request, job = started(world)
     world.schedd.unit_done(job, "mg_000000")
     world.cycle()

@@ -58,7 +58,7 @@ def test_another_node_waits_until_the_lease_has_expired_then_leads_with_a_higher
     assert AuditEntry.objects.get(action="leader_takeover").evidence["former"] == "n1"
 
 
-def test_a_deposed_leader_is_told_so_at_its_next_write(node) -> None:
+def test_a_deposed_leader_is_refused_its_next_write(node) -> None:
     node("n1")
     with leader.leading() as old:
         assert old is not None

@@ -40,7 +40,7 @@ from wms2.runtime import clock, levels
 pytestmark = pytest.mark.django_db(transaction=True)
 HERE = "tests/requests_app/lifecycle/test_lost_queues.py"
 #: For the long run.
-OTHER_WORDS = pytest.mark.deep(f"{HERE}::test_a_silent_schedd_is_never_suspected_and_the_collectors_word_is_told")
+OTHER_WORDS = pytest.mark.deep(f"{HERE}::test_a_silent_schedd_is_never_suspected_and_the_collectors_word_is_reported")
 S = RequestStatus
 BY = {"actor": "olga", "reason": "its disk is gone"}
 
@@ -112,7 +112,7 @@ def completes(world: World, request: Request) -> None:
         pytest.param(False, "the collector has no ad", marks=OTHER_WORDS),
     ],
 )
-def test_a_silent_schedd_is_never_suspected_and_the_collectors_word_is_told(
+def test_a_silent_schedd_is_never_suspected_and_the_collectors_word_is_reported(
     world: World, has_ad: bool | None, words: str
 ) -> None:
     request, job = started(world)

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 S = RequestStatus
 
 
-def test_a_staged_request_of_our_team_runs_to_its_end_and_reqmgr2_is_told_every_step(world: World, outside: Outside) -> None:
+def test_a_staged_request_of_our_team_runs_to_its_end_and_reqmgr2_has_every_step(world: World, outside: Outside) -> None:
     name = outside.stage()
     request = taken(name)
     assert (request.status, outside.status(name)) == (S.SUBMITTED, "acquired")

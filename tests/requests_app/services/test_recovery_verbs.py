@@ -223,7 +223,7 @@ def test_a_site_that_the_release_bans_is_avoided_by_the_rescue(world: World) -> 
     assert (directory / "avoid.inc").read_text() == "DAG_AVOID = T2_CH_CERN\n"
 
 
-def test_files_that_the_release_excludes_are_read_by_nobody(world: World) -> None:
+def test_files_that_the_release_excludes_are_not_read(world: World) -> None:
     dataset = world.source("Excl", 100, 100, 100)
     request = world.request(documents.reprocessing(dataset, files_per_job=1))
     world.cycle()
@@ -434,7 +434,7 @@ def test_there_are_not_more_versions_than_allowed(world: World, monkeypatch: pyt
 # --- invalidation
 
 
-def test_only_outputs_nobody_needs_are_invalidated_and_what_is_pending_is_registered_no_more(world: World) -> None:
+def test_only_outputs_without_use_are_invalidated_and_what_is_pending_is_registered_no_more(world: World) -> None:
     request, job = started(world)
     with pytest.raises(InvalidTransition, match="nothing has replaced"):
         request_invalidate(request=request, **BY)

@@ -135,7 +135,7 @@ class BulkView(ApiView):
         try:
             return [field.to_python(key) for key in keys]
         except ValidationError as error:
-            raise bad_field("keys", f"is none of a {self.resource_type.name}") from error
+            raise bad_field("keys", f"is not the key of a {self.resource_type.name}") from error
 
 
 def bulk_serializer(verb: Action, resource_type: str) -> type[ReasonSerializer]:

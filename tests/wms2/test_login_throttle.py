@@ -51,7 +51,7 @@ def sign_in(form: str, password: str, name: str = "rita", address: str = "10.0.0
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_twelve_wrong_passwords_are_braked_and_the_right_one_waits_with_them(form: str, moment: Moment) -> None:
+def test_twelve_wrong_passwords_are_slowed_down_and_the_right_one_waits_with_them(form: str, moment: Moment) -> None:
     codes = [sign_in(form, f"guess {number}").status_code for number in range(12)]
     most = conf().sign_in_failures_per_name
     assert codes == [200] * most + [429] * (12 - most)
@@ -80,7 +80,7 @@ def test_who_gets_it_right_in_time_begins_anew(moment: Moment) -> None:
         assert sign_in("/login/", "opensesame").status_code == 302
 
 
-def test_one_address_that_tries_many_names_is_braked(moment: Moment) -> None:
+def test_one_address_that_tries_many_names_is_slowed_down(moment: Moment) -> None:
     most = conf().sign_in_failures_per_address
     codes = [sign_in("/login/", "guess", name=f"name{number}").status_code for number in range(most + 3)]
     assert codes == [200] * most + [429] * 3
@@ -88,7 +88,7 @@ def test_one_address_that_tries_many_names_is_braked(moment: Moment) -> None:
     assert sign_in("/login/", "opensesame", name="stan", address="10.0.0.2").status_code == 302
 
 
-@pytest.mark.deep("tests/wms2/test_brake.py::test_each_wait_is_audited_and_logged_once")
+@pytest.mark.deep("tests/wms2/test_login_throttle.py::test_each_wait_is_audited_and_logged_once")
 def test_of_ten_thousand_guesses_few_are_judged_and_the_audit_stays_short(moment: Moment) -> None:
     judged = right = 0
     for number in range(10_000):
@@ -117,7 +117,7 @@ def test_each_wait_is_audited_and_logged_once(moment: Moment) -> None:
     assert "guess" not in str(entry.evidence)
 
 
-def test_wrong_tokens_are_braked_by_address_and_right_ones_never(moment: Moment) -> None:
+def test_wrong_tokens_are_slowed_down_by_address_and_right_ones_never(moment: Moment) -> None:
     wrong = APIClient(REMOTE_ADDR="10.0.0.1")
     wrong.credentials(HTTP_AUTHORIZATION="Token of-nobody")
     for _ in range(conf().sign_in_failures_per_address):
