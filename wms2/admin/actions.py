@@ -78,8 +78,7 @@ class Concerned:
     acts: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Button:
+class Button(NamedTuple):
     """An operation on a page."""
 
     name: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from wms2.errors import CircuitOpen, NotNow, ServiceRejected, ServiceUnavailable
 from wms2.runtime.shared_counts import Counts, SharedCounts
@@ -24,8 +24,7 @@ PROBE_SECONDS = 120.0
 _REMEMBERED_SECONDS = 3600.0
 
 
-@dataclass(frozen=True, slots=True)
-class CircuitState:
+class CircuitState(NamedTuple):
     """Failures in a row so far, and what is left of the pause after the last of them (0: over, or none)."""
 
     failures: int = 0

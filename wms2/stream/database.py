@@ -105,7 +105,7 @@ class Database:
 
 async def _publish(session: _Session) -> None:
     """As ``requests_app.feed.publish``."""
-    (unplaced,) = await _one(session, statements.UNPLACED)
+    (unplaced,) = await (await session.execute(statements.UNPLACED)).fetchone()  # type: ignore[misc]  # a row always
     if not unplaced:
         return
     async with session.transaction():
@@ -126,7 +126,3 @@ async def _read(session: _Session, after: int) -> list[Item]:
 async def _standing(session: _Session) -> tuple[int, int]:
     row = await (await session.execute(statements.STANDING)).fetchone()
     return (row[0], row[1]) if row else (0, 0)
-
-
-async def _one(session: _Session, statement: str) -> Any:
-    return await (await session.execute(statement)).fetchone()
