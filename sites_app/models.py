@@ -240,7 +240,7 @@ class Schedd(models.Model):
     health_reason = models.TextField(blank=True, default="", db_default="")
     health_since = models.DateTimeField(null=True, blank=True)
     health_memory = models.JSONField(
-        default=dict, db_default={}, blank=True, help_text="what the next look rests on (sites_app.health.Standing)"
+        default=dict, db_default={}, blank=True, help_text="what the next check rests on"
     )
     updated_at = models.DateTimeField(auto_now=True)
 

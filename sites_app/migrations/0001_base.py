@@ -84,7 +84,7 @@ class Migration(migrations.Migration):
                 ('health', models.CharField(choices=[('healthy', 'Healthy'), ('busy', 'Busy'), ('degraded', 'Degraded'), ('unreachable', 'Unreachable')], db_default='healthy', default='healthy', max_length=20)),
                 ('health_reason', models.TextField(blank=True, db_default='', default='')),
                 ('health_since', models.DateTimeField(blank=True, null=True)),
-                ('health_memory', models.JSONField(blank=True, db_default={}, default=dict, help_text='what the next look rests on (sites_app.health.Standing)')),
+                ('health_memory', models.JSONField(blank=True, db_default={}, default=dict, help_text='what the next check rests on')),
                 ('updated_at', models.DateTimeField(auto_now=True)),
             ],
             options={
