@@ -239,9 +239,7 @@ class Schedd(models.Model):
     health = models.CharField(max_length=20, choices=Health.choices, default=Health.HEALTHY, db_default=Health.HEALTHY)
     health_reason = models.TextField(blank=True, default="", db_default="")
     health_since = models.DateTimeField(null=True, blank=True)
-    health_memory = models.JSONField(
-        default=dict, db_default={}, blank=True, help_text="what the next check rests on"
-    )
+    health_memory = models.JSONField(default=dict, db_default={}, blank=True, help_text="what the next check rests on")
     updated_at = models.DateTimeField(auto_now=True)
 
     objects = _WithPools()

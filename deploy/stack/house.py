@@ -21,7 +21,7 @@ LIMITS: Mapping[str, int] = {
     "settings": 186,
     "serializers written by hand": 24,
     "dataclasses built at one place at most": 70,
-    "functions of at most 3 lines with one caller": 246,
+    "functions of at most 3 lines with one caller": 248,
     "functions of cyclomatic complexity above 20": 0,
     "functions of cyclomatic complexity above 10": 12,
     "modules that round_plan reaches": 113,

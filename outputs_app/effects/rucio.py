@@ -205,7 +205,7 @@ def _why_not(block: ProcessingBlock, rule: RuleInfo) -> str:
 
 
 def _not_kept(block: ProcessingBlock, rule: RuleInfo, among: Collection[str] | None = None) -> str:
-    """Valid files of the block that the rule, OK or not, has no lock for (``among`` these RSEs), in words; empty if it keeps each."""
+    """Valid files of the block that the rule, OK or not, has no lock for (``among`` these RSEs), in words; empty: none."""
     wanted = set(block.files.filter(validity=Validity.VALID).values_list("lfn", flat=True))
     missing = wanted - factory.rucio().files_kept(block.dbs_block_name, rule, among)
     return f"{len(missing)} of {counted(len(wanted), 'valid file')}, first {min(missing)}" if missing else ""

@@ -239,8 +239,9 @@ class RucioAdapter(RucioRules):
         return {row.rse: bool(row.length) and row.available_length == row.length for row in rows}
 
     def files_kept(self, block: str, rule: RuleInfo, among: Collection[str] | None = None) -> set[str]:
-        """LFNs of the block's files that a rule on it, or on its container, keeps; with ``among`` at one of these RSEs. Names, never
-        numbers: a rule is OK over what Rucio has in the block, which may have lost files, and have others.
+        """LFNs of the block's files that a rule on it, or on its container, keeps; with ``among`` at one of these RSEs.
+
+        Names, never numbers: a rule is OK over what Rucio has in the block, which may have lost files, and have others.
 
         A container's rule may have 100,000 locks: what it keeps of one block are the available copies where its lock is OK.
         """
