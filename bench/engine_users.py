@@ -20,7 +20,7 @@ from bench.dag_shapes import wait_for
 PAUSE_SECONDS = 0.1
 #: Between two operations of the operator, and between two looks whether the life cycle has seen one.
 VERB_SECONDS = 2.0
-LOOK_SECONDS = 0.02
+CHECK_SECONDS = 0.02
 #: Until an operation that nobody has acted on ends the bench.
 PATIENCE_SECONDS = 60
 
@@ -69,7 +69,7 @@ def _acted(pk: uuid.UUID, url: str, login: Mapping[str, str]) -> tuple[float, fl
     answered = time.monotonic() - begun
     if answer.status_code != HTTPStatus.ACCEPTED:
         raise SystemExit(f"{url} was answered {answer.status_code}: {answer.text}")
-    wait_for(EvaluationLease.objects.filter(request=pk, evaluated_at__gt=sent).exists, PATIENCE_SECONDS, LOOK_SECONDS)
+    wait_for(EvaluationLease.objects.filter(request=pk, evaluated_at__gt=sent).exists, PATIENCE_SECONDS, CHECK_SECONDS)
     return answered, time.monotonic() - begun
 
 

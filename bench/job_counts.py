@@ -47,7 +47,7 @@ def main() -> None:
     """One line for each way."""
     settings = conf()
     client = Client(settings.schedd_name, settings.collector, settings.condor_token_dir)
-    call = {"constraint": ads.Ours(INSTANCE, client.owner({})).all_node_jobs(), "projection": ads.JOB_GROUPS}
+    call = {"constraint": ads.OwnJobs(INSTANCE, client.owner({})).all_node_jobs(), "projection": ads.JOB_GROUPS}
 
     def reported() -> int:
         counted = Counter(tuple(ad.get(name) for name in ads.JOB_GROUPS) for ad in client.query(call))

@@ -69,7 +69,7 @@ def _cpu(step: Callable[[], object]) -> str:
 def _moves(base: Path, number: int) -> None:
     from dags_app.models import DAG
     from dags_app.payload.contract.layout import FAILURES_FILE, JOBSTATE_LOG
-    from dags_app.services.moved import Moves
+    from dags_app.services.activity import DagActivity
     from requests_app.models import RequestStatus
     from tests.support.rows import dag_row, request_row, workflow_row
 
@@ -79,10 +79,10 @@ def _moves(base: Path, number: int) -> None:
         (place / JOBSTATE_LOG).write_text("1 INTERNAL *** DAGMAN_STARTED 1.0 ***\n")
         (place / FAILURES_FILE).write_text("")
         dag_row(workflow_row(request_row(RequestStatus.ACTIVE)), submit_dir=str(place))
-    moves = Moves()
-    if len(moves.look()) != DAG.objects.count():
+    moves = DagActivity()
+    if len(moves.check()) != DAG.objects.count():
         raise SystemExit("after a start each has moved once")
-    print(f"what a poll looks at of {number} DAGs, none moved: {_cpu(moves.look)}", flush=True)
+    print(f"what a poll looks at of {number} DAGs, none moved: {_cpu(moves.check)}", flush=True)
 
 
 def _triggers() -> None:

@@ -21,7 +21,7 @@ from dags_app.services.failure_rules import (
     switch_refused,
     take_back_refused,
 )
-from dags_app.services.leaving import dag_leave_sites, leave_preview, leave_refused
+from dags_app.services.leave_site import dag_leave_sites, leave_preview, leave_refused
 from dags_app.services.lost_queue import lost_queue_of, schedd_confirm_lost
 from dags_app.services.onboarding import schedd_check
 from dags_app.services.orphans import schedd_remove_strays, strays_preview, strays_refused

@@ -19,8 +19,8 @@ from dags_app.models import DAG
 from dags_app.packs import files_of, is_there, size_of
 from dags_app.payload.contract import packed
 from dags_app.payload.contract.files import tail_text
-from dags_app.payload.contract.layout import CLUSTER_LOG, KEPT_LOGS_FILE, attempts_name, logs_name, report_name
-from dags_app.payload.contract.packed import KeptLogs, LogFile
+from dags_app.payload.contract.layout import CLUSTER_LOG, STORED_LOGS_FILE, attempts_name, logs_name, report_name
+from dags_app.payload.contract.packed import LogFile, StoredLogs
 from dags_app.payload.post import eventlog
 
 _NODE_NAME = re.compile(r"(?:proc|merge|cleanup|landing|[a-z][a-z0-9]{0,15})(?:_[0-9]{1,9}){0,2}")
@@ -118,10 +118,10 @@ def logs_size(dag: DAG, unit: str, node: str, attempt: int, job_id: str) -> int 
     return size_of(dag.submit_dir, f"{unit}/{logs_name(node, attempt, job_id)}")
 
 
-def logs_kept(dag: DAG) -> list[KeptLogs]:
+def stored_logs(dag: DAG) -> list[StoredLogs]:
     """The packed logs that the DAG's directory keeps, the newest first; empty when it cannot be read from here."""
-    with files_of(dag.submit_dir, KEPT_LOGS_FILE) as directory:
-        return packed.read_kept(directory)[::-1]
+    with files_of(dag.submit_dir, STORED_LOGS_FILE) as directory:
+        return packed.read_stored_logs(directory)[::-1]
 
 
 def _why_no_logs(dag: DAG, unit: str, node: str, job_id: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from django.db.models import Exists, OuterRef, QuerySet
 
-from outputs_app.blocks.filling import Brought, blocks_register_sealed, units_join_blocks
+from outputs_app.blocks.filling import UnitFiles, blocks_register_sealed, units_join_blocks
 from outputs_app.blocks.ownership import lumis_twice, names_lock
 from outputs_app.effects.requests import EffectRequest, effects_enqueue, effects_widen
 from outputs_app.models import (
@@ -64,7 +64,7 @@ def units_register(
     """
     known = _known(request_id, outputs)
     refused: dict[int, LedgerViolation] = {}
-    brought: list[Brought] = []
+    brought: list[UnitFiles] = []
     for unit in outputs:
         try:
             _refuse(unit, known)
@@ -75,7 +75,7 @@ def units_register(
         places: dict[tuple[str, str], list[MergedFile]] = defaultdict(list)
         for file in unit.files if unit.unit_id not in known.registered else ():
             places[file.dataset, file.rse].append(file)
-        brought += [Brought(unit.unit_id, known.datasets[name], rse, files) for (name, rse), files in sorted(places.items())]
+        brought += [UnitFiles(unit.unit_id, known.datasets[name], rse, files) for (name, rse), files in sorted(places.items())]
     units = units_join_blocks(brought=brought, limits=limits) if brought else {}
     # after this, which locks the blocks
     widened = effects_widen(units=units, request_epoch=request_epoch) if units else ()

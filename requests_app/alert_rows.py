@@ -29,7 +29,7 @@ SEVERITIES = {
 MOST_TEXT = 4000
 
 
-class Where(NamedTuple):
+class AlertSubject(NamedTuple):
     """What an alert is about beside its request; ``cause``: what it has in common with others of its code, by default the site
     or schedd."""
 
@@ -43,10 +43,10 @@ class Where(NamedTuple):
         return (self.cause or self.site or self.schedd)[:200]
 
 
-NOWHERE = Where()
+NOWHERE = AlertSubject()
 
 
-def alert_raise(request: Request, code: str, text: str, where: Where = NOWHERE) -> bool:
+def alert_raise(request: Request, code: str, text: str, where: AlertSubject = NOWHERE) -> bool:
     """The alert of a request as it is now, and shown on it; whether it is a new one."""
     now = clock.now()
     values = {"text": text[:MOST_TEXT], "last_seen": now, "cause": where.common, "site": where.site, "schedd": where.schedd}

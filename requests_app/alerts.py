@@ -12,7 +12,7 @@ import structlog
 from django.db.models import QuerySet
 
 from outputs_app.selectors import STUCK, effect_stuck
-from requests_app.alert_rows import NOWHERE, Where, alert_end, alert_raise, alert_repeat, alerts_of
+from requests_app.alert_rows import NOWHERE, AlertSubject, alert_end, alert_raise, alert_repeat, alerts_of
 from requests_app.feed import emit_event
 from requests_app.lease import Evaluation
 from requests_app.models import EVALUATED, Request
@@ -24,7 +24,7 @@ RAISED, OVER = "alert", "alert_over"
 BROKEN = "a repair of WMS2; its step breaks, and is tried again each cycle:"
 
 
-def alert(request: Request, code: str, message: str, where: Where = NOWHERE) -> None:
+def alert(request: Request, code: str, message: str, where: AlertSubject = NOWHERE) -> None:
     """Raise an alert once, until its cause is gone or the status changes; several may be open. Called again it only says what is
     so now."""
     if request.alert_code == code:
@@ -33,7 +33,7 @@ def alert(request: Request, code: str, message: str, where: Where = NOWHERE) -> 
         _report(request, code, message)
 
 
-def remind(request: Request, code: str, message: str, where: Where = NOWHERE) -> None:
+def remind(request: Request, code: str, message: str, where: AlertSubject = NOWHERE) -> None:
     """Raise an alert again each time that it is due, as long as its cause stays."""
     if not alert_raise(request, code, message, where):
         alert_repeat(request, code)
@@ -83,4 +83,4 @@ def alert_stuck_effects(evaluation: Evaluation) -> None:
     alert_over(evaluation, *(f"effect_{state}" for state in STUCK if stuck is None or state != stuck.state))
     if stuck is not None:
         what = f"{stuck.key}: {stuck.last_error}"
-        alert(evaluation.request, f"effect_{stuck.state}", what, Where(cause=stuck.get_kind_display()))
+        alert(evaluation.request, f"effect_{stuck.state}", what, AlertSubject(cause=stuck.get_kind_display()))

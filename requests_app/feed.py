@@ -23,7 +23,7 @@ from wms2.metrics.series import READERS_REFUSED_TOTAL
 from wms2.stream.statements import CALL, CHANNEL, PLACE, PORTION
 
 #: A reader looks so often even without a notification: only the life cycle's polls and other readers give places.
-LOOK_SECONDS = 5.0
+CHECK_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def listening() -> Iterator[Callable[[float], object]]:
         session = connection.connection
         session.execute(f"LISTEN {CHANNEL}")
         try:
-            yield lambda seconds: list(session.notifies(timeout=min(seconds, LOOK_SECONDS), stop_after=1))
+            yield lambda seconds: list(session.notifies(timeout=min(seconds, CHECK_SECONDS), stop_after=1))
         finally:
             if not session.closed:
                 session.execute(f"UNLISTEN {CHANNEL}")

@@ -33,7 +33,7 @@ from wms2.conf import Conf, conf
 from wms2.errors import LeaseLost, Wms2Error
 from wms2.metrics.series import LOCKS_REFUSED_TOTAL, POOL_WAIT_SECONDS
 from wms2.runtime import clock
-from wms2.runtime.heartbeat import kept_alive
+from wms2.runtime.heartbeat import lease_kept_alive
 from wms2.runtime.in_force import in_force
 from wms2.runtime.locks import lock_refused
 from wms2.runtime.sql import sql_rows
@@ -45,7 +45,7 @@ QUEUE = "celery"
 #: Characters of what a request waits for, or of its last error.
 MOST_WORDS = 4000
 #: Of requests taken together, those that are not begun within this go back: an idle worker should have them.
-TURN_SECONDS = 1.0
+TIME_SLICE_SECONDS = 1.0
 #: What reading the requests of the last leases has taken in this process.
 _reading_seconds = 0.0
 
@@ -224,7 +224,7 @@ def evaluating(pk: uuid.UUID, *, owner: str) -> Iterator[Evaluation | None]:
 def evaluating_due(*, owner: str, limit: int) -> Iterator[Iterator[Evaluation]]:
     """Hold the leases of at most so many requests that are due; those that have waited longest come first.
 
-    What is not begun within ``TURN_SECONDS`` is given back, and due at once.
+    What is not begun within ``TIME_SLICE_SECONDS`` is given back, and due at once.
     """
     with _each(_take(due_now(limit), owner)) as evaluations:
         yield evaluations
@@ -252,14 +252,14 @@ def _each(taken: Sequence[_Held]) -> Iterator[Iterator[Evaluation]]:
 
     def each() -> Generator[Evaluation]:
         for held in taken:
-            if time.monotonic() - began > TURN_SECONDS:
+            if time.monotonic() - began > TIME_SLICE_SECONDS:
                 return
             request = requests[held.pk]
             held.evaluation = Evaluation(
                 request, held.epoch, dag_id=str(request.live_dag or ""), stuck=request.stuck, limits=limits,
                 evaluated_at=held.evaluated_at, swept=held.swept, unexplained=held.unexplained,
             )  # fmt: skip
-            with kept_alive(partial(_renew, held), life_seconds=conf().lease_seconds, expires_at=held.expires_at):
+            with lease_kept_alive(partial(_renew, held), life_seconds=conf().lease_seconds, expires_at=held.expires_at):
                 yield held.evaluation
             held.judged = True
 
@@ -286,7 +286,7 @@ def _take(pks: Sequence[uuid.UUID], owner: str) -> list[_Held]:
         return []
     # of several taken together those not begun must soon be free for others, should this process die or hang; not while their
     # requests are read, or workers take them from each other
-    short = 3 * TURN_SECONDS + 2 * max(0.0, _reading_seconds - TURN_SECONDS)
+    short = 3 * TIME_SLICE_SECONDS + 2 * max(0.0, _reading_seconds - TIME_SLICE_SECONDS)
     life_seconds = conf().lease_seconds if len(pks) == 1 else min(conf().lease_seconds, short)
     with transaction.atomic(), connection.cursor() as cursor:
         now = clock.now()

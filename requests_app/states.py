@@ -193,14 +193,14 @@ def transition(
             names_release(request_id=request.pk)
             cases_end(request.pk)
         if to in (*TERMINAL, S.COMPLETED, S.CLEANING):
-            wake_related(request)
+            mark_related_due(request)
     for name, value in values.items():
         setattr(request, name, value)
     TRANSITIONS_TOTAL.labels(to).inc()
     log.info("request status", request_name=request.request_name, old=old.value, new=to.value, actor=actor, reason=reason)
 
 
-def wake_related(request: Request) -> None:
+def mark_related_due(request: Request) -> None:
     """Have looked at what waits for a request: what depends on it, those of its group that have their outputs validated, and
     those that read what it makes."""
     siblings = Q(in_group__isnull=False, in_group=request.in_group_id, status=S.VALIDATED_OUTPUTS)

@@ -35,7 +35,7 @@ from wms2.runtime.notify import (
 from wms2.runtime.periodic import ALERTS_SECONDS, REQMGR2_SECONDS, SITE_SECONDS, TICK_SECONDS, task
 
 #: A worker then takes another task, e.g. effects.
-TURN_SECONDS = 10.0
+TIME_SLICE_SECONDS = 10.0
 
 
 @worker_init.connect
@@ -60,7 +60,7 @@ def run_lifecycle_cycle() -> bool:
 @task(EVALUATE_DUE)
 def evaluate_due() -> None:
     """What is due, a batch after the other, for some time."""
-    evaluator.evaluate_due(seconds=TURN_SECONDS)
+    evaluator.evaluate_due(seconds=TIME_SLICE_SECONDS)
 
 
 @task(EVALUATE_REQUEST, queue="verbs")
@@ -74,7 +74,7 @@ def send_alerts() -> None:
     """Make the messages that are due, then send what waits, for some time."""
     with unless_locked("alerts"):  # another worker is at it
         messages_compose()
-    messages_send(seconds=TURN_SECONDS)
+    messages_send(seconds=TIME_SLICE_SECONDS)
 
 
 _TASKS = __name__  # as Celery names tasks

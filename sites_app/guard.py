@@ -37,7 +37,7 @@ _OBSERVED = Q(state__in=(ScheddState.ENABLED, ScheddState.DRAINING), asked_at__i
 
 
 @dataclass(frozen=True, slots=True)
-class Turned:
+class BadAtOnce:
     """Schedds or sites: those observed, those bad now, and of these those that turned bad within the window."""
 
     kind: str
@@ -62,7 +62,7 @@ class Turned:
         return f"{len(self.bad)} of {counted(self.observed, self.kind)}: {', '.join(sorted(self.bad)[:5])}"
 
 
-_NO_SCHEDD, _NO_SITE = (Turned(kind, 0, frozenset()) for kind in ("schedd", "site"))
+_NO_SCHEDD, _NO_SITE = (BadAtOnce(kind, 0, frozenset()) for kind in ("schedd", "site"))
 
 
 def alerts_open() -> QuerySet[SystemicAlert]:
@@ -108,7 +108,7 @@ def guard_check(fenced: Fenced, unread: str = "") -> None:
                 _calm(alert, now)
 
 
-def guard_judge(schedds: Turned, sites: Turned, *, lasting: bool) -> tuple[bool, str]:
+def guard_judge(schedds: BadAtOnce, sites: BadAtOnce, *, lasting: bool) -> tuple[bool, str]:
     """Whether new work is held, and why; without a reason all is well. Pure."""
     systemic = [each for each in (schedds, sites) if each.begins() or (lasting and each.lasts())]
     if systemic:
@@ -132,7 +132,7 @@ def ban_objection(failing: Collection[str], candidates: Collection[str]) -> str:
     return ""
 
 
-def _schedds(now: datetime) -> dict[str, Turned]:
+def _schedds(now: datetime) -> dict[str, BadAtOnce]:
     """By pool. Pools too small to be judged alone are judged together, without those that are well."""
     rows: defaultdict[str, list[Schedd]] = defaultdict(list)
     for schedd in Schedd.objects.filter(_OBSERVED):
@@ -144,17 +144,17 @@ def _schedds(now: datetime) -> dict[str, Turned]:
         seen = together if pool in small else here
         bad = [each for each in seen if each.health in BAD_HEALTH]
         lately = frozenset(each.name for each in bad if each.health_since is not None and each.health_since >= _window(now))
-        found[pool] = Turned("schedd", len(seen), frozenset(each.name for each in bad), lately)
+        found[pool] = BadAtOnce("schedd", len(seen), frozenset(each.name for each in bad), lately)
     return found
 
 
-def _sites(now: datetime) -> dict[str, Turned]:
+def _sites(now: datetime) -> dict[str, BadAtOnce]:
     """Those where jobs of ours are, or that fail, by pool; those of no pool stand for all."""
     failing = _failing(now)
     found = _in_pools(failing)
     of_none = Site.objects.filter(_USED | Q(name__in=failing)).exclude(pools__isnull=False)
     found[EVERYWHERE] = set(of_none.values_list("name", flat=True))
-    return {pool: Turned("site", len(names), failing & names, failing & names) for pool, names in found.items()}
+    return {pool: BadAtOnce("site", len(names), failing & names, failing & names) for pool, names in found.items()}
 
 
 def _in_pools(failing: Collection[str]) -> defaultdict[str, set[str]]:

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from sites_app.models import Health
 
 #: Looks in a row that make it so bad, and that make it better again.
-_LOOKS_WORSE = {Health.BUSY: 1, Health.DEGRADED: 2, Health.UNREACHABLE: 3}
-_LOOKS_BETTER = 3
+_CHECKS_WORSE = {Health.BUSY: 1, Health.DEGRADED: 2, Health.UNREACHABLE: 3}
+_CHECKS_BETTER = 3
 _ORDER = list(Health)
 #: A job that takes so many times what is expected of the longest has hung.
 _HUNG = 2.0
@@ -59,7 +59,7 @@ class Signals:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Verdict:
     """The verdict in force, why and since when; ``looks`` in a row have found it otherwise by now; ``doubt`` says so in words.
 
     ``moved_at``: when the number of ended jobs last changed, or none of ours ran.
@@ -80,7 +80,7 @@ class Standing:
         return "; ".join(filter(None, (self.reason, self.doubt)))
 
 
-def judge(signals: Signals, before: Standing, now: datetime, rules: Rules) -> Standing:
+def judge(signals: Signals, before: Verdict, now: datetime, rules: Rules) -> Verdict:
     """How it stands after this look."""
     if not signals.silent:
         moved = signals.jobs_ended != before.jobs_ended or not signals.jobs_running or signals.jobs_ended is None
@@ -90,7 +90,7 @@ def judge(signals: Signals, before: Standing, now: datetime, rules: Rules) -> St
         return replace(before, reason=why or before.reason, looks=0, doubt="", since=before.since or now)
     worse = _ORDER.index(seen) > _ORDER.index(before.health)
     looks = before.looks + 1 if before.looks and before.worse == worse else 1
-    needed = _LOOKS_WORSE[seen] if worse else _LOOKS_BETTER
+    needed = _CHECKS_WORSE[seen] if worse else _CHECKS_BETTER
     if looks >= needed or signals.new_queue:
         return replace(before, health=seen, reason=why, since=now, looks=0, doubt="")
     doubt = f"{'suspected' if worse else 'seen'} {seen.label.lower()}, {looks} of {needed} looks{': ' if why else ''}{why}"

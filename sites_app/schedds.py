@@ -11,7 +11,7 @@ import structlog
 from django.db import transaction
 from pydantic import TypeAdapter, ValidationError
 
-from sites_app.health import Rules, Signals, Standing, judge
+from sites_app.health import Rules, Signals, Verdict, judge
 from sites_app.models import BAD_HEALTH, Health, HealthChange, QueueChange, Schedd, ScheddState
 from sites_app.submit_roots import root_refused
 from wms2.adapters import factory
@@ -27,7 +27,7 @@ MAX_DUTY_CYCLE = 0.98
 _STALLED_SECONDS = 4 * 3600.0
 
 log = structlog.get_logger(__name__)
-_STANDING = TypeAdapter(Standing)
+_VERDICT = TypeAdapter(Verdict)
 
 
 def adapter(schedd: Schedd) -> HtcondorAdapter:
@@ -108,9 +108,9 @@ def _judged(row: Schedd, signals: Signals, now: datetime) -> dict[str, Any]:
     known = row.health if row.health in Health.values else Health.HEALTHY  # a later release's word
     now_known = {"health": known, "since": row.health_since}
     try:
-        before = _STANDING.validate_python({**mapping(row.health_memory), **now_known})
+        before = _VERDICT.validate_python({**mapping(row.health_memory), **now_known})
     except ValidationError:  # what it remembers is no memory of this release: it is judged anew
-        before = _STANDING.validate_python(now_known)
+        before = _VERDICT.validate_python(now_known)
     rules = Rules(MAX_DUTY_CYCLE, stretched(conf().schedd_suspicion_seconds), stretched(_STALLED_SECONDS))
     after = judge(signals, before, now, rules)
     if after.health != before.health:
@@ -119,7 +119,7 @@ def _judged(row: Schedd, signals: Signals, now: datetime) -> dict[str, Any]:
         )
         bad = after.health in BAD_HEALTH
         (log.error if bad else log.info)("schedd health", schedd=row.name, old=before.health, new=after.health, why=after.reason)
-    memory = _STANDING.dump_python(after, mode="json", exclude={"health", "since"})
+    memory = _VERDICT.dump_python(after, mode="json", exclude={"health", "since"})
     return {"health": after.health, "health_since": after.since, "health_reason": after.reported, "health_memory": memory}
 
 

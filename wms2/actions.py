@@ -257,12 +257,12 @@ class ResourceType:
     actions: tuple[Action, ...] = field(default=(), compare=False)
 
 
-_NOUNS: dict[type[Model], ResourceType] = {}
+_RESOURCE_TYPES: dict[type[Model], ResourceType] = {}
 
 
 def declare(resource_type: ResourceType, *actions: Action) -> ResourceType:
     """Give the rows of a model these operations, in this order."""
-    _NOUNS[resource_type.model] = found = replace(resource_type, actions=actions)
+    _RESOURCE_TYPES[resource_type.model] = found = replace(resource_type, actions=actions)
     return found
 
 
@@ -276,13 +276,13 @@ def extend(
     """From an app above the model's: further operations, more sentences in the previews of those named ``of``, and on rows'
     pages.
     """
-    resource_type = _NOUNS[model]
+    resource_type = _RESOURCE_TYPES[model]
     if status_detail is not None:
         resource_type = replace(resource_type, status_detail=status_detail)
     known = tuple(
         _reporting(action, reported) if reported is not None and action.name in of else action for action in resource_type.actions
     )
-    _NOUNS[model] = replace(resource_type, actions=(*known, *actions))
+    _RESOURCE_TYPES[model] = replace(resource_type, actions=(*known, *actions))
 
 
 def _reporting(action: Action, reported: Callable[[Any], Sequence[str]]) -> Action:
@@ -317,23 +317,23 @@ def undone(resource_type: ResourceType, action: Action) -> str:
 
 def resource_types() -> tuple[ResourceType, ...]:
     """All of them, by name."""
-    return tuple(sorted(_NOUNS.values(), key=lambda resource_type: resource_type.name))
+    return tuple(sorted(_RESOURCE_TYPES.values(), key=lambda resource_type: resource_type.name))
 
 
 def resource_type_of(model: type[Model]) -> ResourceType:
     """The declaration of a model, with all that other apps have added."""
-    return _NOUNS[model]
+    return _RESOURCE_TYPES[model]
 
 
 def status_details_of(row: Any) -> Sequence[str]:
     """Further sentences on a row's page; none where nothing is declared."""
-    resource_type = _NOUNS.get(type(row))
+    resource_type = _RESOURCE_TYPES.get(type(row))
     return resource_type.status_detail(row) if resource_type is not None else ()
 
 
 def buttons_of(model: type[Model]) -> tuple[Action, ...]:
     """The operations of a model that are buttons; none where nothing is declared."""
-    resource_type = _NOUNS.get(model)
+    resource_type = _RESOURCE_TYPES.get(model)
     return tuple(action for action in resource_type.actions if action.admin) if resource_type is not None else ()
 
 
@@ -357,10 +357,10 @@ def arguments(action: Action, data: Mapping[str, Any]) -> dict[str, Any]:
 
 def perform(action: Action, row: Any, actor: str, given: Mapping[str, Any]) -> object:
     """Call the service with what :func:`arguments` made. Raises REFUSALS: why not."""
-    argument = _NOUNS[type(row)].argument
+    argument = _RESOURCE_TYPES[type(row)].argument
     return action.service(**{argument: row}, actor=actor, **given)
 
 
 def decision_basis(action: Action, row: Any) -> tuple[str, str]:
     """(value, label) of what a decision on the operation rests on."""
-    return (action.seen or _NOUNS[type(row)].seen)(row)
+    return (action.seen or _RESOURCE_TYPES[type(row)].seen)(row)

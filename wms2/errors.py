@@ -83,7 +83,7 @@ class LeaseLost(StaleState):
     """The caller's lease has expired or belongs to a newer epoch; it must stop writing."""
 
 
-class NoneFree(Wms2Error):
+class ResourceBusy(Wms2Error):
     """Others have what was asked for of a shared resource; not a failure, and nothing was waited for: ask again later."""
 
 

@@ -14,8 +14,8 @@ from requests_app.monitoring.health import LiveView, ReadyView
 from requests_app.monitoring.metrics import MetricsView
 from wms2.api import account, converters  # noqa: F401  <schedd:...>
 from wms2.api.actions import rows_urls
-from wms2.api.beside import FlowerView
 from wms2.api.docs import DocsView, SchemaView
+from wms2.api.proxy_auth import FlowerView
 from wms2.api.views import METHODS
 from wms2.identities import sso
 from wms2.identities.browser_sessions import SignInView

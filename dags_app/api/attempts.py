@@ -16,7 +16,7 @@ from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
 from dags_app import attempts
-from dags_app.attempts import AttemptFile, AttemptLogs, KeptLogs
+from dags_app.attempts import AttemptFile, AttemptLogs, StoredLogs
 from dags_app.models import DAG
 from dags_app.packs import is_there
 from wms2.api.answers import Url, answer
@@ -56,14 +56,14 @@ AttemptLogsSerializer = answer(
     archive="tar.gz",
     files=PackedFileSerializer(many=True),
 )  # fmt: skip
-KeptLogsSerializer = answer(
-    "KeptLogs", KeptLogs, "Packed logs that are kept of one job.",
+StoredLogsSerializer = answer(
+    "KeptLogs", StoredLogs, "Packed logs that are kept of one job.",
     "unit", "node", "attempt", "job_id", "name", "size_bytes", "at", "code", "step",
     code="exit code; 0: it did well",
     logs=serializers.URLField(),
 )  # fmt: skip
 DagKeptLogsSerializer = answer(
-    "DagKeptLogs", {"dag_id": uuid.UUID, "problem": str, "results": list[KeptLogs]}, "All packed logs that a DAG keeps.",
+    "DagKeptLogs", {"dag_id": uuid.UUID, "problem": str, "results": list[StoredLogs]}, "All packed logs that a DAG keeps.",
     problem="why none can be listed",
 )  # fmt: skip
 
@@ -145,7 +145,7 @@ class AttemptArchiveView(ApiView):
         return HttpResponse(found.archive, content_type="application/gzip", headers={"Content-Disposition": named})
 
 
-class DagKeptLogsView(ApiView):
+class DagStoredLogsView(ApiView):
     """All packed logs that a DAG keeps."""
 
     serializer_class = DagKeptLogsSerializer
@@ -155,7 +155,7 @@ class DagKeptLogsView(ApiView):
         dag = get_object_or_404(DAG, pk=pk)
         rows = [
             {**each._asdict(), "name": each.name, "logs": reverse("attempt-logs", (pk, *each.job), request=request)}
-            for each in attempts.logs_kept(dag)
+            for each in attempts.stored_logs(dag)
         ]
         problem = "" if is_there(dag.submit_dir) else f"{dag.submit_dir} cannot be read from this host, or is gone"
         return Response(self.get_serializer({"dag_id": pk, "problem": problem, "results": rows}).data)

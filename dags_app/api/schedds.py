@@ -87,6 +87,6 @@ def schedd_asked(request: HttpRequest, rows: QuerySet[Schedd], name: str) -> Any
 
 SCHEDDS = Resource(Schedd, ScheddRowSerializer, Schedd.objects.all, find=schedd_asked, parameters=(POOL,))
 #: All but the drain, which moves requests.
-VERBS = action_urls(
+SCHEDD_ACTIONS = action_urls(
     SCHEDDS, "drain", answers={"lost": (LossesSerializer, lambda schedd, losses, given: losses), "remove": REMOVED_SCHEDD}
 )

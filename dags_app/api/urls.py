@@ -10,10 +10,10 @@ from dags_app.api.attempts import (
     AttemptLogsView,
     AttemptLogView,
     AttemptReportView,
-    DagKeptLogsView,
+    DagStoredLogsView,
     NodeAttemptsView,
 )
-from dags_app.api.schedds import VERBS, ScheddLossView, ScheddView
+from dags_app.api.schedds import SCHEDD_ACTIONS, ScheddLossView, ScheddView
 from dags_app.api.views import DAGS, DagLogsView, DagNodesView, DagViewSet
 from wms2.api import converters  # noqa: F401  <schedd:...>
 from wms2.api.actions import action_urls
@@ -33,9 +33,9 @@ urlpatterns = [
     path(f"{JOB}/logs", AttemptLogsView.as_view(), name="attempt-logs"),
     path(f"{JOB}/logs/<int:number>", AttemptLogView.as_view(), name="attempt-log"),
     path(f"{JOB}/logs.tar.gz", AttemptArchiveView.as_view(), name="attempt-archive"),
-    path("dags/<uuid:pk>/kept-logs", DagKeptLogsView.as_view(), name="dag-kept-logs"),
+    path("dags/<uuid:pk>/kept-logs", DagStoredLogsView.as_view(), name="dag-kept-logs"),
     path("schedds/<schedd:name>", ScheddView.as_view(), name="schedd-detail"),
     path("schedds/<schedd:name>/loss", ScheddLossView.as_view(), name="schedd-loss"),
     *action_urls(DAGS),
-    *VERBS,
+    *SCHEDD_ACTIONS,
 ]

@@ -143,7 +143,7 @@ def plan(given: PlanningInput) -> Plan:
     spec, limits = given.dag.workflow, given.limits
     sites = pileup_sites(spec, given.dag.pileup, least_fraction=limits.pileup_min_fraction)
     left_out, cut = LeftOut(), list[JobSpec]()
-    jobs = jobs_at(_kept(jobs_of(spec, given.work, left_out), cut, limits.max_jobs), sites)
+    jobs = jobs_at(_within_limit(jobs_of(spec, given.work, left_out), cut, limits.max_jobs), sites)
     units = group_jobs(
         jobs,
         jobs_per_work_unit=limits.jobs_per_work_unit,
@@ -195,7 +195,7 @@ def _readable(files: Iterable[InputFileSpec | WaitingFile], waited: frozenset[st
         yield file
 
 
-def _kept(jobs: Iterator[JobSpec], cut: list[JobSpec], limit: int | None) -> Iterator[JobSpec]:
+def _within_limit(jobs: Iterator[JobSpec], cut: list[JobSpec], limit: int | None) -> Iterator[JobSpec]:
     for job in jobs:
         cut.append(job)
         _refuse_more(len(cut), limit, "jobs", ", whichever the splitting uses")

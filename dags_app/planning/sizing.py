@@ -236,6 +236,6 @@ def sizes_to_json(sizes: Sizes) -> dict[str, Any]:
     return dumped
 
 
-def sizes_from_json(kept: Mapping[str, Any]) -> Sizes:
+def sizes_from_json(stored: Mapping[str, Any]) -> Sizes:
     """Out of the row."""
-    return _ADAPTER.validate_python(kept)
+    return _ADAPTER.validate_python(stored)

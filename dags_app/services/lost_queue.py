@@ -167,8 +167,8 @@ def lost_unit_nodes(dag: DAG) -> UnitNodes:
 
 def dag_end_lost(dag: DAG, *, why: str, evidence: dict[str, Any]) -> None:
     """The DAG's end after an operator's confirmation; in the caller's transaction."""
-    kept = {"why": why, "lost": True, "confirmation": dag.lost_confirmation, **evidence}
-    dag_transition(dag, DAGStatus.REMOVED, event="lost", detail={"why": why}, outcome=kept)
+    recorded = {"why": why, "lost": True, "confirmation": dag.lost_confirmation, **evidence}
+    dag_transition(dag, DAGStatus.REMOVED, event="lost", detail={"why": why}, outcome=recorded)
 
 
 def lost_confirm(dag: DAG, *, actor: str, reason: str, evidence: dict[str, Any]) -> bool:

@@ -42,7 +42,7 @@ from wms2.errors import InvalidTransition, LeaseLost, ServiceRejected, Wms2Error
 from wms2.runtime import clock
 from wms2.runtime.crash import crash_point
 from wms2.runtime.credentials import CREDENTIAL_ALERT_SECONDS
-from wms2.runtime.notify import TEND_ONBOARDINGS, notify
+from wms2.runtime.notify import CHECK_ONBOARDINGS, notify
 from wms2.runtime.passes import row_by_itself
 
 #: What the submit directory of a schedd must have left, in MiB, for the schedd to be enabled.
@@ -73,7 +73,7 @@ def schedd_check(*, schedd: Schedd, actor: str, reason: str) -> Onboarding:
                 row = Onboarding.objects.create(schedd=schedd, actor=actor, reason=reason)
         except IntegrityError as error:
             raise InvalidTransition(f"{schedd.name} is being checked already") from error
-        notify(TEND_ONBOARDINGS)
+        notify(CHECK_ONBOARDINGS)
         return row
 
 

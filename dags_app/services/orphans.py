@@ -79,8 +79,8 @@ def lost_settle(schedd: Schedd, in_queue: Iterable[str], now: datetime) -> None:
 
 def orphans_due(schedd: Schedd, now: datetime) -> bool:
     """Whether it is time to look for them again."""
-    look_again = now - timedelta(seconds=_STRAY_CHECK_SECONDS)
-    return schedd.orphans_asked_at is None or schedd.orphans_asked_at <= look_again
+    asked_before = now - timedelta(seconds=_STRAY_CHECK_SECONDS)
+    return schedd.orphans_asked_at is None or schedd.orphans_asked_at <= asked_before
 
 
 def orphans_known(schedd: Schedd, now: datetime) -> set[str]:

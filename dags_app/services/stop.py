@@ -28,7 +28,7 @@ from wms2.runtime.due import mark_due_now
 
 log = structlog.get_logger(__name__)
 #: A DAGMan that was released and does not run after so long is removed without. HTCondor 25 lets it cool down for 300 s.
-WAKE_SECONDS = 900.0
+RESUME_SECONDS = 900.0
 #: What a DAGMan that has run before needs to read its log again; removed earlier it might not know what is done.
 RECOVERY_SECONDS = 5.0
 
@@ -77,7 +77,7 @@ def dag_run_again(*, dag: DAG) -> bool:
     """
     asked_at = dag.stop_requested_at or clock.now()
     status, starts = dag.observed.get("job_status"), int(dag.observed.get("job_starts") or 0)
-    if not starts or clock.now() - asked_at > timedelta(seconds=WAKE_SECONDS):
+    if not starts or clock.now() - asked_at > timedelta(seconds=RESUME_SECONDS):
         return False
     if status == JobStatus.HELD and dag.schedd is not None:
         condor = adapter(dag.schedd)

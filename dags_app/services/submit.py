@@ -79,7 +79,7 @@ class Submitted:
 
 
 @dataclass(frozen=True, slots=True)
-class NotYet:
+class SubmissionUndecided:
     """Nothing may be concluded now; look again next cycle."""
 
     reason: str
@@ -92,7 +92,7 @@ def dag_submit(
     priority: int,
     fenced: Fenced,
     pileup: Callable[[], tuple[str, frozenset[str] | None] | None] = lambda: None,
-) -> Submitted | NotYet:
+) -> Submitted | SubmissionUndecided:
     """Bring a READY DAG to its schedd, at most once.
 
     Args:
@@ -109,7 +109,7 @@ def dag_submit(
     if adopted is not None:
         return adopted
     if not dag.submit_intent_at and (fence := fence_forgotten(dag)):
-        return NotYet(
+        return SubmissionUndecided(
             f"the job of submission {fence}, which its directory knows of and the database, restored from before, does not;"
             " no queue and no history has it: look for what it left, then hold the request"
         )
@@ -117,7 +117,9 @@ def dag_submit(
     if dag.submit_intent_at:
         left_seconds = submission_unknown_seconds(dag)
         if left_seconds > 0:
-            return NotYet(f"submission attempt {dag.attempt} has no known outcome; looking again for {int(left_seconds) + 1} s")
+            return SubmissionUndecided(
+                f"submission attempt {dag.attempt} has no known outcome; looking again for {int(left_seconds) + 1} s"
+            )
         # proved absent: what follows may refuse the submission, and the request must not wait for an outcome then
         _close_intent(dag, f"attempt {dag.attempt} never arrived at {dag.schedd_name}", fenced, event="submit_absent")
     _refuse_changed_files(dag)

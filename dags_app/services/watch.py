@@ -53,7 +53,7 @@ LONGEST_WALL = "longest_wall_seconds"
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ScheddAnswer:
     """A schedd's answer: what it says of itself, None when it is silent, and the DAGMan jobs in its queue."""
 
     about: ScheddAd | None
@@ -76,18 +76,18 @@ class ScheddCheck:
     at: datetime
     longest_seconds: float  # that a job of them should take
 
-    def ask(self, instance: str) -> Said:
+    def ask(self, instance: str) -> ScheddAnswer:
         """Put the question; may run in any thread, since it touches no row. What breaks over an answer is no answer."""
         broken: list[str] = []
-        said = Said(None)
+        answer = ScheddAnswer(None)
         with row_by_itself("schedds", self.schedd.name, broken.append):
             condor = adapter(self.schedd)
             try:
                 watched = condor.watch(instance)
-                said = Said(watched.about, tuple(watched.dagmans), tuple(watched.jobs), watched.unread)
+                answer = ScheddAnswer(watched.about, tuple(watched.dagmans), tuple(watched.jobs), watched.unread)
             except ServiceUnavailable as error:
-                said = Said(None, error=str(error), collector_says=_collector_says(condor))
-        return Said(None, error=broken[0]) if broken else said
+                answer = ScheddAnswer(None, error=str(error), collector_says=_collector_says(condor))
+        return ScheddAnswer(None, error=broken[0]) if broken else answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +120,12 @@ _READ = (
 )  # fmt: skip
 
 
-def schedd_heard(
-    *, look: ScheddCheck, said: Said, fenced: Fenced, by_itself: Callable[[uuid.UUID], AbstractContextManager[Any]] = nullcontext
+def schedd_observe(
+    *,
+    check: ScheddCheck,
+    answer: ScheddAnswer,
+    fenced: Fenced,
+    by_itself: Callable[[uuid.UUID], AbstractContextManager[Any]] = nullcontext,
 ) -> Observed:
     """Write what a schedd has said, as long as the caller leads: an answer that an observer was paused over is of the past.
 
@@ -130,42 +134,47 @@ def schedd_heard(
     A job is a DAG's when its stamp says so, whatever its number: in a queue that was lost and begun anew the numbers repeat.
     """
     crash_point("poll.called")
-    if said.about is None:
-        _silent(look, said, fenced)
+    if answer.about is None:
+        _silent(check, answer, fenced)
         return Observed(answered=False)
-    outer = [ad for ad in said.ads if ad.parent_cluster is None]
+    outer = [ad for ad in answer.ads if ad.parent_cluster is None]
     units = defaultdict[int | None, list[DagmanAd]](list)
-    for each in said.ads:
+    for each in answer.ads:
         units[each.parent_cluster].append(each)
-    counted = _jobs_by_dag(said.jobs)
+    counted = _jobs_by_dag(answer.jobs)
     jobs = {(ad.dag_id, ad.cluster): ad for ad in outer}
-    mine = {dag.pk: ad for dag in look.live if (ad := jobs.get((str(dag.pk), int(dag.dagman_cluster_id))))}
-    ended = [ad.jobs_completed for ad in said.ads if ad.jobs_completed is not None]
+    mine = {dag.pk: ad for dag in check.live if (ad := jobs.get((str(dag.pk), int(dag.dagman_cluster_id))))}
+    ended = [ad.jobs_completed for ad in answer.ads if ad.jobs_completed is not None]
     ours = Signals(
-        ours=sum(ad.job_status == JobStatus.RUNNING for ad in said.ads),
-        jobs_running=sum(group.jobs for group in said.jobs if group.state == JOB_RUNNING),
+        ours=sum(ad.job_status == JobStatus.RUNNING for ad in answer.ads),
+        jobs_running=sum(group.jobs for group in answer.jobs if group.state == JOB_RUNNING),
         jobs_ended=sum(ended) if ended else None,
-        longest_seconds=look.longest_seconds,
+        longest_seconds=check.longest_seconds,
     )
     seen = [
-        (dag, Seen(_kept(mine[dag.pk], units[mine[dag.pk].cluster]), _with_waits(counted[str(dag.directory_id)], dag, look.at)))
-        for dag in look.live
+        (
+            dag,
+            Seen(
+                _as_stored(mine[dag.pk], units[mine[dag.pk].cluster]), _with_waits(counted[str(dag.directory_id)], dag, check.at)
+            ),
+        )
+        for dag in check.live
         if dag.pk in mine
     ]
     changed = {dag.pk: now for dag, now in seen if _differs(dag, now)}
     # a job that cannot be read; one that does not say whose it is goes by its number
-    numbers = ((dag, said.unread.get(int(dag.dagman_cluster_id))) for dag in look.live)
+    numbers = ((dag, answer.unread.get(int(dag.dagman_cluster_id))) for dag in check.live)
     unread = {dag.pk: job for dag, job in numbers if job is not None and job.dag_id in ("", str(dag.pk))}
-    changed |= {dag.pk: Seen(dag.observed, dag.jobs) for dag in look.live if dag.pk in unread and _was_away(dag)}
-    absent = [dag for dag in look.live if dag.pk not in mine and dag.pk not in unread]  # one that cannot be read is there
+    changed |= {dag.pk: Seen(dag.observed, dag.jobs) for dag in check.live if dag.pk in unread and _was_away(dag)}
+    absent = [dag for dag in check.live if dag.pk not in mine and dag.pk not in unread]  # one that cannot be read is there
     missing = [dag for dag in absent if dag.missing_since is None or dag.unanswered_since]
     with fenced():
-        change = schedd_answered(schedd=look.schedd, ad=said.about, ours=ours, now=look.at)
+        change = schedd_answered(schedd=check.schedd, ad=answer.about, ours=ours, now=check.at)
         free = _free({*changed, *(dag.pk for dag in missing)})
-        _miss([dag for dag in missing if dag.pk in free], look)
-        _observe_all([dag for dag in look.live if dag.pk in changed and dag.pk in free], changed, look, by_itself)
-        lost_settle(look.schedd, {ad.dag_id for ad in outer} | {job.dag_id for job in said.unread.values()}, look.at)
-    for dag in look.live:
+        _miss([dag for dag in missing if dag.pk in free], check)
+        _observe_all([dag for dag in check.live if dag.pk in changed and dag.pk in free], changed, check, by_itself)
+        lost_settle(check.schedd, {ad.dag_id for ad in outer} | {job.dag_id for job in answer.unread.values()}, check.at)
+    for dag in check.live:
         if dag.pk in mine and (dag.pk in free or dag.pk not in changed):
             with by_itself(dag.pk):
                 _follow(dag, mine[dag.pk], fenced)
@@ -189,14 +198,14 @@ def _collector_says(condor: HtcondorAdapter) -> str:
     return f"the collector has its ad, heard of last at {datetime.fromtimestamp(ad.heard_at_seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _silent(look: ScheddCheck, said: Said, fenced: Fenced) -> None:
+def _silent(check: ScheddCheck, answer: ScheddAnswer, fenced: Fenced) -> None:
     with fenced():
-        schedd_silent(schedd=look.schedd, error=said.error, collector_says=said.collector_says, now=look.at)
-        begins = [dag for dag in look.live if dag.unanswered_since is None]
+        schedd_silent(schedd=check.schedd, error=answer.error, collector_says=answer.collector_says, now=check.at)
+        begins = [dag for dag in check.live if dag.unanswered_since is None]
         free = _free({dag.pk for dag in begins})
-        DAG.objects.filter(pk__in=free).update(unanswered_since=look.at, observed_at=_last_seen(look.schedd))
+        DAG.objects.filter(pk__in=free).update(unanswered_since=check.at, observed_at=_last_seen(check.schedd))
         mark_due({dag.workflow.request.pk for dag in begins if dag.pk in free}, "schedd silent")
-    log.warning("schedd does not answer", schedd=look.schedd.name, dags=len(look.live), error=said.error)
+    log.warning("schedd does not answer", schedd=check.schedd.name, dags=len(check.live), error=answer.error)
 
 
 def _free(ids: Collection[Any]) -> set[Any]:
@@ -214,14 +223,14 @@ def _last_seen(schedd: Schedd) -> Case:
     )
 
 
-def _miss(dags: list[DAG], look: ScheddCheck) -> None:
+def _miss(dags: list[DAG], check: ScheddCheck) -> None:
     for dag in dags:
         if dag.missing_since is None:
             with bound_contextvars(request_name=dag.workflow.request_id, dag_id=str(dag.pk)):
                 log.info("DAGMan job no longer in the queue; how it ended is looked for", cluster=dag.dagman_cluster_id)
     if dags:
         DAG.objects.filter(pk__in=[dag.pk for dag in dags]).update(
-            observed_at=_last_seen(look.schedd), missing_since=Coalesce("missing_since", Value(look.at)), unanswered_since=None
+            observed_at=_last_seen(check.schedd), missing_since=Coalesce("missing_since", Value(check.at)), unanswered_since=None
         )
         mark_due({dag.workflow.request.pk for dag in dags}, "DAG missing")
 
@@ -243,16 +252,16 @@ class Seen:
         return sum(int(states.get(state, 0)) for states in self.jobs.get("roles", {}).values())
 
 
-def _kept(ad: DagmanAd, units: Sequence[DagmanAd]) -> dict[str, Any]:
+def _as_stored(ad: DagmanAd, units: Sequence[DagmanAd]) -> dict[str, Any]:
     """``inner_*``: nodes inside the units that run, by their DAGMans' ads, which are up to a minute old."""
-    kept = asdict(ad) | {
+    stored = asdict(ad) | {
         "units_running": len(units),
         "running_units": sorted(unit.node for unit in units),
         "inner_done": sum(unit.nodes_done or 0 for unit in units),
         "inner_failed": sum(unit.nodes_failed or 0 for unit in units),
     }
-    del kept["counted_at_seconds"]  # it changes though nothing has happened
-    return kept
+    del stored["counted_at_seconds"]  # it changes though nothing has happened
+    return stored
 
 
 def _jobs_by_dag(groups: Iterable[JobGroup]) -> defaultdict[str, dict[str, Any]]:
@@ -309,17 +318,17 @@ WHERE dags.id = seen.id
 
 
 def _observe_all(
-    dags: list[DAG], seen: dict[Any, Seen], look: ScheddCheck, by_itself: Callable[[uuid.UUID], AbstractContextManager[Any]]
+    dags: list[DAG], seen: dict[Any, Seen], check: ScheddCheck, by_itself: Callable[[uuid.UUID], AbstractContextManager[Any]]
 ) -> None:
     """Together; where that breaks, one by one."""
     if not dags:
         return
     broken: list[str] = []
-    with row_by_itself("schedds", look.schedd.name, broken.append), transaction.atomic():
-        _observe(dags, seen, look.at)
+    with row_by_itself("schedds", check.schedd.name, broken.append), transaction.atomic():
+        _observe(dags, seen, check.at)
     for dag in dags if broken else ():
         with by_itself(dag.pk), transaction.atomic():
-            _observe([dag], seen, look.at)
+            _observe([dag], seen, check.at)
 
 
 def _observe(dags: list[DAG], seen: dict[Any, Seen], now: datetime) -> None:

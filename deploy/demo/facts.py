@@ -14,7 +14,7 @@ LumiId = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RequestLine:
     """Where a request stands, for the progress lines."""
 
     name: str

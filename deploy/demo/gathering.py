@@ -10,7 +10,18 @@ from rucio.client import Client
 
 from deploy.demo import documents, rows, storage
 from deploy.demo.catalogues import Dbs, Rucio, outer_dagmans, statuses_in_reqmgr2
-from deploy.demo.facts import Asked, DatasetFacts, EventId, LumiId, PoolFacts, RequestFacts, RootFile, RucioFile, Rule, Standing
+from deploy.demo.facts import (
+    Asked,
+    DatasetFacts,
+    EventId,
+    LumiId,
+    PoolFacts,
+    RequestFacts,
+    RequestLine,
+    RootFile,
+    RucioFile,
+    Rule,
+)
 from wms2.conf import Conf
 
 
@@ -52,7 +63,7 @@ def _forgotten(logs: Path) -> Iterator[str]:
         yield from (line for line in log.read_text(errors="replace").splitlines() if "forgotten request" in line)
 
 
-def _request(status_detail: Standing, sources: Sources, reqmgr2_url: str) -> RequestFacts:
+def _request(status_detail: RequestLine, sources: Sources, reqmgr2_url: str) -> RequestFacts:
     workflow = rows.workflow_of(status_detail.name)
     document = rows.document(status_detail.name)
     asked = documents.asked(document)

@@ -19,14 +19,14 @@ from wms2.conf import conf
 from wms2.errors import LedgerViolation
 
 
-def status_details() -> list[facts.Standing]:
+def status_details() -> list[facts.RequestLine]:
     """All requests, by name."""
     done = Count("workflow__work_units", filter=Q(workflow__work_units__state=WorkUnitState.DONE))
     rows = Request.objects.order_by("request_name").annotate(units=Count("workflow__work_units"), units_done=done)
     untold = Effect.objects.filter(request=OuterRef("pk"), state__in=OPEN_EFFECT, kind__in=REPORTS)
     rows = rows.annotate(stands=Case(When(Exists(untold), status="completed", then=Value("reporting")), default=F("status")))
     shown = ("request_name", "stands", "waiting_for", "units_done", "units", "hold_code", "last_error")
-    return [facts.Standing(*row) for row in rows.values_list(*shown)]
+    return [facts.RequestLine(*row) for row in rows.values_list(*shown)]
 
 
 def document(name: str) -> dict[str, Any]:

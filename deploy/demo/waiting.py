@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from deploy.demo.facts import Standing
+from deploy.demo.facts import RequestLine
 
 #: Ends that are no success: nothing moves on from here by itself.
 BAD_ENDS = frozenset({"held", "waiting_integrity", "failed", "aborted", "cleaning", "cleaned"})
@@ -32,7 +32,7 @@ class Waited:
     unfinished: tuple[str, ...]
 
 
-def judge(status_details: Sequence[Standing]) -> Waited | None:
+def judge(status_details: Sequence[RequestLine]) -> Waited | None:
     """The end that these standings mean; None while it goes on."""
     if not status_details:
         return Waited(End.NOTHING, ())
@@ -51,12 +51,12 @@ class Progress:
         away: what ``look`` raises while it cannot be asked.
     """
 
-    def __init__(self, look: Callable[[], Sequence[Standing]], say: Callable[[str], None], *away: type[Exception]) -> None:
+    def __init__(self, look: Callable[[], Sequence[RequestLine]], say: Callable[[str], None], *away: type[Exception]) -> None:
         self._check, self._say, self._away = look, say, away
         self._printed: dict[str, str] = {}
         self._answers = True
 
-    def step(self) -> Sequence[Standing]:
+    def step(self) -> Sequence[RequestLine]:
         """Look once; returns what was seen."""
         try:
             status_details = self._check()
@@ -77,7 +77,7 @@ class Progress:
 
 
 def wait(
-    look: Callable[[], Sequence[Standing]],
+    look: Callable[[], Sequence[RequestLine]],
     say: Callable[[str], None],
     *,
     limit_seconds: float,

@@ -18,7 +18,7 @@ HEAD = """\
 What an operator may do to a row. Each operation asks for a reason (a `PATCH` may go without), which stands in the audit
 with the operator's name; a refusal is audited too. One declaration makes the address of the REST interface, the button of the
 admin and of the request's page with its page of confirmation, the action of the admin's list, and `make manage ARGS='operate
-NOUN NAME VERB --reason "..."'` ([ADR 0027](adr/0027-operations-and-the-admin.md)). [`api.md`](api.md) says how answers and
+TYPE NAME ACTION --reason "..."'` ([ADR 0027](adr/0027-operations-and-the-admin.md)). [`api.md`](api.md) says how answers and
 errors look; there `PATCH` changes a request's priority and production steps, a site's status and notes, and the limits.
 
 A form shows the reason and the usual fields, with the button; the others are folded below their theme. What was typed is checked

@@ -33,13 +33,14 @@ def page(changeable: frozenset[str]) -> str:
 
 
 def _tables(changeable: frozenset[str]) -> Iterator[str]:
-    """In the order of ``Conf``, under the headings of its comments."""
-    for heading, name in re.findall(r"^    (?:# --- (.+)|(\w+): .+)$", inspect.getsource(Conf), re.MULTILINE):
+    """In the order of the bases of ``Conf``, under the headings of their comments."""
+    sources = "".join(inspect.getsource(base) for base in reversed(Conf.__mro__) if base.__module__.startswith("wms2.conf"))
+    for heading, name in re.findall(r"^    (?:# --- (.+)|(\w+): .+)$", sources, re.MULTILINE):
         field = Conf.model_fields.get(name)
         if heading:
             yield f"\n## {heading}\n\n| variable | default | meaning |\n|---|---|---|"
         elif field is not None and not field.description:
-            raise ValueError(f"wms2/conf.py: {name} has no description")
+            raise ValueError(f"wms2/conf: {name} has no description")
         elif field is not None:
             mark, text = " ⟳" if name in changeable else "", " ".join(str(field.description).split()).removesuffix(".")
             yield f"| `WMS2_{name.upper()}`{mark} | {default_of(field)} | {text}. |"

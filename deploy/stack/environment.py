@@ -126,7 +126,7 @@ def contract(
 
 
 def chosen_settings(environment: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
-    """Further WMS2 settings the caller chose (any field of ``wms2/conf.py``), which the contract does not set."""
+    """Further WMS2 settings the caller chose (any field of ``wms2/conf``), which the contract does not set."""
     ours = {"WMS2_CHROMIUM", "WMS2_HTCONDOR", "WMS2_TOOLS_DIR", "WMS2_STACK", "WMS2_STACK_POOLS"}
     chosen = {k: v for k, v in environment.items() if k.startswith("WMS2_") and k not in settings and k not in ours}
     cycle = environment.get("WMS2_CYCLE_SECONDS")

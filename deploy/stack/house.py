@@ -91,9 +91,9 @@ def _is_text(node: ast.expr) -> bool:
 
 
 def _settings() -> int:
-    tree = ast.parse((_ROOT / "wms2/conf.py").read_text(encoding="utf-8"))
-    conf = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Conf")
-    return sum(isinstance(node, ast.AnnAssign) for node in conf.body)
+    trees = (ast.parse(path.read_text(encoding="utf-8")) for path in _files("wms2/conf"))
+    classes = (node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef))
+    return sum(isinstance(node, ast.AnnAssign) for each in classes for node in each.body)
 
 
 def _is_serializer(node: ast.AST) -> bool:

@@ -22,6 +22,8 @@ PLAIN = {
     "brake": "throttle",
     "wish": "request, order",
     "on paper": "offline",
+    "tones": "colours",
+    "noun": "resource",
 }
 _EACH = "|".join(f"[{word[0].upper()}{word[0]}]{word[1:]}" for word in PLAIN)
 #: Not one that stands alone in quotes: a stored value or a field of JSON.

@@ -17,7 +17,7 @@ from outputs_app.models import (
     DriftState,
     EffectKind,
     EffectState,
-    Prognosis,
+    FindingKind,
 )
 from wms2.api.filters import ChoicesFilter, SearchFilter, TextFilter, TrueFalseFilter, since, until
 
@@ -85,7 +85,7 @@ class CaseFilters(django_filters.FilterSet):
 
     state = ChoicesFilter(choices=CaseState.choices)
     open = TrueFalseFilter(method=_open(OPEN_CASE), help_text="not at an end")
-    prognosis = ChoicesFilter(choices=Prognosis.choices)
+    prognosis = ChoicesFilter(choices=FindingKind.choices)
     request = of_request("request__request_name")
     site = TextFilter(max_length=100)
     block = django_filters.UUIDFilter(field_name="block_id")

@@ -38,7 +38,7 @@ from wms2.runtime import clock
 log = structlog.get_logger(__name__)
 
 
-class Brought(NamedTuple):
+class UnitFiles(NamedTuple):
     """The files of one dataset that a unit has brought to one RSE."""
 
     unit_id: int
@@ -64,7 +64,7 @@ GROUP BY block.id
 _TAKES = [BlockStatus.OPEN, BlockStatus.FAILED]
 
 
-def units_join_blocks(*, brought: Sequence[Brought], limits: BlockLimits) -> dict[uuid.UUID, list[int]]:
+def units_join_blocks(*, brought: Sequence[UnitFiles], limits: BlockLimits) -> dict[uuid.UUID, list[int]]:
     """Store the files of completed units, in order, in the blocks of their dataset at their RSE.
 
     A block that would grow too large by a unit is sealed, and another begun: only the files of a single unit pass a limit. The
@@ -76,7 +76,7 @@ def units_join_blocks(*, brought: Sequence[Brought], limits: BlockLimits) -> dic
         # bytes, files, events and lumis of the block that takes units, by dataset and RSE
         filling = {(dataset_id, rse): (pk, tuple(held)) for dataset_id, rse, pk, *held in cursor.fetchall()}
     most = (limits.max_bytes, limits.max_files, limits.max_events, limits.max_lumis)
-    rows: list[tuple[uuid.UUID, Brought]] = []
+    rows: list[tuple[uuid.UUID, UnitFiles]] = []
     for each in brought:
         place, more = (each.dataset_id, each.rse), _measured(each.files)
         pk, held = filling.get(place, (None, ()))
@@ -130,7 +130,7 @@ FROM (
 """
 
 
-def _store(joined: Sequence[tuple[uuid.UUID, Brought]]) -> None:
+def _store(joined: Sequence[tuple[uuid.UUID, UnitFiles]]) -> None:
     rows = [(block_id, each, file) for block_id, each in joined for file in each.files]
     values: dict[str, Any] = {
         "now": clock.now(), "valid": Validity.VALID, "blocks": [block_id for block_id, _ in joined],

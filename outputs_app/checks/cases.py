@@ -27,10 +27,10 @@ from outputs_app.models import (
     DriftKind,
     Effect,
     EffectKind,
+    FindingKind,
     IntegrityCase,
     OutputFile,
     ProcessingBlock,
-    Prognosis,
     StorageCheck,
 )
 from outputs_app.selectors import shown
@@ -46,10 +46,10 @@ _REMINDER_HOURS = 24.0
 
 log = structlog.get_logger(__name__)
 #: The differences whose repairs make again what is missing.
-_REPAIRS: dict[Prognosis, tuple[DriftKind, ...]] = {
-    Prognosis.MISSING_REPLICA: (DriftKind.REPLICA_MISSING,),
-    Prognosis.NOT_IN_CATALOGUE: (DriftKind.RUCIO_BLOCK_MISSING, DriftKind.DBS_BLOCK_MISSING),
-    Prognosis.UNPROTECTED: (DriftKind.RULE_GONE,),
+_REPAIRS: dict[FindingKind, tuple[DriftKind, ...]] = {
+    FindingKind.MISSING_REPLICA: (DriftKind.REPLICA_MISSING,),
+    FindingKind.NOT_IN_CATALOGUE: (DriftKind.RUCIO_BLOCK_MISSING, DriftKind.DBS_BLOCK_MISSING),
+    FindingKind.UNPROTECTED: (DriftKind.RULE_GONE,),
 }
 
 
@@ -81,8 +81,8 @@ def cases_open(block: ProcessingBlock, findings: Iterable[FileFinding]) -> int:
             by_name.pop(case.name, None)
     if not by_name:
         return 0
-    sites, looks = sites_by_rse(), BlockValidation.objects.values_list("generation", "asked_at")
-    generation, asked_at = looks.get(block=block)
+    sites, validations = sites_by_rse(), BlockValidation.objects.values_list("generation", "asked_at")
+    generation, asked_at = validations.get(block=block)
     seen_now = {"generation": generation, "at": clock.now().isoformat()}
     known = {case.name: case for case in IntegrityCase.objects.filter(name__in=by_name, state__in=OPEN_CASE).select_for_update()}
     files = {file.lfn: file for file in OutputFile.objects.filter(block=block, lfn__in=by_name).only("lfn", "rse")}
@@ -98,8 +98,8 @@ def cases_open(block: ProcessingBlock, findings: Iterable[FileFinding]) -> int:
         newer = {finding.prognosis for finding in found}
         kept = [each for each in case.findings if each.get("generation") == generation and each["prognosis"] not in newer]
         case.evidence = [*kept, *(_as_evidence(each) | seen_now for each in found)]
-        known_words = {each["prognosis"] for each in case.evidence} & set(Prognosis.values)  # a later release may have more
-        case.prognosis = min(known_words, key=Prognosis.values.index)  # the worst
+        known_words = {each["prognosis"] for each in case.evidence} & set(FindingKind.values)  # a later release may have more
+        case.prognosis = min(known_words, key=FindingKind.values.index)  # the worst
         case.save()
     BlockValidation.objects.filter(block=block).update(validated_at=None)
     return len(by_name)
@@ -128,7 +128,7 @@ def register_refused(case: IntegrityCase) -> str:
     """Why nothing can be made again that helps; empty if it can."""
     if why := decided_refused(case):
         return why
-    if case.file_id is not None and case.prognosis == Prognosis.NOT_IN_CATALOGUE:
+    if case.file_id is not None and case.prognosis == FindingKind.NOT_IN_CATALOGUE:
         return "A block is registered once and closed: a file that it lacks cannot be added. Remove it; it is made again."
     drifts = _drifts(case)
     if not drifts:
@@ -169,8 +169,8 @@ def repaired_check(request_id: uuid.UUID) -> None:
     repaired = IntegrityCase.objects.filter(
         ~Exists(owed), request=request_id, state=CaseState.IN_PROGRESS, action__in=(CaseAction.RECOVERED, CaseAction.REGISTERED)
     )
-    looked_at = repaired.filter(~Exists(checks), block__validation__asked_at__gt=F("acted_at"))
-    over = looked_at.filter(block__validation__catalogues_at__isnull=False).values_list("pk", flat=True)
+    validated = repaired.filter(~Exists(checks), block__validation__asked_at__gt=F("acted_at"))
+    over = validated.filter(block__validation__catalogues_at__isnull=False).values_list("pk", flat=True)
     IntegrityCase.objects.filter(pk__in=list(over)).update(state=CaseState.RESOLVED, ended_at=clock.now())
     again = repaired.filter(block__validation__asked_at__lte=F("acted_at"))
     validation_again(set(again.values_list("block_id", flat=True)))
@@ -180,7 +180,7 @@ def _drifts(case: IntegrityCase) -> list[Drift]:
     """The differences that the case may be, none of them a row."""
     place = {"request": case.request, "dataset": case.block.dataset, "block": case.block}
     name = {"name": case.name, "rule_id": ""}
-    return [Drift(kind=kind, **name, **place) for kind in _REPAIRS.get(Prognosis(case.prognosis), ())]
+    return [Drift(kind=kind, **name, **place) for kind in _REPAIRS.get(FindingKind(case.prognosis), ())]
 
 
 def cases_end(request_id: uuid.UUID) -> None:
@@ -193,14 +193,14 @@ def cases_end(request_id: uuid.UUID) -> None:
 def orphans_open(files: Iterable[OutputFile], *, lfns: Collection[str]) -> None:
     """A case for each file that was made from any of those that are gone; one that is open stays as it is."""
     rows = [
-        case_of(file, Prognosis.PARENT_MISSING, f"made from {min(set(file.parents) & set(lfns))}, which is removed")
+        case_of(file, FindingKind.PARENT_MISSING, f"made from {min(set(file.parents) & set(lfns))}, which is removed")
         for file in files
     ]
     IntegrityCase.objects.bulk_create(rows, ignore_conflicts=True)
     mark_due({row.request_id for row in rows}, "parent removed")
 
 
-def case_of(file: OutputFile, prognosis: Prognosis, found: str) -> IntegrityCase:
+def case_of(file: OutputFile, prognosis: FindingKind, found: str) -> IntegrityCase:
     """A new one, not yet a row."""
     evidence = [{"prognosis": prognosis, "expected": "", "found": found, "generation": 0, "at": clock.now().isoformat()}]
     request = file.block.workflow.request

@@ -23,13 +23,13 @@ def account_problems() -> list[str]:
         found.append(f"activity {activity!r} is not one of CMS's: rules with it are refused ({', '.join(sorted(ACTIVITIES))})")
     for row in placements:
         try:
-            asking = rucio.rses_asking_approval(row.disk_expression)
+            unapproved = rucio.rses_asking_approval(row.disk_expression)
         except ServiceRejected as error:
             found.append(f"placement of {row}: {error}")
             continue
-        if asking:
+        if unapproved:
             found.append(
-                f"placement of {row}: {', '.join(asking)} of {row.disk_expression!r} need approval, so the rule is refused:"
+                f"placement of {row}: {', '.join(unapproved)} of {row.disk_expression!r} need approval, so the rule is refused:"
                 " leave them out of the expression"
             )
     return found

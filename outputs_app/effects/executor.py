@@ -43,12 +43,12 @@ from outputs_app.models import (
 )
 from outputs_app.states import blocks_become
 from wms2.conf import conf
-from wms2.errors import AwaitsPerson, LeaseLost, NoneFree, ServiceError, ServiceRejected, ServiceUnavailable
+from wms2.errors import AwaitsPerson, LeaseLost, ResourceBusy, ServiceError, ServiceRejected, ServiceUnavailable
 from wms2.metrics.series import EFFECTS_TOTAL, POOL_WAIT_SECONDS
 from wms2.runtime import clock
 from wms2.runtime.crash import crash_point
 from wms2.runtime.due import mark_due
-from wms2.runtime.heartbeat import kept_alive
+from wms2.runtime.heartbeat import lease_kept_alive
 from wms2.runtime.in_force import in_force
 from wms2.runtime.locks import DATABASE_AWAY
 from wms2.runtime.passes import row_by_itself
@@ -61,7 +61,7 @@ _APPROVAL_CHECK_SECONDS = 3600.0
 
 log = structlog.get_logger(__name__)
 #: Effects of so many blocks are claimed at once, and so many due ones looked through for them.
-CLAIMED_TOGETHER, LOOKED_AT = 10, 200
+CLAIMED_TOGETHER, MOST_READ = 10, 200
 #: Whose workers run effects.
 QUEUE = "effects"
 #: Until an effect that found no slot free is due again, at most.
@@ -115,7 +115,7 @@ AND (effects.block_id IS NULL OR effects.block_id NOT IN (
   WHERE busy.block_id IS NOT NULL AND busy.state = '{EffectState.CLAIMED}' AND busy.claim_expires_at >= {{now}}))"""  # noqa: S608
 _OLDEST = f"""
 SELECT id, block_id FROM effects WHERE kind = ANY(%(kinds)s) AND id <> ALL(%(passed)s)
-AND (block_id IS NULL OR block_id <> ALL(%(locked)s)) AND {_DUE} ORDER BY next_attempt_at, id LIMIT {LOOKED_AT}
+AND (block_id IS NULL OR block_id <> ALL(%(locked)s)) AND {_DUE} ORDER BY next_attempt_at, id LIMIT {MOST_READ}
 """  # noqa: S608
 #: Requests of which something waits under a former epoch, and is not wanted any more: each claim would read it.
 _FORMER = f"""
@@ -163,7 +163,7 @@ def _oldest(most: int, passed: Collection[int], locked: Collection[uuid.UUID]) -
         return {}
     oldest: dict[object, tuple[int, uuid.UUID | None]] = {}
     found = _rows(_OLDEST, {"kinds": list(HANDLERS), "passed": list(passed), "locked": list(locked)})
-    if len(found) < LOOKED_AT and (former := _rows(_FORMER, {"ended": list(ENDED)})):
+    if len(found) < MOST_READ and (former := _rows(_FORMER, {"ended": list(ENDED)})):
         former_waiting_end(request_ids=[request_id for (request_id,) in former])
     for pk, block_id in found:
         oldest.setdefault(block_id or pk, (pk, block_id))
@@ -201,13 +201,13 @@ def _run(effect: Effect) -> None:
     # over all workers DBS gets so many blocks at once
     slot = resource(REGISTRATION, 1, effect.key) if effect.kind == EffectKind.DBS_BLOCK else nullcontext()
     life_seconds, until = conf().effect_lease_seconds, effect.claim_expires_at
-    alive = kept_alive(partial(_renew, effect), life_seconds=life_seconds, expires_at=until, effect=effect.key)
+    alive = lease_kept_alive(partial(_renew, effect), life_seconds=life_seconds, expires_at=until, effect=effect.key)
     try:
         with alive, slot:
             result = HANDLERS[effect.kind].call(effect)
     except TimeSliceOver:
         _record_portion(effect)
-    except NoneFree as error:
+    except ResourceBusy as error:
         _record_portion(effect, f"waits for {error}", random.uniform(0.5, 1.0) * NO_SLOT_SECONDS)  # noqa: S311
     except LeaseLost as error:
         former_settle(effect)

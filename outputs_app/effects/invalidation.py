@@ -98,9 +98,9 @@ def taken_back(lfns: Collection[str]) -> set[str]:
 
 
 #: Of a former epoch, and asked for again under the new one.
-KEPT = (*TAKING_BACK, *REPORTS)
+CONTINUED = (*TAKING_BACK, *REPORTS)
 #: The others. Kinds of a later release are left to its workers: it may keep them.
-ENDED = tuple(kind for kind in EffectKind if kind not in KEPT)
+ENDED = tuple(kind for kind in EffectKind if kind not in CONTINUED)
 NOT_WANTED = "The outputs of its request are taken back."
 
 

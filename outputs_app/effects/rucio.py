@@ -140,7 +140,7 @@ def _rucio_source_block(effect: Effect) -> Result:
         rule = rucio.rule(rule_id)
     if rule.state is not RuleState.OK or rule.expires_at is not None:
         return {"kept": f"rule {rule.rule_id} is {rule.state}, its end {rule.expires_at}"}
-    if missing := _not_kept(block, rule):
+    if missing := _without_rule(block, rule):
         return {"kept": f"rule {rule.rule_id} does not keep {missing}"}
     return {"deleted": _delete_file_rules(effect, files)}
 
@@ -200,11 +200,11 @@ def _why_not(block: ProcessingBlock, rule: RuleInfo) -> str:
         return f"is {rule.state}"
     # a rule over several RSEs may have some files on disk alone, and the RSE of one may be on tape no more
     tapes = None if conf().source_rule_days_without_tape else factory.rucio().tapes()
-    missing = _not_kept(block, rule, tapes)
+    missing = _without_rule(block, rule, tapes)
     return f"does not keep {missing}{'' if tapes is None else ' on tape'}" if missing else ""
 
 
-def _not_kept(block: ProcessingBlock, rule: RuleInfo, among: Collection[str] | None = None) -> str:
+def _without_rule(block: ProcessingBlock, rule: RuleInfo, among: Collection[str] | None = None) -> str:
     """Valid files of the block that the rule, OK or not, has no lock for (``among`` these RSEs), in words; empty: none."""
     wanted = set(block.files.filter(validity=Validity.VALID).values_list("lfn", flat=True))
     missing = wanted - factory.rucio().files_kept(block.dbs_block_name, rule, among)
@@ -213,10 +213,10 @@ def _not_kept(block: ProcessingBlock, rule: RuleInfo, among: Collection[str] | N
 
 def _delete_file_rules(effect: Effect, files: QuerySet[OutputFile]) -> int:
     """In portions: a row that knows its rule is how a repeat finds it. How many there were still."""
-    turn, deleted, rucio = TimeSlice(effect), int(effect.result.get("deleted", 0)), factory.rucio()
+    time_slice, deleted, rucio = TimeSlice(effect), int(effect.result.get("deleted", 0)), factory.rucio()
     while portion := list(files.exclude(rule_id="")[:_PORTION]):
         rules = [file.rule_id for file in portion]
         deleted += in_parallel(rules, lambda share: sum(rucio.delete_rule(rule) for rule in share))
         OutputFile.objects.filter(pk__in=[file.pk for file in portion]).update(rule_id="")
-        turn.reported(deleted=deleted)
+        time_slice.reported(deleted=deleted)
     return deleted

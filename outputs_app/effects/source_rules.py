@@ -35,8 +35,8 @@ def source_rules_check() -> int:
     """Learn which tape rules have become OK, then ask for the end of the source rules whose time has come; of how many blocks."""
     if conf().source_rule_cleanup == "keep":
         return 0
-    _tapes_look()
-    blocks = list(_due(_others_look()).select_related("workflow__request")[:MOST])
+    _check_tapes()
+    blocks = list(_due(_check_others()).select_related("workflow__request")[:MOST])
     effect_requests = defaultdict[tuple[uuid.UUID, int], list[EffectRequest]](list)
     replacing = Effect.objects.filter(kind=EffectKind.RUCIO_SOURCE_BLOCK, block__in=blocks)  # after that no rule is made any more
     first = dict(replacing.values_list("block_id", "key"))
@@ -57,7 +57,7 @@ def _archived() -> QuerySet[ProcessingBlock]:
     return rows.filter(validation__validated_at__isnull=False)
 
 
-def _tapes_look() -> None:
+def _check_tapes() -> None:
     """One call for each request that waits for tape. What a silent Rucio does not say is asked again at the next look."""
     waiting = _archived().filter(tape_ok_at__isnull=True).exclude(tape_rule_id="")
     for name in map(str, waiting.order_by().values_list("workflow__request_id", flat=True).distinct()):
@@ -70,7 +70,7 @@ def _tapes_look() -> None:
             waiting.filter(workflow__request_id=name, tape_rule_id__in=ok).update(tape_ok_at=clock.now())
 
 
-def _others_look() -> set[uuid.UUID]:
+def _check_others() -> set[uuid.UUID]:
     """Learn of blocks without a tape rule of ours that a rule of another account has on tape; those that a rule on disk
     alone keeps are returned. One call for 500 blocks."""
     rows = _archived().filter(tape_ok_at__isnull=True, tape_rule_id="").order_by("created_at")

@@ -83,7 +83,7 @@ def _rules_release(effect: Effect) -> Result:
     held_by: dict[str, list[int]] = {rule: [] for rule in of_blocks if rule}
     for rule, key in files.exclude(rule_id="").values_list("rule_id", "pk"):
         held_by.setdefault(rule, []).append(key)
-    turn, deleted, purge = TimeSlice(effect), int(effect.result.get("deleted", 0)), bool(effect.payload.get("purge"))
+    time_slice, deleted, purge = TimeSlice(effect), int(effect.result.get("deleted", 0)), bool(effect.payload.get("purge"))
 
     def delete(rules: Sequence[str]) -> int:
         return sum(rucio.delete_rule(rule, purge) for rule in rules)
@@ -96,9 +96,9 @@ def _rules_release(effect: Effect) -> Result:
         keys = [key for rule in portion for key in held_by[rule]]
         _forget(files.filter(pk__in=keys), blocks.filter(tape_rule_id__in=portion), blocks.filter(source_rule_id__in=portion))
         done += len(portion)
-        turn.reported(done=done, of=of, deleted=deleted)
+        time_slice.reported(done=done, of=of, deleted=deleted)
     if "unruled" not in effect.result:
-        turn.reported(unruled=_rule_unruled(effect, dataset))
+        time_slice.reported(unruled=_rule_unruled(effect, dataset))
     if not alone:  # the dataset goes on as others': its blocks in Rucio have no files that are INVALID in DBS
         for block in blocks:
             rucio.detach_files(block.dbs_block_name, files.filter(block=block).values_list("lfn", flat=True))
@@ -107,7 +107,7 @@ def _rules_release(effect: Effect) -> Result:
     unknown = sorted(rule.rule_id for rule in lasting if rule.name in names)
     for portion in _portions(unknown):
         deleted += in_parallel(portion, delete)
-        turn.reported(deleted=deleted)
+        time_slice.reported(deleted=deleted)
     return {"done": of + len(unknown), "of": of + len(unknown), "deleted": deleted}
 
 
@@ -186,7 +186,7 @@ def _dbs_invalidate(effect: Effect) -> Result:
     _older_over(effect)
     dataset, dbs = dataset_of(effect), factory.dbs()
     blocks = ProcessingBlock.objects.filter(dataset=dataset).order_by("block_index")
-    turn, before = TimeSlice(effect), int(effect.result.get("before_block", 0))
+    time_slice, before = TimeSlice(effect), int(effect.result.get("before_block", 0))
     of = int(effect.result.get("of", 0)) or OutputFile.objects.filter(dataset=dataset).count()
     for block in blocks.filter(block_index__gt=int(effect.result.get("up_to_block", -1))):
         known = dbs.block_files(block.dbs_block_name)
@@ -195,9 +195,9 @@ def _dbs_invalidate(effect: Effect) -> Result:
         for portion in _portions(valid):
             done += in_parallel(portion, dbs.invalidate_files)
             OutputFile.objects.filter(lfn__in=portion, dataset=dataset).update(validity=Validity.INVALID)
-            turn.reported(done=done, of=of)
+            time_slice.reported(done=done, of=of)
         before += len(known)
-        turn.reported(done=before, of=of, before_block=before, up_to_block=block.block_index)
+        time_slice.reported(done=before, of=of, before_block=before, up_to_block=block.block_index)
     numbers: Result = {"done": before, "of": before}  # files that DBS never had need nothing
     others = other_owners(request_id=effect.request_id, name=dataset.name)
     if others:

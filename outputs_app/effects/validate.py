@@ -10,18 +10,18 @@ from dataclasses import asdict
 
 from outputs_app.checks.cases import cases_open
 from outputs_app.checks.reconciliation.rows import blocks_status
-from outputs_app.checks.validation.catalogues import Look
+from outputs_app.checks.validation.catalogues import BlockComparison
 from outputs_app.checks.validation.process import validation_again
 from outputs_app.checks.validation.rules import FileFinding
 from outputs_app.effects.handler import Result, block_of, handles, rule_comment
 from outputs_app.effects.time_slices import TimeSlice
-from outputs_app.models import BlockValidation, Effect, EffectKind, Prognosis
+from outputs_app.models import BlockValidation, Effect, EffectKind, FindingKind
 from wms2.errors import ServiceUnavailable
 from wms2.metrics.series import VALIDATIONS_TOTAL
 from wms2.runtime import clock
 from wms2.runtime.json_columns import known
 
-#: What is asked, in this order; a method of ``Look`` each.
+#: What is asked, in this order; a method of ``BlockComparison`` each.
 STEPS = ("dbs", "rucio", "lumis")
 
 
@@ -34,7 +34,7 @@ def _record(effect: Effect, result: Result) -> None:
         validation_again([block.pk], every_checksum=validation.every_checksum)
         return
     found = [
-        FileFinding(**known(FileFinding, each) | {"prognosis": Prognosis(each["prognosis"])})
+        FileFinding(**known(FileFinding, each) | {"prognosis": FindingKind(each["prognosis"])})
         for name in STEPS
         for each in result[name]["findings"]
     ]
@@ -55,11 +55,11 @@ def _block_validate(effect: Effect) -> Result:
         raise ServiceUnavailable("wms2", effect.kind, "something is under way for this block")
     if effect.result.get("stamp") != stamp:
         effect.result = {"stamp": stamp}
-    turn, look = TimeSlice(effect), Look(block, effect.payload["generation"], rule_comment(effect))
+    time_slice, comparison = TimeSlice(effect), BlockComparison(block, effect.payload["generation"], rule_comment(effect))
     for name in STEPS:
         if name not in effect.result:
-            seen = getattr(look, name)()
+            seen = getattr(comparison, name)()
             findings = [asdict(each) for each in seen.findings]
-            turn.reported(**{name: {**seen.reported, "at": clock.now().isoformat(), "findings": findings}})
+            time_slice.reported(**{name: {**seen.reported, "at": clock.now().isoformat(), "findings": findings}})
     result: Result = effect.result
     return result

@@ -10,7 +10,7 @@ from outputs_app.models.block import (
     ProcessingBlock,
     Validity,
 )
-from outputs_app.models.drift import STANDING_DRIFT, Comparison, Drift, DriftKind, DriftState
+from outputs_app.models.drift import OPEN_DRIFT, Comparison, Drift, DriftKind, DriftState
 from outputs_app.models.effect import AFTERWARDS, OPEN_EFFECT, REPORTS, SETTLED_EFFECT, Effect, EffectKind, EffectState
 from outputs_app.models.ownership import DatasetOwner, OwnedDataset
 from outputs_app.models.placement import Placement
@@ -19,7 +19,7 @@ from outputs_app.models.validation import (
     BlockValidation,
     CaseAction,
     CaseState,
+    FindingKind,
     IntegrityCase,
-    Prognosis,
     StorageCheck,
 )

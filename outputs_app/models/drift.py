@@ -42,7 +42,7 @@ class DriftState(models.TextChoices):
 
 
 #: As long as a comparison finds it again.
-STANDING_DRIFT = (DriftState.UNSETTLED, DriftState.ASKED, DriftState.ACCEPTED)
+OPEN_DRIFT = (DriftState.UNSETTLED, DriftState.ASKED, DriftState.ACCEPTED)
 
 
 class Drift(models.Model):
@@ -78,12 +78,12 @@ class Drift(models.Model):
             models.CheckConstraint(condition=Q(kind__in=DriftKind.values), name="drift_kind_known"),
             models.CheckConstraint(condition=Q(state__in=DriftState.values), name="drift_state_known"),
             models.UniqueConstraint(
-                fields=("kind", "name", "rule_id"), condition=Q(state__in=STANDING_DRIFT), name="drift_once_while_it_stands"
+                fields=("kind", "name", "rule_id"), condition=Q(state__in=OPEN_DRIFT), name="drift_once_while_it_stands"
             ),
         )
         indexes = (
             models.Index(fields=("request",), name="drift_unsettled", condition=Q(state=DriftState.UNSETTLED)),
-            models.Index(fields=("dataset",), name="drift_standing", condition=Q(state__in=STANDING_DRIFT)),
+            models.Index(fields=("dataset",), name="drift_standing", condition=Q(state__in=OPEN_DRIFT)),
         )
 
     def __str__(self) -> str:

@@ -68,7 +68,7 @@ class StorageCheck(models.Model):
         return f"{self.validation_id} at {self.rse}"
 
 
-class Prognosis(models.TextChoices):
+class FindingKind(models.TextChoices):
     """What is wrong with a file; the worst first, where there is more than one thing."""
 
     MISSING_REPLICA = "missing_replica", "Missing at its storage"
@@ -119,7 +119,7 @@ class IntegrityCase(models.Model):
     name = models.CharField(max_length=700, help_text="LFN, or the block's name")
     rse = models.CharField(max_length=100, blank=True)
     site = models.CharField(max_length=100, blank=True)
-    prognosis = models.CharField(max_length=30, choices=Prognosis.choices)
+    prognosis = models.CharField(max_length=30, choices=FindingKind.choices)
     evidence = models.JSONField(default=list, help_text="all that was found, with what was expected and when")
     state = models.CharField(max_length=20, choices=CaseState.choices, default=CaseState.NEW)
     action = models.CharField(max_length=20, choices=CaseAction.choices, blank=True)
@@ -137,7 +137,7 @@ class IntegrityCase(models.Model):
         db_table = "integrity_cases"
         ordering = ("id",)
         constraints = (
-            models.CheckConstraint(condition=Q(prognosis__in=Prognosis.values), name="case_prognosis_known"),
+            models.CheckConstraint(condition=Q(prognosis__in=FindingKind.values), name="case_prognosis_known"),
             models.CheckConstraint(condition=Q(state__in=CaseState.values), name="case_state_known"),
             models.CheckConstraint(condition=Q(action="") | Q(action__in=CaseAction.values), name="case_action_known"),
             models.CheckConstraint(condition=Q(state=CaseState.NEW) | ~Q(action=""), name="case_decided_has_action"),

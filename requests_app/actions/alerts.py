@@ -5,7 +5,7 @@ from __future__ import annotations
 import requests_app.actions.control
 import requests_app.actions.requests  # noqa: F401  declare what is extended here
 from requests_app.models import Alert, AlertChannel, AlertRoute, ChannelKind, Request, ServiceLevel, Severity
-from requests_app.selectors.alert_words import words_of
+from requests_app.selectors.alert_texts import words_of
 from requests_app.selectors.requests import watched_by
 from requests_app.services import alert_channels, alerts
 from wms2.actions import Action, Field, Kind, Owned, ResourceType, Role, declare, extend, preview_each

@@ -44,9 +44,9 @@ def place(row: Request) -> SafeString:
 
 
 @admin.display(description="place, expected start")
-def turn(row: Any) -> str:
+def queue_position(row: Any) -> str:
     """Of one that is queued; the page's rows have been given theirs together."""
-    found = row.turn
+    found = row.queue_position
     if found is None:
         return "-"
     return f"{found.place}, {found.expected_start:%Y-%m-%d %H:%M} UTC" if found.expected_start else f"{found.place}, not known"
@@ -57,7 +57,7 @@ class RequestAdmin(ReadOnlyAdmin):
     """Requests, newest first; the page ``/`` shows first what needs an operator."""
 
     list_display = (
-        "request_name", badge_column("status", since="status_since"), why, place, turn, "campaign", "requestor",
+        "request_name", badge_column("status", since="status_since"), why, place, queue_position, "campaign", "requestor",
     )  # fmt: skip
     list_filter = ("status", "hold_code", "urgent")
     search_fields = ("request_name", "campaign", "prep_id", "input_dataset", "requestor")
@@ -124,9 +124,9 @@ class RequestAdmin(ReadOnlyAdmin):
     def get_changelist_instance(self, request: HttpRequest) -> Any:
         """With the turns of all queued requests of the page, counted together."""
         found = super().get_changelist_instance(request)
-        turns = queued_rows(found.result_list)
+        queue_positions = queued_rows(found.result_list)
         for row in found.result_list:
-            row.turn = turns.get(row.pk)
+            row.queue_position = queue_positions.get(row.pk)
         return found
 
     @admin.display(description="Status")

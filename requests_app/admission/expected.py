@@ -35,7 +35,7 @@ def expected_starts(ranked: Iterable[Ranked], state: State, policy: Policy, ende
     found = {}
     for row in ranked:
         found[row.waiting.key] = expected_start(row, ahead, state, policy, ended)
-        ahead.update(row.groups if row.kept else (ALL, *row.groups))
+        ahead.update(row.groups if row.limited else (ALL, *row.groups))
     return found
 
 
@@ -47,9 +47,9 @@ def expected_start(row: Ranked, ahead: Mapping[Group, int], state: State, policy
         return Expected(None, f"not known: nothing starts now, for {state.stopped}")
     free = max(policy.slots - state.used, 0)
     needed = ahead.get(ALL, 0) + 1 - free
-    limits = [_by_slots(ALL, needed if row.kept else max(needed, 1), ahead, state, ended)]
+    limits = [_by_slots(ALL, needed if row.limited else max(needed, 1), ahead, state, ended)]
     caps = [(group, cap) for group in row.groups if (cap := policy.cap(group)) is not None]
-    if row.kept and any(cap.bends for _, cap in caps):  # all before it and those within their limits go first
+    if row.limited and any(cap.bends for _, cap in caps):  # all before it and those within their limits go first
         lent = _by_slots(ALL, max(row.place - free, 1), {ALL: row.place - 1}, state, ended)
         limits = [replace(lent, basis=f"{ABOVE}: {lent.basis}")]
     for group, cap in caps:

@@ -150,7 +150,7 @@ class State:
 class Ranked:
     """A queued request in its place (from 1), with the priority to which it has risen. ``waits_for``: empty when it starts now.
 
-    ``kept``: by a limit, or with all others, and not by those before it or for want of room. ``lent``: it starts above a limit.
+    ``limited``: by a limit, or with all others; not by those before it or for want of room. ``lent``: it starts above a limit.
     """
 
     waiting: Waiting
@@ -158,7 +158,7 @@ class Ranked:
     priority: float
     groups: tuple[Group, ...]
     waits_for: str = ""
-    kept: bool = False
+    limited: bool = False
     lent: bool = False
 
 
@@ -221,12 +221,12 @@ def order_within(
     found = []
     for place, (priority, waiting) in enumerate(rows, start=1):
         groups, free = waiting.groups(policy), state.used < policy.slots
-        kept = state.stopped or next((closed[group] for group in groups if group in closed), "")
-        why = kept or (fits(waiting) if free else ITS_TURN)
+        limited = state.stopped or next((closed[group] for group in groups if group in closed), "")
+        why = limited or (fits(waiting) if free else ITS_TURN)
         if not why:
             state = state.after(groups, policy)
             closed |= {group: words for group in groups if (words := obstacle(group, state, policy))}
-        found.append(Ranked(waiting, place, priority, groups, why, kept=bool(kept)))
+        found.append(Ranked(waiting, place, priority, groups, why, limited=bool(limited)))
     return found
 
 
@@ -235,9 +235,9 @@ def lend(ranked: Iterable[Ranked], state: State, policy: Policy, fits: Callable[
     found, bent = [], policy.bent()
     closed = shut(state, bent)
     for row in ranked:
-        if row.kept and not state.stopped and state.used < policy.slots and closed.keys().isdisjoint(row.groups):
+        if row.limited and not state.stopped and state.used < policy.slots and closed.keys().isdisjoint(row.groups):
             why = fits(row.waiting)
-            row = replace(row, waits_for=why, kept=bool(why), lent=not why)
+            row = replace(row, waits_for=why, limited=bool(why), lent=not why)
             if not why:
                 state = state.after(row.groups, policy, lent=True)
                 closed = shut(state, bent)

@@ -180,9 +180,9 @@ def in_groups(policy: Policy, rows: Iterable[tuple[Any, ...]]) -> Counter[Group]
     return found
 
 
-def _restraint(remembered: Any) -> str:
+def _restraint(stored: Any) -> str:
     """Why no request may start, apart from the credential; empty: the next in order may."""
-    return no_new_work() or systemic_trouble() if remembered.restrained else ""
+    return no_new_work() or systemic_trouble() if stored.restrained else ""
 
 
 def open_groups(rows: QuerySet[Request], policy: Policy, state: State) -> QuerySet[Request]:
@@ -197,21 +197,21 @@ def of_groups(groups: Iterable[Group], policy: Policy) -> Q:
 
 def admit_if_changed(*, fenced: Fenced = transaction.atomic) -> int:
     """A pass if something has changed that the last one rested on; else a few statements, however long the queue is."""
-    remembered = _remembered()
-    changed = _has_changed(remembered, lambda: _restraint(remembered) or credential_obstacle(), clock.now())
+    stored = _stored()
+    changed = _has_changed(stored, lambda: _restraint(stored) or credential_obstacle(), clock.now())
     return admit(fenced=fenced) if changed else 0
 
 
-def _has_changed(remembered: Any, stopped: Callable[[], str], now: datetime) -> bool:
+def _has_changed(stored: Any, stopped: Callable[[], str], now: datetime) -> bool:
     """A wake, what stops all, this process's settings; or the time that the last pass set has come."""
-    before = "" if remembered.stopped.startswith(_FLOOD) else remembered.stopped
-    is_time = remembered.again_at is not None and remembered.again_at <= now
-    return is_time or remembered.woken or conf() not in _settings or stopped() != before
+    before = "" if stored.stopped.startswith(_FLOOD) else stored.stopped
+    is_time = stored.again_at is not None and stored.again_at <= now
+    return is_time or stored.woken or conf() not in _settings or stopped() != before
 
 
 #: The one row, or its defaults before there is one; whether there are wakes since the last pass; and whether there is anything
 #: that may stop all requests: mostly there is not, and the reason is not read.
-_REMEMBERED = f"""
+_STORED = f"""
 SELECT id, coalesce(stopped, '') AS stopped, flooded_since, coalesce(passed_over, 0) AS passed_over, again_at,
   EXISTS (SELECT FROM wakes WHERE request_id = %s) AS woken,
   EXISTS (SELECT FROM service_levels WHERE stopped_by <> '' OR level <> '{Level.NORMAL}')
@@ -220,15 +220,15 @@ FROM (VALUES (1)) AS one (id) LEFT JOIN admission_state USING (id)
 """  # noqa: S608  (only a constant)
 
 
-def _remembered() -> Any:
-    return AdmissionState.objects.raw(_REMEMBERED, [ADMISSION])[0]
+def _stored() -> Any:
+    return AdmissionState.objects.raw(_STORED, [ADMISSION])[0]
 
 
-def _wakes_read() -> set[str]:
+def _due_marks_read() -> set[str]:
     return set(Wake.objects.filter(request_id=ADMISSION).values_list("why", flat=True))
 
 
-def _wakes_take() -> set[str]:
+def _due_marks_take() -> set[str]:
     """Those that are deleted are those that are returned, however many arrive meanwhile."""
     return {why for (why,) in sql_rows("DELETE FROM wakes WHERE request_id = %s RETURNING why", [ADMISSION])}
 
@@ -246,26 +246,26 @@ def admit(*, fenced: Fenced = transaction.atomic) -> int:
     settings, credential = conf(), credential_obstacle()  # read while no lock is held
     with fenced():
         lock_until_commit(LockKey.ADMISSION)
-        remembered = _remembered()
-        stopped = _restraint(remembered) or credential
-        before, expected = dict(vars(remembered)), _has_changed(remembered, lambda: stopped, clock.now())
+        stored = _stored()
+        stopped = _restraint(stored) or credential
+        before, expected = dict(vars(stored)), _has_changed(stored, lambda: stopped, clock.now())
         # first of all: what is committed later is there at the next; and passes that go on have not looked at all yet
-        whys = _wakes_read() if remembered.passed_over else _wakes_take()
+        whys = _due_marks_read() if stored.passed_over else _due_marks_take()
         if not whys.isdisjoint(_SITES):  # a site that they wait for may be open again
             paused = Request.objects.filter(status=RequestStatus.QUEUED, last_error__startswith=NO_SITE)
             expected |= (
                 paused.exclude(next_attempt_at=None).update(next_attempt_at=None, waiting_for="", updated_at=clock.now()) > 0
             )
-        expected |= not remembered.passed_over and bool(whys)
+        expected |= not stored.passed_over and bool(whys)
         started, changed = list[Request](), 0
-        if remembered.flooded_since is not None or eligible().exists():
-            started, changed = _pass(remembered, stopped)
+        if stored.flooded_since is not None or eligible().exists():
+            started, changed = _pass(stored, stopped)
         else:  # an arrival is a wake
-            remembered.stopped, remembered.passed_over, remembered.again_at = stopped, 0, None
-        if vars(remembered) != before:
-            remembered.save()
+            stored.stopped, stored.passed_over, stored.again_at = stopped, 0, None
+        if vars(stored) != before:
+            stored.save()
         mark_due([request.pk for request in started], "admitted")
-        if (started or changed) and not expected and not _wakes_read():
+        if (started or changed) and not expected and not _due_marks_read():
             FORGOTTEN_TOTAL.inc()
             log.error("forgotten request: admission was not woken", admitted=len(started), reported=changed)
     _settings.append(settings)
@@ -280,8 +280,8 @@ def report_pass_broken(error: Exception, *, fenced: Fenced) -> None:
             mark_due([ADMISSION], "admission: broken off")
 
 
-def _pass(remembered: AdmissionState, stopped: str) -> tuple[list[Request], int]:
-    """The requests that started, and of how many the reason has changed; ``remembered`` has what the next pass needs."""
+def _pass(stored: AdmissionState, stopped: str) -> tuple[list[Request], int]:
+    """The requests that started, and of how many the reason has changed; ``stored`` has what the next pass needs."""
     limits = limits_now()
     policy = policy_now(limits)
     state = state_now(policy, clock.now(), stopped=stopped)
@@ -289,27 +289,27 @@ def _pass(remembered: AdmissionState, stopped: str) -> tuple[list[Request], int]
     waits: dict[uuid.UUID, str] = {}
     further = False
     if not stopped and state.used < policy.slots:
-        state, started, waits, further = _start_some(policy, limits, state, remembered)
-    changed = _report(policy, state, waits, remembered.stopped)
-    remembered.stopped, remembered.passed_over = state.stopped, remembered.passed_over if further else 0
-    remembered.again_at = state.now if further else opens_at(state, policy)
+        state, started, waits, further = _start_some(policy, limits, state, stored)
+    changed = _report(policy, state, waits, stored.stopped)
+    stored.stopped, stored.passed_over = state.stopped, stored.passed_over if further else 0
+    stored.again_at = state.now if further else opens_at(state, policy)
     return started, changed
 
 
 def _start_some(
-    policy: Policy, limits: Conf, state: State, remembered: AdmissionState
+    policy: Policy, limits: Conf, state: State, stored: AdmissionState
 ) -> tuple[State, list[Request], dict[uuid.UUID, str], bool]:
     """Starts requests in order, as long as slots are left. Returns the new state, the requests that started, why others were
     refused, and whether there are more to read.
     """
     free, running = policy.slots - state.used, running_now(limits)
-    if stopped := _flooded(remembered, state.now, policy, sum(each.taken for each in running), limits.idle_job_budget):
+    if stopped := _flooded(stored, state.now, policy, sum(each.taken for each in running), limits.idle_job_budget):
         return replace(state, stopped=stopped), [], {}, False
     room: Room | None = None  # read when there is a request
     started, refused = list[Request](), list[Request]()
     # a locked request must not stop the others: the next pass comes to it
     queue = in_order(open_groups(eligible(), policy, state), policy, state.now)
-    size, skipped = free + FURTHER, remembered.passed_over
+    size, skipped = free + FURTHER, stored.passed_over
 
     def pick(queue: QuerySet[Request], first: int, rank: Callable[..., list[Ranked]]) -> list[Ranked]:
         """Start what can be started of a part of the queue."""
@@ -324,34 +324,34 @@ def _start_some(
             return []
         room = room or Room.now()
         share = share_of(limits.idle_job_budget, running, sharers=state.used + min(left, len(rows)))
-        look = _Look(rows, room, limits, share)
-        ranked = rank((waiting_of(attrgetter(*WAITING)(request), state.now) for request in rows), state, policy, look.fits)
+        this_pass = _Pass(rows, room, limits, share)
+        ranked = rank((waiting_of(attrgetter(*WAITING)(request), state.now) for request in rows), state, policy, this_pass.fits)
         for row in ranked:
             if not row.waits_for:
                 state = state.after(row.groups, policy, lent=row.lent)
-        started.extend(look.started)
-        refused.extend(look.refused)
+        started.extend(this_pass.started)
+        refused.extend(this_pass.refused)
         return ranked
 
     ranked = pick(queue, skipped, order_within)
     # fewer were read than there are where the window was full, or one is locked
     further = len(started) < free and queue.count() > skipped + len(ranked) - len(started)
-    remembered.passed_over = skipped + len(refused) if further and len(ranked) == size else 0
+    stored.passed_over = skipped + len(refused) if further and len(ranked) == size else 0
     closed = shut(state, policy)
     if closed and not further and state.used < policy.slots:
-        kept = open_groups(eligible().filter(of_groups(closed, policy)), policy.bent(), state)
+        limited = open_groups(eligible().filter(of_groups(closed, policy)), policy.bent(), state)
         before, size = len(refused), policy.slots - state.used + FURTHER
-        within = open_groups(eligible(), policy, state).count() if skipped or kept.count() > size else 0
+        within = open_groups(eligible(), policy, state).count() if skipped or limited.count() > size else 0
         behind = max(skipped - within, 0)
-        lent = pick(in_order(kept, policy, state.now), behind, order)
+        lent = pick(in_order(limited, policy, state.now), behind, order)
         further = len(lent) == size and state.used < policy.slots
-        remembered.passed_over = within + behind + len(refused) - before if further else 0
+        stored.passed_over = within + behind + len(refused) - before if further else 0
         ranked += lent
     _take_tokens(policy, state, {group for row in ranked if not row.waits_for for group in row.groups})
     return state, started, {row.waiting.key: row.waits_for for row in ranked if row.waits_for}, further
 
 
-class _Look:
+class _Pass:
     """A part of the queue: what was read for all of it at once, and which requests started or were refused."""
 
     def __init__(self, rows: list[Request], room: Room, limits: Conf, share: Share) -> None:
@@ -397,11 +397,11 @@ class _Look:
         return ""
 
 
-def _flooded(remembered: AdmissionState, now: datetime, policy: Policy, jobs: int, budget: int) -> str:
-    if not has_flooded(jobs, budget, policy, before=remembered.flooded_since is not None):
-        remembered.flooded_since = None
+def _flooded(stored: AdmissionState, now: datetime, policy: Policy, jobs: int, budget: int) -> str:
+    if not has_flooded(jobs, budget, policy, before=stored.flooded_since is not None):
+        stored.flooded_since = None
         return ""
-    remembered.flooded_since = remembered.flooded_since or now
+    stored.flooded_since = stored.flooded_since or now
     again = budget * min(policy.high_watermark, policy.low_watermark)
     return f"{_FLOOD}: nothing starts until fewer than {again:.0f} jobs wait for a slot, or soon will"
 

@@ -35,7 +35,7 @@ def request_etag(row: Request) -> str:
     )  # fmt: skip
 
 
-REQUESTS = Resource(Request, RequestSerializer, requests_stored, key="request_name", picture=request_changed, etag=request_etag)
+REQUESTS = Resource(Request, RequestSerializer, requests_stored, key="request_name", content=request_changed, etag=request_etag)
 _STOP_MESSAGES = {
     StopMode.NOW: "Clean stop initiated. The DAG is removed and its rescue prepared for re-admission.",
     StopMode.DRAIN: "Drain initiated. Work units that run finish, no other starts; then the rescue is prepared for re-admission.",
@@ -68,7 +68,7 @@ def _stopped(row: Request, before: str, given: Mapping[str, Any]) -> dict[str, A
 
 
 #: All but the release, which has a view with its preview.
-VERBS = action_urls(REQUESTS, "release", answers={"stop": (StoppedSerializer, _stopped)})
+REQUEST_ACTIONS = action_urls(REQUESTS, "release", answers={"stop": (StoppedSerializer, _stopped)})
 LISTED["requests"] = REQUESTS, RequestFilters
 
 

@@ -26,7 +26,7 @@ from requests_app.selectors.admission import (
     limits_in_use,
     queue_now,
 )
-from requests_app.selectors.summary import kept_counts
+from requests_app.selectors.summary import stored_counts
 from requests_app.selectors.what_if import Answer, Asked, Moved, queued_keys, what_if
 from requests_app.services.admission_limits import limit_problem
 from requests_app.services.decisions import MAX_PRIORITY
@@ -121,7 +121,7 @@ class AdmissionQueueView(ApiView):
     def get(self, request: HttpRequest) -> Response:
         """A page of the queue in the order of admission."""
         pager, queue = NumberedPages(), queue_now()
-        state = admission_state(kept_counts().requests[RequestStatus.QUEUED], queue)
+        state = admission_state(stored_counts().requests[RequestStatus.QUEUED], queue)
         page = pager.paginate_queryset(queue, request)
         counts = {each.name: getattr(state, each.name) for each in fields(state)}
         body = {**counts, "next": pager.next_link(), "queue": page}

@@ -7,7 +7,7 @@ from django.db.models import QuerySet
 
 import requests_app.actions  # noqa: F401  declares them
 from requests_app.models import Alert, AlertChannel, AlertRoute, ChannelKind, Severity
-from requests_app.selectors.alert_words import runbook_url, words_of
+from requests_app.selectors.alert_texts import runbook_url, words_of
 from requests_app.selectors.alerts import alerts_shown, channels_shown, routes_shown
 from wms2.api.answers import Computed, rows
 from wms2.api.filters import ChoicesFilter, TextFilter, TrueFalseFilter, since, until

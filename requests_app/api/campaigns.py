@@ -15,12 +15,12 @@ from wms2.api.answers import Computed, answer, rows
 from wms2.api.filters import SearchFilter, TextFilter
 from wms2.api.views import RowsViewSet
 
-_STANDING = {
+_PROGRESS = {
     "requests": dict[str, int], "held": dict[str, int], "events_asked": int, "events_done": int, "jobs_done": int,
     "failed_attempts": int,
 }  # fmt: skip
-CampaignStandingSerializer = answer(
-    "CampaignStanding", _STANDING, "What the database keeps count of.",
+CampaignProgressSerializer = answer(
+    "CampaignStanding", _PROGRESS, "What the database keeps count of.",
     requests="by status, those that there are", held="held requests by the code of why",
     events_asked="of requests whose outputs stay, once their inputs are known",
     events_done="of accounted work units of these",
@@ -31,7 +31,7 @@ CampaignSerializer = rows(
     "Campaign", Campaign, "A campaign as its requests stand now.",
     "name", "owner", "begins_at", "ends_at", "note", "first_at",
     standing=Computed(
-        lambda row: standings([row.pk])[row.pk].as_dict(), CampaignStandingSerializer(), column="name",
+        lambda row: standings([row.pk])[row.pk].as_dict(), CampaignProgressSerializer(), column="name",
         help_text="requests, events, jobs",
     ),
 )  # fmt: skip

@@ -15,7 +15,7 @@ from wms2.api.serializers import MAX_REASON, NameField, ShareField, StrictSerial
 from wms2.errors import InvalidTransition
 
 #: The operation for each status that a client might try to set; the others are the life cycle's.
-VERBS = {
+ACTION_OF_STATUS = {
     RequestStatus.ABORTED: "DELETE /api/v1/requests/{name}?reason=...",
     RequestStatus.HELD: "POST /api/v1/requests/{name}/hold",
     RequestStatus.QUEUED: "POST /api/v1/requests/{name}/release",
@@ -128,10 +128,10 @@ class RequestChangeSerializer(StrictSerializer):
         """Names the operation of what may not be set."""
         if value == RequestStatus.SUBMITTED:
             return value
-        action = VERBS.get(RequestStatus(value))
+        action = ACTION_OF_STATUS.get(RequestStatus(value))
         if action:
-            raise serializers.ValidationError(f"cannot be set to '{value}'; use {action}", code="use_verb")
-        raise serializers.ValidationError(f"cannot be set to '{value}'; only the life cycle does that", code="use_verb")
+            raise serializers.ValidationError(f"cannot be set to '{value}'; use {action}", code="use_action")
+        raise serializers.ValidationError(f"cannot be set to '{value}'; only the life cycle does that", code="use_action")
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Something must be asked for."""

@@ -19,7 +19,15 @@ from dags_app.models import Leftover
 from outputs_app.effects.invalidation import Progress as InvalidationStep
 from outputs_app.effects.invalidation import invalidation_progress
 from requests_app.models import InputFile, Progress, ProgressSample
-from requests_app.selectors.missing_lumis import LABELS, Lacks, MissingLumis, Reason, datasets_of, lumi_json, missing_lumis
+from requests_app.selectors.missing_lumis import (
+    LABELS,
+    MissingLumis,
+    MissingReason,
+    Reason,
+    datasets_of,
+    lumi_json,
+    missing_lumis,
+)
 from requests_app.selectors.parts import (
     SiteLeftovers,
     TroubledInput,
@@ -99,7 +107,7 @@ ProgressSampleSerializer = rows(
     "ProgressSample", ProgressSample, "Of a minute in which something had changed, or (`mean`) of ten minutes.",
     *_COUNTERS, "mean",
 )  # fmt: skip
-CourseSerializer = answer(
+ProgressSerializer = answer(
     "Course", {}, "Between two samples nothing has changed.",
     summary=ProgressSerializer(allow_null=True),
     samples=ProgressSampleSerializer(many=True),
@@ -169,7 +177,7 @@ request_leftovers_view = part_view(
     "Of all rounds that the cleaner has looked at; units that had left nothing are not among them.", base=ApiView,
 )  # fmt: skip
 request_progress_view = part_view(
-    requests_stored, CourseSerializer, progress_chart_of,
+    requests_stored, ProgressSerializer, progress_chart_of,
     "Oldest first: ten-minute means of the last month, samples of the last day; the summary is kept for ever.",
 )  # fmt: skip
 request_versions_view = part_view(requests_stored, VersionChainSerializer, version_chain, "Whichever version is asked for.")
@@ -180,7 +188,7 @@ invalidation_progress_view = part_view(
 
 
 _DATASET = OpenApiParameter("dataset", str, required=True, description="name of one of its output datasets")
-_REASON = OpenApiParameter("reason", str, enum=[each.value for each in Lacks], description="only lumis with this reason")
+_REASON = OpenApiParameter("reason", str, enum=[each.value for each in MissingReason], description="only lumis with this reason")
 
 
 class RequestMissingLumisView(ApiView):

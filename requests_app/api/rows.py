@@ -32,7 +32,7 @@ GroupSerializer = answer(
     status="empty, active, waiting, held, completing, completed, ended: of its requests",
     waiting_for="who is missing, and why",
 )  # fmt: skip
-GROUP_VERBS = action_urls(Resource(RequestGroup, GroupSerializer, groups_shown, key="name", picture=group_status))
+GROUP_ACTIONS = action_urls(Resource(RequestGroup, GroupSerializer, groups_shown, key="name", content=group_status))
 
 
 class GroupViewSet(RowsViewSet):
@@ -80,4 +80,4 @@ class DeadLetterViewSet(RowsViewSet):
 
 
 #: It is off the list once an operation has been done.
-LETTER_ANSWERS = dict.fromkeys(("retry", "discard"), (DeadLetterSerializer, lambda row, made, given: row))
+DEAD_LETTER_ANSWERS = dict.fromkeys(("retry", "discard"), (DeadLetterSerializer, lambda row, made, given: row))

@@ -126,7 +126,7 @@ _RequestRowSerializer = rows(
     "derived_by", "flush", "created_at", "updated_at", "queued_at", "completed_at", "evaluated_at=lease.evaluated_at?",
     status_shown=serializers.CharField(help_text=_SHOWN),
 )  # fmt: skip
-TurnSerializer = answer(
+QueuePositionSerializer = answer(
     "Turn", QueuedRow, "Where a queued request stands.",
     "place", "band", "risen_priority", "expected_start", "expected_basis",
     place=serializers.IntegerField(help_text="in the order of admission, from 1"),
@@ -152,7 +152,7 @@ RequestSerializer = answer(
     "Request", RequestDetail, "One request with all that is known of it; made of a ``RequestPicture``.",
     "explanation", "request.warnings", "output_datasets", "request.splitting_params", "request.payload_config",
     "request.production_steps", "request.overrides", "previous_version_request=request.previous_version_request_id",
-    "request.in_group", "depends_on", "dependents", "derived_from=request.derived_from_id", "workflow", "dag", "queue=turn",
+    "request.in_group", "depends_on", "dependents", "derived_from=request.derived_from_id", "workflow", "dag", "queue=queued",
     "removing", "work_units=units", "completed_work_units=units.done", "job_success", "ledger", "effects_open", "reqmgr2",
     "status_transitions", "request.request_data",
     warnings=serializers.ListField(source="request.warnings", child=serializers.CharField()),
@@ -163,7 +163,7 @@ RequestSerializer = answer(
     derived_from="whose unused work it does",
     workflow=WorkflowBriefSerializer(allow_null=True),
     dag=DagBriefSerializer(allow_null=True, help_text="the newest"),
-    queue=TurnSerializer(source="turn", allow_null=True, help_text="null: not queued, or passed over after a failure"),
+    queue=QueuePositionSerializer(source="queued", allow_null=True, help_text="null: not queued, or passed over after a failure"),
     removing=RemovingSerializer(many=True, help_text="while it is being stopped: what is taken out of queues"),
     job_success="of all rounds",
     ledger=AccountSerializer(source="account", allow_null=True),
@@ -175,12 +175,12 @@ RequestSerializer = answer(
 )  # fmt: skip
 
 
-def request_shown(picture: RequestDetail) -> Any:
+def request_shown(content: RequestDetail) -> Any:
     """The JSON of one request."""
-    return shown(RequestSerializer, picture)
+    return shown(RequestSerializer, content)
 
 
-StandingDagSerializer = answer(
+DagProgressSerializer = answer(
     "StandingDag", WorkflowProgress,
     "The workflow's newest DAG. Nodes are those inside its work units, by state as ``GET /dags/{id}`` has them.",
     "dag.id", "dag.status", "dag.total_nodes", "node_counts", "nodes_idle=dag_counts.nodes.idle",
@@ -192,16 +192,16 @@ StandingDagSerializer = answer(
     units_at_once="work units that it runs at once at most",
     work_units="of the DAG's round",
 )  # fmt: skip
-StandingBlockSerializer = answer(
+BlockProgressSerializer = answer(
     "StandingBlock", BlockProgress, "A block's progress.",
     "id=block.pk", "block.dataset_name", "block.block_index", "block.status", "work_units",
     work_units="done/all, e.g. 12/25",
 )  # fmt: skip
-WorkflowStandingSerializer = answer(
+WorkflowProgressSerializer = answer(
     "WorkflowStanding", WorkflowProgress, "Progress of one workflow.",
     "workflow_id=workflow.pk", "request_name=workflow.request_id", "workflow.status", "dag=with_dag", "table.nodes", "sites",
     "job_success=table.success", "category_throttles", "work_units=units", "blocks", "progress_percent", "estimated_completion",
-    dag=StandingDagSerializer(source="with_dag", allow_null=True),
+    dag=DagProgressSerializer(source="with_dag", allow_null=True),
     nodes="of all rounds, as of the DAG; and their total",
     sites="jobs by site: idle, running and held ones in the queue; done ones and failed attempts of all rounds",
     job_success=JobSuccessSerializer(source="table.success", help_text="of all rounds"),

@@ -15,7 +15,7 @@ from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request as HttpRequest
 from rest_framework.response import Response
 
-from requests_app.selectors.course import COURSES, courses
+from requests_app.selectors.progress_charts import CHARTS, progress_charts
 from requests_app.selectors.requests import requests_stored
 from requests_app.selectors.samples import MEASURES, YEAR, UnknownSeries, chart
 from wms2.api.answers import answer
@@ -78,12 +78,12 @@ class RequestSeriesView(ApiView):
     serializer_class = SeriesSerializer
     query_params: ClassVar[frozenset[str]] = frozenset({"measure", "format"})
 
-    @extend_schema(parameters=[OpenApiParameter("measure", str, enum=list(COURSES), required=True), _FORMAT], responses=_ANSWERS)
+    @extend_schema(parameters=[OpenApiParameter("measure", str, enum=list(CHARTS), required=True), _FORMAT], responses=_ANSWERS)
     def get(self, request: HttpRequest, request_name: str) -> HttpResponse:
         """From its first sample to its last, with begins of rounds and stops."""
         row = get_object_or_404(requests_stored(), request_name=request_name)
-        place = list(COURSES).index(_one_of(request.query_params.get("measure", ""), COURSES, "measure"))
-        return _shown(request, courses(row)[place])
+        place = list(CHARTS).index(_one_of(request.query_params.get("measure", ""), CHARTS, "measure"))
+        return _shown(request, progress_charts(row)[place])
 
 
 def _range(request: HttpRequest) -> TimeRange:

@@ -45,7 +45,7 @@ ServiceLevelSerializer = rows(
         help_text="factor for time limits that judge others, 1 to 3",
     ),
 )  # fmt: skip
-SERVICE_VERBS = action_urls(Resource(ServiceLevel, ServiceLevelSerializer, service_rows))
+SERVICE_ACTIONS = action_urls(Resource(ServiceLevel, ServiceLevelSerializer, service_rows))
 service_view = part_view(service_rows, ServiceLevelSerializer, lambda row: row, "As of the last cycle.")
 
 
@@ -205,7 +205,7 @@ class ScheddDrainView(ActionView):
 
     serializer_class = DrainSerializer
     query_params: ClassVar[frozenset[str]] = frozenset({POOL.name})
-    post = action_method(replace(SCHEDDS, serializer=DrainSerializer, picture=drain_progress), "drain")
+    post = action_method(replace(SCHEDDS, serializer=DrainSerializer, content=drain_progress), "drain")
 
     @extend_schema(parameters=[POOL])
     def get(self, request: HttpRequest, name: str) -> Response:

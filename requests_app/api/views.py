@@ -22,9 +22,9 @@ from requests_app.api.serializers import (
     RequestListSerializer,
     RequestSerializer,
     WorkflowListSerializer,
+    WorkflowProgressSerializer,
     WorkflowRoundsSerializer,
     WorkflowSerializer,
-    WorkflowStandingSerializer,
     request_shown,
 )
 from requests_app.models import Request, status_shown
@@ -145,9 +145,9 @@ class WorkflowRoundsView(ApiView):
 class WorkflowStatusView(ApiView):
     """Where a workflow stands: DAG, blocks, progress, an estimate."""
 
-    serializer_class = WorkflowStandingSerializer
+    serializer_class = WorkflowProgressSerializer
 
     def get(self, request: HttpRequest, pk: Any) -> Response:
         """Counted now."""
         workflow = get_object_or_404(workflows_stored().defer("spec"), pk=pk)
-        return Response(shown(WorkflowStandingSerializer, workflow_progress(workflow, dag_last(workflow.pk))))
+        return Response(shown(WorkflowProgressSerializer, workflow_progress(workflow, dag_last(workflow.pk))))

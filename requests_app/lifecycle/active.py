@@ -15,7 +15,7 @@ from django.db import transaction
 from dags_app.models import DAG, DAGStatus
 from dags_app.selectors import dag_live, units_done_at
 from dags_app.services.failures import failures_without_success, site_failures
-from dags_app.services.leaving import of_former_release
+from dags_app.services.leave_site import of_former_release
 from dags_app.services.lost_queue import dag_fenced_off
 from dags_app.services.outcome import Outcome, dag_outcome, dispute_note
 from dags_app.services.submit import dag_avoid, units_to_land
@@ -194,19 +194,19 @@ def _confirmed_lost(evaluation: Evaluation, dag: DAG) -> None:
 
 def _record_end(evaluation: Evaluation, dag: DAG, outcome: Outcome) -> None:
     status = outcome.status or DAGStatus.REMOVED
-    kept = {"why": outcome.why, "aborted": outcome.aborted, **outcome.evidence}
+    recorded = {"why": outcome.why, "aborted": outcome.aborted, **outcome.evidence}
     failures = site_failures(dag)
     with evaluation.fenced():
-        dag_transition(dag, status, event="ended", detail={"why": outcome.why}, outcome=kept)
+        dag_transition(dag, status, event="ended", detail={"why": outcome.why}, outcome=recorded)
         sites_judge(request=evaluation.request, failures=failures)
         if outcome.aborted:
             why = f"the DAG aborted itself (code 43): {outcome.why}"
-            evaluation.hold(HoldCode.ABORT_CODE, why, kept)
+            evaluation.hold(HoldCode.ABORT_CODE, why, recorded)
         elif status in (DAGStatus.REMOVED, DAGStatus.STOPPED):
             why = f"DAGMan job {dag.dagman_cluster_id} was removed: {outcome.why}"
-            evaluation.hold(HoldCode.REMOVED, why, kept)
+            evaluation.hold(HoldCode.REMOVED, why, recorded)
         elif status in (DAGStatus.PARTIAL, DAGStatus.FAILED):
-            evaluation.transition(S.PARTIAL, f"the DAG ended with failed work units: {outcome.why}", kept)
+            evaluation.transition(S.PARTIAL, f"the DAG ended with failed work units: {outcome.why}", recorded)
     if status is DAGStatus.COMPLETED:
         waiting = unaccounted(dag)
         if waiting:

@@ -1,6 +1,6 @@
 """Conditions that wait for a person become alerts, by a pass of the leader's cycle: found, found again, found no more.
 
-Owns what is looked at; the words are ``selectors.alert_words.CONDITIONS``. A fixed number of queries, and of each kind ``MOST``:
+Owns what is looked at; the words are ``selectors.alert_texts.CONDITIONS``. A fixed number of queries, and of each kind ``MOST``:
 with more, something larger is wrong. It also brings rows and ``alert_code`` together where a former release wrote that alone.
 """
 
@@ -20,7 +20,7 @@ from dags_app.selectors import schedds_counted
 from outputs_app.models import CaseState, Drift, DriftState, IntegrityCase
 from requests_app.alert_rows import MOST_TEXT, inherited
 from requests_app.models import Alert, DeadLetterKind, HoldCode, Request, RequestStatus, Severity
-from requests_app.selectors.alert_words import CONDITIONS
+from requests_app.selectors.alert_texts import CONDITIONS
 from requests_app.selectors.alerts import channels_failing, watchers_without_address
 from requests_app.selectors.lifecycle import lifecycle_state, rucio_account_problems
 from requests_app.selectors.reqmgr2 import reqmgr2_state

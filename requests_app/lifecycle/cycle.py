@@ -23,7 +23,7 @@ from typing import Any
 import structlog
 from django.db import connection
 
-from dags_app.services.moved import Moves
+from dags_app.services.activity import DagActivity
 from requests_app.admission.queue import admit, admit_if_changed, report_pass_broken
 from requests_app.feed import publish
 from requests_app.lease import due_now
@@ -58,7 +58,7 @@ from wms2.work.workers import pools_reconcile
 
 log = structlog.get_logger(__name__)
 #: Of this process; after a restart everything has moved once.
-_MOVES = Moves()
+_ACTIVITY = DagActivity()
 #: Of this process: calls to channels that are under way.
 ALERTS = FromLeader()
 #: How far this host's clock was off the database's at this process's last cycle.
@@ -225,7 +225,7 @@ def _admit(act: Callable[..., int], fenced: Fenced) -> None:
 def _report_moves(leadership: Leadership) -> None:
     """Wake the requests in whose DAG's directory something was written; if that fails, the next answer of the schedd does."""
     moved: defaultdict[str, list[uuid.UUID]] = defaultdict(list)
-    for request_id, why in _MOVES.look():
+    for request_id, why in _ACTIVITY.check():
         moved[why].append(request_id)
     if moved:
         with leadership.fenced():

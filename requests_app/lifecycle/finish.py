@@ -27,7 +27,7 @@ from requests_app.lifecycle.missing import hold_over_exclusions, wait_for_locati
 from requests_app.lifecycle.steps import step_evidence, step_taken
 from requests_app.limits import limits_now
 from requests_app.models import HoldCode, InputFile, InputLumis, LumiFate, RequestStatus, Round, Workflow
-from requests_app.selectors.account import ledger_kept
+from requests_app.selectors.account import stored_ledger
 from requests_app.work.accounting import account_again
 from requests_app.work.exclusions import bad_input_read
 from requests_app.work.input_reading import input_open, inputs_reread
@@ -71,12 +71,12 @@ def finish(evaluation: Evaluation) -> None:
         return
     workflow.refresh_from_db(fields=["input_closed_at"])  # a flush does not wait for this evaluation
     was_open = input_open(workflow) is not None
-    looked = check_input(evaluation)
-    ledger = _ledger(evaluation, changed=round_ is not None or looked.new_files > 0)
+    checked = check_input(evaluation)
+    ledger = _ledger(evaluation, changed=round_ is not None or checked.new_files > 0)
     if ledger.work_left and not request.complete_early:
         closed_now = was_open and input_open(workflow) is None
-        if request.status == S.PLANNING and not looked.new_files and not closed_now:
-            if wait_for_locations(evaluation) or wait_for_input(evaluation, looked):
+        if request.status == S.PLANNING and not checked.new_files and not closed_now:
+            if wait_for_locations(evaluation) or wait_for_input(evaluation, checked):
                 return
             why = f"work is left that cannot be planned: {ledger.summary()}"
             evaluation.hold(HoldCode.SHORT, why, _evidence(workflow))
@@ -85,7 +85,7 @@ def finish(evaluation: Evaluation) -> None:
             evidence = _evidence(workflow) | step_evidence(request, step)
             evaluation.transition(S.QUEUED, f"round closed, work left: {ledger.summary()}", evidence, **step)
         return
-    if not request.complete_early and wait_for_input(evaluation, looked):
+    if not request.complete_early and wait_for_input(evaluation, checked):
         return
     if workflow.input_imported_at is not None and not ledger.work_done and not request.complete_early:
         why = f"nothing of the input can be processed: {ledger.summary()}; {_first_reason(workflow)}"
@@ -103,9 +103,9 @@ def _ledger(evaluation: Evaluation, *, changed: bool) -> Ledger:
     """Counted; but while an ACTIVE request waits for its registrations, what was counted stands for as long as it is so."""
     request = evaluation.request
     if request.status == S.ACTIVE and not changed:
-        kept, present = ledger_kept(request, request.workflow)
+        stored, present = stored_ledger(request, request.workflow)
         if present:
-            return kept
+            return stored
     return ledger_check(ledger_of(request.workflow, whole=False))
 
 
@@ -197,11 +197,11 @@ def check_input(evaluation: Evaluation) -> InputCheck:
     if wanted is None or clock.now() < _next_reading(workflow, wanted):
         return InputCheck()
     try:
-        looked = InputCheck(inputs_reread(workflow=workflow, fenced=evaluation.fenced))
+        checked = InputCheck(inputs_reread(workflow=workflow, fenced=evaluation.fenced))
         if not evaluation.request.failed_attempts:  # else it is of a step that paused
             evaluation.note(last_error="")
         alert_over(evaluation, "input_unreadable")
-        return looked
+        return checked
     except (ServiceUnavailable, ServiceRejected) as error:
         log.warning("input not read again", request_name=workflow.request_id, error=str(error))
         evaluation.note(last_error=str(error))
@@ -210,16 +210,16 @@ def check_input(evaluation: Evaluation) -> InputCheck:
         return InputCheck(problem=error)
 
 
-def wait_for_input(evaluation: Evaluation, looked: InputCheck) -> bool:
+def wait_for_input(evaluation: Evaluation, checked: InputCheck) -> bool:
     """True while new input may come: the request then waits, without a slot, and says until when, or why it cannot look."""
     workflow = evaluation.request.workflow
     wanted = input_open(workflow)
     if wanted is None:
         return False
-    if looked.problem is not None:
+    if checked.problem is not None:
         again = clock.now() + timedelta(seconds=conf().cycle_seconds)
-        why = f"an answer about {wanted.dataset}, which is still open: {looked.problem}"
-        pause = evaluation.paused(looked.problem)
+        why = f"an answer about {wanted.dataset}, which is still open: {checked.problem}"
+        pause = evaluation.paused(checked.problem)
     else:
         again = max(_next_reading(workflow, wanted), clock.now() + timedelta(seconds=1))
         why = f"new files of {wanted.dataset}, taken until {_open_until(workflow, wanted):%Y-%m-%d %H:%M:%S} UTC if none comes"

@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from dags_app.models import DAG
 from dags_app.services.lost_queue import dag_end_lost, dag_fence_off, dag_suspect, missing_sentence
-from requests_app.alert_rows import Where
+from requests_app.alert_rows import AlertSubject
 from requests_app.alerts import alert, alert_over
 from requests_app.lease import Evaluation
 from requests_app.models import HoldCode, RequestStatus, StopIntent
@@ -110,13 +110,13 @@ def report_obstacle(evaluation: Evaluation, dag: DAG) -> bool:
             says = dag.schedd.collector_says if dag.schedd is not None else ""
             silent = f"schedd {dag.schedd_name} has been silent since {exact(dag.unanswered_since)}"
             what = f"{silent}; {says}" if says else silent
-            alert(evaluation.request, "schedd_unreachable", what, Where(schedd=dag.schedd_name))
+            alert(evaluation.request, "schedd_unreachable", what, AlertSubject(schedd=dag.schedd_name))
         return True
     if dag.observed.get("job_status") == JobStatus.HELD:
         why = dag.observed.get("hold_reason") or "no reason given"
         evaluation.note(waiting_for=f"an operator: DAGMan job {dag.dagman_cluster_id} is held in HTCondor: {why}")
         what = f"DAGMan job {dag.dagman_cluster_id} at {dag.schedd_name} is held: {why}"
-        alert(evaluation.request, "dagman_held", what, Where(schedd=dag.schedd_name))
+        alert(evaluation.request, "dagman_held", what, AlertSubject(schedd=dag.schedd_name))
         alert_over(evaluation, "schedd_unreachable", *_GONE)
         return True
     alert_over(evaluation, "schedd_unreachable", "dagman_held", *_GONE)

@@ -29,14 +29,14 @@ _INPUT_MISSING_ALERT_SECONDS = 86_400.0
 S = RequestStatus
 #: Files that a reason for being held names; the page and the API list all.
 NAMED = 20
-LOOKED_AT = (S.QUEUED, S.PLANNING, S.ACTIVE, S.PARTIAL)
+CHECKED_IN = (S.QUEUED, S.PLANNING, S.ACTIVE, S.PARTIAL)
 
 
 def wait_for_locations(evaluation: Evaluation) -> bool:
     """PLANNING with nothing to plan but files without a site: QUEUED until the next look. False when there are no such files."""
     why = _why_waiting(evaluation.request.workflow)
     if why:
-        evaluation.transition(S.QUEUED, why, next_attempt_at=_next_look(), last_error=why)
+        evaluation.transition(S.QUEUED, why, next_attempt_at=_next_check(), last_error=why)
     return bool(why)
 
 
@@ -66,7 +66,7 @@ def check_locations(evaluation: Evaluation) -> bool:
         return False  # planning says so
     if waits:
         why = _why_waiting(workflow)
-        evaluation.note(waiting_for=why, last_error=why, next_attempt_at=_next_look())
+        evaluation.note(waiting_for=why, last_error=why, next_attempt_at=_next_check())
     return waits
 
 
@@ -78,14 +78,14 @@ def _why_waiting(workflow: Workflow) -> str:
     return f"waits for a site of {counted(files.count(), 'input file')}, e.g. {first.lfn}: {first.waiting_reason}"[:4000]
 
 
-def _next_look() -> datetime:
+def _next_check() -> datetime:
     return clock.now() + timedelta(seconds=max(input_places.INPUT_LOCATIONS_SECONDS, in_force().retry_after_failure_seconds))
 
 
 def alert_missing(evaluation: Evaluation) -> None:
     """Files that have waited too long for a site are a person's matter; also while other work of the request runs."""
     workflow: Workflow | None = getattr(evaluation.request, "workflow", None)
-    if evaluation.request.status not in LOOKED_AT or workflow is None:
+    if evaluation.request.status not in CHECKED_IN or workflow is None:
         return
     patience, files = timedelta(seconds=_INPUT_MISSING_ALERT_SECONDS), waiting_files(workflow)
     first = files.only("waiting_since", "waiting_reason", "lfn").first() if workflow.input_dataset else None

@@ -16,12 +16,12 @@ import structlog
 from dags_app.models import DAG
 from dags_app.payload.contract.layout import AVOID_INCLUDE
 from dags_app.payload.contract.scripts import listed_sites
-from dags_app.services.leaving import STAY, UNITS_LEAVE, may_leave, of_former_release, units_at
+from dags_app.services.leave_site import STAY, UNITS_LEAVE, may_leave, of_former_release, units_at
 from dags_app.services.submit import dag_avoid, units_open
 from dags_app.states import history
 from requests_app.alerts import alert, alert_over
 from requests_app.lease import Evaluation
-from requests_app.lifecycle.unbegun import look_is_due
+from requests_app.lifecycle.unbegun import check_is_due
 from requests_app.work.pileup import mixes_pileup, pileup_places
 from requests_app.work.spec import spec_of
 from sites_app.models import Schedd
@@ -32,7 +32,7 @@ from wms2.runtime import clock
 from wms2.web.formatting import counted
 
 #: Where the pileup of a DAG that runs lies is looked at so often; what is known of it is ``PILEUP_CACHE_SECONDS`` old at most.
-LOOK_SECONDS = 3600.0
+CHECK_SECONDS = 3600.0
 CODE = "pileup_elsewhere"
 #: Event type in DAGHistory: what is still to land avoids sites that have lost the pileup.
 PILEUP_LEFT = "pileup_left"
@@ -54,7 +54,7 @@ class _Open(NamedTuple):
 def pileup_watch(evaluation: Evaluation, dag: DAG, schedd: Schedd) -> None:
     """Have units land where their pileup is by now, and alert on those that cannot. While the DAG's schedd answers."""
     workflow = evaluation.request.workflow
-    if not mixes_pileup(workflow) or not look_is_due(evaluation, dag, timedelta(seconds=LOOK_SECONDS)):
+    if not mixes_pileup(workflow) or not check_is_due(evaluation, dag, timedelta(seconds=CHECK_SECONDS)):
         return
     try:
         places, why = pileup_places(spec_of(workflow)), ""

@@ -13,7 +13,7 @@ from typing import Any
 from dags_app.models import DAG, DAGKind
 from dags_app.selectors import dag_live
 from dags_app.services.submit import (
-    NotYet,
+    SubmissionUndecided,
     Submitted,
     dag_place,
     dag_record_submission,
@@ -43,11 +43,11 @@ from requests_app.work.unmerged import unmerged_watch
 from wms2.errors import (
     DocumentRefused,
     LedgerViolation,
-    NoneFree,
     NoPileup,
     NoSite,
     ParentEnded,
     PlanningRefused,
+    ResourceBusy,
     ServiceRejected,
     ServiceUnavailable,
     ShortOfEvents,
@@ -87,7 +87,7 @@ def handle_planning(evaluation: Evaluation) -> None:
         except NoPileup as error:
             round_plan_anew(evaluation, dag, f"its pileup is at none of its sites: {error}"[:4000])
             handle_planning(evaluation)
-    except NoneFree as error:
+    except ResourceBusy as error:
         evaluation.note(waiting_for=f"{error}")
         evaluation.again_in(random.uniform(0.5, 1.0) * NONE_FREE_SECONDS)  # noqa: S311
     except (ServiceRejected, PlanningRefused, LedgerViolation) as error:
@@ -149,7 +149,7 @@ def _submit(evaluation: Evaluation, dag: DAG) -> None:
         fenced=evaluation.fenced,
         pileup=lambda: pileup_now(spec_of(request.workflow), Path(dag.submit_dir)) if again else None,
     )
-    if isinstance(outcome, NotYet):
+    if isinstance(outcome, SubmissionUndecided):
         evaluation.note(waiting_for=outcome.reason)
     else:
         record_submission(evaluation, dag, outcome)

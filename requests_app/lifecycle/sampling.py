@@ -59,7 +59,7 @@ FROM placed WHERE NOT (by = 'step' AND step = '' OR by = 'code' AND code = 0)
 GROUP BY 1, 2, 3, 4, 5, 6, 7, 8
 ON CONFLICT (seconds, by, at, {keys}) WHERE seconds > 0 DO UPDATE SET {added}
 """
-_LOOK = """
+_SAMPLE = """
 WITH live AS (
   SELECT dags.nodes_running AS running, dags.nodes_idle AS idle, coalesce(schedds.pool, '') AS pool, requests.campaign
   FROM dags JOIN workflows ON workflows.id = dags.workflow_id JOIN requests USING (request_name)
@@ -97,7 +97,7 @@ def samples_take(fenced: Fenced) -> None:
     """One look at how things stand; add what was accounted to its buckets; remove some of what has stayed long enough."""
     now, lengths = clock.now(), list(BUCKETS)
     sql_fenced(
-        fenced, _LOOK, epoch=now.timestamp(), lengths=lengths, live=list(LIVE_DAG), open=list(OPEN_EFFECT),
+        fenced, _SAMPLE, epoch=now.timestamp(), lengths=lengths, live=list(LIVE_DAG), open=list(OPEN_EFFECT),
         queued=RequestStatus.QUEUED.value,
     )  # fmt: skip
     samples_fold(fenced, now)

@@ -8,7 +8,7 @@ from dags_app.models import DAG, DAGStatus, WorkUnit, WorkUnitState
 from dags_app.services.stop import StopMode, dag_request_stop
 from requests_app.lease import Evaluation
 from requests_app.models import Request, RequestStatus, StopIntent
-from requests_app.selectors.account import MOST_KEPT_SECONDS, ledger_kept
+from requests_app.selectors.account import MOST_FRESH_SECONDS, stored_ledger
 from requests_app.work.ledger import ledger_of
 from requests_app.work.production_steps import STEP_BEFORE, share_done, steps_of, steps_passed
 from wms2.adapters.types import JobStatus
@@ -28,11 +28,11 @@ def step_begin(evaluation: Evaluation, dag: DAG) -> bool:
         return False
     if dag.observed.get("job_status") == JobStatus.HELD:
         return False  # it would never end its drain; the hold raises an alert instead
-    ledger, present = ledger_kept(request, request.workflow)
+    ledger, present = stored_ledger(request, request.workflow)
     share = share_done(ledger)
     passed = steps_passed(steps, share)
     if not present:
-        evaluation.again_in(MOST_KEPT_SECONDS)  # more may be done than was counted
+        evaluation.again_in(MOST_FRESH_SECONDS)  # more may be done than was counted
     waiting = WorkUnit.objects.filter(round_id=dag.round_id, state=WorkUnitState.PLANNED).count()
     if not passed or waiting <= int(dag.observed.get("units_running", 0)):
         return False

@@ -75,7 +75,7 @@ def _stop_gone(evaluation: Evaluation, dag: DAG) -> None:
     """It left the queue: end it as the evidence says; a stop to go on whose end stays unproved becomes one to hold."""
     outcome = dag_outcome(dag)
     _credit(evaluation, dag, completed=outcome.status is DAGStatus.COMPLETED)
-    kept = {"why": outcome.why, "aborted": outcome.aborted, "unproved": outcome.unproved, **outcome.evidence}
+    recorded = {"why": outcome.why, "aborted": outcome.aborted, "unproved": outcome.unproved, **outcome.evidence}
     missing = clock.now() - (dag.missing_since or clock.now())
     if outcome.status is None and missing.total_seconds() < conf().submit_unknown_grace_seconds:
         with evaluation.fenced():
@@ -83,7 +83,7 @@ def _stop_gone(evaluation: Evaluation, dag: DAG) -> None:
         evaluation.note(waiting_for=f"evidence of how DAGMan job {dag.dagman_cluster_id} ended: {outcome.why}")
         return
     with evaluation.fenced():
-        dag_transition(dag, outcome.status or DAGStatus.STOPPED, event="stopped", detail={"why": outcome.why}, outcome=kept)
+        dag_transition(dag, outcome.status or DAGStatus.STOPPED, event="stopped", detail={"why": outcome.why}, outcome=recorded)
         if outcome.status is None:  # removed by us, and nothing says how it ended: its jobs may still run somewhere
             why = f"it is not proved how DAGMan job {dag.dagman_cluster_id} ended: {outcome.why}"
             hold_at_least(evaluation, HoldCode.OUTCOME_UNKNOWN, why)

@@ -25,9 +25,9 @@ from outputs_app.models import (
     RULED,
     CaseState,
     EffectKind,
+    FindingKind,
     IntegrityCase,
     OutputFile,
-    Prognosis,
     StorageCheck,
     Validity,
 )
@@ -61,13 +61,13 @@ def storage_checks_run() -> None:
                 _let_go(waiting.filter(site=site))
     if begun:  # what follows a job that has just ended does not wait for the next pass
         site_jobs_process(purpose=SiteJobPurpose.LIST, work=work)
-    _ended_tend()
+    _ended_check()
     _cases_alert_over()
     with transaction.atomic():
         mark_due(blocks_mark_validated(), "block validated")
 
 
-def _ended_tend() -> None:
+def _ended_check() -> None:
     """Requests at their end, which are not evaluated: what is to be validated again is asked for, what was repaired looked at.
     Nothing of those whose outputs are taken back."""
     behind = blocks_unvalidated(block__workflow__request__status__in=_ENDED)
@@ -150,7 +150,7 @@ def _settle(job: SiteJob, result: SiteResult | None) -> None:
     for check in checks:
         each = listings.get(check.pk) or Listed(check.pk, 0, check.up_to_file, 0, (), job.problem)
         with row_by_itself("storage checks", check.pk, partial(_waits, check)), transaction.atomic():
-            _looked_at(check, each, now)
+            _record_listing(check, each, now)
     found = listings.values()
     totals = {"looked_at": sum(each.files for each in found), "wrong": sum(len(each.wrong) for each in found)}
     SiteJob.objects.filter(pk=job.pk).update(result={**job.result, **totals})
@@ -158,7 +158,7 @@ def _settle(job: SiteJob, result: SiteResult | None) -> None:
     mark_due(set(requests.values_list("validation__block__workflow__request__pk", flat=True)), "storage looked at")
 
 
-def _looked_at(check: StorageCheck, each: Listed, now: datetime) -> None:
+def _record_listing(check: StorageCheck, each: Listed, now: datetime) -> None:
     check.job, check.problem, check.next_try_at = None, each.obstacle, now
     check.up_to_file = max(check.up_to_file, each.up_to)
     check.looked_at, check.checksums = check.looked_at + each.files, check.checksums + each.checksums
@@ -184,11 +184,11 @@ def _waits(check: StorageCheck, problem: str) -> None:
 
 def _finding(file: OutputFile, wrong: WrongFile, rse: str) -> FileFinding:
     if wrong.size_bytes is None:
-        return FileFinding(file.lfn, Prognosis.MISSING_REPLICA, f"{file.size_bytes} bytes at {rse}", "no such file there")
+        return FileFinding(file.lfn, FindingKind.MISSING_REPLICA, f"{file.size_bytes} bytes at {rse}", "no such file there")
     if wrong.size_bytes != file.size_bytes:
-        return FileFinding(file.lfn, Prognosis.SIZE_MISMATCH, f"{file.size_bytes} bytes", f"{wrong.size_bytes} bytes at {rse}")
+        return FileFinding(file.lfn, FindingKind.SIZE_MISMATCH, f"{file.size_bytes} bytes", f"{wrong.size_bytes} bytes at {rse}")
     found = f"adler32 {wrong.adler32} at {rse}"
-    return FileFinding(file.lfn, Prognosis.CHECKSUM_MISMATCH, f"adler32 {file.adler32}", found)
+    return FileFinding(file.lfn, FindingKind.CHECKSUM_MISMATCH, f"adler32 {file.adler32}", found)
 
 
 def cases_alert() -> None:

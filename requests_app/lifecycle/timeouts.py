@@ -21,7 +21,7 @@ from requests_app.feed import emit_event
 from requests_app.lease import ACTOR, Evaluation
 from requests_app.lifecycle.planning import leave_planning
 from requests_app.models import HoldCode, Request, RequestStatus, RequestTransition
-from requests_app.services.acting import live_dag_of
+from requests_app.services.common import live_dag_of
 from requests_app.states import hold_changes
 from requests_app.work.groups import PARENTS, SIBLINGS
 from wms2.runtime import clock

@@ -12,10 +12,10 @@ from datetime import UTC, datetime, timedelta
 import structlog
 
 from dags_app.models import DAG
-from dags_app.services.leaving import STAY, UNITS_LEAVE, may_leave, of_former_release, units_at, units_leaving
+from dags_app.services.leave_site import STAY, UNITS_LEAVE, may_leave, of_former_release, units_at, units_leaving
 from dags_app.services.watch import sites_quiet
 from dags_app.states import history
-from requests_app.alert_rows import Where
+from requests_app.alert_rows import AlertSubject
 from requests_app.alerts import alert, alert_over
 from requests_app.lease import Evaluation
 from sites_app.models import Schedd
@@ -39,7 +39,7 @@ def unbegun_watch(evaluation: Evaluation, dag: DAG, schedd: Schedd) -> None:
         return
     leaving, now = units_leaving(dag), clock.now()
     pause = timedelta(seconds=conf().poll_seconds if leaving else max(seconds / 4, conf().poll_seconds))
-    if not look_is_due(evaluation, dag, pause):
+    if not check_is_due(evaluation, dag, pause):
         return
     condor, since = adapter(schedd), int(now.timestamp() - seconds)
     try:
@@ -59,16 +59,16 @@ def unbegun_watch(evaluation: Evaluation, dag: DAG, schedd: Schedd) -> None:
         with evaluation.fenced():
             history(dag, UNITS_LEAVE, detail={"units": sorted(leave)[:100], "jobs": changed, "why": what})
         log.warning("units leave a site that starts nothing", dag_id=str(dag.pk), units=len(leave), jobs=changed)
-    alert(evaluation.request, "site_starts_nothing", what, Where(site=min(quiet)) if len(quiet) == 1 else Where())
+    alert(evaluation.request, "site_starts_nothing", what, AlertSubject(site=min(quiet)) if len(quiet) == 1 else AlertSubject())
 
 
-def look_is_due(evaluation: Evaluation, dag: DAG, pause: timedelta) -> bool:
+def check_is_due(evaluation: Evaluation, dag: DAG, pause: timedelta) -> bool:
     """Whether something that is looked at so often at most is to be looked at now; the request is due again for the next time."""
-    evaluation.again_at(next_look := _look_after(clock.now(), pause, dag))
-    return evaluation.evaluated_at is None or _look_after(evaluation.evaluated_at, pause, dag) != next_look
+    evaluation.again_at(next_check := _check_after(clock.now(), pause, dag))
+    return evaluation.evaluated_at is None or _check_after(evaluation.evaluated_at, pause, dag) != next_check
 
 
-def _look_after(moment: datetime, pause: timedelta, dag: DAG) -> datetime:
+def _check_after(moment: datetime, pause: timedelta, dag: DAG) -> datetime:
     """The next of the moments, a pause apart, at which the schedd is asked about this DAG, however often its request is evaluated
     in between, and by which process. Those of different DAGs are spread."""
     step = pause.total_seconds()

@@ -14,7 +14,7 @@ from django.db.models import Count, F, Q
 
 from dags_app.models import Leftover, WorkUnit, WorkUnitState
 from outputs_app.checks.validation import ValidationProgress, events_in_catalogue, validation_process
-from outputs_app.models import OPEN_CASE, OPEN_EFFECT, Effect, EffectKind, EffectState, IntegrityCase, Prognosis
+from outputs_app.models import OPEN_CASE, OPEN_EFFECT, Effect, EffectKind, EffectState, FindingKind, IntegrityCase
 from outputs_app.services import datasets_publish
 from requests_app.alerts import alert, alert_over
 from requests_app.feed import emit_event
@@ -27,8 +27,8 @@ from requests_app.services.invalidation import previous_superseded
 from requests_app.work.cutting import cases_settle
 from requests_app.work.groups import siblings_missing
 from requests_app.work.ledger import Ledger, ledger_check, ledger_of
-from requests_app.work.left import events_most
 from requests_app.work.recount import Counted, events_more, recount
+from requests_app.work.remaining import events_most
 from requests_app.work.replaced_inputs import inputs_replaced
 from requests_app.work.spec import spec_of
 from wms2.conf import conf
@@ -45,7 +45,7 @@ _EXTEND_MOST_QUEUED = 1000
 
 S = RequestStatus
 #: Between two looks at whether an extension may go on.
-LOOK_AGAIN_SECONDS = 300.0
+CHECK_AGAIN_SECONDS = 300.0
 SIBLINGS_SECONDS = 3600.0
 
 
@@ -80,7 +80,7 @@ def handle_waiting_integrity(evaluation: Evaluation) -> None:
         progress = _progress_words(_process(evaluation))
         rows = IntegrityCase.objects.filter(request=request, state__in=OPEN_CASE).order_by("site", "prognosis")
         kinds = rows.values_list("site", "prognosis").annotate(number=Count("pk"))
-        cases = (f"{number} {Prognosis(kind).label}{f' at {site}' if site else ''}" for site, kind, number in kinds)
+        cases = (f"{number} {FindingKind(kind).label}{f' at {site}' if site else ''}" for site, kind, number in kinds)
         evaluation.note(waiting_for=f"its integrity cases: {', '.join(cases)}; {progress}")
 
 
@@ -154,7 +154,7 @@ def _extend(evaluation: Evaluation, ledger: Ledger, short: Sequence[Counted], ev
     if obstacle := _not_now(workflow):
         evaluation.note(waiting_for=f"better times to generate {more} more events: {obstacle}; {found}")
         alert(request, "extension_waits", f"{found}; {more} more are to be generated: {obstacle}")
-        evaluation.again_in(LOOK_AGAIN_SECONDS)
+        evaluation.again_in(CHECK_AGAIN_SECONDS)
         return
     extension = {"events": more, "before": workflow.requested_events, "after": workflow.requested_events + more}
     with evaluation.fenced():

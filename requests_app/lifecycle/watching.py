@@ -21,7 +21,7 @@ from dags_app.models import DAG, DAGHistory
 from dags_app.selectors import schedd_in_use
 from dags_app.services.failures import unread_waves
 from dags_app.services.orphans import Orphan, orphans_ask, orphans_due, orphans_known, orphans_report
-from dags_app.services.watch import Observed, Said, ScheddCheck, checks_of, schedd_heard, sites_count
+from dags_app.services.watch import Observed, ScheddAnswer, ScheddCheck, checks_of, schedd_observe, sites_count
 from dags_app.states import history
 from requests_app.admission.placement import units_follow
 from requests_app.alerts import alert, report_broken
@@ -63,11 +63,11 @@ def schedds_watch(leadership: Leadership, meanwhile: Callable[[], None] = lambda
         LeaseLost: another process leads by now.
     """
     fenced, seen = leadership.fenced, dict[Schedd, Observed]()
-    rows = {look.schedd: look for look in checks_of(schedds_to_watch())}
-    questions = {schedd: partial(look.ask, conf().instance) for schedd, look in rows.items()}
-    for schedd, said in side_by_side(questions, _keeping(leadership, meanwhile)):
+    rows = {check.schedd: check for check in checks_of(schedds_to_watch())}
+    questions = {schedd: partial(check.ask, conf().instance) for schedd, check in rows.items()}
+    for schedd, answer in side_by_side(questions, _keeping(leadership, meanwhile)):
         with _by_itself(schedd):
-            seen[schedd] = _heard(rows[schedd], said, fenced)
+            seen[schedd] = _heard(rows[schedd], answer, fenced)
     with unless_locked("sites"), fenced():
         sites_count(clock.now())
     with unless_locked("guard"):
@@ -126,13 +126,13 @@ def _set_units(schedd: Schedd, dags: Sequence[DAG]) -> None:
                 break
 
 
-def _heard(look: ScheddCheck, said: Said, fenced: Fenced) -> Observed:
+def _heard(check: ScheddCheck, answer: ScheddAnswer, fenced: Fenced) -> Observed:
     """Write what a schedd has said; evidence of a lost queue goes into the audit."""
-    seen = schedd_heard(look=look, said=said, fenced=fenced, by_itself=dag_by_itself)
+    seen = schedd_observe(check=check, answer=answer, fenced=fenced, by_itself=dag_by_itself)
     if seen.change is not None:
         with fenced():
             audit(
-                actor=ACTOR, action="schedd_queue_changed", target=look.schedd.name, target_type="schedd",
+                actor=ACTOR, action="schedd_queue_changed", target=check.schedd.name, target_type="schedd",
                 reason="the schedd answers with another job queue; what was in the former one may be lost",
                 old_birthdate=seen.change.old_birthdate, new_birthdate=seen.change.new_birthdate,
             )  # fmt: skip

@@ -40,8 +40,8 @@ from outputs_app.models import (
     DriftState,
     Effect,
     EffectKind,
+    FindingKind,
     IntegrityCase,
-    Prognosis,
 )
 from requests_app.admission.ordering import LIMIT
 from requests_app.admission.placement import taking_slot
@@ -64,7 +64,7 @@ from requests_app.selectors.alerts import channels_failing, messages_waiting
 from requests_app.selectors.lifecycle import leases_known, lifecycle_of
 from requests_app.selectors.parts import LEFTOVER_FAILING, leftovers_open
 from requests_app.selectors.reqmgr2 import POLL, reqmgr2_of, reqmgr2_problems
-from requests_app.selectors.summary import KeptCounts, kept_counts, longest_in_status
+from requests_app.selectors.summary import StoredCounts, longest_in_status, stored_counts
 from requests_app.service_level import service_row, stretch_of
 from sites_app.bans import bans_active
 from sites_app.guard import EVERYWHERE, alerts_open
@@ -76,8 +76,8 @@ from wms2.models import Resource, WorkerPool
 from wms2.runtime import clock
 from wms2.runtime.cached import Cached
 from wms2.runtime.circuits import FAILURES, circuits
+from wms2.runtime.combined_query import CombinedQuery, composed_once
 from wms2.runtime.levels import Level
-from wms2.runtime.together import Together, composed_once
 from wms2.web.shedding import Call
 from wms2.work.workers import TAKING, workers_reporting
 
@@ -98,11 +98,11 @@ class RowsCollector(Collector):
         return _gauges.get("", CACHED_SECONDS, lambda: list(self._read()))
 
     def _read(self) -> Iterator[Metric]:
-        kept, rows = kept_counts(), _statement().rows()
-        yield from _requests(kept)
-        yield _family("wms2_workflows", "Workflows by status", "status", kept.workflows.items())
-        yield _family("wms2_blocks", "Processing blocks by status", "status", kept.blocks.items())
-        yield from _admission(kept.requests[RequestStatus.QUEUED], rows)
+        counts, rows = stored_counts(), _statement().rows()
+        yield from _requests(counts)
+        yield _family("wms2_workflows", "Workflows by status", "status", counts.workflows.items())
+        yield _family("wms2_blocks", "Processing blocks by status", "status", counts.blocks.items())
+        yield from _admission(counts.requests[RequestStatus.QUEUED], rows)
         parts = (_dags, _sites, _pools, _effects, _drift, _cases, _leftovers, _alerts, _lifecycle, _service, _work, _reqmgr2)
         for families in parts:
             yield from families(rows)
@@ -113,9 +113,9 @@ Rows = Mapping[str, list[Any]]
 
 
 @composed_once
-def _statement() -> Together:
+def _statement() -> CombinedQuery:
     """One, since on a busy machine each waits for its turn."""
-    return Together(**_parts())
+    return CombinedQuery(**_parts())
 
 
 def _parts() -> dict[str, QuerySet[Any]]:
@@ -128,7 +128,7 @@ def _parts() -> dict[str, QuerySet[Any]]:
     wanted = blocks_unvalidated(block__workflow__request__status__in=[*_GOING_ON, RequestStatus.COMPLETED])
     leftovers = leftovers_open()
     return {
-        "kept": _in_one(Request.objects.filter(status=RequestStatus.QUEUED, waiting_for__startswith=LIMIT)),
+        "limited": _in_one(Request.objects.filter(status=RequestStatus.QUEUED, waiting_for__startswith=LIMIT)),
         "live": _in_one(dags),
         "taking": _in_one(taking_slot()),
         "schedds": schedds_counted().order_by("name"),  # one sample a name: with two of them Prometheus takes none of the scrape
@@ -208,21 +208,21 @@ def _age(since: datetime | None, now: datetime) -> float:
     return max(0.0, (now - since).total_seconds()) if since else 0.0
 
 
-def _requests(kept: KeptCounts) -> Iterator[Metric]:
-    yield _family("wms2_requests", "Requests by status", "status", kept.requests.items())
+def _requests(counts: StoredCounts) -> Iterator[Metric]:
+    yield _family("wms2_requests", "Requests by status", "status", counts.requests.items())
     now = timezone.now()
     ages = [(status, _age(since, now)) for status, since in longest_in_status(_GOING_ON).items()]
     help_text = "Longest time that a request has been in a status, without those that wait for other requests; 0 when none is"
     yield _family("wms2_state_age_seconds", help_text, "status", ages)
     most = ((status.value, seconds) for status, seconds in HELD_AFTER_SECONDS.items())
     yield _family("wms2_state_limit_seconds", "After how long in it a request is held", "status", most)
-    yield GaugeMetricFamily("wms2_requests_alerted", "Requests with an alert that waits for a person", kept.alerted_requests)
+    yield GaugeMetricFamily("wms2_requests_alerted", "Requests with an alert that waits for a person", counts.alerted_requests)
 
 
 def _admission(queued: int, rows: Rows) -> Iterator[Metric]:
     yield GaugeMetricFamily("wms2_admission_queue_depth", "Queued requests", queued)
-    kept, used = _number(rows["kept"]), _number(rows["live"]) + _number(rows["taking"])
-    yield GaugeMetricFamily("wms2_admission_kept", "Of these, kept by a limit of a band, campaign or requester", kept)
+    counts, used = _number(rows["limited"]), _number(rows["live"]) + _number(rows["taking"])
+    yield GaugeMetricFamily("wms2_admission_kept", "Of these, kept by a limit of a band, campaign or requester", counts)
     yield GaugeMetricFamily("wms2_admission_slots_used", "Live DAGs and requests being planned", used)
     yield GaugeMetricFamily("wms2_admission_slots_limit", "max_active_dags in force", limits_now().max_active_dags)
 
@@ -320,7 +320,7 @@ def _drift(rows: Rows) -> Iterator[Metric]:
 
 def _cases(rows: Rows) -> Iterator[Metric]:
     found = rows["cases"]
-    numbers = dict.fromkeys(Prognosis.values, 0) | {row["prognosis"]: row["number"] for row in found}
+    numbers = dict.fromkeys(FindingKind.values, 0) | {row["prognosis"]: row["number"] for row in found}
     yield _family("wms2_integrity_cases_open", "Integrity cases not at an end", "prognosis", numbers.items())
     oldest = min((row["since"] for row in found), default=None)
     yield GaugeMetricFamily(

@@ -67,7 +67,7 @@ class Wanted(NamedTuple):
     ended: list[RequestWatch]
 
 
-class Heard(NamedTuple):
+class Notified(NamedTuple):
     """Of what each recipient has heard and not the end: when last, by alert; and those alerts that have ended by now."""
 
     last_at: Mapping[Recipient, Mapping[int, datetime]]
@@ -87,7 +87,7 @@ def messages_compose() -> int:
         return sum(made)
 
 
-def alerts_heard(rows: Iterable[Alert], now: datetime) -> list[Alert]:
+def alerts_notified(rows: Iterable[Alert], now: datetime) -> list[Alert]:
     """Those of which something is said: not while they are silent."""
     return [row for row in rows if row.silenced_until is None or row.silenced_until <= now]
 
@@ -111,14 +111,14 @@ def _wanted() -> dict[Recipient, Wanted]:
     return found
 
 
-def _heard() -> Heard:
+def _heard() -> Notified:
     """Two queries."""
     last_at: dict[Recipient, dict[int, datetime]] = defaultdict(dict)
     for channel, user, alert, at in AlertNotice.objects.filter(over=False).values_list("channel", "user", "alert", "last_at"):
         last_at[Recipient(channel, user)][alert] = at
     unsaid = AlertNotice.objects.filter(over=False).order_by().values("alert")
     ended = Alert.objects.filter(pk__in=unsaid, ended_at__isnull=False).select_related("request").only(*SHOWN)
-    return Heard(last_at, {row.pk: row for row in ended.order_by("ended_at")[:MOST]})
+    return Notified(last_at, {row.pk: row for row in ended.order_by("ended_at")[:MOST]})
 
 
 def _busy(now: datetime) -> set[Recipient]:
@@ -130,9 +130,9 @@ def _busy(now: datetime) -> set[Recipient]:
     return {Recipient(*each) for each in rows.order_by().values_list("channel", "user").distinct()}
 
 
-def _message(to: Recipient, wanted: Wanted, all_heard: Heard, now: datetime) -> int:
+def _message(to: Recipient, wanted: Wanted, all_heard: Notified, now: datetime) -> int:
     heard, ended = all_heard.last_at.get(to, {}), wanted.ended[:MOST_ITEMS]
-    free = [row for row in alerts_heard(wanted.alerts, now) if not row.owner]
+    free = [row for row in alerts_notified(wanted.alerts, now) if not row.owner]
     new = [row for row in free if row.pk not in heard]
     again = []
     if hours := conf().alert_reminder_hours:
@@ -187,6 +187,6 @@ def _digests_due(now: datetime) -> list[AlertChannel]:
 def _digest(channel: AlertChannel, now: datetime) -> int:
     """It says all that an earlier one would, which need not arrive any more."""
     AlertMessage.objects.filter(channel=channel, kind=MessageKind.DIGEST, sent_at=None, given_up_at=None).update(given_up_at=now)
-    rows = alerts_heard(open_alerts()[:MOST], now)
+    rows = alerts_notified(open_alerts()[:MOST], now)
     _create(Recipient(channel.pk, None), MessageKind.DIGEST, content({WAITS: rows}, now), now)
     return 1

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from requests_app.models import Alert, Request, RequestStatus, RequestTransition, Severity
-from requests_app.selectors.alert_words import runbook_url, words_of
+from requests_app.selectors.alert_texts import runbook_url, words_of
 from requests_app.selectors.alerts import title_of
 from wms2.conf import conf
 

@@ -16,7 +16,7 @@ import structlog
 from django.db.models import Q
 
 from requests_app.models import Alert, AlertChannel, AlertMessage, ChannelKind
-from requests_app.notifying.compose import MOST, alerts_heard
+from requests_app.notifying.compose import MOST, alerts_notified
 from requests_app.notifying.forms import alertmanager, heartbeat, together
 from requests_app.notifying.routing import routed
 from requests_app.notifying.send import channel_answered, channel_failed, post_signed, service_of, words_of
@@ -66,7 +66,7 @@ def state_record(channel: AlertChannel, error: Exception | None) -> None:
 def _rows(now: datetime) -> list[Alert]:
     """What fires, and what has ended lately."""
     ended = Alert.objects.filter(ended_at__gt=now - _ENDS).select_related("request").only(*SHOWN).order_by("-id")
-    return [*alerts_heard(open_alerts()[:MOST], now), *ended[:MOST]]
+    return [*alerts_notified(open_alerts()[:MOST], now), *ended[:MOST]]
 
 
 def _send(channel: AlertChannel, rows: list[Alert], now: datetime, *, driven: bool) -> Callable[[], None] | None:

@@ -10,8 +10,8 @@ from django.http import QueryDict
 
 from requests_app.api.alerts import AlertFilters
 from requests_app.models import Alert, AlertChannel, Severity
-from requests_app.selectors.alert_words import runbook_url
-from requests_app.selectors.alerts import SHOWN, Together, alerts_together, channels_shown
+from requests_app.selectors.alert_texts import runbook_url
+from requests_app.selectors.alerts import SHOWN, AlertGroup, alerts_together, channels_shown
 from wms2.admin.actions import Button, buttons
 from wms2.runtime import clock
 
@@ -22,8 +22,8 @@ MOST = 50
 class Line(NamedTuple):
     """Alerts of one code and cause, with what may be done about them."""
 
-    group: Together
-    verbs: Sequence[Button]
+    group: AlertGroup
+    operations: Sequence[Button]
     runbook: str
 
 

@@ -14,7 +14,7 @@ from dags_app.counts import UnitCounts, unit_counts
 from requests_app.models import EVALUATED, HoldCode, ProgressSample, Request, RequestStatus, Workflow
 from requests_app.selectors.explain import explain
 from requests_app.selectors.saved_views import views_of
-from requests_app.selectors.summary import kept_counts
+from requests_app.selectors.summary import stored_counts
 from wms2.runtime.json_columns import mapping, number
 from wms2.web.formatting import word
 
@@ -78,7 +78,7 @@ class Line:
 
 def listed(user: Any) -> dict[str, Any]:
     """What stands around the list: counts by status, views. Two statements."""
-    numbers = kept_counts().requests
+    numbers = stored_counts().requests
     return {
         "counts": tuple((status, numbers[status]) for status in RequestStatus if numbers[status]),
         "total": sum(numbers.values()),

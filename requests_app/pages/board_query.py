@@ -27,7 +27,7 @@ FILTERS = frozenset(RequestFilters.base_filters)
 #: What an address of the list may have.
 KNOWN = FILTERS | {"ordering", "cursor"}
 #: What stays in an address when it is kept.
-KEPT = FILTERS | {"ordering"}
+SAVED = FILTERS | {"ordering"}
 #: Columns that sort the list -> what each says, and the order that a first click brings.
 COLUMNS = {
     "request_name": ("Request", "request_name"), "status_since": ("Status", "status_since"),
@@ -70,8 +70,8 @@ class BoardQuery:
     @property
     def others(self) -> list[tuple[str, Any]]:
         """What the form keeps without showing it."""
-        kept = (KEPT - set(_FIELDS)) | {"status"}
-        return [(name, self.given[name]) for name in self.given if name in kept]
+        to_save = (SAVED - set(_FIELDS)) | {"status"}
+        return [(name, self.given[name]) for name in self.given if name in to_save]
 
     @property
     def filtered(self) -> bool:
@@ -84,9 +84,9 @@ class BoardQuery:
         return "cursor" in self.given
 
     @property
-    def kept(self) -> str:
+    def to_save(self) -> str:
         """The address behind its question mark, as a view keeps it."""
-        return kept_query(self.given)
+        return query_to_save(self.given)
 
     @property
     def filters(self) -> list[tuple[str, Any]]:
@@ -104,7 +104,7 @@ class BoardQuery:
         return self._rows_address(format="csv")
 
     def _rows_address(self, **more: str) -> str:
-        query = {name: value for name, value in self.given.items() if name in KEPT} | more
+        query = {name: value for name, value in self.given.items() if name in SAVED} | more
         return reverse("request-list", query=query or None)
 
     def headers(self) -> list[Header]:
@@ -166,10 +166,10 @@ class BoardQuery:
         return f"?{query.urlencode()}" if query else "."
 
 
-def kept_query(given: QueryDict) -> str:
+def query_to_save(given: QueryDict) -> str:
     """Filters and order of an address, each once, in one order: two addresses of the same list are the same."""
     found = QueryDict(mutable=True)
-    for name in sorted(KEPT):
+    for name in sorted(SAVED):
         if value := given.get(name, ""):
             found[name] = value
     return found.urlencode()

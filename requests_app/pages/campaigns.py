@@ -14,7 +14,7 @@ from requests_app.models import Campaign, HoldCode, Request, RequestStatus
 from requests_app.pages.cached import chart_drawn
 from requests_app.pages.tables import MOST as MOST_OF_FILES
 from requests_app.pages.tables import Table, audit_table
-from requests_app.selectors.campaigns import CampaignStanding, campaigns_listed, standings
+from requests_app.selectors.campaigns import CampaignProgress, campaigns_listed, standings
 from wms2.models import AuditEntry
 from wms2.web.formatting import word
 from wms2.web.time_range import RANGES, TimeRange
@@ -30,17 +30,17 @@ class CampaignLine(NamedTuple):
     """A campaign and where it stands."""
 
     campaign: Campaign
-    standing: CampaignStanding
+    progress: CampaignProgress
 
     @property
     def statuses(self) -> list[tuple[RequestStatus, int]]:
         """Those that there are, in the order of a request's life."""
-        return [(status, number) for status in RequestStatus if (number := self.standing.requests[status])]
+        return [(status, number) for status in RequestStatus if (number := self.progress.requests[status])]
 
     @property
     def held(self) -> list[tuple[str, str, int]]:
         """(code, in words, requests), the most first."""
-        return [(code, word(HoldCode, code).label, number) for code, number in self.standing.held.most_common()]
+        return [(code, word(HoldCode, code).label, number) for code, number in self.progress.held.most_common()]
 
 
 class CampaignsPage(NamedTuple):
@@ -80,7 +80,7 @@ def campaigns_page(given: QueryDict) -> CampaignsPage:
 def campaign_page(campaign: Campaign, range_: TimeRange) -> CampaignPage:
     """Five queries."""
     line = CampaignLine(campaign, standings([campaign.name])[campaign.name])
-    number = line.standing.requests[RequestStatus.HELD]
+    number = line.progress.requests[RequestStatus.HELD]
     rows = _held(campaign).only(*_HELD)[:MOST_HELD] if number else ()
     held = [(row, word(HoldCode, row.hold_code).label) for row in rows]
     course = chart_drawn("events", range_, title="Events done", campaign=campaign.name)

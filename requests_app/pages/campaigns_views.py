@@ -26,6 +26,6 @@ def campaign(request: HttpRequest, name: str) -> HttpResponse:
     context = {
         "seen": campaign_page(row, TimeRange.of(request.GET)),
         "offered": offered(request.user, row, row.get_absolute_url()),
-        "door": "campaigns",
+        "section": "campaigns",
     }
     return page(request, "campaigns/one", context)

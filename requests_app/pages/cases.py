@@ -12,7 +12,7 @@ from django.http import QueryDict
 
 from outputs_app.api.filters import CaseFilters
 from outputs_app.checks.cases import cases_open_counts, cases_shown
-from outputs_app.models import CaseState, IntegrityCase, Prognosis
+from outputs_app.models import CaseState, FindingKind, IntegrityCase
 from requests_app.pages.tables import Table
 from wms2.actions import Action, buttons_of
 from wms2.admin.actions import MOST_ROWS
@@ -41,7 +41,7 @@ class CasesPage:
     cases: Sequence[IntegrityCase]
     more: bool
     actions: Sequence[Action]
-    prognoses = Prognosis
+    prognoses = FindingKind
     states = CaseState
 
 
@@ -78,7 +78,7 @@ def _groups(by: str) -> list[Group]:
             name,
             sum(number for number, _ in each.values()),
             min(since for _, since in each.values()),
-            ", ".join(f"{each[one][0]} {one.label}" for one in Prognosis if one in each),
+            ", ".join(f"{each[one][0]} {one.label}" for one in FindingKind if one in each),
         )
         for name, each in found.items()
     ]

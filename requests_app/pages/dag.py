@@ -21,7 +21,7 @@ from dags_app.payload.contract import layout
 from requests_app.models import LEADER_LEASE, Round
 from requests_app.pages.units import UnitCell, unit_cells
 from requests_app.selectors.lifecycle import LifecycleState, leases_known, lifecycle_of
-from wms2.runtime.together import Together, composed_once
+from wms2.runtime.combined_query import CombinedQuery, composed_once
 
 #: Units whose tries are drawn one by one; of more, only the slowest are listed.
 MOST_DRAWN, MOST_SLOWEST = 300, 50
@@ -35,12 +35,12 @@ _SHARES = (0.5, 0.9, 0.99)
 
 
 class Bar(NamedTuple):
-    """A try of a unit in the timeline; ``look`` as of the units' grid."""
+    """A try of a unit in the timeline; ``state`` as of the units' grid."""
 
     x: int
     y: int
     width: int
-    look: str
+    state: str
     words: str
 
 
@@ -174,11 +174,11 @@ _DAG, _WORKFLOW, _DIRECTORY, _ROUND = uuid.UUID(int=1), uuid.UUID(int=2), uuid.U
 
 
 @composed_once
-def _short() -> Together:
+def _short() -> CombinedQuery:
     """What is short, by one query."""
     dag = DAG(pk=_DAG, workflow_id=_WORKFLOW, directory_id=_DIRECTORY, round_id=_ROUND)
     others = DAG.objects.filter(workflow_id=dag.workflow_id).exclude(pk=dag.pk).order_by("-created_at", "-fence")[:MOST_RELATED]
-    return Together(
+    return CombinedQuery(
         done=units_done(dag),
         failure_logs=FailureLog.objects.filter(pk=dag.directory_id),
         measurements=StepMeasurement.objects.filter(round_id=dag.round_id),
@@ -235,7 +235,7 @@ def _timeline(tries: Sequence[Try]) -> Timeline:
             x=round((each.span.begun_at - begin) * scale),
             y=names[each.span.name] * _ROW,
             width=max(2, round(each.seconds * scale)),
-            look=_look(each.span),
+            state=_state(each.span),
             words=f"{each.span.name}{f' at {each.site}' if each.site else ''}",
         )
         for each in tries
@@ -244,7 +244,7 @@ def _timeline(tries: Sequence[Try]) -> Timeline:
     return Timeline(tuple(bars), _WIDTH, len(names) * _ROW, _ROW - 1, len(names), *moments)
 
 
-def _look(span: NodeSpan) -> str:
+def _state(span: NodeSpan) -> str:
     if span.well is None:
         return "waiting" if span.ended_at else "running"
     return "done" if span.well else "bad"

@@ -42,7 +42,7 @@ def dag_detail(request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
         "lifecycle": seen.lifecycle,
         "offered": offered(request.user, dag, reverse("dag-page", args=[dag.pk])),
         "by_role": "roles" in request.GET,
-        "door": "board",
+        "section": "board",
     }
     return page(request, "dags/dag", context)
 
@@ -76,7 +76,7 @@ def _job_page(
     request: HttpRequest, dag: Any, job: tuple[str, str, int, str], title: str, raw: str, found: Any, parts: Any
 ) -> HttpResponse:
     context = {"dag": dag, "job": job, "title": title, "found": found, "parts": parts, "raw": reverse(raw, args=[dag.pk, *job])}
-    return page(request, "dags/job", context | {"door": "board"})
+    return page(request, "dags/job", context | {"section": "board"})
 
 
 def _read(read: Any, dag: Any, *job: Any) -> Any:

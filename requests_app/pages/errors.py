@@ -21,7 +21,7 @@ from dags_app.models import (
 )
 from dags_app.services.failures import USED_UP
 from requests_app.models import InputFile, Request, RequestStatus, Workflow
-from wms2.runtime.together import Together, composed_once
+from wms2.runtime.combined_query import Together, composed_once
 from wms2.web.formatting import counted
 
 #: Kinds on the page; the others are counted there, and listed over REST and in the admin.

@@ -40,16 +40,16 @@ from wms2.web.time_range import RANGES, TimeRange
 #: Codes and sites of the table, those with most failed attempts first; the others are added up.
 MOST_CODES, MOST_SITES = 30, 10
 #: Operations on the requests concerned that a common cause may ask for.
-_VERBS = ("release", "hold", "sites", "abort")
+_ACTIONS = ("release", "hold", "sites", "abort")
 
 
 class Cell(NamedTuple):
-    """Failed attempts, and where the requests concerned are listed. ``tone``: how large a share of all it is."""
+    """Failed attempts, and where the requests concerned are listed. ``colour``: how large a share of all it is."""
 
     attempts: int
     given_up: int
     address: str
-    tone: str
+    colour: str
     label: str
 
 
@@ -123,7 +123,7 @@ def failures_page(given: QueryDict) -> FailuresPage:
         more=more,
         samples=samples_of(place),
         list_query=urlencode(_for_list(values, range_)),
-        actions=[action for action in buttons_of(Request) if action.name in _VERBS],
+        actions=[action for action in buttons_of(Request) if action.name in _ACTIONS],
         rest_query=urlencode({name: value for name, value in values.items() if value}),
         chart=chart_drawn(
             "failures", range_, by="code", campaign=asked.get("campaign", ""), site="" if site == NO_SITE else site
@@ -207,18 +207,18 @@ def _cell_drawn(cell: Cell) -> SafeString:
     """Here, since hundreds of them in a template would cost ten times as much."""
     if not cell.attempts:
         return SafeString('<td class="number"></td>')
-    shown = '<td class="number"><a class="badge tone-{}" href="{}" aria-label="{}">{}</a></td>'
-    return format_html(shown, cell.tone, cell.address, cell.label, f"{cell.attempts:,}")
+    shown = '<td class="number"><a class="badge colour-{}" href="{}" aria-label="{}">{}</a></td>'
+    return format_html(shown, cell.colour, cell.address, cell.label, f"{cell.attempts:,}")
 
 
 def _cell(found: Iterable[Place], common: Mapping[str, str], total: int, *, code: int, site: str | None = None) -> Cell:
     rows = list(found)
     attempts, given_up = sum(row.attempts for row in rows), sum(row.given_up for row in rows)
     share = attempts / total if total else 0
-    tone = "bad" if share >= 0.2 else "waiting" if share >= 0.05 else "idle"
+    colour = "bad" if share >= 0.2 else "waiting" if share >= 0.05 else "idle"
     where = "" if site is None else f" at {site or 'no known site'}"
     return Cell(
-        attempts, given_up, _address(common, code=code, site=site), tone,
+        attempts, given_up, _address(common, code=code, site=site), colour,
         f"{code}{where}: {attempts:,} failed attempts, {given_up:,} given up",
     )  # fmt: skip
 

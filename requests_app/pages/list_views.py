@@ -62,7 +62,7 @@ def bulk_new(request: HttpRequest) -> HttpResponse:
 @login_required
 def bulk_runs(request: HttpRequest) -> HttpResponse:
     """Operations on many rows, the newest first."""
-    return page(request, "requests/bulk_runs", {"runs": bulk_runs_latest(), "door": "board"})
+    return page(request, "requests/bulk_runs", {"runs": bulk_runs_latest(), "section": "board"})
 
 
 @require_safe
@@ -71,8 +71,13 @@ def bulk_run(request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
     """One of them, and what became of each row."""
     run = get_object_or_404(BulkRun, pk=pk)
     seen = run_on_page(run, request)
-    verbs = buttons(request.user, run, run.get_absolute_url())
-    return page(request, "requests/bulk_run", {"seen": seen, "verbs": verbs, "door": "board"}, status=400 if seen.error else 200)
+    operations = buttons(request.user, run, run.get_absolute_url())
+    return page(
+        request,
+        "requests/bulk_run",
+        {"seen": seen, "operations": operations, "section": "board"},
+        status=400 if seen.error else 200,
+    )
 
 
 @require_POST

@@ -52,15 +52,15 @@ def lost_files(request: HttpRequest) -> HttpResponse:
     if given.errors:
         return _page(request, given, status=400)
     if "confirm" not in request.POST:
-        return _page(request, _looked_at(given))
+        return _page(request, _previewed(given))
     if not 0 < len(given.reason) <= MAX_REASON:
         why = f"Say why: a reason of at most {MAX_REASON:,} characters is required."
-        return _page(request, _looked_at(given._replace(errors=[why])), status=400)
+        return _page(request, _previewed(given._replace(errors=[why])), status=400)
     actor = request.user.get_username()[:100]
     try:
         plan = lost_files_make_again(lfns=lfns, confirm=request.POST["confirm"], actor=actor, reason=given.reason)
     except (InvalidTransition, StaleState) as error:
-        return _page(request, _looked_at(given._replace(errors=[str(error)])), status=409)
+        return _page(request, _previewed(given._replace(errors=[str(error)])), status=409)
     number = sum(len(each.files) for each in plan.requests)
     messages.success(request, f"{counted(number, 'file')} of {counted(len(plan.requests), 'request')} will be made again.")
     return HttpResponseRedirect(reverse("cases"))
@@ -74,11 +74,11 @@ def _wrong(lfns: Sequence[str]) -> list[str]:
     return [f"{lfn[:200]} is no LFN." for lfn in lfns if not lfn.startswith("/store/") or len(lfn) > 700][:10]
 
 
-def _looked_at(given: LostFiles) -> LostFiles:
+def _previewed(given: LostFiles) -> LostFiles:
     files = OutputFile.objects.filter(lfn__in=given.lfns[:MOST_LISTED]).select_related("block__workflow", "unit")
     listed = list(files.defer("lumis", "parents", "block__failure_context").order_by("lfn"))
     return given._replace(plan=lost_files_plan(given.lfns), files=listed)
 
 
 def _page(request: HttpRequest, seen: LostFiles, status: int = 200) -> HttpResponse:
-    return page(request, "requests/lost_files", {"seen": seen, "door": "cases"}, status=status)
+    return page(request, "requests/lost_files", {"seen": seen, "section": "cases"}, status=status)

@@ -27,6 +27,6 @@ def missing_lumis_of(request: HttpRequest, request_name: str) -> HttpResponse:
         "missing": missing_lumis(row, dataset),
         "json_address": f"{reverse('request-missing-lumis-json', args=[request_name])}?{asked}",
         "rest_address": f"{reverse('request-missing-lumis', args=[request_name])}?{asked}",
-        "door": "board",
+        "section": "board",
     }
     return page(request, "requests/missing_lumis", context)

@@ -20,7 +20,7 @@ from requests_app.pages.tables import MOST as MOST_OF_FILES
 from requests_app.pages.tables import Table, audit_table, table_of
 from requests_app.selectors.admission import LimitInForce, config_in_force
 from requests_app.selectors.lifecycle import LifecycleState, lifecycle_state
-from requests_app.selectors.summary import kept_counts
+from requests_app.selectors.summary import stored_counts
 from sites_app.bans import AUTOMATIC
 from sites_app.models import HealthChange, Pool
 from wms2.api.filters import MomentField
@@ -35,7 +35,7 @@ MOST_CHANGES = 500
 SINCE = {"1h": "the last hour", "8h": "this shift (8 h)", "24h": "the last day", "7d": "the last week"}
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1)}
 #: Changes of what requests stand on.
-_STANDING = ("site.status", "pool.state", "schedd.state", "schedd.health", "service.level")
+_OF_SERVICE = ("site.status", "pool.state", "schedd.state", "schedd.health", "service.level")
 
 
 class Operations(NamedTuple):
@@ -66,7 +66,7 @@ def operations() -> Operations:
         lifecycle=lifecycle_state(),
         dags=sum(each.live_dags for each in schedds),
         dags_most=int(values["max_active_dags"]),
-        queued=kept_counts().requests[RequestStatus.QUEUED],
+        queued=stored_counts().requests[RequestStatus.QUEUED],
         stopped=admission.stopped,
         jobs_idle=sum(pool.jobs_idle for pool in pools),
         limits=limits,
@@ -168,19 +168,19 @@ class Activity:
     def lists(self) -> dict[str, Callable[[], Table]]:
         """Those of the page, each to be read by itself."""
 
-        def standing() -> Table:
+        def service_changes() -> Table:
             changes = self._changes(MOST_OF_FILES)
             said = ("from", "to", "reason")
             rows = ([each.at, each.what, each.name, *(each.data.get(name) for name in said)] for each in changes)
             return Table(("at", "what", "name", *said), rows)
 
-        return {"activity": lambda: audit_table(self.entries()), "standing": standing}
+        return {"activity": lambda: audit_table(self.entries()), "standing": service_changes}
 
     def _events(self) -> QuerySet[Event]:
         return Event.objects.filter(at__gte=self.since, position__isnull=False).order_by("-position")
 
     def _changes(self, most: int) -> list[Change]:
-        rows = self._events().filter(kind__in=_STANDING).values_list("at", "kind", "data")[:most]
+        rows = self._events().filter(kind__in=_OF_SERVICE).values_list("at", "kind", "data")[:most]
         return [Change(at, kind, str(data.get("name") or data.get("id") or ""), data) for at, kind, data in rows]
 
 
@@ -190,5 +190,5 @@ class ActivitySeen(NamedTuple):
     entries: Sequence[AuditEntry]
     more: bool
     moved: Sequence[tuple[RequestStatus, int]]
-    standing: Sequence[Change]
+    service_changes: Sequence[Change]
     most_moved: bool

@@ -20,7 +20,7 @@ from wms2.runtime.storable import storable
 def operations_page(request: HttpRequest) -> HttpResponse:
     """Where DAGs run, who works on them, and what limits them."""
     seen = operations()
-    return page(request, "operations/operations", {"seen": seen, "lifecycle": seen.lifecycle, "door": "operations"})
+    return page(request, "operations/operations", {"seen": seen, "lifecycle": seen.lifecycle, "section": "operations"})
 
 
 @require_safe
@@ -37,7 +37,7 @@ def schedd_page(request: HttpRequest, name: str) -> HttpResponse:
     answer = file_asked(request, **schedd_lists(row))
     if answer is not None:
         return answer
-    context = {"seen": schedd_seen(row), "offered": offered(request.user, row, request.get_full_path()), "door": "operations"}
+    context = {"seen": schedd_seen(row), "offered": offered(request.user, row, request.get_full_path()), "section": "operations"}
     return page(request, "operations/schedd", context)
 
 
@@ -50,7 +50,7 @@ def activity_page(request: HttpRequest) -> HttpResponse:
         answer = file_asked(request, **activity.lists())
         if answer is not None:
             return answer
-    context = {"query": activity, "seen": activity.shown(), "door": "operations"}
+    context = {"query": activity, "seen": activity.shown(), "section": "operations"}
     return page(request, "operations/activity", context, status=400 if activity.errors else 200)
 
 
@@ -60,11 +60,11 @@ def queue_view(request: HttpRequest) -> HttpResponse:
     """The queue in order, and what another priority would do; its lists as files with ``format``."""
     given = without_blanks(request.GET)
 
-    def look() -> QueuePage:
+    def read() -> QueuePage:
         return queue_page(given, request.user, request.get_full_path())
 
-    answer = file_asked(request, **queue_lists(look))
+    answer = file_asked(request, **queue_lists(read))
     if answer is not None:
         return answer
-    seen = look()
-    return page(request, "operations/queue", {"seen": seen, "door": "operations"}, status=400 if seen.errors else 200)
+    seen = read()
+    return page(request, "operations/queue", {"seen": seen, "section": "operations"}, status=400 if seen.errors else 200)

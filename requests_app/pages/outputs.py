@@ -26,7 +26,7 @@ from outputs_app.models import (
 )
 from outputs_app.selectors import STUCK, blocks_done_units, blocks_shown, effects_shown
 from requests_app.pages.tables import Table, table_of
-from requests_app.selectors.summary import kept_counts
+from requests_app.selectors.summary import stored_counts
 from wms2.runtime.storable import storable
 
 #: Rows of each list of a page, and blocks of the first one.
@@ -36,7 +36,7 @@ LATE = timedelta(hours=6)
 _NOT_ENDED = (BlockStatus.OPEN, BlockStatus.COMPLETE, BlockStatus.FAILED)
 
 
-class Owed(NamedTuple):
+class OpenEffects(NamedTuple):
     """Effects of one kind that are not done: how many in which state, and since when the first fails."""
 
     kind: EffectKind
@@ -50,7 +50,7 @@ class OutputsPage(NamedTuple):
     values: Mapping[str, str]
     errors: Mapping[str, Sequence[str]]
     counts: Sequence[tuple[BlockStatus, int]]
-    owed: Sequence[Owed]
+    owed: Sequence[OpenEffects]
     late: Sequence[Effect]
     blocks: Sequence[ProcessingBlock]
     more: bool
@@ -79,7 +79,7 @@ def outputs_page(given: QueryDict) -> OutputsPage:
     """Four queries."""
     filters, found = blocks_found(given)
     rows = list(found[: MOST_BLOCKS + 1])
-    numbers = kept_counts().blocks
+    numbers = stored_counts().blocks
     names = ("status", "rse", "tape", "dataset", "search", "request")
     return OutputsPage(
         values={name: given.get(name, "") for name in names},
@@ -98,14 +98,14 @@ def effects_late() -> QuerySet[Effect]:
     return effects_shown().filter(Q(state__in=STUCK) | failing).select_related("block").order_by("first_failed_at", "id")
 
 
-def _owed() -> list[Owed]:
+def _owed() -> list[OpenEffects]:
     rows = Effect.objects.filter(state__in=OPEN_EFFECT).order_by().values_list("kind", "state")
     found: dict[str, dict[str, int]] = {}
     since: dict[str, Any] = {}
     for kind, state, number, first in rows.annotate(number=Count("*"), first=Min("first_failed_at")):
         found.setdefault(kind, dict.fromkeys(OPEN_EFFECT, 0))[state] = number
         since[kind] = min(filter(None, (since.get(kind), first)), default=None)
-    return [Owed(kind, found[kind], since[kind]) for kind in EffectKind if kind in found]
+    return [OpenEffects(kind, found[kind], since[kind]) for kind in EffectKind if kind in found]
 
 
 def outputs_lists(found: QuerySet[ProcessingBlock]) -> dict[str, Callable[[], Table]]:

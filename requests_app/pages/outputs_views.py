@@ -36,7 +36,7 @@ def outputs(request: HttpRequest) -> HttpResponse:
         if answer is not None:
             return answer
     seen = outputs_page(given)
-    context = {"seen": seen, "door": "outputs"}
+    context = {"seen": seen, "section": "outputs"}
     return page(request, "outputs/outputs", context, status=400 if seen.errors else 200)
 
 
@@ -48,7 +48,7 @@ def block(request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
     answer = file_asked(request, **block_lists(row))
     if answer is not None:
         return answer
-    context = {"seen": block_seen(row), "offered": offered(request.user, row, request.path), "door": "outputs"}
+    context = {"seen": block_seen(row), "offered": offered(request.user, row, request.path), "section": "outputs"}
     return page(request, "outputs/block", context)
 
 
@@ -65,4 +65,4 @@ def dataset(request: HttpRequest) -> HttpResponse:
     answer = file_asked(request, **dataset_lists(name))
     if answer is not None:
         return answer
-    return page(request, "outputs/dataset", {"seen": seen, "door": "outputs"})
+    return page(request, "outputs/dataset", {"seen": seen, "section": "outputs"})

@@ -23,7 +23,7 @@ from requests_app.selectors.alerts import alerts_by_severity, channels_failing
 from requests_app.selectors.lifecycle import RUCIO_ACCOUNT, LifecycleState, account_problems_of, leases_known, lifecycle_of
 from requests_app.selectors.needs import Cause, needs_by_cause
 from requests_app.selectors.reqmgr2 import POLL, ReqMgr2State, reqmgr2_of
-from requests_app.selectors.summary import kept_counts
+from requests_app.selectors.summary import stored_counts
 from requests_app.services.dead_letters import ADVICE
 from sites_app.bans import bans_active
 from sites_app.guard import alerts_open
@@ -31,9 +31,9 @@ from sites_app.models import Health, Schedd, SystemicAlert
 from sites_app.services import avoided_by_all, sites_closed
 from wms2.models import Worker, WorkerPool
 from wms2.runtime.circuits import CircuitState, circuits
+from wms2.runtime.combined_query import CombinedQuery, composed_once
 from wms2.runtime.credentials import Seen
 from wms2.runtime.in_force import in_force
-from wms2.runtime.together import Together, composed_once
 from wms2.web.formatting import counted
 from wms2.web.time_range import RANGES, TimeRange
 from wms2.work.workers import PoolProblem, problems_of
@@ -74,7 +74,7 @@ class Service(NamedTuple):
     paused: tuple[str, ...]
 
 
-class Standing(NamedTuple):
+class ServiceState(NamedTuple):
     """Whatever is neither a request nor a number: all of it short."""
 
     lifecycle: LifecycleState
@@ -122,7 +122,7 @@ class AlertsOpen(NamedTuple):
     silenced: int
 
 
-class Thing(NamedTuple):
+class AttentionItem(NamedTuple):
     """One thing that needs a person. ``stops``: it stops more than one request; ``since``: None where that is not known."""
 
     text: str
@@ -133,10 +133,10 @@ class Thing(NamedTuple):
 class Overview(NamedTuple):
     """All of the page. ``first`` is the sentence that says whether to get up."""
 
-    things: tuple[Thing, ...]
+    things: tuple[AttentionItem, ...]
     first: str
     causes: list[Cause]
-    standing: Standing
+    service_state: ServiceState
     counts: tuple[tuple[RequestStatus, int], ...]
     total: int
     queue: list[QueuedRow]
@@ -151,13 +151,13 @@ class Overview(NamedTuple):
 
 def overview(range_: TimeRange) -> Overview:
     """Five statements, and those of the head of the queue once in some seconds."""
-    numbers, causes, known = kept_counts().requests, needs_by_cause(), standing()
-    things = tuple(sorted((*_of_standing(known), *_of_causes(causes)), key=lambda thing: (not thing.stops, _age_key(thing))))
+    numbers, causes, known = stored_counts().requests, needs_by_cause(), service_state()
+    things = tuple(sorted((*_of_service(known), *_of_causes(causes)), key=lambda thing: (not thing.stops, _age_key(thing))))
     return Overview(
         things=things,
         first=sentence(things),
         causes=causes,
-        standing=known,
+        service_state=known,
         counts=tuple((status, numbers[status]) for status in RequestStatus if numbers[status]),
         total=sum(numbers.values()),
         queue=queue_head(),
@@ -172,9 +172,9 @@ def charts(range_: TimeRange) -> list[SafeString]:
 
 
 @composed_once
-def _short() -> Together:
+def _short() -> CombinedQuery:
     live = DAG.objects.filter(status__in=LIVE_DAG).order_by().values("status")
-    return Together(
+    return CombinedQuery(
         leases=leases_known(LEADER_LEASE, POLL, RUCIO_ACCOUNT),
         schedds=schedds_counted().order_by("unreachable_since", "pk"),
         closed=sites_closed(),
@@ -184,17 +184,17 @@ def _short() -> Together:
         workers=Worker.objects.all(),
         alerts=alerts_by_severity(),
         channels=channels_failing(),
-        letters=DeadLetter.objects.order_by().values("kind").annotate(number=Count("pk")),
+        dead_letters=DeadLetter.objects.order_by().values("kind").annotate(number=Count("pk")),
         jobs=live.annotate(dags=Count("*"), running=Sum("nodes_running"), idle=Sum("nodes_idle"), held=Sum("nodes_held")),
     )
 
 
-def standing() -> Standing:
+def service_state() -> ServiceState:
     """Three statements: what is short by one, the problems with ReqMgr2, requests that hold a slot without a DAG."""
     rows = _short().rows()
     leases = {row.name: row for row in rows["leases"]}
-    letters = {row["kind"]: row["number"] for row in rows["letters"]}
-    return Standing(
+    dead_letters = {row["kind"]: row["number"] for row in rows["dead_letters"]}
+    return ServiceState(
         lifecycle=lifecycle_of(leases.get(LEADER_LEASE)),
         schedds=tuple(rows["schedds"]),
         closed_sites=sorted(avoided_by_all(rows["closed"], rows["bans"]).items()),
@@ -203,7 +203,7 @@ def standing() -> Standing:
         rucio_account=account_problems_of(leases.get(RUCIO_ACCOUNT)),
         pools=rows["pools"],
         worker_pools=problems_of(rows["pools"], rows["workers"]),
-        dead_letters=[DeadLetters(kind, letters[kind], ADVICE[kind]) for kind in DeadLetterKind if kind in letters],
+        dead_letters=[DeadLetters(kind, dead_letters[kind], ADVICE[kind]) for kind in DeadLetterKind if kind in dead_letters],
         jobs=_jobs(rows["jobs"]),
         alerts=[
             AlertsOpen(severity, row["number"], row["owned"], row["silenced"])
@@ -216,7 +216,7 @@ def standing() -> Standing:
     )
 
 
-def sentence(things: Sequence[Thing]) -> str:
+def sentence(things: Sequence[AttentionItem]) -> str:
     """Whether anything needs a person, and what first; whether it stops more than one request."""
     if not things:
         return "Nothing needs you."
@@ -232,44 +232,44 @@ def _clock(at: datetime) -> str:
     return f"{at:%H:%M} UTC" if recent else f"{at:%Y-%m-%d %H:%M} UTC"
 
 
-def _age_key(thing: Thing) -> float:
+def _age_key(thing: AttentionItem) -> float:
     return thing.since.timestamp() if thing.since else float("inf")
 
 
-def _of_causes(causes: Iterable[Cause]) -> Iterator[Thing]:
+def _of_causes(causes: Iterable[Cause]) -> Iterator[AttentionItem]:
     for cause in causes:
         label = cause.label.rstrip(".")
-        yield Thing(f"{counted(cause.number, 'request')}: {label}", cause.since)
+        yield AttentionItem(f"{counted(cause.number, 'request')}: {label}", cause.since)
 
 
-def _of_standing(known: Standing) -> Iterator[Thing]:
+def _of_service(known: ServiceState) -> Iterator[AttentionItem]:
     """What stands above the requests on the page, in a few words."""
     if known.lifecycle.stale:
-        yield Thing("the life cycle has stopped", known.lifecycle.last_cycle_ended_at, stops=True)
+        yield AttentionItem("the life cycle has stopped", known.lifecycle.last_cycle_ended_at, stops=True)
     for seen in known.lifecycle.credentials_ending:
         ends = "cannot be used" if seen.problem or seen.ends_at is None else f"ends at {_clock(seen.ends_at)}"
-        yield Thing(f"credential {seen.name} {ends}", None, stops=bool(seen.problem))
+        yield AttentionItem(f"credential {seen.name} {ends}", None, stops=bool(seen.problem))
     for alert in known.systemic:
         held = "new work is held" if alert.holds else "an operator is asked"
-        yield Thing(f"{held}{f' in pool {alert.pool}' if alert.pool else ''}", alert.began_at, stops=alert.holds)
+        yield AttentionItem(f"{held}{f' in pool {alert.pool}' if alert.pool else ''}", alert.began_at, stops=alert.holds)
     for schedd in known.silent_schedds:
-        yield Thing(f"schedd {schedd.name} is silent", schedd.unreachable_since, stops=True)
+        yield AttentionItem(f"schedd {schedd.name} is silent", schedd.unreachable_since, stops=True)
     for schedd in known.degraded_schedds:
-        yield Thing(f"schedd {schedd.name} is degraded", schedd.health_since)
+        yield AttentionItem(f"schedd {schedd.name} is degraded", schedd.health_since)
     for schedd in known.stray_schedds:
-        yield Thing(f"schedd {schedd.name} has jobs that no live DAG knows", None)
+        yield AttentionItem(f"schedd {schedd.name} has jobs that no live DAG knows", None)
     if known.rucio_account:
-        yield Thing("Rucio does not let our account do what outputs need", None, stops=True)
+        yield AttentionItem("Rucio does not let our account do what outputs need", None, stops=True)
     if known.reqmgr2.follows and known.reqmgr2.error:
-        yield Thing("ReqMgr2 cannot be followed", known.reqmgr2.polled_at)
+        yield AttentionItem("ReqMgr2 cannot be followed", known.reqmgr2.polled_at)
     if known.reqmgr2.problems:
-        yield Thing(f"ReqMgr2 and WMS2 do not agree on {counted(len(known.reqmgr2.problems), 'request')}", None)
+        yield AttentionItem(f"ReqMgr2 and WMS2 do not agree on {counted(len(known.reqmgr2.problems), 'request')}", None)
     for pool in known.worker_pools:
-        yield Thing(f"worker pool {pool.queue} does not do its work", None, stops=True)
+        yield AttentionItem(f"worker pool {pool.queue} does not do its work", None, stops=True)
     for channel in known.failing_channels:
-        yield Thing(f"alerts do not reach the channel {channel.name}", channel.failing_since)
-    for letters in known.dead_letters:
-        yield Thing(f"{counted(letters.number, 'dead letter')}: {letters.kind.label}", None)
+        yield AttentionItem(f"alerts do not reach the channel {channel.name}", channel.failing_since)
+    for dead_letters in known.dead_letters:
+        yield AttentionItem(f"{counted(dead_letters.number, 'dead letter')}: {dead_letters.kind.label}", None)
 
 
 def _jobs(rows: Sequence[dict[str, Any]]) -> Jobs:

@@ -50,9 +50,9 @@ def page(request: HttpRequest, template: str, context: dict[str, Any], status: i
 
 
 def filtered_page(
-    template: str, door: str, look: Callable[[HttpRequest, QueryDict], Filtered], **lists: Callable[[Any], Table]
+    template: str, section: str, find: Callable[[HttpRequest, QueryDict], Filtered], **lists: Callable[[Any], Table]
 ) -> Callable[[HttpRequest], HttpResponse]:
-    """The view of a page that hands the filters of its address to ``look`` and shows what comes back: ``seen``, and as ``asked``
+    """The view of a page that hands the filters of its address to ``find`` and shows what comes back: ``seen``, and as ``asked``
     the filters, for other addresses of the same list. 400 where a filter is wrong. ``lists``: those of the page, of ``seen``, as
     files with ``format``."""
 
@@ -60,12 +60,12 @@ def filtered_page(
     @login_required
     def view(request: HttpRequest) -> HttpResponse:
         given = without_blanks(request.GET)
-        seen = look(request, given)
+        seen = find(request, given)
         if lists and not seen.errors:
             answer = file_asked(request, **{name: partial(table, seen) for name, table in lists.items()})
             if answer is not None:
                 return answer
-        context = {"seen": seen, "asked": given.urlencode(), "door": door}
+        context = {"seen": seen, "asked": given.urlencode(), "section": section}
         return page(request, template, context, status=400 if seen.errors else 200)
 
     return view

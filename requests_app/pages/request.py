@@ -19,15 +19,15 @@ from outputs_app.selectors import drift_unsettled
 from requests_app.models import TERMINAL, Harvest, KeptAccount, Request, RequestStatus, Workflow
 from requests_app.pages.errors import ErrorsOnPage, errors_on_page
 from requests_app.pages.rounds import RoundsOnPage, rounds_on_page
-from requests_app.pages.timeline import Happened, timeline
+from requests_app.pages.timeline import TimelineEntry, timeline
 from requests_app.pages.units import UnitCell, unit_cells
 from requests_app.selectors.account import account_of
 from requests_app.selectors.admission import QueuedRow, queued_row
-from requests_app.selectors.course import courses
 from requests_app.selectors.explain import Explanation, explain
 from requests_app.selectors.lifecycle import LifecycleState, lifecycle_of
 from requests_app.selectors.missing_lumis import MissingNumber, missing_numbers
 from requests_app.selectors.parts import SiteLeftovers, TroubledInput, leftovers_by_site, troubled_input
+from requests_app.selectors.progress_charts import progress_charts
 from requests_app.selectors.request_rows import MOST_DRIFT, MOST_EFFECTS, Rows, request_rows, unit_table_of
 from requests_app.selectors.requests import workflow_of
 from requests_app.selectors.workflows import WorkflowProgress, progress_of
@@ -94,7 +94,7 @@ class Work:
     harvests: tuple[Harvest, ...]
     validation: ValidationProgress | None
     unvalidated_since: datetime | None
-    course: tuple[Chart, ...]
+    charts: tuple[Chart, ...]
 
     @property
     def compared(self) -> list[OutputDataset]:
@@ -106,7 +106,7 @@ class Work:
         """What is wrong with units, the same only once: in words, one of them by name, how many more."""
         found: dict[str, list[str]] = {}
         for cell in self.cells:
-            if cell.look in ("unaccounted", "failing", "failed"):
+            if cell.state in ("unaccounted", "failing", "failed"):
                 found.setdefault(cell.words, []).append(cell.unit.name)
         return [(words, names[0], len(names) - 1) for words, names in list(found.items())[:MOST_TROUBLES]]
 
@@ -122,7 +122,7 @@ class RequestPage:
 
     request: Request
     explanation: Explanation
-    timeline: tuple[Happened, ...]
+    timeline: tuple[TimelineEntry, ...]
     effects: tuple[Effect, ...]
     effects_left_out: bool
     effects_by_state: Mapping[str, int]
@@ -133,7 +133,7 @@ class RequestPage:
     next_versions: tuple[str, ...]
     depends_on: tuple[str, ...]
     dependents: tuple[str, ...]
-    turn: QueuedRow | None
+    queued: QueuedRow | None
     lifecycle: LifecycleState
     worker_pools: list[PoolProblem]
 
@@ -160,7 +160,7 @@ def request_page(request: Request) -> RequestPage:
         next_versions=_names(rows["next_versions"]),
         depends_on=_names(rows["depends_on"]),
         dependents=_names(rows["dependents"]),
-        turn=queued_row(request),
+        queued=queued_row(request),
         lifecycle=lifecycle_of(next(iter(rows["leases"]), None)),
         worker_pools=[] if request.status in TERMINAL else problems_of(rows["pools"], rows["workers"]),
     )
@@ -194,7 +194,7 @@ def _work(request: Request, workflow: Workflow, rows: Rows) -> Work:
         harvests=tuple(rows["harvests"]),
         validation=validation_progress(workflow.pk) if validating else None,
         unvalidated_since=unvalidated.aggregate(first=Min("asked_at"))["first"] if validating else None,
-        course=courses(request, rows["rounds"], rows["stops"]),
+        charts=progress_charts(request, rows["rounds"], rows["stops"]),
     )
 
 

@@ -80,7 +80,7 @@ class Used(NamedTuple):
         return self.used / self.asked if self.asked else None
 
     @property
-    def tone(self) -> str:
+    def colour(self) -> str:
         """``bad``: more than was asked; ``waiting``: less than half of it."""
         share = self.share
         return "" if share is None else "bad" if share > 1 else "waiting" if share < _LITTLE else ""

@@ -27,6 +27,6 @@ def site(request: HttpRequest, name: str) -> HttpResponse:
     context = {
         "seen": site_page(row, TimeRange.of(request.GET)),
         "offered": offered(request.user, row, reverse("site-page", args=[row.name])),
-        "door": "sites",
+        "section": "sites",
     }
     return page(request, "sites/one", context)

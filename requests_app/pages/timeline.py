@@ -20,7 +20,7 @@ MOST_LINES = 250
 _TOGETHER = timedelta(seconds=5)
 
 
-class Happened(NamedTuple):
+class TimelineEntry(NamedTuple):
     """One line. ``status``: it is a change of status, which lasted for ``lasted``; else ``what`` says it.
 
     ``dag``: whose page has more of it; ``refused``: an operation that was not done.
@@ -36,14 +36,16 @@ class Happened(NamedTuple):
     refused: bool = False
 
 
-def timeline(transitions: Iterable[RequestTransition], dags: Sequence[DAG], audit: Iterable[AuditEntry]) -> tuple[Happened, ...]:
+def timeline(
+    transitions: Iterable[RequestTransition], dags: Sequence[DAG], audit: Iterable[AuditEntry]
+) -> tuple[TimelineEntry, ...]:
     """Newest first. An operation that changed the status is named with that, and has no line of its own."""
     acted = list(audit)
     lines = [*_changes(transitions, acted), *_of_dags(dags), *map(_operation, acted)]
     return tuple(sorted(lines, key=lambda line: line.at, reverse=True)[:MOST_LINES])
 
 
-def _changes(transitions: Iterable[RequestTransition], acted: list[AuditEntry]) -> Iterator[Happened]:
+def _changes(transitions: Iterable[RequestTransition], acted: list[AuditEntry]) -> Iterator[TimelineEntry]:
     """Newest first; takes the operations that belong to them out of ``acted``."""
     later: datetime | None = None
     for row in transitions:
@@ -52,7 +54,7 @@ def _changes(transitions: Iterable[RequestTransition], acted: list[AuditEntry]) 
             acted.remove(operation)
         lasted = duration((later - row.at).total_seconds()) if later else ""
         said = _spoken(operation) if operation else ""
-        yield Happened(row.at, said, row.actor, row.reason, word(RequestStatus, row.to_status), lasted)
+        yield TimelineEntry(row.at, said, row.actor, row.reason, word(RequestStatus, row.to_status), lasted)
         later = row.at
 
 
@@ -61,7 +63,7 @@ def _made(entry: AuditEntry, row: RequestTransition) -> bool:
     return alike and abs(entry.at - row.at) < _TOGETHER
 
 
-def _of_dags(dags: Sequence[DAG]) -> Iterator[Happened]:
+def _of_dags(dags: Sequence[DAG]) -> Iterator[TimelineEntry]:
     for dag in dags:
         units = counted(dag.total_work_units, "work unit")
         if dag.submitted_at:
@@ -69,16 +71,16 @@ def _of_dags(dags: Sequence[DAG]) -> Iterator[Happened]:
             what = (
                 f"Round {dag.round.index} submitted: {units}" if fresh else f"{dag.get_kind_display()}, round {dag.round.index}"
             )
-            yield Happened(dag.submitted_at, what, "", f"to {dag.schedd_name}" if dag.schedd_name else "", dag=dag)
+            yield TimelineEntry(dag.submitted_at, what, "", f"to {dag.schedd_name}" if dag.schedd_name else "", dag=dag)
         if dag.stop_requested_at:
-            yield Happened(dag.stop_requested_at, "Stop of the DAG", "", dag.stop_reason, dag=dag)
+            yield TimelineEntry(dag.stop_requested_at, "Stop of the DAG", "", dag.stop_reason, dag=dag)
         if dag.completed_at:
             why = f"{dag.units_done} of {units} done"
-            yield Happened(dag.completed_at, f"DAG ended: {dag.get_status_display()}", "", why, dag=dag)
+            yield TimelineEntry(dag.completed_at, f"DAG ended: {dag.get_status_display()}", "", why, dag=dag)
 
 
-def _operation(entry: AuditEntry) -> Happened:
-    return Happened(entry.at, _spoken(entry), entry.actor, entry.reason, refused=entry.outcome == "refused")
+def _operation(entry: AuditEntry) -> TimelineEntry:
+    return TimelineEntry(entry.at, _spoken(entry), entry.actor, entry.reason, refused=entry.outcome == "refused")
 
 
 def _spoken(entry: AuditEntry) -> str:

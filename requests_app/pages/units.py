@@ -16,10 +16,10 @@ _FAILED = (NodeState.ERROR, NodeState.FUTILE)
 
 @dataclass(frozen=True, slots=True)
 class UnitCell:
-    """A work unit as it is drawn. ``look``: waiting, running, done, unaccounted, failing, failed or abandoned."""
+    """A work unit as it is drawn. ``state``: waiting, running, done, unaccounted, failing, failed or abandoned."""
 
     unit: WorkUnit
-    look: str
+    state: str
     words: str
 
 
@@ -39,8 +39,8 @@ def unit_cells(dag: DAG) -> tuple[tuple[UnitCell, ...], int, str]:
 
 
 def _cell(unit: WorkUnit, node: NodeStatus | None) -> UnitCell:
-    look, words = _check(unit, node)
-    return UnitCell(unit, look, f"{words} at {unit.site}" if unit.site else words)
+    state, words = _check(unit, node)
+    return UnitCell(unit, state, f"{words} at {unit.site}" if unit.site else words)
 
 
 def _check(unit: WorkUnit, node: NodeStatus | None) -> tuple[str, str]:

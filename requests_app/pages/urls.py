@@ -44,7 +44,7 @@ urlpatterns = [
     path("operations/schedds/<schedd:name>/", operations_views.schedd_page, name="schedd-page"),
     path("requests/<name:request_name>/", views.request_detail, name="request-page"),
     path("requests/<name:request_name>/watch/", list_views.request_watched, name="request-watched"),
-    path("requests/<name:request_name>/progress.svg", views.request_course, name="request-course"),
+    path("requests/<name:request_name>/progress.svg", views.request_chart, name="request-chart"),
     path("requests/<name:request_name>/missing-lumis/", missing_lumis_views.missing_lumis_of, name="missing-lumis-page"),
     path("dags/<uuid:pk>/", dag_views.dag_detail, name="dag-page"),
     path(f"{JOB}/report/", dag_views.job_report, name="report-page"),
@@ -52,6 +52,6 @@ urlpatterns = [
     path("sites/", filtered_views.sites, name="sites"),
     path("sites/<name:name>/", sites_views.site, name="site-page"),
     path("groups/<any-name:name>/", views.group_detail, name="group-page"),
-    path("dags/<uuid:pk>/logs/", views.kept_logs, name="kept-logs-page"),
+    path("dags/<uuid:pk>/logs/", views.logs_of_jobs, name="stored-logs-page"),
     path(f"{JOB}/logs/", views.job_logs, name="logs-page"),
 ]

@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.views.decorators.cache import cache_control
 from django.views.decorators.http import require_safe
 
-from dags_app.attempts import logs_kept
+from dags_app.attempts import stored_logs
 from dags_app.models import DAG
 from dags_app.packs import is_there
 from dags_app.selectors import dags_shown
@@ -20,9 +20,9 @@ from requests_app.models import RequestGroup
 from requests_app.pages.board import lines, listed
 from requests_app.pages.board_query import KNOWN, BoardQuery
 from requests_app.pages.bulk import operations_for
-from requests_app.pages.course import drawn
 from requests_app.pages.logs import logs_on_page
 from requests_app.pages.overview import overview
+from requests_app.pages.progress_image import drawn
 from requests_app.pages.rendering import page, without_blanks
 from requests_app.pages.request import request_page
 from requests_app.pages.tables import Table, file_asked
@@ -46,7 +46,7 @@ def overview_page(request: HttpRequest) -> HttpResponse:
     if answer is not None:
         return answer
     seen = overview(TimeRange.of(request.GET))
-    return page(request, "overview/overview", {"seen": seen, "lifecycle": seen.standing.lifecycle})
+    return page(request, "overview/overview", {"seen": seen, "lifecycle": seen.service_state.lifecycle})
 
 
 @require_safe
@@ -76,7 +76,7 @@ def request_detail(request: HttpRequest, request_name: str) -> HttpResponse:
         "worker_pools": seen.worker_pools,
         "offered": offered(request.user, row, row.get_absolute_url()),
         "watched": watched_by(row, request.user),
-        "dag_verbs": _dag_buttons(request.user, dag, row.get_absolute_url()) if dag is not None else [],
+        "dag_buttons": _dag_buttons(request.user, dag, row.get_absolute_url()) if dag is not None else [],
     }
     return page(request, "requests/request", context)
 
@@ -84,10 +84,10 @@ def request_detail(request: HttpRequest, request_name: str) -> HttpResponse:
 @require_safe
 @login_required
 @cache_control(private=True, max_age=30)
-def request_course(request: HttpRequest, request_name: str) -> HttpResponse:
+def request_chart(request: HttpRequest, request_name: str) -> HttpResponse:
     """How far it was over time, as an image."""
     row = get_object_or_404(requests_with_workflow(), request_name=request_name)
-    return render(request, "requests/course.svg", drawn(progress_chart_of(row)), content_type="image/svg+xml")
+    return render(request, "requests/progress.svg", drawn(progress_chart_of(row)), content_type="image/svg+xml")
 
 
 @require_safe
@@ -118,11 +118,11 @@ def job_logs(request: HttpRequest, pk: uuid.UUID, unit: str, node: str, attempt:
 
 @require_safe
 @login_required
-def kept_logs(request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
+def logs_of_jobs(request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
     """All packed logs that a DAG keeps."""
     dag = get_object_or_404(dags_shown(), pk=pk)
-    context = {"dag": dag, "kept": logs_kept(dag), "readable": is_there(dag.submit_dir)}
-    return page(request, "requests/kept_logs", context)
+    context = {"dag": dag, "kept": stored_logs(dag), "readable": is_there(dag.submit_dir)}
+    return page(request, "requests/stored_logs", context)
 
 
 def _dag_buttons(user: Any, dag: DAG, back: str) -> list[Button]:

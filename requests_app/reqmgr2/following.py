@@ -16,7 +16,7 @@ import structlog
 from django.db.models import Q
 
 from requests_app.models import AFTER_WORK, DONE, TERMINAL, UNWANTED, HoldCode, Lease, ReqMgr2Request, Request, RequestStatus
-from requests_app.reqmgr2.taking import ACTOR, team_take
+from requests_app.reqmgr2.acquiring import ACTOR, team_take
 from requests_app.selectors.reqmgr2 import POLL
 from requests_app.services import request_abort, request_complete, request_hold, request_set_priority, request_set_sites
 from requests_app.services.decisions import abort_refused, complete_refused, hold_refused, priority_refused

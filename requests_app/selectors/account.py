@@ -3,8 +3,8 @@
 Counting an input of 100,000 files takes seconds, and pages ask again every few seconds. So what was counted last is kept in a row
 with what it rests on: the request's status, what its workflow has taken, its units by state, its exclusions. It is counted again
 when one of these is another, a count that takes long at most for a tenth of the time: readers may then see numbers that are at
-most ``MOST_KEPT_SECONDS`` old. The row holds nothing that cannot be counted. Evaluations that are repeated decide by it while
-nothing has changed (``ledger_kept``), other decisions by counts (``requests_app.work.ledger``).
+most ``MOST_FRESH_SECONDS`` old. The row holds nothing that cannot be counted. Evaluations that are repeated decide by it while
+nothing has changed (``stored_ledger``), other decisions by counts (``requests_app.work.ledger``).
 """
 
 from __future__ import annotations
@@ -24,44 +24,44 @@ from wms2.errors import LedgerViolation
 from wms2.runtime.json_columns import known
 
 #: Counts quicker than this are made at each change; slower ones are shown so many times as long as they took.
-QUICK_SECONDS, TIMES_KEPT, MOST_KEPT_SECONDS = 0.5, 10.0, 60.0
-_KEPT = ("basis", "numbers", "summary", "violation", "counted_at", "took_seconds")
+QUICK_SECONDS, TIMES_FRESH, MOST_FRESH_SECONDS = 0.5, 10.0, 60.0
+_STORED = ("basis", "numbers", "summary", "violation", "counted_at", "took_seconds")
 
 
 def account_of(request: Request, workflow: Workflow, units: UnitCounts) -> KeptAccount:
     """Where the work of a request with these units stands: numbers, one line about them, and what does not add up."""
-    return _kept(workflow, _basis(request, workflow, units))
+    return _stored(workflow, _basis(request, workflow, units))
 
 
-def ledger_kept(request: Request, workflow: Workflow) -> tuple[Ledger, bool]:
+def stored_ledger(request: Request, workflow: Workflow) -> tuple[Ledger, bool]:
     """The same as a ledger, and whether it is that of this moment.
 
     Raises:
         LedgerViolation: the numbers do not add up.
     """
     basis = _basis(request, workflow, unit_counts([workflow.pk])[workflow.pk])
-    kept = _kept(workflow, basis)
-    if kept.violation:
-        raise LedgerViolation(kept.violation)
+    stored = _stored(workflow, basis)
+    if stored.violation:
+        raise LedgerViolation(stored.violation)
     by_lumi = spec_of(workflow).splitting.algorithm.by_lumi
-    return Ledger(**known(Ledger, kept.numbers) | {"by_lumi": by_lumi}), kept.basis == basis
+    return Ledger(**known(Ledger, stored.numbers) | {"by_lumi": by_lumi}), stored.basis == basis
 
 
-def _kept(workflow: Workflow, basis: str) -> KeptAccount:
-    kept: KeptAccount | None = getattr(workflow, "kept_account", None)
-    if kept is None or (kept.basis != basis and not _is_fresh(kept)):
-        kept = _count(workflow, basis)
-    return kept
+def _stored(workflow: Workflow, basis: str) -> KeptAccount:
+    stored: KeptAccount | None = getattr(workflow, "kept_account", None)
+    if stored is None or (stored.basis != basis and not _is_fresh(stored)):
+        stored = _count(workflow, basis)
+    return stored
 
 
-def kept_seconds(took_seconds: float) -> float:
+def fresh_seconds(took_seconds: float) -> float:
     """How long a count that took so long may be shown although something has changed."""
-    return min(took_seconds * TIMES_KEPT, MOST_KEPT_SECONDS) if took_seconds > QUICK_SECONDS else 0.0
+    return min(took_seconds * TIMES_FRESH, MOST_FRESH_SECONDS) if took_seconds > QUICK_SECONDS else 0.0
 
 
-def _is_fresh(kept: KeptAccount) -> bool:
+def _is_fresh(stored: KeptAccount) -> bool:
     """A violation never is: a page may have read while a round was recorded."""
-    return not kept.violation and timezone.now() - kept.counted_at < timedelta(seconds=kept_seconds(kept.took_seconds))
+    return not stored.violation and timezone.now() - stored.counted_at < timedelta(seconds=fresh_seconds(stored.took_seconds))
 
 
 def _basis(request: Request, workflow: Workflow, units: UnitCounts) -> str:
@@ -85,5 +85,5 @@ def _count(workflow: Workflow, basis: str) -> KeptAccount:
     except LedgerViolation as error:
         row.violation = str(error)
     row.took_seconds = time.monotonic() - begun
-    KeptAccount.objects.bulk_create([row], update_conflicts=True, unique_fields=["workflow"], update_fields=_KEPT)
+    KeptAccount.objects.bulk_create([row], update_conflicts=True, unique_fields=["workflow"], update_fields=_STORED)
     return row

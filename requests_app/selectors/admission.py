@@ -63,7 +63,7 @@ MOST_PLACES = 20_000
 #: one reading of policy, state and ends.
 CACHED_SECONDS = 20.0
 #: The queue, its rows by key, and until when they are counted on; at most one.
-_kept: deque[tuple[Queue, Mapping[Any, Ranked], float]] = deque(maxlen=1)
+_cache: deque[tuple[Queue, Mapping[Any, Ranked], float]] = deque(maxlen=1)
 _ranking = Lock()
 #: Policy, how things stand, which DAGs ended.
 _known = Cached[tuple[Policy, State, Ended]]()
@@ -172,7 +172,7 @@ def state_shown(policy: Policy) -> State:
 
 
 def admission_state(queued: int, queue: Queue | None = None) -> AdmissionState:
-    """With ``queued`` requests in the queue, which the caller knows (``kept_counts``); those that pause are counted."""
+    """With ``queued`` requests in the queue, which the caller knows (``stored_counts``); those that pause are counted."""
     policy = queue.policy if queue else policy_now()
     state = queue.state if queue else state_shown(policy)
     return AdmissionState(
@@ -180,15 +180,15 @@ def admission_state(queued: int, queue: Queue | None = None) -> AdmissionState:
         max_active_dags=policy.slots,
         queued_workflows=queued,
         pausing=_pausing().count(),
-        next_in_queue=_next_in_queue(policy, state, kept=() if queue else tuple(_first)),
+        next_in_queue=_next_in_queue(policy, state, limited=() if queue else tuple(_first)),
         stopped=state.stopped,
     )
 
 
-def _next_in_queue(policy: Policy, state: State, kept: Iterable[tuple[Any, float]]) -> Request | None:
+def _next_in_queue(policy: Policy, state: State, limited: Iterable[tuple[Any, float]]) -> Request | None:
     """The one that was ``CACHED_SECONDS`` ago at most, if it still waits and may start: to find it the whole queue is sorted."""
     rows = open_groups(eligible(), policy, state).only(*_SHOWN)
-    for key, until in kept:
+    for key, until in limited:
         first = rows.filter(pk=key).first() if time.monotonic() < until else None
         if first is not None:
             return first
@@ -233,18 +233,18 @@ def queued_rows(requests: Iterable[Request]) -> dict[Any, QueuedRow]:
     if not wanted:
         return {}
     with _ranking:  # one ranks, and the others wait for that
-        queue, rows = _queue_kept(wanted)
+        queue, rows = _cached_queue(wanted)
     return {request.pk: queue.shown(request, rows[request.pk]) for request in wanted if request.pk in rows}
 
 
-def _queue_kept(wanted: Iterable[Request]) -> tuple[Queue, Mapping[Any, Ranked]]:
+def _cached_queue(wanted: Iterable[Request]) -> tuple[Queue, Mapping[Any, Ranked]]:
     """The queue with its rows by key; read anew also where one of these has come to it or was changed since."""
-    for queue, rows, until in _kept:
+    for queue, rows, until in _cache:
         if time.monotonic() < until and (len(rows) == MOST_PLACES or all(_as_ranked(each, rows) for each in wanted)):
             return queue, rows
     queue = queue_now()
     rows = {row.waiting.key: row for row in queue.ranked}
-    _kept.append((queue, rows, time.monotonic() + CACHED_SECONDS))
+    _cache.append((queue, rows, time.monotonic() + CACHED_SECONDS))
     return queue, rows
 
 
@@ -272,15 +272,15 @@ def queued_row(request: Request) -> QueuedRow | None:
     starting, used_up = _starting(policy, state)
     groups, closed = waiting.groups(policy), shut(state, policy)
     further = (of_group(group, policy) & Q(comes_after(last)) for group, last in used_up.items())
-    kept = reduce(or_, further, of_groups(closed, policy)) & ~Q(pk__in=starting)  # to whom a slot is lent
+    lent_to = reduce(or_, further, of_groups(closed, policy)) & ~Q(pk__in=starting)  # to whom a slot is lent
     limited = {f"ahead_{index}": group for index, group in enumerate(groups) if (policy.cap(group) or Cap()) != Cap()}
     numbers = {name: Count("pk", filter=of_group(group, policy)) for name, group in limited.items()}
     ahead_of_it = rows.exclude(comes_after(key)).exclude(pk=request.pk)  # whose own key may differ from ours in the last bit
-    counted = ahead_of_it.aggregate(place=Count("pk"), of_all=Count("pk", filter=~kept), **numbers)
-    is_kept = bool(state.stopped) or any(group in closed or (group in used_up and used_up[group] < key) for group in groups)
+    counted = ahead_of_it.aggregate(place=Count("pk"), of_all=Count("pk", filter=~lent_to), **numbers)
+    is_limited = bool(state.stopped) or any(group in closed or (group in used_up and used_up[group] < key) for group in groups)
     row = Ranked(
         waiting, counted["place"] + 1, priority, groups,
-        waits_for="" if waiting.key in starting else ITS_TURN, kept=is_kept,
+        waits_for="" if waiting.key in starting else ITS_TURN, limited=is_limited,
     )  # fmt: skip
     ahead = {ALL: counted["of_all"]} | {group: counted[name] for name, group in limited.items()}
     return _shown(request, row, policy, expected_start(row, ahead, state, policy, ended))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from django.db.models import Case, Count, IntegerField, Max, Min, Q, QuerySet, Value, When
 
 from requests_app.models import TERMINAL, Alert, AlertChannel, AlertMessage, AlertRoute, RequestWatch, Severity
-from requests_app.selectors.alert_words import words_of
+from requests_app.selectors.alert_texts import words_of
 from wms2.runtime import clock
 
 _RANK = Case(
@@ -18,7 +18,7 @@ _RANK = Case(
 )  # fmt: skip
 
 
-class Together(NamedTuple):
+class AlertGroup(NamedTuple):
     """Open alerts of one code and cause: how many, of how many requests; ``first`` is the oldest of them."""
 
     code: str
@@ -75,7 +75,7 @@ SHOWN = (
 )  # fmt: skip
 
 
-def alerts_together(rows: QuerySet[Alert], now: datetime, most: int) -> list[Together]:
+def alerts_together(rows: QuerySet[Alert], now: datetime, most: int) -> list[AlertGroup]:
     """Rows by code and cause, the most severe and then the oldest first; two queries, ``most`` and one more at most."""
     groups = (
         rows.order_by()
@@ -93,7 +93,7 @@ def alerts_together(rows: QuerySet[Alert], now: datetime, most: int) -> list[Tog
         for row in Alert.objects.filter(pk__in=[each["first"] for each in found]).select_related("request").only(*SHOWN)
     }
     return [
-        Together(
+        AlertGroup(
             each["code"], each["cause"], list(Severity)[each["rank"]], each["number"], each["requests"], each["first_since"],
             each["seen"], each["owned"], each["silenced"], firsts[each["first"]],
         )

@@ -18,7 +18,7 @@ _OPEN = f"^status:({'|'.join(status for status in RequestStatus if status not in
 
 
 @dataclass(slots=True)
-class CampaignStanding:
+class CampaignProgress:
     """Requests by status, held ones by their code too; events and jobs as ``CampaignCount`` has them."""
 
     requests: Counter[str] = field(default_factory=Counter)
@@ -80,9 +80,9 @@ def campaigns_listed() -> QuerySet[Campaign]:
     return Campaign.objects.alias(rests=rests).order_by("rests", "-first_at", "name")
 
 
-def standings(names: Collection[str]) -> Mapping[str, CampaignStanding]:
+def standings(names: Collection[str]) -> Mapping[str, CampaignProgress]:
     """By name; one query."""
-    found: dict[str, CampaignStanding] = defaultdict(CampaignStanding)
+    found: dict[str, CampaignProgress] = defaultdict(CampaignProgress)
     rows = CampaignCount.objects.filter(campaign__in=names).values_list("campaign", "kind").annotate(sum=Sum("number"))
     for name, kind, number in rows:
         what, _, of = kind.partition(":")

@@ -13,7 +13,7 @@ from django.utils import timezone
 from dags_app.models import DAG
 from dags_app.services.stop import StopMode
 from requests_app.models import HoldCode, Request, RequestStatus, ShownStatus, StopIntent
-from requests_app.selectors.alert_words import words_of
+from requests_app.selectors.alert_texts import words_of
 from wms2.web.formatting import ago, exact, word
 
 S = RequestStatus

@@ -24,7 +24,7 @@ EVER = datetime(1970, 1, 1, tzinfo=UTC)
 NO_SITE = "none"
 MOST_REQUESTS = 50
 #: Samples that are read, shown with distinct messages, and looked at for their logs of each message.
-SAMPLES_READ, SAMPLES_SHOWN, SAMPLES_LOOKED_AT = 80, 10, 4
+SAMPLES_READ, SAMPLES_SHOWN, SAMPLES_SEARCHED = 80, 10, 4
 _SAMPLE = (
     "unit", "node", "attempt", "job_id", "at", "message", "dag__submit_dir", "group__code", "group__site", "group__step",
     "group__workflow__request",
@@ -126,7 +126,7 @@ def samples_of(asked: Asked) -> list[Shown]:
 
 def _with_log(alike: Sequence[FailureSample]) -> Shown:
     """The newest whose logs are kept, else the newest."""
-    sizes = ((each, _size(each)) for each in alike[:SAMPLES_LOOKED_AT])
+    sizes = ((each, _size(each)) for each in alike[:SAMPLES_SEARCHED])
     sample, size = next(((each, size) for each, size in sizes if size is not None), (alike[0], None))
     return Shown(sample, sample.group.workflow.request_id, size, len(alike))
 

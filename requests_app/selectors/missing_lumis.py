@@ -35,7 +35,7 @@ MOST_TEXTS = 5
 MOST_NAMED = 10
 
 
-class Lacks(StrEnum):
+class MissingReason(StrEnum):
     """Why it lacks something. Of several reasons a lumi has the first."""
 
     INVALID = "invalid"
@@ -49,23 +49,23 @@ class Lacks(StrEnum):
     TAKEN_OVER = "taken_over"
 
 
-LABELS: Mapping[Lacks, str] = {
-    Lacks.INVALID: "Made, but in files that are invalid now",
-    Lacks.UNACCOUNTED: "In work units that are done, but whose output is not accounted for",
-    Lacks.PLANNED: "Planned or running",
-    Lacks.GIVEN_BACK: "Tried and given back: planned again",
-    Lacks.LEFT: "Not planned yet",
-    Lacks.GIVEN_UP: "Given up: nothing more of it is planned",
-    Lacks.REFUSED: "Refused: no job may take them",
-    Lacks.EXCLUDED: "Left out with their input files",
-    Lacks.TAKEN_OVER: "Taken over by a derived request",
+LABELS: Mapping[MissingReason, str] = {
+    MissingReason.INVALID: "Made, but in files that are invalid now",
+    MissingReason.UNACCOUNTED: "In work units that are done, but whose output is not accounted for",
+    MissingReason.PLANNED: "Planned or running",
+    MissingReason.GIVEN_BACK: "Tried and given back: planned again",
+    MissingReason.LEFT: "Not planned yet",
+    MissingReason.GIVEN_UP: "Given up: nothing more of it is planned",
+    MissingReason.REFUSED: "Refused: no job may take them",
+    MissingReason.EXCLUDED: "Left out with their input files",
+    MissingReason.TAKEN_OVER: "Taken over by a derived request",
 }
 
 
 class Reason(NamedTuple):
     """What is missing for one reason; ``lumis`` as far as they have numbers, ``said`` says more where there is more."""
 
-    reason: Lacks
+    reason: MissingReason
     number: int
     said: str
     lumis: LumiRanges
@@ -167,12 +167,12 @@ def missing_lumis(request: Request, dataset: OutputDataset) -> MissingLumis:
     wanted, states = _of_lumis(workflow) if by_lumi else _of_files(workflow, spec.input)
     lost = _invalid(dataset)
     done = lumis.subtract(wanted, lumis.union(*states.values()))
-    states[Lacks.INVALID] = lumis.intersect(lost, done)
+    states[MissingReason.INVALID] = lumis.intersect(lost, done)
     states = _over(request, states)
     texts = _texts(workflow) if by_lumi else {}
     taken: LumiRanges = {}
     reasons = []
-    for reason in Lacks:
+    for reason in MissingReason:
         mine = lumis.subtract(states.get(reason, {}), taken)
         taken = lumis.union(taken, mine)
         if mine:
@@ -180,19 +180,19 @@ def missing_lumis(request: Request, dataset: OutputDataset) -> MissingLumis:
     return MissingLumis(request.request_name, dataset.name, "lumis", lumis.count(wanted), tuple(reasons))
 
 
-def _over(request: Request, states: dict[Lacks, LumiRanges]) -> dict[Lacks, LumiRanges]:
+def _over(request: Request, states: dict[MissingReason, LumiRanges]) -> dict[MissingReason, LumiRanges]:
     """Of a request that plans nothing more, what is left is given up."""
     if not _plans_no_more(request):
         return states
-    given_up = lumis.union(*(states.pop(each, {}) for each in (Lacks.LEFT, Lacks.GIVEN_BACK)))
-    return {**states, Lacks.GIVEN_UP: given_up}
+    given_up = lumis.union(*(states.pop(each, {}) for each in (MissingReason.LEFT, MissingReason.GIVEN_BACK)))
+    return {**states, MissingReason.GIVEN_UP: given_up}
 
 
 def _plans_no_more(request: Request) -> bool:
     return request.status in (*DONE, *TERMINAL) or request.complete_early
 
 
-def _of_lumis(workflow: Workflow) -> tuple[LumiRanges, dict[Lacks, LumiRanges]]:
+def _of_lumis(workflow: Workflow) -> tuple[LumiRanges, dict[MissingReason, LumiRanges]]:
     listed: dict[str, list[tuple[int, int, int]]] = {fate: [] for fate in LumiFate.values}
     for fate, run, span in InputLumis.objects.filter(workflow=workflow).values_list("fate", "run", "span"):
         listed[fate].append((run, span.lower, span.upper - 1))
@@ -202,35 +202,35 @@ def _of_lumis(workflow: Workflow) -> tuple[LumiRanges, dict[Lacks, LumiRanges]]:
     planned = _claimed(workflow, WorkUnitClaim.KIND_RUN_LUMIS, WorkUnitState.PLANNED)
     own = lumis.union(*(ranges for fate, ranges in fates.items() if fate is not LumiFate.INHERITED))
     return own, {
-        Lacks.UNACCOUNTED: unaccounted,
-        Lacks.PLANNED: planned,
-        Lacks.GIVEN_BACK: left.tried,
-        Lacks.LEFT: left.fresh,
-        Lacks.REFUSED: fates[LumiFate.REFUSED],
-        Lacks.EXCLUDED: fates[LumiFate.EXCLUDED],
-        Lacks.TAKEN_OVER: fates[LumiFate.DERIVED],
+        MissingReason.UNACCOUNTED: unaccounted,
+        MissingReason.PLANNED: planned,
+        MissingReason.GIVEN_BACK: left.tried,
+        MissingReason.LEFT: left.fresh,
+        MissingReason.REFUSED: fates[LumiFate.REFUSED],
+        MissingReason.EXCLUDED: fates[LumiFate.EXCLUDED],
+        MissingReason.TAKEN_OVER: fates[LumiFate.DERIVED],
     }
 
 
 #: What a row of a request split by files says of its lumis -> the reason; the first that holds.
-_OUT = {ExclusionKind.DERIVED: Lacks.TAKEN_OVER}
+_OUT = {ExclusionKind.DERIVED: MissingReason.TAKEN_OVER}
 
 
-def _of_files(workflow: Workflow, asked: InputSpec) -> tuple[LumiRanges, dict[Lacks, LumiRanges]]:
+def _of_files(workflow: Workflow, asked: InputSpec) -> tuple[LumiRanges, dict[MissingReason, LumiRanges]]:
     selection = WantedLumis(asked)
-    found: dict[Lacks | None, list[tuple[int, int, int]]] = {None: []}
+    found: dict[MissingReason | None, list[tuple[int, int, int]]] = {None: []}
     of_units = Q(unit__workflow=workflow, unit__state=WorkUnitState.DONE_UNACCOUNTED, live=True)
     unaccounted = frozenset(WorkUnitClaim.objects.filter(of_units).values_list("input_file_id", flat=True))
     fields = ("pk", "lumis", "excluded_kind", "unclaimed", "planned", "tried")
     rows = files_claimed(workflow).exclude(excluded_kind__in=(ExclusionKind.INHERITED, ExclusionKind.UNWANTED))
     for pk, held, kind, unclaimed, planned, tried in rows.values_list(*fields).iterator(chunk_size=2000):
-        state: Lacks | None = None
+        state: MissingReason | None = None
         if kind:
-            state = _OUT.get(ExclusionKind(kind), Lacks.EXCLUDED)
+            state = _OUT.get(ExclusionKind(kind), MissingReason.EXCLUDED)
         elif unclaimed > 0:
-            state = Lacks.GIVEN_BACK if tried else Lacks.LEFT
+            state = MissingReason.GIVEN_BACK if tried else MissingReason.LEFT
         elif planned:
-            state = Lacks.UNACCOUNTED if pk in unaccounted else Lacks.PLANNED
+            state = MissingReason.UNACCOUNTED if pk in unaccounted else MissingReason.PLANNED
         found.setdefault(state, []).extend(lumis.iterate(selection.among(lumis.from_json(held))))
     ranges = {state: lumis.from_intervals(intervals) for state, intervals in found.items()}
     done = ranges.pop(None)
@@ -243,16 +243,16 @@ def _of_generation(request: Request, workflow: Workflow, dataset: OutputDataset)
     made: dict[str, int] = {}
     for state, events in claims.values_list("unit__state", "events").iterator(chunk_size=2000):
         made[state] = made.get(state, 0) + events
-    states = {Lacks.UNACCOUNTED: WorkUnitState.DONE_UNACCOUNTED, Lacks.PLANNED: WorkUnitState.PLANNED}
+    states = {MissingReason.UNACCOUNTED: WorkUnitState.DONE_UNACCOUNTED, MissingReason.PLANNED: WorkUnitState.PLANNED}
     numbers = {reason: made.get(state, 0) for reason, state in states.items()}
     left = workflow.requested_events - sum(numbers.values()) - made.get(WorkUnitState.DONE, 0)
-    numbers[Lacks.GIVEN_UP if _plans_no_more(request) else Lacks.LEFT] = max(0, left)
+    numbers[MissingReason.GIVEN_UP if _plans_no_more(request) else MissingReason.LEFT] = max(0, left)
     lost = _invalid(dataset)
     files = OutputFile.objects.filter(dataset=dataset, validity=Validity.INVALID)
-    numbers[Lacks.INVALID] = sum(files.values_list("events", flat=True)) if lost else 0
+    numbers[MissingReason.INVALID] = sum(files.values_list("events", flat=True)) if lost else 0
     held = {reason: _claimed(workflow, WorkUnitClaim.KIND_GENERATED_LUMIS, state) for reason, state in states.items()}
-    held[Lacks.INVALID] = lost
-    reasons = (Reason(each, numbers[each], "", held.get(each, {})) for each in Lacks if numbers.get(each))
+    held[MissingReason.INVALID] = lost
+    reasons = (Reason(each, numbers[each], "", held.get(each, {})) for each in MissingReason if numbers.get(each))
     return MissingLumis(request.request_name, dataset.name, "events", workflow.requested_events, tuple(reasons))
 
 
@@ -273,8 +273,8 @@ def _lumis_of(dataset: OutputDataset, validity: Validity) -> LumiRanges:
     return lumis.from_pairs((run, pair[0]) for each in held for run, pairs in numbered(each) for pair in pairs)
 
 
-def _texts(workflow: Workflow) -> dict[Lacks, str]:
+def _texts(workflow: Workflow) -> dict[MissingReason, str]:
     rows = InputLumis.objects.filter(workflow=workflow, fate=LumiFate.REFUSED).order_by("reason")
     found = list(rows.values_list("reason", flat=True).distinct()[: MOST_TEXTS + 1])
     more = ["…"] if len(found) > MOST_TEXTS else []
-    return {Lacks.REFUSED: "; ".join([*found[:MOST_TEXTS], *more])}
+    return {MissingReason.REFUSED: "; ".join([*found[:MOST_TEXTS], *more])}

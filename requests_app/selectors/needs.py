@@ -11,7 +11,7 @@ from dags_app.models import WorkUnitState
 from outputs_app.models import CaseState, DriftState
 from outputs_app.selectors import STUCK
 from requests_app.models import EVALUATED, HarvestState, HoldCode, Request, RequestStatus
-from requests_app.selectors.alert_words import Words, words_of
+from requests_app.selectors.alert_texts import AlertText, words_of
 from requests_app.selectors.explain import hold_advice
 from wms2.runtime.sql import sql_rows
 from wms2.web.formatting import word
@@ -24,7 +24,7 @@ NAMED = 3
 MOST_CAUSES = 60
 
 #: Of the one cause that is no alert.
-_UNHARVESTED = Words("DQM harvesting has failed; its page says why.", "Repair the cause, then harvest again, or discard it.")
+_UNHARVESTED = AlertText("DQM harvesting has failed; its page says why.", "Repair the cause, then harvest again, or discard it.")
 
 _NEEDING = """
 WITH needing (rank, cause, request_id, since, why) AS (
@@ -109,7 +109,7 @@ class Cause(NamedTuple):
         return self.number - len(self.names)
 
 
-def _words(code: str) -> Words:
+def _words(code: str) -> AlertText:
     return _UNHARVESTED if code == "harvest_failed" else words_of(code)
 
 

@@ -1,4 +1,4 @@
-"""What the page of a request says of it, of its workflow and of WMS2, read by one statement (``wms2.runtime.together``).
+"""What the page of a request says of it, of its workflow and of WMS2, read by one statement (``wms2.runtime.combined_query``).
 
 Rows that belong to others are given those, so that nothing is read for them again: DAGs their round and schedd, effects their
 block, datasets their comparison, harvestings their job.
@@ -31,13 +31,13 @@ from outputs_app.models import (
 )
 from outputs_app.selectors import STUCK, drift_unsettled
 from requests_app.models import LEADER_LEASE, Harvest, Request, RequestTransition, Round, Workflow
-from requests_app.selectors.course import stops_of
 from requests_app.selectors.lifecycle import leases_known
 from requests_app.selectors.missing_lumis import with_invalid_files
 from requests_app.selectors.parts import leftovers_counted
+from requests_app.selectors.progress_charts import stops_of
 from sites_app.models import Schedd
 from wms2.models import AuditEntry, Worker, WorkerPool
-from wms2.runtime.together import Together, composed_once
+from wms2.runtime.combined_query import CombinedQuery, composed_once
 
 MOST_TRANSITIONS, MOST_EFFECTS, MOST_DRIFT, MOST_AUDIT, MOST_DAGS, MOST_HARVESTS, MOST_DECISIONS = 200, 100, 50, 50, 50, 100, 100
 Rows = Mapping[str, list[Any]]
@@ -55,14 +55,14 @@ def request_rows(request: Request, workflow: Workflow | None) -> Rows:
 
 
 @composed_once
-def _alone() -> Together:
-    return Together(**_of_request(Request(pk=_REQUEST, request_name=_NAME)))
+def _alone() -> CombinedQuery:
+    return CombinedQuery(**_of_request(Request(pk=_REQUEST, request_name=_NAME)))
 
 
 @composed_once
-def _with_workflow() -> Together:
+def _with_workflow() -> CombinedQuery:
     request = Request(pk=_REQUEST, request_name=_NAME)
-    return Together(**_of_request(request), **_of_workflow(request, Workflow(pk=_WORKFLOW, request=request)))
+    return CombinedQuery(**_of_request(request), **_of_workflow(request, Workflow(pk=_WORKFLOW, request=request)))
 
 
 def _of_request(request: Request) -> dict[str, QuerySet[Any]]:

@@ -69,7 +69,7 @@ class RequestDetail:
     job_success: JobSuccess | None
     depends_on: list[str]
     dependents: list[str]
-    turn: QueuedRow | None
+    queued: QueuedRow | None
 
     @property
     def explanation(self) -> Explanation:
@@ -147,7 +147,7 @@ def request_detail(request: Request) -> RequestDetail:
         job_success=job_success(workflow.pk) if workflow else None,
         depends_on=names.depends_on,
         dependents=names.dependents,
-        turn=queued_row(request),
+        queued=queued_row(request),
     )
 
 

@@ -68,7 +68,7 @@ class Success(NamedTuple):
         return f"{self.ended_well / ended * 100:.1f}" if ended else ""
 
     @property
-    def tone(self) -> str:
+    def colour(self) -> str:
         """How it looks."""
         share = self.failed / max(self.ended_well + self.failed, 1)
         return "bad" if share > 0.2 else "waiting" if share > 0.05 else "good"

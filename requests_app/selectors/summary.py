@@ -31,7 +31,7 @@ SELECT status, (
 
 
 @dataclass(frozen=True, slots=True)
-class KeptCounts:
+class StoredCounts:
     """What the database keeps count of (``wms2.metrics.row_counts``); each mapping has every status, zeros included."""
 
     requests: dict[str, int]
@@ -42,7 +42,7 @@ class KeptCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class SystemSummary(KeptCounts):
+class SystemSummary(StoredCounts):
     """These, and what is counted beside them: what goes on, and sites."""
 
     instance: str
@@ -58,21 +58,21 @@ class SystemSummary(KeptCounts):
     dead_letters: dict[str, int]
 
 
-def kept_counts() -> KeptCounts:
+def stored_counts() -> StoredCounts:
     """One query over a short table."""
-    kept = row_counts()
+    stored = row_counts()
     requests, held, alerted = Counter[str](), Counter[str](), 0
-    for kind, number in kept["requests"].items():
+    for kind, number in stored["requests"].items():
         status, hold_code, is_alerted = kind.split(":")
         requests[status] += number
         held[hold_code] += number * (status == RequestStatus.HELD)
         alerted += number * (is_alerted == "true")
-    return KeptCounts(
+    return StoredCounts(
         requests=_of_all(RequestStatus.values, requests),
         held=_of_all(HoldCode.values, held),
         alerted_requests=alerted,
-        workflows=_of_all(WorkflowStatus.values, kept["workflows"]),
-        blocks=_of_all(BlockStatus.values, kept["processing_blocks"]),
+        workflows=_of_all(WorkflowStatus.values, stored["workflows"]),
+        blocks=_of_all(BlockStatus.values, stored["processing_blocks"]),
     )
 
 
@@ -93,17 +93,17 @@ def dead_letter_counts() -> dict[str, int]:
 
 def system_summary() -> SystemSummary:
     """A fixed number of queries."""
-    kept = kept_counts()
+    stored = stored_counts()
     effects = Effect.objects.filter(state__in=OPEN_EFFECT).order_by().values_list("state")
     sites = Site.objects.order_by().values_list("status")
     return SystemSummary(
-        **{each.name: getattr(kept, each.name) for each in fields(kept)},
+        **{each.name: getattr(stored, each.name) for each in fields(stored)},
         instance=conf().instance,
         environment=conf().environment,
         dags_live=DAG.objects.filter(status__in=LIVE_DAG).count(),
         effects_open=_of_all([state.value for state in OPEN_EFFECT], dict(effects.annotate(number=Count("*")))),
         sites=_of_all(SiteStatus.values, dict(sites.annotate(number=Count("*")))),
-        admission=admission_state(queued=kept.requests[RequestStatus.QUEUED]),
+        admission=admission_state(queued=stored.requests[RequestStatus.QUEUED]),
         lifecycle=lifecycle_state(),
         reqmgr2=reqmgr2_state(),
         service=service(),

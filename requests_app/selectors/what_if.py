@@ -88,7 +88,7 @@ def _policy(now: Policy, asked: Asked) -> Policy:
 def _compared(before: Queue, after: Queue, tried: Collection[uuid.UUID]) -> Answer:
     was = {row.waiting.key: row for row in before.ranked}
     starts = [row for row in after.ranked if not row.waits_for]
-    following = [row for row in after.ranked if row.waits_for and not row.kept][:MOST_NAMES]
+    following = [row for row in after.ranked if row.waits_for and not row.limited][:MOST_NAMES]
     moved = [row for row in after.ranked if _stand(row) != _stand(was.get(row.waiting.key))]
     moved.sort(key=lambda row: row.waiting.key not in tried)
 

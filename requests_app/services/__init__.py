@@ -1,4 +1,4 @@
-"""Operator operations and intake, as functions ``<noun>_<verb>``. They record intent; the life cycle does all outside work.
+"""Operator operations and intake, as functions ``<row>_<operation>``. They record intent; the life cycle does all outside work.
 
 Each raises ``InvalidTransition`` where its ``*_refused`` says why it does not apply; what else it raises, it says itself.
 """

@@ -16,7 +16,7 @@ from dags_app.services.orphans import strays_preview
 from dags_app.services.plan import rescue_id
 from requests_app.admission.placement import dag_to_rescue
 from requests_app.models import TERMINAL, Request, RequestStatus
-from requests_app.services.acting import acting
+from requests_app.services.common import recorded_operation
 from requests_app.services.release import ReleaseMode, request_release
 from requests_app.states import transition
 from requests_app.work.planner import dag_id, submitted_before
@@ -71,7 +71,7 @@ def schedd_adopt_strays(*, schedd: Schedd, actor: str, reason: str) -> None:
         if request.status == S.HELD:
             request_release(request=request, actor=actor, reason=reason, mode=each.mode)
         which = {"dag_id": each.dag_id, "schedd": schedd.name}
-        with acting(request, actor, "request_adopt", reason, **which):
+        with recorded_operation(request, actor, "request_adopt", reason, **which):
             if request.status == S.QUEUED:  # else it was admitted just now
                 transition(
                     request, S.PLANNING, actor=actor, reason=reason, evidence=which, reserved_schedd=schedd, reserved_slots=1

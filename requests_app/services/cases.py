@@ -20,9 +20,9 @@ from dags_app.planning.closure import Closure, closure
 from dags_app.services.claims import claims_of, pieces_of
 from outputs_app.checks.cases import case_of, cases_shown, decided_refused, orphans_open
 from outputs_app.effects import invalidation
-from outputs_app.models import OPEN_CASE, CaseAction, CaseState, IntegrityCase, OutputDataset, OutputFile, Prognosis, Validity
+from outputs_app.models import OPEN_CASE, CaseAction, CaseState, FindingKind, IntegrityCase, OutputDataset, OutputFile, Validity
 from requests_app.models import DONE, InputFile
-from requests_app.services.acting import acting
+from requests_app.services.common import recorded_operation
 from requests_app.services.recovering import recover, recover_refused
 from wms2.actions import AlreadyDone, Messages
 from wms2.errors import DocumentRefused, InvalidTransition
@@ -55,7 +55,7 @@ def case_remove(*, case: IntegrityCase, actor: str, reason: str) -> None:
     """
     request = case.request
     losses = [] if remove_refused(case) or request.is_at_end else _losses(case, {})
-    with acting(request, actor, "case_remove", reason, case=case.name):
+    with recorded_operation(request, actor, "case_remove", reason, case=case.name):
         case.refresh_from_db()
         if why := remove_refused(case):
             if isinstance(why, AlreadyDone):
@@ -208,7 +208,7 @@ def _draw_in(case: IntegrityCase, lfns: Mapping[str, str], decided: dict[str, An
     files = OutputFile.objects.filter(lfn__in=lfns.keys() - there).select_related("unit", "block__workflow__request")
     rows = []
     for file in files.order_by("lfn"):
-        row = case_of(file, Prognosis.DRAWN_IN, f"holds pieces of the same work as {lfns[file.lfn] or case.name}")
+        row = case_of(file, FindingKind.DRAWN_IN, f"holds pieces of the same work as {lfns[file.lfn] or case.name}")
         for name, value in {**decided, "cut": with_it}.items():
             setattr(row, name, value)
         rows.append(row)

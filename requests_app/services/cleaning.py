@@ -23,7 +23,7 @@ from outputs_app.models import (
 )
 from requests_app import states
 from requests_app.models import Request, RequestStatus, StopIntent, Workflow
-from requests_app.services.acting import acting, applies, give_up, stop_first, stopped_for
+from requests_app.services.common import applies, give_up, recorded_operation, stop_first, stopped_for
 from requests_app.services.invalidation import epoch_raise
 from requests_app.work.rounds import round_files_at_rest
 from wms2.actions import AlreadyDone
@@ -53,7 +53,9 @@ def request_clean(
             being cleaned.
     """
     files = round_files_at_rest(request)
-    with acting(request, actor, "request_clean", reason, accept_dependents=accept_dependents, accept_rest=accept_rest):
+    with recorded_operation(
+        request, actor, "request_clean", reason, accept_dependents=accept_dependents, accept_rest=accept_rest
+    ):
         if confirm != request.request_name:
             raise FieldRefused("confirm", f"type the request's name, {request.request_name}")
         if not applies(request, clean_refused):

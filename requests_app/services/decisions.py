@@ -38,7 +38,16 @@ from requests_app.models import (
     StopIntent,
     Workflow,
 )
-from requests_app.services.acting import acting, applies, give_up, may_run, put, stop_first, stopped_for, workflow_known
+from requests_app.services.common import (
+    applies,
+    give_up,
+    may_run,
+    put,
+    recorded_operation,
+    stop_first,
+    stopped_for,
+    workflow_known,
+)
 from requests_app.services.stopping import ended_follow_up
 from requests_app.states import hold_changes
 from requests_app.work.groups import related_move
@@ -82,7 +91,7 @@ def request_submit(*, request: Request, actor: str, reason: str = "submitted by 
         InvalidTransition: it is not new, or waits for the version that it replaces. (A held one has an edge to SUBMITTED too,
             but that is a release.)
     """
-    with acting(request, actor, "request_submit", reason):
+    with recorded_operation(request, actor, "request_submit", reason):
         applies(request, submit_refused)
         states.transition(request, S.SUBMITTED, actor=actor, reason=reason)
 
@@ -100,7 +109,7 @@ def submit_refused(request: Request) -> str:
 def request_abort(*, request: Request, actor: str, reason: str) -> None:
     """End the request for good, at any moment. Done twice it is done once."""
     files = round_files_at_rest(request)
-    with acting(request, actor, "request_abort", reason):
+    with recorded_operation(request, actor, "request_abort", reason):
         if not applies(request, abort_refused):
             return
         if not stop_first(request, StopIntent.ABORT, actor, reason):
@@ -126,7 +135,7 @@ def abort_refused(request: Request) -> str:
 def request_complete(*, request: Request, actor: str, reason: str) -> None:
     """Plan nothing more: it completes with what is done, once that is registered. A running DAG is stopped first."""
     files = round_files_at_rest(request)
-    with acting(request, actor, "request_complete", reason):
+    with recorded_operation(request, actor, "request_complete", reason):
         if not applies(request, complete_refused):
             return
         put(request, complete_early=True)
@@ -151,7 +160,7 @@ def complete_refused(request: Request) -> str:
 
 def request_hold(*, request: Request, actor: str, reason: str, code: HoldCode = HoldCode.OPERATOR) -> None:
     """Put the request aside; a running DAG is stopped cleanly first."""
-    with acting(request, actor, "request_hold", reason):
+    with recorded_operation(request, actor, "request_hold", reason):
         if not applies(request, hold_refused):
             return
         changes = hold_changes(code, reason)
@@ -172,7 +181,7 @@ def hold_refused(request: Request) -> str:
 
 def request_keep(*, request: Request, actor: str, reason: str) -> None:
     """Keep what it made although it was rejected in ReqMgr2 after it had completed here."""
-    with acting(request, actor, "request_keep", reason):
+    with recorded_operation(request, actor, "request_keep", reason):
         if applies(request, keep_refused):
             ReqMgr2Request.objects.filter(request=request).update(over=True, problem="", compared_at=clock.now())
 
@@ -189,7 +198,7 @@ def request_set_priority(*, request: Request, priority: int, actor: str, reason:
     """Change the admission priority; jobs in the queue get it within a cycle, a DAG at its next submission."""
     if not 0 <= priority <= MAX_PRIORITY:
         raise InvalidTransition(f"priority {priority} is not between 0 and {MAX_PRIORITY}")
-    with acting(request, actor, "request_set_priority", f"{request.priority} -> {priority}: {reason}"):
+    with recorded_operation(request, actor, "request_set_priority", f"{request.priority} -> {priority}: {reason}"):
         applies(request, priority_refused)
         put(request, priority=priority)
 
@@ -201,7 +210,7 @@ def priority_refused(request: Request) -> str:
 
 def request_note(*, request: Request, notes: str, actor: str, reason: str) -> None:
     """Put an operator's remark in place of the one before; an empty one takes it away. Feed and audit keep them all."""
-    with acting(request, actor, "request_note", reason, notes=notes):
+    with recorded_operation(request, actor, "request_note", reason, notes=notes):
         if notes != request.notes:
             put(request, notes=notes)
             emit_event("request.note", request, notes=notes, actor=actor, reason=reason)
@@ -209,7 +218,7 @@ def request_note(*, request: Request, notes: str, actor: str, reason: str) -> No
 
 def request_compare(*, request: Request, actor: str, reason: str) -> None:
     """Have its output datasets compared with DBS and Rucio as soon as a worker has time."""
-    with acting(request, actor, "request_compare", reason):
+    with recorded_operation(request, actor, "request_compare", reason):
         applies(request, compare_refused)
         comparisons_ask(datasets_reported(request.pk))
 
@@ -233,7 +242,7 @@ def request_set_steps(
             or over.
     """
     wanted = steps_read(steps)
-    with acting(request, actor, "request_set_steps", reason, steps=[step.model_dump() for step in wanted]):
+    with recorded_operation(request, actor, "request_set_steps", reason, steps=[step.model_dump() for step in wanted]):
         applies(request, priority_refused)
         workflow = Workflow.objects.filter(request=request).first()
         ledger = ledger_of(workflow, whole=False) if workflow is not None else Ledger()
@@ -258,7 +267,7 @@ def request_pin(*, request: Request, actor: str, reason: str, **pins: int | list
     Raises:
         InvalidTransition: a pin is outside the window, the splitting does not read it, or the request is over.
     """
-    with acting(request, actor, "request_pin", reason, **pins):
+    with recorded_operation(request, actor, "request_pin", reason, **pins):
         applies(request, priority_refused)
         kept = {name: value for name, value in request.overrides.items() if name not in PINS}
         put(request, overrides={**kept, **pins})
@@ -302,7 +311,7 @@ def _override(
     request: Request, actor: str, action: str, reason: str, refused: Callable[[Request], str] | None = None, **values: object
 ) -> None:
     wanted = {name: value for name, value in values.items() if value is not None}
-    with acting(request, actor, action, reason, **wanted):
+    with recorded_operation(request, actor, action, reason, **wanted):
         if refused is not None:
             applies(request, refused)
         kept = {name: value for name, value in request.overrides.items() if name not in values}
@@ -311,7 +320,7 @@ def _override(
 
 def request_set_adaptive(*, request: Request, adaptive: bool, actor: str, reason: str) -> None:
     """Let it go on in rounds that are sized by what was measured, or by its hints; from the next round on."""
-    with acting(request, actor, "request_set_adaptive", reason, adaptive=adaptive):
+    with recorded_operation(request, actor, "request_set_adaptive", reason, adaptive=adaptive):
         applies(request, priority_refused)
         put(request, adaptive=adaptive)
 
@@ -368,7 +377,7 @@ def request_set_sites(
         InvalidTransition: no site is left, one is unknown, or the request is over.
     """
     white, black = sorted(set(site_whitelist)), sorted(set(site_blacklist))
-    with acting(request, actor, "request_set_sites", reason, site_whitelist=white, site_blacklist=black):
+    with recorded_operation(request, actor, "request_set_sites", reason, site_whitelist=white, site_blacklist=black):
         applies(request, priority_refused)
         if not set(white) - set(black):
             raise InvalidTransition("the site lists leave no site")
@@ -397,7 +406,7 @@ def _bans(workflow: Workflow, gone: frozenset[str], back: frozenset[str], actor:
 
 def request_validate(*, request: Request, actor: str, reason: str, every_checksum: bool = False) -> None:
     """Validate all its blocks again."""
-    with acting(request, actor, "request_validate", reason, every_checksum=every_checksum):
+    with recorded_operation(request, actor, "request_validate", reason, every_checksum=every_checksum):
         applies(request, validate_refused)
         _again(request, ProcessingBlock.objects.filter(workflow=request.workflow).values_list("pk", flat=True), every_checksum)
 
@@ -405,7 +414,7 @@ def request_validate(*, request: Request, actor: str, reason: str, every_checksu
 def block_validate(*, block: ProcessingBlock, actor: str, reason: str, every_checksum: bool = False) -> None:
     """Validate one block again."""
     request = block.workflow.request
-    with acting(request, actor, "block_validate", reason, block=block.dbs_block_name, every_checksum=every_checksum):
+    with recorded_operation(request, actor, "block_validate", reason, block=block.dbs_block_name, every_checksum=every_checksum):
         applies(request, validate_refused)
         _again(request, [block.pk], every_checksum)
 

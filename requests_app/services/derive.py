@@ -19,7 +19,7 @@ from outputs_app.models import OPEN_EFFECT, REPORTS, Effect, IntegrityCase, Outp
 from requests_app import intake
 from requests_app.feed import emit_event
 from requests_app.models import Request, RequestStatus, Workflow
-from requests_app.services.acting import acting, applies, free_name, give_up, live_dag_of, put, workflow_known
+from requests_app.services.common import applies, free_name, give_up, live_dag_of, put, recorded_operation, workflow_known
 from requests_app.services.decisions import request_set_sites
 from requests_app.states import record_creation
 from requests_app.work.derived import work_hand_over
@@ -78,7 +78,7 @@ def request_derive(
         DocumentRefused: its datasets are another's by now; or the name is taken.
     """
     files = round_files_at_rest(request)
-    with acting(request, actor, "request_derive", reason):
+    with recorded_operation(request, actor, "request_derive", reason):
         applies(request, derive_refused)
         ended = request.status in _ENDED or request.complete_early
         if failed or ended:
@@ -191,7 +191,7 @@ def derive_preview(request: Request) -> list[str]:
 
 def request_flush(*, request: Request, actor: str, reason: str) -> None:
     """No more input: DBS is not asked again, and the next planning takes what is left, also what fills no work unit."""
-    with acting(request, actor, "request_flush", reason):
+    with recorded_operation(request, actor, "request_flush", reason):
         if applies(request, flush_refused):
             Workflow.objects.filter(request=request).update(input_closed_at=clock.now())
             put(request, flush=True, **({"next_attempt_at": None} if request.status == S.QUEUED else {}))

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from requests_app.models import Request, RequestGroup, RequestStatus, Workflow
-from requests_app.services.acting import acting, applies, put
-from requests_app.states import wake_related
+from requests_app.services.common import applies, put, recorded_operation
+from requests_app.states import mark_related_due
 from requests_app.work.groups import ENDED, GONE_ON, group_completes, group_locked, input_among
 from wms2.audit import audited
 from wms2.errors import DocumentRefused, InvalidTransition, Problem
@@ -25,13 +25,13 @@ def request_group(*, request: Request, actor: str, reason: str, in_group: str = 
         InvalidTransition: it completes already, or has ended and is to be put into a group.
         DocumentRefused: the requests of the group complete already.
     """
-    with acting(request, actor, "request_group", reason, in_group=in_group, was_in=str(request.in_group or "")):
+    with recorded_operation(request, actor, "request_group", reason, in_group=in_group, was_in=str(request.in_group or "")):
         applies(request, group_refused)
         if in_group and request.status in ENDED:
             raise InvalidTransition(f"{request}: it can only be taken out of its group")
         if request.in_group is not None:
             _locked(request.in_group.name, actor)
-            wake_related(request)
+            mark_related_due(request)
         group_join(request, in_group, actor, reason)
 
 
@@ -72,7 +72,7 @@ def request_depend(*, request: Request, actor: str, reason: str, depends_on: Seq
         InvalidTransition: it has begun.
         DocumentRefused: there is no such request, it would wait for itself, or its input is nothing that they write.
     """
-    with acting(request, actor, "request_depend", reason, depends_on=list(depends_on)):
+    with recorded_operation(request, actor, "request_depend", reason, depends_on=list(depends_on)):
         applies(request, depend_refused)
         parents_set(request, depends_on)
 

@@ -10,10 +10,10 @@ from dags_app.planning.selection import WantedLumis
 from dags_app.planning.specs import ExcludedFile, ExclusionKind, InputSpec
 from requests_app.feed import emit_event
 from requests_app.models import TERMINAL, InputFile, Request, RequestStatus, Workflow
-from requests_app.services.acting import acting
+from requests_app.services.common import recorded_operation
 from requests_app.work.exclusions import files_taken
 from requests_app.work.input_lumis import lumis_out_of_reach, lumis_rebuild
-from requests_app.work.left import record_left_out
+from requests_app.work.remaining import record_left_out
 from requests_app.work.spec import spec_of
 from wms2.errors import InvalidTransition
 from wms2.runtime import clock
@@ -31,7 +31,7 @@ def input_files_restore(*, request: Request, lfns: Sequence[str], actor: str, re
     Raises:
         InvalidTransition: nothing more is planned, or a file cannot be let in; nothing was changed.
     """
-    with acting(request, actor, "input_files_restore", reason, files=list(lfns[:100]), number=len(lfns)):
+    with recorded_operation(request, actor, "input_files_restore", reason, files=list(lfns[:100]), number=len(lfns)):
         workflow = Workflow.objects.filter(request=request).first()
         if workflow is None or request.status in _OVER:
             raise InvalidTransition(f"{request.request_name} is {request.get_status_display()}; no file of it can be let in")

@@ -24,10 +24,10 @@ from dags_app.planning.closure import Piece, closure
 from dags_app.services.claims import claims_of, pieces_of
 from outputs_app.checks.cases import case_of, orphans_open
 from outputs_app.effects.invalidation import block_refused
-from outputs_app.models import OPEN_CASE, CaseAction, IntegrityCase, OutputFile, ProcessingBlock, Prognosis, Validity
+from outputs_app.models import OPEN_CASE, CaseAction, FindingKind, IntegrityCase, OutputFile, ProcessingBlock, Validity
 from requests_app.models import DONE, Request, RequestStatus
-from requests_app.services.acting import acting
 from requests_app.services.cases import UnitLoss, files_made_from, losses_changed, manifest_of_unit, removal_begin, uncut
+from requests_app.services.common import recorded_operation
 from requests_app.services.recovering import recover, recover_refused
 from wms2.errors import InvalidTransition, StaleState
 
@@ -132,7 +132,7 @@ def lost_files_make_again(*, lfns: Iterable[str], confirm: str, actor: str, reas
 def _begin(each: RequestLoss, actor: str, reason: str) -> None:
     request, planned = each.request, each.request.status
     lost = sorted(lfn for lfn, why in each.files.items() if not why)
-    with acting(request, actor, "lost_files_make_again", reason, files=lost, with_them=len(each.files) - len(lost)):
+    with recorded_operation(request, actor, "lost_files_make_again", reason, files=lost, with_them=len(each.files) - len(lost)):
         if request.status != planned or losses_changed(each.losses):
             raise StaleState(f"{request.request_name} is not as it was in the preview: look at it again")
         if request.status in DONE and (why := recover_refused(request)):
@@ -146,11 +146,11 @@ def _begin(each: RequestLoss, actor: str, reason: str) -> None:
             recover(request, actor, reason, files=len(each.files))
 
 
-def _finding(each: RequestLoss, lfn: str, actor: str, reason: str) -> tuple[Prognosis, str]:
+def _finding(each: RequestLoss, lfn: str, actor: str, reason: str) -> tuple[FindingKind, str]:
     why = each.files[lfn]
     if not why:
-        return Prognosis.MISSING_REPLICA, f"lost, says {actor}: {reason}"
-    return (Prognosis.PARENT_MISSING if lfn in each.made_from else Prognosis.DRAWN_IN), why
+        return FindingKind.MISSING_REPLICA, f"lost, says {actor}: {reason}"
+    return (FindingKind.PARENT_MISSING if lfn in each.made_from else FindingKind.DRAWN_IN), why
 
 
 @dataclass(slots=True)

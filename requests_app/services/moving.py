@@ -11,7 +11,7 @@ from dags_app.services.stop import StopMode, dag_request_stop
 from requests_app.admission.moves import Move, move_of
 from requests_app.admission.placement import dag_to_rescue, nowhere_else
 from requests_app.models import Request, RequestStatus, StopIntent
-from requests_app.services.acting import acting, applies, live_dag_of, put, stop_first, stopped_for
+from requests_app.services.common import applies, live_dag_of, put, recorded_operation, stop_first, stopped_for
 from requests_app.work.overrides import overrides_of
 from sites_app.models import Schedd
 from wms2.actions import AlreadyDone
@@ -34,7 +34,7 @@ def request_move(
         to: the schedd; without it, admission chooses another.
         drain: for a drain of its schedd: forgotten when that is taken back.
     """
-    with acting(request, actor, "request_move", reason, to=to.name if to else "", mode=mode.value):
+    with recorded_operation(request, actor, "request_move", reason, to=to.name if to else "", mode=mode.value):
         here = schedd_of(request)
         if not applies(request, partial(move_refused, to=to)) or here is None:
             return

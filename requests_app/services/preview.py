@@ -57,10 +57,10 @@ def facts_of(requests: Sequence[Request]) -> Mapping[str, Facts]:
     }
 
 
-Tell = Callable[[Request, Facts], list[str]]
+Report = Callable[[Request, Facts], list[str]]
 
 
-def with_facts(report: Tell) -> Callable[[Sequence[Request]], dict[uuid.UUID, list[str]]]:
+def with_facts(report: Report) -> Callable[[Sequence[Request]], dict[uuid.UUID, list[str]]]:
     """A preview of several requests, whose facts are asked for together."""
 
     def preview(requests: Sequence[Request]) -> dict[uuid.UUID, list[str]]:
@@ -77,7 +77,7 @@ def hold(request: Request, facts: Facts) -> list[str]:
         return ["It is being stopped already; it will be held instead of going on."]
     if request.status in (S.ACTIVE, S.PLANNING) and facts.running:
         return [*_dag_removed(facts), "Once that is proved, it is held; a release goes on from the rescue file."]
-    return ["It is held at once.", *_kept(facts)]
+    return ["It is held at once.", *_stays(facts)]
 
 
 @with_facts
@@ -97,7 +97,7 @@ def release(request: Request, facts: Facts) -> list[str]:
     """Let it go on."""
     if not facts.inputs_read:
         return ["Its inputs are read again; then it is queued."]
-    lines = ["It is queued and goes on when its turn has come.", *_kept(facts)]
+    lines = ["It is queued and goes on when its turn has come.", *_stays(facts)]
     plan = release_plan(request)
     if plan.mode is None:
         return lines
@@ -144,7 +144,7 @@ def stop(request: Request, facts: Facts) -> list[str]:
     if facts.dag is None:
         return ["Its DAG, if one is found, is removed; then it is queued again."]
     now = "Now: the DAG is removed, jobs that run are lost. Drain: work units that run finish, no other starts."
-    return [now, "Then it is queued again and goes on from its rescue file.", *_kept(facts)]
+    return [now, "Then it is queued again and goes on from its rescue file.", *_stays(facts)]
 
 
 def _first_stopped(facts: Facts) -> list[str]:
@@ -216,7 +216,7 @@ def abort(request: Request, facts: Facts) -> list[str]:
     if facts.running or request.status in (S.ACTIVE, S.STOPPING):
         return [*_dag_removed(facts), "Once that is proved, it is aborted; what is not done is given up.", *blocks, last]
     given_up = ["What is not done is given up."] if facts.units.planned else []
-    return ["It is aborted at once.", *_kept(facts), *given_up, *blocks, last]
+    return ["It is aborted at once.", *_stays(facts), *given_up, *blocks, last]
 
 
 @with_facts
@@ -242,10 +242,10 @@ def _dag_removed(facts: Facts) -> list[str]:
         return ["Its DAG, if one is found, is removed."]
     cluster = facts.dag.dagman_cluster_id
     where = f"DAGMan job {cluster} at {facts.dag.schedd_name}" if cluster else "its submission is not recorded yet"
-    return [f"Its DAG is removed ({where}); jobs that run now are lost.", *_kept(facts)]
+    return [f"Its DAG is removed ({where}); jobs that run now are lost.", *_stays(facts)]
 
 
-def _kept(facts: Facts) -> list[str]:
+def _stays(facts: Facts) -> list[str]:
     units = facts.units
     if not units.total:
         return []

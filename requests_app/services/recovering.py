@@ -13,7 +13,7 @@ from outputs_app.blocks.ownership import names_claim, names_refuse
 from outputs_app.effects.invalidation import invalidation_asked
 from outputs_app.models import DatasetState, OutputDataset
 from requests_app.models import InputFile, Request, RequestStatus, Workflow
-from requests_app.services.acting import put
+from requests_app.services.common import put
 from requests_app.states import transition
 from requests_app.work.exclusions import exclusions_accept, files_taken
 from requests_app.work.input_lumis import lumis_rebuild

@@ -9,7 +9,7 @@ from typing import Any
 from dags_app.models import DAG, DAGKind, WorkUnit, WorkUnitState
 from requests_app import states
 from requests_app.models import AFTER_WORK, HoldCode, Request, RequestStatus, RequestTransition, Round, Workflow
-from requests_app.services.acting import acting, applies, give_up
+from requests_app.services.common import applies, give_up, recorded_operation
 from requests_app.services.input_files import input_files_exclude
 from requests_app.work.exclusions import exclusions_accept, exclusions_too_many, only_bad_input_left
 from requests_app.work.overrides import Overrides, check_pins, max_rescues, overrides_of
@@ -67,7 +67,7 @@ def request_release(
     """
     asked = changes or Changes()
     files = round_files_read(request)
-    with acting(request, actor, "request_release", reason, **_evidence(mode, asked)):
+    with recorded_operation(request, actor, "request_release", reason, **_evidence(mode, asked)):
         applies(request, release_refused)
         workflow = Workflow.objects.filter(request=request).first()
         plan = _plan(request, mode, asked, files)

@@ -15,7 +15,7 @@ from requests_app.intake.documents import next_version
 from requests_app.models import CleanupPolicy, Request, RequestStatus, StopIntent, Workflow
 from requests_app.reqmgr2.reports import report_next_version
 from requests_app.selectors.versions import requests_before
-from requests_app.services.acting import acting, applies, free_name, may_run, put, stop_first
+from requests_app.services.common import applies, free_name, may_run, put, recorded_operation, stop_first
 from requests_app.services.intake import Received, request_import
 from requests_app.services.stopping import fail_now
 from requests_app.services.workflow import draft_of
@@ -54,7 +54,7 @@ def request_restart(
         DocumentRefused: the new version's document would not be accepted, or its datasets are another's; nothing was changed.
     """
     files = round_files_at_rest(request)
-    with acting(request, actor, "request_restart", reason):
+    with recorded_operation(request, actor, "request_restart", reason):
         if not applies(request, restart_refused):
             return Request.objects.get(request_name=request.superseded_by_request)
         name = request_name or successor_name(request)

@@ -12,7 +12,7 @@ from outputs_app.models import BlockStatus, EffectKind
 from requests_app import states
 from requests_app.alerts import report_broken
 from requests_app.models import Request, RequestStatus, StopIntent, Workflow
-from requests_app.services.acting import acting, applies, give_up, live_dag_of, may_run, stop_first, stopped_for
+from requests_app.services.common import applies, give_up, live_dag_of, may_run, recorded_operation, stop_first, stopped_for
 from requests_app.work.rounds import RoundFiles, round_files_at_rest
 from wms2.actions import AlreadyDone
 from wms2.errors import FieldRefused, StaleState
@@ -31,7 +31,7 @@ def request_stop(*, request: Request, actor: str, reason: str, mode: StopMode = 
     Args:
         mode: NOW removes the DAG, jobs that run are lost; DRAIN lets the work units that run finish, and starts no other.
     """
-    with acting(request, actor, "request_stop", reason, mode=mode.value):
+    with recorded_operation(request, actor, "request_stop", reason, mode=mode.value):
         if not applies(request, stop_refused):
             return
         if request.status != S.STOPPING:
@@ -63,7 +63,7 @@ def request_force(*, request: Request, actor: str, reason: str, confirm: str, in
     """
     dag = live_dag_of(request)
     found = directory_evidence(dag) if dag is not None else None
-    with acting(request, actor, "request_force", reason, insist=insist):
+    with recorded_operation(request, actor, "request_force", reason, insist=insist):
         if confirm != request.request_name:
             raise FieldRefused("confirm", f"type the request's name, {request.request_name}")
         if not applies(request, force_refused) or dag is None or found is None:
@@ -90,7 +90,7 @@ def force_refused(request: Request) -> str:
 def request_fail(*, request: Request, actor: str, reason: str) -> None:
     """End the request as failed; what it has registered is listed for invalidation. Only people do this."""
     files = round_files_at_rest(request)
-    with acting(request, actor, "request_fail", reason):
+    with recorded_operation(request, actor, "request_fail", reason):
         if not applies(request, fail_refused):
             return
         if not stop_first(request, StopIntent.FAIL, actor, reason):

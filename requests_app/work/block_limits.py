@@ -55,10 +55,10 @@ def blocks_close_due(evaluation: Evaluation) -> None:
     if workflow is None or request.status not in EVALUATED or cleaned:
         return
     limits, now = block_limits(workflow), clock.now()
-    look = evaluation.blocks or blocks_check(workflow_id=workflow.pk, limits=limits)
-    if look.by(now):
+    due = evaluation.blocks or blocks_check(workflow_id=workflow.pk, limits=limits)
+    if due.by(now):
         with evaluation.fenced():
             blocks_go_on(request, limits)
-        look = blocks_check(workflow_id=workflow.pk, limits=limits)
-    if look.first is not None:
-        evaluation.again_at(max(look.first, now + timedelta(seconds=conf().cycle_seconds)))
+        due = blocks_check(workflow_id=workflow.pk, limits=limits)
+    if due.first is not None:
+        evaluation.again_at(max(due.first, now + timedelta(seconds=conf().cycle_seconds)))

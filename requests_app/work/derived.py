@@ -18,14 +18,14 @@ from outputs_app.blocks.ownership import lumi_next
 from requests_app.models import InputFile, Workflow
 from requests_app.work.input_lumis import lumis_hand_over
 from requests_app.work.ledger import ledger_of
-from requests_app.work.left import event_next
+from requests_app.work.remaining import event_next
 from requests_app.work.spec import spec_of, spec_to_json
 from wms2.runtime import clock
 from wms2.runtime.sql import sql_rows
 
 _COLUMNS = ", ".join(str(field.column) for field in InputFile._meta.concrete_fields if field.name not in ("id", "workflow"))
 _COPY = f"INSERT INTO input_files (workflow_id, {_COLUMNS}) SELECT %s, {_COLUMNS} FROM input_files WHERE workflow_id = %s"  # noqa: S608
-_KEPT = {"excluded_at": None, "excluded_reason": "", "excluded_by": "", "excluded_kind": ""}
+_NOT_EXCLUDED = {"excluded_at": None, "excluded_reason": "", "excluded_by": "", "excluded_kind": ""}
 
 
 def work_hand_over(old: Workflow, new: Workflow, *, failed: bool) -> None:
@@ -48,7 +48,7 @@ def work_hand_over(old: Workflow, new: Workflow, *, failed: bool) -> None:
         files, why = InputFile.objects.filter(workflow=new), f"it is the business of {old.request_id}"
         rest = Q(excluded_at__isnull=False) if spec.splitting.algorithm.by_lumi else ~Q(excluded_kind=ExclusionKind.DERIVED)
         files.filter(rest).update(**_excluded(ExclusionKind.INHERITED, why))
-        files.filter(excluded_kind=ExclusionKind.DERIVED).update(**_KEPT)
+        files.filter(excluded_kind=ExclusionKind.DERIVED).update(**_NOT_EXCLUDED)
         if spec.splitting.algorithm.by_lumi:
             lumis_hand_over(old, new, failed=failed)
         new.requested_events = ledger_of(new).left_events

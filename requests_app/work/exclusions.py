@@ -21,8 +21,8 @@ from requests_app.feed import emit_event
 from requests_app.models import InputFile, Request, Round, Workflow
 from requests_app.work.input_lumis import lumis_claimed
 from requests_app.work.input_places import Places
-from requests_app.work.left import record_left_out
 from requests_app.work.overrides import settings_of
+from requests_app.work.remaining import record_left_out
 from requests_app.work.spec import spec_of
 from wms2.conf import conf
 
@@ -32,7 +32,7 @@ _MISSED = (ExclusionKind.LOST, ExclusionKind.UNUSABLE)
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class OpenExclusions:
     """Files left out, of those that the request wants."""
 
     files: QuerySet[InputFile]
@@ -45,12 +45,12 @@ class Standing:
         return self.count / self.wanted if self.count else 0.0
 
 
-def exclusions_open(workflow: Workflow) -> Standing:
+def exclusions_open(workflow: Workflow) -> OpenExclusions:
     """As the rows are now."""
     rows = InputFile.objects.filter(workflow=workflow)
     files = rows.filter(excluded_kind__in=_MISSED).exclude(Q(events=0) & Q(lumis={}))
     count = files.count()
-    return Standing(files, count, rows.exclude(excluded_kind__in=NOT_MISSED).count() if count else 0)
+    return OpenExclusions(files, count, rows.exclude(excluded_kind__in=NOT_MISSED).count() if count else 0)
 
 
 def exclusions_too_many(request: Request, workflow: Workflow) -> bool:

@@ -18,7 +18,7 @@ from django.db.models import Sum
 from outputs_app.models import OutputFile, OwnedDataset, Validity
 from requests_app.intake import with_input
 from requests_app.models import DONE, Request, RequestGroup, RequestStatus
-from requests_app.states import transition, wake_related
+from requests_app.states import mark_related_due, transition
 from wms2.errors import ParentEnded, StaleState
 from wms2.runtime import clock
 from wms2.runtime.due import mark_due
@@ -218,7 +218,7 @@ def related_move(old: Request, new: Request) -> None:
         old.in_group = None
     new.depends_on.set(old.depends_on.all())
     Request.depends_on.through.objects.filter(to_request=old).update(to_request=new)
-    wake_related(new)
+    mark_related_due(new)
 
 
 def _some(rows: Iterable[object]) -> str:

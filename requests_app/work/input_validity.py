@@ -17,7 +17,7 @@ from dags_app.planning.specs import ExcludedFile, ExclusionKind, WorkflowSpec
 from requests_app.feed import emit_event
 from requests_app.models import Request, Workflow
 from requests_app.work.ledger import files_with_work
-from requests_app.work.left import record_left_out
+from requests_app.work.remaining import record_left_out
 from wms2.adapters import factory
 from wms2.adapters.types import DbsFileInfo
 from wms2.errors import PlanningRefused, ServiceUnavailable

@@ -40,13 +40,13 @@ from requests_app.work.input_places import locations_refresh
 from requests_app.work.input_reading import input_open
 from requests_app.work.input_validity import validity_refresh
 from requests_app.work.ledger import Ledger, ledger_check, ledger_of
-from requests_app.work.left import record_left_out, work_left
 from requests_app.work.overrides import DAG_MAX_PROCESSING, settings_of
 from requests_app.work.pileup import PILEUP_MIN_FRACTION, pileup_resolve
 from requests_app.work.production_steps import steps_of, steps_rounded, work_to_step
 from requests_app.work.releases import steps_with_levels
+from requests_app.work.remaining import record_left_out, work_left
 from requests_app.work.rounds import dag_discard
-from requests_app.work.sizing import round_sizing, sizing_kept
+from requests_app.work.sizing import round_sizing, stored_sizing
 from requests_app.work.spec import spec_of
 from sites_app.models import Schedd
 from sites_app.services import NO_SITE, avoided_sentence, sites_avoided
@@ -300,7 +300,7 @@ def _record(
     warnings: Sequence[str],
 ) -> DAG:
     """``files``: LFN -> row and events; ``warnings``: of production steps."""
-    workflow, spec, planned_with = evaluation.request.workflow, planned.dag, sizing_kept(sizing)
+    workflow, spec, planned_with = evaluation.request.workflow, planned.dag, stored_sizing(sizing)
     planned_with[LONGEST_WALL] = max((level.longest_seconds for level in planned.walls), default=0.0)
     if mixed := mixed_after(spec):
         planned_with[_MIXED] = {str(task): events for task, events in mixed.items()}

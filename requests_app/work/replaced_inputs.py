@@ -31,7 +31,7 @@ from wms2.runtime import clock
 
 log = structlog.get_logger(__name__)
 #: Until it is looked again whether they are made, at most; their request's completion wakes.
-LOOK_AGAIN_SECONDS = 600.0
+CHECK_AGAIN_SECONDS = 600.0
 _REPLACED = "it was lost; what was made again in its place is read"
 _GONE = "input files were lost and not made again as a whole"
 _ASIDE = "it was lost; what is made again is read when nothing is left that was made from lost input"
@@ -59,7 +59,7 @@ def inputs_replaced(evaluation: Evaluation) -> bool:
         _set_aside(evaluation, lost)
         return True
     if names:
-        _wait(evaluation, f"input files that were lost, to be made again by {names}", LOOK_AGAIN_SECONDS)
+        _wait(evaluation, f"input files that were lost, to be made again by {names}", CHECK_AGAIN_SECONDS)
         return False
     try:
         whole = _replace(evaluation, lost, makers, taken)

@@ -61,7 +61,7 @@ def _units_of_round(request: Request, *, first: bool) -> int:
     return min(pinned or (in_force().work_units_per_round if request.adaptive else most), most)
 
 
-def sizing_kept(sizing: Sizing) -> dict[str, Any]:
+def stored_sizing(sizing: Sizing) -> dict[str, Any]:
     """What ``Round.sizing`` holds of it."""
     spec = sizing.workflow
     return {
@@ -75,14 +75,14 @@ def sizing_kept(sizing: Sizing) -> dict[str, Any]:
 
 def as_planned(dag: DAG) -> WorkflowSpec:
     """The specification with the resources and the splitting that the DAG's round was planned with; memory as the DAG has it."""
-    spec, kept, memory = spec_of(dag.workflow), dag.round.sizing, sizes_from_json(dag.sizes).memory_mb
+    spec, stored, memory = spec_of(dag.workflow), dag.round.sizing, sizes_from_json(dag.sizes).memory_mb
 
     def resources(number: int, asked: ResourceSpec) -> ResourceSpec:
-        chosen = kept if number == FIRST_TASK else kept.get(_TASKS, {}).get(str(number), {})
+        chosen = stored if number == FIRST_TASK else stored.get(_TASKS, {}).get(str(number), {})
         chosen = {**chosen, **({"memory_mb": memory[number]} if number in memory else {})}
         return replace(asked, **{name: chosen[name] for name in _SIZED if name in chosen})
 
-    cut = {name: number for name, number in kept.get(_SPLITTING, {}).items() if name != "algorithm"}
+    cut = {name: number for name, number in stored.get(_SPLITTING, {}).items() if name != "algorithm"}
     made = spec.generation
     return replace(
         spec,

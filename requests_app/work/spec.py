@@ -25,10 +25,10 @@ _PREPARED = TypeAdapter(Prepared)
 
 def spec_of(workflow: Workflow) -> WorkflowSpec:
     """The specification of a workflow row; read once for each row that is in memory, whose ``spec`` is never changed in place."""
-    kept: tuple[dict[str, Any], WorkflowSpec] | None = workflow.__dict__.get("_typed_spec")
-    if kept is None or kept[0] is not workflow.spec:
-        workflow.__dict__["_typed_spec"] = kept = workflow.spec, _ADAPTER.validate_python(workflow.spec)
-    return kept[1]
+    cached: tuple[dict[str, Any], WorkflowSpec] | None = workflow.__dict__.get("_typed_spec")
+    if cached is None or cached[0] is not workflow.spec:
+        workflow.__dict__["_typed_spec"] = cached = workflow.spec, _ADAPTER.validate_python(workflow.spec)
+    return cached[1]
 
 
 def spec_to_json(spec: WorkflowSpec) -> dict[str, Any]:

@@ -23,7 +23,7 @@ UNPROTECTED = "unmerged_unprotected"
 _CLONED_WITHIN = timedelta(days=1)
 #: MSUnmerged cuts names behind ``/store/unmerged/<era>/<primary>/<tier>/<processing>``.
 _DEPTH = 7
-_KEPT = timedelta(minutes=5)
+_CACHE_TIME = timedelta(minutes=5)
 #: What is protected wakes no request; MSUnmerged runs every few hours.
 _AGAIN = timedelta(hours=1)
 #: What this process was answered last.
@@ -55,7 +55,7 @@ def unmerged_watch(evaluation: Evaluation) -> None:
 def _protected(wmstats: WMStats) -> frozenset[str]:
     """As it was some minutes ago: MSUnmerged itself runs every few hours."""
     known = _KNOWN.get(wmstats)
-    if known is None or known[0] < clock.now() - _KEPT:
+    if known is None or known[0] < clock.now() - _CACHE_TIME:
         _KNOWN.clear()
         known = _KNOWN[wmstats] = clock.now(), frozenset(map(_cut, wmstats.protected_lfns()))
     return known[1]

@@ -43,7 +43,7 @@ NO_ADMIN_PAGES = ("logout", "login", "jsi18n", "autocomplete", "view_on_site")
 DJANGOS = ("_add", "_delete", "_history", "password_change", "password_change_done")
 #: Beside REST: images, answers to machines, sign-ins that lead elsewhere, POST alone.
 NO_PAGES = {
-    "request-course": "an image", "livez": "for machines", "readyz": "for machines", "logout": "POST alone",
+    "request-chart": "an image", "livez": "for machines", "readyz": "for machines", "logout": "POST alone",
     "sso-login": "leads elsewhere", "sso-callback": "leads elsewhere", "account-token-make": "POST alone",
     "account-token-revoke": "POST alone", "account-old-key-end": "POST alone", "account-sessions-end": "POST alone",
     "saved-view-new": "POST alone", "saved-view-end": "POST alone", "request-watched": "POST alone",
@@ -70,7 +70,7 @@ def _job(_: Scene) -> Sequence[Any]:
 ARGUMENTS: dict[str, Callable[[Scene], Sequence[Any]]] = {
     "request-page": lambda built: [built.held.request_name],
     "group-page": lambda _: [RequestGroup.objects.all()[0].name],
-    "kept-logs-page": lambda built: [_dag(built).pk],
+    "stored-logs-page": lambda built: [_dag(built).pk],
     "logs-page": _job,
     "campaign-page": lambda built: [built.held.campaign],
     "site-page": lambda _: ["T1_US_FNAL"],
@@ -131,7 +131,7 @@ def _admin(name: str, route: str, whole: bool) -> list[str]:
         return [reverse(name)]
     row = model._default_manager.first()
     assert row is not None, f"{model} has no row in every_row"
-    if name.endswith("_verb"):
+    if name.endswith("_action"):
         return [f"{reverse(name, args=[action.name])}?id={row.pk}" for action in buttons_of(model)[: None if whole else 1]]
     return [reverse(name, args=[row.pk])]
 
@@ -168,7 +168,7 @@ def look_at(opened: Window, paths: Iterable[str]) -> list[str]:
 #: One of each kind of page of the admin: those of the others are made by the same code.
 KINDS = (
     "admin:index", "admin:app_list", "admin:requests_app_request_changelist", "admin:requests_app_request_change",
-    "admin:requests_app_request_verb", "admin:requests_app_request_import", "admin:dags_app_failuregroup_changelist",
+    "admin:requests_app_request_action", "admin:requests_app_request_import", "admin:dags_app_failuregroup_changelist",
     "admin:requests_app_limit_changelist", "admin:wms2_roleassignment_changelist",
 )  # fmt: skip
 

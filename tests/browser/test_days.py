@@ -111,7 +111,7 @@ def test_a_shifter_is_woken_at_three_and_hands_over_at_seven(desk: Window, built
 
     # from the cause to the request, and to the whole log of a failed job
     needs.get_by_role("link", name=shown(held.request_name)).first.click()
-    expect(page.locator("#part-head .standing .badge").first).to_have_text("Held")
+    expect(page.locator("#part-head .status-line .badge").first).to_have_text("Held")
     expect(page.locator("#part-errors")).to_contain_text("FileReadError")
     log = f"{sample.unit}/{sample.node}, attempt {sample.attempt}"
     page.locator("#part-errors").get_by_role("link", name=log, exact=True).first.click()
@@ -232,10 +232,10 @@ def test_an_operator_works_through_a_day(desk: Window, built: Scene, operator: U
     # one that nothing can save is failed: the page says what that means before it is done
     find(page, lost.request_name)
     begin(page, "Fail")
-    expect(page.locator("form.verb-form")).to_contain_text("It cannot be undone.")
+    expect(page.locator("form.operation-form")).to_contain_text("It cannot be undone.")
     assert Request.objects.get(pk=lost.pk).status == RequestStatus.HELD
     confirm(page, "Fail", "its parent was aborted")
-    expect(page.locator("#part-head .standing .badge").first).to_have_text("Failed")
+    expect(page.locator("#part-head .status-line .badge").first).to_have_text("Failed")
 
     # the run of the morning
     bulk_go_on(seconds=60)

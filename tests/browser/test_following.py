@@ -52,7 +52,7 @@ def row_of(desk: Window, request: Request) -> Locator:
 
 def badge(desk: Window) -> Locator:
     """The status at the head of a request's page."""
-    return desk.page.locator("#part-head .standing .badge").first
+    return desk.page.locator("#part-head .status-line .badge").first
 
 
 @pytest.mark.dear("the only request that a person follows in a browser from its import to COMPLETED")

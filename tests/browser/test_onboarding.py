@@ -39,7 +39,7 @@ def _canaries_go() -> Iterator[None]:
 
 
 @contextmanager
-def tended(directory: Path, **environment: str) -> Iterator[Worker]:
+def processed(directory: Path, **environment: str) -> Iterator[Worker]:
     """Checks are carried out as in production."""
     with celery_worker("one", **environment) as running, celery_beat(directory):
         yield running
@@ -100,7 +100,7 @@ def test_an_operator_adds_a_pool_and_its_schedd_gets_in_once_its_canary_has_run(
     expect(page.locator("#content")).to_contain_text("Discovered")
     expect(page.get_by_role("link", name="Enable …")).to_have_count(0)
 
-    with second_pool.matching_nothing(), tended(tmp_path, WMS2_CANARY_SECONDS="10") as running:
+    with second_pool.matching_nothing(), processed(tmp_path, WMS2_CANARY_SECONDS="10") as running:
         reported = checked(desk, running)
     assert "it answers itself" in reported
     assert re.search(r"removed: .*the canary has had its time", reported)
@@ -115,7 +115,7 @@ def test_an_operator_adds_a_pool_and_its_schedd_gets_in_once_its_canary_has_run(
     expect(page.get_by_role("button", name="Enable")).to_have_count(0)
 
     page.goto(here)
-    with tended(tmp_path) as running:
+    with processed(tmp_path) as running:
         assert "it ran at a site and ended well" in checked(desk, running)
     click(desk, "Enable", says="New DAGs may go to it")
     expect(page.locator("#content")).to_contain_text("Enabled")

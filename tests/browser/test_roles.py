@@ -90,7 +90,7 @@ def a_viewers_day(world: World) -> None:
         expect(desk.page.get_by_role("link", name="Admin", exact=True)).to_have_count(0)
         desk.page.get_by_role("link", name=world.own.request_name).first.click()
         expect(desk.page.get_by_role("heading", level=1)).to_have_text(world.own.request_name)
-        expect(desk.page.locator(".verbs")).to_have_count(0)
+        expect(desk.page.locator(".operations")).to_have_count(0)
         desk.go("/admin/")
         expect(desk.page.get_by_role("alert")).to_contain_text("vera may not open that page.")
 
@@ -99,14 +99,14 @@ def a_requesters_day(world: World) -> None:
     hold = action_url(Request, "hold", [world.others.pk])
     with world.desk("rita", hold) as desk:
         desk.go(world.own.get_absolute_url())
-        standing = desk.page.locator(".standing")
+        standing = desk.page.locator(".status-line")
         confirmed(desk, "Hold")
         expect(standing).to_contain_text("Held")
         confirmed(desk, "Release")
         expect(standing).to_contain_text("Submitted")
         desk.go(world.others.get_absolute_url())
         expect(standing).to_contain_text("Queued")
-        expect(desk.page.locator(".verbs a", has_text="Hold")).to_have_count(0)
+        expect(desk.page.locator(".operations a", has_text="Hold")).to_have_count(0)
         refused(desk, hold, "this needs the role operator; you have requester, for requests of your own.")
 
 
@@ -118,7 +118,9 @@ def a_site_admins_day(world: World) -> None:
         desk.page.get_by_role("link", name="Sites", exact=True).first.click()
         desk.page.get_by_role("link", name="T2_DE_DESY", exact=True).click()
         desk.page.get_by_role("link", name="Drain …", exact=True).click()
-        expect(desk.page.locator(".verb-form")).to_contain_text("It can be undone with Enable; that needs the role operator.")
+        expect(desk.page.locator(".operation-form")).to_contain_text(
+            "It can be undone with Enable; that needs the role operator."
+        )
         desk.page.go_back()
         confirmed(desk, "Drain")
         expect(desk.page.get_by_role("status").last).to_contain_text("Drain: T2_DE_DESY.")
@@ -126,7 +128,7 @@ def a_site_admins_day(world: World) -> None:
         expect(desk.page.get_by_role("link", name="Enable …")).to_have_count(0)
         desk.go(admin_url(world.other_site))
         expect(desk.page.locator("#content h2").first).to_have_text("T2_CH_CERN")
-        expect(desk.page.locator("a.verb")).to_have_count(0)
+        expect(desk.page.locator("a.operation")).to_have_count(0)
         refused(desk, drain, "T2_CH_CERN: this needs the role operator; you have site admin, for T2_DE_DESY.")
     world.site.refresh_from_db()
     world.other_site.refresh_from_db()
@@ -149,7 +151,7 @@ def an_admins_day(world: World) -> None:
     """Who is given a role by an admin has its button with the next page, in a session that has begun before."""
     with world.desk("newton") as given, world.desk("ada") as desk:
         given.go(world.others.get_absolute_url())
-        expect(given.page.locator(".verbs")).to_have_count(0)
+        expect(given.page.locator(".operations")).to_have_count(0)
         desk.go("/admin/")
         desk.page.get_by_role("link", name="Role assignments", exact=True).first.click()
         desk.page.get_by_role("link", name="Add role assignment").click()
@@ -164,4 +166,4 @@ def an_admins_day(world: World) -> None:
         expect(given.page.locator("#roles")).to_contain_text("HIGGS")
         given.go(world.others.get_absolute_url())
         confirmed(given, "Hold")
-        expect(given.page.locator(".standing")).to_contain_text("Held")
+        expect(given.page.locator(".status-line")).to_contain_text("Held")

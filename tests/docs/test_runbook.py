@@ -12,7 +12,7 @@ from deploy.stack import paths
 from outputs_app.models import EffectState
 from requests_app.lifecycle import timeouts
 from requests_app.models import HoldCode, RequestStatus, ShownStatus
-from requests_app.selectors.alert_words import CONDITIONS
+from requests_app.selectors.alert_texts import CONDITIONS
 from tests.support.cases import in_one_test
 
 ROOT = paths.checkout()

@@ -492,7 +492,7 @@ def test_what_waits_under_a_former_epoch_is_discarded_where_a_claim_meets_it(blo
     """Or it would be read by each claim, for ever."""
     request = Request.objects.get(workflow=block.workflow)
     past = timezone.now() - timedelta(days=1)
-    for number in range(executor.LOOKED_AT + 1):
+    for number in range(executor.MOST_READ + 1):
         effect(block, f"old{number}", next_attempt_at=past)
     kept = effect(block, "manifest", next_attempt_at=past)
     Effect.objects.filter(pk=kept.pk).update(kind=EffectKind.INVALIDATION_MANIFEST)

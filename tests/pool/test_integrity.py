@@ -16,7 +16,7 @@ import pytest
 from dags_app.models import SiteJob, WorkUnitClaim
 from deploy.simulators.client import Caller
 from outputs_app.checks.validation import process
-from outputs_app.models import CaseState, IntegrityCase, OutputFile, ProcessingBlock, Prognosis, StorageCheck, Validity
+from outputs_app.models import CaseState, FindingKind, IntegrityCase, OutputFile, ProcessingBlock, StorageCheck, Validity
 from requests_app.lifecycle import storage_checks
 from requests_app.lifecycle.storage_checks import storage_checks_run
 from requests_app.models import Request, RequestStatus
@@ -125,7 +125,7 @@ def test_what_is_lost_at_the_storage_is_removed_and_made_again_once_in_each_tier
         running.wait(lambda: IntegrityCase.objects.count() > 1 and status(request) == S.WAITING_INTEGRITY, seconds=120)
         cases = list(IntegrityCase.objects.all())
         assert {case.name: case.prognosis for case in cases} == {
-            foreign.lfn: Prognosis.CATALOGUE_DIFFERS, twice.lfn: Prognosis.DUPLICATE_LUMI
+            foreign.lfn: FindingKind.CATALOGUE_DIFFERS, twice.lfn: FindingKind.DUPLICATE_LUMI
         }  # fmt: skip
         path_of(gone).unlink()
         with path_of(short).open("ab") as file:
@@ -148,7 +148,7 @@ def test_what_is_lost_at_the_storage_is_removed_and_made_again_once_in_each_tier
         )
         found = {case.name: case.prognosis for case in IntegrityCase.objects.filter(state=CaseState.NEW)}
         assert found == {
-            gone.lfn: Prognosis.MISSING_REPLICA, short.lfn: Prognosis.SIZE_MISMATCH, bent.lfn: Prognosis.CHECKSUM_MISMATCH
+            gone.lfn: FindingKind.MISSING_REPLICA, short.lfn: FindingKind.SIZE_MISMATCH, bent.lfn: FindingKind.CHECKSUM_MISMATCH
         }  # fmt: skip
         running.wait(lambda: status(request) == S.WAITING_INTEGRITY, seconds=60)
         reported = removal_preview(list(IntegrityCase.objects.filter(state=CaseState.NEW)))

@@ -9,7 +9,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from dags_app.attempts import logs_kept
+from dags_app.attempts import stored_logs
 from dags_app.models import DAG, FailureSample
 from dags_app.packs import pack
 from requests_app.models import RequestStatus
@@ -35,7 +35,7 @@ def test_the_logs_of_a_job_that_could_not_read_its_input_are_one_click_from_the_
     assert status(request) == RequestStatus.HELD
     dag = DAG.objects.get(workflow__request=request)
     sample = FailureSample.objects.get(dag=dag, node="proc_000000")
-    (kept,) = logs_kept(dag)
+    (kept,) = stored_logs(dag)
     assert (kept.job, kept.code) == ((sample.unit, sample.node, sample.attempt, sample.job_id), 8021)
     archives = [path.name for path in Path(dag.submit_dir).rglob("*.logs.tar.gz")]
     assert archives == [kept.name], "nothing is left of the jobs that did well"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dags_app.models import SiteJob, SiteJobPurpose, SiteJobState, WorkUnit
-from outputs_app.models import BlockValidation, IntegrityCase, OutputFile, Prognosis, StorageCheck
+from outputs_app.models import BlockValidation, FindingKind, IntegrityCase, OutputFile, StorageCheck
 from requests_app.models import RequestStatus
 from requests_app.services import request_import, request_validate
 from tests.support.faults import fault
@@ -59,7 +59,7 @@ def test_what_is_missing_or_damaged_is_found_at_once_by_either_way(ready: None, 
     assert set(BlockValidation.objects.filter(validated_at=None).values_list("pk", flat=True)) >= wrong_blocks
 
 
-KINDS = (Prognosis.MISSING_REPLICA, Prognosis.SIZE_MISMATCH, Prognosis.CHECKSUM_MISMATCH)
+KINDS = (FindingKind.MISSING_REPLICA, FindingKind.SIZE_MISMATCH, FindingKind.CHECKSUM_MISMATCH)
 
 
 def path_of(file: OutputFile) -> Path:
@@ -75,12 +75,12 @@ def path_of(file: OutputFile) -> Path:
     raise AssertionError(f"no merge has told of {file.lfn}")
 
 
-def damage(path: Path, kind: Prognosis) -> None:
+def damage(path: Path, kind: FindingKind) -> None:
     """As a storage might."""
     content = bytearray(path.read_bytes())
     path.unlink()
-    if kind == Prognosis.SIZE_MISMATCH:
+    if kind == FindingKind.SIZE_MISMATCH:
         path.write_bytes(content[:-1])
-    elif kind == Prognosis.CHECKSUM_MISMATCH:
+    elif kind == FindingKind.CHECKSUM_MISMATCH:
         content[len(content) // 2] ^= 0xFF
         path.write_bytes(content)

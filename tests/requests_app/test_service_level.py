@@ -261,7 +261,7 @@ def test_a_level_that_cannot_be_read_stays_what_it_was(monkeypatch: pytest.Monke
         raise OperationalError("gone")
 
     monkeypatch.setattr(levels, "_read", silent)
-    monkeypatch.setattr(levels, "KEPT_SECONDS", 0.0)
+    monkeypatch.setattr(levels, "CACHE_SECONDS", 0.0)
     assert levels.known().level is Level.STRAINED
 
 

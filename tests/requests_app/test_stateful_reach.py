@@ -43,7 +43,7 @@ EDGES = {
 }
 #: Codes that no request of the scripted world can get, and why.
 UNREACHED_CODES = {
-    HoldCode.RUN_ELSEWHERE: "is for what comes from ReqMgr2; tests/requests_app/reqmgr2/test_taking.py",
+    HoldCode.RUN_ELSEWHERE: "is for what comes from ReqMgr2; tests/requests_app/reqmgr2/test_acquiring.py",
     HoldCode.FAILED_ELSEWHERE: "as well; tests/requests_app/reqmgr2/test_following.py",
     HoldCode.TIMEOUT: "needs a step that fails for an hour; tests/requests_app/lifecycle/test_lifecycle_loop.py",
     HoldCode.LEDGER: "random lives; tests/requests_app/lifecycle/test_lifecycle.py",
@@ -63,7 +63,7 @@ def services_with_an_actor() -> set[str]:
     for module in (*map(importlib.import_module, names), *others):
         for name, function in inspect.getmembers(module, inspect.isfunction):
             own = function.__module__ == module.__name__ and not name.startswith("_")
-            if own and "actor" in inspect.signature(function).parameters and module.__name__ != "requests_app.services.acting":
+            if own and "actor" in inspect.signature(function).parameters and module.__name__ != "requests_app.services.common":
                 found.add(name)
     return found
 

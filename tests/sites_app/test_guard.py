@@ -14,7 +14,7 @@ from requests_app.lifecycle.active import sites_judge
 from requests_app.models import Event, Request, RequestStatus
 from sites_app import guard
 from sites_app.bans import AUTOMATIC, BAN, SiteFailures
-from sites_app.guard import Turned, ban_objection, guard_check, guard_judge, systemic_trouble
+from sites_app.guard import BadAtOnce, ban_objection, guard_check, guard_judge, systemic_trouble
 from sites_app.models import Health, Pool, PoolSite, Schedd, ScheddState, Site, SystemicAlert
 from tests.support.rows import request_row, schedd_row, workflow_row
 from wms2.audit import audit
@@ -187,14 +187,14 @@ def test_most_sites_where_jobs_are_that_fail_at_once_are_trouble_too_and_are_not
 KIND = st.integers(0, 8).flatmap(
     lambda bad: st.integers(0, bad).flatmap(
         lambda lately: st.integers(bad, 12).map(
-            lambda seen: Turned("schedd", seen, frozenset(map(str, range(bad))), frozenset(map(str, range(lately))))
+            lambda seen: BadAtOnce("schedd", seen, frozenset(map(str, range(bad))), frozenset(map(str, range(lately))))
         )
     )
 )
 
 
 @given(KIND, KIND, st.booleans())
-def test_new_work_is_held_only_when_most_of_more_than_two_are_bad(found: Turned, sites: Turned, lasting: bool) -> None:
+def test_new_work_is_held_only_when_most_of_more_than_two_are_bad(found: BadAtOnce, sites: BadAtOnce, lasting: bool) -> None:
     holds, reason = guard_judge(found, sites, lasting=lasting)
     most = [each for each in (found, sites) if each.observed > 2 and len(each.bad) * 2 > each.observed]
     assert not holds or (most and reason)

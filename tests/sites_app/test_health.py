@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sites_app.health import Rules, Signals, Standing, judge
+from sites_app.health import Rules, Signals, Verdict, judge
 from sites_app.models import Health
 
 AT = datetime(2026, 11, 23, 12, tzinfo=UTC)
@@ -23,15 +23,15 @@ KINDS = (WELL, SILENT, BUSY, UNHEARD)
 FOUND = {WELL: Health.HEALTHY, SILENT: Health.UNREACHABLE, BUSY: Health.BUSY, UNHEARD: Health.DEGRADED}
 
 
-def looks(signals: Iterable[Signals], before: Standing | None = None, every: float = 60) -> list[Standing]:
+def looks(signals: Iterable[Signals], before: Verdict | None = None, every: float = 60) -> list[Verdict]:
     """How it stands after each look."""
-    found = [before or Standing()]
+    found = [before or Verdict()]
     for number, each in enumerate(signals):
         found.append(judge(each, found[-1], AT + timedelta(seconds=every * number), RULES))
     return found[1:]
 
 
-def classes(status_details: Iterable[Standing]) -> list[Health]:
+def classes(status_details: Iterable[Verdict]) -> list[Health]:
     return [each.health for each in status_details]
 
 
@@ -109,7 +109,7 @@ def test_whatever_was_before_looks_that_agree_end_in_what_they_say(before: list[
 
 @given(st.lists(st.sampled_from(KINDS), min_size=1, max_size=40))
 def test_no_class_is_given_without_a_look_that_says_so_nor_without_its_number_of_looks(signals: list[Signals]) -> None:
-    before, order = Standing(), list(Health)
+    before, order = Verdict(), list(Health)
     needed = {Health.HEALTHY: 3, Health.BUSY: 1, Health.DEGRADED: 2, Health.UNREACHABLE: 3}
     for number, after in enumerate(looks(signals)):
         if after.health != before.health:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from requests_app.alert_rows import Where
+from requests_app.alert_rows import AlertSubject
 from requests_app.alerts import alert
 from requests_app.models import AlertChannel, Request, RequestStatus
 from requests_app.notifying import send
@@ -21,7 +21,7 @@ def dead(*sites: str) -> list[Request]:
     """A request at each site with an effect that is dead."""
     rows = [request_row(RequestStatus.ACTIVE, campaign="Run3") for _ in sites]
     for row, site in zip(rows, sites, strict=True):
-        alert(row, "effect_dead", f"rule: {site} does not answer", Where(site=site))
+        alert(row, "effect_dead", f"rule: {site} does not answer", AlertSubject(site=site))
     return rows
 
 

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 from django.utils import timezone
 
-from outputs_app.models import EffectState, IntegrityCase, Placement, Prognosis
-from requests_app.alert_rows import Where
+from outputs_app.models import EffectState, FindingKind, IntegrityCase, Placement
+from requests_app.alert_rows import AlertSubject
 from requests_app.alerts import alert
 from requests_app.models import (
     AdmissionLimit,
@@ -43,7 +43,7 @@ def _make(index: int, status: RequestStatus) -> None:
     new_effect(EffectState.DEAD, request=request, block=block, last_error="503")
     drift_row(block, name=name)
     IntegrityCase.objects.create(
-        request=block.workflow.request, block=block, name=name, site=name, prognosis=Prognosis.ZERO_EVENTS, evidence=[]
+        request=block.workflow.request, block=block, name=name, site=name, prognosis=FindingKind.ZERO_EVENTS, evidence=[]
     )
     Placement.objects.create(campaign=name, tier=name)
     Site.objects.create(name=f"T2_XX_{index}", total_slots=index)
@@ -51,7 +51,7 @@ def _make(index: int, status: RequestStatus) -> None:
     schedd_row(f"{name}@host", pool=name)
     pool_row(name)
     Harvest.objects.create(request=request, dataset=f"/A/{name}/DQMIO", state=HarvestState.FAILED, next_try_at=now)
-    alert(request, f"slow_{index}", name, Where(site=name, schedd=name))
+    alert(request, f"slow_{index}", name, AlertSubject(site=name, schedd=name))
     Alert.objects.filter(subject=request.request_name).update(
         owner=name if index else "", severity=list(Severity)[index % 3], since=now, silenced_until=now + timedelta(hours=index),
         ended_at=now if index > 3 else None,

@@ -14,7 +14,7 @@ from dags_app.planning.sizing import sizes_of, sizes_to_json
 from dags_app.planning.specs import GenerationSpec, ResourceSpec, SplittingAlgo, SplittingSpec, WorkflowSpec
 from dags_app.services.measurements import decisions_record
 from requests_app.models import Request, RequestStatus, Round, Workflow
-from requests_app.work.sizing import round_sizing, sizing_kept
+from requests_app.work.sizing import round_sizing, stored_sizing
 from tests.support.rows import dag_row, generation_spec, output_spec, request_row, round_row, workflow_row
 
 NAME = "cmsunified_task_TOP-RunIII2024Summer24wmLHEGS-00217__v1_T_260902_101112_31"
@@ -83,7 +83,7 @@ def round_next(request: Request, *, units: int, done: int = 0, at: datetime | No
     workflow.rounds.update(closed_at=at)
     DAG.objects.filter(workflow=workflow).update(status=DAGStatus.COMPLETED, completed_at=at)
     sizing, _ = round_sizing(request)
-    round_ = round_row(workflow, workflow.rounds.count(), sizing=sizing_kept(sizing))
+    round_ = round_row(workflow, workflow.rounds.count(), sizing=stored_sizing(sizing))
     sizes = sizes_to_json(sizes_of(sizing.workflow, sizing.profile))
     dag = dag_row(workflow, round=round_, total_work_units=units, units_done=done, sizes=sizes, submitted_at=at)
     assert sizing.workflow.generation is not None

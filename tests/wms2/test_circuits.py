@@ -194,10 +194,10 @@ def test_after_the_pause_one_process_probes_and_its_answer_is_for_all(prefix: st
     assert second.status_detail("dbs") == CircuitState(3, 0.0)
 
     def probe() -> str:
-        use_circuits(first.kept)
+        use_circuits(first.counts)
         with pytest.raises(CircuitOpen, match="being probed"):
             CircuitBreaker("dbs").call(Script("second probe"))
-        use_circuits(second.kept)
+        use_circuits(second.counts)
         return "answer"
 
     assert CircuitBreaker("dbs").call(probe) == "answer"

@@ -21,7 +21,7 @@ from tests.support.services import until
 from wms2.adapters.caller import Caller, retry_call
 from wms2.errors import LeaseLost, ServiceUnavailable
 from wms2.runtime import heartbeat
-from wms2.runtime.heartbeat import kept_alive
+from wms2.runtime.heartbeat import lease_kept_alive
 from wms2.runtime.parallel import side_by_side
 
 LIFE = 60.0
@@ -58,14 +58,14 @@ def test_between_two_beats_a_keeper_has_no_database_session(monkeypatch: pytest.
 
     # many beats in a long life: a short one would be over while a busy machine opens a session, and the keeper would end
     monkeypatch.setattr(heartbeat, "_BEATS", 1800)
-    with kept_alive(renew, life_seconds=LIFE):
+    with lease_kept_alive(renew, life_seconds=LIFE):
         assert enough.wait(60)
     assert len(set(pids)) == len(pids)
 
 
 def test_a_process_that_was_stopped_for_longer_than_its_lease_lasts_makes_no_call(monkeypatch: pytest.MonkeyPatch) -> None:
     stop = stopping(monkeypatch)
-    with kept_alive(held, life_seconds=LIFE):
+    with lease_kept_alive(held, life_seconds=LIFE):
         assert calls(3, stop, LIFE / 4) == 3
         assert calls(1, stop, LIFE / 4) == 0, "its life has passed since it was taken, and nothing has renewed it"
     assert calls() == 1, "who works under no lease is not stopped"
@@ -74,9 +74,9 @@ def test_a_process_that_was_stopped_for_longer_than_its_lease_lasts_makes_no_cal
 def test_the_lease_that_was_taken_long_before_the_work_begins_counts_from_then(monkeypatch: pytest.MonkeyPatch) -> None:
     stop = stopping(monkeypatch)
     monkeypatch.setattr(heartbeat.clock, "now", timezone.now)
-    with kept_alive(held, life_seconds=LIFE, expires_at=timezone.now() + timedelta(seconds=10)):
+    with lease_kept_alive(held, life_seconds=LIFE, expires_at=timezone.now() + timedelta(seconds=10)):
         assert calls(2, stop, 6) == 1
-    with kept_alive(held, life_seconds=LIFE, expires_at=timezone.now() - timedelta(seconds=1)):
+    with lease_kept_alive(held, life_seconds=LIFE, expires_at=timezone.now() - timedelta(seconds=1)):
         assert not calls()
 
 
@@ -84,11 +84,11 @@ def test_a_pause_while_a_circuit_is_asked_for_or_between_two_tries_counts_too(mo
     stop = stopping(monkeypatch)
     slow, script = Caller("dbs", "slow circuit"), Script("never asked")
     monkeypatch.setattr(slow.breaker, "_admit", lambda *_: stop(LIFE) or False)
-    with kept_alive(held, life_seconds=LIFE), pytest.raises(LeaseLost):
+    with lease_kept_alive(held, life_seconds=LIFE), pytest.raises(LeaseLost):
         slow.call("block", script)
     again = Script(ServiceUnavailable("dbs", "block", "no answer"), "never asked")
     monkeypatch.setattr("wms2.adapters.caller.pause", lambda _: stop(LIFE))
-    with kept_alive(held, life_seconds=LIFE), pytest.raises(LeaseLost):
+    with lease_kept_alive(held, life_seconds=LIFE), pytest.raises(LeaseLost):
         retry_call(again)
     assert (script.calls, again.calls) == (0, 1)
 
@@ -102,7 +102,7 @@ def test_a_lease_that_cannot_be_renewed_is_lost_when_its_life_is_over(error: typ
         asked.append(1)
         raise error("the database does not answer")
 
-    with kept_alive(renew, life_seconds=0.3):
+    with lease_kept_alive(renew, life_seconds=0.3):
         assert calls() == 1
         until(lambda: not calls(), "its life has passed")
     assert len(asked) > 1, "it was tried again"
@@ -125,14 +125,14 @@ def test_what_goes_wrong_with_one_renewal_keeps_no_later_one_from_succeeding(mon
 
     monkeypatch.setattr(heartbeat, "connections", {"default": SimpleNamespace(close=close)})
     monkeypatch.setattr(heartbeat, "_BEATS", 300)
-    with kept_alive(renew, life_seconds=LIFE / 2):
+    with lease_kept_alive(renew, life_seconds=LIFE / 2):
         assert enough.wait(30)
         assert calls() == 1
 
 
 def test_a_lease_that_another_process_was_given_is_lost_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeat, "_BEATS", 6000)
-    with kept_alive(lambda: False, life_seconds=LIFE):
+    with lease_kept_alive(lambda: False, life_seconds=LIFE):
         until(lambda: not calls(), "it was asked for")
 
 
@@ -144,14 +144,14 @@ def test_threads_work_under_the_leases_of_the_thread_that_asks_and_not_longer(mo
         late.append(calls())
         return 0
 
-    with kept_alive(held, life_seconds=LIFE):
+    with lease_kept_alive(held, life_seconds=LIFE):
         assert dict(side_by_side(dict.fromkeys("ab", calls), lambda: None)) == {"a": 1, "b": 1}
         questions = side_by_side({"quick": calls, "slow": goes_on}, lambda: None)
         assert next(questions) == ("quick", 1)
     ended.set()
     until(lambda: bool(late), "the thread that nobody waits for goes on")
     assert late == [0], "the work under the lease has ended"
-    with kept_alive(held, life_seconds=LIFE):
+    with lease_kept_alive(held, life_seconds=LIFE):
         stop(LIFE)
         assert dict(side_by_side(dict.fromkeys("ab", calls), lambda: None)) == {"a": 0, "b": 0}
 
@@ -166,7 +166,7 @@ class Nothing:
     def close(self): pass
 
 heartbeat.connections = {"default": Nothing()}
-with heartbeat.kept_alive(lambda: True, life_seconds=1.0):
+with heartbeat.lease_kept_alive(lambda: True, life_seconds=1.0):
     print("begun", flush=True)
     sys.stdin.readline()
     try:

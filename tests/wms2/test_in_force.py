@@ -30,7 +30,7 @@ def change(**values: float) -> None:
 
 
 def test_without_changes_the_settings_hold(django_assert_num_queries: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(in_force, "KEPT_SECONDS", 600.0)
+    monkeypatch.setattr(in_force, "CACHE_SECONDS", 600.0)
     with django_assert_num_queries(1):
         assert in_force.in_force() == conf()
         assert in_force.in_force().site_ban_duration_days == 7
@@ -48,7 +48,7 @@ def test_a_change_holds_in_this_process_at_once_and_in_others_when_they_read_aga
     assert in_force.in_force().removal_tries == 5
     Limit.objects.update(value=7)  # as if another process had done it
     assert in_force.in_force().removal_tries == 5
-    moment[0] += in_force.KEPT_SECONDS
+    moment[0] += in_force.CACHE_SECONDS
     assert in_force.in_force().removal_tries == 7
 
 

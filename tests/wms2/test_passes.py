@@ -18,7 +18,7 @@ from wms2.runtime.passes import row_by_itself
 ROOT = Path(__file__).parents[2]
 #: Loops over rows that are of one request, DAG, block or answer, or that make values of them and write nothing row by row.
 ONE_BY_NATURE = {
-    "dags_app.services.moved._know", "dags_app.services.submit._found_at", "outputs_app.checks.rucio_account.account_problems",
+    "dags_app.services.activity._know", "dags_app.services.submit._found_at", "outputs_app.checks.rucio_account.account_problems",
     "outputs_app.blocks.filling.blocks_register_sealed", "outputs_app.blocks.filling.blocks_seal_due",
     "outputs_app.checks.cases.cases_open",
     "outputs_app.effects.invalidation.invalidation_ask", "outputs_app.effects.invalidation.parts_ask",

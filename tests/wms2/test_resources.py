@@ -16,7 +16,7 @@ from outputs_app.models import Effect, EffectKind, EffectState
 from tests.support.calls import overdue
 from tests.support.rows import new_effect
 from wms2.adapters.caller import retry_call
-from wms2.errors import LeaseLost, NoneFree
+from wms2.errors import LeaseLost, ResourceBusy
 from wms2.models import AuditEntry, Resource, ResourceLease
 from wms2.work import resources
 from wms2.work.resources import PLANNING, REGISTRATION, lease_beat, lease_take, resource
@@ -35,7 +35,7 @@ def took(number: int, ttl: float = 60, name: str = PLANNING) -> ResourceLease:
 def test_no_more_units_are_out_than_there_are_and_whoever_gets_none_is_told_at_once() -> None:
     units(10)
     with resource(PLANNING, 6, "first"):
-        with pytest.raises(NoneFree, match="5 of 10 MB of memory of plans, of which 6 are taken"):
+        with pytest.raises(ResourceBusy, match="5 of 10 MB of memory of plans, of which 6 are taken"):
             took(5)
         took(4)
     took(6)
@@ -49,7 +49,7 @@ def test_what_is_larger_than_all_there_is_gets_all_of_it() -> None:
 
 def test_where_operators_allow_none_what_wants_some_waits() -> None:
     units(0)
-    with pytest.raises(NoneFree, match="there are 0 in all"), resource(PLANNING, 1, "a plan"):
+    with pytest.raises(ResourceBusy, match="there are 0 in all"), resource(PLANNING, 1, "a plan"):
         pass
 
 
@@ -86,7 +86,7 @@ def test_of_many_that_ask_at_once_only_so_many_get_any() -> None:
     def one(_: int) -> bool:
         try:
             took(1)
-        except NoneFree:
+        except ResourceBusy:
             return False
         finally:
             connections["default"].close()

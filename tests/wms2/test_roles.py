@@ -18,7 +18,7 @@ from rest_framework.test import APIClient
 from requests_app import lease, service_level
 from requests_app.lifecycle import credentials, packing
 from requests_app.models import RequestStatus
-from requests_app.reqmgr2 import taking
+from requests_app.reqmgr2 import acquiring
 from sites_app.bans import AUTOMATIC
 from sites_app.models import Site, SiteBan
 from sites_app.services import SSB
@@ -357,7 +357,7 @@ def test_from_no_user_to_roles_by_the_command_alone(settings: Any, monkeypatch: 
 
 
 def test_no_user_is_called_as_wms2_calls_itself() -> None:
-    ours = {AUTOMATIC, SSB, lease.ACTOR, service_level.ACTOR, packing.ACTOR, credentials.ACTOR, taking.ACTOR, denials.UNKNOWN}
+    ours = {AUTOMATIC, SSB, lease.ACTOR, service_level.ACTOR, packing.ACTOR, credentials.ACTOR, acquiring.ACTOR, denials.UNKNOWN}
     assert {name for name in ours if not name_refused(name)} == set()
     browser = client_of(User.objects.create_superuser("ada"))
     form = {"username": "wms2", "usable_password": "false"}

@@ -22,7 +22,7 @@ from requests_app.lifecycle import evaluator
 from requests_app.models import RequestStatus
 from tests.support.rows import dag_row, request_row, schedd_row, unit_row, workflow_row
 from wms2.adapters import factory
-from wms2.adapters.types import ScheddAd, Watched
+from wms2.adapters.types import QueueAnswer, ScheddAd
 from wms2.errors import ServiceRejected
 from wms2.settings.logs import logging_config
 
@@ -123,13 +123,13 @@ def test_what_the_cycle_sees_of_a_dag_names_its_request(monkeypatch: pytest.Monk
     )  # fmt: skip
 
     class Empty:
-        def watch(self, instance: str) -> Watched:
-            return Watched(ScheddAd(schedd.name, "25.14.1", 1), [], [])
+        def watch(self, instance: str) -> QueueAnswer:
+            return QueueAnswer(ScheddAd(schedd.name, "25.14.1", 1), [], [])
 
     monkeypatch.setattr(factory, "htcondor", lambda *_: Empty())
     for _ in range(2):
         (check_request,) = watch.checks_of([schedd])
-        watch.schedd_heard(look=check_request, said=check_request.ask("i"), fenced=transaction.atomic)
+        watch.schedd_observe(check=check_request, answer=check_request.ask("i"), fenced=transaction.atomic)
     line = lines.of("DAGMan job no longer in the queue; how it ended is looked for")
     assert (line["request_name"], line["dag_id"]) == (dag.workflow.request.request_name, str(dag.pk))
 

@@ -52,10 +52,10 @@ def test_every_status_has_a_colour(choices: type) -> None:
 def test_every_tone_has_its_colours_in_the_style_sheet() -> None:
     from deploy.stack import paths
 
-    css = (paths.checkout() / "wms2/static/wms2/tones.css").read_text()
-    for tone in set(COLOURS.values()):
-        assert f".tone-{tone} {{" in css
-        assert css.count(f"--{tone}-ground:") == css.count(f"--{tone}-text:") == 2, "light and dark"
+    css = (paths.checkout() / "wms2/static/wms2/colours.css").read_text()
+    for colour in set(COLOURS.values()):
+        assert f".colour-{colour} {{" in css
+        assert css.count(f"--{colour}-ground:") == css.count(f"--{colour}-text:") == 2, "light and dark"
 
 
 def test_names_of_columns_are_spelled_as_people_write_them() -> None:

@@ -22,11 +22,11 @@ from wms2.adapters.types import (
     HistoryAd,
     OrphanJobs,
     PoolAnswer,
+    QueueAnswer,
     ScheddAd,
     ScheddFacts,
     Submission,
     UnbegunUnit,
-    Watched,
 )
 from wms2.errors import ServiceRejected, ServiceUnavailable
 
@@ -150,7 +150,7 @@ class HtcondorAdapter:
 
     # --- watching
 
-    def watch(self, instance: str) -> Watched:
+    def watch(self, instance: str) -> QueueAnswer:
         """What the schedd says about itself, all DAGMan jobs of an instance in its queue (the DAGs' and their running units'),
         and how many node jobs there are: the schedd counts these, so that no answer grows with them.
 
@@ -158,14 +158,14 @@ class HtcondorAdapter:
         Tried once: the leader asks again in its next cycle.
         """
         owner = self._ours(tries=1).owner
-        jobs = ads.Ours(instance, owner)
+        jobs = ads.OwnJobs(instance, owner)
         call = {"op": "query", "constraint": jobs.all_dagmans(), "projection": ads.DAGMAN_PROJECTION}
         count = {"op": "groups", "constraint": jobs.all_node_jobs(), "projection": ads.JOB_GROUPS}
         itself = {"op": "schedd_ad", "projection": ads.SCHEDD_PROJECTION}
         schedd, heard, rows, groups = self._ask([itself, self._in_collector(), call, count], "watch", tries=1)
         about = replace(ads.schedd_ad(schedd, heard), owner=owner)
         dagmans, unread = ads.dagman_ads_readable(rows, instance)
-        return Watched(about, dagmans, ads.job_groups(groups), unread)
+        return QueueAnswer(about, dagmans, ads.job_groups(groups), unread)
 
     def history(self, cluster: int, dag_id: str = "", since: datetime | None = None) -> HistoryAd | None:
         """How an outer DAGMan job ended; None when the history has no such job of ours (also: not yet).
@@ -219,11 +219,11 @@ class HtcondorAdapter:
         ad, limits, owner = self._ask([itself, {"op": "config", "names": ads.LIMITS}, {"op": "owner"}], "facts")
         return ads.schedd_facts(ad, limits, owner)
 
-    def _ours(self, tries: int = TRIES) -> ads.Ours:
+    def _ours(self, tries: int = TRIES) -> ads.OwnJobs:
         """Our jobs there. Whose they are the checks of the schedd have found, else it is asked once by each process."""
         if not self._known_owner:
             (self._known_owner,) = self._ask([{"op": "owner"}], "owner", tries=tries)
-        return ads.Ours(self._instance, self._known_owner)
+        return ads.OwnJobs(self._instance, self._known_owner)
 
     # --- steering
 

@@ -116,7 +116,7 @@ def _fenced(constraint: str, fence: int | None) -> str:
     return constraint if fence is None else f"{constraint} && {FENCE} =?= {int(fence)}"
 
 
-class Ours(NamedTuple):
+class OwnJobs(NamedTuple):
     """Constraints: each selects some jobs of an instance, of those that its owner has submitted.
 
     Any user may put any stamp into an ad, but HTCondor alone sets the owner.

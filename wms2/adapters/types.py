@@ -352,7 +352,7 @@ class Unread(NamedTuple):
     problem: str
 
 
-class Watched(NamedTuple):
+class QueueAnswer(NamedTuple):
     """A schedd's answer: what it says about itself, the DAGMan jobs in its queue, and the node jobs, counted; ``unread``:
     outer DAGMan jobs, by cluster, that are there and cannot be read, or a unit's of theirs."""
 

@@ -93,10 +93,10 @@ def buttons(user: Any, row: Model, back: str = "", names: Sequence[str] | None =
     if not enters_admin(user):
         return []
     named = [action for action in buttons_of(type(row)) if names is None or action.name in names]
-    verbs = [each for each in named if not denial(user, each, row) and not each.refused(row) and each.fits(row, user)]
+    actions = [each for each in named if not denial(user, each, row) and not each.refused(row) and each.fits(row, user)]
     return [
         Button(action.name, action.label, action_url(type(row), action.name, [row.pk], back), action.dangerous)
-        for action in verbs
+        for action in actions
     ]
 
 
@@ -121,7 +121,7 @@ def action_url(
 ) -> str:
     """Address of the page of confirmation; ``back`` is the page it leads back to, by default the row's own in the admin; its form
     begins with ``values``."""
-    url = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_verb", args=[action])
+    url = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_action", args=[action])
     given = [("id", str(key)) for key in keys] + ([("back", back)] if back else [])
     given += [(f"{_VALUE}{name}", " ".join(value) if isinstance(value, list) else str(value)) for name, value in values.items()]
     return f"{url}?{urlencode(given)}"
@@ -137,14 +137,14 @@ class ActionsAdmin(ModelAdmin):
 
     def get_urls(self) -> list[URLPattern]:
         """The page of confirmation beside the usual ones."""
-        name = f"{self.opts.app_label}_{self.opts.model_name}_verb"
-        own = path("verb/<slug:action>/", self._action_door, name=name)
+        name = f"{self.opts.app_label}_{self.opts.model_name}_action"
+        own = path("verb/<slug:action>/", self._action_view, name=name)
         return [own, *super().get_urls()]
 
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
         """One for each operation that the user may do."""
-        verbs = [action for action in buttons_of(self.model) if not action.single and may(request.user, action)]
-        return {action.name: (partial(_go_to_page, action), action.name, f"{action.label} …") for action in verbs}
+        actions = [action for action in buttons_of(self.model) if not action.single and may(request.user, action)]
+        return {action.name: (partial(_go_to_page, action), action.name, f"{action.label} …") for action in actions}
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """The list. Filters for what PostgreSQL cannot hold, and keys that are not keys, are reported in Django's own way."""
@@ -169,9 +169,9 @@ class ActionsAdmin(ModelAdmin):
             raise Http404("no such row")
         self._warn(request)
         own = {
-            "verb_buttons": buttons(request.user, row),
+            "action_buttons": buttons(request.user, row),
             "row_links": self.row_links(row),
-            "row_standing": status_details_of(row),
+            "row_status": status_details_of(row),
         }
         return super().change_view(request, object_id, form_url, {**(extra_context or {}), **own})
 
@@ -189,7 +189,7 @@ class ActionsAdmin(ModelAdmin):
         rows = {str(row.pk): row for row in self.model._default_manager.filter(pk__in=keys)}
         return [rows[key] for key in dict.fromkeys(keys) if key in rows]
 
-    def _action_door(self, request: HttpRequest, action: str) -> HttpResponse:
+    def _action_view(self, request: HttpRequest, action: str) -> HttpResponse:
         """The page, for whom the admin is open. Who is signed in without a role learns which one the operation asks for."""
         if request.user.is_authenticated and not enters_admin(request.user) and (found := self._action(action)):
             require(request.user, found)
@@ -324,7 +324,7 @@ class ActionsAdmin(ModelAdmin):
             if len(rows) == 1
             else f"{action.label}: {counted(len(rows), *self._resource_types())}",
             "opts": self.opts,
-            "verb": action,
+            "action": action,
             "undone": _undone(request.user, self.model, action),
             "form": form,
             "concerned": concerned,
@@ -334,7 +334,7 @@ class ActionsAdmin(ModelAdmin):
             "given_back": _given_back(request),
             "media": self.media,
         }
-        return TemplateResponse(request, "admin/wms2/verb.html", context, status=status)
+        return TemplateResponse(request, "admin/wms2/action.html", context, status=status)
 
     def _concerned(self, action: Action, rows: Sequence[Any], refused: Mapping[Any, str]) -> list[Concerned]:
         reported = will_happen(action, rows)

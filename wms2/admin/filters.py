@@ -10,7 +10,7 @@ from django.http import HttpRequest
 
 from wms2.web.formatting import spelled
 
-LOOKED_AT = 1_000
+MOST_READ = 1_000
 
 
 def recent_values(field: str) -> type[SimpleListFilter]:
@@ -21,7 +21,7 @@ def recent_values(field: str) -> type[SimpleListFilter]:
         parameter_name = field
 
         def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-            rows = model_admin.model._default_manager.order_by("-pk").values_list(field, flat=True)[:LOOKED_AT]
+            rows = model_admin.model._default_manager.order_by("-pk").values_list(field, flat=True)[:MOST_READ]
             found = {str(value) for value in (*rows, self.value()) if value}
             return [(value, value) for value in sorted(found)]
 

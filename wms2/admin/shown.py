@@ -33,7 +33,7 @@ def aged(moment: datetime) -> SafeString:
 
 def badge(value: str, label: str) -> SafeString:
     """A status in its colour; the word is always there."""
-    return format_html('<span class="badge tone-{}">{}</span>', colour(value), label)
+    return format_html('<span class="badge colour-{}">{}</span>', colour(value), label)
 
 
 def admin_url(row: Model, what: str = "change") -> str:

@@ -22,7 +22,7 @@ from rest_framework.request import Request as HttpRequest
 from rest_framework.response import Response
 
 from wms2.actions import Action, Field, Kind, ResourceType, arguments, perform, resource_type_of, resource_types, undone
-from wms2.api.permissions import verb_of
+from wms2.api.permissions import performed_action
 from wms2.api.preconditions import if_match, in_one_transaction, require_version
 from wms2.api.serializers import (
     MAX_REASON,
@@ -70,7 +70,7 @@ class Resource:
     serializer: type[serializers.BaseSerializer[Any]]
     rows: Callable[[], Any]
     key: str = "pk"
-    picture: Callable[[Any], Any] = lambda row: row
+    content: Callable[[Any], Any] = lambda row: row
     etag: Callable[[Any], str] | None = None
     locks: bool = True
     find: Callable[[HttpRequest, Any, str], Any] = lambda http, rows, key: get_object_or_404(rows, pk=key)
@@ -78,7 +78,7 @@ class Resource:
 
     def shown(self, http: HttpRequest, row: Any, code: int = status.HTTP_202_ACCEPTED, **headers: str) -> Response:
         """A row as an answer."""
-        data = self.serializer(self.picture(row), context={"request": http}).data
+        data = self.serializer(self.content(row), context={"request": http}).data
         return Response(data, status=code, headers=headers if self.etag is None else {**headers, "ETag": self.etag(row)})
 
     def act(self, http: HttpRequest, key: Any, act: Callable[[Any], object]) -> tuple[Any, object]:
@@ -132,11 +132,11 @@ def action_method(resource: Resource, name: str, answer: Answer | None = None) -
         if answer is None:
             row = made if isinstance(made, resource.model) else resource.rows().get(pk=row.pk)
             return resource.shown(request, row)
-        shown_by, picture = answer
-        return replace(resource, serializer=shown_by, picture=lambda row: picture(row, made, given)).shown(request, row)
+        shown_by, content = answer
+        return replace(resource, serializer=shown_by, content=lambda row: content(row, made, given)).shown(request, row)
 
     method.__doc__ = action.does
-    method.verb = action  # type: ignore[attr-defined]  # whose roles the permission asks for
+    method.performs = action  # type: ignore[attr-defined]  # whose roles the permission asks for
     in_query = [_REASON, *(OpenApiParameter(one.name, str, description=one.help) for one in action.fields)] if deletes else []
     return extend_schema(
         parameters=[*in_query, *resource.parameters],
@@ -156,7 +156,7 @@ class ActionView(ApiView):
 
     def known_query_params(self) -> frozenset[str]:
         """DELETE takes its reason in the query string too."""
-        action = verb_of(self, str(self.request.method))
+        action = performed_action(self, str(self.request.method))
         own = {"reason", *(one.name for one in action.fields)} if action is not None and action.method == "delete" else set()
         return self.query_params | own
 

@@ -36,19 +36,19 @@ def csv_asked(request: Request) -> bool:
     return asked == "csv"
 
 
-def csv_answer(rows: Iterable[dict[str, Any]], names: Sequence[str], called: str) -> StreamingHttpResponse:
+def csv_answer(rows: Iterable[dict[str, Any]], names: Sequence[str], file_name: str) -> StreamingHttpResponse:
     """A head of these names, then a line for each row."""
     lines = _lines(names, ([row[name] for name in names] for row in rows))
-    return StreamingHttpResponse(lines, content_type=_TYPE, headers=_kept_as(called))
+    return StreamingHttpResponse(lines, content_type=_TYPE, headers=_headers(file_name))
 
 
-def csv_table(called: str, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> HttpResponse:
+def csv_table(file_name: str, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> HttpResponse:
     """The same of a table that has an end, in one piece."""
-    return HttpResponse(_lines(names, rows), content_type=_TYPE, headers=_kept_as(called))
+    return HttpResponse(_lines(names, rows), content_type=_TYPE, headers=_headers(file_name))
 
 
-def _kept_as(called: str) -> dict[str, str]:
-    return {"Content-Disposition": f'attachment; filename="{called}.csv"'}
+def _headers(file_name: str) -> dict[str, str]:
+    return {"Content-Disposition": f'attachment; filename="{file_name}.csv"'}
 
 
 def _lines(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:

@@ -22,9 +22,9 @@ if TYPE_CHECKING:  # rest_framework.views reads the settings, which name this mo
 _READS = "the token only reads"
 
 
-def verb_of(view: APIView, method: str) -> Action | None:
+def performed_action(view: APIView, method: str) -> Action | None:
     """The operation that a view does when it is called by this method."""
-    return getattr(getattr(view, method.lower(), None), "verb", None)
+    return getattr(getattr(view, method.lower(), None), "performs", None)
 
 
 class SignedInReadsOperatorsWrite(BasePermission):
@@ -37,7 +37,7 @@ class SignedInReadsOperatorsWrite(BasePermission):
         """Safe methods for everybody who is signed in, operations for their roles, all else for operators."""
         if not request.user.is_authenticated or request.method in SAFE_METHODS:
             return bool(request.user.is_authenticated)
-        action = verb_of(view, str(request.method))
+        action = performed_action(view, str(request.method))
         self.message = denial(request.user, action) if action else operators_alone(request.user)
         self.message = self.message or (_READS if only_reads(request) else "")
         return not self.message

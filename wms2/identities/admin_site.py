@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from django.shortcuts import redirect
 
 from wms2.identities.grants import enters_admin
-from wms2.web.admin_doors import doors
+from wms2.web.admin_index import sections
 
 
 class SignInForm(AdminAuthenticationForm):
@@ -41,4 +41,4 @@ class Wms2AdminSite(AdminSite):
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
         """Doors by task, and all tables behind a fold."""
-        return super().index(request, {**(extra_context or {}), "doors": doors(self.get_app_list(request))})
+        return super().index(request, {**(extra_context or {}), "sections": sections(self.get_app_list(request))})

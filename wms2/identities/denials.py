@@ -40,10 +40,10 @@ log = structlog.get_logger(__name__)
 _counts: SharedCounts = SharedCounts()
 
 
-def use_counts(kept: SharedCounts) -> None:
+def use_counts(counts: SharedCounts) -> None:
     """Count there from now on."""
     global _counts  # noqa: PLW0603
-    _counts = kept
+    _counts = counts
 
 
 def denial_record(*, actor: str, address: str, kind: str, target_type: str, target: str, why: str, **evidence: Any) -> None:
@@ -56,9 +56,9 @@ def denial_record(*, actor: str, address: str, kind: str, target_type: str, targ
     DENIALS_TOTAL.labels(kind).inc()
     who = f"user {actor}" if actor else f"address {address}"
     what = hashlib.sha256("\0".join((who, kind, target)).encode(errors="surrogatepass")).hexdigest()[:32]
-    if _counts.ask(lambda kept: kept.add(what, WINDOW_SECONDS))[0] > 1:
+    if _counts.ask(lambda counts: counts.add(what, WINDOW_SECONDS))[0] > 1:
         return
-    number = _counts.ask(lambda kept: kept.add("all", WINDOW_SECONDS))[0]
+    number = _counts.ask(lambda counts: counts.add("all", WINDOW_SECONDS))[0]
     if number > MOST_PER_MINUTE:
         return
     last = "; more is refused in this minute than is recorded" if number == MOST_PER_MINUTE else ""

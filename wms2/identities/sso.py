@@ -42,7 +42,7 @@ from wms2.audit import audit, refusal_set_audited
 from wms2.conf import conf
 from wms2.identities.front_end import ANONYMOUS
 from wms2.identities.grants import OWN_NAMES
-from wms2.identities.sso_issuer import PROVIDER, Exchange, Provider, Said, names_of
+from wms2.identities.sso_issuer import PROVIDER, Exchange, IssuerAnswer, Provider, names_of
 from wms2.identities.sso_sessions import session_begin
 from wms2.web.login_throttle import address_of
 
@@ -187,7 +187,7 @@ def callback(request: HttpRequest) -> HttpResponse:
 def _session_begins(sender: Any, request: HttpRequest, user: Any, sociallogin: Any = None, **_: Any) -> None:
     if sociallogin is not None:
         claims = sociallogin.claims
-        said = Said(str(claims["sub"]), names_of(claims), sociallogin.token.token_secret)
+        said = IssuerAnswer(str(claims["sub"]), names_of(claims), sociallogin.token.token_secret)
         session_begin(request, user, said, timezone.now())
 
 

@@ -32,7 +32,7 @@ LEEWAY_SECONDS = 60
 _ENDPOINTS = ("authorization_endpoint", "token_endpoint", "userinfo_endpoint", "jwks_uri")
 
 
-class Said(NamedTuple):
+class IssuerAnswer(NamedTuple):
     """What the issuer says of a user: the subject, its names of roles, and what it is asked with the next time (or empty)."""
 
     subject: str
@@ -96,7 +96,7 @@ class Exchange(OpenIDConnectOAuth2Adapter):
         login.claims = claims
         return login
 
-    def refreshed(self, refresh_token: str, subject: str) -> Said:
+    def refreshed(self, refresh_token: str, subject: str) -> IssuerAnswer:
         """What the issuer says of the user now.
 
         Raises:
@@ -120,7 +120,7 @@ class Exchange(OpenIDConnectOAuth2Adapter):
         claims = self._claims(body, None, id_token_needed=False)
         if claims["sub"] != subject:
             raise SsoRefused("the issuer answered for another user")
-        return Said(subject, names_of(claims), str(body.get("refresh_token") or refresh_token))
+        return IssuerAnswer(subject, names_of(claims), str(body.get("refresh_token") or refresh_token))
 
     def _claims(self, tokens: Mapping[str, Any], nonce: str | None, *, id_token_needed: bool = True) -> dict[str, Any]:
         """Those of the ID token, and those of the user info endpoint over them, which are of the same subject."""

@@ -33,7 +33,7 @@ from wms2.audit import audit
 from wms2.conf import conf
 from wms2.identities.front_end import FROM_FRONT_END
 from wms2.identities.grants import LIMITED, Grant, grants_named, use_grants
-from wms2.identities.sso_issuer import PROVIDER, Exchange, Said, SsoRefused
+from wms2.identities.sso_issuer import PROVIDER, Exchange, IssuerAnswer, SsoRefused
 from wms2.models import SsoSession
 
 #: An answer is asked for again when it is older than this,
@@ -49,7 +49,7 @@ _ROW = "wms2_sso_session"
 log = structlog.get_logger(__name__)
 
 
-def session_begin(request: HttpRequest, user: Any, said: Said, now: datetime) -> None:
+def session_begin(request: HttpRequest, user: Any, said: IssuerAnswer, now: datetime) -> None:
     """The session that has just been signed in is one by single sign-on; rows of sessions long expired go."""
     SsoSession.objects.filter(read_at__lt=now - timedelta(seconds=settings.SESSION_COOKIE_AGE)).delete()
     row = SsoSession.objects.create(user=user, subject=said.subject, tried_at=now, **_columns(said, now))
@@ -148,7 +148,7 @@ def _ended(request: HttpRequest, user: Any, why: str) -> AnonymousUser:
     return AnonymousUser()
 
 
-def _columns(said: Said, now: datetime) -> dict[str, Any]:
+def _columns(said: IssuerAnswer, now: datetime) -> dict[str, Any]:
     token = _cipher().encrypt(said.refresh_token.encode()).decode() if said.refresh_token else ""
     return {"names": list(said.names), "refresh_token": token, "read_at": now, "problem": ""}
 

@@ -35,48 +35,48 @@ class CircuitState(NamedTuple):
 class Circuits:
     """The standing of circuits by their names; never raises."""
 
-    kept: SharedCounts
+    counts: SharedCounts
 
     def status_detail(self, name: str) -> CircuitState:
         """Of one circuit."""
-        return self.kept.ask(lambda kept: _status_details(kept, name)[name])
+        return self.counts.ask(lambda counts: _status_details(counts, name)[name])
 
     def failed(self, name: str, opens_at: int = FAILURES, pause_seconds: float = PAUSE_SECONDS) -> None:
         """One more failure in a row; with ``opens_at`` of them the pause begins."""
 
-        def count(kept: Counts) -> None:
-            kept.drop(f"probe:{name}")
-            kept.list_name(name, _REMEMBERED_SECONDS)
-            failures, _ = kept.add(f"failures:{name}", _REMEMBERED_SECONDS, anew=True)
+        def count(counts: Counts) -> None:
+            counts.drop(f"probe:{name}")
+            counts.list_name(name, _REMEMBERED_SECONDS)
+            failures, _ = counts.add(f"failures:{name}", _REMEMBERED_SECONDS, anew=True)
             if failures >= opens_at:
-                kept.add(f"open:{name}", pause_seconds, anew=True)
+                counts.add(f"open:{name}", pause_seconds, anew=True)
 
-        self.kept.ask(count)
+        self.counts.ask(count)
 
     def answered(self, name: str, below: int | None = None) -> None:
         """Forget the failures; with ``below`` only while there are fewer."""
 
-        def forget(kept: Counts) -> None:
-            if below is None or _status_details(kept, name)[name].failures < below:
-                kept.drop(f"failures:{name}", f"open:{name}", f"probe:{name}")
+        def forget(counts: Counts) -> None:
+            if below is None or _status_details(counts, name)[name].failures < below:
+                counts.drop(f"failures:{name}", f"open:{name}", f"probe:{name}")
 
-        self.kept.ask(forget)
+        self.counts.ask(forget)
 
     def take_probe(self, name: str) -> bool:
         """Whether the caller is the one that may probe now."""
-        return self.kept.ask(lambda kept: kept.add(f"probe:{name}", PROBE_SECONDS)[0] == 1)
+        return self.counts.ask(lambda counts: counts.add(f"probe:{name}", PROBE_SECONDS)[0] == 1)
 
     def give_probe_back(self, name: str) -> None:
         """The probe gave no result: the next call may be it."""
-        self.kept.ask(lambda kept: kept.drop(f"probe:{name}"))
+        self.counts.ask(lambda counts: counts.drop(f"probe:{name}"))
 
     def all(self) -> dict[str, CircuitState]:
         """Circuits with failures."""
 
-        def named(kept: Counts) -> dict[str, CircuitState]:
-            return _status_details(kept, *sorted(kept.names()))
+        def named(counts: Counts) -> dict[str, CircuitState]:
+            return _status_details(counts, *sorted(counts.names()))
 
-        return {name: status_detail for name, status_detail in self.kept.ask(named).items() if status_detail.failures}
+        return {name: status_detail for name, status_detail in self.counts.ask(named).items() if status_detail.failures}
 
     def clear(self) -> None:
         """Forget everything."""
@@ -84,9 +84,9 @@ class Circuits:
             self.answered(name)
 
 
-def _status_details(kept: Counts, *names: str) -> dict[str, CircuitState]:
+def _status_details(counts: Counts, *names: str) -> dict[str, CircuitState]:
     """Of several circuits, in one question."""
-    found = kept.read(*(f"{what}:{name}" for name in names for what in ("failures", "open")))
+    found = counts.read(*(f"{what}:{name}" for name in names for what in ("failures", "open")))
     pairs = zip(found[::2], found[1::2], strict=True)
     return {name: CircuitState(failures, pause) for name, ((failures, _), (_, pause)) in zip(names, pairs, strict=True)}
 
@@ -99,10 +99,10 @@ def circuits() -> Circuits:
     return _circuits
 
 
-def use_circuits(kept: SharedCounts) -> None:
+def use_circuits(counts: SharedCounts) -> None:
     """Keep them there from now on."""
     global _circuits  # noqa: PLW0603
-    _circuits = Circuits(kept)
+    _circuits = Circuits(counts)
 
 
 class CircuitBreaker:

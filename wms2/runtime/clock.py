@@ -17,7 +17,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 #: An answer is counted on for so long, if it came so quickly: the result is that much behind at most, and never ahead.
-_KEPT_SECONDS, _QUICK_SECONDS = 1.0, 0.002
+_CACHE_SECONDS, _QUICK_SECONDS = 1.0, 0.002
 #: The newest such answer, and when it came by ``_elapsed``; at most one.
 _answers: deque[tuple[datetime, float]] = deque(maxlen=1)
 
@@ -26,7 +26,7 @@ def now() -> datetime:
     """The moment at the database, aware UTC; one question a second at most. Raises django.db.OperationalError: the database does
     not answer."""
     for moment, came in tuple(_answers):
-        if (since := _elapsed() - came) < _KEPT_SECONDS:
+        if (since := _elapsed() - came) < _CACHE_SECONDS:
             return moment + timedelta(seconds=since)
     return _asked()
 

@@ -111,13 +111,13 @@ class Seen:
     problem: str = ""
 
     @classmethod
-    def from_dict(cls, kept: dict[str, str]) -> Seen:
+    def from_dict(cls, stored: dict[str, str]) -> Seen:
         """As ``as_dict`` wrote it."""
-        ends, problem = kept["ends_at"], kept["problem"]
+        ends, problem = stored["ends_at"], stored["problem"]
         try:
-            return cls(kept["name"], kept["path"], datetime.fromisoformat(ends) if ends else None, problem)
+            return cls(stored["name"], stored["path"], datetime.fromisoformat(ends) if ends else None, problem)
         except ValueError:
-            return cls(kept["name"], kept["path"], None, problem or f"when it ends is not known: {ends}")
+            return cls(stored["name"], stored["path"], None, problem or f"when it ends is not known: {ends}")
 
     def as_dict(self) -> dict[str, str]:
         """For JSON."""

@@ -20,7 +20,7 @@ _BEATS = 3
 
 
 @contextmanager
-def kept_alive(
+def lease_kept_alive(
     renew: Callable[[], bool], *, life_seconds: float, expires_at: datetime | None = None, **about: str
 ) -> Iterator[None]:
     """Call ``renew`` from a thread at a third of the lease's life until the block ends, or the lease is lost: ``renew`` says so,

@@ -20,13 +20,13 @@ from wms2.conf import Conf, conf
 from wms2.runtime.sql import sql_rows
 
 log = structlog.get_logger(__name__)
-KEPT_SECONDS = 3.0
+CACHE_SECONDS = 3.0
 #: The settings in force, what they are changes of, and until when they are counted on; at most one.
 _known: deque[tuple[Conf, Conf, float]] = deque(maxlen=1)
 
 
 def in_force() -> Conf:
-    """All settings; at most one query in ``KEPT_SECONDS``. Raises django.db.OperationalError: the database does not answer."""
+    """All settings; at most one query in ``CACHE_SECONDS``. Raises django.db.OperationalError: the database does not answer."""
     base = conf()
     for settings, of, until in tuple(_known):
         if of is base and time.monotonic() < until:
@@ -34,19 +34,19 @@ def in_force() -> Conf:
     settings, refused = over(base, _changed())
     if refused:
         log.error("limits are not those of this release, their defaults hold", **refused)
-    _known.append((settings, base, time.monotonic() + KEPT_SECONDS))
+    _known.append((settings, base, time.monotonic() + CACHE_SECONDS))
     return settings
 
 
 def over(base: Conf, changed: Mapping[str, Any]) -> tuple[Conf, dict[str, str]]:
     """Settings with these changes, but those that this release refuses (another had other bounds): by name, why."""
-    kept, refused = dict[str, Any](), dict[str, str]()
+    accepted, refused = dict[str, Any](), dict[str, str]()
     for name, value in changed.items():
         try:
-            kept[name] = checked(name, value)
+            accepted[name] = checked(name, value)
         except ValidationError as error:
             refused[name] = error.errors()[0]["msg"]
-    return base.model_copy(update=kept), refused
+    return base.model_copy(update=accepted), refused
 
 
 def checked(name: str, value: object) -> Any:

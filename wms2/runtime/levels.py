@@ -14,7 +14,7 @@ from django.db import DatabaseError, models
 
 log = structlog.get_logger(__name__)
 #: One question in so many seconds and process; the level is that much behind at most.
-KEPT_SECONDS = 2.0
+CACHE_SECONDS = 2.0
 #: At its limit a signal strains; at so many times its limit it closes.
 CLOSES_AT = 5.0
 #: A level is left only when its signals are below this share of what led to it.
@@ -40,20 +40,20 @@ class KnownLevel:
 
 
 _read: Callable[[], KnownLevel] = KnownLevel
-_known: tuple[KnownLevel, float] = (KnownLevel(), -KEPT_SECONDS)
+_known: tuple[KnownLevel, float] = (KnownLevel(), -CACHE_SECONDS)
 
 
 def use(read: Callable[[], KnownLevel]) -> None:
     """Ask there from now on."""
     global _read, _known
-    _read, _known = read, (KnownLevel(), time.monotonic() - KEPT_SECONDS)
+    _read, _known = read, (KnownLevel(), time.monotonic() - CACHE_SECONDS)
 
 
 def known() -> KnownLevel:
     """As it was read last; while the database does not answer that stays."""
     global _known  # noqa: PLW0603
     last, asked_at = _known
-    if time.monotonic() - asked_at < KEPT_SECONDS:
+    if time.monotonic() - asked_at < CACHE_SECONDS:
         return last
     _known = (last, time.monotonic())  # others go on with the last meanwhile
     try:

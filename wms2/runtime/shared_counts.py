@@ -18,7 +18,7 @@ T = TypeVar("T")
 #: The broker has so long to answer, and is left alone for so long after it did not.
 _BROKER_SECONDS, _BROKER_PAUSE_SECONDS = 0.5, 5.0
 #: Keys that a process remembers by itself; the oldest go first.
-_MOST_KEPT = 10_000
+_MOST_COUNTS = 10_000
 
 log = structlog.get_logger(__name__)
 
@@ -53,29 +53,29 @@ class Counts:
     """Whole numbers by key, each with an end; in this process alone."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock, self._kept, self._names = clock, dict[str, tuple[int, float]](), set[str]()
+        self._clock, self._counts, self._names = clock, dict[str, tuple[int, float]](), set[str]()
 
     def add(self, key: str, seconds: float, by: int = 1, *, anew: bool = False) -> tuple[int, float]:
         """Change a number; what it is then, and for how long. The first change begins the ``seconds``; ``anew``: each does."""
         ((number, left),) = self.read(key)
         if not left:
-            self._kept.pop(key, None)
+            self._counts.pop(key, None)
         left = seconds if anew or not left else left
-        self._kept[key] = (number + by, self._clock() + left)
-        while len(self._kept) > _MOST_KEPT:
-            del self._kept[next(iter(self._kept))]
+        self._counts[key] = (number + by, self._clock() + left)
+        while len(self._counts) > _MOST_COUNTS:
+            del self._counts[next(iter(self._counts))]
         return number + by, left
 
     def read(self, *keys: str) -> list[tuple[int, float]]:
         """Each number, and for how long it is kept; zeros when it is not there."""
         now = self._clock()
-        kept = (self._kept.get(key, (0, 0.0)) for key in keys)
-        return [(number, until - now) if until > now else (0, 0.0) for number, until in kept]
+        counts = (self._counts.get(key, (0, 0.0)) for key in keys)
+        return [(number, until - now) if until > now else (0, 0.0) for number, until in counts]
 
     def drop(self, *keys: str) -> None:
         """Forget them."""
         for key in keys:
-            self._kept.pop(key, None)
+            self._counts.pop(key, None)
 
     def list_name(self, name: str, seconds: float) -> None:
         """Have it among the names, at least for so long."""

@@ -1,4 +1,4 @@
-"""Django settings. Everything that differs between installations comes from ``WMS2_*`` variables; see ``wms2/conf.py``.
+"""Django settings. Everything that differs between installations comes from ``WMS2_*`` variables; see ``wms2/conf``.
 
 A missing variable stops the start with its name. Nothing here contacts a service.
 """

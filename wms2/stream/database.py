@@ -18,11 +18,11 @@ from wms2.stream.ring import Behind, Item, Ring, item
 from wms2.stream.tickets import Ticket
 
 #: The database is looked at so often without a notification: for the process that gives places to what others commit.
-LOOK_SECONDS = 1.0
+CHECK_SECONDS = 1.0
 #: Pauses while it is away, and what it may take to answer before it is taken to be away.
 FIRST_PAUSE_SECONDS, MOST_PAUSE_SECONDS, ANSWER_SECONDS = 0.5, 15.0, 20.0
 #: Events that are read together; and those of before that a new process reads, for readers that come from the last one.
-PORTION, KEPT = 500, 2000
+PORTION, MOST_IN_RING = 500, 2000
 _SESSION = {
     "autocommit": True,
     "application_name": "wms2-stream",
@@ -57,8 +57,8 @@ class Database:
                     log.info("listens to the feed", place=self._ring.last)
                     while True:
                         async with asyncio.timeout(ANSWER_SECONDS):
-                            await self._look(session)
-                        async for _ in session.notifies(timeout=LOOK_SECONDS, stop_after=1):
+                            await self._catch_up(session)
+                        async for _ in session.notifies(timeout=CHECK_SECONDS, stop_after=1):
                             pass
             except _FAILURES as error:
                 self.away = str(error).strip().partition("\n")[0] or type(error).__name__
@@ -77,7 +77,7 @@ class Database:
         while place < self._ring.begin:
             async with self._catching_up, asyncio.timeout(ANSWER_SECONDS), await self._session() as session:
                 rows = await _read(session, place)
-                _, removed = await _standing(session)
+                _, removed = await _ends(session)
             if ticket.request is None and place < removed:
                 raise Behind
             place = rows[-1].position if rows else self._ring.begin
@@ -89,13 +89,13 @@ class Database:
     async def _begin(self, session: _Session) -> None:
         async with asyncio.timeout(ANSWER_SECONDS):
             await session.execute(f"LISTEN {statements.CHANNEL}")
-            await self._look(session)
+            await self._catch_up(session)
 
-    async def _look(self, session: _Session) -> None:
+    async def _catch_up(self, session: _Session) -> None:
         await _publish(session)
-        last, removed = await _standing(session)
+        last, removed = await _ends(session)
         if not self._ring.feed or last < self._ring.last:  # the first time, or the database is an older copy
-            self._ring.clear(max(removed, last - KEPT))
+            self._ring.clear(max(removed, last - MOST_IN_RING))
         while self._ring.last < last:
             found = await _read(session, self._ring.last)
             self._ring.add(found)
@@ -123,6 +123,6 @@ async def _read(session: _Session, after: int) -> list[Item]:
     return [item(*row) for row in await rows.fetchall()]
 
 
-async def _standing(session: _Session) -> tuple[int, int]:
-    row = await (await session.execute(statements.STANDING)).fetchone()
+async def _ends(session: _Session) -> tuple[int, int]:
+    row = await (await session.execute(statements.ENDS)).fetchone()
     return (row[0], row[1]) if row else (0, 0)

@@ -18,7 +18,7 @@ CALL = "UPDATE event_feed SET last = last + %(placed)s RETURNING pg_notify(%(cha
 UNPLACED = "SELECT EXISTS (SELECT FROM events WHERE position IS NULL)"
 FIRST_ROW = "INSERT INTO event_feed (id, last, removed) VALUES (1, 0, 0) ON CONFLICT DO NOTHING"
 LOCK = "SELECT last FROM event_feed FOR UPDATE SKIP LOCKED"
-STANDING = "SELECT last, removed FROM event_feed"
+ENDS = "SELECT last, removed FROM event_feed"
 #: Places rise without holes, and are seen together: what is behind one is complete up to the highest that is found.
 BEHIND = """
 SELECT events.position, events.kind, events.request_id, events.at, requests.request_name, events.data

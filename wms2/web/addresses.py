@@ -16,7 +16,7 @@ _BELOW = {
 }  # fmt: skip
 
 
-class Sought(NamedTuple):
+class AddressTarget(NamedTuple):
     """What a wrong address was of; without ``kind`` nothing is known of it."""
 
     kind: str = ""
@@ -24,7 +24,7 @@ class Sought(NamedTuple):
     why: str = ""
 
 
-def sought(path: str, why: str = "") -> Sought:
+def sought(path: str, why: str = "") -> AddressTarget:
     """What an address names: a request, a site, a row of a table of the admin.
 
     Args:
@@ -34,14 +34,14 @@ def sought(path: str, why: str = "") -> Sought:
     parts = [part for part in path.split("/") if part]
     if parts[:1] == ["admin"] and len(parts) > 3 and parts[3] != "verb":
         try:
-            return Sought(str(apps.get_model(parts[1], parts[2])._meta.verbose_name), unquote(parts[3]), why)
+            return AddressTarget(str(apps.get_model(parts[1], parts[2])._meta.verbose_name), unquote(parts[3]), why)
         except LookupError:
-            return Sought(why=why)
+            return AddressTarget(why=why)
     for length in (2, 1):
         kind = _BELOW.get("/".join(parts[:length]))
         if kind and len(parts) > length:
-            return Sought(kind, parts[length][:200], why)
-    return Sought(why=why)
+            return AddressTarget(kind, parts[length][:200], why)
+    return AddressTarget(why=why)
 
 
 def address(name: str, /, *args: Any, **query: str) -> str:

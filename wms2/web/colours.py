@@ -1,7 +1,7 @@
-"""How a status looks: one tone per value, the same in the admin, on the pages and in Grafana's legend.
+"""How a status looks: one colour per value, the same in the admin, on the pages and in Grafana's legend.
 
 Values of all enums of statuses and states stand here together: where two enums share a word, it means the same.
-The colours are in ``wms2/static/wms2/tones.css``. A test has every value of every enum here.
+The colours are in ``wms2/static/wms2/colours.css``. A test has every value of every enum here.
 """
 
 from __future__ import annotations
@@ -45,5 +45,5 @@ COLOURS: dict[str, str] = {value: colour for colour, values in _VALUES.items() f
 
 
 def colour(value: str) -> str:
-    """The tone of a status; an unknown one is shown plainly."""
+    """The colour of a status; an unknown one is shown plainly."""
     return COLOURS.get(value, IDLE)

@@ -21,7 +21,7 @@ _SPELLED = {
 }  # fmt: skip
 
 
-class LaterWord(str):
+class UnknownValue(str):
     """One that only a later release knows (ADR 0030): it is shown as it is."""
 
     __slots__ = ()
@@ -29,11 +29,11 @@ class LaterWord(str):
 
 
 def word(words: type[_Words], text: str) -> _Words:
-    """The member, to be shown; ``LaterWord`` for an unknown word."""
+    """The member, to be shown; ``UnknownValue`` for an unknown word."""
     try:
         return words(text)
     except ValueError:
-        return cast(_Words, LaterWord(text))
+        return cast(_Words, UnknownValue(text))
 
 
 def duration(seconds: float) -> str:

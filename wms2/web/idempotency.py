@@ -33,7 +33,7 @@ _KEY = re.compile(r"[\x21-\x7e]{1,200}")
 #: A call that has no answer after this was broken off; longer than the web server lets one last.
 _BROKEN_OFF = timedelta(seconds=180)
 _RETRY_AFTER_SECONDS = 2
-_KEPT_HEADERS = ("ETag", "Location")
+_STORED_HEADERS = ("ETag", "Location")
 
 
 def key_of(request: Request) -> str | None:
@@ -54,7 +54,7 @@ def once(view: Any, key: str, handler: Callable[..., Response], outside: bool, r
     if row.status is not None:
         content_type = PROBLEM if row.status >= 400 else None
         return Response(row.body, row.status, headers={**row.headers, REPLAYED: "true"}, content_type=content_type)
-    kept = False
+    stored = False
     try:
         with nullcontext() if outside else transaction.atomic():
             try:
@@ -62,14 +62,14 @@ def once(view: Any, key: str, handler: Callable[..., Response], outside: bool, r
             except Exception as error:  # noqa: BLE001
                 response = view.handle_exception(error)  # its own answer, or raised again
             # what was denied may be allowed by the next call: roles are given and taken away
-            kept = response.status_code < 500 and response.status_code != 403 and "Retry-After" not in response.headers
-            if kept:
-                _keep(row, response)
+            stored = response.status_code < 500 and response.status_code != 403 and "Retry-After" not in response.headers
+            if stored:
+                _store(row, response)
             elif not outside:  # nothing was done, and the same key may try again
                 transaction.set_rollback(True)
         return response
     finally:
-        if not kept:
+        if not stored:
             KeptAnswer.objects.filter(pk=row.pk, status=None, at=row.at).delete()
 
 
@@ -90,9 +90,9 @@ def _begin(identity: str, key: str, asked: dict[str, Any]) -> KeptAnswer:
     return row
 
 
-def _keep(row: KeptAnswer, response: Response) -> None:
+def _store(row: KeptAnswer, response: Response) -> None:
     body = None if response.data is None else storable(json.loads(JSONRenderer().render(response.data)))
-    headers = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
+    headers = {name: response.headers[name] for name in _STORED_HEADERS if name in response.headers}
     mine = KeptAnswer.objects.filter(pk=row.pk, status=None, at=row.at)
     if mine.update(status=response.status_code, body=body, headers=headers) != 1:
         raise StaleState("it took so long that it counted as broken off, and was made again")

@@ -37,10 +37,10 @@ _attempts: SharedCounts = SharedCounts()
 _proxies_not_counted = set[str]()
 
 
-def use_attempts(kept: SharedCounts) -> None:
+def use_attempts(counts: SharedCounts) -> None:
     """Count there from now on."""
     global _attempts  # noqa: PLW0603
-    _attempts = kept
+    _attempts = counts
 
 
 def address_of(request: HttpRequest) -> str:
@@ -92,7 +92,7 @@ def password_tried(name: str, address: str) -> float:
 
 def password_right(name: str, address: str) -> None:
     """The attempt that was counted was no failure."""
-    _attempts.ask(lambda kept: kept.drop(_key("password", address, name)))
+    _attempts.ask(lambda counts: counts.drop(_key("password", address, name)))
     if address:
         _take_back(_key("password", address))
 
@@ -104,11 +104,11 @@ def token_wrong(address: str) -> float:
 
 def first_in_window(*what: str, seconds: float = WINDOW_SECONDS) -> bool:
     """Whether this has not happened within the window before: what is written down once, however often it is repeated."""
-    return _attempts.ask(lambda kept: kept.add(_key("once", *what), seconds))[0] == 1
+    return _attempts.ask(lambda counts: counts.add(_key("once", *what), seconds))[0] == 1
 
 
 def _counted(key: str, most: int, way: str, name: str, address: str) -> float:
-    number, left = _attempts.ask(lambda kept: kept.add(key, WINDOW_SECONDS))
+    number, left = _attempts.ask(lambda counts: counts.add(key, WINDOW_SECONDS))
     if number <= most:
         return 0.0
     seconds = max(1.0, left)
@@ -125,9 +125,9 @@ def _counted(key: str, most: int, way: str, name: str, address: str) -> float:
 def _take_back(key: str) -> None:
     """One attempt less."""
 
-    def back(kept: Counts) -> None:
-        if kept.add(key, WINDOW_SECONDS, by=-1)[0] < 0:
-            kept.drop(key)
+    def back(counts: Counts) -> None:
+        if counts.add(key, WINDOW_SECONDS, by=-1)[0] < 0:
+            counts.drop(key)
 
     _attempts.ask(back)
 

@@ -19,11 +19,11 @@ from wms2.identities.grants import enters_admin, is_operator
 from wms2.identities.sso_sessions import SSO_NOTICE
 from wms2.runtime import levels
 from wms2.web import addresses, formatting
-from wms2.web.addresses import Sought, address
+from wms2.web.addresses import AddressTarget, address
 from wms2.web.charts import chart_table
 from wms2.web.colours import colour
 
-#: The doors of the pages: name of the address -> what it is called.
+#: The sections of the pages: name of the address -> what it is called.
 DOORS = {
     "overview": "Overview", "board": "Requests", "campaigns": "Campaigns", "sites": "Sites", "failures": "Failures",
     "outputs": "Outputs", "cases": "Cases", "alerts": "Alerts", "operations": "Operations",
@@ -39,21 +39,21 @@ register.filter("ago", formatting.ago)
 register.filter("lasting", formatting.duration)
 register.filter("enters_admin", enters_admin)
 register.simple_tag(chart_table)
-register.filter("tone", lambda status: colour(str(status)))
+register.filter("colour", lambda status: colour(str(status)))
 
 
 @register.simple_tag(takes_context=True)
 def navigation(context: template.Context) -> SafeString:
-    """Links to the doors; a page below one names it by ``door`` in its context, so that it is marked there too."""
+    """Links to the sections; a page below one names it by ``section`` in its context, so that it is marked there too."""
     match = getattr(context.get("request"), "resolver_match", None)
-    here = context.get("door") or (match.url_name if match else "")
+    here = context.get("section") or (match.url_name if match else "")
     found = [(url, name == here, label) for name, label in DOORS.items() if (url := address(name))]
     links = ((url, mark_safe(' aria-current="page"') if mark else "", label) for url, mark, label in found)
     return format_html_join("\n", '<a href="{}"{}>{}</a>', links)
 
 
 @register.simple_tag(takes_context=True)
-def sought(context: template.Context) -> Sought:
+def sought(context: template.Context) -> AddressTarget:
     """What a wrong address was of. Django's own words for a row that is not there say less."""
     said = str(context.get("exception") or "")
     own = said if said[:1].islower() else ""
@@ -71,7 +71,7 @@ def links_out(kind: str, name: str) -> SafeString:
 @register.simple_tag
 def badge(choice: Any, label: str = "") -> SafeString:
     """A member of an enum, or a value with its label, in its colour."""
-    return format_html('<span class="badge tone-{}">{}</span>', colour(str(choice)), label or getattr(choice, "label", choice))
+    return format_html('<span class="badge colour-{}">{}</span>', colour(str(choice)), label or getattr(choice, "label", choice))
 
 
 @register.simple_tag
@@ -84,13 +84,13 @@ def sso_label() -> str:
 def sso_notice(context: template.Context) -> SafeString:
     """That the issuer did not confirm the user's roles in time; empty when all is well."""
     said = getattr(context.get("request"), SSO_NOTICE, "")
-    return format_html('<p class="notice tone-bad errornote" role="alert">{}</p>', said) if said else mark_safe("")
+    return format_html('<p class="notice colour-bad errornote" role="alert">{}</p>', said) if said else mark_safe("")
 
 
 @register.simple_tag
 def service_notice() -> SafeString:
     """That nothing new starts, or that the service is strained, and why; empty when all is well."""
-    known, shown = levels.known(), '<p class="notice tone-bad errornote" role="alert"><strong>{}</strong> {}.</p>'
+    known, shown = levels.known(), '<p class="notice colour-bad errornote" role="alert"><strong>{}</strong> {}.</p>'
     if known.no_new_work:
         said, why = "No new work starts; what runs goes on.", known.no_new_work
     elif known.level is levels.Level.STRAINED:
@@ -183,7 +183,7 @@ def progress(units: Any) -> SafeString:
             parts.append(f'<rect class="bar-bad" x="{share}" width="{round(unaccounted / total * 100)}" height="8"/>')
     parts.append(f'\n</svg>\n<span class="numbers">{done:,} of {total:,}')
     if unaccounted:
-        parts.append(f' <span class="under tone-text-bad">{unaccounted} unaccounted</span>')
+        parts.append(f' <span class="under colour-text-bad">{unaccounted} unaccounted</span>')
     if failed:
         parts.append(f' <span class="under">{failed:,} failed, planned anew</span>')
     return mark_safe("".join([*parts, "</span>"]))  # noqa: S308  (whole numbers alone)
@@ -233,7 +233,7 @@ def asked(work: Any, units: Any) -> SafeString:
     )
     below = [f'<span class="under">{units.done:,} of {units.total:,} work units</span>'] if units.total else []
     if units.done_unaccounted:
-        below.append(f'<span class="under tone-text-bad">{units.done_unaccounted} unaccounted</span>')
+        below.append(f'<span class="under colour-text-bad">{units.done_unaccounted} unaccounted</span>')
     return mark_safe("".join([bar, *below]))  # noqa: S308  (numbers and words of ours)
 
 

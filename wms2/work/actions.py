@@ -11,7 +11,7 @@ from wms2.work.resources import lease_release, resource_set
 from wms2.work.workers import pool_change, pool_change_refused, worker_shutdown
 
 
-def _pool_verb(name: str, label: str, state: WorkerPoolState, does: str, inverse: str) -> Action:
+def _pool_action(name: str, label: str, state: WorkerPoolState, does: str, inverse: str) -> Action:
     return Action(
         name, label, does, partial(pool_change, state=state), refused=partial(pool_change_refused, state=state), path=name,
         inverse=inverse,
@@ -23,11 +23,11 @@ declare(
         WorkerPool, "worker-pool", "pool", lambda queue: WorkerPool.objects.filter(pk=queue),
         lambda pool: (pool.state, pool.get_state_display()), "worker-pools/<schedd:pk>",
     ),
-    _pool_verb(
+    _pool_action(
         "drain", "Drain", WorkerPoolState.DRAINING,
         "Its workers take no more tasks and finish those they have; then it is stopped, also for workers that start.", "resume",
     ),
-    _pool_verb("resume", "Resume", WorkerPoolState.STARTING, "Its workers take tasks again.", "drain"),
+    _pool_action("resume", "Resume", WorkerPoolState.STARTING, "Its workers take tasks again.", "drain"),
 )  # fmt: skip
 
 declare(

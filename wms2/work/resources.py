@@ -1,7 +1,7 @@
 """Leases of what must not be oversubscribed: named resources with units, over all processes and hosts (ADR 0028).
 
 A lease is a row with a token, judged by the database's clock: its holder reports, or it runs out, is taken away and audited.
-No task waits for one: one that gets none (``NoneFree``) goes back to its queue, and says what it waits for. How many units
+No task waits for one: one that gets none (``ResourceBusy``) goes back to its queue, and says what it waits for. How many units
 there are is a row that operators change at run time.
 """
 
@@ -18,10 +18,10 @@ from django.db import DatabaseError, transaction
 from django.db.models import QuerySet, Sum
 
 from wms2.audit import audit, audited
-from wms2.errors import InvalidTransition, NoneFree, StaleState
+from wms2.errors import InvalidTransition, ResourceBusy, StaleState
 from wms2.models import Resource, ResourceLease
 from wms2.runtime import clock
-from wms2.runtime.heartbeat import kept_alive
+from wms2.runtime.heartbeat import lease_kept_alive
 from wms2.runtime.identity import process_name
 
 PLANNING, REGISTRATION = "planning", "registration"
@@ -38,17 +38,17 @@ def resources_ensure(**_: object) -> None:
 
 @contextmanager
 def resource(name: str, units: int, holder: str) -> Iterator[None]:
-    """Have so many units, or all there are, while the block runs. Raises NoneFree: others have them, or operators allow none;
+    """Have so many units, or all there are, while the block runs. Raises ResourceBusy: others have them, or operators allow none;
     nothing was waited for; LeaseLost: from the next outside call inside, once the lease is lost."""
     there = Resource.objects.filter(pk=name).values_list("units", flat=True).first() or 0
     wanted = max(1, min(units, there))
     try:
         lease = lease_take(name=name, units=wanted, holder=holder, process=process_name(), ttl_seconds=_TTL_SECONDS)
     except InvalidTransition as error:
-        raise NoneFree(str(error)) from error
+        raise ResourceBusy(str(error)) from error
     try:
         beat = partial(lease_beat, lease.token)
-        with kept_alive(beat, life_seconds=_TTL_SECONDS, expires_at=lease.expires_at, resource=name):
+        with lease_kept_alive(beat, life_seconds=_TTL_SECONDS, expires_at=lease.expires_at, resource=name):
             yield
     finally:
         with suppress(DatabaseError):  # it runs out
@@ -57,7 +57,7 @@ def resource(name: str, units: int, holder: str) -> Iterator[None]:
 
 def lease_take(*, name: str, units: int, holder: str, process: str, ttl_seconds: float) -> ResourceLease:
     """Take units of a resource; those of leases that have run out are free. Raises InvalidTransition: there is no such resource,
-    or never so much of it; NoneFree: others have too many of its units."""
+    or never so much of it; ResourceBusy: others have too many of its units."""
     with transaction.atomic():
         found = Resource.objects.select_for_update(no_key=True).filter(pk=name).first()
         if found is None or units > found.units:
@@ -67,7 +67,7 @@ def lease_take(*, name: str, units: int, holder: str, process: str, ttl_seconds:
         if taken + units > found.units:
             most = found.leases.order_by("-units", "pk")[0]
             who = f"{most.units} by {most.process} for {most.holder}, since {most.taken_at:%Y-%m-%d %H:%M} UTC"
-            raise NoneFree(f"{name}: {units} of {found.units} {found.unit}, of which {taken} are taken: {who}")
+            raise ResourceBusy(f"{name}: {units} of {found.units} {found.unit}, of which {taken} are taken: {who}")
         now = clock.now()
         return ResourceLease.objects.create(
             resource=found, units=units, holder=holder[:300], process=process, ttl_seconds=ttl_seconds,

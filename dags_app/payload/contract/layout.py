@@ -81,7 +81,7 @@ SCRIPTS_LOG = "scripts.log"
 ORPHANS_FILE = "orphans.jsonl"
 FAILURES_FILE = "failures.jsonl"
 SUCCEEDED_FILE = "succeeded.fence"
-KEPT_LOGS_FILE = "kept_logs.jsonl"
+STORED_LOGS_FILE = "kept_logs.jsonl"
 
 # Of a job at a site that is no node of a DAG, in a directory of its own.
 SITE_TASK_FILE, SITE_RESULT_FILE, SITE_STDERR = "task.json", "result.json", "site.err"

@@ -18,7 +18,7 @@ from typing import IO, NamedTuple
 
 from . import convert, files
 from .codes import PayloadError
-from .layout import KEPT_LOGS_FILE, logs_name
+from .layout import STORED_LOGS_FILE, logs_name
 from .reading import Value, json_lines
 
 JOB_AD, MACHINE_AD = "job.ad", "machine.ad"
@@ -57,7 +57,7 @@ class LogFile(NamedTuple):
         return self.data.decode("utf-8", "replace")
 
 
-class KeptLogs(NamedTuple):
+class StoredLogs(NamedTuple):
     """One archive that is kept. ``code`` is 0 of an attempt that did well."""
 
     unit: str
@@ -80,12 +80,12 @@ class KeptLogs(NamedTuple):
         return logs_name(self.node, self.attempt, self.job_id)
 
 
-def read_kept(dag_directory: Path) -> list[KeptLogs]:
+def read_stored_logs(dag_directory: Path) -> list[StoredLogs]:
     """The archives that are kept, oldest first; a line that cannot be read is left out."""
     found = []
-    for line in json_lines(files.tail_text(dag_directory / KEPT_LOGS_FILE, _MOST_KEPT, _MOST_UNPACKED_BYTES)):
+    for line in json_lines(files.tail_text(dag_directory / STORED_LOGS_FILE, _MOST_KEPT, _MOST_UNPACKED_BYTES)):
         try:
-            found.append(convert.read(Value(line, KEPT_LOGS_FILE), KeptLogs))
+            found.append(convert.read(Value(line, STORED_LOGS_FILE), StoredLogs))
         except PayloadError:
             continue
     return found

@@ -16,8 +16,8 @@ from typing import Any
 from ..contract import files, scripts
 from ..contract.codes import PayloadError
 from ..contract.convert import read, to_json
-from ..contract.layout import KEPT_LOGS_FILE, RULES_FILE, RULES_SCHEMA
-from ..contract.packed import KeptLogs, read_kept
+from ..contract.layout import RULES_FILE, RULES_SCHEMA, STORED_LOGS_FILE
+from ..contract.packed import StoredLogs, read_stored_logs
 from ..contract.reading import load_document
 from ..contract.rules import Limits, LogLimits
 
@@ -41,7 +41,7 @@ def _settle(unit: Path, record: dict[str, Any]) -> None:
     dag, verdict = unit.parent, record["classification"]
     size_bytes = (unit / record["logs"]).stat().st_size
     node, attempt, job_id, at = (record[name] for name in ("node_name", "attempt", "job_id", "timestamp"))
-    new = KeptLogs(unit.name, node, attempt, job_id, at, verdict["code"], verdict["step"], size_bytes)
+    new = StoredLogs(unit.name, node, attempt, job_id, at, verdict["code"], verdict["step"], size_bytes)
     try:  # rules take a third of the time of a script that needs none, and a success stays one without them
         limits = read(load_document(dag / RULES_FILE, RULES_SCHEMA)["limits"], Limits).logs
     except PayloadError:
@@ -51,14 +51,14 @@ def _settle(unit: Path, record: dict[str, Any]) -> None:
         (unit / new.name).unlink(missing_ok=True)
         return
     with files.locked(dag / ".kept_logs.lock"):
-        known = [each for each in read_kept(dag) if (each.unit, each.name) != (new.unit, new.name)] + [new]
+        known = [each for each in read_stored_logs(dag) if (each.unit, each.name) != (new.unit, new.name)] + [new]
         kept = choose(known, limits)
-        files.write_atomic(dag / KEPT_LOGS_FILE, "".join(json.dumps(to_json(each)) + "\n" for each in kept))
+        files.write_atomic(dag / STORED_LOGS_FILE, "".join(json.dumps(to_json(each)) + "\n" for each in kept))
         for gone in set(known).difference(kept):
             (dag / gone.unit / gone.name).unlink(missing_ok=True)
 
 
-def choose(known: Sequence[KeptLogs], limits: LogLimits) -> list[KeptLogs]:
+def choose(known: Sequence[StoredLogs], limits: LogLimits) -> list[StoredLogs]:
     """Those that are kept, in their order (oldest first). The newest is always among them: its script may run again."""
     kinds: Counter[tuple[int, str]] = Counter()
     first, newest = [], {}
@@ -69,7 +69,7 @@ def choose(known: Sequence[KeptLogs], limits: LogLimits) -> list[KeptLogs]:
         newest[each.unit, each.node, each.code == 0] = each
     last = set(newest.values())
     ranked = dict.fromkeys([*known[-1:], *first, *(each for each in reversed(known) if each in last)])
-    kept: set[KeptLogs] = set()
+    kept: set[StoredLogs] = set()
     units: Counter[str] = Counter()
     size_bytes = 0
     for each in ranked:

@@ -40,7 +40,7 @@ class Finding:
         return self.kind, self.name, self.rule_id
 
 
-class Believed(NamedTuple):
+class ExpectedBlock(NamedTuple):
     """A block of ours for which nothing is under way, with its files; a file has no rule before its protection, and after that
     was released."""
 
@@ -58,7 +58,7 @@ class Believed(NamedTuple):
         return Finding(kind, name or row.dbs_block_name, expected[:MOST_WORDS], found[:MOST_WORDS], rule_id, *place)
 
 
-def in_dbs(block: Believed, known: BlockInfo | None, files: Iterable[DbsFileInfo]) -> Iterator[Finding]:
+def in_dbs(block: ExpectedBlock, known: BlockInfo | None, files: Iterable[DbsFileInfo]) -> Iterator[Finding]:
     """Of a registered block. ``files``: all that DBS has in it, valid or not."""
     mine = block.files
     if known is None:
@@ -88,7 +88,7 @@ def in_dbs(block: Believed, known: BlockInfo | None, files: Iterable[DbsFileInfo
         yield block.differs(K.DBS_BLOCK_COUNTS, f"{wanted[0]} files, {wanted[1]} bytes", found)
 
 
-def valid_still(block: Believed, files: Iterable[DbsFileInfo]) -> Iterator[Finding]:
+def valid_still(block: ExpectedBlock, files: Iterable[DbsFileInfo]) -> Iterator[Finding]:
     """Of a block that was taken back: files that DBS shows as valid all the same."""
     for file in files:
         mine = block.files.get(file.lfn)
@@ -102,7 +102,7 @@ def _words(file: OutputFile | DbsFileInfo) -> str:
     return f"{file.size_bytes} bytes, adler32 {file.adler32}, {file.events} events"
 
 
-def in_rucio(block: Believed, held: HeldBlock | None, rule: Callable[[str], RuleInfo | None]) -> Iterator[Finding]:
+def in_rucio(block: ExpectedBlock, held: HeldBlock | None, rule: Callable[[str], RuleInfo | None]) -> Iterator[Finding]:
     """Contents, replicas and rules. ``rule``: one by its id, None when it is gone."""
     if held is None:
         yield block.differs(K.RUCIO_BLOCK_MISSING, f"{len(block.files)} files", "no such block")
@@ -128,7 +128,7 @@ def in_rucio(block: Believed, held: HeldBlock | None, rule: Callable[[str], Rule
             yield from _rule(block, row.dbs_block_name, rule_id, rse, rule(rule_id))
 
 
-def _replica(block: Believed, file: OutputFile, has: HeldFile) -> Iterator[Finding]:
+def _replica(block: ExpectedBlock, file: OutputFile, has: HeldFile) -> Iterator[Finding]:
     """Where its rule keeps it; once that is released, anywhere."""
     # Rucio need not say either (``wms2.adapters.rucio``)
     size, adler32 = has.size_bytes or file.size_bytes, has.adler32.lower() or file.adler32.lower()
@@ -144,7 +144,7 @@ def _replica(block: Believed, file: OutputFile, has: HeldFile) -> Iterator[Findi
     yield block.differs(kind, f"at {place}" if place else "a copy that is available", elsewhere, file.lfn)
 
 
-def _rule(block: Believed, name: str, rule_id: str, rse: str, rule: RuleInfo | None) -> Iterator[Finding]:
+def _rule(block: ExpectedBlock, name: str, rule_id: str, rse: str, rule: RuleInfo | None) -> Iterator[Finding]:
     if rule is None or rule.expires_at is not None:
         found = "gone" if rule is None else f"deleted, gone at {rule.expires_at:%F %T}"
         yield block.differs(K.RULE_GONE, f"rule {rule_id} at {rse}", found, name, rule_id)

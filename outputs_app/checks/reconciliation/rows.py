@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 from django.db.models import F, Q, QuerySet
 
-from outputs_app.checks.reconciliation.compare import Believed, Finding
+from outputs_app.checks.reconciliation.compare import ExpectedBlock, Finding
 from outputs_app.models import (
     AFTERWARDS,
+    OPEN_DRIFT,
     REPORTS,
     SETTLED_EFFECT,
-    STANDING_DRIFT,
     Drift,
     DriftState,
     Effect,
@@ -35,7 +35,7 @@ from wms2.runtime.sql import sql_rows
 _OF_ALL = (EffectKind.RUCIO_RELEASE, EffectKind.DBS_INVALIDATE)
 #: What an effect changes, and every effect that was made, claimed, done or done again. What comes after the registration may
 #: wait for weeks, and has changed nothing before it has recorded a result.
-_STANDING = """
+_AT_REST = """
 SELECT block.id, concat_ws(' ', block.status, block.tape_rule_id, block.source_rule_id, block.dbs_block_closed, dataset.state,
   request.epoch, count(effect), sum(effect.claim_epoch), max(effect.done_at)),
   dataset.state = 'invalidated' OR block.status = 'invalidated',
@@ -68,7 +68,7 @@ def blocks_at_rest(block_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, AtRest]:
         "blocks": list(block_ids), "begun": EffectKind.RUCIO_BLOCK, "settled": list(SETTLED_EFFECT), "after": list(AFTERWARDS),
         "claimed": EffectState.CLAIMED, "of_all": list(_OF_ALL), "looks": EffectKind.BLOCK_VALIDATE,
     }  # fmt: skip
-    return {pk: AtRest(stamp, taken_back) for pk, stamp, taken_back, rests in sql_rows(_STANDING, values) if rests}
+    return {pk: AtRest(stamp, taken_back) for pk, stamp, taken_back, rests in sql_rows(_AT_REST, values) if rests}
 
 
 def requests_busy() -> set[uuid.UUID]:
@@ -80,12 +80,12 @@ def requests_busy() -> set[uuid.UUID]:
     return set(rows.values_list("request_id", flat=True).distinct())
 
 
-def blocks_believed(blocks: Sequence[ProcessingBlock], *unread: str) -> list[Believed]:
+def blocks_expected(blocks: Sequence[ProcessingBlock], *unread: str) -> list[ExpectedBlock]:
     """With their files, by one statement, but for columns that are not needed."""
     files: dict[uuid.UUID, dict[str, OutputFile]] = defaultdict(dict)
     for file in OutputFile.objects.filter(block__in=blocks).defer(*unread):
         files[file.block_id][file.lfn] = file
-    return [Believed(block, files[block.pk]) for block in blocks]
+    return [ExpectedBlock(block, files[block.pk]) for block in blocks]
 
 
 def rule_there(rule_id: str) -> RuleInfo | None:
@@ -109,7 +109,7 @@ def drift_record(seen: QuerySet[Drift], findings: Collection[Finding]) -> tuple[
     In the caller's transaction. What was accepted with another finding, and what a repair has not helped, is open again.
     """
     now = clock.now()
-    unsettled = {(row.kind, row.name, row.rule_id): row for row in seen.filter(state__in=STANDING_DRIFT).select_for_update()}
+    unsettled = {(row.kind, row.name, row.rule_id): row for row in seen.filter(state__in=OPEN_DRIFT).select_for_update()}
     wanted = {finding.key: finding for finding in findings}
     changed: list[Drift] = []
     for key in wanted.keys() & unsettled.keys():

@@ -17,7 +17,7 @@ from outputs_app.checks.reconciliation.compare import MOST_WORDS, Finding
 from outputs_app.checks.reconciliation.rows import blocks_status, requests_busy, rule_there
 from outputs_app.effects.handler import comment_prefix
 from outputs_app.models import (
-    STANDING_DRIFT,
+    OPEN_DRIFT,
     BlockStatus,
     DatasetState,
     Drift,
@@ -80,7 +80,7 @@ def check_rules(since: str | None) -> RuleCheck:
     after = datetime.fromisoformat(since) - _OVERLAP if since else first
     listed = [rucio.rules_in_trouble(), rucio.rules_made_since(after) if after else Rows[RuleInfo]([], [], "")]
     trouble, made = (_ours(rows.read) for rows in listed)
-    stood = Drift.objects.filter(kind=K.RULE_UNKNOWN, state__in=STANDING_DRIFT)
+    stood = Drift.objects.filter(kind=K.RULE_UNKNOWN, state__in=OPEN_DRIFT)
     unread = {_id(row) for each in listed for row in each.unread} - {""}  # these stand as they do
     stood = stood.exclude(rule_id__in={rule.rule_id for rule in made} | unread)
     made += [rule for rule_id in stood.values_list("rule_id", flat=True) if (rule := rule_there(rule_id)) is not None]

@@ -18,8 +18,8 @@ import structlog
 from django.db import transaction
 from django.db.models import F, Q, QuerySet
 
-from outputs_app.checks.reconciliation.compare import Believed, Finding, in_dbs, in_rucio, valid_still
-from outputs_app.checks.reconciliation.rows import AtRest, blocks_at_rest, blocks_believed, drift_record, rules_by_id
+from outputs_app.checks.reconciliation.compare import ExpectedBlock, Finding, in_dbs, in_rucio, valid_still
+from outputs_app.checks.reconciliation.rows import AtRest, blocks_at_rest, blocks_expected, drift_record, rules_by_id
 from outputs_app.checks.reconciliation.rule_check import ITS_OWN, check_rules
 from outputs_app.effects.handler import comment_of
 from outputs_app.effects.requests import EffectRequest
@@ -165,18 +165,18 @@ class Run:
     def _compare_blocks(self, blocks: Sequence[ProcessingBlock], last: int) -> None:
         """One portion; blocks for which something is under way are left to the next run."""
         before = blocks_at_rest([block.pk for block in blocks])
-        believed = blocks_believed([block for block in blocks if block.pk in before], "lumis", "parents")
-        wanted = [block for block in believed if not before[block.row.pk].taken_back]
-        findings = [*self._in_dbs(believed, before), *self._in_rucio(wanted)]
+        expected_blocks = blocks_expected([block for block in blocks if block.pk in before], "lumis", "parents")
+        wanted = [block for block in expected_blocks if not before[block.row.pk].taken_back]
+        findings = [*self._in_dbs(expected_blocks, before), *self._in_rucio(wanted)]
         with self._recording(up_to_block=last):
             after = blocks_at_rest(before)
             same = {pk for pk, stamp in before.items() if after.get(pk) == stamp}
             self._record(_compared().filter(block__in=same), [one for one in findings if one.block_id in same])
             self._result["blocks"] += len(same)
-            self._result["files"] += sum(len(block.files) for block in believed if block.row.pk in same)
+            self._result["files"] += sum(len(block.files) for block in expected_blocks if block.row.pk in same)
             self._result["in_flight"] += len(blocks) - len(same)
 
-    def _in_dbs(self, blocks: Sequence[Believed], at_rest: Mapping[uuid.UUID, AtRest]) -> Iterator[Finding]:
+    def _in_dbs(self, blocks: Sequence[ExpectedBlock], at_rest: Mapping[uuid.UUID, AtRest]) -> Iterator[Finding]:
         outputs = factory.dbs().outputs
         for block in blocks:
             name, taken_back = block.row.dbs_block_name, at_rest[block.row.pk].taken_back
@@ -187,7 +187,7 @@ class Run:
                 files = outputs.files(name, valid_only=False, operation="compare") if known is not None else ()
                 yield from valid_still(block, files) if taken_back else in_dbs(block, known, files)
 
-    def _in_rucio(self, blocks: Sequence[Believed]) -> Iterator[Finding]:
+    def _in_rucio(self, blocks: Sequence[ExpectedBlock]) -> Iterator[Finding]:
         places = {block.row.dbs_block_name: {block.place_of(file) for file in block.files.values()} - {""} for block in blocks}
         held = factory.rucio().blocks_held(places) if places else {}
         for block in blocks:

@@ -32,7 +32,7 @@ from wms2.runtime.notify import RECONCILE, RUN_EFFECTS, notify
 
 K = DriftKind
 #: A repair is made by then, as a rule; what takes longer is in flight, and left to the next comparison.
-LOOK_AGAIN = timedelta(minutes=5)
+CHECK_AGAIN = timedelta(minutes=5)
 
 
 def dataset_compare(*, dataset: OutputDataset, actor: str, reason: str) -> None:
@@ -63,8 +63,8 @@ def drift_repair(*, drift: Drift, actor: str, reason: str) -> None:
         registrations_again(drift)
         now = clock.now()
         _settle(drift, DriftState.ASKED, actor, reason)
-        later = Comparison.objects.filter(dataset=drift.dataset_id).filter(Q(due_at=None) | Q(due_at__gt=now + LOOK_AGAIN))
-        later.update(due_at=now + LOOK_AGAIN)
+        later = Comparison.objects.filter(dataset=drift.dataset_id).filter(Q(due_at=None) | Q(due_at__gt=now + CHECK_AGAIN))
+        later.update(due_at=now + CHECK_AGAIN)
         if drift.request_id is not None:
             mark_due([drift.request_id], "drift repaired")
 

@@ -13,11 +13,11 @@ from itertools import chain, groupby
 from typing import Any
 
 from outputs_app.checks.reconciliation.compare import in_dbs, in_rucio
-from outputs_app.checks.reconciliation.rows import blocks_believed, rules_by_id
+from outputs_app.checks.reconciliation.rows import blocks_expected, rules_by_id
 from outputs_app.checks.validation import rules
 from outputs_app.checks.validation.rules import Declared, FileFinding, Lumi, LumiFile, Lumis
 from outputs_app.effects.invalidation import taken_back
-from outputs_app.models import BlockValidation, OutputFile, ProcessingBlock, Prognosis, Validity
+from outputs_app.models import BlockValidation, FindingKind, OutputFile, ProcessingBlock, Validity
 from wms2.adapters import factory
 from wms2.adapters.rucio_types import RuleInfo
 from wms2.runtime.json_columns import numbered
@@ -49,13 +49,13 @@ class Seen:
     reported: dict[str, Any]
 
 
-class Look:
+class BlockComparison:
     """A block while it is compared. What our rows say is read once."""
 
     def __init__(self, block: ProcessingBlock, generation: int, comment: str) -> None:
         self._block, self._generation, self._comment = block, generation, comment
-        (self._believed,) = blocks_believed([block])
-        self._files = {lfn: file for lfn, file in self._believed.files.items() if file.is_valid}
+        (self._expected,) = blocks_expected([block])
+        self._files = {lfn: file for lfn, file in self._expected.files.items() if file.is_valid}
         self._parents = {lfn: tuple(file.parents) for lfn, file in self._files.items()}
 
     def dbs(self) -> Seen:
@@ -64,10 +64,10 @@ class Look:
         known = outputs.block(name)
         files = list(outputs.files(name, valid_only=False, operation="validate")) if known is not None else []
         there = {file.lfn for file in files}
-        believed = self._believed
+        expected_block = self._expected
         theirs = _by_file((row.lfn, (row.run, row.lumi)) for row in (outputs.file_lumis(name) if there else ()))
         findings = [
-            *rules.of_drift(in_dbs(believed, known, files)),
+            *rules.of_differences(in_dbs(expected_block, known, files)),
             *rules.lumis_differ(self._lumis, {lfn: theirs.get(lfn, frozenset()) for lfn in there}),
             *self._parents_gone(),
             *self._closed(there),
@@ -89,7 +89,7 @@ class Look:
         valid = valid_in_dbs(parents, known, {block for _, block in written}, {block for _, block in read})
         valid -= taken_back(valid)
         yield from rules.parents_lost(
-            self._parents, lambda lfn: valid, Prognosis.PARENT_MISSING, "{} of its parents are not valid"
+            self._parents, lambda lfn: valid, FindingKind.PARENT_MISSING, "{} of its parents are not valid"
         )
 
     def _closed(self, there: set[str]) -> Iterator[FileFinding]:
@@ -104,16 +104,16 @@ class Look:
             rows_there = factory.dbs().outputs.file_parents(self._block.dbs_block_name)
             theirs = _by_file((row.lfn, row.parent_lfn) for row in rows_there)
             words = "DBS does not name {} of its parents"
-            yield from rules.parents_lost(named, lambda lfn: theirs.get(lfn, ()), Prognosis.CATALOGUE_DIFFERS, words)
+            yield from rules.parents_lost(named, lambda lfn: theirs.get(lfn, ()), FindingKind.CATALOGUE_DIFFERS, words)
 
     def rucio(self) -> Seen:
         """The block with its files, a copy of each where it is kept, and the rule that keeps it."""
-        block, believed = self._block, self._believed
+        block, expected_block = self._block, self._expected
         rule = known_rules(self._comment, self._generation, int(time.monotonic() / 60))
-        places = {believed.place_of(file) for file in self._files.values()} - {""}
+        places = {expected_block.place_of(file) for file in self._files.values()} - {""}
         held = factory.rucio().blocks_held({block.dbs_block_name: places}).get(block.dbs_block_name)
         later = block.tape_rule_id or block.dataset.disk_rule_id
-        findings = [*rules.of_drift(in_rucio(believed, held, rule)), *rules.protected(believed, later, rule)]
+        findings = [*rules.of_differences(in_rucio(expected_block, held, rule)), *rules.protected(expected_block, later, rule)]
         return Seen(findings, {"files": len(held.files) if held is not None else 0})
 
     def lumis(self) -> Seen:

@@ -12,18 +12,18 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple, Protocol
 
-from outputs_app.checks.reconciliation.compare import MOST_WORDS, Believed, Finding
-from outputs_app.models import DriftKind, Prognosis
+from outputs_app.checks.reconciliation.compare import MOST_WORDS, ExpectedBlock, Finding
+from outputs_app.models import DriftKind, FindingKind
 from wms2.adapters.rucio_types import RuleInfo, RuleState
 
-K, P = DriftKind, Prognosis
+K, P = DriftKind, FindingKind
 Lumi = tuple[int, int]
 #: (run, lumi) of a file.
 Lumis = frozenset[Lumi]
 #: Run -> first and last lumi of many files.
 Spans = Mapping[str, Sequence[int]]
 #: What each difference, as reconciliation words it, means for the file or the block.
-MEANS: dict[DriftKind, Prognosis] = {
+MEANS: dict[DriftKind, FindingKind] = {
     kind: prognosis
     for prognosis, kinds in {
         P.NOT_IN_CATALOGUE: (K.DBS_BLOCK_MISSING, K.DBS_FILE_MISSING, K.RUCIO_BLOCK_MISSING, K.RUCIO_FILE_MISSING),
@@ -44,7 +44,7 @@ class FileFinding:
     """What is wrong with one file, or with the block itself, by its name."""
 
     name: str
-    prognosis: Prognosis
+    prognosis: FindingKind
     expected: str
     found: str
 
@@ -96,13 +96,13 @@ class Made(Protocol):
         """Files of the whole input that hold the lumi."""
 
 
-def of_drift(findings: Iterable[Finding]) -> Iterator[FileFinding]:
+def of_differences(findings: Iterable[Finding]) -> Iterator[FileFinding]:
     """The same, as prognoses."""
     for finding in findings:
         yield FileFinding(finding.name, MEANS[finding.kind], finding.expected, finding.found)
 
 
-def protected(block: Believed, later: str, rule: Callable[[str], RuleInfo | None]) -> Iterator[FileFinding]:
+def protected(block: ExpectedBlock, later: str, rule: Callable[[str], RuleInfo | None]) -> Iterator[FileFinding]:
     """Rules that are there and not OK: those of the files, or what has replaced them. ``later``: the rule that keeps them once
     the source rules have ended; empty: none is known, and nothing is said of it."""
     rules: dict[str, str] = {}
@@ -132,7 +132,7 @@ def _first(lumis: Lumis) -> str:
 
 
 def parents_lost(
-    parents: Mapping[str, Collection[str]], found: Callable[[str], Collection[str]], prognosis: Prognosis, words: str
+    parents: Mapping[str, Collection[str]], found: Callable[[str], Collection[str]], prognosis: FindingKind, words: str
 ) -> Iterator[FileFinding]:
     """Files with parents that are not among the ones found for the file; ``words`` with their number."""
     for lfn, each in parents.items():

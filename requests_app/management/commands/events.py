@@ -10,7 +10,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.core.serializers.json import DjangoJSONEncoder
 
-from requests_app.feed import LOOK_SECONDS, Wanted, listening, newest, read, shown
+from requests_app.feed import CHECK_SECONDS, Wanted, listening, newest, read, shown
 from requests_app.models import Request
 from wms2.errors import EventsGone
 
@@ -54,4 +54,4 @@ class Command(BaseCommand):
                     continue
                 if not follow:
                     return
-                wait(LOOK_SECONDS)
+                wait(CHECK_SECONDS)

@@ -59,7 +59,7 @@ def form(row: FailureRule, **changes: Any) -> dict[str, Any]:
 
 
 def action(name: str) -> str:
-    return reverse("admin:dags_app_failurerule_verb", args=[name])
+    return reverse("admin:dags_app_failurerule_action", args=[name])
 
 
 def test_rules_are_listed_in_the_order_in_which_they_are_tried(staff: Client, dag: DAG) -> None:

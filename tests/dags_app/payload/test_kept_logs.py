@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from dags_app.payload.contract.packed import KeptLogs, read_kept
+from dags_app.payload.contract.packed import StoredLogs, read_stored_logs
 from dags_app.payload.contract.rules import LogLimits
 from dags_app.payload.post.kept_logs import choose, settle
 
-FIRST = KeptLogs("mg_000000", "proc_000000", 0, "0.0", "2026-11-21T10:00:00Z", 8001, "Gen", 10)
+FIRST = StoredLogs("mg_000000", "proc_000000", 0, "0.0", "2026-11-21T10:00:00Z", 8001, "Gen", 10)
 
 
-def made(*changes: dict[str, object]) -> list[KeptLogs]:
+def made(*changes: dict[str, object]) -> list[StoredLogs]:
     """One attempt after the other."""
     return [FIRST._replace(job_id=f"{n}.0", **each) for n, each in enumerate(changes)]  # type: ignore[arg-type]
 
 
-def jobs(kept: Sequence[KeptLogs]) -> list[int]:
+def jobs(kept: Sequence[StoredLogs]) -> list[int]:
     return [int(each.job_id.partition(".")[0]) for each in kept]
 
 
@@ -76,29 +76,29 @@ def test_what_is_listed_is_there_and_the_rest_is_removed(unit: Path) -> None:
     for job in range(6):
         settle(unit, record(unit, job))
     assert there(unit) == ["0", "1", "2", "5"]
-    assert jobs(read_kept(unit.parent)) == [0, 1, 2, 5]
+    assert jobs(read_stored_logs(unit.parent)) == [0, 1, 2, 5]
 
 
 def test_a_script_that_runs_again_lists_an_attempt_once(unit: Path) -> None:
     for _ in range(2):
         settle(unit, record(unit, 1))
-    assert jobs(read_kept(unit.parent)) == [1]
+    assert jobs(read_stored_logs(unit.parent)) == [1]
 
 
 def test_nothing_is_kept_of_a_success_unless_a_share_is_wanted(unit: Path) -> None:
     settle(unit, record(unit, 1, code=0))
-    assert there(unit) == [] and read_kept(unit.parent) == []
+    assert there(unit) == [] and read_stored_logs(unit.parent) == []
     settle(unit, {**record(unit, 2), "logs": None})
-    assert read_kept(unit.parent) == []
+    assert read_stored_logs(unit.parent) == []
 
 
 def test_a_damaged_line_costs_that_line(unit: Path) -> None:
     settle(unit, record(unit, 1))
     with (unit.parent / "kept_logs.jsonl").open("a") as stream:
         stream.write('{"unit": 3}\n{"cut')
-    assert jobs(read_kept(unit.parent)) == [1]
+    assert jobs(read_stored_logs(unit.parent)) == [1]
     settle(unit, record(unit, 2))
-    assert jobs(read_kept(unit.parent)) == [1, 2]
+    assert jobs(read_stored_logs(unit.parent)) == [1, 2]
 
 
 def test_trouble_with_the_list_is_told_and_changes_nothing_about_the_attempt(unit: Path) -> None:
@@ -111,4 +111,4 @@ def test_trouble_with_the_list_is_told_and_changes_nothing_about_the_attempt(uni
 def test_a_list_that_is_no_text_is_written_anew(unit: Path) -> None:
     (unit.parent / "kept_logs.jsonl").write_bytes(b"\xff\xfe\x00")
     settle(unit, record(unit, 1))
-    assert jobs(read_kept(unit.parent)) == [1]
+    assert jobs(read_stored_logs(unit.parent)) == [1]

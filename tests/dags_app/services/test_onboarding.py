@@ -108,7 +108,7 @@ def _schedd(tmp_path: Path) -> Schedd:
     return schedd
 
 
-def tended(schedd: Schedd) -> Onboarding:
+def processed(schedd: Schedd) -> Onboarding:
     onboardings_process()
     schedd.refresh_from_db()
     return schedd.onboardings.first()
@@ -125,14 +125,14 @@ def test_the_canary_runs_once_and_then_the_schedd_may_be_enabled(queue: Queue, s
     schedd_check(schedd=schedd, **WHO)
     with pytest.raises(InvalidTransition, match="being checked already"):
         schedd_check(schedd=schedd, **WHO)
-    row = tended(schedd)
+    row = processed(schedd)
     assert (row.state, [each["passed"] for each in row.checks]) == (S.CANARY, [True] * 7)
     assert queue.submitted == [str(row.pk)]
     assert str(row.pk) in orphans_known(schedd, timezone.now()), "no orphan while it runs"
-    assert tended(schedd).state == S.CANARY
+    assert processed(schedd).state == S.CANARY
     answered(row)
     queue.end(0)
-    row = tended(schedd)
+    row = processed(schedd)
     assert (row.state, row.checks[-1]["check"], schedd.onboarding) == (S.PASSED, "canary DAG", "")
     assert schedd.onboarded_at is not None and not Path(row.directory).exists()
     assert root_refused(Path(schedd.submit_root)) == "" and schedd.owner == "wms2"
@@ -146,7 +146,7 @@ def test_everything_that_is_wrong_is_told_at_once_and_nothing_is_submitted(queue
     Schedd.objects.update(submit_root=str(tmp_path / "absent"))
     PoolSite.objects.update(total_slots=0)
     schedd_check(schedd=schedd, **WHO)
-    row = tended(schedd)
+    row = processed(schedd)
     wrong = {each["check"]: each["told"] for each in row.checks if not each["passed"]}
     assert row.state == S.FAILED and not queue.submitted
     assert wrong.keys() == {"reachable", "version", "submit directory", "limits", "sites"}
@@ -173,7 +173,7 @@ def test_a_schedd_that_starts_fewer_dagmans_than_it_is_to_have_fails(
         {"Name": "schedd@new", "CondorVersion": "$CondorVersion: 25.14.1 $", "JobQueueBirthdate": 5}, limits
     )
     schedd_check(schedd=schedd, **WHO)
-    wrong = {each["check"]: each["told"] for each in tended(schedd).checks if not each["passed"]}
+    wrong = {each["check"]: each["told"] for each in processed(schedd).checks if not each["passed"]}
     assert set(wrong) == ({"limits"} if reported else set())
     assert reported in wrong.get("limits", "")
 
@@ -186,14 +186,14 @@ def test_a_credential_that_is_missing_or_ends_soon_is_told(queue: Queue, schedd:
             (tmp_path / "tokens").mkdir()
             (tmp_path / "tokens/one").write_text(text)
         schedd_check(schedd=schedd, **WHO)
-        tended(schedd)
+        processed(schedd)
         assert reported in schedd.onboarding
 
 
 def test_the_same_queue_is_not_added_twice(queue: Queue, schedd: Schedd) -> None:
     schedd_row("schedd@new", pool="another", job_queue_birthdate=5)
     schedd_check(schedd=schedd, **WHO)
-    tended(schedd)
+    processed(schedd)
     assert "the one of the schedd of this name in pool another" in schedd.onboarding
 
 
@@ -212,12 +212,12 @@ def test_a_worker_that_is_killed_leaves_one_canary_at_most(
             queue.refuses = "no such file"
         with pytest.raises(Killed):
             onboardings_process()
-    row = tended(schedd)
+    row = processed(schedd)
     if point == "canary.claimed":  # nobody knows whether it was sent: for a while it is looked for
         assert (row.state, queue.submitted) == (S.CANARY, [])
         long_ago = timezone.now() - timedelta(days=1)
         Onboarding.objects.update(intent_at=long_ago, missing_since=long_ago)
-        assert tended(schedd).state == S.FAILED
+        assert processed(schedd).state == S.FAILED
         assert "neither queue nor history" in schedd.onboarding
     elif point == "canary.called":
         assert (row.state, row.cluster) == (S.CANARY, "7")
@@ -238,9 +238,9 @@ def test_a_worker_that_is_stopped_before_it_submits_the_canary_sends_none_and_it
 
     with monkeypatch.context() as once:
         once.setattr(queue, "submit_dag", stopped)
-        tended(schedd)
+        processed(schedd)
     assert queue.submitted == []
-    assert tended(schedd).state == S.CANARY and len(queue.submitted) == 1
+    assert processed(schedd).state == S.CANARY and len(queue.submitted) == 1
 
 
 @pytest.mark.parametrize(
@@ -256,13 +256,13 @@ def test_the_canary_tells_whether_the_negotiator_spreads_landings(
 ) -> None:
     PoolSite.objects.create(pool=schedd.pool, site=Site.objects.create(name="T2_B"), total_slots=9, seen_at=timezone.now())
     schedd_check(schedd=schedd, **WHO)
-    row = tended(schedd)
+    row = processed(schedd)
     answered(row)
     sites = ["T2_CH_CERN"] * ran[0] + ["T2_B"] * ran[1]
     log = "".join(EXECUTE_EVENT.format(cluster=number, site=site) for number, site in enumerate(sites, 50))
     (Path(row.directory) / NODES_LOG).write_text(log)
     queue.end(0)
-    row = tended(schedd)
+    row = processed(schedd)
     (check,) = [each for each in row.checks if each["check"] == "spread of landings"]
     assert re.search(reported, check["told"])
     assert (row.state, schedd.pool.spreads) == (S.PASSED, spreads)
@@ -270,43 +270,43 @@ def test_the_canary_tells_whether_the_negotiator_spreads_landings(
 
 def test_a_canary_that_is_not_seen_here_or_has_no_answer_does_not_count(queue: Queue, schedd: Schedd) -> None:
     schedd_check(schedd=schedd, **WHO)
-    row = tended(schedd)
+    row = processed(schedd)
     queue.end(0)
-    row = tended(schedd)
+    row = processed(schedd)
     assert row.state == S.FAILED and "a file system that the schedd shares" in schedd.onboarding
     assert Path(row.directory).exists(), "kept for a look"
 
 
 def test_a_canary_says_that_the_schedds_host_has_no_python_for_scripts(queue: Queue, schedd: Schedd, tmp_path: Path) -> None:
     schedd_check(schedd=schedd, **WHO)
-    place = Path(tended(schedd).directory)
+    place = Path(processed(schedd).directory)
     (line,) = re.findall(r"^SCRIPT PRE canary (.*)", (place / OUTER).read_text(), re.MULTILINE)
     for versions, status in (((THIS,), 0), (("3.6",), exit_status(NO_PYTHON))):
         environment = {"PATH": path_with(tmp_path / versions[0], *versions)}
         assert subprocess.run(line.split(), cwd=place, env=environment, capture_output=True).returncode == status
     (place / f"{OUTER}.metrics").write_text("{}")
     queue.end(1)
-    assert tended(schedd).state == S.FAILED and "exit code 11004: no Python of 3.9 or newer on PATH" in schedd.onboarding
+    assert processed(schedd).state == S.FAILED and "exit code 11004: no Python of 3.9 or newer on PATH" in schedd.onboarding
     assert not list(place.parent.glob("failures.jsonl"))
 
 
 def test_a_canary_that_takes_too_long_is_removed_and_a_silent_schedd_fails_at_the_end(queue: Queue, schedd: Schedd) -> None:
     long_ago = timezone.now() - timedelta(days=1)
     schedd_check(schedd=schedd, **WHO)
-    tended(schedd)
+    processed(schedd)
     Onboarding.objects.update(intent_at=long_ago)
-    tended(schedd)
+    processed(schedd)
     assert len(queue.removed) == 1
-    assert tended(schedd).state == S.FAILED
+    assert processed(schedd).state == S.FAILED
     assert "has had its time" in schedd.onboarding
 
     queue.found = None
     schedd_check(schedd=schedd, **WHO)
-    tended(schedd)
+    processed(schedd)
     queue.silent = True
-    assert tended(schedd).state == S.CANARY, "silence proves nothing"
+    assert processed(schedd).state == S.CANARY, "silence proves nothing"
     Onboarding.objects.filter(ended_at=None).update(intent_at=long_ago)
-    assert tended(schedd).state == S.FAILED
+    assert processed(schedd).state == S.FAILED
     assert "was silent at the end" in schedd.onboarding
     assert len(queue.submitted) == 2
 
@@ -315,7 +315,7 @@ def test_a_schedd_in_service_that_fails_stays_and_is_not_enabled_again(queue: Qu
     Schedd.objects.update(state=ScheddState.ENABLED, onboarded_at=timezone.now())
     queue.listed = False
     schedd_check(schedd=schedd, **WHO)
-    tended(schedd)
+    processed(schedd)
     assert (schedd.state, schedd.onboarded_at) == (ScheddState.ENABLED, None)
 
 
@@ -335,15 +335,15 @@ def test_a_directory_with_things_of_others_is_not_taken_and_one_of_another_insta
 ) -> None:
     (tmp_path / "precious").mkdir()
     schedd_check(schedd=schedd, **WHO)
-    tended(schedd)
+    processed(schedd)
     assert "holds what is not WMS2's, e.g. precious" in schedd.onboarding
     (tmp_path / MARKER).write_text("another")
     schedd_check(schedd=schedd, **WHO)
-    tended(schedd)
+    processed(schedd)
     assert "the submit root of instance 'another'" in schedd.onboarding
     (tmp_path / MARKER).write_text(conf().instance)
     schedd_check(schedd=schedd, **WHO)
-    assert tended(schedd).state == S.CANARY
+    assert processed(schedd).state == S.CANARY
 
 
 def test_a_root_with_requests_of_a_former_release_is_marked_when_it_is_checked_again(
@@ -354,11 +354,11 @@ def test_a_root_with_requests_of_a_former_release_is_marked_when_it_is_checked_a
         (tmp_path / name).mkdir()
     assert "have its schedd checked" in root_refused(tmp_path)
     schedd_check(schedd=schedd, **WHO)
-    row = tended(schedd)
+    row = processed(schedd)
     assert root_refused(tmp_path), "not before all checks have passed"
     answered(row)
     queue.end(0)
-    assert tended(schedd).state == S.PASSED
+    assert processed(schedd).state == S.PASSED
     assert root_refused(tmp_path) == ""
 
 
@@ -367,12 +367,12 @@ def test_another_owner_is_refused_while_jobs_of_the_former_are_there(queue: Queu
     schedd.refresh_from_db()
     dag = dag_row(workflow_row(), DAGStatus.RUNNING, schedd=schedd)
     schedd_check(schedd=schedd, **WHO)
-    tended(schedd)
+    processed(schedd)
     assert "jobs would be wms2's by now, and 1 DAGs and site jobs there are former's" in schedd.onboarding
     assert (schedd.owner, queue.submitted) == ("former", [])
     type(dag).objects.update(status=DAGStatus.COMPLETED)
     schedd_check(schedd=schedd, **WHO)
-    assert tended(schedd).state == S.CANARY
+    assert processed(schedd).state == S.CANARY
     assert schedd.owner == "wms2"
 
 

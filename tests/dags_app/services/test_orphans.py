@@ -21,7 +21,7 @@ from dags_app.services.orphans import (
     schedd_remove_strays,
     strays_preview,
 )
-from requests_app.pages.overview import standing
+from requests_app.pages.overview import service_state
 from sites_app.models import Schedd
 from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
 from wms2.adapters import factory
@@ -108,7 +108,7 @@ def test_jobs_that_no_live_dag_knows_are_told_at_the_second_look(monkeypatch: py
         (nobody, 1, 20, UNKNOWN), (str(ended.pk), 2, 8, ENDED), (str(headless.pk), 3, 9, ENDED), ("", 0, 1, UNKNOWN),
     ]  # fmt: skip
     assert {each["since"] for each in schedd.orphans} == {now.isoformat()}
-    assert [row.name for row in standing().stray_schedds] == ["schedd@a"]
+    assert [row.name for row in service_state().stray_schedds] == ["schedd@a"]
     look(schedd, now + timedelta(minutes=20))
     assert [each["dag_id"] for each in schedd.orphans_reported] == [nobody]
 

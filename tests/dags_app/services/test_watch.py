@@ -14,7 +14,7 @@ from django.utils import timezone
 from dags_app.counts import dag_counts
 from dags_app.models import DAG, DAGHistory, DAGStatus, FailureGroup, FailureLog, WorkUnitState
 from dags_app.services import watch
-from dags_app.services.watch import Said, checks_of, schedd_heard, sites_count
+from dags_app.services.watch import ScheddAnswer, checks_of, schedd_observe, sites_count
 from requests_app.admission.queue import ADMISSION
 from requests_app.lifecycle import watching
 from requests_app.models import RequestStatus
@@ -55,15 +55,15 @@ def ad(dag: DAG, **counts: object) -> DagmanAd:
 
 def hear(schedd: Schedd, *ads: DagmanAd, jobs: tuple[JobGroup, ...] = ()) -> datetime:
     """One look, which the schedd answers with these; when it was."""
-    (look,) = checks_of([Schedd.objects.get(pk=schedd.pk)])
-    schedd_heard(look=look, said=Said(ABOUT, ads, jobs), fenced=transaction.atomic)
-    return look.at
+    (check,) = checks_of([Schedd.objects.get(pk=schedd.pk)])
+    schedd_observe(check=check, answer=ScheddAnswer(ABOUT, ads, jobs), fenced=transaction.atomic)
+    return check.at
 
 
 def silence(schedd: Schedd) -> datetime:
-    (look,) = checks_of([Schedd.objects.get(pk=schedd.pk)])
-    schedd_heard(look=look, said=Said(None, error="silent", collector_says="nothing"), fenced=transaction.atomic)
-    return look.at
+    (check,) = checks_of([Schedd.objects.get(pk=schedd.pk)])
+    schedd_observe(check=check, answer=ScheddAnswer(None, error="silent", collector_says="nothing"), fenced=transaction.atomic)
+    return check.at
 
 
 def woken() -> set[object]:
@@ -237,17 +237,17 @@ def test_a_job_that_is_missing_a_schedd_that_is_silent_and_their_return_are_logg
     dag = running(schedd)
     hear(schedd, ad(dag))
     request = {woken().pop()}
-    said = [
+    answer = [
         lambda: hear(schedd),
         lambda: silence(schedd),
         lambda: hear(schedd),
         lambda: silence(schedd),
         lambda: hear(schedd, ad(dag)),
     ]
-    for change in said:
+    for change in answer:
         change()
         assert woken() == request
-        if change is not said[-1]:
+        if change is not answer[-1]:
             before = seen(dag)
             change()
             assert woken() == set()
@@ -280,10 +280,10 @@ def test_a_halted_dag_is_told_with_its_counts(schedd: Schedd) -> None:
 
 def test_what_has_ended_or_was_submitted_during_the_question_is_left_alone(schedd: Schedd) -> None:
     dag = running(schedd)
-    (look,) = checks_of([schedd])
+    (check,) = checks_of([schedd])
     DAG.objects.update(status=DAGStatus.COMPLETED)
     late = running(schedd, 8)
-    schedd_heard(look=look, said=Said(ABOUT), fenced=transaction.atomic)
+    schedd_observe(check=check, answer=ScheddAnswer(ABOUT), fenced=transaction.atomic)
     assert (seen(dag).missing_since, seen(late).missing_since) == (None, None)
 
 
@@ -309,11 +309,11 @@ def test_a_dag_that_somebody_keeps_locked_keeps_nobody_waiting_and_is_the_next_l
 def test_one_dag_that_cannot_be_written_keeps_no_other_from_being_seen(schedd: Schedd) -> None:
     """No jsonb has a NUL."""
     bad, good = running(schedd, 7), running(schedd, 8)
-    (look,) = checks_of([Schedd.objects.get(pk=schedd.pk)])
-    said = Said(ABOUT, (ad(bad, hold_reason="no \0 room"), ad(good, nodes_done=3)))
-    schedd_heard(look=look, said=said, fenced=transaction.atomic, by_itself=watching.dag_by_itself)
+    (check,) = checks_of([Schedd.objects.get(pk=schedd.pk)])
+    answer = ScheddAnswer(ABOUT, (ad(bad, hold_reason="no \0 room"), ad(good, nodes_done=3)))
+    schedd_observe(check=check, answer=answer, fenced=transaction.atomic, by_itself=watching.dag_by_itself)
     assert (seen(good).nodes_done, seen(bad).observed_at) == (3, None)
-    assert Schedd.objects.get(pk=schedd.pk).last_answer_at == look.at
+    assert Schedd.objects.get(pk=schedd.pk).last_answer_at == check.at
     assert "NUL" in seen(bad).workflow.request.last_error or "u0000" in seen(bad).workflow.request.last_error
 
 
@@ -327,11 +327,11 @@ def test_a_dagman_that_cannot_be_read_is_not_gone_and_is_told_on_its_request(sch
     bad, good, gone = running(schedd, 7), running(schedd, 8), running(schedd, 9)
     lost = running(schedd, 10, lost_confirmed_at=clock.now())
     DAG.objects.filter(pk=lost.pk).update(status=DAGStatus.FAILED)
-    (look,) = checks_of([Schedd.objects.get(pk=schedd.pk)])
+    (check,) = checks_of([Schedd.objects.get(pk=schedd.pk)])
     unread = {7: Unread(str(bad.pk), "an ad without QDate"), 10: Unread(str(lost.pk), "an ad without QDate")}
-    said = Said(ABOUT, (ad(good, nodes_done=3),), (), unread)
-    schedd_heard(look=look, said=said, fenced=transaction.atomic, by_itself=watching.dag_by_itself)
-    assert (seen(good).nodes_done, seen(gone).missing_since) == (3, look.at)
+    answer = ScheddAnswer(ABOUT, (ad(good, nodes_done=3),), (), unread)
+    schedd_observe(check=check, answer=answer, fenced=transaction.atomic, by_itself=watching.dag_by_itself)
+    assert (seen(good).nodes_done, seen(gone).missing_since) == (3, check.at)
     assert (seen(bad).missing_since, seen(bad).unanswered_since, seen(lost).lost_settled_at) == (None, None, None)
     assert "stays as it was: an ad without QDate" in seen(bad).workflow.request.waiting_for
 
@@ -346,15 +346,15 @@ def test_a_dagman_that_was_away_and_cannot_be_read_is_there_again(schedd: Schedd
     woken()
     before, step = [seen(dag).observed for dag in (bad, nameless)], ROWS_BROKEN_TOTAL.labels("schedds")._value
     broken = step.get()
-    (look,) = checks_of([Schedd.objects.get(pk=schedd.pk)])
+    (check,) = checks_of([Schedd.objects.get(pk=schedd.pk)])
     unread = {7: Unread(str(bad.pk), "no QDate"), 8: Unread("", "no QDate"), 9: Unread(str(uuid.uuid4()), "no QDate")}
-    said = Said(ABOUT, unread=unread)
-    schedd_heard(look=look, said=said, fenced=transaction.atomic, by_itself=watching.dag_by_itself)
+    answer = ScheddAnswer(ABOUT, unread=unread)
+    schedd_observe(check=check, answer=answer, fenced=transaction.atomic, by_itself=watching.dag_by_itself)
     for dag in (seen(bad), seen(nameless)):
         assert (dag.missing_since, dag.unanswered_since, dag.suspected_at) == (None, None, None)
         assert DAGHistory.objects.filter(dag=dag, event_type="seen_again").exists()
     assert [seen(dag).observed for dag in (bad, nameless)] == before
-    assert seen(other).missing_since == look.at, "that number is another DAG's by now"
+    assert seen(other).missing_since == check.at, "that number is another DAG's by now"
     assert step.get() == broken + 2
     assert woken() >= {dag.workflow.request.pk for dag in (bad, nameless, other)}
 
@@ -365,10 +365,10 @@ def test_a_schedd_whose_answer_breaks_has_not_answered(schedd: Schedd, monkeypat
             raise ServiceRejected("htcondor", "watch", "the token may not read this queue", "denied")
 
     monkeypatch.setattr(watch, "adapter", lambda schedd: Condor())
-    (look,) = checks_of([schedd])
-    said = look.ask("instance")
-    assert said.about is None
-    assert "may not read" in said.error
+    (check,) = checks_of([schedd])
+    answer = check.ask("instance")
+    assert answer.about is None
+    assert "may not read" in answer.error
 
 
 def test_what_of_ours_has_ended_there_is_progress_whatever_others_do(schedd: Schedd) -> None:

@@ -11,7 +11,7 @@ from deploy.demo.waiting import End, Progress, Waited, judge, wait
 
 
 @dataclass(frozen=True)
-class Standing:
+class RequestLine:
     name: str
     status: str
     units: int = 0
@@ -33,7 +33,7 @@ class Clock:
         self.now += seconds
 
 
-def watch(*looks: list[Standing], limit_seconds: float = 100.0) -> tuple[Waited, list[str]]:
+def watch(*looks: list[RequestLine], limit_seconds: float = 100.0) -> tuple[Waited, list[str]]:
     """Wait through these looks, the last one for ever."""
     clock, reported, left = Clock(), [], list(looks)
     end = wait(
@@ -48,32 +48,37 @@ def watch(*looks: list[Standing], limit_seconds: float = 100.0) -> tuple[Waited,
 
 def test_it_ends_when_every_request_is_completed():
     running, done = (
-        [Standing("a", "completed"), Standing("b", "active")],
-        [Standing("a", "completed"), Standing("b", "completed")],
+        [RequestLine("a", "completed"), RequestLine("b", "active")],
+        [RequestLine("a", "completed"), RequestLine("b", "completed")],
     )
     assert judge(running) is None
     assert watch(running, done)[0] == Waited(End.COMPLETED, ())
 
 
 def test_each_change_is_told_once():
-    looks = [[Standing("a", "queued")], [Standing("a", "active")], [Standing("a", "active")], [Standing("a", "active", 1)]]
-    assert watch(*looks, [Standing("a", "completed", 1)])[1] == ["a queued 0", "a active 0", "a active 1", "a completed 1"]
+    looks = [
+        [RequestLine("a", "queued")],
+        [RequestLine("a", "active")],
+        [RequestLine("a", "active")],
+        [RequestLine("a", "active", 1)],
+    ]
+    assert watch(*looks, [RequestLine("a", "completed", 1)])[1] == ["a queued 0", "a active 0", "a active 1", "a completed 1"]
 
 
 @pytest.mark.parametrize("status", ["held", "failed", "aborted", "cleaned"])
 def test_a_request_that_cannot_go_on_ends_it_at_once(status):
-    end, reported = watch([Standing("a", "active"), Standing("b", status)])
+    end, reported = watch([RequestLine("a", "active"), RequestLine("b", status)])
     assert end == Waited(End.STOPPED, ("b",))
     assert len(reported) == 2
 
 
 @pytest.mark.parametrize("status", ["partial", "stopping", "resubmitting", "queued", "planning"])
 def test_whatever_goes_on_by_itself_is_waited_for(status):
-    assert judge([Standing("a", status)]) is None
+    assert judge([RequestLine("a", status)]) is None
 
 
 def test_the_time_limit_names_those_that_are_not_done():
-    end, _ = watch([Standing("a", "completed"), Standing("b", "active")], limit_seconds=5)
+    end, _ = watch([RequestLine("a", "completed"), RequestLine("b", "active")], limit_seconds=5)
     assert end == Waited(End.TIMEOUT, ("b",))
 
 
@@ -91,10 +96,10 @@ def test_the_limit_is_ten_minutes_unless_the_environment_says_otherwise():
 
 def test_an_outage_is_told_once_and_so_is_its_end() -> None:
     reported: list[str] = []
-    active, held = [Standing("a", "active")], [Standing("a", "held")]
-    looks: list[list[Standing] | None] = [active, None, None, active, held]
+    active, held = [RequestLine("a", "active")], [RequestLine("a", "held")]
+    looks: list[list[RequestLine] | None] = [active, None, None, active, held]
 
-    def look() -> list[Standing]:
+    def look() -> list[RequestLine]:
         found = looks.pop(0)
         if found is None:
             raise ConnectionError("the server closed the connection unexpectedly")

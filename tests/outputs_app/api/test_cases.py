@@ -21,10 +21,10 @@ from outputs_app.models import (
     CaseState,
     EffectKind,
     EffectState,
+    FindingKind,
     IntegrityCase,
     OutputFile,
     ProcessingBlock,
-    Prognosis,
     StorageCheck,
     Validity,
 )
@@ -50,7 +50,7 @@ def block_with_files(files: int = 1) -> ProcessingBlock:
     return block
 
 
-def case(block: ProcessingBlock, prognosis: Prognosis = Prognosis.MISSING_REPLICA, **fields: Any) -> IntegrityCase:
+def case(block: ProcessingBlock, prognosis: FindingKind = FindingKind.MISSING_REPLICA, **fields: Any) -> IntegrityCase:
     file = OutputFile.objects.filter(block=block).exclude(cases__state__in=(C.NEW, C.IN_PROGRESS)).first()
     values: dict[str, Any] = {"file": file, "name": file.lfn if file else block.dbs_block_name, "site": "T2_CH_CERN"}
     found = [{"prognosis": prognosis, "expected": "there", "found": "not there", "generation": 1}]
@@ -61,7 +61,7 @@ def case(block: ProcessingBlock, prognosis: Prognosis = Prognosis.MISSING_REPLIC
 def test_cases_are_listed_and_filtered(reader: APIClient, django_assert_num_queries: Any) -> None:
     block = block_with_files(3)
     first = case(block)
-    second = case(block, Prognosis.SIZE_MISMATCH, site="T1_US_FNAL")
+    second = case(block, FindingKind.SIZE_MISMATCH, site="T1_US_FNAL")
     over = case(block, state=C.RESOLVED, action=CaseAction.ACCEPTED)
 
     def found(**query: Any) -> list[int]:
@@ -104,7 +104,7 @@ def test_what_is_still_wrong_when_it_is_looked_at_again_waits_for_a_person_again
     block = block_with_files()
     row = case(block)
     operator.post(f"/api/v1/cases/{row.pk}/recovered", WHY)
-    finding = FileFinding(row.name, Prognosis.SIZE_MISMATCH, "10 bytes", "9 bytes")
+    finding = FileFinding(row.name, FindingKind.SIZE_MISMATCH, "10 bytes", "9 bytes")
     cases_open(block, [finding])
     row.refresh_from_db()
     assert row.state == C.IN_PROGRESS, "that was asked for before"
@@ -113,11 +113,11 @@ def test_what_is_still_wrong_when_it_is_looked_at_again_waits_for_a_person_again
     BlockValidation.objects.update(catalogues_at=timezone.now())
     repaired_check(row.request_id)
     row.refresh_from_db()
-    assert (row.state, row.prognosis, row.evidence[0]["found"]) == (C.NEW, Prognosis.SIZE_MISMATCH, "9 bytes")
+    assert (row.state, row.prognosis, row.evidence[0]["found"]) == (C.NEW, FindingKind.SIZE_MISMATCH, "9 bytes")
 
 
 def test_what_is_accepted_ends_at_once(operator: APIClient) -> None:
-    row = case(block_with_files(), Prognosis.ZERO_EVENTS)
+    row = case(block_with_files(), FindingKind.ZERO_EVENTS)
     assert operator.post(f"/api/v1/cases/{row.pk}/accept", WHY).json()["state"] == "resolved"
     assert AuditEntry.objects.filter(action="case_accepted", outcome="done", target=row.name).exists()
     assert Wake.objects.filter(request_id=row.request_id).exists()
@@ -125,7 +125,7 @@ def test_what_is_accepted_ends_at_once(operator: APIClient) -> None:
 
 def test_a_rule_is_made_again_and_then_looked_at(operator: APIClient) -> None:
     block = block_with_files()
-    row = case(block, Prognosis.UNPROTECTED)
+    row = case(block, FindingKind.UNPROTECTED)
     unit = OutputFile.objects.get(block=block).unit_id
     owed = new_effect(
         EffectState.DONE, kind=EffectKind.RUCIO_PROTECT, block=block, unit_id=unit, request=row.request, done_at=timezone.now()
@@ -143,9 +143,11 @@ def test_a_rule_is_made_again_and_then_looked_at(operator: APIClient) -> None:
 
 @pytest.mark.parametrize(
     ("prognosis", "why"),
-    [(Prognosis.NOT_IN_CATALOGUE, "cannot be added"), (Prognosis.SIZE_MISMATCH, "Nothing that WMS2 could register")],
+    [(FindingKind.NOT_IN_CATALOGUE, "cannot be added"), (FindingKind.SIZE_MISMATCH, "Nothing that WMS2 could register")],
 )
-def test_what_a_registration_cannot_help_is_refused_with_the_way_out(operator: APIClient, prognosis: Prognosis, why: str) -> None:
+def test_what_a_registration_cannot_help_is_refused_with_the_way_out(
+    operator: APIClient, prognosis: FindingKind, why: str
+) -> None:
     row = case(block_with_files(), prognosis)
     assert why in problem(operator.post(f"/api/v1/cases/{row.pk}/register", WHY), 409, "invalid_transition")["detail"]
     row.refresh_from_db()
@@ -173,14 +175,14 @@ def test_nothing_is_begun_that_nobody_would_end(operator: APIClient) -> None:
 
 
 def test_a_stranger_is_not_removed(operator: APIClient) -> None:
-    row = case(block_with_files(), Prognosis.UNKNOWN_FILE, file=None, name="/store/other.root")
+    row = case(block_with_files(), FindingKind.UNKNOWN_FILE, file=None, name="/store/other.root")
     said = problem(operator.post(f"/api/v1/cases/{row.pk}/remove", WHY), 409, "invalid_transition")["detail"]
     assert "no file of WMS2" in said
 
 
 def test_sites_are_told_of_once_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
     block = block_with_files(3)
-    old, late = case(block), case(block, Prognosis.SIZE_MISMATCH)
+    old, late = case(block), case(block, FindingKind.SIZE_MISMATCH)
     case(block, site="T1_US_FNAL")
     IntegrityCase.objects.filter(pk=old.pk).update(created_at=timezone.now() - timedelta(hours=30))
     with capture_logs() as logs:
@@ -200,7 +202,7 @@ def test_sites_are_told_of_once_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_reminder_is_over_with_the_last_open_case_also_after_the_requests_end() -> None:
     block = block_with_files(2)
-    rows = [case(block), case(block, Prognosis.SIZE_MISMATCH)]
+    rows = [case(block), case(block, FindingKind.SIZE_MISMATCH)]
     IntegrityCase.objects.update(created_at=timezone.now() - timedelta(hours=30))
     Request.objects.update(status=RequestStatus.COMPLETED)
     cases_alert()
@@ -237,7 +239,7 @@ def test_a_locked_request_keeps_no_other_from_its_reminder(monkeypatch: pytest.M
 def test_the_page_groups_cases_and_takes_filters(client: Client, django_user_model: Any) -> None:
     client.force_login(django_user_model.objects.create_user("rita"))
     block = block_with_files(2)
-    here, there = case(block), case(block, Prognosis.SIZE_MISMATCH, site="T1_US_FNAL")
+    here, there = case(block), case(block, FindingKind.SIZE_MISMATCH, site="T1_US_FNAL")
     said = text(client.get("/cases/").content.decode())
     assert "T2_CH_CERN 1" in said
     assert here.name in said

@@ -28,10 +28,10 @@ from outputs_app.models import (
     Effect,
     EffectKind,
     EffectState,
+    FindingKind,
     IntegrityCase,
     OutputFile,
     ProcessingBlock,
-    Prognosis,
     Validity,
 )
 from sites_app.models import Site, SiteRse
@@ -45,7 +45,7 @@ from wms2.adapters.dbs_queries import DbsQueries
 from wms2.errors import ServiceUnavailable
 
 pytestmark = [pytest.mark.django_db, pytest.mark.rucio, pytest.mark.simulators, pytest.mark.xdist_group("rules in Rucio")]
-P = Prognosis
+P = FindingKind
 
 
 @pytest.fixture(name="block")
@@ -58,16 +58,16 @@ def _block() -> Iterator[ProcessingBlock]:
     adapters_forget()
 
 
-def tended(block: ProcessingBlock) -> ValidationProgress:
+def processed(block: ProcessingBlock) -> ValidationProgress:
     request = block.workflow.request
     return validation_process(workflow_id=block.workflow_id, request_id=request.pk, request_epoch=request.epoch)
 
 
 def validated(block: ProcessingBlock) -> ValidationProgress:
     """How it stands after everything was asked."""
-    tended(block)
+    processed(block)
     run_effects()
-    return tended(block)
+    return processed(block)
 
 
 def cases() -> set[tuple[str, str]]:
@@ -81,7 +81,7 @@ def lfns(block: ProcessingBlock) -> list[str]:
 def test_a_block_that_is_right_everywhere_is_validated_with_evidence(block: ProcessingBlock) -> None:
     for file in OutputFile.objects.all():
         OutputFile.objects.filter(pk=file.pk).update(lumis=file.lumis | {KEY: VALUE})
-    before = tended(block)
+    before = processed(block)
     assert (before.validated, before.waiting_for) == (0, "DBS and Rucio of 1 block")
     assert events_in_catalogue(block.workflow_id) == {}
     assert validated(block) == ValidationProgress(1, 1, 3, 3, 0, "")
@@ -91,7 +91,7 @@ def test_a_block_that_is_right_everywhere_is_validated_with_evidence(block: Proc
     assert row.evidence["dbs"]["at"] and row.evidence["not_looked_at"] == {DISK: "storage_checks_enabled is off"}
     assert events_in_catalogue(block.workflow_id) == {block.dataset_name: (3, 30)}
     asked = Effect.objects.filter(kind=EffectKind.BLOCK_VALIDATE)
-    tended(block)
+    processed(block)
     assert asked.count() == 1, "asked once"
 
 
@@ -167,7 +167,7 @@ def test_a_lumi_that_is_there_twice_is_a_case_of_the_younger_file(block: Process
         dataset_name=block.dataset_name, workflow=block.workflow, dataset=block.dataset, block_index=1
     )
     catalogues.spans_in_dbs.cache_clear()
-    tended(block)
+    processed(block)
     request = block.workflow.request
     Effect.objects.filter(block=other).exclude(kind=EffectKind.BLOCK_VALIDATE).update(request=request)
     validation_again([block.pk])
@@ -323,18 +323,18 @@ def test_what_is_being_removed_stays_decided_and_what_did_not_help_is_a_new_case
 def test_a_look_at_what_has_changed_meanwhile_does_not_count_and_is_made_again(
     changes: str, block: ProcessingBlock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    look = catalogues.Look.lumis
+    look = catalogues.BlockComparison.lumis
 
-    def meanwhile(self: catalogues.Look) -> catalogues.Seen:
+    def meanwhile(self: catalogues.BlockComparison) -> catalogues.Seen:
         if changes == "asked for again":
             validation_again([block.pk])
         else:
             Effect.objects.filter(kind=EffectKind.RUCIO_TAPE).update(done_at=timezone.now())
         return look(self)
 
-    tended(block)
+    processed(block)
     with monkeypatch.context() as patch:
-        patch.setattr(catalogues.Look, "lumis", meanwhile)
+        patch.setattr(catalogues.BlockComparison, "lumis", meanwhile)
         Effect.objects.update(next_attempt_at=overdue())
         effects_run_due(owner="test")
     assert BlockValidation.objects.values_list("generation", "catalogues_at").get() == (2, None)
@@ -344,25 +344,25 @@ def test_a_look_at_what_has_changed_meanwhile_does_not_count_and_is_made_again(
 def test_what_one_service_said_is_kept_while_another_does_not_answer(
     block: ProcessingBlock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def silent(self: catalogues.Look) -> catalogues.Seen:
+    def silent(self: catalogues.BlockComparison) -> catalogues.Seen:
         raise ServiceUnavailable("rucio", "blocks_held", "no answer")
 
-    def never(self: catalogues.Look) -> catalogues.Seen:
+    def never(self: catalogues.BlockComparison) -> catalogues.Seen:
         raise AssertionError("it has answered")
 
     with monkeypatch.context() as patch:
-        patch.setattr(catalogues.Look, "rucio", silent)
+        patch.setattr(catalogues.BlockComparison, "rucio", silent)
         assert validated(block).waiting_for == "DBS and Rucio of 1 block: rucio blocks_held: no answer"
     block.refresh_from_db()
     assert block.status == "archived"
     with monkeypatch.context() as patch:
-        patch.setattr(catalogues.Look, "dbs", never)
+        patch.setattr(catalogues.BlockComparison, "dbs", never)
         assert validated(block).validated == 1
 
 
 def test_long_looks_take_several_turns(block: ProcessingBlock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time_slices, "TIME_SLICE_SECONDS", -1.0)
-    tended(block)
+    processed(block)
     for done in (["dbs"], ["dbs", "rucio"], ["dbs", "lumis", "rucio"]):
         Effect.objects.update(next_attempt_at=overdue())
         effects_run_due(owner="test", limit=1)

@@ -8,17 +8,17 @@ import pytest
 from django.utils import timezone
 
 from outputs_app.checks.cases import repaired_check
-from outputs_app.checks.validation.catalogues import Look
+from outputs_app.checks.validation.catalogues import BlockComparison
 from outputs_app.effects.validate import _record
 from outputs_app.models import (
     BlockValidation,
     CaseAction,
     CaseState,
     EffectKind,
+    FindingKind,
     IntegrityCase,
     OutputFile,
     ProcessingBlock,
-    Prognosis,
 )
 from tests.support.rows import new_block, new_effect
 
@@ -33,7 +33,7 @@ def test_what_was_made_from_an_empty_file_of_ours_may_be_empty(monkeypatch: pyte
 
     def found() -> list[str]:
         block = ProcessingBlock.objects.select_related("workflow__request", "dataset").get(pk=later.pk)
-        return [str(finding.prognosis) for finding in Look(block, 1, "")._closed(set())]
+        return [str(finding.prognosis) for finding in BlockComparison(block, 1, "")._closed(set())]
 
     assert found() == ["zero_events"]
     OutputFile.objects.filter(pk=parent.pk).update(events=0)
@@ -56,7 +56,7 @@ def test_what_was_recovered_is_looked_at_although_the_end_of_its_source_rules_wa
     request = block.workflow.request
     new_effect(kind=EffectKind.RUCIO_UNPROTECT, block=block, request=request, next_attempt_at=now + timedelta(days=1))
     IntegrityCase.objects.create(
-        request=request, block=block, name=block.dbs_block_name, prognosis=Prognosis.UNPROTECTED, state=CaseState.IN_PROGRESS,
+        request=request, block=block, name=block.dbs_block_name, prognosis=FindingKind.UNPROTECTED, state=CaseState.IN_PROGRESS,
         action=CaseAction.RECOVERED, acted_at=now,
     )  # fmt: skip
     repaired_check(request.pk)

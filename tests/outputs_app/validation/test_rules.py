@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from outputs_app.checks.reconciliation.compare import Finding
 from outputs_app.checks.reconciliation.remedies import REMEDIES
 from outputs_app.checks.validation.rules import MEANS, Declared, LumiFile, doubled, empty, lumis_differ, meet, spans
-from outputs_app.models import DriftKind, Prognosis
+from outputs_app.models import DriftKind, FindingKind
 
 WHOLE, SHARES, EVENTS = Declared(True, False, False), Declared(True, True, False), Declared(False, False, False)
 FILTERED = Declared(True, False, True)
@@ -172,4 +172,4 @@ def test_every_difference_of_a_block_means_something() -> None:
     census = {DriftKind.RULE_TROUBLE, DriftKind.RULE_UNKNOWN}  # of all rules, not of a block
     dataset = {DriftKind.DATASET_TYPE, DriftKind.DBS_BLOCK_EXTRA}
     assert MEANS.keys() == REMEDIES.keys() - census - dataset
-    assert Prognosis(MEANS[Finding(DriftKind.REPLICA_MISSING, "a", "", "").kind]) == Prognosis.MISSING_REPLICA
+    assert FindingKind(MEANS[Finding(DriftKind.REPLICA_MISSING, "a", "", "").kind]) == FindingKind.MISSING_REPLICA

@@ -76,8 +76,8 @@ def test_what_nobody_within_the_limits_can_take_is_lent_and_given_back_at_the_ne
         state = state if row.waits_for else state.after(row.groups, policy)
     more = [Waiting("a9", 9, NOW, campaign="a"), Waiting("c0", 1, NOW, campaign="c")]
     reported = {row.waiting.key: row.waits_for for row in order(more, state, policy)}
-    kept = "limit of campaign a: 4 of 2 DAGs; above its limit it gets what others leave"
-    assert reported == {"a9": kept, "c0": ""}, "the one within the limits has the slot"
+    limited = "limit of campaign a: 4 of 2 DAGs; above its limit it gets what others leave"
+    assert reported == {"a9": limited, "c0": ""}, "the one within the limits has the slot"
     refused = {row.waiting.key: row.waits_for for row in order(more[:1], state, policy, lambda waiting: "no room")}
     assert refused == {"a9": "no room"}
 

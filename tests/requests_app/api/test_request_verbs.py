@@ -166,7 +166,7 @@ def test_a_release_that_somebody_else_did_is_not_taken_for_ours(operator: APICli
 def test_a_verb_means_the_request_as_it_is_by_now(operator: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """The life cycle moves the request between our reading it and our writing: the operation is applied to what it found."""
     request = request_row(S.SUBMITTED)
-    real, moved = decisions.acting, []
+    real, moved = decisions.recorded_operation, []
 
     def begin(*asked: Any, **more: Any) -> Any:
         if not moved:
@@ -174,7 +174,7 @@ def test_a_verb_means_the_request_as_it_is_by_now(operator: APIClient, monkeypat
             states.transition(fresh(request), S.QUEUED, actor="lifecycle", reason="meanwhile")
         return real(*asked, **more)
 
-    monkeypatch.setattr(decisions, "acting", begin)
+    monkeypatch.setattr(decisions, "recorded_operation", begin)
     response = operator.post(url(request, "hold"), {"reason": "r"})
     assert (response.status_code, response.json()["status"]) == (202, "held")
 
@@ -183,7 +183,7 @@ def test_a_request_that_never_stands_still_is_409(operator: APIClient, monkeypat
     def begin(*_: Any, **more: Any) -> Any:
         raise StaleState("moving")
 
-    monkeypatch.setattr(decisions, "acting", begin)
+    monkeypatch.setattr(decisions, "recorded_operation", begin)
     problem(operator.post(url(request_row(S.QUEUED), "hold"), {"reason": "r"}), 409, "stale_state")
 
 

@@ -20,9 +20,9 @@ from outputs_app.models import (
     Effect,
     EffectKind,
     EffectState,
+    FindingKind,
     IntegrityCase,
     ProcessingBlock,
-    Prognosis,
 )
 from requests_app.lifecycle import packing, validating
 from requests_app.lifecycle.evaluator import evaluate_one
@@ -326,7 +326,7 @@ def test_it_is_not_archived_before_its_time_or_while_something_is_owed(
             workflow=workflow, dataset=workflow.output_datasets.get(), block_index=0, dbs_block_name="/a/b/c#d",
             total_work_units=1, status=BlockStatus.ARCHIVED, no_tape="test",
         )  # fmt: skip
-        said = {"prognosis": Prognosis.SIZE_MISMATCH, "state": CaseState.IN_PROGRESS, "action": CaseAction.RECOVERED}
+        said = {"prognosis": FindingKind.SIZE_MISMATCH, "state": CaseState.IN_PROGRESS, "action": CaseAction.RECOVERED}
         IntegrityCase.objects.create(request=workflow.request, block=block, name="/store/a.root", **said)
     if why == "never":
         never = conf().model_copy(update={"archive_after_days": 0.0})

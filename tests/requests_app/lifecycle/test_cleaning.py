@@ -19,10 +19,10 @@ from outputs_app.models import (
     Effect,
     EffectKind,
     EffectState,
+    FindingKind,
     IntegrityCase,
     OutputFile,
     ProcessingBlock,
-    Prognosis,
     StorageCheck,
     Validity,
 )
@@ -363,7 +363,7 @@ def test_its_validation_and_open_cases_end(world: World) -> None:
     now = timezone.now()
     validation = BlockValidation.objects.create(block=block, asked_at=now)
     StorageCheck.objects.create(validation=validation, generation=1, rse="R", site="T2", files=1, next_try_at=now)
-    IntegrityCase.objects.create(request=request, block=block, name="/store/x", prognosis=Prognosis.ZERO_EVENTS)
+    IntegrityCase.objects.create(request=request, block=block, name="/store/x", prognosis=FindingKind.ZERO_EVENTS)
     clean(request)
     assert to_the_end(world, request) is S.CLEANED
     assert not BlockValidation.objects.exists() and not StorageCheck.objects.exists()

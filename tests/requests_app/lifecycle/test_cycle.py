@@ -27,7 +27,7 @@ from sites_app.models import ScheddState
 from tests.support.rows import dag_row, request_row, schedd_row, workflow_row
 from tests.support.statements import statements
 from wms2.adapters import factory
-from wms2.adapters.types import DagmanAd, JobStatus, ScheddAd, Watched
+from wms2.adapters.types import DagmanAd, JobStatus, QueueAnswer, ScheddAd
 from wms2.conf import conf
 from wms2.models import Wake
 from wms2.runtime import notify
@@ -226,7 +226,7 @@ def test_a_cycle_and_a_poll_in_which_nothing_happens_take_as_many_statements_for
     assert [len(each) for each in asked[:2]] == [len(each) for each in asked[2:]]
 
 
-def watched(dags: list[DAG]) -> Watched:
+def watched(dags: list[DAG]) -> QueueAnswer:
     """A schedd with all of these in its queue, in which nothing moves."""
     ads = [
         DagmanAd(
@@ -237,7 +237,7 @@ def watched(dags: list[DAG]) -> Watched:
         )
         for dag in dags
     ]  # fmt: skip
-    return Watched(ScheddAd("schedd@test", "25.14.1", 1), ads, [])
+    return QueueAnswer(ScheddAd("schedd@test", "25.14.1", 1), ads, [])
 
 
 def test_schedds_are_watched_once_each_while_they_may_get_dags_have_some_or_lost_some() -> None:

@@ -167,13 +167,13 @@ def test_of_several_taken_together_each_has_its_own_lease(monkeypatch: pytest.Mo
         next(evaluations)
         assert calls() == 1
         next(evaluations)
-        stop(3 * lease.TURN_SECONDS)
+        stop(3 * lease.TIME_SLICE_SECONDS)
         assert calls() == 0
 
 
 def test_workers_do_not_take_requests_from_each_other_while_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where that takes longer than the leases of several taken together live, it is waited for from the second time on."""
-    monkeypatch.setattr(lease, "TURN_SECONDS", 0.1)
+    monkeypatch.setattr(lease, "TIME_SLICE_SECONDS", 0.1)
     monkeypatch.setattr(lease, "_reading_seconds", 0.0)
     requests, read = [request_row(RequestStatus.QUEUED) for _ in range(2)], lease._requests
     EvaluationLease.objects.bulk_create([EvaluationLease(request=request, due_at=overdue()) for request in requests])

@@ -12,7 +12,7 @@ from django.db import connection
 from django.utils import timezone
 
 from dags_app.models import DAG, DAGStatus
-from dags_app.services.watch import checks_of, schedd_heard
+from dags_app.services.watch import checks_of, schedd_observe
 from requests_app.lifecycle import leader
 from requests_app.lifecycle.watching import orphans_reported, schedds_watch
 from requests_app.models import Lease, Request
@@ -144,8 +144,8 @@ def test_what_a_schedd_said_to_a_leader_that_was_replaced_meanwhile_is_not_writt
         assert leadership is not None
         world.schedd.script.meanwhile = lambda: somebody_else_leads(monkeypatch)
         with pytest.raises(LeaseLost, match="another"):
-            (look,) = checks_of(Schedd.objects.all())
-            schedd_heard(look=look, said=look.ask(INSTANCE), fenced=leadership.fenced)
+            (check,) = checks_of(Schedd.objects.all())
+            schedd_observe(check=check, answer=check.ask(INSTANCE), fenced=leadership.fenced)
     assert DAG.objects.get().missing_since is None
 
 
@@ -154,8 +154,8 @@ def test_a_leader_that_was_replaced_removes_no_job(world: World, monkeypatch) ->
     DAG.objects.update(status=DAGStatus.REMOVED)
     with leader.leading() as leadership:
         assert leadership is not None
-        (look,) = checks_of(Schedd.objects.all())
-        seen = schedd_heard(look=look, said=look.ask(INSTANCE), fenced=leadership.fenced)
+        (check,) = checks_of(Schedd.objects.all())
+        seen = schedd_observe(check=check, answer=check.ask(INSTANCE), fenced=leadership.fenced)
         assert [orphan.cluster for orphan in seen.orphans] == [job.cluster]
         somebody_else_leads(monkeypatch)
         with pytest.raises(LeaseLost, match="another"):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dags_app.models import DAGHistory
-from dags_app.services.leaving import UNITS_LEAVE
-from requests_app.lifecycle.pileup_moves import LOOK_SECONDS, PILEUP_LEFT
+from dags_app.services.leave_site import UNITS_LEAVE
+from requests_app.lifecycle.pileup_moves import CHECK_SECONDS, PILEUP_LEFT
 from requests_app.models import Event, Request
 from requests_app.work import pileup
 from tests.support.scripted import documents
@@ -43,7 +43,7 @@ class Mixed:
     def look(self) -> None:
         write_status(self.job)
         self.world.cycle()
-        self.world.clock.advance(2 * LOOK_SECONDS)
+        self.world.clock.advance(2 * CHECK_SECONDS)
         self.world.cycle()
 
     @property

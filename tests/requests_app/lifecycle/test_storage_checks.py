@@ -21,10 +21,10 @@ from outputs_app.models import (
     CaseAction,
     CaseState,
     Effect,
+    FindingKind,
     IntegrityCase,
     OutputFile,
     ProcessingBlock,
-    Prognosis,
     StorageCheck,
 )
 from requests_app.lifecycle import storage_checks
@@ -39,7 +39,7 @@ from wms2.models import Wake
 pytestmark = pytest.mark.django_db
 CERN, FNAL, FNAL_RSE = "T2_CH_CERN", "T1_US_FNAL", "T1_US_FNAL_Disk"
 BYTES = b"0123456789"
-P = Prognosis
+P = FindingKind
 
 
 class Killed(BaseException):
@@ -63,12 +63,12 @@ class Place:
         for file in block.files.all():
             self.path(file).parent.mkdir(parents=True, exist_ok=True)
             self.path(file).write_bytes(BYTES)
-        tended(block)
+        processed(block)
         BlockValidation.objects.filter(block=block).update(catalogues_at=timezone.now())
         return block
 
 
-def tended(block: ProcessingBlock) -> process.ValidationProgress:
+def processed(block: ProcessingBlock) -> process.ValidationProgress:
     return validation_process(workflow_id=block.workflow_id, request_id=block.workflow.request.pk, request_epoch=1)
 
 
@@ -101,13 +101,13 @@ def cases() -> dict[str, str]:
 
 def test_files_that_are_there_and_right_validate_their_block(place: Place) -> None:
     block = place.block()
-    assert tended(block).waiting_for == f"the storage of {CERN} to be compared with 4 files"
+    assert processed(block).waiting_for == f"the storage of {CERN} to be compared with 4 files"
     Wake.objects.all().delete()
     looked()
     check = StorageCheck.objects.get()
     assert (check.site, check.files, check.looked_at, check.checksums, check.problem) == (CERN, 4, 4, 4, "")
     assert Wake.objects.filter(request_id=block.workflow.request.pk).exists()
-    assert (tended(block).validated, cases()) == (1, {})
+    assert (processed(block).validated, cases()) == (1, {})
     job = SiteJob.objects.get()
     assert (job.purpose, job.state, job.items, job.result["looked_at"]) == (SiteJobPurpose.LIST, SiteJobState.DONE, 4, 4)
 
@@ -124,7 +124,7 @@ def test_everything_that_is_wrong_there_is_a_case(place: Place) -> None:
     assert (case.site, case.rse, case.evidence[0]["expected"], case.evidence[0]["found"]) == (
         CERN, CERN, "10 bytes", f"9 bytes at {CERN}"
     )  # fmt: skip
-    assert (tended(block).validated, tended(block).open_cases) == (0, 3)
+    assert (processed(block).validated, processed(block).open_cases) == (0, 3)
 
 
 def test_an_answer_of_one_block_that_cannot_be_written_down_keeps_no_other_of_the_site(
@@ -156,7 +156,7 @@ def test_of_the_others_only_sizes_are_compared_unless_every_checksum_is_asked_fo
     block = place.block()
     place.path(block.files.get(lfn__endswith="/0.root")).write_bytes(b"0123456780")
     looked()
-    assert tended(block).validated == 1
+    assert processed(block).validated == 1
     validation_again([block.pk], every_checksum=True)
     BlockValidation.objects.update(catalogues_at=timezone.now())
     looked()
@@ -170,7 +170,7 @@ def test_a_storage_that_is_away_is_asked_again_and_is_no_finding(place: Place) -
     looked()
     check = StorageCheck.objects.get()
     assert (cases(), check.done_at, check.looked_at, check.tries) == ({}, None, 0, 1)
-    assert "it may be away" in tended(block).waiting_for
+    assert "it may be away" in processed(block).waiting_for
     looked()
     assert SiteJob.objects.count() == 1, "not before the pause is over"
     first_pause = check.next_try_at - timezone.now()
@@ -181,7 +181,7 @@ def test_a_storage_that_is_away_is_asked_again_and_is_no_finding(place: Place) -
     (place.root / "away").rename(place.root / "storage" / CERN)
     StorageCheck.objects.update(next_try_at=overdue())
     looked()
-    assert tended(block).validated == 1
+    assert processed(block).validated == 1
 
 
 def test_many_files_are_looked_at_in_portions_by_one_job_after_the_other(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +191,7 @@ def test_many_files_are_looked_at_in_portions_by_one_job_after_the_other(place: 
     assert SiteJob.objects.get().items == 3, "one job at a site"
     looked(times=3)  # a pass that ends a job begins the next
     assert list(StorageCheck.objects.order_by("id").values_list("looked_at", "files")) == [(5, 5), (2, 2)]
-    assert (tended(one).validated, tended(two).validated, SiteJob.objects.count()) == (1, 1, 3)
+    assert (processed(one).validated, processed(two).validated, SiteJob.objects.count()) == (1, 1, 3)
 
 
 def test_killed_in_the_middle_of_a_portion_everything_is_looked_at_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +209,7 @@ def test_killed_in_the_middle_of_a_portion_everything_is_looked_at_once(place: P
             looked()
     looked(times=3)
     assert (StorageCheck.objects.get().looked_at, SiteJob.objects.count()) == (5, 2)
-    assert tended(block).validated == 1
+    assert processed(block).validated == 1
 
 
 def test_a_job_that_ends_without_a_result_has_said_nothing(place: Place) -> None:
@@ -218,7 +218,7 @@ def test_a_job_that_ends_without_a_result_has_said_nothing(place: Place) -> None
     looked()
     check = StorageCheck.objects.get()
     assert (check.job, check.looked_at, check.tries, cases()) == (None, 0, 1, {})
-    assert check.problem and check.problem in tended(block).waiting_for
+    assert check.problem and check.problem in processed(block).waiting_for
 
 
 def asked_of_catalogues() -> str:
@@ -243,7 +243,7 @@ def test_what_is_repaired_of_a_completed_request_is_looked_at_before_its_case_en
         assert BlockValidation.objects.get().validated_at is None, "the catalogues have said nothing yet"
         BlockValidation.objects.update(catalogues_at=timezone.now())
         looked(times=1)
-    assert (IntegrityCase.objects.get().state, tended(block).validated) == (CaseState.RESOLVED, 1)
+    assert (IntegrityCase.objects.get().state, processed(block).validated) == (CaseState.RESOLVED, 1)
 
 
 def test_what_has_changed_while_it_was_looked_at_is_asked_for_again_of_a_request_at_its_end_too(place: Place) -> None:
@@ -266,7 +266,7 @@ def test_what_an_operator_switches_off_is_not_waited_for_and_told(place: Place, 
     settings(monkeypatch, submit_root=place.root / "submit", storage_checks_enabled=True, storage_check_off_sites=(CERN,))
     looked()
     assert "storage checks are off" in StorageCheck.objects.get(site=CERN).problem
-    assert (tended(block).validated, tended(waiting).validated, SiteJob.objects.count()) == (1, 1, 1)
+    assert (processed(block).validated, processed(waiting).validated, SiteJob.objects.count()) == (1, 1, 1)
     validation_again([block.pk])
     assert BlockValidation.objects.get(block=block).evidence["not_looked_at"] == {CERN: f"no site of it may be used: {CERN}"}
 
@@ -307,4 +307,4 @@ def test_what_its_rule_keeps_no_more_is_not_missed(place: Place) -> None:
     place.path(released).unlink()
     looked()
     assert cases() == {}
-    assert tended(block).validated == 1
+    assert processed(block).validated == 1

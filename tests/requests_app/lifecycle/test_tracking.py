@@ -10,7 +10,7 @@ from prometheus_client import REGISTRY
 
 from dags_app.models import WorkUnit, WorkUnitState
 from dags_app.payload.contract import layout
-from dags_app.services.moved import Moves
+from dags_app.services.activity import DagActivity
 from tests.support.scripted import documents
 from tests.support.scripted.dagman import write_unit_metrics
 from tests.support.scripted.world import World
@@ -50,14 +50,14 @@ def test_a_unit_is_accounted_when_dagman_has_logged_it_before_the_schedd_is_aske
     world.cycle()
     world.cycle()
     job = world.job_of(request)
-    moves = Moves()
-    moves.look()
+    moves = DagActivity()
+    moves.check()
     unit = next(iter(job.nodes))
     world.schedd.unit_done(job, unit)
     (job.directory / layout.OUTER_STATUS).unlink(missing_ok=True)
-    assert moves.look() == []
+    assert moves.check() == []
     log = f"1 INTERNAL *** DAGMAN_STARTED {job.cluster}.0 ***\n2 {unit} JOB_SUCCESS 0 - - 1\n"
     (job.directory / layout.JOBSTATE_LOG).write_text(log)
-    assert moves.look() == [(request.pk, "unit ended")]
+    assert moves.check() == [(request.pk, "unit ended")]
     world.evaluate(request)
     assert WorkUnit.objects.get(name=unit).state == WorkUnitState.DONE

@@ -13,7 +13,7 @@ from rest_framework.test import APIClient
 
 from dags_app.models import DAGHistory, DAGStatus
 from dags_app.payload.contract.layout import OUTER_STATUS, PROCESSING_SUBMIT
-from dags_app.services.leaving import UNITS_LEAVE, dag_leave_sites, leave_preview
+from dags_app.services.leave_site import UNITS_LEAVE, dag_leave_sites, leave_preview
 from requests_app.lifecycle.unbegun import CODE
 from requests_app.models import Event, Request
 from sites_app.models import SiteBan

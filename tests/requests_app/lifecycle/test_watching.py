@@ -14,7 +14,7 @@ from requests_app.models import EvaluationLease, Lease, RequestStatus
 from sites_app.models import Schedd
 from tests.support.rows import request_row, schedd_row
 from wms2.adapters import factory
-from wms2.adapters.types import OrphanJobs, ScheddAd, Watched
+from wms2.adapters.types import OrphanJobs, QueueAnswer, ScheddAd
 from wms2.conf import conf
 from wms2.errors import LeaseLost, ServiceUnavailable
 from wms2.runtime import notify, parallel
@@ -32,11 +32,11 @@ class Answers:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def watch(self, instance: str) -> Watched:
+    def watch(self, instance: str) -> QueueAnswer:
         if self.name == "silent":
             assert self.asked_long.wait(PATIENCE), "it was waited for"
             raise ServiceUnavailable("htcondor", "watch", "no answer", "timeout")
-        return Watched(ScheddAd(self.name, "25.14.1", 1), [], [])
+        return QueueAnswer(ScheddAd(self.name, "25.14.1", 1), [], [])
 
     def collector_ad(self) -> ScheddAd | None:
         return None
@@ -62,15 +62,15 @@ def _two_schedds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_one_says_is_written_while_another_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    written, heard = [], watching.schedd_heard
+    written, heard = [], watching.schedd_observe
 
-    def then_the_other_gives_up(**said: object) -> object:
-        seen = heard(**said)
+    def then_the_other_gives_up(**answer: object) -> object:
+        seen = heard(**answer)
         written.append(list(Schedd.objects.filter(last_answer_at__isnull=False).values_list("name", flat=True)))
         Answers.asked_long.set()
         return seen
 
-    monkeypatch.setattr(watching, "schedd_heard", then_the_other_gives_up)
+    monkeypatch.setattr(watching, "schedd_observe", then_the_other_gives_up)
     with leader.leading() as leadership:
         assert leadership is not None
         watching.schedds_watch(leadership)

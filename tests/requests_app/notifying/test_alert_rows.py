@@ -15,7 +15,7 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 from rest_framework.test import APIClient
 
-from requests_app.alert_rows import Where
+from requests_app.alert_rows import AlertSubject
 from requests_app.alerts import alert, alert_off, remind
 from requests_app.lifecycle.alert_conditions import alerts_check
 from requests_app.models import Alert, AlertChannel, Event, HoldCode, Request, RequestStatus, RequestWatch
@@ -47,7 +47,7 @@ def check() -> dict[tuple[str, str], Alert]:
 def test_a_request_has_several_alerts_and_shows_the_newest_that_is_open() -> None:
     row = request_row(S.ACTIVE)
     alert(row, "slow_active", "for long")
-    alert(row, "dagman_held", "held", Where(schedd="s@a"))
+    alert(row, "dagman_held", "held", AlertSubject(schedd="s@a"))
     alert(row, "slow_active", "for longer")
     remind(row, "cases_wait", "2 cases")
     remind(row, "cases_wait", "3 cases")
@@ -113,7 +113,7 @@ def test_what_a_former_release_wrote_on_requests_gets_a_row_and_loses_it() -> No
 def test_operations_hold_for_a_cause_or_for_one_alert_over_rest(rest: APIClient) -> None:
     rows = [request_row(S.ACTIVE) for _ in range(3)]
     for row in rows:
-        alert(row, "effect_dead", "no answer", Where(site="T2_X"))
+        alert(row, "effect_dead", "no answer", AlertSubject(site="T2_X"))
     one = Alert.objects.order_by("id")[0]
     url = f"/api/v1/alerts/{one.pk}"
     answer = rest.post(f"{url}/acknowledge", {"reason": "mine"}, format="json")
@@ -178,7 +178,7 @@ def test_the_page_has_a_line_for_each_cause_with_operations_and_costs_the_same_f
 ) -> None:
     for number in range(30):
         row = request_row(S.ACTIVE)
-        alert(row, "effect_dead", "no answer", Where(site=f"T2_{number % 3}"))
+        alert(row, "effect_dead", "no answer", AlertSubject(site=f"T2_{number % 3}"))
         alert(row, "ledger_violation", "lost work")
     operator.get("/alerts/")
     with django_assert_max_num_queries(8 + 3):  # three of them are the session's, the user's and their roles

@@ -41,7 +41,7 @@ def act(client: Client, page: str, action: str, **given: Any) -> str:
 
 def done(html: str) -> str:
     """What is said of it."""
-    found = re.search(r'<p class="notice tone-good" role="status">(.*?)</p>', html, re.DOTALL)
+    found = re.search(r'<p class="notice colour-good" role="status">(.*?)</p>', html, re.DOTALL)
     assert found is not None, text(html)[:500]
     return text(found[1])
 

@@ -31,8 +31,8 @@ RUNS = 'data-undriven=""'
 #: What fetches nothing by itself: a form, an image, what a job left, an answer to POST alone.
 STILL = {
     "search", "saved-view-new", "saved-view-end", "request-watched",
-    "bulk-new", "cases", "lost-files-page", "request-course", "missing-lumis-page",
-    "report-page", "ads-page", "kept-logs-page", "logs-page",
+    "bulk-new", "cases", "lost-files-page", "request-chart", "missing-lumis-page",
+    "report-page", "ads-page", "stored-logs-page", "logs-page",
 }  # fmt: skip
 
 

@@ -66,10 +66,10 @@ def test_pages_that_do_not_exist_yet_are_named_too() -> None:
 
 def test_the_admin_begins_with_doors_by_task_and_folds_all_tables(operator: Client) -> None:
     page = operator.get("/admin/").content.decode()
-    doors = re.search(r'<ul class="doors">(.*?)</ul>', page, re.DOTALL)
-    assert doors is not None
-    assert doors[1].count("<li>") == 8
-    for url in links(doors[1]):
+    sections = re.search(r'<ul class="sections">(.*?)</ul>', page, re.DOTALL)
+    assert sections is not None
+    assert sections[1].count("<li>") == 8
+    for url in links(sections[1]):
         assert operator.get(url).status_code == 200, url
     folded = re.search(r'<details id="all-tables">(.*?)</details>', page, re.DOTALL)
     assert folded is not None

@@ -10,7 +10,7 @@ from django.test import Client
 from rest_framework.test import APIClient
 
 from dags_app.models import DAG, DAGHistory, DAGKind, DAGStatus
-from dags_app.services.stop import WAKE_SECONDS
+from dags_app.services.stop import RESUME_SECONDS
 from requests_app.models import HoldCode, Request, RequestStatus
 from requests_app.services import StopMode, request_hold, request_stop
 from tests.support.html import links, text
@@ -178,7 +178,7 @@ def test_a_dag_that_stays_on_hold_is_removed_all_the_same(world: World, rest: AP
     world.schedd.release_tree = lambda job, reason: 0  # type: ignore[method-assign]
     world.cycle()
     assert len(world.schedd.live) == 1
-    world.clock.advance(WAKE_SECONDS + 1)
+    world.clock.advance(RESUME_SECONDS + 1)
     for _ in range(3):
         world.cycle()
     assert (request_of(dag).status, world.schedd.live) == (S.HELD, [])
@@ -189,7 +189,7 @@ def test_a_dag_on_hold_that_has_been_drained_for_long_is_let_run_before_it_is_re
     request_stop(request=request_of(dag), actor="olga", reason="because", mode=StopMode.DRAIN)
     rest.post(url(dag, "hold"), WHY)
     world.cycle()
-    world.clock.advance(WAKE_SECONDS + 1)
+    world.clock.advance(RESUME_SECONDS + 1)
     request_hold(request=request_of(dag), actor="olga", reason="because")
     for _ in range(4):
         world.cycle()

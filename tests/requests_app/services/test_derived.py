@@ -13,7 +13,7 @@ import pytest
 
 from dags_app.models import WorkUnit, WorkUnitClaim, WorkUnitState
 from dags_app.payload.contract import layout
-from outputs_app.models import CaseAction, CaseState, Effect, EffectState, IntegrityCase, OutputFile, Prognosis, Validity
+from outputs_app.models import CaseAction, CaseState, Effect, EffectState, FindingKind, IntegrityCase, OutputFile, Validity
 from requests_app.models import InputFile, InputLumis, Request, RequestStatus, Workflow
 from requests_app.pages.request import request_page
 from requests_app.selectors.requests import requests_with_workflow
@@ -293,7 +293,7 @@ def test_refused_while_work_of_it_is_gone_that_neither_would_make_again(world: W
     OutputFile.objects.filter(pk=gone.pk).update(validity=Validity.INVALID)
     assert f"taken back, e.g. {gone.lfn}" in derive_refused(fresh(request))
     cut = {"units": [], "effects": [], "at": "2026-11-01T00:00:00+00:00"}
-    removed = {"prognosis": Prognosis.MISSING_REPLICA, "state": CaseState.REMOVED, "action": CaseAction.REMOVED, "cut": cut}
+    removed = {"prognosis": FindingKind.MISSING_REPLICA, "state": CaseState.REMOVED, "action": CaseAction.REMOVED, "cut": cut}
     IntegrityCase.objects.create(request=request, block=gone.block, file=gone, name=gone.lfn, **removed)
     assert derive_refused(fresh(request)) == "", "its work is back in the account"
 

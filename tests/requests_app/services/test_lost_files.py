@@ -21,10 +21,10 @@ from outputs_app.models import (
     CaseState,
     Effect,
     EffectKind,
+    FindingKind,
     IntegrityCase,
     OutputDataset,
     OutputFile,
-    Prognosis,
     Validity,
 )
 from requests_app.models import ExcludedBecause, HoldCode, InputFile, Request, RequestStatus
@@ -276,7 +276,7 @@ def test_the_command_shows_and_does_what_is_confirmed(world: World, tmp_path: Pa
     assert "Done: asked for." in said("--confirm", word, "--reason", "lost")
     assert "Done before" in said("--confirm", word, "--reason", "lost")
     row = IntegrityCase.objects.get()
-    assert (row.name, row.prognosis, row.state) == (lost, Prognosis.MISSING_REPLICA, CaseState.IN_PROGRESS)
+    assert (row.name, row.prognosis, row.state) == (lost, FindingKind.MISSING_REPLICA, CaseState.IN_PROGRESS)
     names.write_text("lost.root\n")
     with pytest.raises(CommandError, match="is no LFN"):
         said()
@@ -327,7 +327,7 @@ def test_what_is_done_from_a_lost_file_before_that_is_invalid_outside_waits_for_
             break
     assert child.status == S.WAITING_INTEGRITY, (child.status, child.waiting_for)
     row = IntegrityCase.objects.get(request=child)
-    assert (row.prognosis, row.state, row.file.parents) == (Prognosis.PARENT_MISSING, CaseState.NEW, [lost])
+    assert (row.prognosis, row.state, row.file.parents) == (FindingKind.PARENT_MISSING, CaseState.NEW, [lost])
     case_remove(case=row, **BY)
     world.clock.advance(86_400)
     parent, child = completed(world, parent, child)
@@ -358,7 +358,7 @@ def test_what_replaces_lost_input_is_read_when_nothing_is_left_that_was_made_fro
         if child.status == S.WAITING_INTEGRITY:
             break
     row = IntegrityCase.objects.get(request=child)
-    assert (row.prognosis, row.state, row.file.parents) == (Prognosis.PARENT_MISSING, CaseState.NEW, lost[:1])
+    assert (row.prognosis, row.state, row.file.parents) == (FindingKind.PARENT_MISSING, CaseState.NEW, lost[:1])
     if decided == "accepted":
         case_decide(case=row, action=CaseAction.ACCEPTED, **BY)
         parent, child = _held(world, parent, child)

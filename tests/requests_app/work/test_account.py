@@ -11,7 +11,7 @@ from dags_app.counts import unit_counts
 from dags_app.models import DAGStatus, WorkUnit, WorkUnitClaim, WorkUnitState
 from requests_app.models import InputFile, KeptAccount, Request, RequestStatus, Workflow
 from requests_app.selectors import account
-from requests_app.selectors.account import account_of, kept_seconds
+from requests_app.selectors.account import account_of, fresh_seconds
 from requests_app.states import transition
 from tests.support.rows import dag_row, request_row, unit_row, workflow_row
 
@@ -79,15 +79,15 @@ def test_two_requests_have_two_accounts(counts: list[str]) -> None:
 
 
 def test_a_count_that_took_long_is_shown_ten_times_as_long_and_never_more_than_a_minute() -> None:
-    assert kept_seconds(0.4) == 0
-    assert kept_seconds(3.0) == 30
-    assert kept_seconds(90.0) == 60
+    assert fresh_seconds(0.4) == 0
+    assert fresh_seconds(3.0) == 30
+    assert fresh_seconds(90.0) == 60
 
 
 def test_a_slow_count_is_shown_over_changes_for_a_while(counts: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     workflow = row(S.ACTIVE)
     monkeypatch.setattr(account, "QUICK_SECONDS", -1.0)
-    monkeypatch.setattr(account, "TIMES_KEPT", 1e6)
+    monkeypatch.setattr(account, "TIMES_FRESH", 1e6)
     first = read(workflow)
     Workflow.objects.filter(pk=workflow.pk).update(next_first_event=101)
     assert read(workflow).numbers == first.numbers
@@ -102,11 +102,11 @@ def test_an_evaluation_knows_whether_the_account_is_that_of_this_moment(
 ) -> None:
     workflow = row(S.ACTIVE)
     monkeypatch.setattr(account, "QUICK_SECONDS", -1.0)
-    monkeypatch.setattr(account, "TIMES_KEPT", 1e6)
+    monkeypatch.setattr(account, "TIMES_FRESH", 1e6)
 
     def kept() -> tuple[int, bool]:
         fresh = Workflow.objects.get(pk=workflow.pk)
-        ledger, present = account.ledger_kept(fresh.request, fresh)
+        ledger, present = account.stored_ledger(fresh.request, fresh)
         return ledger.all_events, present
 
     assert kept() == kept() == (3200, True)
@@ -120,7 +120,7 @@ def test_an_evaluation_does_not_go_by_a_violation_that_a_page_has_seen_while_a_r
 ) -> None:
     workflow = row(S.ACTIVE)
     monkeypatch.setattr(account, "QUICK_SECONDS", -1.0)
-    monkeypatch.setattr(account, "TIMES_KEPT", 1e6)
+    monkeypatch.setattr(account, "TIMES_FRESH", 1e6)
     before = Workflow.objects.get(pk=workflow.pk)
     Workflow.objects.filter(pk=workflow.pk).update(next_first_event=101)
     unit = unit_row(dag_row(workflow, DAGStatus.RUNNING), 0)
@@ -129,5 +129,5 @@ def test_an_evaluation_does_not_go_by_a_violation_that_a_page_has_seen_while_a_r
     )
     assert account_of(before.request, before, unit_counts([workflow.pk])[workflow.pk]).violation, "of two moments"
     now = Workflow.objects.get(pk=workflow.pk)
-    ledger, present = account.ledger_kept(now.request, now)
+    ledger, present = account.stored_ledger(now.request, now)
     assert (ledger.planned_events, present) == (100, True)

@@ -25,10 +25,10 @@ from outputs_app.models import (
     Effect,
     EffectKind,
     EffectState,
+    FindingKind,
     IntegrityCase,
     OutputFile,
     ProcessingBlock,
-    Prognosis,
     Validity,
 )
 from outputs_app.services import effect_discard
@@ -105,7 +105,7 @@ def case(file: OutputFile) -> IntegrityCase:
     row = IntegrityCase.objects.filter(name=file.lfn, state__in=OPEN_CASE).first()
     return row or IntegrityCase.objects.create(
         request=file.block.workflow.request, block=file.block, file=file, name=file.lfn, rse=file.rse, site="T2_CH_CERN",
-        prognosis=Prognosis.MISSING_REPLICA,
+        prognosis=FindingKind.MISSING_REPLICA,
         evidence=[{"prognosis": "missing_replica", "expected": "there", "found": "not there", "generation": 1}],
     )  # fmt: skip
 
@@ -328,7 +328,7 @@ def test_what_was_made_of_removed_files_gets_cases_of_its_own(world: World) -> N
     OutputFile.objects.filter(pk=child_file.pk).update(parents=[file.lfn])
     case_remove(case=case(OutputFile.objects.get(pk=waiting(request) and file.pk)), **BY)
     (row,) = IntegrityCase.objects.filter(request=child)
-    assert (row.name, row.prognosis, row.state) == (child_file.lfn, Prognosis.PARENT_MISSING, CaseState.NEW)
+    assert (row.name, row.prognosis, row.state) == (child_file.lfn, FindingKind.PARENT_MISSING, CaseState.NEW)
     assert other.lfn == child_file.lfn or not IntegrityCase.objects.filter(name=other.lfn).exists()
     assert settle(world, request) > 0
     Request.objects.filter(pk=child.pk, status=S.COMPLETED).update(status=S.FAILED)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dags_app.models import WorkUnitClaim
-from outputs_app.models import IntegrityCase, Prognosis
+from outputs_app.models import FindingKind, IntegrityCase
 from requests_app.models import Event, HoldCode, InputFile, Request, RequestStatus
 from requests_app.services import input_files_restore, request_release
 from requests_app.work.ledger import ledger_check, ledger_of
@@ -286,5 +286,5 @@ def test_outputs_of_a_file_that_became_invalid_are_cases_by_what_dbs_says(world:
     world.sources[DATASET].invalid.add(lfn("a"))
     assert run_on(world, request) is S.WAITING_INTEGRITY, request.waiting_for
     cases = IntegrityCase.objects.filter(request=request)
-    assert {case.prognosis for case in cases} == {Prognosis.PARENT_MISSING}
+    assert {case.prognosis for case in cases} == {FindingKind.PARENT_MISSING}
     assert "made from" in str(cases[0].evidence)

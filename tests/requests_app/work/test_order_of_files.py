@@ -11,7 +11,7 @@ from dags_app.planning.specs import JobSpec, SplittingAlgo
 from requests_app.models import InputFile, Workflow
 from requests_app.work.input_places import Places
 from requests_app.work.ledger import ledger_of
-from requests_app.work.left import lumi_specs, work_left
+from requests_app.work.remaining import lumi_specs, work_left
 from sites_app.models import Site, SiteRse
 from tests.support.rows import input_spec, workflow_row
 

@@ -23,7 +23,7 @@ from requests_app import services
 from requests_app.harvesting.jobs import harvest_decide, harvest_refused
 from requests_app.models import CleanupPolicy, HarvestState, InputFile, Request, RequestGroup, Workflow
 from requests_app.services import dags, decisions, derive, moving, stopping
-from requests_app.services import groups as verbs_of_groups
+from requests_app.services import groups as group_services
 from requests_app.services.cleaning import clean_refused
 from requests_app.services.decisions import request_set_steps
 from requests_app.services.invalidation import invalidation_refused
@@ -32,7 +32,7 @@ from requests_app.services.restart import restart_refused
 from requests_app.work.overrides import Overrides
 from sites_app import services as sites
 from sites_app.models import Schedd, ScheddState, Site, SiteStatus
-from tests.support.scripted.asking import Verb
+from tests.support.scripted.operation import Operation
 from tests.support.scripted.schedd import OTHER
 
 BY: dict[str, Any] = {"actor": "op", "reason": "by the test"}
@@ -91,21 +91,23 @@ _RULE: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _verb(name: str, function: Callable[..., Any], why_not: Callable[[Any], str] | None = None, **more: Any) -> Verb:
+def _operation(name: str, function: Callable[..., Any], why_not: Callable[[Any], str] | None = None, **more: Any) -> Operation:
     """On a request, by ``request=``."""
-    return Verb(name, function, lambda request: function(request=request, **BY, **more), why_not)
+    return Operation(name, function, lambda request: function(request=request, **BY, **more), why_not)
 
 
-def _release(name: str, mode: ReleaseMode | None = None, changes: Callable[[Request], Changes] = lambda _: Changes()) -> Verb:
+def _release(
+    name: str, mode: ReleaseMode | None = None, changes: Callable[[Request], Changes] = lambda _: Changes()
+) -> Operation:
     release = services.request_release
-    return Verb(name, release, lambda request: release(request=request, mode=mode, changes=changes(request), **BY))
+    return Operation(name, release, lambda request: release(request=request, mode=mode, changes=changes(request), **BY))
 
 
-def _clean(name: str, **more: bool) -> Verb:
+def _clean(name: str, **more: bool) -> Operation:
     function = services.request_clean
     act = partial(function, **BY, **more)
     why_not = None if "accept_rest" in more else clean_refused
-    return Verb(name, function, lambda request: act(request=request, confirm=request.request_name), why_not)
+    return Operation(name, function, lambda request: act(request=request, confirm=request.request_name), why_not)
 
 
 def _ban_one(request: Request) -> Changes:
@@ -135,44 +137,44 @@ def _overrides(**values: Any) -> Callable[[Request], Changes]:
 
 
 #: Operations on a request, by the name that the tally has.
-ON_REQUESTS: Mapping[str, Verb] = {
+ON_REQUESTS: Mapping[str, Operation] = {
     action.name: action
     for action in (
-        _verb("submit", services.request_submit, decisions.submit_refused),
-        _verb("abort", services.request_abort, decisions.abort_refused),
-        _verb("flush", services.request_flush, derive.flush_refused),
-        _verb("derive", services.request_derive),
-        _verb("derive with what failed", services.request_derive, failed=True),
-        _verb("hold", services.request_hold, decisions.hold_refused),
-        _verb("stop", services.request_stop, stopping.stop_refused),
-        _verb("drain", services.request_stop, mode=services.StopMode.DRAIN),
-        _verb("move", services.request_move, moving.move_refused),
-        _verb("move when its units are done", services.request_move, moving.move_refused, mode=services.StopMode.DRAIN),
-        _verb("fail", services.request_fail, stopping.fail_refused),
-        _verb("restart", services.request_restart, restart_refused),
-        _verb("restart and clean up", services.request_restart, cleanup_policy=CleanupPolicy.IMMEDIATE_CLEANUP),
+        _operation("submit", services.request_submit, decisions.submit_refused),
+        _operation("abort", services.request_abort, decisions.abort_refused),
+        _operation("flush", services.request_flush, derive.flush_refused),
+        _operation("derive", services.request_derive),
+        _operation("derive with what failed", services.request_derive, failed=True),
+        _operation("hold", services.request_hold, decisions.hold_refused),
+        _operation("stop", services.request_stop, stopping.stop_refused),
+        _operation("drain", services.request_stop, mode=services.StopMode.DRAIN),
+        _operation("move", services.request_move, moving.move_refused),
+        _operation("move when its units are done", services.request_move, moving.move_refused, mode=services.StopMode.DRAIN),
+        _operation("fail", services.request_fail, stopping.fail_refused),
+        _operation("restart", services.request_restart, restart_refused),
+        _operation("restart and clean up", services.request_restart, cleanup_policy=CleanupPolicy.IMMEDIATE_CLEANUP),
         _clean("clean", accept_dependents=True),
         _clean("clean: accept", accept_rest=True, accept_dependents=True),
-        _verb("complete early", services.request_complete, decisions.complete_refused),
-        _verb("invalidate", services.request_invalidate, invalidation_refused),
-        _verb("raise", services.request_set_priority, decisions.priority_refused, priority=900_000),
-        _verb("lower", services.request_set_priority, decisions.priority_refused, priority=1),
-        _verb("group", services.request_group, in_group="together"),
-        _verb("ungroup", services.request_group, verbs_of_groups.group_refused),
-        Verb("depend", services.request_depend, _depend),
-        _verb("depend on nobody", services.request_depend, verbs_of_groups.depend_refused),
-        _verb("note", services.request_note, notes="ask the requestor first"),
-        _verb("pin", services.request_pin, decisions.priority_refused, memory_mb=2500, jobs_per_work_unit=1),
-        _verb("retry time", services.request_set_retries, effect_max_retry_seconds=3600),
-        _verb("throttle", services.request_throttle, max_merge_groups=1),
-        _verb("error limits", services.request_set_error_limits, decisions.priority_refused, error_max_rescue_attempts=2),
-        _verb("unpin", services.request_pin, decisions.priority_refused),
-        _verb("adaptive", decisions.request_set_adaptive, decisions.priority_refused, adaptive=True),
-        _verb("not adaptive", decisions.request_set_adaptive, decisions.priority_refused, adaptive=False),
-        _verb("steps", request_set_steps, steps=[{"fraction": 0.3, "priority": 50_000}, {"fraction": 0.9, "priority": 10}]),
-        _verb("steps, confirmed", request_set_steps, steps=[{"fraction": 0.1, "priority": 500}], confirm=True),
-        _verb("steps away", request_set_steps, steps=[]),
-        _verb("release", services.request_release, release_refused),
+        _operation("complete early", services.request_complete, decisions.complete_refused),
+        _operation("invalidate", services.request_invalidate, invalidation_refused),
+        _operation("raise", services.request_set_priority, decisions.priority_refused, priority=900_000),
+        _operation("lower", services.request_set_priority, decisions.priority_refused, priority=1),
+        _operation("group", services.request_group, in_group="together"),
+        _operation("ungroup", services.request_group, group_services.group_refused),
+        Operation("depend", services.request_depend, _depend),
+        _operation("depend on nobody", services.request_depend, group_services.depend_refused),
+        _operation("note", services.request_note, notes="ask the requestor first"),
+        _operation("pin", services.request_pin, decisions.priority_refused, memory_mb=2500, jobs_per_work_unit=1),
+        _operation("retry time", services.request_set_retries, effect_max_retry_seconds=3600),
+        _operation("throttle", services.request_throttle, max_merge_groups=1),
+        _operation("error limits", services.request_set_error_limits, decisions.priority_refused, error_max_rescue_attempts=2),
+        _operation("unpin", services.request_pin, decisions.priority_refused),
+        _operation("adaptive", decisions.request_set_adaptive, decisions.priority_refused, adaptive=True),
+        _operation("not adaptive", decisions.request_set_adaptive, decisions.priority_refused, adaptive=False),
+        _operation("steps", request_set_steps, steps=[{"fraction": 0.3, "priority": 50_000}, {"fraction": 0.9, "priority": 10}]),
+        _operation("steps, confirmed", request_set_steps, steps=[{"fraction": 0.1, "priority": 500}], confirm=True),
+        _operation("steps away", request_set_steps, steps=[]),
+        _operation("release", services.request_release, release_refused),
         _release("release: rescue", ReleaseMode.RESCUE),
         _release("release: next round", ReleaseMode.NEXT_ROUND),
         _release("release: threshold", changes=_overrides(error_hold_threshold=1.0, error_max_rescue_attempts=2)),
@@ -182,18 +184,18 @@ ON_REQUESTS: Mapping[str, Verb] = {
         _release("release: site ban", changes=_ban_one),
         _release("release: without a file", changes=_leave_out),
         _release("release: accept", changes=lambda _: Changes(accept_excluded=True)),
-        Verb("let files in", services.input_files_restore, _let_in),
+        Operation("let files in", services.input_files_restore, _let_in),
         _release("release: impossible", ReleaseMode.RESCUE, _leave_out),
     )
 }
 
 
-def _dag(name: str, function: Callable[..., Any], why_not: Callable[[Any], str] | None = None) -> Verb:
-    return Verb(name, function, lambda dag: function(dag=dag, **BY), why_not)
+def _dag(name: str, function: Callable[..., Any], why_not: Callable[[Any], str] | None = None) -> Operation:
+    return Operation(name, function, lambda dag: function(dag=dag, **BY), why_not)
 
 
 #: Operations on a DAG.
-ON_DAGS: Mapping[str, Verb] = {
+ON_DAGS: Mapping[str, Operation] = {
     action.name: action
     for action in (
         _dag("dag hold", dag_hold),
@@ -205,26 +207,26 @@ ON_DAGS: Mapping[str, Verb] = {
 }
 
 
-def _status(name: str, status: SiteStatus, hours: int = 0) -> Verb:
+def _status(name: str, status: SiteStatus, hours: int = 0) -> Operation:
     def act(site: Site) -> None:
         until = timezone.now() + timedelta(hours=hours) if hours else None
         sites.site_change_status(site=site, status=status, drain_until=until, **BY)
 
-    return Verb(name, sites.site_change_status, act, retold=frozenset({"sites"}) if hours else frozenset())
+    return Operation(name, sites.site_change_status, act, retold=frozenset({"sites"}) if hours else frozenset())
 
 
-def _ban(name: str, *, own: bool = False, insist: bool = False) -> Verb:
+def _ban(name: str, *, own: bool = False, insist: bool = False) -> Operation:
     """For all, or for the newest request; prolonged when it is asked for again."""
 
     def act(site: Site) -> None:
         workflow = Workflow.objects.order_by("-created_at").first() if own else None
         sites.site_ban_by_operator(site=site, workflow=workflow, insist=insist, **BY)
 
-    return Verb(name, sites.site_ban_by_operator, act, retold=frozenset({"site_bans"}))
+    return Operation(name, sites.site_ban_by_operator, act, retold=frozenset({"site_bans"}))
 
 
 #: Operations on a site.
-ON_SITES: Mapping[str, Verb] = {
+ON_SITES: Mapping[str, Operation] = {
     action.name: action
     for action in (
         _status("site enable", SiteStatus.ENABLED),
@@ -234,32 +236,32 @@ ON_SITES: Mapping[str, Verb] = {
         _ban("site ban"),
         _ban("site ban, insisting", insist=True),
         _ban("site ban for one", own=True),
-        Verb(
+        Operation(
             "site note", sites.site_note, lambda site: sites.site_note(site=site, notes={"asked": "the site's own people"}, **BY)
         ),
-        Verb("site unban", sites.site_unban_by_operator, lambda site: sites.site_unban_by_operator(site=site, **BY)),
+        Operation("site unban", sites.site_unban_by_operator, lambda site: sites.site_unban_by_operator(site=site, **BY)),
     )
 }
 
 
-def _schedd(name: str, state: ScheddState) -> Verb:
+def _schedd(name: str, state: ScheddState) -> Operation:
     change = sites.schedd_change_state
-    return Verb(name, change, lambda schedd: change(schedd=schedd, state=state, **BY))
+    return Operation(name, change, lambda schedd: change(schedd=schedd, state=state, **BY))
 
 
 #: Operations on a schedd.
-ON_SCHEDDS: Mapping[str, Verb] = {
+ON_SCHEDDS: Mapping[str, Operation] = {
     action.name: action
     for action in (
         _schedd("schedd enable", ScheddState.ENABLED),
         _schedd("schedd drain", ScheddState.DRAINING),
         _schedd("schedd disable", ScheddState.DISABLED),
-        Verb("schedd drain, moving", sites.schedd_drain, lambda schedd: sites.schedd_drain(schedd=schedd, move=True, **BY)),
+        Operation("schedd drain, moving", sites.schedd_drain, lambda schedd: sites.schedd_drain(schedd=schedd, move=True, **BY)),
     )
 }
 
 #: On a schedd: an operator gives up the DAGs that it has lost.
-SCHEDD_LOST = Verb(
+SCHEDD_LOST = Operation(
     "schedd lost",
     schedd_confirm_lost,
     lambda schedd: schedd_confirm_lost(schedd=schedd, **BY),
@@ -267,28 +269,28 @@ SCHEDD_LOST = Verb(
 )
 
 #: On an effect; a pending one is made due by each word, at that moment.
-EFFECT_RETRY = Verb(
+EFFECT_RETRY = Operation(
     "effect retry",
     effect_retry_now,
     lambda effect: effect_retry_now(effect=effect, **BY),
     retold=frozenset({Effect._meta.db_table}),
 )
-EFFECT_DISCARD = Verb(
+EFFECT_DISCARD = Operation(
     "effect discard", effect_discard, lambda effect: effect_discard(effect=effect, **BY), effect_discard_refused
 )
 
 
-def _case(name: str, action: CaseAction) -> Verb:
-    return Verb(name, case_decide, lambda case: case_decide(case=case, action=action, **BY), decided_refused)
+def _case(name: str, action: CaseAction) -> Operation:
+    return Operation(name, case_decide, lambda case: case_decide(case=case, action=action, **BY), decided_refused)
 
 
 #: On an integrity case; to register again is to make calls again that were answered: tests/outputs_app/api/test_cases.py.
 ON_CASES = (_case("case recovered", CaseAction.RECOVERED), _case("case accept", CaseAction.ACCEPTED))
 
 
-def _harvest(name: str, state: HarvestState) -> Verb:
+def _harvest(name: str, state: HarvestState) -> Operation:
     act = partial(harvest_decide, state=state, **BY)
-    return Verb(name, harvest_decide, lambda harvest: act(harvest=harvest), harvest_refused, retold=frozenset({"harvests"}))
+    return Operation(name, harvest_decide, lambda harvest: act(harvest=harvest), harvest_refused, retold=frozenset({"harvests"}))
 
 
 #: On a harvest; each word sets its time anew.
@@ -317,7 +319,7 @@ def rule_say(word: str) -> str:
 
 RULE_WORDS = ("change", "off", "on", "remove")
 #: Everything that is asked through ``asking.ask``.
-ASKED: tuple[Verb, ...] = (
+ASKED: tuple[Operation, ...] = (
     *ON_REQUESTS.values(), *ON_DAGS.values(), *ON_SITES.values(), *ON_SCHEDDS.values(), SCHEDD_LOST, EFFECT_RETRY,
     EFFECT_DISCARD, *ON_CASES, *ON_HARVESTS,
 )  # fmt: skip

@@ -13,7 +13,7 @@ from django.db.models import DateTimeField, Value
 from django.utils import timezone
 
 from wms2.adapters import caller
-from wms2.runtime import clock, together
+from wms2.runtime import clock, combined_query
 
 _real_now = timezone.now
 
@@ -27,7 +27,7 @@ class _Forgetful(dict[Any, Any]):
 
 def compose_anew(patch: pytest.MonkeyPatch) -> None:
     """Statements that are composed once have a moment in them where the database's clock is not its own."""
-    patch.setattr(together, "_composed", _Forgetful())
+    patch.setattr(combined_query, "_composed", _Forgetful())
 
 
 class Clock:

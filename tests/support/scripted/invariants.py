@@ -46,7 +46,7 @@ from requests_app.models import (
     RequestTransition,
     Workflow,
 )
-from requests_app.selectors.summary import kept_counts
+from requests_app.selectors.summary import stored_counts
 from requests_app.states import TRANSITIONS, WORKFLOW_STATUS
 from requests_app.work.ledger import ledger_check, ledger_of
 from tests.support.scripted import losses
@@ -85,7 +85,7 @@ def _alerts(requests: list[Request]) -> None:
 def _counts(requests: list[Request]) -> None:
     """What the database keeps count of is what there is, before and after a fold."""
     for _ in range(2):
-        kept = kept_counts()
+        kept = stored_counts()
         assert +Counter(kept.requests) == Counter(row.status for row in requests)
         assert +Counter(kept.held) == Counter(row.hold_code for row in requests if row.status == S.HELD)
         assert kept.alerted_requests == sum(row.alert_code != "" for row in requests)

@@ -19,11 +19,11 @@ from requests_app.models import TERMINAL, Request, RequestStatus
 from requests_app.services.intake import Received, request_receive
 from sites_app.models import Site
 from tests.support.scripted import actions, aftermath, documents, failures, invariants, losses
-from tests.support.scripted.asking import REFUSALS, Verb, ask
 from tests.support.scripted.branching import wipe
 from tests.support.scripted.dagman import Account
 from tests.support.scripted.faults import Mode
 from tests.support.scripted.later_keys import later_keys_of
+from tests.support.scripted.operation import REFUSALS, Operation, ask
 from tests.support.scripted.rest import bring_to_rest
 from tests.support.scripted.scenes import SCENES
 from tests.support.scripted.schedd import End, Job
@@ -430,7 +430,7 @@ class Lives(RuleBasedStateMachine):
         """Jobs that make progress."""
         return [job for job in self.world.schedd.live if not job.held_because]
 
-    def _ask(self, action: Verb, target: object, twice: bool = False) -> bool:
+    def _ask(self, action: Operation, target: object, twice: bool = False) -> bool:
         if action.name.startswith("restart") and not self.has_room:
             return False
         done = False

@@ -18,7 +18,7 @@ from dags_app.planning import lumis
 from dags_app.services.claims import claims_of, pieces_of
 from outputs_app.models import OutputDataset, OutputFile, Validity
 from requests_app.models import Request, Workflow
-from requests_app.selectors.account import ledger_kept
+from requests_app.selectors.account import stored_ledger
 from requests_app.work.ledger import Ledger, ledger_check, ledger_of
 from tests.support.scripted import dagman, documents
 from tests.support.scripted.catalogues import Source, SourceFile
@@ -130,7 +130,7 @@ def pieces_in(file: OutputFile) -> set[tuple[Any, ...]]:
 
 def account(request: Request) -> Ledger:
     ledger = ledger_check(ledger_of(Workflow.objects.get(request=request)))
-    kept, present = ledger_kept(fresh(request), Workflow.objects.get(request=request))
+    kept, present = stored_ledger(fresh(request), Workflow.objects.get(request=request))
     assert kept == ledger or not present
     return ledger
 

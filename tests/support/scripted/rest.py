@@ -13,7 +13,7 @@ from requests_app.models import TERMINAL, HoldCode, Request, RequestStatus
 from requests_app.work.ledger import ledger_of
 from sites_app.models import Schedd, ScheddState, Site, SiteStatus
 from tests.support.scripted import actions, aftermath, invariants, losses
-from tests.support.scripted.asking import ask
+from tests.support.scripted.operation import ask
 from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
 

@@ -36,10 +36,10 @@ from wms2.adapters.types import (
     JobStatus,
     OrphanJobs,
     PoolAnswer,
+    QueueAnswer,
     ScheddAd,
     Submission,
     UnbegunUnit,
-    Watched,
 )
 from wms2.errors import ServiceRejected, ServiceUnavailable
 
@@ -230,18 +230,18 @@ class ScriptedSchedd:
 
         return self._ask("find_job", act)
 
-    def watch(self, instance: str) -> Watched:
+    def watch(self, instance: str) -> QueueAnswer:
         """Each unit that is open has one processing job in a slot."""
 
-        def act() -> Watched:
+        def act() -> QueueAnswer:
             live = [job for job in self._there if job.live]
             units = [(job.directory.name, job.count(NodeState.SUBMITTED)) for job in live]
             running = [JobGroup(dag_id, "processing", JOB_RUNNING, "T2_CH_CERN", number) for dag_id, number in units]
             named = [ad | {"JobCount": 1, ads.DAG_ID: job.directory.name} for job in live for ad in self.waiting]
             running += ads.job_groups(named)
-            theirs = ads.dagman_ads([each.ad for each in self._theirs(ads.Ours.all_dagmans)], instance)
-            others = ads.job_groups([each.ad for each in self._theirs(ads.Ours.all_node_jobs)])
-            return Watched(self._about(), [*map(self._ad, live), *theirs], [*running, *others])
+            theirs = ads.dagman_ads([each.ad for each in self._theirs(ads.OwnJobs.all_dagmans)], instance)
+            others = ads.job_groups([each.ad for each in self._theirs(ads.OwnJobs.all_node_jobs)])
+            return QueueAnswer(self._about(), [*map(self._ad, live), *theirs], [*running, *others])
 
         return self._ask("watch", act)
 
@@ -291,7 +291,7 @@ class ScriptedSchedd:
 
     def set_priority(self, directory_id: str, fence: int, value: int) -> int:
         def act() -> int:
-            def selects(ours: ads.Ours) -> str:
+            def selects(ours: ads.OwnJobs) -> str:
                 return ours.node_jobs(directory_id, fence)
 
             mine = [job for job in self._landings(selects) if job.priority != value]
@@ -303,7 +303,7 @@ class ScriptedSchedd:
 
     def avoid_sites(self, directory_id: str, fence: int, sites: Collection[str]) -> int:
         def act() -> int:
-            def selects(ours: ads.Ours) -> str:
+            def selects(ours: ads.OwnJobs) -> str:
                 return ours.waiting_landings(directory_id, fence)
 
             changed = [job for job in self._landings(selects) if not job.avoids.issuperset(sites)]
@@ -357,24 +357,24 @@ class ScriptedSchedd:
         self.strangers.append(Stranger(ad | stamps | ({"WMS2_Role": "processing"} if idle_jobs else {})))
         return self.strangers[-1]
 
-    def _theirs(self, constraint: Callable[[ads.Ours], str]) -> list[Stranger]:
+    def _theirs(self, constraint: Callable[[ads.OwnJobs], str]) -> list[Stranger]:
         """Strangers that a constraint of WMS2 selects."""
         return [each for each in self.strangers if self._selects(constraint, each.ad)]
 
-    def _landings(self, constraint: Callable[[ads.Ours], str]) -> list[Job]:
+    def _landings(self, constraint: Callable[[ads.OwnJobs], str]) -> list[Job]:
         """DAGMans of whose landing jobs, which wait for a slot, a constraint of WMS2 selects one."""
         landing = {"Owner": self.owner, "JobUniverse": 5, "JobStatus": int(JobStatus.IDLE), "WMS2_Role": "landing"}
         landing |= {ads.INSTANCE: self.instance}
         stamps = ((job, {ads.DAG_ID: job.directory.name, ads.FENCE: job.fence}) for job in self.live)
         return [job for job, stamp in stamps if self._selects(constraint, landing | stamp)]
 
-    def _selects(self, constraint: Callable[[ads.Ours], str], ad: dict[str, Any]) -> bool:
-        tree = classad2.ExprTree(constraint(ads.Ours(self.instance, self.asked_owner or self.owner)))
+    def _selects(self, constraint: Callable[[ads.OwnJobs], str], ad: dict[str, Any]) -> bool:
+        tree = classad2.ExprTree(constraint(ads.OwnJobs(self.instance, self.asked_owner or self.owner)))
         selects = tree.eval(classad2.ClassAd(ad))
         assert selects is not classad2.Value.Error, f"selects nothing anywhere: {tree}"
         return selects is True
 
-    def _touch(self, operation: str, constraint: Callable[[ads.Ours], str]) -> int:
+    def _touch(self, operation: str, constraint: Callable[[ads.OwnJobs], str]) -> int:
         theirs = self._theirs(constraint)
         for each in theirs:
             each.touched.append(operation)

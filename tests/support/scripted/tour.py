@@ -15,9 +15,9 @@ from outputs_app.models import (
     CaseState,
     Effect,
     EffectState,
+    FindingKind,
     IntegrityCase,
     OutputFile,
-    Prognosis,
 )
 from requests_app.lifecycle.packing import dags_pack, requests_archive
 from requests_app.models import Harvest, HarvestState, HoldCode, Request, RequestStatus
@@ -25,10 +25,10 @@ from requests_app.services.intake import Received, request_receive
 from requests_app.services.lost_files import lost_files_make_again, lost_files_plan
 from sites_app.models import Schedd, Site
 from tests.support.scripted import actions, aftermath, documents, invariants, losses
-from tests.support.scripted.asking import ask
 from tests.support.scripted.branching import wipe
 from tests.support.scripted.catalogues import SourceFile
 from tests.support.scripted.faults import Mode
+from tests.support.scripted.operation import ask
 from tests.support.scripted.rest import bring_to_rest
 from tests.support.scripted.schedd import End, Job
 from tests.support.scripted.world import World
@@ -414,7 +414,7 @@ def files_are_lost_afterwards(world: World) -> None:
 def _case(request: Request) -> IntegrityCase:
     """As if its first file were not found at its storage."""
     file = OutputFile.objects.filter(dataset__workflow__request=request).order_by("pk")[0]
-    case = case_of(file, Prognosis.MISSING_REPLICA, "not there")
+    case = case_of(file, FindingKind.MISSING_REPLICA, "not there")
     case.save()
     return case
 

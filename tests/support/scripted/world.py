@@ -18,7 +18,7 @@ from django.utils import timezone
 import wms2.runtime.crash
 import wms2.runtime.notify
 from dags_app.planning import writer
-from dags_app.services.moved import Moves
+from dags_app.services.activity import DagActivity
 from outputs_app.checks.validation.catalogues import known_rules
 from outputs_app.effects import executor
 from outputs_app.effects.executor import effects_run_due
@@ -40,12 +40,12 @@ from sites_app.services import site_bans_expire, sites_drained
 from sites_app.submit_roots import root_mark
 from tests.support.rows import schedd_row
 from tests.support.scripted import dagman
-from tests.support.scripted.asking import Tally
 from tests.support.scripted.branching import Stand, once
 from tests.support.scripted.catalogues import ScriptedConfigCache, ScriptedDbs, ScriptedRucio, Source, SourceFile
 from tests.support.scripted.clock import Clock
 from tests.support.scripted.documents import SITES
 from tests.support.scripted.faults import PowerCut, Script
+from tests.support.scripted.operation import Tally
 from tests.support.scripted.schedd import OTHER, Job, ScriptedSchedd
 from wms2.adapters import factory
 from wms2.adapters.caller import LEASES_LOST
@@ -119,7 +119,7 @@ class World:
         self.hints: list[tuple[str, tuple[Any, ...]]] = []
         self.checked: dict[Any, Any] = {}  # what ``invariants`` has looked at
         self.bad_files: set[str] = set()  # input files that jobs gave up over
-        self.moves = Moves()
+        self.moves = DagActivity()
         self.deaths = 0
         self.cycles = 0
         self.cut_off: ExitStack | None = None
@@ -328,7 +328,7 @@ class World:
     def _poll(self) -> None:
         """What a poll finds before it hands out evaluations."""
         with self.process():
-            for request_id, why in self.moves.look():
+            for request_id, why in self.moves.check():
                 mark_due([request_id], why)
             admit_if_changed()
 

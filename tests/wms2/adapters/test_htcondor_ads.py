@@ -54,7 +54,7 @@ def test_any_printable_text_survives_quoting_and_stays_one_string(text: str) -> 
     assert expression.eval(classad2.ClassAd({"X": text})) is True
 
 
-US = ads.Ours("demo-1", "wms2")
+US = ads.OwnJobs("demo-1", "wms2")
 
 
 @pytest.mark.parametrize("text", ["a\nqueue 5", "$(cluster)", "$ENV(HOME)", "nul\x00", "tab\t"])

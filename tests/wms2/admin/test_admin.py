@@ -273,7 +273,7 @@ def test_links_to_the_audit_where_it_was_lead_to_where_it_is(staff: Client) -> N
 
 def test_a_status_has_its_colour_and_its_age(staff: Client, some: Scene) -> None:
     page = html(staff, list_of(Request))
-    assert '<span class="badge tone-bad">Held</span>' in page
+    assert '<span class="badge colour-bad">Held</span>' in page
     assert re.search(r"3 h 1\d min", text(page))  # the scene was set a while ago
 
 

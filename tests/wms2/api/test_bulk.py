@@ -156,4 +156,4 @@ def _with(patch: pytest.MonkeyPatch, service: Any) -> None:
 
     resource_type = actions.resource_type_of(Request)
     changed = tuple(replace(action, service=service) if action.name == "abort" else action for action in resource_type.actions)
-    patch.setitem(actions._NOUNS, Request, replace(resource_type, actions=changed))
+    patch.setitem(actions._RESOURCE_TYPES, Request, replace(resource_type, actions=changed))

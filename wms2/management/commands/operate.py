@@ -1,4 +1,4 @@
-"""``manage.py operate NOUN NAME VERB --reason ...``: every declared operation, as the REST interface and the admin have it."""
+"""``manage.py operate TYPE NAME ACTION --reason ...``: every declared operation, as the REST interface and the admin have it."""
 
 from __future__ import annotations
 
@@ -41,32 +41,32 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """A sub-command for each resource, and below it for each operation."""
-        of_nouns = parser.add_subparsers(dest="noun", required=True, metavar="NOUN")
+        of_resources = parser.add_subparsers(dest="resource", required=True, metavar="TYPE")
         for resource_type in resource_types():
-            of_type = of_nouns.add_parser(resource_type.name, help=", ".join(verb.name for verb in resource_type.actions))
+            of_type = of_resources.add_parser(resource_type.name, help=", ".join(action.name for action in resource_type.actions))
             of_type.add_argument("row", metavar="NAME", help="the row's name or key")
-            of_verbs = of_type.add_subparsers(dest="verb", required=True, metavar="VERB")
-            for verb in resource_type.actions:
-                _options(of_verbs.add_parser(verb.name, help=verb.does, description=verb.does), verb)
+            of_actions = of_type.add_subparsers(dest="operation", required=True, metavar="ACTION")
+            for action in resource_type.actions:
+                _options(of_actions.add_parser(action.name, help=action.does, description=action.does), action)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Do it, or with ``--preview`` only tell. Raises CommandError: no such row, a field is wrong, or the operation is
         refused; nothing was done."""
-        resource_type = next(resource_type for resource_type in resource_types() if resource_type.name == options["noun"])
-        verb = next(verb for verb in resource_type.actions if verb.name == options["verb"])
+        resource_type = next(resource_type for resource_type in resource_types() if resource_type.name == options["resource"])
+        action = next(action for action in resource_type.actions if action.name == options["operation"])
         row, actor = _row(resource_type, options["row"]), actor_named(options["actor"])
-        why = verb.refused(row)
-        reported = [why] if why else [*will_happen(verb, [row])[row.pk], undone(resource_type, verb)]
-        self.stdout.write("\n".join([f"{row} is {decision_basis(verb, row)[1]}.", *reported]))
+        why = action.refused(row)
+        reported = [why] if why else [*will_happen(action, [row])[row.pk], undone(resource_type, action)]
+        self.stdout.write("\n".join([f"{row} is {decision_basis(action, row)[1]}.", *reported]))
         if options["preview"]:
             return
-        serializer = input_serializer(verb)(data={"reason": options["reason"], **_fields(verb, row, options)})
+        serializer = input_serializer(action)(data={"reason": options["reason"], **_fields(action, row, options)})
         if not serializer.is_valid():
             raise CommandError(several(tuple(flattened(serializer.errors))))
         try:
-            given = arguments(verb, serializer.validated_data)
-            if not verb.repeated(row, actor, given):
-                made = perform(verb, row, actor, given)
+            given = arguments(action, serializer.validated_data)
+            if not action.repeated(row, actor, given):
+                made = perform(action, row, actor, given)
                 row = made if isinstance(made, resource_type.model) else next(iter(resource_type.find(options["row"])), None)
         except REFUSALS as error:
             raise CommandError(str(error)) from error
@@ -74,14 +74,16 @@ class Command(BaseCommand):
             if not lock_refused(error):
                 raise
             raise CommandError(BEING_CHANGED) from error
-        self.stdout.write(f"Done: {verb.name}." + (f" {row} is {decision_basis(verb, row)[1]} now." if row is not None else ""))
+        self.stdout.write(
+            f"Done: {action.name}." + (f" {row} is {decision_basis(action, row)[1]} now." if row is not None else "")
+        )
 
 
-def _options(parser: ArgumentParser, verb: Action) -> None:
+def _options(parser: ArgumentParser, action: Action) -> None:
     parser.add_argument("--reason", required=True, help="why; kept in the audit")
     parser.add_argument("--actor", help="the name in the audit (default: yours)")
     parser.add_argument("--preview", action="store_true", help="only say what would happen")
-    for one in verb.fields:
+    for one in action.fields:
         parser.add_argument(
             f"--{one.name.replace('_', '-')}", dest=_FIELD + one.name, help=one.help.replace("%", "%%"), **_reading(one)
         )
@@ -100,11 +102,11 @@ def _reading(one: Field) -> dict[str, Any]:
     return {"metavar": one.kind.name}
 
 
-def _fields(verb: Action, row: Any, options: dict[str, Any]) -> dict[str, Any]:
+def _fields(action: Action, row: Any, options: dict[str, Any]) -> dict[str, Any]:
     """What was given, over what the row has; an empty text takes away a value that may be missing."""
-    has = {name: value for name, value in verb.initial(row).items() if value not in (None, "")}
-    given = has | {one.name: options[_FIELD + one.name] for one in verb.fields if options[_FIELD + one.name] is not None}
-    may_be_missing = {one.name for one in verb.fields if one.blank is not OMIT and one.kind is not Kind.TEXT}
+    has = {name: value for name, value in action.initial(row).items() if value not in (None, "")}
+    given = has | {one.name: options[_FIELD + one.name] for one in action.fields if options[_FIELD + one.name] is not None}
+    may_be_missing = {one.name for one in action.fields if one.blank is not OMIT and one.kind is not Kind.TEXT}
     return {name: value for name, value in given.items() if value != "" or name not in may_be_missing}
 
 

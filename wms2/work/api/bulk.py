@@ -87,27 +87,27 @@ class BulkView(ApiView):
 
     resource: ClassVar[Resource]
     resource_type: ClassVar[ResourceType]
-    verb: ClassVar[Action]
+    performs: ClassVar[Action]
     filters: ClassVar[Any]
     serializer_class = BulkRunSerializer
 
     def preview(self, request: Request) -> Response:
         """What it would do to the rows of the filter, as far as can be said before. Changes nothing."""
-        return Response(BulkPreviewSerializer(bulk_preview(self.verb, self._rows(request, None), request.user)).data)
+        return Response(BulkPreviewSerializer(bulk_preview(self.performs, self._rows(request, None), request.user)).data)
 
     def begin(self, request: Request) -> Response:
         """Begin a run over the rows of the filter, or over ``keys``; workers do it, with a result for each row."""
-        data = bulk_serializer(self.verb, self.resource_type.name)(data=request.data)
+        data = bulk_serializer(self.performs, self.resource_type.name)(data=request.data)
         data.is_valid(raise_exception=True)
         asked = dict(data.validated_data)
         keys, expected = asked.pop("keys", None), asked.pop("expected", None)
-        arguments(self.verb, asked)  # what is wrong for all rows is said now
+        arguments(self.performs, asked)  # what is wrong for all rows is said now
         rows = self._rows(request, keys)
         body: Any = request.data
         given = {name: value for name, value in body.items() if name not in ("keys", "expected")}
         run = bulk_begin(
-            resource_type=self.resource_type, action=self.verb, rows=rows, data=given, expected=expected, actor=actor_of(request),
-            user=request.user,
+            resource_type=self.resource_type, action=self.performs, rows=rows, data=given, expected=expected,
+            actor=actor_of(request), user=request.user,
         )  # fmt: skip
         headers = {"Location": reverse("bulk-run-detail", [run.pk], request=request)}
         return Response(BulkRunSerializer(run).data, 202, headers=headers)
@@ -138,9 +138,9 @@ class BulkView(ApiView):
             raise bad_field("keys", f"is not the key of a {self.resource_type.name}") from error
 
 
-def bulk_serializer(verb: Action, resource_type: str) -> type[ReasonSerializer]:
+def bulk_serializer(action: Action, resource_type: str) -> type[ReasonSerializer]:
     """The operation's own input, and which rows."""
-    name = f"{resource_type}-bulk-{verb.name}".title().replace("-", "")
+    name = f"{resource_type}-bulk-{action.name}".title().replace("-", "")
     members: dict[str, Any] = {
         "keys": serializers.ListField(
             child=TextField(max_length=200), min_length=1, max_length=MOST_ROWS, required=False,
@@ -149,9 +149,9 @@ def bulk_serializer(verb: Action, resource_type: str) -> type[ReasonSerializer]:
         "expected": serializers.IntegerField(
             min_value=1, max_value=MOST_ROWS, required=False, help_text="rows that were seen; refused if others are meant by now"
         ),
-        "__doc__": verb.does,
+        "__doc__": action.does,
     }  # fmt: skip
-    return type(f"{name}InputSerializer", (input_serializer(verb, resource_type),), members)
+    return type(f"{name}InputSerializer", (input_serializer(action, resource_type),), members)
 
 
 def bulk_urls() -> list[Any]:
@@ -162,11 +162,11 @@ def bulk_urls() -> list[Any]:
     ]
     for address, (resource, filters) in sorted(LISTED.items()):
         resource_type = resource_type_of(resource.model)
-        found += [_bulk_url(address, resource, filters, resource_type, verb) for verb in resource_type.actions if verb.many]
+        found += [_bulk_url(address, resource, filters, resource_type, action) for action in resource_type.actions if action.many]
     return found
 
 
-def _bulk_url(address: str, resource: Resource, filters: Any, resource_type: ResourceType, verb: Action) -> Any:
+def _bulk_url(address: str, resource: Resource, filters: Any, resource_type: ResourceType, action: Action) -> Any:
     known = filters.base_filters if filters else {}
     which = [OpenApiParameter(name, str, description=f"as of the list of {address}") for name in known]
 
@@ -175,18 +175,19 @@ def _bulk_url(address: str, resource: Resource, filters: Any, resource_type: Res
         return self.preview(request)
 
     @extend_schema(
-        parameters=which, request=bulk_serializer(verb, resource_type.name), responses={202: BulkRunSerializer},
-        description=f"{described(resource_type, verb)} Of the rows of the filter, or of ``keys``.",
+        parameters=which, request=bulk_serializer(action, resource_type.name), responses={202: BulkRunSerializer},
+        description=f"{described(resource_type, action)} Of the rows of the filter, or of ``keys``.",
     )  # fmt: skip
     def post(self: BulkView, request: Request) -> Response:
         return self.begin(request)
 
-    post.verb = verb  # type: ignore[attr-defined]  # whose roles the permission asks for
+    post.performs = action  # type: ignore[attr-defined]  # whose roles the permission asks for
 
     members: dict[str, Any] = {
-        "resource": resource, "resource_type": resource_type, "verb": verb, "filters": filters, "query_params": frozenset(known),
-        "calls": {"post": Call.STOP} if verb.stops else {}, "__doc__": verb.does, "get": get, "post": post,
+        "resource": resource, "resource_type": resource_type, "performs": action, "filters": filters,
+        "query_params": frozenset(known),
+        "calls": {"post": Call.STOP} if action.stops else {}, "__doc__": action.does, "get": get, "post": post,
     }  # fmt: skip
-    name = f"{resource_type.name}_bulk_{verb.name}_view".title().replace("_", "").replace("-", "")
+    name = f"{resource_type.name}_bulk_{action.name}_view".title().replace("_", "").replace("-", "")
     view: Any = type(name, (BulkView,), members)
-    return path(f"bulk/{address}/{verb.name}", view.as_view(), name=f"bulk-{resource_type.name}-{verb.name}")
+    return path(f"bulk/{address}/{action.name}", view.as_view(), name=f"bulk-{resource_type.name}-{action.name}")

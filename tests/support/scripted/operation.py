@@ -22,7 +22,7 @@ HISTORY = "dag_history"
 
 
 @dataclass(frozen=True, slots=True)
-class Verb:
+class Operation:
     """One way of using a service of WMS2.
 
     Args:
@@ -78,7 +78,7 @@ class Tally:
         return "\n".join(lines)
 
 
-def ask(tally: Tally, action: Verb, target: Any, *, twice: bool = False) -> bool:
+def ask(tally: Tally, action: Operation, target: Any, *, twice: bool = False) -> bool:
     """Somebody asks; True if it was accepted. A refusal is an answer.
 
     Raises:
@@ -107,7 +107,7 @@ def ask(tally: Tally, action: Verb, target: Any, *, twice: bool = False) -> bool
     return True
 
 
-def _accepted(action: Verb, target: Any) -> bool:
+def _accepted(action: Operation, target: Any) -> bool:
     try:
         action.act(target)
     except (*REFUSALS, ServiceError):

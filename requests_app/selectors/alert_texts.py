@@ -115,21 +115,21 @@ CONDITIONS: dict[str, Condition] = {
 }
 
 
-class Words(NamedTuple):
+class AlertText(NamedTuple):
     """What an alert says, and what to do."""
 
     means: str
     todo: str
 
 
-def words_of(code: str) -> Words:
+def words_of(code: str) -> AlertText:
     """Of a code; of one that only another release knows its name."""
     if code in CONDITIONS:
-        return Words(CONDITIONS[code].means, CONDITIONS[code].todo)
+        return AlertText(CONDITIONS[code].means, CONDITIONS[code].todo)
     if code in _OF_REQUESTS:
-        return Words(*_OF_REQUESTS[code])
+        return AlertText(*_OF_REQUESTS[code])
     means = f"Stuck: {code.removeprefix('stuck_').replace('_', ' ')}." if code.startswith("stuck_") else code
-    return Words(means, "See its last error.")
+    return AlertText(means, "See its last error.")
 
 
 def runbook_url(code: str) -> str:

@@ -22,7 +22,7 @@ RATES = 36
 #: The newest of each kind.
 MOST_MARKS = 20
 #: Measure -> title and unit.
-COURSES = {
+CHARTS = {
     "done": ("Work units over time", "work units"),
     "rate": ("Throughput", "work units per hour"),
     "jobs": ("Jobs", "jobs"),
@@ -54,10 +54,10 @@ class _Point(NamedTuple):
     held: int
 
 
-def courses(
+def progress_charts(
     request: Request, rounds: Iterable[Round] | None = None, stops: Iterable[Mapping[str, Any]] | None = None
 ) -> tuple[Chart, ...]:
-    """In the order of ``COURSES``, of 181 points at most; without points while nothing is sampled. One statement, and another one
+    """In the order of ``CHARTS``, of 181 points at most; without points while nothing is sampled. One statement, and another one
     each for its rounds and ``stops_of`` it, where these were not read."""
     width, times, points = _points(request)
     done = [point.done for point in points]
@@ -70,7 +70,7 @@ def courses(
     }
     begun = Round.objects.filter(workflow__request=request).order_by("-index")[:MOST_MARKS] if rounds is None else rounds
     marks = _marks(begun, stops_of(request).values("at", "to_status") if stops is None else stops)
-    return tuple(_chart(request, name, times, lines[name], marks) for name in COURSES)
+    return tuple(_chart(request, name, times, lines[name], marks) for name in CHARTS)
 
 
 def _points(request: Request) -> tuple[int, list[datetime], list[_Point]]:
@@ -99,6 +99,6 @@ def _marks(rounds: Iterable[Round], stops: Iterable[Mapping[str, Any]]) -> list[
 
 
 def _chart(request: Request, name: str, times: Sequence[datetime], lines: Sequence[Line], marks: Sequence[Mark]) -> Chart:
-    title, unit = COURSES[name]
+    title, unit = CHARTS[name]
     address = f"{reverse('request-series', args=[request.request_name])}?measure={name}"
     return Chart(f"course-{name}", title, unit, times, lines, address, marks)

@@ -11,14 +11,14 @@ from requests_app.selectors.parts import ProgressChart
 WIDTH, HEIGHT = 600, 120
 
 
-def drawn(course: ProgressChart) -> dict[str, Any]:
+def drawn(chart: ProgressChart) -> dict[str, Any]:
     """For the template: the summary, and points of two lines in a box of ``WIDTH`` x ``HEIGHT``, each of which stays level until
     its number changes; as many as the image can show. Empty while there is nothing to draw."""
-    last = course.summary
+    last = chart.summary
     if last is None:
         return {}
     began, length = last.first_at, max((last.at - last.first_at).total_seconds(), 1.0)
-    shown = {round((row.at - began).total_seconds() / length * WIDTH): row for row in course.samples if row.at >= began}
+    shown = {round((row.at - began).total_seconds() / length * WIDTH): row for row in chart.samples if row.at >= began}
 
     def line(part: Callable[[ProgressSample], float]) -> str:
         points, level = [], float(HEIGHT)

@@ -26,7 +26,7 @@ S = RequestStatus
 
 
 @contextmanager
-def acting(request: Request, actor: str, action: str, reason: str, **evidence: Any) -> Iterator[None]:
+def recorded_operation(request: Request, actor: str, action: str, reason: str, **evidence: Any) -> Iterator[None]:
     """Act on the request as it is now, its row locked; audit, refusals included; then its evaluation is due."""
     entry: dict[str, Any] = {"actor": actor, "action": action, "target": request.request_name, "reason": reason, **evidence}
     old = request.status
@@ -89,7 +89,7 @@ def live_dag_of(request: Request) -> DAG | None:
 
 
 def workflow_known(request: Request) -> Workflow | None:
-    """As it was read with the request, else as it is, without its PSets; ``acting`` forgets what was read before."""
+    """As it was read with the request, else as it is, without its PSets; ``recorded_operation`` forgets what was read before."""
     if Request.workflow.is_cached(request):
         return getattr(request, "workflow", None)
     return Workflow.objects.filter(request=request).defer("psets").first()

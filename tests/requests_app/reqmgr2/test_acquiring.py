@@ -9,7 +9,7 @@ import pytest
 
 from deploy.simulators.configcache import ELEMENT
 from requests_app.models import HoldCode, Lease, ReqMgr2Request, Request, RequestStatus
-from requests_app.reqmgr2 import taking
+from requests_app.reqmgr2 import acquiring
 from requests_app.reqmgr2.following import POLL, reqmgr2_poll
 from requests_app.service_level import new_work_allow, new_work_stop, service_rows
 from requests_app.services import request_abort, request_release
@@ -109,13 +109,13 @@ def test_of_a_batch_all_are_acquired_before_the_first_is_imported(
     world: World, outside: Outside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = [outside.stage() for _ in range(4)]
-    receive = taking.request_receive
+    receive = acquiring.request_receive
 
     def slowly(**how: Any) -> Request:
         outside.habits(agents_seconds=0.0)  # the work queue lists what is staged, at the worst moment
         return receive(**how)
 
-    monkeypatch.setattr(taking, "request_receive", slowly)
+    monkeypatch.setattr(acquiring, "request_receive", slowly)
     reqmgr2_poll(force=True)
     assert dict(Request.objects.values_list("request_name", "status")) == dict.fromkeys(names, S.SUBMITTED)
     assert outside.simulators.couch("GET", "workqueue_inbox/_all_docs").json()["rows"] == []
@@ -387,14 +387,14 @@ def test_nothing_is_taken_unless_it_is_wanted(world: World, outside: Outside, mo
 def test_one_that_breaks_keeps_no_other_from_being_taken(world: World, outside: Outside, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a resubmission whose original does not add up."""
     bad, good = sorted(outside.stage() for _ in range(2))
-    receive = taking.request_receive
+    receive = acquiring.request_receive
 
     def received(*, received: Any, **how: Any) -> Request:
         if received.request_name == bad:
             raise LedgerViolation("/store/a.root: more events are claimed than the file has")
         return receive(received=received, **how)
 
-    monkeypatch.setattr(taking, "request_receive", received)
+    monkeypatch.setattr(acquiring, "request_receive", received)
     reqmgr2_poll(force=True)
     assert Request.objects.filter(request_name=good).exists()
     problem = ReqMgr2Request.objects.get(name=bad).problem

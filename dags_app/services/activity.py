@@ -35,7 +35,7 @@ class _Watched:
     failures: Path
     read: tuple[int, int] | None = None
 
-    def look(self) -> str:
+    def check(self) -> str:
         """Why it has moved; empty if it has not.
 
         Raises:
@@ -73,7 +73,7 @@ def _lines(path: Path, start: int) -> bytes:
 
 
 @dataclass(slots=True)
-class Moves:
+class DagActivity:
     """One process's looks at the DAGs in the queue."""
 
     _watched: dict[uuid.UUID, _Watched] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class Moves:
     _looking: threading.Thread | None = None
     _out_of_reach: set[Path] = field(default_factory=set)
 
-    def look(self) -> list[tuple[uuid.UUID, str]]:
+    def check(self) -> list[tuple[uuid.UUID, str]]:
         """Requests whose DAGs have moved since the last look, with why.
 
         A file system that hangs holds up a thread and not the caller; until it answers nothing has moved.
@@ -114,7 +114,7 @@ class Moves:
         for dag in list(self._watched.values()):
             place = dag.jobstate.parent
             try:
-                why = dag.look()
+                why = dag.check()
             except OSError as error:
                 if place not in self._out_of_reach:
                     self._out_of_reach.add(place)

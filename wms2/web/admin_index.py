@@ -1,4 +1,4 @@
-"""What the admin's first page offers: eight doors by task, each to a few tables. All tables are below them."""
+"""What the admin's first page offers: eight sections by task, each to a few tables. All tables are below them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Task(NamedTuple):
     tables: Sequence[str]
 
 
-class Door(NamedTuple):
+class Section(NamedTuple):
     """A task with its tables' names and addresses, as far as the user may see them."""
 
     name: str
@@ -52,8 +52,8 @@ _TASKS = (
 )  # fmt: skip
 
 
-def doors(app_list: Sequence[Mapping[str, Any]]) -> list[Door]:
+def sections(app_list: Sequence[Mapping[str, Any]]) -> list[Section]:
     """From Django's list of the apps and tables that the user may see; a task without any is left out."""
     seen = {table["object_name"]: (table["name"], table["admin_url"]) for app in app_list for table in app["models"]}
-    found = [Door(task.name, task.does, [seen[name] for name in task.tables if name in seen]) for task in _TASKS]
-    return [door for door in found if door.tables]
+    found = [Section(task.name, task.does, [seen[name] for name in task.tables if name in seen]) for task in _TASKS]
+    return [section for section in found if section.tables]

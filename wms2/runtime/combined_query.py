@@ -15,14 +15,14 @@ from wms2.conf import Conf, conf
 from wms2.runtime.sql import sql_rows
 
 #: What was composed, of this process, and with which settings, by what composes it.
-_composed: dict[Callable[[], Together], tuple[Conf, Together]] = {}
+_composed: dict[Callable[[], CombinedQuery], tuple[Conf, CombinedQuery]] = {}
 
 
-def composed_once(compose: Callable[[], Together]) -> Callable[[], Together]:
+def composed_once(compose: Callable[[], CombinedQuery]) -> Callable[[], CombinedQuery]:
     """For lists without a moment of their own: composed when first asked for, then stored by the process."""
 
     @wraps(compose)
-    def composed() -> Together:
+    def composed() -> CombinedQuery:
         settings, stored = conf(), _composed.get(compose)
         if stored is None or stored[0] != settings:
             stored = _composed[compose] = settings, compose()
@@ -31,7 +31,7 @@ def composed_once(compose: Callable[[], Together]) -> Callable[[], Together]:
     return composed
 
 
-class Together:
+class CombinedQuery:
     """Lists that are read together. Made once and asked often it is composed once, which costs more than the database's answer:
     what differs from time to time are then marks in place of values.
     """
@@ -57,12 +57,12 @@ class Together:
         return found
 
 
-def together(**parts: Any) -> dict[str, list[Any]]:
+def read_combined(**parts: Any) -> dict[str, list[Any]]:
     """The rows of each part in its order, in one statement: instances with their annotations, or dicts of ``values()``.
 
     Columns must have names of their own, so nothing is read of related rows; large columns are left out by ``only`` or ``defer``.
     """
-    return Together(**parts).rows()
+    return CombinedQuery(**parts).rows()
 
 
 def _row(rows: Any, line: dict[str, Any]) -> Any:
