@@ -21,7 +21,7 @@ from dags_app.models import (
 )
 from dags_app.services.failures import USED_UP
 from requests_app.models import InputFile, Request, RequestStatus, Workflow
-from wms2.runtime.combined_query import Together, composed_once
+from wms2.runtime.combined_query import CombinedQuery, composed_once
 from wms2.web.formatting import counted
 
 #: Kinds on the page; the others are counted there, and listed over REST and in the admin.
@@ -114,13 +114,13 @@ _WORKFLOW = uuid.UUID(int=1)
 
 
 @composed_once
-def _parts() -> Together:
+def _parts() -> CombinedQuery:
     shown = FailureGroup.objects.filter(workflow=_WORKFLOW).order_by("-given_up", "-attempts", "id")[:GROUPS_ON_PAGE]
     samples = FailureSample.objects.filter(group__in=shown.values("pk"))
     files = FailedInputFile.objects.filter(workflow=_WORKFLOW)
     excluded = InputFile.objects.filter(workflow=_WORKFLOW, excluded_at__isnull=False, lfn__in=files.values("lfn"))
     directories = DAG.objects.filter(workflow=_WORKFLOW).order_by().values("directory_id")
-    return Together(
+    return CombinedQuery(
         groups=shown,
         samples=samples,
         dags=DAG.objects.filter(pk__in=samples.order_by().values("dag")).defer("observed", "outcome"),
