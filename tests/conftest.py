@@ -89,7 +89,7 @@ def _limits_are_read_at_no_time_of_their_own(monkeypatch: pytest.MonkeyPatch) ->
 def _the_queue_is_ranked_for_each_reader(monkeypatch: pytest.MonkeyPatch) -> None:
     """What one test or call has seen of it is not told to the next; tests of that ask for it."""
     monkeypatch.setattr("requests_app.selectors.admission.CACHED_SECONDS", 0.0)
-    for name in ("_kept", "_first"):  # by fixtures of a module, before this one
+    for name in ("_cache", "_first"):  # by fixtures of a module, before this one
         monkeypatch.setattr(f"requests_app.selectors.admission.{name}", deque(maxlen=1))
     for name in ("_known", "_head"):
         monkeypatch.setattr(f"requests_app.selectors.admission.{name}", Cached())

@@ -210,9 +210,9 @@ def units(cells: Sequence[Any], tries: Mapping[str, int] | None = None) -> SafeS
         else:
             shown = format_html('<span class="hidden">{}: {}</span>', name, words)
         if tries is None:
-            return cell.look, name, words, "", shown, ""
+            return cell.state, name, words, "", shown, ""
         begin = format_html('<a href="?unit={}#unit"{}>', name, "" if few else mark_safe(' class="fill"'))
-        return cell.look, name, words, begin, shown, mark_safe("</a>")
+        return cell.state, name, words, begin, shown, mark_safe("</a>")
 
     drawn = format_html_join("", _SQUARE, map(square, cells))
     return format_html('<ol class="units{}" aria-label="Work units">\n{}\n</ol>', " chips" if few else "", drawn)
