@@ -22,7 +22,7 @@ from deploy.simulators.reqmgr2.service import AGENT_DN
 from deploy.simulators.reqmgr2.states import ACTIVE, allowed
 from deploy.simulators.reqmgr2.updates import store_changes
 from outputs_app.effects.source_rules import source_rules_check
-from outputs_app.models import SETTLED_EFFECT, Effect, EffectState, OutputFile
+from outputs_app.models import RULED, SETTLED_EFFECT, Effect, EffectState, OutputFile
 from requests_app.models import HoldCode, ReqMgr2Request, Request, RequestStatus
 from requests_app.reqmgr2.following import reqmgr2_poll
 from requests_app.services import request_clean, request_keep, request_release
@@ -344,7 +344,7 @@ class Month:
             assert (here, there) == wanted, f"{name} ({fate}) is {here}, {there}: {self.outside.steps(name)}"
             files = OutputFile.objects.filter(dataset__workflow__request=request) if request else OutputFile.objects.none()
             if self.placed.get(name) and here == S.COMPLETED:
-                assert not files.exclude(rule_id="").exists(), f"{name}: MSOutput has it on tape, and the source rules stay"
+                assert not files.filter(RULED).exists(), f"{name}: MSOutput has it on tape, and the source rules stay"
             if here == S.COMPLETED and not fate.startswith("forced"):
                 for row in files.order_by().values("dataset__name").annotate(total=Sum("events")):
                     in_dbs = sum(
