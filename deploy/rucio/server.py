@@ -6,7 +6,6 @@
     server.py seed       scope, RSEs, limits, distances; needs STORAGE_ROOT
     server.py reset      remove every DID, replica and rule; accounts and RSEs stay; the server may run meanwhile
     server.py settle     play FTS: pending tape copies arrive
-    server.py evaluate   Rucio's judge-evaluator, once: rules follow what was attached to their blocks or detached from them
     server.py status     exit 0 when it answers
     server.py env        lines for a shell: where WMS2 finds the client configuration
     server.py stop
@@ -91,9 +90,9 @@ def seed(settings: Settings) -> None:
     print("Rucio is seeded")
 
 
-def evaluate(settings: Settings) -> None:
-    """What a Rucio with daemons does within minutes: rules follow what was attached to their blocks, and detached from them."""
-    _inside(settings, "inside/evaluate.py")
+def evaluate(settings: Settings, *names: str) -> None:
+    """What a Rucio with daemons does within minutes: rules of these blocks follow what was attached to them, and detached."""
+    _inside(settings, "inside/evaluate.py", *names)
 
 
 def run_command(name: str, settings: Settings) -> int:
@@ -114,8 +113,6 @@ def run_command(name: str, settings: Settings) -> int:
         case "reset":
             _database(settings, "empty")
             print("Rucio is empty")
-        case "evaluate":
-            evaluate(settings)
         case "settle":
             _inside(settings, "transfers.py", extra=_as_admin(settings))
         case "env":
@@ -132,7 +129,7 @@ def run_command(name: str, settings: Settings) -> int:
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="server.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = ["setup", "start", "run", "seed", "reset", "settle", "evaluate", "status", "env", "stop"]
+    commands = ["setup", "start", "run", "seed", "reset", "settle", "status", "env", "stop"]
     parser.add_argument("command", choices=commands)
     try:
         return run_command(parser.parse_args(arguments).command, from_environment(os.environ))

@@ -161,7 +161,7 @@ def test_a_file_that_is_taken_back_loses_its_protection_and_the_others_keep_thei
     run()
     taken.refresh_from_db()
     assert taken.validity == Validity.INVALID
-    evaluate()
+    evaluate(block.dbs_block_name)
     assert protected(admin, block) == {other.lfn}
     block.refresh_from_db()
     rule = factory.rucio().rule(block.source_rule_id)
@@ -187,7 +187,7 @@ def test_the_block_rule_ends_only_when_every_file_is_on_tape(
     settle(admin, rule_ids=[block.tape_rule_id])
     if not on_tape:  # Rucio's block has lost one; the rule was OK all the same
         admin.detach_dids(SCOPE, block.dbs_block_name, [{"scope": SCOPE, "name": block.files.order_by("lfn")[0].lfn}])
-        evaluate()
+        evaluate(block.dbs_block_name)
     BlockValidation.objects.create(block=block, asked_at=timezone.now(), validated_at=timezone.now() - timedelta(days=1))
     assert source_rules_check() == 1
     assert run()["rucio_unprotect"] == ("done" if on_tape else "pending")

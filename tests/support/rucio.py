@@ -95,10 +95,10 @@ def entries(files: list[RucioFile]) -> list[dict[str, Any]]:
     return [{**did(f.lfn), "bytes": f.size_bytes, "adler32": f.adler32} for f in files]
 
 
-def evaluate() -> None:
-    """Rucio's judge-evaluator has its turn, in the environment of the stack's server."""
+def evaluate(*names: str) -> None:
+    """Rucio's judge-evaluator looks at these blocks, in the environment of the stack's server."""
     place = {"STATE": str(rucio_home().parent), "VENV": str(tools.rucio_venv(layout()))}
-    server.evaluate(from_environment(place))
+    server.evaluate(from_environment(place), *names)
 
 
 def block_of(rucio: RucioAdapter, names: Names, rse: str, files: list[RucioFile]) -> str:
