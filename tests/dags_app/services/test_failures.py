@@ -105,7 +105,7 @@ def test_a_damaged_line_is_told_and_the_others_are_counted(dag: DAG) -> None:
     write(dag, line(), "{not json\n", json.dumps(line() | {"category": "odd"}) + "\n", line(attempt=1))
     assert failures_sweep(dag) == 2
     assert groups()[0][4] == 2
-    assert "is none" in FailureLog.objects.get().problem
+    assert "cannot be read" in FailureLog.objects.get().problem
 
 
 def test_what_the_database_cannot_hold_does_not_stop_the_counting(dag: DAG) -> None:
