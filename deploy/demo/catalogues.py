@@ -150,10 +150,11 @@ class Rucio:
         return found
 
     def rules(self) -> tuple[Rule, ...]:
-        """All rules of the scope."""
+        """All rules of the scope that stay: one that is deleted goes an hour later."""
         return tuple(
             Rule(row["id"], row["name"], row["rse_expression"], row["state"], row["copies"])
             for row in self._client.list_replication_rules(filters={"scope": self._scope})
+            if row["expires_at"] is None
         )
 
 
