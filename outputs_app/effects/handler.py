@@ -14,7 +14,10 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from outputs_app.models import Effect, EffectKind, OutputDataset, OutputFile, ProcessingBlock, Validity
+from wms2.adapters import factory
+from wms2.adapters.rucio_types import RuleInfo
 from wms2.conf import conf
+from wms2.errors import NotFoundInService
 from wms2.runtime.parallel import side_by_side
 
 Result = dict[str, Any]
@@ -53,6 +56,14 @@ def block_of(effect: Effect) -> ProcessingBlock:
 
 def dataset_of(effect: Effect) -> OutputDataset:
     return OutputDataset.objects.get(pk=effect.payload["dataset_id"])
+
+
+def rule_there(rule_id: str) -> RuleInfo | None:
+    """None: Rucio says that it is gone."""
+    try:
+        return factory.rucio().rule(rule_id)
+    except NotFoundInService:
+        return None
 
 
 def unit_files(effect: Effect, validity: Collection[str] = (Validity.VALID,)) -> list[OutputFile]:

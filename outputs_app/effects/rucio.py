@@ -7,14 +7,24 @@ from datetime import timedelta
 
 from django.db.models import QuerySet
 
-from outputs_app.effects.handler import Result, block_of, by_rse, dataset_of, handles, in_parallel, rule_comment, unit_files
+from outputs_app.effects.handler import (
+    Result,
+    block_of,
+    by_rse,
+    dataset_of,
+    handles,
+    in_parallel,
+    rule_comment,
+    rule_there,
+    unit_files,
+)
 from outputs_app.effects.time_slices import TimeSlice
 from outputs_app.models import BlockStatus, Effect, EffectKind, OutputDataset, OutputFile, ProcessingBlock, Validity
 from outputs_app.states import blocks_become
 from wms2.adapters import factory
 from wms2.adapters.rucio_types import Placed, RucioFile, RuleInfo, RuleState
 from wms2.conf import conf
-from wms2.errors import AwaitsPerson, NotFoundInService, ServiceRejected
+from wms2.errors import AwaitsPerson, ServiceRejected
 from wms2.runtime import clock
 from wms2.runtime.sql import sql_rows
 from wms2.web.formatting import counted
@@ -128,8 +138,8 @@ def _rucio_source_block(effect: Effect) -> Result:
     it would copy them; and theirs go only when it is OK and keeps each of them. Else both stay: that protects as well."""
     block, rucio = block_of(effect), factory.rucio()
     name, rse, files = block.dbs_block_name, block.origin_rse, block.files.filter(validity=Validity.VALID).order_by("id")
-    rule = _standing(block.source_rule_id)
-    if rule is None:
+    rule = rule_there(block.source_rule_id) if block.source_rule_id else None
+    if rule is None or rule.expires_at is not None:
         if not rucio.block_locations([name])[name].get(rse):
             return {"kept": f"not every file is available at {rse}"}
         try:
@@ -145,15 +155,6 @@ def _rucio_source_block(effect: Effect) -> Result:
     return {"deleted": _delete_file_rules(effect, files)}
 
 
-def _standing(rule_id: str) -> RuleInfo | None:
-    """The rule; None where there is none, or no longer."""
-    try:
-        rule = factory.rucio().rule(rule_id) if rule_id else None
-    except NotFoundInService:
-        return None
-    return None if rule is None or rule.expires_at is not None else rule
-
-
 @handles(
     EffectKind.RUCIO_UNPROTECT,
     lambda effect, result: ProcessingBlock.objects.filter(pk=block_of(effect).pk).update(source_rule_id=""),
@@ -165,10 +166,10 @@ def _rucio_unprotect(effect: Effect) -> Result:
         AwaitsPerson: the rule that keeps them from now on is not OK over all of them, even if it was before.
     """
     block, rucio = block_of(effect), factory.rucio()
-    why, state = "no rule keeps its files elsewhere", "unkept"
-    for keeps in [block.tape_rule_id] if block.tape_rule_id else _rules_of_others(block):
+    why, state, tapes = "no rule keeps its files elsewhere", "unkept", rucio.tapes()
+    for keeps in [block.tape_rule_id] if block.tape_rule_id else _rules_of_others(block, tapes):
         rule = rucio.rule(keeps)
-        found = _why_not(block, rule)
+        found = _why_not(block, rule, tapes)
         if not found:
             break
         why, state = f"rule {keeps} {found}", rule.state
@@ -179,17 +180,16 @@ def _rucio_unprotect(effect: Effect) -> Result:
     return {"deleted": deleted, "kept_by": f"rule {keeps} of {rule.account} at {rule.rse_expression}"}
 
 
-def _rules_of_others(block: ProcessingBlock) -> list[str]:
+def _rules_of_others(block: ProcessingBlock, tapes: Collection[str]) -> list[str]:
     """Without a tape rule of ours: other rules that keep the block, on tape first; on disk where the setting allows it."""
     locks = factory.rucio().blocks_kept([block.dbs_block_name])[block.dbs_block_name]
-    tapes, disk = factory.rucio().tapes(), block.dataset.disk_rule_id
-    enough = conf().source_rule_days_without_tape
+    disk, enough = block.dataset.disk_rule_id, conf().source_rule_days_without_tape
     found = {lock.rule_id: None for lock in sorted(locks, key=lambda lock: lock.rse not in tapes) if enough or lock.rse in tapes}
     found |= {disk: None} if disk and enough else {}
     return [rule for rule in found if rule != block.source_rule_id]
 
 
-def _why_not(block: ProcessingBlock, rule: RuleInfo) -> str:
+def _why_not(block: ProcessingBlock, rule: RuleInfo, tapes: Collection[str]) -> str:
     """Why the rule is not enough to end those at the source, in words; empty if it is."""
     if rule.account == _TRANSFEROR:
         return "is MSTransferor's, which ends with the request that reads the block"
@@ -199,9 +199,9 @@ def _why_not(block: ProcessingBlock, rule: RuleInfo) -> str:
     if rule.state is not RuleState.OK:
         return f"is {rule.state}"
     # a rule over several RSEs may have some files on disk alone, and the RSE of one may be on tape no more
-    tapes = None if conf().source_rule_days_without_tape else factory.rucio().tapes()
-    missing = _without_rule(block, rule, tapes)
-    return f"does not keep {missing}{'' if tapes is None else ' on tape'}" if missing else ""
+    on_disk = bool(conf().source_rule_days_without_tape)
+    missing = _without_rule(block, rule, None if on_disk else tapes)
+    return f"does not keep {missing}{'' if on_disk else ' on tape'}" if missing else ""
 
 
 def _without_rule(block: ProcessingBlock, rule: RuleInfo, among: Collection[str] | None = None) -> str:

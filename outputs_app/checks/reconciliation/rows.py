@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from django.db.models import F, Q, QuerySet
 
 from outputs_app.checks.reconciliation.compare import ExpectedBlock, Finding
+from outputs_app.effects.handler import rule_there
 from outputs_app.models import (
     AFTERWARDS,
     OPEN_DRIFT,
@@ -27,7 +28,6 @@ from outputs_app.models import (
 )
 from wms2.adapters import factory
 from wms2.adapters.rucio_types import RuleInfo
-from wms2.errors import NotFoundInService
 from wms2.runtime import clock
 from wms2.runtime.sql import sql_rows
 
@@ -86,14 +86,6 @@ def blocks_expected(blocks: Sequence[ProcessingBlock], *unread: str) -> list[Exp
     for file in OutputFile.objects.filter(block__in=blocks).defer(*unread):
         files[file.block_id][file.lfn] = file
     return [ExpectedBlock(block, files[block.pk]) for block in blocks]
-
-
-def rule_there(rule_id: str) -> RuleInfo | None:
-    """None: Rucio says that it is gone."""
-    try:
-        return factory.rucio().rule(rule_id)
-    except NotFoundInService:
-        return None
 
 
 def rules_by_id(comment: str) -> Callable[[str], RuleInfo | None]:

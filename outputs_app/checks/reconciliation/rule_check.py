@@ -14,8 +14,8 @@ from typing import NamedTuple
 from django.db.models import F, Min, Q
 
 from outputs_app.checks.reconciliation.compare import MOST_WORDS, Finding
-from outputs_app.checks.reconciliation.rows import blocks_status, requests_busy, rule_there
-from outputs_app.effects.handler import comment_prefix
+from outputs_app.checks.reconciliation.rows import blocks_status, requests_busy
+from outputs_app.effects.handler import comment_prefix, rule_there
 from outputs_app.models import (
     OPEN_DRIFT,
     BlockStatus,
