@@ -15,7 +15,6 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import structlog
-from django.db import connection
 from django.db.models import F, Max, Q, Sum
 
 from outputs_app.blocks.placements import placement_of
@@ -34,6 +33,7 @@ from outputs_app.states import blocks_become
 from outputs_app.values import BlockLimits, BlocksDue, MergedFile
 from wms2.conf import conf
 from wms2.runtime import clock
+from wms2.runtime.sql import sql_rows
 
 log = structlog.get_logger(__name__)
 
@@ -71,10 +71,9 @@ def units_join_blocks(*, brought: Sequence[UnitFiles], limits: BlockLimits) -> d
     caller has locked the request's row. Returned are the blocks with their new units; the blocks are locked from now on.
     """
     joined = dict[uuid.UUID, list[int]]()
-    with connection.cursor() as cursor:
-        cursor.execute(_TAKING, [list({each.dataset_id for each in brought}), list({each.rse for each in brought}), _TAKES])
-        # bytes, files, events and lumis of the block that takes units, by dataset and RSE
-        filling = {(dataset_id, rse): (pk, tuple(held)) for dataset_id, rse, pk, *held in cursor.fetchall()}
+    found = sql_rows(_TAKING, [list({each.dataset_id for each in brought}), list({each.rse for each in brought}), _TAKES])
+    # bytes, files, events and lumis of the block that takes units, by dataset and RSE
+    filling = {(dataset_id, rse): (pk, tuple(held)) for dataset_id, rse, pk, *held in found}
     most = (limits.max_bytes, limits.max_files, limits.max_events, limits.max_lumis)
     rows: list[tuple[uuid.UUID, UnitFiles]] = []
     for each in brought:
@@ -141,8 +140,7 @@ def _store(joined: Sequence[tuple[uuid.UUID, UnitFiles]]) -> None:
         **{name: [getattr(file, name) for _, _, file in rows] for name in ("lfn", "size_bytes", "adler32", "events")},
         **{name: [json.dumps(getattr(file, name)) for _, _, file in rows] for name in ("lumis", "parents")},
     }  # fmt: skip
-    with connection.cursor() as cursor:
-        cursor.execute(_STORE, values)
+    sql_rows(_STORE, values)
 
 
 def blocks_seal_all(*, workflow_id: uuid.UUID) -> int:
@@ -198,9 +196,7 @@ def _timed(workflow_id: uuid.UUID, limits: BlockLimits, filled: Collection[uuid.
         "max_bytes": limits.max_bytes, "wait": timedelta(seconds=limits.max_wait_seconds), "workflow": workflow_id,
         "open": BlockStatus.OPEN,
     }  # fmt: skip
-    with connection.cursor() as cursor:
-        cursor.execute(_TIMED, values)
-        return [_Timed(*row) for row in cursor.fetchall()]
+    return [_Timed(*row) for row in sql_rows(_TIMED, values)]
 
 
 def blocks_end(*, workflow_id: uuid.UUID, request_id: uuid.UUID, request_epoch: int) -> None:

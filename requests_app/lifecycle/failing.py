@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from django.db import connection
-
 from dags_app.models import LIVE_DAG
 from wms2.runtime import clock
 from wms2.runtime.locks import Fenced
+from wms2.runtime.sql import sql_fenced
 
 #: A failure is of the present for so long.
 FAILING_FOR = timedelta(hours=3)
@@ -31,5 +30,4 @@ WHERE id IN (SELECT id FROM requests WHERE id = ANY(ARRAY(SELECT id FROM changed
 
 def mark_failing(fenced: Fenced) -> None:
     """Mark those that fail, and no longer those that do not."""
-    with fenced(), connection.cursor() as cursor:
-        cursor.execute(_MARK, {"since": clock.now() - FAILING_FOR, "live": list(LIVE_DAG)})
+    sql_fenced(fenced, _MARK, since=clock.now() - FAILING_FOR, live=list(LIVE_DAG))

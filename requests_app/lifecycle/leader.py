@@ -188,9 +188,8 @@ def _end_holder_of_the_row() -> bool:
 def _own_session() -> tuple[int, datetime]:
     """Asked once in each session."""
     if connection.connection not in _sessions:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()")
-            _sessions[connection.connection] = cursor.fetchone()
+        (session,) = sql_rows("SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()")
+        _sessions[connection.connection] = (session[0], session[1])
     return _sessions[connection.connection]
 
 

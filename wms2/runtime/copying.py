@@ -10,6 +10,8 @@ from typing import Any
 
 from django.db import connection, models
 
+from wms2.runtime.sql import sql_rows
+
 
 def copy_rows(model: type[models.Model], fields: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Write rows with these fields; JSON as text, times aware. The rows may come from an iterator that asks the database nothing.
@@ -27,8 +29,5 @@ def copy_rows(model: type[models.Model], fields: Sequence[str], rows: Iterable[S
 
 def reserved_ids(model: type[models.Model], number: int) -> list[int]:
     """Values of ``id`` for rows that are to be copied."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT nextval(pg_get_serial_sequence(%s, 'id')) FROM generate_series(1, %s)", [model._meta.db_table, number]
-        )
-        return [key for (key,) in cursor.fetchall()]
+    statement = "SELECT nextval(pg_get_serial_sequence(%s, 'id')) FROM generate_series(1, %s)"
+    return [key for (key,) in sql_rows(statement, [model._meta.db_table, number])]
