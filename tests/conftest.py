@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections import deque
 from collections.abc import Iterator
@@ -60,6 +61,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         item.unit_name = side_by_side.name_of(item)  # type: ignore[attr-defined]
     if config.getoption("loadgroup", False):  # how xdist tells its processes
         side_by_side.arrange(items)
+
+
+def pytest_collection_finish() -> None:
+    """What was read once lives as long as the process: no collection of garbage looks at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-#: Tests on the pool wait more than they compute: five processes take them, two further ones with less priority all others.
-_TOGETHER = ("-n", "7", "--dist", "loadgroup")
+#: Tests on the pool wait more than they compute: five processes take them, three further ones with less priority all others.
+_TOGETHER = ("-n", "8", "--dist", "loadgroup")
 _NOTHING_FOUND = 5  # pytest's exit code when no test was selected
 #: The marks of what ``make test`` runs, and of what is left to ``make test-long``.
 _DEEP = {False: "not deep", True: "deep"}

@@ -1,4 +1,4 @@
-"""A browser for the tests of one file. None is left behind in the others, which would trip over its event loop."""
+"""A browser for the tests of this directory. None is left behind in the others, which would trip over its event loop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support import browser
 from wms2.identities.grants import OPERATORS
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def chromium() -> Iterator[Browser]:
     """A running browser; skips without one."""
     reason = browser.missing()

@@ -30,6 +30,8 @@ _SECOND_POOL = "second_pool"
 _ASKS_FOR_A_POOL = re.compile(rf"\bmark\.pool\b|\b{_SECOND_POOL}\b")
 _TESTS = Path(__file__).parents[1]
 _ONE_BY_ONE = _TESTS / "pool"
+#: Its files share a browser, which takes seconds of processor to start.
+_TOGETHER = _TESTS / "browser"
 
 
 class Kind(StrEnum):
@@ -115,10 +117,12 @@ def arrange(items: list[pytest.Item]) -> None:
 
 
 def name_of(item: pytest.Item) -> str:
-    """Whatever stays in one process with this test: a group, a file, or the test itself."""
+    """Whatever stays in one process with this test: a group, a directory, a file, or the test itself."""
     mark = item.get_closest_marker("xdist_group")
     if mark is not None:
         return str(mark.args[0])
+    if _TOGETHER in item.path.parents:
+        return _TOGETHER.name
     if _SECOND_POOL in getattr(item, "fixturenames", ()):
         return _SECOND_POOL
     return item.nodeid if _ONE_BY_ONE in item.path.parents else str(item.path.relative_to(_TESTS))
