@@ -21,7 +21,8 @@ def alert_acknowledge(
     *, alert: Alert, actor: str, reason: str, owner: str = "", take_over: bool = False, alone: bool = False
 ) -> None:
     """``actor``, or ``owner``, has it from now on, with the open ones of the same code and cause unless ``alone``: no reminder is
-    sent, and those that join them are not sent as new. ``take_over``: also what another has.
+    sent, and those that join them are not sent as new. ``take_over``: also what another has; what the actor has is handed over
+    without it.
 
     Raises:
         InvalidTransition: it is over, or another has it.
@@ -32,7 +33,7 @@ def alert_acknowledge(
         raise FieldRefused("owner", "there is no active user of this name")
     with audited(actor=actor, action="alert_acknowledge", target=str(alert), target_type="alert", reason=reason, owner=becomes):
         rows = _meant(alert, alone)
-        held = [row for row in rows.select_for_update(no_key=True).order_by("pk") if row.owner not in ("", becomes)]
+        held = [row for row in rows.select_for_update(no_key=True).order_by("pk") if row.owner not in ("", becomes, actor)]
         if held and not take_over:
             raise InvalidTransition(f"{held[0]}: {held[0].owner} has it{_since(held[0])}. Set take over to replace the owner.")
         rows.update(owner=becomes, acknowledged_by=actor, acknowledged_at=clock.now())

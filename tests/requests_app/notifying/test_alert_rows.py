@@ -147,6 +147,9 @@ def test_an_alert_that_another_has_is_taken_over_only_where_that_is_said(rest: A
     assert (Alert.objects.get().owner, AuditEntry.objects.filter(outcome="refused").count()) == ("olga", 2)
     answer = rest.post(f"/api/v1/alerts/{seen_before.pk}/acknowledge", {"reason": "mine", "take_over": True}, format="json")
     assert (answer.status_code, Alert.objects.get().owner) == (202, "ada"), answer.json()
+    User.objects.create_user("olga")
+    alert_acknowledge(alert=seen_before, actor="ada", owner="olga", reason="handed over at 7")  # her own
+    assert Alert.objects.get().owner == "olga"
 
 
 def test_channels_are_added_at_allowed_addresses_alone_and_routed(rest: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
