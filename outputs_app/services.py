@@ -14,9 +14,9 @@ from dataclasses import asdict
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, NamedTuple
 
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import QuerySet
 
-from outputs_app.blocks.filling import UnitFiles, blocks_register_sealed, units_join_blocks
+from outputs_app.blocks.filling import Joined, UnitFiles, Written, blocks_register_sealed, units_join_blocks
 from outputs_app.blocks.ownership import lumis_twice, names_lock
 from outputs_app.effects.requests import EffectRequest, effects_enqueue, effects_widen
 from outputs_app.models import (
@@ -24,7 +24,6 @@ from outputs_app.models import (
     OPEN_EFFECT,
     SETTLED_EFFECT,
     BlockStatus,
-    BlockWorkUnit,
     Effect,
     EffectKind,
     EffectState,
@@ -76,7 +75,7 @@ def units_register(
         for file in unit.files if unit.unit_id not in known.registered else ():
             places[file.dataset, file.rse].append(file)
         brought += [UnitFiles(unit.unit_id, known.datasets[name], rse, files) for (name, rse), files in sorted(places.items())]
-    units = units_join_blocks(brought=brought, limits=limits) if brought else {}
+    units, full = units_join_blocks(brought=brought, limits=limits) if brought else Joined({}, frozenset())
     # after this, which locks the blocks
     widened = effects_widen(units=units, request_epoch=request_epoch) if units else ()
     effect_requests = _registrations({block_id: ids for block_id, ids in units.items() if block_id not in widened})
@@ -85,7 +84,7 @@ def units_register(
         not effect_request.wait_seconds and asked[effect_request.key].state == EffectState.PENDING
         for effect_request in effect_requests
     )
-    return Registered(refused, frozenset(units), due)
+    return Registered(refused, full, due)
 
 
 class Registered(NamedTuple):
@@ -93,40 +92,50 @@ class Registered(NamedTuple):
 
     ``refused``: unit id -> why, for units of which nothing was written: a file for a dataset that the request does not write, a
     known LFN with other content, one more than the unit was registered with, files that are parents of each other, or lumis that
-    another request's valid file has in the dataset. ``blocks``: those that the others' files have gone to. ``due``: whether
-    effects that were asked for are due now; what is gathered is due later.
+    another request's valid file has in the dataset. ``full``: blocks that have enough files by those of the others. ``due``:
+    whether effects that were asked for are due now; what is gathered is due later.
     """
 
     refused: Mapping[int, LedgerViolation]
-    blocks: frozenset[uuid.UUID]
+    full: frozenset[uuid.UUID]
     due: bool
 
 
 class _Known(NamedTuple):
     """What the outputs of some units are compared with."""
 
-    datasets: Mapping[str, OutputDataset]  # of the request, by their names
+    datasets: Mapping[str, Written]  # of the request, by their names
     registered: frozenset[int]  # units whose files are known
     files: dict[str, Content]
     twice: frozenset[str]  # shared datasets that have lumis of some of the units already
 
 
+_WRITTEN = """
+SELECT name, dataset.id, workflow_id,
+  EXISTS (SELECT FROM output_datasets other WHERE other.name = dataset.name AND other.id <> dataset.id)
+FROM requests JOIN workflows USING (request_name) JOIN output_datasets dataset ON workflow_id = workflows.id
+WHERE requests.id = %s ORDER BY name
+"""
+#: Files of the names; and, without a name, units whose files are known.
+_REGISTERED = """
+SELECT lfn, unit_id, size_bytes, adler32, events FROM output_files WHERE lfn = ANY(%(lfns)s)
+UNION ALL SELECT NULL, unit_id, 0, '', 0 FROM block_work_units WHERE done AND unit_id = ANY(%(units)s)
+"""
+
+
 def _known(request_id: uuid.UUID, outputs: Sequence[UnitOutputs]) -> _Known:
-    others = OutputDataset.objects.filter(name=OuterRef("name")).exclude(pk=OuterRef("pk"))
-    rows = OutputDataset.objects.filter(workflow__request__pk=request_id).annotate(is_shared=Exists(others)).order_by("name")
-    datasets = {row.name: row for row in rows}
+    datasets = {row[0]: Written(*row) for row in sql_rows(_WRITTEN, [request_id])}
     shared = {
         file.dataset for unit in outputs for file in unit.files if file.dataset in datasets and datasets[file.dataset].is_shared
     }
     if shared:
         names_lock(shared)
-    registered = BlockWorkUnit.objects.filter(unit__in=[unit.unit_id for unit in outputs], done=True)
-    lfns = [file.lfn for unit in outputs for file in unit.files]
-    files = sql_rows("SELECT lfn, unit_id, size_bytes, adler32, events FROM output_files WHERE lfn = ANY(%s)", [lfns])
+    asked = {"lfns": [file.lfn for unit in outputs for file in unit.files], "units": [unit.unit_id for unit in outputs]}
+    registered = sql_rows(_REGISTERED, asked)
     return _Known(
         datasets,
-        frozenset(registered.values_list("unit_id", flat=True)),
-        {lfn: (unit, size, adler32, events) for lfn, unit, size, adler32, events in files},
+        frozenset(unit for lfn, unit, *_ in registered if lfn is None),
+        {lfn: (unit, size, adler32, events) for lfn, unit, size, adler32, events in registered if lfn is not None},
         frozenset(name for name in shared if _twice(outputs, datasets[name].pk, name)),
     )
 

@@ -29,6 +29,7 @@ from outputs_app.values import BlocksDue
 from requests_app import states
 from requests_app.limits import limits_now
 from requests_app.models import EvaluationLease, HoldCode, Request, RequestStatus
+from sites_app.bans import bans_left
 from wms2.conf import Conf, conf
 from wms2.errors import LeaseLost, Wms2Error
 from wms2.metrics.series import LOCKS_REFUSED_TOTAL, POOL_WAIT_SECONDS
@@ -46,6 +47,12 @@ QUEUE = "celery"
 MOST_WORDS = 4000
 #: Of requests taken together, those that are not begun within this go back: an idle worker should have them.
 TIME_SLICE_SECONDS = 1.0
+#: The lease and its request, both locked, if it is still held; no key of them changes: rows that refer to them may be written by
+#: others meanwhile.
+_FENCE = """
+SELECT status, requests.epoch FROM evaluation_leases lease JOIN requests ON requests.id = lease.request_id
+WHERE request_id = %s AND lease.epoch = %s FOR NO KEY UPDATE
+"""
 #: What reading the requests of the last leases has taken in this process.
 _reading_seconds = 0.0
 
@@ -86,7 +93,8 @@ WHERE lease.request_id = ended.id AND lease.epoch = ended.epoch
 class Evaluation:
     """One held lease. Handlers write only through it, and say by ``again_at`` when time alone may change what they found.
 
-    ``dag_id``: of the live DAG, for logs; ``stuck``: an effect waits for a person; both as of the lease. ``limits``: in force,
+    ``dag_id``: of the live DAG, for logs; ``stuck``: an effect waits for a person; ``sites_left``: sites were taken off the
+    request's lists; all as of the lease. ``limits``: in force,
     read once after leases were taken, for all of them. ``dag``: what the handler has read as the live one. ``blocks``: when its
     blocks are due, if this step has just looked. ``fence``: inside ``fenced``.
     ``evaluated_at``: when the one before it ended, None for the first.
@@ -103,6 +111,7 @@ class Evaluation:
     found: str = ""
     dag_id: str = ""
     stuck: bool = False
+    sites_left: bool = False
     limits: Callable[[], Conf] = limits_now
     dag: DAG | None = None
     blocks: BlocksDue | None = None
@@ -122,10 +131,8 @@ class Evaluation:
             yield
             return
         with transaction.atomic():
-            # both rows; no key of them changes: rows that refer to them may be written by others meanwhile
-            held = EvaluationLease.objects.select_for_update(no_key=True).filter(request=self.request.pk, epoch=self.lease_epoch)
-            is_now = held.values_list("request__status", "request__epoch").first()
-            if is_now != (self.request.status, self.request.epoch):
+            is_now = sql_rows(_FENCE, [self.request.pk, self.lease_epoch])
+            if is_now != [(self.request.status, self.request.epoch)]:
                 raise LeaseLost(f"{self.request.request_name}: evaluated by another process or changed by an operator")
             self.fence = True
             try:
@@ -256,8 +263,8 @@ def _each(taken: Sequence[_Held]) -> Iterator[Iterator[Evaluation]]:
                 return
             request = requests[held.pk]
             held.evaluation = Evaluation(
-                request, held.epoch, dag_id=str(request.live_dag or ""), stuck=request.stuck, limits=limits,
-                evaluated_at=held.evaluated_at, swept=held.swept, unexplained=held.unexplained,
+                request, held.epoch, dag_id=str(request.live_dag or ""), stuck=request.stuck, sites_left=request.sites_left,
+                limits=limits, evaluated_at=held.evaluated_at, swept=held.swept, unexplained=held.unexplained,
             )  # fmt: skip
             with lease_kept_alive(partial(_renew, held), life_seconds=conf().lease_seconds, expires_at=held.expires_at):
                 yield held.evaluation
@@ -278,7 +285,8 @@ def _requests() -> QuerySet[Any]:
     rows = Request.objects.select_related("workflow").defer("request_data", "workflow__psets")
     dag = DAG.objects.filter(workflow__request=OuterRef("request_name"), status__in=LIVE_DAG)
     stuck = Effect.objects.filter(request=OuterRef("pk"), state__in=STUCK, epoch=OuterRef("epoch"))
-    return rows.annotate(live_dag=Subquery(dag.values("pk")[:1]), stuck=Exists(stuck))
+    left = bans_left(OuterRef("workflow"))
+    return rows.annotate(live_dag=Subquery(dag.values("pk")[:1]), stuck=Exists(stuck), sites_left=Exists(left))
 
 
 def _take(pks: Sequence[uuid.UUID], owner: str) -> list[_Held]:

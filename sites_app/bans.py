@@ -23,6 +23,8 @@ log = structlog.get_logger(__name__)
 AUTOMATIC = "wms2"
 #: In the audit: a site is banned, or would be.
 BAN = "site_ban"
+#: What a ban says of a site that has been taken off a request's lists; it is lifted when the site comes back.
+LEFT = "no longer on the request's site lists"
 #: So long before the first of several bans work that was done speaks for the site.
 WELL_BEFORE = timedelta(hours=1)
 
@@ -43,6 +45,11 @@ def bans_active(site: str | None = None) -> QuerySet[SiteBan]:
     """Bans in force."""
     rows = SiteBan.objects.filter(removed_at__isnull=True, expires_at__gt=clock.in_sql())
     return rows if site is None else rows.filter(site_id=site)
+
+
+def bans_left(workflow_id: Any) -> QuerySet[SiteBan]:
+    """Of a workflow, those in force that stand for sites taken off its request's lists."""
+    return bans_active().filter(workflow_id=workflow_id, reason__startswith=LEFT)
 
 
 def by_whom(actor: str, until: datetime | None) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import operator
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -24,7 +24,6 @@ from outputs_app.models import (
     Effect,
     EffectKind,
     EffectState,
-    OutputDataset,
     OutputFile,
     ProcessingBlock,
     Validity,
@@ -38,11 +37,20 @@ from wms2.runtime.sql import sql_rows
 log = structlog.get_logger(__name__)
 
 
+class Written(NamedTuple):
+    """A dataset that a request writes. ``is_shared``: another request's has the name, too."""
+
+    name: str
+    pk: int
+    workflow_id: uuid.UUID
+    is_shared: bool
+
+
 class UnitFiles(NamedTuple):
     """The files of one dataset that a unit has brought to one RSE."""
 
     unit_id: int
-    dataset: OutputDataset
+    dataset: Written
     rse: str
     files: Sequence[MergedFile]
 
@@ -50,6 +58,13 @@ class UnitFiles(NamedTuple):
     def dataset_id(self) -> int:
         """Its key, as the tables have it."""
         return self.dataset.pk
+
+
+class Joined(NamedTuple):
+    """Blocks with their new units, and those of them that have enough files now."""
+
+    units: Mapping[uuid.UUID, Sequence[int]]
+    full: frozenset[uuid.UUID]
 
 
 _TAKING = """
@@ -64,11 +79,11 @@ GROUP BY block.id
 _TAKES = [BlockStatus.OPEN, BlockStatus.FAILED]
 
 
-def units_join_blocks(*, brought: Sequence[UnitFiles], limits: BlockLimits) -> dict[uuid.UUID, list[int]]:
+def units_join_blocks(*, brought: Sequence[UnitFiles], limits: BlockLimits) -> Joined:
     """Store the files of completed units, in order, in the blocks of their dataset at their RSE.
 
     A block that would grow too large by a unit is sealed, and another begun: only the files of a single unit pass a limit. The
-    caller has locked the request's row. Returned are the blocks with their new units; the blocks are locked from now on.
+    caller has locked the request's row; the blocks are locked from now on.
     """
     joined = dict[uuid.UUID, list[int]]()
     found = sql_rows(_TAKING, [list({each.dataset_id for each in brought}), list({each.rse for each in brought}), _TAKES])
@@ -90,7 +105,7 @@ def units_join_blocks(*, brought: Sequence[UnitFiles], limits: BlockLimits) -> d
         joined.setdefault(pk, []).append(each.unit_id)
         rows.append((pk, each))
     _store(rows)
-    return joined
+    return Joined(joined, frozenset(pk for pk, total in filling.values() if any(map(operator.ge, total, most)) and pk in joined))
 
 
 def _measured(files: Sequence[MergedFile]) -> tuple[int, ...]:
@@ -98,13 +113,13 @@ def _measured(files: Sequence[MergedFile]) -> tuple[int, ...]:
     return sum(file.size_bytes for file in files), len(files), sum(file.events for file in files), lumis
 
 
-def _block_begun(dataset: OutputDataset, rse: str) -> ProcessingBlock:
+def _block_begun(dataset: Written, rse: str) -> ProcessingBlock:
     """The next one there. Its name follows from that, so that a restored database has the names that DBS and Rucio know."""
-    blocks = ProcessingBlock.objects.filter(dataset=dataset)
+    blocks = ProcessingBlock.objects.filter(dataset=dataset.pk)
     last: int | None = blocks.aggregate(last=Max("block_index"))["last"]
     name = uuid.uuid5(dataset.workflow_id, f"{dataset.name} {rse} {blocks.filter(origin_rse=rse).count()}")
     return ProcessingBlock.objects.create(
-        dataset=dataset, block_index=0 if last is None else last + 1, origin_rse=rse, workflow_id=dataset.workflow_id,
+        dataset_id=dataset.pk, block_index=0 if last is None else last + 1, origin_rse=rse, workflow_id=dataset.workflow_id,
         dataset_name=dataset.name, dbs_block_name=f"{dataset.name}#{name}",
     )  # fmt: skip
 
@@ -148,16 +163,16 @@ def blocks_seal_all(*, workflow_id: uuid.UUID) -> int:
     return ProcessingBlock.objects.filter(workflow_id=workflow_id, sealed_at__isnull=True).update(sealed_at=clock.now())
 
 
-def blocks_check(*, workflow_id: uuid.UUID, limits: BlockLimits, filled: Collection[uuid.UUID] = ()) -> BlocksDue:
+def blocks_check(*, workflow_id: uuid.UUID, limits: BlockLimits, full: Collection[uuid.UUID] = ()) -> BlocksDue:
     """When ``blocks_seal_due`` or ``blocks_register_sealed`` may find something to do, if nothing else happens; only looks, by
     one statement.
 
     Args:
-        filled: blocks that have just got files, and may be full by that.
+        full: blocks that have just got enough files.
     """
-    rows = _timed(workflow_id, limits, filled)
+    rows = _timed(workflow_id, limits, ())
     return BlocksDue(
-        changed=any(row.full or not row.unsealed for row in rows),
+        changed=any(row.pk in full or not row.unsealed for row in rows),
         first=min((row.due_at for row in rows if row.unsealed), default=None),
     )
 
@@ -181,7 +196,7 @@ class _Timed(NamedTuple):
 
 
 _TIMED = """
-SELECT id, sealed_at IS NULL, first_file_at + %(wait)s, sealed_at IS NULL AND id = ANY(%(filled)s) AND COALESCE((
+SELECT id, sealed_at IS NULL, first_file_at + %(wait)s, sealed_at IS NULL AND id = ANY(%(counted)s) AND COALESCE((
   SELECT count(*) >= %(max_files)s OR sum(size_bytes) >= %(max_bytes)s OR sum(events) >= %(max_events)s OR sum(
     (SELECT sum(jsonb_array_length(run.value)) FROM jsonb_each(file.lumis) run WHERE run.key ~ '^[0-9]+$')) >= %(max_lumis)s
   FROM output_files file WHERE file.block_id = block.id), false)
@@ -189,10 +204,10 @@ FROM processing_blocks block WHERE workflow_id = %(workflow)s AND status = %(ope
 """
 
 
-def _timed(workflow_id: uuid.UUID, limits: BlockLimits, filled: Collection[uuid.UUID]) -> list[_Timed]:
-    """All of them; only those ``filled`` are counted for being full."""
+def _timed(workflow_id: uuid.UUID, limits: BlockLimits, counted: Collection[uuid.UUID]) -> list[_Timed]:
+    """All of them; only the files of those ``counted`` are looked at for being enough."""
     values: dict[str, Any] = {
-        "filled": list(filled), "max_files": limits.max_files, "max_events": limits.max_events, "max_lumis": limits.max_lumis,
+        "counted": list(counted), "max_files": limits.max_files, "max_events": limits.max_events, "max_lumis": limits.max_lumis,
         "max_bytes": limits.max_bytes, "wait": timedelta(seconds=limits.max_wait_seconds), "workflow": workflow_id,
         "open": BlockStatus.OPEN,
     }  # fmt: skip

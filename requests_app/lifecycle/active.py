@@ -30,11 +30,10 @@ from requests_app.lifecycle.pileup_moves import pileup_watch
 from requests_app.lifecycle.steps import step_begin
 from requests_app.lifecycle.unbegun import unbegun_watch
 from requests_app.models import HoldCode, Request, RequestStatus, StopIntent
-from requests_app.services.decisions import LEFT
 from requests_app.states import hold_changes
 from requests_app.work.accounting import account, account_final, progress_sentence, unaccounted
 from requests_app.work.unmerged import unmerged_watch
-from sites_app.bans import AUTOMATIC, BAN, SiteFailures, bans_active, problem_sites, site_ban, site_promote
+from sites_app.bans import AUTOMATIC, BAN, LEFT, SiteFailures, bans_left, problem_sites, site_ban, site_promote
 from sites_app.guard import ban_objection
 from sites_app.models import Schedd, Site
 from sites_app.schedds import adapter
@@ -116,10 +115,9 @@ def _pass_priority(evaluation: Evaluation, dag: DAG, schedd: Schedd) -> None:
 def _pass_sites(evaluation: Evaluation, dag: DAG) -> None:
     """Sites taken off the request's lists: what is still to land of a DAG that runs goes to none of them. That its files name a
     site already says nothing of the jobs in the queue, nor does the time of a ban: the bans were read before it was submitted."""
-    bans = bans_active().filter(workflow_id=dag.workflow_id, reason__startswith=LEFT)
-    gone = set(bans.values_list("site_id", flat=True))
-    if not gone or dag.submitted_at is None:
+    if not evaluation.sites_left or dag.submitted_at is None:
         return
+    gone = set(bans_left(dag.workflow_id).values_list("site_id", flat=True))
     passed = dag.history.filter(event_type=SITES_PASSED).values_list("detail__sites", flat=True)
     times = Counter(site for sites in passed for site in sites)
     gone = {site for site in gone if times[site] < PASSED_TIMES}

@@ -64,7 +64,7 @@ from requests_app.work.production_steps import (
 )
 from requests_app.work.rounds import round_files_at_rest
 from requests_app.work.spec import spec_of, spec_to_json
-from sites_app.bans import bans_active
+from sites_app.bans import LEFT, bans_left
 from sites_app.models import Site
 from sites_app.selectors import candidate_sites, known_site_names, sites_named
 from sites_app.services import site_ban_by_operator, site_unban_by_operator
@@ -75,8 +75,6 @@ from wms2.runtime import clock
 
 S = RequestStatus
 MAX_PRIORITY = 999_999
-#: What a ban says of a site that has been taken off the lists; it is lifted when the site comes back.
-LEFT = "no longer on the request's site lists"
 _FOR_GOOD = timedelta(days=3650)
 #: Before these nothing is validated yet; in between, what is not validated would be taken for lost, and made again.
 _VALIDATED = (S.VALIDATING_OUTPUTS, S.WAITING_INTEGRITY, S.COMPLETED, S.FAILED, S.ABORTED)
@@ -400,7 +398,7 @@ def _bans(workflow: Workflow, gone: frozenset[str], back: frozenset[str], actor:
     until, why = clock.now() + _FOR_GOOD, f"{LEFT}: {reason}"
     for site in Site.objects.filter(name__in=gone):
         site_ban_by_operator(site=site, actor=actor, reason=why, workflow=workflow, expires_at=until, insist=True)
-    for ban in bans_active().filter(site_id__in=back, workflow_id=workflow.pk, reason__startswith=LEFT).select_related("site"):
+    for ban in bans_left(workflow.pk).filter(site_id__in=back).select_related("site"):
         site_unban_by_operator(site=ban.site, actor=actor, reason=reason, workflow=workflow, ban_id=ban.pk)
 
 

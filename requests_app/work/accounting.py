@@ -168,7 +168,7 @@ def _units_account(evaluation: Evaluation, dag: DAG, settled: Sequence[Settled])
             units_settle(dag=dag, settled=done)
             measurements_add(dag=dag, settled=done)
             units_sample(spec=request.workflow.spec, settled=done)
-            evaluation.blocks = blocks_check(workflow_id=dag.workflow_id, limits=limits, filled=known.blocks)
+            evaluation.blocks = blocks_check(workflow_id=dag.workflow_id, limits=limits, full=known.full)
             if evaluation.blocks.by(clock.now()):
                 blocks_go_on(request, limits)
                 evaluation.blocks = None
