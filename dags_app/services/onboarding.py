@@ -25,7 +25,7 @@ from dags_app.payload.contract.files import tail_text
 from dags_app.payload.contract.layout import SCRIPTS_LOG, SITE_ATTRIBUTE
 from dags_app.payload.post.eventlog import EXECUTE, attribute, read_events
 from dags_app.planning.canary import ANSWER, LANDINGS, NODES_LOG, OUTER, PAYLOAD, canary_files
-from dags_app.services.site_jobs import JOB_HELD_SECONDS, proved_absent
+from dags_app.services.site_jobs import JOB_HELD_SECONDS, intent_closed_after, proved_absent
 from dags_app.services.submit import accounting, credential_obstacle
 from sites_app.bans import AUTOMATIC
 from sites_app.models import Onboarding, OnboardingState, Pool, PoolSite, Schedd, SiteStatus
@@ -258,27 +258,26 @@ def _over(row: Onboarding) -> bool:
 
 def _submit(condor: HtcondorAdapter, row: Onboarding) -> None:
     settings, place = conf(), Path(row.schedd.submit_root) / CANARIES / str(row.pk)
-    place.mkdir(parents=True, exist_ok=True)
     sites = _sites_of(row.schedd)
     files = canary_files(str(row.pk), settings.instance, sites, held_seconds=JOB_HELD_SECONDS, accounting=accounting())
-    for name, text in files.items():
-        (place / name).write_text(text)
-    build_payload(place / PAYLOAD)
-    begun = caller.since_boot()  # before the intent: who is paused in between has no time left to submit
+    begun, now = caller.since_boot(), clock.now()  # before the intent: who is paused in between has no time left to submit
     mine = Onboarding.objects.filter(pk=row.pk, state=S.CANARY, intent_at=None)
-    if mine.update(intent_at=clock.now(), directory=str(place)) != 1:
+    if mine.update(intent_at=now, directory=str(place)) != 1:
         return  # another process submits it
     crash_point("canary.claimed")
+    ours = Onboarding.objects.filter(pk=row.pk, state=S.CANARY, cluster="", intent_at=now)
+    with intent_closed_after(OSError, ours):  # not before: another process may have submitted it, and its DAGMan reads this
+        place.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            (place / name).write_text(text)
+        build_payload(place / PAYLOAD)
     stamps = {"WMS2_Instance": settings.instance, "WMS2_DagID": str(row.pk), "WMS2_Canary": row.schedd.name}
     try:
-        with working_under(HeldLease(begun + settings.submit_timeout_seconds)):
+        with working_under(HeldLease(begun + settings.submit_timeout_seconds)), intent_closed_after(LeaseLost, ours):
             cluster = condor.submit_dag(place, OUTER, stamps, 0, begun)
     except ServiceRejected as error:
         _end(row, str(error))
         return
-    except LeaseLost:  # nothing was sent
-        Onboarding.objects.filter(pk=row.pk, state=S.CANARY, cluster="").update(intent_at=None)
-        raise
     crash_point("canary.called")
     Onboarding.objects.filter(pk=row.pk, state=S.CANARY).update(cluster=str(cluster))
     log.info("canary submitted", schedd=row.schedd.name, dag_id=str(row.pk), cluster=cluster)

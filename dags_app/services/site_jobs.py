@@ -12,14 +12,14 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import structlog
 from django.db import transaction
-from django.db.models import F, Q, Sum
+from django.db.models import F, Q, QuerySet, Sum
 
 from dags_app.models import LIVE_SITE_JOB, SiteJob, SiteJobPurpose, SiteJobState
 from dags_app.payload.build import build_payload
@@ -160,13 +160,14 @@ def _submit(condor: HtcondorAdapter, job: SiteJob, work: Work) -> None:
     if prepared.update(intent_at=now) != 1:
         return  # another process submits it
     crash_point("site_job.claimed")
-    with _intent_closed_after(OSError, job, now):  # not before: another process may have submitted it, and its job reads this
+    ours = SiteJob.objects.filter(pk=job.pk, state=S.PREPARED, intent_at=now)
+    with intent_closed_after(OSError, ours):  # not before: another process may have submitted it, and its job reads this
         place.mkdir(parents=True, exist_ok=True)
         build_payload(place / layout.PAYLOAD.rpartition("/")[2])
         write_json(place / layout.SITE_TASK_FILE, to_json(task))
     stamps = {"WMS2_Instance": settings.instance, "WMS2_DagID": str(job.pk), "WMS2_SiteJob": job.purpose}
     try:
-        with working_under(HeldLease(begun + settings.submit_timeout_seconds)), _intent_closed_after(LeaseLost, job, now):
+        with working_under(HeldLease(begun + settings.submit_timeout_seconds)), intent_closed_after(LeaseLost, ours):
             cluster = condor.submit_job(place, text, stamps, begun)
     except ServiceRejected as error:
         _end(job, work, S.FAILED, None, str(error))
@@ -177,12 +178,12 @@ def _submit(condor: HtcondorAdapter, job: SiteJob, work: Work) -> None:
 
 
 @contextmanager
-def _intent_closed_after(error: type[Exception], job: SiteJob, intent_at: datetime) -> Iterator[None]:
-    """After an error that says that nothing was sent, the job is submitted anew the next time."""
+def intent_closed_after(error: type[Exception], intent: QuerySet[Any]) -> Iterator[None]:
+    """After an error that says that nothing was sent, what this intent is for is submitted anew the next time."""
     try:
         yield
     except error:
-        SiteJob.objects.filter(pk=job.pk, state=S.PREPARED, intent_at=intent_at).update(intent_at=None)
+        intent.update(intent_at=None)
         raise
 
 

@@ -21,7 +21,8 @@ from requests_app.models import AlertChannel
 from requests_app.notifying.compose import messages_compose
 from requests_app.notifying.repeat import channels_repeated, state_record, states_due
 from requests_app.notifying.send import attempted, message_call, message_claim, message_record
-from wms2.adapters.caller import HeldLease, since_boot, working_under
+from wms2.adapters import caller
+from wms2.adapters.caller import HeldLease, working_under
 from wms2.errors import LeaseLost
 from wms2.runtime import clock
 from wms2.runtime.locks import unless_locked
@@ -60,16 +61,17 @@ class FromLeader:
         if time.monotonic() < self._next_at:
             return
         self._next_at = time.monotonic() + EVERY_SECONDS
-        channels = channels_repeated()
+        began, channels = caller.since_boot(), channels_repeated()
         if channels and mark(clock.now()):
             for state in states_due([each for each in channels if _name(each) not in self._calls]):
-                self._begin(_name(state.channel), state.send, partial(state_record, state.channel))
+                self._begin(_name(state.channel), began, state.send, partial(state_record, state.channel))
         with unless_locked("alerts"):  # a worker is at it
             messages_compose()
         for _ in range(_MOST):
+            began = caller.since_boot()  # before the claim: a pause right after it counts
             if (message := message_claim(overdue=_OVERDUE)) is None:
                 break
-            self._begin(f"message {message.pk}", partial(message_call, message), partial(message_record, message))
+            self._begin(f"message {message.pk}", began, partial(message_call, message), partial(message_record, message))
 
     def finish(self) -> None:
         """Wait for the calls that were begun, and record what has come of them."""
@@ -77,9 +79,8 @@ class FromLeader:
             call.thread.join()
         self._record()
 
-    def _begin(self, name: str, send: Callable[[], None], record: Callable[[Outcome], object]) -> None:
+    def _begin(self, name: str, began: float, send: Callable[[], None], record: Callable[[Outcome], object]) -> None:
         said: list[Outcome] = []
-        began = since_boot()
         lease = HeldLease(began + _FRESH_SECONDS)
         # not under the lease of this poll, which is over before the call is
         thread = threading.Thread(target=Context().run, args=(_run, name, send, lease, said), name=f"alerts {name}", daemon=True)
@@ -90,7 +91,7 @@ class FromLeader:
         for name in [name for name, call in self._calls.items() if not call.thread.is_alive()]:
             call = self._calls[name]
             with row_by_itself("alerts", name, lambda _: None):  # while the database is away it is left to a later poll
-                for outcome in call.said if since_boot() - call.began < _FRESH_SECONDS else ():
+                for outcome in call.said if caller.since_boot() - call.began < _FRESH_SECONDS else ():
                     call.record(outcome)
             del self._calls[name]
 

@@ -22,6 +22,8 @@ from requests_app.models import AlertChannel, AlertMessage, ChannelKind
 from requests_app.notifying import mail
 from requests_app.notifying.forms import mattermost, webhook
 from requests_app.notifying.secrets import keys_of, secret_of
+from wms2.adapters import caller
+from wms2.adapters.caller import HeldLease, working_under
 from wms2.adapters.webhooks import Webhooks, signed
 from wms2.conf import conf
 from wms2.errors import ConfigurationError, LeaseLost, ServiceError, Wms2Error
@@ -45,8 +47,17 @@ MOST_ERROR = 1000
 def messages_send(*, seconds: float) -> int:
     """Send what is due, for some time; how many arrived."""
     ends_at, arrived = time.monotonic() + seconds, 0
-    while time.monotonic() < ends_at and (message := message_claim()) is not None:
-        arrived += message_record(message, attempted(partial(message_call, message)))
+    while time.monotonic() < ends_at:
+        lease = HeldLease(caller.since_boot() + _CLAIM.total_seconds())  # before the claim: a pause right after it counts
+        if (message := message_claim()) is None:
+            break
+        try:
+            with working_under(lease):
+                error = attempted(partial(message_call, message))
+        except LeaseLost:
+            log.warning("message not sent: this process was stopped, and another has it by now", message=str(message.pk))
+            continue
+        arrived += message_record(message, error)
     return arrived
 
 

@@ -46,7 +46,7 @@ def team_take() -> str:
     Raises:
         ServiceError: ReqMgr2 did not say which requests there are; nothing was done.
     """
-    reqmgr2, team = factory.reqmgr2(), conf().team
+    reqmgr2, team, began = factory.reqmgr2(), conf().team, clock.now()
     wanted = ("staged", "acquired", *(("staging",) if conf().reqmgr2_take_staging else ()))
     listed = {status: reqmgr2.names_of_team(team, status) for status in wanted}
     rows = ReqMgr2Request.objects.exclude(name=None).values_list("name", flat=True)
@@ -64,8 +64,9 @@ def team_take() -> str:
     to_place = staging if "staging" in wanted else []
     placed = {} if no_new_work() else _acquire(list(_placed(to_place)))  # which takes a call and more for each of them
     _take_all(placed, placed)
-    # neither ours nor to be had any more
-    ReqMgr2Request.objects.filter(request=None).exclude(name__in=[*staged, *staging, *acquired, *unread]).delete()
+    # neither ours nor to be had any more; of what another has begun to acquire since, nothing was read here
+    gone = set(waiting) - {*staged, *staging, *acquired, *unread}
+    ReqMgr2Request.objects.filter(request=None, name__in=gone).exclude(claimed_at__gte=began).delete()
     problems = [f"{status}: {found.problem}" for status, found in listed.items() if found.problem]
     return "; ".join([*problems, *(f"{name}: ReqMgr2 has no status of it" for name in unread)])
 

@@ -101,7 +101,10 @@ def _follow(row: ReqMgr2Request, request: Request, seen: Seen, elsewhere: bool, 
             when = "again for that when it is released" if isinstance(waits, AlreadyDone) else f"for that once it can be: {waits}"
             problem = f"{hold.reason}; it is held {when}"
             changed["status"] = row.status if hold.code == HoldCode.FAILED_ELSEWHERE else seen.status
+    older = ReqMgr2Request.objects.filter(Q(compared_at=None) | Q(compared_at__lt=asked_at), pk=row.pk)
     for action in _verbs(row, request, seen, hold if not waits else None):
+        if not older.exists():
+            return  # this process was stopped, and another has followed what came since
         try:
             action()
         except InvalidTransition as error:
@@ -112,7 +115,6 @@ def _follow(row: ReqMgr2Request, request: Request, seen: Seen, elsewhere: bool, 
     request.refresh_from_db(fields=["status"])
     beyond = _beyond(request, seen)
     over = request.status in (*TERMINAL, *DONE) and seen.status in _OVER and not beyond
-    older = ReqMgr2Request.objects.filter(Q(compared_at=None) | Q(compared_at__lt=asked_at), pk=row.pk)
     elements = row.elements if hold is not None and hold.code != HoldCode.RUN_ELSEWHERE else elsewhere and not waits
     older.update(**changed, compared_at=asked_at, elements=elements, over=over, problem=problem or beyond)
 

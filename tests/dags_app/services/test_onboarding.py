@@ -243,6 +243,30 @@ def test_a_worker_that_is_stopped_before_it_submits_the_canary_sends_none_and_it
     assert processed(schedd).state == S.CANARY and len(queue.submitted) == 1
 
 
+@pytest.mark.parametrize("over", [False, True])
+def test_a_worker_that_stood_still_writes_nothing_into_the_directory_of_a_canary_that_runs(
+    queue: Queue, schedd: Schedd, monkeypatch: pytest.MonkeyPatch, over: bool
+) -> None:
+    """Another has submitted it meanwhile, and DAGMan reads it; nor is anything left of a canary that is over."""
+    schedd_check(schedd=schedd, **WHO)
+    real = onboarding._submit
+
+    def stands_still(condor: Any, row: Onboarding) -> None:
+        monkeypatch.setattr(onboarding, "_submit", real)
+        running = processed(schedd)
+        (Path(running.directory) / OUTER).write_text("as DAGMan has it")
+        if over:
+            queue.end(0)
+            answered(running)
+            assert processed(schedd).state == S.PASSED
+        real(condor, row)
+
+    monkeypatch.setattr(onboarding, "_submit", stands_still)
+    place = Path(processed(schedd).directory)
+    assert len(queue.submitted) == 1
+    assert not place.exists() if over else (place / OUTER).read_text() == "as DAGMan has it"
+
+
 @pytest.mark.parametrize(
     ("ran", "spreads", "reported"),
     [

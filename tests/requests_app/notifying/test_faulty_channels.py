@@ -20,10 +20,11 @@ from werkzeug import Response
 
 from requests_app.alerts import alert
 from requests_app.models import LEADER_LEASE, AlertChannel, AlertMessage, Lease, RequestStatus
-from requests_app.notifying import mail, send
+from requests_app.notifying import leading, mail, send
 from requests_app.notifying.compose import messages_compose
 from requests_app.services.alerts import request_watch
 from tests.support.alerting import Channel, Later, alerts_repeat, dead, sent
+from tests.support.calls import stopping
 from tests.support.mail_server import MailServer
 from tests.support.rows import request_row
 from wms2.adapters import webhooks
@@ -261,6 +262,32 @@ def test_a_process_that_is_late_does_not_take_a_message_from_the_one_that_has_it
     assert send.message_claim() is None, "the other one is still at it"
     send.message_record(other, None)
     assert AlertMessage.objects.get().sent_at is not None
+
+
+@pytest.mark.parametrize("leader", [False, True])
+def test_a_process_that_was_stopped_after_it_took_a_message_does_not_send_it(
+    channel: Channel, mails: MailServer, monkeypatch: pytest.MonkeyPatch, leader: bool
+) -> None:
+    """Another has sent it meanwhile."""
+    stop, claimed = stopping(monkeypatch), send.message_claim
+    channel("mail")
+    dead("T2_X")
+    messages_compose()
+
+    def stopped(**how: timedelta) -> AlertMessage | None:
+        if (found := claimed(**({"overdue": timedelta()} if leader else how))) is not None:
+            stop(181)
+        return found
+
+    with monkeypatch.context() as once:
+        once.setattr(leading if leader else send, "message_claim", stopped)
+        if leader:
+            alerts_repeat()
+        else:
+            assert send.messages_send(seconds=30) == 0
+    assert mails.mails == []
+    AlertMessage.objects.update(claimed_until=None)
+    assert sent() == 1
 
 
 def test_a_clock_that_was_ahead_keeps_nothing_waiting_when_it_is_right_again(

@@ -19,6 +19,7 @@ from tests.support.reqmgr2_world import Outside, taken
 from tests.support.scripted import documents
 from tests.support.scripted.progress import fresh, run_on
 from tests.support.scripted.world import World
+from wms2.adapters import factory
 from wms2.adapters.reqmgr2 import ReqMgr2
 from wms2.conf import conf
 from wms2.errors import DocumentRefused, LedgerViolation, ServiceUnavailable
@@ -81,6 +82,29 @@ def test_a_worker_that_is_killed_while_it_takes_one_loses_nothing_and_doubles_no
     assert (request.status, outside.steps(name)) == (S.SUBMITTED, ["staged", "acquired"])
     reqmgr2_poll(force=True)
     assert Request.objects.count() == 1
+
+
+def test_a_poll_that_stood_still_does_not_forget_what_another_has_begun_to_acquire(
+    world: World, outside: Outside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without its claim it would be another installation's, and held."""
+    place, names = factory.reqmgr2(), []
+    seen = place.seen
+
+    def stands_still(asked: Any) -> Any:
+        monkeypatch.setattr(place, "seen", seen)
+        found = seen(asked)
+        names.append(outside.stage())
+        world.crash_at = "reqmgr2_take.called"
+        with world.process():
+            reqmgr2_poll(force=True)
+        return found
+
+    monkeypatch.setattr(place, "seen", stands_still)
+    reqmgr2_poll(force=True)
+    assert world.deaths == 1 and outside.status(names[0]) == "acquired"
+    request = taken(names[0])
+    assert (request.status, request.hold_reason) == (S.SUBMITTED, "")
 
 
 def test_while_new_work_is_switched_off_nothing_is_acquired_and_what_was_is_stored(world: World, outside: Outside) -> None:

@@ -139,6 +139,28 @@ def test_priority_and_site_lists_are_taken_as_they_change_and_operators_changes_
     assert AuditEntry.objects.count() == entries, "nothing has changed"
 
 
+def test_a_poll_that_stood_still_does_not_bring_back_what_was_followed_since(
+    world: World, outside: Outside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it had read before it stopped is older than what another poll has done since."""
+    request = running(world, outside, events=600)
+    name, real = request.request_name, following.Seen.of
+    outside.put(name, RequestPriority=7, SiteWhitelist=["T1_US_FNAL"])
+
+    def stands_still(document: Any) -> Any:
+        monkeypatch.setattr(following.Seen, "of", real)
+        outside.put(name, RequestPriority=9, SiteWhitelist=["T2_CH_CERN"])
+        poll()
+        assert fresh(request).priority == 9
+        return real(document)
+
+    monkeypatch.setattr(following.Seen, "of", stands_still)
+    poll()
+    assert fresh(request).priority == 9
+    assert spec_of(type(request.workflow).objects.get(request=request)).site_whitelist == ("T2_CH_CERN",)
+    assert ReqMgr2Request.objects.get().priority == 9
+
+
 def test_a_change_that_cannot_be_followed_is_told(world: World, outside: Outside) -> None:
     request = running(world, outside, events=600)
     outside.put(request.request_name, SiteWhitelist=["T2_XX_Nowhere"])
