@@ -43,7 +43,7 @@ _COLUMNS = (
 
 
 class NewFile(NamedTuple):
-    """An InputFile that is not written yet."""
+    """An InputFile that is not written yet. ``is_short``: DBS says less of its lumis or parents than of most files'."""
 
     lfn: str
     size_bytes: int
@@ -56,6 +56,7 @@ class NewFile(NamedTuple):
     wanted_events: int | None = None
     excluded_kind: str = ""
     excluded_reason: str = ""
+    is_short: bool = False
 
 
 def inputs_import(*, workflow: Workflow, fenced: Fenced) -> None:
@@ -79,10 +80,12 @@ def inputs_import(*, workflow: Workflow, fenced: Fenced) -> None:
             continue
         counts[block.block_name] = block.file_count
         if block.block_name not in stored:
-            rows = read_steadily(block.block_name, partial(_rows_of, workflow, spec, wanted, block.block_name))
+            rows = read_steadily(block.block_name, partial(_rows_of, workflow, spec, wanted, block.block_name), _is_short)
             with fenced():
                 input_rows_write(workflow, block.block_name, rows)
             crash_point("import.called")
+    if not wanted.open_seconds:
+        _refuse_other_blocks(wanted, counts)
     if why := dataset_unusable(wanted.dataset):
         raise PlanningRefused(f"input dataset {why}, which it was not when its first file was read")
     with fenced():
@@ -119,8 +122,10 @@ def inputs_reread(*, workflow: Workflow, fenced: Fenced) -> int:
             found += _take_new(workflow, spec, spec.input, block, fenced)
     _reread_refuse(spec.input)
     until = (workflow.input_grew_at or now) + timedelta(seconds=spec.input.open_seconds)
+    closed = {"input_closed_at": now} if not found and now >= until else {}
+    if closed:
+        _refuse_other_blocks(spec.input, counts)
     with fenced():
-        closed = {"input_closed_at": now} if not found and now >= until else {}
         Workflow.objects.filter(pk=workflow.pk).update(input_read_at=now, **closed)
         _warn_short(workflow, spec.input, counts)
         if found:
@@ -146,7 +151,7 @@ def _take_new(workflow: Workflow, spec: WorkflowSpec, wanted: InputSpec, block: 
         new = [file for file in files if file.lfn not in known]
         return _rows_of(workflow, spec, wanted, block.block_name, new) if new else []
 
-    rows = read_steadily(block.block_name, read)
+    rows = read_steadily(block.block_name, read, _is_short)
     if not rows:
         return 0
     with fenced():
@@ -159,6 +164,13 @@ def _take_new(workflow: Workflow, spec: WorkflowSpec, wanted: InputSpec, block: 
         if spec.splitting.algorithm.by_lumi:
             lumis_rebuild(workflow, wanted)
     return len(rows)
+
+
+def _refuse_other_blocks(wanted: InputSpec, read: Mapping[str, int]) -> None:
+    """Right before what was read counts as the whole. Raises ServiceUnavailable: DBS lists other blocks by now, or did not list
+    them all before; they are read the next time."""
+    if {block.block_name for block in factory.dbs().blocks(wanted.dataset) if _is_chosen(block, wanted)} != read.keys():
+        raise ServiceUnavailable("dbs", "blocks", f"the blocks of {wanted.dataset} change while they are read")
 
 
 def _reread_refuse(wanted: InputSpec) -> None:
@@ -188,7 +200,7 @@ def input_rows_of(
             raise ServiceUnavailable("dbs", "files", f"{missing[0]} is not among the valid files of {block_name}")
         return _rows_of(workflow, spec, wanted, block_name, files)
 
-    return read_steadily(block_name, read)
+    return read_steadily(block_name, read, _is_short)
 
 
 def _late_excluded(workflow: Workflow, wanted: InputSpec, rows: Sequence[NewFile]) -> list[NewFile]:
@@ -275,9 +287,16 @@ def _rows_of(workflow: Workflow, spec: WorkflowSpec, wanted: InputSpec, name: st
                 events = wanted_share(file.events, ranges, wanted_lumis)
             if not wanted_lumis:
                 excluded = ExclusionKind.UNWANTED.value, NO_WANTED_LUMI
-        more = sorted(parents.get(lfn, ())), located[lfn], events, *excluded
+        counted = sum(count or 0 for *_, count in mine)  # 0: its lumis were not
+        short = not mine or (wanted.include_parents and lfn not in parents) or 0 < counted < file.events
+        more = sorted(parents.get(lfn, ())), located[lfn], events, *excluded, short
         rows.append(NewFile(lfn, file.size_bytes, file.events, adler32, ranges, odd, *more))
     return rows
+
+
+def _is_short(rows: Sequence[NewFile]) -> bool:
+    """A block that is still being registered may lack lumis and parents of files that are there already."""
+    return any(row.is_short for row in rows)
 
 
 def input_rows_write(workflow: Workflow, block_name: str, rows: Sequence[NewFile]) -> int:

@@ -41,19 +41,33 @@ def dataset_unusable(name: str) -> str:
     return "" if known.is_live else f"{name} is {known.access_type} in DBS"
 
 
-def read_steadily(block_name: str, read: Callable[[list[DbsFileInfo]], T]) -> T:
+def read_steadily(
+    block_name: str, read: Callable[[list[DbsFileInfo]], T], is_short: Callable[[T], bool] = lambda made: False
+) -> T:
     """What ``read`` makes of the block's valid files, which are the same before and after it.
+
+    Args:
+        is_short: whether an answer may have lacked a part of what it is made of: then another one must be the same.
 
     Raises:
         ServiceUnavailable: they keep changing.
     """
-    files = _valid_files(block_name)
+    files, former = _valid_files(block_name), None
     for _ in range(_TRIES):
         made = read(files)
         before, files = {file.lfn for file in files}, _valid_files(block_name)
-        if before == {file.lfn for file in files}:
+        if before == {file.lfn for file in files} and (made == former or not is_short(made)):
             return made
-    raise ServiceUnavailable("dbs", "files", f"the valid files of {block_name} change while they are read")
+        former = made
+    raise _changing(block_name)
+
+
+def _changing(block_name: str) -> ServiceUnavailable:
+    return ServiceUnavailable("dbs", "files", f"the valid files of {block_name} change while they are read")
+
+
+def _validity(block_name: str) -> dict[str, bool]:
+    return {file.lfn: file.is_valid for file in factory.dbs().files(block_name, valid_only=False)}
 
 
 def _valid_files(block_name: str) -> list[DbsFileInfo]:
@@ -75,7 +89,7 @@ def validity_refresh(*, workflow: Workflow, spec: WorkflowSpec, fenced: Fenced) 
 
     Raises:
         PlanningRefused: the dataset is not live.
-        ServiceUnavailable: DBS did not answer; nothing was changed.
+        ServiceUnavailable: DBS did not answer, or not twice the same; nothing was changed.
     """
     if spec.input is None:
         return False
@@ -83,11 +97,15 @@ def validity_refresh(*, workflow: Workflow, spec: WorkflowSpec, fenced: Fenced) 
     gone: dict[str, str] = {}
     parents: dict[str, Sequence[str]] = {}
     blocks = defaultdict[str, dict[str, Sequence[str]]](dict)
-    for block, lfn, of_it in files_with_work(workflow, spec, ("block_name", "lfn", "parents")):
-        blocks[block][lfn] = of_it
+    fields = ("block_name", "lfn", "parents") if spec.input.include_parents else ("block_name", "lfn")
+    for block, lfn, *of_it in files_with_work(workflow, spec, fields):
+        blocks[block][lfn] = of_it[0] if of_it else ()
     for block, of in blocks.items():
-        there = {file.lfn: file.is_valid for file in factory.dbs().files(block, valid_only=False)}
-        gone |= {lfn: _INVALID if lfn in there else "not in DBS any more" for lfn in of if not there.get(lfn)}
+        there = _validity(block)
+        out = {lfn: _INVALID if lfn in there else "not in DBS any more" for lfn in of if not there.get(lfn)}
+        if out and _validity(block) != there:
+            raise _changing(block)
+        gone |= out
         parents |= {lfn: each for lfn, each in of.items() if each and lfn not in gone}
     _refuse_unusable(spec.input.dataset)
     without = _not_valid({parent for each in parents.values() for parent in each})
@@ -127,8 +145,8 @@ def _not_valid(lfns: set[str]) -> dict[str, str]:
             else:
                 judged[dataset] = {lfn for lfn in dbs.valid_lfns(dataset, "parents") if lfn in left}
             left -= judged[dataset]
-        if dataset and first not in judged[dataset]:
-            found[first] = _INVALID
+        if known is not None and not known.is_valid:
+            found.setdefault(first, _INVALID)
         left.discard(first)
     return found
 

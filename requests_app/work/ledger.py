@@ -153,7 +153,8 @@ def files_with_work(
     """Fields of the files with work left, of those ``among`` if given, which are not excluded; streamed."""
     if not spec.splitting.algorithm.by_lumi:
         files = files_left(workflow)
-        yield from (files if among is None else files.filter(pk__in=among.values("pk"))).values_list(*fields)
+        some = files if among is None else files.filter(pk__in=among.values("pk"))
+        yield from some.values_list(*fields).iterator(chunk_size=2000)
         return
     left = lumis_left(workflow)
     todo = lumis.union(left.fresh, left.tried)

@@ -16,7 +16,7 @@ from requests_app.services import input_files_restore, request_release
 from requests_app.work.ledger import ledger_check, ledger_of
 from tests.support.scripted import documents
 from tests.support.scripted.catalogues import ScriptedDbs, Source, SourceFile
-from tests.support.scripted.progress import all_planned, run_on, status
+from tests.support.scripted.progress import all_planned, fresh, run_on, status
 from tests.support.scripted.world import World
 from wms2.adapters.types import BlockInfo
 from wms2.conf import conf
@@ -162,6 +162,89 @@ def test_a_block_that_keeps_changing_is_read_when_it_does_no_more(world: World, 
     assert status(request) is S.SUBMITTED
     assert "change while they are read" in request.last_error
     monkeypatch.undo()
+
+
+def short_once(dbs: ScriptedDbs, patch: pytest.MonkeyPatch, operation: str, leave: Callable[[Any], bool]) -> None:
+    """The first such answer in which there is any lacks these rows: as of a block that is being registered, or from a copy of
+    the database that is behind."""
+    real, answers = getattr(dbs, operation), [True]
+
+    def short(name: str, *args: Any, **more: Any) -> Any:
+        rows = list(real(name, *args, **more))
+        left = [row for row in rows if not leave(row)]
+        return iter(left if len(left) < len(rows) and answers and answers.pop() else rows)
+
+    patch.setattr(dbs, operation, short)
+
+
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("part", [False, True])
+def test_lumis_that_one_answer_lacks_are_read_and_no_file_is_left_out_for_them(
+    world: World, monkeypatch: pytest.MonkeyPatch, split: dict[str, int], part: bool
+) -> None:
+    source = world.sources[DATASET]
+    source.blocks[f"{DATASET}#a"] = [
+        SourceFile(lfn("a"), 100, 21, counts=(10,) * 10),
+        SourceFile(lfn("e"), 100, 31, counts=(10,) * 10),
+    ]
+    short_once(world.dbs, monkeypatch, "file_lumis", lambda row: row.lfn == lfn("e") and (not part or row.lumi > 33))
+    request = ask(world, **({"files_per_job": 0} | split))
+    world.evaluate(request, steps=1)
+    row = request.workflow.input_files.get(lfn=lfn("e"))
+    assert (row.lumis, row.excluded_reason) == ({"1": [[31, 40]]}, "")
+
+
+def test_parents_that_one_answer_lacks_are_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = world.sources[DATASET]
+    source.blocks[f"{DATASET}#b"] = [replace(each, parents=("/store/parent.root",)) for each in source.blocks[f"{DATASET}#b"]]
+    source.parents = {"/store/parent.root": (CERN,)}
+    short_once(world.dbs, monkeypatch, "file_parents", lambda row: row.lfn == lfn("b"))
+    request = ask(world, IncludeParents=True)
+    assert all_planned(world, request)
+    assert request.workflow.input_files.get(lfn=lfn("b")).parents == ["/store/parent.root"]
+    assert request.workflow.input_files.get(lfn=lfn("a")).parents == [], "it has none, as two answers say"
+
+
+def test_a_block_that_one_list_lacks_is_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    short_once(world.dbs, monkeypatch, "blocks", lambda block: block.block_name == f"{DATASET}#c")
+    request = ask(world)
+    world.evaluate(request, steps=1)
+    assert "change while they are read" in fresh(request).last_error
+    assert all_planned(world, request)
+    assert claimed(request) == {lfn(name) for name in "abcd"}
+
+
+def test_a_block_that_the_last_list_of_an_open_input_lacks_is_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = ask(world, OpenRunningTimeout=600)
+    run_on(world, request, cycles=4)
+    put(world, "late", 9)
+    short_once(world.dbs, monkeypatch, "blocks", lambda block: block.block_name == f"{DATASET}#late")
+    world.clock.advance(700)
+    run_on(world, request, cycles=6)
+    assert lfn("late") in claimed(request)
+
+
+def test_files_that_one_answer_lacks_after_the_import_are_left_out_by_no_round(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = ask(world)
+    world.evaluate(request, steps=1)
+    short_once(world.dbs, monkeypatch, "files", lambda row: row.lfn == lfn("b"))
+    world.cycle()
+    assert "change while they are read" in fresh(request).last_error
+    assert all_planned(world, request)
+    assert (excluded(request), len(claimed(request))) == ({}, 4)
+
+
+def test_a_parent_that_one_list_lacks_is_as_dbs_says_of_it_by_its_name(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    parents, source = "/Parents/Era-v1/RAW", world.sources[DATASET]
+    world.sources[parents] = Source({f"{parents}#p": [SourceFile(lfn("pb"), 100, 2)]}, {f"{parents}#p": (CERN,)})
+    source.blocks[f"{DATASET}#b"] = [replace(each, parents=(lfn("pb"),)) for each in source.blocks[f"{DATASET}#b"]]
+    source.parents = {lfn("pb"): (CERN,)}
+    short_once(world.dbs, monkeypatch, "valid_lfns", lambda each: each == lfn("pb"))
+    request = ask(world, IncludeParents=True)
+    assert all_planned(world, request)
+    assert excluded(request) == {}
 
 
 @pytest.mark.parametrize("access_type", ["INVALID", "DEPRECATED", "DELETED"])

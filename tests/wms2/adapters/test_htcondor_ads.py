@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from inspect import isfunction
+from pathlib import Path
 from typing import Any
 
 import classad2
@@ -105,7 +107,11 @@ NODE_JOB = {"JobUniverse": 5, "ClusterId": 9, "WMS2_DagID": "aaaa"}
         (US.node_jobs("aaaa", 7), NODE_JOB),
         (US.all_node_jobs(), NODE_JOB),
         (US.waiting(JOB.directory_id, JOB.fence), NODE_JOB),
+        (US.waiting_landings(JOB.directory_id, JOB.fence), NODE_JOB | {"WMS2_Role": "landing"}),
+        (US.unbegun_jobs(JOB.directory_id, JOB.fence, ["mg_000001"]), NODE_JOB | {"WMS2_Unit": "mg_000001"}),
+        (US.unbegun_since(JOB.directory_id, JOB.fence, ["T2_A"], 9), NODE_JOB | {"WMS2_Site": "T2_A", "QDate": 8}),
         (US.held_by_people(JOB), NODE_JOB | {"JobStatus": 5, "HoldReasonCode": 1}),
+        (US.every_job(), {"JobUniverse": 12}),
         (US.orphans([]), NODE_JOB),
         (US.naming_dag("aaaa"), NODE_JOB),
         (US.naming_dag(""), {"JobUniverse": 5, "ClusterId": 9}),
@@ -121,6 +127,13 @@ def test_every_constraint_selects_our_job_and_not_the_same_one_of_another_owner(
         assert selects.eval(classad2.ClassAd(whole | {"Owner": owner})) is False
 
 
+def test_a_new_constraint_is_tried_with_the_jobs_of_others_too() -> None:
+    source = Path(__file__).read_text()
+    made = {name for name, what in vars(ads.OwnJobs).items() if isfunction(what) and what.__module__ == ads.__name__}
+    assert "every_job" in made
+    assert [name for name in sorted(made) if name[0] != "_" and f"US.{name}(" not in source] == []
+
+
 @pytest.mark.parametrize(
     ("constraint", "job"),
     [
@@ -128,6 +141,9 @@ def test_every_constraint_selects_our_job_and_not_the_same_one_of_another_owner(
         (US.tree_of(JOB), OUTER_JOB),
         (US.node_jobs("aaaa", 7), NODE_JOB),
         (US.waiting(JOB.directory_id, JOB.fence), NODE_JOB),
+        (US.waiting_landings(JOB.directory_id, JOB.fence), NODE_JOB | {"WMS2_Role": "landing"}),
+        (US.unbegun_jobs(JOB.directory_id, JOB.fence, ["mg_000001"]), NODE_JOB | {"WMS2_Unit": "mg_000001"}),
+        (US.unbegun_since(JOB.directory_id, JOB.fence, ["T2_A"], 9), NODE_JOB | {"WMS2_Site": "T2_A", "QDate": 8}),
         (US.held_by_people(JOB), NODE_JOB | {"JobStatus": 5, "HoldReasonCode": 1}),
         (US.naming_dag("aaaa", 7), NODE_JOB),
         (US.dagmans_naming("9f1c", 7), OUTER_JOB),
