@@ -43,7 +43,8 @@ def sleeper(directory: Path, name: str = "sleeper", script: str = "echo $$ >> pi
         log=directory / f"{name}.log",
         environment={"PATH": os.defpath},
         cwd=directory,
-        problem=lambda: None if (directory / "pids").exists() else "no process id yet",
+        # the shell makes the file before it writes into it
+        problem=lambda: None if (directory / "pids").exists() and pids(directory) else "no process id yet",
         **more,  # type: ignore[arg-type]
     )
 
