@@ -101,7 +101,9 @@ def _the_queue_is_ranked_for_each_reader(monkeypatch: pytest.MonkeyPatch) -> Non
     for name in ("_known", "_head"):
         monkeypatch.setattr(f"requests_app.selectors.admission.{name}", Cached())
     monkeypatch.setattr("requests_app.pages.cached.CACHED_SECONDS", 0.0)
-    monkeypatch.setattr("requests_app.pages.cached._texts", Cached(100))
+    monkeypatch.setattr("requests_app.pages.cached._parts", Cached(200))
+    monkeypatch.setattr("requests_app.selectors.samples.CACHED_SECONDS", 0.0)
+    monkeypatch.setattr("requests_app.selectors.samples._series", Cached(200))
 
 
 @pytest.fixture(autouse=True)

@@ -170,7 +170,7 @@ def blocks_check(*, workflow_id: uuid.UUID, limits: BlockLimits, full: Collectio
     Args:
         full: blocks that have just got enough files.
     """
-    rows = _timed(workflow_id, limits, ())
+    rows = _timed(workflow_id, limits)
     return BlocksDue(
         changed=any(row.pk in full or not row.unsealed for row in rows),
         first=min((row.due_at for row in rows if row.unsealed), default=None),
@@ -179,10 +179,11 @@ def blocks_check(*, workflow_id: uuid.UUID, limits: BlockLimits, full: Collectio
 
 def blocks_seal_due(*, workflow_id: uuid.UUID, limits: BlockLimits) -> None:
     """Seal blocks that have enough files, events or lumis, or had their first file long ago."""
-    rows, now = ProcessingBlock.objects.filter(workflow_id=workflow_id, status=BlockStatus.OPEN, sealed_at=None), clock.now()
-    for row in _timed(workflow_id, limits, list(rows.values_list("pk", flat=True))):
+    now = clock.now()
+    for row in _timed(workflow_id, limits, counted=True):
         if row.full or (row.unsealed and row.due_at <= now):
-            rows.filter(pk=row.pk).update(sealed_at=now, updated_at=now)
+            still_open = ProcessingBlock.objects.filter(pk=row.pk, status=BlockStatus.OPEN, sealed_at=None)
+            still_open.update(sealed_at=now, updated_at=now)
             log.info("block sealed", block_id=str(row.pk), why="full" if row.full else "old")
 
 
@@ -196,7 +197,7 @@ class _Timed(NamedTuple):
 
 
 _TIMED = """
-SELECT id, sealed_at IS NULL, first_file_at + %(wait)s, sealed_at IS NULL AND id = ANY(%(counted)s) AND COALESCE((
+SELECT id, sealed_at IS NULL, first_file_at + %(wait)s, sealed_at IS NULL AND %(counted)s AND COALESCE((
   SELECT count(*) >= %(max_files)s OR sum(size_bytes) >= %(max_bytes)s OR sum(events) >= %(max_events)s OR sum(
     (SELECT sum(jsonb_array_length(run.value)) FROM jsonb_each(file.lumis) run WHERE run.key ~ '^[0-9]+$')) >= %(max_lumis)s
   FROM output_files file WHERE file.block_id = block.id), false)
@@ -204,10 +205,10 @@ FROM processing_blocks block WHERE workflow_id = %(workflow)s AND status = %(ope
 """
 
 
-def _timed(workflow_id: uuid.UUID, limits: BlockLimits, counted: Collection[uuid.UUID]) -> list[_Timed]:
-    """All of them; only the files of those ``counted`` are looked at for being enough."""
+def _timed(workflow_id: uuid.UUID, limits: BlockLimits, *, counted: bool = False) -> list[_Timed]:
+    """All of them; ``counted``: whether their files are enough is counted, which costs most."""
     values: dict[str, Any] = {
-        "counted": list(counted), "max_files": limits.max_files, "max_events": limits.max_events, "max_lumis": limits.max_lumis,
+        "counted": counted, "max_files": limits.max_files, "max_events": limits.max_events, "max_lumis": limits.max_lumis,
         "max_bytes": limits.max_bytes, "wait": timedelta(seconds=limits.max_wait_seconds), "workflow": workflow_id,
         "open": BlockStatus.OPEN,
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""What all readers of a page see alike and costs more than its rest: drawn up at most once in ``CACHED_SECONDS``.
+"""What all readers of a page see alike and costs more than its rest: read or drawn at most once in ``CACHED_SECONDS``.
 
 Samples and failures come no sooner.
 """
@@ -6,6 +6,7 @@ Samples and failures come no sooner.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
@@ -14,14 +15,16 @@ from requests_app.selectors.samples import chart
 from wms2.runtime.cached import Cached
 from wms2.web.time_range import TimeRange
 
+T = TypeVar("T")
 CACHED_SECONDS = 60.0
 #: By what was asked for.
-_texts = Cached[SafeString](100)
+_parts = Cached[Any](200)
 
 
-def cached(key: tuple[str, ...], draw: Callable[[], SafeString]) -> SafeString:
-    """The text, drawn anew when it is older."""
-    return _texts.get(key, CACHED_SECONDS, draw)
+def cached(key: tuple[object, ...], make: Callable[[], T]) -> T:
+    """The part of a page, made anew when it is older."""
+    part: T = _parts.get(key, CACHED_SECONDS, make)
+    return part
 
 
 def chart_drawn(

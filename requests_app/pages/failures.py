@@ -97,7 +97,7 @@ class FailuresPage:
 
 
 def failures_page(given: QueryDict) -> FailuresPage:
-    """Four queries: whom it concerns (2), samples; once in a while for all readers: the table, its rules, the chart."""
+    """Two queries: whom it concerns; once in a while for all readers: the table, its rules, samples, the chart."""
     names = map(str, FailureQuerySerializer().fields)
     values = {name: given.get(name, "") for name in names if name != "format"}
     query = FailureQuerySerializer(data={name: value for name, value in values.items() if value})
@@ -121,7 +121,7 @@ def failures_page(given: QueryDict) -> FailuresPage:
         else "",
         requests=concerned,
         more=more,
-        samples=samples_of(place),
+        samples=cached(("samples", range_.name, *place[1:]), lambda: samples_of(place)),
         list_query=urlencode(_for_list(values, range_)),
         actions=[action for action in buttons_of(Request) if action.name in _ACTIONS],
         rest_query=urlencode({name: value for name, value in values.items() if value}),

@@ -26,8 +26,8 @@ MOST_REQUESTS = 50
 #: Samples that are read, shown with distinct messages, and looked at for their logs of each message.
 SAMPLES_READ, SAMPLES_SHOWN, SAMPLES_SEARCHED = 80, 10, 4
 _SAMPLE = (
-    "unit", "node", "attempt", "job_id", "at", "message", "dag__submit_dir", "group__code", "group__site", "group__step",
-    "group__workflow__request",
+    "unit", "node", "attempt", "job_id", "at", "message", "dag__submit_dir", "group__code", "group__category", "group__site",
+    "group__step", "group__workflow__request",
 )  # fmt: skip
 #: What differs between messages that say the same.
 _NUMBERS = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|0x[0-9a-fA-F]+|[0-9]+")

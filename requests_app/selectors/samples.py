@@ -11,6 +11,7 @@ from django.urls import reverse
 
 from dags_app.models import ALL, BUCKETS, DAY_SECONDS
 from wms2.runtime import clock
+from wms2.runtime.cached import Cached
 from wms2.runtime.sql import sql_rows
 from wms2.runtime.storable import storable
 from wms2.web.charts import Chart, Line
@@ -18,6 +19,9 @@ from wms2.web.time_range import TimeRange
 
 #: Lines of one chart; what is beyond them is added up as ``OTHERS``.
 MOST_LINES, OTHERS, UNNAMED = 8, "others", "not named"
+
+#: Samples come no sooner.
+CACHED_SECONDS = 60.0
 
 
 class Measure(NamedTuple):
@@ -112,6 +116,8 @@ class Buckets(NamedTuple):
 
 
 Series = tuple[list[datetime], dict[str, list[float | None]]]
+#: By what was asked for.
+_series = Cached[Series](200)
 
 
 def series(measure: str, range_: TimeRange, *, by: str = "", site: str = "", campaign: str = "", step: str = "") -> Series:
@@ -180,12 +186,16 @@ def totals(
 def chart(
     measure: str, range_: TimeRange, *, title: str = "", by: str = "", site: str = "", campaign: str = "", step: str = ""
 ) -> Chart:
-    """A chart of a series, with the address of the same numbers.
+    """A chart of a series, with the address of the same numbers; read at most once in ``CACHED_SECONDS`` for all readers.
 
     Raises:
         UnknownSeries: it is not sampled like that.
     """
-    times, lines = series(measure, range_, by=by, site=site, campaign=campaign, step=step)
+    times, lines = _series.get(
+        (measure, Buckets.of(range_), by, site, campaign, step),
+        CACHED_SECONDS,
+        lambda: series(measure, range_, by=by, site=site, campaign=campaign, step=step),
+    )
     known = MEASURES[measure]
     asked = {"measure": measure, "range": range_.name, "by": by, "site": site, "campaign": campaign, "step": step}
     address = f"{reverse('series')}?{urlencode({name: value for name, value in asked.items() if value})}"

@@ -233,6 +233,23 @@ def test_no_name_in_the_head_of_a_csv_is_a_formula_to_a_spreadsheet(dag: DAG, at
     assert sorted(head[1:]) == ["'+T2", "'=cmd()", "T2_OK"]
 
 
+def test_a_chart_is_read_once_in_a_while_for_all_who_ask_for_the_same(
+    dag: DAG, at: Any, reader: APIClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail(dag, "T1_US_FNAL", 8001)
+    samples_take(transaction.atomic)
+    now = at(10)
+    monkeypatch.setattr(reading, "CACHED_SECONDS", 600.0)
+    first = chart("failures", range_of("6h", now), by="site")
+    with CaptureQueriesContext(connection) as found:
+        assert chart("failures", range_of("6h", now + timedelta(seconds=1)), by="site").lines == first.lines
+        assert not statements(found)
+        assert chart("failures", range_of("24h", now), by="site").times != first.times
+        assert chart("failures", range_of("6h", now), by="site", site="T2_NONE").lines != first.lines
+        assert chart("failures", range_of("6h", now + timedelta(hours=1)), by="site").times != first.times
+    assert len(statements(found)) == 3
+
+
 @pytest.mark.parametrize(
     ("asked", "field"),
     [
