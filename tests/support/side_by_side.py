@@ -121,10 +121,10 @@ def name_of(item: pytest.Item) -> str:
     mark = item.get_closest_marker("xdist_group")
     if mark is not None:
         return str(mark.args[0])
-    if _TOGETHER in item.path.parents:
-        return _TOGETHER.name
     if _SECOND_POOL in getattr(item, "fixturenames", ()):
         return _SECOND_POOL
+    if _TOGETHER in item.path.parents:
+        return _TOGETHER.name
     return item.nodeid if _ONE_BY_ONE in item.path.parents else str(item.path.relative_to(_TESTS))
 
 

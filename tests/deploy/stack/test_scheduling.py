@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from xdist.remote import Producer
 
 from tests.support.cases import in_one_test
 from tests.support.scheduling import PoolBesideTheRest
-from tests.support.side_by_side import POOL_PROCESSES, Kind, kind_of, unit_of
+from tests.support.side_by_side import POOL_PROCESSES, Kind, kind_of, name_of, unit_of
 
 
 class Node:
@@ -78,3 +80,11 @@ def test_each_test_runs_once_and_the_pool_is_used_beside_the_rest(processes: int
         before = running
     ended += before.values()
     assert sorted(ended) == sorted(tests)
+
+
+@pytest.mark.parametrize("path", ["browser/test_onboarding.py", "pool/test_two_pools.py", "wms2/test_any.py"])
+def test_the_second_pool_is_never_used_by_two_processes(path: str) -> None:
+    item: Any = SimpleNamespace(
+        get_closest_marker=lambda name: None, path=Path(__file__).parents[2] / path, nodeid=path, fixturenames=["second_pool"]
+    )
+    assert name_of(item) == "second_pool"
