@@ -142,15 +142,38 @@ def imported() -> Request:
 
 
 @fault(
+    "database away from the web",
+    done="every session with PostgreSQL is ended, and nobody gets in for a while",
+    spec="docs/design/control.md, Truth",
+    afterwards="503 with Retry-After and nothing else; then answers as ever, and cycles go on by themselves",
+)
+@fault(
     "broker away under load",
     done="nobody reaches Valkey for longer than every limit of a connection, while DAGs run and registrations are due",
     spec="docs/design/control.md, Truth",
     afterwards="pages, REST and verbs answered as ever, DAGs run on; workers and beats come back by themselves: COMPLETED once",
 )
-def test_while_the_broker_is_away_pages_and_verbs_are_answered_and_it_costs_time_and_nothing_else(service: Service) -> None:
-    asking, running, requests = service.asking, service.worker, [imported(), imported()]
+def test_the_web_says_that_the_database_is_away_and_the_broker_costs_time_and_nothing_else(service: Service) -> None:
+    _database_away(service.asking, service.to_database)
+    _broker_away(service.asking, service.to_broker, service.worker)
+
+
+def _database_away(asking: Asking, to_database: Stalling) -> None:
+    with asking.all_the_time() as answers:
+        services.until(lambda: answers[200] > 5, "answers")
+        with to_database.gone():
+            time.sleep(DATABASE_SECONDS)
+        before = answers[200]
+        services.until(lambda: answers[200] > before + 5, "answers again")
+    assert set(answers) == {200, 503}, answers
+    assert asking.without_a_time == 0
+    goes_on()
+
+
+def _broker_away(asking: Asking, to_broker: Stalling, running: Worker) -> None:
+    requests = [imported(), imported()]
     running.wait(lambda: status(requests[0]) == RequestStatus.ACTIVE, seconds=120)
-    with service.to_broker.gone(), asking.all_the_time() as answers:
+    with to_broker.gone(), asking.all_the_time() as answers:
         requests.append(imported())
         time.sleep(BROKER_SECONDS)
         assert not all(ended(request) for request in requests)
@@ -163,24 +186,3 @@ def test_while_the_broker_is_away_pages_and_verbs_are_answered_and_it_costs_time
     print(f"away for {BROKER_SECONDS:g} s; all completed {time.monotonic() - back:.0f} s after it was back")
     for request in requests:
         assert_completed_once(request)
-
-
-@fault(
-    "database away from the web",
-    done="every session with PostgreSQL is ended, and nobody gets in for a while",
-    spec="docs/design/control.md, Truth",
-    afterwards="503 with Retry-After and nothing else; then answers as ever, and cycles go on by themselves",
-)
-def test_while_the_database_is_away_everything_is_503_with_a_time_to_come_back_and_afterwards_all_goes_on(
-    service: Service,
-) -> None:
-    asking = service.asking
-    with asking.all_the_time() as answers:
-        services.until(lambda: answers[200] > 5, "answers")
-        with service.to_database.gone():
-            time.sleep(DATABASE_SECONDS)
-        before = answers[200]
-        services.until(lambda: answers[200] > before + 5, "answers again")
-    assert set(answers) == {200, 503}, answers
-    assert asking.without_a_time == 0
-    goes_on()

@@ -19,8 +19,7 @@ ROOT = Path(__file__).parents[2]
 #: Loops over rows that are of one request, DAG, block or answer, or that make values of them and write nothing row by row.
 ONE_BY_NATURE = {
     "dags_app.services.activity._know", "dags_app.services.submit._found_at", "outputs_app.checks.rucio_account.account_problems",
-    "outputs_app.blocks.filling.blocks_register_sealed", "outputs_app.blocks.filling.blocks_seal_due",
-    "outputs_app.checks.cases.cases_open",
+    "outputs_app.blocks.filling.blocks_register_sealed", "outputs_app.checks.cases.cases_open",
     "outputs_app.effects.invalidation.invalidation_ask", "outputs_app.effects.invalidation.parts_ask",
     "outputs_app.effects.invalidation.parts_of",
     "outputs_app.effects.taking_back._rule_unruled", "outputs_app.effects.taking_back._rules_release",
