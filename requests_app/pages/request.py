@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from django.db.models import Min
+from django.template.loader import render_to_string
+from django.utils.safestring import SafeString
 
 from dags_app import live
 from dags_app.counts import UnitCounts
@@ -17,6 +19,7 @@ from outputs_app.checks.validation.process import ValidationProgress, blocks_unv
 from outputs_app.models import Drift, Effect, OutputDataset
 from outputs_app.selectors import drift_unsettled
 from requests_app.models import TERMINAL, Harvest, KeptAccount, Request, RequestStatus, Workflow
+from requests_app.pages.cached import cached
 from requests_app.pages.errors import ErrorsOnPage, errors_on_page
 from requests_app.pages.rounds import RoundsOnPage, rounds_on_page
 from requests_app.pages.timeline import TimelineEntry, timeline
@@ -31,7 +34,6 @@ from requests_app.selectors.progress_charts import progress_charts
 from requests_app.selectors.request_rows import MOST_DRIFT, MOST_EFFECTS, Rows, request_rows, unit_table_of
 from requests_app.selectors.requests import workflow_of
 from requests_app.selectors.workflows import WorkflowProgress, progress_of
-from wms2.web.charts import Chart
 from wms2.work.workers import PoolProblem, problems_of
 
 MOST_INPUT_FILES = 20
@@ -94,7 +96,7 @@ class Work:
     harvests: tuple[Harvest, ...]
     validation: ValidationProgress | None
     unvalidated_since: datetime | None
-    charts: tuple[Chart, ...]
+    charts: Sequence[SafeString]
 
     @property
     def compared(self) -> list[OutputDataset]:
@@ -194,8 +196,19 @@ def _work(request: Request, workflow: Workflow, rows: Rows) -> Work:
         harvests=tuple(rows["harvests"]),
         validation=validation_progress(workflow.pk) if validating else None,
         unvalidated_since=unvalidated.aggregate(first=Min("asked_at"))["first"] if validating else None,
-        charts=progress_charts(request, rows["rounds"], rows["stops"]),
+        charts=_charts(request, rows),
     )
+
+
+def _charts(request: Request, rows: Rows) -> Sequence[SafeString]:
+    """Drawn once in a while for all readers, and anew with each round and stop."""
+
+    def draw() -> list[SafeString]:
+        charts = progress_charts(request, rows["rounds"], rows["stops"])
+        return [render_to_string("parts/chart.html", {"chart": chart}) for chart in charts]
+
+    newest = [*(row.index for row in rows["rounds"][:1]), *(row["at"] for row in rows["stops"][:1])]
+    return cached(("course", request.pk, *newest), draw)
 
 
 def _dag_view(dag: DAG, nodes_problem: str) -> DagView:
