@@ -7,6 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from django.urls import reverse
+from django.utils.html import format_html_join
+from django.utils.safestring import SafeString
+
 from dags_app.attempts import logs_size
 from dags_app.errors import MOST_FILES, Count, RequestErrors, errors_of
 from dags_app.models import (
@@ -22,7 +26,7 @@ from dags_app.models import (
 from dags_app.services.failures import USED_UP
 from requests_app.models import InputFile, Request, RequestStatus, Workflow
 from wms2.runtime.combined_query import CombinedQuery, composed_once
-from wms2.web.formatting import counted
+from wms2.web.formatting import counted, size
 
 #: Kinds on the page; the others are counted there, and listed over REST and in the admin.
 GROUPS_ON_PAGE = 15
@@ -54,11 +58,13 @@ _NO_FILE = "No report names the input file: read the logs, find the file, then r
 class Kind(NamedTuple):
     """Failures that are alike. ``meaning`` by today's rule, ``done`` as recorded, ``todo`` only if jobs were given up.
 
-    ``samples``: example jobs, each with the bytes of its packed logs, None without any.
+    ``logs``: links to those of example jobs, with their size; ``samples``: the jobs, each to be opened. Drawn without a template:
+    there may be a hundred on a page that is fetched every few seconds.
     """
 
     group: FailureGroup
-    samples: tuple[tuple[FailureSample, int | None], ...]
+    logs: SafeString
+    samples: SafeString
     meaning: str
     done: str
     todo: str
@@ -134,13 +140,48 @@ def _parts() -> CombinedQuery:
 def _kinds(rows: Iterable[Any], rules: Mapping[str, FailureRule], has_input: bool) -> Iterable[Kind]:
     for group in rows:
         rule = rules.get(group.rule)
+        links, samples = _drawn(group.samples_read)
         yield Kind(
             group=group,
-            samples=tuple((s, logs_size(s.dag, s.unit, s.node, s.attempt, s.job_id)) for s in group.samples_read),
+            logs=links,
+            samples=samples,
             meaning=rule.note if rule else "",
             done="; ".join(_done(group)),
             todo=_todo(group, has_input) if group.given_up else "",
         )
+
+
+_LINK = '<a href="{}">{}, attempt {}</a> <span class="quiet">{}</span>'
+_SAMPLE = """<details id="sample-{}"><summary>{}, attempt {}, job {}{}</summary>
+<p class="quiet"><a href="{}">Logs</a> · <a href="{}">Report</a> · <a href="{}">Job ad and events</a> · \
+<a href="{}">All attempts</a></p>
+<pre class="log" tabindex="0" aria-label="The end of the log of {}">{}</pre></details>"""
+
+
+def _drawn(samples: Iterable[FailureSample]) -> tuple[SafeString, SafeString]:
+    links, details = [], []
+    for each in samples:
+        node, job = (each.dag_id, each.unit, each.node), (each.dag_id, each.unit, each.node, each.attempt, each.job_id)
+        name, logs, stored = f"{each.unit}/{each.node}", reverse("logs-page", args=job), logs_size(each.dag, *job[1:])
+        links.append((logs, name, each.attempt, "not there" if stored is None else size(stored)))
+        addresses = [reverse(f"attempt-{what}", args=job) for what in ("report", "job-ad")]
+        text = f"{each.message}\n\n{each.log_tail}" if each.message else each.log_tail
+        given_up = ", given up" if each.final else ""
+        details.append(
+            (
+                each.pk,
+                name,
+                each.attempt,
+                each.job_id,
+                given_up,
+                logs,
+                *addresses,
+                reverse("node-attempts", args=node),
+                name,
+                text,
+            )
+        )
+    return format_html_join(" · ", _LINK, links), format_html_join("", _SAMPLE, details)
 
 
 def _done(group: FailureGroup) -> Iterable[str]:
