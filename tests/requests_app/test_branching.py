@@ -47,7 +47,8 @@ def everything(world: World) -> dict[str, object]:
     schedd, dbs, rucio = world.schedd, world.dbs, world.rucio
     asked = [(script.calls, script.answered) for script in world.scripts.values()]
     outside = (schedd.jobs, schedd.fences, dbs.registered, rucio.held, rucio.rules, world.sources, world.hints, world.cycles)
-    rows = {table: branching._MOMENT.sub(b"", content) for table, content in branching._rows().items()}
+    # in no order: where rows lie in their table depends on what PostgreSQL has tidied up meanwhile
+    rows = {table: sorted(branching._MOMENT.sub(b"", content).splitlines()) for table, content in branching._rows().items()}
     files = {name: (mode, content) for name, (mode, _, content) in branching._read(world.root).items()}
     return {**rows, **files, "outside": re.sub(r"datetime\.datetime\([^)]*\)", "", repr((asked, outside)))}
 
