@@ -24,7 +24,7 @@ from tests.support.scripted import documents
 from tests.support.scripted.branching import once
 from tests.support.scripted.catalogues import Source
 from tests.support.scripted.faults import Mode
-from tests.support.scripted.progress import cycles, status, work_done
+from tests.support.scripted.progress import all_done, cycles, nothing_is_registered, status
 from tests.support.scripted.schedd import OTHER, End, Job
 from tests.support.scripted.world import World
 from wms2.adapters.htcondor_ads import IDLE_ATTRIBUTE
@@ -37,19 +37,6 @@ HERE = "tests/requests_app/lifecycle/test_rescue_or_hold.py"
 MORE_SHARES = pytest.mark.deep(f"{HERE}::test_the_share_of_failed_units_holds_at_the_threshold")
 S = RequestStatus
 UNITS = 5
-
-
-REGISTERED = World.effects
-
-
-def nothing_is_registered(world: World, limit: int = 100) -> None:
-    """What is done waits for its registration, which takes a fifth of a world's time."""
-
-
-def all_done(world: World, request: Request) -> bool:
-    """Whether all of its work comes to be done; from now on it is registered."""
-    world.patch.setattr(World, "effects", REGISTERED)
-    return work_done(world, request)
 
 
 def make_world(world_root: Path, monkeypatch: pytest.MonkeyPatch, **settings: str) -> World:
