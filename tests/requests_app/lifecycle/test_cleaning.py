@@ -59,6 +59,9 @@ HERE = "tests/requests_app/lifecycle/test_cleaning.py"
 #: For the long run.
 MORE_CALLS = pytest.mark.deep(f"{HERE}::test_a_registration_under_way_is_taken_back_after_it")
 MORE_SUBMISSIONS = pytest.mark.deep(f"{HERE}::test_a_dag_that_is_being_submitted_is_found_and_removed")
+AS_IT_RUNS = pytest.mark.deep(
+    f"{HERE}::test_a_running_request_goes_with_all_that_it_has_registered_and_late_manifests_register_nothing"
+)
 MORE_VERBS = pytest.mark.deep(f"{HERE}::test_a_worker_that_was_paused_before_its_call_brings_nothing_back")
 S = RequestStatus
 WORLD = {"CLEANER_ENABLED": "true"}
@@ -242,7 +245,7 @@ def test_one_whose_input_is_being_read_gets_no_workflow(world: World) -> None:
     assert not hasattr(Request.objects.get(pk=request.pk), "workflow")
 
 
-@pytest.mark.parametrize("calls", [pytest.param(0, marks=MORE_SUBMISSIONS), 1, pytest.param(2, marks=MORE_SUBMISSIONS)])
+@pytest.mark.parametrize("calls", [pytest.param(0, marks=MORE_SUBMISSIONS), 1, pytest.param(2, marks=AS_IT_RUNS)])
 def test_a_dag_that_is_being_submitted_is_found_and_removed(calls: int, world: World) -> None:
     request = world.request(documents.generation(100))
 
@@ -300,8 +303,8 @@ def test_a_registration_under_way_is_taken_back_after_it(service: str, calls: in
 @pytest.mark.parametrize(
     ("call", "action", "paused_seconds"),
     [
+        ("register_block", cleaned, 600),
         ("register_block", cleaned, 0),
-        pytest.param("register_block", cleaned, 600, marks=MORE_VERBS),
         ("protect_files", invalidated, 600),
         pytest.param("register_block", invalidated, 600, marks=MORE_VERBS),
         pytest.param("protect_files", cleaned, 600, marks=MORE_VERBS),
