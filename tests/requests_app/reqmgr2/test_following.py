@@ -15,6 +15,7 @@ from requests_app.selectors.reqmgr2 import reqmgr2_state
 from requests_app.services import (
     request_abort,
     request_clean,
+    request_complete,
     request_fail,
     request_hold,
     request_keep,
@@ -62,63 +63,68 @@ def test_what_is_aborted_there_stops_here_and_is_left_to_move_on(world: World, o
     outside.put(request.request_name, RequestStatus="aborted")
     poll()
     assert fresh(request).status == S.STOPPING
-    cycles(world, 3)
-    assert fresh(request).status == S.ABORTED
     last = RequestTransition.objects.filter(request=request, to_status=S.STOPPING).get()
     assert (last.actor, last.reason) == ("reqmgr2", "ReqMgr2 has it as aborted")
     outside.habits(settle_seconds=0.0)
+    world.clock.advance(3 * 3600)
+    poll()
+    assert outside.status(request.request_name) == "aborted-completed"
+    (row,) = reqmgr2_state().problems
+    ahead = "ReqMgr2 is ahead by 3 hours: it has it as aborted-completed, and here it is Stopping"
+    assert row.problem.startswith(ahead), "an operator sees how far"
+    cycles(world, 3)
+    assert fresh(request).status == S.ABORTED
     poll()
     assert outside.status(request.request_name) == "aborted-completed"
     assert ReqMgr2Request.objects.get().over
+    assert not reqmgr2_state().problems
 
 
-@pytest.mark.parametrize("end", ["aborted-completed", "rejected", "aborted-archived"])
-def test_an_end_that_was_not_seen_as_it_came_is_an_end(world: World, outside: Outside, end: str) -> None:
-    name = outside.stage()
-    request = taken(name)
-    outside.simulators.application.reqmgr2.store.put({**outside.simulators.request(name), "RequestStatus": end})
+def test_an_end_that_was_not_seen_as_it_came_is_an_end(world: World, outside: Outside) -> None:
+    ends = ("aborted-completed", "rejected", "aborted-archived")
+    names = {outside.stage(): end for end in ends}
+    requests = [taken(name) for name in names]
+    for name, end in names.items():
+        outside.simulators.application.reqmgr2.store.put({**outside.simulators.request(name), "RequestStatus": end})
     poll()
-    assert fresh(request).status == S.ABORTED
+    assert [fresh(request).status for request in requests] == [S.ABORTED] * 3
 
 
-def test_force_complete_completes_with_what_is_done(world: World, outside: Outside) -> None:
-    request = running(world, outside)
-    job = world.job_of(request)
-    world.schedd.unit_done(job, "mg_000000")
+def test_what_is_forced_completes_with_what_is_done_also_while_it_is_held_and_without_work_is_aborted(
+    world: World, outside: Outside
+) -> None:
+    request, paused = taken(outside.stage()), taken(outside.stage())
     world.cycle()
+    world.schedd.unit_done(world.job_of(request), "mg_000000")
+    request_hold(request=fresh(paused), **BY)
+    cycles(world, 3)
+    assert (fresh(request).status, fresh(paused).status) == (S.ACTIVE, S.HELD)
+    idle = taken(outside.stage())
     outside.put(request.request_name, RequestStatus="force-complete")
+    for name in (paused.request_name, idle.request_name):
+        document = outside.simulators.request(name)
+        outside.simulators.application.reqmgr2.store.put({**document, "RequestStatus": "completed"})
     poll()
-    assert fresh(request).complete_early
+    assert (fresh(request).complete_early, fresh(idle).status) == (True, S.ABORTED)
     for _ in range(8):
         world.cycle()
         world.clock.advance(60)
-        if fresh(request).status == S.COMPLETED:
+        if {fresh(request).status, fresh(paused).status} == {S.COMPLETED}:
             break
     world.effects()
     check(world)
-    assert request.status == S.COMPLETED
-    states = WorkUnit.objects.filter(workflow__request=request).values_list("name", "state")
-    assert sorted(name for name, state in states if state == WorkUnitState.DONE) == ["mg_000000"]
+    assert (request.status, paused.status) == (S.COMPLETED, S.COMPLETED)
+    done = WorkUnit.objects.filter(state=WorkUnitState.DONE).values_list("workflow__request", "name")
+    assert list(done) == [(request.request_name, "mg_000000")]
     assert not world.schedd.live
     assert outside.steps(request.request_name)[-2:] == ["force-complete", "completed"]
-    assert not OutputDataset.objects.exclude(workflow__request=request).exists()
+    assert not OutputDataset.objects.exclude(workflow__request__in=(request, paused)).exists()
 
 
-def test_a_held_request_that_is_forced_completes_and_one_without_work_is_aborted(world: World, outside: Outside) -> None:
-    request, fresh_one = running(world, outside), taken(outside.stage())
-    request_hold(request=request, **BY)
-    cycles(world, 3)
-    assert fresh(request).status == S.HELD
-    for name in (request.request_name, fresh_one.request_name):
-        document = outside.simulators.request(name)
-        outside.simulators.application.reqmgr2.store.put({**document, "RequestStatus": "completed"})
-    world.clock.advance(60)
-    poll()
-    run_on(world, request)
-    assert fresh(request).status == S.COMPLETED
-
-
-def test_priority_and_site_lists_are_taken_as_they_change_and_operators_changes_stand(world: World, outside: Outside) -> None:
+def test_priority_and_site_lists_are_taken_as_they_change_and_operators_changes_stand(
+    world: World, outside: Outside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does a poll that stood still bring back what another has followed since."""
     request = running(world, outside, events=600)  # more than one round: it is running-open
     name = request.request_name
     outside.put(name, RequestPriority=222_222, SiteWhitelist=["T1_US_FNAL"], SiteBlacklist=["T2_US_Purdue"])
@@ -138,13 +144,7 @@ def test_priority_and_site_lists_are_taken_as_they_change_and_operators_changes_
     poll()
     assert AuditEntry.objects.count() == entries, "nothing has changed"
 
-
-def test_a_poll_that_stood_still_does_not_bring_back_what_was_followed_since(
-    world: World, outside: Outside, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What it had read before it stopped is older than what another poll has done since."""
-    request = running(world, outside, events=600)
-    name, real = request.request_name, following.Seen.of
+    real = following.Seen.of
     outside.put(name, RequestPriority=7, SiteWhitelist=["T1_US_FNAL"])
 
     def stands_still(document: Any) -> Any:
@@ -156,26 +156,14 @@ def test_a_poll_that_stood_still_does_not_bring_back_what_was_followed_since(
 
     monkeypatch.setattr(following.Seen, "of", stands_still)
     poll()
-    assert fresh(request).priority == 9
+    assert fresh(request).priority == 9, "what it had read is older"
     assert spec_of(type(request.workflow).objects.get(request=request)).site_whitelist == ("T2_CH_CERN",)
     assert ReqMgr2Request.objects.get().priority == 9
 
 
-def test_a_change_that_cannot_be_followed_is_told(world: World, outside: Outside) -> None:
-    request = running(world, outside, events=600)
-    outside.put(request.request_name, SiteWhitelist=["T2_XX_Nowhere"])
-    poll()
-    for _ in range(2):
-        assert "T2_XX_Nowhere is not a site of CRIC" in ReqMgr2Request.objects.get().problem
-        poll()
-    assert fresh(request).status == S.ACTIVE
-    assert AuditEntry.objects.filter(action="request_set_sites").count() == 1, "refused once"
-    outside.put(request.request_name, SiteWhitelist=["T1_US_FNAL"])
-    poll()
-    assert ReqMgr2Request.objects.get().problem == ""
-
-
-def test_a_change_that_comes_while_the_request_changes_is_followed_later(world: World, outside: Outside, monkeypatch) -> None:
+def test_a_change_that_cannot_be_followed_is_reported_and_one_at_a_wrong_moment_is_followed_later(
+    world: World, outside: Outside, monkeypatch: pytest.MonkeyPatch
+) -> None:
     request = running(world, outside, events=600)
     outside.put(request.request_name, RequestPriority=222_222)
     with monkeypatch.context() as patch:
@@ -188,23 +176,16 @@ def test_a_change_that_comes_while_the_request_changes_is_followed_later(world: 
     assert "changed meanwhile" in ReqMgr2Request.objects.get().problem
     poll()
     assert (fresh(request).priority, ReqMgr2Request.objects.get().problem) == (222_222, "")
-
-
-def test_one_that_agents_took_while_it_was_held_is_held_again_when_released(world: World, outside: Outside) -> None:
-    request = running(world, outside, events=600)
-    request_hold(request=request, **BY)
-    cycles(world, 3)
-    outside.agents_take(request.request_name)
+    outside.put(request.request_name, SiteWhitelist=["T2_XX_Nowhere"])
     poll()
-    assert fresh(request).status == S.HELD
-    assert "WMCore has it too" in ReqMgr2Request.objects.get().problem
-    request_release(request=fresh(request), **BY)
+    for _ in range(2):
+        assert "T2_XX_Nowhere is not a site of CRIC" in ReqMgr2Request.objects.get().problem
+        poll()
+    assert fresh(request).status == S.ACTIVE
+    assert AuditEntry.objects.filter(action="request_set_sites").count() == 1, "refused once"
+    outside.put(request.request_name, SiteWhitelist=["T1_US_FNAL"])
     poll()
-    cycles(world, 3)
-    assert (fresh(request).status, "WMCore" in fresh(request).hold_reason) == (S.HELD, True)
-    request_release(request=fresh(request), **BY)
-    poll()
-    assert fresh(request).status != S.HELD, "once: who releases it now knows"
+    assert ReqMgr2Request.objects.get().problem == ""
 
 
 def test_a_poll_costs_the_same_with_many_requests(world: World, outside: Outside) -> None:
@@ -224,7 +205,7 @@ def test_a_poll_costs_the_same_with_many_requests(world: World, outside: Outside
 
 
 def test_reqmgr2_may_be_away_for_a_day_and_is_told_everything_in_order(world: World, outside: Outside) -> None:
-    name = outside.stage()
+    name = outside.stage(events=100)
     request = taken(name)
     handle = outside.simulators.application.reqmgr2.handle
 
@@ -244,7 +225,7 @@ def test_reqmgr2_may_be_away_for_a_day_and_is_told_everything_in_order(world: Wo
         world.clock.advance(30_000)
         world.effects()
     assert outside.steps(name) == ["staged", "acquired", "running-open", "running-closed", "completed"]
-    assert outside.simulators.request(name)["TotalEstimatedJobs"] == 3
+    assert outside.simulators.request(name)["TotalEstimatedJobs"] == 1
 
 
 def test_a_reqmgr2_that_never_answered_is_silent_since_it_was_first_asked(
@@ -272,18 +253,30 @@ def test_totals_are_added_once_although_the_answer_is_lost(world: World, outside
     assert outside.status(request.request_name) == "running-closed"
 
 
-@pytest.mark.parametrize("further", ["aborted", "force-complete"])
-def test_what_people_moved_further_never_goes_backwards(world: World, outside: Outside, further: str) -> None:
-    request = running(world, outside)
-    outside.put(request.request_name, RequestStatus=further)
-    assert run_on(world, request) == S.COMPLETED, "it was not polled"
+def test_what_people_moved_further_never_goes_backwards_and_a_refused_report_waits_and_keeps_nothing_back(
+    world: World, outside: Outside
+) -> None:
+    """A report that is refused waits for an operator."""
+    requests = aborted, forced = [taken(outside.stage(events=100)) for _ in range(2)]
+    world.cycle()
+    assert {fresh(request).status for request in requests} == {S.ACTIVE}
     world.effects()
-    assert outside.status(request.request_name) == {"aborted": "aborted", "force-complete": "completed"}[further]
+    outside.put(aborted.request_name, RequestStatus="aborted")
+    outside.put(forced.request_name, RequestStatus="force-complete")
+    outside.habits(admins=())
+    assert [run_on(world, request) for request in requests] == [S.COMPLETED] * 2, "neither was polled, nor waits for its report"
+    world.effects()
+    refused = Effect.objects.get(request=forced, kind=EffectKind.REQMGR2_STATUS, payload__status="completed")
+    assert (refused.state, "not allowed" in refused.last_error) == (EffectState.REFUSED, True)
+    outside.habits(admins=None)
+    world.retry_effects()
+    world.effects()
+    assert [outside.status(request.request_name) for request in requests] == ["aborted", "completed"]
     assert not Effect.objects.exclude(state=EffectState.DONE).exists()
 
 
 def test_ends_here_are_told_as_reqmgr2s_table_allows(world: World, outside: Outside) -> None:
-    waiting, active = taken(outside.stage()), running(world, outside)
+    waiting, active = taken(outside.stage()), running(world, outside, events=100)
     request_abort(request=fresh(waiting), **BY)
     request_fail(request=active, **BY)
     cycles(world, 4)
@@ -294,37 +287,34 @@ def test_ends_here_are_told_as_reqmgr2s_table_allows(world: World, outside: Outs
     assert fresh(active).status == S.FAILED
 
 
-def test_a_report_that_is_refused_waits_for_an_operator_and_keeps_nothing_back(world: World, outside: Outside) -> None:
-    request = running(world, outside)
-    outside.habits(admins=())
-    assert run_on(world, request) == S.COMPLETED
-    world.effects()
-    refused = Effect.objects.get(kind=EffectKind.REQMGR2_STATUS, payload__status="completed")
-    assert (refused.state, "not allowed" in refused.last_error) == (EffectState.REFUSED, True)
-    outside.habits(admins=None)
-    world.retry_effects()
-    world.effects()
-    assert outside.status(request.request_name) == "completed"
-
-
 def test_a_request_that_is_held_elsewhere_goes_on_after_its_release(world: World, outside: Outside) -> None:
     name = outside.stage()
     outside.agents_take(name)
     request = taken(name)
     assert request.hold_code == HoldCode.RUN_ELSEWHERE
     request_release(request=request, **BY)
-    assert run_on(world, request) == S.COMPLETED
+    world.cycle()
+    poll()
+    assert fresh(request).status == S.ACTIVE
 
 
-@pytest.mark.parametrize("point", ["claimed", "called", "recorded"])
+CLONES = "test_a_restart_clones_in_reqmgr2_once_though_it_is_killed_and_the_clone_is_ours_alone"
+ALONE = pytest.mark.deep(f"tests/requests_app/reqmgr2/test_following.py::{CLONES}")
+
+
+@pytest.mark.parametrize(
+    "points",
+    ["claimed called recorded", *(pytest.param(point, marks=ALONE) for point in ("claimed", "called", "recorded"))],
+)
 def test_a_restart_clones_in_reqmgr2_once_though_it_is_killed_and_the_clone_is_ours_alone(
-    world: World, outside: Outside, monkeypatch: pytest.MonkeyPatch, point: str
+    world: World, outside: Outside, monkeypatch: pytest.MonkeyPatch, points: str
 ) -> None:
+    """At each point, one after the other."""
     from tests.support.simulator_world import put_config
 
     document = documents.generation()
     steps = {key: {**document[key], "GlobalTag": "140X_v1"} for key in ("Step1", "Step2")}
-    old = outside.stage(RequestString="scripted", **steps)
+    old = outside.stage(RequestString="scripted", events=100, **steps)
     request = taken(old)
     for identifier, module, tier in (("1", "RAWSIMoutput", "GEN-SIM"), ("2", "AODSIMoutput", "AODSIM")):
         put_config(outside.simulators, identifier * 32, **{module: (tier, "")})
@@ -333,12 +323,13 @@ def test_a_restart_clones_in_reqmgr2_once_though_it_is_killed_and_the_clone_is_o
     world.cycle()
     new = request_restart(request=fresh(request), **BY)
     monkeypatch.setattr("wms2.adapters.reqmgr2.VIEW_SECONDS", 0.0)
-    world.crash_at = f"{EffectKind.REQMGR2_CLONE}.{point}"
+    world.crash_at = ",".join(f"{EffectKind.REQMGR2_CLONE}.{point}" for point in points.split())
+    world.crash_mark = str(world.root / "killed")
     for _ in range(4):
         world.cycle()
         world.clock.advance(conf().effect_lease_seconds)
         poll()
-    assert world.deaths == 1
+    assert world.deaths == len(points.split())
     row = ReqMgr2Request.objects.get(request=new)
     assert row.name is not None, Effect.objects.filter(kind=EffectKind.REQMGR2_CLONE).values_list("last_error")[0][0][-900:]
     assert run_on(world, new) == S.COMPLETED
@@ -421,42 +412,56 @@ def test_lost_files_are_made_again_without_a_word_to_reqmgr2_which_has_it_as_com
     assert not Effect.objects.filter(kind__in=REPORTS).exclude(state=EffectState.DONE).exists()
 
 
-@pytest.mark.parametrize("runs", [True, False], ids=["while its DAG runs", "before it began"])
-def test_one_that_the_work_queue_cannot_split_is_held_and_goes_on_after_its_release(
-    world: World, outside: Outside, runs: bool
-) -> None:
-    """The queue goes by its old list: the request was staged when it was made, and is acquired by us since."""
-    request = taken(outside.stage())
-    outside.habits(cannot_split=[request.request_name])
-    assert outside.status(request.request_name) == "failed"
-    if runs:
-        world.cycle()
-        assert fresh(request).status == S.ACTIVE
+def test_one_that_the_work_queue_cannot_split_is_held_and_goes_on_after_its_release(world: World, outside: Outside) -> None:
+    """The queue goes by its old list: the requests were staged when it was made, and are acquired by us since."""
+    runs = taken(outside.stage())
+    outside.habits(cannot_split=[runs.request_name])
+    assert outside.status(runs.request_name) == "failed"
+    world.cycle()
+    assert fresh(runs).status == S.ACTIVE
+    requests = (runs, taken(outside.stage()))  # the second does not begin before it fails there
+    names = [request.request_name for request in requests]
+    outside.habits(cannot_split=names)
+    assert outside.status(names[1]) == "failed"
     poll()
     cycles(world, 3)
-    assert outside.status(request.request_name) == "failed"
-    assert (fresh(request).status, request.hold_code) == (S.HELD, HoldCode.FAILED_ELSEWHERE)
-    assert "set by /DC=ch/DC=cern/OU=computers/CN=wmagent" in request.hold_reason
-    assert "work queue" in request.hold_reason
+    assert [outside.status(name) for name in names] == ["failed"] * 2
+    for request in requests:
+        assert (fresh(request).status, request.hold_code) == (S.HELD, HoldCode.FAILED_ELSEWHERE)
+        assert "set by /DC=ch/DC=cern/OU=computers/CN=wmagent" in request.hold_reason
+        assert "work queue" in request.hold_reason
     outside.habits(cannot_split=[])
-    request_release(request=request, **BY)
+    for request in requests:
+        request_release(request=request, **BY)
     poll()
-    assert fresh(request).status != S.HELD, "once: who releases it now knows"
-    assert run_on(world, request) == S.COMPLETED
+    assert S.HELD not in [fresh(request).status for request in requests], "once: who releases it now knows"
+    cycles(world, 2)
+    assert [fresh(request).status for request in requests] == [S.ACTIVE] * 2
+    assert sorted(len(world.job_of(request).open_nodes) for request in requests) == [3, 3]
 
 
-def test_one_that_fails_there_while_it_is_held_is_held_again_for_that(world: World, outside: Outside) -> None:
-    request = taken(outside.stage())
-    request_hold(request=request, **BY)
+def test_one_that_fails_there_or_that_agents_take_while_it_is_held_is_held_again_for_that_once(
+    world: World, outside: Outside
+) -> None:
+    request, theirs = taken(outside.stage()), taken(outside.stage())
+    for each in (request, theirs):
+        request_hold(request=each, **BY)
     outside.habits(cannot_split=[request.request_name])
+    outside.agents_take(theirs.request_name)
     poll()
-    assert request.hold_code == HoldCode.OPERATOR
-    assert "failed" in ReqMgr2Request.objects.get().problem
-    request_release(request=fresh(request), **BY)
+    assert [fresh(each).hold_code for each in (request, theirs)] == [HoldCode.OPERATOR] * 2
+    problems = dict(ReqMgr2Request.objects.values_list("name", "problem"))
+    assert "failed" in problems[request.request_name]
+    assert "WMCore has it too" in problems[theirs.request_name]
+    for each in (request, theirs):
+        request_release(request=each, **BY)
     poll()
     assert (fresh(request).status, request.hold_code) == (S.HELD, HoldCode.FAILED_ELSEWHERE)
+    assert (fresh(theirs).status, "WMCore" in theirs.hold_reason) == (S.HELD, True)
+    request_release(request=theirs, **BY)
     outside.put(request.request_name, RequestStatus="rejected")
     poll()
+    assert fresh(theirs).status != S.HELD, "once: who releases it now knows"
     assert fresh(request).status == S.ABORTED, "that is a person's"
 
 
@@ -472,7 +477,7 @@ def test_one_that_fails_there_before_it_can_be_held_is_held_for_that_later(world
 
 
 def test_one_that_is_aborted_while_its_outputs_are_validated_is_told_until_it_is_held(world: World, outside: Outside) -> None:
-    request = running(world, outside)
+    request = running(world, outside, events=100)
     world.schedd.end(world.job_of(request), End.FINISHED)
     until(world, request, S.VALIDATING_OUTPUTS)
     outside.put(request.request_name, RequestStatus="aborted")
@@ -485,43 +490,25 @@ def test_one_that_is_aborted_while_its_outputs_are_validated_is_told_until_it_is
     assert (fresh(request).status, list(reqmgr2_state().problems)) == (S.ABORTED, [])
 
 
-@pytest.mark.parametrize("decision", ["clean", "keep"])
-def test_one_that_is_rejected_after_it_completed_is_cleaned_or_kept_by_an_operator(
-    world: World, outside: Outside, decision: str
-) -> None:
-    name = outside.stage()
-    request = taken(name)
-    assert run_on(world, request) == S.COMPLETED
+def test_one_that_is_rejected_after_it_completed_is_cleaned_or_kept_by_an_operator(world: World, outside: Outside) -> None:
+    requests = cleaned, kept = [taken(outside.stage(events=100)) for _ in range(2)]
+    world.cycle()
+    request_complete(request=fresh(kept), **BY)
+    assert run_on(world, cleaned) == S.COMPLETED
+    assert fresh(kept).status == S.COMPLETED
     world.effects()
     poll()
-    assert ReqMgr2Request.objects.get().over
-    outside.put(name, RequestStatus="rejected")
+    assert list(ReqMgr2Request.objects.values_list("over", flat=True)) == [True] * 2
+    for request in requests:
+        outside.put(request.request_name, RequestStatus="rejected")
     poll()
-    (row,) = reqmgr2_state().problems
-    assert row.problem == "it is rejected in ReqMgr2 since it completed here: clean it, or keep what it made"
-    assert (row.is_undecided, fresh(request).status) == (True, S.COMPLETED)
-    if decision == "clean":
-        request_clean(request=request, confirm=name, **BY)
-    else:
-        request_keep(request=request, **BY)
+    rows = list(reqmgr2_state().problems)
+    said = "it is rejected in ReqMgr2 since it completed here: clean it, or keep what it made"
+    assert [(row.problem, row.is_undecided) for row in rows] == [(said, True)] * 2
+    assert {fresh(request).status for request in requests} == {S.COMPLETED}
+    request_clean(request=cleaned, confirm=cleaned.request_name, **BY)
+    request_keep(request=kept, **BY)
     poll()
     poll()
     assert not reqmgr2_state().problems
-    assert (fresh(request).status == S.COMPLETED) is (decision == "keep")
-
-
-@pytest.mark.parametrize("forced", ["force-complete", "aborted"])
-def test_an_operator_is_told_how_far_reqmgr2_is_ahead(world: World, outside: Outside, forced: str) -> None:
-    request = running(world, outside)
-    outside.habits(settle_seconds=0.0)
-    outside.put(request.request_name, RequestStatus=forced)
-    poll()
-    world.clock.advance(3 * 3600)
-    poll()
-    (row,) = reqmgr2_state().problems
-    status = {"force-complete": "completed", "aborted": "aborted-completed"}[forced]
-    assert row.problem.startswith(f"ReqMgr2 is ahead by 3 hours: it has it as {status}, and here it is Stopping")
-    assert run_on(world, request) in (S.COMPLETED, S.ABORTED)
-    world.effects()
-    poll()
-    assert not reqmgr2_state().problems
+    assert (fresh(cleaned).status != S.COMPLETED, fresh(kept).status) == (True, S.COMPLETED)
