@@ -45,8 +45,7 @@ from sites_app.bans import bans_active
 from sites_app.models import Schedd, ScheddState
 from tests.support.scripted import documents
 from tests.support.scripted.branching import once
-from tests.support.scripted.invariants import check
-from tests.support.scripted.progress import DAY_SECONDS, fresh, held, run_on, started, work_done
+from tests.support.scripted.progress import DAY_SECONDS, cycles, fresh, held, run_on, started, work_done
 from tests.support.scripted.schedd import End
 from tests.support.scripted.world import World
 from wms2.conf import conf
@@ -72,7 +71,8 @@ def test_a_stopped_request_queues_again_and_goes_on_from_its_rescue_which_does_n
     request, job = started(world)
     world.schedd.unit_done(job, "mg_000000")
     request_stop(request=request, **BY)
-    assert run_on(world, request) is S.COMPLETED
+    world.cycle()
+    assert work_done(world, request)
     kinds = list(DAG.objects.filter(workflow__request=request).order_by("fence").values_list("kind", flat=True))
     assert kinds == [DAGKind.FRESH, DAGKind.STOP_RESCUE]
 
@@ -89,8 +89,15 @@ def test_a_drain_halts_the_outer_dagman_removes_nothing_and_counts_what_finishes
     world.cycle()
     assert WorkUnit.objects.get(dag=dag, name="mg_000000").state == "done"
     world.schedd.end(job, End.DRAINED)
-    assert work_done(world, request)
+    cycles(world, 2)
+    assert fresh(request).status == S.ACTIVE
     assert not halt_file(dag).exists()
+    rescue = world.job_of(request)
+    request_stop(request=request, mode=StopMode.DRAIN, **BY)
+    world.cycle()
+    world.schedd.end(rescue, End.FINISHED)
+    assert work_done(world, request), "a DAG that completes while it drains completes the request"
+    assert world.schedd.jobs == [job, rescue]
 
 
 def test_a_drain_becomes_a_removal_when_somebody_is_in_a_hurry(world: World) -> None:
@@ -113,15 +120,6 @@ def test_an_abort_does_not_wait_for_a_drain(world: World) -> None:
     assert run_on(world, request) is S.ABORTED
 
 
-def test_a_dag_that_completes_while_it_drains_completes_the_request(world: World) -> None:
-    request, job = started(world)
-    request_stop(request=request, mode=StopMode.DRAIN, **BY)
-    world.cycle()
-    world.schedd.end(job, End.FINISHED)
-    assert run_on(world, request) is S.COMPLETED
-    assert len(world.schedd.jobs) == 1
-
-
 def test_between_dags_a_stop_changes_nothing_and_an_ended_request_refuses_it(world: World) -> None:
     request = world.request(documents.generation(100))
     with pytest.raises(InvalidTransition, match="no DAG of it runs"):
@@ -135,12 +133,23 @@ def test_between_dags_a_stop_changes_nothing_and_an_ended_request_refuses_it(wor
 # --- release
 
 
-def test_a_plain_release_below_the_rescue_limit_runs_only_what_failed_again(world: World) -> None:
+def test_a_plain_release_runs_only_what_failed_again_and_used_up_rescues_go_on_with_the_next_round(world: World) -> None:
     request = held(world)
     plan = release_plan(request)
     assert (plan.mode, plan.units_done, plan.units_again) == (ReleaseMode.RESCUE, 1, 2)
     request_release(request=request, **BY)
+    cycles(world, 2)
+    job = world.job_of(request)
+    assert sorted(job.open_nodes) == ["mg_000001", "mg_000002"]
+    assert DAG.objects.filter(workflow__request=request, kind=DAGKind.FAILURE_RESCUE).count() == 1
+    world.schedd.unit_failed(job, "mg_000002")
+    world.schedd.end(job, End.FINISHED)
+    cycles(world)
+    assert (fresh(request).status, request.hold_code) == (S.HELD, HoldCode.RESCUES)
+    assert release_plan(request).mode is ReleaseMode.NEXT_ROUND
+    request_release(request=request, **BY)
     assert work_done(world, request)
+    assert request.workflow.rounds.count() == 2
     assert DAG.objects.filter(workflow__request=request, kind=DAGKind.FAILURE_RESCUE).count() == 1
 
 
@@ -155,28 +164,6 @@ def test_a_release_for_the_next_round_counts_what_is_done_and_plans_the_rest_ane
     assert [index for index, _ in done] == [0, 1, 1]
 
 
-def test_used_up_rescues_go_on_with_the_next_round(world: World) -> None:
-    request = _rescues_used_up(world)
-    assert release_plan(request).mode is ReleaseMode.NEXT_ROUND
-    request_release(request=request, **BY)
-    assert run_on(world, request) is S.COMPLETED
-
-
-@once
-def _rescues_used_up(world: World) -> Request:
-    request, job = started(world)
-    for _ in range(2):
-        world.schedd.unit_failed(job, "mg_000002")
-        world.schedd.end(job, End.FINISHED)
-        for _ in range(5):
-            world.cycle()
-        if fresh(request).status == S.HELD:
-            break
-        job = world.job_of(request)
-    assert (fresh(request).status, request.hold_code) == (S.HELD, HoldCode.RESCUES)
-    return request
-
-
 def test_memory_and_retries_are_rendered_into_the_next_round(world: World) -> None:
     request = held(world)
     changes = Changes(overrides=Overrides(memory_mb=2900, retry_processing=7))
@@ -189,7 +176,6 @@ def test_memory_and_retries_are_rendered_into_the_next_round(world: World) -> No
     directory = Path(DAG.objects.filter(workflow__request=request).order_by("-fence")[0].submit_dir)
     assert (directory / "sizes.inc").read_text() == "TASK_1_MEMORY_MB = 2900\n"
     assert "RETRY proc_000000 7 " in (directory / "mg_000000" / "group.dag").read_text()
-    assert work_done(world, request)
 
 
 def test_more_memory_than_the_window_is_refused_and_nothing_is_changed(world: World) -> None:
@@ -336,13 +322,20 @@ def test_a_queued_request_is_aborted_not_failed(world: World) -> None:
 # --- restart
 
 
-def test_a_restart_fails_the_request_and_begins_the_next_version_of_every_output(world: World) -> None:
+@once
+def replaced(world: World) -> tuple[Request, Request]:
+    """Held with a unit done, restarted, its next version complete."""
     request = held(world)
     new = request_restart(request=request, **BY)
     assert request_restart(request=fresh(request), **BY) == new
     assert (fresh(request).status, fresh(new).status) == (S.FAILED, S.SUBMITTED)
-    assert (new.request_name, new.previous_version_request) == (f"{request.request_name}_v2", request)
     assert run_on(world, new) is S.COMPLETED
+    return request, new
+
+
+def test_a_restart_fails_the_request_and_begins_the_next_version_of_every_output(world: World) -> None:
+    request, new = replaced(world)
+    assert (new.request_name, new.previous_version_request) == (f"{request.request_name}_v2", request)
     names = sorted(OutputDataset.objects.filter(workflow__request=new).values_list("name", flat=True))
     assert all("-v2/" in name for name in names)
     assert set(_states(request)) == {DatasetState.SUPERSEDED}
@@ -390,9 +383,7 @@ def test_with_immediate_cleanup_the_old_outputs_are_invalidated_when_the_new_ver
 
 
 def test_replaced_outputs_are_kept_for_the_grace_and_then_taken_back_by_the_life_cycle(world: World) -> None:
-    request = held(world)
-    new = request_restart(request=request, **BY)
-    assert run_on(world, new) is S.COMPLETED
+    request, new = replaced(world)
     world.clock.advance(29 * DAY_SECONDS)
     assert superseded_take_back(transaction.atomic) == 0
     assert set(_states(request)) == {DatasetState.SUPERSEDED}
@@ -409,23 +400,20 @@ def test_replaced_outputs_are_kept_for_the_grace_and_then_taken_back_by_the_life
 
 
 def test_without_a_grace_replaced_outputs_are_taken_back_by_hand_only(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    request, _ = replaced(world)
     monkeypatch.setenv("WMS2_SUPERSEDED_GRACE_DAYS", "0")
     conf.cache_clear()
-    request = held(world)
-    new = request_restart(request=request, **BY)
-    assert run_on(world, new) is S.COMPLETED
     world.clock.advance(400 * DAY_SECONDS)
     assert superseded_take_back(transaction.atomic) == 0
     assert set(_states(request)) == {DatasetState.SUPERSEDED}
 
 
 def test_there_are_not_more_versions_than_allowed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WMS2_MAX_VERSIONS", "2")
-    conf.cache_clear()
-    request = held(world)
-    new = request_restart(request=request, **BY)
+    new = request_restart(request=held(world), **BY)
     for _ in range(3):
         world.cycle()
+    monkeypatch.setenv("WMS2_MAX_VERSIONS", "2")
+    conf.cache_clear()
     with pytest.raises(InvalidTransition, match="max_versions is 2"):
         request_restart(request=fresh(new), **BY)
     assert not fresh(new).superseded_by_request
@@ -529,7 +517,9 @@ def test_a_removed_dag_holds_its_request_and_its_rescue_releases_it(world: World
     dag_rescue(dag=dag, **BY)
     with pytest.raises(InvalidTransition, match="not in the queue"):
         dag_remove(dag=dag, **BY)
-    assert work_done(world, request)
+    cycles(world, 2)
+    assert fresh(request).status == S.ACTIVE
+    assert len(world.job_of(request).open_nodes) == 3
 
 
 def test_a_request_whose_dag_ended_nobody_knows_how_is_settled_by_a_hold_and_goes_on(world: World) -> None:
@@ -551,7 +541,4 @@ def test_a_request_whose_dag_ended_nobody_knows_how_is_settled_by_a_hold_and_goe
     for unit in again.open_nodes:
         world.schedd.unit_done(again, unit)
     world.schedd.end(again, End.FINISHED)
-    for _ in range(4):
-        world.cycle()
-    assert fresh(request).status == S.COMPLETED
-    check(world)
+    assert work_done(world, request)
