@@ -53,7 +53,7 @@ BY: dict[str, Any] = {"actor": "olga", "reason": "it takes too much memory"}
 EVENTS = 750
 FILES = (90, 0, 250, 40, 120, 1, 300, 75)
 KINDS: dict[str, dict[str, int]] = {
-    "generation": {}, "files": {"files_per_job": 1}, "events": {"events_per_job": 100}, "lumis": {"lumis_per_job": 8},
+    "generation": {}, "files": {"files_per_job": 1}, "events": {"events_per_job": 150}, "lumis": {"lumis_per_job": 8},
 }  # fmt: skip
 
 
